@@ -1,0 +1,15 @@
+//! What several crates of Weir need, and no more: the handle of a peer, time as a value, addresses, and a slab.
+//!
+//! Owns no policy and no protocol. Nothing here does I/O or asks the operating system anything.
+
+mod addr;
+mod ids;
+mod policy;
+mod slab;
+mod time;
+
+pub use addr::{ClientAddr, Host, Target};
+pub use ids::{Peer, WorkerId};
+pub use policy::{Mode, OnDirty, UnknownPolicy};
+pub use slab::Slab;
+pub use time::{Span, Time};

@@ -1,0 +1,105 @@
+//! The two policies of a pool that settings name and sessions obey: how long a server is lent, and what happens to the
+//! state a client leaves behind on it.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// How long a client keeps the server it was given (PgBouncer's `pool_mode`).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Mode {
+    /// Until the client disconnects.
+    Session,
+    /// Until its transaction ends.
+    #[default]
+    Transaction,
+    /// Until its statement ends; a transaction of several statements is refused.
+    Statement,
+}
+
+/// What happens to a server on which a client left state (SET, LISTEN, PREPARE, temporary tables …) when it is released.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum OnDirty {
+    /// It is handed on as it is, as PgBouncer does.
+    Keep,
+    /// It is reset with `DISCARD ALL` first.
+    #[default]
+    Reset,
+    /// It is closed.
+    Close,
+}
+
+/// A word that names no policy; `expected` lists those that do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct UnknownPolicy {
+    /// The words that are understood.
+    pub expected: &'static [&'static str],
+}
+
+impl fmt::Display for UnknownPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "must be one of {}", self.expected.join(", "))
+    }
+}
+
+impl std::error::Error for UnknownPolicy {}
+
+impl Mode {
+    /// The words that settings use, in the order of the variants.
+    pub const WORDS: &'static [&'static str] = &["session", "transaction", "statement"];
+    const ALL: [Mode; 3] = [Mode::Session, Mode::Transaction, Mode::Statement];
+}
+
+impl OnDirty {
+    /// The words that settings use, in the order of the variants.
+    pub const WORDS: &'static [&'static str] = &["keep", "reset", "close"];
+    const ALL: [OnDirty; 3] = [OnDirty::Keep, OnDirty::Reset, OnDirty::Close];
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(Mode::WORDS[*self as usize])
+    }
+}
+
+impl fmt::Display for OnDirty {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(OnDirty::WORDS[*self as usize])
+    }
+}
+
+impl FromStr for Mode {
+    type Err = UnknownPolicy;
+    fn from_str(word: &str) -> Result<Mode, UnknownPolicy> {
+        let found = Mode::WORDS.iter().position(|w| *w == word);
+        found.map(|i| Mode::ALL[i]).ok_or(UnknownPolicy { expected: Mode::WORDS })
+    }
+}
+
+impl FromStr for OnDirty {
+    type Err = UnknownPolicy;
+    fn from_str(word: &str) -> Result<OnDirty, UnknownPolicy> {
+        let found = OnDirty::WORDS.iter().position(|w| *w == word);
+        found.map(|i| OnDirty::ALL[i]).ok_or(UnknownPolicy { expected: OnDirty::WORDS })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_word_names_the_policy_that_prints_it() {
+        for (mode, word) in Mode::ALL.into_iter().zip(Mode::WORDS) {
+            assert_eq!((mode.to_string().as_str(), word.parse()), (*word, Ok(mode)));
+        }
+        for (policy, word) in OnDirty::ALL.into_iter().zip(OnDirty::WORDS) {
+            assert_eq!((policy.to_string().as_str(), word.parse()), (*word, Ok(policy)));
+        }
+    }
+
+    #[test]
+    fn another_word_is_answered_with_the_known_ones() {
+        let error = "trans".parse::<Mode>().unwrap_err();
+        assert_eq!(error.to_string(), "must be one of session, transaction, statement");
+    }
+}

@@ -1,0 +1,164 @@
+//! The users and their secrets, as PgBouncer's `auth_file` lists them. Secrets are kept as written (plain, `md5…` or
+//! `SCRAM-SHA-256$…`) and never printed.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// The users who may log in, by name, each with its secret as written.
+#[derive(Clone, Default)]
+pub struct Users {
+    secrets: BTreeMap<String, Box<str>>,
+    repeated: Vec<(String, usize)>,
+}
+
+/// A line of a userlist that can't be understood.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct UserlistError {
+    /// The line, from 1.
+    pub line: usize,
+    /// What is wrong with it.
+    pub message: String,
+}
+
+impl Users {
+    /// Reads a userlist: lines of `"user" "secret"`, a quote within written twice, what follows the secret ignored;
+    /// empty lines and lines that begin with `;` or `#` are skipped. Of a repeated user the last line counts.
+    ///
+    /// # Errors
+    ///
+    /// The first line that is neither.
+    pub fn parse(text: &str) -> Result<Users, UserlistError> {
+        let mut users = Users::default();
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        for (index, line) in text.lines().enumerate() {
+            let line = line.trim();
+            if line.is_empty() || line.starts_with([';', '#']) {
+                continue;
+            }
+            let (name, secret) =
+                entry(line).map_err(|message| UserlistError { line: index + 1, message: message.to_owned() })?;
+            users.insert(name, secret, index + 1);
+        }
+        Ok(users)
+    }
+
+    /// Adds a user that stands in line `line`.
+    pub(crate) fn insert(&mut self, name: String, secret: String, line: usize) {
+        if self.secrets.insert(name.clone(), secret.into_boxed_str()).is_some() {
+            self.repeated.push((name, line));
+        }
+    }
+
+    /// The secret of a user, as written.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.secrets.get(name).map(AsRef::as_ref)
+    }
+
+    /// All users with their secrets, by name.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.secrets.iter().map(|(name, secret)| (name.as_str(), secret.as_ref()))
+    }
+
+    /// How many users there are.
+    pub fn len(&self) -> usize {
+        self.secrets.len()
+    }
+
+    /// Whether nobody is listed.
+    pub fn is_empty(&self) -> bool {
+        self.secrets.is_empty()
+    }
+
+    /// Users that are listed more than once, with the later line.
+    pub(crate) fn repeated(&self) -> &[(String, usize)] {
+        &self.repeated
+    }
+}
+
+impl<'a> FromIterator<(&'a str, &'a str)> for Users {
+    fn from_iter<I: IntoIterator<Item = (&'a str, &'a str)>>(pairs: I) -> Users {
+        let secrets = pairs.into_iter().map(|(name, secret)| (name.to_owned(), secret.into())).collect();
+        Users { secrets, repeated: Vec::new() }
+    }
+}
+
+impl PartialEq for Users {
+    fn eq(&self, other: &Users) -> bool {
+        self.secrets == other.secrets
+    }
+}
+
+impl fmt::Debug for Users {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Users({})", self.secrets.len())
+    }
+}
+
+fn entry(line: &str) -> Result<(String, String), &'static str> {
+    let (name, rest) = quoted(line, "a user must stand in double quotes", "the user's closing quote is missing")?;
+    let (secret, _) =
+        quoted(rest, "the secret must stand in double quotes after the user", "the secret's closing quote is missing")?;
+    if name.is_empty() {
+        return Err("the user's name is empty");
+    }
+    Ok((name, secret))
+}
+
+/// Takes one quoted field off the front.
+fn quoted<'a>(
+    text: &'a str,
+    unopened: &'static str,
+    unclosed: &'static str,
+) -> Result<(String, &'a str), &'static str> {
+    let mut rest = text.trim_start().strip_prefix('"').ok_or(unopened)?;
+    let mut field = String::new();
+    loop {
+        let (part, after) = rest.split_once('"').ok_or(unclosed)?;
+        field.push_str(part);
+        let Some(doubled) = after.strip_prefix('"') else {
+            return Ok((field, after));
+        };
+        field.push('"');
+        rest = doubled;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(text: &str) -> (usize, String) {
+        let error = Users::parse(text).unwrap_err();
+        (error.line, error.message)
+    }
+
+    #[test]
+    fn users_and_secrets_are_read_as_pgbouncer_reads_them() {
+        let text = "\u{feff}; a comment\n# another\n\n\"app\" \"md5abc\"\r\n  \"o\"\"neil\"\t\"a\"\"b\" ignored\n\"empty\" \"\"\n";
+        let users = Users::parse(text).unwrap();
+        assert_eq!(users.iter().collect::<Vec<_>>(), [("app", "md5abc"), ("empty", ""), ("o\"neil", "a\"b")]);
+        assert_eq!((users.len(), users.is_empty(), users.get("nobody")), (3, false, None));
+    }
+
+    #[test]
+    fn a_broken_line_is_named() {
+        assert_eq!(error("\n\napp secret"), (3, "a user must stand in double quotes".into()));
+        assert_eq!(error("\"app"), (1, "the user's closing quote is missing".into()));
+        assert_eq!(error("\"app\" x"), (1, "the secret must stand in double quotes after the user".into()));
+        assert_eq!(error("\"app\""), (1, "the secret must stand in double quotes after the user".into()));
+        assert_eq!(error("\"app\" \"x\"\""), (1, "the secret's closing quote is missing".into()));
+        assert_eq!(error("\"\" \"x\""), (1, "the user's name is empty".into()));
+    }
+
+    #[test]
+    fn of_a_repeated_user_the_last_line_counts() {
+        let users = Users::parse("\"a\" \"1\"\n\"a\" \"2\"").unwrap();
+        assert_eq!(users.get("a"), Some("2"));
+        assert_eq!(users.repeated(), [("a".to_owned(), 2)]);
+    }
+
+    #[test]
+    fn debug_output_shows_no_secret() {
+        assert_eq!(format!("{:?}", Users::from_iter([("app", "hush")])), "Users(1)");
+    }
+}
