@@ -1,0 +1,318 @@
+//! The console's language: one command a query.
+//!
+//! Owns the grammar, who may give which command, and the tag that answers it. Knows nothing of the pooler's state: whether
+//! a named database exists is for the engine to say. The grammar is PgBouncer's (its documentation, "Admin console"), a
+//! little wider: comments are skipped, a name may hold what database names usually hold (`test-pool`, `shop.eu`), and
+//! several semicolons end a command as well as one.
+//!
+//! Invariant: a name that was parsed is not empty, so `PAUSE ""` never pauses everything.
+
+use std::borrow::Cow;
+
+use crate::console::is_console;
+use crate::error::CommandError;
+use crate::tables;
+use crate::token::{Token, tokens};
+
+/// What the operator wants.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Command {
+    /// SHOW a table.
+    Show(Show),
+    /// PAUSE one database, or everything.
+    Pause(Option<String>),
+    /// RESUME one database, or everything.
+    Resume(Option<String>),
+    /// RELOAD the configuration.
+    Reload,
+    /// RECONNECT: replace the servers of one database, or all, as they are released.
+    Reconnect(Option<String>),
+    /// KILL: drop the clients and servers of one database, or all, at once; it stays paused.
+    Kill(Option<String>),
+    /// KILL_CLIENT: drop the client with this id.
+    KillClient(u64),
+    /// SHUTDOWN.
+    Shutdown(ShutdownMode),
+    /// ENABLE: take new clients of a database again.
+    Enable(String),
+    /// DISABLE: take no new clients of a database.
+    Disable(String),
+    /// WAIT_CLOSE: answer when the servers that a RECONNECT or RELOAD replaces are closed.
+    WaitClose(Option<String>),
+    /// SUSPEND: stop reading from all sockets.
+    Suspend,
+    /// SET a setting.
+    Set {
+        /// The setting's name, in lower case.
+        key: String,
+        /// Its new value, unquoted.
+        value: String,
+    },
+    /// SET of a parameter of the session, as drivers send it after connecting: answered with a notice, otherwise ignored.
+    SetParameter(Parameter),
+}
+
+/// How a SHUTDOWN goes about it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ShutdownMode {
+    /// At once.
+    Now,
+    /// When the servers are released; waiting clients are dropped.
+    WaitForServers,
+    /// When the clients have gone.
+    WaitForClients,
+}
+
+/// The tables.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(missing_docs)] // Each is the table of that name.
+pub enum Show {
+    Pools,
+    Stats,
+    StatsTotals,
+    StatsAverages,
+    Totals,
+    Clients,
+    Servers,
+    Databases,
+    Users,
+    Config,
+    Lists,
+    Version,
+    /// Answered by [`help_text`](crate::help_text) instead of a table.
+    Help,
+    Mem,
+    State,
+    Fds,
+    Sockets,
+    ActiveSockets,
+    DnsHosts,
+    DnsZones,
+    Peers,
+    PeerPools,
+    /// One parameter of the session, which drivers ask for after connecting.
+    Parameter(Parameter),
+}
+
+/// The session's parameters that the console pretends to have, since drivers ask for them and set them unasked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(missing_docs)] // Each is PostgreSQL's parameter of that name.
+pub enum Parameter {
+    ClientEncoding,
+    DefaultTransactionIsolation,
+    StandardConformingStrings,
+    DateStyle,
+    TimeZone,
+    ExtraFloatDigits,
+}
+
+/// What someone at the console may do; greater may do more.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Role {
+    /// A user of `stats_users`: may look.
+    Stats,
+    /// A user of `admin_users`: may do everything.
+    Admin,
+}
+
+/// Reads one query of the console; `None` is an empty one (nothing but space, comments and semicolons).
+///
+/// # Errors
+///
+/// What it is not: a command, complete, about something other than the console itself.
+pub fn parse(text: &str) -> Result<Option<Command>, CommandError> {
+    let invalid = || CommandError::invalid(text);
+    let mut words = tokens(text).ok_or_else(invalid)?;
+    while words.last() == Some(&Token::Semicolon) {
+        words.pop();
+    }
+    let command = match words.as_slice() {
+        [] => return Ok(None),
+        [Token::Name(verb), Token::Name(key), relation, Token::Name(value) | Token::Text(value)]
+            if verb.eq_ignore_ascii_case("set") && relation.is_assignment() =>
+        {
+            set(key, value).map(Some)
+        }
+        [Token::Name(verb)] => without_argument(&verb.to_ascii_lowercase()),
+        [Token::Name(verb), Token::Name(argument)] => with_argument(&verb.to_ascii_lowercase(), argument),
+        _ => Ok(None),
+    };
+    command?.ok_or_else(invalid).map(Some)
+}
+
+/// What `parse` found: a command, none that is known, or one that can't be meant.
+type Found = Result<Option<Command>, CommandError>;
+
+fn without_argument(verb: &str) -> Found {
+    Ok(Some(match verb {
+        "pause" => Command::Pause(None),
+        "resume" => Command::Resume(None),
+        "reload" => Command::Reload,
+        "reconnect" => Command::Reconnect(None),
+        "kill" => Command::Kill(None),
+        "shutdown" => Command::Shutdown(ShutdownMode::Now),
+        "wait_close" => Command::WaitClose(None),
+        "suspend" => Command::Suspend,
+        "enable" | "disable" => return Err(CommandError::DatabaseRequired),
+        "kill_client" => return Err(CommandError::InvalidClient),
+        _ => return Ok(None),
+    }))
+}
+
+fn with_argument(verb: &str, argument: &str) -> Found {
+    Ok(Some(match verb {
+        "show" | "select" => return Ok(Show::named(argument).map(Command::Show)),
+        "pause" => Command::Pause(Some(database("pause", argument)?)),
+        "resume" if is_console(argument) => return Err(CommandError::DatabaseNotPaused(argument.to_owned())),
+        "resume" => Command::Resume(Some(database("resume", argument)?)),
+        "reconnect" => Command::Reconnect(Some(database("reconnect", argument)?)),
+        "kill" => Command::Kill(Some(database("kill", argument)?)),
+        "wait_close" => Command::WaitClose(Some(database("wait", argument)?)),
+        "enable" => Command::Enable(database("enable", argument)?),
+        "disable" => Command::Disable(database("disable", argument)?),
+        "kill_client" => Command::KillClient(argument.parse().map_err(|_| CommandError::InvalidClient)?),
+        "shutdown" => return Ok(ShutdownMode::named(argument).map(Command::Shutdown)),
+        _ => return Ok(None),
+    }))
+}
+
+/// The name of a database that `verb` may be applied to.
+fn database(verb: &'static str, name: &str) -> Result<String, CommandError> {
+    match name {
+        "" => Err(CommandError::BadArguments),
+        name if is_console(name) => Err(CommandError::ConsoleDatabase(verb, name.to_owned())),
+        name => Ok(name.to_owned()),
+    }
+}
+
+fn set(key: &str, value: &str) -> Result<Command, CommandError> {
+    if key.is_empty() {
+        return Err(CommandError::BadArguments);
+    }
+    Ok(match Parameter::named(key) {
+        Some(parameter) => Command::SetParameter(parameter),
+        None => Command::Set { key: key.to_ascii_lowercase(), value: value.to_owned() },
+    })
+}
+
+impl Command {
+    /// Who may give it: everyone at the console may SHOW all but FDS, which tells secrets; the rest needs an admin.
+    pub fn needs(&self) -> Role {
+        match self {
+            Command::Show(Show::Fds) => Role::Admin,
+            Command::Show(_) | Command::SetParameter(_) => Role::Stats,
+            _ => Role::Admin,
+        }
+    }
+
+    /// Whether someone in this role may give it.
+    ///
+    /// # Errors
+    ///
+    /// [`CommandError::AdminNeeded`] if not.
+    pub fn permit(&self, role: Role) -> Result<(), CommandError> {
+        if role >= self.needs() { Ok(()) } else { Err(CommandError::AdminNeeded) }
+    }
+
+    /// The command's name, for logs and errors.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Command::Show(_) => "SHOW",
+            Command::Pause(_) => "PAUSE",
+            Command::Resume(_) => "RESUME",
+            Command::Reload => "RELOAD",
+            Command::Reconnect(_) => "RECONNECT",
+            Command::Kill(_) => "KILL",
+            Command::KillClient(_) => "KILL_CLIENT",
+            Command::Shutdown(_) => "SHUTDOWN",
+            Command::Enable(_) => "ENABLE",
+            Command::Disable(_) => "DISABLE",
+            Command::WaitClose(_) => "WAIT_CLOSE",
+            Command::Suspend => "SUSPEND",
+            Command::Set { .. } | Command::SetParameter(_) => "SET",
+        }
+    }
+
+    /// What CommandComplete says when it is done.
+    pub fn tag(&self) -> Cow<'static, str> {
+        match self {
+            Command::Set { key, value } => Cow::Owned(format!("SET {key}={value}")),
+            command => Cow::Borrowed(command.name()),
+        }
+    }
+}
+
+impl ShutdownMode {
+    fn named(word: &str) -> Option<ShutdownMode> {
+        match word.to_ascii_lowercase().as_str() {
+            "wait_for_servers" => Some(ShutdownMode::WaitForServers),
+            "wait_for_clients" => Some(ShutdownMode::WaitForClients),
+            _ => None,
+        }
+    }
+}
+
+impl Show {
+    /// The table's name, in lower case.
+    pub fn name(self) -> &'static str {
+        match self {
+            Show::Parameter(parameter) => parameter.name(),
+            show => tables::entry(show).name,
+        }
+    }
+
+    /// Whether the table lists connections, or counts them by what only their own records tell; for others a
+    /// [`Report`](crate::Report) may leave them out.
+    pub fn reads_sockets(self) -> bool {
+        matches!(self, Show::Clients | Show::Servers | Show::Sockets | Show::ActiveSockets | Show::Users)
+    }
+
+    fn named(word: &str) -> Option<Show> {
+        let table = tables::TABLES.iter().find(|entry| entry.name.eq_ignore_ascii_case(word));
+        table.map(|entry| entry.show).or_else(|| Parameter::named(word).map(Show::Parameter))
+    }
+}
+
+impl Parameter {
+    /// All of them.
+    pub(crate) const ALL: [Parameter; 6] = [
+        Parameter::ClientEncoding,
+        Parameter::DefaultTransactionIsolation,
+        Parameter::StandardConformingStrings,
+        Parameter::DateStyle,
+        Parameter::TimeZone,
+        Parameter::ExtraFloatDigits,
+    ];
+
+    /// Its name, which is also the column's in the answer to SHOW.
+    pub fn name(self) -> &'static str {
+        match self {
+            Parameter::ClientEncoding => "client_encoding",
+            Parameter::DefaultTransactionIsolation => "default_transaction_isolation",
+            Parameter::StandardConformingStrings => "standard_conforming_strings",
+            Parameter::DateStyle => "datestyle",
+            Parameter::TimeZone => "timezone",
+            Parameter::ExtraFloatDigits => "extra_float_digits",
+        }
+    }
+
+    /// The value that SHOW answers, whatever was SET.
+    pub fn value(self) -> &'static str {
+        match self {
+            Parameter::ClientEncoding => "UTF-8",
+            Parameter::DefaultTransactionIsolation => "read committed",
+            Parameter::StandardConformingStrings => "on",
+            Parameter::DateStyle => "ISO",
+            Parameter::TimeZone => "GMT",
+            Parameter::ExtraFloatDigits => "2",
+        }
+    }
+
+    fn named(word: &str) -> Option<Parameter> {
+        Parameter::ALL.into_iter().find(|parameter| parameter.name().eq_ignore_ascii_case(word))
+    }
+}
+
+#[cfg(test)]
+#[path = "command_tests.rs"]
+mod tests;

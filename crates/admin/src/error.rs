@@ -1,0 +1,120 @@
+//! Every refusal of the console: its text and its SQLSTATE, in one table.
+//!
+//! Where PgBouncer has a text, ours is the same, and so is its SQLSTATE: 08P01 for nearly all, as its scripts expect.
+
+use std::fmt;
+
+/// The longest piece of a command that an error repeats, in bytes, as PgBouncer's own buffer for it.
+const MAX_QUOTED: usize = 960;
+
+/// Why the console did not do what it was told.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum CommandError {
+    /// Not a command; holds what was sent, shortened if long.
+    Invalid(String),
+    /// A command whose arguments can't be meant: an empty name, say.
+    BadArguments,
+    /// DISABLE and ENABLE without a database.
+    DatabaseRequired,
+    /// KILL_CLIENT with something that is no number.
+    InvalidClient,
+    /// KILL_CLIENT with a number that no client has.
+    ClientNotFound,
+    /// A command that only `admin_users` may give.
+    AdminNeeded,
+    /// The named database is not configured.
+    NoSuchDatabase(String),
+    /// The console itself can't be paused, killed and so on: the verb and the name.
+    ConsoleDatabase(&'static str, String),
+    /// PAUSE, KILL or SUSPEND while everything is paused or suspended.
+    AlreadyPaused,
+    /// RESUME of all while nothing is paused.
+    NotPaused,
+    /// RESUME of a database that is not paused.
+    DatabaseNotPaused(String),
+    /// SUSPEND while single databases are paused.
+    PausedDatabases,
+    /// RESUME during a shutdown.
+    ShuttingDown,
+    /// RELOAD found something wrong; the line that says what and where, for the log and for whoever typed the command.
+    ReloadFailed(String),
+    /// SET of an unknown key, of a value out of range, or of something that can't change while running.
+    SetFailed,
+    /// Understood, but this version can't do it; holds the command's name.
+    NotSupported(&'static str),
+    /// A Parse, Bind or Execute instead of a simple query.
+    ExtendedProtocol,
+}
+
+impl CommandError {
+    /// That `text` is no command.
+    pub(crate) fn invalid(text: &str) -> CommandError {
+        let mut end = text.len().min(MAX_QUOTED);
+        while !text.is_char_boundary(end) {
+            end -= 1;
+        }
+        CommandError::Invalid(text[..end].to_owned())
+    }
+
+    /// The SQLSTATE that goes with it.
+    pub fn sqlstate(&self) -> &'static str {
+        match self {
+            CommandError::ReloadFailed(_) => "F0000",
+            CommandError::NotSupported(_) => "0A000",
+            _ => "08P01",
+        }
+    }
+
+    /// More than the text has room for, for the error's DETAIL field.
+    pub fn detail(&self) -> Option<&str> {
+        match self {
+            CommandError::ReloadFailed(why) => Some(why),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for CommandError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CommandError::Invalid(text) => write!(f, "invalid command '{text}', use SHOW HELP;"),
+            CommandError::BadArguments => f.write_str("bad arguments"),
+            CommandError::DatabaseRequired => f.write_str("a database is required"),
+            CommandError::InvalidClient => f.write_str("invalid client pointer supplied"),
+            CommandError::ClientNotFound => f.write_str("client not found"),
+            CommandError::AdminNeeded => f.write_str("admin access needed"),
+            CommandError::NoSuchDatabase(name) => write!(f, "no such database: {name}"),
+            CommandError::ConsoleDatabase("wait", name) => write!(f, "cannot wait in admin db: {name}"),
+            CommandError::ConsoleDatabase(verb, name) => write!(f, "cannot {verb} admin db: {name}"),
+            CommandError::AlreadyPaused => f.write_str("already suspended/paused"),
+            CommandError::NotPaused => f.write_str("pooler is not paused/suspended"),
+            CommandError::DatabaseNotPaused(name) => write!(f, "database {name} is not paused"),
+            CommandError::PausedDatabases => f.write_str("cannot suspend with paused databases"),
+            CommandError::ShuttingDown => f.write_str("pooler is shutting down"),
+            CommandError::ReloadFailed(_) => f.write_str("RELOAD failed, see logs for additional details"),
+            CommandError::SetFailed => f.write_str("SET failed"),
+            CommandError::NotSupported(what) => write!(f, "{what} is not supported yet"),
+            CommandError::ExtendedProtocol => f.write_str("extended query protocol not supported by admin console"),
+        }
+    }
+}
+
+impl std::error::Error for CommandError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_command_is_repeated_in_part_and_never_cut_within_a_character() {
+        let CommandError::Invalid(text) = CommandError::invalid(&"é".repeat(10_000)) else { panic!() };
+        assert!(text.len() <= MAX_QUOTED && text.chars().all(|c| c == 'é'));
+    }
+
+    #[test]
+    fn the_reason_of_a_failed_reload_is_the_detail() {
+        let error = CommandError::ReloadFailed("weir.toml:3: unknown key".into());
+        assert_eq!(error.to_string(), "RELOAD failed, see logs for additional details");
+        assert_eq!((error.sqlstate(), error.detail()), ("F0000", Some("weir.toml:3: unknown key")));
+    }
+}

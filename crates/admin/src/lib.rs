@@ -1,0 +1,21 @@
+//! Commands, replies, and the tables that the console, the HTTP API and the metrics show.
+//!
+//! Owns the console's language ([`parse`]), what a worker reports about itself ([`Report`]) and every table made of it
+//! ([`show`]). Does no I/O and knows no wire protocol: a table is columns with a type and rows of text, and the engine
+//! encodes them. The names, their order and their types are PgBouncer's; monitoring reads them by position.
+
+mod clock;
+mod command;
+mod console;
+mod error;
+mod records;
+mod stats;
+mod tables;
+mod token;
+
+pub use command::{Command, Parameter, Role, Show, ShutdownMode, parse};
+pub use console::{CONSOLE_DATABASE, CONSOLE_NAMES, help_text, is_console};
+pub use error::CommandError;
+pub use records::{ClientRecord, MemoryRecord, PoolRecord, Report, ServerRecord, Serving, SocketRecord};
+pub use stats::{DatabaseStats, Stats};
+pub use tables::{Column, Facts, Kind, Table, columns, show};

@@ -1,0 +1,298 @@
+//! What a worker reports about itself, as plain data that travels by mail and is merged over workers.
+//!
+//! Knows no configuration and no table. A report is a snapshot: nothing in it points into a worker. Merging does not
+//! depend on the order of the workers, but for the order of connections, which the tables sort.
+
+use std::collections::BTreeSet;
+
+use weir_base::{Mode, Span};
+
+use crate::stats::DatabaseStats;
+
+/// Everything that the console, the API and the metrics show of running workers: one worker's, or merged.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// Pools of databases and users; the console's own pool is not among them.
+    pub pools: Vec<PoolRecord>,
+    /// Clients that are logged in, those of the console and cancel requests included. May be left empty where
+    /// [`Show::reads_sockets`](crate::Show::reads_sockets) says so.
+    pub clients: Vec<ClientRecord>,
+    /// Connections to servers. May be left empty like `clients`.
+    pub servers: Vec<ServerRecord>,
+    /// Counters, one entry a database.
+    pub stats: Vec<DatabaseStats>,
+    /// Clients of the console.
+    pub console_clients: u32,
+    /// Clients that are not logged in yet.
+    pub login_clients: u32,
+    /// Whether queries are served.
+    pub serving: Serving,
+    /// Databases paused by name, whether they have a pool or not.
+    pub paused: BTreeSet<String>,
+    /// Databases that take no new clients.
+    pub disabled: BTreeSet<String>,
+    /// The worker's tables of things, for SHOW MEM; PgBouncer's names where it has such a table.
+    pub memory: Vec<MemoryRecord>,
+}
+
+/// Whether the whole process serves queries (SHOW STATE).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub enum Serving {
+    /// As usual.
+    #[default]
+    Active,
+    /// After PAUSE without a database: clients wait.
+    Paused,
+    /// After SUSPEND: sockets are not read.
+    Suspended,
+}
+
+/// One pool: the servers that one user has on one database.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PoolRecord {
+    /// The database as clients name it.
+    pub database: String,
+    /// The user that logs in to the server.
+    pub user: String,
+    /// Clients that are linked to a server or idle.
+    pub cl_active: u32,
+    /// Clients that wait for a server.
+    pub cl_waiting: u32,
+    /// Cancel requests on their way to a server.
+    pub cl_active_cancel_req: u32,
+    /// Cancel requests that wait for a connection.
+    pub cl_waiting_cancel_req: u32,
+    /// Servers linked to a client.
+    pub sv_active: u32,
+    /// Connections that carry a cancel request.
+    pub sv_active_cancel: u32,
+    /// Servers held back until a cancel request that aims at them is done.
+    pub sv_being_canceled: u32,
+    /// Servers ready for the next client.
+    pub sv_idle: u32,
+    /// Servers that idled longer than `server_check_delay`.
+    pub sv_used: u32,
+    /// Servers that run a reset or a check query.
+    pub sv_tested: u32,
+    /// Servers that connect or log in.
+    pub sv_login: u32,
+    /// How long the oldest waiting client has waited.
+    pub maxwait: Span,
+    /// When a server goes back.
+    pub mode: Mode,
+    /// Whether its clients wait because of a PAUSE.
+    pub paused: bool,
+}
+
+impl PoolRecord {
+    /// A pool without clients and servers.
+    pub fn new(database: impl Into<String>, user: impl Into<String>, mode: Mode) -> Self {
+        PoolRecord {
+            database: database.into(),
+            user: user.into(),
+            cl_active: 0,
+            cl_waiting: 0,
+            cl_active_cancel_req: 0,
+            cl_waiting_cancel_req: 0,
+            sv_active: 0,
+            sv_active_cancel: 0,
+            sv_being_canceled: 0,
+            sv_idle: 0,
+            sv_used: 0,
+            sv_tested: 0,
+            sv_login: 0,
+            maxwait: Span::ZERO,
+            mode,
+            paused: false,
+        }
+    }
+
+    /// Clients of every kind.
+    pub fn clients(&self) -> u32 {
+        self.cl_active + self.cl_waiting + self.cl_active_cancel_req + self.cl_waiting_cancel_req
+    }
+
+    /// Connections to servers of every kind.
+    pub fn servers(&self) -> u32 {
+        self.sv_active
+            + self.sv_active_cancel
+            + self.sv_being_canceled
+            + self.sv_idle
+            + self.sv_used
+            + self.sv_tested
+            + self.sv_login
+    }
+
+    /// What a pool is known by, and how pools are sorted.
+    pub(crate) fn key(&self) -> (&str, &str) {
+        (&self.database, &self.user)
+    }
+
+    /// Adds another worker's part of the pool; true, as `dedup_by` wants to hear that the other can go.
+    fn merge(&mut self, other: &PoolRecord) -> bool {
+        self.cl_active += other.cl_active;
+        self.cl_waiting += other.cl_waiting;
+        self.cl_active_cancel_req += other.cl_active_cancel_req;
+        self.cl_waiting_cancel_req += other.cl_waiting_cancel_req;
+        self.sv_active += other.sv_active;
+        self.sv_active_cancel += other.sv_active_cancel;
+        self.sv_being_canceled += other.sv_being_canceled;
+        self.sv_idle += other.sv_idle;
+        self.sv_used += other.sv_used;
+        self.sv_tested += other.sv_tested;
+        self.sv_login += other.sv_login;
+        self.maxwait = self.maxwait.max(other.maxwait);
+        self.paused |= other.paused;
+        true
+    }
+}
+
+/// One connection: a client's or a server's.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct SocketRecord {
+    /// Its number, never used twice in a process; KILL_CLIENT takes it.
+    pub id: u64,
+    /// The user that logged in; empty while unknown.
+    pub user: String,
+    /// The database as clients name it; empty while unknown.
+    pub database: String,
+    /// PgBouncer's word. Clients: `active` (linked), `idle`, `waiting`, `active_cancel_req`, `waiting_cancel_req`,
+    /// `login`. Servers: `active`, `idle`, `used`, `tested`, `new`, `active_cancel`, `being_canceled`.
+    pub state: &'static str,
+    /// The other end's address, `unix` for a Unix socket.
+    pub addr: String,
+    /// The other end's port.
+    pub port: u16,
+    /// Our end's address, `unix` for a Unix socket.
+    pub local_addr: String,
+    /// Our end's port.
+    pub local_port: u16,
+    /// When it was connected: microseconds since 1970.
+    pub connect_time: u64,
+    /// When its latest request began: microseconds since 1970.
+    pub request_time: u64,
+    /// How long its current request waits or runs.
+    pub wait: Span,
+    /// Whether it is closed as soon as it is not in use.
+    pub close_needed: bool,
+    /// A number that `link` of its other side repeats; unique among all connections of the process.
+    pub ptr: u64,
+    /// The `ptr` of the connection that it is linked to.
+    pub link: Option<u64>,
+    /// The process at the other end: of a Unix socket's client, or of the server; 0 if unknown.
+    pub remote_pid: u32,
+    /// What TLS agreed on; empty without TLS.
+    pub tls: String,
+    /// The application's name; empty if it gave none.
+    pub application_name: String,
+    /// Prepared statements that it holds.
+    pub prepared_statements: u32,
+}
+
+/// A client's connection.
+pub type ClientRecord = SocketRecord;
+
+/// A connection to a server.
+pub type ServerRecord = SocketRecord;
+
+/// One kind of thing that a worker keeps in memory.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct MemoryRecord {
+    /// Its name, such as `client_cache`.
+    pub name: &'static str,
+    /// Bytes of one.
+    pub size: u64,
+    /// How many are in use.
+    pub used: u64,
+    /// How many lie ready.
+    pub free: u64,
+}
+
+impl Report {
+    /// Adds another worker's report. Pools and counters of the same name become one; connections are put together.
+    pub fn merge(&mut self, other: Report) {
+        self.pools.extend(other.pools);
+        self.pools.sort_by(|a, b| a.key().cmp(&b.key()));
+        self.pools.dedup_by(|b, a| a.key() == b.key() && a.merge(b));
+        self.stats.extend(other.stats);
+        self.stats.sort_by(|a, b| a.database.cmp(&b.database));
+        self.stats.dedup_by(|b, a| a.database == b.database && a.merge(b));
+        self.memory.extend(other.memory);
+        self.memory.sort_by_key(|m| (m.name, m.size));
+        self.memory.dedup_by(|b, a| (a.name, a.size) == (b.name, b.size) && a.merge(b));
+        self.clients.extend(other.clients);
+        self.servers.extend(other.servers);
+        self.console_clients += other.console_clients;
+        self.login_clients += other.login_clients;
+        self.serving = self.serving.max(other.serving);
+        self.paused.extend(other.paused);
+        self.disabled.extend(other.disabled);
+    }
+}
+
+impl MemoryRecord {
+    /// Adds another worker's; true, as `dedup_by` wants to hear that the other can go.
+    fn merge(&mut self, other: &MemoryRecord) -> bool {
+        self.used += other.used;
+        self.free += other.free;
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stats::Stats;
+
+    fn worker(user: &str, waiting: u32, wait: u64) -> Report {
+        let mut pool = PoolRecord::new("app", user, Mode::Transaction);
+        pool.cl_waiting = waiting;
+        pool.sv_active = 2;
+        pool.maxwait = Span::from_micros(wait);
+        let total = Stats { xact_count: 10, ..Stats::default() };
+        let stats =
+            DatabaseStats { database: "app".into(), total, period: Span::from_micros(wait), ..Default::default() };
+        Report {
+            pools: vec![pool],
+            stats: vec![stats],
+            clients: vec![ClientRecord { id: wait, state: "waiting", ..Default::default() }],
+            login_clients: 1,
+            memory: vec![MemoryRecord { name: "client_cache", size: 64, used: 1, free: 2 }],
+            ..Report::default()
+        }
+    }
+
+    #[test]
+    fn one_pool_on_two_workers_is_one_row() {
+        let mut report = worker("joe", 3, 500);
+        report.merge(worker("joe", 4, 900));
+        assert_eq!(report.pools.len(), 1);
+        assert_eq!((report.pools[0].cl_waiting, report.pools[0].sv_active), (7, 4));
+        assert_eq!((report.pools[0].clients(), report.pools[0].servers()), (7, 4));
+        assert_eq!(report.pools[0].maxwait, Span::from_micros(900));
+        assert_eq!(report.stats[0].total.xact_count, 20);
+        assert_eq!(report.stats[0].period, Span::from_micros(900));
+        assert_eq!((report.clients.len(), report.login_clients), (2, 2));
+        assert_eq!(report.memory, [MemoryRecord { name: "client_cache", size: 64, used: 2, free: 4 }]);
+    }
+
+    #[test]
+    fn two_users_are_two_pools_of_one_database() {
+        let mut report = worker("joe", 1, 1);
+        report.merge(worker("ann", 1, 1));
+        assert_eq!(report.pools.len(), 2);
+        assert_eq!(report.stats.len(), 1);
+    }
+
+    #[test]
+    fn a_pause_on_one_worker_shows() {
+        let mut report = worker("joe", 0, 0);
+        let mut other = worker("joe", 0, 0);
+        other.pools[0].paused = true;
+        other.serving = Serving::Paused;
+        other.paused.insert("app".into());
+        report.merge(other);
+        assert!(report.pools[0].paused && report.paused.contains("app"));
+        assert_eq!(report.serving, Serving::Paused);
+    }
+}

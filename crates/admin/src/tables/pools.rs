@@ -1,0 +1,187 @@
+//! SHOW POOLS, DATABASES and USERS: what the configuration allows, and how much of it is in use.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use weir_base::{Mode, Span};
+use weir_config::Pool;
+
+use super::{Column, Facts, Row, flag, int4, text, text_column};
+use crate::console::CONSOLE_DATABASE;
+use crate::records::PoolRecord;
+
+pub(super) const POOLS: &[Column] = &[
+    text_column("database"),
+    text_column("user"),
+    int4("cl_active"),
+    int4("cl_waiting"),
+    int4("cl_active_cancel_req"),
+    int4("cl_waiting_cancel_req"),
+    int4("sv_active"),
+    int4("sv_active_cancel"),
+    int4("sv_being_canceled"),
+    int4("sv_idle"),
+    int4("sv_used"),
+    int4("sv_tested"),
+    int4("sv_login"),
+    int4("maxwait"),
+    int4("maxwait_us"),
+    text_column("pool_mode"),
+    text_column("load_balance_hosts"),
+];
+
+pub(super) const DATABASES: &[Column] = &[
+    text_column("name"),
+    text_column("host"),
+    int4("port"),
+    text_column("database"),
+    text_column("force_user"),
+    int4("pool_size"),
+    int4("min_pool_size"),
+    int4("reserve_pool_size"),
+    int4("server_lifetime"),
+    text_column("pool_mode"),
+    text_column("load_balance_hosts"),
+    int4("max_connections"),
+    int4("current_connections"),
+    int4("max_client_connections"),
+    int4("current_client_connections"),
+    int4("paused"),
+    int4("disabled"),
+];
+
+/// The two sizes are texts, as PgBouncer sends them: empty where the user has none of its own.
+pub(super) const USERS: &[Column] = &[
+    text_column("name"),
+    text_column("pool_size"),
+    text_column("reserve_pool_size"),
+    text_column("pool_mode"),
+    int4("max_user_connections"),
+    int4("current_connections"),
+    int4("max_user_client_connections"),
+    int4("current_client_connections"),
+];
+
+/// The user that the console's pool and database are shown with.
+const CONSOLE_USER: &str = "pgbouncer";
+
+/// The size that PgBouncer shows for the console's pool.
+const CONSOLE_POOL_SIZE: u32 = 2;
+
+/// A row a pool, by database and user, the console's among them.
+pub(super) fn pools(facts: &Facts<'_>) -> Vec<Row> {
+    let mut console = PoolRecord::new(CONSOLE_DATABASE, CONSOLE_USER, Mode::Statement);
+    console.cl_active = facts.report.console_clients;
+    let mut all: Vec<&PoolRecord> = facts.report.pools.iter().collect();
+    all.push(&console);
+    all.sort_by(|a, b| a.key().cmp(&b.key()));
+    all.into_iter().map(pool).collect()
+}
+
+fn pool(of: &PoolRecord) -> Row {
+    let maxwait = of.maxwait.micros();
+    vec![
+        text(&of.database),
+        text(&of.user),
+        text(of.cl_active),
+        text(of.cl_waiting),
+        text(of.cl_active_cancel_req),
+        text(of.cl_waiting_cancel_req),
+        text(of.sv_active),
+        text(of.sv_active_cancel),
+        text(of.sv_being_canceled),
+        text(of.sv_idle),
+        text(of.sv_used),
+        text(of.sv_tested),
+        text(of.sv_login),
+        text(maxwait / 1_000_000),
+        text(maxwait % 1_000_000),
+        text(of.mode),
+        None,
+    ]
+}
+
+/// A row a configured database, by name, the console's among them.
+pub(super) fn databases(facts: &Facts<'_>) -> Vec<Row> {
+    let mut rows: BTreeMap<&str, Row> =
+        facts.config.pools.iter().map(|(name, pool)| (name.as_str(), database(name, pool, facts))).collect();
+    rows.insert(CONSOLE_DATABASE, console_database(facts));
+    rows.into_values().collect()
+}
+
+/// Limits on a database's connections over all its pools are not set: 0 means none, as in PgBouncer.
+fn database(name: &str, pool: &Pool, facts: &Facts<'_>) -> Row {
+    let running = || facts.report.pools.iter().filter(|record| record.database == name);
+    let limits = &pool.limits;
+    vec![
+        text(name),
+        text(&pool.target.host),
+        text(pool.target.port),
+        text(&pool.database),
+        pool.user.clone(),
+        text(limits.size),
+        text(limits.min_size),
+        text(limits.reserve_size),
+        seconds(limits.server_lifetime),
+        text(pool.mode),
+        None,
+        text(0),
+        text(running().map(PoolRecord::servers).sum::<u32>()),
+        text(0),
+        text(running().map(PoolRecord::clients).sum::<u32>()),
+        flag(facts.report.paused.contains(name) || running().any(|record| record.paused)),
+        flag(facts.report.disabled.contains(name)),
+    ]
+}
+
+fn console_database(facts: &Facts<'_>) -> Row {
+    vec![
+        text(CONSOLE_DATABASE),
+        None,
+        text(facts.config.listen.port),
+        text(CONSOLE_DATABASE),
+        text(CONSOLE_USER),
+        text(CONSOLE_POOL_SIZE),
+        text(0),
+        text(0),
+        seconds(facts.config.limits.server_lifetime),
+        text(Mode::Statement),
+        None,
+        text(0),
+        text(0),
+        text(0),
+        text(facts.report.console_clients),
+        flag(false),
+        flag(false),
+    ]
+}
+
+/// A row a user that may log in here, or that we log in to servers as.
+pub(super) fn users(facts: &Facts<'_>) -> Vec<Row> {
+    let mut servers: BTreeMap<&str, u32> = BTreeMap::new();
+    for pool in &facts.report.pools {
+        *servers.entry(&pool.user).or_default() += pool.servers();
+    }
+    let mut clients: BTreeMap<&str, u32> = BTreeMap::new();
+    for client in facts.report.clients.iter().filter(|client| client.state != "login") {
+        *clients.entry(&client.user).or_default() += 1;
+    }
+    let count = |of: &BTreeMap<&str, u32>, name: &str| text(of.get(name).copied().unwrap_or(0));
+    let row = |name: &str| {
+        vec![text(name), text(""), text(""), None, text(0), count(&servers, name), text(0), count(&clients, name)]
+    };
+    user_names(facts).into_iter().map(row).collect()
+}
+
+/// The names of [`users`], sorted.
+pub(super) fn user_names<'a>(facts: &Facts<'a>) -> BTreeSet<&'a str> {
+    let config = facts.config;
+    let listed = config.auth.users.iter().map(|(name, _)| name);
+    let forced = config.pools.values().filter_map(|pool| pool.user.as_deref());
+    let running = facts.report.pools.iter().map(|pool| pool.user.as_str());
+    listed.chain(forced).chain(running).chain([CONSOLE_USER]).collect()
+}
+
+/// Whole seconds, as PgBouncer's settings count them.
+fn seconds(span: Span) -> Option<String> {
+    text(span.micros() / 1_000_000)
+}

@@ -1,0 +1,95 @@
+//! Tables about the process itself: LISTS, VERSION, STATE, MEM, and those whose rows come with later features.
+
+use super::{Column, Facts, Row, bytea, int4, int8, text, text_column};
+use crate::records::{PoolRecord, Serving};
+
+pub(super) const LISTS: &[Column] = &[text_column("list"), int4("items")];
+
+pub(super) const VERSION: &[Column] = &[text_column("version")];
+
+/// For those who can't show the notice that SHOW HELP is on the console.
+pub(super) const HELP: &[Column] = &[text_column("help")];
+
+pub(super) const STATE: &[Column] = &[text_column("key"), text_column("value")];
+
+/// Sizes are int8 here: PgBouncer's int4 holds no more than 2 GB.
+pub(super) const MEM: &[Column] = &[text_column("name"), int4("size"), int4("used"), int4("free"), int8("memtotal")];
+
+pub(super) const DNS_HOSTS: &[Column] = &[text_column("hostname"), int8("ttl"), text_column("addrs")];
+
+pub(super) const DNS_ZONES: &[Column] = &[text_column("zonename"), int8("serial"), int4("count")];
+
+pub(super) const PEERS: &[Column] = &[int4("peer_id"), text_column("host"), int4("port"), int4("pool_size")];
+
+pub(super) const PEER_POOLS: &[Column] = &[
+    int4("peer_id"),
+    int4("cl_active_cancel_req"),
+    int4("cl_waiting_cancel_req"),
+    int4("sv_active_cancel"),
+    int4("sv_login"),
+];
+
+pub(super) const FDS: &[Column] = &[
+    int4("fd"),
+    text_column("task"),
+    text_column("user"),
+    text_column("database"),
+    text_column("addr"),
+    int4("port"),
+    int8("cancel"),
+    int4("link"),
+    text_column("client_encoding"),
+    text_column("std_strings"),
+    text_column("datestyle"),
+    text_column("timezone"),
+    text_column("password"),
+    bytea("scram_client_key"),
+    bytea("scram_server_key"),
+];
+
+/// How many there are of each. The console counts as one database and one pool, as in the other tables.
+pub(super) fn lists(facts: &Facts<'_>) -> Vec<Row> {
+    let report = facts.report;
+    let clients: u32 = report.pools.iter().map(PoolRecord::clients).sum();
+    let servers: u32 = report.pools.iter().map(PoolRecord::servers).sum();
+    let free = |name: &str| report.memory.iter().filter(|m| m.name == name).map(|m| m.free).sum::<u64>();
+    let counts: [(&str, u64); 14] = [
+        ("databases", super::pools::databases(facts).len() as u64),
+        ("users", super::pools::user_names(facts).len() as u64),
+        ("peers", 0),
+        ("pools", super::pools::pools(facts).len() as u64),
+        ("peer_pools", 0),
+        ("free_clients", free("client_cache")),
+        ("used_clients", u64::from(clients) + u64::from(report.console_clients) + u64::from(report.login_clients)),
+        ("login_clients", u64::from(report.login_clients)),
+        ("free_servers", free("server_cache")),
+        ("used_servers", u64::from(servers)),
+        ("dns_names", 0),
+        ("dns_zones", 0),
+        ("dns_queries", 0),
+        ("dns_pending", 0),
+    ];
+    counts.into_iter().map(|(list, items)| vec![text(list), text(items)]).collect()
+}
+
+pub(super) fn version(facts: &Facts<'_>) -> Vec<Row> {
+    vec![vec![text(facts.version)]]
+}
+
+pub(super) fn help(_: &Facts<'_>) -> Vec<Row> {
+    crate::console::help_text().split("\n\t").skip(1).map(|line| vec![text(line)]).collect()
+}
+
+pub(super) fn state(facts: &Facts<'_>) -> Vec<Row> {
+    let states = [("active", Serving::Active), ("paused", Serving::Paused), ("suspended", Serving::Suspended)];
+    let is = |state| if facts.report.serving == state { "yes" } else { "no" };
+    states.into_iter().map(|(key, state)| vec![text(key), text(is(state))]).collect()
+}
+
+pub(super) fn mem(facts: &Facts<'_>) -> Vec<Row> {
+    let row = |of: &crate::records::MemoryRecord| {
+        let total = of.size.saturating_mul(of.used.saturating_add(of.free));
+        vec![text(of.name), text(of.size), text(of.used), text(of.free), text(total)]
+    };
+    facts.report.memory.iter().map(row).collect()
+}

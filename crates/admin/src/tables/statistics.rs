@@ -1,0 +1,120 @@
+//! SHOW STATS and its relatives: the counters of each database, as totals and as averages.
+
+use weir_base::Span;
+
+use super::{Column, Facts, Row, numeric, text, text_column};
+use crate::console::CONSOLE_DATABASE;
+use crate::stats::{DatabaseStats, Stats};
+
+pub(super) const STATS: &[Column] = &[
+    text_column("database"),
+    numeric("total_server_assignment_count"),
+    numeric("total_xact_count"),
+    numeric("total_query_count"),
+    numeric("total_received"),
+    numeric("total_sent"),
+    numeric("total_xact_time"),
+    numeric("total_query_time"),
+    numeric("total_wait_time"),
+    numeric("total_client_parse_count"),
+    numeric("total_server_parse_count"),
+    numeric("total_bind_count"),
+    numeric("avg_server_assignment_count"),
+    numeric("avg_xact_count"),
+    numeric("avg_query_count"),
+    numeric("avg_recv"),
+    numeric("avg_sent"),
+    numeric("avg_xact_time"),
+    numeric("avg_query_time"),
+    numeric("avg_wait_time"),
+    numeric("avg_client_parse_count"),
+    numeric("avg_server_parse_count"),
+    numeric("avg_bind_count"),
+];
+
+pub(super) const SUMS: &[Column] = &[
+    text_column("database"),
+    numeric("server_assignment_count"),
+    numeric("xact_count"),
+    numeric("query_count"),
+    numeric("bytes_received"),
+    numeric("bytes_sent"),
+    numeric("xact_time"),
+    numeric("query_time"),
+    numeric("wait_time"),
+    numeric("client_parse_count"),
+    numeric("server_parse_count"),
+    numeric("bind_count"),
+];
+
+pub(super) const AVERAGES: &[Column] = &[
+    text_column("database"),
+    numeric("server_assignment_count"),
+    numeric("xact_count"),
+    numeric("query_count"),
+    numeric("bytes_received"),
+    numeric("bytes_sent"),
+    numeric("xact_time"),
+    numeric("query_time"),
+    numeric("wait_time"),
+    numeric("avg_client_parse_count"),
+    numeric("avg_server_parse_count"),
+    numeric("avg_bind_count"),
+];
+
+pub(super) const TOTALS: &[Column] = &[text_column("name"), numeric("value")];
+
+/// What SHOW TOTALS calls the counters, in their order.
+const TOTAL_NAMES: [&str; crate::stats::COUNT] = [
+    "server_assignment_count",
+    "xact_count",
+    "query_count",
+    "client_bytes",
+    "server_bytes",
+    "xact_time",
+    "query_time",
+    "wait_time",
+    "ps_client_parse_count",
+    "ps_server_parse_count",
+    "ps_bind_count",
+];
+
+pub(super) fn stats(facts: &Facts<'_>) -> Vec<Row> {
+    rows(facts, |of| of.total.to_array().into_iter().chain(of.averages().to_array()).collect())
+}
+
+pub(super) fn stats_totals(facts: &Facts<'_>) -> Vec<Row> {
+    rows(facts, |of| of.total.to_array().to_vec())
+}
+
+pub(super) fn stats_averages(facts: &Facts<'_>) -> Vec<Row> {
+    rows(facts, |of| of.averages().to_array().to_vec())
+}
+
+pub(super) fn totals(facts: &Facts<'_>) -> Vec<Row> {
+    let mut all = DatabaseStats { period: Span::ZERO, ..DatabaseStats::default() };
+    for of in &facts.report.stats {
+        all.merge(of);
+    }
+    let rows = |half: &'static str, stats: Stats| {
+        let named = TOTAL_NAMES.into_iter().zip(stats.to_array());
+        named.map(move |(name, value)| vec![text(format_args!("{half}_{name}")), text(value)])
+    };
+    rows("total", all.total).chain(rows("avg", all.averages())).collect()
+}
+
+/// A row a database, by name. The console has a row, as PgBouncer's has; its commands are not counted unless the report
+/// brings counters for it.
+fn rows(facts: &Facts<'_>, values: fn(&DatabaseStats) -> Vec<u64>) -> Vec<Row> {
+    let console = DatabaseStats { database: CONSOLE_DATABASE.to_owned(), ..DatabaseStats::default() };
+    let mut all: Vec<&DatabaseStats> = facts.report.stats.iter().collect();
+    if !all.iter().any(|of| of.database == CONSOLE_DATABASE) {
+        all.push(&console);
+    }
+    all.sort_by(|a, b| a.database.cmp(&b.database));
+    let row = |of: &DatabaseStats| {
+        let values = values(of).into_iter().map(text);
+        std::iter::once(text(&of.database)).chain(values).collect()
+    };
+    all.into_iter().map(row).collect()
+}
