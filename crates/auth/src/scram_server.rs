@@ -1,0 +1,342 @@
+//! SCRAM-SHA-256, our role towards clients: the server's (RFC 5802, sections 5 and 7; PostgreSQL's documentation, "SASL
+//! Authentication").
+//!
+//! Each step consumes the state before it and returns the next. States are plain data: a session can be frozen
+//! between any two messages. Where the verifier comes from is not known here, only whether the login is doomed.
+//!
+//! Channel binding is not offered yet; [`Binding`] is its place.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use subtle::{Choice, ConstantTimeEq};
+
+use crate::crypto::{hash, hmac, xor};
+use crate::message::{self, Attributes, NONCE_LEN, ScramError, decode_key, encode};
+use crate::secret::{ScramKeys, ScramVerifier};
+
+/// A login that waits for client-first-message.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ScramServer {
+    /// Our half of the nonce, as text.
+    nonce: String,
+}
+
+impl ScramServer {
+    /// Begins a login. `nonce` must be random and must not be used again.
+    pub fn new(nonce: [u8; NONCE_LEN]) -> Self {
+        ScramServer { nonce: encode(nonce) }
+    }
+
+    /// Takes client-first-message; returns server-first-message.
+    ///
+    /// The user's name in it is ignored, as PostgreSQL does: the startup message has named the user. With `doomed`
+    /// all is done as for any other user, and [`ScramExpectFinal::finish`] fails whatever the proof.
+    ///
+    /// # Errors
+    ///
+    /// The message is malformed, or asks for channel binding, another identity or an extension.
+    pub fn first(
+        self,
+        client_first: &[u8],
+        verifier: ScramVerifier,
+        doomed: bool,
+    ) -> Result<(ScramExpectFinal, Vec<u8>), ScramError> {
+        let first = ClientFirst::parse(message::text(client_first)?)?;
+        let nonce = format!("{}{}", first.nonce, self.nonce);
+        let server_first = format!("r={nonce},s={},i={}", encode(&verifier.salt), verifier.iterations);
+        let state = ScramExpectFinal {
+            binding: first.binding,
+            transcript: format!("{},{server_first}", first.bare),
+            nonce,
+            verifier,
+            doomed,
+        };
+        Ok((state, server_first.into_bytes()))
+    }
+}
+
+/// What the client said about channel binding (`gs2-cbind-flag`). A third answer, with the name of the binding, comes
+/// when SCRAM-SHA-256-PLUS is offered.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+enum Binding {
+    /// `n`: the client can't.
+    NotSupported,
+    /// `y`: the client can, but believes that we can't. That is true, so nobody has tampered with what we offered.
+    NotOffered,
+}
+
+impl Binding {
+    /// What `c=` of client-final-message must repeat: the GS2 header in base64.
+    fn header(self) -> &'static str {
+        match self {
+            Binding::NotSupported => "biws",
+            Binding::NotOffered => "eSws",
+        }
+    }
+}
+
+/// The parts of client-first-message.
+struct ClientFirst<'a> {
+    binding: Binding,
+    /// `client-first-message-bare`, a part of what is signed.
+    bare: &'a str,
+    nonce: &'a str,
+}
+
+impl<'a> ClientFirst<'a> {
+    fn parse(text: &'a str) -> Result<Self, ScramError> {
+        let no_header = ScramError::Malformed("channel-binding flag and authorization identity expected");
+        let (flag, rest) = text.split_once(',').ok_or(no_header.clone())?;
+        let (identity, bare) = rest.split_once(',').ok_or(no_header)?;
+        let binding = match flag {
+            "n" => Binding::NotSupported,
+            "y" => Binding::NotOffered,
+            _ if flag.starts_with("p=") => {
+                return Err(ScramError::ChannelBinding("the client asks for what we do not offer"));
+            }
+            _ => return Err(ScramError::Malformed("unexpected channel-binding flag")),
+        };
+        if identity.starts_with("a=") {
+            return Err(ScramError::Unsupported("authorization identity"));
+        }
+        if !identity.is_empty() {
+            return Err(ScramError::Malformed("unexpected attribute in client-first-message"));
+        }
+        let mut attributes = Attributes::new(bare);
+        attributes.expect('n', "user name expected in client-first-message")?;
+        let nonce = message::nonce(attributes.expect('r', "nonce expected in client-first-message")?)?;
+        attributes.finish()?;
+        Ok(ClientFirst { binding, bare, nonce })
+    }
+}
+
+/// A login that waits for client-final-message.
+#[derive(Clone, Serialize, Deserialize)]
+pub struct ScramExpectFinal {
+    binding: Binding,
+    /// Both halves of the nonce.
+    nonce: String,
+    /// `client-first-message-bare "," server-first-message`: the begin of AuthMessage.
+    transcript: String,
+    verifier: ScramVerifier,
+    doomed: bool,
+}
+
+impl ScramExpectFinal {
+    /// Takes client-final-message; returns the keys that the client proved to have, and server-final-message.
+    ///
+    /// # Errors
+    ///
+    /// [`ScramError::WrongPassword`] for a wrong proof and for every doomed login; otherwise the message is malformed
+    /// or belongs to another exchange.
+    pub fn finish(self, client_final: &[u8]) -> Result<(ScramKeys, Vec<u8>), ScramError> {
+        let message = ClientFinal::parse(message::text(client_final)?)?;
+        if message.binding != self.binding.header() {
+            return Err(ScramError::ChannelBinding("client-final-message contradicts client-first-message"));
+        }
+        if message.nonce != self.nonce {
+            return Err(ScramError::NonceMismatch);
+        }
+        let signed = [self.transcript.as_bytes(), b",", message.without_proof.as_bytes()];
+        let client_key = xor(&message.proof, &hmac(&self.verifier.stored_key, &signed));
+        let proven = hash(&client_key).ct_eq(&self.verifier.stored_key);
+        if !bool::from(proven & !Choice::from(u8::from(self.doomed))) {
+            return Err(ScramError::WrongPassword);
+        }
+        let signature = hmac(&self.verifier.server_key, &signed);
+        let keys = ScramKeys { client_key, server_key: self.verifier.server_key };
+        Ok((keys, format!("v={}", encode(signature)).into_bytes()))
+    }
+}
+
+impl fmt::Debug for ScramExpectFinal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Whether a login is doomed must not be told to anyone, and the transcript helps to guess the password.
+        f.write_str("ScramExpectFinal(…)")
+    }
+}
+
+/// The parts of client-final-message.
+struct ClientFinal<'a> {
+    binding: &'a str,
+    nonce: &'a str,
+    proof: [u8; 32],
+    /// `client-final-message-without-proof`, the end of AuthMessage.
+    without_proof: &'a str,
+}
+
+impl<'a> ClientFinal<'a> {
+    fn parse(text: &'a str) -> Result<Self, ScramError> {
+        let mut attributes = Attributes::new(text);
+        let binding = attributes.expect('c', "channel binding expected in client-final-message")?;
+        let nonce = attributes.expect('r', "nonce expected in client-final-message")?;
+        let proof = loop {
+            match attributes.next()? {
+                Some(('p', value)) => break value,
+                Some(_) => {}
+                None => return Err(ScramError::Malformed("proof expected in client-final-message")),
+            }
+        };
+        if attributes.next()?.is_some() {
+            return Err(ScramError::Malformed("garbage at the end of client-final-message"));
+        }
+        let without_proof = &text[..text.len() - ",p=".len() - proof.len()];
+        let proof = decode_key(proof).ok_or(ScramError::Malformed("invalid proof in client-final-message"))?;
+        Ok(ClientFinal { binding, nonce, proof, without_proof })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::crypto::salt_password;
+    use crate::message::{MAX_MESSAGE, decode};
+
+    // The exchange of RFC 7677, section 3: user "user", password "pencil".
+    const FIRST: &[u8] = b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO";
+    const SERVER_NONCE: &str = "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0";
+    const SERVER_FIRST: &str = "r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096";
+    const WITHOUT_PROOF: &str = "c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0";
+    const PROOF: &str = "dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=";
+    const SERVER_FINAL: &str = "v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=";
+
+    fn verifier() -> ScramVerifier {
+        let salt = decode("W22ZaJ0SNY7soEsUEjb6gQ==").unwrap();
+        ScramVerifier::from_salted(&salt_password("pencil", &salt, 4096), salt, 4096)
+    }
+
+    fn first(message: &[u8], doomed: bool) -> Result<(ScramExpectFinal, Vec<u8>), ScramError> {
+        ScramServer { nonce: SERVER_NONCE.into() }.first(message, verifier(), doomed)
+    }
+
+    fn finish(message: &str) -> Result<(ScramKeys, Vec<u8>), ScramError> {
+        first(FIRST, false).unwrap().0.finish(message.as_bytes())
+    }
+
+    #[test]
+    fn the_example_of_rfc_7677_succeeds_and_teaches_the_clients_keys() {
+        let (state, server_first) = first(FIRST, false).unwrap();
+        assert_eq!(server_first, SERVER_FIRST.as_bytes());
+        let (keys, server_final) = state.finish(format!("{WITHOUT_PROOF},p={PROOF}").as_bytes()).unwrap();
+        assert_eq!(server_final, SERVER_FINAL.as_bytes());
+        assert!(keys.matches(&verifier()));
+    }
+
+    #[test]
+    fn a_doomed_login_fails_with_the_right_proof_and_looks_alike_until_then() {
+        let (state, server_first) = first(FIRST, true).unwrap();
+        assert_eq!(server_first, SERVER_FIRST.as_bytes());
+        let verdict = state.finish(format!("{WITHOUT_PROOF},p={PROOF}").as_bytes());
+        assert_eq!(verdict.unwrap_err(), ScramError::WrongPassword);
+    }
+
+    #[test]
+    fn a_wrong_proof_is_a_wrong_password() {
+        let zero = encode([0; 32]);
+        assert_eq!(finish(&format!("{WITHOUT_PROOF},p={zero}")).unwrap_err(), ScramError::WrongPassword);
+    }
+
+    #[test]
+    fn the_stored_key_alone_does_not_log_in() {
+        // Whoever has read pg_authid, but not seen a login, sends the best proof that can be made of it.
+        let verifier = verifier();
+        let transcript = format!("n=user,r=rOprNGfwEbeRWgbNEkqO,{SERVER_FIRST},{WITHOUT_PROOF}");
+        let signature = hmac(&verifier.stored_key, &[transcript.as_bytes()]);
+        let proof = encode(xor(&verifier.stored_key, &signature));
+        assert_eq!(finish(&format!("{WITHOUT_PROOF},p={proof}")).unwrap_err(), ScramError::WrongPassword);
+    }
+
+    #[test]
+    fn an_exchange_survives_freezing_between_any_two_messages() {
+        let server = ScramServer { nonce: SERVER_NONCE.into() };
+        let server: ScramServer = postcard::from_bytes(&postcard::to_stdvec(&server).unwrap()).unwrap();
+        let (state, _) = server.first(FIRST, verifier(), false).unwrap();
+        let state: ScramExpectFinal = postcard::from_bytes(&postcard::to_stdvec(&state).unwrap()).unwrap();
+        assert!(state.finish(format!("{WITHOUT_PROOF},p={PROOF}").as_bytes()).is_ok());
+    }
+
+    #[test]
+    fn the_nonce_of_another_exchange_is_refused() {
+        for nonce in ["rOprNGfwEbeRWgbNEkqO", "x", ""] {
+            let message = format!("c=biws,r={nonce},p={PROOF}");
+            assert_eq!(finish(&message).unwrap_err(), ScramError::NonceMismatch, "{nonce}");
+        }
+    }
+
+    #[test]
+    fn the_channel_binding_flag_must_be_repeated() {
+        let (state, _) = first(b"y,,n=,r=abc", false).unwrap();
+        let nonce = format!("abc{SERVER_NONCE}");
+        let verdict = |c: &str| state.clone().finish(format!("c={c},r={nonce},p={PROOF}").as_bytes()).unwrap_err();
+        assert_eq!(verdict("eSws"), ScramError::WrongPassword);
+        for wrong in ["biws", "", "eSw", "cD10bHMtc2VydmVyLWVuZC1wb2ludCws"] {
+            assert!(matches!(verdict(wrong), ScramError::ChannelBinding(_)), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn what_we_do_not_offer_is_refused_by_name() {
+        let error = |message: &[u8]| first(message, false).unwrap_err();
+        let binding = error(b"p=tls-server-end-point,,n=,r=abc");
+        assert!(matches!(binding, ScramError::ChannelBinding(_)));
+        assert_eq!(error(b"n,a=other,n=,r=abc"), ScramError::Unsupported("authorization identity"));
+        assert_eq!(error(b"n,,m=x,n=,r=abc"), ScramError::Unsupported("mandatory extension"));
+    }
+
+    #[test]
+    fn a_malformed_client_first_is_refused() {
+        let long = format!("n,,n=,r={}", "a".repeat(MAX_MESSAGE));
+        let malformed: [&[u8]; 17] = [
+            b"",
+            b"n",
+            b"n,",
+            b"n,,",
+            b",,n=,r=abc",
+            b"N,,n=,r=abc",
+            b"nn,,n=,r=abc",
+            b"n,b,n=,r=abc",
+            b"n,,r=abc",
+            b"n,,n=",
+            b"n,,n=,r=",
+            b"n,,n=,r=a b",
+            b"n,,n=,r=\xc3\xa9",
+            b"n,,n=,r=abc,",
+            b"n,,n=,r=abc,x",
+            b"n,,n=,r=abc\0",
+            long.as_bytes(),
+        ];
+        for message in malformed {
+            let error = first(message, false).unwrap_err();
+            assert!(matches!(error, ScramError::Malformed(_)), "{error} for {}", message.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn a_malformed_client_final_is_refused() {
+        let malformed = [
+            String::new(),
+            "c=biws".into(),
+            WITHOUT_PROOF.into(),
+            format!("p={PROOF}"),
+            format!("{WITHOUT_PROOF},p="),
+            format!("{WITHOUT_PROOF},p={PROOF},"),
+            format!("{WITHOUT_PROOF},p={PROOF},x=y"),
+            format!("{WITHOUT_PROOF},p={}", &PROOF[..43]),
+            format!("{WITHOUT_PROOF},p={}", encode([0; 31])),
+            format!("{WITHOUT_PROOF},p={}", encode([0; 33])),
+            format!("{WITHOUT_PROOF},x={},p={PROOF}", "y".repeat(MAX_MESSAGE)),
+        ];
+        for message in malformed {
+            let error = finish(&message).unwrap_err();
+            assert!(matches!(error, ScramError::Malformed(_)), "{error} for {message}");
+        }
+    }
+
+    #[test]
+    fn extensions_are_ignored_but_signed() {
+        assert!(first(b"n,,n=user,r=abc,x=y,z=", false).is_ok());
+        // Well-formed, but the proof was made for the message without the extension.
+        assert_eq!(finish(&format!("{WITHOUT_PROOF},x=y,p={PROOF}")).unwrap_err(), ScramError::WrongPassword);
+    }
+}

@@ -1,0 +1,302 @@
+//! Secrets: what is kept of a user's password, in the forms that pg_authid, auth_query and a userlist hold.
+//!
+//! Knows no exchange. A secret that starts like a SCRAM verifier is a valid one, or an error: it never falls back to
+//! being somebody's password. `Debug` shows the kind of a secret, never its content; `Display` of a verifier is its
+//! stored form.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use subtle::ConstantTimeEq;
+
+use crate::crypto::{hash, hmac};
+use crate::message::{MAX_ITERATIONS, decode, decode_key, encode, iterations};
+
+/// The longest salt of a stored verifier, in bytes; PostgreSQL makes salts of 16.
+const MAX_SALT: usize = 1024;
+const SCRAM_PREFIX: &str = "SCRAM-SHA-256$";
+const MD5_PREFIX: &str = "md5";
+
+/// What is known of a user's password.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Secret {
+    /// The password itself.
+    Plain(Arc<str>),
+    /// The 32 lower-case hex digits of `md5(password + user)`, without the `md5` before them.
+    Md5(Arc<str>),
+    /// A SCRAM-SHA-256 verifier.
+    Scram(ScramVerifier),
+}
+
+impl Secret {
+    /// Reads a secret as pg_authid.rolpassword holds it (PostgreSQL's documentation, "pg_authid").
+    ///
+    /// `md5` and 32 hex digits are an md5 secret, `SCRAM-SHA-256$<iterations>:<salt>$<StoredKey>:<ServerKey>` is a
+    /// verifier, anything else a password.
+    ///
+    /// # Errors
+    ///
+    /// A text that starts like a verifier and is none.
+    pub fn parse(text: &str) -> Result<Secret, SecretError> {
+        if let Some(rest) = text.strip_prefix(SCRAM_PREFIX) {
+            return ScramVerifier::parse_rest(rest).map(Secret::Scram);
+        }
+        match text.strip_prefix(MD5_PREFIX) {
+            Some(hex) if hex.len() == 32 && hex.bytes().all(|byte| byte.is_ascii_hexdigit()) => {
+                Ok(Secret::Md5(hex.to_ascii_lowercase().into()))
+            }
+            _ => Ok(Secret::Plain(text.into())),
+        }
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Secret::Plain(_) => "Plain(…)",
+            Secret::Md5(_) => "Md5(…)",
+            Secret::Scram(_) => "Scram(…)",
+        })
+    }
+}
+
+/// What is wrong with a text that starts like a SCRAM secret. It does not repeat the text.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SecretError {
+    /// A `$` or `:` is missing.
+    Shape,
+    /// The iteration count is not a number from 1 to [`MAX_ITERATIONS`].
+    Iterations,
+    /// The salt is not base64, empty, or longer than 1,024 bytes.
+    Salt,
+    /// StoredKey is not the base64 of 32 bytes.
+    StoredKey,
+    /// ServerKey is not the base64 of 32 bytes.
+    ServerKey,
+}
+
+impl fmt::Display for SecretError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("invalid SCRAM-SHA-256 secret: ")?;
+        match self {
+            SecretError::Shape => {
+                f.write_str("it must read SCRAM-SHA-256$<iterations>:<salt>$<stored key>:<server key>")
+            }
+            SecretError::Iterations => write!(f, "the iteration count must be a number from 1 to {MAX_ITERATIONS}"),
+            SecretError::Salt => write!(f, "the salt must be 1 to {MAX_SALT} bytes in base64"),
+            SecretError::StoredKey => f.write_str("the stored key must be 32 bytes in base64"),
+            SecretError::ServerKey => f.write_str("the server key must be 32 bytes in base64"),
+        }
+    }
+}
+
+impl std::error::Error for SecretError {}
+
+/// What a server keeps to verify a SCRAM-SHA-256 login; it does not suffice to log in with.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScramVerifier {
+    /// How often the password was hashed.
+    pub iterations: u32,
+    /// What was hashed with the password, 1 to 1,024 bytes.
+    pub salt: Vec<u8>,
+    /// `StoredKey`: the hash of the client's key.
+    pub stored_key: [u8; 32],
+    /// `ServerKey`: with it a server proves that it knows the secret.
+    pub server_key: [u8; 32],
+}
+
+impl ScramVerifier {
+    /// Reads a verifier in the form that `Display` writes and pg_authid holds.
+    ///
+    /// # Errors
+    ///
+    /// Says which part of it is missing or wrong.
+    pub fn parse(text: &str) -> Result<Self, SecretError> {
+        Self::parse_rest(text.strip_prefix(SCRAM_PREFIX).ok_or(SecretError::Shape)?)
+    }
+
+    /// The verifier of a password hashed by [`salt_password`](crate::salt_password) with this salt, this often.
+    pub fn from_salted(salted: &[u8; 32], salt: Vec<u8>, iterations: u32) -> Self {
+        let keys = ScramKeys::from_salted(salted);
+        ScramVerifier { iterations, salt, stored_key: hash(&keys.client_key), server_key: keys.server_key }
+    }
+
+    /// A verifier for a user who does not exist, or who has no usable secret: no password fits it.
+    ///
+    /// The same user gets the same salt for as long as the process keeps `key`, like a user whose secret is stored;
+    /// from then on it costs what a real one costs.
+    pub fn mock(user: &str, key: &[u8; 32], iterations: u32) -> Self {
+        let derive = |label: &[u8]| hmac(key, &[label, user.as_bytes()]);
+        ScramVerifier {
+            iterations,
+            salt: salt_for(user, key),
+            stored_key: derive(b"stored key "),
+            server_key: derive(b"server key "),
+        }
+    }
+
+    fn parse_rest(rest: &str) -> Result<Self, SecretError> {
+        let (head, keys) = rest.split_once('$').ok_or(SecretError::Shape)?;
+        let (count, salt) = head.split_once(':').ok_or(SecretError::Shape)?;
+        let (stored_key, server_key) = keys.split_once(':').ok_or(SecretError::Shape)?;
+        let salt_is_bounded = |salt: &Vec<u8>| (1..=MAX_SALT).contains(&salt.len());
+        Ok(ScramVerifier {
+            iterations: iterations(count).filter(|&n| n <= MAX_ITERATIONS).ok_or(SecretError::Iterations)?,
+            salt: decode(salt).filter(salt_is_bounded).ok_or(SecretError::Salt)?,
+            stored_key: decode_key(stored_key).ok_or(SecretError::StoredKey)?,
+            server_key: decode_key(server_key).ok_or(SecretError::ServerKey)?,
+        })
+    }
+}
+
+/// A user's salt where none is stored: random to the outside, the same for as long as the process keeps `key`.
+///
+/// Known users with a plain secret and unknown users share it, so that a salt which changes, or does not, tells
+/// nothing.
+pub(crate) fn salt_for(user: &str, key: &[u8; 32]) -> Vec<u8> {
+    hmac(key, &[b"salt ", user.as_bytes()])[..16].to_vec()
+}
+
+impl fmt::Display for ScramVerifier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ScramVerifier { iterations, salt, stored_key, server_key } = self;
+        write!(f, "{SCRAM_PREFIX}{iterations}:{}${}:{}", encode(salt), encode(stored_key), encode(server_key))
+    }
+}
+
+impl fmt::Debug for ScramVerifier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ScramVerifier(…)")
+    }
+}
+
+/// Enough to log in to any server that holds the same verifier: same password, same salt, same iterations.
+#[derive(Clone, Serialize, Deserialize)]
+pub struct ScramKeys {
+    /// `ClientKey`: proves that one knows the password.
+    pub client_key: [u8; 32],
+    /// `ServerKey`: recognises a server that knows it too.
+    pub server_key: [u8; 32],
+}
+
+impl ScramKeys {
+    /// The keys of a password hashed by [`salt_password`](crate::salt_password).
+    pub fn from_salted(salted: &[u8; 32]) -> Self {
+        ScramKeys { client_key: hmac(salted, &[b"Client Key"]), server_key: hmac(salted, &[b"Server Key"]) }
+    }
+
+    /// Whether these are the keys of the password behind `verifier`.
+    pub fn matches(&self, verifier: &ScramVerifier) -> bool {
+        let stored = hash(&self.client_key).ct_eq(&verifier.stored_key);
+        (stored & self.server_key.ct_eq(&verifier.server_key)).into()
+    }
+}
+
+impl fmt::Debug for ScramKeys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ScramKeys(…)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::crypto::salt_password;
+
+    /// As PostgreSQL 15 stored them.
+    const ALICE: &str = "SCRAM-SHA-256$4096:QDHl3c07x6y3N/posdGPvg==$I42cKpiCuaxHmtlKw21M9Q7UxTQBycy1fRXhfW72rcs=:\
+                         igOrtGF9vT2XIpa+ZAZcxJX+5CHhC9OfmUBbCT/+gUs=";
+    const NORMALISED: &str = "SCRAM-SHA-256$4096:HzMALzhqOZm92KEpDXJYew==$xF0iTr6GtTrURKejLTrD2NJBS5gGx62eLhz+Ob5RTz0=:\
+                              ITQrImtqGW6PBNgEiFa0lP6p9rSsbTICc5LZxQ1BegM=";
+    const NOT_NORMALISED: &str = "SCRAM-SHA-256$4096:qkcV4p8/92t7Zpys1wtHlg==$\
+        6NJwaFqIu9DilK9kk0qL02DAHRpGD8XmnPCdCk1w7Fw=:19rFNPGLd9y304nXvikoxd692D4Alts/VccHJR3M37Y=";
+
+    fn keys(password: &str, verifier: &ScramVerifier) -> ScramKeys {
+        ScramKeys::from_salted(&salt_password(password, &verifier.salt, verifier.iterations))
+    }
+
+    #[test]
+    fn verifiers_of_a_real_server_fit_their_passwords() {
+        let stored = [
+            (ALICE, "correct horse"),
+            (NORMALISED, "\u{FB01} \u{2168} p\u{AD}w \u{FF46}\u{FF55}\u{FF4C}\u{FF4C}"),
+            (NORMALISED, "fi IX pw full"),
+            (NOT_NORMALISED, "\u{1F980}\u{1F130}"),
+        ];
+        for (text, password) in stored {
+            let verifier = ScramVerifier::parse(text).unwrap();
+            assert!(keys(password, &verifier).matches(&verifier), "{password}");
+            assert!(!keys("wrong", &verifier).matches(&verifier), "{password}");
+        }
+    }
+
+    #[test]
+    fn a_verifier_is_written_as_it_was_read() {
+        assert_eq!(ScramVerifier::parse(ALICE).unwrap().to_string(), ALICE);
+    }
+
+    #[test]
+    fn a_verifier_made_from_a_password_equals_the_servers() {
+        let stored = ScramVerifier::parse(ALICE).unwrap();
+        let salted = salt_password("correct horse", &stored.salt, stored.iterations);
+        assert_eq!(ScramVerifier::from_salted(&salted, stored.salt.clone(), stored.iterations).to_string(), ALICE);
+    }
+
+    #[test]
+    fn secrets_are_told_apart_by_their_form() {
+        let plain = |text: &str| Secret::Plain(text.into());
+        let hex = "2c40bba0e389adbb6b179346ada91424";
+        assert_eq!(Secret::parse(&format!("md5{hex}")), Ok(Secret::Md5(hex.into())));
+        assert_eq!(Secret::parse(&format!("md5{}", hex.to_uppercase())), Ok(Secret::Md5(hex.into())));
+        assert_eq!(Secret::parse(ALICE), Ok(Secret::Scram(ScramVerifier::parse(ALICE).unwrap())));
+        let passwords =
+            ["", "md5", "md5 is old", "MD52c40bba0e389adbb6b179346ada91424", "SCRAM-SHA-256", "scram-sha-256$"];
+        for text in passwords {
+            assert_eq!(Secret::parse(text), Ok(plain(text)));
+        }
+        let too_long = format!("md5{hex}0");
+        assert_eq!(Secret::parse(&too_long), Ok(plain(&too_long)));
+    }
+
+    #[test]
+    fn a_broken_verifier_is_an_error_that_names_the_part() {
+        let key = encode([0; 32]);
+        let long_salt = encode([0; MAX_SALT + 1]);
+        let broken = [
+            (String::new(), SecretError::Shape),
+            (format!("4096:c2FsdA==:{key}:{key}"), SecretError::Shape),
+            (format!("4096$c2FsdA==${key}:{key}"), SecretError::Shape),
+            (format!("4096:c2FsdA==${key}"), SecretError::Shape),
+            (format!("0:c2FsdA==${key}:{key}"), SecretError::Iterations),
+            (format!("1000001:c2FsdA==${key}:{key}"), SecretError::Iterations),
+            (format!("4096:c2FsdA${key}:{key}"), SecretError::Salt),
+            (format!("4096:${key}:{key}"), SecretError::Salt),
+            (format!("4096:{long_salt}${key}:{key}"), SecretError::Salt),
+            (format!("4096:c2FsdA==$c2FsdA==:{key}"), SecretError::StoredKey),
+            (format!("4096:c2FsdA==${key}:c2FsdA=="), SecretError::ServerKey),
+            (format!("4096:c2FsdA==${key}:{key}:"), SecretError::ServerKey),
+        ];
+        for (rest, error) in broken {
+            assert_eq!(Secret::parse(&format!("{SCRAM_PREFIX}{rest}")), Err(error), "{rest}");
+        }
+    }
+
+    #[test]
+    fn a_mock_is_the_same_for_the_same_user_and_differs_between_users_and_processes() {
+        let mock = ScramVerifier::mock("nobody", &[1; 32], 4096);
+        assert_eq!(mock, ScramVerifier::mock("nobody", &[1; 32], 4096));
+        assert_ne!(mock.salt, ScramVerifier::mock("somebody", &[1; 32], 4096).salt);
+        assert_ne!(mock.salt, ScramVerifier::mock("nobody", &[2; 32], 4096).salt);
+        assert_eq!((mock.salt.len(), mock.iterations), (16, 4096));
+        assert!(!keys("", &mock).matches(&mock));
+    }
+
+    #[test]
+    fn debug_texts_show_no_secret() {
+        let verifier = ScramVerifier::parse(ALICE).unwrap();
+        assert_eq!(format!("{:?}", Secret::parse("hunter2").unwrap()), "Plain(…)");
+        assert_eq!(format!("{:?}", Secret::Scram(verifier.clone())), "Scram(…)");
+        assert_eq!(format!("{verifier:?} {:?}", keys("x", &verifier)), "ScramVerifier(…) ScramKeys(…)");
+    }
+}
