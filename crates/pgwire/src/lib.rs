@@ -1,0 +1,36 @@
+//! PostgreSQL's frontend/backend protocol, version 3, as values.
+//!
+//! Owns the shape of every message: reading (borrowed views of the caller's bytes) and writing (appending to a
+//! `Vec<u8>`), and what the first words of a statement say about the state it leaves behind. Must not know sockets,
+//! time, pools or what a message means for a session.
+//!
+//! Invariants:
+//!
+//! - Reading never panics, whatever the bytes, and never allocates (but for [`startup::options`], once a login, and for
+//!   a quoted or upper-case name in [`sql::head`]).
+//! - An incremental reader answers the same however its input was cut: `None` until it has enough, then one answer.
+//! - Writing always yields whole messages: a string is cut at its first NUL, and a length that the protocol can't
+//!   carry is written as one that every peer refuses.
+//!
+//! Source of all layouts: PostgreSQL's documentation, chapter "Frontend/Backend Protocol", sections "Message Flow" and
+//! "Message Formats".
+
+pub mod backend;
+pub mod frame;
+pub mod frontend;
+#[cfg(test)]
+mod properties;
+mod put;
+pub mod put_back;
+pub mod put_front;
+mod read;
+pub mod sql;
+pub mod startup;
+pub mod tag;
+
+pub use backend::{Auth, ErrorView, TxStatus};
+pub use frame::{HEAD, Head, MAX_BODY, Malformed};
+pub use frontend::Of;
+pub use put_back::{Column, ColumnType, ErrorFields};
+pub use sql::{Dealloc, Dirty, SqlHead};
+pub use startup::{First, Startup};

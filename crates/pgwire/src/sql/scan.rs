@@ -1,0 +1,227 @@
+//! A cursor over the text of a query, by PostgreSQL's lexical rules.
+//!
+//! Only what can't be mistaken is decided here: where a string holds a backslash, its end depends on a setting of the
+//! session, so the text counts as not understood. In encodings whose characters have ASCII bytes (SJIS, GBK, BIG5 …)
+//! those bytes are never quotes or semicolons.
+
+use std::borrow::Cow;
+
+/// A position in a text.
+#[derive(Clone, Copy)]
+pub(super) struct Scan<'a> {
+    left: &'a [u8],
+    /// Whether the text goes on after `left`.
+    cut: bool,
+}
+
+impl<'a> Scan<'a> {
+    pub(super) fn whole(text: &'a [u8]) -> Self {
+        Scan { left: text, cut: false }
+    }
+
+    pub(super) fn prefix(text: &'a [u8]) -> Self {
+        Scan { left: text, cut: true }
+    }
+
+    pub(super) fn is_prefix(&self) -> bool {
+        self.cut
+    }
+
+    #[inline]
+    pub(super) fn peek(&self) -> Option<u8> {
+        self.left.first().copied()
+    }
+
+    /// To the first statement that is not empty.
+    #[inline]
+    pub(super) fn statement(&mut self) {
+        // Most texts begin with their first word.
+        if self.peek().is_some_and(|byte| byte.is_ascii_alphabetic()) {
+            return;
+        }
+        self.blank();
+        while self.peek() == Some(b';') {
+            self.skip(1);
+            self.blank();
+        }
+    }
+
+    /// Takes this word (given in lower case) and the blanks after it, if it is next.
+    #[inline]
+    pub(super) fn word(&mut self, word: &[u8]) -> bool {
+        let Some((next, left)) = self.left.split_at_checked(word.len()) else { return false };
+        if !next.eq_ignore_ascii_case(word) || left.first().is_some_and(|byte| continues_name(*byte)) {
+            return false;
+        }
+        self.left = left;
+        self.blank();
+        true
+    }
+
+    /// Takes an identifier and the blanks after it. One in Unicode escapes (`U&"…"`) reads as the name `u` with
+    /// something after it that no caller accepts.
+    pub(super) fn name(&mut self) -> Option<Cow<'a, [u8]>> {
+        let name = match self.peek()? {
+            b'"' => self.quoted_name()?,
+            first if begins_name(first) => fold(self.take_while(continues_name)),
+            _ => return None,
+        };
+        self.blank();
+        Some(name)
+    }
+
+    fn quoted_name(&mut self) -> Option<Cow<'a, [u8]>> {
+        let all = self.left.get(1..)?;
+        let mut length = 0;
+        let mut doubled = false;
+        loop {
+            length += all.get(length..)?.iter().position(|byte| *byte == b'"')?;
+            if all.get(length + 1) != Some(&b'"') {
+                break;
+            }
+            doubled = true;
+            length += 2;
+        }
+        let name = all.get(..length).filter(|name| !name.is_empty())?;
+        self.skip(length + 2);
+        Some(if doubled { unquote(name) } else { Cow::Borrowed(name) })
+    }
+
+    /// Whether nothing but semicolons and blanks follow.
+    pub(super) fn ends(mut self) -> bool {
+        if self.cut {
+            return false;
+        }
+        self.blank();
+        while self.peek() == Some(b';') {
+            self.skip(1);
+            self.blank();
+        }
+        self.left.is_empty()
+    }
+
+    /// Whether the statement that is begun is certainly the last of the text.
+    pub(super) fn is_last(mut self) -> bool {
+        loop {
+            self.blank();
+            let understood = match self.peek() {
+                None | Some(b';') => return self.ends(),
+                Some(b'\'') => self.string(),
+                Some(b'"') => self.quoted_name().is_some(),
+                Some(b'$') => self.dollar(),
+                Some(byte) if begins_name(byte) => !self.take_while(continues_name).is_empty(),
+                Some(_) => self.skip(1),
+            };
+            if !understood {
+                return false;
+            }
+        }
+    }
+
+    /// Whether `hint` (given in lower case) occurs anywhere in the rest.
+    pub(super) fn mentions(&self, hint: &[u8]) -> bool {
+        self.left.windows(hint.len()).any(|window| window.eq_ignore_ascii_case(hint))
+    }
+
+    /// Skips white space and comments; one that does not end takes the rest.
+    fn blank(&mut self) {
+        loop {
+            self.left = match self.left {
+                [b' ' | b'\t' | b'\n' | b'\r' | b'\x0b' | b'\x0c', left @ ..] => left,
+                [b'-', b'-', left @ ..] => after_line(left),
+                [b'/', b'*', left @ ..] => after_comment(left),
+                _ => return,
+            };
+        }
+    }
+
+    /// Skips a string in single quotes; false where its end is in doubt. A doubled quote reads as two strings, which
+    /// ends at the same place.
+    fn string(&mut self) -> bool {
+        let inside = self.left.get(1..).unwrap_or_default();
+        match inside.iter().position(|byte| matches!(byte, b'\'' | b'\\')) {
+            Some(at) if inside.get(at) == Some(&b'\'') => self.skip(at + 2),
+            _ => false,
+        }
+    }
+
+    /// Skips a string in dollar quotes, or a parameter's dollar; false where the string does not end.
+    fn dollar(&mut self) -> bool {
+        let inside = self.left.get(1..).unwrap_or_default();
+        let tag = inside.iter().position(|byte| *byte == b'$' || !continues_name(*byte));
+        let Some(tag) = tag.filter(|at| inside.get(*at) == Some(&b'$')) else { return self.skip(1) };
+        if inside.first().is_some_and(u8::is_ascii_digit) {
+            return self.skip(1);
+        }
+        let Some((quote, body)) = self.left.split_at_checked(tag + 2) else { return false };
+        match body.windows(quote.len()).position(|window| window == quote) {
+            Some(at) => self.skip(quote.len() + at + quote.len()),
+            None => false,
+        }
+    }
+
+    /// Skips as many bytes, and answers whether there were any left.
+    fn skip(&mut self, count: usize) -> bool {
+        let left = self.left.get(count..);
+        self.left = left.unwrap_or_default();
+        left.is_some()
+    }
+
+    fn take_while(&mut self, wanted: impl Fn(u8) -> bool) -> &'a [u8] {
+        let length = self.left.iter().position(|byte| !wanted(*byte)).unwrap_or(self.left.len());
+        let (taken, left) = self.left.split_at_checked(length).unwrap_or_default();
+        self.left = left;
+        taken
+    }
+}
+
+fn begins_name(byte: u8) -> bool {
+    byte.is_ascii_alphabetic() || byte == b'_' || byte >= 0x80
+}
+
+#[inline]
+fn continues_name(byte: u8) -> bool {
+    begins_name(byte) || byte.is_ascii_digit() || byte == b'$'
+}
+
+fn fold(name: &[u8]) -> Cow<'_, [u8]> {
+    if name.iter().any(u8::is_ascii_uppercase) { Cow::Owned(name.to_ascii_lowercase()) } else { Cow::Borrowed(name) }
+}
+
+/// Undoes doubled quotes; every quote in `name` is one of two.
+fn unquote(name: &[u8]) -> Cow<'_, [u8]> {
+    let mut plain = Vec::with_capacity(name.len());
+    let mut bytes = name.iter();
+    while let Some(byte) = bytes.next() {
+        plain.push(*byte);
+        if *byte == b'"' {
+            bytes.next();
+        }
+    }
+    Cow::Owned(plain)
+}
+
+fn after_line(text: &[u8]) -> &[u8] {
+    let end = text.iter().position(|byte| matches!(byte, b'\n' | b'\r')).unwrap_or(text.len());
+    text.get(end..).unwrap_or_default()
+}
+
+/// Comments nest.
+fn after_comment(mut text: &[u8]) -> &[u8] {
+    let mut depth = 1usize;
+    while depth > 0 {
+        text = match text {
+            [b'*', b'/', left @ ..] => {
+                depth -= 1;
+                left
+            }
+            [b'/', b'*', left @ ..] => {
+                depth += 1;
+                left
+            }
+            [_, left @ ..] => left,
+            [] => return &[],
+        };
+    }
+    text
+}

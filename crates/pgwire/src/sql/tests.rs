@@ -1,0 +1,230 @@
+//! Tests of [`super`].
+
+use super::*;
+
+fn named(name: &str) -> SqlHead<'_> {
+    SqlHead::Deallocate(Dealloc::Name(Cow::Borrowed(name.as_bytes())))
+}
+
+fn expect(want: &SqlHead<'_>, texts: &[&str]) {
+    for text in texts {
+        assert_eq!(head(text.as_bytes()), *want, "{text}");
+    }
+}
+
+#[test]
+fn ordinary_statements_are_other() {
+    expect(
+        &SqlHead::Other,
+        &[
+            "",
+            ";",
+            "select 1",
+            "SELECT set",
+            "insert into t values (1)",
+            "update t set a = 1",
+            "delete from t",
+            "begin",
+        ],
+    );
+    expect(&SqlHead::Other, &["commit", "(select 1)", "with x as (select 1) select 1", "copy t from stdin", "setting"]);
+    expect(
+        &SqlHead::Other,
+        &["set_config", "listener", "rese", "drop table t", "discards", "/* set", "-- set", "'set'"],
+    );
+}
+
+#[test]
+fn white_space_comments_and_empty_statements_come_before_the_head() {
+    expect(
+        &SqlHead::Set,
+        &[
+            "  \t\r\n\x0c set a = 1",
+            "-- one\nset a = 1",
+            "/* /* nested */ */set a = 1",
+            ";; ; SET a to 1",
+            "SeT/**/a=1",
+        ],
+    );
+    expect(&SqlHead::Listen, &["listen x", "-- x\r/* y */ LISTEN x"]);
+    expect(&SqlHead::Unlisten, &["unlisten *", "UNLISTEN x"]);
+    expect(&SqlHead::Reset, &["reset all", "RESET search_path"]);
+}
+
+#[test]
+fn what_ends_with_its_transaction_is_told_from_what_stays() {
+    expect(
+        &SqlHead::SetLocal,
+        &[
+            "set local a = 1",
+            "SET LOCAL a = 'x;y' ; -- done",
+            "set transaction read only",
+            "set constraints all deferred",
+        ],
+    );
+    expect(
+        &SqlHead::Set,
+        &["set session a = 1", "set session characteristics as transaction read only", "set locale = 1", "set role x"],
+    );
+    expect(&SqlHead::Set, &["set local.a = 1", "set transaction . a = 1", "set constraints.a = 1", "set local = 1"]);
+}
+
+#[test]
+fn a_local_set_promises_nothing_about_the_statements_after_it() {
+    expect(
+        &SqlHead::Set,
+        &[
+            "set local a = 1; set b = 2",
+            "set local a = '\\'; set b = 2; --'",
+            "set local a = $$x$$; set b = 2",
+            "set local a = 'unended",
+            "set local a = $q$ unended $$",
+            "set local a = \"unended",
+        ],
+    );
+    expect(
+        &SqlHead::SetLocal,
+        &[
+            "set local a = $q$; $$ ;$q$",
+            "set local a = $$;$$",
+            "set local a = \";\"\"\";",
+            "set local a = 'it''s;'",
+            "set local a = b$c$d;",
+            "set local a /* ; */ = 1 -- ;",
+        ],
+    );
+}
+
+#[test]
+fn a_prepared_transaction_is_no_prepared_statement() {
+    expect(
+        &SqlHead::Prepare,
+        &["prepare a as select 1", "PREPARE transaction as select 1", "prepare transaction (int) as x"],
+    );
+    expect(&SqlHead::Other, &["prepare transaction 'x'", "prepare transaction $$x$$", "prepare transaction E'x'"]);
+}
+
+#[test]
+fn a_cursor_is_held_unless_the_text_says_otherwise() {
+    let gone = SqlHead::DeclareCursor { hold: false };
+    let kept = SqlHead::DeclareCursor { hold: true };
+    expect(
+        &gone,
+        &[
+            "declare c cursor for select 1",
+            "declare cursor cursor for select 1;",
+            "DECLARE \"C;\" BINARY INSENSITIVE NO SCROLL CURSOR WITHOUT HOLD FOR SELECT ';'",
+        ],
+    );
+    expect(
+        &kept,
+        &[
+            "declare c cursor with hold for select 1",
+            "declare c scroll cursor /* x */ with hold for select 1",
+            "declare c cursor for select 1; declare d cursor with hold for select 1",
+            "declare U&\"c\" cursor for select 1",
+            "declare c cursor for select E'\\''",
+            "declare",
+        ],
+    );
+}
+
+#[test]
+fn what_is_created_for_the_session_is_told_from_what_stays() {
+    expect(
+        &SqlHead::CreateTemp,
+        &[
+            "create temp table t (a int)",
+            "CREATE TEMPORARY VIEW v AS SELECT 1",
+            "create or replace temp view v as select 1",
+            "create local temp table t (a int)",
+            "create table pg_temp.t (a int)",
+            "create function \"pg_temp\".f() returns int language sql as 'select 1'",
+            "create table a (b int); create temp table c (d int)",
+            "create table a (b text default E'\\''); create temporary table c (d int)",
+        ],
+    );
+    expect(
+        &SqlHead::CreateOther,
+        &[
+            "create table t (temp int)",
+            "create table temperature (a int)",
+            "create table a (b int); create table c (d int)",
+            "create function f() returns int begin atomic select 1; select 2; end",
+            "CREATE INDEX i ON t (a)",
+        ],
+    );
+}
+
+#[test]
+fn deallocate_names_its_statement_as_the_server_would() {
+    expect(&named("a"), &["deallocate a", "DEALLOCATE PREPARE A;", "deallocate \"a\" -- x", ";deallocate/**/a;;"]);
+    expect(&named("A b\"c"), &["deallocate \"A b\"\"c\""]);
+    expect(&named("prepare"), &["deallocate prepare", "deallocate Prepare;", "deallocate prepare prepare"]);
+    expect(&named("all"), &["deallocate \"all\""]);
+    expect(&named("größe_1$"), &["DEALLOCATE GRößE_1$"]);
+    expect(&SqlHead::Deallocate(Dealloc::All), &["deallocate all", "DEALLOCATE PREPARE ALL ;"]);
+}
+
+#[test]
+fn what_a_pooler_answers_itself_stands_alone() {
+    expect(&SqlHead::DiscardAll, &["discard all", "DISCARD ALL; -- x"]);
+    expect(
+        &SqlHead::Other,
+        &[
+            "discard plans",
+            "discard all; select 1",
+            "deallocate a; select 1",
+            "deallocate a b",
+            "deallocate",
+            "deallocate \"a",
+            "deallocate \"\"",
+            "deallocate U&\"a\"",
+            "deallocate 'a'",
+            "deallocate 1",
+        ],
+    );
+}
+
+#[test]
+fn a_prefix_promises_nothing_about_the_rest() {
+    for (text, want) in [
+        ("set local a = 1", SqlHead::Set),
+        ("deallocate a", SqlHead::Other),
+        ("discard all", SqlHead::Other),
+        ("declare c cursor for select 1", SqlHead::DeclareCursor { hold: true }),
+        ("create table a", SqlHead::CreateTemp),
+        ("listen a", SqlHead::Listen),
+        ("select 1", SqlHead::Other),
+    ] {
+        assert_eq!(head_of_prefix(text.as_bytes()), want, "{text}");
+    }
+}
+
+#[test]
+fn a_command_tag_tells_what_may_be_left_behind() {
+    let cases: [(&str, Dirty); 8] = [
+        ("SET", Dirty::SETTINGS),
+        ("LISTEN", Dirty::LISTEN),
+        ("PREPARE", Dirty::STATEMENTS),
+        ("DECLARE CURSOR", Dirty::CURSORS),
+        ("CREATE TABLE", Dirty::TEMP),
+        ("SELECT 1", Dirty::NONE),
+        ("PREPARE TRANSACTION", Dirty::NONE),
+        ("SET CONSTRAINTS", Dirty::NONE),
+    ];
+    for (tag, want) in cases {
+        assert_eq!(left_by_tag(tag.as_bytes()), want, "{tag}");
+    }
+}
+
+#[test]
+fn dirty_is_a_set() {
+    let mut dirty = Dirty::NONE;
+    assert!(dirty.is_empty());
+    dirty.insert(Dirty::TEMP);
+    dirty.insert(Dirty::LISTEN);
+    assert_eq!(dirty, Dirty::TEMP.union(Dirty::LISTEN));
+    assert!(dirty.contains(Dirty::TEMP) && !dirty.contains(Dirty::TEMP.union(Dirty::CURSORS)));
+    assert_eq!(dirty.without(Dirty::TEMP), Dirty::LISTEN);
+}
