@@ -6,7 +6,7 @@ use crate::command::Show;
 pub const CONSOLE_DATABASE: &str = "pgbouncer";
 
 /// The database names that lead to the console; no pool may have one of them.
-pub const CONSOLE_NAMES: [&str; 2] = [CONSOLE_DATABASE, "weir"];
+pub const CONSOLE_NAMES: [&str; 2] = weir_config::RESERVED;
 
 /// Whether a client that asks for `database` gets the console.
 pub fn is_console(database: &str) -> bool {
@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn two_names_lead_to_the_console() {
-        assert!(is_console("pgbouncer") && is_console("weir"));
+        assert!(is_console(CONSOLE_DATABASE) && is_console("weir"));
         assert!(!is_console("Weir") && !is_console("app"));
     }
 }

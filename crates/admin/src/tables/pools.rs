@@ -102,15 +102,35 @@ fn pool(of: &PoolRecord) -> Row {
 
 /// A row a configured database, by name, the console's among them.
 pub(super) fn databases(facts: &Facts<'_>) -> Vec<Row> {
+    let used = in_use(facts);
+    let row = |name: &str, pool: &Pool| database(name, pool, used.get(name).copied().unwrap_or_default(), facts);
     let mut rows: BTreeMap<&str, Row> =
-        facts.config.pools.iter().map(|(name, pool)| (name.as_str(), database(name, pool, facts))).collect();
+        facts.config.pools.iter().map(|(name, pool)| (name.as_str(), row(name, pool))).collect();
     rows.insert(CONSOLE_DATABASE, console_database(facts));
     rows.into_values().collect()
 }
 
+/// What the pools of one database use together.
+#[derive(Clone, Copy, Default)]
+struct InUse {
+    servers: u32,
+    clients: u32,
+    paused: bool,
+}
+
+fn in_use<'a>(facts: &Facts<'a>) -> BTreeMap<&'a str, InUse> {
+    let mut used: BTreeMap<&str, InUse> = BTreeMap::new();
+    for pool in &facts.report.pools {
+        let database = used.entry(&pool.database).or_default();
+        database.servers += pool.servers();
+        database.clients += pool.clients();
+        database.paused |= pool.paused;
+    }
+    used
+}
+
 /// Limits on a database's connections over all its pools are not set: 0 means none, as in PgBouncer.
-fn database(name: &str, pool: &Pool, facts: &Facts<'_>) -> Row {
-    let running = || facts.report.pools.iter().filter(|record| record.database == name);
+fn database(name: &str, pool: &Pool, used: InUse, facts: &Facts<'_>) -> Row {
     let limits = &pool.limits;
     vec![
         text(name),
@@ -125,10 +145,10 @@ fn database(name: &str, pool: &Pool, facts: &Facts<'_>) -> Row {
         text(pool.mode),
         None,
         text(0),
-        text(running().map(PoolRecord::servers).sum::<u32>()),
+        text(used.servers),
         text(0),
-        text(running().map(PoolRecord::clients).sum::<u32>()),
-        flag(facts.report.paused.contains(name) || running().any(|record| record.paused)),
+        text(used.clients),
+        flag(used.paused || facts.report.paused.contains(name)),
         flag(facts.report.disabled.contains(name)),
     ]
 }

@@ -1,1 +1,372 @@
+//! Every table against PgBouncer's columns, and the rows of a small world against what an operator must see.
 
+use std::path::Path;
+
+use weir_base::{Mode, Span};
+
+use super::*;
+use crate::console::help_text;
+use crate::records::{ClientRecord, MemoryRecord, PoolRecord, ServerRecord, Serving};
+use crate::stats::{DatabaseStats, Stats};
+
+/// The columns of PgBouncer 1.25, in order, with the letters of its own row descriptions: s text, i int4, q int8,
+/// N numeric, b bytea.
+const REFERENCE: [(Show, &str, &str); 22] = [
+    (
+        Show::Pools,
+        "ssiiiiiiiiiiiiiss",
+        "database, user, cl_active, cl_waiting, cl_active_cancel_req, cl_waiting_cancel_req, sv_active, \
+         sv_active_cancel, sv_being_canceled, sv_idle, sv_used, sv_tested, sv_login, maxwait, maxwait_us, pool_mode, \
+         load_balance_hosts",
+    ),
+    (
+        Show::Stats,
+        "sNNNNNNNNNNNNNNNNNNNNNN",
+        "database, total_server_assignment_count, total_xact_count, total_query_count, total_received, total_sent, \
+         total_xact_time, total_query_time, total_wait_time, total_client_parse_count, total_server_parse_count, \
+         total_bind_count, avg_server_assignment_count, avg_xact_count, avg_query_count, avg_recv, avg_sent, \
+         avg_xact_time, avg_query_time, avg_wait_time, avg_client_parse_count, avg_server_parse_count, avg_bind_count",
+    ),
+    (
+        Show::StatsTotals,
+        "sNNNNNNNNNNN",
+        "database, server_assignment_count, xact_count, query_count, bytes_received, bytes_sent, xact_time, \
+         query_time, wait_time, client_parse_count, server_parse_count, bind_count",
+    ),
+    (
+        Show::StatsAverages,
+        "sNNNNNNNNNNN",
+        "database, server_assignment_count, xact_count, query_count, bytes_received, bytes_sent, xact_time, \
+         query_time, wait_time, avg_client_parse_count, avg_server_parse_count, avg_bind_count",
+    ),
+    (Show::Totals, "sN", "name, value"),
+    (Show::Clients, CONNECTION_KINDS, CONNECTION),
+    (Show::Servers, CONNECTION_KINDS, CONNECTION),
+    (
+        Show::Databases,
+        "ssissiiiissiiiiii",
+        "name, host, port, database, force_user, pool_size, min_pool_size, reserve_pool_size, server_lifetime, \
+         pool_mode, load_balance_hosts, max_connections, current_connections, max_client_connections, \
+         current_client_connections, paused, disabled",
+    ),
+    (
+        Show::Users,
+        "ssssiiii",
+        "name, pool_size, reserve_pool_size, pool_mode, max_user_connections, current_connections, \
+         max_user_client_connections, current_client_connections",
+    ),
+    (Show::Config, "ssss", "key, value, default, changeable"),
+    (Show::Lists, "si", "list, items"),
+    (Show::Version, "s", "version"),
+    (Show::Help, "s", "help"),
+    (Show::Mem, "siiiq", "name, size, used, free, memtotal"),
+    (Show::State, "ss", "key, value"),
+    (
+        Show::Fds,
+        "issssiqisssssbb",
+        "fd, task, user, database, addr, port, cancel, link, client_encoding, std_strings, datestyle, timezone, \
+         password, scram_client_key, scram_server_key",
+    ),
+    (Show::Sockets, SOCKET_KINDS, SOCKET),
+    (Show::ActiveSockets, SOCKET_KINDS, SOCKET),
+    (Show::DnsHosts, "sqs", "hostname, ttl, addrs"),
+    (Show::DnsZones, "sqi", "zonename, serial, count"),
+    (Show::Peers, "isii", "peer_id, host, port, pool_size"),
+    (Show::PeerPools, "iiiii", "peer_id, cl_active_cancel_req, cl_waiting_cancel_req, sv_active_cancel, sv_login"),
+];
+
+const CONNECTION_KINDS: &str = "ssssssisissiiississiq";
+const CONNECTION: &str = "type, user, database, replication, state, addr, port, local_addr, local_port, connect_time, \
+    request_time, wait, wait_us, close_needed, ptr, link, remote_pid, tls, application_name, prepared_statements, id";
+
+const SOCKET_KINDS: &str = "ssssssisissiiississiqiiiiiii";
+const SOCKET: &str = "type, user, database, replication, state, addr, port, local_addr, local_port, connect_time, \
+    request_time, wait, wait_us, close_needed, ptr, link, remote_pid, tls, application_name, prepared_statements, id, \
+    recv_pos, pkt_pos, pkt_remain, send_pos, send_remain, pkt_avail, send_avail";
+
+const SETTINGS: &str = r#"
+[general]
+mode = "session"
+
+[listen]
+port = 6000
+
+[auth.users]
+joe = "secret"
+
+[limits]
+server_lifetime = "30min"
+
+[pools.app]
+host = "127.0.0.1"
+port = 5433
+database = "app_db"
+user = "owner"
+password = "secret"
+mode = "transaction"
+size = 7
+min_size = 2
+reserve_size = 3
+
+[pools.zoo]
+host = "/run/postgresql"
+"#;
+
+fn config() -> Config {
+    let read = |_: &Path| Ok(SETTINGS.to_owned());
+    weir_config::load(Path::new("weir.toml"), &read, &|_| None).expect("the settings are valid")
+}
+
+/// Two pools of one database, one client waiting, one linked to its server, one logging in, an admin at the console.
+fn report() -> Report {
+    let mut owner = PoolRecord::new("app", "owner", Mode::Transaction);
+    (owner.cl_active, owner.cl_waiting, owner.sv_active, owner.sv_idle) = (2, 1, 1, 3);
+    owner.maxwait = Span::from_micros(2_500_000);
+    let mut ann = PoolRecord::new("app", "ann", Mode::Transaction);
+    (ann.cl_active, ann.sv_login, ann.paused) = (1, 1, true);
+    let linked = ClientRecord {
+        id: 9,
+        user: "joe".into(),
+        database: "app".into(),
+        state: "active",
+        addr: "127.0.0.1".into(),
+        port: 40_000,
+        local_addr: "127.0.0.1".into(),
+        local_port: 6000,
+        connect_time: 951_782_400_000_000,
+        request_time: 951_782_401_000_000,
+        wait: Span::from_micros(1_000_007),
+        ptr: 0x70,
+        link: Some(0x71),
+        application_name: "psql".into(),
+        prepared_statements: 4,
+        ..ClientRecord::default()
+    };
+    let waiting = ClientRecord { id: 4, state: "waiting", user: "joe".into(), ..linked.clone() };
+    let login = ClientRecord { id: 2, state: "login", ..ClientRecord::default() };
+    let cancel = ClientRecord { id: 3, state: "active_cancel_req", ..ClientRecord::default() };
+    let server =
+        ServerRecord { id: 5, user: "owner".into(), state: "active", ptr: 0x71, link: Some(0x70), ..linked.clone() };
+    let idle = ServerRecord { id: 6, state: "idle", link: None, close_needed: true, ..server.clone() };
+    Report {
+        pools: vec![owner, ann],
+        clients: vec![linked, waiting, login, cancel],
+        servers: vec![idle, server],
+        stats: vec![stats("zoo", 100), stats("app", 300)],
+        console_clients: 1,
+        login_clients: 1,
+        serving: Serving::Paused,
+        paused: ["app".to_owned()].into(),
+        disabled: ["zoo".to_owned()].into(),
+        memory: vec![MemoryRecord { name: "client_cache", size: 100, used: 5, free: 59 }],
+    }
+}
+
+fn stats(database: &str, xacts: u64) -> DatabaseStats {
+    let total = Stats { xact_count: xacts, xact_time: 50 * xacts, received: 7 * xacts, ..Stats::default() };
+    let previous = Stats { xact_count: xacts - 20, xact_time: 50 * (xacts - 20), ..Stats::default() };
+    DatabaseStats { database: database.into(), total, previous, period: Span::from_secs(10) }
+}
+
+fn table(what: Show) -> Table {
+    let (config, report) = (config(), report());
+    show(what, &Facts { report: &report, config: &config, version: "Weir 0.1.0", now_wall: 951_782_410_000_000 })
+}
+
+/// The table as text: columns by commas, NULL as `-`.
+fn lines(what: Show) -> Vec<String> {
+    let line = |row: &Row| row.iter().map(|v| v.as_deref().unwrap_or("-")).collect::<Vec<_>>().join(",");
+    table(what).rows.iter().map(line).collect()
+}
+
+fn letter(kind: Kind) -> char {
+    match kind {
+        Kind::Text => 's',
+        Kind::Int4 => 'i',
+        Kind::Int8 => 'q',
+        Kind::Numeric => 'N',
+        Kind::Bytea => 'b',
+    }
+}
+
+#[test]
+fn every_table_has_the_columns_of_the_reference_in_their_order_and_of_their_types() {
+    for (what, kinds, names) in REFERENCE {
+        let found = columns(what);
+        assert_eq!(found.iter().map(|c| c.name).collect::<Vec<_>>().join(", "), names, "{what:?}");
+        assert_eq!(found.iter().map(|c| letter(c.kind)).collect::<String>(), kinds, "{what:?}");
+    }
+    let shown: Vec<Show> = TABLES.iter().map(|entry| entry.show).collect();
+    assert_eq!(shown, REFERENCE.map(|(what, ..)| what));
+}
+
+#[test]
+fn every_row_has_a_value_a_column_and_numbers_where_the_column_is_one() {
+    for entry in &TABLES {
+        let table = table(entry.show);
+        assert_eq!(table.columns, columns(entry.show));
+        for row in &table.rows {
+            assert_eq!(row.len(), table.columns.len(), "{}", entry.name);
+            for (column, value) in table.columns.iter().zip(row) {
+                let Some(value) = value else { continue };
+                let fits = match column.kind {
+                    Kind::Int4 => value.parse::<i32>().is_ok(),
+                    Kind::Int8 | Kind::Numeric => value.parse::<i64>().is_ok(),
+                    Kind::Text | Kind::Bytea => true,
+                };
+                assert!(fits, "{}.{} is {value:?}", entry.name, column.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn the_kinds_are_postgresqls_types() {
+    let kinds = [Kind::Text, Kind::Int4, Kind::Int8, Kind::Numeric, Kind::Bytea];
+    assert_eq!(kinds.map(|k| (k.oid(), k.size())), [(25, -1), (23, 4), (20, 8), (1700, -1), (17, -1)]);
+}
+
+#[test]
+fn pools_are_sorted_and_the_console_is_one_of_them() {
+    assert_eq!(
+        lines(Show::Pools),
+        [
+            "app,ann,1,0,0,0,0,0,0,0,0,0,1,0,0,transaction,-",
+            "app,owner,2,1,0,0,1,0,0,3,0,0,0,2,500000,transaction,-",
+            "pgbouncer,pgbouncer,1,0,0,0,0,0,0,0,0,0,0,0,0,statement,-",
+        ]
+    );
+}
+
+#[test]
+fn databases_show_what_is_configured_and_what_is_in_use() {
+    assert_eq!(
+        lines(Show::Databases),
+        [
+            "app,127.0.0.1,5433,app_db,owner,7,2,3,1800,transaction,-,0,5,0,4,1,0",
+            "pgbouncer,-,6000,pgbouncer,pgbouncer,2,0,0,1800,statement,-,0,0,0,1,0,0",
+            "zoo,/run/postgresql,5432,zoo,-,20,0,0,1800,session,-,0,0,0,0,0,1",
+        ]
+    );
+}
+
+#[test]
+fn users_are_those_who_may_log_in_and_those_we_log_in_as() {
+    let expected = ["ann,,,-,0,1,0,0", "joe,,,-,0,0,0,2", "owner,,,-,0,4,0,0", "pgbouncer,,,-,0,0,0,0"];
+    assert_eq!(lines(Show::Users), expected);
+}
+
+#[test]
+fn clients_are_shown_by_id_without_those_that_log_in() {
+    let rest = "127.0.0.1,40000,127.0.0.1,6000,2000-02-29 00:00:00 UTC,2000-02-29 00:00:01 UTC,1,7";
+    assert_eq!(
+        lines(Show::Clients),
+        [
+            "C,(nouser),(nodb),none,active_cancel_req,,0,,0,,,0,0,0,0x0,,0,,,0,3".to_owned(),
+            format!("C,joe,app,none,waiting,{rest},0,0x70,0x71,0,,psql,4,4"),
+            format!("C,joe,app,none,active,{rest},0,0x70,0x71,0,,psql,4,9"),
+        ]
+    );
+}
+
+#[test]
+fn a_server_and_its_client_point_at_each_other() {
+    let rest = "127.0.0.1,40000,127.0.0.1,6000,2000-02-29 00:00:00 UTC,2000-02-29 00:00:01 UTC,1,7";
+    assert_eq!(
+        lines(Show::Servers),
+        [
+            format!("S,owner,app,none,active,{rest},0,0x71,0x70,0,,psql,4,5"),
+            format!("S,owner,app,none,idle,{rest},1,0x71,,0,,psql,4,6"),
+        ]
+    );
+}
+
+#[test]
+fn sockets_are_all_but_cancel_requests_and_active_ones_those_in_use() {
+    let states = |what| -> Vec<String> { table(what).rows.into_iter().map(|mut row| row.remove(4).unwrap()).collect() };
+    assert_eq!(states(Show::Sockets), ["cl_login", "cl_waiting", "cl_active", "sv_active", "sv_idle"]);
+    assert_eq!(states(Show::ActiveSockets), ["cl_login", "cl_waiting", "cl_active", "sv_active"]);
+}
+
+#[test]
+fn totals_and_averages_are_shown_by_database() {
+    assert_eq!(
+        lines(Show::Stats),
+        [
+            "app,0,300,0,2100,0,15000,0,0,0,0,0,0,2,0,210,0,50,0,0,0,0,0",
+            "pgbouncer,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0",
+            "zoo,0,100,0,700,0,5000,0,0,0,0,0,0,2,0,70,0,50,0,0,0,0,0",
+        ]
+    );
+    assert_eq!(lines(Show::StatsTotals)[0], "app,0,300,0,2100,0,15000,0,0,0,0,0");
+    assert_eq!(lines(Show::StatsAverages)[2], "zoo,0,2,0,70,0,50,0,0,0,0,0");
+}
+
+#[test]
+fn totals_are_those_of_all_databases() {
+    let lines = lines(Show::Totals);
+    assert_eq!(lines.len(), 22);
+    assert_eq!(lines[0], "total_server_assignment_count,0");
+    assert_eq!(lines[1], "total_xact_count,400");
+    assert_eq!(lines[3], "total_client_bytes,2800");
+    assert_eq!(lines[8], "total_ps_client_parse_count,0");
+    assert_eq!(lines[12], "avg_xact_count,4");
+    assert_eq!(lines[16], "avg_xact_time,50");
+    assert_eq!(lines[21], "avg_ps_bind_count,0");
+}
+
+#[test]
+fn the_lists_count_what_the_other_tables_show() {
+    let expected = [
+        "databases,3",
+        "users,4",
+        "peers,0",
+        "pools,3",
+        "peer_pools,0",
+        "free_clients,59",
+        "used_clients,6",
+        "login_clients,1",
+        "free_servers,0",
+        "used_servers,5",
+        "dns_names,0",
+        "dns_zones,0",
+        "dns_queries,0",
+        "dns_pending,0",
+    ];
+    assert_eq!(lines(Show::Lists), expected);
+}
+
+#[test]
+fn the_process_tells_its_version_its_state_and_its_memory() {
+    assert_eq!(lines(Show::Version), ["Weir 0.1.0"]);
+    assert_eq!(lines(Show::State), ["active,no", "paused,yes", "suspended,no"]);
+    assert_eq!(lines(Show::Mem), ["client_cache,100,5,59,6400"]);
+    assert_eq!(lines(Show::Help).join("\n\t"), help_text().trim_start());
+}
+
+#[test]
+fn a_parameter_that_a_driver_asks_for_is_a_table_of_its_own() {
+    for parameter in Parameter::ALL {
+        let table = table(Show::Parameter(parameter));
+        assert_eq!(table.columns, [Column { name: parameter.name(), kind: Kind::Text }]);
+        assert_eq!(table.rows, [[Some(parameter.value().to_owned())]]);
+    }
+}
+
+#[test]
+fn a_report_without_connections_does_for_tables_that_do_not_read_them() {
+    let (config, full) = (config(), report());
+    let short = Report { clients: Vec::new(), servers: Vec::new(), ..full.clone() };
+    let facts = |report| Facts { report, config: &config, version: "Weir 0.1.0", now_wall: 0 };
+    for entry in &TABLES {
+        let same = show(entry.show, &facts(&short)) == show(entry.show, &facts(&full));
+        assert_ne!(same, entry.show.reads_sockets(), "{}", entry.name);
+    }
+}
+
+#[test]
+fn no_table_tells_a_password() {
+    for entry in &TABLES {
+        assert!(!lines(entry.show).join("\n").contains("secret"), "{}", entry.name);
+    }
+}
