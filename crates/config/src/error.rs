@@ -1,7 +1,7 @@
 //! What is wrong with the settings, in one line: where, what, and what to do.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// A mistake in the settings. Never holds a secret.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -14,6 +14,14 @@ pub struct ConfigError {
     pub message: String,
     /// What to do about it.
     pub hint: Option<String>,
+}
+
+impl ConfigError {
+    /// A mistake in `file`; line ends in `message` become commas, since the whole is one line.
+    pub(crate) fn new(file: &Path, line: Option<usize>, message: &str, hint: Option<String>) -> ConfigError {
+        let message = message.lines().map(str::trim).collect::<Vec<_>>().join(", ");
+        ConfigError { file: file.to_owned(), line, message, hint }
+    }
 }
 
 impl fmt::Display for ConfigError {

@@ -1,0 +1,210 @@
+//! How much, how many, how long: in `[limits]` for all pools, in a pool for itself.
+
+use weir_base::Span;
+
+use crate::table::{Kind, Place, Reach, Section::Limits, Setting, Slot};
+
+const ANY_TIME: Kind = Kind::ANY_TIME;
+/// More server connections than one PostgreSQL can have.
+const CONNECTIONS: u64 = 65_535;
+
+pub(super) static SETTINGS: &[Setting] = &[
+    Setting::new(
+        Limits,
+        "size",
+        Kind::Number { min: 1, max: CONNECTIONS },
+        "20",
+        Place::Limits(|l| Slot::U32(&mut l.size)),
+        "The most server connections of a pool.",
+    )
+    .ini("default_pool_size")
+    .database("pool_size")
+    .aliases(&["pool_size", "default_pool_size"]),
+    Setting::new(
+        Limits,
+        "min_size",
+        Kind::Number { min: 0, max: CONNECTIONS },
+        "0",
+        Place::Limits(|l| Slot::U32(&mut l.min_size)),
+        "Server connections that are kept open even when idle. Needs a `user` in the pool, or a client.",
+    )
+    .ini("min_pool_size")
+    .database("min_pool_size")
+    .aliases(&["min_pool_size"]),
+    Setting::new(
+        Limits,
+        "reserve_size",
+        Kind::Number { min: 0, max: CONNECTIONS },
+        "0",
+        Place::Limits(|l| Slot::U32(&mut l.reserve_size)),
+        "Server connections beyond `size`, for clients that have waited `reserve_timeout`.",
+    )
+    .ini("reserve_pool_size")
+    .database("reserve_pool_size")
+    .aliases(&["reserve_pool_size", "reserve_pool"]),
+    Setting::new(
+        Limits,
+        "reserve_timeout",
+        Kind::Time { min: Span::from_millis(1) },
+        "5s",
+        Place::Limits(|l| Slot::Span(&mut l.reserve_timeout)),
+        "How long a client must have waited before the reserve is used.",
+    )
+    .ini("reserve_pool_timeout")
+    .aliases(&["reserve_pool_timeout"]),
+    Setting::new(
+        Limits,
+        "max_prepared_statements",
+        Kind::Number { min: 0, max: 1_000_000 },
+        "200",
+        Place::Limits(|l| Slot::U32(&mut l.max_prepared_statements)),
+        "Prepared statements kept on each server, the least used replaced first. 0: clients share none, and named \
+         statements work in session mode only.",
+    )
+    .ini("max_prepared_statements"),
+    Setting::new(
+        Limits,
+        "query_wait_timeout",
+        ANY_TIME,
+        "120s",
+        Place::Limits(|l| Slot::Span(&mut l.query_wait_timeout)),
+        "How long a client may wait for a server before it is refused. 0: any time.",
+    )
+    .ini("query_wait_timeout")
+    .database("query_wait_timeout"),
+    Setting::new(
+        Limits,
+        "query_wait_notify",
+        ANY_TIME,
+        "5s",
+        Place::Limits(|l| Slot::Span(&mut l.query_wait_notify)),
+        "After this long a waiting client is sent a notice. 0: never.",
+    )
+    .ini("query_wait_notify"),
+    Setting::new(
+        Limits,
+        "query_timeout",
+        ANY_TIME,
+        "0",
+        Place::Limits(|l| Slot::Span(&mut l.query_timeout)),
+        "How long a query may run before its client and its server are disconnected. 0: any time.",
+    )
+    .ini("query_timeout"),
+    Setting::new(
+        Limits,
+        "idle_transaction_timeout",
+        ANY_TIME,
+        "0",
+        Place::Limits(|l| Slot::Span(&mut l.idle_transaction_timeout)),
+        "How long a transaction may idle before its client and its server are disconnected. 0: any time.",
+    )
+    .ini("idle_transaction_timeout"),
+    Setting::new(
+        Limits,
+        "transaction_timeout",
+        ANY_TIME,
+        "0",
+        Place::Limits(|l| Slot::Span(&mut l.transaction_timeout)),
+        "How long a transaction may last before its client and its server are disconnected. 0: any time.",
+    )
+    .ini("transaction_timeout"),
+    Setting::new(
+        Limits,
+        "client_idle_timeout",
+        ANY_TIME,
+        "0",
+        Place::Limits(|l| Slot::Span(&mut l.client_idle_timeout)),
+        "How long a client without a server may idle before it is disconnected. 0: any time.",
+    )
+    .ini("client_idle_timeout"),
+    Setting::new(
+        Limits,
+        "server_lifetime",
+        Kind::Time { min: Span::from_secs(1) },
+        "3600s",
+        Place::Limits(|l| Slot::Span(&mut l.server_lifetime)),
+        "The age at which a server connection is replaced, once it is free. Replacements are spread out.",
+    )
+    .ini("server_lifetime")
+    .database("server_lifetime"),
+    Setting::new(
+        Limits,
+        "server_idle_timeout",
+        ANY_TIME,
+        "600s",
+        Place::Limits(|l| Slot::Span(&mut l.server_idle_timeout)),
+        "How long a server connection beyond `min_size` may be unused before it is closed. 0: any time.",
+    )
+    .ini("server_idle_timeout"),
+    Setting::new(
+        Limits,
+        "server_connect_timeout",
+        ANY_TIME,
+        "15s",
+        Place::Limits(|l| Slot::Span(&mut l.server_connect_timeout)),
+        "How long connecting and logging in to a server may take. 0: any time.",
+    )
+    .ini("server_connect_timeout"),
+    Setting::new(
+        Limits,
+        "server_login_retry",
+        ANY_TIME,
+        "15s",
+        Place::Limits(|l| Slot::Span(&mut l.server_login_retry)),
+        "The longest pause after a failed login before the next try.",
+    )
+    .ini("server_login_retry"),
+    Setting::new(
+        Limits,
+        "server_check_delay",
+        ANY_TIME,
+        "30s",
+        Place::Limits(|l| Slot::Span(&mut l.server_check_delay)),
+        "A server that was unused for longer is checked before it is handed out. 0: at every hand-out.",
+    )
+    .ini("server_check_delay"),
+    Setting::new(
+        Limits,
+        "cancel_wait_timeout",
+        ANY_TIME,
+        "10s",
+        Place::Limits(|l| Slot::Span(&mut l.cancel_wait_timeout)),
+        "How long a cancel request may wait for its turn. 0: any time.",
+    )
+    .ini("cancel_wait_timeout"),
+    Setting::new(
+        Limits,
+        "server_round_robin",
+        Kind::Flag,
+        "false",
+        Place::Limits(|l| Slot::Flag(&mut l.server_round_robin)),
+        "Hand out the server that was unused the longest, instead of the one used last.",
+    )
+    .ini("server_round_robin"),
+    Setting::new(
+        Limits,
+        "connects_per_second",
+        Kind::Number { min: 1, max: 100_000 },
+        "100",
+        Place::Limits(|l| Slot::U32(&mut l.connects_per_second)),
+        "The most connections to its server that a pool begins within a second.",
+    ),
+    Setting::new(
+        Limits,
+        "client_statements",
+        Kind::Number { min: 1, max: 10_000_000 },
+        "10000",
+        Place::Limits(|l| Slot::U32(&mut l.client_statements)),
+        "The most prepared statements that a client may hold; one more is refused.",
+    ),
+    Setting::new(
+        Limits,
+        "statement_memory",
+        Kind::Size { min: 1 << 20, max: 1 << 40 },
+        "256MiB",
+        Place::Limits(|l| Slot::U64(&mut l.statement_memory)),
+        "The most bytes of statement text that the process keeps, for all pools together; beyond it new statements are \
+         refused.",
+    )
+    .reach(Reach::One),
+];

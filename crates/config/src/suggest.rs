@@ -1,0 +1,51 @@
+//! The known word that a mistyped one was probably meant to be.
+
+/// The nearest of `known`, if it is near enough: at most a third of the letters differ, swaps counted once.
+pub(crate) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    // A word far longer than any setting's name is no typing error, and comparing it would be slow.
+    if word.len() > 64 {
+        return None;
+    }
+    let lower = word.to_lowercase();
+    let with_distance = known.into_iter().map(|k| (distance(&lower, &k.to_lowercase()), k));
+    let (distance, nearest) = with_distance.min_by_key(|(distance, _)| *distance)?;
+    let longer = word.chars().count().max(nearest.chars().count());
+    (distance <= (longer / 3).max(1) && distance < longer).then_some(nearest)
+}
+
+/// The least number of letters to insert, drop, change or swap with the next (optimal string alignment).
+fn distance(a: &str, b: &str) -> usize {
+    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
+    let mut before: Vec<usize> = Vec::new();
+    let mut last: Vec<usize> = (0..=b.len()).collect();
+    for i in 1..=a.len() {
+        let mut row = vec![i];
+        for j in 1..=b.len() {
+            let changed = last[j - 1] + usize::from(a[i - 1] != b[j - 1]);
+            let mut least = changed.min(last[j] + 1).min(row[j - 1] + 1);
+            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                least = least.min(before[j - 2] + 1);
+            }
+            row.push(least);
+        }
+        before = std::mem::replace(&mut last, row);
+    }
+    last[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mistyped_word_finds_what_was_meant() {
+        let known = ["size", "min_size", "mode", "host", "query_timeout"];
+        assert_eq!(nearest("sizee", known), Some("size"));
+        assert_eq!(nearest("szie", known), Some("size"));
+        assert_eq!(nearest("MinSize", known), Some("min_size"));
+        assert_eq!(nearest("query_time_out", known), Some("query_timeout"));
+        assert_eq!(nearest("colour", known), None);
+        assert_eq!(nearest(&"size".repeat(1000), known), None);
+        assert_eq!(nearest("x", ["y"]), None);
+    }
+}

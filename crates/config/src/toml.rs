@@ -1,0 +1,301 @@
+//! The TOML face: finds sections and keys, and hands their values to the table. Opens nothing.
+//!
+//! A mistake is reported with the line where it stands. Values are repeated in messages only where they can't be secret.
+
+use std::path::Path;
+
+use toml_edit::{Document, Item, TableLike, Value};
+
+use crate::error::ConfigError;
+use crate::model::{Config, Lines};
+use crate::settings;
+use crate::suggest::nearest;
+use crate::table::{Kind, PoolText, Raw, Section, Setting};
+use crate::users::Users;
+
+/// What a file says, before other files are read.
+pub(crate) struct Draft {
+    /// The settings of the process; users of a file and pools are still missing.
+    pub(crate) config: Config,
+    /// The users, if they are listed in place.
+    pub(crate) users: Option<Users>,
+    /// The pools as written, in the file's order.
+    pub(crate) pools: Vec<PoolText>,
+}
+
+/// Reads the text of a TOML file.
+pub(crate) fn read(file: &Path, text: &str) -> Result<Draft, ConfigError> {
+    let mut reader = Reader { file, text, lines: Lines::default() };
+    let document = Document::parse(text).map_err(|e| {
+        let line = e.span().map(|span| reader.line_at(span.start));
+        reader.error(line, e.message(), None)
+    })?;
+    let mut draft = reader.document(document.as_table())?;
+    draft.config.source = file.to_owned();
+    draft.config.lines = reader.lines;
+    Ok(draft)
+}
+
+struct Reader<'a> {
+    file: &'a Path,
+    text: &'a str,
+    lines: Lines,
+}
+
+impl Reader<'_> {
+    fn document(&mut self, root: &dyn TableLike) -> Result<Draft, ConfigError> {
+        let mut config = Config::default();
+        let mut users = None;
+        for (name, item) in root.iter() {
+            let section = self.section(root, name)?;
+            let Some(table) = item.as_table_like() else {
+                return Err(self.not_a_section(root, name, section));
+            };
+            match section {
+                Section::Pool => {}
+                section => self.section_keys(section, table, &mut config, &mut users)?,
+            }
+        }
+        // Pools start from the limits and policies of all, wherever those stand in the file.
+        let pools = match root.get(Section::Pool.name()).and_then(Item::as_table_like) {
+            Some(table) => self.pools(table, &config)?,
+            None => Vec::new(),
+        };
+        Ok(Draft { config, users, pools })
+    }
+
+    fn section(&mut self, root: &dyn TableLike, name: &str) -> Result<Section, ConfigError> {
+        let line = self.key_line(root, name);
+        if let Some(section) = Section::ALL.into_iter().find(|s| s.name() == name) {
+            self.remember(name.to_owned(), line);
+            return Ok(section);
+        }
+        if root.get(name).is_some_and(Item::is_table_like) {
+            let known = Section::ALL.map(Section::title).join(", ");
+            let near = nearest(name, Section::ALL.map(Section::name));
+            let hint = near.map_or(format!("there are {known}"), |near| format!("did you mean [{near}]?"));
+            return Err(self.error(line, &format!("unknown section [{}]", plain(name)), Some(hint)));
+        }
+        let hint = elsewhere(name, None).unwrap_or_else(|| "each key stands in a section, as in [listen]".to_owned());
+        Err(self.error(line, &format!("key \"{}\" stands outside of all sections", plain(name)), Some(hint)))
+    }
+
+    fn not_a_section(&self, root: &dyn TableLike, name: &str, section: Section) -> ConfigError {
+        let line = self.key_line(root, name);
+        let hint = format!("write {} on a line of its own, and its keys below it", section.title());
+        self.error(line, &format!("\"{name}\" must be a section"), Some(hint))
+    }
+
+    fn section_keys(
+        &mut self,
+        section: Section,
+        table: &dyn TableLike,
+        config: &mut Config,
+        users: &mut Option<Users>,
+    ) -> Result<(), ConfigError> {
+        let title = section.title();
+        for (key, item) in table.iter() {
+            let setting = self.setting(section, &title, table, key)?;
+            let line = self.key_line(table, key);
+            self.remember_once(format!("{}.{}", section.name(), setting.name), &title, setting, line)?;
+            if setting.kind == Kind::Users {
+                *users = Some(self.users(line, item)?);
+            } else if let Some(slot) = setting.slot(config) {
+                let raw = self.raw(setting, &title, line, item)?;
+                setting.write(slot, &raw).map_err(|e| self.bad_value(setting, &title, line, &raw, &e))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn pools(&mut self, table: &dyn TableLike, config: &Config) -> Result<Vec<PoolText>, ConfigError> {
+        let mut pools = Vec::new();
+        for (name, item) in table.iter() {
+            let line = self.key_line(table, name);
+            let Some(keys) = item.as_table_like() else {
+                let hint = elsewhere(name, Some(Section::Pool));
+                let hint =
+                    hint.unwrap_or_else(|| "write [pools.NAME] on a line of its own, and its keys below it".into());
+                return Err(self.error(line, &format!("\"{}\" in [pools] must be a section", plain(name)), Some(hint)));
+            };
+            self.remember(format!("pools.{name}"), line);
+            pools.push(self.pool(name, keys, config)?);
+        }
+        Ok(pools)
+    }
+
+    fn pool(&mut self, name: &str, keys: &dyn TableLike, config: &Config) -> Result<PoolText, ConfigError> {
+        let title = format!("[pools.{}]", plain(name));
+        let mut pool = PoolText::new(name, config);
+        for (key, item) in keys.iter() {
+            let setting = self.setting(Section::Pool, &title, keys, key)?;
+            let line = self.key_line(keys, key);
+            self.remember_once(format!("pools.{name}.{}", setting.name), &title, setting, line)?;
+            let raw = self.raw(setting, &title, line, item)?;
+            if let Some(slot) = setting.pool_slot(&mut pool) {
+                setting.write(slot, &raw).map_err(|e| self.bad_value(setting, &title, line, &raw, &e))?;
+            }
+        }
+        Ok(pool)
+    }
+
+    fn setting(
+        &self,
+        section: Section,
+        title: &str,
+        table: &dyn TableLike,
+        key: &str,
+    ) -> Result<&'static Setting, ConfigError> {
+        section.find(key).ok_or_else(|| {
+            let near = nearest(key, section.settings().map(|s| s.name));
+            let hint = near.map(|near| format!("did you mean \"{near}\"?")).or_else(|| known_keys(section));
+            let hint = elsewhere(key, Some(section)).or(hint);
+            let line = self.key_line(table, key);
+            self.error(line, &format!("unknown key \"{}\" in {title}", plain(key)), hint)
+        })
+    }
+
+    fn users(&mut self, line: Option<usize>, item: &Item) -> Result<Users, ConfigError> {
+        let shape = "must be a table of users and secrets";
+        let hint = || Some("write [auth.users] and below it lines of name = \"secret\"".to_owned());
+        let Some(table) = item.as_table_like() else {
+            return Err(self.error(line, &format!("\"users\" in [auth] {shape}"), hint()));
+        };
+        let mut users = Users::default();
+        for (name, item) in table.iter() {
+            let line = self.key_line(table, name).or(line);
+            let Some(secret) = item.as_str() else {
+                let message = format!("the secret of \"{}\" in [auth.users] must be text in quotes", plain(name));
+                return Err(self.error(line, &message, hint()));
+            };
+            if name.is_empty() {
+                return Err(self.error(line, "a user in [auth.users] has an empty name", hint()));
+            }
+            users.insert(name.to_owned(), secret.to_owned(), line.unwrap_or(0));
+        }
+        Ok(users)
+    }
+
+    /// Takes a value over as text, if TOML's type suits the setting.
+    fn raw(&self, setting: &Setting, title: &str, line: Option<usize>, item: &Item) -> Result<Raw, ConfigError> {
+        item.as_value().and_then(|value| raw(setting.kind, value)).ok_or_else(|| {
+            let found = match item.type_name() {
+                "string" => "text",
+                "boolean" => "true or false",
+                "integer" => "a whole number",
+                "float" => "a number with a fraction",
+                "array" => "a list",
+                "datetime" => "a date",
+                _ => "a section",
+            };
+            let message = format!("\"{}\" in {title} must be {}, not {found}", setting.name, setting.kind.describe());
+            self.error(line, &message, example(setting))
+        })
+    }
+
+    fn bad_value(&self, setting: &Setting, title: &str, line: Option<usize>, raw: &Raw, expected: &str) -> ConfigError {
+        let mut hint = example(setting);
+        let mut found = String::new();
+        if let (Raw::One(text), false) = (raw, matches!(setting.kind, Kind::Secret | Kind::Text)) {
+            found = format!(", not {}", short(text));
+            if let Kind::Word(words) = setting.kind {
+                hint = nearest(text, words.iter().copied()).map(|near| format!("did you mean \"{near}\"?")).or(hint);
+            }
+        }
+        self.error(line, &format!("\"{}\" in {title} {expected}{found}", setting.name), hint)
+    }
+
+    fn remember_once(
+        &mut self,
+        name: String,
+        title: &str,
+        setting: &Setting,
+        line: Option<usize>,
+    ) -> Result<(), ConfigError> {
+        if let Some(first) = self.lines.of(&name) {
+            let others = setting.aliases.join(", ");
+            let hint = format!("it stands in line {first} already; {others} are other names for it");
+            return Err(self.error(line, &format!("\"{}\" in {title} is given twice", setting.name), Some(hint)));
+        }
+        self.remember(name, line);
+        Ok(())
+    }
+
+    fn remember(&mut self, name: String, line: Option<usize>) {
+        if let Some(line) = line {
+            self.lines.0.insert(name, line);
+        }
+    }
+
+    fn key_line(&self, table: &dyn TableLike, key: &str) -> Option<usize> {
+        let (key, item) = table.get_key_value(key)?;
+        // The key of an implicit table has no place of its own; its first key has.
+        let span = key.span().or_else(|| item.span())?;
+        Some(self.line_at(span.start))
+    }
+
+    fn line_at(&self, offset: usize) -> usize {
+        let before = self.text.as_bytes().iter().take(offset);
+        1 + before.filter(|byte| **byte == b'\n').count()
+    }
+
+    fn error(&self, line: Option<usize>, message: &str, hint: Option<String>) -> ConfigError {
+        ConfigError::new(self.file, line, message, hint)
+    }
+}
+
+/// A value as text, if its type suits `kind`.
+fn raw(kind: Kind, value: &Value) -> Option<Raw> {
+    let text = match (kind, value) {
+        (Kind::Permissions, Value::Integer(v)) => format!("{:o}", v.value()),
+        (Kind::Number { .. } | Kind::Time { .. } | Kind::Size { .. }, Value::Integer(v)) => v.value().to_string(),
+        (Kind::Time { .. }, Value::Float(v)) => v.value().to_string(),
+        (Kind::Flag, Value::Boolean(v)) => v.value().to_string(),
+        (Kind::Number { .. } | Kind::Flag | Kind::Users, _) => return None,
+        (Kind::Names | Kind::Addresses, Value::Array(items)) => {
+            return items.iter().map(|v| v.as_str().map(str::to_owned)).collect::<Option<_>>().map(Raw::Many);
+        }
+        (_, Value::String(v)) => v.value().clone(),
+        _ => return None,
+    };
+    Some(Raw::One(text))
+}
+
+/// Where a key belongs that stands in the wrong place, or bears PgBouncer's name.
+fn elsewhere(key: &str, here: Option<Section>) -> Option<String> {
+    let same = settings::all().find(|s| Some(s.section) != here && (s.name == key || s.aliases.contains(&key)));
+    if let Some(setting) = same {
+        return Some(format!("\"{}\" belongs in {}", setting.name, setting.section.title()));
+    }
+    let theirs = settings::all().find(|s| s.ini == Some(key) || s.ini_database == Some(key))?;
+    Some(format!("PgBouncer's \"{key}\" is \"{}\" in {} here", theirs.name, theirs.section.title()))
+}
+
+fn known_keys(section: Section) -> Option<String> {
+    let keys: Vec<&str> = section.settings().map(|s| s.name).collect();
+    Some(format!("known there are {}", keys.join(", ")))
+}
+
+fn example(setting: &Setting) -> Option<String> {
+    let value = match setting.kind {
+        Kind::Number { .. } | Kind::Flag => setting.default.to_owned(),
+        Kind::Time { .. } | Kind::Size { .. } | Kind::Word(_) | Kind::Permissions if !setting.default.is_empty() => {
+            format!("\"{}\"", setting.default)
+        }
+        _ => return None,
+    };
+    Some(format!("the default is {} = {value}", setting.name))
+}
+
+/// Text of the file for use within a message: on one line, without control characters.
+fn plain(text: &str) -> String {
+    text.chars().take(64).flat_map(char::escape_debug).collect()
+}
+
+/// A value of the file for use within a message.
+fn short(text: &str) -> String {
+    if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit() || b == b'-') && text.len() <= 20 {
+        return text.to_owned();
+    }
+    format!("\"{}\"", plain(text))
+}

@@ -1,0 +1,114 @@
+//! Times and sizes as text: `500ms`, `5s`, `2min`, `1h`, `256MiB`.
+
+use weir_base::Span;
+
+const TIME_UNITS: &[(&str, u64)] =
+    &[("us", 1), ("ms", 1_000), ("s", 1_000_000), ("min", 60_000_000), ("h", 3_600_000_000), ("d", 86_400_000_000)];
+
+/// Sizes count in steps of 1024, as PostgreSQL's settings do, whichever way the unit is spelled.
+const SIZE_UNITS: &[(&str, u64)] = &[
+    ("B", 1),
+    ("kB", 1 << 10),
+    ("KiB", 1 << 10),
+    ("MB", 1 << 20),
+    ("MiB", 1 << 20),
+    ("GB", 1 << 30),
+    ("GiB", 1 << 30),
+];
+
+/// Reads a time; a number without a unit counts seconds. `None` if it is no time.
+pub(crate) fn span(text: &str) -> Option<Span> {
+    scaled(text, TIME_UNITS, 1_000_000).map(Span::from_micros)
+}
+
+/// Reads a size; a number without a unit counts bytes. `None` if it is no size.
+pub(crate) fn size(text: &str) -> Option<u64> {
+    scaled(text, SIZE_UNITS, 1)
+}
+
+/// A time as PgBouncer shows it: in seconds, with a fraction only where there is one.
+pub(crate) fn seconds(span: Span) -> String {
+    let (whole, micros) = (span.micros() / 1_000_000, span.micros() % 1_000_000);
+    if micros == 0 {
+        return whole.to_string();
+    }
+    format!("{whole}.{micros:06}").trim_end_matches('0').to_owned()
+}
+
+/// A time as a person writes it, in the largest unit that leaves a whole number.
+pub(crate) fn brief(span: Span) -> String {
+    let micros = span.micros();
+    if micros == 0 {
+        return "0".to_owned();
+    }
+    let (unit, length) = *TIME_UNITS.iter().rev().find(|(_, length)| micros % length == 0).unwrap_or(&TIME_UNITS[0]);
+    format!("{}{unit}", micros / length)
+}
+
+/// A size as a person writes it, in the largest unit that leaves a whole number.
+pub(crate) fn brief_size(bytes: u64) -> String {
+    let binary = [("GiB", 1u64 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
+    let fit = binary.iter().find(|(_, length)| bytes != 0 && bytes % length == 0);
+    fit.map_or_else(|| bytes.to_string(), |(unit, length)| format!("{}{unit}", bytes / length))
+}
+
+/// A number, maybe with a fraction, times its unit; what is below the smallest unit is dropped.
+fn scaled(text: &str, units: &[(&str, u64)], bare: u64) -> Option<u64> {
+    let text = text.trim();
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = (&text[..end], text[end..].trim_start());
+    let scale = match unit {
+        "" => bare,
+        unit => units.iter().find(|(name, _)| *name == unit)?.1,
+    };
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
+    let whole = whole.parse::<u64>().ok()?.checked_mul(scale)?;
+    let digits = fraction.get(..fraction.len().min(9))?;
+    let part = u128::from(digits.parse::<u64>().ok()?) * u128::from(scale) / 10u128.pow(digits.len() as u32);
+    whole.checked_add(u64::try_from(part).ok()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read_with_and_without_a_unit() {
+        let micros = |text| span(text).map(Span::micros);
+        assert_eq!(micros("5"), Some(5_000_000));
+        assert_eq!(micros("0.5"), Some(500_000));
+        assert_eq!(micros("500ms"), Some(500_000));
+        assert_eq!(micros(" 2 min "), Some(120_000_000));
+        assert_eq!(micros("1.5h"), Some(5_400_000_000));
+        assert_eq!(micros("0"), Some(0));
+    }
+
+    #[test]
+    fn what_is_no_time_is_refused() {
+        for text in ["", "s", "-1", "1 week", "1.2.3", ".", "1.", "nan", "inf", "1e9", "99999999999999999999", "٣s"] {
+            assert_eq!(span(text), None, "{text:?}");
+        }
+        assert_eq!(span("18446744073709551615d"), None, "an overflow is no time");
+    }
+
+    #[test]
+    fn sizes_count_in_steps_of_1024() {
+        assert_eq!(size("256MiB"), Some(256 << 20));
+        assert_eq!(size("1.5GB"), Some(3 << 29));
+        assert_eq!(size("100"), Some(100));
+        assert_eq!(size("1TB"), None);
+    }
+
+    #[test]
+    fn times_and_sizes_are_shown_as_they_may_be_written() {
+        assert_eq!(seconds(Span::from_secs(120)), "120");
+        assert_eq!(seconds(Span::from_millis(1_050)), "1.05");
+        assert_eq!(brief(Span::from_secs(120)), "2min");
+        assert_eq!(brief(Span::from_secs(90)), "90s");
+        assert_eq!(brief(Span::from_millis(1_050)), "1050ms");
+        assert_eq!(brief(Span::ZERO), "0");
+        assert_eq!(brief_size(256 << 20), "256MiB");
+        assert_eq!(brief_size(0), "0");
+        assert_eq!(brief_size(1000), "1000");
+    }
+}
