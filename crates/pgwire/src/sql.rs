@@ -65,7 +65,15 @@ pub enum Dealloc<'a> {
 /// Looks at the first statement of a whole text. White space, comments and empty statements before it are skipped.
 #[inline]
 pub fn head(text: &[u8]) -> SqlHead<'_> {
-    judge(Scan::whole(text))
+    if is_common(text) { SqlHead::Other } else { judge(Scan::whole(text)) }
+}
+
+/// SELECT, INSERT, UPDATE, DELETE, BEGIN, COMMIT, ROLLBACK and WITH, by three letters that no command of interest has.
+#[inline]
+fn is_common(text: &[u8]) -> bool {
+    let Some(first) = text.first_chunk::<3>() else { return false };
+    // 0x20 turns upper case into lower, and makes a letter of nothing else.
+    matches!(&first.map(|byte| byte | 0x20), b"sel" | b"ins" | b"upd" | b"del" | b"beg" | b"com" | b"rol" | b"wit")
 }
 
 /// As [`head`], for a text of which only the beginning is at hand: nothing that depends on the rest is promised, so
