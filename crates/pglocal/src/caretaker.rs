@@ -1,0 +1,150 @@
+//! Nothing left behind: a tiny shell process that outlives us and clears up.
+//!
+//! It reads from a pipe whose other end only we hold. Whatever ends us, be it a panic, Ctrl-C or SIGKILL, closes the pipe; then
+//! it stops the processes that it was told of and removes the folder. While we live it does nothing at all.
+//!
+//! Invariant: a process is told of before anything else can fail, and forgotten only after it has been waited for, so its
+//! id cannot have passed to a stranger while we live.
+
+use std::io::Write;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::Mutex;
+
+use crate::Error;
+
+/// What the shell runs; `$1` is the folder.
+///
+/// It ignores the terminal's signals, and is in a process group of its own as well. QUIT ends PostgreSQL and Weir at once; CONT wakes
+/// a process that a test has stopped; KILL is for those that will not go. Then the folder is removed until it stays
+/// away, because a program such as initdb may still be writing into it for a moment.
+const SCRIPT: &str = r#"
+trap '' HUP INT QUIT TERM PIPE
+folder=$1
+pids=' '
+while read -r verb pid; do
+    case $verb in
+        watch) pids="$pids$pid " ;;
+        forget) case $pids in *" $pid "*) pids="${pids%% $pid *} ${pids#* $pid }" ;; esac ;;
+        leave) exit 0 ;;
+    esac
+done
+for pid in $pids; do kill -QUIT $pid; kill -CONT $pid; done 2>/dev/null
+for pid in $pids; do
+    n=0
+    while kill -0 $pid && [ $n -lt 60 ]; do sleep 0.1; n=$((n + 1)); done 2>/dev/null
+    kill -KILL $pid 2>/dev/null
+done
+n=0
+while [ $n -lt 4 ]; do
+    rm -rf -- "$folder" 2>/dev/null
+    n=$((n + 1))
+    sleep 0.25
+done
+"#;
+
+/// Ends the processes it watches, and removes a folder, when this process is gone or when it is dropped unasked.
+#[derive(Debug)]
+pub struct Caretaker {
+    shell: Child,
+    pipe: Mutex<Option<ChildStdin>>,
+}
+
+impl Caretaker {
+    /// Starts one for `folder`, which need not exist yet.
+    pub fn of(folder: &Path) -> Result<Self, Error> {
+        let mut shell = Command::new("/bin/sh")
+            .args(["-c", SCRIPT, "weir-caretaker"])
+            .arg(folder)
+            .current_dir("/")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .process_group(0)
+            .spawn()
+            .map_err(|e| Error::io("start /bin/sh, which clears up after us", &e))?;
+        let pipe = Mutex::new(shell.stdin.take());
+        Ok(Caretaker { shell, pipe })
+    }
+
+    /// From now on this process ends with us.
+    pub fn watch(&self, pid: u32) {
+        self.say(&format!("watch {pid}\n"));
+    }
+
+    /// This process has ended and has been waited for; its id may belong to somebody else from now on.
+    pub fn forget(&self, pid: u32) {
+        self.say(&format!("forget {pid}\n"));
+    }
+
+    fn say(&self, line: &str) {
+        let mut pipe = self.pipe.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Some(pipe) = pipe.as_mut() {
+            // A caretaker that somebody killed cannot be told; the processes are still ended by their owners.
+            let _ = pipe.write_all(line.as_bytes());
+        }
+    }
+}
+
+impl Drop for Caretaker {
+    /// Our own cleaning comes first: an owner drops its processes and its folder, then this.
+    fn drop(&mut self) {
+        self.say("leave\n");
+        drop(self.pipe.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take());
+        let _ = self.shell.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::time::{Duration, Instant};
+
+    use super::*;
+    use crate::process::{self, Signal, send_signal};
+
+    /// A caretaker whose owner dies: the pipe closes without a word.
+    fn orphan(caretaker: &Caretaker) {
+        drop(caretaker.pipe.lock().unwrap().take());
+    }
+
+    fn folder(name: &str) -> std::path::PathBuf {
+        let path = std::env::temp_dir().join(format!("weir-caretaker-{name}-{}", std::process::id()));
+        fs::create_dir_all(path.join("below")).unwrap();
+        path
+    }
+
+    fn gone_within(path: &Path, patience: Duration) -> bool {
+        let end = Instant::now() + patience;
+        while path.exists() && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        !path.exists()
+    }
+
+    #[test]
+    fn what_is_watched_ends_with_its_owner_and_what_is_forgotten_does_not() {
+        let path = folder("watch");
+        let caretaker = Caretaker::of(&path).unwrap();
+        let mut sleepers: Vec<_> = (0..3).map(|_| Command::new("sleep").arg("60").spawn().unwrap()).collect();
+        sleepers.iter().for_each(|sleeper| caretaker.watch(sleeper.id()));
+        send_signal(sleepers[2].id(), Signal::STOP);
+        caretaker.forget(sleepers[1].id());
+        orphan(&caretaker);
+        assert!(process::wait(&mut sleepers[0], Duration::from_secs(5)).is_some(), "a watched process ends");
+        assert!(process::wait(&mut sleepers[2], Duration::from_secs(5)).is_some(), "a stopped one too");
+        assert!(process::wait(&mut sleepers[1], Duration::from_millis(50)).is_none(), "a forgotten one goes on");
+        sleepers[1].kill().unwrap();
+        sleepers[1].wait().unwrap();
+        assert!(gone_within(&path, Duration::from_secs(5)));
+    }
+
+    #[test]
+    fn a_caretaker_that_is_dropped_leaves_the_cleaning_to_its_owner() {
+        let path = folder("leave");
+        drop(Caretaker::of(&path).unwrap());
+        assert!(path.exists());
+        fs::remove_dir_all(&path).unwrap();
+    }
+}

@@ -1,0 +1,151 @@
+//! The socket, TCP or Unix, and the cutting of what it delivers into messages.
+//!
+//! Invariant: bytes are taken out of `incoming` in whole messages only, so a read that ran out of time can be repeated.
+
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, TcpStream, ToSocketAddrs};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use weir_pgwire::Head;
+
+use super::{Address, Error, Frame};
+
+/// How much is read at once.
+const CHUNK: usize = 16 * 1024;
+
+#[derive(Debug)]
+enum Socket {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+#[derive(Debug)]
+pub(super) struct Stream {
+    socket: Socket,
+    incoming: Vec<u8>,
+    /// How far `incoming` has been taken.
+    at: usize,
+    /// The limit of one read, where the caller names none.
+    patience: Duration,
+    /// The limit that the socket has been told.
+    told: Option<Duration>,
+}
+
+impl Stream {
+    pub(super) fn connect(address: &Address, patience: Duration) -> Result<Self, Error> {
+        let socket = match address {
+            Address::Tcp { host, port } => Socket::Tcp(connect_tcp(host, *port, patience)?),
+            Address::Unix(path) => Socket::Unix(UnixStream::connect(path)?),
+        };
+        let mut stream = Stream { socket, incoming: Vec::new(), at: 0, patience, told: None };
+        match &stream.socket {
+            Socket::Tcp(socket) => socket.set_write_timeout(Some(patience))?,
+            Socket::Unix(socket) => socket.set_write_timeout(Some(patience))?,
+        }
+        stream.tell(patience)?;
+        Ok(stream)
+    }
+
+    pub(super) fn send(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        match &mut self.socket {
+            Socket::Tcp(socket) => socket.write_all(bytes)?,
+            Socket::Unix(socket) => socket.write_all(bytes)?,
+        }
+        Ok(())
+    }
+
+    pub(super) fn shutdown_write(&mut self) -> Result<(), Error> {
+        match &self.socket {
+            Socket::Tcp(socket) => socket.shutdown(Shutdown::Write)?,
+            Socket::Unix(socket) => socket.shutdown(Shutdown::Write)?,
+        }
+        Ok(())
+    }
+
+    /// The next whole message; each read within `patience`, or within the stream's own.
+    pub(super) fn frame(&mut self, patience: Option<Duration>) -> Result<Frame, Error> {
+        self.tell(patience.unwrap_or(self.patience))?;
+        loop {
+            let ready = &self.incoming[self.at..];
+            let needed = match Head::parse(ready)? {
+                Some(head) if ready.len() >= head.total() => {
+                    let body = ready[weir_pgwire::HEAD..head.total()].to_vec();
+                    self.at += head.total();
+                    return Ok(Frame { tag: head.tag, body });
+                }
+                Some(head) => head.total() - ready.len(),
+                None => 1,
+            };
+            self.more(needed)?;
+        }
+    }
+
+    /// What there is, or what comes next.
+    pub(super) fn bytes(&mut self, patience: Duration) -> Result<Vec<u8>, Error> {
+        self.tell(patience)?;
+        if self.at == self.incoming.len() {
+            self.more(1)?;
+        }
+        let bytes = self.incoming[self.at..].to_vec();
+        self.at = self.incoming.len();
+        Ok(bytes)
+    }
+
+    /// One read, of as much as is missing or a chunk.
+    fn more(&mut self, needed: usize) -> Result<(), Error> {
+        self.incoming.drain(..self.at);
+        self.at = 0;
+        let have = self.incoming.len();
+        self.incoming.resize(have + needed.clamp(CHUNK, 64 * CHUNK), 0);
+        let outcome = self.read_at(have);
+        self.incoming.truncate(have + *outcome.as_ref().unwrap_or(&0));
+        match outcome {
+            Ok(0) if have == 0 => Err(Error::Closed),
+            Ok(0) => Err(Error::Io(io::ErrorKind::UnexpectedEof.into())),
+            Ok(_) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn read_at(&mut self, at: usize) -> io::Result<usize> {
+        loop {
+            let outcome = match &mut self.socket {
+                Socket::Tcp(socket) => socket.read(&mut self.incoming[at..]),
+                Socket::Unix(socket) => socket.read(&mut self.incoming[at..]),
+            };
+            match outcome {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                outcome => return outcome,
+            }
+        }
+    }
+
+    fn tell(&mut self, patience: Duration) -> io::Result<()> {
+        // Zero would mean for ever.
+        let patience = patience.max(Duration::from_micros(1));
+        if self.told != Some(patience) {
+            match &self.socket {
+                Socket::Tcp(socket) => socket.set_read_timeout(Some(patience))?,
+                Socket::Unix(socket) => socket.set_read_timeout(Some(patience))?,
+            }
+            self.told = Some(patience);
+        }
+        Ok(())
+    }
+}
+
+/// Tries each address that the name has, as libpq does.
+fn connect_tcp(host: &str, port: u16, patience: Duration) -> io::Result<TcpStream> {
+    let mut last = io::Error::new(io::ErrorKind::NotFound, "the host's name has no address");
+    for address in (host, port).to_socket_addrs()? {
+        match TcpStream::connect_timeout(&address, patience) {
+            Ok(socket) => {
+                socket.set_nodelay(true)?;
+                return Ok(socket);
+            }
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
