@@ -1,37 +1,45 @@
 //! SASLprep (RFC 4013) with PostgreSQL's fall-back: what can't be prepared is used as it is.
 //!
 //! Client and server must derive the same bytes from a password, so the authority is not the RFC but what PostgreSQL
-//! does with it: the tables of forbidden and unassigned characters are applied before normalisation. Every character
-//! that passes is in Unicode 3.2, whose normal form no longer changes, so the result does not depend on a library's
-//! version.
+//! does with it: the rules for forbidden, unassigned and bidirectional characters are applied before normalisation.
+//! Every character that passes is in Unicode 3.2, whose normal form no longer changes, so the result does not depend on
+//! a library's version. Compared with PostgreSQL 15 for each character of the blocks that matter and for thousands of
+//! random texts.
 
 use std::borrow::Cow;
 
 use stringprep::tables;
+use unicode_normalization::UnicodeNormalization;
 
 /// The bytes that are hashed for `password`.
 pub(crate) fn prepare(password: &[u8]) -> Cow<'_, [u8]> {
-    // Also an optimisation: for ASCII, control characters included, nothing changes.
+    // Not only for speed: in an ASCII text nothing is forbidden, not even control characters.
     if password.is_ascii() {
         return Cow::Borrowed(password);
     }
-    let Ok(text) = std::str::from_utf8(password) else { return Cow::Borrowed(password) };
-    if text.chars().filter(|&c| !is_mapped(c)).any(is_refused) {
-        return Cow::Borrowed(password);
-    }
-    match stringprep::saslprep(text) {
-        Ok(prepared) if !prepared.is_empty() => Cow::Owned(prepared.into_owned().into_bytes()),
-        _ => Cow::Borrowed(password),
+    match std::str::from_utf8(password).ok().and_then(normalise) {
+        Some(prepared) => Cow::Owned(prepared.into_bytes()),
+        None => Cow::Borrowed(password),
     }
 }
 
-/// Whether the mapping step (RFC 4013, section 2.1) removes the character or turns it into a space.
-fn is_mapped(c: char) -> bool {
-    tables::non_ascii_space_character(c) || tables::commonly_mapped_to_nothing(c)
+/// The prepared form of a text; `None` if it has none.
+fn normalise(text: &str) -> Option<String> {
+    // In this order: U+200B counts as a space, not as nothing.
+    let mapped: String = text.chars().map(map_space).filter(|&c| !tables::commonly_mapped_to_nothing(c)).collect();
+    if mapped.is_empty() || mapped.contains(is_forbidden) || !is_one_direction(&mapped) {
+        return None;
+    }
+    Some(mapped.nfkc().collect())
+}
+
+/// RFC 4013, section 2.1: every space is the same space.
+fn map_space(c: char) -> char {
+    if tables::non_ascii_space_character(c) { ' ' } else { c }
 }
 
 /// RFC 4013, sections 2.3 and 2.5.
-fn is_refused(c: char) -> bool {
+fn is_forbidden(c: char) -> bool {
     tables::ascii_control_character(c)
         || tables::non_ascii_control_character(c)
         || tables::private_use(c)
@@ -41,6 +49,14 @@ fn is_refused(c: char) -> bool {
         || tables::change_display_properties_or_deprecated(c)
         || tables::tagging_character(c)
         || tables::unassigned_code_point(c)
+}
+
+/// RFC 3454, section 6: a text with right-to-left characters begins and ends with them, and has none of the other kind.
+fn is_one_direction(text: &str) -> bool {
+    !text.contains(tables::bidi_r_or_al)
+        || (text.starts_with(tables::bidi_r_or_al)
+            && text.ends_with(tables::bidi_r_or_al)
+            && !text.contains(tables::bidi_l))
 }
 
 #[cfg(test)]
@@ -66,6 +82,18 @@ mod tests {
         for raw in ["\u{7}", "\u{627}1", "\u{1F130}", "\u{1F980}"] {
             assert_eq!(prepared(raw), raw);
         }
+    }
+
+    #[test]
+    fn direction_is_judged_before_normalisation_as_in_postgresql() {
+        // Normalised, the first would end in a mark without direction, and the second would contain Latin letters.
+        assert_eq!(prepared("\u{FB1D}"), "\u{5D9}\u{5B4}");
+        assert_eq!(prepared("\u{5D3}\u{2121}\u{5D3}"), "\u{5D3}TEL\u{5D3}");
+    }
+
+    #[test]
+    fn a_zero_width_space_is_a_space() {
+        assert_eq!(prepared("a\u{200B}b"), "a b");
     }
 
     #[test]
