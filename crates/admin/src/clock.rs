@@ -2,7 +2,8 @@
 
 /// `2026-07-01 12:34:56 UTC` for microseconds since 1970; empty for 0, a moment that has not come.
 ///
-/// PgBouncer prints local time; here it is always UTC, which needs no file of the machine and no word of its environment.
+/// PgBouncer prints local time; here it is always UTC, which needs no file of the machine and no word of its
+/// environment.
 pub(crate) fn timestamp(micros: u64) -> String {
     if micros == 0 {
         return String::new();

@@ -1,9 +1,9 @@
 //! The console's language: one command a query.
 //!
-//! Owns the grammar, who may give which command, and the tag that answers it. Knows nothing of the pooler's state: whether
-//! a named database exists is for the engine to say. The grammar is PgBouncer's (its documentation, "Admin console"), a
-//! little wider: comments are skipped, a name may hold what database names usually hold (`test-pool`, `shop.eu`), and
-//! several semicolons end a command as well as one.
+//! Owns the grammar, who may give which command, and the tag that answers it. Knows nothing of the pooler's state:
+//! whether a named database exists is for the engine to say. The grammar is PgBouncer's (its documentation, "Admin
+//! console"), a little wider: comments are skipped, a name may hold what database names usually hold (`test-pool`,
+//! `shop.eu`), and several semicolons end a command as well as one.
 //!
 //! Invariant: a name that was parsed is not empty, so `PAUSE ""` never pauses everything.
 
@@ -48,7 +48,8 @@ pub enum Command {
         /// Its new value, unquoted.
         value: String,
     },
-    /// SET of a parameter of the session, as drivers send it after connecting: answered with a notice, otherwise ignored.
+    /// SET of a parameter of the session, as drivers send it after connecting: ignored, and answered with a notice that
+    /// says so (PgBouncer's is `SET ignored`).
     SetParameter(Parameter),
 }
 

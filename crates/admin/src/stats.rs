@@ -145,7 +145,8 @@ impl DatabaseStats {
     }
 
     /// Adds another worker's counters of the same database. Workers turn their periods at the same moments but for
-    /// the time that a mail takes, so the longest period stands for all. True, as `dedup_by` wants to hear that the other can go.
+    /// the time that a mail takes, so the longest period stands for all. True, as `dedup_by` wants to hear that the
+    /// other can go.
     pub(crate) fn merge(&mut self, other: &DatabaseStats) -> bool {
         self.total.add(&other.total);
         self.previous.add(&other.previous);

@@ -1,7 +1,7 @@
 //! The words of a console command.
 //!
-//! Owns how a query is cut into names, texts and signs; knows no command. Every byte belongs to a token, to space or to a
-//! comment, or the whole query is refused.
+//! Owns how a query is cut into names, texts and signs; knows no command. Every byte belongs to a token, to space or to
+//! a comment, or the whole query is refused.
 
 use std::borrow::Cow;
 

@@ -1,8 +1,8 @@
 //! The tables that the console, the HTTP API and the metrics show.
 //!
-//! Owns the table of tables: each entry has a name, columns, and a function from facts to rows. A new table is one entry
-//! (and its name in [`Show`] and in the help). Must not know how rows are sent. The columns are PgBouncer 1.25's, by name,
-//! order and type; deviations are said beside the column.
+//! Owns the table of tables: each entry has a name, columns, and a function from facts to rows. A new table is one
+//! entry (and its name in [`Show`] and in the help). Must not know how rows are sent. The columns are PgBouncer 1.25's,
+//! by name, order and type; deviations are said beside the column.
 //!
 //! Invariant: every row has as many values as the table has columns.
 

@@ -345,6 +345,15 @@ fn the_process_tells_its_version_its_state_and_its_memory() {
 }
 
 #[test]
+fn the_settings_are_shown_with_their_defaults_by_pgbouncers_names() {
+    let lines = lines(Show::Config);
+    assert!(lines.is_sorted());
+    for expected in ["listen_port,6000,6432,no", "pool_mode,session,transaction,yes", "server_lifetime,1800,3600,yes"] {
+        assert!(lines.iter().any(|line| line == expected), "{expected} is not among {lines:#?}");
+    }
+}
+
+#[test]
 fn a_parameter_that_a_driver_asks_for_is_a_table_of_its_own() {
     for parameter in Parameter::ALL {
         let table = table(Show::Parameter(parameter));
