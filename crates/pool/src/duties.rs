@@ -1,0 +1,237 @@
+//! What a pool does by itself: close, refuse, notice, grant, open, each when its time has come.
+//!
+//! Each duty has a function that says when it is next due; [`Pool::poll`] does what is due, one effect a call, and
+//! [`Pool::next_deadline`] is the earliest of what is not. Both read the same functions, so nothing is due unnoticed.
+
+use weir_base::{Peer, Time};
+
+use crate::pace::Health;
+use crate::pool::{Login, Mode, Pool, State};
+use crate::table::Key;
+use crate::words::{CloseReason, ConnectFailure, Effect, Refusal};
+
+/// Up to this many servers and clients, debug builds walk the whole structure after each operation.
+const SMALL: u32 = 16;
+
+impl<P> Pool<P> {
+    /// What the engine is to do next; called after each operation and at [`Pool::next_deadline`], until `None`.
+    pub fn poll(&mut self, now: Time) -> Option<Effect> {
+        if !self.stirred && now < self.deadline {
+            return None;
+        }
+        let effect = self.step(now);
+        self.stirred = effect.is_some();
+        if effect.is_none() {
+            self.deadline = self.earliest();
+            self.assert_settled(now);
+        }
+        effect
+    }
+
+    /// When [`Pool::poll`] is to be called again, if no operation comes before. It may turn out that nothing is to be done.
+    pub fn next_deadline(&self) -> Time {
+        if self.stirred { Time::START } else { self.deadline }
+    }
+
+    fn step(&mut self, now: Time) -> Option<Effect> {
+        self.close_doomed()
+            .or_else(|| self.end_login(now))
+            .or_else(|| self.grant(now))
+            .or_else(|| self.refuse(now))
+            .or_else(|| self.notice(now))
+            .or_else(|| self.close_idle_too_long(now))
+            .or_else(|| self.close_old(now))
+            .or_else(|| self.open(now))
+    }
+
+    /// The earliest moment at which a duty is due.
+    fn earliest(&self) -> Time {
+        let due = [
+            self.login_ends(),
+            self.wait_ends(),
+            self.notice_due(),
+            self.idle_ends(),
+            self.expiry_check,
+            self.open_due(),
+        ];
+        due.into_iter().fold(Time::NEVER, Time::min)
+    }
+
+    fn close_doomed(&mut self) -> Option<Effect> {
+        let key = self.closing.first()?;
+        let State::Closing(reason) = self.servers[key].state else {
+            unreachable!("the closing list holds closing servers")
+        };
+        Some(self.close(key, reason))
+    }
+
+    fn close(&mut self, key: Key, reason: CloseReason) -> Effect {
+        let server = self.servers.peer(key);
+        self.forget(key);
+        Effect::Close { server, reason }
+    }
+
+    fn login_ends(&self) -> Time {
+        match self.login {
+            Login::Begun(key) => self.servers[key].connected_at.deadline(self.settings.server_connect_timeout),
+            Login::None | Login::Asked => Time::NEVER,
+        }
+    }
+
+    /// A login that takes too long is a failed one.
+    fn end_login(&mut self, now: Time) -> Option<Effect> {
+        let Login::Begun(key) = self.login else { return None };
+        if now < self.login_ends() {
+            return None;
+        }
+        self.gate.failed(ConnectFailure::Refused, self.settings.server_login_retry, &mut self.jitter, now);
+        Some(self.close(key, CloseReason::ConnectTimeout))
+    }
+
+    /// Servers are idle beside waiting clients only after a suspension.
+    fn grant(&mut self, now: Time) -> Option<Effect> {
+        if self.mode != Mode::Running || self.idle.is_empty() {
+            return None;
+        }
+        let (client, since) = self.queue.pop()?;
+        let (server, check) = self.link_idle(client, now)?;
+        Some(Effect::Grant { client, server, waited: now - since, check })
+    }
+
+    fn wait_ends(&self) -> Time {
+        self.queue.oldest().map_or(Time::NEVER, |since| since.deadline(self.settings.query_wait_timeout))
+    }
+
+    fn refuse(&mut self, now: Time) -> Option<Effect> {
+        let why = match self.mode {
+            Mode::Shut => Refusal::ShuttingDown,
+            Mode::Running if self.is_dead(now) => Refusal::ServerDown,
+            _ if self.wait_ends() <= now => Refusal::WaitTimeout,
+            _ => return None,
+        };
+        let (client, since) = self.queue.pop()?;
+        Some(Effect::Refuse { client, why, waited: now - since })
+    }
+
+    fn notice_due(&self) -> Time {
+        match (self.mode, self.queue.unnoticed()) {
+            (Mode::Running, Some((_, since))) => since.deadline(self.settings.query_wait_notify),
+            _ => Time::NEVER,
+        }
+    }
+
+    fn notice(&mut self, now: Time) -> Option<Effect> {
+        if now < self.notice_due() {
+            return None;
+        }
+        let (client, since) = self.queue.unnoticed()?;
+        self.queue.mark_noticed();
+        Some(Effect::Notice { client, waited: now - since })
+    }
+
+    fn idle_ends(&self) -> Time {
+        match self.idle.last() {
+            Some(key) if self.linked + self.idle.len() > self.settings.min_size => {
+                self.idle_since(key).deadline(self.settings.server_idle_timeout)
+            }
+            _ => Time::NEVER,
+        }
+    }
+
+    fn close_idle_too_long(&mut self, now: Time) -> Option<Effect> {
+        if now < self.idle_ends() {
+            return None;
+        }
+        self.idle.last().map(|key| self.close(key, CloseReason::Idle))
+    }
+
+    /// Looks at all idle servers, but seldom: only when one of them may have become old.
+    fn close_old(&mut self, now: Time) -> Option<Effect> {
+        if now < self.expiry_check {
+            return None;
+        }
+        let oldest = self.servers.walk(&self.idle).min_by_key(|key| self.servers[*key].expires);
+        let expires = oldest.map_or(Time::NEVER, |key| self.servers[key].expires);
+        if now < expires.max(self.next_expiry) {
+            self.expiry_check = expires.max(self.next_expiry);
+            return None;
+        }
+        self.count_expiry(now);
+        oldest.map(|key| self.close(key, CloseReason::Lifetime))
+    }
+
+    /// When the next server is to be opened, if nothing changes before.
+    fn open_due(&self) -> Time {
+        if self.mode != Mode::Running || self.login != Login::None {
+            return Time::NEVER;
+        }
+        let wanted = self.wanted();
+        if wanted == Time::NEVER {
+            return Time::NEVER;
+        }
+        let ready = self.rate.ready(self.settings.connects_per_second);
+        wanted.max(self.gate.opens()).max(self.declined_until).max(ready)
+    }
+
+    /// From when on one more server is wanted.
+    fn wanted(&self) -> Time {
+        let servers = self.servers.len();
+        let kept = if self.demand { self.settings.min_size.min(self.limit(0)) } else { 0 };
+        if servers < kept || (!self.queue.is_empty() && servers < self.limit(0)) {
+            return Time::START;
+        }
+        match self.queue.oldest() {
+            Some(since) if servers < self.limit(self.settings.reserve_size) => {
+                since.deadline(self.settings.reserve_timeout)
+            }
+            _ => Time::NEVER,
+        }
+    }
+
+    fn open(&mut self, now: Time) -> Option<Effect> {
+        if now < self.open_due() {
+            return None;
+        }
+        self.rate.take(self.settings.connects_per_second, now);
+        self.login = Login::Asked;
+        Some(Effect::Open)
+    }
+
+    /// What holds whenever nothing is left to do.
+    fn assert_settled(&self, now: Time) {
+        assert!(self.deadline > now, "a duty is due but was not done");
+        assert!(self.closing.is_empty());
+        assert!(
+            self.mode == Mode::Suspended || self.queue.is_empty() || self.idle.is_empty(),
+            "a client waits while a server idles"
+        );
+        let login = u32::from(matches!(self.login, Login::Begun(_)));
+        assert_eq!(self.servers.len(), self.linked + self.idle.len() + login, "a server is in no state, or in two");
+        debug_assert!(self.servers.len() > SMALL || self.queue.len() > SMALL || self.is_sound());
+    }
+
+    /// Whether the whole structure is consistent; costs a walk through it.
+    pub(crate) fn is_sound(&self) -> bool {
+        let mut owners: Vec<Peer> = Vec::new();
+        let (mut idle, mut closing, mut login) = (0, 0, 0);
+        for (key, _, server) in self.servers.iter() {
+            match server.state {
+                State::Login => login += u32::from(self.login == Login::Begun(key)),
+                State::Linked(client) => owners.push(client),
+                State::Idle { .. } => idle += 1,
+                State::Closing(_) => closing += 1,
+            }
+        }
+        let linked = owners.len() as u32;
+        owners.sort_unstable();
+        owners.dedup();
+        self.servers.is_sound(&self.idle)
+            && self.servers.is_sound(&self.closing)
+            && self.queue.is_sound()
+            && self.servers.walk(&self.idle).is_sorted_by(|a, b| self.idle_since(*a) >= self.idle_since(*b))
+            && (linked, idle, closing) == (self.linked, self.idle.len(), self.closing.len())
+            && owners.len() as u32 == linked
+            && linked + idle + closing + login == self.servers.len()
+            && (self.mode != Mode::Running || self.gate.health() != Health::Fine || self.gate.opens() == Time::START)
+    }
+}

@@ -1,0 +1,532 @@
+//! The pool: its state, and the operations that change it.
+//!
+//! What time alone brings about (waits that end, servers that grow old, connects that may begin) is in [`crate::duties`].
+//! An operation changes the state, may leave something to do, and says so (`stirred`); [`Pool::poll`] does it.
+
+use weir_base::{Peer, Span, Time};
+
+use crate::pace::{Gate, Health, Jitter, Rate};
+use crate::queue::Queue;
+use crate::table::{Key, List, Table};
+use crate::words::{Acquire, CloseReason, ConnectFailure, Refusal, Release, ServerState, Settings, Snapshot};
+
+/// The servers of one pair of database and user, and the clients that wait for them.
+///
+/// `P` is the proof that a server is clean. A server is idle only with its proof, which is spent when it is handed out.
+#[derive(Clone, Debug)]
+pub struct Pool<P> {
+    pub(crate) settings: Settings,
+    pub(crate) mode: Mode,
+    pub(crate) demand: bool,
+    pub(crate) servers: Table<Server<P>>,
+    /// Idle servers, the one used last first.
+    pub(crate) idle: List,
+    /// Servers that [`Pool::poll`] will say to close.
+    pub(crate) closing: List,
+    /// How many servers are linked.
+    pub(crate) linked: u32,
+    pub(crate) login: Login,
+    pub(crate) queue: Queue,
+    pub(crate) gate: Gate,
+    pub(crate) rate: Rate,
+    /// The engine said that it can't open a server before this moment.
+    pub(crate) declined_until: Time,
+    /// Servers of an earlier epoch are closed as soon as they are free.
+    pub(crate) epoch: u32,
+    /// From when on the next server may be closed because of its age.
+    pub(crate) next_expiry: Time,
+    /// No idle server is to be closed because of its age before this moment.
+    pub(crate) expiry_check: Time,
+    pub(crate) jitter: Jitter,
+    /// There may be something to do now.
+    pub(crate) stirred: bool,
+    /// There is nothing to do before this moment, unless `stirred`.
+    pub(crate) deadline: Time,
+}
+
+/// Whether servers are handed out.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Mode {
+    /// As usual.
+    Running,
+    /// No, but idle servers are kept.
+    Suspended,
+    /// No, and servers are closed as they become free.
+    Paused,
+    /// Never again.
+    Shut,
+}
+
+/// The one login that may be under way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Login {
+    /// There is none.
+    None,
+    /// The engine was asked to open a server.
+    Asked,
+    /// This server is logging in.
+    Begun(Key),
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Server<P> {
+    pub(crate) state: State<P>,
+    /// When the connect began; after the login, when that was done.
+    pub(crate) connected_at: Time,
+    /// When it is old.
+    pub(crate) expires: Time,
+    epoch: u32,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum State<P> {
+    Login,
+    Linked(Peer),
+    Idle { since: Time, _proof: P },
+    Closing(CloseReason),
+}
+
+impl<P> Pool<P> {
+    /// A pool without servers. `seed` spreads the ages of its servers and its retries.
+    pub fn new(settings: Settings, seed: u64, now: Time) -> Self {
+        Pool {
+            settings,
+            mode: Mode::Running,
+            demand: false,
+            servers: Table::default(),
+            idle: List::default(),
+            closing: List::default(),
+            linked: 0,
+            login: Login::None,
+            queue: Queue::default(),
+            gate: Gate::new(),
+            rate: Rate::new(),
+            declined_until: now,
+            epoch: 0,
+            next_expiry: now,
+            expiry_check: Time::NEVER,
+            jitter: Jitter::new(seed),
+            stirred: false,
+            deadline: Time::NEVER,
+        }
+    }
+
+    /// A client needs a server. It must neither wait nor have one.
+    pub fn acquire(&mut self, client: Peer, now: Time) -> Acquire {
+        if let Some(answer) = self.answer_at_once(client, now) {
+            return answer;
+        }
+        if self.settings.max_waiting > 0 && self.queue.len() >= self.settings.max_waiting {
+            return Acquire::Refused(Refusal::TooManyWaiting);
+        }
+        self.queue.push(client, now);
+        self.stirred = true;
+        Acquire::Queued
+    }
+
+    /// A client's server was lost before anything was sent to it. The client takes its old place in the queue, at the
+    /// front by its age; `waiting_since` is the moment of its [`Pool::acquire`].
+    pub fn requeue(&mut self, client: Peer, waiting_since: Time, now: Time) -> Acquire {
+        if let Some(answer) = self.answer_at_once(client, now) {
+            return answer;
+        }
+        let noticed = waiting_since.deadline(self.settings.query_wait_notify) <= now;
+        self.queue.push_back_in(client, waiting_since, noticed);
+        self.stirred = true;
+        Acquire::Queued
+    }
+
+    /// A linked server is clean again. Where the answer is [`Release::Next`], it is linked to that client.
+    pub fn release(&mut self, server: Peer, proof: P, now: Time) -> Release {
+        let key = self.servers.find(server).expect("a released server is in the pool");
+        assert!(matches!(self.servers[key].state, State::Linked(_)), "{server:?} is released but not linked");
+        self.linked -= 1;
+        if let Some(reason) = self.unwanted(key).or_else(|| self.too_old(key, now)) {
+            self.forget(key);
+            return Release::Close(reason);
+        }
+        let check = self.settings.checks && self.settings.server_check_delay.is_zero();
+        self.pass_on(key, proof, check, now)
+    }
+
+    /// The engine began the connect that [`crate::Effect::Open`] asked for; `server` is its handle.
+    pub fn opening(&mut self, server: Peer, now: Time) {
+        assert_eq!(self.login, Login::Asked, "{server:?} is opened but was not asked for");
+        let epoch = self.epoch;
+        let key =
+            self.servers.insert(server, Server { state: State::Login, connected_at: now, expires: Time::NEVER, epoch });
+        self.login = Login::Begun(key);
+        if let Some(reason) = self.unwanted(key) {
+            self.doom(key, reason);
+        }
+        self.stirred = true;
+    }
+
+    /// The engine can't open the server that [`crate::Effect::Open`] asked for: a limit beyond this pool is reached. It is
+    /// asked again not before `retry_at`, and at the earliest after a tenth of a second. Nobody is refused for it.
+    pub fn declined(&mut self, retry_at: Time, now: Time) {
+        assert_eq!(self.login, Login::Asked, "a connect is declined but was not asked for");
+        self.login = Login::None;
+        self.declined_until = retry_at.max(now + DECLINED_PAUSE);
+        self.stirred = true;
+    }
+
+    /// A server's login is done, and it is clean.
+    pub fn connected(&mut self, server: Peer, proof: P, now: Time) -> Release {
+        let key = self.servers.find(server).expect("a connected server is in the pool");
+        self.gate.succeeded();
+        self.stirred = true;
+        if let State::Closing(reason) = self.servers[key].state {
+            self.forget(key);
+            return Release::Close(reason);
+        }
+        assert_eq!(self.login, Login::Begun(key), "{server:?} is connected but was not logging in");
+        self.login = Login::None;
+        self.servers[key].connected_at = now;
+        self.servers[key].expires = self.expiry(now);
+        if let Some(reason) = self.unwanted(key) {
+            self.forget(key);
+            return Release::Close(reason);
+        }
+        self.pass_on(key, proof, false, now)
+    }
+
+    /// A connect or a login failed; the server is gone. Says nothing about a server whose login the pool had given up.
+    pub fn connect_failed(&mut self, server: Peer, failure: ConnectFailure, now: Time) {
+        let Some(key) = self.servers.find(server) else { return };
+        match self.servers[key].state {
+            State::Login => {
+                let longest = self.settings.server_login_retry;
+                self.gate.failed(failure, longest, &mut self.jitter, now);
+            }
+            State::Closing(_) => {}
+            State::Linked(_) | State::Idle { .. } => panic!("{server:?} fails to connect but is connected"),
+        }
+        self.forget(key);
+    }
+
+    /// A server is gone, in whatever state it was and whoever caused it; nothing is concluded from it. A client that had it
+    /// has none now. Does nothing for a server that the pool has forgotten.
+    ///
+    /// For a login that ends by the server's doing, use [`Pool::connect_failed`], which makes the next one wait.
+    pub fn lost(&mut self, server: Peer, _now: Time) {
+        if let Some(key) = self.servers.find(server) {
+            if let State::Linked(_) = self.servers[key].state {
+                self.linked -= 1;
+            }
+            self.forget(key);
+        }
+    }
+
+    /// A client that waits gives up. Does nothing for one that does not wait.
+    pub fn leave(&mut self, client: Peer, _now: Time) {
+        self.queue.remove(client);
+    }
+
+    /// Takes new settings over. Servers beyond the new size are closed: idle ones and one that logs in now, linked ones when
+    /// they are released.
+    pub fn resize(&mut self, settings: Settings, now: Time) {
+        let aged = settings.server_lifetime != self.settings.server_lifetime;
+        self.settings = settings;
+        if aged {
+            self.spread_ages();
+            self.next_expiry = now;
+        }
+        while self.excess() > 0 {
+            let Some(key) = self.idle.last().or(self.login.begun()) else { break };
+            self.doom(key, CloseReason::TooMany);
+        }
+        self.expiry_check = now;
+        self.stirred = true;
+    }
+
+    /// Hands nothing out until [`Pool::resume`]. Idle servers and one that logs in are closed now, linked ones when they
+    /// are released (PgBouncer's PAUSE). Clients queue, and their waits still end with `query_wait_timeout`.
+    pub fn pause(&mut self) {
+        if self.mode != Mode::Shut {
+            self.mode = Mode::Paused;
+            self.doom_free(CloseReason::Pause);
+            self.doom_login(CloseReason::Pause);
+            self.stirred = true;
+        }
+    }
+
+    /// Hands nothing out until [`Pool::resume`], but keeps the servers (PgBouncer's SUSPEND).
+    pub fn suspend(&mut self) {
+        if self.mode == Mode::Running {
+            self.mode = Mode::Suspended;
+            self.stirred = true;
+        }
+    }
+
+    /// Ends a pause or a suspension; [`Pool::poll`] serves those who waited, in order.
+    pub fn resume(&mut self, _now: Time) {
+        if self.mode != Mode::Shut {
+            self.mode = Mode::Running;
+            self.stirred = true;
+        }
+    }
+
+    /// Whether the pool is paused or suspended.
+    pub fn is_paused(&self) -> bool {
+        matches!(self.mode, Mode::Paused | Mode::Suspended)
+    }
+
+    /// Whether the pool hands nothing out, and no server is linked, logging in or to be closed.
+    pub fn quiet(&self) -> bool {
+        self.mode != Mode::Running && self.servers.len() == self.idle.len()
+    }
+
+    /// Every present server is closed: an idle one and one that logs in now, a linked one when it is released.
+    pub fn reconnect(&mut self, _now: Time) {
+        self.epoch = self.epoch.wrapping_add(1);
+        self.doom_free(CloseReason::Reconnect);
+        self.doom_login(CloseReason::Reconnect);
+    }
+
+    /// Closes the idle servers and one that logs in.
+    pub fn close_idle(&mut self) {
+        self.doom_free(CloseReason::Killed);
+        self.doom_login(CloseReason::Killed);
+    }
+
+    /// Refuses those who wait and those who come, hands out nothing, closes servers as they become free; for good.
+    pub fn shut(&mut self) {
+        self.mode = Mode::Shut;
+        self.doom_free(CloseReason::Shutdown);
+        self.doom_login(CloseReason::Shutdown);
+        self.stirred = true;
+    }
+
+    /// Closes the server that has been idle longest, so that another pool can open one. `false`: none is idle.
+    pub fn evict(&mut self) -> bool {
+        let longest = self.idle.last();
+        longest.map(|key| self.doom(key, CloseReason::Evicted)).is_some()
+    }
+
+    /// Since when the server that [`Pool::evict`] would close has been idle.
+    pub fn longest_idle(&self) -> Option<Time> {
+        self.idle.last().map(|key| self.idle_since(key))
+    }
+
+    /// Whether there is demand: a client is connected, or the user is forced. Without it `min_size` is not refilled.
+    pub fn set_demand(&mut self, on: bool) {
+        self.demand = on;
+        self.stirred = true;
+    }
+
+    /// The settings in force.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// How many servers there are, those that are closing included.
+    pub fn len(&self) -> usize {
+        self.servers.len() as usize
+    }
+
+    /// Whether there is no server.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The pool's figures.
+    pub fn snapshot(&self, now: Time) -> Snapshot {
+        Snapshot {
+            active: self.linked,
+            idle: self.idle.len(),
+            login: u32::from(matches!(self.login, Login::Begun(_))),
+            waiting: self.queue.len(),
+            oldest_wait: self.queue.oldest().map_or(Span::ZERO, |since| now - since),
+            paused: self.is_paused(),
+            retry_at: (self.gate.health() != Health::Fine).then_some(self.gate.opens()),
+        }
+    }
+
+    /// The servers in no particular order: handle, state, and when the connection was made (during the login: begun).
+    pub fn servers(&self) -> impl Iterator<Item = (Peer, ServerState, Time)> {
+        self.servers.iter().map(|(_, peer, server)| (peer, server.state.public(), server.connected_at))
+    }
+
+    /// The clients that wait, the next to be served first, and when their waits began.
+    pub fn waiting(&self) -> impl Iterator<Item = (Peer, Time)> {
+        self.queue.iter()
+    }
+
+    /// What a client is told that need not or must not wait.
+    fn answer_at_once(&mut self, client: Peer, now: Time) -> Option<Acquire> {
+        match self.mode {
+            Mode::Shut => Some(Acquire::Refused(Refusal::ShuttingDown)),
+            Mode::Paused | Mode::Suspended => None,
+            Mode::Running if !self.queue.is_empty() => None,
+            Mode::Running if !self.idle.is_empty() => {
+                self.link_idle(client, now).map(|(server, check)| Acquire::Granted { server, check })
+            }
+            Mode::Running => self.is_dead(now).then_some(Acquire::Refused(Refusal::ServerDown)),
+        }
+    }
+
+    /// Links the next idle server, if there is one, to `client`.
+    pub(crate) fn link_idle(&mut self, client: Peer, now: Time) -> Option<(Peer, bool)> {
+        let key = if self.settings.round_robin { self.idle.last() } else { self.idle.first() }?;
+        let unused = now - self.idle_since(key);
+        self.servers.unlink(&mut self.idle, key);
+        self.servers[key].state = State::Linked(client);
+        self.linked += 1;
+        Some((self.servers.peer(key), self.settings.checks && unused >= self.settings.server_check_delay))
+    }
+
+    /// Gives a clean server, which is in no list, to the next client or to the idle ones.
+    fn pass_on(&mut self, key: Key, proof: P, check: bool, now: Time) -> Release {
+        if self.mode == Mode::Running
+            && let Some((client, since)) = self.queue.pop()
+        {
+            self.servers[key].state = State::Linked(client);
+            self.linked += 1;
+            return Release::Next { client, waited: now - since, check };
+        }
+        self.servers[key].state = State::Idle { since: now, _proof: proof };
+        self.servers.push_front(&mut self.idle, key);
+        self.expiry_check = self.expiry_check.min(self.servers[key].expires.max(self.next_expiry));
+        let idle_until = now.deadline(self.settings.server_idle_timeout);
+        self.deadline = self.deadline.min(idle_until).min(self.expiry_check);
+        Release::Idle
+    }
+
+    /// Why a server that has just become free must not stay, its age aside.
+    fn unwanted(&self, key: Key) -> Option<CloseReason> {
+        let stale = self.servers[key].epoch != self.epoch;
+        let reason = self.mode.closes().or(stale.then_some(CloseReason::Reconnect));
+        reason.or((self.excess() > 0).then_some(CloseReason::TooMany))
+    }
+
+    /// Whether a server that is released must be closed for its age; counts it as closed if so.
+    fn too_old(&mut self, key: Key, now: Time) -> Option<CloseReason> {
+        let used_once = self.settings.server_lifetime.is_zero();
+        let old = used_once || (self.servers[key].expires <= now && self.next_expiry <= now);
+        if old && !used_once {
+            self.count_expiry(now);
+        }
+        old.then_some(CloseReason::Lifetime)
+    }
+
+    /// Keeps the closings for age apart, so that a pool that was filled at once is not emptied at once.
+    pub(crate) fn count_expiry(&mut self, now: Time) {
+        let servers = u64::from(self.settings.size);
+        let gap = self.settings.server_lifetime.micros().checked_div(servers).unwrap_or(0);
+        self.next_expiry = now + Span::from_micros(gap);
+    }
+
+    /// When a server connected at this moment is old: after its lifetime and up to a tenth of it more.
+    fn expiry(&mut self, connected_at: Time) -> Time {
+        let lifetime = self.settings.server_lifetime;
+        let more = self.jitter.up_to(Span::from_micros(lifetime.micros() / 10));
+        connected_at.deadline(lifetime) + more
+    }
+
+    fn spread_ages(&mut self) {
+        let lifetime = self.settings.server_lifetime;
+        for server in self.servers.iter_mut().filter(|server| !matches!(server.state, State::Login)) {
+            let more = self.jitter.up_to(Span::from_micros(lifetime.micros() / 10));
+            server.expires = server.connected_at.deadline(lifetime) + more;
+        }
+    }
+
+    /// Whether no server is left and none may be tried yet.
+    pub(crate) fn is_dead(&self, now: Time) -> bool {
+        self.linked == 0 && self.idle.is_empty() && self.gate.is_down(now)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn is_stale(&self, key: Key) -> bool {
+        self.servers[key].epoch != self.epoch
+    }
+
+    /// By how many servers the limits are exceeded, those that are closing aside.
+    fn excess(&self) -> u32 {
+        (self.servers.len() - self.closing.len()).saturating_sub(self.limit(self.settings.reserve_size))
+    }
+
+    /// The most servers, with so many more than `size`.
+    pub(crate) fn limit(&self, more: u32) -> u32 {
+        if self.settings.size == 0 { u32::MAX } else { self.settings.size.saturating_add(more) }
+    }
+
+    pub(crate) fn idle_since(&self, key: Key) -> Time {
+        match self.servers[key].state {
+            State::Idle { since, .. } => since,
+            _ => unreachable!("the idle list holds idle servers"),
+        }
+    }
+
+    fn doom_free(&mut self, reason: CloseReason) {
+        while let Some(key) = self.idle.last() {
+            self.doom(key, reason);
+        }
+    }
+
+    fn doom_login(&mut self, reason: CloseReason) {
+        if let Some(key) = self.login.begun() {
+            self.doom(key, reason);
+        }
+    }
+
+    /// Marks a server that is idle or logging in to be closed by [`Pool::poll`].
+    fn doom(&mut self, key: Key, reason: CloseReason) {
+        self.detach(key);
+        self.servers[key].state = State::Closing(reason);
+        self.servers.insert_before(&mut self.closing, key, None);
+        self.stirred = true;
+    }
+
+    /// Forgets a server that is not linked, or is no longer counted so.
+    pub(crate) fn forget(&mut self, key: Key) {
+        self.detach(key);
+        self.servers.remove(key);
+        self.stirred = true;
+    }
+
+    /// Takes a server out of the list, or the place, that its state says.
+    fn detach(&mut self, key: Key) {
+        match self.servers[key].state {
+            State::Login => self.login = Login::None,
+            State::Linked(_) => {}
+            State::Idle { .. } => self.servers.unlink(&mut self.idle, key),
+            State::Closing(_) => self.servers.unlink(&mut self.closing, key),
+        }
+    }
+}
+
+/// The shortest pause after the engine declined to open a server.
+const DECLINED_PAUSE: Span = Span::from_millis(100);
+
+impl Mode {
+    /// Why servers are closed as they become free.
+    fn closes(self) -> Option<CloseReason> {
+        match self {
+            Mode::Running | Mode::Suspended => None,
+            Mode::Paused => Some(CloseReason::Pause),
+            Mode::Shut => Some(CloseReason::Shutdown),
+        }
+    }
+}
+
+impl Login {
+    fn begun(self) -> Option<Key> {
+        match self {
+            Login::Begun(key) => Some(key),
+            Login::None | Login::Asked => None,
+        }
+    }
+}
+
+impl<P> State<P> {
+    fn public(&self) -> ServerState {
+        match *self {
+            State::Login => ServerState::Login,
+            State::Linked(client) => ServerState::Linked(client),
+            State::Idle { since, .. } => ServerState::Idle { since },
+            State::Closing(_) => ServerState::Closing,
+        }
+    }
+}

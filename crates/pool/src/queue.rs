@@ -1,0 +1,170 @@
+//! The clients that wait, by the age of their wait.
+//!
+//! The queue is always sorted by the moment the wait began, so that the first client is both the next to be served and the
+//! first to time out. Clients that were noticed stand before those that were not, but for the few that came back with
+//! an old wait.
+
+use weir_base::{Peer, Time};
+
+use crate::table::{Key, List, Table};
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Queue {
+    table: Table<Waiter>,
+    list: List,
+    /// Everybody before this one has been noticed; `None`: everybody has.
+    unnoticed: Option<Key>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Waiter {
+    since: Time,
+    noticed: bool,
+}
+
+impl Queue {
+    pub(crate) fn len(&self) -> u32 {
+        self.list.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// When the oldest wait began.
+    pub(crate) fn oldest(&self) -> Option<Time> {
+        Some(self.table[self.list.first()?].since)
+    }
+
+    /// A new client, behind all others.
+    pub(crate) fn push(&mut self, client: Peer, now: Time) {
+        let key = self.table.insert(client, Waiter { since: now, noticed: false });
+        self.table.insert_before(&mut self.list, key, None);
+        self.unnoticed = self.unnoticed.or(Some(key));
+    }
+
+    /// A client that had been served and lost its server: before all whose wait began later or at the same time. Those
+    /// before it came back in the same way, so they are few: no more than there are servers.
+    pub(crate) fn push_back_in(&mut self, client: Peer, since: Time, noticed: bool) {
+        let behind = self.table.walk(&self.list).find(|key| self.table[*key].since >= since);
+        let key = self.table.insert(client, Waiter { since, noticed });
+        self.table.insert_before(&mut self.list, key, behind);
+        if !noticed {
+            // Clients noticed already may stand behind it; they are skipped when their turn comes.
+            self.unnoticed = self.table.walk(&self.list).find(|key| !self.table[*key].noticed);
+        }
+    }
+
+    /// Takes the client that has waited longest, and when its wait began.
+    pub(crate) fn pop(&mut self) -> Option<(Peer, Time)> {
+        let key = self.list.first()?;
+        let client = self.table.peer(key);
+        Some((client, self.take(key)))
+    }
+
+    /// Takes a client out of the queue, if it is there.
+    pub(crate) fn remove(&mut self, client: Peer) -> bool {
+        let key = self.table.find(client);
+        key.map(|key| self.take(key)).is_some()
+    }
+
+    /// The first client that has not been noticed, and when its wait began.
+    pub(crate) fn unnoticed(&self) -> Option<(Peer, Time)> {
+        self.unnoticed.map(|key| (self.table.peer(key), self.table[key].since))
+    }
+
+    /// Marks the client that [`Queue::unnoticed`] names.
+    pub(crate) fn mark_noticed(&mut self) {
+        if let Some(key) = self.unnoticed {
+            self.table[key].noticed = true;
+            self.unnoticed = self.unnoticed_after(key);
+        }
+    }
+
+    /// The clients in order, and when their waits began.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Peer, Time)> {
+        self.table.walk(&self.list).map(|key| (self.table.peer(key), self.table[key].since))
+    }
+
+    /// Whether every client stands in the list, by age, and the first unnoticed one is known; costs a walk.
+    pub(crate) fn is_sound(&self) -> bool {
+        self.table.is_sound(&self.list)
+            && self.table.len() == self.list.len()
+            && self.iter().is_sorted_by_key(|(_, since)| since)
+            && self.unnoticed == self.table.walk(&self.list).find(|key| !self.table[*key].noticed)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn places(&self) -> (usize, usize) {
+        self.table.places()
+    }
+
+    fn take(&mut self, key: Key) -> Time {
+        if self.unnoticed == Some(key) {
+            self.unnoticed = self.unnoticed_after(key);
+        }
+        self.table.unlink(&mut self.list, key);
+        self.table.remove(key).since
+    }
+
+    fn unnoticed_after(&self, key: Key) -> Option<Key> {
+        std::iter::successors(self.table.next(key), |key| self.table.next(*key)).find(|key| !self.table[*key].noticed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn peer(slot: u32) -> Peer {
+        Peer::new(slot, 1)
+    }
+
+    fn at(micros: u64) -> Time {
+        Time::from_micros(micros)
+    }
+
+    fn order(queue: &Queue) -> Vec<u32> {
+        assert!(queue.is_sound());
+        queue.iter().map(|(client, _)| client.slot).collect()
+    }
+
+    #[test]
+    fn clients_that_come_back_keep_their_age() {
+        let mut queue = Queue::default();
+        queue.push(peer(5), at(50));
+        queue.push(peer(6), at(60));
+        queue.push_back_in(peer(1), at(10), false);
+        queue.push_back_in(peer(2), at(20), false);
+        queue.push_back_in(peer(3), at(50), false);
+        assert_eq!(order(&queue), [1, 2, 3, 5, 6]);
+    }
+
+    #[test]
+    fn each_client_is_noticed_once_and_in_order() {
+        let mut queue = Queue::default();
+        queue.push(peer(1), at(10));
+        queue.push(peer(2), at(20));
+        queue.push(peer(3), at(30));
+        queue.mark_noticed();
+        assert_eq!(queue.unnoticed(), Some((peer(2), at(20))));
+        assert!(queue.remove(peer(2)));
+        assert_eq!(queue.unnoticed(), Some((peer(3), at(30))));
+        queue.push_back_in(peer(0), at(5), false);
+        assert_eq!(queue.unnoticed(), Some((peer(0), at(5))));
+        queue.mark_noticed();
+        assert_eq!(queue.unnoticed(), Some((peer(3), at(30))));
+        queue.mark_noticed();
+        assert_eq!(queue.unnoticed(), None);
+        assert_eq!(order(&queue), [0, 1, 3]);
+    }
+
+    #[test]
+    fn leaving_twice_is_leaving_once() {
+        let mut queue = Queue::default();
+        queue.push(peer(1), at(10));
+        assert!(queue.remove(peer(1)));
+        assert!(!queue.remove(peer(1)));
+        assert_eq!(queue.pop(), None);
+    }
+}
