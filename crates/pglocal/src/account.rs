@@ -20,7 +20,7 @@ pub(crate) struct Account {
 ///
 /// Tried in this order: `postgres`, whoever called `sudo`, `nobody`.
 pub(crate) fn to_drop_to() -> Result<Option<Account>, Error> {
-    if !rustix::process::geteuid().is_root() {
+    if !nix::unistd::geteuid().is_root() {
         return Ok(None);
     }
     let passwd = fs::read_to_string("/etc/passwd").unwrap_or_default();

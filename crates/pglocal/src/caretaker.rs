@@ -129,7 +129,7 @@ mod tests {
         let caretaker = Caretaker::of(&path).unwrap();
         let mut sleepers: Vec<_> = (0..3).map(|_| Command::new("sleep").arg("60").spawn().unwrap()).collect();
         sleepers.iter().for_each(|sleeper| caretaker.watch(sleeper.id()));
-        send_signal(sleepers[2].id(), Signal::STOP);
+        send_signal(sleepers[2].id(), Signal::SIGSTOP);
         caretaker.forget(sleepers[1].id());
         orphan(&caretaker);
         assert!(process::wait(&mut sleepers[0], Duration::from_secs(5)).is_some(), "a watched process ends");

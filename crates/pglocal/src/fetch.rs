@@ -48,7 +48,7 @@ pub(crate) fn cached() -> Option<Programs> {
 }
 
 fn by_package_manager(announce: &mut dyn FnMut(&str)) -> Option<Programs> {
-    if !rustix::process::geteuid().is_root() {
+    if !nix::unistd::geteuid().is_root() {
         return None;
     }
     let (name, commands) = MANAGERS.iter().find(|(name, _)| in_path(name))?;
@@ -152,7 +152,7 @@ fn npm_package() -> Option<String> {
 
 /// `~/.cache/weir`, or `/var/cache/weir` for root, because root's servers run as a user who cannot enter `/root`.
 fn cache_folder() -> Option<PathBuf> {
-    if rustix::process::geteuid().is_root() {
+    if nix::unistd::geteuid().is_root() {
         return Some(PathBuf::from("/var/cache/weir"));
     }
     let xdg = env::var_os("XDG_CACHE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
@@ -163,7 +163,7 @@ fn cache_folder() -> Option<PathBuf> {
 /// Makes the folder, open to the user that the server will run as.
 fn make(folder: &Path) -> Option<&Path> {
     DirBuilder::new().recursive(true).mode(0o755).create(folder).ok()?;
-    (!rustix::process::geteuid().is_root() || account::open_to_others(folder)).then_some(folder)
+    (!nix::unistd::geteuid().is_root() || account::open_to_others(folder)).then_some(folder)
 }
 
 fn command_line(words: &[&str]) -> Command {
@@ -206,7 +206,7 @@ mod tests {
     fn root_keeps_its_cache_where_an_ordinary_user_can_reach_it() {
         let folder = cache_folder().unwrap();
         assert!(folder.ends_with("weir"));
-        assert_eq!(folder.starts_with("/var/cache"), rustix::process::geteuid().is_root());
+        assert_eq!(folder.starts_with("/var/cache"), nix::unistd::geteuid().is_root());
     }
 
     #[test]

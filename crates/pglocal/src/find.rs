@@ -163,7 +163,7 @@ fn versions(root: &Path, prefix: &str, suffix: &str) -> Vec<PathBuf> {
 
 /// Root's servers run as somebody else, who must be able to reach the programs.
 fn usable_by_server(bin: &Path) -> bool {
-    !rustix::process::geteuid().is_root() || account::open_to_others(bin)
+    !nix::unistd::geteuid().is_root() || account::open_to_others(bin)
 }
 
 /// `postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)` is version `15.18`.

@@ -5,19 +5,27 @@ use std::process::{Child, Command, ExitStatus};
 use std::thread;
 use std::time::{Duration, Instant};
 
-pub use rustix::process::Signal;
+use nix::errno::Errno;
+use nix::sys::signal::kill;
+use nix::unistd::Pid;
+
+pub use nix::sys::signal::Signal;
 
 /// Sends a signal to one process. A process that is gone already is no error: that is what most signals are for.
 pub fn send_signal(pid: u32, signal: Signal) {
-    if let Some(pid) = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw) {
-        let _ = rustix::process::kill_process(pid, signal);
+    if let Some(pid) = one_process(pid) {
+        let _ = kill(pid, signal);
     }
 }
 
 /// Whether a process with this id exists; of other users' processes too.
 pub(crate) fn alive(pid: u32) -> bool {
-    let Some(pid) = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw) else { return false };
-    rustix::process::test_kill_process(pid) != Err(rustix::io::Errno::SRCH)
+    one_process(pid).is_some_and(|pid| kill(pid, None) != Err(Errno::ESRCH))
+}
+
+/// To the kernel 0 and negative numbers are groups of processes; those are never meant here.
+fn one_process(pid: u32) -> Option<Pid> {
+    i32::try_from(pid).ok().filter(|pid| *pid > 0).map(Pid::from_raw)
 }
 
 /// A running process as the process table shows it.
@@ -80,7 +88,7 @@ mod tests {
         // The list under /proc is that of one thread: std spawned from this one, so ps has the wider view.
         assert!(ours(child.id()) || from_ps(std::process::id()).iter().any(|entry| entry.pid == child.id()));
         assert!(wait(&mut child, Duration::from_millis(20)).is_none());
-        send_signal(child.id(), Signal::KILL);
+        send_signal(child.id(), Signal::SIGKILL);
         assert!(wait(&mut child, Duration::from_secs(5)).is_some());
     }
 

@@ -200,7 +200,7 @@ impl Server {
 
     /// Stops it in order: sessions are ended, data is written. [`Server::start_again`] brings it back.
     pub fn shutdown(&self) {
-        self.end(&[(Signal::INT, STOP_PATIENCE), (Signal::QUIT, STOP_PATIENCE)]);
+        self.end(&[(Signal::SIGINT, STOP_PATIENCE), (Signal::SIGQUIT, STOP_PATIENCE)]);
     }
 
     /// Starts it again after [`Server::shutdown`] or [`Server::kill9`].
@@ -212,7 +212,7 @@ impl Server {
     pub fn kill9(&self) {
         let children = self.pid().map(process::children).unwrap_or_default();
         self.end(&[]);
-        children.iter().for_each(|entry| send_signal(entry.pid, Signal::KILL));
+        children.iter().for_each(|entry| send_signal(entry.pid, Signal::SIGKILL));
         let end = Instant::now() + STOP_PATIENCE;
         while children.iter().any(|entry| process::alive(entry.pid)) && Instant::now() < end {
             thread::sleep(Duration::from_millis(5));
@@ -221,12 +221,12 @@ impl Server {
 
     /// Stops all its processes where they stand: connections stay open, and nobody answers.
     pub fn sigstop(&self) {
-        self.signal_all(Signal::STOP);
+        self.signal_all(Signal::SIGSTOP);
     }
 
     /// Lets them go on after [`Server::sigstop`].
     pub fn sigcont(&self) {
-        self.signal_all(Signal::CONT);
+        self.signal_all(Signal::SIGCONT);
     }
 
     /// Stops it in order and removes everything; dropping it does the same in haste.
@@ -246,7 +246,7 @@ impl Server {
         let Some(mut child) = self.child().take() else { return };
         for (signal, patience) in steps {
             send_signal(child.id(), *signal);
-            send_signal(child.id(), Signal::CONT);
+            send_signal(child.id(), Signal::SIGCONT);
             if process::wait(&mut child, *patience).is_some() {
                 break;
             }
@@ -417,7 +417,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        self.end(&[(Signal::QUIT, STOP_PATIENCE)]);
+        self.end(&[(Signal::SIGQUIT, STOP_PATIENCE)]);
         self.remove_shared_memory();
     }
 }

@@ -184,7 +184,7 @@ fn nothing_is_left_behind_when_the_parent_is_killed() {
     let text = fs::read_to_string(&report).unwrap();
     let (pid, folder) = text.split_once(' ').unwrap();
     assert!(Path::new(folder).exists());
-    send_signal(child.id(), Signal::KILL);
+    send_signal(child.id(), Signal::SIGKILL);
     child.wait().unwrap();
     assert!(within(SOON, || !Path::new(folder).exists()), "the folder is removed");
     assert!(within(SOON, || !running(pid)), "the server is gone");
