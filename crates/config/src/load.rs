@@ -1,5 +1,5 @@
-//! From a file's text to a [`Config`]: fetches users and passwords through the functions it is given, resolves pools, and
-//! checks what concerns several settings at once. The same for every face.
+//! From a file's text to a [`Config`]: fetches users and passwords through the functions it is given, resolves pools,
+//! and checks what concerns several settings at once. The same for every face.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -48,6 +48,10 @@ impl Loader<'_> {
         if config.listen.addresses.is_empty() && config.listen.unix_socket_dir.is_none() {
             let hint = "give an address or a unix_socket_dir in [listen]";
             return Err(self.error(&config, "listen.address", "there is nothing to listen on", hint));
+        }
+        if config.listen.unix_socket_dir.as_ref().is_some_and(|folder| !folder.is_absolute()) {
+            let hint = "write the whole path, as in \"/run/weir\"";
+            return Err(self.error(&config, "listen.unix_socket_dir", "unix_socket_dir is no whole path", hint));
         }
         config.auth.users = Arc::new(self.users(&mut config, users)?);
         for pool in pools {
@@ -152,12 +156,13 @@ impl Loader<'_> {
                 })
             }
             (None, None, Some(name)) => {
+                // The name is not repeated: it may be a password in the wrong place.
                 let value = (self.env)(name).ok_or_else(|| {
-                    let message = format!("the environment variable {} of {title} is not set", name.escape_debug());
+                    let message = format!("the environment variable that {title} names is not set");
                     self.error(config, &key("password_env"), &message, "set it, or change \"password_env\"")
                 })?;
                 self.usable(&value).map_err(|what| {
-                    let message = format!("the environment variable {} of {title} {what}", name.escape_debug());
+                    let message = format!("the environment variable that {title} names {what}");
                     self.error(config, &key("password_env"), &message, "let it hold the password, on one line")
                 })
             }

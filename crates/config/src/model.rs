@@ -1,7 +1,7 @@
 //! What the settings mean: typed, checked, complete. Nothing here knows how it was written.
 //!
-//! Invariants: each pool's limits are resolved (its own over the global ones over the defaults); no `Debug` output holds
-//! a secret.
+//! Invariants: each pool's limits are resolved (its own over the global ones over the defaults); no `Debug` output
+//! holds a secret.
 
 use std::collections::BTreeMap;
 use std::fmt;

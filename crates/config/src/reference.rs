@@ -10,9 +10,9 @@ const OPENING: &str = "\
 Weir reads one TOML file: `weir serve weir.toml`. `weir check weir.toml` says what it understood. This page is printed
 from the table of settings in `crates/config`.
 
-Times are whole seconds or text with a unit (`us`, `ms`, `s`, `min`, `h`, `d`), as in `5`, `\"500ms\"`, `\"2min\"`. Sizes are
-bytes or text with a unit (`kB`, `MB`, `GB`, or `KiB`, `MiB`, `GiB`, all in steps of 1024). Names that PgBouncer gives a
-setting are listed, and SHOW CONFIG uses them; where they stand under *also*, the file may use them too.
+Times are seconds or text with a unit (`us`, `ms`, `s`, `min`, `h`, `d`), as in `5`, `\"500ms\"`, `\"2min\"`. Sizes are
+text with a unit (`kB`, `MB`, `GB`, or `KiB`, `MiB`, `GiB`, all in steps of 1024), or bytes. Names that PgBouncer gives
+a setting are listed, and SHOW CONFIG uses them; where they stand under *also*, the file may use them too.
 
 A change takes effect with a reload (HUP, or RELOAD on the console), unless *when* says `restart`; `reconnect`: with the
 reload, and the pool's servers are replaced as they become free.
@@ -37,19 +37,19 @@ fn purpose(section: Section) -> &'static str {
         Section::Auth => "Who may come in, and how it is proven.",
         Section::Log => "What is logged.",
         Section::Limits => {
-            "How much, how many, how long: here for all pools. Each but `statement_memory` may also stand in a pool, for \
-             that pool."
+            "How much, how many, how long: here for all pools. Each but `statement_memory` may also stand in a pool, \
+             for that pool."
         }
         Section::Pool => {
-            "One section a pool; clients name the pool as their database. The names `weir` and `pgbouncer` are reserved \
-             for the console. Everything in `[limits]` but `statement_memory` may stand here too."
+            "One section a pool; clients name the pool as their database. The names `weir` and `pgbouncer` are \
+             reserved for the console. Everything in `[limits]` but `statement_memory` may stand here too."
         }
     }
 }
 
 fn row(setting: &Setting) -> String {
     let default = match (setting.default, setting.kind) {
-        ("", _) => "none".to_owned(),
+        ("", _) => "—".to_owned(),
         (text, Kind::Number { .. } | Kind::Flag) => format!("`{text}`"),
         (text, Kind::Time { .. }) if text == "0" => format!("`{text}`"),
         (text, Kind::Names) => format!("`[\"{text}\"]`"),

@@ -145,13 +145,15 @@ impl Review<'_> {
         let raise = "raise the limit (ulimit -n, in systemd LimitNOFILE)";
         if servers + OTHER_DESCRIPTORS >= limit {
             let text = format!(
-                "{servers} servers alone need more than the {limit} files that may be open; {raise}, or lower the pools' sizes"
+                "{servers} servers alone need more than the {limit} files that may be open; {raise}, or lower the \
+                 pools' sizes"
             );
             return self.error("limits.size", text);
         }
         let left = limit - servers - OTHER_DESCRIPTORS;
         let text = format!(
-            "{clients} clients and {servers} servers need {need} open files, and {limit} are allowed: at most {left} clients will be served; {raise}"
+            "{clients} clients and {servers} servers need {need} open files, and {limit} are allowed: at most {left} \
+             clients will be served; {raise}"
         );
         // Who did not ask for a number gets what fits.
         if config.lines.of("general.max_clients").is_some() {
@@ -216,7 +218,8 @@ impl Review<'_> {
             }
             (None, None) if self.config.auth.method == Method::Trust => {
                 let text = format!(
-                    "{title} has neither user nor password, and type trust learns none: the server must admit each user without one"
+                    "{title} has neither user nor password, and type trust learns none: the server must admit \
+                     each user without one"
                 );
                 self.warn(&key, text);
             }

@@ -1,5 +1,5 @@
-//! The shape of a setting: names in both faces, kind, range, default, when a change takes effect, documentation, and the
-//! field it fills. The entries stand in `settings`; the readers, SHOW CONFIG, reload and the reference page all use them.
+//! The shape of a setting: names in both faces, kind, range, default, when a change takes effect, documentation, and
+//! the field it fills. The entries stand in `settings`; the readers, SHOW CONFIG, reload and the reference use them.
 //!
 //! Must not know any file format: a reader turns what it found into a [`Raw`] and gives it to [`Setting::write`].
 
@@ -269,8 +269,8 @@ impl Setting {
             Slot::U64(v) => *v = self.number(text)?,
             Slot::Span(v) => *v = self.time(text)?,
             Slot::Flag(v) => *v = flag(text)?,
-            Slot::Text(v) => *v = Some(not_empty(text)?),
-            Slot::Path(v) => *v = Some(PathBuf::from(not_empty(text)?)),
+            Slot::Text(v) => *v = Some(self.text(text)?),
+            Slot::Path(v) => *v = Some(PathBuf::from(self.text(text)?)),
             Slot::Method(v) => *v = text.parse()?,
             Slot::Mode(v) => *v = text.parse().map_err(|e: weir_base::UnknownPolicy| e.to_string())?,
             Slot::OnDirty(v) => *v = text.parse().map_err(|e: weir_base::UnknownPolicy| e.to_string())?,
@@ -303,6 +303,18 @@ impl Setting {
         };
         let value = value.filter(|v| (min..=max).contains(v)).and_then(|v| T::try_from(v).ok());
         value.ok_or_else(|| format!("must be {}", self.kind.describe()))
+    }
+
+    fn text(&self, text: &str) -> Result<String, String> {
+        if text.is_empty() {
+            return Err("must not be empty".to_owned());
+        }
+        // Names end up in messages of one line; passwords only in messages to the server, which end at a zero byte.
+        let refused = |c: char| c == '\0' || (self.kind != Kind::Secret && c.is_control());
+        if text.contains(refused) {
+            return Err("must not contain control characters".to_owned());
+        }
+        Ok(text.to_owned())
     }
 
     fn time(&self, text: &str) -> Result<Span, String> {
@@ -368,16 +380,6 @@ fn flag(text: &str) -> Result<bool, String> {
         "0" | "false" | "no" | "off" => Ok(false),
         _ => Err("must be true or false".to_owned()),
     }
-}
-
-fn not_empty(text: &str) -> Result<String, String> {
-    if text.is_empty() {
-        return Err("must not be empty".to_owned());
-    }
-    if text.contains('\0') {
-        return Err("must not contain a zero byte".to_owned());
-    }
-    Ok(text.to_owned())
 }
 
 /// `*` is every address; `localhost` is 127.0.0.1, since it can be bound on every machine.

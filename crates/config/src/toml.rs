@@ -1,6 +1,7 @@
 //! The TOML face: finds sections and keys, and hands their values to the table. Opens nothing.
 //!
-//! A mistake is reported with the line where it stands. Values are repeated in messages only where they can't be secret.
+//! A mistake is reported with the line where it stands. Values are repeated in messages only where they can't be
+//! secret.
 
 use std::path::Path;
 
@@ -28,7 +29,8 @@ pub(crate) fn read(file: &Path, text: &str) -> Result<Draft, ConfigError> {
     let mut reader = Reader { file, text, lines: Lines::default() };
     let document = Document::parse(text).map_err(|e| {
         let line = e.span().map(|span| reader.line_at(span.start));
-        reader.error(line, e.message(), None)
+        let hint = (e.message() == "duplicate key").then(|| "keep one of them".to_owned());
+        reader.error(line, e.message(), hint)
     })?;
     let mut draft = reader.document(document.as_table())?;
     draft.config.source = file.to_owned();

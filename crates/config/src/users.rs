@@ -134,8 +134,9 @@ mod tests {
 
     #[test]
     fn users_and_secrets_are_read_as_pgbouncer_reads_them() {
-        let text = "\u{feff}; a comment\n# another\n\n\"app\" \"md5abc\"\r\n  \"o\"\"neil\"\t\"a\"\"b\" ignored\n\"empty\" \"\"\n";
-        let users = Users::parse(text).unwrap();
+        let text = "\u{feff}; a comment\n# another\n\n\"app\" \"md5abc\"\r\n".to_owned()
+            + "  \"o\"\"neil\"\t\"a\"\"b\" ignored\n\"empty\" \"\"\n";
+        let users = Users::parse(&text).unwrap();
         assert_eq!(users.iter().collect::<Vec<_>>(), [("app", "md5abc"), ("empty", ""), ("o\"neil", "a\"b")]);
         assert_eq!((users.len(), users.is_empty(), users.get("nobody")), (3, false, None));
     }

@@ -1,0 +1,17 @@
+//! A folder of files that exists in memory only.
+
+use std::io;
+use std::path::Path;
+
+use weir_config::{Config, ConfigError, load};
+
+/// Loads `/etc/weir/weir.toml` with this text; the files beside it and the environment are given as pairs.
+pub(crate) fn load_with(text: &str, files: &[(&str, &str)], env: &[(&str, &str)]) -> Result<Config, ConfigError> {
+    let find = |pairs: &[(&str, &str)], name: &str| pairs.iter().find(|(n, _)| *n == name).map(|p| p.1.to_owned());
+    let read = |path: &Path| match path.strip_prefix("/etc/weir") {
+        Ok(name) if name == Path::new("weir.toml") => Ok(text.to_owned()),
+        Ok(name) => find(files, name.to_str().unwrap()).ok_or_else(|| io::Error::other("No such file")),
+        Err(_) => Err(io::Error::other("outside of the folder")),
+    };
+    load(Path::new("/etc/weir/weir.toml"), &read, &|name| find(env, name))
+}

@@ -1,0 +1,79 @@
+//! Whatever a file holds, it is read or refused in one line; nothing panics, and what was read can be shown.
+
+mod common;
+
+use proptest::prelude::*;
+use weir_config::{Config, ConfigError, Facts, Users};
+
+use common::load_with;
+
+fn use_everything(result: Result<Config, ConfigError>) {
+    match result {
+        Ok(config) => {
+            let _ = weir_config::show(&config);
+            let _ = weir_config::review(&config, &Facts { descriptors: 0, cores: 0 });
+            assert!(weir_config::differences(&config, &config).is_empty());
+        }
+        Err(error) => assert!(!error.to_string().chars().any(char::is_control), "{error:?}"),
+    }
+}
+
+const SECTIONS: &[&str] = &[
+    "[general]",
+    "[listen]",
+    "[auth]",
+    "[auth.users]",
+    "[log]",
+    "[limits]",
+    "[pools]",
+    "[pools.app]\nhost = \"db\"",
+    "[pools.\"a\\nb\"]\nhost = \"db\"",
+    "[pools.app.size]",
+    "[[pools]]",
+    "[x]",
+    "",
+];
+
+#[rustfmt::skip]
+const KEYS: &[&str] = &[
+    "size", "min_size", "host", "port", "address", "type", "file", "users", "mode", "on_dirty", "user", "password",
+    "password_file", "password_env", "query_timeout", "statement_memory", "admin_users", "unix_socket_mode", "workers",
+    "unix_socket_dir", "connections", "verbose", "a.b", "\"\"", "\"x\\ny\"", "app", "pools",
+];
+
+#[rustfmt::skip]
+const VALUES: &[&str] = &[
+    "1", "-1", "0", "0o777", "256", "65536", "9223372036854775807", "-9223372036854775808", "1.5", "nan", "-inf",
+    "1e300", "true", "\"\"", "\"*\"", "\"db\"", "\"5s\"", "\"99999999d\"", "\"1.0000000000000000000000000001s\"",
+    "\"٣\"", "\"\\u0000\"", "\"\\n\"", "[]", "[\"a\", \"\"]", "[1]", "{}", "{ a = \"b\" }", "1979-05-27", "\"trust\"",
+    "\"session\"", "\"users\"", "\"reset\"", "",
+];
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 5_000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn arbitrary_text_is_read_or_refused(text in "\\PC*|(.|\n)*") {
+        use_everything(load_with(&text, &[("users", &text), ("pass", &text)], &[]));
+        let _ = Users::parse(&text);
+    }
+}
+
+#[test]
+fn any_value_of_any_key_in_any_section_is_read_or_refused() {
+    for (section, key) in SECTIONS.iter().flat_map(|section| KEYS.iter().map(move |key| (section, key))) {
+        for value in VALUES {
+            let text = format!("{section}\n{key} = {value}\n");
+            use_everything(load_with(&text, &[("users", "\"a\" \"b\"")], &[]));
+            use_everything(load_with(&format!("{text}\n[auth.users]\nx = \"y\"\n"), &[], &[]));
+        }
+    }
+}
+
+#[test]
+fn deep_nesting_is_refused() {
+    let text = format!("[listen]\naddress = {}1{}", "[".repeat(100_000), "]".repeat(100_000));
+    assert!(load_with(&text, &[], &[]).is_err());
+    let text = format!("{}a = 1", "a.".repeat(100_000));
+    assert!(load_with(&text, &[], &[]).is_err());
+}
