@@ -1,0 +1,92 @@
+//! Where a client comes from and where a server is.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+
+/// Where a client connects from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ClientAddr {
+    /// Over TCP, from this address.
+    Tcp(SocketAddr),
+    /// Over our Unix socket, by a process of this operating-system user.
+    Unix {
+        /// Process id, as the kernel reports it; 0 where it does not.
+        pid: u32,
+        /// User id, as the kernel reports it.
+        uid: u32,
+    },
+}
+
+impl fmt::Display for ClientAddr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ClientAddr::Tcp(addr) => addr.fmt(f),
+            ClientAddr::Unix { pid, .. } => write!(f, "unix({pid}):0"),
+        }
+    }
+}
+
+/// Where a server listens, as the operator wrote it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Host {
+    /// A numeric address.
+    Ip(IpAddr),
+    /// A name, to be looked up.
+    Name(String),
+    /// A folder that holds PostgreSQL's socket `.s.PGSQL.<port>`.
+    SocketDir(PathBuf),
+}
+
+impl Host {
+    /// Reads a host as libpq does: a leading `/` is a socket's folder, otherwise an address or a name.
+    pub fn parse(text: &str) -> Host {
+        if text.starts_with('/') {
+            Host::SocketDir(PathBuf::from(text))
+        } else if let Ok(ip) = text.parse() {
+            Host::Ip(ip)
+        } else {
+            Host::Name(text.to_owned())
+        }
+    }
+}
+
+impl fmt::Display for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Host::Ip(ip) => ip.fmt(f),
+            Host::Name(name) => f.write_str(name),
+            Host::SocketDir(dir) => dir.display().fmt(f),
+        }
+    }
+}
+
+/// One server's address: a host and a port.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Target {
+    /// The machine, or the socket's folder.
+    pub host: Host,
+    /// The port; for a Unix socket a part of the socket's name.
+    pub port: u16,
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.host {
+            Host::Ip(IpAddr::V6(ip)) => write!(f, "[{ip}]:{}", self.port),
+            host => write!(f, "{host}:{}", self.port),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_leading_slash_is_a_socket_folder() {
+        assert_eq!(Host::parse("/run/postgresql"), Host::SocketDir("/run/postgresql".into()));
+        assert_eq!(Host::parse("::1"), Host::Ip("::1".parse().unwrap()));
+        assert_eq!(Host::parse("db.example"), Host::Name("db.example".into()));
+    }
+}

@@ -1,0 +1,35 @@
+//! Handles. A handle is a small value that names a thing; it never points into memory.
+
+use std::fmt;
+
+/// One socket of one worker, as engine and runtime both name it.
+///
+/// The runtime chooses the slot when a socket is accepted or a connect begins. `generation` differs each time a slot is
+/// used again, so a late event for a socket that is gone can't reach its successor.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Peer {
+    /// Index into the tables of the worker; small, and reused.
+    pub slot: u32,
+    /// Counts the uses of the slot.
+    pub generation: u32,
+}
+
+impl Peer {
+    /// A peer that no runtime hands out; for fields that are filled in later.
+    pub const NONE: Peer = Peer { slot: u32::MAX, generation: u32::MAX };
+
+    /// Names the socket in `slot`, at its `generation`th use.
+    pub const fn new(slot: u32, generation: u32) -> Self {
+        Peer { slot, generation }
+    }
+}
+
+impl fmt::Debug for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "#{}.{}", self.slot, self.generation)
+    }
+}
+
+/// One worker thread (in the simulator: one engine) of this process, counted from 0.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct WorkerId(pub u16);

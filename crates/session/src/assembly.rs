@@ -1,0 +1,141 @@
+//! Messages that arrive in pieces: what is held until enough of a message is there to decide on it.
+//!
+//! Owns the rest of a message whose fate is decided (it streams), and the beginning of one that is not. Must not know what
+//! messages mean.
+//!
+//! Invariant: at most one message's beginning is held, never more than was asked for.
+
+use std::ops::Range;
+
+use weir_pgwire::{HEAD, Head, Malformed};
+
+/// What happens to the rest of a message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum Fate {
+    /// It goes to the other side.
+    #[default]
+    Forward,
+    /// It is thrown away.
+    Discard,
+}
+
+/// One direction's place in its stream of messages.
+#[derive(Debug, Default)]
+pub(crate) struct Assembly {
+    /// Bytes of the current message still to come, and their fate.
+    left: u32,
+    fate: Fate,
+    held: Vec<u8>,
+}
+
+/// What to do next with a stretch of input.
+pub(crate) enum Piece {
+    /// The input is used up.
+    End,
+    /// This range of the input belongs to a message that was decided.
+    Rest(Range<usize>, Fate),
+    /// A message begins in the input, at this offset.
+    Here(usize),
+    /// A message that began in earlier input is now complete enough in [`Assembly::take_held`].
+    Held,
+}
+
+impl Assembly {
+    /// Nothing of a message is under way.
+    #[inline]
+    pub(crate) fn is_between(&self) -> bool {
+        self.left == 0 && self.held.is_empty()
+    }
+
+    /// Bytes held.
+    pub(crate) fn held(&self) -> &[u8] {
+        &self.held
+    }
+
+    /// Puts back what a frozen session had held.
+    pub(crate) fn thaw(held: Vec<u8>) -> Self {
+        Assembly { held, ..Self::default() }
+    }
+
+    /// The rest of the message that was just decided: `left` bytes more.
+    #[inline]
+    pub(crate) fn rest(&mut self, left: usize, fate: Fate) {
+        self.left = left as u32;
+        self.fate = fate;
+    }
+
+    /// Advances `at` in `input` to the next thing to do. `need` says how many bytes of a message that begins with the
+    /// given bytes must be there before it can be decided; what is there of a message that lacks some is held.
+    #[inline]
+    pub(crate) fn next(
+        &mut self,
+        input: &[u8],
+        at: &mut usize,
+        need: impl Fn(&[u8], Head) -> usize,
+    ) -> Result<Piece, Malformed> {
+        if self.left > 0 {
+            let taken = (self.left as usize).min(input.len() - *at);
+            if taken == 0 {
+                return Ok(Piece::End);
+            }
+            self.left -= taken as u32;
+            *at += taken;
+            return Ok(Piece::Rest(*at - taken..*at, self.fate));
+        }
+        if !self.held.is_empty() {
+            return self.fill(input, at, need);
+        }
+        let here = &input[*at..];
+        if here.is_empty() {
+            return Ok(Piece::End);
+        }
+        match Head::parse(here)? {
+            Some(head) if here.len() >= need(here, head) => Ok(Piece::Here(*at)),
+            _ => {
+                self.held.extend_from_slice(here);
+                *at = input.len();
+                Ok(Piece::End)
+            }
+        }
+    }
+
+    /// Completes the held beginning of a message, byte for byte as far as it is needed.
+    #[cold]
+    fn fill(&mut self, input: &[u8], at: &mut usize, need: impl Fn(&[u8], Head) -> usize) -> Result<Piece, Malformed> {
+        loop {
+            let wanted = match Head::parse(&self.held)? {
+                Some(head) => need(&self.held, head),
+                None => HEAD,
+            };
+            let Some(missing) = wanted.checked_sub(self.held.len()).filter(|missing| *missing > 0) else {
+                return Ok(Piece::Held);
+            };
+            let taken = missing.min(input.len() - *at);
+            if taken == 0 {
+                return Ok(Piece::End);
+            }
+            self.held.extend_from_slice(&input[*at..*at + taken]);
+            *at += taken;
+        }
+    }
+
+    /// Takes the held beginning out, to be decided. Give its buffer back with [`Assembly::give_back`], or, if it can't be
+    /// decided now, put it back whole with [`Assembly::keep`].
+    pub(crate) fn take_held(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.held)
+    }
+
+    /// The held message was decided.
+    pub(crate) fn give_back(&mut self, mut buffer: Vec<u8>) {
+        // A small buffer is worth keeping for the next split message; a large one is not.
+        if buffer.capacity() <= 512 {
+            buffer.clear();
+            self.held = buffer;
+        }
+    }
+
+    /// The held message could not be decided yet.
+    pub(crate) fn keep(&mut self, buffer: Vec<u8>) {
+        self.held = buffer;
+    }
+}

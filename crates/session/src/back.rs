@@ -1,0 +1,402 @@
+//! From the server to the client: whose each message of a server is, and what it tells.
+//!
+//! Owns the walk over a server's messages, the swallowing of answers to our own requests, and the place of answers that we
+//! give ourselves. Must not know who gets the server next: it says what happened.
+//!
+//! Source of the messages: PostgreSQL documentation, "Message Formats", "Message Flow", "Asynchronous Operations".
+
+use weir_base::Mode;
+use weir_pgwire::tag::back;
+use weir_pgwire::{Dirty, HEAD, Head, TxStatus, backend, put_back, sql};
+
+use crate::assembly::{Fate, Piece};
+use crate::client::Client;
+use crate::front::Context;
+use crate::out::{Out, View};
+use crate::outstanding::Expect;
+use crate::params::ParamTable;
+use crate::server::{OwnError, Server};
+use crate::statements::{NAME_LEN, NAME_PREFIX};
+
+/// How much of an error is held: its first fields always, and in practice all of it.
+const ERROR_PREFIX: usize = 8 << 10;
+/// How much of a command's tag is looked at.
+const TAG_PREFIX: usize = 64;
+/// The longest ParameterStatus; a longer one spoils the server.
+const MAX_PARAMETER: usize = 16 << 10;
+
+/// What a stretch of a server's output told, beside what was passed on.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Told {
+    /// A query of our own ended: well, or with the server's words.
+    pub own_done: Option<Result<(), OwnError>>,
+    /// ReadyForQuery messages for the client: queries that ended.
+    pub queries: u32,
+    /// Those that left the transaction idle: transactions that ended.
+    pub transactions: u32,
+    /// The server said that it is about to close the connection.
+    pub fatal: Option<OwnError>,
+    /// The client opened a transaction block in statement mode.
+    pub block_in_statement_mode: bool,
+}
+
+/// The server sent what no request explains, or what is no message at all: close it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Unexpected(pub &'static str);
+
+/// Takes in what a server sent. `client` is the one linked to it, if any.
+///
+/// # Errors
+/// When the server can't be trusted any more. What was passed on before that stays passed on.
+pub fn feed<O: Out>(
+    server: &mut Server,
+    mut client: Option<&mut Client>,
+    input: &[u8],
+    ctx: &mut Context<'_>,
+    out: &mut O,
+) -> Result<Told, Unexpected> {
+    let mut at = 0;
+    let mut told = Told::default();
+    loop {
+        match server.stream.next(input, &mut at, need).map_err(|malformed| Unexpected(malformed.0))? {
+            Piece::End => return Ok(told),
+            Piece::Rest(range, fate) => {
+                if fate == Fate::Forward && client.is_some() {
+                    out.client_range(range);
+                }
+            }
+            Piece::Here(here) => {
+                let view = View { bytes: &input[here..], at: Some(here) };
+                at += Step { server, client: client.as_deref_mut(), ctx, out, told: &mut told }.message(view)?;
+            }
+            Piece::Held => {
+                let held = server.stream.take_held();
+                let view = View { bytes: &held, at: None };
+                Step { server, client: client.as_deref_mut(), ctx, out, told: &mut told }.message(view)?;
+                server.stream.give_back(held);
+            }
+        }
+    }
+}
+
+/// Sends the answers of ours whose turn has come.
+pub(crate) fn emit(server: &mut Server, scratch: &mut Vec<u8>, out: &mut impl Out) {
+    while let Some(local) = server.owed.take_local() {
+        scratch.clear();
+        match local {
+            Expect::LocalParse => {
+                server.notes.pop_front();
+                put_back::parse_complete(scratch);
+            }
+            Expect::LocalDeallocate => {
+                put_back::command_complete(scratch, "DEALLOCATE");
+                put_back::ready(scratch, server.status.as_byte());
+            }
+            _ => put_back::close_complete(scratch),
+        }
+        out.client(scratch);
+    }
+}
+
+/// How many bytes of a message must be there before [`Step::message`] may look at it.
+#[inline]
+fn need(_: &[u8], head: Head) -> usize {
+    match head.tag {
+        back::READY | back::COMMAND_COMPLETE => head.total().min(HEAD + TAG_PREFIX),
+        back::ERROR => head.total().min(HEAD + ERROR_PREFIX),
+        back::PARAMETER_STATUS => head.total().min(HEAD + MAX_PARAMETER),
+        _ => HEAD,
+    }
+}
+
+/// One message of a server, with everything it may touch.
+struct Step<'s, 'c, O> {
+    server: &'s mut Server,
+    client: Option<&'s mut Client>,
+    ctx: &'s mut Context<'c>,
+    out: &'s mut O,
+    told: &'s mut Told,
+}
+
+impl<O: Out> Step<'_, '_, O> {
+    #[inline]
+    fn message(&mut self, view: View<'_>) -> Result<usize, Unexpected> {
+        let Ok(Some(head)) = Head::parse(view.bytes) else { return Err(Unexpected("a message without a head")) };
+        let view = View { bytes: &view.bytes[..view.bytes.len().min(head.total())], ..view };
+        let fate = match head.tag {
+            back::ERROR => return self.error(view, head),
+            back::NOTICE => self.notice(),
+            back::NOTIFICATION => Fate::Forward,
+            back::PARAMETER_STATUS => self.parameter(view, head),
+            back::COMMAND_COMPLETE => self.command_complete(view)?,
+            back::READY => return self.ready(view, head),
+            tag => self.reply(tag)?,
+        };
+        let used = self.rest(view, head, fate);
+        self.emit();
+        Ok(used)
+    }
+
+    /// A reply that tells us nothing but that it came.
+    #[inline]
+    fn reply(&mut self, tag: u8) -> Result<Fate, Unexpected> {
+        let reply = self.server.owed.reply(tag).map_err(|_| Unexpected("a reply that no request explains"))?;
+        match reply.to {
+            Expect::ParseNamed | Expect::OwnParse => drop(self.server.notes.pop_front()),
+            Expect::OwnClose => drop(self.server.closes.pop_front()),
+            _ => {}
+        }
+        Ok(if reply.to.is_own() { Fate::Discard } else { Fate::Forward })
+    }
+
+    fn command_complete(&mut self, view: View<'_>) -> Result<Fate, Unexpected> {
+        let fate = self.reply(back::COMMAND_COMPLETE)?;
+        if fate == Fate::Forward {
+            let tag = &view.bytes[HEAD..];
+            let tag = tag.strip_suffix(&[0]).unwrap_or(tag);
+            // The tags of queries that leave nothing behind are the common ones; they are told by their first letters.
+            if !matches!(tag.first(), Some(b'I' | b'U' | b'B' | b'M')) && !tag.starts_with(b"SELECT ") {
+                self.unusual_tag(tag);
+            }
+        }
+        Ok(fate)
+    }
+
+    #[cold]
+    fn unusual_tag(&mut self, tag: &[u8]) {
+        if !self.server.harmless {
+            self.server.dirty.insert(sql::left_by_tag(tag));
+        }
+        let all = tag == b"DISCARD ALL";
+        if all {
+            self.server.dirty = Dirty::NONE;
+            self.ctx.params.after_reset(&mut self.server.params);
+            self.adopt_params();
+        }
+        if all || tag == b"DEALLOCATE ALL" {
+            self.server.unnamed = None;
+            // Those that were parsed after it in the same pipeline are there; closing them once more harms nothing.
+            self.server.statements.distrust();
+            if let Some(statements) = self.client.as_deref_mut().and_then(|c| c.statements.as_deref_mut()) {
+                let notes = &self.server.notes;
+                statements.retain(|name| notes.iter().any(|n| n.client_name.as_deref() == Some(name)));
+            }
+        }
+    }
+
+    fn ready(&mut self, view: View<'_>, head: Head) -> Result<usize, Unexpected> {
+        let status = backend::ready(&view.bytes[HEAD..]).map_err(|m| Unexpected(m.0))?;
+        let reply =
+            self.server.owed.reply(back::READY).map_err(|_| Unexpected("a ReadyForQuery that no request explains"))?;
+        self.server.status = status;
+        self.server.harmless = false;
+        if reply.to.is_own() {
+            self.told.own_done = Some(self.server.own_error.take().map_or(Ok(()), Err));
+            return Ok(self.rest(view, head, Fate::Discard));
+        }
+        self.told.queries += 1;
+        self.told.transactions += u32::from(status == TxStatus::Idle);
+        let statement_mode = self.client.as_ref().is_some_and(|c| c.mode == Mode::Statement);
+        self.told.block_in_statement_mode |= statement_mode && status != TxStatus::Idle;
+        let used = self.rest(view, head, Fate::Forward);
+        self.emit();
+        Ok(used)
+    }
+
+    fn notice(&mut self) -> Fate {
+        if self.client.is_none() && self.server.owed.is_empty() {
+            // Nobody asked for anything: what the notice announces concerns the next client, who must not meet it.
+            self.server.spoiled = true;
+        }
+        if self.server.owed.head().is_some_and(Expect::is_own) { Fate::Discard } else { Fate::Forward }
+    }
+
+    fn parameter(&mut self, view: View<'_>, head: Head) -> Fate {
+        let status = backend::parameter_status(&view.bytes[HEAD..]);
+        let texts = status.ok().and_then(|(n, v)| Some((std::str::from_utf8(n).ok()?, std::str::from_utf8(v).ok()?)));
+        let Some((name, value)) = texts.filter(|_| view.bytes.len() == head.total()) else {
+            self.server.spoiled = true;
+            return Fate::Forward;
+        };
+        let tracked = self.ctx.params.report(&mut self.server.params, name, value);
+        let own = self.server.owed.head().is_some_and(Expect::is_own);
+        if own {
+            return Fate::Discard;
+        }
+        if self.client.is_none() {
+            self.server.spoiled = true;
+        } else if tracked {
+            self.adopt_params();
+        }
+        Fate::Forward
+    }
+
+    /// The client sees what the server has, and wants it from now on.
+    fn adopt_params(&mut self) {
+        if let Some(client) = self.client.as_deref_mut() {
+            client.params = self.server.params.clone();
+        }
+    }
+
+    fn error(&mut self, view: View<'_>, head: Head) -> Result<usize, Unexpected> {
+        let told = read_error(&view.bytes[HEAD..]);
+        if told.fatal {
+            self.told.fatal = Some(told.error.clone());
+            self.server.spoiled = true;
+        }
+        if told.distrust {
+            self.server.statements.distrust();
+        }
+        let fate = match self.server.owed.head() {
+            None => self.unasked_error(),
+            Some(Expect::OwnQuery) => {
+                self.server.own_error = Some(told.error);
+                Fate::Discard
+            }
+            Some(_) => {
+                self.cut();
+                Fate::Forward
+            }
+        };
+        let used = match self.in_clients_words(view, head).filter(|_| fate == Fate::Forward && self.client.is_some()) {
+            Some(rewritten) => {
+                self.out.client(&rewritten);
+                self.rest(view, head, Fate::Discard)
+            }
+            None => self.rest(view, head, fate),
+        };
+        self.emit();
+        Ok(used)
+    }
+
+    /// An error that answers nothing: the server is about to go. A client in the middle of something hears of it.
+    fn unasked_error(&mut self) -> Fate {
+        self.server.spoiled = true;
+        let session = self.client.as_ref().is_some_and(|c| c.mode == Mode::Session);
+        if session || !self.server.is_quiet() { Fate::Forward } else { Fate::Discard }
+    }
+
+    /// The server skips what follows the failed request; the books follow it.
+    fn cut(&mut self) {
+        let Server { owed, notes, closes, statements, unnamed, .. } = &mut *self.server;
+        let client = &mut self.client;
+        let mut first = true;
+        owed.error(|dropped| {
+            let failed = std::mem::take(&mut first);
+            match dropped {
+                Expect::Parse => {
+                    *unnamed = None;
+                    if let Some(client) = client.as_deref_mut().filter(|_| failed) {
+                        client.drop_unnamed();
+                    }
+                }
+                Expect::OwnParseUnnamed => *unnamed = None,
+                Expect::OwnClose => {
+                    closes.pop_front().flatten().into_iter().for_each(|key| statements.suspect(key));
+                }
+                Expect::ParseNamed | Expect::OwnParse | Expect::LocalParse => {
+                    let Some(note) = notes.pop_front() else { return };
+                    match note.prepares {
+                        Some(key) if failed => statements.remove(key),
+                        Some(key) => statements.suspect(key),
+                        None => {}
+                    }
+                    let named = client.as_deref_mut().and_then(|c| c.statements.as_deref_mut());
+                    if let (Some(statements), Some(name)) = (named, note.client_name) {
+                        statements.remove(&name);
+                    }
+                }
+                _ => {}
+            }
+        });
+    }
+
+    /// An error that names a statement by our name for it, with the client's name in its place.
+    fn in_clients_words(&self, view: View<'_>, head: Head) -> Option<Vec<u8>> {
+        let body = view.bytes.get(HEAD..head.total())?;
+        let at = body.windows(NAME_PREFIX.len()).position(|w| w == NAME_PREFIX)?;
+        let ours = body.get(at..at + NAME_LEN)?;
+        let statements = self.client.as_deref()?.statements.as_deref()?;
+        let (name, _) = statements.iter().find(|(_, statement)| statement.name() == ours)?;
+        let body = [&body[..at], name, &body[at + NAME_LEN..]].concat();
+        let mut message = vec![back::ERROR];
+        message.extend_from_slice(&(body.len() as u32 + 4).to_be_bytes());
+        message.extend_from_slice(&body);
+        Some(message)
+    }
+
+    #[inline]
+    fn rest(&mut self, view: View<'_>, head: Head, fate: Fate) -> usize {
+        if fate == Fate::Forward && self.client.is_some() {
+            view.to_client(0..view.bytes.len(), self.out);
+        }
+        self.server.stream.rest(head.total() - view.bytes.len(), fate);
+        view.bytes.len()
+    }
+
+    #[inline]
+    fn emit(&mut self) {
+        if self.server.owed.head().is_some_and(|head| head.is_local() || head == Expect::CopyEnd) {
+            emit(self.server, self.ctx.scratch, self.out);
+        }
+    }
+}
+
+/// What matters of an error.
+struct ErrorRead {
+    error: OwnError,
+    fatal: bool,
+    /// Statements on the server are not what we think.
+    distrust: bool,
+}
+
+/// The words of an error.
+pub(crate) fn own_error(body: &[u8]) -> OwnError {
+    read_error(body).error
+}
+
+/// Reads an error as far as it is there; a missing field is nothing worse than missing (CVE-2026-6666).
+fn read_error(body: &[u8]) -> ErrorRead {
+    let view = backend::error_fields(body).ok();
+    let get = |code: u8| view.as_ref().and_then(|v| v.get(code)).map(|t| String::from_utf8_lossy(t).into_owned());
+    let severity = get(b'V').or_else(|| get(b'S')).unwrap_or_default();
+    let sqlstate = get(b'C').filter(|s| s.len() == 5).unwrap_or_else(|| "XX000".into());
+    let message = get(b'M').unwrap_or_else(|| "the server sent an error without a text".into());
+    // "cached plan must not change result type"; a statement that is gone; one that is there already.
+    let distrust = matches!(sqlstate.as_str(), "0A000" | "26000" | "42P05");
+    ErrorRead { fatal: matches!(severity.as_str(), "FATAL" | "PANIC"), distrust, error: OwnError { sqlstate, message } }
+}
+
+/// Makes a server's parameters agree with a client's before they are linked. Returns whether a query was sent whose end
+/// must be awaited ([`Told::own_done`]).
+pub fn agree(
+    server: &mut Server,
+    client: &mut Client,
+    table: &ParamTable,
+    scratch: &mut Vec<u8>,
+    out: &mut impl Out,
+) -> bool {
+    if std::sync::Arc::ptr_eq(&client.params, &server.params) {
+        return false;
+    }
+    let mut query = String::new();
+    if table.agree(&client.params, &mut server.params, &mut query) {
+        server.own_query(&query, scratch, out);
+        return true;
+    }
+    agreed(server, client, None);
+    false
+}
+
+/// Notes that a server and a client agree: the client holds the server's spelling from now on. Where a parameter's
+/// spelling differs from what the client was told, `tell` is given the messages that say so.
+pub fn agreed(server: &Server, client: &mut Client, tell: Option<(&ParamTable, &mut Vec<u8>)>) {
+    if let Some((table, buffer)) = tell {
+        for (name, value) in table.reported(&server.params) {
+            if table.get(&client.params, name).is_some_and(|known| known != value) {
+                put_back::parameter_status(buffer, name, value);
+            }
+        }
+    }
+    client.params = server.params.clone();
+}

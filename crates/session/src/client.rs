@@ -1,0 +1,100 @@
+//! A client that has logged in: what it owns whether or not it has a server.
+//!
+//! Owns its place in its stream, its prepared statements, its unnamed statement and its parameters. Must not know pools,
+//! sockets, or how it logged in. What it may send is in [`front`](crate::front).
+
+use std::sync::Arc;
+
+use weir_base::Mode;
+
+use crate::assembly::Assembly;
+use crate::params::Params;
+use crate::statements::ClientStatements;
+
+/// One client's state between and within requests.
+#[derive(Debug)]
+pub struct Client {
+    /// Unique within the process for the process's life; tells its unnamed statement from those of others.
+    pub id: u64,
+    pub(crate) mode: Mode,
+    pub(crate) params: Arc<Params>,
+    pub(crate) stream: Assembly,
+    pub(crate) statements: Option<Box<ClientStatements>>,
+    pub(crate) unnamed: Unnamed,
+    /// Counts its unnamed statements.
+    pub(crate) unnamed_count: u32,
+}
+
+/// The client's unnamed statement.
+#[derive(Debug, Default)]
+pub(crate) enum Unnamed {
+    /// It has none.
+    #[default]
+    None,
+    /// What follows the (empty) name in its Parse.
+    Held(Vec<u8>),
+    /// It was too large to hold: it exists only on the server where it was parsed.
+    Streamed,
+}
+
+impl Client {
+    /// A client of a pool in `mode` that wants `params`.
+    pub fn new(id: u64, mode: Mode, params: Arc<Params>) -> Self {
+        Client {
+            id,
+            mode,
+            params,
+            stream: Assembly::default(),
+            statements: None,
+            unnamed: Unnamed::None,
+            unnamed_count: 0,
+        }
+    }
+
+    /// What it wants its tracked parameters to be.
+    pub fn params(&self) -> &Arc<Params> {
+        &self.params
+    }
+
+    /// The mode of its pool.
+    pub fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// How many statements it has prepared by name.
+    pub fn prepared(&self) -> usize {
+        self.statements.as_ref().map_or(0, |s| s.len())
+    }
+
+    /// Whether it is between two messages, with nothing of one held.
+    pub fn is_between_messages(&self) -> bool {
+        self.stream.is_between()
+    }
+
+    /// Names its current unnamed statement among all of the process.
+    pub(crate) fn unnamed_id(&self) -> (u64, u32) {
+        (self.id, self.unnamed_count)
+    }
+
+    /// Holds `rest` as its unnamed statement.
+    pub(crate) fn set_unnamed(&mut self, rest: &[u8]) {
+        self.unnamed_count = self.unnamed_count.wrapping_add(1);
+        let mut buffer = match std::mem::take(&mut self.unnamed) {
+            Unnamed::Held(buffer) if buffer.capacity() <= 64 * 1024 => buffer,
+            _ => Vec::new(),
+        };
+        buffer.clear();
+        buffer.extend_from_slice(rest);
+        self.unnamed = Unnamed::Held(buffer);
+    }
+
+    /// It has no unnamed statement any more; the buffer stays for the next one.
+    pub(crate) fn drop_unnamed(&mut self) {
+        self.unnamed_count = self.unnamed_count.wrapping_add(1);
+        self.unnamed = Unnamed::None;
+    }
+
+    pub(crate) fn statements_mut(&mut self) -> &mut ClientStatements {
+        self.statements.get_or_insert_default()
+    }
+}

@@ -1,0 +1,215 @@
+//! A client's login: the exchange of messages that proves who it is.
+//!
+//! Owns the order of the messages and their shape. What a password or a proof is worth is decided in `weir-auth`; where
+//! secrets come from is the engine's knowledge. A login that can only fail takes every step of one that can succeed.
+
+use std::sync::Arc;
+
+use weir_auth::{
+    Exchange, Plan, SCRAM_SHA_256, ScramExpectFinal, ScramKeys, ScramPolicy, ScramServer, ScramSource, ScramStart,
+    ScramVerifier, Secret, md5_verify, plain_verify,
+};
+use weir_pgwire::{frontend, put_back};
+
+use crate::refusal::Refusal;
+
+/// The longest password message, in bytes.
+pub const MAX_PASSWORD: usize = 64 << 10;
+
+/// Randomness for one login.
+pub struct Salt {
+    /// For md5.
+    pub md5: [u8; 4],
+    /// For SCRAM.
+    pub nonce: [u8; 18],
+}
+
+/// A login under way.
+pub struct Login {
+    user: String,
+    stage: Stage,
+}
+
+enum Stage {
+    Cleartext(Option<Secret>),
+    /// The password that was given is being hashed, to be compared with a verifier.
+    CleartextSalting {
+        given: Arc<str>,
+        verifier: ScramVerifier,
+    },
+    Md5 {
+        hex: String,
+        salt: [u8; 4],
+    },
+    ScramFirst {
+        server: ScramServer,
+        source: ScramSource,
+    },
+    ScramSalting {
+        server: ScramServer,
+        first: Vec<u8>,
+        salt: Vec<u8>,
+        iterations: u32,
+        doomed: bool,
+    },
+    ScramFinal(ScramExpectFinal),
+    Over,
+}
+
+/// What a step of a login came to. What must be sent to the client is in the buffer that the step was given.
+pub enum Next {
+    /// The client's next message.
+    Wait,
+    /// This password must be hashed; then [`Login::salted`].
+    Salt {
+        /// The password.
+        password: Arc<str>,
+        /// With this salt.
+        salt: Vec<u8>,
+        /// So often.
+        iterations: u32,
+    },
+    /// The client is who it says it is.
+    Accepted(Learnt),
+    /// It is not, or it can't be.
+    Refused(Refusal),
+}
+
+/// What a login taught us that can be used to log in to a server.
+#[derive(Clone, Default)]
+pub struct Learnt {
+    /// The password, if it was sent as it is.
+    pub password: Option<Arc<str>>,
+    /// The keys, if the client proved to have them.
+    pub keys: Option<ScramKeys>,
+}
+
+impl Login {
+    /// Begins a login according to `plan`; appends the request to `buffer`.
+    pub fn begin(user: &str, plan: Plan, secret: Option<&Secret>, salt: Salt, buffer: &mut Vec<u8>) -> (Login, Next) {
+        let (stage, next) = match plan.exchange {
+            Exchange::None => (Stage::Over, Next::Accepted(Learnt::default())),
+            Exchange::Refuse => (Stage::Over, Next::Refused(Refusal::NoSuchUser(user.to_owned()))),
+            Exchange::Cleartext => {
+                put_back::auth_cleartext(buffer);
+                (Stage::Cleartext(secret.filter(|_| plan.doom.is_none()).cloned()), Next::Wait)
+            }
+            Exchange::Md5 { hex } => {
+                put_back::auth_md5(buffer, salt.md5);
+                (Stage::Md5 { hex, salt: salt.md5 }, Next::Wait)
+            }
+            Exchange::Scram(source) => {
+                put_back::auth_sasl(buffer, &[SCRAM_SHA_256]);
+                (Stage::ScramFirst { server: ScramServer::new(salt.nonce), source }, Next::Wait)
+            }
+        };
+        (Login { user: user.to_owned(), stage }, next)
+    }
+
+    /// Takes the body of a password message (PasswordMessage, SASLInitialResponse, SASLResponse).
+    pub fn message(&mut self, body: &[u8], policy: &ScramPolicy, buffer: &mut Vec<u8>) -> Next {
+        match std::mem::replace(&mut self.stage, Stage::Over) {
+            Stage::Cleartext(secret) => self.cleartext(body, secret, policy),
+            Stage::Md5 { hex, salt } => {
+                let good = frontend::password(body).is_ok_and(|response| md5_verify(&hex, salt, response));
+                if good { Next::Accepted(Learnt::default()) } else { Next::Refused(Refusal::PasswordFailed) }
+            }
+            Stage::ScramFirst { server, source } => self.scram_first(body, server, source, policy, buffer),
+            Stage::ScramFinal(expect) => match expect.finish(body) {
+                Ok((keys, server_final)) => {
+                    put_back::auth_sasl_final(buffer, &server_final);
+                    Next::Accepted(Learnt { password: None, keys: Some(keys) })
+                }
+                Err(_) => Next::Refused(Refusal::SaslFailed),
+            },
+            Stage::CleartextSalting { .. } | Stage::ScramSalting { .. } | Stage::Over => {
+                Next::Refused(Refusal::Protocol("a password message that nobody asked for".into()))
+            }
+        }
+    }
+
+    /// Goes on after [`Next::Salt`].
+    pub fn salted(&mut self, salted: &[u8; 32], buffer: &mut Vec<u8>) -> Next {
+        match std::mem::replace(&mut self.stage, Stage::Over) {
+            Stage::CleartextSalting { given, verifier } => {
+                if ScramKeys::from_salted(salted).matches(&verifier) {
+                    Next::Accepted(Learnt { password: Some(given), keys: None })
+                } else {
+                    Next::Refused(Refusal::PasswordFailed)
+                }
+            }
+            Stage::ScramSalting { server, first, salt, iterations, doomed } => {
+                let verifier = ScramVerifier::from_salted(salted, salt, iterations);
+                self.scram_verify(&first, server, verifier, doomed, buffer)
+            }
+            _ => Next::Refused(Refusal::Broken("a hash that nobody asked for")),
+        }
+    }
+
+    fn cleartext(&mut self, body: &[u8], secret: Option<Secret>, policy: &ScramPolicy) -> Next {
+        let given = frontend::password(body).ok().and_then(|p| std::str::from_utf8(p).ok());
+        let Some(given) = given else { return Next::Refused(Refusal::PasswordFailed) };
+        let given: Arc<str> = given.into();
+        let good = match secret {
+            Some(Secret::Plain(password)) => plain_verify(&password, given.as_bytes()),
+            Some(secret @ Secret::Md5(_)) => weir_auth::verify_cleartext(&secret, &self.user, given.as_bytes()),
+            Some(Secret::Scram(verifier)) => return self.hash_cleartext(given, verifier),
+            None => match ScramSource::Nobody.start(&self.user, policy) {
+                ScramStart::Ready { verifier, .. } => return self.hash_cleartext(given, verifier),
+                ScramStart::Salt { password, .. } => {
+                    // A comparison as for a known user, with a password that nobody can know.
+                    plain_verify(&password, given.as_bytes())
+                }
+            },
+        };
+        if good {
+            Next::Accepted(Learnt { password: Some(given), keys: None })
+        } else {
+            Next::Refused(Refusal::PasswordFailed)
+        }
+    }
+
+    fn hash_cleartext(&mut self, given: Arc<str>, verifier: ScramVerifier) -> Next {
+        let (password, salt, iterations) = (given.clone(), verifier.salt.clone(), verifier.iterations);
+        self.stage = Stage::CleartextSalting { given, verifier };
+        Next::Salt { password, salt, iterations }
+    }
+
+    fn scram_first(
+        &mut self,
+        body: &[u8],
+        server: ScramServer,
+        source: ScramSource,
+        policy: &ScramPolicy,
+        buffer: &mut Vec<u8>,
+    ) -> Next {
+        let initial = frontend::sasl_initial(body).ok().filter(|i| i.mechanism == SCRAM_SHA_256.as_bytes());
+        let Some(first) = initial.and_then(|i| i.data) else { return Next::Refused(Refusal::SaslFailed) };
+        match source.start(&self.user, policy) {
+            ScramStart::Ready { verifier, doomed } => self.scram_verify(first, server, verifier, doomed, buffer),
+            ScramStart::Salt { password, salt, iterations, doomed } => {
+                let first = first.to_vec();
+                self.stage = Stage::ScramSalting { server, first, salt: salt.clone(), iterations, doomed };
+                Next::Salt { password, salt, iterations }
+            }
+        }
+    }
+
+    fn scram_verify(
+        &mut self,
+        first: &[u8],
+        server: ScramServer,
+        verifier: ScramVerifier,
+        doomed: bool,
+        buffer: &mut Vec<u8>,
+    ) -> Next {
+        match server.first(first, verifier, doomed) {
+            Ok((expect, server_first)) => {
+                put_back::auth_sasl_continue(buffer, &server_first);
+                self.stage = Stage::ScramFinal(expect);
+                Next::Wait
+            }
+            Err(_) => Next::Refused(Refusal::SaslFailed),
+        }
+    }
+}

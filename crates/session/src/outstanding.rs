@@ -1,0 +1,478 @@
+//! The contract of replies: what a server still owes, in order.
+//!
+//! Owns the queue of requests that were sent to one server (or answered by us in their place) and not yet answered.
+//! Must not know bytes, buffers or pools: it is told tags and says whose reply each is.
+//!
+//! Invariants: a reply that no request asked for is a [`Surprise`]; a reply made by us is emitted exactly when everything
+//! before it has been answered; after an error in the extended protocol everything up to the next Sync is dropped, as the
+//! server drops it (PostgreSQL documentation, "Message Flow", Extended Query; `ignore_till_sync` in `postgres.c`).
+
+use std::collections::VecDeque;
+
+use weir_pgwire::tag::back;
+
+/// The most runs of equal requests in the queue; beyond it the client is not read from until the server has answered some.
+/// A pipeline of Parse, Bind, Describe, Execute, Close, Sync is six runs, so this holds ten thousand of them.
+const MAX_RUNS: usize = 65_536;
+
+/// A request that is owed an answer, or an answer of ours that waits for its turn.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Expect {
+    /// Simple query: anything up to ReadyForQuery.
+    Query,
+    /// Function call: a result or an error, then ReadyForQuery.
+    FunctionCall,
+    /// Parse whose success or failure nobody needs to be told of.
+    Parse,
+    /// Parse of a statement that client and server keep book of.
+    ParseNamed,
+    /// Bind.
+    Bind,
+    /// Describe of a statement: two messages.
+    DescribeStatement,
+    /// Describe of a portal, or the second half of [`Expect::DescribeStatement`].
+    DescribeRows,
+    /// Execute: rows, COPY data, then its end.
+    Execute,
+    /// Close.
+    Close,
+    /// Sync: ReadyForQuery.
+    Sync,
+    /// The client's CopyDone or CopyFail, sent before we know whether the server is in COPY at all. Owed nothing.
+    CopyEnd,
+    /// ParseComplete that we answer: the server has the statement already.
+    LocalParse,
+    /// CloseComplete that we answer: the statement stays on the server for others.
+    LocalClose,
+    /// CommandComplete and ReadyForQuery for a simple `DEALLOCATE name` of a statement that only we know by that name.
+    LocalDeallocate,
+    /// A query of our own (parameters, reset, check); swallowed.
+    OwnQuery,
+    /// A Parse of our own for a statement of the client; swallowed, unless it fails.
+    OwnParse,
+    /// A Parse of our own into the unnamed slot, or one without a book entry; swallowed, unless it fails.
+    OwnParseUnnamed,
+    /// A Close of our own; swallowed.
+    OwnClose,
+}
+
+impl Expect {
+    /// Whether the answer is for us and not for the client.
+    pub(crate) fn is_own(self) -> bool {
+        matches!(self, Expect::OwnQuery | Expect::OwnParse | Expect::OwnParseUnnamed | Expect::OwnClose)
+    }
+
+    /// Whether we answer it.
+    pub(crate) fn is_local(self) -> bool {
+        matches!(self, Expect::LocalParse | Expect::LocalClose | Expect::LocalDeallocate)
+    }
+
+    /// Whether ReadyForQuery ends it, so that an error does not make the server skip what follows.
+    fn ends_with_ready(self) -> bool {
+        matches!(self, Expect::Query | Expect::FunctionCall | Expect::Sync | Expect::OwnQuery)
+    }
+}
+
+/// A reply that nothing asked for: the server can't be trusted any more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Surprise;
+
+/// Whose a reply is, and what it completes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Reply {
+    /// The request that it answers.
+    pub(crate) to: Expect,
+    /// Whether the request is now answered in full.
+    pub(crate) last: bool,
+}
+
+/// The queue. `Default` is the state of a server that has just logged in.
+#[derive(Debug, Default)]
+pub(crate) struct Outstanding {
+    runs: VecDeque<(Expect, u32)>,
+    /// Extended requests were sent and no Sync after them: the server has an implicit transaction open.
+    unsynced: bool,
+    /// An error came in the extended protocol, and no Sync has been sent since: the server discards what it reads.
+    skipping: bool,
+    /// The server reads COPY data, and the client has not ended it.
+    copy_in: bool,
+    /// A Sync was sent that the server may have swallowed as a part of COPY.
+    sync_in_copy: bool,
+    /// COPY failed and it is not known whether a Sync was swallowed by it: one ReadyForQuery more or less may come.
+    doubtful: bool,
+}
+
+impl Outstanding {
+    /// Nothing is owed, nothing is open, nothing is in doubt.
+    #[inline]
+    pub(crate) fn is_clean(&self) -> bool {
+        self.runs.is_empty() && !self.unsynced && !self.skipping && !self.copy_in && !self.doubtful
+    }
+
+    /// Whether any answer is owed.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.runs.is_empty()
+    }
+
+    /// Whether the client must wait before it sends more.
+    #[inline]
+    pub(crate) fn is_full(&self) -> bool {
+        self.runs.len() >= MAX_RUNS
+    }
+
+    /// Whether the server discards requests up to the next Sync.
+    #[inline]
+    pub(crate) fn is_skipping(&self) -> bool {
+        self.skipping
+    }
+
+    /// Whether the server is reading COPY data from the client.
+    pub(crate) fn in_copy_in(&self) -> bool {
+        self.copy_in
+    }
+
+    /// The request whose answer comes next.
+    #[inline]
+    pub(crate) fn head(&self) -> Option<Expect> {
+        self.runs.front().map(|run| run.0)
+    }
+
+    /// Notes a request that is being sent (or answered by us). Returns whether it will have an answer: not while the
+    /// server skips to a Sync.
+    #[inline]
+    pub(crate) fn request(&mut self, what: Expect) -> bool {
+        match what {
+            Expect::Sync => return self.sync(),
+            Expect::CopyEnd => return self.copy_end(),
+            _ if self.skipping => return false,
+            Expect::Query | Expect::FunctionCall | Expect::OwnQuery => self.unsynced = false,
+            Expect::LocalDeallocate => {}
+            _ => self.unsynced = true,
+        }
+        self.push(what);
+        true
+    }
+
+    /// Notes that something was sent which is owed no answer but a Sync (Flush).
+    pub(crate) fn flush(&mut self) {
+        if !self.skipping {
+            self.unsynced = true;
+        }
+    }
+
+    /// Something was sent whose answers can't be counted.
+    pub(crate) fn doubt(&mut self) {
+        self.doubtful = true;
+    }
+
+    /// Takes an answer of ours whose turn has come, if there is one at the head.
+    #[inline]
+    pub(crate) fn take_local(&mut self) -> Option<Expect> {
+        while let Some(head) = self.head() {
+            if head == Expect::CopyEnd {
+                self.pop();
+            } else if head.is_local() {
+                self.pop();
+                return Some(head);
+            } else {
+                break;
+            }
+        }
+        None
+    }
+
+    /// Matches a reply other than an error, a notice, a notification or a parameter's status with its request.
+    #[inline]
+    pub(crate) fn reply(&mut self, tag: u8) -> Result<Reply, Surprise> {
+        let Some(to) = self.head() else {
+            // After a COPY that failed in doubt, a second ReadyForQuery is possible and harmless.
+            let spare = tag == back::READY && self.doubtful;
+            return if spare { Ok(Reply { to: Expect::Sync, last: true }) } else { Err(Surprise) };
+        };
+        let last = match (to, tag) {
+            (Expect::Query | Expect::FunctionCall | Expect::Sync | Expect::OwnQuery, back::READY) => true,
+            (
+                Expect::Query | Expect::OwnQuery,
+                back::ROW_DESCRIPTION
+                | back::DATA_ROW
+                | back::COMMAND_COMPLETE
+                | back::EMPTY_QUERY
+                | back::COPY_OUT
+                | back::COPY_DATA
+                | back::COPY_DONE,
+            ) => false,
+            (Expect::Query | Expect::Execute, back::COPY_IN) => {
+                self.enter_copy_in();
+                false
+            }
+            (Expect::FunctionCall, back::FUNCTION_RESULT) => false,
+            (Expect::Parse | Expect::ParseNamed | Expect::OwnParse | Expect::OwnParseUnnamed, back::PARSE_COMPLETE) => {
+                true
+            }
+            (Expect::Bind, back::BIND_COMPLETE) => true,
+            (Expect::DescribeStatement, back::PARAMETER_DESCRIPTION) => {
+                self.pop();
+                self.push_front(Expect::DescribeRows);
+                return Ok(Reply { to, last: false });
+            }
+            (Expect::DescribeRows, back::ROW_DESCRIPTION | back::NO_DATA) => true,
+            (Expect::Execute, back::DATA_ROW | back::COPY_OUT | back::COPY_DATA | back::COPY_DONE) => false,
+            (Expect::Execute, back::COMMAND_COMPLETE | back::EMPTY_QUERY | back::PORTAL_SUSPENDED) => true,
+            (Expect::Close | Expect::OwnClose, back::CLOSE_COMPLETE) => true,
+            _ => return Err(Surprise),
+        };
+        if last {
+            self.pop();
+        }
+        Ok(Reply { to, last })
+    }
+
+    /// An error answers the request at the head. Returns that request, after telling `dropped` of every request that the
+    /// server will not answer because of it (the failed one included); `None` if nothing was asked.
+    pub(crate) fn error(&mut self, mut dropped: impl FnMut(Expect)) -> Option<Expect> {
+        let head = self.head()?;
+        if self.copy_in || self.sync_in_copy {
+            self.doubtful |= self.sync_in_copy;
+            self.copy_in = false;
+            self.sync_in_copy = false;
+        }
+        if head.ends_with_ready() {
+            return Some(head);
+        }
+        while let Some(next) = self.head() {
+            if next == Expect::Sync {
+                return Some(head);
+            }
+            self.pop();
+            dropped(next);
+        }
+        self.skipping = true;
+        Some(head)
+    }
+
+    fn sync(&mut self) -> bool {
+        if self.copy_in {
+            // The server ignores Sync while it reads COPY data (PostgreSQL documentation, "COPY Operations").
+            self.sync_in_copy = true;
+            return false;
+        }
+        self.unsynced = false;
+        self.skipping = false;
+        self.push(Expect::Sync);
+        true
+    }
+
+    fn copy_end(&mut self) -> bool {
+        if self.copy_in {
+            self.copy_in = false;
+        } else if !self.runs.is_empty() {
+            self.push(Expect::CopyEnd);
+        }
+        false
+    }
+
+    /// The server begins to read COPY data: Syncs that already follow in the stream are a part of it, up to the client's
+    /// CopyDone or CopyFail if that was sent ahead.
+    fn enter_copy_in(&mut self) {
+        self.copy_in = true;
+        self.sync_in_copy = false;
+        if self.runs.front().is_some_and(|run| run.1 > 1) {
+            return;
+        }
+        while let Some(&(next, _)) = self.runs.get(1) {
+            match next {
+                Expect::Sync => {
+                    self.sync_in_copy = true;
+                    self.unsynced |= self.head() == Some(Expect::Execute) && self.runs.len() == 2;
+                    self.runs.remove(1);
+                }
+                Expect::CopyEnd => {
+                    self.copy_in = false;
+                    self.take_second();
+                    return;
+                }
+                _ => return,
+            }
+        }
+    }
+
+    /// Takes one request out of the second run.
+    fn take_second(&mut self) {
+        match self.runs.get_mut(1) {
+            Some((_, count)) if *count > 1 => *count -= 1,
+            _ => drop(self.runs.remove(1)),
+        }
+    }
+
+    #[inline]
+    fn push(&mut self, what: Expect) {
+        match self.runs.back_mut() {
+            Some((last, count)) if *last == what => *count += 1,
+            _ => self.runs.push_back((what, 1)),
+        }
+    }
+
+    fn push_front(&mut self, what: Expect) {
+        match self.runs.front_mut() {
+            Some((first, count)) if *first == what => *count += 1,
+            _ => self.runs.push_front((what, 1)),
+        }
+    }
+
+    #[inline]
+    fn pop(&mut self) {
+        if let Some((_, count)) = self.runs.front_mut() {
+            *count -= 1;
+            if *count == 0 {
+                self.runs.pop_front();
+            }
+        }
+        if self.runs.is_empty() && self.runs.capacity() > 1024 {
+            // A deep pipeline does not leave its memory with the server for good.
+            self.runs.shrink_to(16);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn replies(queue: &mut Outstanding, tags: &[u8]) -> Vec<Result<Reply, Surprise>> {
+        tags.iter().map(|tag| queue.reply(*tag)).collect()
+    }
+
+    #[test]
+    fn a_simple_query_is_answered_by_ready() {
+        let mut q = Outstanding::default();
+        assert!(q.request(Expect::Query));
+        assert!(!q.is_clean());
+        assert!(replies(&mut q, b"TDDC").iter().all(|r| r == &Ok(Reply { to: Expect::Query, last: false })));
+        assert_eq!(q.reply(b'Z'), Ok(Reply { to: Expect::Query, last: true }));
+        assert!(q.is_clean());
+        assert_eq!(q.reply(b'Z'), Err(Surprise));
+    }
+
+    #[test]
+    fn a_pipeline_without_sync_keeps_the_server() {
+        let mut q = Outstanding::default();
+        for what in [Expect::Parse, Expect::Bind, Expect::DescribeStatement, Expect::Execute] {
+            q.request(what);
+        }
+        q.flush();
+        assert!(replies(&mut q, b"12tTDC").iter().all(Result::is_ok));
+        assert!(q.is_empty() && !q.is_clean(), "the implicit transaction is open until Sync");
+        q.request(Expect::Sync);
+        assert!(q.reply(b'Z').is_ok());
+        assert!(q.is_clean());
+    }
+
+    #[test]
+    fn an_error_cuts_to_the_next_sync_and_a_query_before_it_goes_unanswered() {
+        let mut q = Outstanding::default();
+        for what in [Expect::Parse, Expect::Bind, Expect::Query, Expect::Sync, Expect::Query] {
+            q.request(what);
+        }
+        let mut dropped = Vec::new();
+        assert_eq!(q.error(|e| dropped.push(e)), Some(Expect::Parse));
+        assert_eq!(dropped, [Expect::Parse, Expect::Bind, Expect::Query]);
+        assert_eq!(q.reply(b'Z'), Ok(Reply { to: Expect::Sync, last: true }));
+        assert_eq!(q.reply(b'Z'), Ok(Reply { to: Expect::Query, last: true }));
+        assert!(q.is_clean());
+    }
+
+    #[test]
+    fn after_an_error_without_sync_requests_are_owed_nothing() {
+        let mut q = Outstanding::default();
+        q.request(Expect::Bind);
+        q.error(|_| ());
+        assert!(!q.is_clean());
+        assert!(!q.request(Expect::Execute));
+        assert!(!q.request(Expect::Query));
+        assert!(q.request(Expect::Sync));
+        assert!(q.reply(b'Z').is_ok());
+        assert!(q.is_clean());
+    }
+
+    #[test]
+    fn an_error_at_sync_or_in_a_query_waits_for_ready() {
+        for what in [Expect::Sync, Expect::Query, Expect::FunctionCall] {
+            let mut q = Outstanding::default();
+            q.request(what);
+            assert_eq!(q.error(|_| panic!("nothing is dropped")), Some(what));
+            assert!(q.reply(b'Z').is_ok());
+            assert!(q.is_clean());
+        }
+    }
+
+    #[test]
+    fn our_own_answers_wait_for_their_turn() {
+        let mut q = Outstanding::default();
+        q.request(Expect::Bind);
+        q.request(Expect::LocalParse);
+        q.request(Expect::Sync);
+        assert_eq!(q.take_local(), None);
+        assert!(q.reply(b'2').is_ok());
+        assert_eq!(q.take_local(), Some(Expect::LocalParse));
+        assert_eq!(q.take_local(), None);
+        assert!(q.reply(b'Z').is_ok());
+    }
+
+    #[test]
+    fn a_sync_behind_a_copy_is_swallowed_by_it() {
+        let mut q = Outstanding::default();
+        for what in [Expect::Bind, Expect::Execute, Expect::Sync] {
+            q.request(what);
+        }
+        assert!(replies(&mut q, b"2G").iter().all(Result::is_ok));
+        assert!(q.in_copy_in());
+        q.request(Expect::CopyEnd);
+        q.request(Expect::Sync);
+        assert!(replies(&mut q, b"CZ").iter().all(Result::is_ok));
+        assert!(q.is_clean());
+    }
+
+    #[test]
+    fn a_copy_sent_ahead_of_the_servers_answer_is_counted_right() {
+        let mut q = Outstanding::default();
+        for what in [Expect::Query, Expect::CopyEnd, Expect::Query] {
+            q.request(what);
+        }
+        assert!(replies(&mut q, b"GCZTCZ").iter().all(Result::is_ok));
+        assert!(q.is_clean());
+    }
+
+    #[test]
+    fn late_copy_ends_open_no_request() {
+        let mut q = Outstanding::default();
+        q.request(Expect::CopyEnd);
+        assert!(q.is_clean());
+        q.request(Expect::Query);
+        assert!(q.reply(b'G').is_ok());
+        q.error(|_| ());
+        q.request(Expect::CopyEnd);
+        assert!(q.reply(b'Z').is_ok());
+        assert_eq!(q.take_local(), None);
+        assert!(q.is_clean());
+    }
+
+    #[test]
+    fn a_copy_that_fails_after_a_swallowed_sync_leaves_the_server_in_doubt() {
+        let mut q = Outstanding::default();
+        q.request(Expect::Execute);
+        q.request(Expect::Sync);
+        assert!(q.reply(b'G').is_ok());
+        q.error(|_| ());
+        q.request(Expect::Sync);
+        assert!(replies(&mut q, b"ZZ").iter().all(Result::is_ok), "one ReadyForQuery more is possible");
+        assert!(!q.is_clean(), "and the server is not used again");
+    }
+
+    #[test]
+    fn a_reply_of_the_wrong_kind_is_a_surprise() {
+        let mut q = Outstanding::default();
+        q.request(Expect::Parse);
+        assert_eq!(q.reply(b'2'), Err(Surprise));
+    }
+}

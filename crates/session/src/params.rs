@@ -1,0 +1,259 @@
+//! Tracked parameters: what each client has set, what each server has, and the query that makes them agree.
+//!
+//! Owns the list of tracked names and the comparison of two sets of values. Must not know when a link is made.
+//!
+//! Two kinds are tracked. A *reported* parameter's value is known from ParameterStatus messages, in the server's own
+//! spelling. An *assumed* one is never reported (PostgreSQL documentation, "Asynchronous Operations", lists those that
+//! are); a server has it as we last set it, and at its default before.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+/// Reported by every server; PgBouncer's list, and IntervalStyle.
+const REPORTED: [&str; 6] =
+    ["client_encoding", "DateStyle", "TimeZone", "standard_conforming_strings", "IntervalStyle", "application_name"];
+
+/// Not reported (search_path is, from PostgreSQL 18 on); what common drivers and frameworks send at startup.
+const ASSUMED: [&str; 13] = [
+    "search_path",
+    "extra_float_digits",
+    "statement_timeout",
+    "lock_timeout",
+    "idle_in_transaction_session_timeout",
+    "bytea_output",
+    "default_transaction_isolation",
+    "default_transaction_read_only",
+    "default_transaction_deferrable",
+    "lc_messages",
+    "geqo",
+    "jit",
+    "row_security",
+];
+
+/// The longest value that is kept for a client; a startup packet holds 10,000 bytes at most.
+const MAX_VALUE: usize = 10_000;
+
+/// Which parameters are tracked, in a fixed order; the same for all sessions of a worker.
+#[derive(Debug)]
+pub struct ParamTable {
+    names: Vec<(Box<str>, Kind)>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    Reported,
+    Assumed,
+}
+
+/// The values of one client or one server, by the table's order. Shared between all that agree.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Params {
+    values: Vec<Option<Box<str>>>,
+}
+
+/// Why a value can't be tracked.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum BadParam {
+    /// The name is not tracked.
+    Unknown,
+    /// The value is too long, or holds bytes that can't be quoted safely in every encoding.
+    Value,
+}
+
+impl ParamTable {
+    /// The built-in list and the operator's `track_extra_parameters`.
+    pub fn new<'a>(extra: impl IntoIterator<Item = &'a str>) -> Self {
+        let mut table = ParamTable { names: Vec::new() };
+        let reported = REPORTED.into_iter().map(|name| (name, Kind::Reported));
+        let assumed = ASSUMED.into_iter().map(|name| (name, Kind::Assumed));
+        for (name, kind) in reported.chain(assumed).chain(extra.into_iter().map(|name| (name, Kind::Reported))) {
+            if table.index(name).is_none() {
+                table.names.push((name.into(), kind));
+            }
+        }
+        table
+    }
+
+    /// A set in which nothing is known.
+    pub fn unknown(&self) -> Params {
+        Params { values: vec![None; self.names.len()] }
+    }
+
+    /// Sets a parameter in `params`; names are compared without case.
+    pub fn set(&self, params: &mut Params, name: &str, value: &str) -> Result<(), BadParam> {
+        let index = self.index(name).ok_or(BadParam::Unknown)?;
+        if value.len() > MAX_VALUE {
+            return Err(BadParam::Value);
+        }
+        let value = if self.names[index].0.eq_ignore_ascii_case("application_name") {
+            // As PostgreSQL itself does to this one (guc.c, check_application_name), so that the spelling agrees.
+            value.chars().map(|c| if (' '..='~').contains(&c) { c } else { '?' }).collect::<String>().into()
+        } else if value.bytes().all(|b| (b' '..=b'~').contains(&b)) {
+            value.into()
+        } else {
+            return Err(BadParam::Value);
+        };
+        params.values[index] = Some(value);
+        Ok(())
+    }
+
+    /// Whether a parameter of this name is tracked.
+    pub fn is_tracked(&self, name: &str) -> bool {
+        self.index(name).is_some()
+    }
+
+    /// The value of a parameter, if it is known.
+    pub fn get<'p>(&self, params: &'p Params, name: &str) -> Option<&'p str> {
+        params.values[self.index(name)?].as_deref()
+    }
+
+    /// Fills what `params` does not say from `defaults`.
+    pub fn fill(&self, params: &mut Params, defaults: &Params) {
+        for (index, (_, kind)) in self.names.iter().enumerate() {
+            if params.values[index].is_none() && *kind == Kind::Reported {
+                params.values[index].clone_from(&defaults.values[index]);
+            }
+        }
+    }
+
+    /// Every known value with its name.
+    pub fn iter<'p>(&'p self, params: &'p Params) -> impl Iterator<Item = (&'p str, &'p str)> {
+        let known = self.names.iter().zip(&params.values);
+        known.filter_map(|((name, _), value)| Some((&**name, value.as_deref()?)))
+    }
+
+    /// The reported ones among [`ParamTable::iter`], which a client is told at login.
+    pub fn reported<'p>(&'p self, params: &'p Params) -> impl Iterator<Item = (&'p str, &'p str)> {
+        let known = self.names.iter().zip(&params.values);
+        known.filter_map(|((name, kind), value)| (*kind == Kind::Reported).then_some((&**name, value.as_deref()?)))
+    }
+
+    /// Makes a server agree with a client: appends the query that does it to `query` and the assumed outcome to `server`.
+    /// Returns whether there is anything to do.
+    pub(crate) fn agree(&self, client: &Arc<Params>, server: &mut Arc<Params>, query: &mut String) -> bool {
+        if Arc::ptr_eq(client, server) {
+            return false;
+        }
+        query.clear();
+        let mut outcome: Option<Params> = None;
+        for (index, (name, kind)) in self.names.iter().enumerate() {
+            let (wanted, has) = (&client.values[index], &server.values[index]);
+            if wanted == has || (wanted.is_none() && *kind == Kind::Reported) {
+                continue;
+            }
+            set_query(query, name, wanted.as_deref());
+            if *kind == Kind::Assumed {
+                outcome.get_or_insert_with(|| (**server).clone()).values[index].clone_from(wanted);
+            }
+        }
+        if let Some(outcome) = outcome {
+            *server = Arc::new(outcome);
+        }
+        !query.is_empty()
+    }
+
+    /// Takes a ParameterStatus into a server's set. Returns whether the parameter is tracked.
+    pub(crate) fn report(&self, server: &mut Arc<Params>, name: &str, value: &str) -> bool {
+        let Some(index) = self.index(name) else { return false };
+        if server.values[index].as_deref() != Some(value) && value.len() <= MAX_VALUE {
+            Arc::make_mut(server).values[index] = Some(value.into());
+        }
+        true
+    }
+
+    /// Takes a ParameterStatus of a login into a set of its own.
+    pub(crate) fn take_report(&self, server: &mut Params, name: &str, value: &str) {
+        if let Some(index) = self.index(name).filter(|_| value.len() <= MAX_VALUE) {
+            server.values[index] = Some(value.into());
+        }
+    }
+
+    /// What a server's set is after `RESET ALL`, as far as nothing reports it.
+    pub(crate) fn after_reset(&self, server: &mut Arc<Params>) {
+        let assumed = |index: &usize| self.names[*index].1 == Kind::Assumed && server.values[*index].is_some();
+        let changed: Vec<usize> = (0..self.names.len()).filter(assumed).collect();
+        if !changed.is_empty() {
+            let server = Arc::make_mut(server);
+            changed.into_iter().for_each(|index| server.values[index] = None);
+        }
+    }
+
+    fn index(&self, name: &str) -> Option<usize> {
+        self.names.iter().position(|(known, _)| known.eq_ignore_ascii_case(name))
+    }
+}
+
+/// One statement that sets a parameter, or returns it to its default.
+fn set_query(query: &mut String, name: &str, value: Option<&str>) {
+    if !query.is_empty() {
+        query.push(';');
+    }
+    let Some(value) = value else {
+        let _ = write!(query, "RESET {name}");
+        return;
+    };
+    // A list must stay a list: SET with one literal would make one element of it.
+    let list = name.eq_ignore_ascii_case("search_path");
+    let _ = if list { write!(query, "SELECT pg_catalog.set_config('{name}',") } else { write!(query, "SET {name}=") };
+    // An escape string means the same whatever standard_conforming_strings is.
+    query.push_str(if value.contains('\\') { "E'" } else { "'" });
+    for c in value.chars() {
+        if matches!(c, '\'' | '\\') {
+            query.push(c);
+        }
+        query.push(c);
+    }
+    query.push('\'');
+    if list {
+        query.push_str(",false)");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table() -> ParamTable {
+        ParamTable::new(["my.setting"])
+    }
+
+    fn params(table: &ParamTable, values: &[(&str, &str)]) -> Arc<Params> {
+        let mut params = table.unknown();
+        values.iter().for_each(|(name, value)| table.set(&mut params, name, value).unwrap());
+        Arc::new(params)
+    }
+
+    #[test]
+    fn only_what_differs_is_set() {
+        let t = table();
+        let client = params(&t, &[("timezone", "UTC"), ("datestyle", "ISO, MDY"), ("extra_float_digits", "3")]);
+        let mut server = params(&t, &[("TimeZone", "GMT"), ("DateStyle", "ISO, MDY"), ("client_encoding", "UTF8")]);
+        let mut query = String::new();
+        assert!(t.agree(&client, &mut server, &mut query));
+        assert_eq!(query, "SET TimeZone='UTC';SET extra_float_digits='3'");
+        assert!(t.report(&mut server, "TimeZone", "UTC"));
+        assert!(!t.agree(&client, &mut server, &mut query));
+    }
+
+    #[test]
+    fn an_assumed_value_is_taken_back_for_a_client_without_it() {
+        let t = table();
+        let mut server = params(&t, &[("extra_float_digits", "3"), ("search_path", "a")]);
+        let mut query = String::new();
+        assert!(t.agree(&params(&t, &[("search_path", "a, \"b'\\\"")]), &mut server, &mut query));
+        let expected = r#"SELECT pg_catalog.set_config('search_path',E'a, "b''\\"',false);RESET extra_float_digits"#;
+        assert_eq!(query, expected);
+        assert_eq!(t.get(&server, "extra_float_digits"), None);
+    }
+
+    #[test]
+    fn values_that_no_quoting_makes_safe_are_refused() {
+        let t = table();
+        let mut p = t.unknown();
+        assert_eq!(t.set(&mut p, "TimeZone", "a\u{8140}b"), Err(BadParam::Value));
+        assert_eq!(t.set(&mut p, "nonsense", "1"), Err(BadParam::Unknown));
+        assert_eq!(t.set(&mut p, "application_name", "naïve\n"), Ok(()));
+        assert_eq!(t.get(&p, "Application_Name"), Some("na?ve?"));
+        assert_eq!(t.set(&mut p, "my.setting", "x"), Ok(()));
+    }
+}

@@ -1,0 +1,197 @@
+//! A server that has logged in: what it owes, what it has prepared, and what was left on it.
+//!
+//! Owns the proof that a server may be given to somebody else. Must not know pools, sockets, or how it logged in. What it
+//! may send is in [`back`](crate::back).
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use weir_pgwire::{Dirty, TxStatus};
+
+use crate::assembly::Assembly;
+use crate::out::Out;
+use crate::outstanding::{Expect, Outstanding};
+use crate::params::{ParamTable, Params};
+use crate::statements::{Key, ServerStatements};
+
+/// One server's state.
+#[derive(Debug)]
+pub struct Server {
+    pub(crate) owed: Outstanding,
+    /// What to do about each named Parse in `owed`, in order.
+    pub(crate) notes: VecDeque<ParseNote>,
+    /// The statement that each Close of ours in `owed` closes, in order; none for one without a book entry.
+    pub(crate) closes: VecDeque<Option<Key>>,
+    pub(crate) statements: ServerStatements,
+    /// Whose unnamed statement is in the server's unnamed slot, if it is known to be good.
+    pub(crate) unnamed: Option<(u64, u32)>,
+    pub(crate) status: TxStatus,
+    pub(crate) dirty: Dirty,
+    /// The query under way leaves nothing behind although its command tag looks like it (`SET LOCAL`).
+    pub(crate) harmless: bool,
+    pub(crate) params: Arc<Params>,
+    pub(crate) stream: Assembly,
+    /// Something happened that forbids another use: an unasked message, a broken promise.
+    pub(crate) spoiled: bool,
+    /// What our own query under way answered so far, if it failed.
+    pub(crate) own_error: Option<OwnError>,
+    key: CancelKey,
+}
+
+/// A named Parse that is under way.
+#[derive(Debug)]
+pub(crate) struct ParseNote {
+    /// The statement that is being prepared on the server; none if the server has it and only the client is answered.
+    pub(crate) prepares: Option<Key>,
+    /// The name that the client gave it, unless the Parse is our own.
+    pub(crate) client_name: Option<Box<[u8]>>,
+}
+
+/// The words of a server about a query of ours that failed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct OwnError {
+    /// Its SQLSTATE.
+    pub sqlstate: String,
+    /// Its message.
+    pub message: String,
+}
+
+/// What a cancel request must name (PostgreSQL documentation, "Canceling Requests in Progress").
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct CancelKey {
+    /// The server's process id.
+    pub pid: u32,
+    /// Its secret: 4 bytes in protocol 3.0, up to 256 in 3.2.
+    pub secret: Box<[u8]>,
+}
+
+/// Proof that a server is clean: its transaction is idle, nothing is outstanding, no message is half-way, and nothing that
+/// the pool cares about was left on it. Only [`Server::prove_clean`] makes one.
+#[derive(Debug)]
+pub struct Clean(());
+
+impl Server {
+    /// A server that has just said that it is ready for its first query.
+    pub fn new(params: Arc<Params>, key: CancelKey) -> Self {
+        Server {
+            owed: Outstanding::default(),
+            notes: VecDeque::new(),
+            closes: VecDeque::new(),
+            statements: ServerStatements::default(),
+            unnamed: None,
+            status: TxStatus::Idle,
+            dirty: Dirty::NONE,
+            harmless: false,
+            params,
+            stream: Assembly::default(),
+            spoiled: false,
+            own_error: None,
+            key,
+        }
+    }
+
+    /// The proof that a release needs, or nothing if anything speaks against it.
+    #[inline]
+    pub fn prove_clean(&self) -> Option<Clean> {
+        (self.is_quiet() && !self.spoiled).then_some(Clean(()))
+    }
+
+    /// Whether nothing is under way: no transaction, no reply owed, no message half-way.
+    #[inline]
+    pub fn is_quiet(&self) -> bool {
+        self.status == TxStatus::Idle && self.owed.is_clean() && self.stream.is_between()
+    }
+
+    /// Whether it must not be used again, however quiet it is.
+    pub fn is_spoiled(&self) -> bool {
+        self.spoiled
+    }
+
+    /// Whether it works on something for its client: a reply is owed.
+    #[inline]
+    pub fn is_busy(&self) -> bool {
+        !self.owed.is_empty()
+    }
+
+    /// Its transaction's status, as of its last ReadyForQuery.
+    #[inline]
+    pub fn status(&self) -> TxStatus {
+        self.status
+    }
+
+    /// What its clients left behind since it was last clean of it.
+    #[inline]
+    pub fn dirty(&self) -> Dirty {
+        self.dirty
+    }
+
+    /// What to name to cancel its query.
+    pub fn cancel_key(&self) -> &CancelKey {
+        &self.key
+    }
+
+    /// Its tracked parameters.
+    pub fn params(&self) -> &Arc<Params> {
+        &self.params
+    }
+
+    /// How many statements of ours are prepared on it.
+    pub fn prepared(&self) -> usize {
+        self.statements.len()
+    }
+
+    /// Why it stays with its client, in words; none if nothing holds it.
+    pub fn hold_reason(&self) -> Option<&'static str> {
+        if self.owed.in_copy_in() {
+            Some("copy")
+        } else if !self.owed.is_empty() {
+            Some("replies outstanding")
+        } else if self.status == TxStatus::Failed {
+            Some("failed transaction")
+        } else if self.status == TxStatus::InTransaction {
+            Some("in transaction")
+        } else if !self.is_quiet() {
+            Some("waiting for Sync")
+        } else {
+            None
+        }
+    }
+
+    /// Sends a query of our own; its replies are swallowed, and [`back`](crate::back) says when it is done.
+    pub fn own_query(&mut self, query: &str, scratch: &mut Vec<u8>, out: &mut impl Out) {
+        scratch.clear();
+        weir_pgwire::put_front::query(scratch, query.as_bytes());
+        self.unnamed = None;
+        self.own_error = None;
+        self.owed.request(Expect::OwnQuery);
+        out.server(scratch);
+    }
+
+    /// The query that removes what `dirty` says was left; it is followed by [`Server::was_reset`].
+    pub fn reset_query(dirty: Dirty) -> String {
+        if dirty.contains(Dirty::STATEMENTS) {
+            return "DISCARD ALL".into();
+        }
+        // One batch, so one round trip. Advisory locks leave no trace in tags; they go along.
+        let mut query = String::from("SELECT pg_catalog.pg_advisory_unlock_all()");
+        let steps = [
+            (Dirty::SETTINGS, ";SET SESSION AUTHORIZATION DEFAULT;RESET ALL"),
+            (Dirty::LISTEN, ";UNLISTEN *"),
+            (Dirty::CURSORS, ";CLOSE ALL"),
+            (Dirty::TEMP, ";DISCARD TEMP"),
+        ];
+        steps.iter().filter(|(bit, _)| dirty.contains(*bit)).for_each(|(_, step)| query.push_str(step));
+        query
+    }
+
+    /// Notes that [`Server::reset_query`] or `DISCARD ALL` of ours succeeded.
+    pub fn was_reset(&mut self, table: &ParamTable, all: bool) {
+        if all || self.dirty.contains(Dirty::STATEMENTS) {
+            self.statements.clear();
+        }
+        if all || self.dirty.contains(Dirty::SETTINGS) {
+            table.after_reset(&mut self.params);
+        }
+        self.dirty = Dirty::NONE;
+    }
+}

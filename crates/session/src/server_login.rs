@@ -1,0 +1,264 @@
+//! A login of ours at a server: from the startup packet to its first ReadyForQuery.
+//!
+//! Owns the order of the messages and the choice of what to answer with. Must not know when servers are wanted.
+//! Every message is bounded: a server that misbehaves before we trust it costs little.
+//!
+//! Source: PostgreSQL documentation, "Message Flow", Start-up.
+
+use std::sync::Arc;
+
+use weir_auth::{
+    SCRAM_SHA_256, ScramClient, ScramExpectVerdict, ScramKeys, ScramNeedKeys, md5_hex_secret, md5_response,
+};
+use weir_pgwire::tag::back;
+use weir_pgwire::{Auth, HEAD, Head, backend, put_front};
+
+use crate::assembly::{Assembly, Fate, Piece};
+use crate::params::{ParamTable, Params};
+use crate::server::{CancelKey, OwnError, Server};
+
+/// The longest message of a server before it is ready.
+const MAX_MESSAGE: usize = 64 << 10;
+/// The most parameters a server may report.
+const MAX_PARAMETERS: usize = 256;
+
+/// How to log in. Any of the secrets may be missing; which one is needed the server decides.
+#[derive(Clone)]
+pub struct Credentials {
+    /// The user.
+    pub user: Arc<str>,
+    /// The database.
+    pub database: Arc<str>,
+    /// The password.
+    pub password: Option<Arc<str>>,
+    /// The md5 hash of password and user, 32 hexadecimal digits.
+    pub md5: Option<Arc<str>>,
+    /// SCRAM keys learnt from a client.
+    pub keys: Option<ScramKeys>,
+}
+
+/// A login under way.
+pub struct ServerLogin {
+    credentials: Credentials,
+    stage: Stage,
+    stream: Assembly,
+    params: Params,
+    /// Every parameter that was reported, for the clients' welcome.
+    reported: Vec<(String, String)>,
+    key: CancelKey,
+}
+
+enum Stage {
+    /// The server's choice of method.
+    Method,
+    ScramFirst(ScramClient),
+    Salting(ScramNeedKeys),
+    ScramFinal(ScramExpectVerdict),
+    /// AuthenticationOk after the password or the server's proof.
+    Verdict,
+    /// We are in; parameters and the key follow.
+    Welcome,
+    Over,
+}
+
+/// What a stretch of the server's output came to. What must be sent is in the buffer.
+pub enum LoginTold {
+    /// More is to come.
+    Wait,
+    /// The password must be hashed; then [`ServerLogin::salted`].
+    Salt {
+        /// The password.
+        password: Arc<str>,
+        /// With this salt.
+        salt: Vec<u8>,
+        /// So often.
+        iterations: u32,
+    },
+    /// The server is ready.
+    Ready(Box<Welcome>),
+    /// The login failed, with the server's words or ours.
+    Failed(OwnError),
+}
+
+/// A server that has just become ready.
+pub struct Welcome {
+    /// The server.
+    pub server: Server,
+    /// Everything it reported about itself, in its order.
+    pub reported: Vec<(String, String)>,
+}
+
+impl ServerLogin {
+    /// Begins a login; appends the startup packet to `buffer`.
+    pub fn begin(credentials: Credentials, table: &ParamTable, buffer: &mut Vec<u8>) -> Self {
+        put_front::startup(buffer, &[("user", &*credentials.user), ("database", &*credentials.database)], 0);
+        ServerLogin {
+            credentials,
+            stage: Stage::Method,
+            stream: Assembly::default(),
+            params: table.unknown(),
+            reported: Vec::new(),
+            key: CancelKey::default(),
+        }
+    }
+
+    /// Takes what the server sent. `nonce` must be random.
+    pub fn feed(&mut self, input: &[u8], nonce: [u8; 18], table: &ParamTable, buffer: &mut Vec<u8>) -> LoginTold {
+        let mut at = 0;
+        loop {
+            let piece = self.stream.next(input, &mut at, |_, head| head.total().min(MAX_MESSAGE));
+            let told = match piece {
+                Err(malformed) => failed(malformed.0),
+                Ok(Piece::End) => return LoginTold::Wait,
+                Ok(Piece::Rest(..)) => failed("a very long message during login"),
+                Ok(Piece::Here(here)) => {
+                    let (told, used) = self.message(&input[here..], nonce, table, buffer);
+                    at += used;
+                    told
+                }
+                Ok(Piece::Held) => {
+                    let held = self.stream.take_held();
+                    let (told, _) = self.message(&held, nonce, table, buffer);
+                    self.stream.give_back(held);
+                    told
+                }
+            };
+            match told {
+                LoginTold::Wait => {}
+                LoginTold::Ready(_) if at < input.len() => return failed("bytes after the first ReadyForQuery"),
+                LoginTold::Salt { .. } if at < input.len() => return failed("bytes ahead of our answer"),
+                told => return told,
+            }
+        }
+    }
+
+    /// Goes on after [`LoginTold::Salt`].
+    pub fn salted(&mut self, salted: &[u8; 32], buffer: &mut Vec<u8>) -> LoginTold {
+        let Stage::Salting(need) = std::mem::replace(&mut self.stage, Stage::Over) else {
+            return failed("a hash that nobody asked for");
+        };
+        self.answer(need, &ScramKeys::from_salted(salted), buffer);
+        LoginTold::Wait
+    }
+
+    fn message(
+        &mut self,
+        bytes: &[u8],
+        nonce: [u8; 18],
+        table: &ParamTable,
+        buffer: &mut Vec<u8>,
+    ) -> (LoginTold, usize) {
+        let Ok(Some(head)) = Head::parse(bytes) else { return (failed("a message without a head"), bytes.len()) };
+        let Some(body) = bytes.get(HEAD..head.total()) else {
+            self.stream.rest(head.total() - bytes.len(), Fate::Discard);
+            return (failed("a very long message during login"), bytes.len());
+        };
+        let told = match head.tag {
+            back::AUTHENTICATION => match backend::authentication(body) {
+                Ok(auth) => self.authentication(auth, nonce, buffer),
+                Err(malformed) => failed(malformed.0),
+            },
+            back::ERROR => LoginTold::Failed(crate::back::own_error(body)),
+            back::NOTICE | back::NEGOTIATE => LoginTold::Wait,
+            back::PARAMETER_STATUS => self.parameter(body, table),
+            back::BACKEND_KEY_DATA => match backend::backend_key(body) {
+                Ok((pid, secret)) => {
+                    self.key = CancelKey { pid, secret: secret.into() };
+                    LoginTold::Wait
+                }
+                Err(malformed) => failed(malformed.0),
+            },
+            back::READY if matches!(self.stage, Stage::Welcome) && body == b"I" => self.ready(),
+            _ => failed("an unexpected message during login"),
+        };
+        (told, head.total())
+    }
+
+    fn ready(&mut self) -> LoginTold {
+        self.stage = Stage::Over;
+        let params = Arc::new(std::mem::take(&mut self.params));
+        let server = Server::new(params, std::mem::take(&mut self.key));
+        LoginTold::Ready(Box::new(Welcome { server, reported: std::mem::take(&mut self.reported) }))
+    }
+
+    fn parameter(&mut self, body: &[u8], table: &ParamTable) -> LoginTold {
+        let Ok((name, value)) = backend::parameter_status(body) else { return failed("a malformed ParameterStatus") };
+        if !matches!(self.stage, Stage::Welcome) || self.reported.len() >= MAX_PARAMETERS {
+            return failed("parameters out of place");
+        }
+        let (name, value) = (String::from_utf8_lossy(name), String::from_utf8_lossy(value));
+        table.take_report(&mut self.params, &name, &value);
+        self.reported.push((name.into_owned(), value.into_owned()));
+        LoginTold::Wait
+    }
+
+    fn authentication(&mut self, auth: Auth<'_>, nonce: [u8; 18], buffer: &mut Vec<u8>) -> LoginTold {
+        match (std::mem::replace(&mut self.stage, Stage::Over), auth) {
+            (Stage::Method | Stage::Verdict, Auth::Ok) => self.stage = Stage::Welcome,
+            (Stage::Method, Auth::Cleartext) => {
+                let Some(password) = &self.credentials.password else { return self.no_secret("a password") };
+                put_front::password(buffer, password.as_bytes());
+                self.stage = Stage::Verdict;
+            }
+            (Stage::Method, Auth::Md5(salt)) => return self.md5(salt, buffer),
+            (Stage::Method, Auth::Sasl(mut offered)) => {
+                if !offered.any(|m| m == SCRAM_SHA_256.as_bytes()) {
+                    return failed("the server offers no SASL mechanism that we know");
+                }
+                let (client, first) = ScramClient::start(nonce);
+                put_front::sasl_initial(buffer, SCRAM_SHA_256, &first);
+                self.stage = Stage::ScramFirst(client);
+            }
+            (Stage::ScramFirst(client), Auth::SaslContinue(message)) => {
+                return self.scram_first(client, message, buffer);
+            }
+            (Stage::ScramFinal(expect), Auth::SaslFinal(message)) => match expect.finish(message) {
+                Ok(()) => self.stage = Stage::Verdict,
+                Err(error) => return failed(&error.to_string()),
+            },
+            (_, Auth::Unsupported(code)) => return failed(&format!("the server wants authentication method {code}")),
+            _ => return failed("authentication messages out of order"),
+        }
+        LoginTold::Wait
+    }
+
+    fn md5(&mut self, salt: [u8; 4], buffer: &mut Vec<u8>) -> LoginTold {
+        let hex = match (&self.credentials.md5, &self.credentials.password) {
+            (Some(hex), _) => hex.to_string(),
+            (None, Some(password)) => md5_hex_secret(&self.credentials.user, password),
+            (None, None) => return self.no_secret("an md5 hash or a password"),
+        };
+        put_front::password(buffer, md5_response(&hex, salt).as_bytes());
+        self.stage = Stage::Verdict;
+        LoginTold::Wait
+    }
+
+    fn scram_first(&mut self, client: ScramClient, message: &[u8], buffer: &mut Vec<u8>) -> LoginTold {
+        let need = match client.server_first(message) {
+            Ok(need) => need,
+            Err(error) => return failed(&error.to_string()),
+        };
+        if let Some(keys) = self.credentials.keys.clone() {
+            self.answer(need, &keys, buffer);
+            return LoginTold::Wait;
+        }
+        let Some(password) = self.credentials.password.clone() else { return self.no_secret("a password") };
+        let (salt, iterations) = (need.salt.clone(), need.iterations);
+        self.stage = Stage::Salting(need);
+        LoginTold::Salt { password, salt, iterations }
+    }
+
+    fn answer(&mut self, need: ScramNeedKeys, keys: &ScramKeys, buffer: &mut Vec<u8>) {
+        let (expect, last) = need.answer(keys);
+        put_front::sasl_response(buffer, &last);
+        self.stage = Stage::ScramFinal(expect);
+    }
+
+    fn no_secret(&self, what: &str) -> LoginTold {
+        failed(&format!("the server asks for {what}, and none is known for user \"{}\"", self.credentials.user))
+    }
+}
+
+fn failed(why: &str) -> LoginTold {
+    LoginTold::Failed(OwnError { sqlstate: "08006".into(), message: format!("server login failed: {why}") })
+}
