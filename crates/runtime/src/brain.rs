@@ -1,0 +1,25 @@
+//! What drives a worker: an engine, or in tests something smaller.
+
+use weir_base::{Time, WorkerId};
+use weir_engine::port::{Input, Io};
+
+/// What a worker's loop serves. [`Engine`](weir_engine::Engine) is the one that pools.
+pub trait Brain: Send + 'static {
+    /// Handles one input: a turn.
+    fn handle<I: Io>(&mut self, now: Time, input: Input<'_>, io: &mut I);
+    /// When [`Input::Tick`] is due; [`Time::NEVER`] for not at all.
+    fn next_deadline(&self) -> Time;
+}
+
+/// What a brain is told about its place when it is made.
+#[derive(Clone, Copy, Debug)]
+pub struct Seat {
+    /// Its worker.
+    pub worker: WorkerId,
+    /// How many workers there are.
+    pub workers: u16,
+    /// The wall clock at [`Time::START`], in microseconds since 1970.
+    pub wall_at_start: u64,
+    /// Randomness of the operating system, different for each worker.
+    pub seed: [u8; 32],
+}

@@ -1,0 +1,33 @@
+//! The clock of the process: the only place where Weir's data plane reads the time.
+
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use weir_base::Time;
+
+/// Microseconds since the process began, the same for all workers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Clock {
+    start: Instant,
+    wall: u64,
+}
+
+impl Clock {
+    pub(crate) fn start() -> Self {
+        Clock { start: Instant::now(), wall: unix_micros() }
+    }
+
+    #[inline]
+    pub(crate) fn now(&self) -> Time {
+        Time::from_micros(self.start.elapsed().as_micros() as u64)
+    }
+
+    /// The wall clock at [`Time::START`], in microseconds since 1970.
+    pub(crate) fn wall_at_start(&self) -> u64 {
+        self.wall
+    }
+}
+
+/// The wall clock, in microseconds since 1970.
+pub(crate) fn unix_micros() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_micros() as u64
+}

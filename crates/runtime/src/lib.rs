@@ -1,0 +1,39 @@
+//! Threads, epoll, sockets, name look-ups, helpers, signals and the log: all of the data plane's I/O, and no decisions.
+//!
+//! A worker is a thread with its own epoll and its own brain (see [`Brain`]; in production an engine). The brain is told
+//! what happened and asks for what it wants through [`weir_engine::port`]; this crate keeps that port's rules. Workers
+//! share nothing on the path of a query; they write letters to each other.
+//!
+//! | file | its one job |
+//! |---|---|
+//! | `start` | binding, starting and ending everything |
+//! | `worker` | the loop: events in, turns, deadlines |
+//! | `port` | what a brain asks for, done with sockets |
+//! | `slots`, `socket`, `output` | the peers, one socket, what is to be written and what was refused |
+//! | `connect`, `listen` | connections that we begin, and those that we accept |
+//! | `mailbox`, `helpers`, `signals`, `log` | letters between threads, slow work, the operator's signals, lines |
+
+mod brain;
+mod clock;
+mod connect;
+mod descriptors;
+mod helpers;
+mod listen;
+mod log;
+mod mailbox;
+mod output;
+mod port;
+mod shared;
+mod signals;
+mod slots;
+mod socket;
+mod start;
+mod worker;
+
+pub use brain::{Brain, Seat};
+pub use descriptors::descriptors;
+pub use helpers::Reload;
+pub use listen::Bound;
+pub use log::LogTarget;
+pub use signals::Signals;
+pub use start::{Handle, Options, Plan, Running, StartError, start};

@@ -1,0 +1,288 @@
+//! What a turn wants written, and what sockets refused.
+//!
+//! Owns the segments of the current turn (ranges of its input or of the arena, in order, a list a peer) and the backlogs.
+//! Decides nothing: whether a peer's feeder must pause is the engine's business. All of it is reused, so that a turn
+//! allocates nothing once it has seen its like. Invariant: a peer with a backlog is written to through its backlog only,
+//! so bytes never overtake each other.
+
+use std::io::{self, ErrorKind, IoSlice};
+use std::ops::Range;
+
+use weir_base::{Peer, Slab};
+
+use crate::slots::{NONE, Slot};
+use crate::socket::Socket;
+
+/// Pieces of one gathered write.
+const GATHER: usize = 16;
+/// An arena or a spare buffer that grew beyond this is given back to the allocator.
+const KEEP: usize = 256 * 1024;
+/// Spare buffers kept for the next backlogs.
+const SPARES: usize = 16;
+/// More than this never waits for one peer; it is broken then. What an engine produces in one turn (a large table of the
+/// console is the most) stays far below.
+pub(crate) const BACKLOG_LIMIT: usize = 256 * 1024 * 1024;
+
+/// From where a segment's bytes come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Source {
+    /// The bytes of the turn's input.
+    Input,
+    /// The arena: bytes of our own.
+    Arena,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Segment {
+    source: Source,
+    start: u32,
+    end: u32,
+    next: u32,
+}
+
+/// A peer with output in this turn.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Touched {
+    /// Who.
+    pub(crate) peer: Peer,
+    first: u32,
+    last: u32,
+}
+
+/// The output of one turn.
+#[derive(Debug, Default)]
+pub(crate) struct Output {
+    arena: Vec<u8>,
+    segments: Vec<Segment>,
+    touched: Vec<Touched>,
+}
+
+impl Output {
+    #[inline]
+    pub(crate) fn forward(&mut self, peer: Peer, slot: &mut Slot, range: Range<usize>) {
+        self.queue(peer, slot, Source::Input, range);
+    }
+
+    #[inline]
+    pub(crate) fn send(&mut self, peer: Peer, slot: &mut Slot, bytes: &[u8]) {
+        let start = self.arena.len();
+        self.arena.extend_from_slice(bytes);
+        self.queue(peer, slot, Source::Arena, start..self.arena.len());
+    }
+
+    #[inline]
+    fn queue(&mut self, peer: Peer, slot: &mut Slot, source: Source, range: Range<usize>) {
+        let (Ok(start), Ok(end)) = (u32::try_from(range.start), u32::try_from(range.end)) else {
+            unreachable!("a turn's input and output stay below 4 GiB");
+        };
+        if start >= end {
+            return;
+        }
+        let index = self.segments.len() as u32;
+        if slot.touched == NONE {
+            slot.touched = self.touched.len() as u32;
+            self.touched.push(Touched { peer, first: index, last: index });
+        } else {
+            let touched = &mut self.touched[slot.touched as usize];
+            let last = &mut self.segments[touched.last as usize];
+            if last.source == source && last.end == start {
+                last.end = end;
+                return;
+            }
+            last.next = index;
+            touched.last = index;
+        }
+        self.segments.push(Segment { source, start, end, next: NONE });
+    }
+
+    /// The `i`th peer with output.
+    #[inline]
+    pub(crate) fn touched(&self, i: usize) -> Option<Touched> {
+        self.touched.get(i).copied()
+    }
+
+    /// Forgets the turn.
+    #[inline]
+    pub(crate) fn clear(&mut self) {
+        self.touched.clear();
+        self.segments.clear();
+        self.arena.clear();
+        if self.arena.capacity() > KEEP {
+            self.arena = Vec::new();
+        }
+    }
+
+    /// Writes what is queued for one peer straight to its socket.
+    #[inline]
+    pub(crate) fn write<'a>(&'a self, touched: Touched, input: &'a [u8], socket: &mut Socket) -> io::Result<Rest<'a>> {
+        let mut rest = Rest { output: self, input, next: touched.first, skip: 0 };
+        if touched.first != touched.last {
+            rest.gather(socket)?;
+            return Ok(rest);
+        }
+        let piece = rest.pieces().next().unwrap_or_default();
+        let taken = take(|| socket.write(piece))?;
+        rest.advance(taken);
+        Ok(rest)
+    }
+
+    /// All that is queued for one peer, unwritten.
+    pub(crate) fn unwritten<'a>(&'a self, touched: Touched, input: &'a [u8]) -> Rest<'a> {
+        Rest { output: self, input, next: touched.first, skip: 0 }
+    }
+}
+
+/// What has not been written of a peer's output.
+#[derive(Clone, Copy)]
+pub(crate) struct Rest<'a> {
+    output: &'a Output,
+    input: &'a [u8],
+    next: u32,
+    skip: usize,
+}
+
+impl<'a> Rest<'a> {
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.next == NONE
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.pieces().map(<[u8]>::len).sum()
+    }
+
+    #[inline]
+    pub(crate) fn pieces(&self) -> Pieces<'a> {
+        Pieces(*self)
+    }
+
+    /// Goes on by `taken` bytes.
+    #[inline]
+    fn advance(&mut self, mut taken: usize) {
+        while self.next != NONE {
+            let segment = &self.output.segments[self.next as usize];
+            let length = (segment.end - segment.start) as usize - self.skip;
+            if taken < length {
+                self.skip += taken;
+                return;
+            }
+            taken -= length;
+            self.skip = 0;
+            self.next = segment.next;
+        }
+    }
+
+    fn gather(&mut self, socket: &mut Socket) -> io::Result<()> {
+        while !self.is_empty() {
+            let mut slices = [IoSlice::new(&[]); GATHER];
+            let (mut count, mut length) = (0, 0);
+            for piece in self.pieces().take(GATHER) {
+                slices[count] = IoSlice::new(piece);
+                count += 1;
+                length += piece.len();
+            }
+            let taken = take(|| socket.write_vectored(&slices[..count]))?;
+            self.advance(taken);
+            if taken < length {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The pieces of a [`Rest`], in order.
+pub(crate) struct Pieces<'a>(Rest<'a>);
+
+impl<'a> Iterator for Pieces<'a> {
+    type Item = &'a [u8];
+
+    #[inline]
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let rest = &mut self.0;
+        let segment = rest.output.segments.get(rest.next as usize)?;
+        let from = match segment.source {
+            Source::Input => rest.input,
+            Source::Arena => &rest.output.arena,
+        };
+        let piece = &from[segment.start as usize + rest.skip..segment.end as usize];
+        rest.skip = 0;
+        rest.next = segment.next;
+        Some(piece)
+    }
+}
+
+/// What a write took: nothing where the socket has no room.
+#[inline]
+fn take(mut write: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
+    loop {
+        match write() {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(0),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            other => return other,
+        }
+    }
+}
+
+/// Bytes that a socket refused.
+#[derive(Debug)]
+struct Backlog {
+    bytes: Vec<u8>,
+    taken: usize,
+}
+
+/// The backlogs of a worker, and buffers for the next ones.
+#[derive(Debug, Default)]
+pub(crate) struct Backlogs {
+    all: Slab<Backlog>,
+    spares: Vec<Vec<u8>>,
+}
+
+/// What became of a backlog that was offered to its socket.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Offer {
+    /// Everything was taken.
+    Drained,
+    /// Some is left.
+    Waits,
+}
+
+impl Backlogs {
+    /// Keeps `rest` for the peer in `slot`, behind what already waits. `false` if that is more than may wait.
+    pub(crate) fn keep(&mut self, slot: &mut Slot, rest: Rest<'_>) -> bool {
+        if slot.backlog == NONE {
+            let bytes = self.spares.pop().unwrap_or_default();
+            slot.backlog = self.all.insert(Backlog { bytes, taken: 0 });
+        }
+        let backlog = self.all.get_mut(slot.backlog).expect("a slot's backlog exists");
+        if backlog.taken > backlog.bytes.len() / 2 {
+            backlog.bytes.drain(..backlog.taken);
+            backlog.taken = 0;
+        }
+        backlog.bytes.reserve(rest.len());
+        rest.pieces().for_each(|piece| backlog.bytes.extend_from_slice(piece));
+        backlog.bytes.len() - backlog.taken <= BACKLOG_LIMIT
+    }
+
+    /// Offers what waits to the socket; gives the buffer back when all is taken.
+    pub(crate) fn offer(&mut self, slot: &mut Slot) -> io::Result<Offer> {
+        let (Some(backlog), Some(socket)) = (self.all.get_mut(slot.backlog), slot.socket.as_mut()) else {
+            return Ok(Offer::Drained);
+        };
+        backlog.taken += take(|| socket.write(&backlog.bytes[backlog.taken..]))?;
+        if backlog.taken < backlog.bytes.len() {
+            return Ok(Offer::Waits);
+        }
+        self.drop(std::mem::replace(&mut slot.backlog, NONE));
+        Ok(Offer::Drained)
+    }
+
+    /// Forgets the backlog at `index`; [`NONE`] is none.
+    pub(crate) fn drop(&mut self, index: u32) {
+        let Some(mut backlog) = self.all.remove(index) else { return };
+        if self.spares.len() < SPARES && backlog.bytes.capacity() <= KEEP {
+            backlog.bytes.clear();
+            self.spares.push(backlog.bytes);
+        }
+    }
+}

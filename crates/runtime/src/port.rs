@@ -1,0 +1,412 @@
+//! What a worker's engine may ask for, done with sockets: the runtime's half of `weir_engine::port`.
+//!
+//! Owns the worker's sockets and everything that is under way for them. During a turn wishes are noted; [`Port::finish`]
+//! carries them out: one gathered write a peer, then closes, then detaches. What the engine must be told in return stands
+//! in `notices` and is delivered in turns of its own. Decides nothing.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::fmt;
+use std::io;
+use std::ops::Range;
+use std::sync::atomic::Ordering;
+
+use mio::event::Event;
+use mio::{Interest, Poll};
+use weir_base::{Peer, Span, Target, Time, WorkerId};
+use weir_engine::mail::Mail;
+use weir_engine::port::{Gone, Io, Level, Work};
+
+use crate::connect::Connects;
+use crate::helpers::Asking;
+use crate::listen::Listening;
+use crate::mailbox::{Inbox, Letter};
+use crate::output::{Backlogs, Offer, Output, Touched};
+use crate::shared::Shared;
+use crate::slots::{NONE, Peers, Ready, Slot, Stage, Watch, token};
+use crate::socket::Socket;
+
+/// How long bytes for a closed peer are still offered to its socket.
+const LINGER: Span = Span::from_secs(5);
+
+/// Something that the engine has to be told.
+#[derive(Debug)]
+pub(crate) enum Notice {
+    Blocked(Peer),
+    Drained(Peer),
+    Detached(Peer),
+    Closed(Peer, Gone),
+    Connected(Peer, String),
+    ConnectFailed(Peer, String),
+}
+
+/// What is to be done for a peer at a certain moment, if it still exists.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Due {
+    /// It has been closed long enough ago; what it did not take is lost.
+    Drop,
+    /// Another try to connect to a Unix socket whose queue was full.
+    Connect,
+}
+
+/// One worker's sockets, and what is under way for them.
+pub(crate) struct Port {
+    pub(crate) me: WorkerId,
+    pub(crate) shared: Shared,
+    pub(crate) poll: Poll,
+    pub(crate) peers: Peers,
+    pub(crate) output: Output,
+    pub(crate) backlogs: Backlogs,
+    /// To be told, in order.
+    pub(crate) notices: VecDeque<Notice>,
+    /// Peers to read from although no event comes: the last read did not reach the end.
+    pub(crate) runnable: VecDeque<Peer>,
+    closing: Vec<Peer>,
+    detaching: Vec<Peer>,
+    pub(crate) later: BinaryHeap<Reverse<(Time, Peer, Due)>>,
+    pub(crate) connects: Connects,
+    pub(crate) asking: Asking,
+    pub(crate) inbox: Inbox,
+    pub(crate) listening: Option<Listening>,
+    pub(crate) now: Time,
+}
+
+impl Port {
+    pub(crate) fn new(shared: Shared, poll: Poll, inbox: Inbox, listening: Option<Listening>) -> Self {
+        Port {
+            me: inbox.me,
+            asking: Asking::new(inbox.me, shared.helpers.clone()),
+            shared,
+            poll,
+            peers: Peers::new(),
+            output: Output::default(),
+            backlogs: Backlogs::default(),
+            notices: VecDeque::new(),
+            runnable: VecDeque::new(),
+            closing: Vec::new(),
+            detaching: Vec::new(),
+            later: BinaryHeap::new(),
+            connects: Connects::default(),
+            inbox,
+            listening,
+            now: Time::START,
+        }
+    }
+
+    /// Carries out what the engine asked for in the turn that ends. `input` is what the turn was about.
+    #[inline]
+    pub(crate) fn finish(&mut self, input: &[u8]) {
+        if self.output.touched(0).is_some() {
+            self.flush(input);
+        }
+        if !self.closing.is_empty() {
+            self.finish_closing();
+        }
+        if !self.detaching.is_empty() {
+            self.finish_detaching();
+        }
+    }
+
+    #[inline]
+    fn flush(&mut self, input: &[u8]) {
+        let mut i = 0;
+        while let Some(touched) = self.output.touched(i) {
+            self.flush_peer(touched, input);
+            i += 1;
+        }
+        self.output.clear();
+    }
+
+    #[inline]
+    fn flush_peer(&mut self, touched: Touched, input: &[u8]) {
+        let Some(slot) = self.peers.get(touched.peer) else { return };
+        slot.touched = NONE;
+        let direct = slot.backlog == NONE && writes(slot);
+        let rest = match (direct, slot.socket.as_mut()) {
+            (true, Some(socket)) => match self.output.write(touched, input, socket) {
+                Ok(rest) if rest.is_empty() => return,
+                Ok(rest) => rest,
+                Err(_) => return self.break_off(touched.peer),
+            },
+            _ => self.output.unwritten(touched, input),
+        };
+        if slot.ready == Ready::Broken || slot.stage == Stage::Detached {
+            return;
+        }
+        let first = slot.backlog == NONE;
+        if !self.backlogs.keep(slot, rest) {
+            self.shared.log.line(Level::Error, format_args!("{:?}: too many bytes wait for one peer", touched.peer));
+            self.break_off(touched.peer);
+        } else if first {
+            self.notices.push_back(Notice::Blocked(touched.peer));
+            self.watch(touched.peer, Watch::Both);
+        }
+    }
+
+    /// A write failed. What has arrived before is still read; then the peer is gone.
+    fn break_off(&mut self, peer: Peer) {
+        let Some(slot) = self.peers.get(peer) else { return };
+        self.backlogs.drop(std::mem::replace(&mut slot.backlog, NONE));
+        slot.ready = Ready::Broken;
+        if slot.stage == Stage::Lingering {
+            self.drop_peer(peer);
+        } else {
+            self.enqueue(peer);
+        }
+    }
+
+    /// Has a peer's socket read again without an event.
+    pub(crate) fn enqueue(&mut self, peer: Peer) {
+        let Some(slot) = self.peers.get(peer) else { return };
+        if !std::mem::replace(&mut slot.queued, true) {
+            self.runnable.push_back(peer);
+        }
+    }
+
+    fn finish_closing(&mut self) {
+        while let Some(peer) = self.closing.pop() {
+            let Some(slot) = self.peers.get(peer) else { continue };
+            if slot.backlog == NONE || slot.socket.is_none() || slot.ready == Ready::Broken {
+                self.drop_peer(peer);
+            } else {
+                self.later.push(Reverse((self.now + LINGER, peer, Due::Drop)));
+            }
+        }
+    }
+
+    fn finish_detaching(&mut self) {
+        let mut asked = std::mem::take(&mut self.detaching);
+        asked.drain(..).for_each(|peer| self.take_out(peer));
+        self.detaching = asked;
+    }
+
+    /// Takes a peer that wants to leave out of the loop, as soon as nothing waits for it.
+    fn take_out(&mut self, peer: Peer) {
+        let Some(slot) = self.peers.live(peer) else { return };
+        if slot.stage != Stage::Detaching || slot.backlog != NONE || slot.ready == Ready::Broken {
+            return;
+        }
+        slot.stage = Stage::Detached;
+        self.watch(peer, Watch::Nothing);
+        self.notices.push_back(Notice::Detached(peer));
+    }
+
+    /// Offers a peer's backlog to its socket, which has room again.
+    pub(crate) fn drain(&mut self, peer: Peer) {
+        let Some(slot) = self.peers.get(peer) else { return };
+        if slot.backlog == NONE || !writes(slot) {
+            return;
+        }
+        let stage = slot.stage;
+        match self.backlogs.offer(slot) {
+            Ok(Offer::Waits) => self.watch(peer, Watch::Both),
+            Ok(Offer::Drained) if stage == Stage::Lingering => self.drop_peer(peer),
+            Ok(Offer::Drained) => {
+                self.watch(peer, Watch::Reads);
+                self.notices.push_back(Notice::Drained(peer));
+                self.take_out(peer);
+            }
+            Err(_) => self.break_off(peer),
+        }
+    }
+
+    /// Has epoll watch a peer's socket.
+    pub(crate) fn watch(&mut self, peer: Peer, watch: Watch) {
+        let registry = self.poll.registry();
+        let Some(slot) = self.peers.get(peer) else { return };
+        let Some(socket) = slot.socket.as_mut() else { return };
+        // A TCP socket that was full once stays watched for room: it costs nothing, as the system wakes us only after it
+        // refused bytes. A Unix socket would wake us at each read of the other end.
+        let watch =
+            if watch == Watch::Reads && slot.watch == Watch::Both && socket.is_tcp() { Watch::Both } else { watch };
+        if slot.watch == watch {
+            return;
+        }
+        let result = match (slot.watch, interest(watch)) {
+            (Watch::Nothing, Some(interest)) => socket.register(registry, token(peer), interest),
+            (_, Some(interest)) => socket.reregister(registry, token(peer), interest),
+            (_, None) => socket.deregister(registry),
+        };
+        slot.watch = watch;
+        if let Err(error) = result {
+            self.shared.log.line(Level::Error, format_args!("{peer:?}: could not be watched: {error}"));
+            self.break_off(peer);
+        }
+    }
+
+    /// Takes a new socket into the table and has it watched for bytes.
+    pub(crate) fn adopt(&mut self, socket: Socket) -> Peer {
+        let peer = self.peers.insert(Some(socket), Stage::Open);
+        self.watch(peer, Watch::Reads);
+        peer
+    }
+
+    /// Forgets a peer and closes its socket.
+    pub(crate) fn drop_peer(&mut self, peer: Peer) {
+        let Some((socket, backlog)) = self.peers.remove(peer) else { return };
+        self.backlogs.drop(backlog);
+        self.connects.forget(peer);
+        if socket.is_some() {
+            drop(socket);
+            self.room();
+        }
+    }
+
+    /// A descriptor is free: whoever could not accept for the lack of one may try again.
+    fn room(&mut self) {
+        let starved = &self.shared.starved;
+        if starved.load(Ordering::Relaxed) && starved.swap(false, Ordering::Relaxed) {
+            self.inbox.post.send(WorkerId(0), Letter::Room);
+        }
+    }
+
+    /// A peer is gone, and the engine is about to be told. Unless its connection broke, what waits for it is still offered.
+    /// `false` if the engine has no such peer.
+    pub(crate) fn bury(&mut self, peer: Peer, cause: Gone) -> bool {
+        let Some(slot) = self.peers.live(peer) else { return false };
+        if slot.backlog != NONE && cause == Gone::Eof {
+            slot.stage = Stage::Lingering;
+            self.later.push(Reverse((self.now + LINGER, peer, Due::Drop)));
+        } else {
+            self.drop_peer(peer);
+        }
+        true
+    }
+
+    /// Notes what an event says about a socket; `true` if its bytes are to be read now.
+    #[inline]
+    pub(crate) fn note(&mut self, peer: Peer, event: &Event) -> bool {
+        let Some(slot) = self.peers.get(peer) else { return false };
+        if slot.stage == Stage::Connecting {
+            return false;
+        }
+        let ended = event.is_read_closed() || event.is_error();
+        let ready = if ended { Ready::Ending } else { Ready::Bytes };
+        if ended || event.is_readable() {
+            slot.ready = slot.ready.max(ready);
+        }
+        if slot.reads() {
+            // What already stands in the run queue is read from there.
+            return slot.ready != Ready::Nothing && !slot.queued;
+        }
+        match slot.stage {
+            Stage::Lingering if event.is_error() => self.drop_peer(peer),
+            // Only an error gets through to the engine of a peer that is not read.
+            Stage::Open | Stage::Detaching if event.is_error() => self.break_off(peer),
+            _ => {}
+        }
+        false
+    }
+
+    /// The peer that a wish of the engine is about.
+    #[inline]
+    fn output_to(&mut self, peer: Peer) -> Option<(&mut Output, &mut Slot)> {
+        Some((&mut self.output, self.peers.live(peer)?))
+    }
+
+    /// Makes a socket of ours what all sockets here are: prompt, and noticed when its other end vanishes.
+    pub(crate) fn tune(socket: &mio::net::TcpStream) -> io::Result<()> {
+        socket.set_nodelay(true)?;
+        socket2::SockRef::from(socket).set_keepalive(true)
+    }
+}
+
+/// Whether a peer's socket takes bytes now.
+#[inline]
+fn writes(slot: &Slot) -> bool {
+    matches!(slot.stage, Stage::Open | Stage::Detaching | Stage::Lingering) && slot.ready != Ready::Broken
+}
+
+fn interest(watch: Watch) -> Option<Interest> {
+    match watch {
+        Watch::Nothing => None,
+        Watch::Reads => Some(Interest::READABLE),
+        Watch::Both => Some(Interest::READABLE | Interest::WRITABLE),
+    }
+}
+
+impl Io for Port {
+    #[inline]
+    fn forward(&mut self, to: Peer, range: Range<usize>) {
+        if let Some((output, slot)) = self.output_to(to) {
+            output.forward(to, slot, range);
+        }
+    }
+
+    #[inline]
+    fn send(&mut self, to: Peer, bytes: &[u8]) {
+        if let Some((output, slot)) = self.output_to(to) {
+            output.send(to, slot, bytes);
+        }
+    }
+
+    fn connect(&mut self, to: &Target) -> Peer {
+        self.begin_connect(to)
+    }
+
+    fn close(&mut self, peer: Peer) {
+        let Some(slot) = self.peers.live(peer) else { return };
+        // What is queued in this turn is written first, and a connect that is under way is given up.
+        if slot.stage == Stage::Connecting || slot.stage == Stage::Detached {
+            slot.ready = Ready::Broken;
+        }
+        slot.stage = Stage::Lingering;
+        self.closing.push(peer);
+    }
+
+    #[inline]
+    fn pause(&mut self, peer: Peer) {
+        if let Some(slot) = self.peers.live(peer) {
+            slot.paused = true;
+        }
+    }
+
+    #[inline]
+    fn resume(&mut self, peer: Peer) {
+        let Some(slot) = self.peers.live(peer) else { return };
+        slot.paused = false;
+        if slot.ready != Ready::Nothing {
+            self.enqueue(peer);
+        }
+    }
+
+    fn detach(&mut self, peer: Peer) {
+        let Some(slot) = self.peers.live(peer) else { return };
+        if slot.stage == Stage::Open {
+            slot.stage = Stage::Detaching;
+            self.detaching.push(peer);
+        }
+    }
+
+    fn post(&mut self, to: WorkerId, mail: Mail, socket: Option<Peer>) {
+        let socket = socket.and_then(|peer| {
+            if self.peers.live(peer).is_some_and(|slot| slot.stage == Stage::Detached) {
+                return self.peers.remove(peer)?.0;
+            }
+            self.shared.log.line(Level::Error, format_args!("{peer:?}: can't be posted, it is not detached"));
+            None
+        });
+        if !self.inbox.send(to, Letter::Mail { from: self.me, mail, socket }) {
+            self.shared.log.line(Level::Error, format_args!("mail to worker {} was lost", to.0));
+        }
+    }
+
+    fn help(&mut self, job: u64, work: Work) {
+        self.asking.help(job, work);
+    }
+
+    fn log(&mut self, level: Level, line: fmt::Arguments<'_>) {
+        self.shared.log.line(level, line);
+    }
+
+    fn accept(&mut self, on: bool) {
+        match self.listening {
+            Some(_) => self.set_accepting(on),
+            None => drop(self.inbox.post.send(WorkerId(0), Letter::Accept(on))),
+        }
+    }
+
+    fn exit(&mut self, status: i32) {
+        self.shared.end(status);
+    }
+}

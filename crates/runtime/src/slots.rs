@@ -1,0 +1,229 @@
+//! The table of a worker's peers: what the runtime itself has to remember about each socket, in a few bytes.
+//!
+//! Owns the handles: a slot's generation grows with each use, so that a late event or a late wish of the engine for a
+//! peer that is gone finds nothing. Slots lie in chunks that never move and are reused last-in first-out; an idle peer has
+//! no buffer. Knows nothing of what the peers say.
+
+use mio::Token;
+
+use weir_base::Peer;
+
+use crate::socket::Socket;
+
+/// Slots a chunk; a power of two.
+const CHUNK: usize = 256;
+/// Generations stay below this, so that a token's highest bit is free to mark tokens that are no peers.
+const GENERATIONS: u32 = 1 << 31;
+/// No index.
+pub(crate) const NONE: u32 = u32::MAX;
+
+const _: () = assert!(usize::BITS == 64, "a token holds a slot and its generation");
+// In debug builds mio keeps more with each socket, to check its use.
+const _: () = assert!(cfg!(debug_assertions) || size_of::<Slot>() <= 32, "a slot is what every idle client costs");
+
+/// Where a peer stands in its life.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Stage {
+    /// Free for another use.
+    Vacant,
+    /// A name is looked up, or a connect is under way.
+    Connecting,
+    /// Connected.
+    Open,
+    /// Waits for its backlog to drain, then leaves this worker.
+    Detaching,
+    /// Out of the loop, ready to travel.
+    Detached,
+    /// Closed for the engine; queued bytes are still offered to the socket.
+    Lingering,
+}
+
+/// What the last events and reads say about a socket.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Ready {
+    /// Nothing to read, until an event says otherwise.
+    Nothing,
+    /// There may be bytes.
+    Bytes,
+    /// The end has been announced: reads go on until they meet it.
+    Ending,
+    /// A write failed: reads go on as long as there are bytes, then the peer is gone.
+    Broken,
+}
+
+/// What epoll watches a socket for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Watch {
+    /// It is not registered.
+    Nothing,
+    /// Readable.
+    Reads,
+    /// Readable and writable.
+    Both,
+}
+
+/// One peer.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    /// The socket; none while a name is looked up.
+    pub(crate) socket: Option<Socket>,
+    /// Index of what the socket refused, or [`NONE`]. For a vacant slot: the next vacant one.
+    pub(crate) backlog: u32,
+    /// Index into the turn's list of peers with output, or [`NONE`].
+    pub(crate) touched: u32,
+    generation: u32,
+    pub(crate) stage: Stage,
+    pub(crate) ready: Ready,
+    pub(crate) watch: Watch,
+    /// Whether the engine wants no bytes now.
+    pub(crate) paused: bool,
+    /// Whether it stands in the run queue.
+    pub(crate) queued: bool,
+}
+
+impl Slot {
+    fn vacant(next: u32) -> Self {
+        Slot {
+            socket: None,
+            backlog: next,
+            touched: NONE,
+            generation: 0,
+            stage: Stage::Vacant,
+            ready: Ready::Nothing,
+            watch: Watch::Nothing,
+            paused: false,
+            queued: false,
+        }
+    }
+
+    /// Whether bytes that arrive go to the engine now.
+    #[inline]
+    pub(crate) fn reads(&self) -> bool {
+        self.stage == Stage::Open && !self.paused
+    }
+}
+
+/// All peers of a worker.
+#[derive(Debug)]
+pub(crate) struct Peers {
+    chunks: Vec<Box<[Slot; CHUNK]>>,
+    free: u32,
+}
+
+impl Peers {
+    pub(crate) fn new() -> Self {
+        Peers { chunks: Vec::new(), free: NONE }
+    }
+
+    /// Takes a slot into use.
+    pub(crate) fn insert(&mut self, socket: Option<Socket>, stage: Stage) -> Peer {
+        if self.free == NONE {
+            self.grow();
+        }
+        let index = self.free;
+        let slot = self.cell(index).expect("a free index lies in a chunk");
+        let generation = slot.generation;
+        let next = slot.backlog;
+        *slot = Slot { socket, generation, stage, ..Slot::vacant(NONE) };
+        self.free = next;
+        Peer::new(index, generation)
+    }
+
+    /// The slot of `peer`, whatever its stage, as long as it is in use.
+    #[inline]
+    pub(crate) fn get(&mut self, peer: Peer) -> Option<&mut Slot> {
+        let slot = self.cell(peer.slot)?;
+        (slot.generation == peer.generation && slot.stage != Stage::Vacant).then_some(slot)
+    }
+
+    /// The slot of `peer` if the engine may still name it.
+    #[inline]
+    pub(crate) fn live(&mut self, peer: Peer) -> Option<&mut Slot> {
+        self.get(peer).filter(|slot| slot.stage != Stage::Lingering)
+    }
+
+    /// Gives a slot back; returns its socket and its backlog's index.
+    pub(crate) fn remove(&mut self, peer: Peer) -> Option<(Option<Socket>, u32)> {
+        let free = self.free;
+        let slot = self.get(peer)?;
+        let socket = slot.socket.take();
+        let backlog = slot.backlog;
+        slot.generation = (slot.generation + 1) % GENERATIONS;
+        slot.stage = Stage::Vacant;
+        slot.backlog = free;
+        self.free = peer.slot;
+        Some((socket, backlog))
+    }
+
+    #[inline]
+    fn cell(&mut self, index: u32) -> Option<&mut Slot> {
+        let index = index as usize;
+        Some(&mut self.chunks.get_mut(index / CHUNK)?[index % CHUNK])
+    }
+
+    fn grow(&mut self) {
+        let first = (self.chunks.len() * CHUNK) as u32;
+        let last = first + CHUNK as u32 - 1;
+        // Each vacant slot names its successor; the last one ends the list.
+        let slots: Vec<Slot> = (first..=last).map(|i| Slot::vacant(if i == last { NONE } else { i + 1 })).collect();
+        self.chunks.push(slots.into_boxed_slice().try_into().expect("a chunk's length"));
+        self.free = first;
+    }
+}
+
+/// The token under which `peer` is registered.
+#[inline]
+pub(crate) fn token(peer: Peer) -> Token {
+    Token(((peer.generation as usize) << 32) | peer.slot as usize)
+}
+
+/// The peer behind a token; tokens with the highest bit set name none.
+#[inline]
+pub(crate) fn peer_of(token: Token) -> Option<Peer> {
+    let generation = (token.0 >> 32) as u32;
+    (generation < GENERATIONS).then_some(Peer::new(token.0 as u32, generation))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_handle_of_an_earlier_use_finds_nothing() {
+        let mut peers = Peers::new();
+        let first = peers.insert(None, Stage::Open);
+        assert!(peers.get(first).is_some());
+        peers.remove(first).unwrap();
+        assert!(peers.get(first).is_none());
+        let second = peers.insert(None, Stage::Open);
+        assert_eq!(second.slot, first.slot);
+        assert_ne!(second, first);
+        assert!(peers.get(first).is_none() && peers.remove(first).is_none());
+        assert!(peers.get(second).is_some());
+    }
+
+    #[test]
+    fn slots_are_dense_and_survive_growth() {
+        let mut peers = Peers::new();
+        let handles: Vec<Peer> = (0..3 * CHUNK).map(|_| peers.insert(None, Stage::Open)).collect();
+        assert!(handles.iter().enumerate().all(|(i, p)| p.slot as usize == i));
+        assert!(handles.iter().all(|p| peers.get(*p).is_some()));
+        assert!(peers.get(Peer::NONE).is_none());
+    }
+
+    #[test]
+    fn a_closed_peer_is_out_of_the_engines_reach() {
+        let mut peers = Peers::new();
+        let peer = peers.insert(None, Stage::Open);
+        peers.get(peer).unwrap().stage = Stage::Lingering;
+        assert!(peers.live(peer).is_none());
+        assert!(peers.get(peer).is_some());
+    }
+
+    #[test]
+    fn tokens_name_their_peer_or_none() {
+        let peer = Peer::new(77, GENERATIONS - 1);
+        assert_eq!(peer_of(token(peer)), Some(peer));
+        assert_eq!(peer_of(Token(usize::MAX)), None);
+    }
+}

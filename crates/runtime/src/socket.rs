@@ -1,0 +1,84 @@
+//! One stream socket, TCP or Unix, as the worker's loop uses it.
+//!
+//! Invariant: the socket is non-blocking; no call here ever waits.
+
+use std::io::{self, IoSlice, Read, Write};
+
+use mio::event::Source;
+use mio::net::{TcpStream, UnixStream};
+use mio::{Interest, Registry, Token};
+
+/// A connected (or connecting) stream socket.
+#[derive(Debug)]
+pub(crate) enum Socket {
+    /// Over TCP.
+    Tcp(TcpStream),
+    /// Over a Unix socket.
+    Unix(UnixStream),
+}
+
+impl Socket {
+    #[inline]
+    pub(crate) fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Socket::Tcp(s) => s.read(into),
+            Socket::Unix(s) => s.read(into),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Socket::Tcp(s) => s.write(bytes),
+            Socket::Unix(s) => s.write(bytes),
+        }
+    }
+
+    pub(crate) fn write_vectored(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
+        match self {
+            Socket::Tcp(s) => s.write_vectored(pieces),
+            Socket::Unix(s) => s.write_vectored(pieces),
+        }
+    }
+
+    /// The error that the system keeps for this socket, if any; asking clears it.
+    pub(crate) fn take_error(&self) -> io::Result<Option<io::Error>> {
+        match self {
+            Socket::Tcp(s) => s.take_error(),
+            Socket::Unix(s) => s.take_error(),
+        }
+    }
+
+    /// Whether a connect has ended: fails with `NotConnected` as long as it has not.
+    pub(crate) fn check_connected(&self) -> io::Result<()> {
+        match self {
+            Socket::Tcp(s) => s.peer_addr().map(drop),
+            Socket::Unix(s) => s.peer_addr().map(drop),
+        }
+    }
+
+    pub(crate) fn is_tcp(&self) -> bool {
+        matches!(self, Socket::Tcp(_))
+    }
+
+    pub(crate) fn register(&mut self, registry: &Registry, token: Token, interest: Interest) -> io::Result<()> {
+        match self {
+            Socket::Tcp(s) => s.register(registry, token, interest),
+            Socket::Unix(s) => s.register(registry, token, interest),
+        }
+    }
+
+    pub(crate) fn reregister(&mut self, registry: &Registry, token: Token, interest: Interest) -> io::Result<()> {
+        match self {
+            Socket::Tcp(s) => s.reregister(registry, token, interest),
+            Socket::Unix(s) => s.reregister(registry, token, interest),
+        }
+    }
+
+    pub(crate) fn deregister(&mut self, registry: &Registry) -> io::Result<()> {
+        match self {
+            Socket::Tcp(s) => s.deregister(registry),
+            Socket::Unix(s) => s.deregister(registry),
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! Starting and ending: everything is bound before anything runs, and everything ends together.
+
+use std::error::Error;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::thread::{self, JoinHandle};
+
+use mio::Poll;
+use rand_core::{OsRng, RngCore};
+use weir_base::WorkerId;
+use weir_config::{Config, Listen};
+use weir_engine::port::{Level, Signal};
+
+use crate::brain::{Brain, Seat};
+use crate::clock::Clock;
+use crate::descriptors::raise_descriptors;
+use crate::helpers::{Helpers, Reload};
+use crate::listen::{Bound, Listening};
+use crate::log::{Log, LogTarget, LogThread};
+use crate::mailbox::{Inbox, Letter, Post};
+use crate::port::Port;
+use crate::shared::{Ending, Shared};
+use crate::signals::{SignalThread, Signals};
+use crate::worker::Worker;
+
+/// The exit status when a worker died of a broken invariant.
+const PANICKED: i32 = 101;
+
+/// What the runtime itself has to know, whatever its brains do.
+pub struct Plan {
+    /// Where clients come in.
+    pub listen: Listen,
+    /// Worker threads; at least one runs.
+    pub workers: u16,
+    /// Reads the configuration again, on a helper thread.
+    pub reload: Reload,
+    /// Where the log goes.
+    pub log: LogTarget,
+    /// The least level that is logged.
+    pub level: Level,
+    /// Whether the process's signals are ours.
+    pub signals: Signals,
+}
+
+/// Why nothing was started: one line, with what to do about it.
+#[derive(Debug)]
+pub struct StartError(String);
+
+impl StartError {
+    pub(crate) fn new(text: String) -> Self {
+        StartError(text)
+    }
+
+    fn because(what: &str) -> impl Fn(std::io::Error) -> StartError {
+        move |error| StartError(format!("{what}: {error}"))
+    }
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Error for StartError {}
+
+/// A runtime that serves. Dropping it ends it.
+pub struct Running {
+    bound: Bound,
+    handle: Handle,
+    workers: Vec<JoinHandle<()>>,
+    signals: Option<SignalThread>,
+    log: Option<LogThread>,
+}
+
+/// Reaches a running runtime from outside; cheap to clone.
+#[derive(Clone)]
+pub struct Handle {
+    ending: Ending,
+    post: Post,
+}
+
+impl Handle {
+    /// Ends it at once, with this exit status. The first one counts.
+    pub fn stop(&self, status: i32) {
+        self.ending.end(status);
+    }
+
+    /// Has worker 0's brain handle this signal, as if the process had received it.
+    pub fn signal(&self, signal: Signal) {
+        self.post.send(WorkerId(0), Letter::Signal(signal));
+    }
+}
+
+/// Binds everything, then starts the workers, each with a brain of its own. Nothing runs if this fails.
+pub fn start<B: Brain>(plan: Plan, brain: impl FnMut(Seat) -> B) -> Result<Running, StartError> {
+    raise_descriptors();
+    let mut listening = Listening::bind(plan.listen)?;
+    let bound = listening.bound().clone();
+    let count = plan.workers.max(1);
+    let polls = (0..count).map(|_| Poll::new()).collect::<Result<Vec<_>, _>>();
+    let polls = polls.map_err(StartError::because("can't make an event queue"))?;
+    listening.register(polls[0].registry()).map_err(StartError::because("can't wait for clients"))?;
+    let registries: Vec<_> = polls.iter().map(Poll::registry).collect();
+    let (post, inboxes) = Post::open(&registries).map_err(StartError::because("can't make a mailbox"))?;
+    let (log, log_thread) = Log::start(plan.log, plan.level).map_err(StartError::because("can't open the log"))?;
+    let shared = Shared {
+        clock: Clock::start(),
+        log,
+        helpers: Helpers::start(&post, plan.reload).map_err(StartError::because("can't start a thread"))?,
+        starved: Arc::new(AtomicBool::new(false)),
+        ending: Ending::new(post.clone()),
+    };
+    let mut running = Running {
+        bound,
+        handle: Handle { ending: shared.ending.clone(), post: post.clone() },
+        workers: Vec::new(),
+        signals: None,
+        log: Some(log_thread),
+    };
+    if plan.signals == Signals::Handle {
+        let thread = SignalThread::start(post.clone(), shared.log.clone());
+        running.signals = Some(thread.map_err(StartError::because("can't wait for signals"))?);
+    }
+    let mut listening = Some(listening);
+    let ports = polls.into_iter().zip(inboxes).enumerate().map(|(i, (poll, letters))| {
+        let inbox = Inbox::new(WorkerId(i as u16), post.clone(), letters);
+        // The first worker takes the listeners.
+        Port::new(shared.clone(), poll, inbox, listening.take())
+    });
+    running.workers = spawn(ports.collect(), brain)?;
+    Ok(running)
+}
+
+fn spawn<B: Brain>(ports: Vec<Port>, mut brain: impl FnMut(Seat) -> B) -> Result<Vec<JoinHandle<()>>, StartError> {
+    let workers = ports.len() as u16;
+    // All brains exist before the first thread does, so that the first letter finds its reader.
+    let made: Vec<Worker<B>> = ports
+        .into_iter()
+        .map(|port| {
+            let mut seed = [0; 32];
+            OsRng.fill_bytes(&mut seed);
+            let wall_at_start = port.shared.clock.wall_at_start();
+            Worker::new(brain(Seat { worker: port.me, workers, wall_at_start, seed }), port)
+        })
+        .collect();
+    let start = |(i, worker): (usize, Worker<B>)| {
+        thread::Builder::new().name(format!("weir-{i}")).spawn(move || {
+            let _ends_all = EndsAll(worker.ending());
+            worker.run();
+        })
+    };
+    made.into_iter()
+        .enumerate()
+        .map(start)
+        .collect::<Result<_, _>>()
+        .map_err(StartError::because("can't start a thread"))
+}
+
+/// Ends the whole process's pooling when a worker dies: half a pooler would leave its clients hanging.
+struct EndsAll(Ending);
+
+impl Drop for EndsAll {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.0.end(PANICKED);
+        }
+    }
+}
+
+impl Running {
+    /// Where it listens.
+    pub fn bound(&self) -> &Bound {
+        &self.bound
+    }
+
+    /// A way to reach it while somebody waits for its end.
+    pub fn handle(&self) -> Handle {
+        self.handle.clone()
+    }
+
+    /// Waits for its end and returns its exit status.
+    pub fn wait(mut self) -> i32 {
+        self.join();
+        self.handle.ending.status().unwrap_or_default()
+    }
+
+    fn join(&mut self) {
+        for worker in self.workers.drain(..) {
+            // A panic has been printed, and has become the exit status.
+            let _ = worker.join();
+        }
+        if let Some(signals) = self.signals.take() {
+            signals.finish();
+        }
+        if let Some(log) = self.log.take() {
+            log.finish();
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.handle.stop(0);
+        self.join();
+    }
+}
+
+/// What it takes to serve a configuration.
+pub struct Options {
+    /// The configuration to begin with.
+    pub config: Arc<Config>,
+    /// Reads it again, on a helper thread, when the engine asks.
+    pub reload: Reload,
+    /// Where the log goes.
+    pub log: LogTarget,
+    /// Whether the process's signals are ours.
+    pub signals: Signals,
+    /// Called once everything is bound and runs.
+    pub ready: Box<dyn FnOnce(&Bound)>,
+}

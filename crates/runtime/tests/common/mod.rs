@@ -1,0 +1,246 @@
+//! Small brains that drive a real runtime, and what the tests need around them.
+#![allow(dead_code, reason = "each test program uses a part of this")]
+
+use std::collections::HashMap;
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use weir_base::{Host, Peer, Target, Time};
+use weir_config::Listen;
+use weir_engine::port::{Input, Io, Level};
+use weir_runtime::{Brain, LogTarget, Plan, Running, Seat, Signals, start};
+
+pub(crate) const LOCAL: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+/// A log that a test can read.
+#[derive(Clone, Default)]
+pub(crate) struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl Lines {
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8_lossy(&self.0.lock().unwrap()).into_owned()
+    }
+}
+
+impl Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+pub(crate) fn listen() -> Listen {
+    Listen { addresses: vec![LOCAL], port: 0, unix_socket_dir: None, unix_socket_mode: 0o777, backlog: 512 }
+}
+
+pub(crate) fn plan(workers: u16) -> Plan {
+    Plan {
+        listen: listen(),
+        workers,
+        reload: Arc::new(|| Err("no configuration here".into())),
+        log: LogTarget::Stderr,
+        level: Level::Info,
+        signals: Signals::Leave,
+    }
+}
+
+pub(crate) fn serve<B: Brain>(brain: impl FnMut(Seat) -> B) -> Running {
+    start(plan(1), brain).unwrap()
+}
+
+pub(crate) fn address(running: &Running) -> SocketAddr {
+    running.bound().tcp[0]
+}
+
+pub(crate) fn client(running: &Running) -> TcpStream {
+    connect(address(running))
+}
+
+pub(crate) fn connect(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    stream.set_write_timeout(Some(Duration::from_secs(20))).unwrap();
+    stream.set_nodelay(true).unwrap();
+    stream
+}
+
+/// Reads exactly `count` bytes.
+pub(crate) fn read(stream: &mut impl Read, count: usize) -> Vec<u8> {
+    let mut bytes = vec![0; count];
+    stream.read_exact(&mut bytes).unwrap();
+    bytes
+}
+
+/// Bytes that tell where they stand.
+pub(crate) fn pattern(from: usize, count: usize) -> Vec<u8> {
+    (from..from + count).map(|i| (i ^ (i >> 8) ^ (i >> 17)) as u8).collect()
+}
+
+/// What a brain was told, as text.
+pub(crate) fn told(input: &Input<'_>) -> String {
+    match input {
+        Input::Accepted { .. } => "accepted".into(),
+        Input::Bytes { bytes, .. } => format!("bytes {}", bytes.len()),
+        Input::Closed { cause, .. } => format!("closed {cause:?}"),
+        Input::Blocked { .. } => "blocked".into(),
+        Input::Drained { .. } => "drained".into(),
+        Input::Connected { .. } => "connected".into(),
+        Input::ConnectFailed { error, .. } => format!("connect failed: {error}"),
+        Input::Detached { .. } => "detached".into(),
+        Input::Helped { job, .. } => format!("helped {job}"),
+        Input::Mail { .. } => "mail".into(),
+        Input::Signal(signal) => format!("{signal:?}"),
+        Input::Tick => "tick".into(),
+    }
+}
+
+/// Sends back what comes; pauses a peer as long as its own socket is full. Reports all it is told.
+pub(crate) struct Echo {
+    pub(crate) told: Sender<String>,
+}
+
+impl Echo {
+    pub(crate) fn new() -> (Echo, Receiver<String>) {
+        let (told, heard) = channel();
+        (Echo { told }, heard)
+    }
+}
+
+impl Brain for Echo {
+    fn handle<I: Io>(&mut self, _: Time, input: Input<'_>, io: &mut I) {
+        let _ = self.told.send(told(&input));
+        match input {
+            Input::Bytes { peer, bytes } => io.forward(peer, 0..bytes.len()),
+            Input::Blocked { peer } => io.pause(peer),
+            Input::Drained { peer } => io.resume(peer),
+            _ => {}
+        }
+    }
+    fn next_deadline(&self) -> Time {
+        Time::NEVER
+    }
+}
+
+/// Anything that a closure can do, for one test's purpose.
+pub(crate) struct Script<F> {
+    pub(crate) act: F,
+    pub(crate) deadline: Time,
+}
+
+/// The part of [`Io`] that scripts use, without generics.
+pub(crate) trait DynIo {
+    fn forward(&mut self, to: Peer, range: std::ops::Range<usize>);
+    fn send(&mut self, to: Peer, bytes: &[u8]);
+    fn connect(&mut self, to: &Target) -> Peer;
+    fn close(&mut self, peer: Peer);
+    fn pause(&mut self, peer: Peer);
+    fn resume(&mut self, peer: Peer);
+    fn detach(&mut self, peer: Peer);
+    fn help(&mut self, job: u64, work: weir_engine::port::Work);
+    fn log(&mut self, level: Level, line: &str);
+    fn accept(&mut self, on: bool);
+    fn exit(&mut self, status: i32);
+}
+
+impl<I: Io> DynIo for I {
+    fn forward(&mut self, to: Peer, range: std::ops::Range<usize>) {
+        Io::forward(self, to, range);
+    }
+    fn send(&mut self, to: Peer, bytes: &[u8]) {
+        Io::send(self, to, bytes);
+    }
+    fn connect(&mut self, to: &Target) -> Peer {
+        Io::connect(self, to)
+    }
+    fn close(&mut self, peer: Peer) {
+        Io::close(self, peer);
+    }
+    fn pause(&mut self, peer: Peer) {
+        Io::pause(self, peer);
+    }
+    fn resume(&mut self, peer: Peer) {
+        Io::resume(self, peer);
+    }
+    fn detach(&mut self, peer: Peer) {
+        Io::detach(self, peer);
+    }
+    fn help(&mut self, job: u64, work: weir_engine::port::Work) {
+        Io::help(self, job, work);
+    }
+    fn log(&mut self, level: Level, line: &str) {
+        Io::log(self, level, format_args!("{line}"));
+    }
+    fn accept(&mut self, on: bool) {
+        Io::accept(self, on);
+    }
+    fn exit(&mut self, status: i32) {
+        Io::exit(self, status);
+    }
+}
+
+impl<F: FnMut(Time, Input<'_>, &mut dyn DynIo) -> Time + Send + 'static> Brain for Script<F> {
+    fn handle<I: Io>(&mut self, now: Time, input: Input<'_>, io: &mut I) {
+        self.deadline = (self.act)(now, input, io);
+    }
+    fn next_deadline(&self) -> Time {
+        self.deadline
+    }
+}
+
+/// A brain that does `act` at each input; what it returns is the next deadline.
+pub(crate) fn script<F: FnMut(Time, Input<'_>, &mut dyn DynIo) -> Time + Send + 'static>(act: F) -> Script<F> {
+    Script { act, deadline: Time::NEVER }
+}
+
+/// Joins each client to a connection of its own, without looking at a byte.
+pub(crate) struct Forward {
+    pub(crate) to: Target,
+    pub(crate) links: HashMap<Peer, Peer>,
+}
+
+impl Forward {
+    pub(crate) fn new(to: SocketAddr) -> Forward {
+        Forward { to: target(to), links: HashMap::new() }
+    }
+}
+
+impl Brain for Forward {
+    fn handle<I: Io>(&mut self, _: Time, input: Input<'_>, io: &mut I) {
+        match input {
+            Input::Accepted { peer, .. } => {
+                let server = io.connect(&self.to);
+                self.links.insert(peer, server);
+                self.links.insert(server, peer);
+                io.pause(peer);
+            }
+            Input::Connected { peer, .. } => io.resume(self.links[&peer]),
+            Input::Bytes { peer, bytes } => io.forward(self.links[&peer], 0..bytes.len()),
+            Input::Blocked { peer } => io.pause(self.links[&peer]),
+            Input::Drained { peer } => io.resume(self.links[&peer]),
+            Input::Closed { peer, .. } | Input::ConnectFailed { peer, .. } => {
+                if let Some(other) = self.links.remove(&peer) {
+                    self.links.remove(&other);
+                    io.close(other);
+                }
+            }
+            _ => {}
+        }
+    }
+    fn next_deadline(&self) -> Time {
+        Time::NEVER
+    }
+}
+
+pub(crate) fn target(address: SocketAddr) -> Target {
+    Target { host: Host::Ip(address.ip()), port: address.port() }
+}
+
+pub(crate) fn next(heard: &Receiver<String>) -> String {
+    heard.recv_timeout(Duration::from_secs(20)).expect("the brain is told something")
+}
