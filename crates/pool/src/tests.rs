@@ -434,6 +434,27 @@ fn after_a_suspension_those_who_waited_are_served_in_order() {
 }
 
 #[test]
+fn nobody_overtakes_between_a_resume_and_the_grants() {
+    let mut pool = filled(defaults(), 1);
+    pool.suspend();
+    queue(&mut pool, 1, START);
+    pool.resume(START);
+    assert_eq!(pool.acquire(client(2), START), Acquire::Queued);
+}
+
+#[test]
+fn a_login_that_fails_while_it_is_being_closed_blames_nobody() {
+    let mut pool = pool(defaults());
+    queue(&mut pool, 1, START);
+    effects(&mut pool, START);
+    pool.opening(server(1), START);
+    pool.pause();
+    pool.connect_failed(server(1), ConnectFailure::Refused, START);
+    pool.resume(START);
+    assert_eq!(effects(&mut pool, START), [Effect::Open]);
+}
+
+#[test]
 fn a_reconnect_closes_every_server_that_is_present() {
     let mut pool = filled(defaults(), 2);
     take(&mut pool, 1, START);

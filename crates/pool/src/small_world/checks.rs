@@ -1,0 +1,178 @@
+//! What must be true of the pool's answers, of its effects, and of every state it comes to rest in.
+
+use weir_base::{Peer, Span, Time};
+
+use super::world::{Event, Server, World};
+use crate::pool::Mode;
+use crate::{CloseReason, ConnectFailure, Refusal, Release, ServerState};
+
+impl World {
+    pub(super) fn check_refusal(&self, why: Refusal) {
+        match why {
+            Refusal::ServerDown => {
+                assert!(matches!(self.failed, Some((_, ConnectFailure::Refused))) && self.mode == Mode::Running);
+                assert_eq!(self.connected(), 0, "a server is left");
+            }
+            Refusal::TooManyWaiting => assert!(self.queue.len() as u32 >= self.pool.settings().max_waiting),
+            Refusal::ShuttingDown => assert_eq!(self.mode, Mode::Shut),
+            Refusal::WaitTimeout => panic!("did not wait"),
+        }
+    }
+
+    /// A server that was taken out of the model for a moment: its answer says where it goes.
+    pub(super) fn check_release(&mut self, server: Peer, was: Option<(Peer, Server)>, answer: Release) {
+        let (_, was) = was.expect("the model knows it");
+        let connected = match was {
+            Server::Login { .. } => self.now,
+            Server::Linked { connected, .. } => connected,
+            Server::Idle { .. } => panic!("released while idle"),
+        };
+        if !matches!(answer, Release::Close(_)) {
+            assert!(!self.stale.contains(&server), "older than the reconnect");
+            let old = self.now >= connected + self.oldest_age() && self.now >= self.aged_until;
+            assert!(!old, "a server grows too old");
+        }
+        let paused = self.mode != Mode::Running;
+        match answer {
+            Release::Next { client, waited, check } => {
+                assert!(!paused);
+                let acquired = self.served(client, waited);
+                assert_eq!(
+                    check,
+                    self.pool.settings().server_check_delay.is_zero() && matches!(was, Server::Linked { .. })
+                );
+                self.servers.push((server, Server::Linked { client, acquired, connected }));
+            }
+            Release::Idle => {
+                assert!(paused || self.queue.is_empty(), "a client waits while a server idles");
+                assert!(!matches!(self.mode, Mode::Paused | Mode::Shut));
+                self.servers.push((server, Server::Idle { since: self.now, connected }));
+            }
+            Release::Close(reason) => self.check_close(reason, connected, None),
+        }
+    }
+
+    /// The age at which a server is old at the latest.
+    pub(super) fn oldest_age(&self) -> Span {
+        Span::from_micros(self.pool.settings().server_lifetime.micros() / 10 * 11)
+    }
+
+    pub(super) fn check_close(&mut self, reason: CloseReason, connected: Time, idle_since: Option<Time>) {
+        let settings = self.pool.settings();
+        match reason {
+            CloseReason::Lifetime => {
+                let gap = settings.server_lifetime.micros() / u64::from(settings.size);
+                assert!(self.now >= connected + settings.server_lifetime, "not old yet");
+                assert!(self.now >= self.aged_until, "not spread out");
+                self.aged_until = self.now + Span::from_micros(gap);
+            }
+            CloseReason::Idle => {
+                let since = idle_since.expect("only an idle server is closed for that");
+                assert!(self.now - since >= settings.server_idle_timeout);
+                assert!(self.connected() >= settings.min_size, "min_size is not respected");
+            }
+            CloseReason::TooMany => assert!(self.servers.len() >= (settings.size + settings.reserve_size) as usize),
+            CloseReason::Pause => assert_eq!(self.mode, Mode::Paused),
+            CloseReason::Shutdown => assert_eq!(self.mode, Mode::Shut),
+            CloseReason::ConnectTimeout => assert!(self.now - connected >= settings.server_connect_timeout),
+            CloseReason::Reconnect | CloseReason::Killed | CloseReason::Evicted => {}
+        }
+    }
+
+    pub(super) fn check_open(&mut self) {
+        let settings = self.pool.settings();
+        assert!(self.mode == Mode::Running && !self.asked);
+        assert_eq!(self.count(|server| matches!(server, Server::Login { .. })), 0, "one login at a time");
+        let servers = self.servers.len() as u32;
+        if servers >= settings.size {
+            assert!(servers < settings.size + settings.reserve_size, "more than size and reserve");
+            let oldest = self.queue.first().expect("the reserve is for those who wait");
+            assert!(self.now - oldest.since >= settings.reserve_timeout, "the reserve is opened too early");
+        }
+        let filling = self.demand && servers < settings.min_size;
+        assert!(filling || !self.queue.is_empty(), "nobody wants it");
+        assert!(self.failed.is_none_or(|(at, _)| self.now >= at + self.shortest_pause()), "retries too early");
+        assert!(self.declined_at.is_none_or(|at| self.now >= at + Span::from_millis(100)), "asks too often");
+        if settings.connects_per_second == 1 {
+            assert!(self.asked_at.is_none_or(|at| self.now >= at + Span::from_secs(1)), "connects too often");
+        }
+        self.asked_at = Some(self.now);
+        self.asked = true;
+        // Where a world has no event for it, the engine begins at once.
+        if !(self.rules.events)(Event::Begin) {
+            self.begin();
+        }
+    }
+
+    /// The shortest pause that may follow a failed login.
+    pub(super) fn shortest_pause(&self) -> Span {
+        let retry = self.pool.settings().server_login_retry.micros();
+        Span::from_micros(retry.min(1_000_000) / 8 * 7)
+    }
+
+    /// What must hold whenever the pool has nothing more to ask.
+    pub(super) fn check(&mut self) {
+        let settings = self.pool.settings();
+        assert!(self.pool.is_sound());
+        assert!(self.pool.next_deadline() > self.now);
+        let mut seen: Vec<(Peer, ServerState)> = self.pool.servers().map(|(peer, state, _)| (peer, state)).collect();
+        let mut known: Vec<(Peer, ServerState)> = self.servers.iter().map(|(peer, s)| (*peer, s.public())).collect();
+        seen.sort_by_key(|(peer, _)| *peer);
+        known.sort_by_key(|(peer, _)| *peer);
+        assert_eq!(seen, known, "the pool and the model disagree about servers");
+        let queue: Vec<(Peer, Time)> = self.queue.iter().map(|waiter| (waiter.client, waiter.since)).collect();
+        assert_eq!(self.pool.waiting().collect::<Vec<_>>(), queue, "the pool and the model disagree about clients");
+        let snapshot = self.pool.snapshot(self.now);
+        assert_eq!((snapshot.active + snapshot.idle + snapshot.login) as usize, self.servers.len());
+        assert_eq!(snapshot.waiting as usize, self.queue.len());
+        assert!(self.servers.len() <= self.allowed, "limits hold");
+        self.allowed = self.servers.len().max((settings.size + settings.reserve_size) as usize);
+        let running = self.mode == Mode::Running;
+        assert!(!running || self.queue.is_empty() || snapshot.idle == 0, "a client waits while a server idles");
+        assert!(self.mode != Mode::Shut || (self.queue.is_empty() && snapshot.idle + snapshot.login == 0));
+        assert!(self.mode != Mode::Paused || snapshot.idle + snapshot.login == 0);
+        assert_eq!(self.pool.quiet(), !running && snapshot.active + snapshot.login == 0);
+        assert_eq!(snapshot.retry_at.is_some(), self.failed.is_some());
+        if let Some((at, ConnectFailure::Refused)) = self.failed
+            && running
+            && self.now < at + self.shortest_pause()
+        {
+            assert!(self.queue.is_empty() || self.connected() > 0, "a client waits for a server that is down");
+        }
+        assert!(self.stale.iter().all(|stale| {
+            self.servers.iter().all(|(server, state)| server != stale || matches!(state, Server::Linked { .. }))
+        }));
+        self.check_deadline();
+    }
+
+    /// The pool must want to be called when the first of these moments has come, and all of them lie ahead.
+    pub(super) fn check_deadline(&self) {
+        let settings = self.pool.settings();
+        let on_time = |due: Time, what: &str| {
+            assert!(due > self.now, "{what} is overdue");
+            assert!(due >= self.pool.next_deadline(), "{what} will be overdue");
+        };
+        for waiter in &self.queue {
+            on_time(waiter.since.deadline(settings.query_wait_timeout), "a refusal");
+            if self.mode == Mode::Running && !waiter.noticed {
+                on_time(waiter.since.deadline(settings.query_wait_notify), "a notice");
+            }
+        }
+        for (_, server) in &self.servers {
+            match *server {
+                Server::Login { began } => on_time(began.deadline(settings.server_connect_timeout), "a login's end"),
+                Server::Idle { since, connected } => {
+                    if self.connected() > settings.min_size {
+                        on_time(since.deadline(settings.server_idle_timeout), "the closing of an idle server");
+                    }
+                    on_time((connected + self.oldest_age()).max(self.aged_until), "the closing of an old server");
+                }
+                Server::Linked { .. } => {}
+            }
+        }
+        let fill = self.demand && (self.servers.len() as u32) < settings.min_size.min(settings.size);
+        if fill && self.mode == Mode::Running && self.count(|server| matches!(server, Server::Login { .. })) == 0 {
+            assert!(self.asked || self.pool.next_deadline() != Time::NEVER, "nobody will fill the pool");
+        }
+    }
+}

@@ -1,0 +1,418 @@
+//! A pool beside its model, and the events that befall both.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use weir_base::{Peer, Span, Time};
+
+use crate::pool::{Login, Mode, State};
+use crate::{Acquire, CloseReason, ConnectFailure, Effect, Pool, Refusal, ServerState, Settings};
+
+const CLIENTS: u32 = 3;
+
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) enum Event {
+    Acquire,
+    Release(Peer),
+    Begin,
+    Decline,
+    Connected(Peer),
+    Failed(Peer, ConnectFailure),
+    Lost(Peer),
+    /// Lost before anything was sent: its client comes back.
+    Bounced(Peer),
+    Leave(Peer),
+    /// To the next deadline.
+    Tick,
+    /// A while past the next deadline.
+    Late,
+    Pause,
+    Suspend,
+    Resume,
+    Reconnect,
+    Resize,
+    CloseIdle,
+    Evict,
+    Demand,
+    Shut,
+}
+
+/// What a world allows.
+#[derive(Clone)]
+pub(super) struct Rules {
+    pub(super) settings: Settings,
+    /// What [`Event::Resize`] changes to, and back.
+    pub(super) other: Settings,
+    pub(super) events: fn(Event) -> bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) enum Server {
+    Login { began: Time },
+    Idle { since: Time, connected: Time },
+    Linked { client: Peer, acquired: Time, connected: Time },
+}
+
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct Waiter {
+    pub(super) client: Peer,
+    pub(super) since: Time,
+    pub(super) noticed: bool,
+}
+
+#[derive(Clone)]
+pub(super) struct World {
+    pub(super) rules: Rules,
+    pub(super) pool: Pool<()>,
+    pub(super) now: Time,
+    /// In the order of their last change.
+    pub(super) servers: Vec<(Peer, Server)>,
+    pub(super) queue: Vec<Waiter>,
+    pub(super) opened: u32,
+    pub(super) asked: bool,
+    pub(super) mode: Mode,
+    pub(super) demand: bool,
+    /// The last login failed: when and how.
+    pub(super) failed: Option<(Time, ConnectFailure)>,
+    pub(super) asked_at: Option<Time>,
+    pub(super) declined_at: Option<Time>,
+    /// Servers that were there at the last reconnect.
+    pub(super) stale: Vec<Peer>,
+    /// No server is to be closed for its age before this moment.
+    pub(super) aged_until: Time,
+    /// The limit may be exceeded by what was there when it shrank.
+    pub(super) allowed: usize,
+    pub(super) trace: Vec<Event>,
+}
+
+impl World {
+    pub(super) fn new(rules: Rules) -> Self {
+        let now = Time::from_micros(1_000_000_000);
+        World {
+            pool: Pool::new(rules.settings.clone(), 7, now),
+            allowed: (rules.settings.size + rules.settings.reserve_size) as usize,
+            rules,
+            now,
+            servers: Vec::new(),
+            queue: Vec::new(),
+            opened: 0,
+            asked: false,
+            mode: Mode::Running,
+            demand: false,
+            failed: None,
+            asked_at: None,
+            declined_at: None,
+            stale: Vec::new(),
+            aged_until: now,
+            trace: Vec::new(),
+        }
+    }
+
+    /// Everything that can happen now.
+    pub(super) fn events(&self) -> Vec<Event> {
+        let mut events = vec![
+            Event::Pause,
+            Event::Suspend,
+            Event::Resume,
+            Event::Reconnect,
+            Event::Resize,
+            Event::CloseIdle,
+            Event::Evict,
+            Event::Demand,
+            Event::Shut,
+        ];
+        if self.free_client().is_some() {
+            events.push(Event::Acquire);
+        }
+        if self.asked {
+            events.extend([Event::Begin, Event::Decline]);
+        }
+        for &(server, state) in &self.servers {
+            events.push(Event::Lost(server));
+            match state {
+                Server::Login { .. } => events.extend([
+                    Event::Connected(server),
+                    Event::Failed(server, ConnectFailure::Refused),
+                    Event::Failed(server, ConnectFailure::StartingUp),
+                ]),
+                Server::Linked { .. } => events.extend([Event::Release(server), Event::Bounced(server)]),
+                Server::Idle { .. } => {}
+            }
+        }
+        events.extend(self.queue.iter().map(|waiter| Event::Leave(waiter.client)));
+        if self.pool.next_deadline() != Time::NEVER {
+            events.extend([Event::Tick, Event::Late]);
+        }
+        events.retain(|event| (self.rules.events)(*event));
+        events
+    }
+
+    pub(super) fn apply(&mut self, event: Event) {
+        self.trace.push(event);
+        let _story = Story(self.trace.clone());
+        let now = self.now;
+        match event {
+            Event::Acquire => self.acquire(),
+            Event::Release(server) => {
+                let answer = self.pool.release(server, (), now);
+                let at = self.take(server);
+                self.check_release(server, at, answer);
+            }
+            Event::Begin => self.begin(),
+            Event::Decline => {
+                self.pool.declined(now, now);
+                self.declined_at = Some(now);
+                self.asked = false;
+            }
+            Event::Connected(server) => {
+                let answer = self.pool.connected(server, (), now);
+                self.failed = None;
+                let at = self.take(server);
+                self.check_release(server, at, answer);
+            }
+            Event::Failed(server, failure) => {
+                self.pool.connect_failed(server, failure, now);
+                self.failed = Some((now, failure));
+                self.take(server);
+            }
+            Event::Lost(server) => {
+                self.pool.lost(server, now);
+                self.pool.lost(server, now);
+                self.take(server);
+            }
+            Event::Bounced(server) => self.bounce(server),
+            Event::Leave(client) => {
+                self.pool.leave(client, now);
+                self.pool.leave(client, now);
+                self.queue.retain(|waiter| waiter.client != client);
+            }
+            Event::Tick => self.now = self.pool.next_deadline(),
+            Event::Late => self.now = self.pool.next_deadline() + Span::from_millis(700),
+            Event::Resize => self.resize(),
+            _ => self.command(event),
+        }
+        self.settle();
+    }
+
+    pub(super) fn command(&mut self, event: Event) {
+        let keep_shut = |mode| if self.mode == Mode::Shut { Mode::Shut } else { mode };
+        match event {
+            Event::Pause => {
+                self.mode = keep_shut(Mode::Paused);
+                self.pool.pause();
+            }
+            Event::Suspend => {
+                self.mode = if self.mode == Mode::Running { Mode::Suspended } else { self.mode };
+                self.pool.suspend();
+            }
+            Event::Resume => {
+                self.mode = keep_shut(Mode::Running);
+                self.pool.resume(self.now);
+            }
+            Event::Shut => {
+                self.mode = Mode::Shut;
+                self.pool.shut();
+            }
+            Event::Reconnect => {
+                self.stale = self.servers.iter().map(|(server, _)| *server).collect();
+                self.pool.reconnect(self.now);
+            }
+            Event::Demand => {
+                self.demand = !self.demand;
+                self.pool.set_demand(self.demand);
+            }
+            Event::CloseIdle => self.pool.close_idle(),
+            Event::Evict => assert_eq!(self.pool.evict(), self.count(|s| matches!(s, Server::Idle { .. })) > 0),
+            _ => unreachable!("{event:?} is no command"),
+        }
+    }
+
+    pub(super) fn acquire(&mut self) {
+        let client = self.free_client().expect("one is free");
+        let paused = self.mode != Mode::Running;
+        let nobody_waits = self.queue.is_empty();
+        match self.pool.acquire(client, self.now) {
+            Acquire::Granted { server, check } => {
+                assert!(!paused && nobody_waits, "overtakes");
+                self.link(client, self.now, server, check);
+            }
+            Acquire::Queued => {
+                assert!(self.mode != Mode::Shut);
+                self.queue.push(Waiter { client, since: self.now, noticed: false });
+            }
+            Acquire::Refused(why) => self.check_refusal(why),
+        }
+    }
+
+    pub(super) fn bounce(&mut self, server: Peer) {
+        self.pool.lost(server, self.now);
+        let Some((_, Server::Linked { client, acquired, .. })) = self.take(server) else { panic!("not linked") };
+        match self.pool.requeue(client, acquired, self.now) {
+            Acquire::Granted { server, check } => self.link(client, acquired, server, check),
+            Acquire::Queued => {
+                let noticed = acquired.deadline(self.pool.settings().query_wait_notify) <= self.now;
+                let at = self.queue.iter().position(|waiter| waiter.since >= acquired).unwrap_or(self.queue.len());
+                self.queue.insert(at, Waiter { client, since: acquired, noticed });
+            }
+            Acquire::Refused(why) => {
+                assert_ne!(why, Refusal::TooManyWaiting);
+                self.check_refusal(why);
+            }
+        }
+    }
+
+    pub(super) fn begin(&mut self) {
+        self.opened += 1;
+        self.asked = false;
+        let server = Peer::new(self.opened % 4, self.opened);
+        self.pool.opening(server, self.now);
+        self.servers.push((server, Server::Login { began: self.now }));
+    }
+
+    pub(super) fn resize(&mut self) {
+        let next = if self.pool.settings() == &self.rules.settings { &self.rules.other } else { &self.rules.settings };
+        self.allowed = (next.size + next.reserve_size) as usize;
+        self.allowed = self.allowed.max(self.count(|server| matches!(server, Server::Linked { .. })));
+        if next.server_lifetime != self.pool.settings().server_lifetime {
+            self.aged_until = self.now;
+        }
+        self.pool.resize(next.clone(), self.now);
+    }
+
+    /// Does what the pool asks for, until it asks for nothing.
+    pub(super) fn settle(&mut self) {
+        for _ in 0..30 {
+            let Some(effect) = self.pool.poll(self.now) else {
+                assert_eq!(self.pool.poll(self.now), None);
+                return self.check();
+            };
+            match effect {
+                Effect::Open => self.check_open(),
+                Effect::Close { server, reason } => match self.take(server).expect("the model knows it").1 {
+                    Server::Login { began } => {
+                        self.check_close(reason, began, None);
+                        if reason == CloseReason::ConnectTimeout {
+                            self.failed = Some((self.now, ConnectFailure::Refused));
+                        }
+                    }
+                    Server::Idle { since, connected } => self.check_close(reason, connected, Some(since)),
+                    Server::Linked { .. } => panic!("a linked server is closed"),
+                },
+                Effect::Refuse { client, why, waited } => {
+                    self.served(client, waited);
+                    match why {
+                        Refusal::WaitTimeout => assert!(waited >= self.pool.settings().query_wait_timeout),
+                        Refusal::TooManyWaiting => panic!("it waits already"),
+                        why => self.check_refusal(why),
+                    }
+                }
+                Effect::Notice { client, waited } => {
+                    assert!(self.mode == Mode::Running && waited >= self.pool.settings().query_wait_notify);
+                    let waiter = self.queue.iter_mut().find(|waiter| waiter.client == client).expect("it waits");
+                    assert!(!waiter.noticed, "noticed twice");
+                    waiter.noticed = true;
+                }
+                Effect::Grant { client, server, waited, check } => {
+                    assert_eq!(self.mode, Mode::Running);
+                    let acquired = self.served(client, waited);
+                    self.link(client, acquired, server, check);
+                }
+            }
+        }
+        panic!("asks without end");
+    }
+
+    pub(super) fn free_client(&self) -> Option<Peer> {
+        (0..CLIENTS).map(|slot| Peer::new(100 + slot, 1)).find(|client| {
+            let linked = |server: &Server| matches!(server, Server::Linked { client: owner, .. } if owner == client);
+            self.count(linked) == 0 && self.queue.iter().all(|waiter| waiter.client != *client)
+        })
+    }
+
+    /// The server that was linked last.
+    pub(super) fn linked(&self) -> Option<Peer> {
+        let is_linked = |(_, server): &&(Peer, Server)| matches!(server, Server::Linked { .. });
+        self.servers.iter().rfind(is_linked).map(|(server, _)| *server)
+    }
+
+    /// How many servers are logged in.
+    pub(super) fn connected(&self) -> u32 {
+        self.count(|server| !matches!(server, Server::Login { .. })) as u32
+    }
+
+    pub(super) fn count(&self, which: impl Fn(&Server) -> bool) -> usize {
+        self.servers.iter().filter(|(_, server)| which(server)).count()
+    }
+
+    pub(super) fn take(&mut self, server: Peer) -> Option<(Peer, Server)> {
+        let at = self.servers.iter().position(|(peer, _)| *peer == server)?;
+        Some(self.servers.remove(at))
+    }
+
+    /// Takes the client out of the queue, whose first it must be.
+    pub(super) fn served(&mut self, client: Peer, waited: Span) -> Time {
+        let first = self.queue.remove(0);
+        assert_eq!(first.client, client, "not the client that waited longest");
+        assert_eq!(waited, self.now - first.since);
+        first.since
+    }
+
+    pub(super) fn link(&mut self, client: Peer, acquired: Time, server: Peer, check: bool) {
+        let mut idle = self.servers.iter().filter(|(_, server)| matches!(server, Server::Idle { .. }));
+        let next = if self.pool.settings().round_robin { idle.next() } else { idle.next_back() };
+        assert_eq!(next.map(|(peer, _)| *peer), Some(server), "not the idle server whose turn it is");
+        let Some((_, Server::Idle { since, connected })) = self.take(server) else { panic!("not idle") };
+        assert_eq!(check, self.now - since >= self.pool.settings().server_check_delay);
+        self.servers.push((server, Server::Linked { client, acquired, connected }));
+    }
+
+    /// What tells this state from others, who is who and the exact jitter aside.
+    pub(super) fn looks(&self) -> u64 {
+        let ago = |time: Time| (self.now.since(time).micros() / 50_000).min(400);
+        let ahead = |time: Time| (time.since(self.now).micros() / 50_000).min(400);
+        let pool = &self.pool;
+        let mut hash = DefaultHasher::new();
+        let mut servers: Vec<_> = pool
+            .servers
+            .iter()
+            .map(|(key, peer, server)| {
+                let stale = pool.is_stale(key);
+                let (rank, since) = match self.servers.iter().find(|(known, _)| *known == peer).expect("known").1 {
+                    Server::Login { began } => (0, began),
+                    Server::Idle { since, .. } => (1, since),
+                    Server::Linked { acquired, .. } => (2, acquired),
+                };
+                assert!(!matches!(server.state, State::Closing(_)));
+                (rank, ago(since), ago(server.connected_at), ahead(server.expires), stale)
+            })
+            .collect();
+        servers.sort_unstable();
+        servers.hash(&mut hash);
+        self.queue.iter().for_each(|waiter| (ago(waiter.since), waiter.noticed).hash(&mut hash));
+        (self.mode, self.demand, self.asked, pool.login == Login::Asked, self.allowed).hash(&mut hash);
+        (pool.settings == self.rules.settings, pool.gate.health(), ahead(pool.gate.opens())).hash(&mut hash);
+        (ahead(pool.rate.ready(pool.settings.connects_per_second)), ahead(pool.declined_until)).hash(&mut hash);
+        (ahead(pool.next_expiry), ahead(pool.expiry_check), ahead(pool.deadline)).hash(&mut hash);
+        hash.finish()
+    }
+}
+
+impl Server {
+    pub(super) fn public(self) -> ServerState {
+        match self {
+            Server::Login { .. } => ServerState::Login,
+            Server::Idle { since, .. } => ServerState::Idle { since },
+            Server::Linked { client, .. } => ServerState::Linked(client),
+        }
+    }
+}
+
+/// Says how a world came to be when an assertion fails in it.
+struct Story(Vec<Event>);
+
+impl Drop for Story {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("this happened: {:?}", self.0);
+        }
+    }
+}
