@@ -311,8 +311,8 @@ impl<P> Pool<P> {
 
     /// Whether there is demand: a client is connected, or the user is forced. Without it `min_size` is not refilled.
     pub fn set_demand(&mut self, on: bool) {
+        self.stirred |= self.demand != on;
         self.demand = on;
-        self.stirred = true;
     }
 
     /// The settings in force.
