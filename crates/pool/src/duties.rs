@@ -28,7 +28,8 @@ impl<P> Pool<P> {
         effect
     }
 
-    /// When [`Pool::poll`] is to be called again, if no operation comes before. It may turn out that nothing is to be done.
+    /// When [`Pool::poll`] is to be called again, if no operation comes before. It may turn out that nothing is to be
+    /// done.
     pub fn next_deadline(&self) -> Time {
         if self.stirred { Time::START } else { self.deadline }
     }

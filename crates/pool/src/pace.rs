@@ -7,7 +7,8 @@ use crate::words::ConnectFailure;
 /// The pause after the first failed login, if `server_login_retry` allows it, and while a server starts up.
 const FIRST_RETRY: Span = Span::from_secs(1);
 
-/// The shortest pause after a failed login, whatever `server_login_retry` says: a dead server must not cost a busy loop.
+/// The shortest pause after a failed login, whatever `server_login_retry` says: a dead server must not cost a busy
+/// loop.
 const SHORTEST_RETRY: Span = Span::from_millis(100);
 
 /// What the logins so far say about the server.
@@ -51,8 +52,8 @@ impl Gate {
         *self = Gate::new();
     }
 
-    /// Closes the gate for a while: a second for a server that starts up; otherwise a second, doubled with each failure in a
-    /// row, up to `longest`. Up to an eighth less, so that pools do not come back together.
+    /// Closes the gate for a while: a second for a server that starts up; otherwise a second, doubled with each
+    /// failure in a row, up to `longest`. Up to an eighth less, so that pools do not come back together.
     pub(crate) fn failed(&mut self, failure: ConnectFailure, longest: Span, jitter: &mut Jitter, now: Time) {
         let longest = longest.max(SHORTEST_RETRY);
         let pause = match (failure, self.health) {

@@ -1,7 +1,8 @@
 //! The pool: its state, and the operations that change it.
 //!
-//! What time alone brings about (waits that end, servers that grow old, connects that may begin) is in [`crate::duties`].
-//! An operation changes the state, may leave something to do, and says so (`stirred`); [`Pool::poll`] does it.
+//! What time alone brings about (waits that end, servers that grow old, connects that may begin) is in
+//! [`crate::duties`]. An operation changes the state, may leave something to do, and says so (`stirred`);
+//! [`Pool::poll`] does it.
 
 use weir_base::{Peer, Span, Time};
 
@@ -162,8 +163,9 @@ impl<P> Pool<P> {
         self.stirred = true;
     }
 
-    /// The engine can't open the server that [`crate::Effect::Open`] asked for: a limit beyond this pool is reached. It is
-    /// asked again not before `retry_at`, and at the earliest after a tenth of a second. Nobody is refused for it.
+    /// The engine can't open the server that [`crate::Effect::Open`] asked for: a limit beyond this pool is reached.
+    /// It is asked again not before `retry_at`, and at the earliest after a tenth of a second. Nobody is refused for
+    /// it.
     pub fn declined(&mut self, retry_at: Time, now: Time) {
         assert_eq!(self.login, Login::Asked, "a connect is declined but was not asked for");
         self.login = Login::None;
@@ -205,8 +207,8 @@ impl<P> Pool<P> {
         self.forget(key);
     }
 
-    /// A server is gone, in whatever state it was and whoever caused it; nothing is concluded from it. A client that had it
-    /// has none now. Does nothing for a server that the pool has forgotten.
+    /// A server is gone, in whatever state it was and whoever caused it; nothing is concluded from it. A client that
+    /// had it has none now. Does nothing for a server that the pool has forgotten.
     ///
     /// For a login that ends by the server's doing, use [`Pool::connect_failed`], which makes the next one wait.
     pub fn lost(&mut self, server: Peer, _now: Time) {
@@ -223,8 +225,8 @@ impl<P> Pool<P> {
         self.queue.remove(client);
     }
 
-    /// Takes new settings over. Servers beyond the new size are closed: idle ones and one that logs in now, linked ones when
-    /// they are released.
+    /// Takes new settings over. Servers beyond the new size are closed: idle ones and one that logs in now, linked
+    /// ones when they are released.
     pub fn resize(&mut self, settings: Settings, now: Time) {
         let aged = settings.server_lifetime != self.settings.server_lifetime;
         self.settings = settings;
@@ -240,8 +242,8 @@ impl<P> Pool<P> {
         self.stirred = true;
     }
 
-    /// Hands nothing out until [`Pool::resume`]. Idle servers and one that logs in are closed now, linked ones when they
-    /// are released (PgBouncer's PAUSE). Clients queue, and their waits still end with `query_wait_timeout`.
+    /// Hands nothing out until [`Pool::resume`]. Idle servers and one that logs in are closed now, linked ones when
+    /// they are released (PgBouncer's PAUSE). Clients queue, and their waits still end with `query_wait_timeout`.
     pub fn pause(&mut self) {
         if self.mode != Mode::Shut {
             self.mode = Mode::Paused;

@@ -1,8 +1,8 @@
 //! The clients that wait, by the age of their wait.
 //!
-//! The queue is always sorted by the moment the wait began, so that the first client is both the next to be served and the
-//! first to time out. Clients that were noticed stand before those that were not, but for the few that came back with
-//! an old wait.
+//! The queue is always sorted by the moment the wait began, so that the first client is both the next to be served
+//! and the first to time out. Clients that were noticed stand before those that were not, but for the few that came
+//! back with an old wait.
 
 use weir_base::{Peer, Time};
 

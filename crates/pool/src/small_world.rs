@@ -1,12 +1,13 @@
 //! Every order of events in small worlds: two or three servers, three clients, and all that can happen to them.
 //!
-//! A [`World`] is a pool beside a model that is too simple to be wrong: a list of servers, a list of waiting clients. From
-//! a fresh pool every possible event is tried, and every event after that, to a given depth; states that look alike are
-//! visited once. Clients are interchangeable, so only the first free one acts. After each event:
+//! A [`World`] is a pool beside a model that is too simple to be wrong: a list of servers, a list of waiting clients.
+//! From a fresh pool every possible event is tried, and every event after that, to a given depth; states that look
+//! alike are visited once. Clients are interchangeable, so only the first free one acts. After each event:
 //!
 //! - the pool's answers and effects must be what the model allows (one owner a server, first come first served, limits,
 //!   the right moment for each refusal, notice, closing and opening), and both must agree on who is where;
-//! - when from here on all goes well, every client that waits must be served, or refused in time, and the next be served.
+//! - when from here on all goes well, every client that waits must be served, or refused in time, and the next be
+//!   served.
 
 mod checks;
 mod world;
@@ -20,7 +21,8 @@ use crate::Settings;
 use crate::pool::Mode;
 
 impl World {
-    /// From here on all goes well: everybody who waits is served or refused in time, and then the next client is served.
+    /// From here on all goes well: everybody who waits is served or refused in time, and then the next client is
+    /// served.
     fn calm_down(&mut self) {
         if self.mode == Mode::Shut {
             return;

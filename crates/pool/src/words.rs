@@ -17,7 +17,8 @@ pub struct Settings {
     pub query_wait_timeout: Span,
     /// After this wait a client is told once that it is queued. Not during a pause, as in PgBouncer.
     pub query_wait_notify: Span,
-    /// An unlinked server older than this is closed. Zero: a server is used once (PgBouncer's documentation, config.md).
+    /// An unlinked server older than this is closed. Zero: a server is used once (PgBouncer's documentation,
+    /// config.md).
     pub server_lifetime: Span,
     /// A server idle for longer than this is closed, unless `min_size` needs it.
     pub server_idle_timeout: Span,
@@ -87,8 +88,8 @@ pub enum Release {
 /// How a login to the server ended without a server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ConnectFailure {
-    /// Unreachable, or the login was refused. The next try waits for 1 s, doubling up to `server_login_retry`; meanwhile,
-    /// with no server left, waiting clients and newcomers are refused at once.
+    /// Unreachable, or the login was refused. The next try waits for 1 s, doubling up to `server_login_retry`;
+    /// meanwhile, with no server left, waiting clients and newcomers are refused at once.
     Refused,
     /// The server said that it is starting up (SQLSTATE 57P03): clients wait on, and it is tried again every second.
     StartingUp,
