@@ -47,6 +47,12 @@ impl Assembly {
         self.left == 0 && self.held.is_empty()
     }
 
+    /// The rest of a message is on its way to the other side.
+    #[inline]
+    pub(crate) fn is_forwarding(&self) -> bool {
+        self.left > 0 && self.fate == Fate::Forward
+    }
+
     /// Bytes held.
     pub(crate) fn held(&self) -> &[u8] {
         &self.held

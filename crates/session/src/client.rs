@@ -71,6 +71,12 @@ impl Client {
         self.stream.is_between()
     }
 
+    /// Whether a part of a message of its has gone to its server, and the rest is still to come.
+    #[inline]
+    pub fn is_mid_message(&self) -> bool {
+        self.stream.is_forwarding()
+    }
+
     /// Names its current unnamed statement among all of the process.
     pub(crate) fn unnamed_id(&self) -> (u64, u32) {
         (self.id, self.unnamed_count)

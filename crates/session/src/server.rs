@@ -125,6 +125,11 @@ impl Server {
         self.dirty
     }
 
+    /// What its client left is not to be cleaned up: the next one takes it over, as with PgBouncer.
+    pub fn forgive(&mut self) {
+        self.dirty = Dirty::NONE;
+    }
+
     /// What to name to cancel its query.
     pub fn cancel_key(&self) -> &CancelKey {
         &self.key

@@ -1,0 +1,185 @@
+//! Cancel requests: the right query or none.
+//!
+//! A request names a client of ours by the key we gave it. It travels to the worker where that client lives, waits for a
+//! connection of its own to the client's server, and is sent only if that client still runs something there. Until the
+//! server has closed that connection (which it does after it has signalled the backend), the client's server is not given
+//! to anybody else, so a late cancel can't hit a stranger.
+
+use weir_base::{Peer, Time, WorkerId};
+use weir_pgwire::put_front;
+
+use crate::peers::{CancelSlot, ClientSlot, Entry, Journey, Phase};
+use crate::port::Io;
+use crate::timers::Who;
+use crate::{Engine, Todo};
+
+/// The process id of a client's cancel key: seven bits of worker, twenty-four of slot.
+pub(crate) fn pid_of(worker: WorkerId, client: Peer) -> u32 {
+    u32::from(worker.0) << 24 | (client.slot & 0xff_ffff)
+}
+
+/// The worker that a key's process id names.
+pub(crate) fn worker_of(pid: u32) -> WorkerId {
+    WorkerId((pid >> 24) as u16)
+}
+
+impl Engine {
+    /// A client's first packet asks for a cancel.
+    pub(crate) fn cancel_request<I: Io>(
+        &mut self,
+        now: Time,
+        mut client: Box<ClientSlot>,
+        pid: u32,
+        secret: Vec<u8>,
+        io: &mut I,
+    ) {
+        let home = worker_of(pid);
+        if home.0 >= self.workers {
+            return self.client_leaves(now, client, io);
+        }
+        let peer = client.peer;
+        if home != self.worker {
+            client.phase = Phase::Moving(Box::new(Journey::Cancel { pid, secret }));
+            io.detach(peer);
+            return self.seat(client);
+        }
+        client.phase = Phase::Canceller;
+        self.seat(client);
+        self.cancel(now, peer, pid, &secret, io);
+    }
+
+    /// Looks up whom a request means. A wrong key is told nothing, like everybody.
+    pub(crate) fn cancel<I: Io>(&mut self, now: Time, requester: Peer, pid: u32, secret: &[u8], io: &mut I) {
+        let target = self.peers.client_in_slot(pid & 0xff_ffff).filter(|client| {
+            let length = secret.len();
+            (length == 4 || length == 16) && client.secret[..length] == *secret
+        });
+        let target = target.map(|client| (client.peer, client.pool, matches!(client.phase, Phase::Ready(_))));
+        match target {
+            Some((client, pool, true)) if self.running_on(client).is_some() => {
+                self.pools.get_mut(pool).cancel_queue.push_back((requester, client));
+                self.next_cancels(now, pool, io);
+            }
+            _ => self.finish_canceller(requester, io),
+        }
+    }
+
+    /// The server on which a client runs something.
+    fn running_on(&mut self, client: Peer) -> Option<Peer> {
+        let server = self.peers.client(client)?.link?;
+        let (up, _) = self.peers.server(server)?.up()?;
+        up.is_busy().then_some(server)
+    }
+
+    /// Begins as many of a pool's waiting cancel requests as may run: twice the pool's size.
+    fn next_cancels<I: Io>(&mut self, now: Time, ix: u32, io: &mut I) {
+        loop {
+            let slot = self.pools.get_mut(ix);
+            let most = slot.config.limits.size.saturating_mul(2).max(2);
+            if slot.cancels.len() >= most as usize {
+                return;
+            }
+            let Some((requester, client)) = slot.cancel_queue.pop_front() else { return };
+            if self.peers.client(requester).is_none() {
+                continue;
+            }
+            match self.running_on(client) {
+                Some(server) => self.begin_cancel(now, ix, requester, client, server, io),
+                None => self.finish_canceller(requester, io),
+            }
+        }
+    }
+
+    fn begin_cancel<I: Io>(&mut self, now: Time, ix: u32, requester: Peer, client: Peer, server: Peer, io: &mut I) {
+        for peer in &self.pools.get(ix).cancels {
+            let Some(cancel) = self.peers.cancel(*peer) else { continue };
+            if cancel.server == server && cancel.client == client && !cancel.sent {
+                // One that is not sent yet will do for both.
+                return cancel.requesters.push(requester);
+            }
+        }
+        let target = self.pools.get(ix).config.target.clone();
+        let peer = io.connect(&target);
+        let deadline = now.deadline(self.config.limits.cancel_wait_timeout);
+        let mut cancel = Box::new(CancelSlot {
+            peer,
+            server,
+            client,
+            pool: ix,
+            requesters: vec![requester],
+            sent: false,
+            armed: Time::NEVER,
+            deadline,
+        });
+        self.timers.arm(Who::Peer(peer), deadline, &mut cancel.armed);
+        self.peers.put(peer, Entry::Cancel(cancel));
+        self.pools.get_mut(ix).cancels.push(peer);
+        if let Some(server) = self.peers.server(server) {
+            server.cancels += 1;
+        }
+    }
+
+    /// The connection for a cancel request is there: is it still wanted?
+    pub(crate) fn cancel_connected<I: Io>(&mut self, peer: Peer, io: &mut I) {
+        let Some((server, client)) = self.peers.cancel(peer).map(|c| (c.server, c.client)) else { return };
+        let running = self.running_on(client) == Some(server);
+        let key = self.peers.server(server).and_then(|s| s.up().map(|(up, _)| up.cancel_key().clone()));
+        let (Some(key), true) = (key.filter(|key| !key.secret.is_empty()), running) else {
+            io.close(peer);
+            if let Entry::Cancel(cancel) = self.peers.take(peer) {
+                self.cancel_over(&cancel, io);
+            }
+            return;
+        };
+        let mut buffer = Vec::new();
+        put_front::cancel_request(&mut buffer, key.pid, &key.secret);
+        io.send(peer, &buffer);
+        if let Some(cancel) = self.peers.cancel(peer) {
+            cancel.sent = true;
+        }
+    }
+
+    /// A cancel request is over, whatever came of it; it is out of the table.
+    pub(crate) fn cancel_over<I: Io>(&mut self, cancel: &CancelSlot, io: &mut I) {
+        let slot = self.pools.get_mut(cancel.pool);
+        slot.cancels.retain(|peer| *peer != cancel.peer);
+        if let Some(server) = self.peers.server(cancel.server) {
+            server.cancels = server.cancels.saturating_sub(1);
+            self.todo.push_back(Todo::Release(cancel.server));
+        }
+        for requester in &cancel.requesters {
+            self.finish_canceller(*requester, io);
+        }
+        self.todo.push_back(Todo::Settle(cancel.pool));
+        self.next_cancels(self.clock, cancel.pool, io);
+    }
+
+    /// A cancel request took too long. If it was sent, its server may still be hit by it: the server is closed.
+    pub(crate) fn cancel_due<I: Io>(&mut self, now: Time, peer: Peer, io: &mut I) {
+        let Some(cancel) = self.peers.cancel(peer) else { return };
+        cancel.armed = Time::NEVER;
+        if cancel.deadline > now {
+            return;
+        }
+        let Entry::Cancel(cancel) = self.peers.take(peer) else { return };
+        if cancel.sent {
+            self.doom(cancel.server);
+        }
+        io.close(peer);
+        self.cancel_over(&cancel, io);
+    }
+
+    /// Whoever asked for a cancel sees its connection close when it is done.
+    fn finish_canceller<I: Io>(&mut self, requester: Peer, io: &mut I) {
+        let now = self.clock;
+        if let Some(client) = self.peers.take_client(requester) {
+            self.client_leaves(now, client, io);
+        }
+    }
+
+    /// Cancel requests of a pool: under way, waiting.
+    pub(crate) fn cancels_of(&self, ix: u32) -> (u32, u32) {
+        let slot = self.pools.get(ix);
+        (slot.cancels.len() as u32, slot.cancel_queue.len() as u32)
+    }
+}

@@ -1,0 +1,347 @@
+//! One worker's whole brain: its sessions and its pools, without I/O.
+//!
+//! [`Engine::handle`] is told one [`port::Input`] at a time and answers through [`port::Io`]; it owns no socket, clock or
+//! thread. What must be done to several sessions in a row is queued in [`Engine::todo`] and worked off before the turn
+//! ends, so that no chain of owners nests calls.
+//!
+//! - `arrive`: from the first packet to a client that may ask, on the worker where its pool lives.
+//! - `relay`: clients, servers, and the links between them. `serve`: the life of a server connection.
+//! - `pools`: which pools there are, what they ask for, what a new configuration changes.
+//! - `cancel`, `console`, `report`, `deadlines`: what the names say.
+
+mod arrive;
+mod cancel;
+mod console;
+mod deadlines;
+mod peers;
+mod pools;
+mod relay;
+mod report;
+mod serve;
+mod timers;
+mod wire;
+
+pub mod mail;
+pub mod port;
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::sync::Arc;
+
+use rand_chacha::ChaCha12Rng;
+use rand_core::{RngCore, SeedableRng};
+use weir_auth::ScramPolicy;
+use weir_base::{Peer, Span, Time, WorkerId};
+use weir_config::Config;
+use weir_session::front::{Context, Counts};
+use weir_session::{Interner, ParamTable};
+
+use crate::console::Gathering;
+use crate::mail::{Drain, Letter, Mail};
+use crate::peers::{Entry, Peers, PoolIx};
+use crate::pools::Pools;
+use crate::port::{Input, Io, Level, Signal};
+use crate::timers::{Timers, Who};
+
+/// What an engine needs to know to begin.
+pub struct Setup {
+    /// Which worker it is.
+    pub worker: WorkerId,
+    /// How many there are; at most 127.
+    pub workers: u16,
+    /// The configuration, valid as a whole.
+    pub config: Arc<Config>,
+    /// Randomness for this engine alone.
+    pub seed: [u8; 32],
+    /// Randomness that all engines of the process share: the same statement has the same name with each of them.
+    pub process_key: [u8; 32],
+    /// The wall clock at [`Time::START`], in microseconds since 1970.
+    pub wall_at_start: u64,
+    /// The program's name and version, as SHOW VERSION says it.
+    pub version: &'static str,
+}
+
+/// One worker's sessions and pools.
+pub struct Engine {
+    worker: WorkerId,
+    workers: u16,
+    config: Arc<Config>,
+    version: &'static str,
+    wall_at_start: u64,
+    random: ChaCha12Rng,
+    /// The time of the input that is being handled.
+    clock: Time,
+    peers: Peers,
+    pools: Pools,
+    timers: Timers,
+    shared: Shared,
+    todo: VecDeque<Todo>,
+    /// Jobs that helpers work on.
+    jobs: HashMap<u64, Job>,
+    last_id: u64,
+    policy: ScramPolicy,
+    /// Hashed passwords of clients, so that each is hashed once; bounded.
+    salted: HashMap<arrive::SaltedKey, [u8; 32]>,
+    /// Clients of the whole process; counted by worker 0, which accepts them.
+    all_clients: u32,
+    gathering: HashMap<u64, Gathering>,
+    /// PAUSEs that wait until their pools are quiet.
+    pausing: Vec<pools::Pausing>,
+    /// What PAUSE has stopped, for pools that are made later.
+    paused: Paused,
+    draining: Option<Drain>,
+    told_drained: bool,
+    /// Workers that have told that they are drained.
+    drained: u16,
+    shutdown_by: Time,
+    shutdown_armed: Time,
+    stats_at: Time,
+}
+
+/// What all sessions of a worker share.
+struct Shared {
+    interner: Interner,
+    params: ParamTable,
+    scratch: Vec<u8>,
+    counts: Counts,
+    /// Buffers that held what clients sent while they waited.
+    blocks: Vec<Vec<u8>>,
+}
+
+/// Work that the current turn still owes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Todo {
+    /// This server may have become free.
+    Release(Peer),
+    /// This client may go on with what it sent.
+    Feed(Peer),
+    /// This pool may have something to ask for.
+    Settle(PoolIx),
+}
+
+/// What PAUSE has stopped.
+#[derive(Debug, Default)]
+struct Paused {
+    all: bool,
+    names: BTreeSet<String>,
+}
+
+impl Paused {
+    fn set(&mut self, name: Option<&str>) {
+        match name {
+            Some(name) => drop(self.names.insert(name.to_owned())),
+            None => self.all = true,
+        }
+    }
+
+    fn clear(&mut self, name: Option<&str>) {
+        match name {
+            Some(name) => drop(self.names.remove(name)),
+            None => *self = Paused::default(),
+        }
+    }
+
+    fn covers(&self, name: &str) -> bool {
+        self.all || self.names.contains(name)
+    }
+}
+
+/// What a helper works for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Job {
+    ClientSalt(Peer),
+    ServerSalt(Peer),
+    /// RELOAD, for a console or for a signal.
+    Reload(Option<Peer>),
+}
+
+/// Most buffers kept for waiting clients.
+const MAX_BLOCKS: usize = 1024;
+/// The largest buffer that is kept.
+const BLOCK_SIZE: usize = 16 << 10;
+
+impl Engine {
+    /// A worker's engine, without sessions yet.
+    pub fn new(setup: Setup) -> Self {
+        let config = setup.config;
+        let stats_at = Time::START + period(&config);
+        let mut hash_key = [0; 16];
+        hash_key.copy_from_slice(&setup.process_key[..16]);
+        let mut engine = Engine {
+            worker: setup.worker,
+            workers: setup.workers.max(1),
+            version: setup.version,
+            wall_at_start: setup.wall_at_start,
+            random: ChaCha12Rng::from_seed(setup.seed),
+            clock: Time::START,
+            peers: Peers::default(),
+            pools: Pools::default(),
+            timers: Timers::default(),
+            shared: Shared {
+                interner: Interner::new(hash_key, config.limits.statement_memory),
+                params: ParamTable::new(config.track_extra_parameters.iter().map(String::as_str)),
+                scratch: Vec::new(),
+                counts: Counts::default(),
+                blocks: Vec::new(),
+            },
+            todo: VecDeque::new(),
+            jobs: HashMap::new(),
+            last_id: 0,
+            policy: arrive::policy(setup.process_key, &config),
+            salted: HashMap::new(),
+            all_clients: 0,
+            gathering: HashMap::new(),
+            pausing: Vec::new(),
+            paused: Paused::default(),
+            draining: None,
+            told_drained: false,
+            drained: 0,
+            shutdown_by: Time::NEVER,
+            shutdown_armed: Time::NEVER,
+            stats_at: Time::NEVER,
+            config,
+        };
+        engine.timers.arm(Who::Stats, stats_at, &mut engine.stats_at);
+        engine.create_forced_pools(Time::START);
+        engine
+    }
+
+    /// Handles one input. `now` never runs backwards.
+    pub fn handle<I: Io>(&mut self, now: Time, input: Input<'_>, io: &mut I) {
+        self.clock = now;
+        match input {
+            Input::Bytes { peer, bytes } => self.bytes(now, peer, bytes, io),
+            Input::Accepted { peer, from } => self.accepted(now, peer, from, io),
+            Input::Closed { peer, .. } => self.closed(now, peer, io),
+            Input::Blocked { peer } => self.blocked(peer, io),
+            Input::Drained { peer } => self.drained_peer(peer, io),
+            Input::Connected { peer, local } => self.connected(peer, local, io),
+            Input::ConnectFailed { peer, error } => self.connect_failed(now, peer, &error, io),
+            Input::Detached { peer } => self.detached(peer, io),
+            Input::Helped { job, answer } => self.helped(now, job, answer, io),
+            Input::Mail { from, mail, socket } => self.mail(now, from, mail, socket, io),
+            Input::Signal(signal) => self.signal(now, signal, io),
+            Input::Tick => {}
+        }
+        if self.timers.next() <= now {
+            self.ticks(now, io);
+        }
+        self.work_off(now, io);
+    }
+
+    /// When [`Input::Tick`] is due.
+    pub fn next_deadline(&self) -> Time {
+        self.timers.next()
+    }
+
+    /// What is queued in `todo`, until nothing is.
+    #[inline]
+    fn work_off<I: Io>(&mut self, now: Time, io: &mut I) {
+        while let Some(todo) = self.todo.pop_front() {
+            match todo {
+                Todo::Release(server) => self.release(now, server, io),
+                Todo::Feed(client) => self.feed_waiting(now, client, io),
+                Todo::Settle(pool) => self.settle(now, pool, io),
+            }
+        }
+    }
+
+    #[inline]
+    fn bytes<I: Io>(&mut self, now: Time, peer: Peer, bytes: &[u8], io: &mut I) {
+        match self.peers.take(peer) {
+            Entry::Server(server) => self.server_bytes(now, server, bytes, io),
+            Entry::Client(client) => self.client_bytes(now, client, bytes, io),
+            // A server answers a cancel request with nothing but the end of the connection.
+            Entry::Cancel(cancel) => self.peers.put(peer, Entry::Cancel(cancel)),
+            Entry::Free => {}
+        }
+    }
+
+    fn closed<I: Io>(&mut self, now: Time, peer: Peer, io: &mut I) {
+        match self.peers.take(peer) {
+            Entry::Server(server) => self.server_gone(now, server, io),
+            Entry::Client(client) => self.client_gone(now, client, io),
+            Entry::Cancel(cancel) => self.cancel_over(&cancel, io),
+            Entry::Free => {}
+        }
+    }
+
+    fn mail<I: Io>(&mut self, now: Time, from: WorkerId, mail: Mail, socket: Option<Peer>, io: &mut I) {
+        match (mail.0, socket) {
+            (Letter::Client { hello, leftover, id, addr, connected_at }, Some(peer)) => {
+                let connected_at = Time::from_micros(connected_at);
+                self.arrived(now, peer, id, addr, connected_at, (hello, leftover), io);
+            }
+            (Letter::Cancel { pid, secret, id, addr }, Some(peer)) => {
+                self.canceller_arrived(now, peer, id, addr);
+                self.cancel(now, peer, pid, &secret, io);
+            }
+            (Letter::ClientGone, _) => self.client_uncounted(),
+            (Letter::Ask { id, ask }, _) => self.asked(now, from, id, ask, io),
+            (Letter::Answer { id, answer }, _) => self.answered(now, id, answer, io),
+            (Letter::Drained, _) => self.worker_drained(io),
+            (Letter::Client { .. } | Letter::Cancel { .. }, None) => {
+                io.log(Level::Error, format_args!("a client arrived without its socket"));
+            }
+        }
+    }
+
+    fn signal<I: Io>(&mut self, now: Time, signal: Signal, io: &mut I) {
+        match signal {
+            Signal::Reload => self.begin_reload(None, io),
+            Signal::Quit => io.exit(0),
+            Signal::ShutdownClients if self.draining.is_some() => io.exit(0),
+            Signal::ShutdownClients => self.begin_drain(now, Drain::Clients, io),
+            Signal::ShutdownServers if self.draining == Some(Drain::Servers) => io.exit(0),
+            Signal::ShutdownServers => self.begin_drain(now, Drain::Servers, io),
+            Signal::Pause => self.scatter_quietly(now, mail::Ask::Pause(None), io),
+            Signal::Resume => self.scatter_quietly(now, mail::Ask::Resume(None), io),
+        }
+    }
+
+    /// A number that no other thing of the process has.
+    fn next_id(&mut self) -> u64 {
+        self.last_id += 1;
+        self.last_id * u64::from(self.workers) + u64::from(self.worker.0)
+    }
+
+    fn random_bytes<const N: usize>(&mut self) -> [u8; N] {
+        let mut bytes = [0; N];
+        self.random.fill_bytes(&mut bytes);
+        bytes
+    }
+
+    fn wall(&self, at: Time) -> u64 {
+        self.wall_at_start + at.micros()
+    }
+}
+
+impl Shared {
+    /// What a session is fed with.
+    fn context(&mut self, limits: &weir_config::Limits) -> Context<'_> {
+        Context {
+            interner: &mut self.interner,
+            params: &self.params,
+            scratch: &mut self.scratch,
+            counts: &mut self.counts,
+            max_prepared: limits.max_prepared_statements as usize,
+            client_statements: limits.client_statements as usize,
+        }
+    }
+
+    /// A buffer for what a client sends while it waits.
+    fn block(&mut self) -> Vec<u8> {
+        self.blocks.pop().unwrap_or_default()
+    }
+
+    fn recycle(&mut self, mut block: Vec<u8>) {
+        if (1..=BLOCK_SIZE).contains(&block.capacity()) && self.blocks.len() < MAX_BLOCKS {
+            block.clear();
+            self.blocks.push(block);
+        }
+    }
+}
+
+/// The statistics' period, never zero.
+fn period(config: &Config) -> Span {
+    config.stats_period.max(Span::from_secs(1))
+}

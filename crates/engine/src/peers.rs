@@ -1,0 +1,283 @@
+//! The table of peers: what stands behind each handle.
+//!
+//! Owns the states of clients, servers and cancel requests as the engine sees them. A session is taken out of the table
+//! while it is worked on, so that both ends of a link can be changed at once, and put back after.
+
+use std::sync::Arc;
+
+use weir_base::{ClientAddr, Peer, Time};
+use weir_session::hello::Hello;
+use weir_session::login::{Learnt, Login};
+use weir_session::server_login::ServerLogin;
+use weir_session::{Client, Refusal, Server};
+
+use crate::console::Console;
+
+/// Index of a pool in the engine's table.
+pub(crate) type PoolIx = u32;
+
+/// What stands behind a handle.
+#[derive(Default)]
+pub(crate) enum Entry {
+    /// Nothing, or what is taken out just now.
+    #[default]
+    Free,
+    Client(Box<ClientSlot>),
+    Server(Box<ServerSlot>),
+    Cancel(Box<CancelSlot>),
+}
+
+/// A client.
+pub(crate) struct ClientSlot {
+    pub(crate) peer: Peer,
+    /// Unique in the process.
+    pub(crate) id: u64,
+    pub(crate) addr: ClientAddr,
+    pub(crate) phase: Phase,
+    /// Its pool, once it has logged in.
+    pub(crate) pool: PoolIx,
+    /// Its server.
+    pub(crate) link: Option<Peer>,
+    /// What it sent that can't be handled yet. Bounded: the client is paused while this holds anything, so it is what one
+    /// turn of the runtime reads.
+    pub(crate) waiting: Vec<u8>,
+    pub(crate) pause: Pause,
+    pub(crate) user: Arc<str>,
+    pub(crate) connected_at: Time,
+    /// When it last asked for a server, or was last heard of.
+    pub(crate) request_at: Time,
+    /// Its earliest wake-up in the timers.
+    pub(crate) armed: Time,
+    /// What a cancel request must name; the first four bytes in protocol 3.0, all of it in 3.2.
+    pub(crate) secret: [u8; 16],
+}
+
+/// Why a client is not read from. Reading goes on when none is left.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Pause {
+    /// It waits: for a server, a prelude, a helper.
+    pub(crate) waits: bool,
+    /// Its server's socket is full.
+    pub(crate) peer_full: bool,
+}
+
+/// Where a client is in its life.
+pub(crate) enum Phase {
+    /// Its first packet is awaited; it may ask for encryption so many times yet.
+    Opening { asks_left: u8 },
+    /// Its socket is on the way to another worker.
+    Moving(Box<Journey>),
+    /// It proves who it is.
+    Login(Box<LoginPhase>),
+    /// It is who it says, and waits for what its server says about itself.
+    Welcome(Box<LoginPhase>),
+    /// It may ask.
+    Ready(Client),
+    /// It is an operator.
+    Console(Box<Console>),
+    /// It asked for a cancel, and is closed when that is done.
+    Canceller,
+    /// It is being taken out.
+    Gone,
+}
+
+/// What a client is sent to another worker for.
+pub(crate) enum Journey {
+    Startup(Box<Hello>, Vec<u8>),
+    Cancel { pid: u32, secret: Vec<u8> },
+}
+
+/// A login, and what it is for.
+pub(crate) struct LoginPhase {
+    pub(crate) hello: Box<Hello>,
+    pub(crate) login: Option<Login>,
+    pub(crate) learnt: Learnt,
+    pub(crate) console: bool,
+    /// A helper works for it.
+    pub(crate) job: Option<u64>,
+    /// The password as the helper was given it, to keep its answer by.
+    pub(crate) salting: Option<(Arc<str>, Vec<u8>, u32)>,
+}
+
+/// A server.
+pub(crate) struct ServerSlot {
+    pub(crate) peer: Peer,
+    pub(crate) id: u64,
+    pub(crate) pool: PoolIx,
+    pub(crate) state: ServerState,
+    /// Its client; also while the link is being made.
+    pub(crate) link: Option<Peer>,
+    pub(crate) local: String,
+    pub(crate) connected_at: Time,
+    /// When it was linked.
+    pub(crate) linked_at: Time,
+    /// When the query and the transaction under way began; never if there is none.
+    pub(crate) query_at: Time,
+    pub(crate) transaction_at: Time,
+    /// When it last said something.
+    pub(crate) heard_at: Time,
+    /// Cancel requests under way for it: it is not given away before they are over.
+    pub(crate) cancels: u32,
+    /// Its last words, if they were fatal.
+    pub(crate) last_words: Option<Refusal>,
+    /// Not read from, because its client's socket is full.
+    pub(crate) paused: bool,
+    pub(crate) armed: Time,
+    /// Close it at its release (KILL, RECONNECT).
+    pub(crate) doomed: bool,
+}
+
+/// Where a server connection is in its life; the same names in SHOW SERVERS.
+pub(crate) enum ServerState {
+    Connecting,
+    Login(Box<ServerLogin>),
+    /// Logged in, and doing this.
+    Up(Server, Doing),
+}
+
+/// What a server that is logged in is doing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Doing {
+    /// Idle in the pool.
+    Idle,
+    /// Answering a check before it is linked.
+    Checking,
+    /// Taking over its next client's parameters.
+    Agreeing,
+    /// Working for its client.
+    Linked,
+    /// Being cleaned of what its client left.
+    Resetting,
+}
+
+/// A connection of ours that carries a cancel request.
+pub(crate) struct CancelSlot {
+    pub(crate) peer: Peer,
+    pub(crate) server: Peer,
+    /// Whose query is to be cancelled.
+    pub(crate) client: Peer,
+    pub(crate) pool: PoolIx,
+    /// The clients that asked, to be closed when it is done.
+    pub(crate) requesters: Vec<Peer>,
+    pub(crate) sent: bool,
+    pub(crate) armed: Time,
+    pub(crate) deadline: Time,
+}
+
+impl ClientSlot {
+    /// Where it is, for SHOW CLIENTS.
+    pub(crate) fn state(&self) -> &'static str {
+        match self.phase {
+            Phase::Canceller => "active_cancel_req",
+            Phase::Ready(_) | Phase::Console(_) if !self.pause.waits || self.link.is_some() => "active",
+            Phase::Ready(_) | Phase::Welcome(_) => "waiting",
+            _ => "login",
+        }
+    }
+
+    /// Its name in the log.
+    pub(crate) fn ready(&mut self) -> Option<&mut Client> {
+        if let Phase::Ready(client) = &mut self.phase { Some(client) } else { None }
+    }
+}
+
+impl ServerSlot {
+    /// The session, if it is logged in.
+    #[inline]
+    pub(crate) fn up(&mut self) -> Option<(&mut Server, &mut Doing)> {
+        if let ServerState::Up(server, doing) = &mut self.state { Some((server, doing)) } else { None }
+    }
+
+    pub(crate) fn doing(&self) -> Option<Doing> {
+        if let ServerState::Up(_, doing) = &self.state { Some(*doing) } else { None }
+    }
+}
+
+/// The table.
+#[derive(Default)]
+pub(crate) struct Peers {
+    slots: Vec<(u32, Entry)>,
+}
+
+impl Peers {
+    /// Puts a new peer in. A handle whose slot is still taken breaks the port's rules.
+    pub(crate) fn put(&mut self, peer: Peer, entry: Entry) {
+        let slot = peer.slot as usize;
+        if slot >= self.slots.len() {
+            self.slots.resize_with(slot + 1, || (0, Entry::Free));
+        }
+        self.slots[slot] = (peer.generation, entry);
+    }
+
+    /// Takes a peer out to work on it, or for good.
+    #[inline]
+    pub(crate) fn take(&mut self, peer: Peer) -> Entry {
+        match self.slots.get_mut(peer.slot as usize) {
+            Some((generation, entry)) if *generation == peer.generation => std::mem::take(entry),
+            _ => Entry::Free,
+        }
+    }
+
+    pub(crate) fn take_client(&mut self, peer: Peer) -> Option<Box<ClientSlot>> {
+        match self.take(peer) {
+            Entry::Client(client) => Some(client),
+            other => {
+                self.put_if(peer, other);
+                None
+            }
+        }
+    }
+
+    pub(crate) fn take_server(&mut self, peer: Peer) -> Option<Box<ServerSlot>> {
+        match self.take(peer) {
+            Entry::Server(server) => Some(server),
+            other => {
+                self.put_if(peer, other);
+                None
+            }
+        }
+    }
+
+    fn put_if(&mut self, peer: Peer, entry: Entry) {
+        if !matches!(entry, Entry::Free) {
+            self.put(peer, entry);
+        }
+    }
+
+    pub(crate) fn client(&mut self, peer: Peer) -> Option<&mut ClientSlot> {
+        match self.slots.get_mut(peer.slot as usize) {
+            Some((generation, Entry::Client(client))) if *generation == peer.generation => Some(client),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn server(&mut self, peer: Peer) -> Option<&mut ServerSlot> {
+        match self.slots.get_mut(peer.slot as usize) {
+            Some((generation, Entry::Server(server))) if *generation == peer.generation => Some(server),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn cancel(&mut self, peer: Peer) -> Option<&mut CancelSlot> {
+        match self.slots.get_mut(peer.slot as usize) {
+            Some((generation, Entry::Cancel(cancel))) if *generation == peer.generation => Some(cancel),
+            _ => None,
+        }
+    }
+
+    /// The client in a slot, whatever its generation.
+    pub(crate) fn client_in_slot(&mut self, slot: u32) -> Option<&mut ClientSlot> {
+        match self.slots.get_mut(slot as usize) {
+            Some((_, Entry::Client(client))) => Some(client),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn clients(&self) -> impl Iterator<Item = &ClientSlot> {
+        self.slots.iter().filter_map(|(_, e)| if let Entry::Client(client) = e { Some(&**client) } else { None })
+    }
+
+    pub(crate) fn servers(&self) -> impl Iterator<Item = &ServerSlot> {
+        self.slots.iter().filter_map(|(_, e)| if let Entry::Server(server) = e { Some(&**server) } else { None })
+    }
+}

@@ -1,0 +1,208 @@
+//! The port: everything an engine is told, and everything it may ask for.
+//!
+//! The runtime implements [`Io`] with sockets, the simulator with a model of them. Rules that both keep:
+//!
+//! - Inputs come one at a time; what [`Io::forward`] and [`Io::send`] queued is written when the input has been handled
+//!   (a *turn*), in order, as one gathered write a peer. What the socket refuses is copied and kept; then the engine is
+//!   told [`Input::Blocked`], and [`Input::Drained`] when the last of it is gone. Whoever feeds a blocked peer must be
+//!   paused by the engine, so the copy is bounded by what one turn may produce.
+//! - After [`Io::close`] a peer's handle is dead for the engine: no further input names it. Queued bytes are still offered
+//!   to the socket for a few seconds, then the socket is closed.
+//! - After [`Input::Closed`] and [`Input::ConnectFailed`] the handle is dead too, and must not be closed again.
+//! - A connect always ends in exactly one of [`Input::Connected`], [`Input::ConnectFailed`] (or in [`Io::close`]).
+//! - Bytes that arrived before an end of file are delivered before [`Input::Closed`].
+//! - A paused peer delivers neither bytes nor an end of file, but an error (a reset) may still close it.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use weir_base::{ClientAddr, Peer, Target, WorkerId};
+use weir_config::Config;
+
+use crate::mail::Mail;
+
+/// What happened.
+#[derive(Debug)]
+pub enum Input<'a> {
+    /// A client connected to one of our listeners.
+    Accepted {
+        /// Its handle from now on.
+        peer: Peer,
+        /// Where it comes from.
+        from: ClientAddr,
+    },
+    /// Bytes arrived; they stay valid for this turn only.
+    Bytes {
+        /// From whom.
+        peer: Peer,
+        /// What; never empty.
+        bytes: &'a [u8],
+    },
+    /// The peer closed its connection, or it broke.
+    Closed {
+        /// Who is gone; the handle is dead.
+        peer: Peer,
+        /// How.
+        cause: Gone,
+    },
+    /// The socket refused bytes; they wait.
+    Blocked {
+        /// Whose socket is full.
+        peer: Peer,
+    },
+    /// All bytes that waited have been taken by the socket.
+    Drained {
+        /// Whose socket has room again.
+        peer: Peer,
+    },
+    /// A connect succeeded.
+    Connected {
+        /// The handle that [`Io::connect`] returned.
+        peer: Peer,
+        /// Our end, for SHOW SERVERS: address and port as text, or the socket's path.
+        local: String,
+    },
+    /// A connect failed; the handle is dead.
+    ConnectFailed {
+        /// The handle that [`Io::connect`] returned.
+        peer: Peer,
+        /// The operating system's or the resolver's words.
+        error: String,
+    },
+    /// A socket has been taken out of this worker's loop, as [`Io::detach`] asked; it can now travel with a mail.
+    Detached {
+        /// Whose socket.
+        peer: Peer,
+    },
+    /// A helper finished.
+    Helped {
+        /// The number given with [`Io::help`].
+        job: u64,
+        /// Its result.
+        answer: Answer,
+    },
+    /// A message from another worker's engine.
+    Mail {
+        /// Who sent it.
+        from: WorkerId,
+        /// What it says.
+        mail: Mail,
+        /// The socket that travelled with it, under its new handle here; no input names it before this one does.
+        socket: Option<Peer>,
+    },
+    /// The operating system sent a signal to the process (delivered to worker 0 only).
+    Signal(Signal),
+    /// The moment that [`Engine::next_deadline`](crate::Engine::next_deadline) named has come, or nearly so.
+    Tick,
+}
+
+/// How a connection ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Gone {
+    /// The peer closed it in order (end of file).
+    Eof,
+    /// It was reset, or an error was reported for it.
+    Error,
+}
+
+/// The signals an operator may send; PgBouncer's meanings.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Signal {
+    /// HUP: reload the configuration.
+    Reload,
+    /// INT: safe shutdown; waits for servers, drops waiting clients.
+    ShutdownServers,
+    /// TERM: waits for clients; a second one exits at once.
+    ShutdownClients,
+    /// QUIT: exit at once.
+    Quit,
+    /// USR1: pause all pools.
+    Pause,
+    /// USR2: resume all pools.
+    Resume,
+}
+
+/// Work too slow for a worker's loop.
+pub enum Work {
+    /// `SaltedPassword` of SCRAM-SHA-256 (RFC 5802, section 3): PBKDF2 over a normalised password.
+    SaltPassword {
+        /// The password as stored or configured.
+        password: Arc<str>,
+        /// The salt, 1 to a few dozen bytes.
+        salt: Vec<u8>,
+        /// The iteration count.
+        iterations: u32,
+    },
+    /// Read and validate the configuration files again.
+    LoadConfig,
+}
+
+impl fmt::Debug for Work {
+    // A password never reaches a log.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Work::SaltPassword { .. } => "SaltPassword",
+            Work::LoadConfig => "LoadConfig",
+        })
+    }
+}
+
+/// What a helper found.
+pub enum Answer {
+    /// For [`Work::SaltPassword`].
+    Salted([u8; 32]),
+    /// For [`Work::LoadConfig`]: a configuration that is valid as a whole, or one line that says what is wrong and where.
+    Config(Result<Arc<Config>, String>),
+}
+
+impl fmt::Debug for Answer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Answer::Salted(_) => "Salted",
+            Answer::Config(_) => "Config",
+        })
+    }
+}
+
+/// How much a line of the log matters.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Level {
+    /// For developers.
+    Debug,
+    /// Connections, disconnections, statistics.
+    Info,
+    /// Something an operator should look at.
+    Warning,
+    /// Something failed.
+    Error,
+}
+
+/// What an engine may ask for.
+pub trait Io {
+    /// Queues a part of the bytes of the current [`Input::Bytes`] for `to`, without copying them.
+    fn forward(&mut self, to: Peer, range: Range<usize>);
+    /// Queues bytes of our own for `to`.
+    fn send(&mut self, to: Peer, bytes: &[u8]);
+    /// Begins a connection; a name is looked up on the way.
+    fn connect(&mut self, to: &Target) -> Peer;
+    /// Closes a connection, after what is queued for it.
+    fn close(&mut self, peer: Peer);
+    /// Stops reading from a peer.
+    fn pause(&mut self, peer: Peer);
+    /// Reads from a peer again; what arrived meanwhile is delivered.
+    fn resume(&mut self, peer: Peer);
+    /// Asks for a socket to leave this worker's loop; answered by [`Input::Detached`] (or by [`Input::Closed`]). From this
+    /// call on the peer delivers no bytes.
+    fn detach(&mut self, peer: Peer);
+    /// Sends mail to another worker (or to this one), with a detached socket where `socket` names one.
+    fn post(&mut self, to: WorkerId, mail: Mail, socket: Option<Peer>);
+    /// Gives slow work to a helper. Bounded: refused work is answered when a helper is free again, never dropped.
+    fn help(&mut self, job: u64, work: Work);
+    /// Writes a line to the log, without ever waiting for it.
+    fn log(&mut self, level: Level, line: fmt::Arguments<'_>);
+    /// Stops (`false`) or starts (`true`) accepting clients, for the whole process.
+    fn accept(&mut self, on: bool);
+    /// Ends the process in order, with this exit status.
+    fn exit(&mut self, status: i32);
+}

@@ -1,0 +1,618 @@
+//! Clients, servers, and the links between them.
+//!
+//! Owns the moments at which a link is made and ended, and who is paused while the other side's socket is full. What the
+//! bytes mean is decided in `weir-session`; who is next in `weir-pool`.
+
+use weir_base::{Mode, OnDirty, Peer, Time};
+use weir_pool::{Acquire, Release};
+use weir_session::front::{self, Then};
+use weir_session::{Refusal, Server, back};
+
+use crate::peers::{ClientSlot, Doing, Entry, Phase, ServerSlot};
+use crate::port::{Io, Level};
+use crate::timers::Who;
+use crate::wire::Wire;
+use crate::{Engine, Todo};
+
+/// What became of a client's wish for a server.
+enum Wish {
+    /// It has one, and may go on.
+    Go,
+    /// It waits.
+    Wait,
+    /// It gets none.
+    Refused(Refusal),
+}
+
+impl Engine {
+    /// A client sent something.
+    #[inline]
+    pub(crate) fn client_bytes<I: Io>(&mut self, now: Time, mut client: Box<ClientSlot>, bytes: &[u8], io: &mut I) {
+        client.request_at = now;
+        let ready = matches!(client.phase, Phase::Ready(_));
+        if ready && !client.pause.waits && client.waiting.is_empty() {
+            return self.feed(now, client, bytes, Some(0), io);
+        }
+        client.waiting.extend_from_slice(bytes);
+        match client.phase {
+            Phase::Ready(_) => self.peers.put(client.peer, Entry::Client(client)),
+            Phase::Console(_) => self.console_bytes(now, client, io),
+            // Whoever asked for a cancel has nothing more to say.
+            Phase::Canceller => {
+                client.waiting.clear();
+                self.peers.put(client.peer, Entry::Client(client));
+            }
+            _ => self.arriving(now, client, io),
+        }
+    }
+
+    /// A client goes on with what it sent while it waited.
+    pub(crate) fn feed_waiting<I: Io>(&mut self, now: Time, peer: Peer, io: &mut I) {
+        let Some(mut client) = self.peers.take_client(peer) else { return };
+        match client.phase {
+            Phase::Ready(_) if !client.pause.waits => {
+                let waiting = std::mem::take(&mut client.waiting);
+                self.feed(now, client, &waiting, None, io);
+                self.shared.recycle(waiting);
+            }
+            Phase::Console(_) if !client.pause.waits => self.console_bytes(now, client, io),
+            _ => self.peers.put(peer, Entry::Client(client)),
+        }
+    }
+
+    /// Feeds a client's bytes to its session. `base` is where they stand in the runtime's input, if they do.
+    fn feed<I: Io>(&mut self, now: Time, mut client: Box<ClientSlot>, bytes: &[u8], base: Option<usize>, io: &mut I) {
+        let mut at = 0;
+        let then = loop {
+            let fed = self.feed_once(now, &mut client, &bytes[at..], base.map(|b| b + at), io);
+            at += fed.used;
+            if fed.then != Then::NeedServer {
+                break fed.then;
+            }
+            match self.acquire(now, &mut client, io) {
+                Wish::Go => {}
+                Wish::Wait => break Then::NeedServer,
+                Wish::Refused(refusal) => break Then::Refuse(refusal),
+            }
+        };
+        match then {
+            Then::More => {}
+            Then::NeedServer | Then::Full => {
+                if client.waiting.capacity() == 0 {
+                    client.waiting = self.shared.block();
+                }
+                client.waiting.extend_from_slice(&bytes[at..]);
+                self.pause_client(&mut client, io);
+            }
+            Then::Leaves => return self.client_leaves(now, client, io),
+            Then::Refuse(refusal) => return self.refuse(now, client, refusal, io),
+        }
+        self.peers.put(client.peer, Entry::Client(client));
+    }
+
+    #[inline]
+    fn feed_once<I: Io>(
+        &mut self,
+        now: Time,
+        client: &mut ClientSlot,
+        bytes: &[u8],
+        base: Option<usize>,
+        io: &mut I,
+    ) -> front::Fed {
+        let mut server = client.link.and_then(|server| self.peers.take_server(server));
+        let pool = self.pools.get_mut(client.pool);
+        let mut wire = Wire::new(io, client.peer, client.link.unwrap_or(Peer::NONE), bytes, base);
+        let mut context = self.shared.context(&pool.config.limits);
+        let Phase::Ready(session) = &mut client.phase else {
+            return front::Fed { used: 0, then: Then::Refuse(Refusal::Broken("a client that is not ready is fed")) };
+        };
+        let up = server.as_mut().and_then(|s| s.up()).map(|(server, _)| server);
+        let fed = front::feed(session, up, bytes, &mut context, &mut wire);
+        let counts = std::mem::take(&mut self.shared.counts);
+        pool.stats.client_parse_count += counts.client_parses;
+        pool.stats.server_parse_count += counts.server_parses;
+        pool.stats.bind_count += counts.binds;
+        pool.stats.received += fed.used as u64;
+        pool.stats.sent += wire.to_client;
+        if let Some(mut server) = server {
+            self.note_request(now, &mut server, client.peer);
+            self.peers.put(server.peer, Entry::Server(server));
+        }
+        fed
+    }
+
+    /// A server may have been asked something: when did that begin, and is it to be watched?
+    #[inline]
+    fn note_request(&mut self, now: Time, server: &mut ServerSlot, client: Peer) {
+        let Some((session, _)) = server.up() else { return };
+        let (busy, quiet) = (session.is_busy(), session.is_quiet());
+        if busy && server.query_at == Time::NEVER {
+            server.query_at = now;
+            if server.transaction_at == Time::NEVER {
+                server.transaction_at = now;
+            }
+            self.watch_server(server);
+        }
+        if quiet && !busy {
+            // Everything that was asked has been answered by us; nothing will come to say so.
+            self.todo.push_back(Todo::Release(server.peer));
+        }
+        let _ = client;
+    }
+
+    /// A client needs a server now.
+    fn acquire<I: Io>(&mut self, now: Time, client: &mut Box<ClientSlot>, io: &mut I) -> Wish {
+        client.request_at = now;
+        let slot = self.pools.get_mut(client.pool);
+        match slot.pool.acquire(client.peer, now) {
+            Acquire::Granted { server, check } => {
+                if self.link(now, client, server, check, io) {
+                    Wish::Go
+                } else {
+                    Wish::Wait
+                }
+            }
+            Acquire::Queued => {
+                self.todo.push_back(Todo::Settle(client.pool));
+                Wish::Wait
+            }
+            Acquire::Refused(why) => Wish::Refused(self.refusal(client.pool, why)),
+        }
+    }
+
+    /// Links a client to a server that the pool has given it. Returns whether it may go on at once; otherwise a prelude is
+    /// under way.
+    fn link<I: Io>(&mut self, now: Time, client: &mut ClientSlot, server: Peer, check: bool, io: &mut I) -> bool {
+        let slot = self.pools.get_mut(client.pool);
+        slot.stats.server_assignment_count += 1;
+        client.link = Some(server);
+        let Some(server) = self.peers.server(server) else { return false };
+        server.link = Some(client.peer);
+        server.linked_at = now;
+        let mut wire = Wire::new(io, client.peer, server.peer, &[], None);
+        let Phase::Ready(session) = &mut client.phase else { return false };
+        let Some((up, doing)) = server.up() else { return false };
+        if check {
+            *doing = Doing::Checking;
+            up.own_query("", &mut self.shared.scratch, &mut wire);
+            return false;
+        }
+        let query = back::agree(up, session, &self.shared.params, &mut self.shared.scratch, &mut wire);
+        *doing = if query { Doing::Agreeing } else { Doing::Linked };
+        !query
+    }
+
+    /// The pool gives a server to a client that waited.
+    pub(crate) fn grant<I: Io>(&mut self, now: Time, client: Peer, server: Peer, check: bool, io: &mut I) {
+        let Some(mut client) = self.peers.take_client(client) else { return };
+        if let Phase::Welcome(_) = client.phase {
+            client.link = Some(server);
+            if let Some(slot) = self.peers.server(server) {
+                slot.link = Some(client.peer);
+                slot.up().into_iter().for_each(|(_, doing)| *doing = Doing::Linked);
+            }
+            return self.finish_welcome(now, client, io);
+        }
+        let go = self.link(now, &mut client, server, check, io);
+        let peer = client.peer;
+        if go {
+            self.unpause_client(&mut client, io);
+        }
+        self.peers.put(peer, Entry::Client(client));
+        if go {
+            self.todo.push_back(Todo::Feed(peer));
+        }
+    }
+
+    /// A client that waited for its pool's first server: it is told, and the server is free again.
+    fn finish_welcome<I: Io>(&mut self, now: Time, mut client: Box<ClientSlot>, io: &mut I) {
+        let server = client.link.take();
+        let Some(welcome) = self.pools.get(client.pool).welcome.clone() else {
+            return self.refuse(now, client, Refusal::Broken("a server without a welcome"), io);
+        };
+        let Phase::Welcome(phase) = std::mem::replace(&mut client.phase, Phase::Gone) else { return };
+        if let Some(server) = server {
+            if let Some(slot) = self.peers.server(server) {
+                slot.link = None;
+            }
+            self.todo.push_back(Todo::Release(server));
+        }
+        self.welcome(now, client, phase, &welcome, io);
+    }
+
+    /// A server sent something.
+    #[inline]
+    pub(crate) fn server_bytes<I: Io>(&mut self, now: Time, mut server: Box<ServerSlot>, bytes: &[u8], io: &mut I) {
+        server.heard_at = now;
+        if server.doing().is_none() {
+            return self.login_bytes(now, server, bytes, io);
+        }
+        let mut client = server.link.and_then(|client| self.peers.take_client(client));
+        let pool = self.pools.get_mut(server.pool);
+        let peer = server.peer;
+        let mut wire = Wire::new(io, server.link.unwrap_or(Peer::NONE), peer, bytes, Some(0));
+        let mut context = self.shared.context(&pool.config.limits);
+        let Some((up, _)) = server.up() else { return };
+        let session = client.as_mut().and_then(|c| c.ready());
+        let told = back::feed(up, session, bytes, &mut context, &mut wire);
+        pool.stats.sent += wire.to_client;
+        if let Some(client) = client {
+            self.peers.put(client.peer, Entry::Client(client));
+        }
+        match told {
+            Ok(told) => self.server_told(now, server, told, io),
+            Err(back::Unexpected(what)) => {
+                io.log(Level::Warning, format_args!("S-{:#x}: unexpected response from server: {what}", server.id));
+                server.last_words = Some(Refusal::ServerUnexpected);
+                io.close(peer);
+                self.server_gone(now, server, io);
+            }
+        }
+    }
+
+    /// Acts on what a server told.
+    fn server_told<I: Io>(&mut self, now: Time, mut server: Box<ServerSlot>, told: back::Told, io: &mut I) {
+        if told.queries > 0 {
+            self.count_queries(now, &mut server, &told);
+        }
+        if let Some(fatal) = told.fatal {
+            io.log(Level::Warning, format_args!("S-{:#x}: the server said: {}", server.id, fatal.message));
+            server.last_words = Some(Refusal::ServerDown { sqlstate: fatal.sqlstate, message: fatal.message });
+        }
+        let peer = server.peer;
+        let Some((up, doing)) = server.up() else { return };
+        let (doing, quiet) = (*doing, up.is_quiet());
+        let spoiled_idle = up.is_spoiled() && doing == Doing::Idle;
+        let link = server.link;
+        self.peers.put(peer, Entry::Server(server));
+        if told.block_in_statement_mode
+            && let Some(client) = link
+        {
+            return self.refuse_handle(now, client, Refusal::TransactionInStatementMode, io);
+        }
+        if let Some(outcome) = told.own_done {
+            return self.own_query_done(now, peer, doing, outcome, io);
+        }
+        if spoiled_idle {
+            if let Some(server) = self.peers.take_server(peer) {
+                io.close(peer);
+                self.server_gone(now, server, io);
+            }
+            return;
+        }
+        if quiet && doing == Doing::Linked {
+            self.todo.push_back(Todo::Release(peer));
+        } else if let Some(client) = link
+            && self.peers.client(client).is_some_and(|c| c.pause.waits && !c.waiting.is_empty())
+            && doing == Doing::Linked
+        {
+            // It was held because the server owed too much.
+            self.go_on(client, io);
+        }
+    }
+
+    fn count_queries(&mut self, now: Time, server: &mut ServerSlot, told: &back::Told) {
+        let stats = &mut self.pools.get_mut(server.pool).stats;
+        stats.query_count += u64::from(told.queries);
+        stats.xact_count += u64::from(told.transactions);
+        if server.query_at != Time::NEVER {
+            stats.query_time += now.since(server.query_at).micros();
+        }
+        if told.transactions > 0 && server.transaction_at != Time::NEVER {
+            stats.xact_time += now.since(server.transaction_at).micros();
+            server.transaction_at = Time::NEVER;
+        }
+        let busy = server.up().is_some_and(|(up, _)| up.is_busy());
+        server.query_at = if busy { now } else { Time::NEVER };
+        self.watch_server(server);
+    }
+
+    /// A query of our own on a server has ended.
+    fn own_query_done<I: Io>(
+        &mut self,
+        now: Time,
+        server: Peer,
+        doing: Doing,
+        outcome: Result<(), weir_session::OwnError>,
+        io: &mut I,
+    ) {
+        let Some(mut slot) = self.peers.take_server(server) else { return };
+        match (doing, outcome) {
+            (Doing::Resetting, Ok(())) => {
+                let all = self.pools.get(slot.pool).mode() == Mode::Session;
+                if let Some((up, doing)) = slot.up() {
+                    up.was_reset(&self.shared.params, all);
+                    *doing = Doing::Linked;
+                }
+                self.peers.put(server, Entry::Server(slot));
+                self.hand_back(now, server, io);
+            }
+            (Doing::Checking | Doing::Agreeing, Ok(())) => {
+                let client = slot.link;
+                self.peers.put(server, Entry::Server(slot));
+                self.prelude_done(server, client, doing, io);
+            }
+            (Doing::Agreeing, Err(error)) => {
+                let client = slot.link;
+                self.peers.put(server, Entry::Server(slot));
+                self.doom(server);
+                if let Some(client) = client {
+                    let refusal = Refusal::ParameterFailed { sqlstate: error.sqlstate, message: error.message };
+                    self.refuse_handle(now, client, refusal, io);
+                }
+            }
+            _ => {
+                io.close(server);
+                self.server_gone(now, slot, io);
+            }
+        }
+    }
+
+    fn prelude_done<I: Io>(&mut self, server: Peer, client: Option<Peer>, done: Doing, io: &mut I) {
+        let Some(client) = client else { return };
+        let Some(mut client) = self.peers.take_client(client) else { return };
+        if let (Some(slot), Phase::Ready(session)) = (self.peers.server(server), &mut client.phase)
+            && let Some((up, doing)) = slot.up()
+        {
+            *doing = Doing::Linked;
+            let mut again = false;
+            if done == Doing::Checking {
+                let mut wire = Wire::new(io, client.peer, server, &[], None);
+                again = back::agree(up, session, &self.shared.params, &mut self.shared.scratch, &mut wire);
+            } else {
+                self.shared.scratch.clear();
+                back::agreed(up, session, Some((&self.shared.params, &mut self.shared.scratch)));
+                if !self.shared.scratch.is_empty() {
+                    io.send(client.peer, &self.shared.scratch);
+                }
+            }
+            if again {
+                *doing = Doing::Agreeing;
+                return self.peers.put(client.peer, Entry::Client(client));
+            }
+        }
+        let peer = client.peer;
+        self.peers.put(peer, Entry::Client(client));
+        self.go_on(peer, io);
+    }
+
+    /// What a client waited for has come.
+    fn go_on<I: Io>(&mut self, client: Peer, io: &mut I) {
+        let Some(mut client) = self.peers.take_client(client) else { return };
+        self.unpause_client(&mut client, io);
+        let peer = client.peer;
+        self.peers.put(peer, Entry::Client(client));
+        self.todo.push_back(Todo::Feed(peer));
+    }
+
+    /// A server may be free: ends its link if nothing holds it.
+    pub(crate) fn release<I: Io>(&mut self, now: Time, server: Peer, io: &mut I) {
+        let Some(slot) = self.peers.server(server) else { return };
+        let (link, cancels) = (slot.link, slot.cancels);
+        let Some((up, doing)) = slot.up() else { return };
+        if *doing == Doing::Idle || *doing == Doing::Resetting || !up.is_quiet() {
+            return;
+        }
+        let spoiled = up.is_spoiled();
+        if let Some(client) = link {
+            if *doing != Doing::Linked {
+                return;
+            }
+            let Some(client) = self.peers.client(client) else { return };
+            let session_mode = matches!(&client.phase, Phase::Ready(c) if c.mode() == Mode::Session);
+            let mid_message = matches!(&client.phase, Phase::Ready(c) if c.is_mid_message());
+            if session_mode || mid_message || (cancels > 0 && !spoiled) {
+                return;
+            }
+            client.link = None;
+            let peer = client.peer;
+            self.unlinked(now, peer, io);
+        } else if cancels > 0 && !spoiled {
+            // A late cancel must not hit the next owner.
+            return;
+        }
+        if let Some(slot) = self.peers.server(server) {
+            slot.link = None;
+        }
+        self.clean_up(now, server, io);
+    }
+
+    /// A client has no server any more, in the best of order.
+    fn unlinked<I: Io>(&mut self, now: Time, client: Peer, io: &mut I) {
+        let idle = self.peers.client(client).map(|c| self.pools.get(c.pool).config.limits.client_idle_timeout);
+        let Some(client) = self.peers.client(client) else { return };
+        client.request_at = now;
+        if client.pause.peer_full {
+            client.pause.peer_full = false;
+            if !client.pause.waits {
+                io.resume(client.peer);
+            }
+        }
+        if client.pause.waits && !client.waiting.is_empty() {
+            let peer = client.peer;
+            self.go_on(peer, io);
+        } else if let Some(idle) = idle.filter(|idle| !idle.is_zero()) {
+            self.timers.arm(Who::Peer(client.peer), now.deadline(idle), &mut client.armed);
+        }
+    }
+
+    /// A server without a client: removes what its last one left, or closes it.
+    fn clean_up<I: Io>(&mut self, now: Time, server: Peer, io: &mut I) {
+        let Some(slot) = self.peers.server(server) else { return };
+        if slot.paused {
+            slot.paused = false;
+            io.resume(server);
+        }
+        let (ix, doomed) = (slot.pool, slot.doomed);
+        let pool = self.pools.get(ix);
+        let (policy, session_mode) = (pool.config.on_dirty, pool.mode() == Mode::Session);
+        let used = slot.query_at != Time::NEVER || slot.linked_at != slot.connected_at;
+        let Some((up, doing)) = slot.up() else { return };
+        let dirty = !up.dirty().is_empty();
+        if up.is_spoiled() || doomed || (policy == OnDirty::Close && (dirty || (session_mode && used))) {
+            return self.close_server(now, server, "unclean server", io);
+        }
+        let resets = policy == OnDirty::Reset && (dirty || (session_mode && used));
+        if !resets {
+            *doing = Doing::Linked;
+            up.forgive();
+            return self.hand_back(now, server, io);
+        }
+        *doing = Doing::Resetting;
+        let query = if session_mode { "DISCARD ALL".to_owned() } else { Server::reset_query(up.dirty()) };
+        let mut wire = Wire::new(io, Peer::NONE, server, &[], None);
+        up.own_query(&query, &mut self.shared.scratch, &mut wire);
+    }
+
+    /// Gives a clean server back to its pool.
+    fn hand_back<I: Io>(&mut self, now: Time, server: Peer, io: &mut I) {
+        let Some(slot) = self.peers.server(server) else { return };
+        slot.query_at = Time::NEVER;
+        slot.transaction_at = Time::NEVER;
+        let ix = slot.pool;
+        let Some((up, doing)) = slot.up() else { return };
+        let Some(proof) = up.prove_clean() else {
+            return self.close_server(now, server, "unclean server", io);
+        };
+        *doing = Doing::Idle;
+        match self.pools.get_mut(ix).pool.release(server, proof, now) {
+            Release::Next { client, waited, check } => {
+                self.pools.get_mut(ix).stats.wait_time += waited.micros();
+                self.grant(now, client, server, check, io);
+            }
+            Release::Idle => {}
+            Release::Close(reason) => {
+                if let Some(slot) = self.peers.take_server(server) {
+                    self.goodbye(slot, reason.text(), io);
+                }
+            }
+        }
+        self.todo.push_back(Todo::Settle(ix));
+    }
+
+    /// A client's or a server's socket is full: its source is not read from.
+    pub(crate) fn blocked<I: Io>(&mut self, peer: Peer, io: &mut I) {
+        if let Some(link) = self.peers.client(peer).map(|c| c.link) {
+            if let Some(server) = link.and_then(|server| self.peers.server(server))
+                && !server.paused
+            {
+                server.paused = true;
+                io.pause(server.peer);
+            }
+            return;
+        }
+        let link = self.peers.server(peer).and_then(|s| s.link);
+        if let Some(client) = link.and_then(|client| self.peers.client(client)) {
+            if !client.pause.waits && !client.pause.peer_full {
+                io.pause(client.peer);
+            }
+            client.pause.peer_full = true;
+        }
+    }
+
+    /// A socket has room again.
+    pub(crate) fn drained_peer<I: Io>(&mut self, peer: Peer, io: &mut I) {
+        if let Some(link) = self.peers.client(peer).map(|c| c.link) {
+            if let Some(server) = link.and_then(|server| self.peers.server(server))
+                && server.paused
+            {
+                server.paused = false;
+                io.resume(server.peer);
+            }
+            return;
+        }
+        let link = self.peers.server(peer).and_then(|s| s.link);
+        if let Some(client) = link.and_then(|client| self.peers.client(client))
+            && client.pause.peer_full
+        {
+            client.pause.peer_full = false;
+            if !client.pause.waits {
+                io.resume(client.peer);
+            }
+        }
+    }
+
+    pub(crate) fn pause_client<I: Io>(&mut self, client: &mut ClientSlot, io: &mut I) {
+        if !client.pause.waits && !client.pause.peer_full {
+            io.pause(client.peer);
+        }
+        client.pause.waits = true;
+    }
+
+    pub(crate) fn unpause_client<I: Io>(&mut self, client: &mut ClientSlot, io: &mut I) {
+        if client.pause.waits && !client.pause.peer_full {
+            io.resume(client.peer);
+        }
+        client.pause.waits = false;
+    }
+
+    /// A client said goodbye: its server is kept only if it is clean.
+    pub(crate) fn client_leaves<I: Io>(&mut self, now: Time, client: Box<ClientSlot>, io: &mut I) {
+        io.close(client.peer);
+        self.depart(now, client, "client close request", io);
+    }
+
+    /// A client's connection is gone; its handle is dead already.
+    pub(crate) fn client_gone<I: Io>(&mut self, now: Time, client: Box<ClientSlot>, io: &mut I) {
+        self.depart(now, client, "client unexpected eof", io);
+    }
+
+    /// Refuses a client by its handle.
+    pub(crate) fn refuse_handle<I: Io>(&mut self, now: Time, client: Peer, refusal: Refusal, io: &mut I) {
+        if let Some(client) = self.peers.take_client(client) {
+            self.refuse(now, client, refusal, io);
+        }
+    }
+
+    /// Tells a client why, and closes its connection.
+    pub(crate) fn refuse<I: Io>(&mut self, now: Time, client: Box<ClientSlot>, refusal: Refusal, io: &mut I) {
+        let scratch = &mut self.shared.scratch;
+        scratch.clear();
+        refusal.write(scratch);
+        io.send(client.peer, scratch);
+        if self.config.log.pooler_errors {
+            let level = Level::Warning;
+            io.log(level, format_args!("C-{:#x}: {}@{}: pooler error: {refusal}", client.id, client.user, client.addr));
+        }
+        io.close(client.peer);
+        self.depart(now, client, &refusal.to_string(), io);
+    }
+
+    /// Takes a client out of everything it was in. Its connection is closed already, or being closed.
+    pub(crate) fn depart<I: Io>(&mut self, now: Time, mut client: Box<ClientSlot>, why: &str, io: &mut I) {
+        if self.config.log.disconnections && !matches!(client.phase, Phase::Opening { .. } | Phase::Canceller) {
+            let age = now.since(client.connected_at).micros() / 1_000_000;
+            let (id, user, addr) = (client.id, &client.user, &client.addr);
+            io.log(Level::Info, format_args!("C-{id:#x}: {user}@{addr}: closing because: {why} (age={age}s)"));
+        }
+        if let Phase::Console(console) = &client.phase {
+            self.console_left(now, console, io);
+        }
+        self.uncount_client(io);
+        self.shared.recycle(std::mem::take(&mut client.waiting));
+        let in_pool = matches!(client.phase, Phase::Ready(_) | Phase::Welcome(_));
+        if in_pool {
+            self.pools.get_mut(client.pool).pool.leave(client.peer, now);
+            self.count_client(client.pool, -1);
+            if let Some(server) = client.link.take() {
+                self.abandon(now, &client, server, io);
+            }
+        }
+        self.look_for_drained(io);
+    }
+
+    /// A client left its server.
+    fn abandon<I: Io>(&mut self, now: Time, client: &ClientSlot, server: Peer, io: &mut I) {
+        let Some(slot) = self.peers.server(server) else { return };
+        slot.link = None;
+        let mid_message = matches!(&client.phase, Phase::Ready(c) if c.is_mid_message());
+        let Some((up, doing)) = slot.up() else { return };
+        match *doing {
+            Doing::Linked if up.is_quiet() && !mid_message => self.todo.push_back(Todo::Release(server)),
+            Doing::Linked | Doing::Checking | Doing::Agreeing => {
+                self.close_server(now, server, "client disconnect while server was not ready", io);
+            }
+            Doing::Idle | Doing::Resetting => {}
+        }
+    }
+}
