@@ -1,0 +1,264 @@
+//! The build's own check of the house: who may know whom, what the crates without I/O must not name, that nothing is
+//! unsafe, and that files stay readable. ARCHITECTURE.md explains the arrows; this file enforces them.
+//!
+//! It reads `cargo metadata` and the sources as text. A crate that is not in [`ARROWS`] is an error too: a new crate
+//! begins with the decision of what it may know.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+/// Every crate of the workspace, and the crates of the workspace that it may depend on, in tests too.
+const ARROWS: &[(&str, &[&str])] = &[
+    ("base", &[]),
+    ("pgwire", &["base"]),
+    ("auth", &["base"]),
+    ("pool", &["base"]),
+    ("config", &["base"]),
+    ("session", &["base", "pgwire", "auth"]),
+    ("admin", &["base", "config"]),
+    ("engine", &["base", "pgwire", "auth", "session", "pool", "admin", "config"]),
+    ("runtime", &["base", "auth", "engine", "admin", "config"]),
+    ("sim", &["base", "pgwire", "auth", "admin", "config", "engine"]),
+    ("pglocal", &["pgwire", "auth"]),
+    ("weir", &["base", "runtime", "admin", "config", "pglocal"]),
+    ("tests", &["base", "pgwire", "auth", "pglocal"]),
+    ("bench", &["base", "pgwire", "auth", "pglocal"]),
+];
+
+/// The crates without I/O. `config` is one of them: it is given what it reads.
+const WITHOUT_IO: &[&str] = &["base", "pgwire", "auth", "pool", "config", "session", "admin", "engine"];
+
+/// Libraries that do I/O, which the crates without I/O must not depend on.
+const IO_LIBRARIES: &[&str] = &["mio", "nix", "signal-hook", "socket2", "tokio"];
+
+/// What the crates without I/O must not name: the world's files, sockets, threads, clocks, chance and terminal, and the
+/// locks that would betray a second thread. Inputs bring all of it.
+const FORBIDDEN: &[&str] = &[
+    "std::fs",
+    "std::thread",
+    "std::process",
+    "std::env",
+    "std::os",
+    "std::time::Instant",
+    "Instant",
+    "SystemTime",
+    "TcpStream",
+    "TcpListener",
+    "UdpSocket",
+    "UnixStream",
+    "UnixListener",
+    "ToSocketAddrs",
+    "stdin",
+    "stdout",
+    "stderr",
+    "println",
+    "eprintln",
+    "OsRng",
+    "getrandom",
+    "Mutex",
+    "RwLock",
+    "Condvar",
+    "mpsc",
+    // One module of std a line, so that this check sees each.
+    "std::{",
+];
+
+/// Lines of a file beyond which a warning is printed, and beyond which the check fails.
+const LONG_FILE: usize = 600;
+const TOO_LONG_FILE: usize = 1000;
+
+struct Crate {
+    /// Without the prefix `weir-`.
+    name: String,
+    folder: PathBuf,
+    /// Names of all direct dependencies, those for tests and build scripts included.
+    depends_on: BTreeSet<String>,
+}
+
+#[test]
+fn every_arrow_between_crates_is_drawn_in_the_design() {
+    let crates = crates();
+    let gone = ARROWS.iter().filter(|(name, _)| !crates.iter().any(|c| c.name == *name));
+    let mut wrong: Vec<_> = gone.map(|(name, _)| format!("{name} is in ARROWS, but is no crate")).collect();
+    for Crate { name, depends_on, .. } in crates {
+        let Some((_, may_know)) = ARROWS.iter().find(|(known, _)| *known == name) else {
+            wrong.push(format!("{name} is not in ARROWS: decide what it may know"));
+            continue;
+        };
+        let ours = depends_on.iter().filter_map(|dependency| ours(dependency));
+        wrong.extend(
+            ours.filter(|known| !may_know.contains(&known.as_str()))
+                .map(|known| format!("{name} must not know {known}")),
+        );
+    }
+    assert!(wrong.is_empty(), "arrows that nobody drew:\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn arrows_never_run_in_a_circle() {
+    // Removing crates that know nobody left must end with none.
+    let mut left: Vec<_> = ARROWS.to_vec();
+    while !left.is_empty() {
+        let names: Vec<&str> = left.iter().map(|(name, _)| *name).collect();
+        let before = left.len();
+        left.retain(|(_, may_know)| may_know.iter().any(|known| names.contains(known)));
+        assert!(left.len() < before, "a circle among {names:?}");
+    }
+}
+
+#[test]
+fn crates_without_io_depend_on_no_library_that_does_any() {
+    for Crate { name, depends_on, .. } in crates().iter().filter(|c| WITHOUT_IO.contains(&c.name.as_str())) {
+        let found: Vec<_> = IO_LIBRARIES.iter().filter(|library| depends_on.contains(**library)).collect();
+        assert!(found.is_empty(), "{name} has no I/O, but depends on {found:?}");
+    }
+}
+
+#[test]
+fn crates_without_io_name_no_file_socket_thread_clock_or_lock() {
+    let mut wrong = Vec::new();
+    for Crate { folder, .. } in crates().iter().filter(|c| WITHOUT_IO.contains(&c.name.as_str())) {
+        let files = rust_files(&folder.join("src"));
+        let only_tests: BTreeSet<PathBuf> = files.iter().flat_map(|file| files_for_tests(file)).collect();
+        let for_tests = |file: &Path| only_tests.iter().any(|m| file == m || file.starts_with(m.with_extension("")));
+        for file in files.iter().filter(|file| !for_tests(file)) {
+            for (number, line) in code_lines(&read(file)) {
+                let named = FORBIDDEN.iter().filter(|word| mentions(&line, word));
+                wrong.extend(named.map(|word| format!("{}:{number}: {word}", file.display())));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "I/O where none may be:\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn every_crate_forbids_unsafe_code() {
+    let workspace = read(&root().join("Cargo.toml"));
+    assert!(workspace.contains("unsafe_code = \"forbid\""), "the workspace's lints must forbid unsafe code");
+    for Crate { name, folder, .. } in crates() {
+        let manifest = read(&folder.join("Cargo.toml"));
+        assert!(manifest.contains("[lints]\nworkspace = true"), "{name} must take the workspace's lints");
+    }
+}
+
+#[test]
+fn every_file_says_what_it_is_and_stays_readable() {
+    let mut wrong = Vec::new();
+    for Crate { folder, .. } in crates() {
+        for file in rust_files(&folder) {
+            let text = read(&file);
+            let lines = text.lines().count();
+            let name = file.strip_prefix(root()).unwrap_or(&file).display();
+            if !text.starts_with("//!") {
+                wrong.push(format!("{name}: does not open with what it owns (//!)"));
+            }
+            if lines > TOO_LONG_FILE {
+                wrong.push(format!("{name}: {lines} lines; divide it"));
+            } else if lines > LONG_FILE {
+                println!("warning: {name} has {lines} lines; {LONG_FILE} are many");
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn the_check_itself_sees_what_it_should() {
+    let text = "use std::fs::File;\n// std::fs in a comment\nlet instant = Instants;\n#[cfg(test)]\nmod tests {\n std::fs\n}\n";
+    let lines = code_lines(text);
+    let hits = |word: &str| lines.iter().filter(|(_, line)| mentions(line, word)).map(|(n, _)| *n).collect::<Vec<_>>();
+    assert_eq!((hits("std::fs"), hits("Instant"), hits("Instants")), (vec![1], vec![], vec![3]));
+}
+
+/// The crates of the workspace, as cargo sees them.
+fn crates() -> Vec<Crate> {
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--format-version", "1", "--no-deps"])
+        .current_dir(root())
+        .output()
+        .expect("cargo runs");
+    assert!(output.status.success(), "cargo metadata: {}", String::from_utf8_lossy(&output.stderr));
+    let metadata: Value = serde_json::from_slice(&output.stdout).expect("cargo prints JSON");
+    let packages = metadata["packages"].as_array().expect("there are packages");
+    packages.iter().map(crate_of).collect()
+}
+
+fn crate_of(package: &Value) -> Crate {
+    let text = |value: &Value| value.as_str().expect("a text").to_owned();
+    let dependencies = package["dependencies"].as_array().expect("a list of dependencies");
+    let name = text(&package["name"]);
+    Crate {
+        name: ours(&name).unwrap_or(name),
+        folder: Path::new(&text(&package["manifest_path"])).parent().expect("a folder").to_owned(),
+        depends_on: dependencies.iter().map(|dependency| text(&dependency["name"])).collect(),
+    }
+}
+
+/// The short name of a crate of ours; none for other people's.
+fn ours(package: &str) -> Option<String> {
+    if package == "weir" { Some(package.to_owned()) } else { package.strip_prefix("weir-").map(str::to_owned) }
+}
+
+fn root() -> PathBuf {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    folder.canonicalize().expect("the workspace's folder")
+}
+
+fn read(file: &Path) -> String {
+    fs::read_to_string(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
+}
+
+fn rust_files(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path()) {
+        if entry.is_dir() && !entry.ends_with("target") {
+            found.extend(rust_files(&entry));
+        } else if entry.extension().is_some_and(|extension| extension == "rs") {
+            found.push(entry);
+        }
+    }
+    found.sort();
+    found
+}
+
+/// The lines of a file with their numbers, without comments and without an inline `mod tests`, which is its last item.
+fn code_lines(text: &str) -> Vec<(usize, String)> {
+    let lines: Vec<&str> = text.lines().collect();
+    let is_tests = |pair: &[&str]| pair[0] == "#[cfg(test)]" && pair[1].starts_with("mod ") && pair[1].ends_with('{');
+    let end = lines.windows(2).position(is_tests).unwrap_or(lines.len());
+    let code = lines[..end].iter().map(|line| line.split("//").next().unwrap_or_default().to_owned());
+    (1..).zip(code).collect()
+}
+
+/// The files that `file` declares as modules for tests only; their own modules lie in folders of the same name.
+fn files_for_tests(file: &Path) -> Vec<PathBuf> {
+    let text = read(file);
+    let lines: Vec<&str> = text.lines().collect();
+    let beside = file.parent().expect("a folder");
+    let stem = file.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
+    let folder = if matches!(stem, "lib" | "main" | "mod") { beside.to_owned() } else { beside.join(stem) };
+    let marked = lines.iter().enumerate().filter(|(_, line)| **line == "#[cfg(test)]").map(|(at, _)| at);
+    let declared = marked.filter_map(|at| {
+        let path = lines.get(at + 1).and_then(|line| line.strip_prefix("#[path = \""));
+        if let Some(path) = path {
+            return Some(beside.join(path.trim_end_matches("\"]")));
+        }
+        let name = lines.get(at + 1)?.strip_prefix("mod ")?.strip_suffix(';')?;
+        Some(folder.join(format!("{name}.rs")))
+    });
+    declared.collect()
+}
+
+/// Whether `line` has `word` in it, not as a part of a longer word.
+fn mentions(line: &str, word: &str) -> bool {
+    let part_of_word = |c: char| c.is_alphanumeric() || c == '_';
+    line.match_indices(word).any(|(at, _)| {
+        let before = line[..at].chars().next_back();
+        let after = line[at + word.len()..].chars().next();
+        !before.is_some_and(part_of_word) && (word.ends_with('{') || !after.is_some_and(part_of_word))
+    })
+}

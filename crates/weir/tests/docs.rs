@@ -1,0 +1,176 @@
+//! Pages that would go stale unseen are compared with what they describe: dependencies with the manifests, refusals with
+//! their source, and paths and links with the tree.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+/// Folders of the repository whose mention in backticks is a promise that the path exists.
+const FOLDERS: &[&str] = &["crates/", "docs/", "sim/", "tests/", "bench/", "scripts/", ".ci/"];
+
+#[test]
+fn every_direct_dependency_has_a_line_of_reason_and_no_line_is_left_over() {
+    let page = read("docs/dependencies.md");
+    let explained: BTreeSet<String> = rows(&page).into_iter().map(|cells| code(&cells[0])).collect();
+    let wanted = external_dependencies();
+    let missing: Vec<_> = wanted.difference(&explained).collect();
+    let left_over: Vec<_> = explained.difference(&wanted).collect();
+    assert!(missing.is_empty(), "docs/dependencies.md lacks a line for {missing:?}");
+    assert!(left_over.is_empty(), "docs/dependencies.md explains what nobody depends on: {left_over:?}");
+    let short: Vec<_> = rows(&page).into_iter().filter(|cells| cells[1].len() < 20).collect();
+    assert!(short.is_empty(), "a reason is a sentence: {short:?}");
+}
+
+#[test]
+fn every_refusal_stands_on_its_page_with_its_text_and_its_sqlstate() {
+    let source = read("crates/session/src/refusal.rs");
+    let sqlstates = arms(body(&source, "pub fn sqlstate"));
+    let texts = arms(body(&source, "impl fmt::Display for Refusal"));
+    let variants = variants(&source);
+    assert!(variants.len() > 20, "the enum was not understood: {variants:?}");
+    let of = |arms: &[(String, String)], variant: &str| {
+        let found = arms.iter().find(|(name, _)| name == variant).map(|(_, value)| value.clone());
+        found.unwrap_or_else(|| panic!("{variant} was not found in the source"))
+    };
+    let told: BTreeSet<_> = variants.iter().map(|v| (of(&texts, v), of(&sqlstates, v))).collect();
+    let page = read("docs/errors.md");
+    let refusals = rows(&page).into_iter().filter(|cells| cells.len() == 5).collect::<Vec<_>>();
+    let written: BTreeSet<_> = refusals.iter().map(|cells| (code(&cells[0]), code(&cells[1]))).collect();
+    let missing: Vec<_> = told.difference(&written).collect();
+    let left_over: Vec<_> = written.difference(&told).collect();
+    assert!(missing.is_empty() && left_over.is_empty(), "docs/errors.md lacks {missing:?} and tells of {left_over:?}");
+    for cells in refusals {
+        assert!(cells.iter().all(|cell| !cell.is_empty()), "an empty cell: {cells:?}");
+        assert!(["yes", "no", "ask", "yes, later"].contains(&cells[4].as_str()), "is a retry safe? {cells:?}");
+    }
+}
+
+#[test]
+fn every_limit_on_statements_stands_on_the_page_of_errors() {
+    let page = read("docs/errors.md");
+    let source = read("crates/session/src/front.rs");
+    let limits: Vec<&str> = source.split("StatementLimit(\"").skip(1).filter_map(|s| s.split('"').next()).collect();
+    assert!(!limits.is_empty());
+    let missing: Vec<_> = limits.iter().filter(|limit| !page.contains(**limit)).collect();
+    assert!(missing.is_empty(), "docs/errors.md lacks {missing:?}");
+}
+
+#[test]
+fn every_error_of_the_console_stands_on_the_page_of_errors() {
+    let source = read("crates/admin/src/error.rs");
+    let page = read("docs/errors.md");
+    let texts = literals(body(&source, "impl fmt::Display for CommandError"));
+    assert!(texts.len() > 10, "{texts:?}");
+    // `wait` is the verb of one text and no text of its own.
+    let missing: Vec<_> =
+        texts.iter().filter(|text| **text != "wait" && !page.contains(&format!("`{text}`"))).collect();
+    assert!(missing.is_empty(), "docs/errors.md lacks the console's {missing:?}");
+}
+
+#[test]
+fn paths_and_links_on_every_page_lead_somewhere() {
+    let mut wrong = Vec::new();
+    for page in pages() {
+        let text = fs::read_to_string(&page).expect("a page");
+        let folder = page.parent().expect("a folder");
+        let links = text.split("](").skip(1).filter_map(|rest| rest.split([')', '#']).next());
+        let links = links.filter(|target| !target.is_empty() && !target.contains("://"));
+        wrong.extend(links.filter(|target| !folder.join(target).exists()).map(|t| format!("{}: {t}", page.display())));
+        let paths = text.lines().flat_map(|line| line.split('`').skip(1).step_by(2)).filter(|code| {
+            FOLDERS.iter().any(|folder| code.starts_with(folder)) && !code.contains(['*', ' ', '<', '…', '{'])
+        });
+        wrong.extend(paths.filter(|path| !root().join(path).exists()).map(|p| format!("{}: {p}", page.display())));
+    }
+    assert!(wrong.is_empty(), "these lead nowhere:\n{}", wrong.join("\n"));
+}
+
+fn root() -> PathBuf {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    folder.canonicalize().expect("the workspace's folder")
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+fn pages() -> Vec<PathBuf> {
+    let in_folder = |folder: PathBuf| {
+        let entries = fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path());
+        entries.filter(|path| path.extension().is_some_and(|extension| extension == "md")).collect::<Vec<_>>()
+    };
+    [in_folder(root()), in_folder(root().join("docs"))].concat()
+}
+
+/// The cells of every table's row that begins with something in backticks.
+fn rows(page: &str) -> Vec<Vec<String>> {
+    let lines = page.lines().filter(|line| line.starts_with("| `"));
+    lines.map(|line| line.trim_matches(['|', ' ']).split(" | ").map(|cell| cell.trim().to_owned()).collect()).collect()
+}
+
+fn code(cell: &str) -> String {
+    cell.trim_matches('`').to_owned()
+}
+
+/// The dependencies of all crates of the workspace that are not crates of the workspace.
+fn external_dependencies() -> BTreeSet<String> {
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--format-version", "1", "--no-deps"])
+        .current_dir(root())
+        .output()
+        .expect("cargo runs");
+    let metadata: Value = serde_json::from_slice(&output.stdout).expect("cargo prints JSON");
+    let packages = metadata["packages"].as_array().expect("there are packages");
+    let dependencies = packages.iter().flat_map(|package| package["dependencies"].as_array().expect("a list"));
+    let external = dependencies.filter(|dependency| dependency["path"].is_null());
+    external.map(|dependency| dependency["name"].as_str().expect("a name").to_owned()).collect()
+}
+
+/// The text of an item that begins with `start` and ends with a closing brace at the same depth.
+fn body<'t>(source: &'t str, start: &str) -> &'t str {
+    let at = source.find(start).unwrap_or_else(|| panic!("{start} was not found"));
+    let line = source[..at].rfind('\n').map_or(0, |newline| newline + 1);
+    let end = format!("\n{}}}\n", &source[line..at]);
+    let length = source[at..].find(&end).expect("the item ends");
+    &source[at..at + length]
+}
+
+/// The variants of the first enum in a source.
+fn variants(source: &str) -> Vec<String> {
+    let lines = body(source, "pub enum Refusal").lines().filter_map(|line| line.strip_prefix("    "));
+    let named = lines.filter(|line| line.starts_with(|c: char| c.is_ascii_uppercase()));
+    named.map(|line| line.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default().to_owned()).collect()
+}
+
+/// The arms of a match over the refusals: each variant with what it leads to, which is a text, or the name of a field in
+/// braces.
+fn arms(text: &str) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    let mut patterns = "";
+    for piece in text.split("=>") {
+        let next = piece.find("Refusal::").unwrap_or(piece.len());
+        // Before the first arrow there is no arm yet, only the function's head.
+        if !patterns.is_empty() {
+            let value =
+                literals(&piece[..next]).first().map_or_else(|| variable(&piece[..next]), |text| text.to_string());
+            let names = patterns.split("Refusal::").skip(1);
+            let names = names.map(|name| name.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default());
+            found.extend(names.map(|name| (name.to_owned(), value.clone())));
+        }
+        patterns = &piece[next..];
+    }
+    found
+}
+
+/// The name in `f.write_str(name)`, or in a bare `name`, in braces.
+fn variable(arm: &str) -> String {
+    let name = arm.rsplit('(').next().unwrap_or_default();
+    format!("{{{}}}", name.trim_matches(|c: char| !c.is_alphanumeric()))
+}
+
+/// The string literals in a piece of source.
+fn literals(text: &str) -> Vec<&str> {
+    text.split('"').skip(1).step_by(2).collect()
+}
