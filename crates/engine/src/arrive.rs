@@ -16,7 +16,7 @@ use weir_session::login::{Login, MAX_PASSWORD, Next, Salt};
 use weir_session::{Client, Params, Refusal};
 
 use crate::console::Console;
-use crate::mail::{Letter, Mail};
+use crate::mail::{Letter, Mail, Traveller};
 use crate::peers::{ClientSlot, Entry, Journey, LoginPhase, Pause, Phase};
 use crate::pools::Welcome;
 use crate::port::{Io, Level, Work};
@@ -82,20 +82,11 @@ impl Engine {
     }
 
     /// A client that worker 0 sent here.
-    pub(crate) fn arrived<I: Io>(
-        &mut self,
-        now: Time,
-        peer: Peer,
-        id: u64,
-        addr: ClientAddr,
-        connected_at: Time,
-        (hello, leftover): (Box<Hello>, Vec<u8>),
-        io: &mut I,
-    ) {
-        let mut client = self.new_client(now, peer, id, addr, Phase::Gone);
-        client.connected_at = connected_at;
-        client.waiting = leftover;
-        self.begin_login(now, client, hello, io);
+    pub(crate) fn arrived<I: Io>(&mut self, now: Time, peer: Peer, traveller: Traveller, io: &mut I) {
+        let mut client = self.new_client(now, peer, traveller.id, traveller.addr, Phase::Gone);
+        client.connected_at = traveller.connected_at;
+        client.waiting = traveller.leftover;
+        self.begin_login(now, client, traveller.hello, io);
     }
 
     pub(crate) fn canceller_arrived(&mut self, now: Time, peer: Peer, id: u64, addr: ClientAddr) {
@@ -169,8 +160,8 @@ impl Engine {
             Journey::Startup(hello, leftover) => {
                 let user = self.config.pools.get(&hello.database).and_then(|p| p.user.clone());
                 let to = self.home_of(&hello.database, user.as_deref().unwrap_or(&hello.user));
-                let connected_at = client.connected_at.micros();
-                (to, Letter::Client { hello, leftover, id: client.id, addr: client.addr, connected_at })
+                let (id, addr, connected_at) = (client.id, client.addr, client.connected_at);
+                (to, Letter::Client(Traveller { hello, leftover, id, addr, connected_at }))
             }
             Journey::Cancel { pid, secret } => {
                 (crate::cancel::worker_of(pid), Letter::Cancel { pid, secret, id: client.id, addr: client.addr })

@@ -178,7 +178,7 @@ impl Engine {
                     ),
                 );
             }
-            slot.previous = slot.stats.clone();
+            slot.previous = slot.stats;
             slot.previous_at = now;
         }
     }

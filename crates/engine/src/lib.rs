@@ -37,7 +37,7 @@ use weir_session::{Interner, ParamTable};
 
 use crate::console::Gathering;
 use crate::mail::{Drain, Letter, Mail};
-use crate::peers::{Entry, Peers, PoolIx};
+use crate::peers::{Entry, Peers, Phase, PoolIx};
 use crate::pools::Pools;
 use crate::port::{Input, Io, Level, Signal};
 use crate::timers::{Timers, Who};
@@ -267,10 +267,7 @@ impl Engine {
 
     fn mail<I: Io>(&mut self, now: Time, from: WorkerId, mail: Mail, socket: Option<Peer>, io: &mut I) {
         match (mail.0, socket) {
-            (Letter::Client { hello, leftover, id, addr, connected_at }, Some(peer)) => {
-                let connected_at = Time::from_micros(connected_at);
-                self.arrived(now, peer, id, addr, connected_at, (hello, leftover), io);
-            }
+            (Letter::Client(traveller), Some(peer)) => self.arrived(now, peer, traveller, io),
             (Letter::Cancel { pid, secret, id, addr }, Some(peer)) => {
                 self.canceller_arrived(now, peer, id, addr);
                 self.cancel(now, peer, pid, &secret, io);
@@ -279,7 +276,7 @@ impl Engine {
             (Letter::Ask { id, ask }, _) => self.asked(now, from, id, ask, io),
             (Letter::Answer { id, answer }, _) => self.answered(now, id, answer, io),
             (Letter::Drained, _) => self.worker_drained(io),
-            (Letter::Client { .. } | Letter::Cancel { .. }, None) => {
+            (Letter::Client(_) | Letter::Cancel { .. }, None) => {
                 io.log(Level::Error, format_args!("a client arrived without its socket"));
             }
         }
@@ -295,6 +292,54 @@ impl Engine {
             Signal::ShutdownServers => self.begin_drain(now, Drain::Servers, io),
             Signal::Pause => self.scatter_quietly(now, mail::Ask::Pause(None), io),
             Signal::Resume => self.scatter_quietly(now, mail::Ask::Resume(None), io),
+        }
+    }
+
+    /// Turns a client into bytes and back, in place: as if it had moved. Returns whether it could be done now. For the
+    /// simulator, which does it to clients at random moments.
+    pub fn refreeze(&mut self, peer: Peer) -> bool {
+        let Some(mut slot) = self.peers.take_client(peer) else { return false };
+        let frozen = match &slot.phase {
+            Phase::Ready(client) if slot.link.is_none() => weir_session::frozen::freeze(client, &self.shared.params),
+            _ => None,
+        };
+        let done = frozen.is_some();
+        if let Some(bytes) = frozen {
+            let thawed = weir_session::frozen::thaw(&bytes, &self.shared.params, &mut self.shared.interner);
+            slot.phase = Phase::Ready(thawed.expect("what was frozen here thaws here"));
+        }
+        self.peers.put(peer, Entry::Client(slot));
+        done
+    }
+
+    /// Asserts what must hold between inputs. Costs a walk over everything; for tests and the simulator.
+    ///
+    /// # Panics
+    /// When an invariant is broken.
+    pub fn check(&self) {
+        assert!(self.todo.is_empty(), "a turn has left work behind");
+        for client in self.peers.clients() {
+            let Some(server) = client.link else { continue };
+            let owner = self.peers.servers().find(|s| s.peer == server).map(|s| s.link);
+            assert_eq!(owner, Some(Some(client.peer)), "a client's server does not know it");
+            assert!(matches!(client.phase, Phase::Ready(_)), "a client that may not ask has a server");
+        }
+        for server in self.peers.servers() {
+            let Some(client) = server.link else { continue };
+            let link = self.peers.clients().find(|c| c.peer == client).map(|c| c.link);
+            assert_eq!(link, Some(Some(server.peer)), "a server's client does not know it");
+            assert!(server.doing() != Some(peers::Doing::Idle), "an idle server has a client");
+        }
+        for ix in self.pools.indices() {
+            let slot = self.pools.get(ix);
+            for (peer, ..) in slot.pool.servers() {
+                let known = self.peers.servers().any(|s| s.peer == peer && s.pool == ix);
+                assert!(known, "a pool has a server that is gone: {peer:?}");
+            }
+            for (peer, _) in slot.pool.waiting() {
+                let waits = self.peers.clients().any(|c| c.peer == peer && c.pool == ix && c.pause.waits);
+                assert!(waits, "a pool's queue holds one who does not wait: {peer:?}");
+            }
         }
     }
 

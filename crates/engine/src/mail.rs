@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use weir_admin::{CommandError, Report};
+use weir_base::{ClientAddr, Time};
 use weir_config::Config;
 use weir_session::hello::Hello;
 
@@ -13,17 +14,9 @@ pub struct Mail(pub(crate) Letter);
 #[derive(Debug)]
 pub(crate) enum Letter {
     /// A client whose pool lives with the receiver; its socket travels along.
-    Client {
-        hello: Box<Hello>,
-        /// What it sent beyond its startup packet.
-        leftover: Vec<u8>,
-        id: u64,
-        addr: weir_base::ClientAddr,
-        /// How long it has been connected, in microseconds: workers' clocks agree.
-        connected_at: u64,
-    },
+    Client(Traveller),
     /// A cancel request for a client of the receiver; the requester's socket travels along.
-    Cancel { pid: u32, secret: Vec<u8>, id: u64, addr: weir_base::ClientAddr },
+    Cancel { pid: u32, secret: Vec<u8>, id: u64, addr: ClientAddr },
     /// A client that had been sent away is gone.
     ClientGone,
     /// Something to be done by every worker.
@@ -32,6 +25,18 @@ pub(crate) enum Letter {
     Answer { id: u64, answer: Answer },
     /// The sender has no clients left, while a shutdown waits for that.
     Drained,
+}
+
+/// A client on its way to the worker of its pool, before it has proven who it is.
+#[derive(Debug)]
+pub(crate) struct Traveller {
+    pub(crate) hello: Box<Hello>,
+    /// What it sent beyond its startup packet.
+    pub(crate) leftover: Vec<u8>,
+    pub(crate) id: u64,
+    pub(crate) addr: ClientAddr,
+    /// All workers' clocks agree.
+    pub(crate) connected_at: Time,
 }
 
 /// What every worker is asked for.

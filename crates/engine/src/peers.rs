@@ -128,10 +128,11 @@ pub(crate) struct ServerSlot {
 }
 
 /// Where a server connection is in its life; the same names in SHOW SERVERS.
+#[allow(clippy::large_enum_variant)]
 pub(crate) enum ServerState {
     Connecting,
     Login(Box<ServerLogin>),
-    /// Logged in, and doing this.
+    /// Logged in, and doing this. Inline: a server's slot is boxed as a whole, and all but its first moments are these.
     Up(Server, Doing),
 }
 

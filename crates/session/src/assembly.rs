@@ -53,6 +53,11 @@ impl Assembly {
         self.left > 0 && self.fate == Fate::Forward
     }
 
+    /// Nothing but the beginning of a message is under way.
+    pub(crate) fn is_freezable(&self) -> bool {
+        self.left == 0
+    }
+
     /// Bytes held.
     pub(crate) fn held(&self) -> &[u8] {
         &self.held

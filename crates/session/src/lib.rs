@@ -19,6 +19,7 @@ mod statements;
 
 pub mod back;
 pub mod front;
+pub mod frozen;
 pub mod hello;
 pub mod login;
 pub mod server_login;

@@ -1,0 +1,136 @@
+//! A client as bytes, and back: so that it can move to another worker or process.
+//!
+//! Owns the format and its version. What freezes is a client without a server and without a message half-way to one;
+//! the sockets and what was sent but not yet read travel by other means. Statements go as their texts and are interned
+//! again where the client thaws, under the same names if the process's key is the same.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use weir_base::Mode;
+
+use crate::assembly::Assembly;
+use crate::client::{Client, Unnamed};
+use crate::params::ParamTable;
+use crate::statements::Interner;
+
+/// The version of the format; a client of another one is not thawed.
+const VERSION: u8 = 1;
+
+#[derive(Serialize, Deserialize)]
+struct Frozen {
+    id: u64,
+    mode: u8,
+    params: Vec<(String, String)>,
+    held: Vec<u8>,
+    statements: Vec<(Vec<u8>, Vec<u8>)>,
+    unnamed: Option<Vec<u8>>,
+    streamed: bool,
+    unnamed_count: u32,
+}
+
+/// Why bytes are not a client.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NotThawed {
+    /// They were written by another version.
+    Version,
+    /// They are damaged.
+    Damaged,
+    /// Its statements exceed the limit here.
+    TooMuchText,
+}
+
+impl fmt::Display for NotThawed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            NotThawed::Version => "a client frozen by another version",
+            NotThawed::Damaged => "a damaged frozen client",
+            NotThawed::TooMuchText => "a frozen client's statements exceed statement_memory",
+        })
+    }
+}
+
+impl std::error::Error for NotThawed {}
+
+/// Writes a client that has no server. `None` while a message of its is half-way.
+pub fn freeze(client: &Client, table: &ParamTable) -> Option<Vec<u8>> {
+    if !client.stream.is_freezable() {
+        return None;
+    }
+    let text = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
+    let frozen = Frozen {
+        id: client.id,
+        mode: client.mode as u8,
+        params: table.iter(&client.params).map(text).collect(),
+        held: client.stream.held().to_vec(),
+        statements: client
+            .statements
+            .iter()
+            .flat_map(|s| s.iter())
+            .map(|(name, statement)| (name.to_vec(), statement.rest().to_vec()))
+            .collect(),
+        unnamed: if let Unnamed::Held(rest) = &client.unnamed { Some(rest.clone()) } else { None },
+        streamed: matches!(client.unnamed, Unnamed::Streamed),
+        unnamed_count: client.unnamed_count,
+    };
+    let mut bytes = vec![VERSION];
+    bytes.extend(postcard::to_stdvec(&frozen).ok()?);
+    Some(bytes)
+}
+
+/// Reads a client that [`freeze`] wrote.
+///
+/// # Errors
+/// When the bytes are of another version, damaged, or more than the limits here allow.
+pub fn thaw(bytes: &[u8], table: &ParamTable, interner: &mut Interner) -> Result<Client, NotThawed> {
+    let (version, rest) = bytes.split_first().ok_or(NotThawed::Damaged)?;
+    if *version != VERSION {
+        return Err(NotThawed::Version);
+    }
+    let frozen: Frozen = postcard::from_bytes(rest).map_err(|_| NotThawed::Damaged)?;
+    let mode = [Mode::Session, Mode::Transaction, Mode::Statement].into_iter().find(|m| *m as u8 == frozen.mode);
+    let mut params = table.unknown();
+    for (name, value) in &frozen.params {
+        // A parameter that is not tracked here stays what the servers have.
+        let _ = table.set(&mut params, name, value);
+    }
+    let mut client = Client::new(frozen.id, mode.ok_or(NotThawed::Damaged)?, Arc::new(params));
+    client.stream = Assembly::thaw(frozen.held);
+    for (name, rest) in frozen.statements {
+        let statement = interner.intern(&rest).map_err(|_| NotThawed::TooMuchText)?;
+        client.statements_mut().insert(&name, statement);
+    }
+    client.unnamed = match (frozen.unnamed, frozen.streamed) {
+        (Some(rest), _) => Unnamed::Held(rest),
+        (None, true) => Unnamed::Streamed,
+        (None, false) => Unnamed::None,
+    };
+    client.unnamed_count = frozen.unnamed_count;
+    Ok(client)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_thaws_as_it_was_and_damage_is_noticed() {
+        let table = ParamTable::new([]);
+        let mut interner = Interner::new([1; 16], 1 << 20);
+        let mut params = table.unknown();
+        table.set(&mut params, "TimeZone", "UTC").unwrap();
+        let mut client = Client::new(7, Mode::Transaction, Arc::new(params));
+        let statement = interner.intern(b"select 1\0\0\0").unwrap();
+        client.statements_mut().insert(b"s", statement.clone());
+        client.set_unnamed(b"select 2\0\0\0");
+        let bytes = freeze(&client, &table).unwrap();
+        let thawed = thaw(&bytes, &table, &mut interner).unwrap();
+        assert_eq!((thawed.id, thawed.mode, &thawed.params), (7, Mode::Transaction, &client.params));
+        assert!(Arc::ptr_eq(thawed.statements.as_ref().unwrap().get(b"s").unwrap(), &statement));
+        assert_eq!(thawed.unnamed_id(), client.unnamed_id());
+        assert!(matches!(&thawed.unnamed, Unnamed::Held(rest) if rest == b"select 2\0\0\0"));
+        assert_eq!(thaw(&bytes[..bytes.len() - 3], &table, &mut interner).unwrap_err(), NotThawed::Damaged);
+        assert_eq!(thaw(&[9], &table, &mut interner).unwrap_err(), NotThawed::Version);
+    }
+}
