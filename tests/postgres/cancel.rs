@@ -1,0 +1,210 @@
+//! Cancel requests: they reach the right query, or none.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use weir_pglocal::client::{Canceller, Connection};
+use weir_pgwire::{backend, put_front, tag};
+use weir_tests::{Mode, Setup, Site, eventually, readies};
+
+everywhere!(
+    a_running_query_is_cancelled_and_the_connection_goes_on,
+    a_cancel_with_a_wrong_key_does_nothing,
+    a_cancel_of_an_idle_client_does_nothing,
+);
+
+const SLOW: &str = "SELECT pg_sleep(60)";
+
+/// Waits until a query that sleeps is running on the server.
+fn await_sleep(site: &Site, count: usize) {
+    eventually("the query runs", || {
+        let backends = site.database().backends();
+        let active = backends.iter().filter(|(_, state)| state == "active").count();
+        if active >= count { Ok(()) } else { Err(backends) }
+    });
+}
+
+fn a_running_query_is_cancelled_and_the_connection_goes_on(site: &Site) {
+    let mut client = site.connect();
+    for _ in 0..3 {
+        let canceller = client.canceller();
+        let error = thread::scope(|scope| {
+            let query = scope.spawn(|| client.query(SLOW).unwrap_err());
+            await_sleep(site, 1);
+            canceller.cancel().unwrap();
+            query.join().unwrap()
+        });
+        assert_eq!(error.sqlstate(), Some("57014"), "{error}");
+        assert_eq!(error.server().unwrap().message, "canceling statement due to user request");
+        assert_eq!(client.value("SELECT 'alive'").unwrap().as_deref(), Some("alive"));
+    }
+}
+
+fn a_cancel_with_a_wrong_key_does_nothing(site: &Site) {
+    let mut client = site.connect();
+    let pid = client.backend_pid();
+    let waiting = thread::scope(|scope| {
+        let query = scope.spawn(|| client.value("SELECT 'undisturbed' FROM pg_sleep(1)").unwrap());
+        await_sleep(site, 1);
+        for key in [[0; 4], [255; 4], [1, 2, 3, 4]] {
+            let mut stranger = Connection::open(&site.params()).unwrap();
+            let mut packet = Vec::new();
+            put_front::cancel_request(&mut packet, pid, &key);
+            stranger.send_bytes(&packet).unwrap();
+            assert!(stranger.read_bytes(Duration::from_secs(20)).is_err(), "a cancel request is never answered");
+        }
+        query.join().unwrap()
+    });
+    assert_eq!(waiting.as_deref(), Some("undisturbed"));
+}
+
+fn a_cancel_of_an_idle_client_does_nothing(site: &Site) {
+    let idle = site.connect();
+    let mut busy = site.connect();
+    thread::scope(|scope| {
+        let query = scope.spawn(|| busy.value("SELECT 'undisturbed' FROM pg_sleep(0.5)").unwrap());
+        await_sleep(site, 1);
+        for _ in 0..20 {
+            idle.canceller().cancel().unwrap();
+        }
+        assert_eq!(query.join().unwrap().as_deref(), Some("undisturbed"));
+    });
+}
+
+#[test]
+fn a_hundred_cancels_at_once_on_a_pool_of_one_hit_their_query_only() {
+    for mode in [Mode::Session, Mode::Transaction] {
+        let site = Site::with(Setup::new(mode).size(1), mode);
+        let mut victim = site.connect();
+        let canceller = victim.canceller();
+        thread::scope(|scope| {
+            let query = scope.spawn(move || (victim.query(SLOW).unwrap_err(), victim));
+            await_sleep(&site, 1);
+            let waiters: Vec<_> = (0..5).map(|number| scope.spawn(move_tagged(&site, number))).collect();
+            let cancels: Vec<_> = (0..100)
+                .map(|_| {
+                    let canceller = canceller.clone();
+                    // Those that find nothing to cancel any more may be turned away.
+                    scope.spawn(move || canceller.cancel())
+                })
+                .collect();
+            let (error, victim) = query.join().unwrap();
+            assert_eq!(error.sqlstate(), Some("57014"), "{error}");
+            // In session mode the next one gets in when this one leaves.
+            drop(victim);
+            cancels.into_iter().for_each(|cancel| drop(cancel.join().unwrap()));
+            waiters.into_iter().for_each(|waiter| waiter.join().unwrap());
+        });
+    }
+}
+
+/// A client that nobody cancels: connects, asks, and must be answered with its own tag.
+fn move_tagged(site: &Site, number: usize) -> impl FnOnce() + Send + '_ {
+    move || {
+        let mut client = site.connect();
+        for round in 0..5 {
+            let tag = format!("{number}/{round}");
+            let sql = format!("SELECT '{tag}' FROM pg_sleep(0.01)");
+            assert_eq!(client.value(&sql).unwrap_or_else(|error| panic!("{tag}: {error}")).unwrap(), tag);
+        }
+    }
+}
+
+#[test]
+fn a_late_cancel_never_hits_the_next_clients_query() {
+    // Incident: a cancel hits the next client's query. One server; one client whose short queries are cancelled without
+    // end, others that are never cancelled.
+    for size in [1, 2] {
+        let site = Site::transaction(size);
+        let stop = Arc::new(AtomicBool::new(false));
+        let hits = AtomicU32::new(0);
+        let mut target = site.connect();
+        let canceller = target.canceller();
+        thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(cancel_until(canceller.clone(), stop.clone()));
+            }
+            let others: Vec<_> = (0..4).map(|number| scope.spawn(undisturbed(&site, number))).collect();
+            let begin = Instant::now();
+            while begin.elapsed() < Duration::from_secs(4) {
+                match target.value("SELECT 'mine' FROM pg_sleep(0.003)") {
+                    Ok(value) => assert_eq!(value.as_deref(), Some("mine")),
+                    Err(error) => {
+                        assert_eq!(error.sqlstate(), Some("57014"), "{error}");
+                        hits.fetch_add(1, Ordering::Relaxed);
+                    }
+                }
+            }
+            stop.store(true, Ordering::Relaxed);
+            others.into_iter().for_each(|other| other.join().unwrap());
+        });
+        assert!(hits.load(Ordering::Relaxed) > 0, "no cancel has ever hit, so nothing was tested");
+    }
+}
+
+fn cancel_until(canceller: Canceller, stop: Arc<AtomicBool>) -> impl FnOnce() + Send {
+    move || {
+        while !stop.load(Ordering::Relaxed) {
+            let _ = canceller.cancel();
+        }
+    }
+}
+
+fn undisturbed(site: &Site, number: usize) -> impl FnOnce() + Send + '_ {
+    move || {
+        let mut client = site.connect();
+        let begin = Instant::now();
+        while begin.elapsed() < Duration::from_secs(4) {
+            let sql = format!("SELECT 'of {number}' FROM pg_sleep(0.002)");
+            let value = client.value(&sql).unwrap_or_else(|error| panic!("a stranger was hit: {error}"));
+            assert_eq!(value, Some(format!("of {number}")));
+        }
+    }
+}
+
+#[test]
+fn a_cancel_of_a_waiting_client_does_not_hit_the_query_that_it_waits_for() {
+    let site = Site::transaction(1);
+    let mut busy = site.connect();
+    let mut waiting = site.connect();
+    let canceller = waiting.canceller();
+    thread::scope(|scope| {
+        let running = scope.spawn(move || busy.value("SELECT 'done' FROM pg_sleep(1.5)"));
+        await_sleep(&site, 1);
+        let waits = scope.spawn(move || waiting.value("SELECT 'waited'"));
+        site.weir().await_pool("one waits", |pool| pool.get("cl_waiting") == 1);
+        canceller.cancel().unwrap();
+        assert_eq!(running.join().unwrap().unwrap().as_deref(), Some("done"));
+        // A client that only waits has nothing to cancel; to be told so is fine too.
+        match waits.join().unwrap() {
+            Ok(value) => assert_eq!(value.as_deref(), Some("waited")),
+            Err(error) => assert_eq!(error.sqlstate(), Some("57014"), "{error}"),
+        }
+    });
+}
+
+#[test]
+fn a_key_of_protocol_3_2_cancels_too() {
+    let site = Site::with(Setup::new(Mode::Transaction).size(1).auth("trust"), Mode::Transaction);
+    let params = site.params();
+    let mut client = Connection::open(&params).unwrap();
+    let mut packet = Vec::new();
+    put_front::startup(&mut packet, &[("user", params.user.as_str()), ("database", params.database.as_str())], 2);
+    client.send_bytes(&packet).unwrap();
+    let frames = readies(&mut client, 1);
+    let frame = frames.iter().find(|frame| frame.tag == tag::back::BACKEND_KEY_DATA).expect("a key");
+    let (pid, key) = backend::backend_key(&frame.body).unwrap();
+    let mut request = Vec::new();
+    put_front::cancel_request(&mut request, pid, key);
+    let error = thread::scope(|scope| {
+        let query = scope.spawn(move || client.query(SLOW).unwrap_err());
+        await_sleep(&site, 1);
+        let mut other = Connection::open(&params).unwrap();
+        other.send_bytes(&request).unwrap();
+        assert!(other.read_bytes(Duration::from_secs(20)).is_err(), "a cancel request is never answered");
+        query.join().unwrap()
+    });
+    assert_eq!(error.sqlstate(), Some("57014"), "{error}");
+}

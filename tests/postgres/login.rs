@@ -1,0 +1,258 @@
+//! Who may come in: all methods of clients against all kinds of stored secrets, and the login to the server.
+
+use std::time::{Duration, Instant};
+
+use weir_pglocal::client::{Connection, Error};
+use weir_pgwire::{Auth, backend, put_front, tag};
+use weir_tests::{Mode, Postgres, Setup, Site, User, body_text, until_quiet, users};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Connects as the user and asks one question.
+#[track_caller]
+fn gets_in(site: &Site, user: User) {
+    let mut client = Connection::connect(&site.params_of(user)).unwrap_or_else(|error| panic!("{}: {error}", user.name));
+    assert_eq!(client.value("SELECT 'hello'").unwrap().as_deref(), Some("hello"));
+}
+
+/// Connects with this password and returns the refusal.
+#[track_caller]
+fn refused(site: &Site, user: &str, password: &str) -> Error {
+    let params = site.weir().params(user, "app").password(password);
+    match Connection::connect(&params) {
+        Ok(_) => panic!("{user} got in"),
+        Err(error) => error,
+    }
+}
+
+fn site(auth: &'static str, secret: &str) -> Site {
+    let setup = Setup::new(Mode::Transaction).auth(auth).secret(users::APP.name, secret);
+    Site::with(setup, Mode::Transaction)
+}
+
+/// `md5` and the digest of password and name, as PostgreSQL stores it.
+fn md5_secret(user: User) -> String {
+    let sql = format!("SELECT 'md5' || md5('{}{}')", user.password.replace('\'', "''"), user.name);
+    Postgres::shared().superuser("postgres").value(&sql).unwrap().unwrap()
+}
+
+#[test]
+fn each_method_takes_the_secrets_that_it_can_use() {
+    let password = users::APP.password.to_owned();
+    let scram = Postgres::shared().secret(users::APP);
+    assert!(scram.starts_with("SCRAM-SHA-256$"));
+    let md5 = md5_secret(users::APP);
+    for (auth, secrets) in [
+        ("trust", vec![&password, &md5, &scram]),
+        ("plain", vec![&password, &md5, &scram]),
+        ("md5", vec![&password, &md5, &scram]),
+        ("scram-sha-256", vec![&password, &scram]),
+    ] {
+        for secret in secrets {
+            let site = site(auth, secret);
+            gets_in(&site, users::APP);
+            if auth != "trust" {
+                let error = refused(&site, users::APP.name, "wrong");
+                assert_eq!(error.sqlstate(), Some("28P01"), "{auth}: {error}");
+                let error = refused(&site, "nobody", "wrong");
+                assert_eq!(error.sqlstate(), Some("28P01"), "{auth}: {error}");
+            }
+        }
+    }
+}
+
+#[test]
+fn an_md5_secret_can_not_be_used_with_scram() {
+    let site = site("scram-sha-256", &md5_secret(users::APP));
+    let error = refused(&site, users::APP.name, users::APP.password);
+    assert_eq!(error.sqlstate(), Some("28P01"), "{error}");
+}
+
+#[test]
+fn trust_takes_only_those_who_are_listed() {
+    let site = site("trust", "");
+    gets_in(&site, users::OTHER);
+    let error = refused(&site, "nobody", "");
+    assert_eq!(error.sqlstate(), Some("28P01"), "{error}");
+}
+
+/// All that a login is told, with what is random in it left out.
+fn exchange(site: &Site, user: &str, password: &str) -> Vec<String> {
+    let mut client = Connection::open(&site.weir().params(user, "app")).unwrap();
+    let mut packet = Vec::new();
+    put_front::startup(&mut packet, &[("user", user), ("database", "app")], 0);
+    client.send_bytes(&packet).unwrap();
+    let mut story = Vec::new();
+    let frame = client.read_frame(PATIENCE).unwrap();
+    assert_eq!(frame.tag, tag::back::AUTHENTICATION);
+    let mut reply = Vec::new();
+    match backend::authentication(&frame.body).unwrap() {
+        Auth::Cleartext => {
+            story.push("Cleartext".to_owned());
+            put_front::password(&mut reply, password.as_bytes());
+        }
+        Auth::Md5(_) => {
+            story.push("Md5".to_owned());
+            put_front::password(&mut reply, b"md500112233445566778899aabbccddeeff");
+        }
+        Auth::Sasl(names) => {
+            story.push(format!("Sasl {:?}", names.map(body_text).collect::<Vec<_>>()));
+            put_front::sasl_initial(&mut reply, "SCRAM-SHA-256", b"n,,n=,r=abcdefghijklmnopqrstuvwx");
+        }
+        other => panic!("{other:?}"),
+    }
+    client.send_bytes(&reply).unwrap();
+    let frame = client.read_frame(PATIENCE).unwrap();
+    if let Ok(Auth::SaslContinue(data)) = backend::authentication(&frame.body) {
+        let data = body_text(data);
+        let parts: Vec<_> = data.split(',').map(|part| format!("{}{}", &part[..2], part.len())).collect();
+        let iterations = data.rsplit(',').next().unwrap();
+        story.push(format!("Continue {parts:?} {iterations}"));
+        let nonce = data.split(',').next().unwrap();
+        let proof = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
+        let mut reply = Vec::new();
+        put_front::sasl_response(&mut reply, format!("c=biws,{nonce},p={proof}").as_bytes());
+        client.send_bytes(&reply).unwrap();
+    } else {
+        story.push(weir_tests::tell(&frame));
+    }
+    story.extend(until_quiet(&mut client, PATIENCE));
+    story
+}
+
+#[test]
+fn a_wrong_password_and_an_unknown_user_exchange_the_same_messages() {
+    let scram = Postgres::shared().secret(users::APP);
+    for (auth, secret) in [
+        ("plain", users::APP.password.to_owned()),
+        ("plain", scram.clone()),
+        ("md5", users::APP.password.to_owned()),
+        ("scram-sha-256", users::APP.password.to_owned()),
+        ("scram-sha-256", scram),
+    ] {
+        let site = site(auth, &secret);
+        let known = exchange(&site, users::APP.name, "wrong");
+        let unknown = exchange(&site, "zzz", "wrong");
+        assert_eq!(known, unknown, "{auth}");
+        assert_eq!(known.last().unwrap(), "Closed");
+        assert_eq!(known.len(), if auth == "scram-sha-256" { 4 } else { 3 }, "{known:?}");
+    }
+}
+
+#[test]
+fn an_unknown_user_has_the_same_salt_each_time() {
+    let site = site("scram-sha-256", users::APP.password);
+    let salt = |user: &str| {
+        let mut client = Connection::open(&site.weir().params(user, "app")).unwrap();
+        let mut packet = Vec::new();
+        put_front::startup(&mut packet, &[("user", user), ("database", "app")], 0);
+        put_front::sasl_initial(&mut packet, "SCRAM-SHA-256", b"n,,n=,r=abcdefghijklmnopqrstuvwx");
+        client.send_bytes(&packet).unwrap();
+        client.read_frame(PATIENCE).unwrap();
+        let frame = client.read_frame(PATIENCE).unwrap();
+        let Ok(Auth::SaslContinue(data)) = backend::authentication(&frame.body) else { panic!("{frame:?}") };
+        body_text(data).split(',').nth(1).unwrap().to_owned()
+    };
+    assert_eq!(salt("zzz"), salt("zzz"));
+    assert_ne!(salt("zzz"), salt("yyy"));
+    assert_eq!(salt(users::APP.name), salt(users::APP.name));
+}
+
+#[test]
+fn the_server_is_logged_in_to_by_whatever_it_asks_for() {
+    for user in users::ALL {
+        let setup = Setup::new(Mode::Transaction).server_user(user);
+        let site = Site::with(setup, Mode::Transaction);
+        let mut client = site.connect();
+        assert_eq!(client.value("SELECT current_user").unwrap().as_deref(), Some(user.name));
+    }
+}
+
+#[test]
+fn without_a_user_in_the_pool_each_client_is_itself_on_the_server() {
+    let site = Site::with(Setup::new(Mode::Transaction).no_server_user(), Mode::Transaction);
+    for user in users::ALL {
+        let mut client = Connection::connect(&site.params_of(user)).unwrap_or_else(|e| panic!("{}: {e}", user.name));
+        assert_eq!(client.value("SELECT current_user").unwrap().as_deref(), Some(user.name));
+    }
+    let pools = site.weir().show("POOLS");
+    let names: Vec<_> = (0..pools.rows.len()).filter_map(|row| pools.get(row, "user")).collect();
+    for user in users::ALL {
+        assert!(names.contains(&user.name), "{names:?}");
+    }
+}
+
+#[test]
+fn scram_keys_learnt_from_the_client_open_the_server() {
+    // The userlist holds verifiers only, copied from pg_authid; nobody but the client knows the password.
+    let postgres = Postgres::shared();
+    let mut setup = Setup::new(Mode::Transaction).no_server_user();
+    for user in [users::APP, users::OTHER] {
+        setup = setup.secret(user.name, &postgres.secret(user));
+    }
+    let site = Site::with(setup, Mode::Transaction);
+    for user in [users::APP, users::OTHER, users::APP] {
+        let mut client = Connection::connect(&site.params_of(user)).unwrap_or_else(|e| panic!("{}: {e}", user.name));
+        assert_eq!(client.value("SELECT current_user").unwrap().as_deref(), Some(user.name));
+    }
+}
+
+#[test]
+fn a_verifier_that_is_not_the_servers_lets_the_client_in_and_not_further() {
+    // The same password with another salt: good enough for Weir, useless for the server.
+    let setup = Setup::new(Mode::Transaction).no_server_user().secret(users::APP.name, &other_verifier());
+    let site = Site::with(setup, Mode::Transaction);
+    let outcome = Connection::connect(&site.params()).and_then(|mut client| client.value("SELECT 1"));
+    let error = outcome.expect_err("the server can't have been logged in to");
+    assert!(error.server().is_some(), "an error message, not a broken connection: {error}");
+}
+
+/// The server salts each time anew, so a second user with the same password has another verifier.
+fn other_verifier() -> String {
+    let postgres = Postgres::shared();
+    let mut superuser = postgres.superuser("postgres");
+    let password = users::APP.password.replace('\'', "''");
+    superuser.query_all(&format!("CREATE USER salted PASSWORD '{password}'")).unwrap();
+    let secret = superuser.value("SELECT rolpassword FROM pg_authid WHERE rolname = 'salted'").unwrap().unwrap();
+    superuser.query("DROP USER salted").unwrap();
+    secret
+}
+
+#[test]
+fn a_server_password_that_is_wrong_is_reported_in_the_servers_words() {
+    let wrong = User { password: "wrong", ..users::APP };
+    let site = Site::with(Setup::new(Mode::Transaction).server_user(wrong), Mode::Transaction);
+    let begin = Instant::now();
+    let error = Connection::connect(&site.params()).and_then(|mut client| client.value("SELECT 1")).unwrap_err();
+    assert_eq!(error.sqlstate(), Some("28P01"), "{error}");
+    assert!(error.to_string().contains("password authentication failed for user \"app\""), "{error}");
+    assert!(begin.elapsed() < Duration::from_secs(60), "it fails fast");
+}
+
+#[test]
+fn a_password_that_saslprep_changes_is_the_same_password() {
+    // U+2168 is IX, a no-break space is a space: RFC 4013, as PostgreSQL prepares passwords too.
+    let site = site("scram-sha-256", "pass\u{a0}\u{2168}");
+    let params = site.weir().params(users::APP.name, "app").password("pass IX");
+    assert_eq!(Connection::connect(&params).unwrap().value("SELECT 1").unwrap().as_deref(), Some("1"));
+}
+
+#[test]
+fn a_long_password_is_as_good_as_a_short_one() {
+    let long = "p".repeat(4000);
+    for auth in ["plain", "md5", "scram-sha-256"] {
+        let site = site(auth, &long);
+        let params = site.weir().params(users::APP.name, "app").password(&long);
+        assert_eq!(Connection::connect(&params).unwrap().value("SELECT 1").unwrap().as_deref(), Some("1"), "{auth}");
+        assert!(Connection::connect(&params.password(&long[1..])).is_err());
+    }
+}
+
+#[test]
+fn a_hundred_logins_at_once_all_get_in() {
+    let site = Site::transaction(3);
+    std::thread::scope(|scope| {
+        let logins: Vec<_> = (0..100).map(|_| scope.spawn(|| gets_in(&site, users::APP))).collect();
+        logins.into_iter().for_each(|login| login.join().unwrap());
+    });
+}

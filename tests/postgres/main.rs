@@ -1,0 +1,54 @@
+//! Weir against real PostgreSQL, a theme a file. The names of the tests are the promises.
+//!
+//! What holds everywhere runs everywhere: against PostgreSQL alone, and through Weir in session and in transaction mode.
+//! `cargo test -p weir-tests --features postgres`, with `direct` for the suites without Weir.
+
+/// Each suite as three tests: `direct`, `session`, `transaction`.
+macro_rules! everywhere {
+    ($($suite:ident),* $(,)?) => {
+        $(
+            mod $suite {
+                use weir_tests::{Mode, Site};
+
+                #[test]
+                fn direct() {
+                    super::$suite(&Site::direct());
+                }
+
+                #[test]
+                fn session() {
+                    super::$suite(&Site::pooled(Mode::Session));
+                }
+
+                #[test]
+                fn transaction() {
+                    super::$suite(&Site::pooled(Mode::Transaction));
+                }
+            }
+        )*
+    };
+}
+
+mod bulk;
+mod cancel;
+mod command;
+mod compare;
+mod console;
+mod copy;
+mod death;
+mod dirty;
+mod extended;
+mod login;
+mod modes;
+mod outage;
+mod parameters;
+mod pgbench;
+mod reload;
+mod simple;
+mod startup;
+mod statements;
+mod waiting;
+mod workers;
+
+#[cfg(feature = "long")]
+mod soak;

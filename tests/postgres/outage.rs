@@ -1,0 +1,218 @@
+//! Servers that die: one backend, all of them, PostgreSQL as a whole.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use weir_pglocal::client::{Connection, Error};
+use weir_pglocal::{Signal, send_signal};
+use weir_tests::{Batch, Mode, Postgres, Setup, Site, eventually};
+
+const KILL_ALL: &str = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity \
+                        WHERE datname = current_database() AND usename = 'app'";
+
+fn setup(size: u32) -> Setup {
+    Setup::new(Mode::Transaction).size(size).pool("server_login_retry = \"300ms\"")
+}
+
+/// A client that goes on asking gets an answer again.
+#[track_caller]
+fn recovers(site: &Site) {
+    eventually("served again", || Connection::connect(&site.params())?.value("SELECT 1"));
+}
+
+#[test]
+fn an_idle_server_that_dies_is_not_handed_out() {
+    let site = Site::with(setup(3), Mode::Transaction);
+    let mut client = site.connect();
+    for _ in 0..5 {
+        client.query("SELECT 1").unwrap();
+        site.superuser().query(KILL_ALL).unwrap();
+        site.weir().await_pool("the pool knows", |pool| pool.servers() == 0);
+        assert_eq!(client.value("SELECT 'unaware'").unwrap().as_deref(), Some("unaware"));
+    }
+}
+
+#[test]
+fn a_client_whose_server_dies_gets_the_servers_last_words() {
+    let site = Site::with(setup(2), Mode::Transaction);
+    let mut client = site.connect();
+    let error = thread::scope(|scope| {
+        let query = scope.spawn(|| client.query("SELECT pg_sleep(60)").unwrap_err());
+        eventually("it runs", || {
+            let backends = site.database().backends();
+            if backends.iter().any(|(_, state)| state == "active") { Ok(()) } else { Err(backends) }
+        });
+        site.superuser().query(KILL_ALL).unwrap();
+        query.join().unwrap()
+    });
+    assert_eq!(error.sqlstate(), Some("57P01"), "{error}");
+    recovers(&site);
+}
+
+#[test]
+fn a_transaction_whose_server_dies_is_not_continued_on_another() {
+    let site = Site::with(setup(2), Mode::Transaction);
+    let mut client = site.connect();
+    client.query("CREATE TABLE t (n int)").unwrap();
+    client.query_all("BEGIN; INSERT INTO t VALUES (1)").unwrap();
+    site.superuser().query(KILL_ALL).unwrap();
+    assert!(client.query("INSERT INTO t VALUES (2)").is_err());
+    // Whether the client itself may live on is Weir's affair; nothing may have been written outside of its transaction.
+    let _ = client.query("COMMIT");
+    let mut next = site.connect();
+    assert_eq!(next.value("SELECT count(*) FROM t").unwrap().as_deref(), Some("0"));
+}
+
+#[test]
+fn backends_killed_without_a_word_cost_their_clients_and_no_others() {
+    let postgres = Postgres::private();
+    let site = Site::on(&postgres, setup(4), Mode::Transaction);
+    for _ in 0..3 {
+        let mut clients: Vec<_> = (0..4).map(|_| site.connect()).collect();
+        for client in &mut clients {
+            client.query("BEGIN").unwrap();
+        }
+        let victim = site.database().backends()[0].0;
+        send_signal(victim, Signal::SIGKILL);
+        // PostgreSQL throws all others out and recovers, as it does when one of its own crashes.
+        for client in &mut clients {
+            assert!(client.query("SELECT 1").is_err());
+        }
+        recovers(&site);
+    }
+}
+
+#[test]
+fn a_restart_of_postgresql_is_survived_by_idle_clients() {
+    let postgres = Postgres::private();
+    let site = Site::on(&postgres, setup(3), Mode::Transaction);
+    let mut clients: Vec<_> = (0..10).map(|_| site.connect()).collect();
+    clients.iter_mut().for_each(|client| drop(client.query("SELECT 1").unwrap()));
+    postgres.server().restart().unwrap();
+    for client in &mut clients {
+        let answer = client.value("SELECT 'still here'");
+        assert_eq!(answer.unwrap().as_deref(), Some("still here"));
+    }
+}
+
+#[test]
+fn while_postgresql_is_down_clients_are_told_so_fast_and_when_it_is_back_they_are_served() {
+    let postgres = Postgres::private();
+    let site = Site::on(&postgres, setup(3), Mode::Transaction);
+    site.connect().query("SELECT 1").unwrap();
+    postgres.server().kill9();
+    for _ in 0..5 {
+        let begin = Instant::now();
+        let error = Connection::connect(&site.params()).and_then(|mut client| client.value("SELECT 1")).unwrap_err();
+        let told = error.server().unwrap_or_else(|| panic!("{error}"));
+        assert!(told.sqlstate == "08006" || told.sqlstate == "57P01", "{told:?}");
+        assert!(begin.elapsed() < Duration::from_secs(20), "fast, not after query_wait_timeout");
+    }
+    assert!(site.weir().command("SHOW POOLS").is_ok(), "the console works all the time");
+    postgres.server().start_again().unwrap();
+    recovers(&site);
+}
+
+#[test]
+fn clients_that_wait_through_a_restart_get_a_server_or_an_error_in_time() {
+    let postgres = Postgres::private();
+    let site = Site::on(&postgres, setup(2).pool("query_wait_timeout = \"15s\""), Mode::Transaction);
+    let outcomes: Vec<Result<Option<String>, Error>> = thread::scope(|scope| {
+        let clients: Vec<_> = (0..20)
+            .map(|number| {
+                let mut client = site.connect();
+                scope.spawn(move || {
+                    let mut last = Ok(None);
+                    for _ in 0..100 {
+                        last = client.value(&format!("SELECT 'client {number}' FROM pg_sleep(0.02)"));
+                        if let Ok(value) = &last {
+                            assert_eq!(*value, Some(format!("client {number}")));
+                        } else {
+                            break;
+                        }
+                    }
+                    last
+                })
+            })
+            .collect();
+        thread::sleep(Duration::from_millis(300));
+        postgres.server().restart().unwrap();
+        clients.into_iter().map(|client| client.join().unwrap()).collect()
+    });
+    for outcome in &outcomes {
+        if let Err(error) = outcome {
+            assert!(error.server().is_some(), "an error message, not a hang or a broken connection: {error}");
+        }
+    }
+    recovers(&site);
+}
+
+#[test]
+fn a_server_that_stands_still_delays_and_breaks_nothing() {
+    let postgres = Postgres::private();
+    let site = Site::on(&postgres, setup(2), Mode::Transaction);
+    let mut clients: Vec<_> = (0..6).map(|_| site.connect()).collect();
+    clients.iter_mut().for_each(|client| drop(client.query("SELECT 1").unwrap()));
+    postgres.server().sigstop();
+    thread::scope(|scope| {
+        let asked: Vec<_> = clients
+            .into_iter()
+            .enumerate()
+            .map(|(number, mut client)| scope.spawn(move || (client.value(&format!("SELECT {number}")), number)))
+            .collect();
+        site.weir().await_pool("four wait", |pool| pool.get("cl_waiting") == 4);
+        postgres.server().sigcont();
+        for client in asked {
+            let (value, number) = client.join().unwrap();
+            assert_eq!(value.unwrap(), Some(number.to_string()));
+        }
+    });
+}
+
+#[test]
+fn a_login_storm_after_an_outage_is_bounded() {
+    let postgres = Postgres::private();
+    let site = Site::on(&postgres, setup(10).pool("connects_per_second = 5"), Mode::Transaction);
+    postgres.server().shutdown();
+    thread::scope(|scope| {
+        for _ in 0..50 {
+            scope.spawn(|| {
+                let begin = Instant::now();
+                while begin.elapsed() < Duration::from_secs(30) {
+                    let served = Connection::connect(&site.params())
+                        .and_then(|mut client| client.value("SELECT 'served' FROM pg_sleep(0.05)"));
+                    if served.is_ok() {
+                        return;
+                    }
+                    thread::sleep(Duration::from_millis(50));
+                }
+                panic!("not served within 30 s");
+            });
+        }
+        thread::sleep(Duration::from_millis(500));
+        postgres.server().start_again().unwrap();
+    });
+    assert!(site.database().backends().len() <= 10);
+}
+
+#[test]
+fn an_error_on_an_idle_server_never_surfaces_in_the_next_query() {
+    // Incident: a left-over error or reply surfaces in the next client's query.
+    let site = Site::with(setup(1), Mode::Transaction);
+    let mut client = site.connect();
+    for _ in 0..10 {
+        client.query("SELECT 1").unwrap();
+        site.superuser().query(KILL_ALL).unwrap();
+        // At once, while the last words of the old server may be on their way.
+        match client.value("SELECT 'mine'") {
+            Ok(value) => assert_eq!(value.as_deref(), Some("mine")),
+            Err(error) => {
+                let told = error.server().unwrap_or_else(|| panic!("{error}"));
+                assert!(["57P01", "08006"].contains(&told.sqlstate.as_str()), "{told:?}");
+                client = site.connect();
+            }
+        }
+        let story = weir_tests::ask(&mut client, &Batch::new().run("SELECT 'and mine'", &[]).sync(), 1);
+        assert_eq!(story[3], "Row and mine", "{story:?}");
+    }
+}

@@ -1,0 +1,188 @@
+//! Tracked parameters: each client keeps its own, however often servers change hands.
+
+use std::thread;
+
+use weir_pglocal::client::Connection;
+use weir_tests::{Batch, Mode, Rng, Setup, Site, ask};
+
+everywhere!(
+    a_set_is_in_force_for_its_client_and_for_no_other,
+    a_set_that_is_rolled_back_is_undone,
+    a_set_local_ends_with_its_transaction,
+    reset_and_discard_all_go_back_to_the_beginning,
+    the_application_name_is_each_clients_own,
+);
+
+const TRACKED: [(&str, [&str; 3]); 7] = [
+    ("client_encoding", ["UTF8", "LATIN1", "WIN1252"]),
+    ("DateStyle", ["ISO, MDY", "German, DMY", "SQL, DMY"]),
+    ("TimeZone", ["UTC", "Asia/Tokyo", "Europe/Berlin"]),
+    ("standard_conforming_strings", ["on", "off", "on"]),
+    ("IntervalStyle", ["postgres", "iso_8601", "sql_standard"]),
+    ("application_name", ["", "first app", "it's another"]),
+    ("extra_float_digits", ["1", "3", "-2"]),
+];
+
+fn show(client: &mut Connection, name: &str) -> String {
+    client.value(&format!("SHOW {name}")).unwrap().unwrap()
+}
+
+fn set(client: &mut Connection, name: &str, value: &str) {
+    let quoted = value.split(", ").map(|part| format!("'{}'", part.replace('\'', "''"))).collect::<Vec<_>>().join(", ");
+    let quoted = if name == "DateStyle" { format!("'{value}'") } else { quoted };
+    client.query(&format!("SET {name} = {quoted}")).unwrap_or_else(|error| panic!("SET {name}: {error}"));
+}
+
+/// What Weir tracks only where the server reports it: extra_float_digits is known from the startup packet alone.
+fn follows_a_set(name: &str) -> bool {
+    name != "extra_float_digits"
+}
+
+fn a_set_is_in_force_for_its_client_and_for_no_other(site: &Site) {
+    for (name, values) in TRACKED.into_iter().filter(|(name, _)| follows_a_set(name)) {
+        let mut clients: Vec<_> = (0..6).map(|_| site.connect()).collect();
+        for (number, client) in clients.iter_mut().enumerate().rev() {
+            set(client, name, values[number % 3]);
+        }
+        for round in 0..3 {
+            for (number, client) in clients.iter_mut().enumerate() {
+                assert_eq!(show(client, name), values[number % 3], "{name} of client {number} in round {round}");
+                assert_eq!(client.parameter(name), Some(values[number % 3]), "{name} as reported");
+            }
+        }
+    }
+}
+
+fn a_set_that_is_rolled_back_is_undone(site: &Site) {
+    let mut client = site.connect();
+    for (name, values) in TRACKED.into_iter().filter(|(name, _)| follows_a_set(name)) {
+        let before = show(&mut client, name);
+        client.query("BEGIN").unwrap();
+        set(&mut client, name, values[1]);
+        assert_eq!(show(&mut client, name), values[1]);
+        client.query("ROLLBACK").unwrap();
+        assert_eq!(show(&mut client, name), before, "{name}");
+        assert_eq!(client.parameter(name), Some(before.as_str()), "{name} as reported");
+    }
+}
+
+fn a_set_local_ends_with_its_transaction(site: &Site) {
+    let mut client = site.connect();
+    set(&mut client, "TimeZone", "Asia/Tokyo");
+    client.query_all("BEGIN; SET LOCAL TimeZone = 'Europe/Berlin'").unwrap();
+    assert_eq!(show(&mut client, "TimeZone"), "Europe/Berlin");
+    client.query("COMMIT").unwrap();
+    assert_eq!(show(&mut client, "TimeZone"), "Asia/Tokyo");
+    assert_eq!(client.parameter("TimeZone"), Some("Asia/Tokyo"));
+}
+
+fn reset_and_discard_all_go_back_to_the_beginning(site: &Site) {
+    for command in ["RESET TimeZone", "RESET ALL", "DISCARD ALL", "SET TimeZone TO DEFAULT"] {
+        let mut client = site.connect();
+        set(&mut client, "TimeZone", "Asia/Tokyo");
+        client.query(command).unwrap();
+        assert_eq!(show(&mut client, "TimeZone"), "UTC", "{command}");
+        assert_eq!(client.parameter("TimeZone"), Some("UTC"), "{command}");
+    }
+}
+
+fn the_application_name_is_each_clients_own(site: &Site) {
+    let named = |name: &str| Connection::connect(&site.params().option("application_name", name)).unwrap();
+    let mut clients = [named("alpha"), named("beta"), named("gamma, with 'quotes' and \\ and \"more\"")];
+    for _ in 0..4 {
+        for (client, name) in clients.iter_mut().zip(["alpha", "beta", "gamma, with 'quotes' and \\ and \"more\""]) {
+            let sql = "SELECT application_name FROM pg_stat_activity WHERE pid = pg_backend_pid()";
+            assert_eq!(client.value(sql).unwrap().as_deref(), Some(name));
+        }
+    }
+}
+
+#[test]
+fn every_tracked_parameter_follows_its_client_over_one_server() {
+    let site = Site::transaction(1);
+    let mut clients: Vec<_> = (0..3)
+        .map(|number| {
+            let add = |params: weir_pglocal::client::Params, (name, values): &(&str, [&str; 3])| {
+                params.option(name, values[number])
+            };
+            Connection::connect(&TRACKED.iter().fold(site.params(), add)).unwrap()
+        })
+        .collect();
+    let mut rng = Rng::seeded("parameters");
+    for _ in 0..60 {
+        let number = rng.below(3);
+        for (name, values) in TRACKED {
+            assert_eq!(show(&mut clients[number], name), values[number], "{name} of client {number}");
+        }
+    }
+    assert_eq!(site.database().backends().len(), 1);
+}
+
+#[test]
+fn a_client_that_named_nothing_gets_the_servers_own_after_one_that_did() {
+    let site = Site::transaction(1);
+    for (name, values) in TRACKED {
+        let mut plain = site.connect();
+        let before = show(&mut plain, name);
+        let mut other = Connection::connect(&site.params().option(name, values[1])).unwrap();
+        assert_eq!(show(&mut other, name), values[1], "{name}");
+        assert_eq!(show(&mut plain, name), before, "{name}");
+        assert_eq!(show(&mut site.connect(), name), before, "{name} of a newcomer");
+    }
+}
+
+#[test]
+fn text_in_the_clients_encoding_is_never_read_in_anothers() {
+    let site = Site::transaction(1);
+    let mut latin = Connection::connect(&site.params().option("client_encoding", "LATIN1")).unwrap();
+    let mut utf8 = site.connect();
+    for _ in 0..10 {
+        assert_eq!(utf8.value("SELECT 'é'").unwrap().as_deref(), Some("é"));
+        latin.send_bytes(b"Q\0\0\0\x12SELECT '\xe9'::t\0").unwrap();
+        weir_tests::readies(&mut latin, 1);
+        let story = ask(&mut latin, &Batch::new().raw(b"Q\0\0\0\x15SELECT ascii('\xe9')\0"), 1);
+        assert_eq!(story[1], "Row 233");
+    }
+}
+
+#[test]
+fn a_parameter_that_the_server_refuses_fails_its_client_in_the_servers_words() {
+    let site = Site::transaction(1);
+    let outcome = Connection::connect(&site.params().option("TimeZone", "Middle/Earth"));
+    let error = outcome.and_then(|mut client| client.value("SELECT 1")).unwrap_err();
+    assert_eq!(error.sqlstate(), Some("22023"), "{error}");
+    assert!(error.to_string().contains("Middle/Earth"), "{error}");
+    assert_eq!(site.connect().value("SHOW TimeZone").unwrap().as_deref(), Some("UTC"));
+}
+
+#[test]
+fn a_parameter_that_cannot_be_set_is_not_sql() {
+    // The value is quoted, whatever is in it.
+    let site = Site::transaction(1);
+    let evil = "x'; CREATE TABLE injected (); --";
+    let mut client = Connection::connect(&site.params().option("application_name", evil)).unwrap();
+    assert_eq!(show(&mut client, "application_name"), evil);
+    let mut client = Connection::connect(&site.params().option("application_name", "a\\'b")).unwrap();
+    assert_eq!(show(&mut client, "application_name"), "a\\'b");
+    assert_eq!(client.value("SELECT to_regclass('injected')").unwrap(), None);
+}
+
+#[test]
+fn clients_with_other_parameters_share_three_servers_under_load() {
+    let site = Site::with(Setup::new(Mode::Transaction).size(3), Mode::Transaction);
+    thread::scope(|scope| {
+        for number in 0..12 {
+            let site = &site;
+            scope.spawn(move || {
+                let name = format!("client {number}");
+                let zone = TRACKED[2].1[number % 3];
+                let params = site.params().option("application_name", &name).option("TimeZone", zone);
+                let mut client = Connection::connect(&params).unwrap();
+                for _ in 0..60 {
+                    let sql = "SELECT current_setting('application_name') || '/' || current_setting('TimeZone')";
+                    assert_eq!(client.value(sql).unwrap().unwrap(), format!("{name}/{zone}"));
+                }
+            });
+        }
+    });
+}

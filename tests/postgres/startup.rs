@@ -1,0 +1,252 @@
+//! The first packets of a connection: requests for encryption, versions, parameters.
+
+use std::time::Duration;
+
+use weir_pglocal::client::{Connection, Error};
+use weir_pgwire::{backend, put_front, tag};
+use weir_tests::{Mode, Setup, Site, tell, until_quiet};
+
+everywhere!(
+    a_request_for_tls_is_declined_and_the_login_goes_on,
+    an_unknown_minor_version_and_unknown_options_are_negotiated,
+    an_unknown_major_version_is_refused,
+    a_startup_packet_with_an_impossible_length_is_refused,
+    the_usual_parameters_are_reported_before_the_first_query,
+    parameters_of_the_startup_packet_are_in_force,
+    options_set_parameters,
+    what_drivers_send_unasked_is_accepted,
+    a_missing_user_is_refused,
+);
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn open(site: &Site) -> Connection {
+    Connection::open(&site.params()).unwrap()
+}
+
+/// A startup packet of the usual parameters and these, for this minor version.
+fn startup(site: &Site, more: &[(&str, &str)], minor: u16) -> Vec<u8> {
+    let params = site.params();
+    let mut all = vec![("user", params.user.as_str()), ("database", params.database.as_str())];
+    all.extend(more);
+    let mut packet = Vec::new();
+    put_front::startup(&mut packet, &all, minor);
+    packet
+}
+
+fn request(write: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    let mut packet = Vec::new();
+    write(&mut packet);
+    packet
+}
+
+fn a_request_for_tls_is_declined_and_the_login_goes_on(site: &Site) {
+    let mut client = open(site);
+    client.send_bytes(&request(put_front::ssl_request)).unwrap();
+    assert_eq!(client.read_bytes(PATIENCE).unwrap(), b"N");
+    client.login(&site.params()).unwrap();
+    assert_eq!(client.value("SELECT 1").unwrap().as_deref(), Some("1"));
+}
+
+#[test]
+fn a_request_for_gss_encryption_is_declined_and_the_login_goes_on() {
+    // A PostgreSQL that was built with GSSAPI may agree to it, so this is Weir's alone.
+    let site = &Site::transaction(1);
+    let mut client = open(site);
+    client.send_bytes(&request(put_front::gss_request)).unwrap();
+    assert_eq!(client.read_bytes(PATIENCE).unwrap(), b"N");
+    client.send_bytes(&request(put_front::ssl_request)).unwrap();
+    assert_eq!(client.read_bytes(PATIENCE).unwrap(), b"N");
+    client.login(&site.params()).unwrap();
+    assert_eq!(client.value("SELECT 1").unwrap().as_deref(), Some("1"));
+}
+
+fn an_unknown_minor_version_and_unknown_options_are_negotiated(site: &Site) {
+    let mut client = open(site);
+    let packet = startup(site, &[("_pq_.command_tag", "1"), ("_pq_.x", "y")], 9999);
+    client.send_bytes(&packet).unwrap();
+    let first = client.read_frame(PATIENCE).unwrap();
+    assert_eq!(first.tag, tag::back::NEGOTIATE, "{}", tell(&first));
+    let negotiate = backend::negotiate(&first.body).unwrap();
+    assert!(negotiate.minor <= 2);
+    assert_eq!(negotiate.unrecognised.collect::<Vec<_>>(), [b"_pq_.command_tag".as_slice(), b"_pq_.x"]);
+    assert_eq!(client.read_frame(PATIENCE).unwrap().tag, tag::back::AUTHENTICATION);
+}
+
+fn an_unknown_major_version_is_refused(site: &Site) {
+    for version in [[0, 2, 0, 0], [0, 4, 0, 0], [9, 9, 9, 9]] {
+        let mut client = open(site);
+        let mut packet = startup(site, &[], 0);
+        packet[4..8].copy_from_slice(&version);
+        client.send_bytes(&packet).unwrap();
+        // PostgreSQL answers protocol 2 in the words of protocol 2, which are no messages of ours.
+        let mut answer = Vec::new();
+        while let Ok(more) = client.read_bytes(PATIENCE) {
+            answer.extend_from_slice(&more);
+        }
+        assert!(String::from_utf8_lossy(&answer).contains("unsupported"), "{version:?}: {answer:?}");
+    }
+}
+
+fn a_startup_packet_with_an_impossible_length_is_refused(site: &Site) {
+    for length in [0, 3, 7, 20_000, u32::MAX] {
+        let mut client = open(site);
+        client.send_bytes(&[&u32::to_be_bytes(length)[..], &[0, 3, 0, 0, 0, 0, 0, 0]].concat()).unwrap();
+        let story = until_quiet(&mut client, PATIENCE);
+        assert_eq!(story.last().unwrap(), "Closed", "{length}: {story:?}");
+        assert!(!story.iter().any(|line| line.starts_with('R')), "{length}: {story:?}");
+    }
+}
+
+fn the_usual_parameters_are_reported_before_the_first_query(site: &Site) {
+    let client = site.connect();
+    for (name, value) in [
+        ("client_encoding", "UTF8"),
+        ("server_encoding", "UTF8"),
+        ("DateStyle", "ISO, MDY"),
+        ("TimeZone", "UTC"),
+        ("integer_datetimes", "on"),
+        ("standard_conforming_strings", "on"),
+        ("IntervalStyle", "postgres"),
+    ] {
+        assert_eq!(client.parameter(name), Some(value), "{name}");
+    }
+    let version = site.superuser().value("SHOW server_version").unwrap();
+    assert_eq!(client.parameter("server_version").map(str::to_owned), version);
+    assert_ne!(client.backend_pid(), 0);
+}
+
+fn parameters_of_the_startup_packet_are_in_force(site: &Site) {
+    let params = site.params();
+    let params = params.option("application_name", "the app").option("DateStyle", "German, DMY");
+    let params = params.option("TimeZone", "Europe/Berlin").option("client_encoding", "LATIN1");
+    let mut client = Connection::connect(&params).unwrap();
+    for (name, value) in [
+        ("application_name", "the app"),
+        ("DateStyle", "German, DMY"),
+        ("TimeZone", "Europe/Berlin"),
+        ("client_encoding", "LATIN1"),
+    ] {
+        assert_eq!(client.parameter(name), Some(value), "reported {name}");
+        assert_eq!(client.value(&format!("SHOW {name}")).unwrap().as_deref(), Some(value), "{name}");
+    }
+    assert_eq!(client.value("SELECT '2024-02-01'::date").unwrap().as_deref(), Some("01.02.2024"));
+}
+
+fn options_set_parameters(site: &Site) {
+    for options in ["-c DateStyle=SQL,DMY -c TimeZone=Asia/Tokyo", "--DateStyle=SQL,DMY --TimeZone=Asia/Tokyo"] {
+        let mut client = Connection::connect(&site.params().option("options", options)).unwrap();
+        assert_eq!(client.value("SHOW TimeZone").unwrap().as_deref(), Some("Asia/Tokyo"), "{options}");
+        assert_eq!(client.value("SELECT '2024-02-01'::date").unwrap().as_deref(), Some("01/02/2024"), "{options}");
+    }
+}
+
+fn what_drivers_send_unasked_is_accepted(site: &Site) {
+    // pgjdbc, lib/pq, older drivers.
+    let params = site.params().option("extra_float_digits", "2").option("client_encoding", "'utf-8'");
+    let mut client = Connection::connect(&params).unwrap();
+    assert_eq!(client.value("SHOW extra_float_digits").unwrap().as_deref(), Some("2"));
+    let mut client = Connection::connect(&site.params().option("extra_float_digits", "3")).unwrap();
+    assert_eq!(client.value("SHOW extra_float_digits").unwrap().as_deref(), Some("3"));
+}
+
+fn a_missing_user_is_refused(site: &Site) {
+    let mut client = open(site);
+    let mut packet = Vec::new();
+    put_front::startup(&mut packet, &[("database", site.params().database.as_str())], 0);
+    client.send_bytes(&packet).unwrap();
+    let story = until_quiet(&mut client, PATIENCE);
+    assert!(story[0].starts_with("Error 28") && story[1..] == ["Closed"], "{story:?}");
+}
+
+#[test]
+fn bytes_stuffed_after_a_request_for_encryption_close_the_connection() {
+    // CVE-2021-3935.
+    let site = Site::transaction(1);
+    for write in [put_front::ssl_request, put_front::gss_request] {
+        let mut client = open(&site);
+        client.send_bytes(&[request(write), startup(&site, &[], 0)].concat()).unwrap();
+        let story = until_quiet(&mut client, PATIENCE);
+        assert_eq!(story.last().unwrap(), "Closed");
+        assert!(!story.iter().any(|line| line.starts_with('\'')), "no login was begun: {story:?}");
+    }
+}
+
+#[test]
+fn protocol_3_2_has_keys_that_cancel() {
+    let site = Site::transaction(1);
+    let mut client = open(&site);
+    client.send_bytes(&startup(&site, &[], 2)).unwrap();
+    let first = client.read_frame(PATIENCE).unwrap();
+    assert_eq!(first.tag, tag::back::AUTHENTICATION, "3.2 needs no negotiation: {}", tell(&first));
+}
+
+#[test]
+fn a_parameter_that_is_not_tracked_is_refused_unless_it_is_ignored() {
+    let setup = Setup::new(Mode::Transaction).general("ignore_startup_parameters = [\"work_mem\", \"options.x\"]");
+    let site = Site::with(setup, Mode::Transaction);
+    let refused = Connection::connect(&site.params().option("statement_timeout", "5s")).unwrap_err();
+    let error = refused.server().expect("the refusal is an error message");
+    assert_eq!(error.sqlstate, "08P01");
+    assert_eq!(error.message, "unsupported startup parameter: statement_timeout");
+    assert_eq!(error.severity, "FATAL");
+    let mut client = Connection::connect(&site.params().option("work_mem", "1MB")).unwrap();
+    assert_eq!(client.value("SHOW work_mem").unwrap().as_deref(), Some("4MB"));
+    let refused = Connection::connect(&site.params().option("options", "-c lock_timeout=1")).unwrap_err();
+    assert_eq!(refused.sqlstate(), Some("08P01"), "{refused}");
+}
+
+#[test]
+fn an_unknown_pool_is_refused_as_an_unknown_database() {
+    let site = Site::transaction(1);
+    let params = site.weir().params("app", "nowhere").password(weir_tests::users::APP.password);
+    let refused = Connection::connect(&params).unwrap_err();
+    assert_eq!(refused.sqlstate(), Some("3D000"), "{refused}");
+    assert!(refused.to_string().contains("no such database: nowhere"), "{refused}");
+}
+
+#[test]
+fn a_replication_connection_is_refused_clearly() {
+    let site = Site::transaction(1);
+    for value in ["true", "database"] {
+        let refused = Connection::connect(&site.params().option("replication", value)).unwrap_err();
+        assert_eq!(refused.sqlstate(), Some("08P01"), "{refused}");
+    }
+}
+
+#[test]
+fn nothing_but_a_login_is_answered_before_the_login() {
+    // Incident: login as another user through a second StartupMessage.
+    let site = Site::transaction(1);
+    let login = startup(&site, &[], 0);
+    let mut hostile: Vec<(String, Vec<u8>)> = vec![("a second startup packet".to_owned(), login.clone())];
+    for tag in b"QPBEDCSHFdcfX12T" {
+        hostile.push((char::from(*tag).to_string(), [&[*tag][..], &[0, 0, 0, 5, 0]].concat()));
+    }
+    for (name, message) in hostile {
+        let mut client = open(&site);
+        client.send_bytes(&login).unwrap();
+        assert_eq!(client.read_frame(PATIENCE).unwrap().tag, tag::back::AUTHENTICATION);
+        client.send_bytes(&message).unwrap();
+        let story = until_quiet(&mut client, PATIENCE);
+        assert_eq!(story.last().unwrap(), "Closed", "{name}: {story:?}");
+        assert!(!story.iter().any(|line| line.starts_with("Ready")), "{name}: {story:?}");
+    }
+}
+
+#[test]
+fn a_client_that_never_logs_in_is_disconnected_in_time() {
+    let site = Site::with(Setup::new(Mode::Transaction).general("client_login_timeout = \"1s\""), Mode::Transaction);
+    for bytes in [Vec::new(), startup(&site, &[], 0), startup(&site, &[], 0)[..9].to_vec()] {
+        let mut client = open(&site);
+        client.send_bytes(&bytes).unwrap();
+        let story = loop {
+            let story = until_quiet(&mut client, PATIENCE);
+            if story.last().is_some() {
+                break story;
+            }
+        };
+        assert_eq!(story.last().unwrap(), "Closed", "{story:?}");
+    }
+    assert!(matches!(open(&site).read_frame(Duration::from_secs(20)), Ok(_) | Err(Error::Closed | Error::Io(_))));
+}

@@ -1,0 +1,338 @@
+//! Waiting for a server: in order, within limits, and told apart from other troubles.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use weir_pglocal::client::{Connection, Error};
+use weir_tests::{Batch, Mode, Postgres, Setup, Site, User, eventually, users, within};
+
+fn site(setup: Setup) -> Site {
+    Site::with(setup, Mode::Transaction)
+}
+
+fn pool(size: u32) -> Setup {
+    Setup::new(Mode::Transaction).size(size)
+}
+
+/// A client that holds a server until it is dropped or commits.
+fn holder(site: &Site) -> Connection {
+    let mut client = site.connect();
+    client.query("BEGIN").unwrap();
+    client
+}
+
+fn refused(site: &Site) -> Error {
+    let outcome = Connection::connect(&site.params()).and_then(|mut client| client.value("SELECT 1"));
+    outcome.expect_err("refused")
+}
+
+#[test]
+fn who_waits_longest_is_served_first() {
+    let site = site(pool(1));
+    let mut holder = holder(&site);
+    holder.query("CREATE TABLE served (turn serial, number int)").unwrap();
+    thread::scope(|scope| {
+        let mut waiters = Vec::new();
+        for number in 0..12 {
+            let mut client = site.connect();
+            let sql = format!("INSERT INTO served (number) VALUES ({number})");
+            waiters.push(scope.spawn(move || client.query(&sql).map(drop)));
+            site.weir().await_pool("it waits", |pool| pool.get("cl_waiting") == number + 1);
+        }
+        holder.query("COMMIT").unwrap();
+        waiters.into_iter().for_each(|waiter| waiter.join().unwrap().unwrap());
+    });
+    let order = site.superuser().value("SELECT string_agg(number::text, ',' ORDER BY turn) FROM served").unwrap();
+    assert_eq!(order.as_deref(), Some("0,1,2,3,4,5,6,7,8,9,10,11"));
+}
+
+#[test]
+fn a_client_that_leaves_the_queue_is_forgotten() {
+    let site = site(pool(1));
+    let mut holder = holder(&site);
+    for _ in 0..5 {
+        let mut client = site.connect();
+        client.send_bytes(Batch::new().query("SELECT 'given up'").bytes()).unwrap();
+        site.weir().await_pool("it waits", |pool| pool.get("cl_waiting") == 1);
+        drop(client);
+        site.weir().await_pool("it is gone", |pool| pool.get("cl_waiting") == 0);
+    }
+    holder.query("COMMIT").unwrap();
+    assert_eq!(site.connect().value("SELECT 1").unwrap().as_deref(), Some("1"));
+}
+
+#[test]
+fn a_wait_that_is_too_long_ends_with_query_wait_timeout() {
+    let site = site(pool(1).pool("query_wait_timeout = \"500ms\""));
+    let _holder = holder(&site);
+    let begin = Instant::now();
+    let error = refused(&site);
+    assert_eq!(error.sqlstate(), Some("57014"), "{error}");
+    let told = error.server().unwrap();
+    assert_eq!((told.severity.as_str(), told.message.as_str()), ("FATAL", "query_wait_timeout"));
+    assert!(begin.elapsed() >= Duration::from_millis(450), "{:?}", begin.elapsed());
+}
+
+#[test]
+fn whoever_waits_is_told_so_once_by_a_notice() {
+    let site = site(pool(1).pool("query_wait_notify = \"200ms\""));
+    let mut holder = holder(&site);
+    let mut client = site.connect();
+    client.send_bytes(Batch::new().query("SELECT 'at last'").bytes()).unwrap();
+    let frame = client.read_frame(Duration::from_secs(20)).unwrap();
+    let told = weir_tests::tell(&frame);
+    assert!(told.starts_with("Notice "), "{told}");
+    thread::sleep(Duration::from_millis(600));
+    holder.query("COMMIT").unwrap();
+    let story = weir_tests::tale(&weir_tests::readies(&mut client, 1));
+    assert_eq!(story[1], "Row at last", "{story:?}");
+}
+
+#[test]
+fn the_queue_is_seen_on_the_console() {
+    let site = site(pool(2));
+    let holders = [holder(&site), holder(&site)];
+    thread::scope(|scope| {
+        let mut first = site.connect();
+        let waiter = scope.spawn(move || first.value("SELECT 1"));
+        let row = site.weir().await_pool("one waits", |pool| {
+            pool.get("cl_waiting") == 1 && pool.get("maxwait") * 1_000_000 + pool.get("maxwait_us") > 100_000
+        });
+        assert_eq!((row.get("cl_active"), row.get("sv_active"), row.get("sv_idle")), (2, 2, 0));
+        drop(holders);
+        assert_eq!(waiter.join().unwrap().unwrap().as_deref(), Some("1"));
+    });
+    site.weir().await_pool("nobody waits", |pool| pool.get("maxwait") == 0 && pool.get("cl_waiting") == 0);
+}
+
+#[test]
+fn no_more_servers_are_opened_than_the_pool_may_have() {
+    let site = site(pool(4));
+    thread::scope(|scope| {
+        for _ in 0..30 {
+            scope.spawn(|| {
+                let mut client = site.connect();
+                for _ in 0..10 {
+                    let others = client.value("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()");
+                    let others: u32 = others.unwrap().unwrap().parse().unwrap();
+                    assert!(others <= 4, "{others} servers");
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn the_reserve_is_opened_for_those_who_have_waited() {
+    let site = site(pool(1).pool("reserve_size = 2").pool("reserve_timeout = \"300ms\""));
+    let holder_of_one = holder(&site);
+    let mut second = site.connect();
+    let begin = Instant::now();
+    second.query("BEGIN").unwrap();
+    assert!(begin.elapsed() >= Duration::from_millis(250), "{:?}", begin.elapsed());
+    let third = holder(&site);
+    assert_eq!(site.weir().pool("app").get("sv_active"), 3);
+    thread::scope(|scope| {
+        let mut fourth = site.connect();
+        let waits = scope.spawn(move || fourth.value("SELECT 'fourth'"));
+        thread::sleep(Duration::from_millis(700));
+        assert_eq!(site.weir().pool("app").get("cl_waiting"), 1, "the reserve is used up");
+        drop(holder_of_one);
+        assert_eq!(waits.join().unwrap().unwrap().as_deref(), Some("fourth"));
+    });
+    drop((second, third));
+}
+
+#[test]
+fn min_size_is_kept_open_without_any_client() {
+    let site = site(pool(5).pool("min_size = 3"));
+    site.weir().await_pool("three idle", |pool| pool.get("sv_idle") + pool.get("sv_used") == 3);
+    let mut superuser = site.superuser();
+    let sql = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND usename = 'app'";
+    superuser.query(sql).unwrap();
+    eventually("three again", || {
+        let backends = site.database().backends();
+        if backends.len() == 3 { Ok(()) } else { Err(backends) }
+    });
+    assert_eq!(site.connect().value("SELECT 1").unwrap().as_deref(), Some("1"));
+}
+
+#[test]
+fn servers_beyond_min_size_are_closed_when_unused() {
+    let site = site(pool(5).pool("min_size = 1").pool("server_idle_timeout = \"1s\""));
+    let holders: Vec<_> = (0..4).map(|_| holder(&site)).collect();
+    assert_eq!(site.database().backends().len(), 4);
+    drop(holders);
+    let mut client = site.connect();
+    client.query("SELECT 1").unwrap();
+    eventually("one is left", || {
+        let backends = site.database().backends();
+        if backends.len() == 1 { Ok(()) } else { Err(backends) }
+    });
+}
+
+#[test]
+fn an_old_server_is_replaced_when_it_is_free_and_never_before() {
+    let site = site(pool(1).pool("server_lifetime = \"1s\""));
+    let mut client = site.connect();
+    let server = |client: &mut Connection| client.value("SELECT pg_backend_pid()").unwrap().unwrap();
+    client.query("BEGIN").unwrap();
+    let first = server(&mut client);
+    thread::sleep(Duration::from_millis(2500));
+    assert_eq!(server(&mut client), first, "a linked server is not closed");
+    client.query("COMMIT").unwrap();
+    eventually("another server", || {
+        let now = server(&mut client);
+        if now == first { Err(now) } else { Ok(()) }
+    });
+}
+
+#[test]
+fn a_server_with_too_many_connections_is_no_error_while_others_serve() {
+    let postgres = Postgres::with(12, &[]);
+    // Seven of nine are taken by others: the pool of five gets two.
+    let database = postgres.database();
+    let params = postgres.params(users::OTHER, database.name());
+    let taken: Vec<_> = (0..7).map(|_| Connection::connect(&params).unwrap()).collect();
+    let site = Site::on(&postgres, pool(5).pool("server_login_retry = \"200ms\""), Mode::Transaction);
+    thread::scope(|scope| {
+        for client in 0..10 {
+            let site = &site;
+            scope.spawn(move || {
+                let mut connection = site.connect();
+                for round in 0..10 {
+                    let sql = format!("SELECT '{client}/{round}' FROM pg_sleep(0.01)");
+                    assert_eq!(connection.value(&sql).unwrap(), Some(format!("{client}/{round}")));
+                }
+            });
+        }
+    });
+    drop(taken);
+}
+
+#[test]
+fn with_no_server_at_all_waiters_get_the_servers_own_error() {
+    let postgres = Postgres::with(10, &[]);
+    let database = postgres.database();
+    let params = postgres.params(users::OTHER, database.name());
+    let taken: Vec<_> = (0..7).map(|_| Connection::connect(&params).unwrap()).collect();
+    let site = Site::on(&postgres, pool(5).pool("server_login_retry = \"200ms\""), Mode::Transaction);
+    let begin = Instant::now();
+    let error = refused(&site);
+    assert_eq!(error.sqlstate(), Some("53300"), "{error}");
+    let own_words = ["remaining connection slots", "sorry, too many clients already"];
+    assert!(own_words.iter().any(|words| error.to_string().contains(words)), "{error}");
+    assert!(begin.elapsed() < Duration::from_secs(60), "it fails fast, not by query_wait_timeout");
+    drop(taken);
+    // And recovers by itself.
+    eventually("served", || Connection::connect(&site.params())?.value("SELECT 1"));
+}
+
+#[test]
+fn a_wrong_database_is_reported_in_the_servers_words() {
+    let site = site(pool(2).more(&format!(
+        "[pools.nowhere]\nhost = \"127.0.0.1\"\nport = {}\ndatabase = \"no_such_database\"\nuser = \"app\"\n\
+         password = \"app's \\\"secret\\\"\"",
+        Postgres::shared().port()
+    )));
+    let params = site.weir().params("app", "nowhere").password(users::APP.password);
+    let error = Connection::connect(&params).and_then(|mut client| client.value("SELECT 1")).unwrap_err();
+    assert_eq!(error.sqlstate(), Some("3D000"), "{error}");
+    assert!(error.to_string().contains("database \"no_such_database\" does not exist"), "{error}");
+}
+
+#[test]
+fn a_full_pool_a_dead_server_and_a_hit_limit_are_different_errors() {
+    let dead = weir_pglocal::free_port().unwrap();
+    let setup = pool(1).pool("query_wait_timeout = \"700ms\"").general("max_clients = 3").more(&format!(
+        "[pools.dead]\nhost = \"127.0.0.1\"\nport = {dead}\nuser = \"app\"\npassword = \"x\"\n"
+    ));
+    let site = site(setup);
+    let holder = holder(&site);
+    let full = refused(&site);
+    assert_eq!((full.sqlstate(), full.server().unwrap().message.as_str()), (Some("57014"), "query_wait_timeout"));
+
+    let params = site.weir().params("app", "dead").password(users::APP.password);
+    let begin = Instant::now();
+    let down = Connection::connect(&params).and_then(|mut client| client.value("SELECT 1")).unwrap_err();
+    assert_eq!(down.sqlstate(), Some("08006"), "{down}");
+    assert!(down.to_string().to_lowercase().contains("refused"), "{down}");
+    assert!(begin.elapsed() < Duration::from_secs(60));
+
+    let others: Vec<_> = (0..2).map(|_| site.connect()).collect();
+    let error = refused(&site);
+    let told = error.server().unwrap();
+    let wanted = ("53300", "no more connections allowed (max_client_conn)");
+    assert_eq!((told.sqlstate.as_str(), told.message.as_str()), wanted);
+    // The operator still gets in.
+    assert!(site.weir().command("SHOW POOLS").is_ok());
+    drop((others, holder));
+    eventually("room again", || Connection::connect(&site.params())?.value("SELECT 1"));
+}
+
+#[test]
+fn a_login_that_hangs_ends_with_server_connect_timeout() {
+    // A server that accepts and says nothing.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = silent.local_addr().unwrap().port();
+    let setup = pool(1).more(&format!(
+        "[pools.silent]\nhost = \"127.0.0.1\"\nport = {port}\nuser = \"app\"\npassword = \"x\"\n\
+         server_connect_timeout = \"500ms\"\nserver_login_retry = \"200ms\""
+    ));
+    let site = site(setup);
+    let params = site.weir().params("app", "silent").password(users::APP.password);
+    let error = Connection::connect(&params).and_then(|mut client| client.value("SELECT 1")).unwrap_err();
+    assert!(error.server().is_some(), "{error}");
+    assert_ne!(error.server().unwrap().message, "query_wait_timeout");
+    site.weir().ask_nothing_at_end();
+}
+
+#[test]
+fn logins_to_a_broken_server_are_spaced_out() {
+    let wrong = User { password: "wrong", ..users::APP };
+    let site = site(pool(5).server_user(wrong).pool("server_login_retry = \"1s\""));
+    let begin = Instant::now();
+    let mut refusals = 0;
+    while begin.elapsed() < Duration::from_secs(3) {
+        refused(&site);
+        refusals += 1;
+    }
+    let log = Postgres::shared().server().log();
+    let needle = format!("\"{}\"", site.database().name());
+    let _ = needle;
+    let attempts = log.matches("password authentication failed for user \"app\"").count();
+    // The rest of the suites fail a login here and there.
+    assert!(refusals > attempts / 4, "{refusals} clients refused, {attempts} logins tried");
+    site.weir().ask_nothing_at_end();
+}
+
+#[test]
+fn an_idle_transaction_and_a_long_query_end_in_time() {
+    let setup = pool(2).pool("idle_transaction_timeout = \"500ms\"").pool("query_timeout = \"1500ms\"");
+    let site = site(setup);
+    let mut idle = holder(&site);
+    let story = weir_tests::until_quiet(&mut idle, Duration::from_secs(20));
+    assert!(story[0].starts_with("Error 25P03"), "{story:?}");
+    assert_eq!(story.last().unwrap(), "Closed");
+    let mut long = site.connect();
+    let error = long.query("SELECT pg_sleep(60)").unwrap_err();
+    assert_eq!(error.sqlstate(), Some("57014"), "{error}");
+    within(Duration::from_secs(20), "both servers are gone or idle", || {
+        let backends = site.database().backends();
+        let busy = backends.iter().any(|(_, state)| state.starts_with("idle in"));
+        if busy { Err(backends) } else { Ok(()) }
+    });
+    // PostgreSQL notices the loss of its client when the query ends.
+    let _ = site.superuser().query(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND usename = 'app'",
+    );
+}
+
+#[test]
+fn a_client_that_idles_too_long_is_disconnected() {
+    let site = site(pool(1).pool("client_idle_timeout = \"500ms\""));
+    let mut client = site.connect();
+    client.query("SELECT 1").unwrap();
+    let story = weir_tests::until_quiet(&mut client, Duration::from_secs(20));
+    assert!(story[0].starts_with("Error 57P05 client_idle_timeout"), "{story:?}");
+}

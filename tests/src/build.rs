@@ -1,0 +1,31 @@
+//! The Weir that is tested: `WEIR_BIN`, or the one that cargo builds beside this test.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+/// The path of the program; built on first use.
+///
+/// # Panics
+///
+/// When it can't be built.
+pub fn weir_binary() -> &'static Path {
+    static BINARY: OnceLock<PathBuf> = OnceLock::new();
+    BINARY.get_or_init(|| env::var_os("WEIR_BIN").map_or_else(build, PathBuf::from))
+}
+
+/// Builds with the profile and into the folder that this test was built with: `…/target/debug/deps/postgres-1a2b`.
+fn build() -> PathBuf {
+    let test = env::current_exe().expect("a test has a path");
+    let profile_folder = test.parent().and_then(Path::parent).expect("cargo's folders are nested");
+    let target = profile_folder.parent().expect("cargo's folders are nested");
+    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.args(["build", "--quiet", "--package", "weir", "--bin", "weir"]).env("CARGO_TARGET_DIR", target);
+    if profile_folder.ends_with("release") {
+        cargo.arg("--release");
+    }
+    let status = cargo.current_dir(env!("CARGO_MANIFEST_DIR")).status().expect("cargo runs");
+    assert!(status.success(), "cargo could not build weir");
+    profile_folder.join("weir")
+}

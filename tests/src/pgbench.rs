@@ -1,0 +1,63 @@
+//! pgbench, as a user would run it.
+
+use std::process::{Command, Output};
+
+use weir_pglocal::client::Params;
+use weir_pglocal::client::Address;
+
+use crate::postgres::Postgres;
+
+/// What to run.
+#[derive(Clone, Debug)]
+pub struct Bench<'a> {
+    /// Whom to ask.
+    pub target: &'a Params,
+    /// pgbench's own arguments.
+    pub arguments: &'a [&'a str],
+}
+
+/// What came of it.
+#[derive(Clone, Debug)]
+pub struct BenchRun {
+    /// Whether it ended well.
+    pub succeeded: bool,
+    /// All it said.
+    pub output: String,
+}
+
+impl Bench<'_> {
+    /// Runs it to its end.
+    ///
+    /// # Panics
+    ///
+    /// When there is no pgbench, or the target has no TCP address.
+    pub fn run(&self) -> BenchRun {
+        let Address::Tcp { host, port } = &self.target.address else { panic!("pgbench is run over TCP") };
+        let output = Command::new(program())
+            .args(["-h", host, "-p", &port.to_string(), "-U", &self.target.user])
+            .args(self.arguments)
+            .arg(&self.target.database)
+            .env("PGPASSWORD", self.target.password.as_deref().unwrap_or_default())
+            .output()
+            .expect("pgbench runs");
+        BenchRun { succeeded: output.status.success(), output: text(&output) }
+    }
+}
+
+impl BenchRun {
+    /// The number after a word at the beginning of a line, such as `number of failed transactions:`.
+    pub fn figure(&self, label: &str) -> Option<f64> {
+        let line = self.output.lines().find_map(|line| line.trim().strip_prefix(label))?;
+        line.trim().split(|c: char| !c.is_ascii_digit() && c != '.').find(|word| !word.is_empty())?.parse().ok()
+    }
+}
+
+fn text(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+/// pgbench of the PostgreSQL under test, or else the one in PATH.
+fn program() -> std::path::PathBuf {
+    let beside = Postgres::shared().server().programs().bin().join("pgbench");
+    if beside.exists() { beside } else { "pgbench".into() }
+}

@@ -1,0 +1,174 @@
+//! The PostgreSQL of the tests: one for all, with users of each kind of password, and more for those who break theirs.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use weir_pglocal::client::{Connection, Params};
+use weir_pglocal::{Auth, Options, Server};
+
+/// A user of the test servers.
+#[derive(Clone, Copy, Debug)]
+pub struct User {
+    /// Its name.
+    pub name: &'static str,
+    /// Its password, on the server and, where a test does not say otherwise, in Weir's list of users.
+    pub password: &'static str,
+    /// What pg_hba.conf asks it for.
+    pub method: &'static str,
+}
+
+/// The users, by what the server asks them for.
+pub mod users {
+    use super::User;
+
+    /// SCRAM-SHA-256; the ordinary user of the suites.
+    pub const APP: User = User { name: "app", password: "app's \"secret\"", method: "scram-sha-256" };
+    /// Another one with SCRAM-SHA-256.
+    pub const OTHER: User = User { name: "other", password: "quite another", method: "scram-sha-256" };
+    /// An md5 digest; the password is stored as md5.
+    pub const MD5: User = User { name: "md5er", password: "five rounds", method: "md5" };
+    /// The password itself.
+    pub const PLAIN: User = User { name: "plainer", password: "in the clear", method: "password" };
+    /// Nothing.
+    pub const TRUSTED: User = User { name: "truster", password: "unasked", method: "trust" };
+
+    /// All of them.
+    pub const ALL: [User; 5] = [APP, OTHER, MD5, PLAIN, TRUSTED];
+}
+
+/// A running PostgreSQL; clones share it, the last one stops it.
+#[derive(Clone, Debug)]
+pub struct Postgres(Arc<Server>);
+
+impl Postgres {
+    /// The server that all tests share: they may do to their own databases what they like, and nothing to the server.
+    ///
+    /// # Panics
+    ///
+    /// When PostgreSQL can't be started; so do all others here.
+    pub fn shared() -> Postgres {
+        static SHARED: OnceLock<Postgres> = OnceLock::new();
+        SHARED.get_or_init(|| Postgres::with(300, &[])).clone()
+    }
+
+    /// A server of one's own, to be stopped, killed or filled up.
+    pub fn private() -> Postgres {
+        Postgres::with(60, &[])
+    }
+
+    /// A server of one's own with this `max_connections` and these settings.
+    pub fn with(max_connections: u32, settings: &[(&str, &str)]) -> Postgres {
+        let ours = [("autovacuum", "off"), ("max_wal_size", "256MB")];
+        let settings = ours.iter().chain(settings).map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        let hba = users::ALL.iter().map(|user| format!("host all \"{}\" 127.0.0.1/32 {}", user.name, user.method));
+        let options = Options {
+            max_connections,
+            settings: settings.collect(),
+            auth: Auth::ScramSha256,
+            hba: hba.collect(),
+            ..Options::default()
+        };
+        let server = Server::start(options).unwrap_or_else(|error| panic!("{error}"));
+        let postgres = Postgres(Arc::new(server));
+        postgres.create_users();
+        postgres
+    }
+
+    /// The server itself, to be stopped, started, frozen.
+    pub fn server(&self) -> &Server {
+        &self.0
+    }
+
+    /// The TCP port.
+    pub fn port(&self) -> u16 {
+        self.0.port()
+    }
+
+    /// A connection of the superuser's, past Weir and over the Unix socket.
+    pub fn superuser(&self, database: &str) -> Connection {
+        self.0.superuser_connection(database).unwrap_or_else(|error| panic!("superuser of {database}: {error}"))
+    }
+
+    /// How to reach a database directly, as one of the users.
+    pub fn params(&self, user: User, database: &str) -> Params {
+        self.0.params(user.name, database).password(user.password)
+    }
+
+    /// A new empty database that `users::APP` owns, dropped with its value.
+    pub fn database(&self) -> Database {
+        static NEXT: AtomicU32 = AtomicU32::new(1);
+        let name = format!("t{}", NEXT.fetch_add(1, Ordering::Relaxed));
+        self.superuser("postgres")
+            .query(&format!("CREATE DATABASE {name} TEMPLATE template0 OWNER {}", users::APP.name))
+            .unwrap_or_else(|error| panic!("create database {name}: {error}"));
+        let everybody = format!("GRANT ALL ON SCHEMA public TO PUBLIC; GRANT ALL ON DATABASE {name} TO PUBLIC");
+        self.superuser(&name).query(&everybody).unwrap_or_else(|error| panic!("grant on {name}: {error}"));
+        Database { postgres: self.clone(), name }
+    }
+
+    /// What the server keeps of a user's password: `md5…` or `SCRAM-SHA-256$…`.
+    pub fn secret(&self, user: User) -> String {
+        let sql = format!("SELECT rolpassword FROM pg_authid WHERE rolname = '{}'", user.name);
+        let secret = self.superuser("postgres").value(&sql).unwrap_or_else(|error| panic!("{error}"));
+        secret.expect("each user has a password")
+    }
+
+    fn create_users(&self) {
+        let mut superuser = self.superuser("postgres");
+        for user in users::ALL {
+            let stored = if user.method == "md5" { "md5" } else { "scram-sha-256" };
+            let password = user.password.replace('\'', "''");
+            let sql = format!(
+                "SET password_encryption = '{stored}'; CREATE USER {} PASSWORD '{password}' CREATEDB",
+                user.name
+            );
+            superuser.query_all(&sql).unwrap_or_else(|error| panic!("create user {}: {error}", user.name));
+        }
+    }
+}
+
+/// A database of one test.
+#[derive(Debug)]
+pub struct Database {
+    postgres: Postgres,
+    name: String,
+}
+
+impl Database {
+    /// Its name on the server.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The server it is on.
+    pub fn postgres(&self) -> &Postgres {
+        &self.postgres
+    }
+
+    /// A connection of the superuser's to it, past Weir.
+    pub fn superuser(&self) -> Connection {
+        self.postgres.superuser(&self.name)
+    }
+
+    /// The states of the server processes that users of the tests have here, by process id: `idle`, `active`, `idle in transaction`.
+    pub fn backends(&self) -> Vec<(u32, String)> {
+        let sql = format!(
+            "SELECT pid, state FROM pg_stat_activity WHERE datname = '{}' AND usename <> 'postgres' ORDER BY pid",
+            self.name
+        );
+        let answer = self.postgres.superuser("postgres").query(&sql).unwrap_or_else(|error| panic!("{error}"));
+        let text = |row: usize, column| answer.get(row, column).unwrap_or_default();
+        (0..answer.rows.len())
+            .map(|row| (text(row, "pid").parse().unwrap_or_default(), text(row, "state").to_owned()))
+            .collect()
+    }
+}
+
+impl Drop for Database {
+    fn drop(&mut self) {
+        // A server that the test has stopped takes the database with it.
+        if let Ok(mut superuser) = self.postgres.0.superuser_connection("postgres") {
+            let _ = superuser.query(&format!("DROP DATABASE {} WITH (FORCE)", self.name));
+        }
+    }
+}

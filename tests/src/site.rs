@@ -1,0 +1,103 @@
+//! Where a suite runs: a database of its own, reached directly or through a Weir of its own.
+
+use weir_pglocal::client::{Connection, Params};
+
+use crate::postgres::{Database, Postgres, User, users};
+use crate::setup::{Mode, Setup};
+use crate::weir::Weir;
+
+/// A database, and perhaps a Weir before it.
+#[derive(Debug)]
+pub struct Site {
+    // Dropped in this order: Weir asks its last questions while the database is there.
+    weir: Option<Weir>,
+    database: Database,
+    mode: Option<Mode>,
+}
+
+impl Site {
+    /// PostgreSQL alone.
+    pub fn direct() -> Site {
+        Site { weir: None, database: Postgres::shared().database(), mode: None }
+    }
+
+    /// Through a pool in this mode: small enough that servers change hands, large enough where each client keeps one.
+    pub fn pooled(mode: Mode) -> Site {
+        let size = if mode == Mode::Session { 20 } else { 5 };
+        Site::with(Setup::new(mode).size(size), mode)
+    }
+
+    /// Through a Weir that is set up like this.
+    pub fn with(setup: Setup, mode: Mode) -> Site {
+        Site::on(&Postgres::shared(), setup, mode)
+    }
+
+    /// The same, before a server of one's own.
+    pub fn on(postgres: &Postgres, setup: Setup, mode: Mode) -> Site {
+        let database = postgres.database();
+        let weir = Weir::start(&setup.toml(&database), &setup.userlist());
+        Site { weir: Some(weir), database, mode: Some(mode) }
+    }
+
+    /// A pool of this size in transaction mode.
+    pub fn transaction(size: u32) -> Site {
+        Site::with(Setup::new(Mode::Transaction).size(size), Mode::Transaction)
+    }
+
+    /// A pool of this size in session mode.
+    pub fn session(size: u32) -> Site {
+        Site::with(Setup::new(Mode::Session).size(size), Mode::Session)
+    }
+
+    /// The mode of the pool; none where there is no pool.
+    pub fn mode(&self) -> Option<Mode> {
+        self.mode
+    }
+
+    /// Whether a client keeps its server for as long as it stays.
+    pub fn keeps_sessions(&self) -> bool {
+        matches!(self.mode, None | Some(Mode::Session))
+    }
+
+    /// The Weir.
+    ///
+    /// # Panics
+    ///
+    /// When there is none.
+    pub fn weir(&self) -> &Weir {
+        self.weir.as_ref().expect("a suite that asks for Weir runs through Weir")
+    }
+
+    /// The database, to look past Weir.
+    pub fn database(&self) -> &Database {
+        &self.database
+    }
+
+    /// How `users::APP` connects.
+    pub fn params(&self) -> Params {
+        self.params_of(users::APP)
+    }
+
+    /// How a user connects.
+    pub fn params_of(&self, user: User) -> Params {
+        match &self.weir {
+            Some(weir) => weir.params(user.name, "app").password(user.password),
+            None => self.database.postgres().params(user, self.database.name()),
+        }
+    }
+
+    /// A connection as `users::APP`.
+    ///
+    /// # Panics
+    ///
+    /// When it is refused.
+    #[track_caller]
+    pub fn connect(&self) -> Connection {
+        Connection::connect(&self.params()).unwrap_or_else(|error| panic!("connect: {error}"))
+    }
+
+    /// A connection of the superuser's to the database, past Weir.
+    pub fn superuser(&self) -> Connection {
+        self.database.superuser()
+    }
+}

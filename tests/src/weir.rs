@@ -1,0 +1,330 @@
+//! One running Weir: the real program with a configuration of its own, on a free port of loopback.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use weir_pglocal::client::{Answer, Connection, Error, Params};
+use weir_pglocal::{Signal, TempFolder, free_port, send_signal};
+
+use crate::build::weir_binary;
+use crate::postgres::Postgres;
+use crate::setup::ADMIN;
+use crate::watch::eventually;
+
+/// How long a Weir may take until it serves its console.
+const START_PATIENCE: Duration = Duration::from_secs(20);
+
+/// A Weir; killed when dropped, after it was asked whether all its counters are back.
+#[derive(Debug)]
+pub struct Weir {
+    child: Mutex<Child>,
+    folder: TempFolder,
+    port: u16,
+    /// Descriptors that are no client's and no server's.
+    own_descriptors: usize,
+    asked_at_end: AtomicBool,
+}
+
+/// What `/proc` says about the memory of a Weir.
+#[derive(Clone, Copy, Debug)]
+pub struct Memory {
+    /// Resident now, in kB.
+    pub now: u64,
+    /// The most that was resident, in kB.
+    pub peak: u64,
+}
+
+/// A row of SHOW POOLS, or several added up.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PoolRow(BTreeMap<String, i64>);
+
+impl PoolRow {
+    /// The number in a column.
+    ///
+    /// # Panics
+    ///
+    /// When there is no such column.
+    #[track_caller]
+    pub fn get(&self, column: &str) -> i64 {
+        *self.0.get(column).unwrap_or_else(|| panic!("SHOW POOLS has no {column}: {self:?}"))
+    }
+
+    /// Servers in whatever state.
+    pub fn servers(&self) -> i64 {
+        ["sv_active", "sv_active_cancel", "sv_being_canceled", "sv_idle", "sv_used", "sv_tested", "sv_login"]
+            .iter()
+            .map(|column| self.get(column))
+            .sum()
+    }
+}
+
+impl Weir {
+    /// Starts one: `toml` has `{port}` where the port belongs; waits until the console answers.
+    ///
+    /// # Panics
+    ///
+    /// With the log, when it does not start.
+    #[track_caller]
+    pub fn start(toml: &str, userlist: &str) -> Weir {
+        for attempt in 0.. {
+            let folder = TempFolder::new().expect("a temporary folder");
+            let port = free_port().expect("a free port");
+            let config = folder.path().join("weir.toml");
+            write(&config, &toml.replace("{port}", &port.to_string()));
+            write(&folder.path().join("userlist.txt"), userlist);
+            let child = Mutex::new(spawn(&config, &folder.path().join("log")));
+            let mut weir = Weir { child, folder, port, own_descriptors: 0, asked_at_end: AtomicBool::new(false) };
+            Postgres::shared().server().caretaker().watch(weir.pid());
+            if weir.await_console() {
+                weir.own_descriptors = weir.unexplained_descriptors().expect("the console answers");
+                weir.asked_at_end.store(true, Ordering::Relaxed);
+                return weir;
+            }
+            let log = weir.log();
+            // Somebody may have been faster to take the port.
+            assert!(log.contains("in use") && attempt < 3, "weir did not start:\n{toml}\n{log}");
+        }
+        unreachable!("the last attempt returns or panics")
+    }
+
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.child().id()
+    }
+
+    /// The port it listens on.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The folder with `weir.toml` and `userlist.txt`.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// What it has written so far.
+    pub fn log(&self) -> String {
+        let bytes = fs::read(self.folder.path().join("log")).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    /// How to connect to a pool; the password is empty.
+    pub fn params(&self, user: &str, pool: &str) -> Params {
+        Params::tcp(([127, 0, 0, 1], self.port).into(), user, pool).timeout(Duration::from_secs(30))
+    }
+
+    /// How the administrator connects to the console.
+    pub fn console_params(&self) -> Params {
+        self.params(ADMIN.0, "weir").password(ADMIN.1)
+    }
+
+    /// A connection to the console as its administrator.
+    #[track_caller]
+    pub fn console(&self) -> Connection {
+        Connection::connect(&self.console_params()).unwrap_or_else(|error| panic!("console: {error}"))
+    }
+
+    /// A table of the console's.
+    #[track_caller]
+    pub fn show(&self, what: &str) -> Answer {
+        self.command(&format!("SHOW {what}")).unwrap_or_else(|error| panic!("SHOW {what}: {error}"))
+    }
+
+    /// A command of the console's.
+    pub fn command(&self, command: &str) -> Result<Answer, Error> {
+        Connection::connect(&self.console_params())?.query(command)
+    }
+
+    /// The rows of SHOW POOLS for a pool, added up over its users.
+    #[track_caller]
+    pub fn pool(&self, name: &str) -> PoolRow {
+        self.sum_of_pools(|database| database == name).unwrap_or_else(|error| panic!("SHOW POOLS: {error}"))
+    }
+
+    /// Waits until the pool `app` looks like this.
+    #[track_caller]
+    pub fn await_pool(&self, what: &str, fits: impl Fn(&PoolRow) -> bool) -> PoolRow {
+        eventually(what, || {
+            let row = self.pool("app");
+            if fits(&row) { Ok(row) } else { Err(row) }
+        })
+    }
+
+    /// A new configuration, which takes effect with a reload.
+    pub fn rewrite(&self, toml: &str, userlist: &str) {
+        write(&self.folder.path().join("userlist.txt"), userlist);
+        write(&self.folder.path().join("weir.toml"), &toml.replace("{port}", &self.port.to_string()));
+    }
+
+    /// Sends a signal.
+    pub fn signal(&self, signal: Signal) {
+        send_signal(self.pid(), signal);
+    }
+
+    /// Waits until it has ended, and asks nothing of it any more.
+    ///
+    /// # Panics
+    ///
+    /// When it does not end within the usual patience.
+    #[track_caller]
+    pub fn wait_for_exit(&self) -> ExitStatus {
+        self.asked_at_end.store(false, Ordering::Relaxed);
+        eventually("weir has ended", || self.exited().ok_or_else(|| self.log()))
+    }
+
+    /// Its exit status, if it has ended.
+    pub fn exited(&self) -> Option<ExitStatus> {
+        self.child().try_wait().ok().flatten()
+    }
+
+    /// Asks nothing of it at its end: the test has left it in a state of its own.
+    pub fn ask_nothing_at_end(&self) {
+        self.asked_at_end.store(false, Ordering::Relaxed);
+    }
+
+    /// Its memory.
+    pub fn memory(&self) -> Memory {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap_or_default();
+        let field = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name));
+            line.and_then(|rest| rest.split_whitespace().next()?.parse().ok()).unwrap_or(0)
+        };
+        Memory { now: field("VmRSS:"), peak: field("VmHWM:") }
+    }
+
+    /// How many descriptors it has open.
+    pub fn descriptors(&self) -> usize {
+        fs::read_dir(format!("/proc/{}/fd", self.pid())).map_or(0, Iterator::count)
+    }
+
+    /// Waits until no client and no busy server is counted, and each descriptor is explained.
+    ///
+    /// # Panics
+    ///
+    /// When something is left.
+    #[track_caller]
+    pub fn assert_at_rest(&self) {
+        eventually("weir is at rest", || self.at_rest());
+    }
+
+    fn at_rest(&self) -> Result<(), String> {
+        let pools = self.sum_of_pools(|database| database != "pgbouncer" && database != "weir");
+        let pools = pools.map_err(|error| format!("SHOW POOLS: {error}"))?;
+        let busy = [
+            "cl_active",
+            "cl_waiting",
+            "cl_active_cancel_req",
+            "cl_waiting_cancel_req",
+            "sv_active",
+            "sv_active_cancel",
+            "sv_being_canceled",
+            "sv_tested",
+            "sv_login",
+        ];
+        if let Some(column) = busy.iter().find(|column| pools.0.get(**column).is_some_and(|count| *count != 0)) {
+            return Err(format!("{column} is not 0: {pools:?}"));
+        }
+        let descriptors = self.unexplained_descriptors().map_err(|error| error.to_string())?;
+        if descriptors > self.own_descriptors {
+            return Err(format!("{descriptors} descriptors of its own, {} at its start", self.own_descriptors));
+        }
+        Ok(())
+    }
+
+    /// Descriptors that are neither those of clients nor those of servers.
+    fn unexplained_descriptors(&self) -> Result<usize, Error> {
+        let mut console = Connection::connect(&self.console_params())?;
+        let clients = console.query("SHOW CLIENTS")?.rows.len();
+        let servers = console.query("SHOW SERVERS")?.rows.len();
+        Ok(self.descriptors().saturating_sub(clients + servers))
+    }
+
+    fn sum_of_pools(&self, counts: impl Fn(&str) -> bool) -> Result<PoolRow, Error> {
+        let answer = self.command("SHOW POOLS")?;
+        let mut sum = PoolRow::default();
+        for row in 0..answer.rows.len() {
+            if !answer.get(row, "database").is_some_and(&counts) {
+                continue;
+            }
+            for column in &answer.columns {
+                let value: i64 = answer.get(row, column).and_then(|text| text.parse().ok()).unwrap_or(0);
+                *sum.0.entry(column.clone()).or_default() += value;
+            }
+        }
+        Ok(sum)
+    }
+
+    fn await_console(&self) -> bool {
+        let begin = Instant::now();
+        while begin.elapsed() < START_PATIENCE && self.exited().is_none() {
+            if self.command("SHOW VERSION").is_ok() {
+                return true;
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+        false
+    }
+}
+
+impl Drop for Weir {
+    fn drop(&mut self) {
+        let failed_before = thread::panicking();
+        let verdict = if self.asked_at_end.load(Ordering::Relaxed) && !failed_before { self.last_questions() } else { Ok(()) };
+        let log = self.log();
+        let mut child = self.child();
+        let _ = child.kill();
+        let _ = child.wait();
+        Postgres::shared().server().caretaker().forget(child.id());
+        drop(child);
+        if failed_before || verdict.is_err() {
+            println!("weir's log:\n{log}");
+        }
+        if let Err(what) = verdict {
+            panic!("{what}");
+        }
+    }
+}
+
+impl Weir {
+    fn child(&self) -> MutexGuard<'_, Child> {
+        self.child.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn last_questions(&self) -> Result<(), String> {
+        if let Some(status) = self.exited() {
+            return Err(format!("weir has ended by itself: {status}"));
+        }
+        let begin = Instant::now();
+        let mut last = self.at_rest();
+        while last.is_err() && begin.elapsed() < Duration::from_secs(15) {
+            thread::sleep(Duration::from_millis(20));
+            last = self.at_rest();
+        }
+        last?;
+        let log = self.log();
+        let broken = |line: &&str| line.contains("panicked") || line.contains("internal error");
+        log.lines().find(broken).map_or(Ok(()), |line| Err(format!("weir's log says: {line}")))
+    }
+}
+
+fn write(path: &PathBuf, text: &str) {
+    fs::write(path, text).unwrap_or_else(|error| panic!("write {}: {error}", path.display()));
+}
+
+fn spawn(config: &Path, log: &Path) -> Child {
+    let log = File::create(log).expect("a log file");
+    Command::new(weir_binary())
+        .arg("serve")
+        .arg(config)
+        .stdin(Stdio::null())
+        .stdout(log.try_clone().expect("a descriptor"))
+        .stderr(log)
+        .spawn()
+        .unwrap_or_else(|error| panic!("run {}: {error}", weir_binary().display()))
+}
