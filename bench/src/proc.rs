@@ -1,0 +1,174 @@
+//! What the kernel's process table says: CPU time, memory, descriptors, and how much the rest of the machine was busy.
+//!
+//! Source: proc(5), `/proc/PID/stat`, `/proc/PID/status`, `/proc/stat`. Linux only, as the benchmark is.
+
+use std::collections::HashMap;
+use std::fs;
+
+/// Clock ticks a second in `/proc`: USER_HZ, which is 100 on every architecture that we run on.
+pub(crate) const TICKS_PER_SECOND: f64 = 100.0;
+
+/// CPU time in clock ticks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Cpu {
+    pub(crate) user: u64,
+    pub(crate) system: u64,
+}
+
+impl Cpu {
+    pub(crate) fn total(self) -> u64 {
+        self.user + self.system
+    }
+
+    /// What was used since an earlier look.
+    pub(crate) fn since(self, earlier: Cpu) -> Cpu {
+        Cpu { user: self.user.saturating_sub(earlier.user), system: self.system.saturating_sub(earlier.system) }
+    }
+}
+
+/// One line of the process table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Entry {
+    parent: u32,
+    own: Cpu,
+    /// Of children that ended and were waited for.
+    reaped: Cpu,
+}
+
+/// CPU time of a process, all its threads (those that ended too); `None` when it is gone.
+pub(crate) fn cpu(pid: u32) -> Option<Cpu> {
+    entry(pid).map(|entry| entry.own)
+}
+
+/// Resident memory in bytes; `None` when the process is gone.
+pub(crate) fn rss(pid: u32) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    Some(line.split_whitespace().next()?.parse::<u64>().ok()? * 1024)
+}
+
+/// How many descriptors a process has open; `None` when it is gone or not ours to look into.
+pub(crate) fn descriptors(pid: u32) -> Option<usize> {
+    Some(fs::read_dir(format!("/proc/{pid}/fd")).ok()?.count())
+}
+
+/// The machine's busy time and our own share of it, at one moment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Machine {
+    busy: u64,
+    stolen: u64,
+    all: u64,
+    ours: u64,
+}
+
+impl Machine {
+    /// Looks. Ours is this process with all that descends from it: PostgreSQL, poolers and pgbench are its children.
+    pub(crate) fn now() -> Option<Machine> {
+        let (busy, stolen, all) = machine(&fs::read_to_string("/proc/stat").ok()?)?;
+        Some(Machine { busy, stolen, all, ours: family_time(&table(), std::process::id()) })
+    }
+
+    /// The share of the machine's time since `earlier` that went to strangers: other programs, and the host.
+    pub(crate) fn foreign_since(&self, earlier: &Machine) -> f64 {
+        let all = self.all.saturating_sub(earlier.all);
+        let busy = self.busy.saturating_sub(earlier.busy) + self.stolen.saturating_sub(earlier.stolen);
+        let foreign = busy.saturating_sub(self.ours.saturating_sub(earlier.ours));
+        #[allow(clippy::cast_precision_loss)]
+        if all == 0 { 0.0 } else { foreign as f64 / all as f64 }
+    }
+}
+
+fn entry(pid: u32) -> Option<Entry> {
+    parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+}
+
+fn table() -> HashMap<u32, Entry> {
+    let Ok(folder) = fs::read_dir("/proc") else { return HashMap::new() };
+    let pids = folder.flatten().filter_map(|item| item.file_name().to_str()?.parse().ok());
+    pids.filter_map(|pid| Some((pid, entry(pid)?))).collect()
+}
+
+/// Time of a process and all that descend from it. One that ends passes its time to its parent, so the sum only grows.
+fn family_time(table: &HashMap<u32, Entry>, root: u32) -> u64 {
+    let belongs = |pid: u32| {
+        let mut at = pid;
+        // No process is deeper than the table is long.
+        (0..table.len()).any(|_| {
+            let found = at == root;
+            at = table.get(&at).map_or(0, |entry| entry.parent);
+            found
+        })
+    };
+    table.iter().filter(|(pid, _)| belongs(**pid)).map(|(_, entry)| entry.own.total() + entry.reaped.total()).sum()
+}
+
+/// Reads `/proc/PID/stat`. The second field, a name in brackets, may hold spaces and brackets itself.
+fn parse(text: &str) -> Option<Entry> {
+    let (_, rest) = text.rsplit_once(')')?;
+    let mut fields = rest.split_whitespace();
+    let parent = fields.nth(1)?.parse().ok()?;
+    let mut times = fields.skip(9).map_while(|field| field.parse::<i64>().ok()).map(i64::unsigned_abs);
+    let own = Cpu { user: times.next()?, system: times.next()? };
+    let reaped = Cpu { user: times.next()?, system: times.next()? };
+    Some(Entry { parent, own, reaped })
+}
+
+/// Reads the first line of `/proc/stat`: busy, stolen and all ticks of all processors.
+fn machine(text: &str) -> Option<(u64, u64, u64)> {
+    let fields = text.lines().next()?.strip_prefix("cpu ")?;
+    let ticks: Vec<u64> = fields.split_whitespace().map_while(|field| field.parse().ok()).collect();
+    let &[user, nice, system, idle, waiting, hard, soft, stolen, ..] = ticks.as_slice() else { return None };
+    let busy = user + nice + system + hard + soft;
+    Some((busy, stolen, busy + idle + waiting + stolen))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LINE: &str = "4711 (a (b) c) S 77 4711 4711 0 -1 4194560 9 8 0 0 120 30 7 3 20 0 4 0 100 1 2";
+
+    #[test]
+    fn times_are_read_behind_a_name_with_brackets() {
+        let entry = parse(LINE).unwrap();
+        assert_eq!(entry.parent, 77);
+        assert_eq!(entry.own, Cpu { user: 120, system: 30 });
+        assert_eq!(entry.reaped, Cpu { user: 7, system: 3 });
+        assert_eq!(parse("4711 (x) S"), None);
+    }
+
+    #[test]
+    fn the_time_of_a_family_includes_its_dead_and_no_stranger() {
+        let one = |parent, user, reaped| Entry {
+            parent,
+            own: Cpu { user, system: 0 },
+            reaped: Cpu { user: reaped, system: 0 },
+        };
+        let table = HashMap::from([(1, one(0, 1000, 0)), (10, one(1, 5, 2)), (11, one(10, 3, 0)), (20, one(1, 50, 0))]);
+        assert_eq!(family_time(&table, 10), 10);
+        assert_eq!(family_time(&table, 20), 50);
+        assert_eq!(family_time(&table, 99), 0);
+    }
+
+    #[test]
+    fn foreign_time_is_what_was_busy_and_not_ours() {
+        let before = Machine { busy: 100, stolen: 0, all: 1000, ours: 50 };
+        let after = Machine { busy: 250, stolen: 10, all: 1200, ours: 150 };
+        assert!((after.foreign_since(&before) - 60.0 / 200.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn the_first_line_counts_all_processors() {
+        let text = "cpu  10 1 5 80 4 0 0 2 0 0\ncpu0 10 1 5 80 4 0 0 2 0 0\n";
+        assert_eq!(machine(text), Some((16, 2, 102)));
+    }
+
+    #[test]
+    fn our_own_process_has_memory_descriptors_and_time() {
+        let pid = std::process::id();
+        assert!(rss(pid).unwrap() > 100_000);
+        assert!(descriptors(pid).unwrap() >= 3);
+        assert!(cpu(pid).is_some() && Machine::now().is_some());
+        assert_eq!(cpu(u32::MAX), None);
+    }
+}

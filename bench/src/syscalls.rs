@@ -1,0 +1,146 @@
+//! `weir-bench syscalls`: which system calls a transaction costs, counted by strace.
+//!
+//! strace slows the pooler many times over, so more replies wait at each look and an `epoll_wait` is shared by more of
+//! them than in earnest: the counts of `recv` and `send` are true, that of `epoll_wait` is a lower bound.
+
+use std::fs;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use clap::Args;
+use weir_pglocal::{Signal, TempFolder, send_signal};
+
+use crate::cases::{Case, Protocol, Work};
+use crate::error::{Error, Outcome};
+use crate::json::Json;
+use crate::options::Rig;
+use crate::pgbench::Pgbench;
+use crate::stage::Pooler;
+
+/// What `syscalls` is told.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Options {
+    /// How many clients
+    #[arg(long, default_value_t = 50)]
+    clients: u32,
+    /// How long to count
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+    seconds: u32,
+    #[command(flatten)]
+    rig: Rig,
+}
+
+/// Counts and prints a table a pooler.
+pub(crate) fn run(options: &Options) -> Outcome<bool> {
+    let (stage, pgbench) = options.rig.stage(1)?;
+    let mut lines = Vec::new();
+    for kind in options.rig.kinds()? {
+        let pooler = stage.pooler(kind)?;
+        let (transactions, calls) = count(options, &pgbench, &pooler)?;
+        print_table(&pooler.name, transactions, &calls);
+        lines.push(json(&pooler.name, transactions, &calls));
+    }
+    options.rig.write_json(&Json::List(lines))?;
+    Ok(true)
+}
+
+/// A system call's name, and how often it was made.
+type Calls = Vec<(String, u64)>;
+
+fn count(options: &Options, pgbench: &Pgbench, pooler: &Pooler) -> Outcome<(u64, Calls)> {
+    let pid = pooler.pid().ok_or_else(|| Error::new("PostgreSQL alone has no pooler to count"))?;
+    let case = Case::of(Work::Select, Protocol::Simple, options.clients);
+    let arguments = case.arguments(Protocol::Simple);
+    // The servers are open, and their opening is not counted.
+    pgbench.run(pooler, 1, &arguments)?;
+    let folder = TempFolder::new()?;
+    let file = folder.path().join("strace");
+    let mut strace = start_strace(pid, &file)?;
+    let run = pgbench.run(pooler, options.seconds, &arguments);
+    // On this signal it lets go of the pooler and writes what it counted.
+    send_signal(strace.id(), Signal::SIGINT);
+    strace.wait().map_err(|e| Error::at("wait for strace", e))?;
+    let text = fs::read_to_string(&file).map_err(|e| Error::at("read what strace counted", e))?;
+    Ok((run?.transactions, parse(&text)))
+}
+
+fn start_strace(pid: u32, file: &std::path::Path) -> Outcome<Child> {
+    let mut command = Command::new("strace");
+    command.args(["-f", "-c", "-p", &pid.to_string(), "-o"]).arg(file);
+    let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+    let mut child = child.map_err(|e| Error::at("strace was not found (Debian: apt-get install strace)", e))?;
+    thread::sleep(Duration::from_millis(500));
+    match child.try_wait() {
+        Ok(None) => Ok(child),
+        _ => Err(Error::new("strace may not look into the pooler: run as root, or allow ptrace")),
+    }
+}
+
+#[allow(clippy::cast_precision_loss)]
+fn each(calls: u64, transactions: u64) -> f64 {
+    calls as f64 / transactions.max(1) as f64
+}
+
+fn print_table(name: &str, transactions: u64, calls: &Calls) {
+    let all: u64 = calls.iter().map(|(_, count)| count).sum();
+    println!("{name}: {:.2} system calls a transaction, of {transactions} transactions", each(all, transactions));
+    for (call, count) in calls {
+        let each = each(*count, transactions);
+        if each >= 0.005 {
+            println!("  {call:<20} {each:>6.2}");
+        }
+    }
+}
+
+fn json(name: &str, transactions: u64, calls: &Calls) -> Json {
+    let all: u64 = calls.iter().map(|(_, count)| count).sum();
+    let list = calls.iter().map(|(call, count)| {
+        Json::Object(vec![("call", call.as_str().into()), ("each", each(*count, transactions).into())])
+    });
+    Json::Object(vec![
+        ("pooler", name.into()),
+        ("transactions", transactions.into()),
+        ("calls_a_transaction", each(all, transactions).into()),
+        ("calls", Json::List(list.collect())),
+    ])
+}
+
+/// Reads strace's table: `% time  seconds  usecs/call  calls  [errors]  syscall`, the most frequent first.
+fn parse(text: &str) -> Calls {
+    let mut calls: Calls = text.lines().filter_map(line).collect();
+    calls.sort_by(|a, b| b.1.cmp(&a.1));
+    calls
+}
+
+fn line(line: &str) -> Option<(String, u64)> {
+    let fields: Vec<_> = line.split_whitespace().collect();
+    let (&name, &calls) = (fields.get(4..)?.last()?, fields.get(3)?);
+    fields[0].parse::<f64>().ok()?;
+    (name != "total").then_some((name.to_owned(), calls.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TABLE: &str = "\
+% time     seconds  usecs/call     calls    errors syscall
+------ ----------- ----------- --------- --------- ----------------
+ 58.20    0.291002           3     90210           sendto
+ 40.10    0.200503           2     95000      4790 recvfrom
+  1.70    0.008500           5      1700           epoll_wait
+------ ----------- ----------- --------- --------- ----------------
+100.00    0.500005           2    186910      4790 total
+";
+
+    #[test]
+    fn calls_are_read_with_and_without_errors() {
+        let calls = parse(TABLE);
+        let expected = [("recvfrom", 95000), ("sendto", 90210), ("epoll_wait", 1700)];
+        assert_eq!(calls.len(), expected.len());
+        for ((name, count), expected) in calls.iter().zip(expected) {
+            assert_eq!((name.as_str(), *count), expected);
+        }
+    }
+}
