@@ -1,0 +1,112 @@
+//! `weir check`: what a configuration means, and what is wrong with it.
+//!
+//! Prints what was understood to standard output. Changes nothing; connects to servers only when asked to.
+
+use std::path::Path;
+
+use weir_config::{Config, Finding, Severity};
+
+use crate::failure::Failure;
+use crate::load;
+use crate::probe;
+use crate::term::{Term, columns};
+
+/// How far the check goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ask {
+    /// Only what the file says.
+    File,
+    /// The servers too.
+    Servers,
+}
+
+/// Checks a file. Fails if Weir could not work with it.
+pub(crate) fn run(file: &Path, ask: Ask) -> Result<(), Failure> {
+    let config = load::load(file).map_err(Failure::of)?;
+    let term = Term::stdout();
+    let mut findings = weir_config::review(&config, &load::facts());
+    // The table says what the notes on pools say.
+    findings.retain(|finding| !is_note_on_pool(finding, &config));
+    let (notes, mut troubles): (Vec<_>, Vec<_>) =
+        findings.into_iter().partition(|finding| finding.severity == Severity::Note);
+    for note in &notes {
+        println!("{}", note.text);
+    }
+    if !config.pools.is_empty() {
+        println!();
+        print_table(term, pools_table(&config), &[5, 6, 7]);
+    }
+    if ask == Ask::Servers {
+        let report = probe::probe(&config);
+        println!();
+        print_table(term, report.table, &[4, 5]);
+        troubles.extend(report.findings);
+    }
+    conclude(term, file, &mut troubles)
+}
+
+/// Prints what is wrong, the worst last, and one line that says how it stands.
+fn conclude(term: Term, file: &Path, troubles: &mut [Finding]) -> Result<(), Failure> {
+    troubles.sort_by_key(|finding| (finding.severity, finding.line));
+    if !troubles.is_empty() {
+        println!();
+    }
+    for finding in troubles.iter() {
+        println!("{}", describe(term, file, finding));
+    }
+    let count = |severity| troubles.iter().filter(|finding| finding.severity == severity).count();
+    let (warnings, errors) = (count(Severity::Warning), count(Severity::Error));
+    println!();
+    if errors > 0 {
+        let noun = if errors == 1 { "error" } else { "errors" };
+        println!("{}", term.red(&format!("{}: {errors} {noun}; it can't be served like this", file.display())));
+        return Err(Failure::Said);
+    }
+    let remark = match warnings {
+        0 => String::new(),
+        1 => ", with a warning".to_owned(),
+        n => format!(", with {n} warnings"),
+    };
+    println!("{}", term.green(&format!("{}: can be served{remark}", file.display())));
+    Ok(())
+}
+
+fn describe(term: Term, file: &Path, finding: &Finding) -> String {
+    let severity = match finding.severity {
+        Severity::Note => "note".to_owned(),
+        Severity::Warning => term.yellow("warning"),
+        Severity::Error => term.red("error"),
+    };
+    let line = finding.line.map(|line| format!("{line}: ")).unwrap_or_default();
+    format!("{severity}: {}:{line}{}{}", file.display(), if line.is_empty() { " " } else { "" }, finding.text)
+}
+
+fn is_note_on_pool(finding: &Finding, config: &Config) -> bool {
+    let on_pool = |name: &String| finding.line.is_some() && finding.line == config.lines.of(&format!("pools.{name}"));
+    finding.severity == Severity::Note && config.pools.keys().any(on_pool)
+}
+
+fn pools_table(config: &Config) -> Vec<Vec<String>> {
+    let header = ["pool", "server", "database", "user", "mode", "size", "min", "reserve"];
+    let mut rows = vec![header.map(str::to_owned).to_vec()];
+    for pool in config.pools.values() {
+        let user = pool.user.clone().unwrap_or_else(|| "(each client's)".to_owned());
+        rows.push(vec![
+            pool.name.clone(),
+            pool.target.to_string(),
+            pool.database.clone(),
+            user,
+            pool.mode.to_string(),
+            pool.limits.size.to_string(),
+            pool.limits.min_size.to_string(),
+            pool.limits.reserve_size.to_string(),
+        ]);
+    }
+    rows
+}
+
+fn print_table(term: Term, rows: Vec<Vec<String>>, right: &[usize]) {
+    for (number, line) in columns(&rows, right).iter().enumerate() {
+        println!("{}", if number == 0 { term.bold(line) } else { line.clone() });
+    }
+}

@@ -1,0 +1,241 @@
+//! What the demo stands on: a throw-away server, and a `weir serve` before it.
+//!
+//! Owns the server, its folder, and the child process. Invariant: the child is known to the caretaker as long as it runs.
+
+use std::fs::{self, File};
+use std::net::{Ipv4Addr, TcpListener};
+use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use weir_pglocal::client::{Connection, Params};
+use weir_pglocal::{Auth, Options, Server, Signal, free_port, send_signal};
+
+use crate::failure::Failure;
+
+/// What PostgreSQL takes, its own default.
+pub(super) const MAX_CONNECTIONS: u32 = 100;
+/// The pool's name.
+pub(super) const POOL: &str = "test-pool";
+/// The most server connections of the pool.
+pub(super) const POOL_SIZE: u32 = 20;
+/// Where PostgreSQL is expected.
+pub(super) const USUAL_PORT: u16 = 5432;
+/// Where a pooler is expected.
+pub(super) const USUAL_WEIR_PORT: u16 = 6432;
+
+/// The user's name, its password and its database's name.
+const DEMO: &str = "demo";
+/// How long `weir serve` may take until it answers.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+const TABLES: &str = "create table visit (at timestamptz not null default clock_timestamp(), client int not null, \
+                      through text not null); grant all on visit to demo";
+
+/// The server, and the pooler once it is there.
+pub(crate) struct Stage {
+    weir: Option<Weir>,
+    server: Server,
+}
+
+struct Weir {
+    child: Child,
+    port: u16,
+}
+
+impl Stage {
+    /// Starts the server, on its usual port if that is free.
+    pub(super) fn with_server() -> Result<Self, Failure> {
+        let programs = weir_pglocal::find_with(&mut |line| println!("  {line}")).map_err(Failure::of)?;
+        let options = Options { max_connections: MAX_CONNECTIONS, auth: Auth::ScramSha256, ..Options::default() };
+        let usual = Options { port: Some(USUAL_PORT), ..options.clone() };
+        let server = match is_free(USUAL_PORT).then(|| Server::start_with(programs.clone(), usual)) {
+            Some(Ok(server)) => server,
+            // Somebody took it at this very moment, or it was taken all along.
+            Some(Err(_)) | None => Server::start_with(programs, options).map_err(Failure::of)?,
+        };
+        let role = format!("create role {DEMO} login password '{DEMO}'");
+        server.execute("postgres", &role).map_err(|e| Failure::at("create the role", e))?;
+        // A database can't be created beside other statements.
+        let database = format!("create database {DEMO} owner {DEMO}");
+        server.execute("postgres", &database).map_err(|e| Failure::at("create the database", e))?;
+        server.execute(DEMO, TABLES).map_err(|e| Failure::at("create a table", e))?;
+        Ok(Stage { weir: None, server })
+    }
+
+    /// Starts `weir serve`, this very program, and waits until it answers.
+    pub(super) fn add_weir(&mut self) -> Result<(), Failure> {
+        let port = if is_free(USUAL_WEIR_PORT) { Ok(USUAL_WEIR_PORT) } else { free_port() };
+        let port = port.map_err(|e| Failure::at("find a free port", e))?;
+        self.write_config(port)?;
+        let program = std::env::current_exe().map_err(|e| Failure::at("find this program", e))?;
+        let log = File::create(self.log()).map_err(|e| Failure::at(self.log().display(), e))?;
+        let errors = log.try_clone().map_err(|e| Failure::at(self.log().display(), e))?;
+        let child = Command::new(&program)
+            .arg("serve")
+            .arg(self.config())
+            .stdin(Stdio::null())
+            .stdout(log)
+            .stderr(errors)
+            // Ctrl-C is for us; we end it when its clients are gone.
+            .process_group(0)
+            .spawn()
+            .map_err(|e| Failure::at(program.display(), e))?;
+        self.server.caretaker().watch(child.id());
+        self.weir = Some(Weir { child, port });
+        self.await_weir()
+    }
+
+    pub(super) fn server(&self) -> &Server {
+        &self.server
+    }
+
+    /// Weir's port; 0 before it is there.
+    pub(super) fn port(&self) -> u16 {
+        self.weir.as_ref().map_or(0, |weir| weir.port)
+    }
+
+    pub(super) fn folder(&self) -> &Path {
+        self.server.socket_dir()
+    }
+
+    pub(super) fn config(&self) -> PathBuf {
+        self.folder().join("weir.toml")
+    }
+
+    /// Straight to the server.
+    pub(super) fn direct(&self) -> Params {
+        self.server.params(DEMO, DEMO).password(DEMO).option("application_name", "direct")
+    }
+
+    /// To the pool.
+    pub(super) fn pooled(&self) -> Params {
+        self.through_weir(POOL).option("application_name", "pooled")
+    }
+
+    /// To Weir's console.
+    pub(super) fn console(&self) -> Params {
+        self.through_weir("weir").timeout(Duration::from_secs(10))
+    }
+
+    /// For a person to copy.
+    pub(super) fn url(&self, database: &str) -> String {
+        format!("postgres://{DEMO}:{DEMO}@127.0.0.1:{}/{database}", self.port())
+    }
+
+    /// How many visits the server has noted that came through Weir.
+    pub(super) fn rows_through_weir(&self) -> Result<usize, Failure> {
+        let count = self
+            .server
+            .superuser_connection(DEMO)
+            .and_then(|mut connection| connection.value("select count(*) from visit where through = 'pooled'"))
+            .map_err(|e| Failure::at("count the rows", e))?;
+        Ok(count.and_then(|count| count.parse().ok()).unwrap_or(0))
+    }
+
+    /// Whether Weir still runs; if not, its last words.
+    pub(super) fn check_weir(&mut self) -> Result<(), Failure> {
+        let Some(weir) = &mut self.weir else { return Ok(()) };
+        match weir.child.try_wait() {
+            Ok(Some(status)) => {
+                let log = fs::read_to_string(self.log()).unwrap_or_default();
+                let last: Vec<_> = log.lines().rev().take(3).collect();
+                let last = last.into_iter().rev().collect::<Vec<_>>().join("\n");
+                Err(Failure::Because(format!("weir serve ended ({status})\n{last}")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn through_weir(&self, database: &str) -> Params {
+        Params::new("127.0.0.1", self.port(), DEMO, database).password(DEMO)
+    }
+
+    fn log(&self) -> PathBuf {
+        self.folder().join("weir.log")
+    }
+
+    fn write_config(&self, port: u16) -> Result<(), Failure> {
+        let text = config(port, self.server.port());
+        let path = self.config();
+        let write = || {
+            let mut file = File::options().create(true).write(true).truncate(true).mode(0o600).open(&path)?;
+            std::io::Write::write_all(&mut file, text.as_bytes())
+        };
+        write().map_err(|e| Failure::at(path.display(), e))
+    }
+
+    fn await_weir(&mut self) -> Result<(), Failure> {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            self.check_weir()?;
+            match Connection::connect(&self.console()) {
+                Ok(connection) => return connection.close().map_err(Failure::of),
+                Err(error) if Instant::now() > end => return Err(Failure::at("weir serve does not answer", error)),
+                Err(_) => thread::sleep(Duration::from_millis(20)),
+            }
+        }
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        let Some(mut weir) = self.weir.take() else { return };
+        send_signal(weir.child.id(), Signal::SIGQUIT);
+        let end = Instant::now() + Duration::from_secs(5);
+        while Instant::now() < end && matches!(weir.child.try_wait(), Ok(None)) {
+            thread::sleep(Duration::from_millis(10));
+        }
+        let _ = weir.child.kill();
+        let _ = weir.child.wait();
+        self.server.caretaker().forget(weir.child.id());
+    }
+}
+
+fn config(port: u16, server_port: u16) -> String {
+    format!(
+        "[general]\n\
+         admin_users = [\"{DEMO}\"]\n\
+         \n\
+         [listen]\n\
+         address = \"127.0.0.1\"\n\
+         port = {port}\n\
+         \n\
+         [auth]\n\
+         type = \"scram-sha-256\"\n\
+         \n\
+         [auth.users]\n\
+         {DEMO} = \"{DEMO}\"\n\
+         \n\
+         [pools.{POOL}]\n\
+         host = \"127.0.0.1\"\n\
+         port = {server_port}\n\
+         database = \"{DEMO}\"\n\
+         user = \"{DEMO}\"\n\
+         password = \"{DEMO}\"\n\
+         mode = \"transaction\"\n\
+         size = {POOL_SIZE}\n"
+    )
+}
+
+fn is_free(port: u16) -> bool {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_demos_configuration_is_understood_without_a_complaint() {
+        let read = |_: &Path| Ok(config(6432, 5432));
+        let config = weir_config::load(Path::new("weir.toml"), &read, &|_| None).unwrap();
+        assert_eq!(config.pools[POOL].limits.size, POOL_SIZE);
+        let facts = weir_config::Facts { descriptors: 100_000, cores: 1 };
+        let findings = weir_config::review(&config, &facts);
+        assert!(findings.iter().all(|finding| finding.severity == weir_config::Severity::Note), "{findings:?}");
+    }
+}

@@ -1,0 +1,149 @@
+//! The `weir` command: what it can be asked, and which part answers.
+//!
+//! Owns flags, help and exit statuses: 0 for done, 1 for an error (one clear line on stderr), 2 for a command line that
+//! was not understood. Must not know how anything is done.
+
+mod check;
+mod demo;
+mod failure;
+mod load;
+mod probe;
+mod serve;
+mod term;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use failure::Failure;
+
+const ABOUT: &str = "Weir, a PostgreSQL connection pooler: thousands of clients on a few well-used servers";
+
+const EXAMPLES: &str = "\
+Examples:
+  weir demo                            see it at work; needs nothing prepared
+  weir check weir.toml --connect       is this right, and do the servers answer?
+  weir serve weir.toml                 pool connections until told to stop
+  psql -h 127.0.0.1 -p 6432 app        connect to pool \"app\", as to a database
+  psql -h 127.0.0.1 -p 6432 weir -c 'show pools'
+                                       look inside, as a user in admin_users or stats_users";
+
+const SERVE_EXAMPLES: &str = "\
+A first weir.toml:
+
+  [listen]
+  address = \"127.0.0.1\"
+  port = 6432
+
+  [auth]
+  type = \"scram-sha-256\"       # or trust, plain, md5
+  file = \"userlist.txt\"        # lines of \"user\" \"secret\"
+
+  [pools.app]                  # clients name the pool as their database
+  host = \"127.0.0.1\"           # or the folder of the server's socket
+  user = \"app\"                 # default: each client's own user
+  password = \"…\"               # or password_file, or password_env
+  size = 20                    # the most server connections
+
+Signals: HUP reloads the file; INT stops when transactions are done, TERM when clients are gone,
+QUIT at once.";
+
+const CHECK_EXAMPLES: &str = "\
+Examples:
+  weir check weir.toml             reads the file and says what it understood
+  weir check weir.toml --connect   also logs in to each pool's server
+
+The exit status is 1 if Weir could not work so, 0 otherwise; warnings do not count.";
+
+const DEMO_EXAMPLES: &str = "\
+Starts a throw-away PostgreSQL (found on this machine, or fetched) that takes 100 connections, sends
+150 clients straight at it, then the same 150 through Weir, and stays up for you to look at. Ctrl-C
+stops it; nothing is left behind.
+
+Examples:
+  weir demo                  until Ctrl-C
+  weir demo --seconds 5      for a script: ends by itself";
+
+#[derive(Parser)]
+#[command(name = "weir", version, about = ABOUT, after_help = EXAMPLES, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Pool connections as a configuration says
+    #[command(after_help = SERVE_EXAMPLES)]
+    Serve {
+        /// The configuration, a weir.toml
+        file: PathBuf,
+    },
+    /// Say what a configuration means, and what is wrong with it
+    #[command(after_help = CHECK_EXAMPLES)]
+    Check {
+        /// The configuration, a weir.toml
+        file: PathBuf,
+        /// Also log in to each pool's server
+        #[arg(long)]
+        connect: bool,
+    },
+    /// Show the whole story in half a minute, on a throw-away server
+    #[command(after_help = DEMO_EXAMPLES)]
+    Demo {
+        /// Stay up so long after the story [default: until Ctrl-C; without a terminal 10]
+        #[arg(long, value_name = "N")]
+        seconds: Option<u64>,
+    },
+}
+
+fn main() -> ExitCode {
+    let outcome = match Cli::parse().command {
+        Command::Serve { file } => serve::run(&file),
+        Command::Check { file, connect } => {
+            check::run(&file, if connect { check::Ask::Servers } else { check::Ask::File })
+        }
+        Command::Demo { seconds } => demo::run(seconds),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failure::Said) => ExitCode::FAILURE,
+        Err(Failure::Because(text)) => {
+            eprintln!("weir: {text}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn what_is_not_understood_is_a_usage_error() {
+        for words in [vec!["weir", "serve"], vec!["weir", "serf", "x"], vec!["weir", "check", "x", "--conect"]] {
+            let error = Cli::try_parse_from(words).map(|_| ()).unwrap_err();
+            assert_eq!(error.exit_code(), 2);
+        }
+    }
+
+    #[test]
+    fn help_teaches_by_example_and_fits_a_terminal() {
+        let mut command = Cli::command();
+        command.build();
+        let mut texts = vec![command.render_help().to_string()];
+        texts.extend(command.get_subcommands_mut().map(|sub| sub.render_help().to_string()));
+        assert!(texts[0].contains("weir check weir.toml --connect"));
+        let wide: Vec<_> =
+            texts.iter().flat_map(|text| text.lines()).filter(|line| line.chars().count() > 100).collect();
+        assert!(wide.is_empty(), "{wide:?}");
+    }
+}

@@ -1,0 +1,115 @@
+//! The demo from the outside: it tells its story without a terminal, and leaves nothing behind however it ends.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::Mutex;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use weir_pglocal::{Signal, send_signal};
+
+/// A demo is a machine full of clients; one at a time.
+static ALONE: Mutex<()> = Mutex::new(());
+
+const SOON: Duration = Duration::from_secs(30);
+
+fn start(arguments: &[&str]) -> Child {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+    command.arg("demo").args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.spawn().unwrap()
+}
+
+/// Reads the story up to its first live line; returns it, its folder, and the reader, which keeps the pipe open.
+fn until_live(demo: &mut Child) -> (String, PathBuf, BufReader<ChildStdout>) {
+    let mut reader = BufReader::new(demo.stdout.take().unwrap());
+    let (mut story, mut folder, mut line) = (String::new(), None, String::new());
+    while !line.contains(" TPS ") {
+        line.clear();
+        assert_ne!(reader.read_line(&mut line).unwrap(), 0, "the demo ended early");
+        if let Some((_, path)) = line.split_once("data in ") {
+            folder = Some(PathBuf::from(path.trim()));
+        }
+        story.push_str(&line);
+    }
+    (story, folder.unwrap(), reader)
+}
+
+/// Processes that have this folder's name on their command line.
+fn processes_of(folder: &Path) -> usize {
+    let entries = std::fs::read_dir("/proc").unwrap().flatten();
+    let name = folder.display().to_string();
+    entries
+        .filter(|entry| std::fs::read_to_string(entry.path().join("cmdline")).is_ok_and(|l| l.contains(&name)))
+        .count()
+}
+
+fn is_gone_soon(folder: &Path) -> bool {
+    let end = Instant::now() + SOON;
+    while (folder.exists() || processes_of(folder) > 0) && Instant::now() < end {
+        thread::sleep(Duration::from_millis(50));
+    }
+    !folder.exists() && processes_of(folder) == 0
+}
+
+#[test]
+fn the_story_is_told_without_a_terminal() {
+    let _alone = ALONE.lock();
+    let output = start(&["--seconds", "2"]).wait_with_output().unwrap();
+    let story = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{story}{}", String::from_utf8_lossy(&output.stderr));
+    for said in [
+        "max_connections = 100",
+        "  97 served",
+        "  53 refused",
+        "(53300)",
+        "server processes for clients: 97\n",
+        " 150 served",
+        "   0 refused\n",
+        "server processes for clients: 20 instead of 150\n",
+        "450 rows in the table: none lost",
+        "/test-pool",
+        " TPS ",
+        "nothing is left behind",
+    ] {
+        assert!(story.contains(said), "\"{said}\" is not in the story:\n{story}");
+    }
+    assert!(!story.contains('\x1b'), "no terminal, no colours");
+}
+
+#[test]
+fn ctrl_c_ends_it_in_order() {
+    let _alone = ALONE.lock();
+    let mut demo = start(&["--seconds", "600"]);
+    let (_, folder, reader) = until_live(&mut demo);
+    send_signal(demo.id(), Signal::SIGINT);
+    let rest: Vec<_> = reader.lines().map_while(Result::ok).collect();
+    assert!(demo.wait().unwrap().success());
+    assert!(rest.last().unwrap().contains("nothing is left behind"), "{rest:?}");
+    assert!(!folder.exists());
+    assert_eq!(processes_of(&folder), 0);
+}
+
+#[test]
+fn a_demo_that_is_killed_leaves_nothing_behind_either() {
+    let _alone = ALONE.lock();
+    let mut demo = start(&["--seconds", "600"]);
+    let (_, folder, _reader) = until_live(&mut demo);
+    assert!(processes_of(&folder) > 1);
+    send_signal(demo.id(), Signal::SIGKILL);
+    demo.wait().unwrap();
+    assert!(is_gone_soon(&folder));
+}
+
+#[test]
+fn a_busy_port_is_passed_by() {
+    let _alone = ALONE.lock();
+    // Where somebody has them already, that serves as well.
+    let _taken: Vec<_> = [5432, 6432].map(|port| std::net::TcpListener::bind(("127.0.0.1", port))).into();
+    let mut demo = start(&["--seconds", "1"]);
+    let (story, folder, reader) = until_live(&mut demo);
+    assert!(story.contains("(5432 is taken)") && story.contains("(6432 is taken)"), "{story}");
+    assert!(reader.lines().map_while(Result::ok).last().unwrap().contains("nothing is left behind"));
+    assert!(demo.wait().unwrap().success());
+    assert!(!folder.exists());
+}
