@@ -1,0 +1,66 @@
+//! How a modelled client logs in, by whatever method it is asked for.
+
+use weir_auth::{
+    SCRAM_SHA_256, ScramClient, ScramExpectVerdict, ScramKeys, md5_hex_secret, md5_response, salt_password,
+};
+use weir_pgwire::put_front;
+
+use crate::message::AuthStep;
+use crate::rng::Rng;
+
+/// Where a login stands.
+#[derive(Default)]
+pub(crate) enum Login {
+    /// Nothing has been asked yet, or the answer has been sent.
+    #[default]
+    Waiting,
+    /// SCRAM's first message has been sent.
+    ScramFirst(ScramClient),
+    /// SCRAM's last message has been sent.
+    ScramFinal(ScramExpectVerdict),
+    /// In.
+    Done,
+}
+
+impl Login {
+    /// Answers a step; `false` if it can't be right.
+    pub(crate) fn step(&mut self, step: &AuthStep, user: &str, password: &str, rng: &mut Rng, out: &mut Vec<u8>) -> bool {
+        *self = match (std::mem::take(self), step) {
+            (Login::Waiting, AuthStep::Ok) => Login::Done,
+            (Login::Waiting, AuthStep::Cleartext) => {
+                put_front::password(out, password.as_bytes());
+                Login::Waiting
+            }
+            (Login::Waiting, AuthStep::Md5(salt)) => {
+                let response = md5_response(&md5_hex_secret(user, password), *salt);
+                put_front::password(out, response.as_bytes());
+                Login::Waiting
+            }
+            (Login::Waiting, AuthStep::Sasl) => {
+                let (client, first) = ScramClient::start(rng.bytes());
+                put_front::sasl_initial(out, SCRAM_SHA_256, &first);
+                Login::ScramFirst(client)
+            }
+            (Login::ScramFirst(client), AuthStep::SaslContinue(message)) => {
+                let Ok(need) = client.server_first(message) else { return false };
+                let salted = salt_password(password, &need.salt, need.iterations);
+                let (verdict, last) = need.answer(&ScramKeys::from_salted(&salted));
+                put_front::sasl_response(out, &last);
+                Login::ScramFinal(verdict)
+            }
+            (Login::ScramFinal(verdict), AuthStep::SaslFinal(message)) => {
+                if verdict.finish(message).is_err() {
+                    return false;
+                }
+                Login::Waiting
+            }
+            _ => return false,
+        };
+        true
+    }
+
+    /// Whether AuthenticationOk has come.
+    pub(crate) fn is_done(&self) -> bool {
+        matches!(self, Login::Done)
+    }
+}

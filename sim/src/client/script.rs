@@ -1,0 +1,459 @@
+//! What clients ask for: bursts of messages, drawn at random, that make sense in the client's present state, or don't.
+//!
+//! Owns the habits of clients. Must not know how anything is answered. A burst is sent without waiting for replies, but
+//! between its stages all that is outstanding must have come.
+
+use weir_base::{Mode, OnDirty};
+use weir_pgwire::Of;
+
+use crate::context::Rules;
+use crate::message::Front;
+use crate::postgres::core::{Core, Transaction};
+use crate::rng::Rng;
+
+/// What a client likes to do; a weight of 0 means never.
+#[derive(Clone, Debug)]
+pub(crate) struct Habits {
+    weights: [u64; KINDS.len()],
+    /// The most units in a pipeline.
+    depth: u64,
+    /// The most rows, and the widest.
+    rows: (u64, u64),
+    /// How many bursts in a thousand of those that sleep are cancelled.
+    pub(crate) cancels: u32,
+    /// The longest sleep, in microseconds.
+    sleep: u64,
+    /// How many units in a thousand are mistakes.
+    mistakes: u32,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    Simple,
+    Many,
+    Pipeline,
+    Transaction,
+    Tracked,
+    Dirty,
+    Look,
+    Sleep,
+    CopyIn,
+    CopyOut,
+    Function,
+    Forget,
+}
+
+const KINDS: [Kind; 12] = [
+    Kind::Simple,
+    Kind::Many,
+    Kind::Pipeline,
+    Kind::Transaction,
+    Kind::Tracked,
+    Kind::Dirty,
+    Kind::Look,
+    Kind::Sleep,
+    Kind::CopyIn,
+    Kind::CopyOut,
+    Kind::Function,
+    Kind::Forget,
+];
+
+/// Values that clients set the tracked parameters to; some are not possible.
+const TRACKED_VALUES: [(&str, &str); 11] = [
+    ("application_name", "psql"),
+    ("application_name", "it's"),
+    ("application_name", ""),
+    ("client_encoding", "latin1"),
+    ("CLIENT_ENCODING", "UTF8"),
+    ("client_encoding", "klingon"),
+    ("DateStyle", "german, dmy"),
+    ("datestyle", "ISO, MDY"),
+    ("TimeZone", "Europe/Vienna"),
+    ("standard_conforming_strings", "off"),
+    ("IntervalStyle", "iso_8601"),
+];
+
+impl Habits {
+    /// Draws habits.
+    pub(crate) fn draw(rng: &mut Rng) -> Habits {
+        let mut weights = std::array::from_fn(|_| rng.skewed(0, 20));
+        weights[0] += 1;
+        Habits {
+            weights,
+            depth: rng.skewed(1, 24),
+            rows: (rng.skewed(1, 3_000), rng.skewed(1, 400)),
+            cancels: *rng.pick(&[0, 300, 900]),
+            sleep: rng.skewed(1, 2_000_000),
+            mistakes: *rng.pick(&[0, 30, 200]),
+        }
+    }
+}
+
+/// Messages to send.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct Burst {
+    /// In stages.
+    pub(crate) stages: Vec<Vec<Front>>,
+    /// How long its statements sleep, in microseconds.
+    pub(crate) sleeps: u64,
+    /// Whether it makes the server forget the session's settings.
+    pub(crate) forgets: bool,
+}
+
+/// Draws bursts for one client.
+pub(crate) struct Script<'a> {
+    pub(crate) rng: &'a mut Rng,
+    pub(crate) habits: &'a Habits,
+    pub(crate) rules: &'a Rules,
+    pub(crate) client: u32,
+    /// Counts the client's tokens.
+    pub(crate) tokens: &'a mut u32,
+    /// The session as it is.
+    pub(crate) core: &'a Core,
+}
+
+impl Script<'_> {
+    /// Draws the next burst. `last`: the session is about to end in order, so an open transaction is ended.
+    pub(crate) fn burst(&mut self, last: bool) -> Burst {
+        let open = self.core.transaction() != Transaction::Idle;
+        if open && (last || self.rng.chance(350)) {
+            let word = if self.rng.chance(700) { "COMMIT" } else { "ROLLBACK" };
+            let text = self.marked(word);
+            return if self.rng.chance(500) { query(text) } else { self.one_extended(text) };
+        }
+        match self.kind(open) {
+            Kind::Simple => self.simple(),
+            Kind::Many => self.many(),
+            Kind::Pipeline => self.pipeline(),
+            Kind::Transaction => self.begin(),
+            Kind::Tracked => self.tracked(),
+            Kind::Dirty => self.dirty(),
+            Kind::Look => self.look(),
+            Kind::Sleep => self.sleep(),
+            Kind::CopyIn => self.copy_in(),
+            Kind::CopyOut => self.copy_out(),
+            Kind::Function => {
+                let token = self.token();
+                Burst { stages: vec![vec![Front::FunctionCall(token)]], ..Burst::default() }
+            }
+            Kind::Forget => self.forget(),
+        }
+    }
+
+    fn kind(&mut self, open: bool) -> Kind {
+        let total = self.habits.weights.iter().sum();
+        let mut at = self.rng.below(total);
+        let fits = |kind: Kind| match kind {
+            Kind::Transaction => !open && self.rules.mode != Mode::Statement,
+            Kind::Forget => !open,
+            _ => true,
+        };
+        for (kind, weight) in KINDS.into_iter().zip(self.habits.weights) {
+            if at < weight {
+                return if fits(kind) { kind } else { Kind::Simple };
+            }
+            at -= weight;
+        }
+        Kind::Simple
+    }
+
+    fn token(&mut self) -> String {
+        *self.tokens += 1;
+        format!("c{}.{}", self.client, self.tokens)
+    }
+
+    fn marked(&mut self, text: &str) -> String {
+        format!("{text} /*{}*/", self.token())
+    }
+
+    fn mistake(&mut self) -> bool {
+        self.rng.chance(self.habits.mistakes)
+    }
+
+    /// A statement that returns its token, or fails; often nothing else.
+    fn statement(&mut self) -> String {
+        let token = self.token();
+        if self.mistake() {
+            return self.rng.pick(&[format!("FAIL {token}"), format!("BOGUS {token}")]).clone();
+        }
+        match self.rng.below(10) {
+            0..=5 => format!("ECHO {token}"),
+            6 | 7 => format!("WRITE {token}"),
+            8 => self.rows(&token),
+            _ => self.padded(&token),
+        }
+    }
+
+    fn rows(&mut self, token: &str) -> String {
+        let (rows, width) = self.habits.rows;
+        format!("ROWS {} {} {token}", self.rng.skewed(0, rows), self.rng.between(0, width))
+    }
+
+    /// A statement whose text is long, so that it arrives in many pieces.
+    fn padded(&mut self, token: &str) -> String {
+        let spaces = self.rng.skewed(1, 20_000) as usize;
+        format!("ECHO{}{token}", " ".repeat(spaces))
+    }
+
+    fn simple(&mut self) -> Burst {
+        let text = if self.rng.chance(50) { String::new() } else { self.statement() };
+        query(text)
+    }
+
+    fn many(&mut self) -> Burst {
+        let mut texts: Vec<String> = (0..self.rng.between(2, 5)).map(|_| self.statement()).collect();
+        let may_begin = self.rules.mode != Mode::Statement && self.core.transaction() == Transaction::Idle;
+        if may_begin && self.rng.chance(200) {
+            let (begin, end) = (self.marked("BEGIN"), self.marked("COMMIT"));
+            texts.insert(0, begin);
+            texts.push(end);
+        }
+        // Two Query messages at once are allowed, too.
+        let second = if self.rng.chance(300) { vec![Front::Query(self.statement())] } else { Vec::new() };
+        let messages = [vec![Front::Query(texts.join("; "))], second].concat();
+        Burst { stages: vec![messages], ..Burst::default() }
+    }
+
+    fn begin(&mut self) -> Burst {
+        let text = self.marked("BEGIN");
+        if self.rng.chance(700) { query(text) } else { self.one_extended(text) }
+    }
+
+    fn one_extended(&mut self, text: String) -> Burst {
+        let mut messages = unnamed(text);
+        messages.push(Front::Sync);
+        Burst { stages: vec![messages], ..Burst::default() }
+    }
+
+    fn tracked(&mut self) -> Burst {
+        let (name, value) = *self.rng.pick(&TRACKED_VALUES);
+        let local = if self.rng.chance(200) { "LOCAL " } else { "" };
+        let text = match self.rng.below(4) {
+            0 => self.marked(&format!("SHOW {name}")),
+            // What RESET goes back to is the server's own affair in a pool.
+            1 if !self.rules.pooled => self.marked(&format!("RESET {name}")),
+            _ => self.marked(&format!("SET {local}{name} = '{}'", value.replace('\'', "''"))),
+        };
+        if self.rng.chance(600) { query(text) } else { self.one_extended(text) }
+    }
+
+    /// Leaves state behind.
+    fn dirty(&mut self) -> Burst {
+        let token = self.token();
+        let name = token.replace('.', "_");
+        let text = match self.rng.below(5) {
+            0 => format!("SET work_mem = {} /*{token}*/", self.rng.between(1, 9)),
+            1 => format!("LISTEN {name} /*{token}*/"),
+            2 => format!("PREPARE {name} AS ECHO {token}"),
+            3 => format!("CREATE TEMP TABLE {name} /*{token}*/"),
+            _ => format!("LISTEN {name} /*{token}*/; NOTIFY {name} {token}"),
+        };
+        if self.rng.chance(700) || text.contains(';') { query(text) } else { self.one_extended(text) }
+    }
+
+    /// Looks at what state the session has. In a pool that keeps dirty servers, anybody's may be there.
+    fn look(&mut self) -> Burst {
+        let shared = self.rules.pooled && self.rules.mode != Mode::Session && self.rules.on_dirty == OnDirty::Keep;
+        if shared {
+            return self.simple();
+        }
+        let text = self.marked("WHOAMI");
+        if self.rng.chance(700) { query(text) } else { self.one_extended(text) }
+    }
+
+    fn sleep(&mut self) -> Burst {
+        let token = self.token();
+        let micros = self.rng.skewed(1, self.habits.sleep);
+        let text = format!("SLEEP {micros} {token}");
+        let mut burst = match self.rng.below(3) {
+            0 => self.one_extended(text),
+            1 => query(format!("{}; {text}; {}", self.statement(), self.statement())),
+            _ => query(text),
+        };
+        burst.sleeps = micros;
+        burst
+    }
+
+    fn copy_in(&mut self) -> Burst {
+        let token = self.token();
+        let text = if self.mistake() { format!("BOGUS {token}") } else { format!("COPY IN {token}") };
+        let simple = self.rng.chance(500);
+        let mut begin = if simple { vec![Front::Query(text)] } else { unnamed(text) };
+        let mut data: Vec<Front> = (0..self.rng.skewed(0, 60)).map(|_| self.copy_line(&token)).collect();
+        data.push(match self.rng.below(8) {
+            0 => Front::CopyFail(format!("given up {token}")),
+            _ => Front::CopyDone,
+        });
+        if !simple {
+            // libpq sends a Sync at once, which is ignored, and another one after the data.
+            begin.push(if self.rng.chance(500) { Front::Sync } else { Front::Flush });
+            data.push(Front::Sync);
+        }
+        let stages = if self.rng.chance(600) { vec![begin, data] } else { vec![[begin, data].concat()] };
+        Burst { stages, ..Burst::default() }
+    }
+
+    fn copy_line(&mut self, token: &str) -> Front {
+        let bad = if self.rng.chance(5) { "BAD" } else { "" };
+        let width = self.rng.skewed(1, 4_000) as usize;
+        Front::CopyData(format!("{token}:{bad}{}\n", "y".repeat(width)))
+    }
+
+    fn copy_out(&mut self) -> Burst {
+        let token = self.token();
+        let (rows, width) = self.habits.rows;
+        let text = format!("COPY OUT {} {} {token}", self.rng.skewed(0, rows), self.rng.between(0, width));
+        if self.rng.chance(600) { query(text) } else { self.one_extended(text) }
+    }
+
+    /// Makes the session forget statements or everything.
+    fn forget(&mut self) -> Burst {
+        let text = match self.rng.below(3) {
+            0 => "DISCARD ALL".to_owned(),
+            1 => "DEALLOCATE ALL".to_owned(),
+            _ => {
+                let name = self.some_statement();
+                if name.is_empty() { "DEALLOCATE ALL".to_owned() } else { format!("DEALLOCATE {name}") }
+            }
+        };
+        let forgets = text == "DISCARD ALL" && self.rules.pooled;
+        let text = self.marked(&text);
+        let burst = if self.rng.chance(700) { query(text) } else { self.one_extended(text) };
+        Burst { forgets, ..burst }
+    }
+
+    fn pipeline(&mut self) -> Burst {
+        let mut burst = Burst { stages: vec![Vec::new()], ..Burst::default() };
+        for _ in 0..self.rng.between(1, self.habits.depth) {
+            self.unit(&mut burst);
+            if self.rng.chance(100) {
+                push(&mut burst, [Front::Sync]);
+            }
+            if self.rng.chance(100) {
+                push(&mut burst, [Front::Flush]);
+                burst.stages.push(Vec::new());
+            }
+        }
+        push(&mut burst, [Front::Sync]);
+        burst
+    }
+
+    /// A few messages that belong together.
+    fn unit(&mut self, burst: &mut Burst) {
+        match self.rng.below(14) {
+            0..=2 => {
+                let text = self.statement();
+                push(burst, unnamed(text));
+            }
+            3..=5 => self.shared_statement(burst),
+            6 => self.own_statement(burst),
+            7 => self.portal_in_parts(burst),
+            8 => {
+                let of = *self.rng.pick(&[Of::Statement, Of::Portal]);
+                let name = self.some_statement();
+                push(burst, [if self.mistake() { Front::Describe(of, name) } else { Front::Close(of, name) }]);
+            }
+            9 => {
+                // The unnamed statement, left from before or not.
+                let values = (0..self.rng.below(2)).map(|_| self.token()).collect();
+                let bind = Front::Bind { portal: String::new(), statement: String::new(), values };
+                push(burst, [bind, execute("", 0)]);
+            }
+            10 => {
+                let text = self.statement();
+                push(burst, [Front::Query(text)]);
+            }
+            11 => {
+                let (token, micros) = (self.token(), self.rng.skewed(1, self.habits.sleep));
+                burst.sleeps += micros;
+                push(burst, unnamed(format!("SLEEP {micros} {token}")));
+            }
+            12 if self.rules.mode != Mode::Statement && self.rng.chance(500) => {
+                let word = *self.rng.pick(&["BEGIN", "COMMIT", "ROLLBACK"]);
+                let text = self.marked(word);
+                push(burst, unnamed(text));
+            }
+            _ => {
+                let portal = if self.mistake() { "nowhere" } else { "" };
+                let text = self.statement();
+                push(burst, [parse("", &text), bind("", "", &[]), Front::Describe(Of::Portal, portal.into())]);
+                push(burst, [execute("", 0)]);
+            }
+        }
+    }
+
+    /// A statement whose text many clients have, under a name of this client's choice.
+    fn shared_statement(&mut self, burst: &mut Burst) {
+        let name = format!("s{}", self.rng.below(6));
+        let number = self.rng.below(4);
+        let text = ["ECHO $1", "ROWS 3 10 $1", "ROWS $2 $3 $1", "FAIL $1"][number as usize];
+        let known = self.core.statement_names().any(|n| n == name);
+        if known && self.rng.chance(300) {
+            push(burst, [Front::Close(Of::Statement, name.clone())]);
+        }
+        if !known || self.mistake() || self.rng.chance(200) {
+            push(burst, [parse(&name, text)]);
+        }
+        if self.rng.chance(300) {
+            push(burst, [Front::Describe(Of::Statement, name.clone())]);
+        }
+        let mut values = vec![self.token()];
+        if number == 2 {
+            values.extend(["4".to_owned(), "30".to_owned()]);
+        }
+        push(burst, [Front::Bind { portal: String::new(), statement: name, values }, execute("", 0)]);
+    }
+
+    /// A statement that only this client has.
+    fn own_statement(&mut self, burst: &mut Burst) {
+        let name = format!("own{}", self.rng.below(3));
+        let text = self.statement();
+        push(burst, [Front::Close(Of::Statement, name.clone()), parse(&name, &text), bind("", &name, &[])]);
+        push(burst, [execute("", 0)]);
+    }
+
+    fn portal_in_parts(&mut self, burst: &mut Burst) {
+        let token = self.token();
+        let text = self.rows(&token);
+        let portal = *self.rng.pick(&["", "p1", "p2"]);
+        push(burst, [parse("", &text), bind(portal, "", &[])]);
+        for _ in 0..self.rng.between(1, 3) {
+            let most = self.rng.skewed(1, 50) as i32;
+            push(burst, [execute(portal, most)]);
+        }
+        if self.rng.chance(500) {
+            push(burst, [Front::Close(Of::Portal, portal.into())]);
+        }
+    }
+
+    /// The name of a statement that the session has, if it has one.
+    fn some_statement(&mut self) -> String {
+        let names: Vec<&str> = self.core.statement_names().filter(|name| !name.is_empty()).collect();
+        if names.is_empty() { String::new() } else { (*self.rng.pick(&names)).to_owned() }
+    }
+}
+
+fn query(text: String) -> Burst {
+    Burst { stages: vec![vec![Front::Query(text)]], ..Burst::default() }
+}
+
+fn push(burst: &mut Burst, messages: impl IntoIterator<Item = Front>) {
+    burst.stages.last_mut().expect("a burst has a stage").extend(messages);
+}
+
+fn parse(name: &str, text: &str) -> Front {
+    Front::Parse { name: name.to_owned(), text: text.to_owned() }
+}
+
+fn bind(portal: &str, statement: &str, values: &[&str]) -> Front {
+    let values = values.iter().map(|v| (*v).to_owned()).collect();
+    Front::Bind { portal: portal.to_owned(), statement: statement.to_owned(), values }
+}
+
+fn execute(portal: &str, max_rows: i32) -> Front {
+    Front::Execute { portal: portal.to_owned(), max_rows }
+}
+
+fn unnamed(text: String) -> Vec<Front> {
+    vec![parse("", &text), bind("", "", &[]), execute("", 0)]
+}

@@ -1,0 +1,31 @@
+//! Clients and servers without a pooler between them: the baseline that makes the simulator trustworthy.
+
+use weir_base::{Mode, OnDirty, Span, Target};
+
+use crate::context::Rules;
+use crate::network::Address;
+use crate::postgres::{Flavour, Server, State, login::Method};
+use crate::rng::Rng;
+use crate::scenario::Scenario;
+
+/// Draws a run of clients that connect to a server directly.
+pub(crate) fn draw(rng: &mut Rng) -> Scenario {
+    let target = Target { host: weir_base::Host::parse("10.0.0.1"), port: 5432 };
+    let flavour = Flavour::draw(rng);
+    let rules = Rules {
+        pooled: false,
+        mode: Mode::Session,
+        on_dirty: OnDirty::Keep,
+        faulty: rng.chance(300),
+        patience: Span::from_secs(3_000),
+        max_clients: usize::MAX,
+    };
+    let servers = vec![Server { target: target.clone(), state: State::Up, max_connections: 1_000 }];
+    let mut scenario = Scenario::new(rng, rules, servers, flavour);
+    let may_be_refused = scenario.flavour.method != Method::Trust;
+    for number in 1..=rng.skewed(1, 20) as u32 {
+        let impostor = may_be_refused && rng.chance(50);
+        scenario.add_client(number, Address::Server(target.clone()), "ann", "app", impostor);
+    }
+    scenario
+}

@@ -1,0 +1,283 @@
+//! One turn of an engine: what it asks for through the port is collected, and done when the turn ends.
+//!
+//! Owns the sockets of one engine by handle. Every use of a handle that is dead, and every range beyond the input, breaks
+//! the port's rules.
+
+use std::fmt;
+use std::ops::Range;
+
+use weir_base::{Peer, Target, WorkerId};
+use weir_engine::mail::Mail;
+use weir_engine::port::{Io, Level, Work};
+use weir_pgwire::startup::{self, First};
+
+use crate::check::Checker;
+use crate::context::Context;
+use crate::network::{Address, End, Owner, Written};
+
+/// What waits at a blocked peer must stay below this: whoever feeds it has been paused.
+const MOST_WAITING: usize = 512 * 1024;
+
+/// What is known of a socket, and what this turn queued for it.
+#[derive(Debug, Default)]
+pub(crate) struct Turn {
+    end: Option<End>,
+    /// Bytes to be written when the turn ends.
+    queued: Vec<u8>,
+    /// Whether it is in the list of those that were written to.
+    touched: bool,
+    closing: bool,
+    /// What a server connection was started for: database and user.
+    started: Option<(String, String)>,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum Kind {
+    #[default]
+    Client,
+    /// Towards a server; nothing has been sent yet.
+    FreshServer,
+    Server,
+}
+
+impl Turn {
+    /// A client's socket.
+    pub(crate) fn client() -> Turn {
+        Turn::default()
+    }
+}
+
+/// The sockets of one engine.
+#[derive(Debug, Default)]
+pub(crate) struct Slots {
+    slots: Vec<(u32, Option<Turn>)>,
+    free: Vec<u32>,
+    /// A server connection has been started since this was asked last.
+    started: bool,
+}
+
+impl Slots {
+    /// A handle for a socket that is about to be filled in.
+    pub(crate) fn reserve(&mut self) -> Peer {
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push((0, None));
+            self.slots.len() as u32 - 1
+        });
+        let entry = &mut self.slots[slot as usize];
+        entry.0 += 1;
+        Peer::new(slot, entry.0)
+    }
+
+    /// Gives a reserved handle its socket.
+    pub(crate) fn fill(&mut self, peer: Peer, end: End, mut turn: Turn) {
+        turn.end = Some(end);
+        self.slots[peer.slot as usize].1 = Some(turn);
+    }
+
+    /// The socket of a handle that is alive.
+    pub(crate) fn end(&self, peer: Peer) -> Option<End> {
+        let (generation, turn) = self.slots.get(peer.slot as usize)?;
+        turn.as_ref().filter(|_| *generation == peer.generation)?.end
+    }
+
+    /// Ends a handle's life.
+    pub(crate) fn remove(&mut self, peer: Peer) {
+        if self.get(peer).is_some() {
+            self.slots[peer.slot as usize].1 = None;
+            self.free.push(peer.slot);
+        }
+    }
+
+    /// Ends the life of all handles.
+    pub(crate) fn take_all(&mut self) -> impl Iterator<Item = End> {
+        std::mem::take(&mut self.slots).into_iter().filter_map(|(_, turn)| turn?.end)
+    }
+
+    /// What each server connection was started for.
+    pub(crate) fn servers(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.slots.iter().filter_map(|(_, turn)| turn.as_ref()?.started.as_ref()).map(|(d, u)| (d.as_str(), u.as_str()))
+    }
+
+    /// Whether a server connection has been started since this was asked last.
+    pub(crate) fn take_started(&mut self) -> bool {
+        std::mem::take(&mut self.started)
+    }
+
+    fn get(&mut self, peer: Peer) -> Option<&mut Turn> {
+        let (generation, turn) = self.slots.get_mut(peer.slot as usize)?;
+        turn.as_mut().filter(|_| *generation == peer.generation)
+    }
+}
+
+/// What an engine asked for beyond its sockets.
+#[derive(Default)]
+pub(crate) struct Wishes {
+    pub(crate) helps: Vec<(u64, Work)>,
+    pub(crate) posts: Vec<(WorkerId, Mail, Option<End>)>,
+    pub(crate) detaches: Vec<Peer>,
+    /// Peers whose sockets refused bytes just now.
+    pub(crate) blocked: Vec<Peer>,
+    pub(crate) accept: Option<bool>,
+    pub(crate) exit: Option<i32>,
+}
+
+/// The port of one turn.
+pub(crate) struct SimIo<'a> {
+    worker: u16,
+    ctx: &'a mut Context,
+    slots: &'a mut Slots,
+    input: &'a [u8],
+    /// Peers that were written to or closed, in the order of the first time.
+    touched: Vec<Peer>,
+    wishes: Wishes,
+}
+
+impl<'a> SimIo<'a> {
+    /// Begins a turn whose input has these bytes.
+    pub(crate) fn new(worker: u16, ctx: &'a mut Context, slots: &'a mut Slots, input: &'a [u8]) -> SimIo<'a> {
+        SimIo { worker, ctx, slots, input, touched: Vec::new(), wishes: Wishes::default() }
+    }
+
+    /// Ends the turn: writes what was queued, closes what was to be closed.
+    pub(crate) fn finish(mut self) -> Wishes {
+        for peer in std::mem::take(&mut self.touched) {
+            self.flush(peer);
+        }
+        self.wishes
+    }
+
+    fn flush(&mut self, peer: Peer) {
+        let Some(turn) = self.slots.get(peer) else { return };
+        let Some(end) = turn.end else { return };
+        turn.touched = false;
+        let closing = turn.closing;
+        let queued = std::mem::take(&mut turn.queued);
+        let was_blocked = self.ctx.net.is_blocked(end);
+        let refused = self.ctx.write(end, &queued) == Written::Refused;
+        if closing {
+            self.slots.remove(peer);
+            self.ctx.close(end);
+            return;
+        }
+        if refused && !was_blocked {
+            self.wishes.blocked.push(peer);
+        }
+        let waiting = self.ctx.net.backlog(end);
+        if waiting > MOST_WAITING {
+            let worker = self.worker;
+            self.ctx.violated(Checker::LimitsHold, || format!("{waiting} bytes wait for w{worker}'s {peer:?}"));
+        }
+    }
+
+    /// The socket of a handle that must be alive.
+    fn alive(&mut self, peer: Peer, what: &str) -> Option<&mut Turn> {
+        let alive = self.slots.get(peer).is_some_and(|turn| !turn.closing);
+        if !alive {
+            let worker = self.worker;
+            self.ctx.violated(Checker::PortIsKept, || format!("w{worker}: {what} of {peer:?}, which is dead"));
+            return None;
+        }
+        self.slots.get(peer)
+    }
+
+    fn queue(&mut self, peer: Peer, bytes: &[u8], what: &str) {
+        let Some(turn) = self.alive(peer, what) else { return };
+        let mut started = false;
+        if turn.kind == Kind::FreshServer {
+            turn.kind = Kind::Server;
+            if let Ok(Some((First::Startup(startup), _))) = startup::first(bytes) {
+                let text = |name: &[u8]| String::from_utf8_lossy(startup.get(name).unwrap_or_default()).into_owned();
+                turn.started = Some((text(b"database"), text(b"user")));
+                started = true;
+            }
+        }
+        turn.queued.extend_from_slice(bytes);
+        let first = !std::mem::replace(&mut turn.touched, true);
+        self.slots.started |= started;
+        if first {
+            self.touched.push(peer);
+        }
+    }
+}
+
+impl Io for SimIo<'_> {
+    fn forward(&mut self, to: Peer, range: Range<usize>) {
+        let input = self.input;
+        match input.get(range.clone()) {
+            Some(bytes) => self.queue(to, bytes, "forward"),
+            None => {
+                let length = input.len();
+                self.ctx.violated(Checker::PortIsKept, || format!("forward of {range:?} of {length} bytes"));
+            }
+        }
+    }
+
+    fn send(&mut self, to: Peer, bytes: &[u8]) {
+        self.queue(to, bytes, "send");
+    }
+
+    fn connect(&mut self, to: &Target) -> Peer {
+        let peer = self.slots.reserve();
+        let end = self.ctx.connect(Owner::Engine(self.worker, peer), Address::Server(to.clone()));
+        self.slots.fill(peer, end, Turn { kind: Kind::FreshServer, ..Turn::default() });
+        let worker = self.worker;
+        self.ctx.note(|| format!("w{worker} connects {peer:?}"));
+        peer
+    }
+
+    fn close(&mut self, peer: Peer) {
+        let worker = self.worker;
+        self.ctx.note(|| format!("w{worker} closes {peer:?}"));
+        let Some(turn) = self.alive(peer, "close") else { return };
+        turn.closing = true;
+        if !std::mem::replace(&mut turn.touched, true) {
+            self.touched.push(peer);
+        }
+    }
+
+    fn pause(&mut self, peer: Peer) {
+        if let Some(end) = self.alive(peer, "pause").and_then(|turn| turn.end) {
+            self.ctx.net.pause(end);
+        }
+    }
+
+    fn resume(&mut self, peer: Peer) {
+        if let Some(end) = self.alive(peer, "resume").and_then(|turn| turn.end) {
+            self.ctx.resume(end);
+        }
+    }
+
+    fn detach(&mut self, peer: Peer) {
+        if let Some(end) = self.alive(peer, "detach").and_then(|turn| turn.end) {
+            self.ctx.net.pause(end);
+            self.wishes.detaches.push(peer);
+        }
+    }
+
+    fn post(&mut self, to: WorkerId, mail: Mail, socket: Option<Peer>) {
+        let end = socket.and_then(|peer| {
+            let end = self.alive(peer, "post").and_then(|turn| turn.end);
+            self.slots.remove(peer);
+            end
+        });
+        self.wishes.posts.push((to, mail, end));
+    }
+
+    fn help(&mut self, job: u64, work: Work) {
+        self.wishes.helps.push((job, work));
+    }
+
+    fn log(&mut self, level: Level, line: fmt::Arguments<'_>) {
+        let worker = self.worker;
+        self.ctx.note(|| format!("w{worker} log {level:?}: {line}"));
+    }
+
+    fn accept(&mut self, on: bool) {
+        self.wishes.accept = Some(on);
+    }
+
+    fn exit(&mut self, status: i32) {
+        self.wishes.exit = Some(status);
+    }
+}

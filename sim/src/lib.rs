@@ -1,0 +1,28 @@
+//! The simulator: the engine that runs in production, on a network, a clock and servers that are made up.
+//!
+//! One seed gives one run, bit for bit. [`run`] draws a scenario from a seed, lets everything happen, and says which rule
+//! was broken first, if any ([`Checker`] lists the rules). [`Baseline::Direct`] leaves the pooler out: clients talk to the
+//! modelled servers themselves, which must always go well, so that a failure of the other kind is the pooler's.
+
+mod check;
+mod client;
+mod context;
+mod direct;
+mod io;
+mod message;
+mod network;
+mod pooled;
+mod pooler;
+mod postgres;
+mod queue;
+mod reply;
+mod rng;
+mod run;
+mod scenario;
+mod trace;
+mod world;
+
+pub use check::{Checker, Violation};
+pub use context::Counts;
+pub use run::{Baseline, run, run_with_transcript};
+pub use world::Outcome;

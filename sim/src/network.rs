@@ -1,0 +1,560 @@
+//! A model of TCP: connections of two pipes, each bounded, slow, and free to cut and join bytes as it likes.
+//!
+//! Owns every connection of the world and decides when bytes arrive and in which pieces. It must not know what the bytes
+//! mean, nor who reads them beyond a name. Invariants: bytes arrive in order, once, and before the end of file that
+//! follows them; a pipe never holds more than its window; after an end is closed its owner hears nothing more of it.
+
+use std::collections::VecDeque;
+
+use weir_base::{Peer, Span, Target, Time};
+
+use crate::queue::Queue;
+use crate::rng::Rng;
+use crate::context::Event;
+
+/// After a close, what the other end has not taken is offered for this long.
+const LINGER: Span = Span::from_secs(5);
+
+/// Whom a connection's end belongs to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Owner {
+    /// Closed, or not yet accepted.
+    Nobody,
+    /// A client's session, by its number.
+    Client(u32),
+    /// A client's connection that carries a cancel request, by the client's number.
+    Canceller(u32),
+    /// A process of a PostgreSQL server, by its number.
+    Backend(u32),
+    /// An engine, under the handle it knows the socket by.
+    Engine(u16, Peer),
+}
+
+/// The two ends of a connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Side {
+    /// The end that connected.
+    Near,
+    /// The end that accepted.
+    Far,
+}
+
+impl Side {
+    fn other(self) -> Side {
+        match self {
+            Side::Near => Side::Far,
+            Side::Far => Side::Near,
+        }
+    }
+}
+
+/// One end of one connection; what a socket is to a process.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct End {
+    /// The connection; numbers are never reused.
+    pub(crate) conn: u32,
+    /// Which end of it.
+    pub(crate) side: Side,
+}
+
+impl End {
+    /// The end at the other side.
+    pub(crate) fn peer(self) -> End {
+        End { conn: self.conn, side: self.side.other() }
+    }
+}
+
+/// Where a connect goes to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Address {
+    /// To the pooler's listener.
+    Pooler,
+    /// To a PostgreSQL server.
+    Server(Target),
+}
+
+/// The network's own events.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum NetEvent {
+    /// A connect reaches its goal.
+    Arrive(u32),
+    /// Something may be read at this end.
+    Deliver(End),
+    /// All that this end's owner wrote has been taken.
+    Drained(End),
+    /// A closed end stops offering what it still holds.
+    Linger(End),
+}
+
+/// What an end's owner is told.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Happening {
+    /// A connect asks for whoever listens there; to be answered with [`Net::accept`] or [`Net::refuse`].
+    Arrived(Address),
+    /// The connection stands.
+    Connected,
+    /// Nobody listens, or the network is broken.
+    ConnectFailed,
+    /// Bytes arrived; they are in the scratch buffer.
+    Bytes,
+    /// The other end will write no more.
+    Eof,
+    /// The connection broke.
+    Error,
+    /// All that was written has been taken.
+    Drained,
+}
+
+/// How the network behaves in one run.
+#[derive(Clone, Debug)]
+pub(crate) struct Weather {
+    /// The shortest and the longest time a byte travels, in microseconds.
+    pub(crate) latency: (u64, u64),
+    /// How many deliveries in a thousand are cut at a random place.
+    pub(crate) split: u32,
+    /// How many deliveries in a thousand bring a single byte.
+    pub(crate) trickle: u32,
+    /// The fewest and the most bytes a pipe holds.
+    pub(crate) window: (u64, u64),
+    /// The most bytes one delivery brings.
+    pub(crate) read: usize,
+    /// How many writes in a thousand to a closed end are answered with a reset, which may overtake a farewell.
+    pub(crate) harsh: u32,
+}
+
+impl Weather {
+    /// Draws a weather: from a calm local network to one that never delivers two bytes at once.
+    pub(crate) fn draw(rng: &mut Rng) -> Weather {
+        let slowest = rng.skewed(30, 20_000);
+        Weather {
+            latency: (rng.between(5, 30), slowest),
+            split: *rng.pick(&[0, 20, 200, 700]),
+            trickle: *rng.pick(&[0, 0, 5, 100]),
+            window: (512, rng.skewed(1024, 262_144)),
+            read: *rng.pick(&[512, 4096, 16_384, 65_536]),
+            harsh: *rng.pick(&[0, 0, 200]),
+        }
+    }
+}
+
+impl Weather {
+    /// A network that hurts nobody, so that what is left comes to its end.
+    pub(crate) fn calm() -> Weather {
+        Weather { latency: (5, 200), split: 50, trickle: 0, window: (65_536, 65_536), read: 16_384, harsh: 0 }
+    }
+}
+
+/// Whether all of a write was taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Written {
+    /// The network has it all.
+    All,
+    /// Some of it waits at this end; [`Happening::Drained`] will follow.
+    Refused,
+}
+
+/// All connections.
+pub(crate) struct Net {
+    conns: Vec<Option<Box<Conn>>>,
+    open: usize,
+    weather: Weather,
+    rng: Rng,
+}
+
+struct Conn {
+    address: Address,
+    /// Whether the far end has been accepted.
+    stands: bool,
+    /// Reset; each open end is told once.
+    broken: bool,
+    ends: [EndState; 2],
+}
+
+/// An end, with the pipe that leads away from it.
+struct EndState {
+    owner: Owner,
+    open: bool,
+    paused: bool,
+    /// Written and under way.
+    pipe: VecDeque<u8>,
+    window: usize,
+    /// Written, but refused by the pipe.
+    backlog: VecDeque<u8>,
+    /// The owner has been told [`Written::Refused`], and not yet [`Happening::Drained`].
+    blocked: bool,
+    /// Nothing will be written after the backlog.
+    finished: bool,
+    /// The other end has read the end of file.
+    fin_read: bool,
+    /// A delivery out of this end's pipe is scheduled.
+    scheduled: bool,
+    /// Nothing of this pipe arrives before.
+    stalled: Time,
+    /// Bytes written so far, and bytes read by the other end.
+    written: u64,
+    read: u64,
+}
+
+impl EndState {
+    fn new(owner: Owner, open: bool, window: usize) -> EndState {
+        EndState {
+            owner,
+            open,
+            paused: false,
+            pipe: VecDeque::new(),
+            window,
+            backlog: VecDeque::new(),
+            blocked: false,
+            finished: false,
+            fin_read: false,
+            scheduled: false,
+            stalled: Time::START,
+            written: 0,
+            read: 0,
+        }
+    }
+}
+
+impl Conn {
+    fn end(&mut self, side: Side) -> &mut EndState {
+        &mut self.ends[side as usize]
+    }
+}
+
+impl Net {
+    /// A network without connections.
+    pub(crate) fn new(weather: Weather, rng: Rng) -> Net {
+        Net { conns: Vec::new(), open: 0, weather, rng }
+    }
+
+    /// How many connections have at least one open end.
+    pub(crate) fn open(&self) -> usize {
+        self.open
+    }
+
+    /// Owners of the ends that are still open, for a report.
+    pub(crate) fn open_ends(&self) -> impl Iterator<Item = (End, Owner)> {
+        self.conns.iter().enumerate().filter_map(|(i, c)| Some((i as u32, c.as_ref()?))).flat_map(|(conn, c)| {
+            [Side::Near, Side::Far].into_iter().filter(|s| c.ends[*s as usize].open).map(move |side| {
+                let owner = c.ends[side as usize].owner;
+                (End { conn, side }, owner)
+            })
+        })
+    }
+
+    /// Changes how the network behaves from now on.
+    pub(crate) fn set_weather(&mut self, weather: Weather) {
+        self.weather = weather;
+    }
+
+    /// Begins a connection; its owner is told [`Happening::Connected`] or [`Happening::ConnectFailed`].
+    pub(crate) fn connect(&mut self, queue: &mut Queue<Event>, owner: Owner, address: Address) -> End {
+        let conn = self.conns.len() as u32;
+        let windows: [usize; 2] =
+            std::array::from_fn(|_| self.rng.between(self.weather.window.0, self.weather.window.1) as usize);
+        let ends = [EndState::new(owner, true, windows[0]), EndState::new(Owner::Nobody, false, windows[1])];
+        self.conns.push(Some(Box::new(Conn { address, stands: false, broken: false, ends })));
+        self.open += 1;
+        let delay = self.latency();
+        queue.after(delay, Event::Net(NetEvent::Arrive(conn)));
+        End { conn, side: Side::Near }
+    }
+
+    /// Answers [`Happening::Arrived`]: `owner` has the far end. The near end is to be told that it is connected.
+    pub(crate) fn accept(&mut self, conn: u32, owner: Owner) -> End {
+        let state = self.conns[conn as usize].as_mut().expect("an arriving connection exists");
+        state.stands = true;
+        let far = state.end(Side::Far);
+        far.owner = owner;
+        far.open = true;
+        End { conn, side: Side::Far }
+    }
+
+    /// Answers [`Happening::Arrived`]: nobody listens. The near end is closed and to be told that its connect failed.
+    pub(crate) fn refuse(&mut self, conn: u32) {
+        if let Some(state) = self.conns[conn as usize].as_mut() {
+            state.end(Side::Near).open = false;
+        }
+        self.reap(conn);
+    }
+
+    /// Gives an open end to another owner.
+    pub(crate) fn set_owner(&mut self, end: End, owner: Owner) {
+        if let Some(state) = self.state(end) {
+            state.owner = owner;
+        }
+    }
+
+    /// Writes bytes; what the pipe has no room for waits at this end.
+    pub(crate) fn write(&mut self, queue: &mut Queue<Event>, end: End, bytes: &[u8]) -> Written {
+        let reset = self.rng.chance(self.weather.harsh);
+        let Some(conn) = self.conns[end.conn as usize].as_mut() else { return Written::All };
+        let reader_open = conn.end(end.side.other()).open || !conn.stands;
+        let broken = conn.broken;
+        let state = conn.end(end.side);
+        if !state.open || state.finished || broken {
+            return Written::All;
+        }
+        state.written += bytes.len() as u64;
+        if !reader_open {
+            state.read = state.written;
+            if reset && !bytes.is_empty() {
+                conn.broken = true;
+                self.schedule(queue, end.peer());
+            }
+            return Written::All;
+        }
+        let room = if state.backlog.is_empty() { state.window.saturating_sub(state.pipe.len()) } else { 0 };
+        let taken = room.min(bytes.len());
+        state.pipe.extend(&bytes[..taken]);
+        state.backlog.extend(&bytes[taken..]);
+        let refused = !state.backlog.is_empty();
+        state.blocked |= refused;
+        self.schedule(queue, end);
+        if refused { Written::Refused } else { Written::All }
+    }
+
+    /// Whether an end is open.
+    pub(crate) fn is_open(&self, end: End) -> bool {
+        self.conn(end.conn).is_some_and(|c| c.ends[end.side as usize].open)
+    }
+
+    /// Whether bytes of this end's owner wait for room.
+    pub(crate) fn is_blocked(&self, end: End) -> bool {
+        self.conn(end.conn).is_some_and(|c| c.ends[end.side as usize].blocked)
+    }
+
+    /// How many bytes of this end's owner wait for room.
+    pub(crate) fn backlog(&self, end: End) -> usize {
+        self.conn(end.conn).map_or(0, |c| c.ends[end.side as usize].backlog.len())
+    }
+
+    /// How many bytes this end's owner has written so far, and how many of them the other end has read.
+    pub(crate) fn progress(&self, end: End) -> (u64, u64) {
+        self.conn(end.conn).map_or((0, 0), |c| {
+            let state = &c.ends[end.side as usize];
+            (state.written, state.read)
+        })
+    }
+
+    /// Writes no more, but still reads.
+    pub(crate) fn shutdown(&mut self, queue: &mut Queue<Event>, end: End) {
+        if let Some(state) = self.state(end) {
+            state.finished = true;
+            self.schedule(queue, end);
+        }
+    }
+
+    /// Closes an end in order: what was written still goes out, what arrives is thrown away.
+    pub(crate) fn close(&mut self, queue: &mut Queue<Event>, end: End) {
+        let Some(conn) = self.conns[end.conn as usize].as_mut() else { return };
+        let state = conn.end(end.side);
+        if !state.open {
+            return;
+        }
+        state.open = false;
+        state.owner = Owner::Nobody;
+        state.finished = true;
+        if !state.backlog.is_empty() {
+            queue.after(LINGER, Event::Net(NetEvent::Linger(end)));
+        }
+        let other = conn.end(end.side.other());
+        other.pipe.clear();
+        other.backlog.clear();
+        other.read = other.written;
+        if other.blocked {
+            queue.after(Span::ZERO, Event::Net(NetEvent::Drained(end.peer())));
+        }
+        self.schedule(queue, end);
+        self.reap(end.conn);
+    }
+
+    /// Closes an end with a reset: what was written and not yet read is lost.
+    pub(crate) fn abort(&mut self, queue: &mut Queue<Event>, end: End) {
+        let Some(state) = self.state(end) else { return };
+        state.open = false;
+        state.owner = Owner::Nobody;
+        self.cut(queue, end.conn);
+    }
+
+    /// Resets a connection: both ends are told.
+    pub(crate) fn cut(&mut self, queue: &mut Queue<Event>, conn: u32) {
+        let Some(state) = self.conns[conn as usize].as_mut() else { return };
+        state.broken = true;
+        for end in &mut state.ends {
+            end.pipe.clear();
+            end.backlog.clear();
+        }
+        for side in [Side::Near, Side::Far] {
+            self.schedule(queue, End { conn, side });
+        }
+        self.reap(conn);
+    }
+
+    /// Lets nothing that this end's owner writes arrive before `until`.
+    pub(crate) fn stall(&mut self, end: End, until: Time) {
+        if let Some(state) = self.state(end) {
+            state.stalled = until;
+        }
+    }
+
+    /// Reads no more until [`Net::resume`].
+    pub(crate) fn pause(&mut self, end: End) {
+        if let Some(state) = self.state(end) {
+            state.paused = true;
+        }
+    }
+
+    /// Reads again.
+    pub(crate) fn resume(&mut self, queue: &mut Queue<Event>, end: End) {
+        if let Some(state) = self.state(end) {
+            state.paused = false;
+            self.schedule(queue, end.peer());
+        }
+    }
+
+    /// A random standing connection, if there is one.
+    pub(crate) fn any_conn(&mut self) -> Option<u32> {
+        let from = self.conns.len().saturating_sub(400) as u64;
+        (0..20).find_map(|_| {
+            let number = self.rng.between(from, (self.conns.len() as u64).max(from + 1) - 1) as u32;
+            self.conn(number).filter(|c| c.stands).map(|_| number)
+        })
+    }
+
+    /// Lets one event happen; bytes are left in `scratch`.
+    pub(crate) fn step(
+        &mut self,
+        queue: &mut Queue<Event>,
+        event: NetEvent,
+        scratch: &mut Vec<u8>,
+    ) -> Option<(End, Owner, Happening)> {
+        match event {
+            NetEvent::Arrive(conn) => {
+                let state = self.conn(conn)?;
+                let address = state.address.clone();
+                Some((End { conn, side: Side::Near }, state.ends[0].owner, Happening::Arrived(address)))
+            }
+            NetEvent::Deliver(end) => self.deliver(queue, end, scratch),
+            NetEvent::Drained(end) => {
+                let state = self.state(end)?;
+                if !state.blocked || !state.backlog.is_empty() {
+                    return None;
+                }
+                state.blocked = false;
+                Some((end, state.owner, Happening::Drained))
+            }
+            NetEvent::Linger(end) => {
+                if self.backlog(end) > 0 {
+                    self.cut(queue, end.conn);
+                }
+                None
+            }
+        }
+    }
+
+    fn deliver(
+        &mut self,
+        queue: &mut Queue<Event>,
+        end: End,
+        scratch: &mut Vec<u8>,
+    ) -> Option<(End, Owner, Happening)> {
+        let conn = self.conns[end.conn as usize].as_mut()?;
+        let broken = conn.broken;
+        let now = queue.now();
+        let source = conn.end(end.side.other());
+        source.scheduled = false;
+        if now < source.stalled && !broken {
+            source.scheduled = true;
+            queue.at(source.stalled, Event::Net(NetEvent::Deliver(end)));
+            return None;
+        }
+        let reader = conn.end(end.side);
+        if !reader.open {
+            return None;
+        }
+        let owner = reader.owner;
+        if broken {
+            reader.open = false;
+            reader.owner = Owner::Nobody;
+            self.reap(end.conn);
+            return Some((end, owner, Happening::Error));
+        }
+        if reader.paused {
+            return None;
+        }
+        let source = conn.end(end.side.other());
+        if source.pipe.is_empty() {
+            if !source.finished || source.fin_read {
+                return None;
+            }
+            source.fin_read = true;
+            return Some((end, owner, Happening::Eof));
+        }
+        let n = Self::piece(&mut self.rng, &self.weather, source.pipe.len());
+        scratch.clear();
+        scratch.extend(source.pipe.drain(..n));
+        source.read += n as u64;
+        self.refill(queue, end.peer());
+        Some((end, owner, Happening::Bytes))
+    }
+
+    fn piece(rng: &mut Rng, weather: &Weather, available: usize) -> usize {
+        let most = available.min(weather.read);
+        if rng.chance(weather.trickle) {
+            1
+        } else if rng.chance(weather.split) {
+            rng.between(1, most as u64) as usize
+        } else {
+            most
+        }
+    }
+
+    /// Moves what waits at `end` into its pipe.
+    fn refill(&mut self, queue: &mut Queue<Event>, end: End) {
+        let Some(conn) = self.conns[end.conn as usize].as_mut() else { return };
+        let state = conn.end(end.side);
+        let room = state.window.saturating_sub(state.pipe.len()).min(state.backlog.len());
+        state.pipe.extend(state.backlog.drain(..room));
+        if state.blocked && state.backlog.is_empty() {
+            queue.after(Span::from_micros(1), Event::Net(NetEvent::Drained(end)));
+        }
+        self.schedule(queue, end);
+    }
+
+    /// Schedules a delivery out of the pipe of `end`, if there is something to deliver and none is scheduled.
+    fn schedule(&mut self, queue: &mut Queue<Event>, end: End) {
+        let delay = self.latency();
+        let Some(conn) = self.conns[end.conn as usize].as_mut() else { return };
+        let broken = conn.broken;
+        let state = conn.end(end.side);
+        let something = !state.pipe.is_empty() || (state.finished && !state.fin_read) || broken;
+        if something && !state.scheduled {
+            state.scheduled = true;
+            queue.after(delay, Event::Net(NetEvent::Deliver(end.peer())));
+        }
+    }
+
+    fn latency(&mut self) -> Span {
+        let (low, high) = self.weather.latency;
+        self.rng.span(low, high)
+    }
+
+    fn reap(&mut self, conn: u32) {
+        let slot = &mut self.conns[conn as usize];
+        if slot.as_ref().is_some_and(|c| c.ends.iter().all(|e| !e.open)) {
+            *slot = None;
+            self.open -= 1;
+        }
+    }
+
+    fn conn(&self, conn: u32) -> Option<&Conn> {
+        self.conns.get(conn as usize)?.as_deref()
+    }
+
+    /// The state of an end that is open.
+    fn state(&mut self, end: End) -> Option<&mut EndState> {
+        let state = self.conns[end.conn as usize].as_mut()?.end(end.side);
+        state.open.then_some(state)
+    }
+}

@@ -1,0 +1,350 @@
+//! The pooler under test: the engines of one process, each behind a port made of the simulated network.
+//!
+//! Owns what the runtime owns in production: sockets by handle, turns, mailboxes, helpers, timers. It keeps the rules of
+//! `weir_engine::port`, and checks that the engines keep theirs; the checkers "limits hold" (for servers and buffers) and
+//! "the port's rules are kept" sit here and in [`crate::io`].
+
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use weir_base::{ClientAddr, Peer, Time, WorkerId};
+use weir_config::Config;
+use weir_engine::mail::Mail;
+use weir_engine::port::{Answer, Gone, Input, Signal, Work};
+use weir_engine::{Engine, Setup};
+
+use crate::check::Checker;
+use crate::context::{Context, Event};
+use crate::io::{SimIo, Slots, Turn};
+use crate::network::{End, Happening, Owner};
+use crate::rng::Rng;
+use crate::scenario::Pooling;
+
+/// The wall clock when a run begins, in microseconds since 1970.
+const WALL: u64 = 1_700_000_000_000_000;
+
+/// All engines of the process.
+pub(crate) struct Pooler {
+    nodes: Vec<Node>,
+    shared: Shared,
+}
+
+/// One worker.
+struct Node {
+    engine: Engine,
+    slots: Slots,
+    /// The tick that is scheduled.
+    tick: Time,
+}
+
+/// What the workers share.
+struct Shared {
+    config: Arc<Config>,
+    reloads: Vec<Arc<Config>>,
+    /// The most connections to each database of a server, over all settings so far.
+    limits: BTreeMap<String, usize>,
+    accepting: bool,
+    ended: bool,
+    /// When the last mail from one engine to another arrives: they keep their order.
+    mail: BTreeMap<(u16, u16), Time>,
+    accepted: u32,
+    rng: Rng,
+}
+
+impl Pooler {
+    /// The process; without a plan there is none.
+    pub(crate) fn new(pooling: Option<Pooling>, rng: &Rng) -> Pooler {
+        let Some(Pooling { workers, config, reloads }) = pooling else {
+            let config = Arc::new(Config::default());
+            let shared = Shared::new(config, Vec::new(), rng.fork("pooler", 0));
+            return Pooler { nodes: Vec::new(), shared: Shared { ended: true, ..shared } };
+        };
+        let process_key = rng.fork("process", 0).bytes();
+        let node = |worker: u16| Node {
+            engine: Engine::new(Setup {
+                worker: WorkerId(worker),
+                workers,
+                config: Arc::clone(&config),
+                seed: rng.fork("engine", u64::from(worker)).bytes(),
+                process_key,
+                wall_at_start: WALL,
+                version: "weir simulated",
+            }),
+            slots: Slots::default(),
+            tick: Time::NEVER,
+        };
+        Pooler { nodes: (0..workers).map(node).collect(), shared: Shared::new(config, reloads, rng.fork("pooler", 0)) }
+    }
+
+    /// Whether the process has ended.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.shared.ended
+    }
+
+    /// Begins: deadlines that the engines have from their birth are kept.
+    pub(crate) fn start(&mut self, ctx: &mut Context) {
+        for worker in 0..self.nodes.len() {
+            self.schedule(ctx, worker);
+        }
+    }
+
+    /// A client connects; `false` if nobody listens.
+    pub(crate) fn arrive(&mut self, ctx: &mut Context, conn: u32) -> bool {
+        if self.shared.ended || !self.shared.accepting {
+            return false;
+        }
+        // The first worker accepts for all.
+        let worker = 0;
+        let slots = &mut self.nodes[worker].slots;
+        let peer = slots.reserve();
+        let end = ctx.net.accept(conn, Owner::Engine(0, peer));
+        slots.fill(peer, end, Turn::client());
+        self.shared.accepted += 1;
+        let port = 1024 + (self.shared.accepted % 60_000) as u16;
+        let from = if self.shared.accepted % 5 == 0 {
+            ClientAddr::Unix { pid: self.shared.accepted, uid: 1000 }
+        } else {
+            ClientAddr::Tcp(SocketAddr::from((Ipv4Addr::new(10, 1, 0, 1), port)))
+        };
+        self.handle(ctx, worker, Input::Accepted { peer, from });
+        true
+    }
+
+    /// Something happened to a connection of an engine.
+    pub(crate) fn happened(
+        &mut self,
+        ctx: &mut Context,
+        worker: u16,
+        peer: Peer,
+        happening: &Happening,
+        bytes: &[u8],
+    ) {
+        let worker = usize::from(worker);
+        let Some(end) = self.nodes[worker].slots.end(peer) else { return };
+        match happening {
+            Happening::Bytes => self.handle(ctx, worker, Input::Bytes { peer, bytes }),
+            Happening::Drained => self.handle(ctx, worker, Input::Drained { peer }),
+            Happening::Connected => {
+                self.handle(ctx, worker, Input::Connected { peer, local: format!("10.9.0.1:{}", 2000 + peer.slot) });
+            }
+            Happening::ConnectFailed => {
+                self.nodes[worker].slots.remove(peer);
+                self.handle(ctx, worker, Input::ConnectFailed { peer, error: "Connection refused".to_owned() });
+            }
+            Happening::Eof | Happening::Error => {
+                self.nodes[worker].slots.remove(peer);
+                ctx.close(end);
+                let cause = if *happening == Happening::Eof { Gone::Eof } else { Gone::Error };
+                self.handle(ctx, worker, Input::Closed { peer, cause });
+            }
+            Happening::Arrived(_) => {}
+        }
+    }
+
+    /// A signal reaches the process.
+    pub(crate) fn signal(&mut self, ctx: &mut Context, signal: Signal) {
+        if !self.nodes.is_empty() {
+            self.handle(ctx, 0, Input::Signal(signal));
+        }
+    }
+
+    /// An event of the engines' own has come.
+    pub(crate) fn step(&mut self, ctx: &mut Context, event: Event) {
+        match event {
+            Event::Tick { worker, at } => {
+                let worker = usize::from(worker);
+                if self.nodes[worker].tick == at {
+                    self.nodes[worker].tick = Time::NEVER;
+                    self.handle(ctx, worker, Input::Tick);
+                }
+            }
+            Event::Helped { worker, job, answer } => {
+                self.handle(ctx, usize::from(worker), Input::Helped { job, answer: *answer });
+            }
+            Event::Detached { worker, peer } => self.detached(ctx, worker, peer),
+            Event::Mail { from, to, mail, socket } => self.mail(ctx, from, usize::from(to), *mail, socket),
+            _ => {}
+        }
+    }
+
+    fn detached(&mut self, ctx: &mut Context, worker: u16, peer: Peer) {
+        let Some(end) = self.nodes[usize::from(worker)].slots.end(peer) else { return };
+        // Until it has a new handle nobody hears of it.
+        ctx.net.set_owner(end, Owner::Nobody);
+        self.handle(ctx, usize::from(worker), Input::Detached { peer });
+    }
+
+    fn mail(&mut self, ctx: &mut Context, from: WorkerId, to: usize, mail: Mail, socket: Option<End>) {
+        if self.shared.ended {
+            socket.into_iter().for_each(|end| ctx.close(end));
+            return;
+        }
+        let slots = &mut self.nodes[to].slots;
+        let peer = socket.map(|end| {
+            let peer = slots.reserve();
+            slots.fill(peer, end, Turn::client());
+            ctx.net.set_owner(end, Owner::Engine(to as u16, peer));
+            ctx.resume(end);
+            peer
+        });
+        self.handle(ctx, to, Input::Mail { from, mail, socket: peer });
+        // It may have broken on its way.
+        if let (Some(peer), Some(end)) = (peer, socket)
+            && !ctx.net.is_open(end)
+            && self.nodes[to].slots.end(peer).is_some()
+        {
+            self.nodes[to].slots.remove(peer);
+            self.handle(ctx, to, Input::Closed { peer, cause: Gone::Error });
+        }
+    }
+
+    /// Lets an engine handle an input, and does what it asked for.
+    fn handle(&mut self, ctx: &mut Context, worker: usize, input: Input<'_>) {
+        if self.shared.ended {
+            return;
+        }
+        let now = ctx.now();
+        if ctx.trace.is_on() {
+            let text = describe(&input);
+            ctx.note(|| format!("w{worker} {text}"));
+        }
+        let node = &mut self.nodes[worker];
+        let length = if let Input::Bytes { bytes, .. } = &input { bytes } else { &[][..] };
+        let mut io = SimIo::new(worker as u16, ctx, &mut node.slots, length);
+        node.engine.handle(now, input, &mut io);
+        let wishes = io.finish();
+        let deadline = node.engine.next_deadline();
+        ctx.trace.hash(&[now.micros(), worker as u64, deadline.micros()], &[]);
+        for (job, work) in wishes.helps {
+            self.help(ctx, worker as u16, job, work);
+        }
+        for (to, mail, socket) in wishes.posts {
+            self.post(ctx, worker as u16, to, mail, socket);
+        }
+        for peer in wishes.detaches {
+            let delay = self.shared.rng.span(1, 500);
+            ctx.queue.after(delay, Event::Detached { worker: worker as u16, peer });
+        }
+        self.shared.accepting = wishes.accept.unwrap_or(self.shared.accepting);
+        if wishes.exit.is_some() {
+            return self.exit(ctx);
+        }
+        self.check_limits(ctx, worker);
+        for peer in wishes.blocked {
+            if self.nodes[worker].slots.end(peer).is_some() {
+                self.handle(ctx, worker, Input::Blocked { peer });
+            }
+        }
+        self.schedule(ctx, worker);
+    }
+
+    /// Schedules the engine's next tick, if it is not scheduled.
+    fn schedule(&mut self, ctx: &mut Context, worker: usize) {
+        let node = &mut self.nodes[worker];
+        let deadline = node.engine.next_deadline();
+        if deadline >= node.tick || deadline == Time::NEVER {
+            return;
+        }
+        node.tick = deadline;
+        // A sleeping thread wakes up a little late.
+        let late = self.shared.rng.span(1, 1_000);
+        ctx.queue.at(deadline + late, Event::Tick { worker: worker as u16, at: deadline });
+    }
+
+    fn help(&mut self, ctx: &mut Context, worker: u16, job: u64, work: Work) {
+        let answer = match work {
+            Work::SaltPassword { password, salt, iterations } => {
+                Answer::Salted(weir_auth::salt_password(&password, &salt, iterations))
+            }
+            Work::LoadConfig => Answer::Config(self.shared.load()),
+        };
+        let delay = self.shared.rng.span(50, 100_000);
+        ctx.queue.after(delay, Event::Helped { worker, job, answer: Box::new(answer) });
+    }
+
+    fn post(&mut self, ctx: &mut Context, from: u16, to: WorkerId, mail: Mail, socket: Option<End>) {
+        if usize::from(to.0) >= self.nodes.len() {
+            return ctx.violated(Checker::PortIsKept, || format!("w{from} posts to {to:?}, who does not exist"));
+        }
+        let delay = self.shared.rng.span(1, 3_000);
+        let last = self.shared.mail.entry((from, to.0)).or_insert(Time::START);
+        let at = (ctx.now() + delay).max(*last);
+        *last = at;
+        let event = Event::Mail { from: WorkerId(from), to: to.0, mail: Box::new(mail), socket };
+        ctx.queue.at(at, event);
+    }
+
+    fn exit(&mut self, ctx: &mut Context) {
+        ctx.note(|| "the pooler's process ends".to_owned());
+        self.shared.ended = true;
+        for node in &mut self.nodes {
+            node.slots.take_all().for_each(|end| ctx.close(end));
+        }
+    }
+
+    /// Server connections of each pool, over all workers, against the pool's limit.
+    fn check_limits(&mut self, ctx: &mut Context, worker: usize) {
+        if !self.nodes[worker].slots.take_started() {
+            return;
+        }
+        let mut counts: BTreeMap<(&str, &str), usize> = BTreeMap::new();
+        for (database, user) in self.nodes.iter().flat_map(|node| node.slots.servers()) {
+            *counts.entry((database, user)).or_default() += 1;
+        }
+        for ((database, user), count) in counts {
+            let most = self.shared.limits.get(database).copied().unwrap_or(0);
+            if count > most {
+                let what = format!("{count} server connections to {database} as {user}, with {most} allowed");
+                ctx.violated(Checker::LimitsHold, || what);
+            }
+        }
+    }
+}
+
+impl Shared {
+    fn new(config: Arc<Config>, mut reloads: Vec<Arc<Config>>, rng: Rng) -> Shared {
+        reloads.reverse();
+        let mut shared = Shared {
+            config: Arc::clone(&config),
+            reloads,
+            limits: BTreeMap::new(),
+            accepting: true,
+            ended: false,
+            mail: BTreeMap::new(),
+            accepted: 0,
+            rng,
+        };
+        shared.note_limits(&config);
+        shared
+    }
+
+    fn note_limits(&mut self, config: &Config) {
+        for pool in config.pools.values() {
+            let size = if pool.limits.size == 0 { usize::MAX } else { (pool.limits.size + pool.limits.reserve_size) as usize };
+            let most = self.limits.entry(pool.database.clone()).or_default();
+            *most = size.max(*most);
+        }
+    }
+
+    fn load(&mut self) -> Result<Arc<Config>, String> {
+        if self.rng.chance(100) {
+            return Err("weir.toml:7: a mistake".to_owned());
+        }
+        if let Some(config) = self.reloads.pop() {
+            self.note_limits(&config);
+            self.config = config;
+        }
+        Ok(Arc::clone(&self.config))
+    }
+}
+
+/// An input for the transcript; bytes are shown by those who sent them.
+fn describe(input: &Input<'_>) -> String {
+    match input {
+        Input::Bytes { peer, bytes } => format!("{} bytes from {peer:?}", bytes.len()),
+        Input::Mail { from, socket, .. } => format!("mail from w{}, socket {socket:?}", from.0),
+        other => format!("{other:?}"),
+    }
+}
+

@@ -1,0 +1,459 @@
+//! One process of a PostgreSQL server: a connection, from its startup packet to its end.
+//!
+//! Owns what PostgreSQL's own loop owns: reading whole messages, buffering replies until somebody wants them, not reading
+//! while it runs or while its output is stuck. The rules of a session are in [`Core`].
+
+use weir_base::{OnDirty, Span};
+use weir_pgwire::startup::{self, First};
+use weir_pgwire::put_back;
+
+use super::core::{Core, Transaction};
+use super::login::{self, Login, Step};
+use super::ownership::{Ownership, Sight};
+use super::settings::Settings;
+use super::{Admission, Flavour, language};
+use crate::context::Context;
+use crate::message::{Front, Inbox, put_error, put_notice};
+use crate::network::{End, Owner};
+use crate::reply::Reply;
+use crate::rng::Rng;
+
+/// PostgreSQL sends what it has when its buffer of this size is full.
+const BUFFER: usize = 8192;
+
+/// Reasons to be woken.
+pub(super) const WORK: u32 = 0;
+pub(super) const WELCOME: u32 = 1;
+pub(super) const CANCEL: u32 = 2;
+/// Sleeps are counted from here, so that a sleep that was cancelled wakes nobody.
+const SLEEP: u32 = 16;
+
+/// Where a connection stands.
+enum Phase {
+    /// The first packet is awaited.
+    Startup,
+    /// A password is awaited.
+    Login(Login),
+    /// The login succeeded; the session is being set up.
+    Welcoming,
+    /// Messages are served.
+    Serving(Box<Core>),
+    /// It carries a cancel request for this process and key, or nothing any more.
+    Cancelling(Option<(u32, Vec<u8>)>),
+}
+
+/// One process of a server.
+pub(crate) struct Backend {
+    number: u32,
+    end: End,
+    /// The index of its server.
+    pub(super) server: usize,
+    key: [u8; 4],
+    phase: Phase,
+    parameters: Vec<(String, String)>,
+    inbox: Inbox,
+    output: Vec<u8>,
+    ownership: Ownership,
+    sleeps: u32,
+    asleep: bool,
+    working: bool,
+    /// Notifications that wait until no transaction is open.
+    notifications: Vec<(String, String)>,
+    rng: Rng,
+}
+
+/// Whether the process lives on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Life {
+    On,
+    Over,
+}
+
+impl Backend {
+    pub(super) fn new(number: u32, end: End, server: usize, mut rng: Rng) -> Backend {
+        Backend {
+            number,
+            end,
+            server,
+            key: rng.bytes(),
+            phase: Phase::Startup,
+            parameters: Vec::new(),
+            inbox: Inbox::default(),
+            output: Vec::new(),
+            ownership: Ownership::default(),
+            sleeps: 0,
+            asleep: false,
+            working: false,
+            notifications: Vec::new(),
+            rng,
+        }
+    }
+
+    /// Whether it counts against the server's `max_connections`.
+    pub(super) fn counts(&self) -> bool {
+        !matches!(self.phase, Phase::Startup | Phase::Cancelling(_))
+    }
+
+    /// Whether this is the process of that number.
+    pub(super) fn is(&self, number: u32) -> bool {
+        self.number == number
+    }
+
+    /// Whether this is the process of a cancel key.
+    pub(super) fn has_key(&self, key: &[u8]) -> bool {
+        self.key == key
+    }
+
+    /// The cancel request that it carries; it is given once.
+    pub(super) fn take_cancel(&mut self) -> Option<(u32, Vec<u8>)> {
+        match &mut self.phase {
+            Phase::Cancelling(request) => request.take(),
+            _ => None,
+        }
+    }
+
+    /// Bytes arrived.
+    pub(super) fn bytes(&mut self, ctx: &mut Context, bytes: &[u8]) {
+        self.inbox.push(bytes);
+        if !self.working {
+            self.working = true;
+            let delay = self.rng.span(5, 2_000);
+            ctx.wake(delay, Owner::Backend(self.number), WORK);
+        }
+    }
+
+    /// The other end reads again.
+    pub(super) fn drained(&mut self, ctx: &mut Context, admission: Admission, flavour: &Flavour) -> Life {
+        if self.working { Life::On } else { self.work(ctx, admission, flavour) }
+    }
+
+    /// What it asked to be woken for has come.
+    pub(super) fn woken(&mut self, ctx: &mut Context, reason: u32, admission: Admission, flavour: &Flavour) -> Life {
+        match reason {
+            WORK => {
+                self.working = false;
+                self.work(ctx, admission, flavour)
+            }
+            WELCOME => {
+                self.welcome(ctx, flavour);
+                self.work(ctx, admission, flavour)
+            }
+            sleep if self.asleep && sleep == SLEEP + self.sleeps => {
+                self.asleep = false;
+                if let Phase::Serving(core) = &mut self.phase {
+                    core.wake(false);
+                }
+                self.work(ctx, admission, flavour)
+            }
+            _ => Life::On,
+        }
+    }
+
+    /// A cancel request with the right key has come.
+    pub(super) fn cancel(&mut self, ctx: &mut Context, admission: Admission, flavour: &Flavour) -> Life {
+        if !self.asleep {
+            return Life::On;
+        }
+        self.asleep = false;
+        ctx.counts.cancelled += 1;
+        let (number, owner) = (self.number, self.ownership.current());
+        ctx.note(|| format!("s{number} is cancelled while it works for {}", name(owner)));
+        if let Phase::Serving(core) = &mut self.phase {
+            core.wake(true);
+        }
+        self.work(ctx, admission, flavour)
+    }
+
+    /// Somebody on the same server sent a notification.
+    pub(super) fn notify(&mut self, channel: &str, payload: &str) {
+        if matches!(&self.phase, Phase::Serving(core) if core.listens_on(channel)) {
+            self.notifications.push((channel.to_owned(), payload.to_owned()));
+        }
+    }
+
+    /// The notifications that its client sent.
+    pub(super) fn take_notified(&mut self) -> Vec<(String, String)> {
+        match &mut self.phase {
+            Phase::Serving(core) => std::mem::take(&mut core.notified),
+            _ => Vec::new(),
+        }
+    }
+
+    /// The server sends this process away.
+    pub(super) fn dismiss(&mut self, ctx: &mut Context, code: &str, message: &str) {
+        if !matches!(self.phase, Phase::Startup | Phase::Cancelling(_)) {
+            put_error(&mut self.output, "FATAL", code, message);
+        }
+        let number = self.number;
+        ctx.note(|| format!("s{number} ends: {code}"));
+        ctx.write(self.end, &self.output);
+        ctx.close(self.end);
+    }
+
+    /// The process is killed; nobody says goodbye.
+    pub(super) fn kill(&mut self, ctx: &mut Context) {
+        ctx.abort(self.end);
+    }
+
+    /// The other end writes no more, or the connection broke.
+    pub(super) fn gone(&mut self, ctx: &mut Context) {
+        ctx.close(self.end);
+    }
+
+    fn work(&mut self, ctx: &mut Context, admission: Admission, flavour: &Flavour) -> Life {
+        loop {
+            match &self.phase {
+                Phase::Startup => match self.startup(ctx, admission, flavour) {
+                    Some(Life::On) => {}
+                    Some(Life::Over) => return Life::Over,
+                    None => return Life::On,
+                },
+                Phase::Login(_) => match self.login(ctx, flavour) {
+                    Some(Life::On) => {}
+                    Some(Life::Over) => return Life::Over,
+                    None => return Life::On,
+                },
+                Phase::Welcoming | Phase::Cancelling(_) => return Life::On,
+                Phase::Serving(_) => return self.serve(ctx, flavour),
+            }
+        }
+    }
+
+    /// Handles the first packet; `None` if it has not all arrived.
+    fn startup(&mut self, ctx: &mut Context, admission: Admission, flavour: &Flavour) -> Option<Life> {
+        let (first, length) = match startup::first(self.inbox.rest()) {
+            Ok(None) => return None,
+            Ok(Some(found)) => found,
+            Err(_) => {
+                ctx.close(self.end);
+                return Some(Life::Over);
+            }
+        };
+        match first {
+            First::Ssl | First::Gss => {
+                ctx.write(self.end, b"N");
+            }
+            First::Cancel { pid, key } => {
+                self.phase = Phase::Cancelling(Some((pid, key.to_vec())));
+                let delay = self.rng.span(5, flavour.slow_cancel);
+                ctx.wake(delay, Owner::Backend(self.number), CANCEL);
+            }
+            First::Startup(startup) => {
+                let text = |b: &[u8]| String::from_utf8_lossy(b).into_owned();
+                self.parameters = startup.params().map(|(n, v)| (text(n), text(v))).collect();
+                if startup.minor > 0 {
+                    put_back::negotiate(&mut self.output, 0, &[]);
+                }
+                self.phase = Phase::Welcoming;
+            }
+            First::Unsupported { .. } => {
+                ctx.close(self.end);
+                return Some(Life::Over);
+            }
+        }
+        self.inbox.skip(length);
+        if matches!(self.phase, Phase::Welcoming) { Some(self.admit(ctx, admission, flavour)) } else { Some(Life::On) }
+    }
+
+    fn admit(&mut self, ctx: &mut Context, admission: Admission, flavour: &Flavour) -> Life {
+        match admission {
+            Admission::Open => {}
+            Admission::Starting => {
+                self.dismiss(ctx, "57P03", "the database system is starting up");
+                return Life::Over;
+            }
+            Admission::Full => {
+                self.dismiss(ctx, "53300", "sorry, too many clients already");
+                return Life::Over;
+            }
+        }
+        let step = login::begin(flavour.method, &mut self.rng, &mut self.output);
+        self.step(ctx, step, flavour)
+    }
+
+    /// Handles a password message; `None` if it has not all arrived.
+    fn login(&mut self, ctx: &mut Context, flavour: &Flavour) -> Option<Life> {
+        let body = match self.inbox.next() {
+            Ok(Some((b'p', body))) => body.to_vec(),
+            Ok(None) => return None,
+            Ok(Some(_)) | Err(_) => {
+                self.dismiss(ctx, "08P01", "expected password response");
+                return Some(Life::Over);
+            }
+        };
+        let Phase::Login(login) = std::mem::replace(&mut self.phase, Phase::Welcoming) else { return None };
+        let user = self.parameter("user").to_owned();
+        let step = login::step(login, &user, &body, &mut self.output);
+        Some(self.step(ctx, step, flavour))
+    }
+
+    fn step(&mut self, ctx: &mut Context, step: Step, flavour: &Flavour) -> Life {
+        match step {
+            Step::Wait(login) => {
+                self.phase = Phase::Login(login);
+                self.send(ctx);
+            }
+            Step::Wrong => {
+                self.dismiss(ctx, "28P01", "password authentication failed");
+                return Life::Over;
+            }
+            Step::Welcome => {
+                put_back::auth_ok(&mut self.output);
+                self.phase = Phase::Welcoming;
+                let delay = self.rng.span(10, flavour.slow_login);
+                ctx.wake(delay, Owner::Backend(self.number), WELCOME);
+            }
+        }
+        Life::On
+    }
+
+    fn welcome(&mut self, ctx: &mut Context, flavour: &Flavour) {
+        let settings = Settings::new(self.parameters.iter().map(|(n, v)| (n.as_str(), v.as_str())));
+        for (name, value) in settings.reported() {
+            put_back::parameter_status(&mut self.output, name, value);
+        }
+        put_back::backend_key_data(&mut self.output, self.number, &self.key);
+        put_back::ready(&mut self.output, b'I');
+        self.phase = Phase::Serving(Box::new(Core::new(settings, flavour.reporting)));
+        self.send(ctx);
+    }
+
+    fn parameter(&self, name: &str) -> &str {
+        self.parameters.iter().rev().find(|(n, _)| n == name).map_or("", |(_, v)| v)
+    }
+
+    /// Serves messages until one sleeps, the output is stuck, or no whole message is left.
+    fn serve(&mut self, ctx: &mut Context, flavour: &Flavour) -> Life {
+        loop {
+            if ctx.net.is_blocked(self.end) {
+                ctx.net.pause(self.end);
+                return Life::On;
+            }
+            if self.reply(ctx, flavour) {
+                continue;
+            }
+            if self.fall_asleep(ctx) {
+                ctx.net.pause(self.end);
+                return Life::On;
+            }
+            match self.inbox.next().map(|m| m.map(|(tag, body)| Front::read(tag, body))) {
+                Ok(None) => {
+                    ctx.resume(self.end);
+                    return Life::On;
+                }
+                Ok(Some(Ok(Front::Terminate))) => {
+                    ctx.close(self.end);
+                    return Life::Over;
+                }
+                Ok(Some(Ok(message))) => self.feed(ctx, &message),
+                Ok(Some(Err(_))) | Err(_) => {
+                    self.dismiss(ctx, "08P01", "invalid message");
+                    return Life::Over;
+                }
+            }
+        }
+    }
+
+    /// Puts one reply into the output, or sends the output if it is wanted. `false`: nothing to do.
+    fn reply(&mut self, ctx: &mut Context, flavour: &Flavour) -> bool {
+        let Phase::Serving(core) = &mut self.phase else { return false };
+        let Some(mut reply) = core.out.pop_front() else {
+            let idle = core.transaction() == Transaction::Idle && self.ownership.current().is_none();
+            if idle && !self.notifications.is_empty() {
+                for (channel, payload) in self.notifications.drain(..) {
+                    put_back::notification(&mut self.output, self.number, &channel, &payload);
+                }
+                core.flush = true;
+            }
+            let wanted = std::mem::take(&mut core.flush) && !self.output.is_empty();
+            if wanted {
+                self.send(ctx);
+            }
+            return wanted;
+        };
+        if self.rng.chance(flavour.notices) && matches!(reply, Reply::Row(_) | Reply::Complete(_)) {
+            let text = self.ownership.current().map_or("a notice".to_owned(), |owner| format!("c{owner}.0 is noted"));
+            put_notice(&mut self.output, "NOTICE", "00000", &text);
+        }
+        let number = self.number;
+        if ctx.trace.is_on() {
+            let text = format!("s{number} -> {reply:?}");
+            ctx.note(|| text);
+        }
+        let ready = matches!(reply, Reply::Ready(_));
+        if reply == Reply::Ready(b'I') {
+            // What a session sends to itself comes before its ReadyForQuery.
+            for (channel, payload) in core.notified.iter().filter(|(channel, _)| core.listens_on(channel)) {
+                put_back::notification(&mut self.output, self.number, channel, payload);
+            }
+        }
+        let idle = reply == Reply::Ready(b'I');
+        while !reply.is_empty() && reply.put(&mut self.output) {
+            if self.output.len() >= BUFFER {
+                break;
+            }
+        }
+        if !reply.is_empty() && matches!(reply, Reply::Rows { .. } | Reply::CopyRows { .. }) {
+            core.out.push_front(reply);
+        }
+        if ready {
+            let written = ctx.net.progress(self.end).0 + self.output.len() as u64;
+            if self.ownership.ready(idle, written) {
+                ctx.counts.transactions += 1;
+            }
+        }
+        if self.output.len() >= BUFFER {
+            self.send(ctx);
+        }
+        true
+    }
+
+    fn send(&mut self, ctx: &mut Context) {
+        ctx.write(self.end, &self.output);
+        self.output.clear();
+    }
+
+    fn fall_asleep(&mut self, ctx: &mut Context) -> bool {
+        let Phase::Serving(core) = &self.phase else { return false };
+        let Some(micros) = core.sleeping() else { return false };
+        if !self.asleep {
+            self.asleep = true;
+            self.sleeps += 1;
+            ctx.wake(Span::from_micros(micros), Owner::Backend(self.number), SLEEP + self.sleeps);
+        }
+        true
+    }
+
+    fn feed(&mut self, ctx: &mut Context, message: &Front) {
+        if ctx.trace.is_on() {
+            let (number, text) = (self.number, format!("{message:?}"));
+            ctx.note(|| format!("s{number} <- {text}"));
+        }
+        let Phase::Serving(core) = &mut self.phase else { return };
+        let owner = match message {
+            Front::Query(text) | Front::Parse { text, .. } | Front::FunctionCall(text) | Front::CopyData(text) => {
+                language::owner(text)
+            }
+            Front::Bind { values, .. } => values.iter().find_map(|value| language::owner(value)),
+            _ => None,
+        };
+        if let Some(client) = owner {
+            let leftovers = if ctx.rules.on_dirty == OnDirty::Keep { String::new() } else { core.leftovers() };
+            let sight = Sight {
+                busy: core.transaction() != Transaction::Idle || core.skipping(),
+                read: ctx.net.progress(self.end).1,
+                leftovers: &leftovers,
+                on_dirty: ctx.rules.on_dirty,
+            };
+            if let Some(violation) = self.ownership.seen(client, sight) {
+                let number = self.number;
+                ctx.violated(violation.checker, || format!("s{number}: {}", violation.what));
+            }
+        }
+        core.feed(message);
+    }
+}
+
+fn name(owner: Option<u32>) -> String {
+    owner.map_or("nobody".to_owned(), |client| format!("c{client}"))
+}

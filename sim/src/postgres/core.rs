@@ -1,0 +1,665 @@
+//! One session of a PostgreSQL server: what each message does to it, and what it answers.
+//!
+//! Owns the protocol's rules after the login: transactions, the extended protocol's skipping after an error, portals,
+//! statements, COPY. Must not know bytes, time or other sessions, so that a client can run the same rules beside the real
+//! thing and compare. Source: PostgreSQL's documentation, "Message Flow"; the order of checks is that of its
+//! `exec_parse_message`, `exec_bind_message` and their siblings.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use weir_pgwire::{Of, tag::back};
+
+use super::language::{self, Command};
+use super::settings::Settings;
+use crate::message::Front;
+use crate::reply::Reply;
+
+/// When changes of settings are reported.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Reporting {
+    /// At once, as PostgreSQL did before release 14.
+    AtOnce,
+    /// Before ReadyForQuery, as it does since.
+    BeforeReady,
+}
+
+/// Why a statement failed: an SQLSTATE.
+type Code = &'static str;
+
+/// The state of a transaction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Transaction {
+    /// None, or one that the next Sync ends.
+    Idle,
+    /// Inside BEGIN.
+    Open,
+    /// Inside BEGIN, after an error.
+    Failed,
+}
+
+#[derive(Clone, Debug)]
+struct Statement {
+    text: String,
+    parameters: usize,
+}
+
+#[derive(Clone, Debug)]
+struct Portal {
+    /// `None`: an empty statement.
+    command: Option<Command>,
+    /// Rows returned so far.
+    position: u64,
+}
+
+/// Where the data of a COPY goes.
+#[derive(Clone, Debug)]
+struct CopyIn {
+    lines: u64,
+}
+
+/// How a statement came in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Protocol {
+    Simple,
+    Extended,
+}
+
+/// A session after its login.
+#[derive(Clone, Debug)]
+pub(crate) struct Core {
+    /// The session's settings.
+    pub(crate) settings: Settings,
+    reporting: Reporting,
+    transaction: Transaction,
+    /// After an error in the extended protocol, everything up to Sync is skipped.
+    skipping: bool,
+    /// How the statement that runs came in; meaningful while one sleeps or copies.
+    protocol: Protocol,
+    statements: BTreeMap<String, Statement>,
+    /// Statements made with SQL's PREPARE.
+    sql_prepared: BTreeMap<String, String>,
+    portals: BTreeMap<String, Portal>,
+    copy: Option<CopyIn>,
+    /// Statements of a simple Query that are still to run.
+    rest: VecDeque<Command>,
+    sleeping: Option<(u64, String)>,
+    listens: BTreeSet<String>,
+    tables: BTreeSet<String>,
+    /// Listens and temporary tables at the beginning of the transaction.
+    saved: Option<(BTreeSet<String>, BTreeSet<String>)>,
+    /// Notifications that wait for the transaction's end, and those that have been sent.
+    pending: Vec<(String, String)>,
+    /// Notifications for the world to deliver.
+    pub(crate) notified: Vec<(String, String)>,
+    /// Replies in order.
+    pub(crate) out: VecDeque<Reply>,
+    /// Whether the client asked for what is ready.
+    pub(crate) flush: bool,
+}
+
+impl Core {
+    /// A session right after its login.
+    pub(crate) fn new(settings: Settings, reporting: Reporting) -> Core {
+        Core {
+            settings,
+            reporting,
+            transaction: Transaction::Idle,
+            skipping: false,
+            protocol: Protocol::Simple,
+            statements: BTreeMap::new(),
+            sql_prepared: BTreeMap::new(),
+            portals: BTreeMap::new(),
+            copy: None,
+            rest: VecDeque::new(),
+            sleeping: None,
+            listens: BTreeSet::new(),
+            tables: BTreeSet::new(),
+            saved: None,
+            pending: Vec::new(),
+            notified: Vec::new(),
+            out: VecDeque::new(),
+            flush: false,
+        }
+    }
+
+    /// The state of the transaction.
+    pub(crate) fn transaction(&self) -> Transaction {
+        self.transaction
+    }
+
+    /// Whether messages are skipped until Sync.
+    pub(crate) fn skipping(&self) -> bool {
+        self.skipping
+    }
+
+    /// For how many microseconds the running statement sleeps; no message may be fed meanwhile.
+    pub(crate) fn sleeping(&self) -> Option<u64> {
+        self.sleeping.as_ref().map(|(micros, _)| *micros)
+    }
+
+    /// Whether it listens on a channel.
+    pub(crate) fn listens_on(&self, channel: &str) -> bool {
+        self.listens.contains(channel)
+    }
+
+    /// What a client left behind that the next one could notice, but for reported settings: as WHOAMI shows it.
+    pub(crate) fn leftovers(&self) -> String {
+        let mut all = self.settings.leftovers();
+        all.extend(self.sql_prepared.keys().map(|name| format!("prepared {name}")));
+        all.extend(self.listens.iter().map(|name| format!("listens {name}")));
+        all.extend(self.tables.iter().map(|name| format!("table {name}")));
+        all.join(" ")
+    }
+
+    /// Forgets what [`Core::leftovers`] shows.
+    pub(crate) fn forget_leftovers(&mut self) {
+        self.settings.forget_unreported();
+        self.sql_prepared.clear();
+        self.listens.clear();
+        self.tables.clear();
+    }
+
+    /// The names of the protocol's prepared statements.
+    pub(crate) fn statement_names(&self) -> impl Iterator<Item = &str> {
+        self.statements.keys().map(String::as_str)
+    }
+
+    /// Handles a message.
+    pub(crate) fn feed(&mut self, message: &Front) {
+        debug_assert!(self.sleeping.is_none(), "a sleeping session reads nothing");
+        if self.copy.is_some() {
+            return self.feed_copy(message);
+        }
+        if self.skipping && !matches!(message, Front::Sync) {
+            return;
+        }
+        let result = match message {
+            Front::Query(text) => return self.query(text),
+            Front::FunctionCall(argument) => return self.function_call(argument),
+            Front::Sync => return self.sync(),
+            Front::Flush => {
+                self.flush = true;
+                Ok(())
+            }
+            Front::Parse { name, text } => self.parse(name, text),
+            Front::Bind { portal, statement, values } => self.bind(portal, statement, values),
+            Front::Describe(of, name) => self.describe(*of, name),
+            Front::Execute { portal, max_rows } => self.execute(portal, *max_rows),
+            Front::Close(of, name) => {
+                self.close(*of, name);
+                Ok(())
+            }
+            // Late messages of a COPY are ignored; the others end the session elsewhere.
+            Front::CopyData(_) | Front::CopyDone | Front::CopyFail(_) | Front::Password(_) | Front::Terminate => Ok(()),
+        };
+        if let Err(code) = result {
+            self.fail(code, Protocol::Extended);
+        }
+    }
+
+    /// The sleep is over, or was cancelled.
+    pub(crate) fn wake(&mut self, cancelled: bool) {
+        let Some((_, token)) = self.sleeping.take() else { return };
+        let protocol = self.protocol;
+        if cancelled {
+            self.fail("57014", protocol);
+            if protocol == Protocol::Simple {
+                self.end_query();
+            }
+            return;
+        }
+        self.out.push_back(Reply::Row(token));
+        self.complete("SELECT 1");
+        if protocol == Protocol::Simple {
+            self.run_rest();
+        }
+    }
+
+    fn query(&mut self, text: &str) {
+        self.statements.remove("");
+        let commands = match language::parse_all(text) {
+            Ok(commands) => commands,
+            Err(_) => {
+                self.fail("42601", Protocol::Simple);
+                return self.end_query();
+            }
+        };
+        if commands.is_empty() {
+            self.out.push_back(Reply::Bare(back::EMPTY_QUERY));
+            return self.end_query();
+        }
+        self.portals.remove("");
+        self.rest = commands.into();
+        self.run_rest();
+    }
+
+    /// Runs what is left of a simple Query, up to a sleep or a COPY.
+    fn run_rest(&mut self) {
+        self.protocol = Protocol::Simple;
+        while let Some(command) = self.rest.pop_front() {
+            if let Err(code) = self.run_simple(&command) {
+                self.rest.clear();
+                self.fail(code, Protocol::Simple);
+                break;
+            }
+            if self.sleeping.is_some() || self.copy.is_some() {
+                return;
+            }
+        }
+        self.end_query();
+    }
+
+    fn run_simple(&mut self, command: &Command) -> Result<(), Code> {
+        self.check_failed(command)?;
+        if let Some(column) = command.column() {
+            self.out.push_back(Reply::RowDescription(column));
+        }
+        self.run(command, u64::MAX, &mut 0).map(|_| ())
+    }
+
+    /// A simple Query always ends its implicit transaction.
+    fn end_query(&mut self) {
+        if self.transaction == Transaction::Idle {
+            self.commit();
+        }
+        self.ready();
+    }
+
+    fn sync(&mut self) {
+        self.skipping = false;
+        if self.transaction == Transaction::Idle {
+            self.commit();
+        }
+        self.ready();
+    }
+
+    fn ready(&mut self) {
+        self.report();
+        self.out.push_back(Reply::Ready(match self.transaction {
+            Transaction::Idle => b'I',
+            Transaction::Open => b'T',
+            Transaction::Failed => b'E',
+        }));
+        self.flush = true;
+    }
+
+    fn report(&mut self) {
+        let changes = self.settings.changes();
+        self.out.extend(changes.into_iter().map(|(name, value)| Reply::Parameter(name, value)));
+    }
+
+    fn report_at_once(&mut self) {
+        if self.reporting == Reporting::AtOnce {
+            self.report();
+        }
+    }
+
+    fn function_call(&mut self, argument: &str) {
+        if self.transaction == Transaction::Failed {
+            self.fail("25P02", Protocol::Simple);
+        } else {
+            self.out.push_back(Reply::FunctionResult(argument.to_owned()));
+        }
+        self.end_query();
+    }
+
+    fn parse(&mut self, name: &str, text: &str) -> Result<(), Code> {
+        self.begin_saving();
+        if name.is_empty() {
+            self.statements.remove("");
+        }
+        let commands = language::parse_all(text).map_err(|_| "42601")?;
+        if commands.len() > 1 {
+            return Err("42601");
+        }
+        if let Some(command) = commands.first() {
+            self.check_failed(command)?;
+        }
+        if !name.is_empty() && self.statements.contains_key(name) {
+            return Err("42P05");
+        }
+        let statement = Statement { text: text.to_owned(), parameters: language::parameters(text) };
+        self.statements.insert(name.to_owned(), statement);
+        self.out.push_back(Reply::Bare(back::PARSE_COMPLETE));
+        Ok(())
+    }
+
+    fn bind(&mut self, portal: &str, statement: &str, values: &[String]) -> Result<(), Code> {
+        self.begin_saving();
+        let statement = self.statements.get(statement).ok_or("26000")?;
+        if statement.parameters != values.len() {
+            return Err("08P01");
+        }
+        let text = language::substitute(&statement.text, values);
+        let command = language::parse_all(&text).map_err(|_| "22P02")?.pop();
+        if let Some(command) = &command {
+            self.check_failed(command)?;
+        }
+        if !portal.is_empty() && self.portals.contains_key(portal) {
+            return Err("42P03");
+        }
+        self.portals.insert(portal.to_owned(), Portal { command, position: 0 });
+        self.out.push_back(Reply::Bare(back::BIND_COMPLETE));
+        Ok(())
+    }
+
+    fn describe(&mut self, of: Of, name: &str) -> Result<(), Code> {
+        self.begin_saving();
+        let column = match of {
+            Of::Statement => {
+                let statement = self.statements.get(name).ok_or("26000")?;
+                let commands = language::parse_all(&statement.text).unwrap_or_default();
+                let column = commands.first().and_then(Command::column);
+                let parameters = statement.parameters;
+                self.check_describe(column)?;
+                self.out.push_back(Reply::ParameterDescription(parameters));
+                column
+            }
+            Of::Portal => {
+                let portal = self.portals.get(name).ok_or("34000")?;
+                let column = portal.command.as_ref().and_then(Command::column);
+                self.check_describe(column)?;
+                column
+            }
+        };
+        self.out.push_back(column.map_or(Reply::Bare(back::NO_DATA), Reply::RowDescription));
+        Ok(())
+    }
+
+    /// In a failed transaction only what returns nothing can be described.
+    fn check_describe(&self, column: Option<&str>) -> Result<(), Code> {
+        if column.is_some() && self.transaction == Transaction::Failed { Err("25P02") } else { Ok(()) }
+    }
+
+    fn execute(&mut self, name: &str, max_rows: i32) -> Result<(), Code> {
+        self.begin_saving();
+        let portal = self.portals.get(name).ok_or("34000")?;
+        let Some(command) = portal.command.clone() else {
+            self.out.push_back(Reply::Bare(back::EMPTY_QUERY));
+            return Ok(());
+        };
+        let mut position = portal.position;
+        self.check_failed(&command)?;
+        if position > 0 && command.column().is_none() {
+            return Err("55000");
+        }
+        self.protocol = Protocol::Extended;
+        let limit = if max_rows > 0 { max_rows as u64 } else { u64::MAX };
+        self.run(&command, limit, &mut position)?;
+        if let Some(portal) = self.portals.get_mut(name) {
+            portal.position = position.max(1);
+        }
+        Ok(())
+    }
+
+    fn close(&mut self, of: Of, name: &str) {
+        match of {
+            Of::Statement => drop(self.statements.remove(name)),
+            Of::Portal => drop(self.portals.remove(name)),
+        }
+        self.out.push_back(Reply::Bare(back::CLOSE_COMPLETE));
+    }
+
+    /// A transaction begins, if none is under way.
+    fn begin_saving(&mut self) {
+        self.settings.begin();
+        if self.saved.is_none() {
+            self.saved = Some((self.listens.clone(), self.tables.clone()));
+        }
+    }
+
+    fn check_failed(&self, command: &Command) -> Result<(), Code> {
+        let refused = self.transaction == Transaction::Failed && !command.ends_transaction();
+        if refused { Err("25P02") } else { Ok(()) }
+    }
+
+    /// Runs a command for at most `limit` rows, from row `position` on.
+    fn run(&mut self, command: &Command, limit: u64, position: &mut u64) -> Result<(), Code> {
+        self.begin_saving();
+        match command {
+            Command::Rows { count, width, token } => self.run_rows(*count, *width, token, limit, position),
+            Command::Echo(text) => self.one_row(text.clone(), limit, position),
+            Command::WhoAmI => self.one_row(self.leftovers(), limit, position),
+            Command::Show(name) => {
+                let value = self.settings.get(name).ok_or("42704")?.to_owned();
+                self.one_row(value, limit, position);
+            }
+            Command::Sleep { micros, token } => {
+                if *position > 0 {
+                    self.complete("SELECT 0");
+                } else {
+                    *position = 1;
+                    self.sleeping = Some((*micros, token.clone()));
+                }
+            }
+            Command::CopyIn(_) => {
+                self.out.push_back(Reply::Bare(back::COPY_IN));
+                self.copy = Some(CopyIn { lines: 0 });
+                self.flush = true;
+            }
+            Command::CopyOut { count, width, token } => {
+                let (count, width) = (*count, *width);
+                self.out.push_back(Reply::Bare(back::COPY_OUT));
+                self.out.push_back(Reply::CopyRows { token: token.clone(), width, next: 0, end: count });
+                self.out.push_back(Reply::Bare(back::COPY_DONE));
+                self.complete(&format!("COPY {count}"));
+            }
+            Command::Fail(_) => return Err("22012"),
+            _ => return self.utility(command),
+        }
+        Ok(())
+    }
+
+    fn one_row(&mut self, text: String, limit: u64, position: &mut u64) {
+        if *position == 0 {
+            self.out.push_back(Reply::Row(text));
+            *position = 1;
+            if limit == 1 {
+                self.out.push_back(Reply::Bare(back::PORTAL_SUSPENDED));
+            } else {
+                self.complete("SELECT 1");
+            }
+        } else {
+            self.complete("SELECT 0");
+        }
+    }
+
+    fn run_rows(&mut self, count: u64, width: u64, token: &str, limit: u64, position: &mut u64) {
+        let next = (*position).min(count);
+        let end = next.saturating_add(limit).min(count);
+        *position = end;
+        self.out.push_back(Reply::Rows { token: token.to_owned(), width, next, end });
+        if end - next == limit {
+            self.out.push_back(Reply::Bare(back::PORTAL_SUSPENDED));
+        } else {
+            self.complete(&format!("SELECT {}", end - next));
+        }
+    }
+
+    /// Commands that change the session and return nothing.
+    fn utility(&mut self, command: &Command) -> Result<(), Code> {
+        let tag = match command {
+            Command::Begin => self.begin(),
+            Command::Commit => self.commit_command(),
+            Command::Rollback => self.rollback_command(),
+            Command::Write => "INSERT 0 1",
+            Command::Set { name, value, local } => {
+                if *local && self.transaction == Transaction::Idle && self.rest.is_empty() {
+                    self.out.push_back(Reply::Warning("25P01"));
+                }
+                self.settings.set(name, value, *local)?;
+                "SET"
+            }
+            Command::Reset(name) => {
+                self.settings.reset(name)?;
+                "RESET"
+            }
+            Command::ResetAll => {
+                self.settings.reset_all();
+                "RESET"
+            }
+            Command::DiscardAll => self.discard_all()?,
+            Command::Listen(channel) => {
+                self.listens.insert(channel.clone());
+                "LISTEN"
+            }
+            Command::Unlisten => {
+                self.listens.clear();
+                "UNLISTEN"
+            }
+            Command::Notify { channel, payload } => {
+                self.pending.push((channel.clone(), payload.clone()));
+                "NOTIFY"
+            }
+            Command::TempTable(name) => {
+                if !self.tables.insert(name.clone()) {
+                    return Err("42P07");
+                }
+                "CREATE TABLE"
+            }
+            _ => self.sql_statements(command)?,
+        };
+        self.complete(tag);
+        Ok(())
+    }
+
+    /// PREPARE, EXECUTE and DEALLOCATE: they share their names with the protocol's statements.
+    fn sql_statements(&mut self, command: &Command) -> Result<&'static str, Code> {
+        Ok(match command {
+            Command::Prepare { name, text } => {
+                if self.sql_prepared.contains_key(name) || self.statements.contains_key(name) {
+                    return Err("42P05");
+                }
+                self.sql_prepared.insert(name.clone(), text.clone());
+                "PREPARE"
+            }
+            Command::ExecutePrepared(name) => {
+                self.sql_prepared.get(name).ok_or("26000")?;
+                "SELECT 0"
+            }
+            Command::Deallocate(name) => {
+                let sql = self.sql_prepared.remove(name).is_some();
+                if !sql && self.statements.remove(name).is_none() {
+                    return Err("26000");
+                }
+                "DEALLOCATE"
+            }
+            _ => {
+                self.sql_prepared.clear();
+                self.statements.clear();
+                "DEALLOCATE ALL"
+            }
+        })
+    }
+
+    fn discard_all(&mut self) -> Result<&'static str, Code> {
+        if self.transaction != Transaction::Idle || !self.rest.is_empty() {
+            return Err("25001");
+        }
+        self.settings.reset_all();
+        self.sql_prepared.clear();
+        self.statements.clear();
+        // The portal that runs the command survives it.
+        self.portals.clear();
+        self.listens.clear();
+        self.tables.clear();
+        Ok("DISCARD ALL")
+    }
+
+    fn begin(&mut self) -> &'static str {
+        if self.transaction == Transaction::Open {
+            self.out.push_back(Reply::Warning("25001"));
+        }
+        self.transaction = Transaction::Open;
+        "BEGIN"
+    }
+
+    fn commit_command(&mut self) -> &'static str {
+        match self.transaction {
+            Transaction::Failed => return self.rollback_command(),
+            Transaction::Idle => self.out.push_back(Reply::Warning("25P01")),
+            Transaction::Open => {}
+        }
+        self.transaction = Transaction::Idle;
+        self.commit();
+        "COMMIT"
+    }
+
+    fn rollback_command(&mut self) -> &'static str {
+        if self.transaction == Transaction::Idle {
+            self.out.push_back(Reply::Warning("25P01"));
+        }
+        self.rollback();
+        self.transaction = Transaction::Idle;
+        "ROLLBACK"
+    }
+
+    fn commit(&mut self) {
+        self.settings.commit();
+        self.saved = None;
+        self.portals.clear();
+        self.notified.append(&mut self.pending);
+    }
+
+    fn rollback(&mut self) {
+        self.settings.rollback();
+        if let Some((listens, tables)) = self.saved.take() {
+            self.listens = listens;
+            self.tables = tables;
+        }
+        self.portals.clear();
+        self.pending.clear();
+    }
+
+    fn complete(&mut self, tag: &str) {
+        self.out.push_back(Reply::Complete(tag.to_owned()));
+        self.report_at_once();
+    }
+
+    fn fail(&mut self, code: Code, protocol: Protocol) {
+        self.rest.clear();
+        self.out.push_back(Reply::Error { fatal: false, code, message: format!("model error {code}") });
+        match self.transaction {
+            Transaction::Idle => self.rollback(),
+            Transaction::Open => {
+                // The settings go back at once, the portals with the end of the block.
+                self.settings.rollback();
+                self.transaction = Transaction::Failed;
+            }
+            Transaction::Failed => {}
+        }
+        self.report_at_once();
+        self.skipping = protocol == Protocol::Extended;
+        self.flush = true;
+    }
+
+    fn feed_copy(&mut self, message: &Front) {
+        let protocol = self.protocol;
+        let result = match message {
+            Front::Sync | Front::Flush => return,
+            Front::CopyData(line) if line.contains("BAD") => Err("22P04"),
+            Front::CopyData(_) => {
+                self.copy.iter_mut().for_each(|copy| copy.lines += 1);
+                return;
+            }
+            Front::CopyDone => Ok(self.copy.as_ref().map_or(0, |copy| copy.lines)),
+            Front::CopyFail(_) => Err("57014"),
+            _ => Err("08P01"),
+        };
+        self.copy = None;
+        match result {
+            Ok(lines) => {
+                self.complete(&format!("COPY {lines}"));
+                if protocol == Protocol::Simple {
+                    self.run_rest();
+                }
+            }
+            Err(code) => {
+                self.fail(code, protocol);
+                if protocol == Protocol::Simple {
+                    self.end_query();
+                }
+            }
+        }
+    }
+}

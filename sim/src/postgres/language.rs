@@ -1,0 +1,187 @@
+//! The little language that the modelled servers understand.
+//!
+//! Statements that change a session's state are spelled as in SQL, because a pooler looks for them; what only moves data
+//! has words of its own: `ECHO token`, `ROWS n width token`, `FAIL token`, `SLEEP µs token`, `WRITE token`,
+//! `COPY IN token`, `COPY OUT n width token`, `WHOAMI`. A token reads `c<client>.<number>` and says whose statement it is;
+//! where a statement has no place for it, a comment `/*token*/` carries it.
+
+/// One statement.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Command {
+    /// Returns its token in one row.
+    Echo(String),
+    /// Returns rows of a width.
+    Rows { count: u64, width: u64, token: String },
+    /// Fails with 22012.
+    Fail(String),
+    /// Waits, then returns its token in one row. What a cancel request stops.
+    Sleep { micros: u64, token: String },
+    /// Changes a row, returns none.
+    Write,
+    Begin,
+    Commit,
+    Rollback,
+    Set { name: String, value: String, local: bool },
+    Show(String),
+    Reset(String),
+    ResetAll,
+    DiscardAll,
+    Listen(String),
+    Unlisten,
+    Notify { channel: String, payload: String },
+    /// PREPARE, as SQL has it.
+    Prepare { name: String, text: String },
+    ExecutePrepared(String),
+    Deallocate(String),
+    DeallocateAll,
+    TempTable(String),
+    /// Returns what state the session has, in one row.
+    WhoAmI,
+    CopyIn(String),
+    CopyOut { count: u64, width: u64, token: String },
+}
+
+impl Command {
+    /// The name of the result's only column; `None` if there is no result.
+    pub(crate) fn column(&self) -> Option<&'static str> {
+        Some(match self {
+            Command::Echo(_) => "echo",
+            Command::Rows { .. } => "rows",
+            Command::Sleep { .. } => "sleep",
+            Command::Show(_) => "show",
+            Command::WhoAmI => "whoami",
+            _ => return None,
+        })
+    }
+
+    /// Whether it is allowed in a failed transaction.
+    pub(crate) fn ends_transaction(&self) -> bool {
+        matches!(self, Command::Commit | Command::Rollback)
+    }
+}
+
+/// Reads a text of statements with `;` between them. Empty ones count for nothing. `Err` is the text that is none.
+pub(crate) fn parse_all(text: &str) -> Result<Vec<Command>, String> {
+    text.split(';').filter(|part| words(part).next().is_some()).map(parse).collect()
+}
+
+/// How many parameters (`$1` …) a text has.
+pub(crate) fn parameters(text: &str) -> usize {
+    words(text).filter_map(|w| w.strip_prefix('$')?.parse().ok()).max().unwrap_or(0)
+}
+
+/// The text with its parameters' places taken by values.
+pub(crate) fn substitute(text: &str, values: &[String]) -> String {
+    let value = |word: &str| values.get(word.strip_prefix('$')?.parse::<usize>().ok()?.checked_sub(1)?).cloned();
+    text.split(' ').map(|w| value(w).unwrap_or_else(|| w.to_owned())).collect::<Vec<_>>().join(" ")
+}
+
+/// The client whose token a text carries first.
+pub(crate) fn owner(text: &str) -> Option<u32> {
+    let token = |at: usize| {
+        let digits = text[at + 1..].split_once('.')?.0;
+        let alone = at == 0 || !text.as_bytes()[at - 1].is_ascii_alphanumeric();
+        if alone && digits.len() < 9 { digits.parse().ok() } else { None }
+    };
+    text.match_indices('c').find_map(|(at, _)| token(at))
+}
+
+/// The text of one row among many.
+pub(crate) fn row_text(token: &str, index: u64, width: u64) -> String {
+    let mut text = format!("{token}:{index}:");
+    text.extend(std::iter::repeat_n('x', (width as usize).saturating_sub(text.len())));
+    text
+}
+
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split_ascii_whitespace().filter(|word| !word.starts_with("/*"))
+}
+
+fn parse(text: &str) -> Result<Command, String> {
+    let all: Vec<&str> = words(text).collect();
+    statement(&all, text).ok_or_else(|| text.trim().to_owned())
+}
+
+fn statement(words: &[&str], text: &str) -> Option<Command> {
+    let number = |word: &str| if word.starts_with('$') { Some(0) } else { word.parse().ok() };
+    let own = |word: &&str| (*word).to_owned();
+    Some(match words {
+        ["ECHO", token] => Command::Echo(own(token)),
+        ["ROWS", count, width, token] => {
+            Command::Rows { count: number(count)?, width: number(width)?, token: own(token) }
+        }
+        ["FAIL", token] => Command::Fail(own(token)),
+        ["SLEEP", micros, token] => Command::Sleep { micros: number(micros)?, token: own(token) },
+        ["WRITE", _] => Command::Write,
+        ["BEGIN"] => Command::Begin,
+        ["COMMIT"] => Command::Commit,
+        ["ROLLBACK"] => Command::Rollback,
+        ["SET", ..] => set(text)?,
+        ["SHOW", name] => Command::Show(own(name)),
+        ["RESET", "ALL"] => Command::ResetAll,
+        ["RESET", name] => Command::Reset(own(name)),
+        ["DISCARD", "ALL"] => Command::DiscardAll,
+        ["LISTEN", channel] => Command::Listen(own(channel)),
+        ["UNLISTEN", "*"] => Command::Unlisten,
+        ["NOTIFY", channel, payload] => Command::Notify { channel: own(channel), payload: own(payload) },
+        ["PREPARE", name, "AS", rest @ ..] => Command::Prepare { name: own(name), text: rest.join(" ") },
+        ["EXECUTE", name] => Command::ExecutePrepared(own(name)),
+        ["DEALLOCATE", "ALL"] => Command::DeallocateAll,
+        ["DEALLOCATE", name] => Command::Deallocate(own(name)),
+        ["CREATE", "TEMP", "TABLE", name, ..] => Command::TempTable(own(name)),
+        ["WHOAMI"] => Command::WhoAmI,
+        ["COPY", "IN", token] => Command::CopyIn(own(token)),
+        ["COPY", "OUT", count, width, token] => {
+            Command::CopyOut { count: number(count)?, width: number(width)?, token: own(token) }
+        }
+        _ => return None,
+    })
+}
+
+/// `SET [LOCAL] name {=|TO} value`; the value's quotes are undone.
+fn set(text: &str) -> Option<Command> {
+    let text = text.split("/*").next().unwrap_or(text).trim().strip_prefix("SET ")?;
+    let (local, text) = text.strip_prefix("LOCAL ").map_or((false, text), |rest| (true, rest));
+    let (name, value) = text.split_once('=').or_else(|| text.split_once(" TO "))?;
+    let value = value.trim();
+    let quoted = value.strip_prefix('\'').and_then(|v| v.strip_suffix('\''));
+    let value = quoted.map_or_else(|| value.to_owned(), |v| v.replace("''", "'"));
+    Some(Command::Set { name: name.trim().trim_matches('"').to_owned(), value, local })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statements_are_separated_by_semicolons_and_empty_ones_count_for_nothing() {
+        let all = parse_all("BEGIN; ECHO c1.2 ;; COMMIT;").unwrap();
+        assert_eq!(all, [Command::Begin, Command::Echo("c1.2".into()), Command::Commit]);
+        assert_eq!(parse_all(" ; /*c1.2*/"), Ok(vec![]));
+        assert_eq!(parse_all("ECHO c1.2; BOGUS c1.2"), Err("BOGUS c1.2".into()));
+    }
+
+    #[test]
+    fn a_set_keeps_spaces_and_quotes_of_its_value() {
+        let set = |name: &str, value: &str, local| Command::Set { name: name.into(), value: value.into(), local };
+        assert_eq!(parse_all("SET DateStyle = 'iso, mdy'"), Ok(vec![set("DateStyle", "iso, mdy", false)]));
+        assert_eq!(parse_all("SET LOCAL x = 'it''s' /*c1.1*/"), Ok(vec![set("x", "it's", true)]));
+        assert_eq!(parse_all("SET x = on"), Ok(vec![set("x", "on", false)]));
+    }
+
+    #[test]
+    fn parameters_take_their_places() {
+        assert_eq!(parameters("ROWS $1 $2 $3"), 3);
+        assert_eq!(substitute("ROWS $1 5 $2", &["7".into(), "c1.9".into()]), "ROWS 7 5 c1.9");
+        assert!(parse_all("ROWS $1 5 $2").is_ok());
+    }
+
+    #[test]
+    fn the_owner_is_read_from_the_token() {
+        assert_eq!(owner("ECHO c12.3"), Some(12));
+        assert_eq!(owner("BEGIN /*c7.1*/"), Some(7));
+        assert_eq!(owner("c4.2:0:xx"), Some(4));
+        assert_eq!(owner("SET client_encoding = x"), None);
+        assert_eq!(owner("abc1.5 c.5 c"), None);
+    }
+}

@@ -1,0 +1,260 @@
+//! A session's settings: what they are now, what they were, what the client has been told.
+//!
+//! Owns their spelling and their transactions: SET is undone by a rollback, SET LOCAL by any end of a transaction
+//! (PostgreSQL's documentation, "SET").
+
+use std::collections::BTreeMap;
+
+/// The settings whose changes a server reports, with their defaults (documentation, "Asynchronous Operations").
+pub(crate) const REPORTED: [(&str, &str); 12] = [
+    ("DateStyle", "ISO, MDY"),
+    ("IntervalStyle", "postgres"),
+    ("TimeZone", "Etc/UTC"),
+    ("application_name", ""),
+    ("client_encoding", "UTF8"),
+    ("default_transaction_read_only", "off"),
+    ("in_hot_standby", "off"),
+    ("integer_datetimes", "on"),
+    ("is_superuser", "off"),
+    ("server_encoding", "UTF8"),
+    ("server_version", "17.2"),
+    ("standard_conforming_strings", "on"),
+];
+
+/// The settings that a pooler carries after its client from server to server.
+pub(crate) const TRACKED: [&str; 6] =
+    ["DateStyle", "IntervalStyle", "TimeZone", "application_name", "client_encoding", "standard_conforming_strings"];
+
+/// Reported and may be set, but no client here does.
+const READ_ONLY: &str = "default_transaction_read_only";
+
+/// Settings that a server never reports.
+pub(crate) const UNREPORTED: [(&str, &str); 3] =
+    [("lock_timeout", "0"), ("statement_timeout", "0"), ("work_mem", "4096")];
+
+type Values = BTreeMap<String, String>;
+
+/// The settings of one session.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    /// What RESET goes back to: the defaults and what the startup message said.
+    startup: Values,
+    session: Values,
+    local: Values,
+    in_transaction: bool,
+    /// The session's values at the beginning of the transaction, once one has been changed in it.
+    saved: Option<Values>,
+    /// What the client has been told last.
+    told: Values,
+    /// Something may have changed since the client was told.
+    touched: bool,
+}
+
+impl Settings {
+    /// The settings of a session that began with these parameters; names that nobody knows are left out.
+    pub(crate) fn new<'a>(parameters: impl IntoIterator<Item = (&'a str, &'a str)>) -> Settings {
+        let mut startup: Values =
+            REPORTED.iter().chain(&UNREPORTED).map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect();
+        for (name, value) in parameters {
+            if let Some(name) = known(name)
+                && let Some(value) = canonical(name, value)
+            {
+                startup.insert(name.to_owned(), value);
+            }
+        }
+        let told = REPORTED.iter().map(|(n, _)| ((*n).to_owned(), startup[*n].clone())).collect();
+        let (session, local) = (startup.clone(), Values::new());
+        Settings { startup, session, local, in_transaction: false, saved: None, told, touched: false }
+    }
+
+    /// The value of a setting.
+    pub(crate) fn get(&self, name: &str) -> Option<&str> {
+        let name = known(name)?;
+        self.local.get(name).or_else(|| self.session.get(name)).map(String::as_str)
+    }
+
+    /// All reported settings with their values.
+    pub(crate) fn reported(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        REPORTED.iter().filter_map(|(name, _)| Some((*name, self.get(name)?)))
+    }
+
+    /// Sets a value.
+    ///
+    /// # Errors
+    /// 42704 for an unknown setting, 22023 for a value it can't have, 55P02 for a setting that can't be changed.
+    pub(crate) fn set(&mut self, name: &str, value: &str, local: bool) -> Result<(), &'static str> {
+        let name = known(name).ok_or("42704")?;
+        if REPORTED.iter().any(|(n, _)| *n == name) && !TRACKED.contains(&name) && name != READ_ONLY {
+            return Err("55P02");
+        }
+        let value = canonical(name, value).ok_or("22023")?;
+        self.touch();
+        if local {
+            self.local.insert(name.to_owned(), value);
+        } else {
+            self.local.remove(name);
+            self.session.insert(name.to_owned(), value);
+        }
+        Ok(())
+    }
+
+    /// RESET of one setting.
+    pub(crate) fn reset(&mut self, name: &str) -> Result<(), &'static str> {
+        let name = known(name).ok_or("42704")?;
+        self.touch();
+        self.local.remove(name);
+        self.session.insert(name.to_owned(), self.startup[name].clone());
+        Ok(())
+    }
+
+    /// RESET ALL.
+    pub(crate) fn reset_all(&mut self) {
+        self.touch();
+        self.local.clear();
+        self.session = self.startup.clone();
+    }
+
+    /// A transaction begins.
+    pub(crate) fn begin(&mut self) {
+        self.in_transaction = true;
+    }
+
+    /// The transaction ends well.
+    pub(crate) fn commit(&mut self) {
+        self.in_transaction = false;
+        self.saved = None;
+        self.local.clear();
+    }
+
+    /// The transaction is undone.
+    pub(crate) fn rollback(&mut self) {
+        self.in_transaction = false;
+        if let Some(saved) = self.saved.take() {
+            self.session = saved;
+        }
+        self.local.clear();
+    }
+
+    fn touch(&mut self) {
+        self.touched = true;
+        if self.in_transaction && self.saved.is_none() {
+            self.saved = Some(self.session.clone());
+        }
+    }
+
+    /// The reported settings that changed since this was asked last.
+    pub(crate) fn changes(&mut self) -> Vec<(String, String)> {
+        if !self.touched {
+            return Vec::new();
+        }
+        // A local value is taken back without a touch, when its transaction ends.
+        self.touched = !self.local.is_empty() || self.saved.is_some();
+        let changed: Vec<(String, String)> = self
+            .reported()
+            .filter(|(name, value)| self.told[*name] != *value)
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .collect();
+        self.told.extend(changed.iter().cloned());
+        changed
+    }
+
+    /// The unreported settings that do not have the values they began with, as text.
+    pub(crate) fn leftovers(&self) -> Vec<String> {
+        let differs = |name: &&str| self.get(name) != self.startup.get(*name).map(String::as_str);
+        let names = UNREPORTED.iter().map(|(name, _)| *name).filter(differs);
+        names.map(|name| format!("{name}={}", self.get(name).unwrap_or_default())).collect()
+    }
+
+    /// Forgets the unreported changes, as a pooler that resets or replaces servers promises.
+    pub(crate) fn forget_unreported(&mut self) {
+        for (name, _) in UNREPORTED {
+            self.session.insert(name.to_owned(), self.startup[name].clone());
+        }
+    }
+}
+
+/// Whether two spellings of a setting's value mean the same.
+pub(crate) fn same_value(name: &str, a: &str, b: &str) -> bool {
+    a == b || canonical(name, a) == canonical(name, b)
+}
+
+fn known(name: &str) -> Option<&'static str> {
+    REPORTED.iter().chain(&UNREPORTED).map(|(n, _)| *n).find(|n| n.eq_ignore_ascii_case(name))
+}
+
+/// The spelling in which a server shows a value; `None` if the setting can't have it.
+fn canonical(name: &str, value: &str) -> Option<String> {
+    let lower = value.to_ascii_lowercase();
+    Some(match name {
+        "client_encoding" => {
+            let plain: String = lower.chars().filter(|c| c.is_ascii_alphanumeric()).collect();
+            match plain.as_str() {
+                "utf8" | "unicode" => "UTF8".to_owned(),
+                "latin1" => "LATIN1".to_owned(),
+                "sqlascii" => "SQL_ASCII".to_owned(),
+                _ => return None,
+            }
+        }
+        "DateStyle" => {
+            let mut parts = lower.split(',').map(str::trim);
+            let (style, order) = (parts.next()?, parts.next().unwrap_or("mdy"));
+            let style = match style {
+                "iso" => "ISO",
+                "german" => "German",
+                "sql" => "SQL",
+                _ => return None,
+            };
+            matches!(order, "mdy" | "dmy" | "ymd").then(|| format!("{style}, {}", order.to_ascii_uppercase()))?
+        }
+        "IntervalStyle" => matches!(lower.as_str(), "postgres" | "iso_8601" | "sql_standard").then_some(lower)?,
+        "standard_conforming_strings" => match lower.as_str() {
+            "on" | "true" | "1" | "yes" => "on".to_owned(),
+            "off" | "false" | "0" | "no" => "off".to_owned(),
+            _ => return None,
+        },
+        "TimeZone" => (!value.is_empty() && value != "Nowhere").then(|| value.to_owned())?,
+        "work_mem" | "lock_timeout" | "statement_timeout" => value.parse::<u32>().ok()?.to_string(),
+        _ => value.to_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rollback_undoes_a_set_and_is_reported() {
+        let mut settings = Settings::new([("APPLICATION_NAME", "a"), ("unknown", "x")]);
+        settings.begin();
+        settings.set("application_name", "b", false).unwrap();
+        assert_eq!(settings.changes(), [("application_name".to_owned(), "b".to_owned())]);
+        settings.rollback();
+        assert_eq!(settings.changes(), [("application_name".to_owned(), "a".to_owned())]);
+        assert_eq!(settings.changes(), []);
+    }
+
+    #[test]
+    fn a_local_set_ends_with_its_transaction() {
+        let mut settings = Settings::new([]);
+        settings.begin();
+        settings.set("work_mem", "1", true).unwrap();
+        assert_eq!(settings.leftovers(), ["work_mem=1"]);
+        settings.commit();
+        assert!(settings.leftovers().is_empty());
+        settings.set("work_mem", "2", false).unwrap();
+        assert_eq!(settings.leftovers(), ["work_mem=2"]);
+        settings.reset_all();
+        assert!(settings.leftovers().is_empty());
+    }
+
+    #[test]
+    fn values_are_shown_in_the_server_s_spelling() {
+        let mut settings = Settings::new([]);
+        settings.set("datestyle", "iso, dmy", false).unwrap();
+        settings.set("CLIENT_ENCODING", "utf-8", false).unwrap();
+        assert_eq!((settings.get("DateStyle"), settings.get("client_encoding")), (Some("ISO, DMY"), Some("UTF8")));
+        assert_eq!(settings.set("client_encoding", "klingon", false), Err("22023"));
+        assert_eq!(settings.set("nonsense", "1", false), Err("42704"));
+        assert_eq!(settings.set("server_version", "1", false), Err("55P02"));
+    }
+}

@@ -1,0 +1,275 @@
+//! The simulated world: takes one event after the other and lets the one whom it concerns act.
+//!
+//! Owns the actors and the end of a run. Invariant: everything is drawn from the seed, and nothing depends on the
+//! machine, its clock or the order of a hash table.
+
+use weir_base::{Span, Time};
+use weir_engine::port::Signal;
+
+use crate::check::{Checker, Violation};
+use crate::client::Client;
+use crate::context::{Context, Counts, Event};
+use crate::network::{Address, End, Happening, Net, Owner, Side, Weather};
+use crate::pooler::Pooler;
+use crate::postgres::{Postgres, State};
+use crate::queue::Queue;
+use crate::rng::Rng;
+use crate::scenario::{Act, Scenario};
+use crate::trace::Trace;
+
+/// More events than this, and a run goes in circles.
+const MOST_EVENTS: u64 = 20_000_000;
+/// After the last client has left, everything is over within this time.
+const END: Span = Span::from_secs(600);
+
+/// How a run ended.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// The seed it was drawn from.
+    pub seed: u64,
+    /// The first rule that was broken.
+    pub violation: Option<Violation>,
+    /// What was done.
+    pub counts: Counts,
+    /// The hash of all events.
+    pub digest: u64,
+    /// The last events, if they were asked for.
+    pub transcript: Vec<String>,
+}
+
+pub(crate) struct World {
+    ctx: Context,
+    pooler: Pooler,
+    postgres: Postgres,
+    clients: Vec<Client>,
+    acts: Vec<Act>,
+    rng: Rng,
+    scratch: Vec<u8>,
+    /// All clients are done.
+    closing: bool,
+    ended: bool,
+}
+
+impl World {
+    pub(crate) fn new(seed: u64, scenario: Scenario, transcript: bool) -> World {
+        let rng = Rng::new(seed);
+        let ctx = Context {
+            queue: Queue::new(),
+            net: Net::new(scenario.weather, rng.fork("network", 0)),
+            trace: Trace::new(transcript),
+            rules: scenario.rules,
+            violation: None,
+            counts: Counts::default(),
+            logged_in: 0,
+        };
+        let pooler = Pooler::new(scenario.pooling, &rng);
+        let reporting = scenario.flavour.reporting;
+        let postgres = Postgres::new(scenario.servers, scenario.flavour, rng.fork("postgres", 0));
+        let client = |identity: &crate::client::Identity| {
+            Client::new(identity.clone(), reporting, rng.fork("client", u64::from(identity.number)))
+        };
+        let clients = scenario.clients.iter().map(client).collect();
+        let mut world = World {
+            ctx,
+            pooler,
+            postgres,
+            clients,
+            acts: Vec::new(),
+            rng: rng.fork("world", 0),
+            scratch: Vec::new(),
+            closing: false,
+            ended: false,
+        };
+        for (at, act) in scenario.acts {
+            world.plan(at, act);
+        }
+        world.pooler.start(&mut world.ctx);
+        for client in &mut world.clients {
+            client.invite(&mut world.ctx, scenario.arrival);
+        }
+        world
+    }
+
+    /// Lets everything happen, up to the end or to the first broken rule.
+    pub(crate) fn run(&mut self) {
+        while self.ctx.violation.is_none() && !self.ended {
+            let Some(event) = self.ctx.queue.next() else { break };
+            self.ctx.counts.events += 1;
+            self.step(event);
+            if self.ctx.counts.events > MOST_EVENTS {
+                self.ctx.violated(Checker::AllFinishes, || "the run goes in circles".to_owned());
+            }
+        }
+    }
+
+    /// How it ended; a panic within an engine is a broken rule, too.
+    pub(crate) fn outcome(mut self, seed: u64, panic: Option<String>) -> Outcome {
+        if let Some(panic) = panic {
+            self.ctx.violated(Checker::Invariant, || panic);
+        }
+        Outcome {
+            seed,
+            violation: self.ctx.violation,
+            counts: self.ctx.counts,
+            digest: self.ctx.trace.digest(),
+            transcript: self.ctx.trace.lines(),
+        }
+    }
+
+    fn plan(&mut self, at: Time, act: Act) {
+        self.acts.push(act);
+        self.ctx.queue.at(at, Event::Act(self.acts.len() as u32 - 1));
+    }
+
+    fn step(&mut self, event: Event) {
+        match event {
+            Event::Net(event) => {
+                let mut scratch = std::mem::take(&mut self.scratch);
+                if let Some(found) = self.ctx.net.step(&mut self.ctx.queue, event, &mut scratch) {
+                    self.happened(found, &scratch);
+                }
+                self.scratch = scratch;
+            }
+            Event::Wake(Owner::Client(number), reason) => {
+                if let Some(client) = self.clients.get_mut(number as usize - 1) {
+                    client.woken(&mut self.ctx, reason);
+                    if client.is_done() {
+                        self.one_is_done();
+                    }
+                }
+            }
+            Event::Wake(Owner::Backend(number), reason) => self.postgres.woken(&mut self.ctx, number, reason),
+            Event::Act(number) => self.act(self.acts[number as usize]),
+            Event::Wake(..) => {}
+            event => self.pooler.step(&mut self.ctx, event),
+        }
+    }
+
+    fn happened(&mut self, (end, owner, happening): (End, Owner, Happening), bytes: &[u8]) {
+        let now = self.ctx.now().micros();
+        let kind = match &happening {
+            Happening::Arrived(_) => 1,
+            Happening::Bytes => 2,
+            Happening::Eof => 3,
+            Happening::Error => 4,
+            _ => 5,
+        };
+        let bytes = if happening == Happening::Bytes { bytes } else { &[] };
+        self.ctx.trace.hash(&[now, u64::from(end.conn), end.side as u64, kind], bytes);
+        if let Happening::Arrived(address) = happening {
+            return self.arrived(end, owner, &address);
+        }
+        match owner {
+            Owner::Client(number) => {
+                let client = &mut self.clients[number as usize - 1];
+                client.happened(&mut self.ctx, &happening, bytes);
+                if client.is_done() {
+                    self.one_is_done();
+                }
+            }
+            Owner::Canceller(number) => {
+                self.clients[number as usize - 1].canceller_happened(&mut self.ctx, &happening);
+            }
+            Owner::Backend(number) => match happening {
+                Happening::Bytes => self.postgres.bytes(&mut self.ctx, number, bytes),
+                Happening::Drained => self.postgres.drained(&mut self.ctx, number),
+                _ => self.postgres.gone(&mut self.ctx, number),
+            },
+            Owner::Engine(worker, peer) => self.pooler.happened(&mut self.ctx, worker, peer, &happening, bytes),
+            Owner::Nobody => {}
+        }
+    }
+
+    /// A connect reaches its goal.
+    fn arrived(&mut self, near: End, owner: Owner, address: &Address) {
+        let accepted = match address {
+            Address::Pooler => self.pooler.arrive(&mut self.ctx, near.conn),
+            Address::Server(target) => self.postgres.arrive(&mut self.ctx, near.conn, target).is_some(),
+        };
+        let happening = if accepted { Happening::Connected } else { Happening::ConnectFailed };
+        if !accepted {
+            self.ctx.net.refuse(near.conn);
+        }
+        self.happened((near, owner, happening), &[]);
+    }
+
+    /// When the last client is done, the run comes to its end.
+    fn one_is_done(&mut self) {
+        if !self.closing && self.clients.iter().all(Client::is_done) {
+            self.closing = true;
+            self.calm();
+            let now = self.ctx.now();
+            self.plan(now + Span::from_secs(1), Act::Shutdown);
+            self.plan(now + END, Act::End);
+        }
+    }
+
+    fn act(&mut self, act: Act) {
+        let ctx = &mut self.ctx;
+        ctx.note(|| format!("-- {act:?}"));
+        match act {
+            Act::Restart { server, crash } if !self.closing && self.postgres.servers[server].state == State::Up => {
+                self.postgres.stop(ctx, server, crash);
+                let (down, starting) = self.postgres.draw_downtime();
+                let up = self.ctx.now() + down;
+                self.plan(up, Act::Starting(server));
+                self.plan(up + starting, Act::Up(server));
+            }
+            Act::Starting(server) => self.postgres.set_state(server, State::Starting),
+            Act::Up(server) => self.postgres.set_state(server, State::Up),
+            Act::Terminate => self.postgres.terminate_one(ctx),
+            Act::Cut => {
+                if let Some(conn) = ctx.net.any_conn() {
+                    ctx.net.cut(&mut ctx.queue, conn);
+                }
+            }
+            Act::Stall => self.stall(),
+            Act::Weather => ctx.net.set_weather(Weather::draw(&mut self.rng)),
+            Act::Reload => self.pooler.signal(ctx, Signal::Reload),
+            Act::Pause => self.pooler.signal(ctx, Signal::Pause),
+            Act::Resume => self.pooler.signal(ctx, Signal::Resume),
+            Act::Calm => self.calm(),
+            Act::Shutdown => self.pooler.signal(ctx, Signal::ShutdownClients),
+            Act::Deadline if !self.closing => self.unfinished(),
+            Act::End => {
+                self.ended = true;
+                self.check_end();
+            }
+            Act::Restart { .. } | Act::Deadline => {}
+        }
+    }
+
+    fn calm(&mut self) {
+        self.ctx.net.set_weather(Weather::calm());
+        self.clients.iter_mut().for_each(Client::calm_down);
+    }
+
+    fn stall(&mut self) {
+        let pause = self.rng.span(1_000, 20_000_000);
+        let far = self.rng.chance(500);
+        let until = self.ctx.now() + pause;
+        if let Some(conn) = self.ctx.net.any_conn() {
+            let near = End { conn, side: Side::Near };
+            self.ctx.net.stall(if far { near.peer() } else { near }, until);
+        }
+    }
+
+    fn unfinished(&mut self) {
+        let waiting: Vec<String> =
+            self.clients.iter_mut().filter(|c| !c.is_done()).take(5).map(Client::describe).collect();
+        self.ctx.violated(Checker::AllFinishes, || waiting.join("; "));
+    }
+
+    /// Everybody has left: nothing may be open any more.
+    fn check_end(&mut self) {
+        if !self.pooler.has_ended() {
+            self.ctx.violated(Checker::AllFinishes, || "the pooler does not end".to_owned());
+        }
+        let (open, alive) = (self.ctx.net.open(), self.postgres.alive());
+        if open > 0 || alive > 0 {
+            let ends: Vec<String> = self.ctx.net.open_ends().take(8).map(|e| format!("{e:?}")).collect();
+            let what = format!("{open} connections and {alive} server processes remain: {}", ends.join(", "));
+            self.ctx.violated(Checker::NoPeerLeaks, || what);
+        }
+    }
+}
