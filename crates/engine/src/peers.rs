@@ -59,6 +59,14 @@ pub(crate) struct Pause {
     pub(crate) waits: bool,
     /// Its server's socket is full.
     pub(crate) peer_full: bool,
+    /// Its own socket is full: it does not read what it asked for, so it may not ask for more.
+    pub(crate) full: bool,
+}
+
+impl Pause {
+    pub(crate) fn any(self) -> bool {
+        self != Pause::default()
+    }
 }
 
 /// Where a client is in its life.

@@ -8,7 +8,8 @@ use weir_pool::{Acquire, Release};
 use weir_session::front::{self, Then};
 use weir_session::{Refusal, Server, back};
 
-use crate::peers::{ClientSlot, Doing, Entry, Phase, ServerSlot};
+use crate::arrive::NO_POOL;
+use crate::peers::{ClientSlot, Doing, Entry, Pause, Phase, ServerSlot};
 use crate::port::{Io, Level};
 use crate::timers::Who;
 use crate::wire::Wire;
@@ -166,6 +167,9 @@ impl Engine {
         let slot = self.pools.get_mut(client.pool);
         slot.stats.server_assignment_count += 1;
         client.link = Some(server);
+        if client.pause.full {
+            self.pause_server(server, io);
+        }
         let Some(server) = self.peers.server(server) else { return false };
         server.link = Some(client.peer);
         server.linked_at = now;
@@ -283,7 +287,7 @@ impl Engine {
         if quiet && doing == Doing::Linked {
             self.todo.push_back(Todo::Release(peer));
         } else if let Some(client) = link
-            && self.peers.client(client).is_some_and(|c| c.pause.waits && !c.waiting.is_empty())
+            && self.peers.client(client).is_some_and(|c| c.pause.waits)
             && doing == Doing::Linked
         {
             // It was held because the server owed too much.
@@ -422,14 +426,11 @@ impl Engine {
         let idle = self.peers.client(client).map(|c| self.pools.get(c.pool).config.limits.client_idle_timeout);
         let Some(client) = self.peers.client(client) else { return };
         client.request_at = now;
-        if client.pause.peer_full {
-            client.pause.peer_full = false;
-            if !client.pause.waits {
-                io.resume(client.peer);
-            }
-        }
-        if client.pause.waits && !client.waiting.is_empty() {
-            let peer = client.peer;
+        let peer = client.peer;
+        self.set_pause(peer, |pause| pause.peer_full = false, io);
+        let Some(client) = self.peers.client(peer) else { return };
+        if client.pause.waits {
+            // It was held because the server owed too much.
             self.go_on(peer, io);
         } else if let Some(idle) = idle.filter(|idle| !idle.is_zero()) {
             self.timers.arm(Who::Peer(client.peer), now.deadline(idle), &mut client.armed);
@@ -438,11 +439,8 @@ impl Engine {
 
     /// A server without a client: removes what its last one left, or closes it.
     fn clean_up<I: Io>(&mut self, now: Time, server: Peer, io: &mut I) {
+        self.resume_server(server, io);
         let Some(slot) = self.peers.server(server) else { return };
-        if slot.paused {
-            slot.paused = false;
-            io.resume(server);
-        }
         let (ix, doomed) = (slot.pool, slot.doomed);
         let pool = self.pools.get(ix);
         let (policy, session_mode) = (pool.config.on_dirty, pool.mode() == Mode::Session);
@@ -493,57 +491,54 @@ impl Engine {
     /// A client's or a server's socket is full: its source is not read from.
     pub(crate) fn blocked<I: Io>(&mut self, peer: Peer, io: &mut I) {
         if let Some(link) = self.peers.client(peer).map(|c| c.link) {
-            if let Some(server) = link.and_then(|server| self.peers.server(server))
-                && !server.paused
-            {
-                server.paused = true;
-                io.pause(server.peer);
-            }
-            return;
-        }
-        let link = self.peers.server(peer).and_then(|s| s.link);
-        if let Some(client) = link.and_then(|client| self.peers.client(client)) {
-            if !client.pause.waits && !client.pause.peer_full {
-                io.pause(client.peer);
-            }
-            client.pause.peer_full = true;
+            self.set_pause(peer, |pause| pause.full = true, io);
+            link.into_iter().for_each(|server| self.pause_server(server, io));
+        } else if let Some(client) = self.peers.server(peer).and_then(|s| s.link) {
+            self.set_pause(client, |pause| pause.peer_full = true, io);
         }
     }
 
     /// A socket has room again.
     pub(crate) fn drained_peer<I: Io>(&mut self, peer: Peer, io: &mut I) {
         if let Some(link) = self.peers.client(peer).map(|c| c.link) {
-            if let Some(server) = link.and_then(|server| self.peers.server(server))
-                && server.paused
-            {
-                server.paused = false;
-                io.resume(server.peer);
-            }
-            return;
+            self.set_pause(peer, |pause| pause.full = false, io);
+            link.into_iter().for_each(|server| self.resume_server(server, io));
+        } else if let Some(client) = self.peers.server(peer).and_then(|s| s.link) {
+            self.set_pause(client, |pause| pause.peer_full = false, io);
         }
-        let link = self.peers.server(peer).and_then(|s| s.link);
-        if let Some(client) = link.and_then(|client| self.peers.client(client))
-            && client.pause.peer_full
+    }
+
+    fn pause_server<I: Io>(&mut self, server: Peer, io: &mut I) {
+        if let Some(slot) = self.peers.server(server)
+            && !slot.paused
         {
-            client.pause.peer_full = false;
-            if !client.pause.waits {
-                io.resume(client.peer);
-            }
+            slot.paused = true;
+            io.pause(server);
+        }
+    }
+
+    fn resume_server<I: Io>(&mut self, server: Peer, io: &mut I) {
+        if let Some(slot) = self.peers.server(server)
+            && slot.paused
+        {
+            slot.paused = false;
+            io.resume(server);
+        }
+    }
+
+    /// Changes why a client is not read from, and stops or starts reading.
+    fn set_pause<I: Io>(&mut self, client: Peer, change: impl FnOnce(&mut Pause), io: &mut I) {
+        if let Some(client) = self.peers.client(client) {
+            change_pause(client, change, io);
         }
     }
 
     pub(crate) fn pause_client<I: Io>(&mut self, client: &mut ClientSlot, io: &mut I) {
-        if !client.pause.waits && !client.pause.peer_full {
-            io.pause(client.peer);
-        }
-        client.pause.waits = true;
+        change_pause(client, |pause| pause.waits = true, io);
     }
 
     pub(crate) fn unpause_client<I: Io>(&mut self, client: &mut ClientSlot, io: &mut I) {
-        if client.pause.waits && !client.pause.peer_full {
-            io.resume(client.peer);
-        }
-        client.pause.waits = false;
+        change_pause(client, |pause| pause.waits = false, io);
     }
 
     /// A client said goodbye: its server is kept only if it is clean.
@@ -590,8 +585,7 @@ impl Engine {
         }
         self.uncount_client(io);
         self.shared.recycle(std::mem::take(&mut client.waiting));
-        let in_pool = matches!(client.phase, Phase::Ready(_) | Phase::Welcome(_));
-        if in_pool {
+        if client.pool != NO_POOL {
             self.pools.get_mut(client.pool).pool.leave(client.peer, now);
             self.count_client(client.pool, -1);
             if let Some(server) = client.link.take() {
@@ -614,5 +608,16 @@ impl Engine {
             }
             Doing::Idle | Doing::Resetting => {}
         }
+    }
+}
+
+#[inline]
+fn change_pause<I: Io>(client: &mut ClientSlot, change: impl FnOnce(&mut Pause), io: &mut I) {
+    let before = client.pause.any();
+    change(&mut client.pause);
+    match (before, client.pause.any()) {
+        (false, true) => io.pause(client.peer),
+        (true, false) => io.resume(client.peer),
+        _ => {}
     }
 }
