@@ -22,4 +22,6 @@ pub struct Seat {
     pub wall_at_start: u64,
     /// Randomness of the operating system, different for each worker.
     pub seed: [u8; 32],
+    /// Randomness of the operating system, the same for all workers.
+    pub process_key: [u8; 32],
 }

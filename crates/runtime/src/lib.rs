@@ -6,6 +6,7 @@
 //!
 //! | file | its one job |
 //! |---|---|
+//! | `serve` | a configuration's engines as brains |
 //! | `start` | binding, starting and ending everything |
 //! | `worker` | the loop: events in, turns, deadlines |
 //! | `port` | what a brain asks for, done with sockets |
@@ -23,6 +24,7 @@ mod log;
 mod mailbox;
 mod output;
 mod port;
+mod serve;
 mod shared;
 mod signals;
 mod slots;
@@ -35,5 +37,6 @@ pub use descriptors::descriptors;
 pub use helpers::Reload;
 pub use listen::Bound;
 pub use log::LogTarget;
+pub use serve::{Options, serve, start_engines};
 pub use signals::Signals;
-pub use start::{Handle, Options, Plan, Running, StartError, start};
+pub use start::{Handle, Plan, Running, StartError, start};

@@ -7,6 +7,7 @@
 use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
+use std::iter;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,6 +23,11 @@ use crate::clock::unix_micros;
 const LINES: usize = 4096;
 /// A line is cut after so many bytes.
 const LINE_LIMIT: usize = 8 * 1024;
+/// Lines are gathered up to about this many bytes for one write; whole lines, so that those of several processes sharing
+/// a pipe do not mix.
+const GATHER: usize = 2048;
+/// After a write the log's thread rests: whoever logs meanwhile need not wake it, and many lines share a write.
+const BREATH: Duration = Duration::from_millis(10);
 /// How long an end of the process waits for the last lines.
 const LAST_LINES: Duration = Duration::from_secs(1);
 
@@ -127,14 +133,18 @@ impl Writer {
         }
     }
 
-    fn line(&mut self, buffer: &mut Vec<u8>, level: Level, at: u64, text: &str) {
-        buffer.clear();
-        let pid = std::process::id();
-        // One write a line, so that lines of several processes don't mix. A target that fails loses the line.
-        let _ = writeln!(buffer, "{} [{pid}] {} {}", Utc(at), label(level), OneLine(text));
-        let _ = self.sink.write_all(buffer);
+    /// Writes what has been gathered. A target that fails loses it.
+    fn write(&mut self, lines: &mut Vec<u8>) {
+        let _ = self.sink.write_all(lines);
         let _ = self.sink.flush();
+        lines.clear();
     }
+}
+
+fn format_line(lines: &mut Vec<u8>, level: Level, at: u64, text: &str) {
+    let pid = std::process::id();
+    // Writing to memory does not fail.
+    let _ = writeln!(lines, "{} [{pid}] {} {}", Utc(at), label(level), OneLine(text));
 }
 
 fn append(path: &PathBuf) -> io::Result<File> {
@@ -142,17 +152,27 @@ fn append(path: &PathBuf) -> io::Result<File> {
 }
 
 fn write_lines(inbox: Receiver<Entry>, mut writer: Writer, dropped: &AtomicU64) {
-    let mut buffer = Vec::new();
-    for entry in inbox {
-        match entry {
-            Entry::Line { level, at, text } => writer.line(&mut buffer, level, at, &text),
-            Entry::Reopen => writer.reopen(),
+    let mut lines = Vec::new();
+    while let Ok(first) = inbox.recv() {
+        for entry in iter::once(first).chain(inbox.try_iter()) {
+            match entry {
+                Entry::Line { level, at, text } => format_line(&mut lines, level, at, &text),
+                Entry::Reopen => {
+                    writer.write(&mut lines);
+                    writer.reopen();
+                }
+            }
+            if lines.len() > GATHER {
+                writer.write(&mut lines);
+            }
         }
         let lost = dropped.swap(0, Ordering::Relaxed);
         if lost > 0 {
             let text = format!("{lost} lines of the log were dropped: it could not keep up");
-            writer.line(&mut buffer, Level::Warning, unix_micros(), &text);
+            format_line(&mut lines, Level::Warning, unix_micros(), &text);
         }
+        writer.write(&mut lines);
+        thread::sleep(BREATH);
     }
 }
 

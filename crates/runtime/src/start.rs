@@ -9,7 +9,7 @@ use std::thread::{self, JoinHandle};
 use mio::Poll;
 use rand_core::{OsRng, RngCore};
 use weir_base::WorkerId;
-use weir_config::{Config, Listen};
+use weir_config::Listen;
 use weir_engine::port::{Level, Signal};
 
 use crate::brain::{Brain, Seat};
@@ -136,13 +136,13 @@ pub fn start<B: Brain>(plan: Plan, brain: impl FnMut(Seat) -> B) -> Result<Runni
 fn spawn<B: Brain>(ports: Vec<Port>, mut brain: impl FnMut(Seat) -> B) -> Result<Vec<JoinHandle<()>>, StartError> {
     let workers = ports.len() as u16;
     // All brains exist before the first thread does, so that the first letter finds its reader.
+    let process_key = random();
     let made: Vec<Worker<B>> = ports
         .into_iter()
         .map(|port| {
-            let mut seed = [0; 32];
-            OsRng.fill_bytes(&mut seed);
             let wall_at_start = port.shared.clock.wall_at_start();
-            Worker::new(brain(Seat { worker: port.me, workers, wall_at_start, seed }), port)
+            let seat = Seat { worker: port.me, workers, wall_at_start, seed: random(), process_key };
+            Worker::new(brain(seat), port)
         })
         .collect();
     let start = |(i, worker): (usize, Worker<B>)| {
@@ -156,6 +156,12 @@ fn spawn<B: Brain>(ports: Vec<Port>, mut brain: impl FnMut(Seat) -> B) -> Result
         .map(start)
         .collect::<Result<_, _>>()
         .map_err(StartError::because("can't start a thread"))
+}
+
+fn random() -> [u8; 32] {
+    let mut bytes = [0; 32];
+    OsRng.fill_bytes(&mut bytes);
+    bytes
 }
 
 /// Ends the whole process's pooling when a worker dies: half a pooler would leave its clients hanging.
@@ -205,18 +211,4 @@ impl Drop for Running {
         self.handle.stop(0);
         self.join();
     }
-}
-
-/// What it takes to serve a configuration.
-pub struct Options {
-    /// The configuration to begin with.
-    pub config: Arc<Config>,
-    /// Reads it again, on a helper thread, when the engine asks.
-    pub reload: Reload,
-    /// Where the log goes.
-    pub log: LogTarget,
-    /// Whether the process's signals are ours.
-    pub signals: Signals,
-    /// Called once everything is bound and runs.
-    pub ready: Box<dyn FnOnce(&Bound)>,
 }

@@ -1,0 +1,86 @@
+//! A bare forwarder: each client gets a connection of its own, and no byte is looked at. What it costs is what the
+//! runtime costs, without an engine: the floor of every measurement.
+//!
+//! `cargo run --release -p weir-runtime --example forward -- 6433 127.0.0.1:5432`, or a socket's path for the address.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use weir_base::{Host, Peer, Target, Time};
+use weir_config::Listen;
+use weir_engine::port::{Input, Io, Level};
+use weir_runtime::{Brain, LogTarget, Plan, Seat, Signals, start};
+
+/// The other end of each peer, by the peer's slot.
+struct Forward {
+    to: Target,
+    other: Vec<Peer>,
+}
+
+impl Forward {
+    fn link(&mut self, from: Peer, to: Peer) {
+        let slot = from.slot as usize;
+        if self.other.len() <= slot {
+            self.other.resize(slot + 1, Peer::NONE);
+        }
+        self.other[slot] = to;
+    }
+
+    fn other(&self, peer: Peer) -> Peer {
+        self.other[peer.slot as usize]
+    }
+}
+
+impl Brain for Forward {
+    fn handle<I: Io>(&mut self, _: Time, input: Input<'_>, io: &mut I) {
+        match input {
+            Input::Bytes { peer, bytes } => io.forward(self.other(peer), 0..bytes.len()),
+            Input::Accepted { peer, .. } => {
+                let server = io.connect(&self.to);
+                self.link(peer, server);
+                self.link(server, peer);
+                io.pause(peer);
+            }
+            Input::Connected { peer, .. } => io.resume(self.other(peer)),
+            Input::Blocked { peer } => io.pause(self.other(peer)),
+            Input::Drained { peer } => io.resume(self.other(peer)),
+            Input::Closed { peer, .. } | Input::ConnectFailed { peer, .. } => io.close(self.other(peer)),
+            Input::Signal(_) => io.exit(0),
+            _ => {}
+        }
+    }
+
+    fn next_deadline(&self) -> Time {
+        Time::NEVER
+    }
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let (Some(port), Some(to)) = (arguments.first().and_then(|p| p.parse().ok()), arguments.get(1)) else {
+        eprintln!("usage: forward PORT ADDRESS:PORT");
+        return ExitCode::from(2);
+    };
+    let (host, server_port) = to.rsplit_once(':').unwrap_or((to, "5432"));
+    let target = Target { host: Host::parse(host), port: server_port.parse().unwrap_or(5432) };
+    let brain = |_: Seat| Forward { to: target.clone(), other: Vec::new() };
+    match start(plan(port), brain) {
+        Ok(running) => ExitCode::from(running.wait() as u8),
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn plan(port: u16) -> Plan {
+    let addresses = vec![[127, 0, 0, 1].into()];
+    Plan {
+        listen: Listen { addresses, port, unix_socket_dir: None, unix_socket_mode: 0o777, backlog: 512 },
+        workers: 1,
+        reload: Arc::new(|| Err("a forwarder has no configuration".into())),
+        log: LogTarget::Stderr,
+        level: Level::Info,
+        signals: Signals::Handle,
+    }
+}

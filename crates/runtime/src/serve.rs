@@ -1,0 +1,101 @@
+//! Serving a configuration: the engine takes its seat at each worker.
+//!
+//! This is the one place of the crate that knows that a brain is an engine.
+
+use std::sync::Arc;
+
+use weir_base::Time;
+use weir_config::Config;
+use weir_engine::port::{Input, Io, Level};
+use weir_engine::{Engine, Setup};
+
+use crate::brain::{Brain, Seat};
+use crate::descriptors::{descriptors, raise_descriptors};
+use crate::helpers::Reload;
+use crate::listen::Bound;
+use crate::log::LogTarget;
+use crate::signals::Signals;
+use crate::start::{Plan, Running, StartError, start};
+
+/// What SHOW VERSION says.
+const VERSION: &str = concat!("Weir ", env!("CARGO_PKG_VERSION"));
+/// Descriptors that are neither clients nor servers: listeners, event queues, the log, cancels under way.
+const OTHER_DESCRIPTORS: u64 = 64;
+
+/// What it takes to serve a configuration.
+pub struct Options {
+    /// The configuration to begin with.
+    pub config: Arc<Config>,
+    /// Reads it again, on a helper thread, when the engine asks.
+    pub reload: Reload,
+    /// Where the log goes.
+    pub log: LogTarget,
+    /// Whether the process's signals are ours.
+    pub signals: Signals,
+    /// Called once everything is bound and runs.
+    pub ready: Box<dyn FnOnce(&Bound)>,
+}
+
+/// Serves a configuration until it is told to end; returns the exit status. Nothing runs if this fails.
+pub fn serve(options: Options) -> Result<i32, StartError> {
+    let Options { config, reload, log, signals, ready } = options;
+    let running = start_engines(config, reload, log, signals)?;
+    ready(running.bound());
+    Ok(running.wait())
+}
+
+/// Starts serving a configuration, for programs that run the pooler inside themselves.
+pub fn start_engines(
+    config: Arc<Config>,
+    reload: Reload,
+    log: LogTarget,
+    signals: Signals,
+) -> Result<Running, StartError> {
+    raise_descriptors();
+    let config = fitted(config);
+    let plan = Plan {
+        listen: config.listen.clone(),
+        workers: config.workers,
+        reload: Arc::new(move || reload().map(fitted)),
+        log,
+        level: if config.log.verbose > 0 { Level::Debug } else { Level::Info },
+        signals,
+    };
+    start(plan, |seat| engine(seat, config.clone()))
+}
+
+fn engine(seat: Seat, config: Arc<Config>) -> Engine {
+    Engine::new(Setup {
+        worker: seat.worker,
+        workers: seat.workers,
+        config,
+        seed: seat.seed,
+        process_key: seat.process_key,
+        wall_at_start: seat.wall_at_start,
+        version: VERSION,
+    })
+}
+
+/// The configuration with no more clients than the descriptors allow beside all servers.
+fn fitted(config: Arc<Config>) -> Arc<Config> {
+    let (limit, _) = descriptors();
+    let left = limit.saturating_sub(weir_config::most_servers(&config) + OTHER_DESCRIPTORS).max(1);
+    if u64::from(config.max_clients) <= left {
+        return config;
+    }
+    let mut config = Arc::unwrap_or_clone(config);
+    config.max_clients = u32::try_from(left).unwrap_or(u32::MAX);
+    Arc::new(config)
+}
+
+impl Brain for Engine {
+    #[inline]
+    fn handle<I: Io>(&mut self, now: Time, input: Input<'_>, io: &mut I) {
+        Engine::handle(self, now, input, io);
+    }
+
+    #[inline]
+    fn next_deadline(&self) -> Time {
+        Engine::next_deadline(self)
+    }
+}

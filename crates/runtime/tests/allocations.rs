@@ -1,0 +1,55 @@
+//! In steady state the path of a query allocates nothing. Alone in its program, as it counts the program's allocations.
+
+mod common;
+
+use std::alloc::System;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::thread;
+
+use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
+
+use common::*;
+
+#[global_allocator]
+static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+/// Answers each byte with two, on connections that it accepts, until they end.
+fn serve_answers(listener: TcpListener, clients: usize) {
+    for _ in 0..clients {
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.set_nodelay(true).unwrap();
+        thread::spawn(move || {
+            let (mut question, answer) = ([0; 64], [b'.'; 128]);
+            while let Ok(length @ 1..) = stream.read(&mut question) {
+                stream.write_all(&answer[..2 * length]).unwrap();
+            }
+        });
+    }
+}
+
+fn ask(stream: &mut TcpStream, times: usize) {
+    let mut answer = [0; 64];
+    for _ in 0..times {
+        stream.write_all(&[b'?'; 32]).unwrap();
+        stream.read_exact(&mut answer).unwrap();
+    }
+}
+
+#[test]
+fn forwarding_allocates_nothing() {
+    const CLIENTS: usize = 4;
+    let listener = TcpListener::bind((LOCAL, 0)).unwrap();
+    let to = listener.local_addr().unwrap();
+    let server = thread::spawn(move || serve_answers(listener, CLIENTS));
+    let pooler = serve(|_| Forward::new(to));
+    let mut clients: Vec<TcpStream> = (0..CLIENTS).map(|_| client(&pooler)).collect();
+    clients.iter_mut().for_each(|c| ask(c, 100));
+    server.join().unwrap();
+    let region = Region::new(ALLOCATOR);
+    for _ in 0..100 {
+        clients.iter_mut().for_each(|c| ask(c, 20));
+    }
+    let change = region.change();
+    assert_eq!((change.allocations, change.reallocations), (0, 0), "8,000 turns");
+}
