@@ -5,7 +5,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use weir_config::{Config, Severity};
+use weir_config::{Config, Facts, Finding, Severity};
 use weir_runtime::{Bound, LogTarget, Options, Signals};
 
 use crate::failure::Failure;
@@ -14,7 +14,7 @@ use crate::load;
 /// Serves until told to stop.
 pub(crate) fn run(file: &Path) -> Result<(), Failure> {
     let config = Arc::new(load::load(file).map_err(Failure::of)?);
-    review(file, &config)?;
+    review(file, &config, &load::facts())?;
     let file = file.to_owned();
     let options = Options {
         config: Arc::clone(&config),
@@ -30,18 +30,24 @@ pub(crate) fn run(file: &Path) -> Result<(), Failure> {
     }
 }
 
-/// Warnings are said, errors end it here.
-fn review(file: &Path, config: &Config) -> Result<(), Failure> {
-    for finding in weir_config::review(config, &load::facts()) {
+/// Warnings are said, and that fewer clients fit than configured; errors end it here.
+fn review(file: &Path, config: &Config, facts: &Facts) -> Result<(), Failure> {
+    for finding in weir_config::review(config, facts) {
         let line = finding.line.map(|line| format!("{line}:")).unwrap_or_default();
         let text = format!("{}:{line} {}", file.display(), finding.text);
         match finding.severity {
+            Severity::Note if is_about_fewer_clients(&finding) => eprintln!("weir: note: {text}"),
             Severity::Note => {}
             Severity::Warning => eprintln!("weir: warning: {text}"),
             Severity::Error => return Err(Failure::Because(text)),
         }
     }
     Ok(())
+}
+
+/// The one note that is worth a line at each start: the default of `max_clients` is more than descriptors allow.
+fn is_about_fewer_clients(finding: &Finding) -> bool {
+    finding.text.contains("clients will be served")
 }
 
 /// One line, when clients may come.
@@ -51,4 +57,29 @@ fn announce(bound: &Bound, config: &Config) {
     let places = tcp.chain(unix).collect::<Vec<_>>().join(", ");
     let pools = config.pools.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
     eprintln!("weir {}: ready on {places}; pools: {pools}", env!("CARGO_PKG_VERSION"));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config() -> Config {
+        let text = "[auth]\ntype = \"trust\"\n[auth.users]\nann = \"\"\n[pools.app]\nhost = \"::1\"\n";
+        weir_config::load(Path::new("weir.toml"), &|_| Ok(text.to_owned()), &|_| None).unwrap()
+    }
+
+    #[test]
+    fn that_fewer_clients_fit_is_said_at_start() {
+        let said = |descriptors| {
+            let findings = weir_config::review(&config(), &Facts { descriptors, cores: 1 });
+            findings.iter().filter(|finding| is_about_fewer_clients(finding)).count()
+        };
+        assert_eq!((said(1_024), said(100_000)), (1, 0));
+    }
+
+    #[test]
+    fn what_can_not_work_is_not_started() {
+        assert!(review(Path::new("weir.toml"), &config(), &Facts { descriptors: 100_000, cores: 1 }).is_ok());
+        assert!(review(Path::new("weir.toml"), &config(), &Facts { descriptors: 40, cores: 1 }).is_err());
+    }
 }
