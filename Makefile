@@ -24,14 +24,16 @@ test: ## What a change needs: lints, unit tests, real PostgreSQL, simulator (und
 test-all: ## The same with the long and the many: huge results, soak, more seeds
 	@scripts/test.sh --all $(ARGS)
 
-bench: ## Weir beside PgBouncer, in interleaved rounds of pgbench
-	$(CARGO) run --release -p weir-bench -- $(ARGS)
+bench: ## Weir beside PgBouncer, in interleaved rounds of pgbench (ARGS=idle, tail, bulk: other measurements)
+	$(CARGO) build --quiet --release -p weir -p weir-bench
+	$(CARGO) run --quiet --release -p weir-bench -- $(or $(ARGS),rounds)
 
-soak: ## Mixed traffic with clients killed at random (MINUTES=10)
-	@scripts/soak.sh $(ARGS)
+soak: ## Mixed traffic with clients killed at random, for ten minutes
+	$(CARGO) build --quiet --release -p weir -p weir-bench
+	$(CARGO) run --quiet --release -p weir-bench -- soak $(ARGS)
 
-sim: ## The simulator with many seeds (SEEDS=10000)
-	@scripts/sim.sh $(or $(SEEDS),10000) $(ARGS)
+sim: ## The simulator with many seeds (SEEDS=10000; SEED=1 is the first)
+	$(CARGO) run --quiet -p weir-sim -- --seed $(or $(SEED),1) --count $(or $(SEEDS),10000) $(ARGS)
 
 lint: ## Formatting, clippy, and who may know whom
 	$(CARGO) fmt --all --check

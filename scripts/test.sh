@@ -44,7 +44,7 @@ step "Formatting" cargo fmt --all --check
 step "Lints" cargo clippy --quiet --workspace --all-targets --all-features -- --deny warnings
 step "Unit tests, the simulator's, and who may know whom" cargo test --quiet --workspace
 step "Real PostgreSQL" cargo test --quiet -p weir-tests --features postgres
-step "The simulator" scripts/sim.sh "${SEEDS:-$([ "$all" = yes ] && echo 20000 || echo 1000)}"
+step "The simulator" make --no-print-directory sim SEEDS="${SEEDS:-$([ "$all" = yes ] && echo 20000 || echo 1000)}"
 if [ "$all" = yes ]; then
     step "Huge results and long runs" cargo test --quiet -p weir-tests --features long
     step "What is fetched where there is no PostgreSQL" cargo test --quiet -p weir-pglocal -- --ignored

@@ -9,7 +9,7 @@ use weir_config::{Config, Finding, Severity};
 use crate::failure::Failure;
 use crate::load;
 use crate::probe;
-use crate::term::{Term, columns};
+use crate::term::{Term, columns, say};
 
 /// How far the check goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,15 +30,15 @@ pub(crate) fn run(file: &Path, ask: Ask) -> Result<(), Failure> {
     let (notes, mut troubles): (Vec<_>, Vec<_>) =
         findings.into_iter().partition(|finding| finding.severity == Severity::Note);
     for note in &notes {
-        println!("{}", note.text);
+        say(&note.text);
     }
     if !config.pools.is_empty() {
-        println!();
+        say("");
         print_table(term, pools_table(&config), &[5, 6, 7]);
     }
     if ask == Ask::Servers {
         let report = probe::probe(&config);
-        println!();
+        say("");
         print_table(term, report.table, &[4, 5]);
         troubles.extend(report.findings);
     }
@@ -49,17 +49,17 @@ pub(crate) fn run(file: &Path, ask: Ask) -> Result<(), Failure> {
 fn conclude(term: Term, file: &Path, troubles: &mut [Finding]) -> Result<(), Failure> {
     troubles.sort_by_key(|finding| (finding.severity, finding.line));
     if !troubles.is_empty() {
-        println!();
+        say("");
     }
     for finding in troubles.iter() {
-        println!("{}", describe(term, file, finding));
+        say(describe(term, file, finding));
     }
     let count = |severity| troubles.iter().filter(|finding| finding.severity == severity).count();
     let (warnings, errors) = (count(Severity::Warning), count(Severity::Error));
-    println!();
+    say("");
     if errors > 0 {
         let noun = if errors == 1 { "error" } else { "errors" };
-        println!("{}", term.red(&format!("{}: {errors} {noun}; it can't be served like this", file.display())));
+        say(term.red(&format!("{}: {errors} {noun}; it can't be served like this", file.display())));
         return Err(Failure::Said);
     }
     let remark = match warnings {
@@ -67,7 +67,7 @@ fn conclude(term: Term, file: &Path, troubles: &mut [Finding]) -> Result<(), Fai
         1 => ", with a warning".to_owned(),
         n => format!(", with {n} warnings"),
     };
-    println!("{}", term.green(&format!("{}: can be served{remark}", file.display())));
+    say(term.green(&format!("{}: can be served{remark}", file.display())));
     Ok(())
 }
 
@@ -107,6 +107,6 @@ fn pools_table(config: &Config) -> Vec<Vec<String>> {
 
 fn print_table(term: Term, rows: Vec<Vec<String>>, right: &[usize]) {
     for (number, line) in columns(&rows, right).iter().enumerate() {
-        println!("{}", if number == 0 { term.bold(line) } else { line.clone() });
+        say(if number == 0 { term.bold(line) } else { line.clone() });
     }
 }

@@ -1,6 +1,12 @@
 //! The terminal: whether there is one, colours in moderation, and columns.
 
-use std::io::{IsTerminal, stdout};
+use std::fmt::Display;
+use std::io::{IsTerminal, Write, stdout};
+
+/// Prints a line. Whoever has stopped reading (`weir check … | head`) misses the rest, and nothing breaks.
+pub(crate) fn say(line: impl Display) {
+    let _ = writeln!(stdout(), "{line}");
+}
 
 /// What standard output is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use super::console::{Console, Sample};
 use super::stage::{POOL, Stage};
 use super::traffic::Traffic;
 use crate::failure::Failure;
-use crate::term::{Output, Term, columns, sparkline};
+use crate::term::{Output, Term, columns, say, sparkline};
 
 /// How often the table is renewed.
 const BEAT: Duration = Duration::from_secs(1);
@@ -47,7 +47,7 @@ pub(super) fn watch(
             past.remove(0);
         }
         match term.output {
-            Output::Plain => println!("  {}", plain(&second, begin.elapsed())),
+            Output::Plain => say(format_args!("  {}", plain(&second, begin.elapsed()))),
             Output::Terminal => painted = paint(&table(term, &second, &past), painted),
         }
     }

@@ -17,7 +17,7 @@ use std::time::Duration;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::failure::Failure;
-use crate::term::{Output, Term, bar, sparkline, squeeze};
+use crate::term::{Output, Term, bar, say, sparkline, squeeze};
 
 use console::Console;
 use crowd::Outcome;
@@ -75,7 +75,7 @@ pub(crate) fn run(seconds: Option<u64>) -> Result<(), Failure> {
     let stop = Stop::on_signals()?;
     let term = Term::stdout();
     let teller = Teller { term };
-    println!("{}", term.bold(&format!("Weir: {CLIENTS} clients for a PostgreSQL that takes {MAX_CONNECTIONS}")));
+    say(term.bold(&format!("Weir: {CLIENTS} clients for a PostgreSQL that takes {MAX_CONNECTIONS}")));
 
     teller.heading(1, "A throw-away server");
     let mut stage = Stage::with_server()?;
@@ -117,11 +117,11 @@ struct Teller {
 
 impl Teller {
     fn heading(&self, number: u32, text: &str) {
-        println!("\n{} {}", self.term.cyan(&number.to_string()), self.term.bold(text));
+        say(format_args!("\n{} {}", self.term.cyan(&number.to_string()), self.term.bold(text)));
     }
 
     fn line(&self, text: &str) {
-        println!("  {text}");
+        say(format_args!("  {text}"));
     }
 
     fn server(&self, stage: &Stage) {
@@ -189,7 +189,7 @@ impl Teller {
         self.line(&format!("a client      {}", self.term.bold(&format!("{psql} {}", stage.url(stage::POOL)))));
         let inside = format!("{psql} {} -c 'show pools'", stage.url("weir"));
         self.line(&format!("the console   {}", self.term.bold(&inside)));
-        println!();
+        say("");
     }
 
     /// Ends everything and says so, after looking whether it is true.
@@ -199,7 +199,10 @@ impl Teller {
         if folder.exists() {
             return Err(Failure::Because(format!("stopped, but {} could not be removed", folder.display())));
         }
-        println!("\n{}", self.term.green("Stopped. Server, pooler and folder are gone; nothing is left behind."));
+        say(format_args!(
+            "\n{}",
+            self.term.green("Stopped. Server, pooler and folder are gone; nothing is left behind.")
+        ));
         Ok(())
     }
 }

@@ -15,6 +15,7 @@ use weir_pglocal::client::{Connection, Params};
 use weir_pglocal::{Auth, Options, Server, Signal, free_port, send_signal};
 
 use crate::failure::Failure;
+use crate::term::say;
 
 /// What PostgreSQL takes, its own default.
 pub(super) const MAX_CONNECTIONS: u32 = 100;
@@ -49,7 +50,7 @@ struct Weir {
 impl Stage {
     /// Starts the server, on its usual port if that is free.
     pub(super) fn with_server() -> Result<Self, Failure> {
-        let programs = weir_pglocal::find_with(&mut |line| println!("  {line}")).map_err(Failure::of)?;
+        let programs = weir_pglocal::find_with(&mut |line| say(format_args!("  {line}"))).map_err(Failure::of)?;
         let options = Options { max_connections: MAX_CONNECTIONS, auth: Auth::ScramSha256, ..Options::default() };
         let usual = Options { port: Some(USUAL_PORT), ..options.clone() };
         let server = match is_free(USUAL_PORT).then(|| Server::start_with(programs.clone(), usual)) {
