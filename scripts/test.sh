@@ -40,10 +40,10 @@ fi
 cargo fmt --version >/dev/null 2>&1 || rustup component add rustfmt
 cargo clippy --version >/dev/null 2>&1 || rustup component add clippy
 
-step "Formatting" cargo fmt --all --check
+step "Formatting" cargo fmt --all --check -- --color never
 step "Lints" cargo clippy --quiet --workspace --all-targets --all-features -- --deny warnings
-step "Unit tests, the simulator's, and who may know whom" cargo test --quiet --workspace
-step "Real PostgreSQL" cargo test --quiet -p weir-tests --features postgres
+step "Unit tests, the simulator's, and who may know whom" cargo test --quiet --workspace --no-fail-fast
+step "Real PostgreSQL" cargo test --quiet -p weir-tests --features postgres --no-fail-fast
 step "The simulator" make --no-print-directory sim SEEDS="${SEEDS:-$([ "$all" = yes ] && echo 20000 || echo 1000)}"
 if [ "$all" = yes ]; then
     step "Huge results and long runs" cargo test --quiet -p weir-tests --features long
