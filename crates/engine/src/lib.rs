@@ -33,7 +33,7 @@ use weir_auth::ScramPolicy;
 use weir_base::{Peer, Span, Time, WorkerId};
 use weir_config::Config;
 use weir_session::front::{Context, Counts};
-use weir_session::{Interner, ParamTable};
+use weir_session::{Accepted, Interner, ParamTable};
 
 use crate::console::Gathering;
 use crate::mail::{Drain, Letter, Mail};
@@ -362,9 +362,10 @@ impl Engine {
 
 impl Shared {
     /// What a session is fed with.
-    fn context(&mut self, limits: &weir_config::Limits) -> Context<'_> {
+    fn context<'a>(&'a mut self, limits: &weir_config::Limits, accepted: &'a mut Accepted) -> Context<'a> {
         Context {
             interner: &mut self.interner,
+            accepted,
             params: &self.params,
             scratch: &mut self.scratch,
             counts: &mut self.counts,

@@ -12,7 +12,7 @@ use weir_base::{Mode, Peer, Time, WorkerId};
 use weir_config::Config;
 use weir_pool::{CloseReason, ConnectFailure, Effect, Pool, Settings};
 use weir_session::login::Learnt;
-use weir_session::{Clean, OwnError, Params, Refusal};
+use weir_session::{Accepted, Clean, OwnError, Params, Refusal};
 
 use crate::mail::{Answer, Drain};
 use crate::peers::{Entry, PoolIx, ServerSlot, ServerState};
@@ -42,6 +42,8 @@ pub(crate) struct PoolSlot {
     pub(crate) previous_at: Time,
     /// What a server said about itself, for clients that log in.
     pub(crate) welcome: Option<Welcome>,
+    /// The statements that its servers have accepted.
+    pub(crate) accepted: Accepted,
     /// What clients' logins taught us, for our own at the server.
     pub(crate) learnt: Learnt,
     /// The password as it was hashed last, and how.
@@ -159,6 +161,7 @@ impl Engine {
             previous: Stats::default(),
             previous_at: now,
             welcome: None,
+            accepted: Accepted::default(),
             learnt: Learnt::default(),
             salted: None,
             last_error: None,
@@ -364,6 +367,7 @@ fn adjust(slot: &mut PoolSlot, config: Arc<weir_config::Pool>, now: Time) {
     }
     if elsewhere {
         slot.welcome = None;
+        slot.accepted = Accepted::default();
         slot.salted = None;
         slot.pool.reconnect(now);
     }

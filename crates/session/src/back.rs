@@ -142,7 +142,10 @@ impl<O: Out> Step<'_, '_, O> {
     fn reply(&mut self, tag: u8) -> Result<Fate, Unexpected> {
         let reply = self.server.owed.reply(tag).map_err(|_| Unexpected("a reply that no request explains"))?;
         match reply.to {
-            Expect::ParseNamed | Expect::OwnParse => drop(self.server.notes.pop_front()),
+            Expect::ParseNamed | Expect::OwnParse => {
+                let note = self.server.notes.pop_front();
+                note.and_then(|note| note.prepares).into_iter().for_each(|key| self.ctx.accepted.insert(key));
+            }
             Expect::OwnClose => drop(self.server.closes.pop_front()),
             _ => {}
         }
@@ -279,7 +282,7 @@ impl<O: Out> Step<'_, '_, O> {
     /// The server skips what follows the failed request; the books follow it.
     fn cut(&mut self) {
         let Server { owed, notes, closes, statements, unnamed, .. } = &mut *self.server;
-        let client = &mut self.client;
+        let (client, accepted) = (&mut self.client, &mut *self.ctx.accepted);
         let mut first = true;
         owed.error(|dropped| {
             let failed = std::mem::take(&mut first);
@@ -297,7 +300,10 @@ impl<O: Out> Step<'_, '_, O> {
                 Expect::ParseNamed | Expect::OwnParse | Expect::LocalParse => {
                     let Some(note) = notes.pop_front() else { return };
                     match note.prepares {
-                        Some(key) if failed => statements.remove(key),
+                        Some(key) if failed => {
+                            statements.remove(key);
+                            accepted.remove(key);
+                        }
                         Some(key) => statements.suspect(key),
                         None => {}
                     }

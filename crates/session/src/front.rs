@@ -19,7 +19,7 @@ use crate::outstanding::Expect;
 use crate::params::ParamTable;
 use crate::refusal::Refusal;
 use crate::server::{ParseNote, Server};
-use crate::statements::{Interner, Key, NAME_PREFIX, NotInterned, OnServer, Statement};
+use crate::statements::{Accepted, Interner, Key, NAME_PREFIX, NotInterned, OnServer, Statement};
 
 /// The most bytes of a Parse that are held; a longer named one is refused, a longer unnamed one streams.
 pub const MAX_HELD_PARSE: usize = 16 << 20;
@@ -37,6 +37,8 @@ const GONE: &[u8] = b"weir_gone";
 pub struct Context<'a> {
     /// The statements of the worker.
     pub interner: &'a mut Interner,
+    /// The statements that servers of the pool have accepted.
+    pub accepted: &'a mut Accepted,
     /// The tracked parameters.
     pub params: &'a ParamTable,
     /// A buffer to compose messages in; its content means nothing between calls.
@@ -205,9 +207,39 @@ impl<O: Out> Step<'_, '_, O> {
                 });
                 Ok(self.rest(view, head, Fate::Discard))
             }
+            front::PARSE | front::CLOSE if self.client.mode != Mode::Session && self.needs_no_server(view, head) => {
+                Ok(self.rest(view, head, Fate::Discard))
+            }
             tag if is_request(tag) => Err(Then::NeedServer),
             tag => Err(Then::Refuse(unexpected(tag))),
         }
+    }
+
+    /// Answers a Parse of a statement that the pool's servers have accepted before, and a Close of one that only we know,
+    /// for a client without a server. A program that prepares while others of its own hold all servers would wait for
+    /// itself otherwise. Returns whether it was one of these.
+    fn needs_no_server(&mut self, view: View<'_>, head: Head) -> bool {
+        let Some(body) = view.bytes.get(HEAD..head.total()) else { return false };
+        if head.tag == front::CLOSE {
+            let Ok(named) = frontend::named(body) else { return false };
+            if named.of == Of::Portal || !self.knows(named.name) {
+                return false;
+            }
+            self.forget(named.name);
+            self.answer(put_back::close_complete);
+            return true;
+        }
+        let Ok(parse) = frontend::parse(body) else { return false };
+        let room = self.client.prepared() < self.ctx.client_statements;
+        if parse.name.is_empty() || self.knows(parse.name) || !room {
+            return false;
+        }
+        let known = self.ctx.interner.find(parse.rest).filter(|s| self.ctx.accepted.contains(s.key()));
+        let Some(statement) = known else { return false };
+        self.ctx.counts.client_parses += 1;
+        self.client.statements_mut().insert(parse.name, statement);
+        self.answer(put_back::parse_complete);
+        true
     }
 
     fn linked(&mut self, view: View<'_>, head: Head) -> Result<usize, Then> {

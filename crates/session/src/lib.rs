@@ -29,4 +29,4 @@ pub use out::Out;
 pub use params::{BadParam, ParamTable, Params};
 pub use refusal::Refusal;
 pub use server::{CancelKey, Clean, OwnError, Server};
-pub use statements::{Interner, NAME_LEN, NAME_PREFIX};
+pub use statements::{Accepted, Interner, NAME_LEN, NAME_PREFIX};

@@ -7,8 +7,8 @@
 //! nobody can prepare a collision, and every worker means the same by the same name; the full text is compared when a
 //! statement is interned all the same.
 
-use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
+use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
@@ -100,6 +100,11 @@ impl Interner {
         Ok(statement)
     }
 
+    /// The statement with this identity, if it is held.
+    pub(crate) fn find(&self, rest: &[u8]) -> Option<Arc<Statement>> {
+        self.by_key.get(&self.key_of(rest)).filter(|known| *known.rest == *rest).cloned()
+    }
+
     /// Forgets the statements that no client holds.
     fn sweep(&mut self) {
         self.by_key.retain(|_, statement| Arc::strong_count(statement) > 1);
@@ -128,6 +133,33 @@ fn name_of(key: Key) -> [u8; NAME_LEN] {
         *digit = HEX[(key.0 >> (124 - 4 * i) & 15) as usize];
     }
     name
+}
+
+/// The statements that servers of one pool have accepted: a Parse of one of them can be answered without a server. That it
+/// would still be accepted is not certain, no more than for a statement that was prepared a while ago; the Bind will tell.
+#[derive(Debug, Default)]
+pub struct Accepted {
+    keys: HashSet<Key, BuildHasherDefault<KeyHasher>>,
+}
+
+/// The most statements that are remembered as accepted; when it is reached, all are forgotten.
+const MAX_ACCEPTED: usize = 65_536;
+
+impl Accepted {
+    pub(crate) fn contains(&self, key: Key) -> bool {
+        self.keys.contains(&key)
+    }
+
+    pub(crate) fn insert(&mut self, key: Key) {
+        if self.keys.len() >= MAX_ACCEPTED {
+            self.keys.clear();
+        }
+        self.keys.insert(key);
+    }
+
+    pub(crate) fn remove(&mut self, key: Key) {
+        self.keys.remove(&key);
+    }
 }
 
 /// A key is a keyed hash already.
