@@ -14,6 +14,7 @@ mod pgbench;
 mod proc;
 mod report;
 mod rounds;
+mod soak;
 mod stage;
 mod stats;
 mod syscalls;
@@ -50,6 +51,8 @@ enum Command {
     Bulk(bulk::Options),
     /// System calls a transaction, counted by strace
     Syscalls(syscalls::Options),
+    /// Random traffic for a long time, with clients and servers dying in it
+    Soak(soak::Options),
 }
 
 fn main() -> ExitCode {
@@ -61,6 +64,7 @@ fn main() -> ExitCode {
         Command::Tail(options) => tail::run(options),
         Command::Bulk(options) => bulk::run(options),
         Command::Syscalls(options) => syscalls::run(options),
+        Command::Soak(options) => soak::run(options),
     };
     match outcome {
         Ok(true) => ExitCode::SUCCESS,

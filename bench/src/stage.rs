@@ -180,11 +180,6 @@ impl Pooler {
         Params::new("127.0.0.1", self.port, USER, database).password(USER)
     }
 
-    /// Its console.
-    pub(crate) fn console(&self) -> Outcome<Connection> {
-        Ok(Connection::connect(&self.params("pgbouncer").timeout(PATIENCE))?)
-    }
-
     /// Whether its process still runs; PostgreSQL alone always does.
     pub(crate) fn alive(&mut self) -> bool {
         self.process.as_mut().is_none_or(|process| matches!(process.child.try_wait(), Ok(None)))

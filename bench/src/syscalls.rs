@@ -109,7 +109,7 @@ fn json(name: &str, transactions: u64, calls: &Calls) -> Json {
 /// Reads strace's table: `% time  seconds  usecs/call  calls  [errors]  syscall`, the most frequent first.
 fn parse(text: &str) -> Calls {
     let mut calls: Calls = text.lines().filter_map(line).collect();
-    calls.sort_by(|a, b| b.1.cmp(&a.1));
+    calls.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
     calls
 }
 

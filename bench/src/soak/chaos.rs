@@ -1,0 +1,83 @@
+//! The operator and the accidents: commands on the console at random, and servers that are ended under their clients.
+
+use std::time::Duration;
+
+use weir_pglocal::client::Connection;
+
+use super::rng::Rng;
+use super::tally::{Tally, add};
+use super::world::{POOLS, World};
+use crate::stage::{Mode, USER};
+
+/// Tables that the operator looks at.
+const TABLES: [&str; 9] =
+    ["POOLS", "STATS", "CLIENTS", "SERVERS", "DATABASES", "CONFIG", "LISTS", "VERSION", "STATS_TOTALS"];
+/// The longest that a PAUSE may take: transactions are short here.
+const PAUSE_PATIENCE: Duration = Duration::from_secs(20);
+/// The actor's number for its choices: beyond all clients.
+const ACTOR: u64 = 1 << 40;
+
+/// Until it is all over. `superuser` is a connection straight to PostgreSQL.
+pub(super) fn reign(world: &World, superuser: &mut Connection) {
+    let mut rng = Rng::of(world.seed, ACTOR);
+    let mut console = None;
+    while world.gate.pass(|| ()) {
+        world.gate.nap(Duration::from_millis(rng.between(50, 700)));
+        if world.gate.is_closing() {
+            continue;
+        }
+        if !world.promises.console || rng.percent(40) {
+            end_a_server(&world.tally, superuser);
+        } else if let Err(text) = command(world, &mut rng, &mut console) {
+            world.tally.uneven(&format!("console: {text}"));
+            console = None;
+        }
+    }
+}
+
+/// Ends one server, whatever it does; not one that is just logging in, because then its error is everybody's who waits.
+fn end_a_server(tally: &Tally, superuser: &mut Connection) {
+    let sql = format!(
+        "select pg_terminate_backend(pid) from pg_stat_activity where usename = '{USER}' and state is not null \
+         and backend_start < now() - interval '300 ms' order by random() limit 1"
+    );
+    if matches!(superuser.value(&sql), Ok(Some(value)) if value == "t") {
+        add(&tally.counts.ended);
+    }
+}
+
+fn command(world: &World, rng: &mut Rng, console: &mut Option<Connection>) -> Result<(), String> {
+    let open = || Connection::connect(world.console()).map_err(|error| format!("login: {error}"));
+    let console = match console {
+        Some(console) => console,
+        None => console.insert(open()?),
+    };
+    let pool = rng.pick(&POOLS);
+    let name = pool.name;
+    let mut say = |text: &str| {
+        console.query(text).map_err(|error| format!("{text}: {error}"))?;
+        add(&world.tally.counts.commands);
+        Ok(())
+    };
+    match rng.between(0, 9) {
+        0 | 1 => say("RELOAD"),
+        2 | 3 => say(&format!("RECONNECT {name}")),
+        // A PAUSE of a pool of sessions waits for all of them to leave; here, nobody tells them to.
+        4 | 5 if pool.mode != Mode::Session => {
+            let paused = pause(world, rng, name);
+            say(&format!("RESUME {name}"))?;
+            paused
+        }
+        _ => say(&format!("SHOW {}", rng.pick(&TABLES))),
+    }
+}
+
+/// PAUSE on a console of its own, and a moment of it.
+fn pause(world: &World, rng: &mut Rng, name: &str) -> Result<(), String> {
+    let params = world.console().clone().timeout(PAUSE_PATIENCE);
+    let mut console = Connection::connect(&params).map_err(|error| format!("login: {error}"))?;
+    console.query(&format!("PAUSE {name}")).map_err(|error| format!("PAUSE {name}: {error}"))?;
+    add(&world.tally.counts.commands);
+    world.gate.nap(Duration::from_millis(rng.between(1, 300)));
+    Ok(())
+}
