@@ -12,7 +12,7 @@ help: ## Say what there is to do
 	@echo "ARGS are passed on, as in: make demo ARGS='--seconds 5'"
 
 demo: ## Show what Weir does, on a throw-away PostgreSQL (half a minute, then until Ctrl-C)
-	@$(CARGO) build --quiet -p weir
+	@$(CARGO) build -p weir
 	@exec "$$($(CARGO) metadata --format-version 1 --no-deps | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/debug/weir" demo $(ARGS)
 
 build: ## Build the optimised weir into target/release
