@@ -6,25 +6,25 @@ use std::time::{Duration, Instant};
 use weir_sim::{Baseline, Counts, Outcome, run, run_with_transcript};
 
 const USAGE: &str = "\
-usage: weir-sim [--seed N] [--count M] [--hours H] [--direct] [--trace]
+usage: weir-sim [--seed N] [--count M] [--hours H] [--failures F] [--direct] [--trace]
 
   --seed N    the first seed (default 1)
   --count M   how many seeds (default 1000)
   --hours H   as many seeds as fit into H hours instead, which may be a fraction
+  --failures F  stop after so many failures (default 10)
   --direct    leave the pooler out: the model against itself
   --trace     print the last events of every seed, not only of one that fails
 ";
 
 /// How many lines of a failed run are printed.
 const LINES: usize = 100;
-/// After so many failures there is enough to look at.
-const MOST_FAILURES: u64 = 10;
 
 struct Options {
     seed: u64,
     count: u64,
     until: Option<Duration>,
     baseline: Baseline,
+    failures: u64,
     trace: bool,
 }
 
@@ -39,7 +39,7 @@ fn main() -> ExitCode {
 }
 
 fn options(mut words: impl Iterator<Item = String>) -> Result<Options, String> {
-    let mut options = Options { seed: 1, count: 1000, until: None, baseline: Baseline::Pooled, trace: false };
+    let mut options = Options { seed: 1, count: 1000, until: None, baseline: Baseline::Pooled, failures: 10, trace: false };
     while let Some(word) = words.next() {
         let mut value = || words.next().ok_or(format!("{word} needs a value"));
         match word.as_str() {
@@ -50,6 +50,7 @@ fn options(mut words: impl Iterator<Item = String>) -> Result<Options, String> {
                 options.until = Some(Duration::try_from_secs_f64(hours * 3600.0).map_err(|e| e.to_string())?);
                 options.count = u64::MAX;
             }
+            "--failures" => options.failures = number(&value()?)?,
             "--direct" => options.baseline = Baseline::Direct,
             "--trace" => options.trace = true,
             other => return Err(format!("{other} is not known")),
@@ -68,7 +69,7 @@ fn simulate(options: &Options) -> ExitCode {
     let mut total = Counts::default();
     let (mut seeds, mut failures) = (0, 0);
     for seed in (0..options.count).map(|n| options.seed.wrapping_add(n)) {
-        if options.until.is_some_and(|limit| began.elapsed() >= limit) || failures >= MOST_FAILURES {
+        if options.until.is_some_and(|limit| began.elapsed() >= limit) || failures >= options.failures {
             break;
         }
         let outcome =

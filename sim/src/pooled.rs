@@ -82,7 +82,9 @@ fn settings(rng: &mut Rng, mode: Mode, on_dirty: OnDirty, method: Method, faulty
     config.auth.method = method;
     config.auth.users = Arc::new(users);
     config.admin_users = vec!["ann".to_owned()];
-    config.ignore_startup_parameters = vec!["extra_float_digits".to_owned()];
+    if rng.chance(300) {
+        config.ignore_startup_parameters = vec!["extra_float_digits".to_owned()];
+    }
     config
 }
 

@@ -16,6 +16,8 @@ pub(crate) enum Reply {
     ParameterDescription(usize),
     /// One row.
     Row(String),
+    /// One row that shows what state the session has.
+    State(String),
     /// Rows that carry a token, from the one with index `next` to the one before `end`.
     Rows { token: String, width: u64, next: u64, end: u64 },
     /// The same as COPY's data.
@@ -45,7 +47,7 @@ impl Reply {
                 put_back::row_description(buf, &[Column { name, kind: ColumnType::Text }]);
             }
             Reply::ParameterDescription(count) => put_back::parameter_description(buf, &vec![25; *count]),
-            Reply::Row(text) => put_back::data_row(buf, &[Some(text.as_bytes())]),
+            Reply::Row(text) | Reply::State(text) => put_back::data_row(buf, &[Some(text.as_bytes())]),
             Reply::Rows { token, width, next, end } => {
                 if next < end {
                     put_back::data_row(buf, &[Some(row_text(token, *next, *width).as_bytes())]);
@@ -91,7 +93,7 @@ impl Reply {
             (Reply::Bare(a), Back::Bare(b)) => a == b,
             (Reply::RowDescription(name), Back::RowDescription(names)) => names.iter().eq([*name]),
             (Reply::ParameterDescription(a), Back::ParameterDescription(b)) => a == b,
-            (Reply::Row(a), Back::Row(b)) => a == b,
+            (Reply::Row(a) | Reply::State(a), Back::Row(b)) => a == b,
             (Reply::Complete(a), Back::Complete(b)) => a == b,
             (Reply::Error { fatal, code, .. }, Back::Problem { error: true, severity, code: got, .. }) => {
                 *code == got && (severity == "FATAL") == *fatal

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use weir_base::Time;
 
 /// How many lines of a transcript are kept.
-const LINES: usize = 400;
+const LINES: usize = 100_000;
 
 /// The record of one run.
 #[derive(Debug)]

@@ -251,6 +251,7 @@ impl Client {
         self.login = Login::default();
         self.parameters = self.draw_parameters();
         self.shadow = Shadow::new(self.identity.number, &self.parameters, self.reporting);
+        self.shadow.may_keep_its_server = ctx.rules.pooled && ctx.rules.mode != Mode::Session;
         self.shadow.tolerates_notifications = ctx.rules.pooled && ctx.rules.on_dirty == OnDirty::Keep;
         self.key = None;
         self.cancelling = false;

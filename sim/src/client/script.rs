@@ -242,7 +242,8 @@ impl Script<'_> {
         let token = self.token();
         let name = token.replace('.', "_");
         let text = match self.rng.below(5) {
-            0 => format!("SET work_mem = {} /*{token}*/", self.rng.between(1, 9)),
+            // The value tells whose it is.
+            0 => format!("SET work_mem = {} /*{token}*/", self.client * 1000 + self.rng.between(1, 9) as u32),
             1 => format!("LISTEN {name} /*{token}*/"),
             2 => format!("PREPARE {name} AS ECHO {token}"),
             3 => format!("CREATE TEMP TABLE {name} /*{token}*/"),
@@ -253,8 +254,7 @@ impl Script<'_> {
 
     /// Looks at what state the session has. In a pool that keeps dirty servers, anybody's may be there.
     fn look(&mut self) -> Burst {
-        let shared = self.rules.pooled && self.rules.mode != Mode::Session && self.rules.on_dirty == OnDirty::Keep;
-        if shared {
+        if self.rules.pooled && self.rules.on_dirty == OnDirty::Keep {
             return self.simple();
         }
         let text = self.marked("WHOAMI");
@@ -353,7 +353,7 @@ impl Script<'_> {
                 let name = self.some_statement();
                 push(burst, [if self.mistake() { Front::Describe(of, name) } else { Front::Close(of, name) }]);
             }
-            9 => {
+            9 if self.unnamed_is_harmless() => {
                 // The unnamed statement, left from before or not.
                 let values = (0..self.rng.below(2)).map(|_| self.token()).collect();
                 let bind = Front::Bind { portal: String::new(), statement: String::new(), values };
@@ -424,6 +424,12 @@ impl Script<'_> {
         if self.rng.chance(500) {
             push(burst, [Front::Close(Of::Portal, portal.into())]);
         }
+    }
+
+    /// Whether the unnamed statement may be run again, whatever it is.
+    fn unnamed_is_harmless(&self) -> bool {
+        let harmless = |text: &str| ["ECHO", "ROWS", "WRITE", "FAIL"].iter().any(|word| text.starts_with(word));
+        self.core.unnamed_text().is_none_or(harmless)
     }
 
     /// The name of a statement that the session has, if it has one.

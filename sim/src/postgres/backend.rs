@@ -431,16 +431,16 @@ impl Backend {
         }
         let Phase::Serving(core) = &mut self.phase else { return };
         let owner = match message {
-            Front::Query(text) | Front::Parse { text, .. } | Front::FunctionCall(text) | Front::CopyData(text) => {
-                language::owner(text)
-            }
+            Front::Query(text) | Front::Parse { text, .. } | Front::FunctionCall(text) => language::owner(text),
+            // What comes after the end of a COPY is ignored, and makes nobody an owner.
+            Front::CopyData(text) if core.copying() => language::owner(text),
             Front::Bind { values, .. } => values.iter().find_map(|value| language::owner(value)),
             _ => None,
         };
         if let Some(client) = owner {
             let leftovers = if ctx.rules.on_dirty == OnDirty::Keep { String::new() } else { core.leftovers() };
             let sight = Sight {
-                busy: core.transaction() != Transaction::Idle || core.skipping(),
+                busy: core.transaction() != Transaction::Idle,
                 read: ctx.net.progress(self.end).1,
                 leftovers: &leftovers,
                 on_dirty: ctx.rules.on_dirty,

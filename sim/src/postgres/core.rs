@@ -127,9 +127,9 @@ impl Core {
         self.transaction
     }
 
-    /// Whether messages are skipped until Sync.
-    pub(crate) fn skipping(&self) -> bool {
-        self.skipping
+    /// Whether the data of a COPY is expected.
+    pub(crate) fn copying(&self) -> bool {
+        self.copy.is_some()
     }
 
     /// For how many microseconds the running statement sleeps; no message may be fed meanwhile.
@@ -162,6 +162,11 @@ impl Core {
     /// The names of the protocol's prepared statements.
     pub(crate) fn statement_names(&self) -> impl Iterator<Item = &str> {
         self.statements.keys().map(String::as_str)
+    }
+
+    /// The text of the unnamed statement.
+    pub(crate) fn unnamed_text(&self) -> Option<&str> {
+        self.statements.get("").map(|statement| statement.text.as_str())
     }
 
     /// Handles a message.
@@ -418,11 +423,12 @@ impl Core {
         self.begin_saving();
         match command {
             Command::Rows { count, width, token } => self.run_rows(*count, *width, token, limit, position),
-            Command::Echo(text) => self.one_row(text.clone(), limit, position),
-            Command::WhoAmI => self.one_row(self.leftovers(), limit, position),
+            Command::Echo(text) => self.one_row(Reply::Row(text.clone()), limit, position),
+            Command::WhoAmI => self.one_row(Reply::State(self.leftovers()), limit, position),
+            Command::Select => self.one_row(Reply::Row(String::new()), limit, position),
             Command::Show(name) => {
                 let value = self.settings.get(name).ok_or("42704")?.to_owned();
-                self.one_row(value, limit, position);
+                self.one_row(Reply::Row(value), limit, position);
             }
             Command::Sleep { micros, token } => {
                 if *position > 0 {
@@ -450,9 +456,9 @@ impl Core {
         Ok(())
     }
 
-    fn one_row(&mut self, text: String, limit: u64, position: &mut u64) {
+    fn one_row(&mut self, row: Reply, limit: u64, position: &mut u64) {
         if *position == 0 {
-            self.out.push_back(Reply::Row(text));
+            self.out.push_back(row);
             *position = 1;
             if limit == 1 {
                 self.out.push_back(Reply::Bare(back::PORTAL_SUSPENDED));
@@ -483,6 +489,11 @@ impl Core {
             Command::Commit => self.commit_command(),
             Command::Rollback => self.rollback_command(),
             Command::Write => "INSERT 0 1",
+            Command::Nothing(tag) => tag,
+            Command::DiscardTemp => {
+                self.tables.clear();
+                "DISCARD TEMP"
+            }
             Command::Set { name, value, local } => {
                 if *local && self.transaction == Transaction::Idle && self.rest.is_empty() {
                     self.out.push_back(Reply::Warning("25P01"));
@@ -545,11 +556,16 @@ impl Core {
                 "DEALLOCATE"
             }
             _ => {
-                self.sql_prepared.clear();
-                self.statements.clear();
+                self.forget_statements();
                 "DEALLOCATE ALL"
             }
         })
+    }
+
+    /// The unnamed statement is not among those that are forgotten (PostgreSQL's `DropAllPreparedStatements`).
+    fn forget_statements(&mut self) {
+        self.sql_prepared.clear();
+        self.statements.retain(|name, _| name.is_empty());
     }
 
     fn discard_all(&mut self) -> Result<&'static str, Code> {
@@ -557,8 +573,7 @@ impl Core {
             return Err("25001");
         }
         self.settings.reset_all();
-        self.sql_prepared.clear();
-        self.statements.clear();
+        self.forget_statements();
         // The portal that runs the command survives it.
         self.portals.clear();
         self.listens.clear();

@@ -35,6 +35,11 @@ pub(crate) enum Command {
     Deallocate(String),
     DeallocateAll,
     TempTable(String),
+    /// Returns one empty row; what poolers ask, such as `SELECT 1`.
+    Select,
+    /// Something without effect here, with its command tag.
+    Nothing(&'static str),
+    DiscardTemp,
     /// Returns what state the session has, in one row.
     WhoAmI,
     CopyIn(String),
@@ -50,6 +55,7 @@ impl Command {
             Command::Sleep { .. } => "sleep",
             Command::Show(_) => "show",
             Command::WhoAmI => "whoami",
+            Command::Select => "select",
             _ => return None,
         })
     }
@@ -116,7 +122,11 @@ fn statement(words: &[&str], text: &str) -> Option<Command> {
         ["BEGIN"] => Command::Begin,
         ["COMMIT"] => Command::Commit,
         ["ROLLBACK"] => Command::Rollback,
+        ["SET", "SESSION", "AUTHORIZATION", "DEFAULT"] => Command::Nothing("SET"),
         ["SET", ..] => set(text)?,
+        ["SELECT", ..] => Command::Select,
+        ["CLOSE", "ALL"] => Command::Nothing("CLOSE CURSOR ALL"),
+        ["DISCARD", "TEMP"] => Command::DiscardTemp,
         ["SHOW", name] => Command::Show(own(name)),
         ["RESET", "ALL"] => Command::ResetAll,
         ["RESET", name] => Command::Reset(own(name)),

@@ -21,7 +21,7 @@ pub(crate) struct Ownership {
 /// What a connection looks like when a client's token is seen on it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sight<'a> {
-    /// Whether a transaction or an unfinished pipeline of anybody is under way.
+    /// Whether a transaction of anybody is under way.
     pub(crate) busy: bool,
     /// Bytes that the other side has read so far.
     pub(crate) read: u64,

@@ -32,6 +32,9 @@ const READ_ONLY: &str = "default_transaction_read_only";
 pub(crate) const UNREPORTED: [(&str, &str); 3] =
     [("lock_timeout", "0"), ("statement_timeout", "0"), ("work_mem", "4096")];
 
+/// Known, but neither reported nor looked at: drivers set it at startup, and poolers may carry it along.
+const QUIET: (&str, &str) = ("extra_float_digits", "1");
+
 type Values = BTreeMap<String, String>;
 
 /// The settings of one session.
@@ -54,7 +57,7 @@ impl Settings {
     /// The settings of a session that began with these parameters; names that nobody knows are left out.
     pub(crate) fn new<'a>(parameters: impl IntoIterator<Item = (&'a str, &'a str)>) -> Settings {
         let mut startup: Values =
-            REPORTED.iter().chain(&UNREPORTED).map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect();
+            REPORTED.iter().chain(&UNREPORTED).chain([&QUIET]).map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect();
         for (name, value) in parameters {
             if let Some(name) = known(name)
                 && let Some(value) = canonical(name, value)
@@ -179,7 +182,7 @@ pub(crate) fn same_value(name: &str, a: &str, b: &str) -> bool {
 }
 
 fn known(name: &str) -> Option<&'static str> {
-    REPORTED.iter().chain(&UNREPORTED).map(|(n, _)| *n).find(|n| n.eq_ignore_ascii_case(name))
+    REPORTED.iter().chain(&UNREPORTED).chain([&QUIET]).map(|(n, _)| *n).find(|n| n.eq_ignore_ascii_case(name))
 }
 
 /// The spelling in which a server shows a value; `None` if the setting can't have it.
