@@ -101,6 +101,8 @@ pub struct Engine {
 struct Shared {
     interner: Interner,
     params: ParamTable,
+    /// Buffers that held unnamed statements.
+    spare: Vec<Vec<u8>>,
     scratch: Vec<u8>,
     counts: Counts,
     /// Buffers that held what clients sent while they waited.
@@ -179,6 +181,7 @@ impl Engine {
             shared: Shared {
                 interner: Interner::new(hash_key, config.limits.statement_memory),
                 params: ParamTable::new(config.track_extra_parameters.iter().map(String::as_str)),
+                spare: Vec::new(),
                 scratch: Vec::new(),
                 counts: Counts::default(),
                 blocks: Vec::new(),
@@ -367,6 +370,7 @@ impl Shared {
             interner: &mut self.interner,
             accepted,
             params: &self.params,
+            spare: &mut self.spare,
             scratch: &mut self.scratch,
             counts: &mut self.counts,
             max_prepared: limits.max_prepared_statements as usize,

@@ -10,8 +10,9 @@ use weir_pgwire::tag::back;
 use weir_pgwire::{Dirty, HEAD, Head, TxStatus, backend, put_back, sql};
 
 use crate::assembly::{Fate, Piece};
-use crate::client::Client;
+use crate::client::{Client, Unnamed};
 use crate::front::Context;
+use crate::notes::Change;
 use crate::out::{Out, View};
 use crate::outstanding::Expect;
 use crate::params::ParamTable;
@@ -83,11 +84,9 @@ pub fn feed<O: Out>(
 pub(crate) fn emit(server: &mut Server, scratch: &mut Vec<u8>, out: &mut impl Out) {
     while let Some(local) = server.owed.take_local() {
         scratch.clear();
+        server.notes.done();
         match local {
-            Expect::LocalParse => {
-                server.notes.pop_front();
-                put_back::parse_complete(scratch);
-            }
+            Expect::LocalParse => put_back::parse_complete(scratch),
             Expect::LocalDeallocate => {
                 put_back::command_complete(scratch, "DEALLOCATE");
                 put_back::ready(scratch, server.status.as_byte());
@@ -141,15 +140,19 @@ impl<O: Out> Step<'_, '_, O> {
     #[inline]
     fn reply(&mut self, tag: u8) -> Result<Fate, Unexpected> {
         let reply = self.server.owed.reply(tag).map_err(|_| Unexpected("a reply that no request explains"))?;
-        match reply.to {
-            Expect::ParseNamed | Expect::OwnParse => {
-                let note = self.server.notes.pop_front();
-                note.and_then(|note| note.prepares).into_iter().for_each(|key| self.ctx.accepted.insert(key));
-            }
-            Expect::OwnClose => drop(self.server.closes.pop_front()),
-            _ => {}
+        if reply.last && reply.to.is_noted() {
+            self.settle_note();
+        } else if reply.to == Expect::OwnClose {
+            self.server.closes.pop_front();
         }
         Ok(if reply.to.is_own() { Fate::Discard } else { Fate::Forward })
+    }
+
+    /// A noted request was answered well: what it changed stays.
+    fn settle_note(&mut self) {
+        let (prepared, buffer) = self.server.notes.done();
+        prepared.into_iter().for_each(|key| self.ctx.accepted.insert(key));
+        buffer.into_iter().for_each(|buffer| crate::naming::spare(self.ctx.spare, buffer));
     }
 
     fn command_complete(&mut self, view: View<'_>) -> Result<Fate, Unexpected> {
@@ -180,10 +183,11 @@ impl<O: Out> Step<'_, '_, O> {
             self.server.unnamed = None;
             // Those that were parsed after it in the same pipeline are there; closing them once more harms nothing.
             self.server.statements.distrust();
+            let notes = &mut self.server.notes;
             if let Some(statements) = self.client.as_deref_mut().and_then(|c| c.statements.as_deref_mut()) {
-                let notes = &self.server.notes;
-                statements.retain(|name| notes.iter().any(|n| n.client_name.as_deref() == Some(name)));
+                statements.retain(|name| notes.mentions(name));
             }
+            notes.forget_all_before();
         }
     }
 
@@ -196,6 +200,9 @@ impl<O: Out> Step<'_, '_, O> {
         if reply.to.is_own() {
             self.told.own_done = Some(self.server.own_error.take().map_or(Ok(()), Err));
             return Ok(self.rest(view, head, Fate::Discard));
+        }
+        if reply.to == Expect::QueryNoted {
+            self.settle_note();
         }
         self.told.queries += 1;
         self.told.transactions += u32::from(status == TxStatus::Idle);
@@ -282,39 +289,37 @@ impl<O: Out> Step<'_, '_, O> {
     /// The server skips what follows the failed request; the books follow it.
     fn cut(&mut self) {
         let Server { owed, notes, closes, statements, unnamed, .. } = &mut *self.server;
-        let (client, accepted) = (&mut self.client, &mut *self.ctx.accepted);
-        let mut first = true;
+        let accepted = &mut *self.ctx.accepted;
+        let (mut failed, mut undo) = (true, Vec::new());
         owed.error(|dropped| {
-            let failed = std::mem::take(&mut first);
-            match dropped {
-                Expect::Parse => {
-                    *unnamed = None;
-                    if let Some(client) = client.as_deref_mut().filter(|_| failed) {
-                        client.drop_unnamed();
-                    }
-                }
-                Expect::OwnParseUnnamed => *unnamed = None,
-                Expect::OwnClose => {
-                    closes.pop_front().flatten().into_iter().for_each(|key| statements.suspect(key));
-                }
-                Expect::ParseNamed | Expect::OwnParse | Expect::LocalParse => {
-                    let Some(note) = notes.pop_front() else { return };
-                    match note.prepares {
-                        Some(key) if failed => {
-                            statements.remove(key);
-                            accepted.remove(key);
-                        }
-                        Some(key) => statements.suspect(key),
-                        None => {}
-                    }
-                    let named = client.as_deref_mut().and_then(|c| c.statements.as_deref_mut());
-                    if let (Some(statements), Some(name)) = (named, note.client_name) {
-                        statements.remove(&name);
-                    }
-                }
-                _ => {}
+            let head = std::mem::take(&mut failed);
+            if matches!(dropped, Expect::ParseUnnamed | Expect::CloseUnnamed | Expect::QueryNoted)
+                || dropped == Expect::OwnParseUnnamed
+            {
+                *unnamed = None;
             }
+            if dropped == Expect::OwnClose {
+                closes.pop_front().flatten().into_iter().for_each(|key| statements.suspect(key));
+            }
+            let Some((prepares, change)) = dropped.is_noted().then(|| notes.take()).flatten() else { return };
+            match prepares {
+                Some(key) if head => {
+                    statements.remove(key);
+                    accepted.remove(key);
+                }
+                Some(key) => statements.suspect(key),
+                None => {}
+            }
+            // A Parse that fails leaves no unnamed statement behind, whatever was there before.
+            let change = match change {
+                Change::Unnamed { .. } if head => Change::Unnamed { before: Unnamed::None },
+                change => change,
+            };
+            undo.push(change);
         });
+        if let Some(client) = self.client.as_deref_mut() {
+            undo.into_iter().rev().for_each(|change| notes.undo(client, change));
+        }
     }
 
     /// An error that names a statement by our name for it, with the client's name in its place.

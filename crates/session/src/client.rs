@@ -82,22 +82,22 @@ impl Client {
         (self.id, self.unnamed_count)
     }
 
-    /// Holds `rest` as its unnamed statement.
-    pub(crate) fn set_unnamed(&mut self, rest: &[u8]) {
+    /// Replaces its unnamed statement; returns what was before.
+    pub(crate) fn replace_unnamed(&mut self, unnamed: Unnamed) -> Unnamed {
         self.unnamed_count = self.unnamed_count.wrapping_add(1);
-        let mut buffer = match std::mem::take(&mut self.unnamed) {
-            Unnamed::Held(buffer) if buffer.capacity() <= 64 * 1024 => buffer,
-            _ => Vec::new(),
-        };
-        buffer.clear();
-        buffer.extend_from_slice(rest);
-        self.unnamed = Unnamed::Held(buffer);
+        std::mem::replace(&mut self.unnamed, unnamed)
     }
 
-    /// It has no unnamed statement any more; the buffer stays for the next one.
+    /// Its unnamed statement is what it was before.
+    pub(crate) fn put_unnamed(&mut self, unnamed: Unnamed) {
+        self.replace_unnamed(unnamed);
+    }
+
+    /// It has no unnamed statement any more.
     pub(crate) fn drop_unnamed(&mut self) {
-        self.unnamed_count = self.unnamed_count.wrapping_add(1);
-        self.unnamed = Unnamed::None;
+        if !matches!(self.unnamed, Unnamed::None) {
+            self.replace_unnamed(Unnamed::None);
+        }
     }
 
     pub(crate) fn statements_mut(&mut self) -> &mut ClientStatements {

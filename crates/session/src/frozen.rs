@@ -123,7 +123,7 @@ mod tests {
         let mut client = Client::new(7, Mode::Transaction, Arc::new(params));
         let statement = interner.intern(b"select 1\0\0\0").unwrap();
         client.statements_mut().insert(b"s", statement.clone());
-        client.set_unnamed(b"select 2\0\0\0");
+        client.put_unnamed(Unnamed::Held(b"select 2\0\0\0".to_vec()));
         let bytes = freeze(&client, &table).unwrap();
         let thawed = thaw(&bytes, &table, &mut interner).unwrap();
         assert_eq!((thawed.id, thawed.mode, &thawed.params), (7, Mode::Transaction, &client.params));

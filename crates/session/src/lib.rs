@@ -10,6 +10,8 @@
 
 mod assembly;
 mod client;
+mod naming;
+mod notes;
 mod out;
 mod outstanding;
 mod params;

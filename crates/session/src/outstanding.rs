@@ -20,12 +20,17 @@ const MAX_RUNS: usize = 65_536;
 pub(crate) enum Expect {
     /// Simple query: anything up to ReadyForQuery.
     Query,
+    /// A simple query that dropped the client's unnamed statement. (Here and below, "noted" requests have an entry in the
+    /// books of [`crate::notes`].)
+    QueryNoted,
     /// Function call: a result or an error, then ReadyForQuery.
     FunctionCall,
     /// Parse whose success or failure nobody needs to be told of.
     Parse,
-    /// Parse of a statement that client and server keep book of.
+    /// Parse of a named statement; noted.
     ParseNamed,
+    /// Parse of the unnamed statement; noted.
+    ParseUnnamed,
     /// Bind.
     Bind,
     /// Describe of a statement: two messages.
@@ -36,19 +41,22 @@ pub(crate) enum Expect {
     Execute,
     /// Close.
     Close,
+    /// Close of the unnamed statement; noted.
+    CloseUnnamed,
     /// Sync: ReadyForQuery.
     Sync,
     /// The client's CopyDone or CopyFail, sent before we know whether the server is in COPY at all. Owed nothing.
     CopyEnd,
-    /// ParseComplete that we answer: the server has the statement already.
+    /// ParseComplete that we answer, since the server has the statement already; noted.
     LocalParse,
-    /// CloseComplete that we answer: the statement stays on the server for others.
+    /// CloseComplete that we answer, since the statement stays on the server for others; noted.
     LocalClose,
-    /// CommandComplete and ReadyForQuery for a simple `DEALLOCATE name` of a statement that only we know by that name.
+    /// CommandComplete and ReadyForQuery for a simple `DEALLOCATE name` of a statement that only we know by that name;
+    /// noted.
     LocalDeallocate,
     /// A query of our own (parameters, reset, check); swallowed.
     OwnQuery,
-    /// A Parse of our own for a statement of the client; swallowed, unless it fails.
+    /// A Parse of our own for a statement of the client; swallowed, unless it fails; noted.
     OwnParse,
     /// A Parse of our own into the unnamed slot, or one without a book entry; swallowed, unless it fails.
     OwnParseUnnamed,
@@ -67,9 +75,25 @@ impl Expect {
         matches!(self, Expect::LocalParse | Expect::LocalClose | Expect::LocalDeallocate)
     }
 
+    /// Whether it has an entry in the books.
+    #[inline]
+    pub(crate) fn is_noted(self) -> bool {
+        matches!(
+            self,
+            Expect::QueryNoted
+                | Expect::ParseNamed
+                | Expect::ParseUnnamed
+                | Expect::CloseUnnamed
+                | Expect::LocalParse
+                | Expect::LocalClose
+                | Expect::LocalDeallocate
+                | Expect::OwnParse
+        )
+    }
+
     /// Whether ReadyForQuery ends it, so that an error does not make the server skip what follows.
     fn ends_with_ready(self) -> bool {
-        matches!(self, Expect::Query | Expect::FunctionCall | Expect::Sync | Expect::OwnQuery)
+        matches!(self, Expect::Query | Expect::QueryNoted | Expect::FunctionCall | Expect::Sync | Expect::OwnQuery)
     }
 }
 
@@ -100,6 +124,8 @@ pub(crate) struct Outstanding {
     sync_in_copy: bool,
     /// COPY failed and it is not known whether a Sync was swallowed by it: one ReadyForQuery more or less may come.
     doubtful: bool,
+    /// Counts the ends of segments that were sent: what is skipped after an error lies within one.
+    segment: u32,
 }
 
 impl Outstanding {
@@ -107,6 +133,12 @@ impl Outstanding {
     #[inline]
     pub(crate) fn is_clean(&self) -> bool {
         self.runs.is_empty() && !self.unsynced && !self.skipping && !self.copy_in && !self.doubtful
+    }
+
+    /// The segment that is being sent: an error in it makes the server skip no request of another.
+    #[inline]
+    pub(crate) fn segment(&self) -> u32 {
+        self.segment
     }
 
     /// Whether any answer is owed.
@@ -146,7 +178,10 @@ impl Outstanding {
             Expect::Sync => return self.sync(),
             Expect::CopyEnd => return self.copy_end(),
             _ if self.skipping => return false,
-            Expect::Query | Expect::FunctionCall | Expect::OwnQuery => self.unsynced = false,
+            Expect::Query | Expect::QueryNoted | Expect::FunctionCall | Expect::OwnQuery => {
+                self.unsynced = false;
+                self.segment = self.segment.wrapping_add(1);
+            }
             Expect::LocalDeallocate => {}
             _ => self.unsynced = true,
         }
@@ -191,9 +226,9 @@ impl Outstanding {
             return if spare { Ok(Reply { to: Expect::Sync, last: true }) } else { Err(Surprise) };
         };
         let last = match (to, tag) {
-            (Expect::Query | Expect::FunctionCall | Expect::Sync | Expect::OwnQuery, back::READY) => true,
+            (_, back::READY) if to.ends_with_ready() => true,
             (
-                Expect::Query | Expect::OwnQuery,
+                Expect::Query | Expect::QueryNoted | Expect::OwnQuery,
                 back::ROW_DESCRIPTION
                 | back::DATA_ROW
                 | back::COMMAND_COMPLETE
@@ -202,7 +237,7 @@ impl Outstanding {
                 | back::COPY_DATA
                 | back::COPY_DONE,
             ) => false,
-            (Expect::Query | Expect::Execute, back::COPY_IN) => {
+            (Expect::Query | Expect::QueryNoted | Expect::Execute, back::COPY_IN) => {
                 self.enter_copy_in();
                 false
             }
@@ -219,7 +254,7 @@ impl Outstanding {
             (Expect::DescribeRows, back::ROW_DESCRIPTION | back::NO_DATA) => true,
             (Expect::Execute, back::DATA_ROW | back::COPY_OUT | back::COPY_DATA | back::COPY_DONE) => false,
             (Expect::Execute, back::COMMAND_COMPLETE | back::EMPTY_QUERY | back::PORTAL_SUSPENDED) => true,
-            (Expect::Close | Expect::OwnClose, back::CLOSE_COMPLETE) => true,
+            (Expect::Close | Expect::CloseUnnamed | Expect::OwnClose, back::CLOSE_COMPLETE) => true,
             _ => return Err(Surprise),
         };
         if last {
@@ -259,6 +294,7 @@ impl Outstanding {
         }
         self.unsynced = false;
         self.skipping = false;
+        self.segment = self.segment.wrapping_add(1);
         self.push(Expect::Sync);
         true
     }

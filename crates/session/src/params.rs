@@ -2,19 +2,21 @@
 //!
 //! Owns the list of tracked names and the comparison of two sets of values. Must not know when a link is made.
 //!
-//! Two kinds are tracked. A *reported* parameter's value is known from ParameterStatus messages, in the server's own
-//! spelling. An *assumed* one is never reported (PostgreSQL documentation, "Asynchronous Operations", lists those that
-//! are); a server has it as we last set it, and at its default before.
+//! A parameter that a server reports by ParameterStatus is known in the server's own spelling. Which ones are reported
+//! depends on the server's version (PostgreSQL documentation, "Asynchronous Operations"). Of the others a server has what
+//! we last set, and its default before.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-/// Reported by every server; PgBouncer's list, and IntervalStyle.
-const REPORTED: [&str; 6] =
-    ["client_encoding", "DateStyle", "TimeZone", "standard_conforming_strings", "IntervalStyle", "application_name"];
-
-/// Not reported (search_path is, from PostgreSQL 18 on); what common drivers and frameworks send at startup.
-const ASSUMED: [&str; 13] = [
+/// What PgBouncer tracks, IntervalStyle among it, and what common drivers and frameworks send at startup.
+const TRACKED: [&str; 19] = [
+    "client_encoding",
+    "DateStyle",
+    "TimeZone",
+    "standard_conforming_strings",
+    "IntervalStyle",
+    "application_name",
     "search_path",
     "extra_float_digits",
     "statement_timeout",
@@ -30,25 +32,24 @@ const ASSUMED: [&str; 13] = [
     "row_security",
 ];
 
+/// The most parameters that can be tracked.
+const MAX_TRACKED: usize = 64;
+
 /// The longest value that is kept for a client; a startup packet holds 10,000 bytes at most.
 const MAX_VALUE: usize = 10_000;
 
 /// Which parameters are tracked, in a fixed order; the same for all sessions of a worker.
 #[derive(Debug)]
 pub struct ParamTable {
-    names: Vec<(Box<str>, Kind)>,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Kind {
-    Reported,
-    Assumed,
+    names: Vec<Box<str>>,
 }
 
 /// The values of one client or one server, by the table's order. Shared between all that agree.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Params {
     values: Vec<Option<Box<str>>>,
+    /// Which of them the server reports by itself, a bit each.
+    reported: u64,
 }
 
 /// Why a value can't be tracked.
@@ -61,14 +62,12 @@ pub enum BadParam {
 }
 
 impl ParamTable {
-    /// The built-in list and the operator's `track_extra_parameters`.
+    /// The built-in list and the operator's `track_extra_parameters`, 64 names at the most.
     pub fn new<'a>(extra: impl IntoIterator<Item = &'a str>) -> Self {
         let mut table = ParamTable { names: Vec::new() };
-        let reported = REPORTED.into_iter().map(|name| (name, Kind::Reported));
-        let assumed = ASSUMED.into_iter().map(|name| (name, Kind::Assumed));
-        for (name, kind) in reported.chain(assumed).chain(extra.into_iter().map(|name| (name, Kind::Reported))) {
-            if table.index(name).is_none() {
-                table.names.push((name.into(), kind));
+        for name in TRACKED.into_iter().chain(extra) {
+            if table.index(name).is_none() && table.names.len() < MAX_TRACKED {
+                table.names.push(name.into());
             }
         }
         table
@@ -76,7 +75,7 @@ impl ParamTable {
 
     /// A set in which nothing is known.
     pub fn unknown(&self) -> Params {
-        Params { values: vec![None; self.names.len()] }
+        Params { values: vec![None; self.names.len()], reported: 0 }
     }
 
     /// Sets a parameter in `params`; names are compared without case.
@@ -85,7 +84,7 @@ impl ParamTable {
         if value.len() > MAX_VALUE {
             return Err(BadParam::Value);
         }
-        let value = if self.names[index].0.eq_ignore_ascii_case("application_name") {
+        let value = if self.names[index].eq_ignore_ascii_case("application_name") {
             // As PostgreSQL itself does to this one (guc.c, check_application_name), so that the spelling agrees.
             value.chars().map(|c| if (' '..='~').contains(&c) { c } else { '?' }).collect::<String>().into()
         } else if value.bytes().all(|b| (b' '..=b'~').contains(&b)) {
@@ -107,11 +106,12 @@ impl ParamTable {
         params.values[self.index(name)?].as_deref()
     }
 
-    /// Fills what `params` does not say from `defaults`.
-    pub fn fill(&self, params: &mut Params, defaults: &Params) {
-        for (index, (_, kind)) in self.names.iter().enumerate() {
-            if params.values[index].is_none() && *kind == Kind::Reported {
-                params.values[index].clone_from(&defaults.values[index]);
+    /// Fills what `params` does not say from what a server reports.
+    pub fn fill(&self, params: &mut Params, server: &Params) {
+        params.reported = server.reported;
+        for index in 0..self.names.len() {
+            if params.values[index].is_none() && server.reports(index) {
+                params.values[index].clone_from(&server.values[index]);
             }
         }
     }
@@ -119,13 +119,13 @@ impl ParamTable {
     /// Every known value with its name.
     pub fn iter<'p>(&'p self, params: &'p Params) -> impl Iterator<Item = (&'p str, &'p str)> {
         let known = self.names.iter().zip(&params.values);
-        known.filter_map(|((name, _), value)| Some((&**name, value.as_deref()?)))
+        known.filter_map(|(name, value)| Some((&**name, value.as_deref()?)))
     }
 
-    /// The reported ones among [`ParamTable::iter`], which a client is told at login.
-    pub fn reported<'p>(&'p self, params: &'p Params) -> impl Iterator<Item = (&'p str, &'p str)> {
-        let known = self.names.iter().zip(&params.values);
-        known.filter_map(|((name, kind), value)| (*kind == Kind::Reported).then_some((&**name, value.as_deref()?)))
+    /// Those that a server reports, with their values.
+    pub fn reported<'p>(&'p self, server: &'p Params) -> impl Iterator<Item = (&'p str, &'p str)> {
+        let known = self.names.iter().zip(&server.values).enumerate();
+        known.filter_map(|(index, (name, value))| server.reports(index).then_some((&**name, value.as_deref()?)))
     }
 
     /// Makes a server agree with a client: appends the query that does it to `query` and the assumed outcome to `server`.
@@ -136,13 +136,14 @@ impl ParamTable {
         }
         query.clear();
         let mut outcome: Option<Params> = None;
-        for (index, (name, kind)) in self.names.iter().enumerate() {
+        for (index, name) in self.names.iter().enumerate() {
             let (wanted, has) = (&client.values[index], &server.values[index]);
-            if wanted == has || (wanted.is_none() && *kind == Kind::Reported) {
+            let reported = server.reports(index);
+            if wanted == has || (wanted.is_none() && reported) {
                 continue;
             }
             set_query(query, name, wanted.as_deref());
-            if *kind == Kind::Assumed {
+            if !reported {
                 outcome.get_or_insert_with(|| (**server).clone()).values[index].clone_from(wanted);
             }
         }
@@ -155,8 +156,10 @@ impl ParamTable {
     /// Takes a ParameterStatus into a server's set. Returns whether the parameter is tracked.
     pub(crate) fn report(&self, server: &mut Arc<Params>, name: &str, value: &str) -> bool {
         let Some(index) = self.index(name) else { return false };
-        if server.values[index].as_deref() != Some(value) && value.len() <= MAX_VALUE {
-            Arc::make_mut(server).values[index] = Some(value.into());
+        if (server.values[index].as_deref() != Some(value) || !server.reports(index)) && value.len() <= MAX_VALUE {
+            let server = Arc::make_mut(server);
+            server.values[index] = Some(value.into());
+            server.reported |= 1 << index;
         }
         true
     }
@@ -165,12 +168,13 @@ impl ParamTable {
     pub(crate) fn take_report(&self, server: &mut Params, name: &str, value: &str) {
         if let Some(index) = self.index(name).filter(|_| value.len() <= MAX_VALUE) {
             server.values[index] = Some(value.into());
+            server.reported |= 1 << index;
         }
     }
 
     /// What a server's set is after `RESET ALL`, as far as nothing reports it.
     pub(crate) fn after_reset(&self, server: &mut Arc<Params>) {
-        let assumed = |index: &usize| self.names[*index].1 == Kind::Assumed && server.values[*index].is_some();
+        let assumed = |index: &usize| !server.reports(*index) && server.values[*index].is_some();
         let changed: Vec<usize> = (0..self.names.len()).filter(assumed).collect();
         if !changed.is_empty() {
             let server = Arc::make_mut(server);
@@ -179,7 +183,13 @@ impl ParamTable {
     }
 
     fn index(&self, name: &str) -> Option<usize> {
-        self.names.iter().position(|(known, _)| known.eq_ignore_ascii_case(name))
+        self.names.iter().position(|known| known.eq_ignore_ascii_case(name))
+    }
+}
+
+impl Params {
+    fn reports(&self, index: usize) -> bool {
+        self.reported >> index & 1 == 1
     }
 }
 
@@ -217,6 +227,13 @@ mod tests {
         ParamTable::new(["my.setting"])
     }
 
+    /// A server that reports these.
+    fn server(table: &ParamTable, values: &[(&str, &str)]) -> Arc<Params> {
+        let mut params = table.unknown();
+        values.iter().for_each(|(name, value)| table.take_report(&mut params, name, value));
+        Arc::new(params)
+    }
+
     fn params(table: &ParamTable, values: &[(&str, &str)]) -> Arc<Params> {
         let mut params = table.unknown();
         values.iter().for_each(|(name, value)| table.set(&mut params, name, value).unwrap());
@@ -227,7 +244,7 @@ mod tests {
     fn only_what_differs_is_set() {
         let t = table();
         let client = params(&t, &[("timezone", "UTC"), ("datestyle", "ISO, MDY"), ("extra_float_digits", "3")]);
-        let mut server = params(&t, &[("TimeZone", "GMT"), ("DateStyle", "ISO, MDY"), ("client_encoding", "UTF8")]);
+        let mut server = server(&t, &[("TimeZone", "GMT"), ("DateStyle", "ISO, MDY"), ("client_encoding", "UTF8")]);
         let mut query = String::new();
         assert!(t.agree(&client, &mut server, &mut query));
         assert_eq!(query, "SET TimeZone='UTC';SET extra_float_digits='3'");
@@ -244,6 +261,18 @@ mod tests {
         let expected = r#"SELECT pg_catalog.set_config('search_path',E'a, "b''\\"',false);RESET extra_float_digits"#;
         assert_eq!(query, expected);
         assert_eq!(t.get(&server, "extra_float_digits"), None);
+    }
+
+    #[test]
+    fn what_a_server_reports_needs_no_reset_and_what_it_does_not_report_is_not_lost() {
+        let t = table();
+        let reports = server(&t, &[("default_transaction_read_only", "off")]);
+        let mut query = String::new();
+        assert!(!t.agree(&params(&t, &[]), &mut reports.clone(), &mut query));
+        let client = params(&t, &[("my.setting", "1")]);
+        let mut silent = server(&t, &[]);
+        assert!(t.agree(&client, &mut silent, &mut query));
+        assert_eq!(t.get(&silent, "my.setting"), Some("1"), "it is known to have what was set");
     }
 
     #[test]

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use weir_pgwire::{Dirty, TxStatus};
 
 use crate::assembly::Assembly;
+use crate::notes::Notes;
 use crate::out::Out;
 use crate::outstanding::{Expect, Outstanding};
 use crate::params::{ParamTable, Params};
@@ -18,8 +19,8 @@ use crate::statements::{Key, ServerStatements};
 #[derive(Debug)]
 pub struct Server {
     pub(crate) owed: Outstanding,
-    /// What to do about each named Parse in `owed`, in order.
-    pub(crate) notes: VecDeque<ParseNote>,
+    /// What the requests in `owed` have changed.
+    pub(crate) notes: Notes,
     /// The statement that each Close of ours in `owed` closes, in order; none for one without a book entry.
     pub(crate) closes: VecDeque<Option<Key>>,
     pub(crate) statements: ServerStatements,
@@ -36,15 +37,6 @@ pub struct Server {
     /// What our own query under way answered so far, if it failed.
     pub(crate) own_error: Option<OwnError>,
     key: CancelKey,
-}
-
-/// A named Parse that is under way.
-#[derive(Debug)]
-pub(crate) struct ParseNote {
-    /// The statement that is being prepared on the server; none if the server has it and only the client is answered.
-    pub(crate) prepares: Option<Key>,
-    /// The name that the client gave it, unless the Parse is our own.
-    pub(crate) client_name: Option<Box<[u8]>>,
 }
 
 /// The words of a server about a query of ours that failed.
@@ -75,7 +67,7 @@ impl Server {
     pub fn new(params: Arc<Params>, key: CancelKey) -> Self {
         Server {
             owed: Outstanding::default(),
-            notes: VecDeque::new(),
+            notes: Notes::default(),
             closes: VecDeque::new(),
             statements: ServerStatements::default(),
             unnamed: None,

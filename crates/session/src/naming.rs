@@ -1,0 +1,402 @@
+//! What a client's statements are called on servers, outside session mode.
+//!
+//! Owns the rewriting of Parse, Bind, Describe, Close and DEALLOCATE, the requests of our own that prepare a statement on the
+//! way, and the answers that need no server. What a request changes in the client's books is noted, so that it can be taken
+//! back if the server skips it.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use weir_pgwire::tag::front;
+use weir_pgwire::{Dealloc, Dirty, HEAD, Head, Of, SqlHead, TxStatus, frontend, put_back, put_front, sql};
+
+use crate::assembly::Fate;
+use crate::client::Unnamed;
+use crate::front::{MAX_HELD_PARSE, Step, Then, protocol, text_of};
+use crate::notes::{Change, Subject};
+use crate::out::{Out, View};
+use crate::outstanding::Expect;
+use crate::refusal::Refusal;
+use crate::statements::{Key, NAME_PREFIX, NotInterned, OnServer, Statement};
+
+/// A statement that exists only to be deallocated, in place of one that the server knows by another name.
+const GONE: &[u8] = b"weir_gone";
+/// The most buffers kept for unnamed statements, and the largest.
+const MAX_SPARE: usize = 16;
+const MAX_SPARE_SIZE: usize = 16 << 10;
+
+impl<O: Out> Step<'_, '_, O> {
+    /// Answers a Parse of a statement that the pool's servers have accepted before, and a Close of one that only we know,
+    /// for a client without a server. A program that prepares while others of its own hold all servers would wait for
+    /// itself otherwise. Returns whether it was one of these.
+    pub(crate) fn needs_no_server(&mut self, view: View<'_>, head: Head) -> bool {
+        let Some(body) = view.bytes.get(HEAD..head.total()) else { return false };
+        if head.tag == front::CLOSE {
+            let Ok(named) = frontend::named(body) else { return false };
+            if named.of == Of::Portal || !self.knows(named.name) {
+                return false;
+            }
+            self.forget(named.name);
+            self.answer(put_back::close_complete);
+            return true;
+        }
+        let Ok(parse) = frontend::parse(body) else { return false };
+        let room = self.client.prepared() < self.ctx.client_statements;
+        if parse.name.is_empty() || self.knows(parse.name) || !room {
+            return false;
+        }
+        let known = self.ctx.interner.find(parse.rest).filter(|s| self.ctx.accepted.contains(s.key()));
+        let Some(statement) = known else { return false };
+        self.ctx.counts.client_parses += 1;
+        self.client.statements_mut().insert(parse.name, statement);
+        self.answer(put_back::parse_complete);
+        true
+    }
+
+    pub(crate) fn query(&mut self, view: View<'_>, head: Head) -> Result<usize, Then> {
+        let text = text_of(view.bytes);
+        let whole = view.bytes.len() == head.total();
+        let what = if whole { sql::head(text) } else { sql::head_of_prefix(text) };
+        if let SqlHead::Deallocate(Dealloc::Name(name)) = &what {
+            self.must_be_settled(Subject::Name(name))?;
+            if self.knows(name) && self.server.as_ref().is_some_and(|s| s.status != TxStatus::Failed) {
+                self.rename(Expect::LocalDeallocate, None, name, None);
+                self.emit();
+                return Ok(self.rest(view, head, Fate::Discard));
+            }
+        }
+        // These are only answered for a text that is one statement.
+        let harmless =
+            matches!(what, SqlHead::SetLocal | SqlHead::DeclareCursor { hold: false } | SqlHead::CreateOther);
+        let creates = matches!(what, SqlHead::CreateTemp);
+        if let Some(server) = self.server.as_deref_mut() {
+            server.unnamed = None;
+            server.harmless = harmless && server.owed.is_empty();
+            if creates {
+                server.dirty.insert(Dirty::TEMP);
+            }
+        }
+        if matches!(self.client.unnamed, Unnamed::None) {
+            return Ok(self.plain(view, head, Expect::Query));
+        }
+        self.change_unnamed(Expect::QueryNoted, Unnamed::None);
+        Ok(self.rest(view, head, Fate::Forward))
+    }
+
+    pub(crate) fn parse(&mut self, view: View<'_>, head: Head) -> Result<usize, Then> {
+        self.ctx.counts.client_parses += 1;
+        if view.bytes.len() < head.total() || head.total() > MAX_HELD_PARSE {
+            return self.parse_too_large(view, head);
+        }
+        let parse = frontend::parse(&view.bytes[HEAD..]).map_err(|m| Then::Refuse(protocol(m)))?;
+        if parse.name.is_empty() {
+            if let Cow::Owned(substitute) = self.substitute(parse) {
+                self.parse_unnamed_as(&substitute);
+                return Ok(self.rest(view, head, Fate::Discard));
+            }
+            self.hold_unnamed(parse.rest);
+            return Ok(self.rest(view, head, Fate::Forward));
+        }
+        self.must_be_settled(Subject::Name(parse.name))?;
+        if let Some(known) = self.client.statements.as_ref().and_then(|s| s.get(parse.name)).cloned() {
+            // The server shall say that the name is taken, in its own words: under our name for it, it is.
+            self.ensure(&known);
+            self.send_parse(known.name(), parse.rest, Expect::Parse);
+            return Ok(self.rest(view, head, Fate::Discard));
+        }
+        if self.client.prepared() >= self.ctx.client_statements {
+            return Err(Then::Refuse(Refusal::StatementLimit("too many prepared statements (client_statements)")));
+        }
+        let statement = self.ctx.interner.intern(parse.rest).map_err(|why| {
+            Then::Refuse(match why {
+                NotInterned::TooMuchText => Refusal::StatementLimit("prepared statements exceed statement_memory"),
+                NotInterned::Collision => Refusal::Broken("two statements with one name"),
+            })
+        })?;
+        self.prepare(&statement, Some(parse.name));
+        Ok(self.rest(view, head, Fate::Discard))
+    }
+
+    fn parse_too_large(&mut self, view: View<'_>, head: Head) -> Result<usize, Then> {
+        if view.bytes.get(HEAD) != Some(&0) {
+            return Err(Then::Refuse(Refusal::StatementLimit("a prepared statement of more than 16 MiB")));
+        }
+        self.change_unnamed(Expect::ParseUnnamed, Unnamed::Streamed);
+        self.own_unnamed_slot();
+        Ok(self.rest(view, head, Fate::Forward))
+    }
+
+    pub(crate) fn bind(&mut self, view: View<'_>, head: Head) -> Result<usize, Then> {
+        let bind = match frontend::bind_head(&view.bytes[HEAD..]) {
+            Ok(Some(bind)) => bind,
+            Ok(None) => {
+                return Err(Then::Refuse(Refusal::Protocol("a Bind without names, or with very long ones".into())));
+            }
+            Err(malformed) => return Err(Then::Refuse(protocol(malformed))),
+        };
+        if bind.statement.is_empty() {
+            self.ensure_unnamed()?;
+            return Ok(self.plain(view, head, Expect::Bind));
+        }
+        let Some(server_name) = self.server_name(bind.statement)? else {
+            return Ok(self.plain(view, head, Expect::Bind));
+        };
+        let names = HEAD + bind.rest_at;
+        self.owed().request(Expect::Bind);
+        self.ctx.scratch.clear();
+        put_front::bind_head(self.ctx.scratch, bind.portal, &server_name, head.total() - names);
+        self.out.server(self.ctx.scratch);
+        view.to_server(names..view.bytes.len(), self.out);
+        self.client.stream.rest(head.total() - view.bytes.len(), Fate::Forward);
+        Ok(view.bytes.len())
+    }
+
+    /// Describe and Close.
+    pub(crate) fn named(&mut self, view: View<'_>, head: Head) -> Result<usize, Then> {
+        if view.bytes.len() < head.total() {
+            return Err(Then::Refuse(Refusal::Protocol("a very long name".into())));
+        }
+        let named = frontend::named(&view.bytes[HEAD..]).map_err(|m| Then::Refuse(protocol(m)))?;
+        let closes = head.tag == front::CLOSE;
+        if named.of == Of::Portal {
+            return Ok(self.plain(view, head, if closes { Expect::Close } else { Expect::DescribeRows }));
+        }
+        if closes {
+            return self.close_statement(view, head, named.name);
+        }
+        if named.name.is_empty() {
+            self.ensure_unnamed()?;
+            return Ok(self.plain(view, head, Expect::DescribeStatement));
+        }
+        let Some(server_name) = self.server_name(named.name)? else {
+            return Ok(self.plain(view, head, Expect::DescribeStatement));
+        };
+        self.owed().request(Expect::DescribeStatement);
+        self.ctx.scratch.clear();
+        put_front::describe(self.ctx.scratch, Of::Statement, &server_name);
+        self.out.server(self.ctx.scratch);
+        Ok(self.rest(view, head, Fate::Discard))
+    }
+
+    fn close_statement(&mut self, view: View<'_>, head: Head, name: &[u8]) -> Result<usize, Then> {
+        if name.is_empty() {
+            if let Some(server) = self.server.as_deref_mut() {
+                server.unnamed = None;
+            }
+            self.change_unnamed(Expect::CloseUnnamed, Unnamed::None);
+            return Ok(self.rest(view, head, Fate::Forward));
+        }
+        self.must_be_settled(Subject::Name(name))?;
+        if self.knows(name) || name.starts_with(NAME_PREFIX) {
+            // The statement stays on the server, for others and for its return.
+            self.rename(Expect::LocalClose, None, name, None);
+            self.emit();
+            return Ok(self.rest(view, head, Fate::Discard));
+        }
+        Ok(self.plain(view, head, Expect::Close))
+    }
+
+    /// The name on the server of what the client calls `name`, prepared there; none if the client's own word must do
+    /// (an SQL-level PREPARE, or a name that does not exist and will be refused in the server's words).
+    fn server_name(&mut self, name: &[u8]) -> Result<Option<Cow<'static, [u8]>>, Then> {
+        self.must_be_settled(Subject::Name(name))?;
+        let known = self.client.statements.as_ref().and_then(|s| s.get(name)).cloned();
+        Ok(match known {
+            Some(statement) => {
+                self.ensure(&statement);
+                Some(Cow::Owned(statement.name().to_vec()))
+            }
+            // Nobody gets at a statement of others by guessing our names.
+            None if name.starts_with(NAME_PREFIX) => Some(Cow::Borrowed(b"weir_unknown")),
+            None => None,
+        })
+    }
+
+    /// Makes sure that the server has a statement, with requests of our own.
+    fn ensure(&mut self, statement: &Arc<Statement>) {
+        let Some(server) = self.server.as_deref_mut() else { return };
+        if server.statements.touch(statement.key()) != OnServer::Ready {
+            self.prepare(statement, None);
+        }
+    }
+
+    /// Prepares a statement on the server, or answers for it if the server has it. `client_name` tells a Parse of the
+    /// client from one of our own.
+    fn prepare(&mut self, statement: &Arc<Statement>, client_name: Option<&[u8]>) {
+        let Some(server) = self.server.as_deref_mut() else { return };
+        let mut on_server = server.statements.touch(statement.key());
+        if on_server == OnServer::Ready && server.status == TxStatus::Failed {
+            // The server shall refuse it, as it refuses all Parse in a failed transaction.
+            on_server = OnServer::Stale;
+        }
+        if on_server == OnServer::Ready {
+            if let Some(name) = client_name {
+                self.rename(Expect::LocalParse, None, name, Some(statement.clone()));
+            }
+            return self.emit();
+        }
+        let closes = if on_server == OnServer::Stale { Some(statement.key()) } else { None };
+        let evicted = server.statements.insert(statement.key(), self.ctx.max_prepared);
+        for key in closes.into_iter().chain(evicted) {
+            self.close_on_server(key);
+        }
+        let key = Some(statement.key());
+        match client_name {
+            Some(name) => self.rename(Expect::ParseNamed, key, name, Some(statement.clone())),
+            None => self.note(Expect::OwnParse, key, Change::None),
+        }
+        self.write_parse(statement.name(), statement.rest());
+    }
+
+    fn close_on_server(&mut self, key: Key) {
+        let Some(server) = self.server.as_deref_mut() else { return };
+        server.closes.push_back(Some(key));
+        server.owed.request(Expect::OwnClose);
+        self.ctx.scratch.clear();
+        put_front::close(self.ctx.scratch, Of::Statement, &key.name());
+        self.out.server(self.ctx.scratch);
+    }
+
+    fn send_parse(&mut self, name: &[u8], rest: &[u8], what: Expect) {
+        self.owed().request(what);
+        self.write_parse(name, rest);
+    }
+
+    fn write_parse(&mut self, name: &[u8], rest: &[u8]) {
+        self.ctx.counts.server_parses += 1;
+        self.ctx.scratch.clear();
+        put_front::parse(self.ctx.scratch, name, rest);
+        self.out.server(self.ctx.scratch);
+    }
+
+    /// Makes sure that the server's unnamed slot holds the client's unnamed statement, or nothing.
+    fn ensure_unnamed(&mut self) -> Result<(), Then> {
+        self.must_be_settled(Subject::Unnamed)?;
+        let id = self.client.unnamed_id();
+        let Some(server) = self.server.as_deref_mut() else { return Ok(()) };
+        if server.unnamed == Some(id) {
+            return Ok(());
+        }
+        match &self.client.unnamed {
+            Unnamed::Held(rest) => {
+                server.unnamed = Some(id);
+                server.owed.request(Expect::OwnParseUnnamed);
+                self.ctx.counts.server_parses += 1;
+                self.ctx.scratch.clear();
+                put_front::parse(self.ctx.scratch, b"", rest);
+                self.out.server(self.ctx.scratch);
+            }
+            Unnamed::None | Unnamed::Streamed => {
+                server.unnamed = None;
+                server.closes.push_back(None);
+                server.owed.request(Expect::OwnClose);
+                self.ctx.scratch.clear();
+                put_front::close(self.ctx.scratch, Of::Statement, b"");
+                self.out.server(self.ctx.scratch);
+            }
+        }
+        Ok(())
+    }
+
+    /// An unnamed `DEALLOCATE name` of a statement that only we know by that name, made into one that the server can carry
+    /// out; any other Parse stays what it is.
+    fn substitute<'p>(&mut self, parse: frontend::Parse<'p>) -> Cow<'p, [u8]> {
+        let SqlHead::Deallocate(Dealloc::Name(name)) = sql::head(parse.text) else { return Cow::Borrowed(parse.rest) };
+        if !self.knows(&name) || self.server.as_ref().is_none_or(|s| s.status == TxStatus::Failed) {
+            return Cow::Borrowed(parse.rest);
+        }
+        self.forget(&name);
+        Cow::Owned([b"DEALLOCATE ", GONE, &[0, 0, 0]].concat())
+    }
+
+    fn parse_unnamed_as(&mut self, rest: &[u8]) {
+        let Some(server) = self.server.as_deref_mut() else { return };
+        server.closes.push_back(None);
+        server.owed.request(Expect::OwnClose);
+        self.ctx.scratch.clear();
+        put_front::close(self.ctx.scratch, Of::Statement, GONE);
+        self.out.server(self.ctx.scratch);
+        self.send_parse(GONE, b"SELECT 1\0\0\0", Expect::OwnParseUnnamed);
+        self.hold_unnamed(rest);
+        self.write_parse(b"", rest);
+    }
+
+    /// The client's unnamed statement is `rest` from now on, and its Parse is expected to be answered.
+    fn hold_unnamed(&mut self, rest: &[u8]) {
+        let mut buffer = self.ctx.spare.pop().unwrap_or_default();
+        buffer.clear();
+        buffer.extend_from_slice(rest);
+        self.change_unnamed(Expect::ParseUnnamed, Unnamed::Held(buffer));
+        self.own_unnamed_slot();
+    }
+
+    /// The server's unnamed slot holds the client's unnamed statement from now on.
+    fn own_unnamed_slot(&mut self) {
+        let id = self.client.unnamed_id();
+        self.ctx.counts.server_parses += 1;
+        if let Some(server) = self.server.as_deref_mut() {
+            server.unnamed = Some(id);
+        }
+    }
+
+    /// Expects an answer, and notes what the request changes.
+    fn note(&mut self, what: Expect, prepares: Option<Key>, change: Change) {
+        let Some(server) = self.server.as_deref_mut() else { return };
+        server.notes.push(server.owed.segment(), prepares, change);
+        server.owed.request(what);
+    }
+
+    /// Expects an answer to a request after which the client's `name` means `now`.
+    fn rename(&mut self, what: Expect, prepares: Option<Key>, name: &[u8], now: Option<Arc<Statement>>) {
+        let statements = self.client.statements_mut();
+        let before = statements.get(name).cloned();
+        match now {
+            Some(statement) => statements.insert(name, statement),
+            None => drop(statements.remove(name)),
+        }
+        self.note(what, prepares, Change::Name { name: name.into(), before });
+    }
+
+    /// Expects an answer to a request after which the client's unnamed statement is `now`.
+    fn change_unnamed(&mut self, what: Expect, now: Unnamed) {
+        let before = self.client.replace_unnamed(now);
+        self.note(what, None, Change::Unnamed { before });
+    }
+
+    /// What a request builds upon must not be taken back later: a change in an earlier segment that may still be skipped is
+    /// waited for.
+    fn must_be_settled(&mut self, subject: Subject<'_>) -> Result<(), Then> {
+        let open = self.server.as_ref().is_some_and(|s| s.notes.is_open(subject, s.owed.segment()));
+        if open { Err(Then::Full) } else { Ok(()) }
+    }
+
+    /// Whether a query is a `DEALLOCATE` of a statement that the client prepared by a Parse.
+    pub(crate) fn names_own_statement(&self, view: View<'_>, head: Head) -> bool {
+        view.bytes.len() == head.total()
+            && matches!(sql::head(text_of(view.bytes)), SqlHead::Deallocate(Dealloc::Name(name)) if self.knows(&name))
+    }
+
+    pub(crate) fn deallocate_locally(&mut self, view: View<'_>) {
+        if let SqlHead::Deallocate(Dealloc::Name(name)) = sql::head(text_of(view.bytes)) {
+            self.forget(&name);
+        }
+        self.client.drop_unnamed();
+    }
+
+    fn knows(&self, name: &[u8]) -> bool {
+        self.client.statements.as_ref().is_some_and(|s| s.get(name).is_some())
+    }
+
+    fn forget(&mut self, name: &[u8]) {
+        if let Some(statements) = &mut self.client.statements {
+            statements.remove(name);
+        }
+    }
+}
+
+/// Keeps a buffer for the next unnamed statement.
+pub(crate) fn spare(buffers: &mut Vec<Vec<u8>>, buffer: Vec<u8>) {
+    if buffers.len() < MAX_SPARE && buffer.capacity() <= MAX_SPARE_SIZE {
+        buffers.push(buffer);
+    }
+}
