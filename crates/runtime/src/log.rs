@@ -141,8 +141,7 @@ impl Writer {
     }
 }
 
-fn format_line(lines: &mut Vec<u8>, level: Level, at: u64, text: &str) {
-    let pid = std::process::id();
+fn format_line(lines: &mut Vec<u8>, pid: u32, level: Level, at: u64, text: &str) {
     // Writing to memory does not fail.
     let _ = writeln!(lines, "{} [{pid}] {} {}", Utc(at), label(level), OneLine(text));
 }
@@ -152,11 +151,12 @@ fn append(path: &PathBuf) -> io::Result<File> {
 }
 
 fn write_lines(inbox: Receiver<Entry>, mut writer: Writer, dropped: &AtomicU64) {
+    let pid = std::process::id();
     let mut lines = Vec::new();
     while let Ok(first) = inbox.recv() {
         for entry in iter::once(first).chain(inbox.try_iter()) {
             match entry {
-                Entry::Line { level, at, text } => format_line(&mut lines, level, at, &text),
+                Entry::Line { level, at, text } => format_line(&mut lines, pid, level, at, &text),
                 Entry::Reopen => {
                     writer.write(&mut lines);
                     writer.reopen();
@@ -169,7 +169,7 @@ fn write_lines(inbox: Receiver<Entry>, mut writer: Writer, dropped: &AtomicU64) 
         let lost = dropped.swap(0, Ordering::Relaxed);
         if lost > 0 {
             let text = format!("{lost} lines of the log were dropped: it could not keep up");
-            format_line(&mut lines, Level::Warning, unix_micros(), &text);
+            format_line(&mut lines, pid, Level::Warning, unix_micros(), &text);
         }
         writer.write(&mut lines);
         thread::sleep(BREATH);
