@@ -23,7 +23,7 @@ pub(super) struct Auditor {
     console: Option<Connection>,
     superuser: Connection,
     pid: Option<u32>,
-    /// Descriptors beside those of clients and servers, at the first look.
+    /// Descriptors beside those of clients, servers and consoles, at the first look.
     own_descriptors: Option<i64>,
     queries_before: u64,
 }
@@ -70,7 +70,7 @@ impl Auditor {
             books.check(world, &backends, &mut sight.faults);
             self.check_growth(&stats, &mut sight.faults);
         }
-        self.check_descriptors(&mut sight);
+        self.check_descriptors(world, &mut sight);
         Ok(sight)
     }
 
@@ -98,13 +98,13 @@ impl Auditor {
         self.queries_before = queries;
     }
 
-    fn check_descriptors(&mut self, sight: &mut Sight) {
+    fn check_descriptors(&mut self, world: &World, sight: &mut Sight) {
         let Some(pid) = self.pid else { return };
         sight.rss = proc::rss(pid).unwrap_or(0);
         let all = proc::descriptors(pid).and_then(|count| i64::try_from(count).ok());
         let Some(all) = all else { return sight.faults.push("the process's descriptors can't be counted".to_owned()) };
         sight.descriptors = all;
-        let own = all - sight.clients - sight.servers;
+        let own = all - sight.clients - sight.servers - world.consoles();
         // The first look that finds no fault sets the level.
         match self.own_descriptors {
             None if sight.faults.is_empty() => self.own_descriptors = Some(own),

@@ -6,7 +6,7 @@ use weir_pglocal::client::Connection;
 
 use super::rng::Rng;
 use super::tally::{Tally, add};
-use super::world::{POOLS, World};
+use super::world::{POOLS, Presence, World};
 use crate::stage::{Mode, USER};
 
 /// Tables that the operator looks at.
@@ -46,11 +46,10 @@ fn end_a_server(tally: &Tally, superuser: &mut Connection) {
     }
 }
 
-fn command(world: &World, rng: &mut Rng, console: &mut Option<Connection>) -> Result<(), String> {
-    let open = || Connection::connect(world.console()).map_err(|error| format!("login: {error}"));
-    let console = match console {
+fn command<'w>(world: &'w World, rng: &mut Rng, console: &mut Option<Console<'w>>) -> Result<(), String> {
+    let (console, _) = match console {
         Some(console) => console,
-        None => console.insert(open()?),
+        None => console.insert(open(world)?),
     };
     let pool = rng.pick(&POOLS);
     let name = pool.name;
@@ -72,10 +71,17 @@ fn command(world: &World, rng: &mut Rng, console: &mut Option<Connection>) -> Re
     }
 }
 
+/// A connection to the console, and its place in the count of them.
+type Console<'w> = (Connection, Presence<'w>);
+
+fn open(world: &World) -> Result<Console<'_>, String> {
+    let connection = Connection::connect(&world.console().clone().timeout(PAUSE_PATIENCE));
+    Ok((connection.map_err(|error| format!("login: {error}"))?, world.enter_console()))
+}
+
 /// PAUSE on a console of its own, and a moment of it.
 fn pause(world: &World, rng: &mut Rng, name: &str) -> Result<(), String> {
-    let params = world.console().clone().timeout(PAUSE_PATIENCE);
-    let mut console = Connection::connect(&params).map_err(|error| format!("login: {error}"))?;
+    let (mut console, _presence) = open(world)?;
     console.query(&format!("PAUSE {name}")).map_err(|error| format!("PAUSE {name}: {error}"))?;
     add(&world.tally.counts.commands);
     world.gate.nap(Duration::from_millis(rng.between(1, 300)));

@@ -57,6 +57,7 @@ pub(super) struct World {
     console: Params,
     /// Clients that are logged in, a pool.
     open: [AtomicI64; POOLS.len()],
+    consoles: AtomicI64,
 }
 
 impl World {
@@ -71,6 +72,7 @@ impl World {
             params: POOLS.iter().map(|pool| pooler.params(pool.name)).collect(),
             console: pooler.params("pgbouncer"),
             open: Default::default(),
+            consoles: AtomicI64::new(0),
         }
     }
 
@@ -102,6 +104,17 @@ impl World {
         self.open[pool].load(SeqCst)
     }
 
+    /// Open consoles.
+    pub(super) fn consoles(&self) -> i64 {
+        self.consoles.load(SeqCst)
+    }
+
+    /// Counts a console for as long as the value lives.
+    pub(super) fn enter_console(&self) -> Presence<'_> {
+        self.consoles.fetch_add(1, SeqCst);
+        Presence(&self.consoles)
+    }
+
     /// Counts a login for as long as the value lives.
     pub(super) fn enter(&self, pool: PoolId) -> Presence<'_> {
         self.open[pool].fetch_add(1, SeqCst);
@@ -109,7 +122,7 @@ impl World {
     }
 }
 
-/// One client's place in the count of open connections.
+/// One connection's place in the count of open connections.
 #[derive(Debug)]
 pub(super) struct Presence<'w>(&'w AtomicI64);
 
