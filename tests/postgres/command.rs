@@ -1,1 +1,108 @@
-//! (next)
+//! The command line: one clear line for each mistake, and the exit status that scripts read.
+
+use std::fs;
+use std::net::TcpListener;
+use std::process::{Command, Output};
+
+use weir_pglocal::TempFolder;
+use weir_tests::{Mode, Postgres, Setup, users, weir_binary};
+
+fn run(arguments: &[&str]) -> Output {
+    Command::new(weir_binary()).args(arguments).output().expect("weir runs")
+}
+
+/// The one line on stderr of a command that must fail with status 1.
+#[track_caller]
+fn one_line(output: &Output) -> String {
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert_eq!(stderr.trim_end().lines().count(), 1, "one line: {stderr}");
+    assert!(stderr.starts_with("weir: "), "{stderr}");
+    stderr
+}
+
+/// What `weir serve` says about this text.
+#[track_caller]
+fn refused(toml: &str) -> String {
+    let folder = TempFolder::new().unwrap();
+    let file = folder.path().join("weir.toml");
+    fs::write(&file, toml).unwrap();
+    one_line(&run(&["serve", file.to_str().unwrap()]))
+}
+
+const START: &str = "[auth.users]\napp = \"hush\"\n[pools.app]\nhost = \"127.0.0.1\"\n";
+
+#[test]
+fn an_unknown_key_is_named_with_its_line_and_the_nearest_that_exists() {
+    let line = refused(&format!("{START}sise = 20\n"));
+    assert!(line.contains("weir.toml:5:") && line.contains("sise") && line.contains("size"), "{line}");
+}
+
+#[test]
+fn a_value_out_of_range_is_named_with_its_line() {
+    for wrong in ["size = 0", "size = -1", "size = \"many\"", "mode = \"sometimes\"", "query_wait_timeout = \"soon\""] {
+        let line = refused(&format!("{START}{wrong}\n"));
+        assert!(line.contains("weir.toml:5:"), "{wrong}: {line}");
+    }
+}
+
+#[test]
+fn a_missing_file_is_named() {
+    let line = one_line(&run(&["serve", "/no/such/weir.toml"]));
+    assert!(line.contains("/no/such/weir.toml"), "{line}");
+    let line = refused("[auth]\nfile = \"nowhere.txt\"\n[pools.app]\nhost = \"127.0.0.1\"\n");
+    assert!(line.contains("nowhere.txt"), "{line}");
+    let line = refused(&format!("{START}user = \"app\"\npassword_file = \"secret.txt\"\n"));
+    assert!(line.contains("secret.txt"), "{line}");
+}
+
+#[test]
+fn a_port_in_use_is_said_and_nothing_is_half_started() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port();
+    let line = refused(&format!("[listen]\nport = {port}\n{START}"));
+    assert!(line.contains(&port.to_string()) && line.contains("in use"), "{line}");
+}
+
+#[test]
+fn a_wrong_command_line_exits_with_2() {
+    for arguments in [&["serve"][..], &["fly"], &["serve", "a", "b"], &["--no-such-flag"]] {
+        let output = run(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(!output.stderr.is_empty(), "{arguments:?}");
+    }
+}
+
+#[test]
+fn version_and_help_are_answered() {
+    let version = run(&["--version"]);
+    assert!(version.status.success());
+    assert!(String::from_utf8_lossy(&version.stdout).starts_with("weir "));
+    for arguments in [&["--help"][..], &["serve", "--help"], &["check", "--help"]] {
+        assert!(run(arguments).status.success(), "{arguments:?}");
+    }
+}
+
+#[test]
+fn check_says_what_it_understood_and_asks_the_servers_when_told_to() {
+    let database = Postgres::shared().database();
+    let folder = TempFolder::new().unwrap();
+    let file = folder.path().join("weir.toml");
+    let check = |setup: Setup, arguments: &[&str]| {
+        fs::write(&file, setup.toml(&database).replace("{port}", "6432")).unwrap();
+        fs::write(folder.path().join("userlist.txt"), setup.userlist()).unwrap();
+        let output = run(&[&["check", file.to_str().unwrap()], arguments].concat());
+        let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+        (output.status.code(), said)
+    };
+    let (status, said) = check(Setup::new(Mode::Transaction), &[]);
+    assert_eq!(status, Some(0), "{said}");
+    assert!(said.contains(database.name()) && said.contains("transaction"), "{said}");
+    let (status, said) = check(Setup::new(Mode::Transaction), &["--connect"]);
+    assert_eq!(status, Some(0), "{said}");
+    let wrong = weir_tests::User { password: "wrong", ..users::APP };
+    let (status, said) = check(Setup::new(Mode::Transaction).server_user(wrong), &["--connect"]);
+    assert_eq!(status, Some(1), "{said}");
+    assert!(said.contains("password authentication failed"), "{said}");
+    assert!(!said.contains("secret\""), "no password is shown: {said}");
+}

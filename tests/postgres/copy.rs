@@ -15,6 +15,7 @@ everywhere!(
     two_copies_in_one_query_work_in_their_order,
     a_copy_within_a_transaction_stays_in_it,
     copy_in_sends_data_before_it_is_asked,
+    another_message_within_copy_in_ends_the_connection,
 );
 
 fn table(site: &Site) -> Connection {
@@ -132,6 +133,21 @@ fn copy_in_sends_data_before_it_is_asked(site: &Site) {
     assert_eq!(story.len(), 600);
     assert!(story.chunks(3).all(|chunk| chunk == ["CopyIn", "Complete COPY 1", "Ready I"]));
     assert_eq!(count(&mut client), "200");
+}
+
+fn another_message_within_copy_in_ends_the_connection(site: &Site) {
+    for other in [Batch::new().query("SELECT 1"), Batch::new().run("SELECT 1", &[]).sync()] {
+        let mut client = site.connect();
+        client.query("CREATE TABLE IF NOT EXISTS items (id int PRIMARY KEY, name text)").unwrap();
+        let batch = Batch::new().query("COPY items FROM STDIN").copy_data("1\tone\n").raw(other.bytes());
+        client.send_bytes(batch.bytes()).unwrap();
+        let story = until_quiet(&mut client, Duration::from_secs(20));
+        assert_eq!(story[0], "CopyIn");
+        assert!(story[1].starts_with("Error 08P01"), "{story:?}");
+        assert_eq!(story.last().unwrap(), "Closed");
+        assert!(!story.iter().any(|line| line.starts_with("Row")), "{story:?}");
+        assert_eq!(count(&mut site.connect()), "0");
+    }
 }
 
 #[test]

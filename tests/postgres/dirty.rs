@@ -14,7 +14,7 @@ const LEFTOVERS: [(&str, &str, &str); 9] = [
     ),
     ("a channel", "LISTEN gossip", "SELECT count(*) FROM pg_listening_channels()"),
     ("a temporary table", "CREATE TEMP TABLE scratch (n int)", TEMPORARY),
-    ("a temporary table from a query", "SELECT 1 AS n INTO TEMPORARY scratch2", TEMPORARY),
+    ("a temporary table from a query", "CREATE TEMPORARY TABLE scratch2 AS SELECT 1 AS n", TEMPORARY),
     ("a prepared statement", "PREPARE left_behind AS SELECT 1", PREPARED),
     ("a cursor", "DECLARE held CURSOR WITH HOLD FOR SELECT 1", "SELECT count(*) FROM pg_cursors WHERE is_holdable"),
     ("a view that is temporary", "CREATE TEMP VIEW glimpse AS SELECT 1", TEMPORARY),
@@ -85,7 +85,8 @@ fn with_close_the_next_client_gets_another_server() {
 #[test]
 fn with_keep_the_next_client_finds_what_was_left_in_transaction_mode() {
     find(&site(Mode::Transaction, "keep"), |what, found, kept| {
-        assert_ne!(found, "0", "{what}");
+        // Whether transactions are read-only is a tracked parameter, so it follows its client.
+        assert!(found != "0" || what == "a session's characteristics", "{what}");
         assert!(kept, "{what}");
     });
 }
@@ -98,11 +99,15 @@ fn a_clean_server_is_handed_on_as_it_is() {
         let first = server(&mut client);
         for sql in [
             "SELECT 1",
-            "BEGIN; SET LOCAL work_mem = '77MB'; COMMIT",
+            "BEGIN",
+            "SET LOCAL work_mem = '77MB'",
+            "COMMIT",
             "CREATE TABLE lasting (n int)",
             "INSERT INTO lasting VALUES (1)",
             "SELECT set_config('work_mem', '77MB', true)",
-            "BEGIN; DECLARE c CURSOR FOR SELECT 1; COMMIT",
+            "BEGIN",
+            "DECLARE c CURSOR FOR SELECT 1",
+            "COMMIT",
             "DROP TABLE lasting",
             "NOTIFY gossip",
         ] {

@@ -76,7 +76,7 @@ fn backends_killed_without_a_word_cost_their_clients_and_no_others() {
         send_signal(victim, Signal::SIGKILL);
         // PostgreSQL throws all others out and recovers, as it does when one of its own crashes.
         for client in &mut clients {
-            assert!(client.query("SELECT 1").is_err());
+            eventually("its server is lost", || if client.query("SELECT 1").is_err() { Ok(()) } else { Err(()) });
         }
         recovers(&site);
     }
@@ -160,7 +160,8 @@ fn a_server_that_stands_still_delays_and_breaks_nothing() {
             .enumerate()
             .map(|(number, mut client)| scope.spawn(move || (client.value(&format!("SELECT {number}")), number)))
             .collect();
-        site.weir().await_pool("four wait", |pool| pool.get("cl_waiting") == 4);
+        // All but those that have one of the two servers.
+        site.weir().await_pool("they wait", |pool| pool.get("cl_waiting") >= 4);
         postgres.server().sigcont();
         for client in asked {
             let (value, number) = client.join().unwrap();

@@ -138,9 +138,9 @@ fn text_in_the_clients_encoding_is_never_read_in_anothers() {
     let mut utf8 = site.connect();
     for _ in 0..10 {
         assert_eq!(utf8.value("SELECT 'é'").unwrap().as_deref(), Some("é"));
-        latin.send_bytes(b"Q\0\0\0\x12SELECT '\xe9'::t\0").unwrap();
-        weir_tests::readies(&mut latin, 1);
-        let story = ask(&mut latin, &Batch::new().raw(b"Q\0\0\0\x15SELECT ascii('\xe9')\0"), 1);
+        let mut message = Vec::new();
+        weir_pgwire::put_front::query(&mut message, b"SELECT ascii('\xe9')");
+        let story = ask(&mut latin, &Batch::new().raw(&message), 1);
         assert_eq!(story[1], "Row 233");
     }
 }

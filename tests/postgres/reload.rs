@@ -1,1 +1,254 @@
-//! (next)
+//! Signals and reloads: HUP, INT, TERM, QUIT, USR1, USR2.
+
+use std::thread;
+use std::time::Duration;
+
+use weir_pglocal::Signal;
+use weir_pglocal::client::Connection;
+use weir_tests::{Mode, Setup, Site, eventually, until_quiet, users};
+
+fn setup(size: u32) -> Setup {
+    Setup::new(Mode::Transaction).size(size)
+}
+
+fn site() -> Site {
+    Site::with(setup(2), Mode::Transaction)
+}
+
+fn reload(site: &Site, setup: &Setup) {
+    site.weir().rewrite(&setup.toml(site.database()), &setup.userlist());
+    site.weir().signal(Signal::SIGHUP);
+}
+
+/// A column of SHOW DATABASES for a pool; none where there is no such pool.
+fn shown(site: &Site, pool: &str, column: &str) -> Option<String> {
+    let databases = site.weir().show("DATABASES");
+    let row = (0..databases.rows.len()).find(|row| databases.get(*row, "name") == Some(pool))?;
+    databases.get(row, column).map(str::to_owned)
+}
+
+fn await_shown(site: &Site, pool: &str, column: &str, wanted: Option<&str>) {
+    eventually("the reload is in force", || {
+        let now = shown(site, pool, column);
+        if now.as_deref() == wanted { Ok(()) } else { Err(now) }
+    });
+}
+
+fn second_pool(site: &Site, name: &str) -> String {
+    format!(
+        "[pools.{name}]\nhost = \"127.0.0.1\"\nport = {}\ndatabase = \"{}\"\nuser = \"truster\"\nsize = 1\n",
+        site.database().postgres().port(),
+        site.database().name()
+    )
+}
+
+#[test]
+fn a_pool_is_added_resized_and_removed_while_clients_stay() {
+    let site = site();
+    let mut client = site.connect();
+    let pid = client.value("SELECT pg_backend_pid()").unwrap();
+    let before = client.backend_pid();
+
+    reload(&site, &setup(2).more(&second_pool(&site, "second")));
+    await_shown(&site, "second", "pool_size", Some("1"));
+    let params = site.weir().params(users::APP.name, "second").password(users::APP.password);
+    let mut on_second = Connection::connect(&params).unwrap();
+    assert_eq!(on_second.value("SELECT current_user").unwrap().as_deref(), Some("truster"));
+
+    reload(&site, &setup(7));
+    await_shown(&site, "app", "pool_size", Some("7"));
+    await_shown(&site, "second", "name", None);
+    assert_eq!(client.value("SELECT pg_backend_pid()").unwrap(), pid, "an unchanged server is kept");
+    assert_eq!(client.backend_pid(), before);
+    let refused = Connection::connect(&params).unwrap_err();
+    assert_eq!(refused.sqlstate(), Some("3D000"), "{refused}");
+    eventually("the clients of a removed pool are told", || match on_second.query("SELECT 1") {
+        Ok(_) => Err("still served"),
+        Err(_) => Ok(()),
+    });
+}
+
+#[test]
+fn a_smaller_pool_gives_up_servers_as_they_become_free() {
+    let site = Site::with(setup(6), Mode::Transaction);
+    let mut clients: Vec<_> = (0..6).map(|_| site.connect()).collect();
+    clients.iter_mut().for_each(|client| drop(client.query("BEGIN").unwrap()));
+    reload(&site, &setup(2));
+    await_shown(&site, "app", "pool_size", Some("2"));
+    for client in &mut clients {
+        assert_eq!(client.value("SELECT 'in peace'").unwrap().as_deref(), Some("in peace"));
+    }
+    clients.iter_mut().for_each(|client| drop(client.query("COMMIT").unwrap()));
+    eventually("two are left", || {
+        let backends = site.database().backends();
+        if backends.len() <= 2 { Ok(()) } else { Err(backends) }
+    });
+    for client in &mut clients {
+        assert_eq!(client.value("SELECT 1").unwrap().as_deref(), Some("1"));
+    }
+}
+
+#[test]
+fn a_larger_pool_serves_those_who_wait() {
+    let site = Site::with(setup(1), Mode::Transaction);
+    let mut holder = site.connect();
+    holder.query("BEGIN").unwrap();
+    thread::scope(|scope| {
+        let mut client = site.connect();
+        let waits = scope.spawn(move || client.value("SELECT 'served'"));
+        site.weir().await_pool("it waits", |pool| pool.get("cl_waiting") == 1);
+        reload(&site, &setup(2));
+        assert_eq!(waits.join().unwrap().unwrap().as_deref(), Some("served"));
+    });
+}
+
+#[test]
+fn a_broken_file_is_reported_and_changes_nothing() {
+    let site = site();
+    let good = setup(2).toml(site.database());
+    for broken in ["[general", "[general]\nno_such_key = 1\n", "[pools.app]\nhost = \"x\"\nsize = \"many\"\n"] {
+        site.weir().rewrite(broken, &setup(2).userlist());
+        let error = site.weir().command("RELOAD").expect_err(broken);
+        assert!(error.to_string().contains("RELOAD failed"), "{error}");
+        let says_where = || if site.weir().log().contains("weir.toml") { Ok(()) } else { Err(site.weir().log()) };
+        eventually("the log says where", says_where);
+        assert_eq!(site.connect().value("SELECT 1").unwrap().as_deref(), Some("1"));
+        assert_eq!(shown(&site, "app", "pool_size").as_deref(), Some("2"));
+    }
+    site.weir().rewrite(&good.replace("size = 2", "size = 3"), &setup(2).userlist());
+    assert_eq!(site.weir().command("RELOAD").unwrap().tag, "RELOAD");
+    assert_eq!(shown(&site, "app", "pool_size").as_deref(), Some("3"));
+}
+
+#[test]
+fn new_users_and_passwords_count_from_the_next_login() {
+    let site = site();
+    let mut old = site.connect();
+    let changed = setup(2).secret(users::APP.name, "changed").without(users::OTHER.name).secret("new", "comer");
+    site.weir().rewrite(&changed.toml(site.database()), &changed.userlist());
+    site.weir().command("RELOAD").unwrap();
+    assert_eq!(old.value("SELECT 1").unwrap().as_deref(), Some("1"));
+    assert!(Connection::connect(&site.params()).is_err());
+    assert!(Connection::connect(&site.params_of(users::OTHER)).is_err());
+    for (user, password) in [(users::APP.name, "changed"), ("new", "comer")] {
+        let params = site.weir().params(user, "app").password(password);
+        assert_eq!(Connection::connect(&params).unwrap().value("SELECT 1").unwrap().as_deref(), Some("1"));
+    }
+}
+
+#[test]
+fn a_changed_server_replaces_connections_and_disconnects_nobody() {
+    let site = site();
+    let server = |client: &mut Connection| client.value("SELECT pg_backend_pid()").unwrap().unwrap();
+    let mut busy = site.connect();
+    let mut idle = site.connect();
+    busy.query("BEGIN").unwrap();
+    let (of_busy, of_idle) = (server(&mut busy), server(&mut idle));
+    let changed = setup(2).toml(site.database()).replace("host = \"127.0.0.1\"", "host = \"localhost\"");
+    site.weir().rewrite(&changed, &setup(2).userlist());
+    site.weir().command("RELOAD").unwrap();
+    assert_eq!(server(&mut busy), of_busy, "a transaction is not cut");
+    busy.query("COMMIT").unwrap();
+    for client in [&mut busy, &mut idle] {
+        assert!(![&of_busy, &of_idle].contains(&&server(client)), "a new connection to the new address");
+    }
+}
+
+#[test]
+fn hundreds_of_reloads_under_load_disturb_nobody() {
+    let site = Site::with(setup(3), Mode::Transaction);
+    thread::scope(|scope| {
+        let clients: Vec<_> = (0..6)
+            .map(|number| {
+                let site = &site;
+                scope.spawn(move || {
+                    let mut client = site.connect();
+                    for round in 0..300 {
+                        let tag = format!("{number}/{round}");
+                        assert_eq!(client.value(&format!("SELECT '{tag}'")).unwrap(), Some(tag));
+                    }
+                })
+            })
+            .collect();
+        let mut size = 2;
+        while clients.iter().any(|client| !client.is_finished()) {
+            size = 2 + (size + 1) % 4;
+            reload(&site, &setup(size));
+            thread::sleep(Duration::from_millis(10));
+        }
+    });
+}
+
+#[test]
+fn term_lets_clients_finish_and_takes_no_new_ones() {
+    let site = site();
+    let mut client = site.connect();
+    client.query("BEGIN").unwrap();
+    site.weir().signal(Signal::SIGTERM);
+    eventually("newcomers are turned away", || match Connection::connect(&site.params()) {
+        Ok(_) => Err("let in"),
+        Err(_) => Ok(()),
+    });
+    client.query("SELECT 1").unwrap();
+    client.query("COMMIT").unwrap();
+    assert_eq!(client.value("SELECT 'still served'").unwrap().as_deref(), Some("still served"));
+    assert!(site.weir().exited().is_none());
+    drop(client);
+    assert_eq!(site.weir().wait_for_exit().code(), Some(0));
+}
+
+#[test]
+fn a_second_term_ends_it_at_once() {
+    let site = site();
+    let mut client = site.connect();
+    client.query("BEGIN").unwrap();
+    site.weir().signal(Signal::SIGTERM);
+    thread::sleep(Duration::from_millis(300));
+    assert!(site.weir().exited().is_none());
+    site.weir().signal(Signal::SIGTERM);
+    site.weir().wait_for_exit();
+    let story = until_quiet(&mut client, Duration::from_secs(20));
+    assert_eq!(story.last().unwrap(), "Closed");
+}
+
+#[test]
+fn int_waits_for_transactions_only() {
+    let site = site();
+    let mut busy = site.connect();
+    let idle = site.connect();
+    busy.query("BEGIN").unwrap();
+    site.weir().signal(Signal::SIGINT);
+    thread::sleep(Duration::from_millis(300));
+    assert!(site.weir().exited().is_none());
+    assert_eq!(busy.value("SELECT 1").unwrap().as_deref(), Some("1"));
+    busy.query("COMMIT").unwrap();
+    assert_eq!(site.weir().wait_for_exit().code(), Some(0));
+    drop(idle);
+}
+
+#[test]
+fn quit_ends_it_at_once() {
+    let site = site();
+    let mut client = site.connect();
+    client.query("BEGIN").unwrap();
+    site.weir().signal(Signal::SIGQUIT);
+    site.weir().wait_for_exit();
+    let story = until_quiet(&mut client, Duration::from_secs(20));
+    assert_eq!(story.last().unwrap(), "Closed");
+}
+
+#[test]
+fn usr1_pauses_and_usr2_resumes() {
+    let site = site();
+    let mut client = site.connect();
+    client.query("SELECT 1").unwrap();
+    site.weir().signal(Signal::SIGUSR1);
+    await_shown(&site, "app", "paused", Some("1"));
+    thread::scope(|scope| {
+        let held = scope.spawn(|| client.value("SELECT 'resumed'"));
+        thread::sleep(Duration::from_millis(200));
+        assert!(!held.is_finished());
+        site.weir().signal(Signal::SIGUSR2);
+        assert_eq!(held.join().unwrap().unwrap().as_deref(), Some("resumed"));
+    });
+}

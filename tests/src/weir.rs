@@ -20,6 +20,9 @@ use crate::watch::eventually;
 /// How long a Weir may take until it serves its console.
 const START_PATIENCE: Duration = Duration::from_secs(20);
 
+/// How much of the log is shown when a test has failed.
+const LOG_LINES: usize = 40;
+
 /// A Weir; killed when dropped, after it was asked whether all its counters are back.
 #[derive(Debug)]
 pub struct Weir {
@@ -283,7 +286,8 @@ impl Drop for Weir {
         Postgres::shared().server().caretaker().forget(child.id());
         drop(child);
         if failed_before || verdict.is_err() {
-            println!("weir's log:\n{log}");
+            let lines: Vec<_> = log.lines().collect();
+            println!("the end of weir's log:\n{}", lines[lines.len().saturating_sub(LOG_LINES)..].join("\n"));
         }
         if let Err(what) = verdict {
             panic!("{what}");
