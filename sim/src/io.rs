@@ -14,6 +14,7 @@ use weir_pgwire::startup::{self, First};
 use crate::check::Checker;
 use crate::context::Context;
 use crate::network::{Address, End, Owner, Written};
+use crate::rng::Rng;
 
 /// What waits at a blocked peer must stay below this: whoever feeds it has been paused.
 const MOST_WAITING: usize = 512 * 1024;
@@ -79,6 +80,13 @@ impl Slots {
     pub(crate) fn end(&self, peer: Peer) -> Option<End> {
         let (generation, turn) = self.slots.get(peer.slot as usize)?;
         turn.as_ref().filter(|_| *generation == peer.generation)?.end
+    }
+
+    /// A handle chosen at random, if it is alive.
+    pub(crate) fn any(&self, rng: &mut Rng) -> Option<Peer> {
+        let slot = rng.below(self.slots.len() as u64) as u32;
+        let (generation, turn) = self.slots.get(slot as usize)?;
+        turn.as_ref().map(|_| Peer::new(slot, *generation))
     }
 
     /// Ends a handle's life.

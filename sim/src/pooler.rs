@@ -49,6 +49,8 @@ struct Shared {
     /// When the last mail from one engine to another arrives: they keep their order.
     mail: BTreeMap<(u16, u16), Time>,
     accepted: u32,
+    /// After how many turns in a thousand a client is frozen and thawed.
+    freezes: u32,
     rng: Rng,
 }
 
@@ -231,12 +233,27 @@ impl Pooler {
             return self.exit(ctx);
         }
         self.check_limits(ctx, worker);
+        self.probe(ctx, worker);
         for peer in wishes.blocked {
             if self.nodes[worker].slots.end(peer).is_some() {
                 self.handle(ctx, worker, Input::Blocked { peer });
             }
         }
         self.schedule(ctx, worker);
+    }
+
+    /// Now and then an engine has to show that its books are right, and that a client survives being frozen.
+    fn probe(&mut self, ctx: &mut Context, worker: usize) {
+        let node = &mut self.nodes[worker];
+        if self.shared.rng.chance(30) {
+            node.engine.check();
+        }
+        if self.shared.rng.chance(self.shared.freezes)
+            && let Some(peer) = node.slots.any(&mut self.shared.rng)
+            && node.engine.refreeze(peer)
+        {
+            ctx.note(|| format!("w{worker} froze and thawed {peer:?}"));
+        }
     }
 
     /// Schedules the engine's next tick, if it is not scheduled.
@@ -303,7 +320,7 @@ impl Pooler {
 }
 
 impl Shared {
-    fn new(config: Arc<Config>, mut reloads: Vec<Arc<Config>>, rng: Rng) -> Shared {
+    fn new(config: Arc<Config>, mut reloads: Vec<Arc<Config>>, mut rng: Rng) -> Shared {
         reloads.reverse();
         let mut shared = Shared {
             config: Arc::clone(&config),
@@ -313,6 +330,7 @@ impl Shared {
             ended: false,
             mail: BTreeMap::new(),
             accepted: 0,
+            freezes: *rng.pick(&[0, 20, 300]),
             rng,
         };
         shared.note_limits(&config);

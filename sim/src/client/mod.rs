@@ -437,6 +437,7 @@ impl Client {
             rules: &ctx.rules,
             client: self.identity.number,
             tokens: &mut self.tokens,
+            session: self.lives,
             core: self.shadow.core(),
         };
         let Burst { mut stages, sleeps, forgets } = script.burst(self.bursts == 0);

@@ -108,6 +108,8 @@ pub(crate) struct Script<'a> {
     pub(crate) client: u32,
     /// Counts the client's tokens.
     pub(crate) tokens: &'a mut u32,
+    /// Counts the client's sessions.
+    pub(crate) session: u64,
     /// The session as it is.
     pub(crate) core: &'a Core,
 }
@@ -384,7 +386,7 @@ impl Script<'_> {
 
     /// A statement whose text many clients have, under a name of this client's choice.
     fn shared_statement(&mut self, burst: &mut Burst) {
-        let name = format!("s{}", self.rng.below(6));
+        let name = format!("s{}{}", self.rng.below(6), self.suffix());
         let number = self.rng.below(4);
         let text = ["ECHO $1", "ROWS 3 10 $1", "ROWS $2 $3 $1", "FAIL $1"][number as usize];
         let known = self.core.statement_names().any(|n| n == name);
@@ -406,7 +408,7 @@ impl Script<'_> {
 
     /// A statement that only this client has.
     fn own_statement(&mut self, burst: &mut Burst) {
-        let name = format!("own{}", self.rng.below(3));
+        let name = format!("own{}{}", self.rng.below(3), self.suffix());
         let text = self.statement();
         push(burst, [Front::Close(Of::Statement, name.clone()), parse(&name, &text), bind("", &name, &[])]);
         push(burst, [execute("", 0)]);
@@ -426,8 +428,21 @@ impl Script<'_> {
         }
     }
 
+    /// Where statements are left on servers for whoever comes next, their names must be nobody else's.
+    fn suffix(&self) -> String {
+        if self.inherits() { format!("_{}_{}", self.client, self.session) } else { String::new() }
+    }
+
+    /// Whether the server may come with what another client's session left on it.
+    fn inherits(&self) -> bool {
+        self.rules.pooled && self.rules.mode == Mode::Session && self.rules.on_dirty == OnDirty::Keep
+    }
+
     /// Whether the unnamed statement may be run again, whatever it is.
     fn unnamed_is_harmless(&self) -> bool {
+        if self.inherits() && self.core.unnamed_text().is_none() {
+            return false;
+        }
         let harmless = |text: &str| ["ECHO", "ROWS", "WRITE", "FAIL"].iter().any(|word| text.starts_with(word));
         self.core.unnamed_text().is_none_or(harmless)
     }

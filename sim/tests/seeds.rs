@@ -1,0 +1,40 @@
+//! A few hundred seeds with and without the pooler, and the promise that a seed tells all.
+
+use weir_sim::{Baseline, Counts, run, run_with_transcript};
+
+fn all_pass(baseline: Baseline, seeds: std::ops::Range<u64>) -> Counts {
+    let mut total = Counts::default();
+    for seed in seeds {
+        let outcome = run(baseline, seed);
+        total.add(&outcome.counts);
+        if let Some(violation) = outcome.violation {
+            let transcript = run_with_transcript(baseline, seed).transcript;
+            let from = transcript.len().saturating_sub(60);
+            panic!("seed {seed}: {violation}\n{}", transcript[from..].join("\n"));
+        }
+    }
+    total
+}
+
+#[test]
+fn the_model_agrees_with_itself() {
+    let total = all_pass(Baseline::Direct, 1..1_000);
+    assert!(total.transactions > 10_000 && total.cancelled > 10 && total.broken > 100, "{total:?}");
+}
+
+#[test]
+fn the_pooler_keeps_every_rule() {
+    let total = all_pass(Baseline::Pooled, 1..400);
+    assert!(total.transactions > 5_000 && total.cancelled > 5 && total.broken > 100, "{total:?}");
+}
+
+#[test]
+fn one_seed_gives_one_run() {
+    for baseline in [Baseline::Direct, Baseline::Pooled] {
+        for seed in 1..60 {
+            let (first, second) = (run(baseline, seed), run_with_transcript(baseline, seed));
+            assert_eq!((first.digest, first.counts), (second.digest, second.counts), "seed {seed}");
+            assert!(!second.transcript.is_empty());
+        }
+    }
+}
