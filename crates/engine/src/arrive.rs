@@ -66,6 +66,7 @@ impl Engine {
             link: None,
             waiting: Vec::new(),
             pause: Pause::default(),
+            cut: false,
             user: "".into(),
             connected_at: now,
             request_at: now,
@@ -243,6 +244,10 @@ impl Engine {
     fn login_step<I: Io>(&mut self, now: Time, mut client: Box<ClientSlot>, next: Next, io: &mut I) {
         match next {
             Next::Wait => {
+                if !client.waiting.is_empty() {
+                    // Its next message may be here already.
+                    self.todo.push_back(Todo::Feed(client.peer));
+                }
                 self.seat(client);
             }
             Next::Refused(refusal) => self.refuse(now, client, refusal, io),

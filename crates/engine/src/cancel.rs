@@ -13,9 +13,10 @@ use crate::port::Io;
 use crate::timers::Who;
 use crate::{Engine, Todo};
 
-/// The process id of a client's cancel key: seven bits of worker, twenty-four of slot.
+/// The process id of a client's cancel key: seven bits of worker, twenty-four of slot, counted from one. Positive as a
+/// signed number, since drivers take anything else for "no key".
 pub(crate) fn pid_of(worker: WorkerId, client: Peer) -> u32 {
-    u32::from(worker.0) << 24 | (client.slot & 0xff_ffff)
+    u32::from(worker.0) << 24 | ((client.slot + 1) & 0xff_ffff)
 }
 
 /// The worker that a key's process id names.
@@ -50,7 +51,7 @@ impl Engine {
 
     /// Looks up whom a request means. A wrong key is told nothing, like everybody.
     pub(crate) fn cancel<I: Io>(&mut self, now: Time, requester: Peer, pid: u32, secret: &[u8], io: &mut I) {
-        let target = self.peers.client_in_slot(pid & 0xff_ffff).filter(|client| {
+        let target = self.peers.client_in_slot((pid & 0xff_ffff).wrapping_sub(1)).filter(|client| {
             let length = secret.len();
             (length == 4 || length == 16) && client.secret[..length] == *secret
         });

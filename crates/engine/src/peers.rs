@@ -42,6 +42,8 @@ pub(crate) struct ClientSlot {
     /// turn of the runtime reads.
     pub(crate) waiting: Vec<u8>,
     pub(crate) pause: Pause,
+    /// Its server was lost in the middle of a message to it: it can be told nothing more.
+    pub(crate) cut: bool,
     pub(crate) user: Arc<str>,
     pub(crate) connected_at: Time,
     /// When it last asked for a server, or was last heard of.
@@ -178,7 +180,8 @@ impl ClientSlot {
     pub(crate) fn state(&self) -> &'static str {
         match self.phase {
             Phase::Canceller => "active_cancel_req",
-            Phase::Ready(_) | Phase::Console(_) if !self.pause.waits || self.link.is_some() => "active",
+            Phase::Console(_) => "active",
+            Phase::Ready(_) if !self.pause.waits || self.link.is_some() => "active",
             Phase::Ready(_) | Phase::Welcome(_) => "waiting",
             _ => "login",
         }

@@ -57,6 +57,7 @@ impl Engine {
                 self.shared.recycle(waiting);
             }
             Phase::Console(_) if !client.pause.waits => self.console_bytes(now, client, io),
+            Phase::Opening { .. } | Phase::Login(_) => self.arriving(now, client, io),
             _ => self.peers.put(peer, Entry::Client(client)),
         }
     }
@@ -559,12 +560,17 @@ impl Engine {
         }
     }
 
-    /// Tells a client why, and closes its connection.
+    /// Tells a client why, and closes its connection. In the middle of a message from its server it is told nothing: it
+    /// would take our words for the rest of that message.
     pub(crate) fn refuse<I: Io>(&mut self, now: Time, client: Box<ClientSlot>, refusal: Refusal, io: &mut I) {
-        let scratch = &mut self.shared.scratch;
-        scratch.clear();
-        refusal.write(scratch);
-        io.send(client.peer, scratch);
+        let server = client.link.and_then(|server| self.peers.server(server));
+        let mid_message = server.and_then(|s| s.up()).is_some_and(|(up, _)| up.is_mid_message());
+        if !mid_message && !client.cut {
+            let scratch = &mut self.shared.scratch;
+            scratch.clear();
+            refusal.write(scratch);
+            io.send(client.peer, scratch);
+        }
         if self.config.log.pooler_errors {
             let level = Level::Warning;
             io.log(level, format_args!("C-{:#x}: {}@{}: pooler error: {refusal}", client.id, client.user, client.addr));

@@ -160,7 +160,7 @@ impl Engine {
     }
 
     /// A server's connection has ended, or is being ended because the server can't be trusted; it is out of the table.
-    pub(crate) fn server_gone<I: Io>(&mut self, now: Time, server: Box<ServerSlot>, io: &mut I) {
+    pub(crate) fn server_gone<I: Io>(&mut self, now: Time, mut server: Box<ServerSlot>, io: &mut I) {
         let (peer, ix) = (server.peer, server.pool);
         let Some(doing) = server.doing() else {
             let message = "server closed the connection during the login".to_owned();
@@ -175,6 +175,7 @@ impl Engine {
         let Some(client) = server.link else { return };
         let Some(mut client) = self.peers.take_client(client) else { return };
         client.link = None;
+        client.cut = server.up().is_some_and(|(up, _)| up.is_mid_message());
         if matches!(doing, Doing::Checking | Doing::Agreeing) && matches!(client.phase, Phase::Ready(_)) {
             // Nothing of the client's was sent yet: it may have another server, in its old place in the queue.
             let (peer, since) = (client.peer, client.request_at);

@@ -207,8 +207,10 @@ impl<O: Out> Step<'_, '_, O> {
         self.told.queries += 1;
         self.told.transactions += u32::from(status == TxStatus::Idle);
         let statement_mode = self.client.as_ref().is_some_and(|c| c.mode == Mode::Statement);
-        self.told.block_in_statement_mode |= statement_mode && status != TxStatus::Idle;
-        let used = self.rest(view, head, Fate::Forward);
+        let block = statement_mode && status != TxStatus::Idle;
+        self.told.block_in_statement_mode |= block;
+        // An error takes the place of this ReadyForQuery.
+        let used = self.rest(view, head, if block { Fate::Discard } else { Fate::Forward });
         self.emit();
         Ok(used)
     }
@@ -299,7 +301,7 @@ impl<O: Out> Step<'_, '_, O> {
                 *unnamed = None;
             }
             if dropped == Expect::OwnClose {
-                closes.pop_front().flatten().into_iter().for_each(|key| statements.suspect(key));
+                closes.pop_front().and_then(|(_, key)| key).into_iter().for_each(|key| statements.suspect(key));
             }
             let Some((prepares, change)) = dropped.is_noted().then(|| notes.take()).flatten() else { return };
             match prepares {

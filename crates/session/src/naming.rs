@@ -100,7 +100,7 @@ impl<O: Out> Step<'_, '_, O> {
         self.must_be_settled(Subject::Name(parse.name))?;
         if let Some(known) = self.client.statements.as_ref().and_then(|s| s.get(parse.name)).cloned() {
             // The server shall say that the name is taken, in its own words: under our name for it, it is.
-            self.ensure(&known);
+            self.ensure(&known)?;
             self.send_parse(known.name(), parse.rest, Expect::Parse);
             return Ok(self.rest(view, head, Fate::Discard));
         }
@@ -113,6 +113,7 @@ impl<O: Out> Step<'_, '_, O> {
                 NotInterned::Collision => Refusal::Broken("two statements with one name"),
             })
         })?;
+        self.must_be_known_on_server(statement.key())?;
         self.prepare(&statement, Some(parse.name));
         Ok(self.rest(view, head, Fate::Discard))
     }
@@ -203,7 +204,7 @@ impl<O: Out> Step<'_, '_, O> {
         let known = self.client.statements.as_ref().and_then(|s| s.get(name)).cloned();
         Ok(match known {
             Some(statement) => {
-                self.ensure(&statement);
+                self.ensure(&statement)?;
                 Some(Cow::Owned(statement.name().to_vec()))
             }
             // Nobody gets at a statement of others by guessing our names.
@@ -213,11 +214,21 @@ impl<O: Out> Step<'_, '_, O> {
     }
 
     /// Makes sure that the server has a statement, with requests of our own.
-    fn ensure(&mut self, statement: &Arc<Statement>) {
-        let Some(server) = self.server.as_deref_mut() else { return };
+    fn ensure(&mut self, statement: &Arc<Statement>) -> Result<(), Then> {
+        self.must_be_known_on_server(statement.key())?;
+        let Some(server) = self.server.as_deref_mut() else { return Ok(()) };
         if server.statements.touch(statement.key()) != OnServer::Ready {
             self.prepare(statement, None);
         }
+        Ok(())
+    }
+
+    /// Whether the server has a statement must not depend on a request of an earlier segment that may still be skipped.
+    fn must_be_known_on_server(&mut self, key: Key) -> Result<(), Then> {
+        let Some(server) = self.server.as_deref() else { return Ok(()) };
+        let segment = server.owed.segment();
+        let closing = server.closes.iter().any(|(at, closed)| *at != segment && *closed == Some(key));
+        if closing || server.notes.is_preparing(key, segment) { Err(Then::Full) } else { Ok(()) }
     }
 
     /// Prepares a statement on the server, or answers for it if the server has it. `client_name` tells a Parse of the
@@ -250,7 +261,7 @@ impl<O: Out> Step<'_, '_, O> {
 
     fn close_on_server(&mut self, key: Key) {
         let Some(server) = self.server.as_deref_mut() else { return };
-        server.closes.push_back(Some(key));
+        server.closes.push_back((server.owed.segment(), Some(key)));
         server.owed.request(Expect::OwnClose);
         self.ctx.scratch.clear();
         put_front::close(self.ctx.scratch, Of::Statement, &key.name());
@@ -288,7 +299,7 @@ impl<O: Out> Step<'_, '_, O> {
             }
             Unnamed::None | Unnamed::Streamed => {
                 server.unnamed = None;
-                server.closes.push_back(None);
+                server.closes.push_back((server.owed.segment(), None));
                 server.owed.request(Expect::OwnClose);
                 self.ctx.scratch.clear();
                 put_front::close(self.ctx.scratch, Of::Statement, b"");
@@ -311,7 +322,7 @@ impl<O: Out> Step<'_, '_, O> {
 
     fn parse_unnamed_as(&mut self, rest: &[u8]) {
         let Some(server) = self.server.as_deref_mut() else { return };
-        server.closes.push_back(None);
+        server.closes.push_back((server.owed.segment(), None));
         server.owed.request(Expect::OwnClose);
         self.ctx.scratch.clear();
         put_front::close(self.ctx.scratch, Of::Statement, GONE);

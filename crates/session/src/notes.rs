@@ -69,6 +69,11 @@ impl Notes {
         last.is_some_and(|note| note.segment != segment)
     }
 
+    /// Whether a request of an earlier segment than `segment` prepares this statement, and may still be skipped.
+    pub(crate) fn is_preparing(&self, key: Key, segment: u32) -> bool {
+        self.notes.iter().any(|note| note.prepares == Some(key) && note.segment != segment)
+    }
+
     /// The oldest request was answered well. Returns the statement that it prepared, and a buffer that is of no more use.
     pub(crate) fn done(&mut self) -> (Option<Key>, Option<Vec<u8>>) {
         match self.notes.pop_front() {

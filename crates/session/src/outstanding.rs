@@ -75,6 +75,14 @@ impl Expect {
         matches!(self, Expect::LocalParse | Expect::LocalClose | Expect::LocalDeallocate)
     }
 
+    /// Whether ParseComplete answers it.
+    fn is_parse(self) -> bool {
+        matches!(
+            self,
+            Expect::Parse | Expect::ParseNamed | Expect::ParseUnnamed | Expect::OwnParse | Expect::OwnParseUnnamed
+        )
+    }
+
     /// Whether it has an entry in the books.
     #[inline]
     pub(crate) fn is_noted(self) -> bool {
@@ -129,10 +137,16 @@ pub(crate) struct Outstanding {
 }
 
 impl Outstanding {
-    /// Nothing is owed, nothing is open, nothing is in doubt.
+    /// Nothing is owed and nothing is open.
     #[inline]
     pub(crate) fn is_clean(&self) -> bool {
-        self.runs.is_empty() && !self.unsynced && !self.skipping && !self.copy_in && !self.doubtful
+        self.runs.is_empty() && !self.unsynced && !self.skipping && !self.copy_in
+    }
+
+    /// Whether a ReadyForQuery more or less may come: the server must not be used again.
+    #[inline]
+    pub(crate) fn is_doubtful(&self) -> bool {
+        self.doubtful
     }
 
     /// The segment that is being sent: an error in it makes the server skip no request of another.
@@ -242,9 +256,7 @@ impl Outstanding {
                 false
             }
             (Expect::FunctionCall, back::FUNCTION_RESULT) => false,
-            (Expect::Parse | Expect::ParseNamed | Expect::OwnParse | Expect::OwnParseUnnamed, back::PARSE_COMPLETE) => {
-                true
-            }
+            (_, back::PARSE_COMPLETE) if to.is_parse() => true,
             (Expect::Bind, back::BIND_COMPLETE) => true,
             (Expect::DescribeStatement, back::PARAMETER_DESCRIPTION) => {
                 self.pop();
@@ -502,7 +514,7 @@ mod tests {
         q.error(|_| ());
         q.request(Expect::Sync);
         assert!(replies(&mut q, b"ZZ").iter().all(Result::is_ok), "one ReadyForQuery more is possible");
-        assert!(!q.is_clean(), "and the server is not used again");
+        assert!(q.is_doubtful(), "and the server is not used again");
     }
 
     #[test]

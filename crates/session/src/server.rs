@@ -21,8 +21,8 @@ pub struct Server {
     pub(crate) owed: Outstanding,
     /// What the requests in `owed` have changed.
     pub(crate) notes: Notes,
-    /// The statement that each Close of ours in `owed` closes, in order; none for one without a book entry.
-    pub(crate) closes: VecDeque<Option<Key>>,
+    /// For each Close of ours in `owed`, in order: its segment, and the statement; none for one without a book entry.
+    pub(crate) closes: VecDeque<(u32, Option<Key>)>,
     pub(crate) statements: ServerStatements,
     /// Whose unnamed statement is in the server's unnamed slot, if it is known to be good.
     pub(crate) unnamed: Option<(u64, u32)>,
@@ -85,7 +85,7 @@ impl Server {
     /// The proof that a release needs, or nothing if anything speaks against it.
     #[inline]
     pub fn prove_clean(&self) -> Option<Clean> {
-        (self.is_quiet() && !self.spoiled).then_some(Clean(()))
+        (self.is_quiet() && !self.is_spoiled()).then_some(Clean(()))
     }
 
     /// Whether nothing is under way: no transaction, no reply owed, no message half-way.
@@ -96,7 +96,13 @@ impl Server {
 
     /// Whether it must not be used again, however quiet it is.
     pub fn is_spoiled(&self) -> bool {
-        self.spoiled
+        self.spoiled || self.owed.is_doubtful()
+    }
+
+    /// Whether a part of a message of its has gone to its client, and the rest is still to come: nothing else may be sent
+    /// to the client, who would read it as that rest.
+    pub fn is_mid_message(&self) -> bool {
+        self.stream.is_forwarding()
     }
 
     /// Whether it works on something for its client: a reply is owed.

@@ -238,11 +238,12 @@ impl ServerLogin {
             Ok(need) => need,
             Err(error) => return failed(&error.to_string()),
         };
-        if let Some(keys) = self.credentials.keys.clone() {
+        // Keys learnt from a client fit only where the server holds the same verifier; a password fits any.
+        let Some(password) = self.credentials.password.clone() else {
+            let Some(keys) = self.credentials.keys.clone() else { return self.no_secret("a password") };
             self.answer(need, &keys, buffer);
             return LoginTold::Wait;
-        }
-        let Some(password) = self.credentials.password.clone() else { return self.no_secret("a password") };
+        };
         let (salt, iterations) = (need.salt.clone(), need.iterations);
         self.stage = Stage::Salting(need);
         LoginTold::Salt { password, salt, iterations }
