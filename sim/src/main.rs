@@ -39,7 +39,8 @@ fn main() -> ExitCode {
 }
 
 fn options(mut words: impl Iterator<Item = String>) -> Result<Options, String> {
-    let mut options = Options { seed: 1, count: 1000, until: None, baseline: Baseline::Pooled, failures: 10, trace: false };
+    let mut options =
+        Options { seed: 1, count: 1000, until: None, baseline: Baseline::Pooled, failures: 10, trace: false };
     while let Some(word) = words.next() {
         let mut value = || words.next().ok_or(format!("{word} needs a value"));
         match word.as_str() {

@@ -8,9 +8,9 @@ use std::collections::VecDeque;
 
 use weir_base::{Peer, Span, Target, Time};
 
+use crate::context::Event;
 use crate::queue::Queue;
 use crate::rng::Rng;
-use crate::context::Event;
 
 /// After a close, what the other end has not taken is offered for this long.
 const LINGER: Span = Span::from_secs(5);

@@ -104,7 +104,7 @@ impl Pooler {
         slots.fill(peer, end, Turn::client());
         self.shared.accepted += 1;
         let port = 1024 + (self.shared.accepted % 60_000) as u16;
-        let from = if self.shared.accepted % 5 == 0 {
+        let from = if self.shared.accepted.is_multiple_of(5) {
             ClientAddr::Unix { pid: self.shared.accepted, uid: 1000 }
         } else {
             ClientAddr::Tcp(SocketAddr::from((Ipv4Addr::new(10, 1, 0, 1), port)))
@@ -114,14 +114,7 @@ impl Pooler {
     }
 
     /// Something happened to a connection of an engine.
-    pub(crate) fn happened(
-        &mut self,
-        ctx: &mut Context,
-        worker: u16,
-        peer: Peer,
-        happening: &Happening,
-        bytes: &[u8],
-    ) {
+    pub(crate) fn happened(&mut self, ctx: &mut Context, worker: u16, peer: Peer, happening: &Happening, bytes: &[u8]) {
         let worker = usize::from(worker);
         let Some(end) = self.nodes[worker].slots.end(peer) else { return };
         match happening {
@@ -339,7 +332,8 @@ impl Shared {
 
     fn note_limits(&mut self, config: &Config) {
         for pool in config.pools.values() {
-            let size = if pool.limits.size == 0 { usize::MAX } else { (pool.limits.size + pool.limits.reserve_size) as usize };
+            let size =
+                if pool.limits.size == 0 { usize::MAX } else { (pool.limits.size + pool.limits.reserve_size) as usize };
             let most = self.limits.entry(pool.database.clone()).or_default();
             *most = size.max(*most);
         }
@@ -365,4 +359,3 @@ fn describe(input: &Input<'_>) -> String {
         other => format!("{other:?}"),
     }
 }
-

@@ -16,7 +16,10 @@ use crate::rng::Rng;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Act {
     /// A server is shut down, and comes back after a while.
-    Restart { server: usize, crash: bool },
+    Restart {
+        server: usize,
+        crash: bool,
+    },
     /// It begins to start.
     Starting(usize),
     /// It serves again.

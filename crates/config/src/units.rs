@@ -41,14 +41,15 @@ pub(crate) fn brief(span: Span) -> String {
     if micros == 0 {
         return "0".to_owned();
     }
-    let (unit, length) = *TIME_UNITS.iter().rev().find(|(_, length)| micros % length == 0).unwrap_or(&TIME_UNITS[0]);
+    let (unit, length) =
+        *TIME_UNITS.iter().rev().find(|(_, length)| micros.is_multiple_of(*length)).unwrap_or(&TIME_UNITS[0]);
     format!("{}{unit}", micros / length)
 }
 
 /// A size as a person writes it, in the largest unit that leaves a whole number.
 pub(crate) fn brief_size(bytes: u64) -> String {
     let binary = [("GiB", 1u64 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
-    let fit = binary.iter().find(|(_, length)| bytes != 0 && bytes % length == 0);
+    let fit = binary.iter().find(|(_, length)| bytes != 0 && bytes.is_multiple_of(*length));
     fit.map_or_else(|| bytes.to_string(), |(unit, length)| format!("{}{unit}", bytes / length))
 }
 

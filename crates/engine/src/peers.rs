@@ -133,6 +133,8 @@ pub(crate) struct ServerSlot {
     /// Not read from, because its client's socket is full.
     pub(crate) paused: bool,
     pub(crate) armed: Time,
+    /// A client has had it since it was last reset.
+    pub(crate) used: bool,
     /// Close it at its release (KILL, RECONNECT).
     pub(crate) doomed: bool,
 }

@@ -236,6 +236,7 @@ impl Engine {
             last_words: None,
             paused: false,
             armed: Time::NEVER,
+            used: false,
             doomed: false,
         };
         self.peers.put(peer, Entry::Server(Box::new(server)));

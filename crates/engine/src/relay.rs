@@ -174,6 +174,7 @@ impl Engine {
         let Some(server) = self.peers.server(server) else { return false };
         server.link = Some(client.peer);
         server.linked_at = now;
+        server.used = true;
         let mut wire = Wire::new(io, client.peer, server.peer, &[], None);
         let Phase::Ready(session) = &mut client.phase else { return false };
         let Some((up, doing)) = server.up() else { return false };
@@ -445,14 +446,15 @@ impl Engine {
         let (ix, doomed) = (slot.pool, slot.doomed);
         let pool = self.pools.get(ix);
         let (policy, session_mode) = (pool.config.on_dirty, pool.mode() == Mode::Session);
-        let used = slot.query_at != Time::NEVER || slot.linked_at != slot.connected_at;
+        let used = std::mem::take(&mut slot.used);
         let Some((up, doing)) = slot.up() else { return };
         let dirty = !up.dirty().is_empty();
-        if up.is_spoiled() || doomed || (policy == OnDirty::Close && (dirty || (session_mode && used))) {
+        // A session leaves more behind than tags tell; it is always cleaned up after, as by PgBouncer's server_reset_query.
+        let left = dirty || (session_mode && used);
+        if up.is_spoiled() || doomed || (policy == OnDirty::Close && left) {
             return self.close_server(now, server, "unclean server", io);
         }
-        let resets = policy == OnDirty::Reset && (dirty || (session_mode && used));
-        if !resets {
+        if !left || (policy == OnDirty::Keep && !session_mode) {
             *doing = Doing::Linked;
             up.forgive();
             return self.hand_back(now, server, io);

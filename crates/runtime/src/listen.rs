@@ -212,10 +212,10 @@ impl Port {
         if !on {
             listening.listeners.clear();
             listening.ready.clear();
-        } else if listening.listeners.is_empty() {
-            if let Err(error) = listening.rebind(self.poll.registry()) {
-                self.shared.log.line(Level::Error, format_args!("{error}"));
-            }
+        } else if listening.listeners.is_empty()
+            && let Err(error) = listening.rebind(self.poll.registry())
+        {
+            self.shared.log.line(Level::Error, format_args!("{error}"));
         }
     }
 }

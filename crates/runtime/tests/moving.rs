@@ -85,7 +85,7 @@ impl Brain for Roam {
             Input::Bytes { peer, bytes } => {
                 io.forward(peer, 0..bytes.len());
                 self.reads += 1;
-                if self.reads % 3 == 0 {
+                if self.reads.is_multiple_of(3) {
                     io.detach(peer);
                 }
             }

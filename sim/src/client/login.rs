@@ -24,7 +24,14 @@ pub(crate) enum Login {
 
 impl Login {
     /// Answers a step; `false` if it can't be right.
-    pub(crate) fn step(&mut self, step: &AuthStep, user: &str, password: &str, rng: &mut Rng, out: &mut Vec<u8>) -> bool {
+    pub(crate) fn step(
+        &mut self,
+        step: &AuthStep,
+        user: &str,
+        password: &str,
+        rng: &mut Rng,
+        out: &mut Vec<u8>,
+    ) -> bool {
         *self = match (std::mem::take(self), step) {
             (Login::Waiting, AuthStep::Ok) => Login::Done,
             (Login::Waiting, AuthStep::Cleartext) => {

@@ -413,7 +413,9 @@ impl Client {
         ctx.logged_in += 1;
         let (clients, most) = (ctx.logged_in, ctx.rules.max_clients);
         if clients > most {
-            ctx.violated(Checker::LimitsHold, || format!("c{number} is let in as one of {clients}, with {most} allowed"));
+            ctx.violated(Checker::LimitsHold, || {
+                format!("c{number} is let in as one of {clients}, with {most} allowed")
+            });
         }
         self.think(ctx);
     }

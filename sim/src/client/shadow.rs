@@ -101,7 +101,11 @@ impl Shadow {
             return None;
         }
         let (client, told) = (self.client, &self.told);
-        let wrong = self.core.settings.reported().find(|(name, value)| told.get(*name).is_none_or(|t| !same_value(name, t, value)))?;
+        let wrong = self
+            .core
+            .settings
+            .reported()
+            .find(|(name, value)| told.get(*name).is_none_or(|t| !same_value(name, t, value)))?;
         let got = told.get(wrong.0);
         let what = format!("c{client} was told {} = {got:?}, and it is {:?}", wrong.0, wrong.1);
         Some(Violation { checker: Checker::AnsweredAsDirect, what })

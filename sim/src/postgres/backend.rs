@@ -4,8 +4,8 @@
 //! while it runs or while its output is stuck. The rules of a session are in [`Core`].
 
 use weir_base::{OnDirty, Span};
-use weir_pgwire::startup::{self, First};
 use weir_pgwire::put_back;
+use weir_pgwire::startup::{self, First};
 
 use super::core::{Core, Transaction};
 use super::login::{self, Login, Step};

@@ -11,26 +11,43 @@ pub(crate) enum Command {
     /// Returns its token in one row.
     Echo(String),
     /// Returns rows of a width.
-    Rows { count: u64, width: u64, token: String },
+    Rows {
+        count: u64,
+        width: u64,
+        token: String,
+    },
     /// Fails with 22012.
     Fail(String),
     /// Waits, then returns its token in one row. What a cancel request stops.
-    Sleep { micros: u64, token: String },
+    Sleep {
+        micros: u64,
+        token: String,
+    },
     /// Changes a row, returns none.
     Write,
     Begin,
     Commit,
     Rollback,
-    Set { name: String, value: String, local: bool },
+    Set {
+        name: String,
+        value: String,
+        local: bool,
+    },
     Show(String),
     Reset(String),
     ResetAll,
     DiscardAll,
     Listen(String),
     Unlisten,
-    Notify { channel: String, payload: String },
+    Notify {
+        channel: String,
+        payload: String,
+    },
     /// PREPARE, as SQL has it.
-    Prepare { name: String, text: String },
+    Prepare {
+        name: String,
+        text: String,
+    },
     ExecutePrepared(String),
     Deallocate(String),
     DeallocateAll,
@@ -43,7 +60,11 @@ pub(crate) enum Command {
     /// Returns what state the session has, in one row.
     WhoAmI,
     CopyIn(String),
-    CopyOut { count: u64, width: u64, token: String },
+    CopyOut {
+        count: u64,
+        width: u64,
+        token: String,
+    },
 }
 
 impl Command {

@@ -2,7 +2,9 @@
 //!
 //! Owns the exchange between the startup message and AuthenticationOk (PostgreSQL's documentation, "Start-up").
 
-use weir_auth::{ScramExpectFinal, ScramServer, ScramVerifier, md5_hex_secret, md5_verify, plain_verify, salt_password};
+use weir_auth::{
+    ScramExpectFinal, ScramServer, ScramVerifier, md5_hex_secret, md5_verify, plain_verify, salt_password,
+};
 use weir_pgwire::{frontend, put_back};
 
 use crate::rng::Rng;
@@ -58,7 +60,7 @@ pub(crate) enum Step {
 /// Begins a login; asks for what is needed.
 pub(crate) fn begin(method: Method, rng: &mut Rng, out: &mut Vec<u8>) -> Step {
     match method {
-        Method::Trust => return Step::Welcome,
+        Method::Trust => Step::Welcome,
         Method::Plain => {
             put_back::auth_cleartext(out);
             Step::Wait(Login::Plain)
@@ -79,9 +81,7 @@ pub(crate) fn begin(method: Method, rng: &mut Rng, out: &mut Vec<u8>) -> Step {
 pub(crate) fn step(login: Login, user: &str, body: &[u8], out: &mut Vec<u8>) -> Step {
     let word = |good: bool| if good { Step::Welcome } else { Step::Wrong };
     match login {
-        Login::Plain => {
-            word(frontend::password(body).is_ok_and(|given| plain_verify(&password_of(user), given)))
-        }
+        Login::Plain => word(frontend::password(body).is_ok_and(|given| plain_verify(&password_of(user), given))),
         Login::Md5(salt) => {
             let secret = md5_hex_secret(user, &password_of(user));
             word(frontend::password(body).is_ok_and(|given| md5_verify(&secret, salt, given)))

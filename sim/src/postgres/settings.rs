@@ -56,8 +56,12 @@ pub(crate) struct Settings {
 impl Settings {
     /// The settings of a session that began with these parameters; names that nobody knows are left out.
     pub(crate) fn new<'a>(parameters: impl IntoIterator<Item = (&'a str, &'a str)>) -> Settings {
-        let mut startup: Values =
-            REPORTED.iter().chain(&UNREPORTED).chain([&QUIET]).map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect();
+        let mut startup: Values = REPORTED
+            .iter()
+            .chain(&UNREPORTED)
+            .chain([&QUIET])
+            .map(|(n, v)| ((*n).to_owned(), (*v).to_owned()))
+            .collect();
         for (name, value) in parameters {
             if let Some(name) = known(name)
                 && let Some(value) = canonical(name, value)
