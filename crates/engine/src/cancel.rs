@@ -55,6 +55,10 @@ impl Engine {
             let length = secret.len();
             (length == 4 || length == 16) && client.secret[..length] == *secret
         });
+        if let Some(console) = target.as_ref().filter(|c| matches!(c.phase, Phase::Console(_))).map(|c| c.peer) {
+            self.cancel_console(now, console, io);
+            return self.finish_canceller(requester, io);
+        }
         let target = target.map(|client| (client.peer, client.pool, matches!(client.phase, Phase::Ready(_))));
         match target {
             Some((client, pool, true)) if self.running_on(client).is_some() => {

@@ -335,6 +335,28 @@ impl Engine {
         }
     }
 
+    /// Ctrl-C at the console: a PAUSE that still waits is taken back.
+    pub(crate) fn cancel_console<I: Io>(&mut self, now: Time, console: Peer, io: &mut I) {
+        let Some(client) = self.peers.client(console) else { return };
+        let Phase::Console(state) = &client.phase else { return };
+        let Some(id) = state.pending else { return };
+        let Some(Gathering { command: Command::Pause(name), .. }) = self.gathering.get(&id) else { return };
+        let name = name.clone();
+        self.gathering.remove(&id);
+        self.scatter(now, None, Command::Resume(name.clone()), Ask::Resume(name), io);
+        let mut buffer = Vec::new();
+        let fields = ErrorFields {
+            severity: "ERROR",
+            sqlstate: "57014",
+            message: "canceling statement due to user request",
+            detail: None,
+            hint: None,
+        };
+        put_back::error(&mut buffer, &fields);
+        put_back::ready(&mut buffer, b'I');
+        self.reply(console, &buffer, io);
+    }
+
     /// Reads the configuration again, on a helper.
     pub(crate) fn begin_reload<I: Io>(&mut self, console: Option<Peer>, io: &mut I) {
         io.log(Level::Info, format_args!("RELOAD: reading {}", self.config.source.display()));

@@ -15,7 +15,7 @@ use weir_session::login::Learnt;
 use weir_session::{Accepted, Clean, OwnError, Params, Refusal};
 
 use crate::mail::{Answer, Drain};
-use crate::peers::{Entry, PoolIx, ServerSlot, ServerState};
+use crate::peers::{ClientSlot, Entry, PoolIx, ServerSlot, ServerState};
 use crate::port::{Io, Level};
 use crate::timers::Who;
 use crate::{Engine, Todo};
@@ -296,21 +296,29 @@ impl Engine {
                 None => {
                     slot.removed = true;
                     slot.pool.shut();
+                    let key = (slot.name.clone(), slot.user.clone());
+                    self.pools.by_name.remove(&key);
                 }
-                Some(pool) => {
-                    let pool = pool.clone();
-                    if slot.removed {
-                        // A pool that is shut stays shut: one that returns begins anew, under the same name.
-                        let key = (slot.name.clone(), slot.user.clone());
-                        self.pools.by_name.remove(&key);
-                    } else {
-                        adjust(slot, pool, now);
-                    }
-                }
+                // A pool that is shut stays shut: one that returns begins anew, under the same name.
+                Some(_) if slot.removed => {}
+                Some(pool) => adjust(slot, pool.clone(), now),
             }
             self.todo.push_back(Todo::Settle(ix));
         }
         self.create_forced_pools(now);
+    }
+
+    /// A client whose pool the configuration has replaced (another user) goes on in the new one, if that lives here.
+    pub(crate) fn move_to_successor(&mut self, now: Time, client: &mut ClientSlot) {
+        let name = self.pools.get(client.pool).name.clone();
+        let Some(config) = self.config.pools.get(&*name).cloned() else { return };
+        let user = config.user.clone().unwrap_or_else(|| client.user.to_string());
+        if self.home_of(&name, &user) != self.worker {
+            return;
+        }
+        self.count_client(client.pool, -1);
+        client.pool = self.pool_of(&name, &config, &user, now);
+        self.count_client(client.pool, 1);
     }
 
     /// PAUSE, RESUME, RECONNECT of the pools that `name` means.

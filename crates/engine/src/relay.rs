@@ -145,6 +145,9 @@ impl Engine {
     /// A client needs a server now.
     fn acquire<I: Io>(&mut self, now: Time, client: &mut Box<ClientSlot>, io: &mut I) -> Wish {
         client.request_at = now;
+        if self.pools.get(client.pool).removed {
+            self.move_to_successor(now, client);
+        }
         let slot = self.pools.get_mut(client.pool);
         match slot.pool.acquire(client.peer, now) {
             Acquire::Granted { server, check } => {

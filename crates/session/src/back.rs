@@ -197,6 +197,9 @@ impl<O: Out> Step<'_, '_, O> {
             self.server.owed.reply(back::READY).map_err(|_| Unexpected("a ReadyForQuery that no request explains"))?;
         self.server.status = status;
         self.server.harmless = false;
+        if !self.server.owed.is_ahead() {
+            self.server.dropping_all = None;
+        }
         if reply.to.is_own() {
             self.told.own_done = Some(self.server.own_error.take().map_or(Ok(()), Err));
             return Ok(self.rest(view, head, Fate::Discard));
@@ -259,6 +262,7 @@ impl<O: Out> Step<'_, '_, O> {
         if told.distrust {
             self.server.statements.distrust();
         }
+        let rewritten = self.in_clients_words(view, head);
         let fate = match self.server.owed.head() {
             None => self.unasked_error(),
             Some(Expect::OwnQuery) => {
@@ -270,7 +274,7 @@ impl<O: Out> Step<'_, '_, O> {
                 Fate::Forward
             }
         };
-        let used = match self.in_clients_words(view, head).filter(|_| fate == Fate::Forward && self.client.is_some()) {
+        let used = match rewritten.filter(|_| fate == Fate::Forward && self.client.is_some()) {
             Some(rewritten) => {
                 self.out.client(&rewritten);
                 self.rest(view, head, Fate::Discard)
@@ -329,8 +333,11 @@ impl<O: Out> Step<'_, '_, O> {
         let body = view.bytes.get(HEAD..head.total())?;
         let at = body.windows(NAME_PREFIX.len()).position(|w| w == NAME_PREFIX)?;
         let ours = body.get(at..at + NAME_LEN)?;
-        let statements = self.client.as_deref()?.statements.as_deref()?;
-        let (name, _) = statements.iter().find(|(_, statement)| statement.name() == ours)?;
+        let noted = self.server.owed.head().is_some_and(Expect::is_noted);
+        let named = noted.then(|| self.server.notes.name_of_oldest()).flatten();
+        let statements = self.client.as_deref()?.statements.as_deref();
+        let known = || Some(statements?.iter().find(|(_, statement)| statement.name() == ours)?.0);
+        let name = named.or_else(known)?;
         let body = [&body[..at], name, &body[at + NAME_LEN..]].concat();
         let mut message = vec![back::ERROR];
         message.extend_from_slice(&(body.len() as u32 + 4).to_be_bytes());

@@ -59,12 +59,16 @@ impl<O: Out> Step<'_, '_, O> {
         let what = if whole { sql::head(text) } else { sql::head_of_prefix(text) };
         if let SqlHead::Deallocate(Dealloc::Name(name)) = &what {
             self.must_be_settled(Subject::Name(name))?;
+            if self.knows(name) {
+                self.must_be_behind()?;
+            }
             if self.knows(name) && self.server.as_ref().is_some_and(|s| s.status != TxStatus::Failed) {
                 self.rename(Expect::LocalDeallocate, None, name, None);
                 self.emit();
                 return Ok(self.rest(view, head, Fate::Discard));
             }
         }
+        self.note_dropping(&what);
         // These are only answered for a text that is one statement.
         let harmless =
             matches!(what, SqlHead::SetLocal | SqlHead::DeclareCursor { hold: false } | SqlHead::CreateOther);
@@ -76,7 +80,8 @@ impl<O: Out> Step<'_, '_, O> {
                 server.dirty.insert(Dirty::TEMP);
             }
         }
-        if matches!(self.client.unnamed, Unnamed::None) {
+        let noted = self.server.as_ref().is_some_and(|s| s.notes.mention_unnamed());
+        if matches!(self.client.unnamed, Unnamed::None) && !noted {
             return Ok(self.plain(view, head, Expect::Query));
         }
         self.change_unnamed(Expect::QueryNoted, Unnamed::None);
@@ -94,6 +99,7 @@ impl<O: Out> Step<'_, '_, O> {
                 self.parse_unnamed_as(&substitute);
                 return Ok(self.rest(view, head, Fate::Discard));
             }
+            self.note_dropping(&sql::head(parse.text));
             self.hold_unnamed(parse.rest);
             return Ok(self.rest(view, head, Fate::Forward));
         }
@@ -101,7 +107,8 @@ impl<O: Out> Step<'_, '_, O> {
         if let Some(known) = self.client.statements.as_ref().and_then(|s| s.get(parse.name)).cloned() {
             // The server shall say that the name is taken, in its own words: under our name for it, it is.
             self.ensure(&known)?;
-            self.send_parse(known.name(), parse.rest, Expect::Parse);
+            self.note(Expect::ParseTaken, None, Change::Taken { name: parse.name.into() });
+            self.write_parse(known.name(), parse.rest);
             return Ok(self.rest(view, head, Fate::Discard));
         }
         if self.client.prepared() >= self.ctx.client_statements {
@@ -236,8 +243,8 @@ impl<O: Out> Step<'_, '_, O> {
     fn prepare(&mut self, statement: &Arc<Statement>, client_name: Option<&[u8]>) {
         let Some(server) = self.server.as_deref_mut() else { return };
         let mut on_server = server.statements.touch(statement.key());
-        if on_server == OnServer::Ready && server.status == TxStatus::Failed {
-            // The server shall refuse it, as it refuses all Parse in a failed transaction.
+        if on_server == OnServer::Ready && (server.status == TxStatus::Failed || server.owed.is_ahead()) {
+            // The server shall refuse it if the transaction has failed, as it refuses all Parse then.
             on_server = OnServer::Stale;
         }
         if on_server == OnServer::Ready {
@@ -377,8 +384,25 @@ impl<O: Out> Step<'_, '_, O> {
     /// What a request builds upon must not be taken back later: a change in an earlier segment that may still be skipped is
     /// waited for.
     fn must_be_settled(&mut self, subject: Subject<'_>) -> Result<(), Then> {
-        let open = self.server.as_ref().is_some_and(|s| s.notes.is_open(subject, s.owed.segment()));
-        if open { Err(Then::Full) } else { Ok(()) }
+        let Some(server) = self.server.as_deref() else { return Ok(()) };
+        let segment = server.owed.segment();
+        let dropping = server.dropping_all.is_some_and(|at| at != segment);
+        if dropping || server.notes.is_open(subject, segment) { Err(Then::Full) } else { Ok(()) }
+    }
+
+    /// What we answer by the transaction's status must wait until that is known.
+    fn must_be_behind(&mut self) -> Result<(), Then> {
+        let ahead = self.server.as_ref().is_some_and(|s| s.owed.is_ahead());
+        if ahead { Err(Then::Full) } else { Ok(()) }
+    }
+
+    /// A statement that drops all others makes what follows it wait: what it names may be gone by then.
+    fn note_dropping(&mut self, what: &SqlHead<'_>) {
+        if matches!(what, SqlHead::DiscardAll | SqlHead::Deallocate(Dealloc::All))
+            && let Some(server) = self.server.as_deref_mut()
+        {
+            server.dropping_all = Some(server.owed.segment());
+        }
     }
 
     /// Whether a query is a `DEALLOCATE` of a statement that the client prepared by a Parse.

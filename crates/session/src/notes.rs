@@ -29,6 +29,8 @@ pub(crate) struct Note {
 pub(crate) enum Change {
     /// None: a request of our own.
     None,
+    /// None: a request that will be refused, about this name.
+    Taken { name: Box<[u8]> },
     /// A named statement.
     Name { name: Box<[u8]>, before: Option<Arc<Statement>> },
     /// The unnamed statement.
@@ -94,7 +96,7 @@ impl Notes {
     /// what was before it.
     pub(crate) fn undo(&mut self, client: &mut Client, change: Change) {
         match change {
-            Change::None => {}
+            Change::None | Change::Taken { .. } => {}
             Change::Name { name, before } => {
                 let later = self.notes.iter_mut().find_map(|note| match &mut note.change {
                     Change::Name { name: other, before } if *other == name => Some(before),
@@ -125,9 +127,22 @@ impl Notes {
             match &mut note.change {
                 Change::Name { before, .. } => *before = None,
                 Change::Unnamed { before } => *before = Unnamed::None,
-                Change::None => {}
+                Change::None | Change::Taken { .. } => {}
             }
         }
+    }
+
+    /// What the client calls the statement that the oldest request is about.
+    pub(crate) fn name_of_oldest(&self) -> Option<&[u8]> {
+        match &self.notes.front()?.change {
+            Change::Name { name, .. } | Change::Taken { name } => Some(name),
+            _ => None,
+        }
+    }
+
+    /// Whether a request under way changes the unnamed statement.
+    pub(crate) fn mention_unnamed(&self) -> bool {
+        self.notes.iter().any(|note| note.change.is_about(Subject::Unnamed))
     }
 
     /// Whether a request under way changes this name.

@@ -29,6 +29,8 @@ pub(crate) enum Expect {
     Parse,
     /// Parse of a named statement; noted.
     ParseNamed,
+    /// Parse of a name that the client has given already, sent to be refused by the server; noted.
+    ParseTaken,
     /// Parse of the unnamed statement; noted.
     ParseUnnamed,
     /// Bind.
@@ -79,7 +81,12 @@ impl Expect {
     fn is_parse(self) -> bool {
         matches!(
             self,
-            Expect::Parse | Expect::ParseNamed | Expect::ParseUnnamed | Expect::OwnParse | Expect::OwnParseUnnamed
+            Expect::Parse
+                | Expect::ParseNamed
+                | Expect::ParseTaken
+                | Expect::ParseUnnamed
+                | Expect::OwnParse
+                | Expect::OwnParseUnnamed
         )
     }
 
@@ -90,6 +97,7 @@ impl Expect {
             self,
             Expect::QueryNoted
                 | Expect::ParseNamed
+                | Expect::ParseTaken
                 | Expect::ParseUnnamed
                 | Expect::CloseUnnamed
                 | Expect::LocalParse
@@ -134,6 +142,8 @@ pub(crate) struct Outstanding {
     doubtful: bool,
     /// Counts the ends of segments that were sent: what is skipped after an error lies within one.
     segment: u32,
+    /// Segments whose end is still owed its ReadyForQuery.
+    ends: u32,
 }
 
 impl Outstanding {
@@ -141,6 +151,12 @@ impl Outstanding {
     #[inline]
     pub(crate) fn is_clean(&self) -> bool {
         self.runs.is_empty() && !self.unsynced && !self.skipping && !self.copy_in
+    }
+
+    /// Whether an earlier segment is unanswered: its outcome, and the transaction's status after it, are not known.
+    #[inline]
+    pub(crate) fn is_ahead(&self) -> bool {
+        self.ends > 0
     }
 
     /// Whether a ReadyForQuery more or less may come: the server must not be used again.
@@ -328,11 +344,12 @@ impl Outstanding {
         if self.runs.front().is_some_and(|run| run.1 > 1) {
             return;
         }
-        while let Some(&(next, _)) = self.runs.get(1) {
+        while let Some(&(next, count)) = self.runs.get(1) {
             match next {
                 Expect::Sync => {
                     self.sync_in_copy = true;
                     self.unsynced |= self.head() == Some(Expect::Execute) && self.runs.len() == 2;
+                    self.ends -= count;
                     self.runs.remove(1);
                 }
                 Expect::CopyEnd => {
@@ -355,6 +372,7 @@ impl Outstanding {
 
     #[inline]
     fn push(&mut self, what: Expect) {
+        self.ends += u32::from(what.ends_with_ready());
         match self.runs.back_mut() {
             Some((last, count)) if *last == what => *count += 1,
             _ => self.runs.push_back((what, 1)),
@@ -370,7 +388,8 @@ impl Outstanding {
 
     #[inline]
     fn pop(&mut self) {
-        if let Some((_, count)) = self.runs.front_mut() {
+        if let Some((what, count)) = self.runs.front_mut() {
+            self.ends -= u32::from(what.ends_with_ready());
             *count -= 1;
             if *count == 0 {
                 self.runs.pop_front();

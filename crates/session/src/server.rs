@@ -24,6 +24,8 @@ pub struct Server {
     /// For each Close of ours in `owed`, in order: its segment, and the statement; none for one without a book entry.
     pub(crate) closes: VecDeque<(u32, Option<Key>)>,
     pub(crate) statements: ServerStatements,
+    /// The segment in which all statements are being dropped (`DISCARD ALL`, `DEALLOCATE ALL`): later ones must wait for it.
+    pub(crate) dropping_all: Option<u32>,
     /// Whose unnamed statement is in the server's unnamed slot, if it is known to be good.
     pub(crate) unnamed: Option<(u64, u32)>,
     pub(crate) status: TxStatus,
@@ -70,6 +72,7 @@ impl Server {
             notes: Notes::default(),
             closes: VecDeque::new(),
             statements: ServerStatements::default(),
+            dropping_all: None,
             unnamed: None,
             status: TxStatus::Idle,
             dirty: Dirty::NONE,
