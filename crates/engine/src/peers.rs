@@ -11,6 +11,7 @@ use weir_session::login::{Learnt, Login};
 use weir_session::server_login::ServerLogin;
 use weir_session::{Client, Refusal, Server};
 
+use crate::arrive::SaltedKey;
 use crate::console::Console;
 
 /// Index of a pool in the engine's table.
@@ -133,6 +134,8 @@ pub(crate) struct ServerSlot {
     /// Not read from, because its client's socket is full.
     pub(crate) paused: bool,
     pub(crate) armed: Time,
+    /// What a helper hashes for its login.
+    pub(crate) salting: Option<SaltedKey>,
     /// A client has had it since it was last reset.
     pub(crate) used: bool,
     /// Close it at its release (KILL, RECONNECT).

@@ -14,6 +14,7 @@ use weir_pool::{CloseReason, ConnectFailure, Effect, Pool, Settings};
 use weir_session::login::Learnt;
 use weir_session::{Accepted, Clean, OwnError, Params, Refusal};
 
+use crate::arrive::SaltedKey;
 use crate::mail::{Answer, Drain};
 use crate::peers::{ClientSlot, Entry, PoolIx, ServerSlot, ServerState};
 use crate::port::{Io, Level};
@@ -46,8 +47,8 @@ pub(crate) struct PoolSlot {
     pub(crate) accepted: Accepted,
     /// What clients' logins taught us, for our own at the server.
     pub(crate) learnt: Learnt,
-    /// The password as it was hashed last, and how.
-    pub(crate) salted: Option<(Vec<u8>, u32, [u8; 32])>,
+    /// The password as it was hashed last: from what, and what came of it.
+    pub(crate) salted: Option<(SaltedKey, [u8; 32])>,
     /// Why the last login failed.
     pub(crate) last_error: Option<OwnError>,
     /// Clients logged in.
@@ -237,6 +238,7 @@ impl Engine {
             paused: false,
             armed: Time::NEVER,
             used: false,
+            salting: None,
             doomed: false,
         };
         self.peers.put(peer, Entry::Server(Box::new(server)));

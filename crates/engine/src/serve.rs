@@ -85,15 +85,15 @@ impl Engine {
             }
             LoginTold::Salt { password, salt, iterations } => {
                 let pool = self.pools.get(server.pool);
-                let known =
-                    pool.salted.as_ref().filter(|(s, i, _)| *s == salt && *i == iterations).map(|known| known.2);
+                let key = (password.clone(), salt.clone(), iterations);
+                let known = pool.salted.as_ref().filter(|(known, _)| *known == key).map(|(_, salted)| *salted);
                 if let Some(salted) = known {
                     return self.server_salted_now(now, server, &salted, io);
                 }
                 let job = self.next_id();
                 self.jobs.insert(job, Job::ServerSalt(server.peer));
-                io.help(job, Work::SaltPassword { password, salt: salt.clone(), iterations });
-                self.pools.get_mut(server.pool).salted = Some((salt, iterations, [0; 32]));
+                io.help(job, Work::SaltPassword { password, salt, iterations });
+                server.salting = Some(key);
                 self.peers.put(server.peer, Entry::Server(server));
             }
             LoginTold::Ready(welcome) => {
@@ -142,10 +142,9 @@ impl Engine {
 
     /// A helper has hashed the password of a login of ours.
     pub(crate) fn server_salted<I: Io>(&mut self, now: Time, peer: Peer, salted: &[u8; 32], io: &mut I) {
-        let Some(server) = self.peers.take_server(peer) else { return };
-        if let Some((_, _, known)) = &mut self.pools.get_mut(server.pool).salted {
-            *known = *salted;
-        }
+        let Some(mut server) = self.peers.take_server(peer) else { return };
+        let key = server.salting.take();
+        self.pools.get_mut(server.pool).salted = key.map(|key| (key, *salted));
         self.server_salted_now(now, server, salted, io);
     }
 
