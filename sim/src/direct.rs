@@ -2,6 +2,7 @@
 
 use weir_base::{Mode, OnDirty, Span, Target};
 
+use crate::client::Kind;
 use crate::context::Rules;
 use crate::network::Address;
 use crate::postgres::{Flavour, Server, State, login::Method};
@@ -24,8 +25,12 @@ pub(crate) fn draw(rng: &mut Rng) -> Scenario {
     let mut scenario = Scenario::new(rng, rules, servers, flavour);
     let may_be_refused = scenario.flavour.method != Method::Trust;
     for number in 1..=rng.skewed(1, 20) as u32 {
-        let impostor = may_be_refused && rng.chance(50);
-        scenario.add_client(number, Address::Server(target.clone()), "ann", "app", impostor);
+        let kind = match rng.below(100) {
+            0..=4 if may_be_refused => Kind::Impostor,
+            5..=9 => Kind::Hostile,
+            _ => Kind::User,
+        };
+        scenario.add_client(number, Address::Server(target.clone()), "ann", "app", kind);
     }
     scenario
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use weir_base::{Host, Mode, OnDirty, Span, Target, Time};
 use weir_config::{Config, Limits, Method, Pool, Users};
 
+use crate::client::Kind;
 use crate::context::Rules;
 use crate::network::Address;
 use crate::postgres::login::{password_of, verifier_of};
@@ -14,6 +15,13 @@ use crate::scenario::{Act, Pooling, Scenario};
 
 /// The users there are.
 const USERS: [&str; 3] = ["ann", "bob", "eve"];
+
+/// The one of them who may use the console.
+const ADMIN: &str = "ann";
+
+/// What a client must bear beyond the time it may have to wait for a server: faults of the network and of servers,
+/// in microseconds.
+const PATIENCE: u64 = 120_000_000;
 
 /// Draws a run of clients, a pooler and servers.
 pub(crate) fn draw(rng: &mut Rng) -> Scenario {
@@ -40,7 +48,11 @@ pub(crate) fn draw(rng: &mut Rng) -> Scenario {
         mode,
         on_dirty,
         faulty,
-        patience: Span::from_secs(3_000),
+        patience: if faulty {
+            Span::from_micros(config.limits.query_wait_timeout.micros() + PATIENCE)
+        } else {
+            Span::from_secs(3_000)
+        },
         max_clients: config.max_clients as usize,
     };
     let max_connections = if faulty && rng.chance(300) { rng.between(1, 20) as usize } else { 1_000 };
@@ -50,8 +62,17 @@ pub(crate) fn draw(rng: &mut Rng) -> Scenario {
     for number in 1..=clients {
         let user = *rng.pick(&USERS);
         let database = format!("pool{}", rng.below(pools));
-        let impostor = method != Method::Trust && rng.chance(30);
-        scenario.add_client(number, Address::Pooler, user, &database, impostor);
+        match rng.below(100) {
+            0..=2 if method != Method::Trust => {
+                scenario.add_client(number, Address::Pooler, user, &database, Kind::Impostor);
+            }
+            3..=7 => scenario.add_client(number, Address::Pooler, user, &database, Kind::Hostile),
+            8..=12 => {
+                let console = *rng.pick(&["pgbouncer", "weir"]);
+                scenario.add_client(number, Address::Pooler, ADMIN, console, Kind::Operator);
+            }
+            _ => scenario.add_client(number, Address::Pooler, user, &database, Kind::User),
+        }
     }
     let reloads = (0..rng.below(3)).map(|_| Arc::new(resized(rng, &config))).collect();
     add_operator(rng, &mut scenario);
@@ -81,7 +102,7 @@ fn settings(rng: &mut Rng, mode: Mode, on_dirty: OnDirty, method: Method, faulty
     let mut config = Config { mode, on_dirty, limits: limits(rng, faulty), ..Config::default() };
     config.auth.method = method;
     config.auth.users = Arc::new(users);
-    config.admin_users = vec!["ann".to_owned()];
+    config.admin_users = vec![ADMIN.to_owned()];
     if rng.chance(300) {
         config.ignore_startup_parameters = vec!["extra_float_digits".to_owned()];
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use weir_base::Time;
 use weir_config::Config;
 
-use crate::client::Identity;
+use crate::client::{Identity, Kind};
 use crate::context::Rules;
 use crate::network::{Address, Weather};
 use crate::postgres::login::password_of;
@@ -90,10 +90,10 @@ impl Scenario {
     }
 
     /// Adds a client.
-    pub(crate) fn add_client(&mut self, number: u32, address: Address, user: &str, database: &str, impostor: bool) {
-        let password = if impostor { "wrong".to_owned() } else { password_of(user) };
+    pub(crate) fn add_client(&mut self, number: u32, address: Address, user: &str, database: &str, kind: Kind) {
+        let password = if kind == Kind::Impostor { "wrong".to_owned() } else { password_of(user) };
         let (user, database) = (user.to_owned(), database.to_owned());
-        self.clients.push(Identity { number, address, user, password, database, impostor });
+        self.clients.push(Identity { number, address, user, password, database, kind });
     }
 
     /// Draws faults and the end of them.
@@ -111,7 +111,9 @@ impl Scenario {
         }
         let calm = Time::from_micros(calm);
         self.acts.push((calm, Act::Calm));
-        self.acts.push((calm + self.rules.patience, Act::Deadline));
+        // A few bursts, each of which may have to wait.
+        let end = (0..5).fold(calm, |at, _| at + self.rules.patience);
+        self.acts.push((end, Act::Deadline));
         self.acts.sort_by_key(|(at, _)| *at);
     }
 

@@ -7,7 +7,7 @@ use weir_base::{Span, Time};
 use weir_engine::port::Signal;
 
 use crate::check::{Checker, Violation};
-use crate::client::Client;
+use crate::client::actor::Actor;
 use crate::context::{Context, Counts, Event};
 use crate::network::{Address, End, Happening, Net, Owner, Side, Weather};
 use crate::pooler::Pooler;
@@ -41,7 +41,7 @@ pub(crate) struct World {
     ctx: Context,
     pooler: Pooler,
     postgres: Postgres,
-    clients: Vec<Client>,
+    clients: Vec<Actor>,
     acts: Vec<Act>,
     rng: Rng,
     scratch: Vec<u8>,
@@ -66,7 +66,7 @@ impl World {
         let reporting = scenario.flavour.reporting;
         let postgres = Postgres::new(scenario.servers, scenario.flavour, rng.fork("postgres", 0));
         let client = |identity: &crate::client::Identity| {
-            Client::new(identity.clone(), reporting, rng.fork("client", u64::from(identity.number)))
+            Actor::new(identity.clone(), reporting, rng.fork("client", u64::from(identity.number)))
         };
         let clients = scenario.clients.iter().map(client).collect();
         let mut world = World {
@@ -195,7 +195,7 @@ impl World {
 
     /// When the last client is done, the run comes to its end.
     fn one_is_done(&mut self) {
-        if !self.closing && self.clients.iter().all(Client::is_done) {
+        if !self.closing && self.clients.iter().all(Actor::is_done) {
             self.closing = true;
             self.calm();
             let now = self.ctx.now();
@@ -241,7 +241,7 @@ impl World {
 
     fn calm(&mut self) {
         self.ctx.net.set_weather(Weather::calm());
-        self.clients.iter_mut().for_each(Client::calm_down);
+        self.clients.iter_mut().for_each(Actor::calm_down);
     }
 
     fn stall(&mut self) {
@@ -256,7 +256,7 @@ impl World {
 
     fn unfinished(&mut self) {
         let waiting: Vec<String> =
-            self.clients.iter_mut().filter(|c| !c.is_done()).take(5).map(Client::describe).collect();
+            self.clients.iter_mut().filter(|c| !c.is_done()).take(5).map(Actor::describe).collect();
         self.ctx.violated(Checker::AllFinishes, || waiting.join("; "));
     }
 

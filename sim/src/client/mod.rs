@@ -2,9 +2,12 @@
 //!
 //! Owns a client's life. What it asks is drawn in [`script`]; what it must be answered is known by its [`shadow`].
 
+pub(crate) mod actor;
+mod hostile;
 pub(crate) mod login;
-pub(crate) mod script;
-pub(crate) mod shadow;
+mod operator;
+mod script;
+mod shadow;
 
 use weir_base::{Mode, OnDirty, Span, Time};
 use weir_pgwire::put_front;
@@ -38,8 +41,26 @@ pub(crate) struct Identity {
     pub(crate) user: String,
     pub(crate) password: String,
     pub(crate) database: String,
-    /// Whether the password is wrong, or the user unknown, so that it must be refused.
-    pub(crate) impostor: bool,
+    pub(crate) kind: Kind,
+}
+
+/// What a client is up to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    /// To use a database.
+    User,
+    /// To log in with a wrong password; it must be refused.
+    Impostor,
+    /// To break the protocol.
+    Hostile,
+    /// To use the console.
+    Operator,
+}
+
+impl Identity {
+    fn is_impostor(&self) -> bool {
+        self.kind == Kind::Impostor
+    }
 }
 
 /// How a session ends.
@@ -121,7 +142,7 @@ impl Client {
     pub(crate) fn new(identity: Identity, reporting: Reporting, mut rng: Rng) -> Client {
         let habits = Habits::draw(&mut rng);
         let shadow = Shadow::new(identity.number, &[], reporting);
-        let lives = if identity.impostor { 1 } else { rng.skewed(1, 6) };
+        let lives = if identity.is_impostor() { 1 } else { rng.skewed(1, 6) };
         Client {
             identity,
             habits,
@@ -368,11 +389,11 @@ impl Client {
     /// The other side ends the session with a reason.
     fn refused(&mut self, ctx: &mut Context, code: &str, text: &str) {
         let number = self.identity.number;
-        let expected = (self.identity.impostor && code == "28P01") || ctx.rules.faulty;
+        let expected = (self.identity.is_impostor() && code == "28P01") || ctx.rules.faulty;
         if !expected && self.phase != Phase::HalfClosed {
             ctx.violated(Checker::NoErrorWithoutFault, || format!("c{number} is refused: {code} {text}"));
         }
-        if !self.identity.impostor {
+        if !self.identity.is_impostor() {
             ctx.counts.broken += 1;
         }
         self.over(ctx);
@@ -399,7 +420,7 @@ impl Client {
 
     fn ready(&mut self, ctx: &mut Context) {
         let number = self.identity.number;
-        if self.identity.impostor {
+        if self.identity.is_impostor() {
             ctx.violated(Checker::AnsweredAsDirect, || format!("c{number} got in with a wrong password"));
         }
         if self.key.is_none() {

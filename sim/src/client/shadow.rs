@@ -235,7 +235,7 @@ fn is_own(state: &str, client: u32) -> bool {
 }
 
 /// The other client that a message belongs to, by a token in it.
-fn foreign(message: &Back, client: u32) -> Option<u32> {
+pub(super) fn foreign(message: &Back, client: u32) -> Option<u32> {
     let text = match message {
         Back::Row(text) | Back::CopyData(text) | Back::FunctionResult(text) => text,
         Back::Problem { message, .. } => message,
