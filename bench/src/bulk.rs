@@ -10,7 +10,8 @@ use crate::error::{Error, Outcome};
 use crate::json::Json;
 use crate::options::Rig;
 use crate::proc::{self, TICKS_PER_SECOND};
-use crate::stage::{Kind, Pooler, Stage, USER};
+use crate::setup::{Kind, USER};
+use crate::stage::{Pooler, Stage};
 use crate::stats::{Ratio, Spread};
 
 /// CPU time as a multiple of PgBouncer's: the budget for Weir.

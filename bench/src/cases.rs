@@ -4,7 +4,7 @@
 //! it ("limit" is what a bare forwarder without pool logic needs, the least that is possible).
 
 use crate::find;
-use crate::stage::Kind;
+use crate::setup::Kind;
 
 /// pgbench's query mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

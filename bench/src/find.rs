@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::error::{Error, Outcome};
-use crate::stage::{Kind, Setup};
+use crate::setup::{Kind, Setup};
 
 /// How PgBouncer is had.
 pub(crate) const GET_PGBOUNCER: &str = "PgBouncer was not found, so there is nothing to compare to. To get it:\n\

@@ -14,6 +14,7 @@ mod pgbench;
 mod proc;
 mod report;
 mod rounds;
+mod setup;
 mod soak;
 mod stage;
 mod stats;

@@ -7,7 +7,8 @@ use clap::Args;
 use crate::error::{Error, Outcome};
 use crate::find;
 use crate::pgbench::Pgbench;
-use crate::stage::{Kind, Login, Mode, Pool, Pooler, Setup, Stage, USER};
+use crate::setup::{Kind, Login, Mode, Pool, Setup, USER};
+use crate::stage::{Pooler, Stage};
 
 /// Whom to measure, and how they are set up.
 #[derive(Args, Clone, Debug)]

@@ -7,7 +7,8 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use crate::error::{Error, Outcome};
-use crate::stage::{Pooler, Stage, USER};
+use crate::setup::USER;
+use crate::stage::{Pooler, Stage};
 
 /// What one run said.
 #[derive(Clone, Copy, Debug, PartialEq)]

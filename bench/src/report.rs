@@ -5,7 +5,7 @@
 use crate::cases::{Budget, Case};
 use crate::json::Json;
 use crate::pgbench::Run;
-use crate::stage::Kind;
+use crate::setup::Kind;
 use crate::stats::{Ratio, Spread};
 
 /// From this share of the machine's time in strangers' hands on, a run counts as disturbed.

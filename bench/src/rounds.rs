@@ -11,7 +11,8 @@ use crate::options::Rig;
 use crate::pgbench::Pgbench;
 use crate::proc::{self, Machine, TICKS_PER_SECOND};
 use crate::report::{CaseResult, Report, Sample};
-use crate::stage::{Pooler, Stage, USER};
+use crate::setup::USER;
+use crate::stage::{Pooler, Stage};
 
 /// What `rounds` is told.
 #[derive(Args, Clone, Debug)]

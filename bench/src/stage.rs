@@ -1,12 +1,10 @@
 //! The stage: one PostgreSQL, and poolers before it that are configured alike.
 //!
-//! Owns the processes and their configuration files; all of it is gone when the value is. Nothing here knows what is
-//! measured. Alike means: the same pool size, mode and login, logging off, room for as many clients as there are
-//! descriptors. Each pooler's log goes to a file, whose end is shown when the pooler fails.
+//! Owns the processes; all of it is gone when the value is. Nothing here knows what is measured. Each pooler's log goes to a
+//! file, whose end is shown when the pooler fails.
 
-use std::fmt::{self, Write as _};
 use std::fs::{self, File};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::thread;
@@ -17,89 +15,10 @@ use weir_pglocal::{Auth, Options, Server, Signal, free_port, send_signal};
 
 use crate::error::{Error, Outcome};
 use crate::find::{self, Program};
+use crate::setup::{Configuration, Kind, Login, Setup, USER};
 
-/// User, password and database of every run.
-pub(crate) const USER: &str = "bench";
 /// How long a pooler may take to serve its first query, or to end.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// What poolers are told to accept; both lower it to what the descriptors allow.
-const MAX_CLIENTS: u32 = 20_000;
-
-/// What stands between pgbench and PostgreSQL.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
-pub(crate) enum Kind {
-    /// PgBouncer, to which all others are compared.
-    Pgbouncer,
-    /// Weir.
-    Weir,
-    /// Nothing: PostgreSQL itself. It has TPS and latency, but no pooler whose CPU time could be taken.
-    Direct,
-}
-
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Kind::Pgbouncer => "PgBouncer",
-            Kind::Weir => "Weir",
-            Kind::Direct => "direct",
-        })
-    }
-}
-
-/// How clients and poolers log in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Login {
-    /// No password: what is measured is the pooling.
-    Trust,
-    /// md5, to clients and to the server.
-    Md5,
-}
-
-impl Login {
-    fn name(self) -> &'static str {
-        match self {
-            Login::Trust => "trust",
-            Login::Md5 => "md5",
-        }
-    }
-}
-
-/// How long a client keeps a server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Mode {
-    Session,
-    Transaction,
-    Statement,
-}
-
-impl Mode {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Mode::Session => "session",
-            Mode::Transaction => "transaction",
-            Mode::Statement => "statement",
-        }
-    }
-}
-
-/// A pool: a name that clients connect to, for PostgreSQL's one database.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Pool {
-    pub(crate) name: &'static str,
-    pub(crate) mode: Mode,
-    pub(crate) size: u32,
-}
-
-/// What the poolers are told.
-#[derive(Clone, Debug)]
-pub(crate) struct Setup {
-    pub(crate) pools: Vec<Pool>,
-    pub(crate) login: Login,
-    /// Worker threads, where a pooler has them.
-    pub(crate) workers: u32,
-    pub(crate) weir: Option<PathBuf>,
-    pub(crate) pgbouncer: Option<PathBuf>,
-}
 
 /// One PostgreSQL, and what it takes to put poolers before it.
 #[derive(Debug)]
@@ -180,6 +99,11 @@ impl Pooler {
         Params::new("127.0.0.1", self.port, USER, database).password(USER)
     }
 
+    /// What it is told, which can be changed before a RELOAD; `None` for PostgreSQL alone.
+    pub(crate) fn configuration(&self) -> Option<Configuration> {
+        self.process.as_ref().map(|process| process.configuration.clone())
+    }
+
     /// Whether its process still runs; PostgreSQL alone always does.
     pub(crate) fn alive(&mut self) -> bool {
         self.process.as_mut().is_none_or(|process| matches!(process.child.try_wait(), Ok(None)))
@@ -213,6 +137,7 @@ impl Pooler {
 struct Process {
     child: Child,
     log: PathBuf,
+    configuration: Configuration,
     server: Arc<Server>,
 }
 
@@ -220,31 +145,23 @@ impl Process {
     fn start(server: &Arc<Server>, kind: Kind, program: &Program, port: u16, setup: &Setup) -> Outcome<Process> {
         let folder = server.socket_dir().join(format!("pooler-{port}"));
         fs::create_dir_all(&folder).map_err(|e| Error::at(format!("create {}", folder.display()), e))?;
-        write(&folder.join("userlist.txt"), &format!("\"{USER}\" \"{USER}\"\n"))?;
+        let configuration = Configuration::new(kind, &folder, port, server.port(), setup.clone());
+        configuration.write()?;
         let mut command = Command::new(&program.path);
-        match kind {
-            Kind::Weir => {
-                let file = folder.join("weir.toml");
-                write(&file, &weir_toml(setup, port, server.port()))?;
-                command.arg("serve").arg(&file);
-            }
-            Kind::Pgbouncer | Kind::Direct => {
-                let file = folder.join("pgbouncer.ini");
-                write(&file, &pgbouncer_ini(setup, &folder, port, server.port()))?;
-                // It refuses to be root, as PostgreSQL does, and drops to the same user.
-                if let Some(user) = server.runs_as() {
-                    command.args(["-u", user]);
-                }
-                command.arg(&file);
-            }
-        }
+        match (kind, server.runs_as()) {
+            (Kind::Weir, _) => command.arg("serve"),
+            // It refuses to be root, as PostgreSQL does, and drops to the same user.
+            (_, Some(user)) => command.args(["-u", user]),
+            (_, None) => &mut command,
+        };
+        command.arg(configuration.file());
         let log = folder.join("log");
         let out = File::create(&log).map_err(|e| Error::at(format!("create {}", log.display()), e))?;
         let errors = out.try_clone().map_err(|e| Error::at("duplicate a descriptor", e))?;
         let child = command.current_dir("/").stdin(Stdio::null()).stdout(out).stderr(errors).spawn();
         let child = child.map_err(|e| Error::at(format!("run {}", program.path.display()), e))?;
         server.caretaker().watch(child.id());
-        Ok(Process { child, log, server: Arc::clone(server) })
+        Ok(Process { child, log, configuration, server: Arc::clone(server) })
     }
 }
 
@@ -259,71 +176,5 @@ impl Drop for Process {
         let _ = self.child.kill();
         let _ = self.child.wait();
         self.server.caretaker().forget(pid);
-    }
-}
-
-fn write(path: &Path, text: &str) -> Outcome<()> {
-    fs::write(path, text).map_err(|e| Error::at(format!("write {}", path.display()), e))
-}
-
-fn weir_toml(setup: &Setup, port: u16, server_port: u16) -> String {
-    let (workers, login) = (setup.workers, setup.login.name());
-    let mut text = format!(
-        "[general]\nworkers = {workers}\nmax_clients = {MAX_CLIENTS}\nadmin_users = [\"{USER}\"]\n\n\
-         [listen]\naddress = \"127.0.0.1\"\nport = {port}\n\n\
-         [auth]\ntype = \"{login}\"\nfile = \"userlist.txt\"\n\n\
-         [log]\nconnections = false\ndisconnections = false\npooler_errors = false\nstats = false\n",
-    );
-    for Pool { name, mode, size } in &setup.pools {
-        let mode = mode.name();
-        let _ = write!(
-            text,
-            "\n[pools.{name}]\nhost = \"127.0.0.1\"\nport = {server_port}\ndatabase = \"{USER}\"\nmode = \"{mode}\"\n\
-             size = {size}\n"
-        );
-    }
-    text
-}
-
-fn pgbouncer_ini(setup: &Setup, folder: &Path, port: u16, server_port: u16) -> String {
-    let mut text = String::from("[databases]\n");
-    for Pool { name, mode, size } in &setup.pools {
-        let mode = mode.name();
-        let _ = writeln!(
-            text,
-            "{name} = host=127.0.0.1 port={server_port} dbname={USER} pool_mode={mode} pool_size={size}"
-        );
-    }
-    let (login, folder) = (setup.login.name(), folder.display());
-    let _ = write!(
-        text,
-        "\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\nunix_socket_dir =\n\
-         auth_type = {login}\nauth_file = {folder}/userlist.txt\nadmin_users = {USER}\n\
-         pool_mode = transaction\nmax_client_conn = {MAX_CLIENTS}\n\
-         log_connections = 0\nlog_disconnections = 0\nlog_pooler_errors = 0\nlog_stats = 0\n"
-    );
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn setup() -> Setup {
-        let pools = vec![
-            Pool { name: "a", mode: Mode::Transaction, size: 20 },
-            Pool { name: "b", mode: Mode::Session, size: 3 },
-        ];
-        Setup { pools, login: Login::Trust, workers: 1, weir: None, pgbouncer: None }
-    }
-
-    #[test]
-    fn both_poolers_get_the_same_pools() {
-        let toml = weir_toml(&setup(), 6432, 5432);
-        assert!(toml.contains("[pools.b]\nhost = \"127.0.0.1\"\nport = 5432\n"));
-        assert!(toml.contains("mode = \"session\"\nsize = 3\n"));
-        let ini = pgbouncer_ini(&setup(), Path::new("/tmp/x"), 6432, 5432);
-        assert!(ini.contains("b = host=127.0.0.1 port=5432 dbname=bench pool_mode=session pool_size=3\n"));
-        assert!(ini.contains("auth_type = trust\nauth_file = /tmp/x/userlist.txt\n"));
     }
 }

@@ -12,7 +12,8 @@ use crate::error::{Error, Outcome};
 use crate::json::Json;
 use crate::options::Rig;
 use crate::pgbench::Pgbench;
-use crate::stage::{Kind, Pooler};
+use crate::setup::Kind;
+use crate::stage::Pooler;
 use crate::stats::{Spread, quantile};
 
 /// p99 / p50: the budget for Weir.

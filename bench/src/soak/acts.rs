@@ -8,7 +8,7 @@ use super::session::{Actor, Session, Statements};
 use super::tally::Trouble;
 use super::world::World;
 use super::{scripts, state, victim};
-use crate::stage::Mode;
+use crate::setup::Mode;
 
 /// What an act does.
 #[derive(Clone, Copy)]

@@ -12,7 +12,7 @@ use weir_pglocal::client::{Answer, Connection};
 use super::world::{POOLS, World};
 use crate::error::{Error, Outcome};
 use crate::proc;
-use crate::stage::USER;
+use crate::setup::USER;
 
 /// How long what was cut a moment ago may take to be noticed.
 const SETTLE: Duration = Duration::from_secs(5);

@@ -7,7 +7,7 @@ use weir_pglocal::client::Connection;
 use super::rng::Rng;
 use super::tally::{Tally, add};
 use super::world::{POOLS, Presence, World};
-use crate::stage::{Mode, USER};
+use crate::setup::{Configuration, Mode, USER};
 
 /// Tables that the operator looks at.
 const TABLES: [&str; 9] =
@@ -18,7 +18,7 @@ const PAUSE_PATIENCE: Duration = Duration::from_secs(20);
 const ACTOR: u64 = 1 << 40;
 
 /// Until it is all over. `superuser` is a connection straight to PostgreSQL.
-pub(super) fn reign(world: &World, superuser: &mut Connection) {
+pub(super) fn reign(world: &World, mut configuration: Option<Configuration>, superuser: &mut Connection) {
     let mut rng = Rng::of(world.seed, ACTOR);
     let mut console = None;
     while world.gate.pass(|| ()) {
@@ -28,7 +28,7 @@ pub(super) fn reign(world: &World, superuser: &mut Connection) {
         }
         if !world.promises.console || rng.percent(40) {
             end_a_server(&world.tally, superuser);
-        } else if let Err(text) = command(world, &mut rng, &mut console) {
+        } else if let Err(text) = command(world, &mut rng, &mut console, configuration.as_mut()) {
             world.tally.uneven(&format!("console: {text}"));
             console = None;
         }
@@ -46,7 +46,12 @@ fn end_a_server(tally: &Tally, superuser: &mut Connection) {
     }
 }
 
-fn command<'w>(world: &'w World, rng: &mut Rng, console: &mut Option<Console<'w>>) -> Result<(), String> {
+fn command<'w>(
+    world: &'w World,
+    rng: &mut Rng,
+    console: &mut Option<Console<'w>>,
+    configuration: Option<&mut Configuration>,
+) -> Result<(), String> {
     let (console, _) = match console {
         Some(console) => console,
         None => console.insert(open(world)?),
@@ -59,7 +64,14 @@ fn command<'w>(world: &'w World, rng: &mut Rng, console: &mut Option<Console<'w>
         Ok(())
     };
     match rng.between(0, 9) {
-        0 | 1 => say("RELOAD"),
+        0 | 1 => {
+            // Never more than the plan, which the books are compared to.
+            let size = u32::try_from(rng.between(1, u64::from(pool.size))).unwrap_or(1);
+            if let Some(configuration) = configuration {
+                configuration.resize(name, size).map_err(|error| error.to_string())?;
+            }
+            say("RELOAD")
+        }
         2 | 3 => say(&format!("RECONNECT {name}")),
         // A PAUSE of a pool of sessions waits for all of them to leave; here, nobody tells them to.
         4 | 5 if pool.mode != Mode::Session => {

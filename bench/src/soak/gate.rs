@@ -58,6 +58,7 @@ impl Gate {
         let end = Instant::now() + patience;
         let mut state = self.lock();
         state.phase = Phase::Closed;
+        self.changed.notify_all();
         while state.resting < everybody {
             let Some(left) = end.checked_duration_since(Instant::now()) else { break };
             state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;

@@ -26,7 +26,8 @@ use std::time::{Duration, Instant};
 use clap::Args;
 
 use crate::error::{Error, Outcome};
-use crate::stage::{Kind, Login, Pooler, Setup, Stage, USER};
+use crate::setup::{Kind, Login, Setup, USER};
+use crate::stage::{Pooler, Stage};
 use audit::{Auditor, Sight};
 use tally::get;
 use world::{POOLS, World};
@@ -86,13 +87,14 @@ pub(crate) fn run(options: &Options) -> Outcome<bool> {
     let world = World::before(&pooler, seed, options.acts.clone());
     let mut auditor = Auditor::new(&world, stage.server().superuser_connection(USER)?, pooler.pid())?;
     let mut operator = stage.server().superuser_connection(USER)?;
+    let configuration = pooler.configuration();
     let mut sights = Vec::new();
     thread::scope(|scope| {
         for client in 0..options.clients {
             let world = &world;
             scope.spawn(move || acts::live(world, client));
         }
-        scope.spawn(|| chaos::reign(&world, &mut operator));
+        scope.spawn(|| chaos::reign(&world, configuration, &mut operator));
         let outcome = watch(options, &world, &mut pooler, &mut auditor, &mut sights);
         world.gate.end();
         outcome

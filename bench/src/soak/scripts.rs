@@ -6,7 +6,7 @@ use weir_pgwire::TxStatus;
 
 use super::batch::{Batch, Script};
 use super::session::{Actor, Statements};
-use crate::stage::Mode;
+use crate::setup::Mode;
 
 /// Rows in `soak_account`, each of which begins with this amount.
 pub(super) const ACCOUNTS: u64 = 100;

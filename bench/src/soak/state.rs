@@ -8,7 +8,7 @@ use weir_pgwire::{TxStatus, put_front};
 use super::batch::Batch;
 use super::session::{Actor, Session, TRACKED, error, row};
 use super::tally::{Trouble, add};
-use crate::stage::Mode;
+use crate::setup::Mode;
 
 /// Values of tracked parameters, in the server's own spelling.
 const VALUES: [(&str, &[&str]); 4] = [

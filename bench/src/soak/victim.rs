@@ -16,7 +16,7 @@ use super::batch::Script;
 use super::scripts;
 use super::session::{Actor, Statements, row};
 use super::tally::{Trouble, add};
-use crate::stage::{Mode, USER};
+use crate::setup::{Mode, USER};
 
 /// How long a victim waits for its login at the most; one that waits longer dies waiting.
 const PATIENCE: Duration = Duration::from_millis(400);

@@ -6,7 +6,8 @@ use weir_pglocal::client::Params;
 
 use super::gate::Gate;
 use super::tally::Tally;
-use crate::stage::{Kind, Mode, Pool, Pooler};
+use crate::setup::{Kind, Mode, Pool};
+use crate::stage::Pooler;
 
 /// The pools: two for transactions, of different size, and one of each other mode. All are smaller than the number of
 /// their clients, so that there is always a queue.

@@ -1,0 +1,194 @@
+//! What the poolers are told: pools, logins, limits, and how each wants it written.
+//!
+//! Alike means: the same pools, modes and login, logging off, room for as many clients as there are descriptors. What is
+//! not said here is left at each pooler's default.
+
+use std::fmt::{self, Write as _};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::error::{Error, Outcome};
+
+/// User, password and database of every run.
+pub(crate) const USER: &str = "bench";
+/// What poolers are told to accept; both lower it to what the descriptors allow.
+const MAX_CLIENTS: u32 = 20_000;
+
+/// What stands between pgbench and PostgreSQL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
+pub(crate) enum Kind {
+    /// PgBouncer, to which all others are compared.
+    Pgbouncer,
+    /// Weir.
+    Weir,
+    /// Nothing: PostgreSQL itself. It has TPS and latency, but no pooler whose CPU time could be taken.
+    Direct,
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Kind::Pgbouncer => "PgBouncer",
+            Kind::Weir => "Weir",
+            Kind::Direct => "direct",
+        })
+    }
+}
+
+/// How clients and poolers log in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Login {
+    /// No password: what is measured is the pooling.
+    Trust,
+    /// md5, to clients and to the server.
+    Md5,
+}
+
+impl Login {
+    fn name(self) -> &'static str {
+        match self {
+            Login::Trust => "trust",
+            Login::Md5 => "md5",
+        }
+    }
+}
+
+/// How long a client keeps a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    Session,
+    Transaction,
+    Statement,
+}
+
+impl Mode {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Mode::Session => "session",
+            Mode::Transaction => "transaction",
+            Mode::Statement => "statement",
+        }
+    }
+}
+
+/// A pool: a name that clients connect to, for PostgreSQL's one database.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pool {
+    pub(crate) name: &'static str,
+    pub(crate) mode: Mode,
+    pub(crate) size: u32,
+}
+
+/// What the poolers are told.
+#[derive(Clone, Debug)]
+pub(crate) struct Setup {
+    pub(crate) pools: Vec<Pool>,
+    pub(crate) login: Login,
+    /// Worker threads, where a pooler has them.
+    pub(crate) workers: u32,
+    pub(crate) weir: Option<PathBuf>,
+    pub(crate) pgbouncer: Option<PathBuf>,
+}
+
+/// The files of a running pooler; written again before a RELOAD.
+#[derive(Clone, Debug)]
+pub(crate) struct Configuration {
+    kind: Kind,
+    folder: PathBuf,
+    port: u16,
+    server_port: u16,
+    setup: Setup,
+}
+
+impl Configuration {
+    pub(crate) fn new(kind: Kind, folder: &Path, port: u16, server_port: u16, setup: Setup) -> Configuration {
+        Configuration { kind, folder: folder.to_owned(), port, server_port, setup }
+    }
+
+    /// The file that the pooler is given.
+    pub(crate) fn file(&self) -> PathBuf {
+        self.folder.join(if self.kind == Kind::Weir { "weir.toml" } else { "pgbouncer.ini" })
+    }
+
+    /// Writes all files.
+    pub(crate) fn write(&self) -> Outcome<()> {
+        write(&self.folder.join("userlist.txt"), &format!("\"{USER}\" \"{USER}\"\n"))?;
+        let text = match self.kind {
+            Kind::Weir => weir_toml(&self.setup, self.port, self.server_port),
+            Kind::Pgbouncer | Kind::Direct => pgbouncer_ini(&self.setup, &self.folder, self.port, self.server_port),
+        };
+        write(&self.file(), &text)
+    }
+
+    /// Writes the file with another size for one pool; the pooler learns of it by a RELOAD.
+    pub(crate) fn resize(&mut self, pool: &str, size: u32) -> Outcome<()> {
+        self.setup.pools.iter_mut().filter(|known| known.name == pool).for_each(|known| known.size = size);
+        self.write()
+    }
+}
+
+fn write(path: &Path, text: &str) -> Outcome<()> {
+    fs::write(path, text).map_err(|e| Error::at(format!("write {}", path.display()), e))
+}
+
+fn weir_toml(setup: &Setup, port: u16, server_port: u16) -> String {
+    let (workers, login) = (setup.workers, setup.login.name());
+    let mut text = format!(
+        "[general]\nworkers = {workers}\nmax_clients = {MAX_CLIENTS}\nadmin_users = [\"{USER}\"]\n\n\
+         [listen]\naddress = \"127.0.0.1\"\nport = {port}\n\n\
+         [auth]\ntype = \"{login}\"\nfile = \"userlist.txt\"\n\n\
+         [log]\nconnections = false\ndisconnections = false\npooler_errors = false\nstats = false\n",
+    );
+    for Pool { name, mode, size } in &setup.pools {
+        let mode = mode.name();
+        let _ = write!(
+            text,
+            "\n[pools.{name}]\nhost = \"127.0.0.1\"\nport = {server_port}\ndatabase = \"{USER}\"\nmode = \"{mode}\"\n\
+             size = {size}\n"
+        );
+    }
+    text
+}
+
+fn pgbouncer_ini(setup: &Setup, folder: &Path, port: u16, server_port: u16) -> String {
+    let mut text = String::from("[databases]\n");
+    for Pool { name, mode, size } in &setup.pools {
+        let mode = mode.name();
+        let _ = writeln!(
+            text,
+            "{name} = host=127.0.0.1 port={server_port} dbname={USER} pool_mode={mode} pool_size={size}"
+        );
+    }
+    let (login, folder) = (setup.login.name(), folder.display());
+    let _ = write!(
+        text,
+        "\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\nunix_socket_dir =\n\
+         auth_type = {login}\nauth_file = {folder}/userlist.txt\nadmin_users = {USER}\n\
+         pool_mode = transaction\nmax_client_conn = {MAX_CLIENTS}\n\
+         log_connections = 0\nlog_disconnections = 0\nlog_pooler_errors = 0\nlog_stats = 0\n"
+    );
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn setup() -> Setup {
+        let pools = vec![
+            Pool { name: "a", mode: Mode::Transaction, size: 20 },
+            Pool { name: "b", mode: Mode::Session, size: 3 },
+        ];
+        Setup { pools, login: Login::Trust, workers: 1, weir: None, pgbouncer: None }
+    }
+
+    #[test]
+    fn both_poolers_get_the_same_pools() {
+        let toml = weir_toml(&setup(), 6432, 5432);
+        assert!(toml.contains("[pools.b]\nhost = \"127.0.0.1\"\nport = 5432\n"));
+        assert!(toml.contains("mode = \"session\"\nsize = 3\n"));
+        let ini = pgbouncer_ini(&setup(), Path::new("/tmp/x"), 6432, 5432);
+        assert!(ini.contains("b = host=127.0.0.1 port=5432 dbname=bench pool_mode=session pool_size=3\n"));
+        assert!(ini.contains("auth_type = trust\nauth_file = /tmp/x/userlist.txt\n"));
+    }
+}
