@@ -163,12 +163,24 @@ impl Shadow {
                 self.advance();
                 None
             }
+            None if self.may_keep_its_server && self.is_refused_to_prepare(message) => {
+                self.core.fail_instead();
+                None
+            }
             None => {
                 let (client, awaited) = (self.client, self.awaited());
                 let what = format!("c{client} got {message:?} instead of {awaited}");
                 Some(Violation { checker: Checker::AnsweredAsDirect, what })
             }
         }
+    }
+
+    /// In a failed transaction a pooler can't prepare on this server what the client has prepared on another: the
+    /// server refuses that, whatever the client's own request would have come to.
+    fn is_refused_to_prepare(&self, message: &Back) -> bool {
+        let refused = matches!(message, Back::Problem { error: true, code, .. } if code == "25P02");
+        let ready = matches!(self.core.out.front(), Some(Reply::Ready(_)) | None);
+        refused && !ready && self.core.transaction() == Transaction::Failed
     }
 
     fn notified(&self, channel: &str) -> Option<Violation> {

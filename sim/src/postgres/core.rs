@@ -169,6 +169,12 @@ impl Core {
         self.statements.get("").map(|statement| statement.text.as_str())
     }
 
+    /// The message that was fed last has failed after all, for a reason that this session does not know.
+    pub(crate) fn fail_instead(&mut self) {
+        self.out.clear();
+        self.skipping = true;
+    }
+
     /// Handles a message.
     pub(crate) fn feed(&mut self, message: &Front) {
         debug_assert!(self.sleeping.is_none(), "a sleeping session reads nothing");
