@@ -56,11 +56,6 @@ pub(crate) struct Case {
 }
 
 impl Case {
-    /// A case without a budget.
-    pub(crate) fn of(work: Work, protocol: Protocol, clients: u32) -> Case {
-        Case::new(work, protocol, clients, None)
-    }
-
     fn new(work: Work, protocol: Protocol, clients: u32, budget: Option<Budget>) -> Case {
         let word = match work {
             Work::Select => protocol.name(),

@@ -33,7 +33,44 @@ same run: on a machine where client, pooler and server share the processors, TPS
 interleaved, and medians are compared, so that a slow phase meets all; read ratios, not microseconds, and distrust what
 is marked NOISY or UNSTEADY.";
 
+const EXAMPLES: &str = "\
+Examples:
+  weir-bench rounds                                   all cases, some ten minutes
+  weir-bench rounds --only simple-50 --rounds 9 --seconds 3
+  weir-bench rounds --pgbouncer ~/pgbouncer-1.25/pgbouncer --only prepared
+  weir-bench soak --minutes 1 --acts named,victim     what a problem needs
+  weir-bench soak --through direct --minutes 1        the soak itself, without a pooler
+
+Linux only: figures come from /proc. Nothing is left behind, also after Ctrl-C. As root, PostgreSQL and PgBouncer run
+as an ordinary user. `make bench` and `make soak` build what is needed first.";
+
+const ABOUT_ROUNDS: &str = "\
+CPU time a transaction and TPS, in interleaved rounds of pgbench.
+
+Each case is run through each pooler in turns. A line of the table has TPS, then CPU microseconds a transaction of the
+pooler's process (all threads; user, system), then the ratio to PgBouncer and Weir's budget for it. Cases: simple-20,
+simple-50, simple-200 (-S), prepared-50, extended-50, connect-10 (-C: a login for each transaction), tpcb-50.
+PgBouncer before 1.21 has no prepared statements in transaction mode; its simple figure stands in for them.
+
+A process's CPU time is counted in hundredths of a second: runs of some seconds are exact to a percent.";
+
+const ABOUT_SOAK: &str = "\
+Random traffic for a long time, with clients and servers dying in it.
+
+Clients do whatever clients do, on four pools of all modes; every query, row, error, notice carries a token that only
+its client knows, and every message that comes back is compared with the one that must come. Among them connections
+are cut at any byte, servers are ended, and an operator reloads (with other sizes), pauses, resumes, reconnects. Every ten
+seconds all come to rest, and the books must agree: SHOW POOLS, CLIENTS, SERVERS, pg_stat_activity, descriptors.
+
+  WRONG    a broken promise: bytes of a stranger, a wrong answer, a cancel that was somebody else's
+  STUCK    no answer within 30 s, or a wait that was refused
+  STRANGE  an error that nothing explains
+  UNEVEN   books, memory, descriptors or money that do not add up; losses that no ended server explains
+
+Ends with one line and status 0, or with status 1 when any of these came up.";
+
 #[derive(Parser)]
+#[command(after_help = EXAMPLES)]
 #[command(name = "weir-bench", version, about = "Weir beside its rivals, and the soak", long_about = LONG_ABOUT)]
 struct Arguments {
     #[command(subcommand)]
@@ -43,6 +80,7 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     /// CPU time a transaction and TPS, in interleaved rounds of pgbench
+    #[command(long_about = ABOUT_ROUNDS)]
     Rounds(rounds::Options),
     /// Memory of an idle client
     Idle(idle::Options),
@@ -53,6 +91,7 @@ enum Command {
     /// System calls a transaction, counted by strace
     Syscalls(syscalls::Options),
     /// Random traffic for a long time, with clients and servers dying in it
+    #[command(long_about = ABOUT_SOAK)]
     Soak(soak::Options),
 }
 

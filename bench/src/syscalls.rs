@@ -11,7 +11,7 @@ use std::time::Duration;
 use clap::Args;
 use weir_pglocal::{Signal, TempFolder, send_signal};
 
-use crate::cases::{Case, Protocol, Work};
+use crate::cases::{self, Case};
 use crate::error::{Error, Outcome};
 use crate::json::Json;
 use crate::options::Rig;
@@ -21,9 +21,9 @@ use crate::stage::Pooler;
 /// What `syscalls` is told.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Options {
-    /// How many clients
-    #[arg(long, default_value_t = 50)]
-    clients: u32,
+    /// The case, as `rounds` names it
+    #[arg(long, default_value = "simple-50")]
+    case: String,
     /// How long to count
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     seconds: u32,
@@ -33,11 +33,13 @@ pub(crate) struct Options {
 
 /// Counts and prints a table a pooler.
 pub(crate) fn run(options: &Options) -> Outcome<bool> {
+    let case = cases::table(&[20, 50, 200]).into_iter().find(|case| case.name == options.case);
+    let case = case.ok_or_else(|| Error::new(format!("there is no case {}", options.case)))?;
     let (stage, pgbench) = options.rig.stage(1)?;
     let mut lines = Vec::new();
     for kind in options.rig.kinds()? {
         let pooler = stage.pooler(kind)?;
-        let (transactions, calls) = count(options, &pgbench, &pooler)?;
+        let (transactions, calls) = count(options, &case, &pgbench, &pooler)?;
         print_table(&pooler.name, transactions, &calls);
         lines.push(json(&pooler.name, transactions, &calls));
     }
@@ -48,10 +50,9 @@ pub(crate) fn run(options: &Options) -> Outcome<bool> {
 /// A system call's name, and how often it was made.
 type Calls = Vec<(String, u64)>;
 
-fn count(options: &Options, pgbench: &Pgbench, pooler: &Pooler) -> Outcome<(u64, Calls)> {
+fn count(options: &Options, case: &Case, pgbench: &Pgbench, pooler: &Pooler) -> Outcome<(u64, Calls)> {
     let pid = pooler.pid().ok_or_else(|| Error::new("PostgreSQL alone has no pooler to count"))?;
-    let case = Case::of(Work::Select, Protocol::Simple, options.clients);
-    let arguments = case.arguments(Protocol::Simple);
+    let arguments = case.arguments(case.protocol_for(pooler.kind, &options.rig.pgbouncer_version()));
     // The servers are open, and their opening is not counted.
     pgbench.run(pooler, 1, &arguments)?;
     let folder = TempFolder::new()?;
