@@ -8,7 +8,7 @@
 
 use weir_base::Mode;
 use weir_pgwire::tag::front;
-use weir_pgwire::{HEAD, Head, Malformed, frontend, put_back};
+use weir_pgwire::{Dirty, HEAD, Head, Malformed, frontend, put_back};
 
 use crate::assembly::{Fate, Piece};
 use crate::client::Client;
@@ -92,9 +92,9 @@ pub fn feed<O: Out>(
     out: &mut O,
 ) -> Fed {
     let mut at = 0;
-    let mode = client.mode;
+    let renames = client.mode != Mode::Session && (ctx.max_prepared > 0 || client.prepared() > 0);
     loop {
-        let piece = match client.stream.next(input, &mut at, |bytes, head| need(mode, bytes, head)) {
+        let piece = match client.stream.next(input, &mut at, |bytes, head| need(renames, bytes, head)) {
             Ok(piece) => piece,
             Err(malformed) => return Fed { used: at, then: Then::Refuse(protocol(malformed)) },
         };
@@ -108,12 +108,12 @@ pub fn feed<O: Out>(
             }
             Piece::Here(here) => {
                 let view = View { bytes: &input[here..], at: Some(here) };
-                Step { client, server: server.as_deref_mut(), ctx, out }.message(view).map(|used| at += used)
+                Step { client, server: server.as_deref_mut(), ctx, out, renames }.message(view).map(|used| at += used)
             }
             Piece::Held => {
                 let held = client.stream.take_held();
                 let view = View { bytes: &held, at: None };
-                let done = Step { client, server: server.as_deref_mut(), ctx, out }.message(view);
+                let done = Step { client, server: server.as_deref_mut(), ctx, out, renames }.message(view);
                 match done {
                     Ok(_) => client.stream.give_back(held),
                     Err(_) => client.stream.keep(held),
@@ -129,10 +129,10 @@ pub fn feed<O: Out>(
 
 /// How many bytes of a message must be there before [`Step::message`] may look at it.
 #[inline]
-fn need(mode: Mode, bytes: &[u8], head: Head) -> usize {
+fn need(renames: bool, bytes: &[u8], head: Head) -> usize {
     let total = head.total();
-    if mode == Mode::Session {
-        return if head.tag == front::DESCRIBE { total.min(HEAD + 1) } else { HEAD };
+    if !renames {
+        return if matches!(head.tag, front::DESCRIBE | front::PARSE) { total.min(HEAD + 1) } else { HEAD };
     }
     match head.tag {
         front::QUERY => total.min(HEAD + QUERY_PREFIX),
@@ -158,6 +158,8 @@ pub(crate) struct Step<'s, 'c, O> {
     pub(crate) server: Option<&'s mut Server>,
     pub(crate) ctx: &'s mut Context<'c>,
     pub(crate) out: &'s mut O,
+    /// Whether statements are called by our names on the server: not in session mode, nor with max_prepared_statements 0.
+    pub(crate) renames: bool,
 }
 
 impl<O: Out> Step<'_, '_, O> {
@@ -196,7 +198,7 @@ impl<O: Out> Step<'_, '_, O> {
             front::FLUSH | front::COPY_DATA | front::COPY_DONE | front::COPY_FAIL => {
                 Ok(self.rest(view, head, Fate::Discard))
             }
-            front::QUERY if self.client.mode != Mode::Session && self.names_own_statement(view, head) => {
+            front::QUERY if self.renames && self.names_own_statement(view, head) => {
                 self.deallocate_locally(view);
                 self.answer(|buffer| {
                     put_back::command_complete(buffer, "DEALLOCATE");
@@ -204,7 +206,7 @@ impl<O: Out> Step<'_, '_, O> {
                 });
                 Ok(self.rest(view, head, Fate::Discard))
             }
-            front::PARSE | front::CLOSE if self.client.mode != Mode::Session && self.needs_no_server(view, head) => {
+            front::PARSE | front::CLOSE if self.renames && self.needs_no_server(view, head) => {
                 Ok(self.rest(view, head, Fate::Discard))
             }
             tag if is_request(tag) => Err(Then::NeedServer),
@@ -213,7 +215,7 @@ impl<O: Out> Step<'_, '_, O> {
     }
 
     fn linked(&mut self, view: View<'_>, head: Head) -> Result<usize, Then> {
-        let renames = self.client.mode != Mode::Session;
+        let renames = self.renames;
         let used = match head.tag {
             front::QUERY if renames => return self.query(view, head),
             front::QUERY => self.plain(view, head, Expect::Query),
@@ -221,6 +223,10 @@ impl<O: Out> Step<'_, '_, O> {
             front::PARSE => {
                 self.ctx.counts.client_parses += 1;
                 self.ctx.counts.server_parses += 1;
+                if let Some(server) = self.server.as_deref_mut().filter(|_| view.bytes.get(HEAD) != Some(&0)) {
+                    // Its name stays on the server.
+                    server.dirty.insert(Dirty::STATEMENTS);
+                }
                 self.plain(view, head, Expect::Parse)
             }
             front::BIND => {

@@ -18,6 +18,8 @@ mod params;
 mod refusal;
 mod server;
 mod statements;
+#[cfg(test)]
+mod tests;
 
 pub mod back;
 pub mod front;

@@ -1,0 +1,260 @@
+//! Whose each message of a server is, and what it tells about the server.
+
+use weir_base::Mode;
+use weir_pgwire::Dirty;
+
+use super::rig::*;
+use crate::back::{Unexpected, agree, agreed};
+use crate::front::Then;
+use crate::{Refusal, Server};
+
+#[test]
+fn a_server_is_clean_only_when_nothing_is_owed_open_or_half_way() {
+    let mut link = Link::transaction();
+    assert!(link.server().prove_clean().is_some());
+    link.ask(&[query("begin")]);
+    assert_eq!((link.server().prove_clean().is_some(), link.server().hold_reason()), (false, Some("replies outstanding")));
+    link.tell(&[complete("BEGIN"), ready_in(b'T')]);
+    assert_eq!((link.server().prove_clean().is_some(), link.server().hold_reason()), (false, Some("in transaction")));
+    link.ask(&[query("bad")]);
+    link.tell(&[error("42601", "syntax error"), ready_in(b'E')]);
+    assert_eq!(link.server().hold_reason(), Some("failed transaction"));
+    link.ask(&[query("rollback")]);
+    link.tell(&[complete("ROLLBACK"), ready()]);
+    assert!(link.server().prove_clean().is_some());
+    link.ask(&[parse("", "select 1"), flush()]);
+    link.tell(&[parsed()]);
+    assert_eq!(link.server().hold_reason(), Some("waiting for Sync"));
+    assert!(link.server().prove_clean().is_none());
+}
+
+#[test]
+fn a_server_in_the_middle_of_a_message_is_not_clean() {
+    let mut link = Link::transaction();
+    let half = &notice("half a notice")[..9];
+    link.feed_server(half, true).unwrap();
+    assert!(link.server().prove_clean().is_none());
+    assert!(link.server().is_mid_message());
+    assert_eq!(link.to_client, half);
+}
+
+#[test]
+fn a_reply_that_nobody_asked_for_ends_the_server() {
+    let mut link = Link::transaction();
+    assert_eq!(link.feed_server(&row("x"), true), Err(Unexpected("a reply that no request explains")));
+    assert_eq!(link.to_client, b"", "and does not reach the client");
+    assert!(link.feed_server(&ready(), true).is_err());
+}
+
+#[test]
+fn a_query_of_our_own_is_swallowed_and_its_failure_told() {
+    let mut link = Link::transaction();
+    let Link { server: Some(server), scratch, .. } = &mut link else { panic!("a server") };
+    let mut sent = Sent::default();
+    server.own_query("select 1", scratch, &mut sent);
+    assert_eq!(sent.0, query("select 1"));
+    assert!(!server.is_quiet());
+    let told = link.told(&[row("1"), notice("n"), complete("SELECT 1"), ready()]);
+    assert_eq!((told.own_done, told.queries), (Some(Ok(())), 0));
+    let Link { server: Some(server), scratch, .. } = &mut link else { panic!("a server") };
+    server.own_query("bad", scratch, &mut sent);
+    let told = link.told(&[error("42601", "syntax error"), ready()]);
+    let failure = told.own_done.unwrap().unwrap_err();
+    assert_eq!((failure.sqlstate.as_str(), failure.message.as_str()), ("42601", "syntax error"));
+    assert_eq!(link.to_client, b"", "the client heard none of it");
+}
+
+/// What was sent to a server.
+#[derive(Default)]
+struct Sent(Vec<u8>);
+
+impl crate::Out for Sent {
+    fn client_range(&mut self, _: std::ops::Range<usize>) {}
+    fn client(&mut self, _: &[u8]) {}
+    fn server_range(&mut self, _: std::ops::Range<usize>) {}
+    fn server(&mut self, bytes: &[u8]) {
+        self.0.extend_from_slice(bytes);
+    }
+}
+
+#[test]
+fn what_a_server_reports_its_client_wants_from_then_on() {
+    let mut link = Link::transaction();
+    link.ask(&[query("set timezone to 'Asia/Tokyo'")]);
+    let answer = [complete("SET"), parameter("TimeZone", "Asia/Tokyo"), ready()];
+    assert_eq!(link.tell(&answer), answer.concat());
+    assert_eq!(link.params.get(link.client.params(), "TimeZone"), Some("Asia/Tokyo"));
+    assert!(std::sync::Arc::ptr_eq(link.client.params(), link.server.as_ref().unwrap().params()));
+}
+
+#[test]
+fn the_next_client_gets_its_own_parameters_before_its_first_query() {
+    let mut link = Link::transaction();
+    link.feed_server(&parameter("TimeZone", "UTC"), true).unwrap();
+    let mut wanted = link.params.unknown();
+    link.params.set(&mut wanted, "TimeZone", "Asia/Tokyo").unwrap();
+    let mut other = crate::Client::new(2, Mode::Transaction, std::sync::Arc::new(wanted));
+    let mut sent = Sent::default();
+    let server = link.server.as_mut().unwrap();
+    assert!(agree(server, &mut other, &link.params, &mut link.scratch, &mut sent));
+    assert!(String::from_utf8_lossy(&sent.0).contains("set_config('TimeZone','Asia/Tokyo',false)"));
+    link.client = other;
+    let told = link.told(&[row("x"), complete("SELECT 1"), parameter("TimeZone", "Japan"), ready()]);
+    assert_eq!(told.own_done, Some(Ok(())));
+    let mut messages = Vec::new();
+    agreed(link.server.as_ref().unwrap(), &mut link.client, Some((&link.params, &mut messages)));
+    assert_eq!(messages, parameter("TimeZone", "Japan"), "a spelling that differs is told");
+    assert_eq!(link.to_client, b"");
+}
+
+#[test]
+fn a_server_that_speaks_up_while_idle_is_not_used_again() {
+    for unasked in [notice("something"), parameter("TimeZone", "UTC"), error("57P01", "terminating"), fatal("57P01", "x")] {
+        let mut link = Link::transaction();
+        link.feed_server(&unasked, false).unwrap();
+        assert!(link.server().is_spoiled(), "{unasked:?}");
+        assert!(link.server().prove_clean().is_none());
+    }
+}
+
+#[test]
+fn a_notice_to_a_client_spoils_nothing() {
+    let mut link = Link::transaction();
+    link.ask(&[query("do $$ begin raise notice 'x'; end $$")]);
+    let answer = [notice("x"), complete("DO"), ready()];
+    assert_eq!(link.tell(&answer), answer.concat());
+    assert!(link.server().prove_clean().is_some());
+}
+
+#[test]
+fn a_fatal_error_is_passed_on_in_the_servers_words_and_told() {
+    let mut link = Link::transaction();
+    link.ask(&[query("select 1")]);
+    let told = link.told(&[fatal("57P01", "terminating connection due to administrator command")]);
+    assert_eq!(told.fatal.unwrap().sqlstate, "57P01");
+    assert_eq!(tags(&link.to_client), "E");
+    assert!(link.server().is_spoiled());
+}
+
+#[test]
+fn errors_without_fields_are_still_errors() {
+    for body in [&b""[..], b"\0", b"S", b"Sx", b"SERROR\0C\0M\0\0", b"\xff\xff\xff"] {
+        let mut link = Link::transaction();
+        let mut message = Vec::new();
+        weir_pgwire::put_back::raw(&mut message, b'E', body);
+        link.ask(&[query("select 1")]);
+        assert_eq!(link.tell(&[message.clone(), ready()]), [message, ready()].concat());
+        assert!(link.server().is_quiet());
+    }
+}
+
+#[test]
+fn a_transaction_block_in_statement_mode_is_told_and_its_ready_withheld() {
+    let mut link = Link::new(Mode::Statement);
+    link.ask(&[query("begin")]);
+    let told = link.told(&[complete("BEGIN"), ready_in(b'T')]);
+    assert!(told.block_in_statement_mode);
+    assert_eq!(tags(&link.to_client), "C");
+    let mut link = Link::new(Mode::Statement);
+    link.ask(&[query("select 1")]);
+    assert!(!link.told(&[complete("SELECT 1"), ready()]).block_in_statement_mode);
+}
+
+#[test]
+fn what_clients_leave_behind_is_noted_by_kind() {
+    let left = [
+        ("set work_mem to '1MB'", "SET", Dirty::SETTINGS),
+        ("listen c", "LISTEN", Dirty::LISTEN),
+        ("prepare p as select 1", "PREPARE", Dirty::STATEMENTS),
+        ("create temp table t (a int)", "CREATE TABLE", Dirty::TEMP),
+    ];
+    for (text, tag, kind) in left {
+        let mut link = Link::transaction();
+        link.ask(&[query(text)]);
+        link.tell(&[complete(tag), ready()]);
+        assert!(link.server().dirty().contains(kind), "{text}");
+        assert!(!Server::reset_query(link.server().dirty()).is_empty());
+        let table = crate::ParamTable::new([]);
+        link.server().was_reset(&table, false);
+        assert!(link.server().dirty().is_empty());
+    }
+    let mut link = Link::transaction();
+    link.ask(&[query("set local work_mem to '1MB'")]);
+    link.tell(&[complete("SET"), ready()]);
+    assert!(link.server().dirty().is_empty(), "it ended with its transaction");
+}
+
+#[test]
+fn a_client_without_a_server_asks_for_one_only_when_it_must() {
+    let mut link = Link::transaction();
+    link.server = None;
+    link.ask(&[sync(), flush(), copy_data(b"late"), copy_done()]);
+    assert_eq!(std::mem::take(&mut link.to_client), ready());
+    for asked in [query("select 1"), parse("", "select 1"), bind(""), execute(), function_call(), describe("s")] {
+        assert_eq!(link.stopped(&[asked]), Then::NeedServer);
+    }
+    assert!(matches!(link.stopped(&[vec![b'?', 0, 0, 0, 4]]), Then::Refuse(Refusal::Protocol(_))));
+    assert_eq!(link.stopped(&[vec![b'X', 0, 0, 0, 4]]), Then::Leaves);
+}
+
+#[test]
+fn copy_data_streams_to_the_server_without_being_held() {
+    let mut link = Link::transaction();
+    link.ask(&[query("copy t from stdin")]);
+    link.tell(&[copy_in()]);
+    assert_eq!(link.server().hold_reason(), Some("copy"));
+    let data = copy_data(&[7; 100_000]);
+    assert_eq!(link.ask(&[data[..10].to_vec()]), data[..10]);
+    assert!(link.client.is_mid_message());
+    assert_eq!(link.ask(&[data[10..].to_vec()]), data[10..]);
+    link.ask(&[copy_done()]);
+    assert_eq!(tags(&link.tell(&[complete("COPY 1"), ready()])), "CZ");
+    assert!(link.server().prove_clean().is_some());
+}
+
+#[test]
+fn a_request_in_the_middle_of_copy_leaves_the_server_in_doubt() {
+    let mut link = Link::transaction();
+    link.ask(&[query("copy t from stdin")]);
+    link.tell(&[copy_in()]);
+    link.ask(&[query("select 1")]);
+    assert!(link.server().is_spoiled());
+}
+
+#[test]
+fn what_follows_an_error_is_thrown_away_up_to_sync() {
+    let mut link = Link::transaction();
+    link.ask(&[bind("nothing"), flush()]);
+    link.tell(&[error("26000", "no such statement")]);
+    assert_eq!(link.ask(&[parse("s", "select 1"), bind("s"), execute(), query("select 1")]), b"");
+    assert!(!link.has("s"));
+    assert_eq!(link.ask(&[sync()]), sync());
+    assert_eq!(link.tell(&[ready()]), ready());
+    assert!(link.server().prove_clean().is_some());
+}
+
+#[test]
+fn a_wait_for_the_server_is_a_wait_for_something() {
+    // What the server reads as a part of COPY ends no segment, and no ReadyForQuery will come for it.
+    let mut link = Link::transaction();
+    link.prepared("s", "select 1");
+    link.ask(&[parse("", "deallocate all"), bind(""), execute(), parse("", "copy t from stdin"), bind(""), execute(), sync()]);
+    link.tell(&[parsed(), bound(), complete("DEALLOCATE ALL"), parsed(), bound(), copy_in()]);
+    link.ask(&[copy_done()]);
+    link.tell(&[complete("COPY 0")]);
+    let then = link.stopped(&[bind("s"), sync()]);
+    assert!(then != Then::Full || link.server().is_busy(), "it would wait for ever");
+}
+
+#[test]
+fn describe_of_a_portal_and_of_a_statement_are_answered_differently() {
+    let mut link = Link::transaction();
+    link.prepared("s", "select 1");
+    link.ask(&[describe("s"), bind("s"), describe_portal(), sync()]);
+    let mut types = Vec::new();
+    weir_pgwire::put_back::parameter_description(&mut types, &[23]);
+    let mut none = Vec::new();
+    weir_pgwire::put_back::no_data(&mut none);
+    assert_eq!(tags(&link.tell(&[types, none.clone(), bound(), none, ready()])), "tn2nZ");
+    assert!(link.server().prove_clean().is_some());
+}

@@ -1,0 +1,258 @@
+//! One link without an engine: a client, a server, what they share, and what was written to both.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use weir_base::Mode;
+use weir_pgwire::{ErrorFields, HEAD, Head, Of, put_back, put_front};
+
+use crate::back::{self, Told, Unexpected};
+use crate::front::{self, Context, Counts, Fed, Then};
+use crate::{Accepted, CancelKey, Client, Interner, Out, ParamTable, Server};
+
+/// A link, and everything that was written to its ends since it was last looked at.
+pub(crate) struct Link {
+    pub(crate) client: Client,
+    pub(crate) server: Option<Server>,
+    pub(crate) interner: Interner,
+    pub(crate) accepted: Accepted,
+    pub(crate) params: ParamTable,
+    spare: Vec<Vec<u8>>,
+    pub(crate) scratch: Vec<u8>,
+    pub(crate) counts: Counts,
+    pub(crate) max_prepared: usize,
+    pub(crate) client_statements: usize,
+    pub(crate) to_client: Vec<u8>,
+    pub(crate) to_server: Vec<u8>,
+}
+
+struct Recorder<'a> {
+    input: &'a [u8],
+    client: &'a mut Vec<u8>,
+    server: &'a mut Vec<u8>,
+}
+
+impl Out for Recorder<'_> {
+    fn client_range(&mut self, range: Range<usize>) {
+        self.client.extend_from_slice(&self.input[range]);
+    }
+    fn client(&mut self, bytes: &[u8]) {
+        self.client.extend_from_slice(bytes);
+    }
+    fn server_range(&mut self, range: Range<usize>) {
+        self.server.extend_from_slice(&self.input[range]);
+    }
+    fn server(&mut self, bytes: &[u8]) {
+        self.server.extend_from_slice(bytes);
+    }
+}
+
+impl Link {
+    /// A client of a pool in `mode`, linked to a fresh server that has the same parameters.
+    pub(crate) fn new(mode: Mode) -> Link {
+        let params = ParamTable::new([]);
+        let shared = Arc::new(params.unknown());
+        Link {
+            client: Client::new(1, mode, shared.clone()),
+            server: Some(Server::new(shared, CancelKey::default())),
+            interner: Interner::new([3; 16], 1 << 20),
+            accepted: Accepted::default(),
+            params,
+            spare: Vec::new(),
+            scratch: Vec::new(),
+            counts: Counts::default(),
+            max_prepared: 100,
+            client_statements: 100,
+            to_client: Vec::new(),
+            to_server: Vec::new(),
+        }
+    }
+
+    pub(crate) fn transaction() -> Link {
+        Link::new(Mode::Transaction)
+    }
+
+    /// The client sends; returns how far it got.
+    pub(crate) fn feed_client(&mut self, input: &[u8]) -> Fed {
+        let mut out = Recorder { input, client: &mut self.to_client, server: &mut self.to_server };
+        let mut ctx = Context {
+            interner: &mut self.interner,
+            accepted: &mut self.accepted,
+            params: &self.params,
+            spare: &mut self.spare,
+            scratch: &mut self.scratch,
+            counts: &mut self.counts,
+            max_prepared: self.max_prepared,
+            client_statements: self.client_statements,
+        };
+        front::feed(&mut self.client, self.server.as_mut(), input, &mut ctx, &mut out)
+    }
+
+    /// The server sends, to its client if it has one.
+    pub(crate) fn feed_server(&mut self, input: &[u8], linked: bool) -> Result<Told, Unexpected> {
+        let mut out = Recorder { input, client: &mut self.to_client, server: &mut self.to_server };
+        let mut ctx = Context {
+            interner: &mut self.interner,
+            accepted: &mut self.accepted,
+            params: &self.params,
+            spare: &mut self.spare,
+            scratch: &mut self.scratch,
+            counts: &mut self.counts,
+            max_prepared: self.max_prepared,
+            client_statements: self.client_statements,
+        };
+        let client = linked.then_some(&mut self.client);
+        back::feed(self.server.as_mut().expect("a server"), client, input, &mut ctx, &mut out)
+    }
+
+    /// The client sends messages, and all of them are taken. Returns what the server was sent.
+    pub(crate) fn ask(&mut self, messages: &[Vec<u8>]) -> Vec<u8> {
+        let input = messages.concat();
+        assert_eq!(self.feed_client(&input), Fed { used: input.len(), then: Then::More });
+        std::mem::take(&mut self.to_server)
+    }
+
+    /// The client sends messages and is stopped, none of its last one taken. Returns why.
+    pub(crate) fn stopped(&mut self, messages: &[Vec<u8>]) -> Then {
+        self.feed_client(&messages.concat()).then
+    }
+
+    /// The server answers as it should. Returns what the client was sent.
+    pub(crate) fn tell(&mut self, messages: &[Vec<u8>]) -> Vec<u8> {
+        self.told(messages);
+        std::mem::take(&mut self.to_client)
+    }
+
+    /// The server answers as it should. Returns what that told.
+    pub(crate) fn told(&mut self, messages: &[Vec<u8>]) -> Told {
+        self.feed_server(&messages.concat(), true).expect("every answer was asked for")
+    }
+
+    pub(crate) fn server(&mut self) -> &mut Server {
+        self.server.as_mut().expect("a server")
+    }
+
+    /// Whether the client has a statement by this name.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.client.statements.as_ref().is_some_and(|s| s.get(name.as_bytes()).is_some())
+    }
+
+    /// The client's statement `name` is prepared, here and on the server.
+    pub(crate) fn prepared(&mut self, name: &str, text: &str) -> Vec<u8> {
+        let sent = self.ask(&[parse(name, text), sync()]);
+        assert_eq!(self.tell(&[parsed(), ready()]), [parsed(), ready()].concat());
+        names(&sent).remove(0)
+    }
+}
+
+/// The tags of whole messages.
+pub(crate) fn tags(bytes: &[u8]) -> String {
+    each(bytes).iter().map(|message| char::from(message[0])).collect()
+}
+
+/// Whole messages, one by one.
+pub(crate) fn each(mut bytes: &[u8]) -> Vec<Vec<u8>> {
+    let mut all = Vec::new();
+    while let Some(head) = Head::parse(bytes).expect("good heads") {
+        all.push(bytes[..head.total()].to_vec());
+        bytes = &bytes[head.total()..];
+    }
+    assert!(bytes.is_empty(), "a message is cut: {bytes:?}");
+    all
+}
+
+/// The names in Parse, Bind (the statement's), Describe and Close.
+pub(crate) fn names(bytes: &[u8]) -> Vec<Vec<u8>> {
+    let text = |body: &[u8]| body.split(|b| *b == 0).next().unwrap_or_default().to_vec();
+    let name = |message: &Vec<u8>| match message[0] {
+        b'P' => Some(text(&message[HEAD..])),
+        b'B' => Some(text(&message[HEAD + text(&message[HEAD..]).len() + 1..])),
+        b'C' | b'D' => Some(text(&message[HEAD + 1..])),
+        _ => None,
+    };
+    each(bytes).iter().filter_map(name).collect()
+}
+
+fn message(write: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    let mut buffer = Vec::new();
+    write(&mut buffer);
+    buffer
+}
+
+pub(crate) fn query(text: &str) -> Vec<u8> {
+    message(|b| put_front::query(b, text))
+}
+pub(crate) fn parse(name: &str, text: &str) -> Vec<u8> {
+    message(|b| put_front::parse_text(b, name.as_bytes(), text, &[]))
+}
+pub(crate) fn bind(name: &str) -> Vec<u8> {
+    message(|b| put_front::bind(b, b"", name.as_bytes(), &[Some(b"value")]))
+}
+pub(crate) fn describe(name: &str) -> Vec<u8> {
+    message(|b| put_front::describe(b, Of::Statement, name.as_bytes()))
+}
+pub(crate) fn describe_portal() -> Vec<u8> {
+    message(|b| put_front::describe(b, Of::Portal, b""))
+}
+pub(crate) fn close(name: &str) -> Vec<u8> {
+    message(|b| put_front::close(b, Of::Statement, name.as_bytes()))
+}
+pub(crate) fn execute() -> Vec<u8> {
+    message(|b| put_front::execute(b, b"", 0))
+}
+pub(crate) fn sync() -> Vec<u8> {
+    message(put_front::sync)
+}
+pub(crate) fn flush() -> Vec<u8> {
+    message(put_front::flush)
+}
+pub(crate) fn copy_data(data: &[u8]) -> Vec<u8> {
+    message(|b| put_front::copy_data(b, data))
+}
+pub(crate) fn copy_done() -> Vec<u8> {
+    message(put_front::copy_done)
+}
+pub(crate) fn function_call() -> Vec<u8> {
+    message(|b| put_front::function_call(b, 1, &[]))
+}
+
+pub(crate) fn parsed() -> Vec<u8> {
+    message(put_back::parse_complete)
+}
+pub(crate) fn bound() -> Vec<u8> {
+    message(put_back::bind_complete)
+}
+pub(crate) fn closed() -> Vec<u8> {
+    message(put_back::close_complete)
+}
+pub(crate) fn complete(tag: &str) -> Vec<u8> {
+    message(|b| put_back::command_complete(b, tag))
+}
+pub(crate) fn ready() -> Vec<u8> {
+    ready_in(b'I')
+}
+pub(crate) fn ready_in(status: u8) -> Vec<u8> {
+    message(|b| put_back::ready(b, status))
+}
+pub(crate) fn parameter(name: &str, value: &str) -> Vec<u8> {
+    message(|b| put_back::parameter_status(b, name, value))
+}
+pub(crate) fn error(sqlstate: &str, text: &str) -> Vec<u8> {
+    message(|b| put_back::error(b, &fields("ERROR", sqlstate, text)))
+}
+pub(crate) fn fatal(sqlstate: &str, text: &str) -> Vec<u8> {
+    message(|b| put_back::error(b, &fields("FATAL", sqlstate, text)))
+}
+pub(crate) fn notice(text: &str) -> Vec<u8> {
+    message(|b| put_back::notice(b, &fields("NOTICE", "00000", text)))
+}
+pub(crate) fn row(value: &str) -> Vec<u8> {
+    message(|b| put_back::data_row(b, &[Some(value.as_bytes())]))
+}
+pub(crate) fn copy_in() -> Vec<u8> {
+    message(|b| put_back::copy_in(b, 1))
+}
+
+fn fields<'a>(severity: &'a str, sqlstate: &'a str, message: &'a str) -> ErrorFields<'a> {
+    ErrorFields { severity, sqlstate, message, detail: None, hint: None }
+}

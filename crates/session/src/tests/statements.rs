@@ -1,0 +1,285 @@
+//! What a client's statements become on servers.
+
+use std::sync::Arc;
+
+use weir_base::Mode;
+
+use super::rig::*;
+use crate::front::Then;
+use crate::{CancelKey, NAME_LEN, NAME_PREFIX, Refusal, Server};
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn a_statement_has_our_name_on_the_server_and_its_clients_name_nowhere() {
+    let mut link = Link::transaction();
+    let sent = link.ask(&[parse("s", "select 1"), bind("s"), describe("s"), execute(), sync()]);
+    assert_eq!(tags(&sent), "PBDES");
+    let names = names(&sent);
+    assert!(names.iter().all(|name| name.starts_with(NAME_PREFIX) && name.len() == NAME_LEN), "{names:?}");
+    assert!(names.iter().all(|name| *name == names[0]));
+    assert!(link.has("s"));
+}
+
+#[test]
+fn in_session_mode_nothing_is_renamed() {
+    let mut link = Link::new(Mode::Session);
+    let asked = [parse("s", "select 1"), bind("s"), describe("s"), execute(), close("s"), sync()];
+    assert_eq!(link.ask(&asked), asked.concat());
+    assert_eq!(link.client.prepared(), 0);
+}
+
+#[test]
+fn clients_with_the_same_text_share_a_statement_and_texts_that_differ_do_not() {
+    let mut link = Link::transaction();
+    let one = link.prepared("a", "select 1");
+    let two = link.prepared("b", "select 2");
+    assert_ne!(one, two);
+    let sent = link.ask(&[parse("c", "select 1"), sync()]);
+    assert_eq!(tags(&sent), "S", "the server has it");
+    assert_eq!(link.tell(&[ready()]), [parsed(), ready()].concat());
+}
+
+#[test]
+fn our_answer_to_a_parse_comes_in_its_place() {
+    let mut link = Link::transaction();
+    link.prepared("a", "select 1");
+    let sent = link.ask(&[bind("a"), execute(), parse("b", "select 1"), bind("b"), execute(), sync()]);
+    assert_eq!(tags(&sent), "BEBES");
+    assert_eq!(tags(&link.tell(&[bound()])), "2", "nothing overtakes the answer to Execute");
+    assert_eq!(tags(&link.tell(&[complete("SELECT 1")])), "C1");
+    assert_eq!(tags(&link.tell(&[bound(), complete("SELECT 1"), ready()])), "2CZ");
+}
+
+#[test]
+fn a_statement_is_prepared_on_the_way_where_the_server_has_it_not() {
+    let mut link = Link::transaction();
+    link.prepared("s", "select 1");
+    link.server = Some(Server::new(link.client.params().clone(), CancelKey::default()));
+    let sent = link.ask(&[bind("s"), execute(), sync()]);
+    assert_eq!(tags(&sent), "PBES");
+    let heard = link.tell(&[parsed(), bound(), complete("SELECT 1"), ready()]);
+    assert_eq!(tags(&heard), "2CZ", "the client did not ask for a Parse");
+}
+
+#[test]
+fn the_least_recently_used_statement_is_closed_for_a_new_one() {
+    let mut link = Link::transaction();
+    link.max_prepared = 2;
+    let first = link.prepared("a", "select 1");
+    link.prepared("b", "select 2");
+    let sent = link.ask(&[parse("c", "select 3"), sync()]);
+    assert_eq!(tags(&sent), "CPS");
+    assert_eq!(names(&sent)[0], first);
+    assert_eq!(tags(&link.tell(&[closed(), parsed(), ready()])), "1Z", "our Close is our affair");
+    assert_eq!(link.server().prepared(), 2);
+    let sent = link.ask(&[bind("a"), sync()]);
+    assert_eq!(tags(&sent), "CPBS", "it is prepared again when it is used");
+}
+
+#[test]
+fn a_parse_that_fails_is_forgotten_by_all() {
+    let mut link = Link::transaction();
+    let ours = text(&names(&link.ask(&[parse("s", "selekt"), sync()]))[0]);
+    assert!(link.has("s"), "what follows in the pipeline depends on it");
+    assert_eq!(tags(&link.tell(&[error("42601", "syntax error"), ready()])), "EZ");
+    assert!(!link.has("s"));
+    assert_eq!(link.server().prepared(), 0);
+    let sent = link.ask(&[bind("s"), sync()]);
+    assert_eq!(names(&sent), [b"s"], "the server shall say that there is no such statement");
+    link.tell(&[error("26000", "prepared statement \"s\" does not exist"), ready()]);
+    let sent = link.ask(&[parse("s", "selekt"), sync()]);
+    assert_eq!((tags(&sent).as_str(), text(&names(&sent)[0])), ("PS", ours));
+}
+
+#[test]
+fn what_the_server_skips_after_an_error_has_not_happened() {
+    let mut link = Link::transaction();
+    link.prepared("old", "select 0");
+    let asked = [bind("nothing"), parse("new", "select 1"), close("old"), parse("", "select 2"), sync()];
+    link.ask(&asked);
+    assert!(link.has("new") && !link.has("old"));
+    assert_eq!(tags(&link.tell(&[error("26000", "no such statement"), ready()])), "EZ");
+    assert!(!link.has("new") && link.has("old"));
+    let sent = link.ask(&[bind(""), sync()]);
+    assert!(!tags(&sent).contains('P'), "there is no unnamed statement either");
+}
+
+#[test]
+fn changes_that_build_upon_each_other_are_undone_together() {
+    let mut link = Link::transaction();
+    link.prepared("s", "select 0");
+    let before = link.client.statements.as_ref().unwrap().get(b"s").unwrap().clone();
+    link.ask(&[bind("nothing"), close("s"), parse("s", "select 1"), close("s"), sync()]);
+    assert!(!link.has("s"));
+    link.tell(&[error("26000", "no such statement"), ready()]);
+    assert!(Arc::ptr_eq(link.client.statements.as_ref().unwrap().get(b"s").unwrap(), &before));
+}
+
+#[test]
+fn what_may_still_be_skipped_is_waited_for_by_later_segments() {
+    let mut link = Link::transaction();
+    link.ask(&[parse("s", "select 1"), sync()]);
+    assert_eq!(link.stopped(&[bind("s"), sync()]), Then::Full);
+    assert!(link.server().is_busy(), "there is something to wait for");
+    link.tell(&[parsed(), ready()]);
+    assert_eq!(tags(&link.ask(&[bind("s"), sync()])), "BS");
+}
+
+#[test]
+fn after_a_plan_that_changed_statements_are_prepared_anew() {
+    for sqlstate in ["0A000", "26000", "42P05"] {
+        let mut link = Link::transaction();
+        let name = link.prepared("s", "select 1");
+        assert_eq!(tags(&link.ask(&[bind("s"), sync()])), "BS");
+        link.tell(&[error(sqlstate, "cached plan must not change result type"), ready()]);
+        let sent = link.ask(&[bind("s"), sync()]);
+        assert_eq!(tags(&sent), "CPBS", "{sqlstate}");
+        assert!(names(&sent).iter().all(|n| *n == name));
+        assert_eq!(tags(&link.tell(&[closed(), parsed(), bound(), ready()])), "2Z");
+        assert_eq!(tags(&link.ask(&[bind("s"), sync()])), "BS");
+    }
+}
+
+#[test]
+fn a_close_is_answered_by_us_and_the_statement_stays_on_the_server() {
+    let mut link = Link::transaction();
+    link.prepared("s", "select 1");
+    assert_eq!(tags(&link.ask(&[close("s"), sync()])), "S");
+    assert_eq!(tags(&link.tell(&[ready()])), "3Z");
+    assert!(!link.has("s"));
+    assert_eq!(link.server().prepared(), 1);
+}
+
+#[test]
+fn deallocate_of_a_clients_name_is_answered_by_us() {
+    let mut link = Link::transaction();
+    link.prepared("s", "select 1");
+    assert_eq!(link.ask(&[query("DEALLOCATE s")]), b"");
+    assert_eq!(tags(&link.to_client), "CZ");
+    assert_eq!(link.to_client, [complete("DEALLOCATE"), ready()].concat());
+    assert!(!link.has("s") && link.server().is_quiet());
+    let asked = query("DEALLOCATE s");
+    assert_eq!(link.ask(std::slice::from_ref(&asked)), asked, "the second one is the server's to refuse");
+}
+
+#[test]
+fn deallocate_works_without_a_server_too() {
+    let mut link = Link::transaction();
+    link.prepared("s", "select 1");
+    link.server = None;
+    link.ask(&[query("deallocate prepare \"s\"")]);
+    assert_eq!(link.to_client, [complete("DEALLOCATE"), ready()].concat());
+    assert!(!link.has("s"));
+    assert_eq!(link.stopped(&[query("DEALLOCATE s")]), Then::NeedServer);
+}
+
+#[test]
+fn in_a_failed_transaction_deallocate_is_the_servers_to_refuse() {
+    let mut link = Link::transaction();
+    link.prepared("s", "select 1");
+    link.ask(&[query("bad")]);
+    link.tell(&[error("42601", "syntax error"), ready_in(b'E')]);
+    let asked = query("DEALLOCATE s");
+    assert_eq!(link.ask(std::slice::from_ref(&asked)), asked);
+    let sent = link.ask(&[]);
+    assert_eq!(sent, b"");
+    link.tell(&[error("25P02", "current transaction is aborted"), ready_in(b'E')]);
+    assert!(link.has("s"));
+}
+
+#[test]
+fn after_discard_all_nothing_is_prepared_and_what_follows_waits_for_it() {
+    let mut link = Link::transaction();
+    link.prepared("s", "select 1");
+    link.ask(&[query("DISCARD ALL")]);
+    assert_eq!(link.stopped(&[bind("s"), sync()]), Then::Full);
+    link.tell(&[complete("DISCARD ALL"), ready()]);
+    assert!(!link.has("s"));
+    assert!(link.server().dirty().is_empty());
+    assert_eq!(names(&link.ask(&[bind("s"), sync()])), [b"s"]);
+}
+
+#[test]
+fn errors_name_a_statement_as_its_client_does() {
+    let mut link = Link::transaction();
+    let ours = text(&link.prepared("mine", "select 1"));
+    let asked = link.ask(&[parse("mine", "select 1"), sync()]);
+    assert_eq!(names(&asked)[0], ours.as_bytes(), "a name that is taken is refused by the server");
+    let heard = link.tell(&[error("42P05", &format!("prepared statement \"{ours}\" already exists")), ready()]);
+    assert_eq!(heard, [error("42P05", "prepared statement \"mine\" already exists"), ready()].concat());
+    assert!(link.has("mine"));
+}
+
+#[test]
+fn nobody_gets_at_the_statements_of_others_by_guessing_names() {
+    let mut link = Link::transaction();
+    let ours = text(&link.prepared("s", "select 1"));
+    let sent = link.ask(&[bind(&ours), describe(&ours), sync()]);
+    assert!(names(&sent).iter().all(|name| *name != ours.as_bytes()), "{:?}", names(&sent));
+    link.tell(&[error("26000", "prepared statement \"weir_unknown\" does not exist"), ready()]);
+    assert_eq!(tags(&link.ask(&[close(&ours), sync()])), "S", "nor closes them");
+}
+
+#[test]
+fn the_unnamed_statement_follows_its_client_to_the_next_server() {
+    let mut link = Link::transaction();
+    link.ask(&[parse("", "select 1"), sync()]);
+    link.tell(&[parsed(), ready()]);
+    assert_eq!(tags(&link.ask(&[bind(""), sync()])), "BS", "it is there");
+    link.tell(&[bound(), ready()]);
+    link.server = Some(Server::new(link.client.params().clone(), CancelKey::default()));
+    assert_eq!(tags(&link.ask(&[bind(""), sync()])), "PBS");
+    assert_eq!(tags(&link.tell(&[parsed(), bound(), ready()])), "2Z");
+    link.ask(&[query("select 2")]);
+    link.tell(&[complete("SELECT 1"), ready()]);
+    assert_eq!(tags(&link.ask(&[bind(""), sync()])), "CBS", "a simple query has dropped it");
+}
+
+#[test]
+fn a_client_does_not_inherit_the_unnamed_statement_of_another() {
+    let mut link = Link::transaction();
+    link.ask(&[parse("", "select secret"), sync()]);
+    link.tell(&[parsed(), ready()]);
+    link.client = crate::Client::new(2, Mode::Transaction, link.client.params().clone());
+    assert_eq!(tags(&link.ask(&[bind(""), sync()])), "CBS", "the slot is emptied before the Bind");
+    assert_eq!(tags(&link.tell(&[closed(), error("26000", "unnamed prepared statement does not exist"), ready()])), "EZ");
+}
+
+#[test]
+fn a_parse_that_servers_have_accepted_needs_no_server() {
+    let mut link = Link::transaction();
+    link.prepared("s", "select 1");
+    link.server = None;
+    link.ask(&[parse("t", "select 1"), close("s"), sync()]);
+    assert_eq!(tags(&link.to_client), "13Z");
+    assert!(link.has("t") && !link.has("s"));
+    assert_eq!(link.stopped(&[parse("u", "select 2")]), Then::NeedServer, "this one nobody has seen");
+}
+
+#[test]
+fn the_statements_of_a_client_and_their_memory_are_bounded() {
+    let mut link = Link::transaction();
+    link.client_statements = 1;
+    link.prepared("a", "select 1");
+    assert!(matches!(link.stopped(&[parse("b", "select 2")]), Then::Refuse(Refusal::StatementLimit(_))));
+    let mut link = Link::transaction();
+    link.interner = crate::Interner::new([3; 16], 100);
+    assert!(matches!(link.stopped(&[parse("b", "select 2")]), Then::Refuse(Refusal::StatementLimit(_))));
+}
+
+#[test]
+fn a_named_parse_beyond_the_limit_is_refused_and_an_unnamed_one_streams() {
+    let long = "x".repeat(crate::front::MAX_HELD_PARSE);
+    let mut link = Link::transaction();
+    assert!(matches!(link.stopped(&[parse("s", &long)]), Then::Refuse(Refusal::StatementLimit(_))));
+    let mut link = Link::transaction();
+    let asked = parse("", &long);
+    for piece in asked.chunks(1 << 20) {
+        link.ask(&[piece.to_vec()]);
+        assert!(link.client.stream.held().len() < 64, "nothing of it is held");
+    }
+    assert!(link.client.is_between_messages());
+}
