@@ -1,4 +1,4 @@
-//! `weir-bench bulk`: what large results cost: a gigabyte out by COPY, and 400 MB of rows by a plain SELECT, read by psql.
+//! `weir-bench bulk`: what large results cost: a gigabyte out by COPY, 400 MB of rows by a plain SELECT, read by psql.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};

@@ -1,7 +1,7 @@
 //! What is measured, and what is claimed of it: one entry a line of the table.
 //!
-//! A budget is a limit for Weir's CPU time a transaction as a multiple of PgBouncer's in the same run; where from is said with
-//! it ("limit" is what a bare forwarder without pool logic needs, the least that is possible).
+//! A budget is a limit for Weir's CPU time a transaction as a multiple of PgBouncer's in the same run. Beside it stands
+//! the least that is possible, where it was measured: what a bare forwarder without any pool logic needs.
 
 use crate::find;
 use crate::setup::Kind;
@@ -65,8 +65,8 @@ impl Case {
         Case { name: format!("{word}-{clients}"), work, protocol, clients, budget }
     }
 
-    /// The protocol that this pooler is measured with: a PgBouncer without prepared statements in transaction mode stands
-    /// in with its simple figure.
+    /// The protocol that this pooler is measured with: a PgBouncer without prepared statements in transaction mode
+    /// stands in with its simple figure.
     pub(crate) fn protocol_for(&self, kind: Kind, pgbouncer_version: &str) -> Protocol {
         let stand_in = self.protocol == Protocol::Prepared && kind == Kind::Pgbouncer;
         if stand_in && !find::has_prepared(pgbouncer_version) { Protocol::Simple } else { self.protocol }

@@ -1,7 +1,7 @@
 //! `weir-bench idle`: the memory that an idle client costs.
 //!
-//! Clients log in and do nothing. The first few are not counted: what they grow (slabs, the heap's first pages) is there
-//! once. Each figure comes from a pooler that was started for it.
+//! Clients log in and do nothing. The first few are not counted: what they grow (slabs, the heap's first pages) is
+//! there once. Each figure comes from a pooler that was started for it.
 
 use std::thread;
 use std::time::{Duration, Instant};

@@ -1,7 +1,7 @@
 //! Runs pgbench and reads what it says.
 //!
-//! Without its own vacuum (`-n`), in one thread, by TCP, with libpq's defaults. A failed transaction, an aborted client or
-//! another exit status than 0 is an error: a figure from a run that went wrong is no figure.
+//! Without its own vacuum (`-n`), in one thread, by TCP, with libpq's defaults. A failed transaction, an aborted client
+//! or another exit status than 0 is an error: a figure from a run that went wrong is no figure.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -96,7 +96,8 @@ mod tests {
         transaction type: <builtin: select only>\nscaling factor: 10\nquery mode: simple\nnumber of clients: 50\n\
         number of threads: 1\nmaximum number of tries: 1\nduration: 3 s\n\
         number of transactions actually processed: 75211\nnumber of failed transactions: 0 (0.000%)\n\
-        latency average = 1.985 ms\ninitial connection time = 13.5 ms\ntps = 25190.4 (without initial connection time)\n";
+        latency average = 1.985 ms\ninitial connection time = 13.5 ms\n\
+        tps = 25190.4 (without initial connection time)\n";
 
     #[test]
     fn a_run_is_read() {

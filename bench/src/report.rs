@@ -136,7 +136,7 @@ impl Report {
     /// Takes a case's result and prints its lines.
     pub(crate) fn add(&mut self, result: CaseResult) {
         if !self.header_printed {
-            println!("{}", HEADER.trim_end());
+            println!("{HEADER}");
             self.header_printed = true;
         }
         for runs in &result.poolers {
@@ -300,9 +300,10 @@ impl Report {
     }
 }
 
-const HEADER: &str = "\
-case         pooler                TPS (min..max)      CPU µs   user system (min..max)           × (rounds)     budget of Weir's ×
-";
+const HEADER: &str = concat!(
+    "case         pooler                TPS (min..max)      CPU µs   user system (min..max)           × (rounds)     ",
+    "budget of Weir's ×"
+);
 
 fn dash() -> String {
     "–".to_owned()

@@ -127,7 +127,7 @@ fn one_run(pgbench: &Pgbench, pooler: &mut Pooler, seconds: u32, arguments: &[St
     })
 }
 
-/// What pgbench does before TPC-B unless told not to: without it each run would meet more dead rows than the one before.
+/// What pgbench does before TPC-B unless told not to: without it each run meets more dead rows than the one before.
 fn tidy(stage: &Stage) -> Outcome<()> {
     for sql in ["vacuum pgbench_branches", "vacuum pgbench_tellers", "truncate pgbench_history"] {
         stage.server().execute(USER, sql)?;

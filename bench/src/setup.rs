@@ -1,7 +1,7 @@
 //! What the poolers are told: pools, logins, limits, and how each wants it written.
 //!
-//! Alike means: the same pools, modes and login, logging off, room for as many clients as there are descriptors. What is
-//! not said here is left at each pooler's default.
+//! Alike means: the same pools, modes and login, logging off, room for as many clients as there are descriptors. What
+//! is not said here is left at each pooler's default.
 
 use std::fmt::{self, Write as _};
 use std::fs;

@@ -1,7 +1,7 @@
 //! The stage: one PostgreSQL, and poolers before it that are configured alike.
 //!
-//! Owns the processes; all of it is gone when the value is. Nothing here knows what is measured. Each pooler's log goes to a
-//! file, whose end is shown when the pooler fails.
+//! Owns the processes; all of it is gone when the value is. Nothing here knows what is measured. Each pooler's log goes
+//! to a file, whose end is shown when the pooler fails.
 
 use std::fs::{self, File};
 use std::path::PathBuf;

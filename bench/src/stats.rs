@@ -1,7 +1,7 @@
 //! Small statistics: what a handful of noisy rounds says.
 //!
-//! Medians, because one disturbed round must not move a figure; the whole spread beside them, because a figure without it
-//! can't be judged. Invariant: nothing here invents a number for an empty set.
+//! Medians, because one disturbed round must not move a figure; the whole spread beside them, because a figure without
+//! it can't be judged. Invariant: nothing here invents a number for an empty set.
 
 /// A figure over several rounds.
 #[derive(Clone, Copy, Debug, PartialEq)]

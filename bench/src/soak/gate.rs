@@ -35,8 +35,8 @@ impl Gate {
         self.lock().phase != Phase::Open
     }
 
-    /// Rests as long as the gate is closed, after `leave` has given back what others may wait for. `false` when it is all
-    /// over.
+    /// Rests as long as the gate is closed, after `leave` has given back what others may wait for. `false` when it is
+    /// all over.
     pub(super) fn pass(&self, mut leave: impl FnMut()) -> bool {
         let mut state = self.lock();
         while state.phase == Phase::Closed {

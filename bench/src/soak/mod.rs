@@ -58,7 +58,7 @@ pub(crate) struct Options {
     /// Perform only these acts, to find which of them a problem needs: simple,victim,"copy in"
     #[arg(long, value_delimiter = ',', value_name = "ACT")]
     acts: Vec<String>,
-    /// What to soak; PgBouncer and PostgreSQL itself show that the soak asks for nothing impossible
+    /// What to soak; PostgreSQL itself shows that the soak asks for nothing impossible
     #[arg(long, value_enum, default_value_t = Kind::Weir)]
     through: Kind,
     /// Weir's program [default: the release build beside this program]
