@@ -96,8 +96,11 @@ impl Engine {
                 server.salting = Some(key);
                 self.peers.put(server.peer, Entry::Server(server));
             }
-            LoginTold::Ready(welcome) => {
+            LoginTold::Ready(mut welcome) => {
                 let slot = self.pools.get_mut(server.pool);
+                if let Some(known) = &slot.welcome {
+                    welcome.server.share_params(&known.params);
+                }
                 slot.last_error = None;
                 slot.welcome =
                     Some(Welcome { params: welcome.server.params().clone(), reported: welcome.reported.into() });

@@ -141,6 +141,13 @@ impl Server {
         &self.params
     }
 
+    /// Holds its parameters in common with others that have the same, so that comparing them is comparing pointers.
+    pub fn share_params(&mut self, known: &Arc<Params>) {
+        if *self.params == **known {
+            self.params = known.clone();
+        }
+    }
+
     /// How many statements of ours are prepared on it.
     pub fn prepared(&self) -> usize {
         self.statements.len()

@@ -13,7 +13,10 @@ fn a_server_is_clean_only_when_nothing_is_owed_open_or_half_way() {
     let mut link = Link::transaction();
     assert!(link.server().prove_clean().is_some());
     link.ask(&[query("begin")]);
-    assert_eq!((link.server().prove_clean().is_some(), link.server().hold_reason()), (false, Some("replies outstanding")));
+    assert_eq!(
+        (link.server().prove_clean().is_some(), link.server().hold_reason()),
+        (false, Some("replies outstanding"))
+    );
     link.tell(&[complete("BEGIN"), ready_in(b'T')]);
     assert_eq!((link.server().prove_clean().is_some(), link.server().hold_reason()), (false, Some("in transaction")));
     link.ask(&[query("bad")]);
@@ -109,7 +112,9 @@ fn the_next_client_gets_its_own_parameters_before_its_first_query() {
 
 #[test]
 fn a_server_that_speaks_up_while_idle_is_not_used_again() {
-    for unasked in [notice("something"), parameter("TimeZone", "UTC"), error("57P01", "terminating"), fatal("57P01", "x")] {
+    for unasked in
+        [notice("something"), parameter("TimeZone", "UTC"), error("57P01", "terminating"), fatal("57P01", "x")]
+    {
         let mut link = Link::transaction();
         link.feed_server(&unasked, false).unwrap();
         assert!(link.server().is_spoiled(), "{unasked:?}");
@@ -238,7 +243,15 @@ fn a_wait_for_the_server_is_a_wait_for_something() {
     // What the server reads as a part of COPY ends no segment, and no ReadyForQuery will come for it.
     let mut link = Link::transaction();
     link.prepared("s", "select 1");
-    link.ask(&[parse("", "deallocate all"), bind(""), execute(), parse("", "copy t from stdin"), bind(""), execute(), sync()]);
+    link.ask(&[
+        parse("", "deallocate all"),
+        bind(""),
+        execute(),
+        parse("", "copy t from stdin"),
+        bind(""),
+        execute(),
+        sync(),
+    ]);
     link.tell(&[parsed(), bound(), complete("DEALLOCATE ALL"), parsed(), bound(), copy_in()]);
     link.ask(&[copy_done()]);
     link.tell(&[complete("COPY 0")]);

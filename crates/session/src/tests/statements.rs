@@ -245,7 +245,10 @@ fn a_client_does_not_inherit_the_unnamed_statement_of_another() {
     link.tell(&[parsed(), ready()]);
     link.client = crate::Client::new(2, Mode::Transaction, link.client.params().clone());
     assert_eq!(tags(&link.ask(&[bind(""), sync()])), "CBS", "the slot is emptied before the Bind");
-    assert_eq!(tags(&link.tell(&[closed(), error("26000", "unnamed prepared statement does not exist"), ready()])), "EZ");
+    assert_eq!(
+        tags(&link.tell(&[closed(), error("26000", "unnamed prepared statement does not exist"), ready()])),
+        "EZ"
+    );
 }
 
 #[test]
