@@ -46,13 +46,8 @@ const TEXTS: [(&str, usize); 31] = [
     ("DO $$ BEGIN RAISE NOTICE 'noted'; END $$", 0),
 ];
 
-/// For simple queries: more than one statement at once, and the ends of statements, which Weir learns of by the answer; in a
-/// pipeline it could not know them in time.
-const MANY: [&str; 11] = [
-    "DEALLOCATE a",
-    "DEALLOCATE b",
-    "DEALLOCATE ALL",
-    "DISCARD ALL",
+/// More than one statement at once, for simple queries.
+const MANY: [&str; 7] = [
     "SELECT 1; SELECT 2",
     "SELECT 1; SELECT 1/0; SELECT 2",
     "BEGIN; INSERT INTO @ VALUES (5); COMMIT",
@@ -61,6 +56,9 @@ const MANY: [&str; 11] = [
     "SET TimeZone = 'Asia/Tokyo'; SELECT 1/0",
     ";;",
 ];
+
+/// The ends of statements, a turn of their own: Weir learns of them by the answer.
+const ENDS: [&str; 4] = ["DEALLOCATE a", "DEALLOCATE b", "DEALLOCATE ALL", "DISCARD ALL"];
 
 const STATEMENTS: [&str; 5] = ["", "", "a", "b", "a name with \"quotes\""];
 const PORTALS: [&str; 3] = ["", "", "p"];
@@ -131,8 +129,13 @@ impl Author {
     /// A few requests, then the end of whatever transaction is open, and a mark by which all ends are known.
     fn turn(&mut self, mark: &str) -> Batch {
         let mut batch = Batch::new();
-        for _ in 0..self.rng.below(6) + 1 {
-            batch = self.more(batch);
+        if self.rng.one_in(12) {
+            let end: &str = self.rng.pick::<&str>(&ENDS);
+            batch = batch.query(end);
+        } else {
+            for _ in 0..self.rng.below(6) + 1 {
+                batch = self.more(batch);
+            }
         }
         batch.sync().query("COMMIT").query(&format!("DO $$ BEGIN RAISE NOTICE '{mark}'; END $$"))
     }
@@ -162,13 +165,21 @@ fn comparable(frame: &Frame) -> Frame {
         forget_tables(&mut frame.body);
     }
     if frame.tag == tag::back::ERROR {
-        let state = backend::error_fields(&frame.body).ok().and_then(|view| view.sqlstate().map(<[u8]>::to_vec));
-        // Texts with a statement's name in them: "already exists", "bind message supplies …".
-        if let Some(state) = state.filter(|state| state == b"42P05" || state == b"08P01") {
-            frame.body = state;
-        }
+        frame.body = told_to_people(&frame.body);
     }
     frame
+}
+
+/// The fields of an error that people and programs go by; not the place in PostgreSQL's source, which differs where a
+/// statement had to be prepared first.
+fn told_to_people(body: &[u8]) -> Vec<u8> {
+    let Ok(view) = backend::error_fields(body) else { return body.to_vec() };
+    // Texts with a statement's name in them: "already exists", "bind message supplies …".
+    if let Some(state) = view.sqlstate().filter(|state| [b"42P05", b"08P01"].iter().any(|named| state == named)) {
+        return state.to_vec();
+    }
+    let fields = view.fields().filter(|(code, _)| !b"FLR".contains(code));
+    fields.flat_map(|(code, text)| [&[code][..], text, b"\0"].concat()).collect()
 }
 
 /// The object id of a column's table stands behind the column's name.

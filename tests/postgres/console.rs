@@ -100,8 +100,20 @@ fn who_may_only_look_can_change_nothing() {
         console.query(&format!("SHOW {table}")).unwrap_or_else(|error| panic!("{table}: {error}"));
     }
     for command in [
-        "PAUSE", "PAUSE app", "RESUME", "RELOAD", "RECONNECT", "KILL app", "KILL_CLIENT 1", "SHUTDOWN",
-        "SHUTDOWN WAIT_FOR_CLIENTS", "SUSPEND", "ENABLE app", "DISABLE app", "WAIT_CLOSE", "SET query_timeout = 1",
+        "PAUSE",
+        "PAUSE app",
+        "RESUME",
+        "RELOAD",
+        "RECONNECT",
+        "KILL app",
+        "KILL_CLIENT 1",
+        "SHUTDOWN",
+        "SHUTDOWN WAIT_FOR_CLIENTS",
+        "SUSPEND",
+        "ENABLE app",
+        "DISABLE app",
+        "WAIT_CLOSE",
+        "SET query_timeout = 1",
         "SHOW FDS",
     ] {
         let error = console.query(command).expect_err(command);

@@ -45,7 +45,8 @@ fn a_copy_in_the_extended_protocol_ends_with_its_sync(site: &Site) {
     }
     let data = Batch::new().copy_data("1\tone\n").copy_data("2\ttw").copy_data("o\n").copy_done();
     assert_eq!(ask(&mut client, &data.sync(), 1), ["Complete COPY 2", "Ready I"]);
-    let batch = Batch::new().parse("", "COPY items TO STDOUT").bind("", "", &[]).execute("", 0).run("SELECT 'next'", &[]);
+    let batch =
+        Batch::new().parse("", "COPY items TO STDOUT").bind("", "", &[]).execute("", 0).run("SELECT 'next'", &[]);
     let story = ask(&mut client, &batch.sync(), 1);
     assert_eq!(story[2..6], ["CopyOut", "Data 1\tone", "Data 2\ttwo", "CopyDone"]);
     assert_eq!(story[10], "Row next");
@@ -100,14 +101,33 @@ fn an_error_within_copy_out_ends_it(site: &Site) {
 fn two_copies_in_one_query_work_in_their_order(site: &Site) {
     let mut client = table(site);
     let sql = "COPY items FROM STDIN; SELECT 'between'; COPY items FROM STDIN; COPY items TO STDOUT";
-    let batch =
-        Batch::new().query(sql).copy_data("1\tone\n").copy_done().copy_data("2\ttwo\n").copy_done().query("SELECT 'end'");
+    let batch = Batch::new()
+        .query(sql)
+        .copy_data("1\tone\n")
+        .copy_done()
+        .copy_data("2\ttwo\n")
+        .copy_done()
+        .query("SELECT 'end'");
     // PostgreSQL discards COPY data that comes before it is asked for only after an error, so this may be sent at once.
     let story = ask(&mut client, &batch, 2);
     let wanted = [
-        "CopyIn", "Complete COPY 1", "Columns ?column?", "Row between", "Complete SELECT 1", "CopyIn", "Complete COPY 1",
-        "CopyOut", "Data 1\tone", "Data 2\ttwo", "CopyDone", "Complete COPY 2", "Ready I", "Columns ?column?", "Row end",
-        "Complete SELECT 1", "Ready I",
+        "CopyIn",
+        "Complete COPY 1",
+        "Columns ?column?",
+        "Row between",
+        "Complete SELECT 1",
+        "CopyIn",
+        "Complete COPY 1",
+        "CopyOut",
+        "Data 1\tone",
+        "Data 2\ttwo",
+        "CopyDone",
+        "Complete COPY 2",
+        "Ready I",
+        "Columns ?column?",
+        "Row end",
+        "Complete SELECT 1",
+        "Ready I",
     ];
     assert_eq!(story, wanted);
 }

@@ -5,7 +5,11 @@ use weir_tests::{Batch, Mode, Setup, Site, ask};
 
 /// A kind of state, how it is left, and a question that answers 0 where there is none of it.
 const LEFTOVERS: [(&str, &str, &str); 9] = [
-    ("a setting", "SET work_mem = '77MB'", "SELECT count(*) FROM pg_settings WHERE name = 'work_mem' AND setting <> '4096'"),
+    (
+        "a setting",
+        "SET work_mem = '77MB'",
+        "SELECT count(*) FROM pg_settings WHERE name = 'work_mem' AND setting <> '4096'",
+    ),
     ("a role", "SET ROLE other_role", "SELECT count(*) WHERE current_user <> 'app'"),
     (
         "a session's characteristics",
@@ -45,8 +49,7 @@ fn find(site: &Site, mut check: impl FnMut(&str, &str, bool)) {
         for extended in [false, true] {
             let mut client = site.connect();
             let before = server(&mut client);
-            let batch =
-                if extended { Batch::new().run(leave, &[]).sync() } else { Batch::new().query(leave) };
+            let batch = if extended { Batch::new().run(leave, &[]).sync() } else { Batch::new().query(leave) };
             let story = ask(&mut client, &batch, 1);
             assert!(!story.iter().any(|line| line.starts_with("Error")), "{what}: {story:?}");
             drop(client);

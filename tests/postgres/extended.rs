@@ -57,7 +57,10 @@ fn after_an_error_everything_up_to_the_sync_is_skipped(site: &Site) {
     let story = ask(&mut client, &batch, 2);
     let error = story.iter().position(|line| line == "Error 22012 division by zero").unwrap();
     assert_eq!(story[error + 1], "Ready I");
-    assert_eq!(story[error + 2..], ["ParseComplete", "BindComplete", "Columns ?column?", "Row 3", "Complete SELECT 1", "Ready I"]);
+    assert_eq!(
+        story[error + 2..],
+        ["ParseComplete", "BindComplete", "Columns ?column?", "Row 3", "Complete SELECT 1", "Ready I"]
+    );
 }
 
 fn each_sync_of_a_pipeline_has_its_own_ready(site: &Site) {
@@ -101,8 +104,17 @@ fn a_portal_hands_out_its_rows_in_portions(site: &Site) {
         .sync();
     let story = ask(&mut client, &batch, 1);
     let wanted = [
-        "ParseComplete", "BindComplete", "Row 1", "Row 2", "Suspended", "Row 3", "Row 4", "Suspended", "Row 5",
-        "Complete SELECT 1", "Ready I",
+        "ParseComplete",
+        "BindComplete",
+        "Row 1",
+        "Row 2",
+        "Suspended",
+        "Row 3",
+        "Row 4",
+        "Suspended",
+        "Row 5",
+        "Complete SELECT 1",
+        "Ready I",
     ];
     assert_eq!(story, wanted);
 }
@@ -175,7 +187,14 @@ fn describe_tells_types_and_columns(site: &Site) {
         .sync();
     let story = ask(&mut client, &batch, 1);
     let wanted = [
-        "ParseComplete", "Types 23,25", "Columns a,b", "ParseComplete", "Types ", "NoData", "BindComplete", "Columns a,b",
+        "ParseComplete",
+        "Types 23,25",
+        "Columns a,b",
+        "ParseComplete",
+        "Types ",
+        "NoData",
+        "BindComplete",
+        "Columns a,b",
         "Ready I",
     ];
     assert_eq!(story, wanted);
@@ -188,7 +207,8 @@ fn a_transaction_over_several_syncs_stays_together(site: &Site) {
     for number in 0..5 {
         let mut other = site.connect();
         assert_eq!(other.value("SELECT count(*) FROM kept").unwrap().as_deref(), Some("0"));
-        let story = ask(&mut client, &Batch::new().run("INSERT INTO kept VALUES ($1)", &[&number.to_string()]).sync(), 1);
+        let story =
+            ask(&mut client, &Batch::new().run("INSERT INTO kept VALUES ($1)", &[&number.to_string()]).sync(), 1);
         assert_eq!(story.last().unwrap(), "Ready T");
     }
     let story = ask(&mut client, &Batch::new().run("COMMIT", &[]).sync(), 1);

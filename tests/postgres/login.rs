@@ -11,7 +11,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Connects as the user and asks one question.
 #[track_caller]
 fn gets_in(site: &Site, user: User) {
-    let mut client = Connection::connect(&site.params_of(user)).unwrap_or_else(|error| panic!("{}: {error}", user.name));
+    let mut client =
+        Connection::connect(&site.params_of(user)).unwrap_or_else(|error| panic!("{}: {error}", user.name));
     assert_eq!(client.value("SELECT 'hello'").unwrap().as_deref(), Some("hello"));
 }
 

@@ -39,8 +39,14 @@ fn statements_of_one_query_answer_in_their_order(site: &Site) {
 fn an_error_ends_the_query_and_nothing_of_it_is_left_for_the_next(site: &Site) {
     let mut client = site.connect();
     let story = ask(&mut client, &Batch::new().query("SELECT 1; SELECT 1/0; SELECT 3"), 1);
-    let wanted =
-        ["Columns ?column?", "Row 1", "Complete SELECT 1", "Columns ?column?", "Error 22012 division by zero", "Ready I"];
+    let wanted = [
+        "Columns ?column?",
+        "Row 1",
+        "Complete SELECT 1",
+        "Columns ?column?",
+        "Error 22012 division by zero",
+        "Ready I",
+    ];
     // Whether columns are announced before the division is PostgreSQL's affair.
     assert!(story == wanted || story == [&wanted[..3], &wanted[4..]].concat(), "{story:?}");
     assert_eq!(client.value("SELECT 4").unwrap().as_deref(), Some("4"));
@@ -96,8 +102,16 @@ fn a_function_call_is_answered_by_its_result(site: &Site) {
     let mut client = site.connect();
     let batch = Batch::new().function(INT4PL, &["40", "2"]).function(INT4PL, &["1", "1"]).query("SELECT 'after'");
     let story = ask(&mut client, &batch, 3);
-    let wanted =
-        ["Result 42", "Ready I", "Result 2", "Ready I", "Columns ?column?", "Row after", "Complete SELECT 1", "Ready I"];
+    let wanted = [
+        "Result 42",
+        "Ready I",
+        "Result 2",
+        "Ready I",
+        "Columns ?column?",
+        "Row after",
+        "Complete SELECT 1",
+        "Ready I",
+    ];
     assert_eq!(story, wanted);
 }
 

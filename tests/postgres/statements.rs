@@ -20,6 +20,8 @@ everywhere!(
     two_statements_with_one_text_and_other_types_are_two,
     sql_level_prepare_works_within_a_transaction,
     thousands_of_statements_work,
+    a_parse_that_is_skipped_changes_nothing,
+    statements_may_be_made_anew_behind_discard_all,
 );
 
 fn run(statement: &str, values: &[&str]) -> Batch {
@@ -213,6 +215,37 @@ fn thousands_of_statements_work(site: &Site) {
         let number = rng.below(2000);
         let story = ask(&mut client, &run(&format!("s{number}"), &[]), 1);
         assert_eq!(story[1], format!("Row {number}"));
+    }
+}
+
+fn a_parse_that_is_skipped_changes_nothing(site: &Site) {
+    let mut client = site.connect();
+    ask(&mut client, &Batch::new().parse("kept", "SELECT 'kept'").sync(), 1);
+    let failing = Batch::new().run("SELECT 1/$1::int", &["0"]);
+    let batch = failing.parse("kept", "SELECT 'other'").parse("never", "SELECT 'never'").close_statement("kept").sync();
+    ask(&mut client, &batch, 1);
+    assert_eq!(ask(&mut client, &run("kept", &[]), 1)[1], "Row kept");
+    let story = ask(&mut client, &Batch::new().parse("kept", "SELECT 'third'").sync(), 1);
+    assert!(story[0].starts_with("Error 42P05"), "{story:?}");
+    assert!(ask(&mut client, &run("never", &[]), 1)[0].starts_with("Error 26000"));
+    let story = ask(&mut client, &Batch::new().parse("never", "SELECT 'now'").sync(), 1);
+    assert_eq!(story, ["ParseComplete", "Ready I"]);
+    assert_eq!(ask(&mut client, &run("never", &[]), 1)[1], "Row now");
+}
+
+fn statements_may_be_made_anew_behind_discard_all(site: &Site) {
+    // Npgsql puts its DISCARD ALL before the next command, in one packet.
+    for discard in ["DISCARD ALL", "DEALLOCATE ALL"] {
+        let mut client = site.connect();
+        ask(&mut client, &Batch::new().parse("s", "SELECT 'old'").parse("t", "SELECT 't'").sync(), 1);
+        let batch = Batch::new().query(discard).parse("s", "SELECT 'new'").bind("", "s", &[]).execute("", 0).sync();
+        let story = ask(&mut client, &batch.bind("", "t", &[]).execute("", 0).sync(), 3);
+        assert_eq!(
+            story[1..6],
+            ["Ready I", "ParseComplete", "BindComplete", "Row new", "Complete SELECT 1"],
+            "{discard}"
+        );
+        assert!(story[7].starts_with("Error 26000 prepared statement \"t\""), "{story:?}");
     }
 }
 

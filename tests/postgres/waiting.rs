@@ -113,7 +113,8 @@ fn no_more_servers_are_opened_than_the_pool_may_have() {
             scope.spawn(|| {
                 let mut client = site.connect();
                 for _ in 0..10 {
-                    let others = client.value("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()");
+                    let others =
+                        client.value("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()");
                     let others: u32 = others.unwrap().unwrap().parse().unwrap();
                     assert!(others <= 4, "{others} servers");
                 }
@@ -148,7 +149,8 @@ fn min_size_is_kept_open_without_any_client() {
     let site = site(pool(5).pool("min_size = 3"));
     site.weir().await_pool("three idle", |pool| pool.get("sv_idle") + pool.get("sv_used") == 3);
     let mut superuser = site.superuser();
-    let sql = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND usename = 'app'";
+    let sql =
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND usename = 'app'";
     superuser.query(sql).unwrap();
     eventually("three again", || {
         let backends = site.database().backends();
@@ -244,9 +246,10 @@ fn a_wrong_database_is_reported_in_the_servers_words() {
 #[test]
 fn a_full_pool_a_dead_server_and_a_hit_limit_are_different_errors() {
     let dead = weir_pglocal::free_port().unwrap();
-    let setup = pool(1).pool("query_wait_timeout = \"700ms\"").general("max_clients = 3").more(&format!(
-        "[pools.dead]\nhost = \"127.0.0.1\"\nport = {dead}\nuser = \"app\"\npassword = \"x\"\n"
-    ));
+    let setup = pool(1)
+        .pool("query_wait_timeout = \"700ms\"")
+        .general("max_clients = 3")
+        .more(&format!("[pools.dead]\nhost = \"127.0.0.1\"\nport = {dead}\nuser = \"app\"\npassword = \"x\"\n"));
     let site = site(setup);
     let holder = holder(&site);
     let full = refused(&site);

@@ -40,7 +40,8 @@ fn clients_of_all_pools_are_served_on_two_and_three_workers() {
                         let mut client = connect(site, number % 6);
                         for round in 0..10 {
                             let tag = format!("{number}.{life}.{round}");
-                            let batch = Batch::new().parse("s", "SELECT $1::text").bind("", "s", &[&tag]).execute("", 0);
+                            let batch =
+                                Batch::new().parse("s", "SELECT $1::text").bind("", "s", &[&tag]).execute("", 0);
                             let story = ask(&mut client, &batch.close_statement("s").sync(), 1);
                             assert_eq!(story[2], format!("Row {tag}"), "{story:?}");
                         }

@@ -2,8 +2,8 @@
 
 use std::process::{Command, Output};
 
-use weir_pglocal::client::Params;
 use weir_pglocal::client::Address;
+use weir_pglocal::client::Params;
 
 use crate::postgres::Postgres;
 

@@ -278,7 +278,8 @@ impl Weir {
 impl Drop for Weir {
     fn drop(&mut self) {
         let failed_before = thread::panicking();
-        let verdict = if self.asked_at_end.load(Ordering::Relaxed) && !failed_before { self.last_questions() } else { Ok(()) };
+        let verdict =
+            if self.asked_at_end.load(Ordering::Relaxed) && !failed_before { self.last_questions() } else { Ok(()) };
         let log = self.log();
         let mut child = self.child();
         let _ = child.kill();

@@ -213,15 +213,16 @@ pub fn tell(frame: &Frame) -> String {
         tag::back::PARAMETER_STATUS => {
             backend::parameter_status(body).ok().map(|(k, v)| format!("Parameter {}={}", body_text(k), body_text(v)))
         }
-        tag::back::NOTIFICATION => {
-            backend::notification(body).ok().map(|n| format!("Notify {} {}", body_text(n.channel), body_text(n.payload)))
-        }
+        tag::back::NOTIFICATION => backend::notification(body)
+            .ok()
+            .map(|n| format!("Notify {} {}", body_text(n.channel), body_text(n.payload))),
         tag::back::FUNCTION_RESULT => {
             let value = backend::function_result(body).ok();
             value.map(|value| format!("Result {}", value.map_or("NULL".to_owned(), body_text)))
         }
         tag::back::PARAMETER_DESCRIPTION => backend::parameter_description(body).ok().map(|types| {
-            let types = types.chunks_exact(4).map(|oid| u32::from_be_bytes([oid[0], oid[1], oid[2], oid[3]]).to_string());
+            let types =
+                types.chunks_exact(4).map(|oid| u32::from_be_bytes([oid[0], oid[1], oid[2], oid[3]]).to_string());
             format!("Types {}", types.collect::<Vec<_>>().join(","))
         }),
         _ => None,
