@@ -46,6 +46,7 @@ step "Unit tests, the simulator's, and who may know whom" cargo test --quiet --w
 step "Real PostgreSQL" cargo test --quiet -p weir-tests --features postgres --no-fail-fast
 step "The simulator" make --no-print-directory sim SEEDS="${SEEDS:-$([ "$all" = yes ] && echo 20000 || echo 1000)}"
 if [ "$all" = yes ]; then
+    step "Real drivers" tests/drivers/run.sh
     step "Huge results and long runs" cargo test --quiet -p weir-tests --features long
     step "What is fetched where there is no PostgreSQL" cargo test --quiet -p weir-pglocal -- --ignored
     step "Mixed traffic with clients killed at random" make --no-print-directory soak
