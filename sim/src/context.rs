@@ -5,8 +5,9 @@ use weir_engine::mail::Mail;
 use weir_engine::port::Answer;
 
 use crate::check::{Checker, Violation};
-use crate::network::{Address, End, Net, NetEvent, Owner, Written};
+use crate::network::{Address, End, Net, NetEvent, Owner, Weather, Written};
 use crate::queue::Queue;
+use crate::rng::Rng;
 use crate::trace::Trace;
 
 /// Everything that can happen.
@@ -42,6 +43,20 @@ pub(crate) struct Rules {
     pub(crate) patience: Span,
     /// The most clients that may be logged in at once.
     pub(crate) max_clients: usize,
+}
+
+impl Default for Rules {
+    /// Nothing stands between, nothing is at fault.
+    fn default() -> Rules {
+        Rules {
+            pooled: false,
+            mode: Mode::Session,
+            on_dirty: OnDirty::Keep,
+            faulty: false,
+            patience: Span::from_secs(3_000),
+            max_clients: usize::MAX,
+        }
+    }
 }
 
 /// Everything that actors share.
@@ -89,6 +104,19 @@ impl Counts {
 }
 
 impl Context {
+    /// An empty world at the beginning of its time.
+    pub(crate) fn new(rules: Rules, weather: Weather, rng: Rng, transcript: bool) -> Context {
+        Context {
+            queue: Queue::new(),
+            net: Net::new(weather, rng),
+            trace: Trace::new(transcript),
+            rules,
+            violation: None,
+            counts: Counts::default(),
+            logged_in: 0,
+        }
+    }
+
     /// The time now.
     pub(crate) fn now(&self) -> Time {
         self.queue.now()

@@ -1,6 +1,6 @@
 //! Clients and servers without a pooler between them: the baseline that makes the simulator trustworthy.
 
-use weir_base::{Mode, OnDirty, Span, Target};
+use weir_base::{Host, Target};
 
 use crate::client::Kind;
 use crate::context::Rules;
@@ -11,16 +11,9 @@ use crate::scenario::Scenario;
 
 /// Draws a run of clients that connect to a server directly.
 pub(crate) fn draw(rng: &mut Rng) -> Scenario {
-    let target = Target { host: weir_base::Host::parse("10.0.0.1"), port: 5432 };
+    let target = Target { host: Host::parse("10.0.0.1"), port: 5432 };
     let flavour = Flavour::draw(rng);
-    let rules = Rules {
-        pooled: false,
-        mode: Mode::Session,
-        on_dirty: OnDirty::Keep,
-        faulty: rng.chance(300),
-        patience: Span::from_secs(3_000),
-        max_clients: usize::MAX,
-    };
+    let rules = Rules { faulty: rng.chance(300), ..Rules::default() };
     let servers = vec![Server { target: target.clone(), state: State::Up, max_connections: 1_000 }];
     let mut scenario = Scenario::new(rng, rules, servers, flavour);
     let may_be_refused = scenario.flavour.method != Method::Trust;

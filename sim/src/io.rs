@@ -289,3 +289,67 @@ impl Io for SimIo<'_> {
         self.wishes.exit = Some(status);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::check::Violation;
+    use crate::context::Rules;
+    use crate::network::Weather;
+
+    const PEER: Peer = Peer::new(0, 1);
+
+    /// What one turn does with a context whose only socket is `PEER`.
+    fn turn(act: impl FnOnce(&mut SimIo<'_>)) -> Option<Violation> {
+        let mut ctx = Context::new(Rules::default(), Weather::calm(), Rng::new(1), true);
+        let near = ctx.connect(Owner::Nobody, Address::Pooler);
+        let end = ctx.net.accept(near.conn, Owner::Engine(0, PEER));
+        let mut slots = Slots::default();
+        assert_eq!(slots.reserve(), PEER);
+        slots.fill(PEER, end, Turn::client());
+        let mut io = SimIo::new(0, &mut ctx, &mut slots, b"input");
+        act(&mut io);
+        io.finish();
+        ctx.violation
+    }
+
+    fn checker(act: impl FnOnce(&mut SimIo<'_>)) -> Option<Checker> {
+        turn(act).map(|violation| violation.checker)
+    }
+
+    #[test]
+    fn an_engine_that_keeps_the_rules_is_left_alone() {
+        let ordinary = |io: &mut SimIo<'_>| {
+            io.forward(PEER, 0..5);
+            io.send(PEER, b"more");
+            io.pause(PEER);
+            io.resume(PEER);
+            io.close(PEER);
+        };
+        assert_eq!(checker(ordinary), None);
+    }
+
+    #[test]
+    fn the_use_of_a_dead_handle_is_caught() {
+        let dead = Peer::new(0, 7);
+        assert_eq!(checker(|io| io.send(dead, b"x")), Some(Checker::PortIsKept));
+        assert_eq!(checker(|io| io.close(dead)), Some(Checker::PortIsKept));
+        assert_eq!(checker(|io| io.resume(dead)), Some(Checker::PortIsKept));
+        let twice = |io: &mut SimIo<'_>| {
+            io.close(PEER);
+            io.close(PEER);
+        };
+        assert_eq!(checker(twice), Some(Checker::PortIsKept));
+    }
+
+    #[test]
+    fn a_range_beyond_the_input_is_caught() {
+        assert_eq!(checker(|io| io.forward(PEER, 3..6)), Some(Checker::PortIsKept));
+    }
+
+    #[test]
+    fn a_peer_that_is_fed_without_end_is_caught() {
+        assert_eq!(checker(|io| io.send(PEER, &vec![0; 400_000])), None);
+        assert_eq!(checker(|io| io.send(PEER, &vec![0; 700_000])), Some(Checker::LimitsHold));
+    }
+}

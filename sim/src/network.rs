@@ -131,7 +131,7 @@ impl Weather {
             split: *rng.pick(&[0, 20, 200, 700]),
             trickle: *rng.pick(&[0, 0, 5, 100]),
             window: (512, rng.skewed(1024, 262_144)),
-            read: *rng.pick(&[512, 4096, 16_384, 65_536]),
+            read: *rng.pick(&[48, 512, 4096, 16_384, 65_536]),
             harsh: *rng.pick(&[0, 0, 200]),
         }
     }

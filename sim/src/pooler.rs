@@ -298,18 +298,22 @@ impl Pooler {
         if !self.nodes[worker].slots.take_started() {
             return;
         }
-        let mut counts: BTreeMap<(&str, &str), usize> = BTreeMap::new();
-        for (database, user) in self.nodes.iter().flat_map(|node| node.slots.servers()) {
-            *counts.entry((database, user)).or_default() += 1;
-        }
-        for ((database, user), count) in counts {
-            let most = self.shared.limits.get(database).copied().unwrap_or(0);
-            if count > most {
-                let what = format!("{count} server connections to {database} as {user}, with {most} allowed");
-                ctx.violated(Checker::LimitsHold, || what);
-            }
+        let servers = self.nodes.iter().flat_map(|node| node.slots.servers());
+        if let Some(what) = too_many(servers, &self.shared.limits) {
+            ctx.violated(Checker::LimitsHold, || what);
         }
     }
+}
+
+/// Which pool has more server connections than its database allows, if one has. A pool is a database and a user.
+fn too_many<'a>(servers: impl Iterator<Item = (&'a str, &'a str)>, limits: &BTreeMap<String, usize>) -> Option<String> {
+    let mut counts: BTreeMap<(&str, &str), usize> = BTreeMap::new();
+    for pool in servers {
+        *counts.entry(pool).or_default() += 1;
+    }
+    let most = |database: &str| limits.get(database).copied().unwrap_or(0);
+    let ((database, user), count) = counts.into_iter().find(|((database, _), count)| *count > most(database))?;
+    Some(format!("{count} server connections to {database} as {user}, with {} allowed", most(database)))
 }
 
 impl Shared {
@@ -357,5 +361,20 @@ fn describe(input: &Input<'_>) -> String {
         Input::Bytes { peer, bytes } => format!("{} bytes from {peer:?}", bytes.len()),
         Input::Mail { from, socket, .. } => format!("mail from w{}, socket {socket:?}", from.0),
         other => format!("{other:?}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_server_connection_too_many_is_caught() {
+        let limits = BTreeMap::from([("db0".to_owned(), 2)]);
+        let allowed = [("db0", "ann"), ("db0", "bob"), ("db0", "ann")];
+        assert_eq!(too_many(allowed.into_iter(), &limits), None);
+        let beyond = [("db0", "ann"), ("db0", "ann"), ("db0", "ann")];
+        assert!(too_many(beyond.into_iter(), &limits).is_some_and(|what| what.starts_with("3 server connections")));
+        assert!(too_many([("db9", "ann")].into_iter(), &limits).is_some());
     }
 }

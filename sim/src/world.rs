@@ -9,13 +9,11 @@ use weir_engine::port::Signal;
 use crate::check::{Checker, Violation};
 use crate::client::actor::Actor;
 use crate::context::{Context, Counts, Event};
-use crate::network::{Address, End, Happening, Net, Owner, Side, Weather};
+use crate::network::{Address, End, Happening, Owner, Side, Weather};
 use crate::pooler::Pooler;
 use crate::postgres::{Postgres, State};
-use crate::queue::Queue;
 use crate::rng::Rng;
 use crate::scenario::{Act, Scenario};
-use crate::trace::Trace;
 
 /// More events than this, and a run goes in circles.
 const MOST_EVENTS: u64 = 20_000_000;
@@ -53,15 +51,7 @@ pub(crate) struct World {
 impl World {
     pub(crate) fn new(seed: u64, scenario: Scenario, transcript: bool) -> World {
         let rng = Rng::new(seed);
-        let ctx = Context {
-            queue: Queue::new(),
-            net: Net::new(scenario.weather, rng.fork("network", 0)),
-            trace: Trace::new(transcript),
-            rules: scenario.rules,
-            violation: None,
-            counts: Counts::default(),
-            logged_in: 0,
-        };
+        let ctx = Context::new(scenario.rules, scenario.weather, rng.fork("network", 0), transcript);
         let pooler = Pooler::new(scenario.pooling, &rng);
         let reporting = scenario.flavour.reporting;
         let postgres = Postgres::new(scenario.servers, scenario.flavour, rng.fork("postgres", 0));
@@ -271,5 +261,66 @@ impl World {
             let what = format!("{open} connections and {alive} server processes remain: {}", ends.join(", "));
             self.ctx.violated(Checker::NoPeerLeaks, || what);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_base::{Host, Target};
+
+    use super::*;
+    use crate::client::Kind;
+    use crate::context::Rules;
+    use crate::postgres::{Flavour, Server};
+
+    /// Three ordinary clients, a server, and no faults but those in `acts`.
+    fn checker(rules: Rules, state: State, acts: &[(u64, Act)]) -> Option<Checker> {
+        let mut rng = Rng::new(5);
+        let target = Target { host: Host::parse("10.0.0.1"), port: 5432 };
+        let servers = vec![Server { target: target.clone(), state, max_connections: 100 }];
+        let flavour = Flavour::draw(&mut rng);
+        let mut scenario = Scenario::new(&mut rng, rules, servers, flavour);
+        for number in 1..=3 {
+            scenario.add_client(number, Address::Server(target.clone()), "ann", "app", Kind::User);
+        }
+        scenario.acts.extend(acts.iter().map(|(at, act)| (Time::from_micros(*at), *act)));
+        let mut world = World::new(5, scenario, false);
+        world.run();
+        world.outcome(5, None).violation.map(|violation| violation.checker)
+    }
+
+    #[test]
+    fn a_run_without_faults_breaks_no_rule() {
+        assert_eq!(checker(Rules::default(), State::Up, &[]), None);
+    }
+
+    #[test]
+    fn an_error_without_a_fault_is_caught() {
+        assert_eq!(checker(Rules::default(), State::Starting, &[]), Some(Checker::NoErrorWithoutFault));
+        assert_eq!(checker(Rules::default(), State::Down, &[]), Some(Checker::NoErrorWithoutFault));
+    }
+
+    #[test]
+    fn a_client_that_waits_too_long_is_caught() {
+        let impatient = Rules { patience: Span::from_micros(50), ..Rules::default() };
+        assert_eq!(checker(impatient, State::Up, &[]), Some(Checker::WaitersAreAnswered));
+    }
+
+    #[test]
+    fn clients_that_do_not_finish_are_caught() {
+        assert_eq!(checker(Rules::default(), State::Up, &[(10_000, Act::Deadline)]), Some(Checker::AllFinishes));
+    }
+
+    #[test]
+    fn what_stays_open_is_caught() {
+        // At some moment somebody is connected.
+        let cut_short = |at| checker(Rules::default(), State::Up, &[(at * 5_000, Act::End)]);
+        assert!((1..50).any(|at| cut_short(at) == Some(Checker::NoPeerLeaks)));
+    }
+
+    #[test]
+    fn a_client_beyond_the_limit_is_caught() {
+        let crowded = Rules { max_clients: 1, ..Rules::default() };
+        assert_eq!(checker(crowded, State::Up, &[]), Some(Checker::LimitsHold));
     }
 }
