@@ -13,7 +13,7 @@ use weir_auth::{
 use weir_pgwire::tag::back;
 use weir_pgwire::{Auth, HEAD, Head, backend, put_front};
 
-use crate::assembly::{Assembly, Fate, Piece};
+use crate::assembly::{Assembly, Piece};
 use crate::params::{ParamTable, Params};
 use crate::server::{CancelKey, OwnError, Server};
 
@@ -149,10 +149,8 @@ impl ServerLogin {
         buffer: &mut Vec<u8>,
     ) -> (LoginTold, usize) {
         let Ok(Some(head)) = Head::parse(bytes) else { return (failed("a message without a head"), bytes.len()) };
-        let Some(body) = bytes.get(HEAD..head.total()) else {
-            self.stream.rest(head.total() - bytes.len(), Fate::Discard);
-            return (failed("a very long message during login"), bytes.len());
-        };
+        let body = bytes.get(HEAD..head.total()).filter(|_| head.total() <= MAX_MESSAGE);
+        let Some(body) = body else { return (failed("a very long message during login"), bytes.len()) };
         let told = match head.tag {
             back::AUTHENTICATION => match backend::authentication(body) {
                 Ok(auth) => self.authentication(auth, nonce, buffer),

@@ -1,1 +1,264 @@
+//! Logins: of clients here, and of ours at servers.
 
+use std::sync::Arc;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use weir_auth::{Method, ScramClient, ScramKeys, ScramPolicy, Secret, StandIn, exchange, md5_hex_secret, md5_response};
+use weir_pgwire::{Auth, HEAD, backend, put_back, put_front};
+
+use super::rig::*;
+use crate::login::{Login, Next, Salt};
+use crate::server_login::{Credentials, LoginTold, ServerLogin};
+use crate::{ParamTable, Refusal};
+
+const SALTED: [u8; 32] = [9; 32];
+
+fn policy() -> ScramPolicy {
+    ScramPolicy { key: [5; 32], iterations: 4096, stand_in: StandIn::Password }
+}
+
+fn salt() -> Salt {
+    Salt { md5: [1, 2, 3, 4], nonce: [7; 18] }
+}
+
+/// What a client with this password sees: the messages' tags and the refusal; none if it is let in.
+fn attempt(method: Method, secret: Option<Secret>, user: &str, password: &str) -> (String, Option<Refusal>) {
+    let mut seen = Vec::new();
+    let plan = exchange(method, user, secret.as_ref());
+    let (mut login, mut next) = Login::begin(user, plan, secret.as_ref(), salt(), &mut seen);
+    let mut scram = None;
+    let mut answered = 0;
+    loop {
+        next = match next {
+            Next::Accepted(_) => return (tags(&seen), None),
+            Next::Refused(refusal) => return (tags(&seen), Some(refusal)),
+            // The hash of the stored password; a wrong password given is hashed to something else.
+            Next::Salt { password, .. } => {
+                let salted = if &*password == "right" { SALTED } else { [8; 32] };
+                login.salted(&salted, &mut seen)
+            }
+            Next::Wait => {
+                let asked = each(&seen).split_off(answered);
+                answered += asked.len();
+                let answer = respond(&asked[0][HEAD..], user, password, &mut scram);
+                login.message(&answer[HEAD..], &policy(), &mut seen)
+            }
+        };
+    }
+}
+
+/// What a client answers to a request for proof.
+fn respond(asked: &[u8], user: &str, password: &str, scram: &mut Option<ScramClient>) -> Vec<u8> {
+    let mut answer = Vec::new();
+    match backend::authentication(asked).unwrap() {
+        Auth::Cleartext => put_front::password(&mut answer, password.as_bytes()),
+        Auth::Md5(salt) => {
+            let response = md5_response(&md5_hex_secret(user, password), salt);
+            put_front::password(&mut answer, response.as_bytes());
+        }
+        Auth::Sasl(_) => {
+            let (client, first) = ScramClient::start([3; 18]);
+            put_front::sasl_initial(&mut answer, "SCRAM-SHA-256", &first);
+            *scram = Some(client);
+        }
+        Auth::SaslContinue(first) => {
+            let need = scram.take().unwrap().server_first(first).unwrap();
+            let salted = if password == "right" { SALTED } else { [1; 32] };
+            put_front::sasl_response(&mut answer, &need.answer(&ScramKeys::from_salted(&salted)).1);
+        }
+        _ => panic!("nothing else is asked"),
+    }
+    answer
+}
+
+#[test]
+fn the_right_password_lets_in_by_every_method() {
+    for (method, seen) in [(Method::Plain, "R"), (Method::Md5, "R"), (Method::ScramSha256, "RRR")] {
+        let secret = Secret::Plain("right".into());
+        assert_eq!(attempt(method, Some(secret), "ann", "right"), (seen.into(), None), "{method}");
+    }
+}
+
+#[test]
+fn a_wrong_password_and_an_unknown_user_look_the_same() {
+    for method in [Method::Plain, Method::Md5, Method::ScramSha256] {
+        let wrong = attempt(method, Some(Secret::Plain("right".into())), "ann", "wrong");
+        let unknown = attempt(method, None, "nobody", "wrong");
+        assert!(wrong.1.is_some(), "{method}");
+        assert_eq!(wrong, unknown, "{method}");
+    }
+}
+
+#[test]
+fn an_unknown_user_can_not_come_in_with_any_password() {
+    for method in [Method::Plain, Method::Md5, Method::ScramSha256] {
+        for password in ["", "right", "nobody"] {
+            assert!(attempt(method, None, "nobody", password).1.is_some(), "{method} {password}");
+        }
+    }
+}
+
+#[test]
+fn a_password_that_nobody_asked_for_is_refused() {
+    let mut seen = Vec::new();
+    let secret = Some(Secret::Plain("right".into()));
+    let plan = exchange(Method::Plain, "ann", secret.as_ref());
+    let (mut login, _) = Login::begin("ann", plan, secret.as_ref(), salt(), &mut seen);
+    assert!(matches!(login.message(b"right\0", &policy(), &mut seen), Next::Accepted(_)));
+    assert!(matches!(login.message(b"right\0", &policy(), &mut seen), Next::Refused(Refusal::Protocol(_))));
+    assert!(matches!(login.salted(&SALTED, &mut seen), Next::Refused(Refusal::Broken(_))));
+}
+
+fn credentials(password: Option<&str>) -> Credentials {
+    Credentials { user: "ann".into(), database: "db".into(), password: password.map(Arc::from), md5: None, keys: None }
+}
+
+fn begin(password: Option<&str>) -> (ServerLogin, ParamTable) {
+    let table = ParamTable::new([]);
+    (ServerLogin::begin(credentials(password), &table, &mut Vec::new()), table)
+}
+
+fn server_says(write: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    write(&mut bytes);
+    bytes
+}
+
+fn key() -> Vec<u8> {
+    server_says(|b| put_back::backend_key_data(b, 77, &[1, 2, 3, 4]))
+}
+
+fn auth_ok() -> Vec<u8> {
+    server_says(put_back::auth_ok)
+}
+
+/// What a login comes to: "ready", "waits", "salt", or the failure's words.
+fn outcome(told: LoginTold) -> String {
+    match told {
+        LoginTold::Wait => "waits".into(),
+        LoginTold::Salt { .. } => "salt".into(),
+        LoginTold::Ready(_) => "ready".into(),
+        LoginTold::Failed(error) => error.message,
+    }
+}
+
+fn feed(login: &mut ServerLogin, table: &ParamTable, bytes: &[u8]) -> (LoginTold, Vec<u8>) {
+    let mut sent = Vec::new();
+    let told = login.feed(bytes, [4; 18], table, &mut sent);
+    (told, sent)
+}
+
+#[test]
+fn a_server_that_trusts_is_ready_with_what_it_says_about_itself() {
+    let (mut login, table) = begin(None);
+    let bytes = [auth_ok(), parameter("TimeZone", "UTC"), parameter("server_version", "18"), key(), ready()].concat();
+    for byte in &bytes[..bytes.len() - 1] {
+        assert_eq!(outcome(feed(&mut login, &table, &[*byte]).0), "waits");
+    }
+    let LoginTold::Ready(welcome) = feed(&mut login, &table, &bytes[bytes.len() - 1..]).0 else { panic!("not ready") };
+    assert_eq!(welcome.reported.len(), 2);
+    assert_eq!(welcome.server.cancel_key().pid, 77);
+    assert_eq!(table.get(welcome.server.params(), "TimeZone"), Some("UTC"));
+    assert!(welcome.server.prove_clean().is_some());
+}
+
+#[test]
+fn what_a_server_asks_for_and_we_do_not_have_is_said_with_the_users_name() {
+    let ask: [fn(&mut Vec<u8>); 2] = [put_back::auth_cleartext, |b| put_back::auth_md5(b, [0; 4])];
+    for ask in ask {
+        let (mut login, table) = begin(None);
+        let told = outcome(feed(&mut login, &table, &server_says(ask)).0);
+        assert!(told.contains("user \"ann\"") && told.contains("none is known"), "{told}");
+    }
+}
+
+#[test]
+fn the_servers_own_refusal_is_told_in_its_words() {
+    let (mut login, table) = begin(Some("right"));
+    let (told, _) = feed(&mut login, &table, &fatal("28P01", "password authentication failed for user \"ann\""));
+    let LoginTold::Failed(error) = told else { panic!("not failed") };
+    assert_eq!((error.sqlstate.as_str(), error.message.contains("password authentication")), ("28P01", true));
+}
+
+#[test]
+fn a_server_that_misbehaves_during_login_fails_clearly() {
+    let long = server_says(|b| put_back::parameter_status(b, "x", "y".repeat(100_000)));
+    let many: Vec<u8> = (0..300).flat_map(|i| parameter(&format!("p{i}"), "v")).collect();
+    let bad = [
+        ("ready before its OK", ready()),
+        ("parameters before its OK", parameter("TimeZone", "UTC")),
+        ("rows", row("x")),
+        ("OK twice", [auth_ok(), auth_ok()].concat()),
+        ("ready in a transaction", [auth_ok(), ready_in(b'T')].concat()),
+        ("bytes after ready", [auth_ok(), ready(), notice("x")].concat()),
+        ("a very long message", [auth_ok(), long].concat()),
+        ("too many parameters", [auth_ok(), many].concat()),
+        ("a length below four", vec![b'R', 0, 0, 0, 3]),
+        ("an empty authentication", vec![b'R', 0, 0, 0, 4]),
+        ("a short cancel key", [auth_ok(), vec![b'K', 0, 0, 0, 6, 0, 0]].concat()),
+        ("an unknown method", server_says(|b| put_back::auth(b, 7, b""))),
+        ("SCRAM out of order", server_says(|b| put_back::auth_sasl_final(b, b"v=x"))),
+        ("a mechanism that we do not know", server_says(|b| put_back::auth_sasl(b, &["SCRAM-SHA-1"]))),
+    ];
+    for (what, bytes) in bad {
+        let (mut login, table) = begin(Some("right"));
+        let (told, _) = feed(&mut login, &table, &bytes);
+        let LoginTold::Failed(error) = told else { panic!("{what}: {}", outcome(told)) };
+        assert_eq!(error.sqlstate, "08006", "{what}");
+        assert!(error.message.starts_with("server login failed: "), "{what}: {}", error.message);
+    }
+}
+
+#[test]
+fn a_server_that_does_not_prove_itself_is_not_used() {
+    let (mut login, table) = begin(Some("right"));
+    let (_, first) = feed(&mut login, &table, &server_says(|b| put_back::auth_sasl(b, &["SCRAM-SHA-256"])));
+    let nonce = String::from_utf8_lossy(&first).split("r=").nth(1).unwrap().to_owned();
+    let forged = format!("r={nonce}server,s=c2FsdHNhbHQ=,i=4096");
+    let (told, _) = feed(&mut login, &table, &server_says(|b| put_back::auth_sasl_continue(b, forged.as_bytes())));
+    assert_eq!(outcome(told), "salt");
+    assert_eq!(outcome(login.salted(&SALTED, &mut Vec::new())), "waits");
+    let (told, _) = feed(&mut login, &table, &server_says(|b| put_back::auth_sasl_final(b, b"v=AAAA")));
+    assert!(outcome(told).starts_with("server login failed"));
+}
+
+#[test]
+fn a_server_that_skips_its_own_proof_is_not_used() {
+    let (mut login, table) = begin(Some("right"));
+    feed(&mut login, &table, &server_says(|b| put_back::auth_sasl(b, &["SCRAM-SHA-256"])));
+    let (told, _) = feed(&mut login, &table, &auth_ok());
+    assert!(outcome(told).contains("out of order"));
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_of_a_server_make_a_login_panic(pieces in vec(vec(any::<u8>(), 0..40), 0..8), split in any::<bool>()) {
+        let (mut login, table) = begin(Some("right"));
+        for piece in &pieces {
+            // Bytes with a good head come further.
+            let bytes = match (split, piece.first()) {
+                (true, Some(tag)) => server_says(|b| put_back::raw(b, *tag, &piece[1..])),
+                _ => piece.clone(),
+            };
+            if let (LoginTold::Failed(error), _) = feed(&mut login, &table, &bytes) {
+                prop_assert!(!error.message.is_empty() && error.sqlstate.len() == 5);
+                break;
+            }
+        }
+    }
+
+    #[test]
+    fn no_answer_of_a_client_makes_its_login_panic_or_lets_it_in(answers in vec(vec(any::<u8>(), 0..60), 1..4)) {
+        for method in [Method::Plain, Method::Md5, Method::ScramSha256] {
+            let secret = Some(Secret::Plain("a password that is too long to guess".into()));
+            let mut seen = Vec::new();
+            let plan = exchange(method, "ann", secret.as_ref());
+            let (mut login, _) = Login::begin("ann", plan, secret.as_ref(), salt(), &mut seen);
+            for answer in &answers {
+                let next = login.message(answer, &policy(), &mut seen);
+                prop_assert!(!matches!(next, Next::Accepted(_)));
+            }
+        }
+    }
+}
