@@ -229,7 +229,7 @@ impl<O: Out> Step<'_, '_, O> {
     fn parameter(&mut self, view: View<'_>, head: Head) -> Fate {
         let status = backend::parameter_status(&view.bytes[HEAD..]);
         let texts = status.ok().and_then(|(n, v)| Some((std::str::from_utf8(n).ok()?, std::str::from_utf8(v).ok()?)));
-        let Some((name, value)) = texts.filter(|_| view.bytes.len() == head.total()) else {
+        let Some((name, value)) = texts.filter(|_| head.total() <= HEAD + MAX_PARAMETER) else {
             self.server.spoiled = true;
             return Fate::Forward;
         };
@@ -330,7 +330,7 @@ impl<O: Out> Step<'_, '_, O> {
 
     /// An error that names a statement by our name for it, with the client's name in its place.
     fn in_clients_words(&self, view: View<'_>, head: Head) -> Option<Vec<u8>> {
-        let body = view.bytes.get(HEAD..head.total())?;
+        let body = view.bytes.get(HEAD..head.total()).filter(|body| body.len() <= ERROR_PREFIX)?;
         let at = body.windows(NAME_PREFIX.len()).position(|w| w == NAME_PREFIX)?;
         let ours = body.get(at..at + NAME_LEN)?;
         let noted = self.server.owed.head().is_some_and(Expect::is_noted);

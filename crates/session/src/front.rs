@@ -26,7 +26,7 @@ pub const MAX_HELD_PARSE: usize = 16 << 20;
 const QUERY_PREFIX: usize = 512;
 
 /// The longest names in a Bind, Describe or Close, together.
-const MAX_NAMES: usize = 8 << 10;
+pub(crate) const MAX_NAMES: usize = 8 << 10;
 
 /// What a worker's sessions share while one of them is fed.
 pub struct Context<'a> {
@@ -308,6 +308,16 @@ impl<O: Out> Step<'_, '_, O> {
     pub(crate) fn owed(&mut self) -> &mut crate::outstanding::Outstanding {
         &mut self.server.as_deref_mut().expect("the caller saw a server").owed
     }
+}
+
+/// A simple query's text, if it is short enough to be looked at whole: however its bytes arrive, it is or it is not.
+pub(crate) fn whole_text(view: View<'_>, head: Head) -> Option<&[u8]> {
+    (head.total() <= HEAD + QUERY_PREFIX && view.bytes.len() == head.total()).then(|| text_of(view.bytes))
+}
+
+/// The part that is looked at of the text of a longer query.
+pub(crate) fn prefix_of(message: &[u8]) -> &[u8] {
+    &message[HEAD..message.len().min(HEAD + QUERY_PREFIX)]
 }
 
 /// What there is of a simple query's text.

@@ -12,7 +12,7 @@ use weir_pgwire::{Dealloc, Dirty, HEAD, Head, Of, SqlHead, TxStatus, frontend, p
 
 use crate::assembly::Fate;
 use crate::client::Unnamed;
-use crate::front::{MAX_HELD_PARSE, Step, Then, protocol, text_of};
+use crate::front::{MAX_HELD_PARSE, MAX_NAMES, Step, Then, prefix_of, protocol, text_of, whole_text};
 use crate::notes::{Change, Subject};
 use crate::out::{Out, View};
 use crate::outstanding::Expect;
@@ -54,9 +54,10 @@ impl<O: Out> Step<'_, '_, O> {
     }
 
     pub(crate) fn query(&mut self, view: View<'_>, head: Head) -> Result<usize, Then> {
-        let text = text_of(view.bytes);
-        let whole = view.bytes.len() == head.total();
-        let what = if whole { sql::head(text) } else { sql::head_of_prefix(text) };
+        let what = match whole_text(view, head) {
+            Some(text) => sql::head(text),
+            None => sql::head_of_prefix(prefix_of(view.bytes)),
+        };
         if let SqlHead::Deallocate(Dealloc::Name(name)) = &what {
             self.must_be_settled(Subject::Name(name))?;
             if self.knows(name) {
@@ -161,7 +162,7 @@ impl<O: Out> Step<'_, '_, O> {
 
     /// Describe and Close.
     pub(crate) fn named(&mut self, view: View<'_>, head: Head) -> Result<usize, Then> {
-        if view.bytes.len() < head.total() {
+        if head.total() > HEAD + MAX_NAMES {
             return Err(Then::Refuse(Refusal::Protocol("a very long name".into())));
         }
         let named = frontend::named(&view.bytes[HEAD..]).map_err(|m| Then::Refuse(protocol(m)))?;
@@ -386,7 +387,8 @@ impl<O: Out> Step<'_, '_, O> {
     fn must_be_settled(&mut self, subject: Subject<'_>) -> Result<(), Then> {
         let Some(server) = self.server.as_deref() else { return Ok(()) };
         let segment = server.owed.segment();
-        let dropping = server.dropping_all.is_some_and(|at| at != segment);
+        // Without a ReadyForQuery ahead it is the same segment still: its Sync was swallowed by a COPY.
+        let dropping = server.dropping_all.is_some_and(|at| at != segment) && server.owed.is_ahead();
         if dropping || server.notes.is_open(subject, segment) { Err(Then::Full) } else { Ok(()) }
     }
 
@@ -407,8 +409,9 @@ impl<O: Out> Step<'_, '_, O> {
 
     /// Whether a query is a `DEALLOCATE` of a statement that the client prepared by a Parse.
     pub(crate) fn names_own_statement(&self, view: View<'_>, head: Head) -> bool {
-        view.bytes.len() == head.total()
-            && matches!(sql::head(text_of(view.bytes)), SqlHead::Deallocate(Dealloc::Name(name)) if self.knows(&name))
+        whole_text(view, head).is_some_and(
+            |text| matches!(sql::head(text), SqlHead::Deallocate(Dealloc::Name(name)) if self.knows(&name)),
+        )
     }
 
     pub(crate) fn deallocate_locally(&mut self, view: View<'_>) {

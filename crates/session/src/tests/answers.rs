@@ -93,14 +93,14 @@ fn what_a_server_reports_its_client_wants_from_then_on() {
 #[test]
 fn the_next_client_gets_its_own_parameters_before_its_first_query() {
     let mut link = Link::transaction();
-    link.feed_server(&parameter("TimeZone", "UTC"), true).unwrap();
+    link.tell(&[parameter("TimeZone", "UTC")]);
     let mut wanted = link.params.unknown();
     link.params.set(&mut wanted, "TimeZone", "Asia/Tokyo").unwrap();
     let mut other = crate::Client::new(2, Mode::Transaction, std::sync::Arc::new(wanted));
     let mut sent = Sent::default();
     let server = link.server.as_mut().unwrap();
     assert!(agree(server, &mut other, &link.params, &mut link.scratch, &mut sent));
-    assert!(String::from_utf8_lossy(&sent.0).contains("set_config('TimeZone','Asia/Tokyo',false)"));
+    assert!(String::from_utf8_lossy(&sent.0).contains("SET TimeZone='Asia/Tokyo'"));
     link.client = other;
     let told = link.told(&[row("x"), complete("SELECT 1"), parameter("TimeZone", "Japan"), ready()]);
     assert_eq!(told.own_done, Some(Ok(())));
