@@ -245,12 +245,16 @@ impl Io for SimIo<'_> {
     }
 
     fn pause(&mut self, peer: Peer) {
+        let worker = self.worker;
+        self.ctx.note(|| format!("w{worker} pauses {peer:?}"));
         if let Some(end) = self.alive(peer, "pause").and_then(|turn| turn.end) {
             self.ctx.net.pause(end);
         }
     }
 
     fn resume(&mut self, peer: Peer) {
+        let worker = self.worker;
+        self.ctx.note(|| format!("w{worker} resumes {peer:?}"));
         if let Some(end) = self.alive(peer, "resume").and_then(|turn| turn.end) {
             self.ctx.resume(end);
         }

@@ -314,7 +314,7 @@ mod tests {
     #[test]
     fn what_stays_open_is_caught() {
         // At some moment somebody is connected.
-        let cut_short = |at| checker(Rules::default(), State::Up, &[(at * 5_000, Act::End)]);
+        let cut_short = |at: u64| checker(Rules::default(), State::Up, &[(at * 5_000, Act::End)]);
         assert!((1..50).any(|at| cut_short(at) == Some(Checker::NoPeerLeaks)));
     }
 
