@@ -410,6 +410,11 @@ impl Engine {
             let Some(client) = self.peers.client(client) else { return };
             let session_mode = matches!(&client.phase, Phase::Ready(c) if c.mode() == Mode::Session);
             let mid_message = matches!(&client.phase, Phase::Ready(c) if c.is_mid_message());
+            if session_mode && client.pause.waits {
+                // It was held because the server owed too much, and nothing more will come to say so.
+                let peer = client.peer;
+                return self.go_on(peer, io);
+            }
             if session_mode || mid_message || (cancels > 0 && !spoiled) {
                 return;
             }
