@@ -287,6 +287,9 @@ impl Drop for Weir {
         Postgres::shared().server().caretaker().forget(child.id());
         drop(child);
         if failed_before || verdict.is_err() {
+            let postgres = Postgres::shared().server().log();
+            // Nobody here kills the shared server's processes: if it happens, that is the explanation.
+            postgres.lines().filter(|line| line.contains("terminated by signal")).for_each(|line| println!("{line}"));
             let lines: Vec<_> = log.lines().collect();
             println!("the end of weir's log:\n{}", lines[lines.len().saturating_sub(LOG_LINES)..].join("\n"));
         }
