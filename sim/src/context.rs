@@ -5,10 +5,11 @@ use weir_engine::mail::Mail;
 use weir_engine::port::Answer;
 
 use crate::check::{Checker, Violation};
-use crate::network::{Address, End, Net, NetEvent, Owner, Weather, Written};
+use crate::network::{Address, End, Net, NetEvent, Owner, Written};
 use crate::queue::Queue;
 use crate::rng::Rng;
 use crate::trace::Trace;
+use crate::weather::Weather;
 
 /// Everything that can happen.
 pub(crate) enum Event {

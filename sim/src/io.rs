@@ -1,7 +1,7 @@
 //! One turn of an engine: what it asks for through the port is collected, and done when the turn ends.
 //!
-//! Owns the sockets of one engine by handle. Every use of a handle that is dead, and every range beyond the input, breaks
-//! the port's rules.
+//! Owns the sockets of one engine by handle. Every use of a handle that is dead, and every range beyond the input,
+//! breaks the port's rules.
 
 use std::fmt;
 use std::ops::Range;
@@ -299,7 +299,7 @@ mod tests {
     use super::*;
     use crate::check::Violation;
     use crate::context::Rules;
-    use crate::network::Weather;
+    use crate::weather::Weather;
 
     const PEER: Peer = Peer::new(0, 1);
 

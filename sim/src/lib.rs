@@ -1,13 +1,15 @@
 //! The simulator: the engine that runs in production, on a network, a clock and servers that are made up.
 //!
-//! One seed gives one run, bit for bit. [`run`] draws a scenario from a seed, lets everything happen, and says which rule
-//! was broken first, if any ([`Checker`] lists the rules). [`Baseline::Direct`] leaves the pooler out: clients talk to the
-//! modelled servers themselves, which must always go well, so that a failure of the other kind is the pooler's.
+//! One seed gives one run, bit for bit. [`run`] draws a scenario from a seed, lets everything happen, and says which
+//! rule was broken first, if any ([`Checker`] lists the rules). [`Baseline::Direct`] leaves the pooler out: clients
+//! talk to the modelled servers themselves, which must always go well, so that a failure of the other kind is the
+//! pooler's.
 
 mod check;
 mod client;
 mod context;
 mod direct;
+mod ends;
 mod io;
 mod message;
 mod network;
@@ -20,6 +22,7 @@ mod rng;
 mod run;
 mod scenario;
 mod trace;
+mod weather;
 mod world;
 
 pub use check::{Checker, Violation};

@@ -1,157 +1,23 @@
 //! A model of TCP: connections of two pipes, each bounded, slow, and free to cut and join bytes as it likes.
 //!
-//! Owns every connection of the world and decides when bytes arrive and in which pieces. It must not know what the bytes
-//! mean, nor who reads them beyond a name. Invariants: bytes arrive in order, once, and before the end of file that
-//! follows them; a pipe never holds more than its window; after an end is closed its owner hears nothing more of it.
+//! Owns every connection of the world and decides when bytes arrive and in which pieces. It must not know what the
+//! bytes mean, nor who reads them beyond a name. Invariants: bytes arrive in order, once, and before the end of file
+//! that follows them; a pipe never holds more than its window; after an end is closed its owner hears nothing more of
+//! it.
 
 use std::collections::VecDeque;
 
-use weir_base::{Peer, Span, Target, Time};
+use weir_base::{Span, Time};
 
 use crate::context::Event;
 use crate::queue::Queue;
 use crate::rng::Rng;
+use crate::weather::Weather;
+
+pub(crate) use crate::ends::{Address, End, Happening, NetEvent, Owner, Side, Written};
 
 /// After a close, what the other end has not taken is offered for this long.
 const LINGER: Span = Span::from_secs(5);
-
-/// Whom a connection's end belongs to.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Owner {
-    /// Closed, or not yet accepted.
-    Nobody,
-    /// A client's session, by its number.
-    Client(u32),
-    /// A client's connection that carries a cancel request, by the client's number.
-    Canceller(u32),
-    /// A process of a PostgreSQL server, by its number.
-    Backend(u32),
-    /// An engine, under the handle it knows the socket by.
-    Engine(u16, Peer),
-}
-
-/// The two ends of a connection.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Side {
-    /// The end that connected.
-    Near,
-    /// The end that accepted.
-    Far,
-}
-
-impl Side {
-    fn other(self) -> Side {
-        match self {
-            Side::Near => Side::Far,
-            Side::Far => Side::Near,
-        }
-    }
-}
-
-/// One end of one connection; what a socket is to a process.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct End {
-    /// The connection; numbers are never reused.
-    pub(crate) conn: u32,
-    /// Which end of it.
-    pub(crate) side: Side,
-}
-
-impl End {
-    /// The end at the other side.
-    pub(crate) fn peer(self) -> End {
-        End { conn: self.conn, side: self.side.other() }
-    }
-}
-
-/// Where a connect goes to.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Address {
-    /// To the pooler's listener.
-    Pooler,
-    /// To a PostgreSQL server.
-    Server(Target),
-}
-
-/// The network's own events.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum NetEvent {
-    /// A connect reaches its goal.
-    Arrive(u32),
-    /// Something may be read at this end.
-    Deliver(End),
-    /// All that this end's owner wrote has been taken.
-    Drained(End),
-    /// A closed end stops offering what it still holds.
-    Linger(End),
-}
-
-/// What an end's owner is told.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Happening {
-    /// A connect asks for whoever listens there; to be answered with [`Net::accept`] or [`Net::refuse`].
-    Arrived(Address),
-    /// The connection stands.
-    Connected,
-    /// Nobody listens, or the network is broken.
-    ConnectFailed,
-    /// Bytes arrived; they are in the scratch buffer.
-    Bytes,
-    /// The other end will write no more.
-    Eof,
-    /// The connection broke.
-    Error,
-    /// All that was written has been taken.
-    Drained,
-}
-
-/// How the network behaves in one run.
-#[derive(Clone, Debug)]
-pub(crate) struct Weather {
-    /// The shortest and the longest time a byte travels, in microseconds.
-    pub(crate) latency: (u64, u64),
-    /// How many deliveries in a thousand are cut at a random place.
-    pub(crate) split: u32,
-    /// How many deliveries in a thousand bring a single byte.
-    pub(crate) trickle: u32,
-    /// The fewest and the most bytes a pipe holds.
-    pub(crate) window: (u64, u64),
-    /// The most bytes one delivery brings.
-    pub(crate) read: usize,
-    /// How many writes in a thousand to a closed end are answered with a reset, which may overtake a farewell.
-    pub(crate) harsh: u32,
-}
-
-impl Weather {
-    /// Draws a weather: from a calm local network to one that never delivers two bytes at once.
-    pub(crate) fn draw(rng: &mut Rng) -> Weather {
-        let slowest = rng.skewed(30, 20_000);
-        Weather {
-            latency: (rng.between(5, 30), slowest),
-            split: *rng.pick(&[0, 20, 200, 700]),
-            trickle: *rng.pick(&[0, 0, 5, 100]),
-            window: (512, rng.skewed(1024, 262_144)),
-            read: *rng.pick(&[48, 512, 4096, 16_384, 65_536]),
-            harsh: *rng.pick(&[0, 0, 200]),
-        }
-    }
-}
-
-impl Weather {
-    /// A network that hurts nobody, so that what is left comes to its end.
-    pub(crate) fn calm() -> Weather {
-        Weather { latency: (5, 200), split: 50, trickle: 0, window: (65_536, 65_536), read: 16_384, harsh: 0 }
-    }
-}
-
-/// Whether all of a write was taken.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Written {
-    /// The network has it all.
-    All,
-    /// Some of it waits at this end; [`Happening::Drained`] will follow.
-    Refused,
-}
 
 /// All connections.
 pub(crate) struct Net {

@@ -1,8 +1,8 @@
 //! The pooler under test: the engines of one process, each behind a port made of the simulated network.
 //!
-//! Owns what the runtime owns in production: sockets by handle, turns, mailboxes, helpers, timers. It keeps the rules of
-//! `weir_engine::port`, and checks that the engines keep theirs; the checkers "limits hold" (for servers and buffers) and
-//! "the port's rules are kept" sit here and in [`crate::io`].
+//! Owns what the runtime owns in production: sockets by handle, turns, mailboxes, helpers, timers. It keeps the rules
+//! of `weir_engine::port`, and checks that the engines keep theirs; the checkers "limits hold" (for servers and
+//! buffers) and "the port's rules are kept" sit here and in [`crate::io`].
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};

@@ -7,10 +7,11 @@ use weir_config::Config;
 
 use crate::client::{Identity, Kind};
 use crate::context::Rules;
-use crate::network::{Address, Weather};
+use crate::network::Address;
 use crate::postgres::login::password_of;
 use crate::postgres::{Flavour, Server};
 use crate::rng::Rng;
+use crate::weather::Weather;
 
 /// What the operator, or fate, does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -9,11 +9,12 @@ use weir_engine::port::Signal;
 use crate::check::{Checker, Violation};
 use crate::client::actor::Actor;
 use crate::context::{Context, Counts, Event};
-use crate::network::{Address, End, Happening, Owner, Side, Weather};
+use crate::network::{Address, End, Happening, Owner, Side};
 use crate::pooler::Pooler;
 use crate::postgres::{Postgres, State};
 use crate::rng::Rng;
 use crate::scenario::{Act, Scenario};
+use crate::weather::Weather;
 
 /// More events than this, and a run goes in circles.
 const MOST_EVENTS: u64 = 20_000_000;

@@ -18,14 +18,14 @@ fn all_pass(baseline: Baseline, seeds: std::ops::Range<u64>) -> Counts {
 
 #[test]
 fn the_model_agrees_with_itself() {
-    let total = all_pass(Baseline::Direct, 1..1_000);
-    assert!(total.transactions > 10_000 && total.cancelled > 10 && total.broken > 100, "{total:?}");
+    let total = all_pass(Baseline::Direct, 1..2_000);
+    assert!(total.transactions > 20_000 && total.cancelled > 50 && total.broken > 100, "{total:?}");
 }
 
 #[test]
 fn the_pooler_keeps_every_rule() {
-    let total = all_pass(Baseline::Pooled, 1..400);
-    assert!(total.transactions > 5_000 && total.cancelled > 5 && total.broken > 100, "{total:?}");
+    let total = all_pass(Baseline::Pooled, 1..1_500);
+    assert!(total.transactions > 20_000 && total.cancelled > 50 && total.broken > 100, "{total:?}");
 }
 
 #[test]

@@ -2,7 +2,8 @@
 
 use super::hostile::Hostile;
 use super::operator::Operator;
-use super::{Client, Identity, Kind};
+use super::user::Client;
+use super::{Identity, Kind};
 use crate::context::Context;
 use crate::network::Happening;
 use crate::postgres::core::Reporting;

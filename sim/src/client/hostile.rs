@@ -1,7 +1,7 @@
 //! A client that does not keep to the protocol: before its login, in it, or after it.
 //!
-//! It may get any answer or none, but nothing that belongs to another, and nothing but a refusal before it is logged in.
-//! Whatever it does, others must not notice; that is for the others to find.
+//! It may get any answer or none, but nothing that belongs to another, and nothing but a refusal before it is logged
+//! in. Whatever it does, others must not notice; that is for the others to find.
 
 use weir_base::Span;
 use weir_pgwire::{Of, put_front};

@@ -1,7 +1,7 @@
 //! One process of a PostgreSQL server: a connection, from its startup packet to its end.
 //!
-//! Owns what PostgreSQL's own loop owns: reading whole messages, buffering replies until somebody wants them, not reading
-//! while it runs or while its output is stuck. The rules of a session are in [`Core`].
+//! Owns what PostgreSQL's own loop owns: reading whole messages, buffering replies until somebody wants them, not
+//! reading while it runs or while its output is stuck. The rules of a session are in [`Core`].
 
 use weir_base::{OnDirty, Span};
 use weir_pgwire::put_back;

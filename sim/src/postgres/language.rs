@@ -1,9 +1,9 @@
 //! The little language that the modelled servers understand.
 //!
-//! Statements that change a session's state are spelled as in SQL, because a pooler looks for them; what only moves data
-//! has words of its own: `ECHO token`, `ROWS n width token`, `FAIL token`, `SLEEP µs token`, `WRITE token`,
-//! `COPY IN token`, `COPY OUT n width token`, `WHOAMI`. A token reads `c<client>.<number>` and says whose statement it is;
-//! where a statement has no place for it, a comment `/*token*/` carries it.
+//! Statements that change a session's state are spelled as in SQL, because a pooler looks for them; what only moves
+//! data has words of its own: `ECHO token`, `ROWS n width token`, `FAIL token`, `SLEEP µs token`, `WRITE token`,
+//! `COPY IN token`, `COPY OUT n width token`, `WHOAMI`. A token reads `c<client>.<number>` and says whose statement
+//! it is; where a statement has no place for it, a comment `/*token*/` carries it.
 
 /// One statement.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -1,0 +1,200 @@
+//! What one command does to a session, and what it returns.
+
+use weir_pgwire::tag::back;
+
+use super::{Code, CopyIn, Core, Transaction};
+use crate::postgres::language::Command;
+use crate::reply::Reply;
+
+impl Core {
+    /// Runs a command for at most `limit` rows, from row `position` on.
+    pub(super) fn run(&mut self, command: &Command, limit: u64, position: &mut u64) -> Result<(), Code> {
+        self.begin_saving();
+        match command {
+            Command::Rows { count, width, token } => self.run_rows(*count, *width, token, limit, position),
+            Command::Echo(text) => self.one_row(Reply::Row(text.clone()), limit, position),
+            Command::WhoAmI => self.one_row(Reply::State(self.leftovers()), limit, position),
+            Command::Select => self.one_row(Reply::Row(String::new()), limit, position),
+            Command::Show(name) => {
+                let value = self.settings.get(name).ok_or("42704")?.to_owned();
+                self.one_row(Reply::Row(value), limit, position);
+            }
+            Command::Sleep { micros, token } => {
+                if *position > 0 {
+                    self.complete("SELECT 0");
+                } else {
+                    *position = 1;
+                    self.sleeping = Some((*micros, token.clone()));
+                }
+            }
+            Command::CopyIn(_) => {
+                self.out.push_back(Reply::Bare(back::COPY_IN));
+                self.copy = Some(CopyIn { lines: 0 });
+                self.flush = true;
+            }
+            Command::CopyOut { count, width, token } => {
+                let (count, width) = (*count, *width);
+                self.out.push_back(Reply::Bare(back::COPY_OUT));
+                self.out.push_back(Reply::CopyRows { token: token.clone(), width, next: 0, end: count });
+                self.out.push_back(Reply::Bare(back::COPY_DONE));
+                self.complete(&format!("COPY {count}"));
+            }
+            Command::Fail(_) => return Err("22012"),
+            _ => return self.utility(command),
+        }
+        Ok(())
+    }
+
+    fn one_row(&mut self, row: Reply, limit: u64, position: &mut u64) {
+        if *position == 0 {
+            self.out.push_back(row);
+            *position = 1;
+            if limit == 1 {
+                self.out.push_back(Reply::Bare(back::PORTAL_SUSPENDED));
+            } else {
+                self.complete("SELECT 1");
+            }
+        } else {
+            self.complete("SELECT 0");
+        }
+    }
+
+    fn run_rows(&mut self, count: u64, width: u64, token: &str, limit: u64, position: &mut u64) {
+        let next = (*position).min(count);
+        let end = next.saturating_add(limit).min(count);
+        *position = end;
+        self.out.push_back(Reply::Rows { token: token.to_owned(), width, next, end });
+        if end - next == limit {
+            self.out.push_back(Reply::Bare(back::PORTAL_SUSPENDED));
+        } else {
+            self.complete(&format!("SELECT {}", end - next));
+        }
+    }
+
+    /// Commands that change the session and return nothing.
+    fn utility(&mut self, command: &Command) -> Result<(), Code> {
+        let tag = match command {
+            Command::Begin => self.begin(),
+            Command::Commit => self.commit_command(),
+            Command::Rollback => self.rollback_command(),
+            Command::Write => "INSERT 0 1",
+            Command::Nothing(tag) => tag,
+            Command::DiscardTemp => {
+                self.tables.clear();
+                "DISCARD TEMP"
+            }
+            Command::Set { name, value, local } => {
+                if *local && self.transaction == Transaction::Idle && self.rest.is_empty() {
+                    self.out.push_back(Reply::Warning("25P01"));
+                }
+                self.settings.set(name, value, *local)?;
+                "SET"
+            }
+            Command::Reset(name) => {
+                self.settings.reset(name)?;
+                "RESET"
+            }
+            Command::ResetAll => {
+                self.settings.reset_all();
+                "RESET"
+            }
+            Command::DiscardAll => self.discard_all()?,
+            Command::Listen(channel) => {
+                self.listens.insert(channel.clone());
+                "LISTEN"
+            }
+            Command::Unlisten => {
+                self.listens.clear();
+                "UNLISTEN"
+            }
+            Command::Notify { channel, payload } => {
+                self.pending.push((channel.clone(), payload.clone()));
+                "NOTIFY"
+            }
+            Command::TempTable(name) => {
+                if !self.tables.insert(name.clone()) {
+                    return Err("42P07");
+                }
+                "CREATE TABLE"
+            }
+            _ => self.sql_statements(command)?,
+        };
+        self.complete(tag);
+        Ok(())
+    }
+
+    /// PREPARE, EXECUTE and DEALLOCATE: they share their names with the protocol's statements.
+    fn sql_statements(&mut self, command: &Command) -> Result<&'static str, Code> {
+        Ok(match command {
+            Command::Prepare { name, text } => {
+                if self.sql_prepared.contains_key(name) || self.statements.contains_key(name) {
+                    return Err("42P05");
+                }
+                self.sql_prepared.insert(name.clone(), text.clone());
+                "PREPARE"
+            }
+            Command::ExecutePrepared(name) => {
+                self.sql_prepared.get(name).ok_or("26000")?;
+                "SELECT 0"
+            }
+            Command::Deallocate(name) => {
+                let sql = self.sql_prepared.remove(name).is_some();
+                if !sql && self.statements.remove(name).is_none() {
+                    return Err("26000");
+                }
+                "DEALLOCATE"
+            }
+            _ => {
+                self.forget_statements();
+                "DEALLOCATE ALL"
+            }
+        })
+    }
+
+    /// The unnamed statement is not among those that are forgotten (PostgreSQL's `DropAllPreparedStatements`).
+    fn forget_statements(&mut self) {
+        self.sql_prepared.clear();
+        self.statements.retain(|name, _| name.is_empty());
+    }
+
+    fn discard_all(&mut self) -> Result<&'static str, Code> {
+        if self.transaction != Transaction::Idle || !self.rest.is_empty() {
+            return Err("25001");
+        }
+        self.settings.reset_all();
+        self.forget_statements();
+        // The portal that runs the command survives it.
+        self.portals.clear();
+        self.listens.clear();
+        self.tables.clear();
+        Ok("DISCARD ALL")
+    }
+
+    fn begin(&mut self) -> &'static str {
+        if self.transaction == Transaction::Open {
+            self.out.push_back(Reply::Warning("25001"));
+        }
+        self.transaction = Transaction::Open;
+        "BEGIN"
+    }
+
+    fn commit_command(&mut self) -> &'static str {
+        match self.transaction {
+            Transaction::Failed => return self.rollback_command(),
+            Transaction::Idle => self.out.push_back(Reply::Warning("25P01")),
+            Transaction::Open => {}
+        }
+        self.transaction = Transaction::Idle;
+        self.commit();
+        "COMMIT"
+    }
+
+    fn rollback_command(&mut self) -> &'static str {
+        if self.transaction == Transaction::Idle {
+            self.out.push_back(Reply::Warning("25P01"));
+        }
+        self.rollback();
+        self.transaction = Transaction::Idle;
+        "ROLLBACK"
+    }
+}
