@@ -403,7 +403,7 @@ impl Engine {
         );
         self.shutdown_by = now.deadline(self.config.shutdown_timeout);
         self.timers.arm(Who::Shutdown, self.shutdown_by, &mut self.shutdown_armed);
-        self.drained = 0;
+        self.drained.clear();
         for worker in 0..self.workers {
             let id = self.next_id();
             io.post(WorkerId(worker), Mail(Letter::Ask { id, ask: Ask::Drain(drain) }), None);
@@ -431,13 +431,16 @@ impl Engine {
         };
         if done && !self.told_drained {
             self.told_drained = true;
-            io.post(WorkerId(0), Mail(Letter::Drained), None);
+            let drain = self.draining.unwrap_or(Drain::Clients);
+            io.post(WorkerId(0), Mail(Letter::Drained(drain)), None);
         }
     }
 
-    pub(crate) fn worker_drained<I: Io>(&mut self, io: &mut I) {
-        self.drained += 1;
-        if self.drained == self.workers {
+    pub(crate) fn worker_drained<I: Io>(&mut self, worker: WorkerId, drain: Drain, io: &mut I) {
+        if self.draining == Some(drain) {
+            self.drained.insert(worker);
+        }
+        if self.drained.len() == usize::from(self.workers) {
             io.log(Level::Info, format_args!("shutting down: nothing left to wait for"));
             io.exit(0);
         }

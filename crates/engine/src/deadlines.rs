@@ -2,14 +2,17 @@
 //!
 //! A deadline is computed from the state it depends on, when its moment may have come; the timers only wake.
 
-use weir_base::{Peer, Time};
+use weir_base::{Peer, Span, Time};
 use weir_pgwire::TxStatus;
 use weir_session::Refusal;
 
-use crate::peers::{ClientSlot, Doing, Phase, ServerSlot};
+use crate::peers::{ClientSlot, Doing, Phase, ServerSlot, ServerState};
 use crate::port::{Io, Level};
 use crate::timers::Who;
 use crate::{Engine, Todo, period};
+
+/// How long a query of ours may take where the operator set no limit.
+const OWN_QUERY_TIMEOUT: Span = Span::from_secs(60);
 
 impl Engine {
     /// Does what is due.
@@ -57,6 +60,26 @@ impl Engine {
         }
     }
 
+    /// Drops the wake-ups of sessions that are gone, if there are many.
+    pub(crate) fn tidy_timers(&mut self) {
+        if self.timers.is_littered() {
+            let peers = &mut self.peers;
+            self.timers.retain(|when, who| match who {
+                Who::Peer(peer) => peers.is_armed(peer, when),
+                _ => true,
+            });
+        }
+    }
+
+    /// A query of ours was sent to a server: it must be answered in time, like a client's.
+    pub(crate) fn watch_own_query(&mut self, now: Time, server: Peer) {
+        let Some(mut server) = self.peers.take_server(server) else { return };
+        server.own_since = now;
+        let deadline = self.server_deadline(&server).0;
+        self.timers.arm(Who::Peer(server.peer), deadline, &mut server.armed);
+        self.peers.put(server.peer, crate::peers::Entry::Server(server));
+    }
+
     /// When a client must have moved on.
     pub(crate) fn client_deadline(&self, client: &ClientSlot) -> Time {
         match &client.phase {
@@ -92,8 +115,15 @@ impl Engine {
         let query = server.query_at.min(Time::NEVER);
         let query = if query == Time::NEVER { Time::NEVER } else { query.deadline(limits.query_timeout) };
         let mut soonest = (query, Refusal::QueryTimeout);
-        let crate::peers::ServerState::Up(up, Doing::Linked) = &server.state else {
-            return (Time::NEVER, soonest.1);
+        let up = match &server.state {
+            ServerState::Up(up, Doing::Linked) => up,
+            ServerState::Up(_, Doing::Checking | Doing::Agreeing | Doing::Resetting) => {
+                // A query of ours: as long as a client's may take, and never for ever.
+                let limit = [limits.query_timeout, limits.server_connect_timeout].into_iter().find(|t| !t.is_zero());
+                let limit = limit.unwrap_or(OWN_QUERY_TIMEOUT);
+                return (server.own_since.deadline(limit), Refusal::QueryTimeout);
+            }
+            _ => return (Time::NEVER, Refusal::QueryTimeout),
         };
         if up.status() != TxStatus::Idle {
             if !up.is_busy() {
@@ -133,6 +163,13 @@ impl Engine {
         let client = server.link;
         if deadline > now {
             self.timers.arm(Who::Peer(peer), deadline, &mut server.armed);
+        }
+        let ours = server.doing() != Some(Doing::Linked);
+        if deadline <= now && ours {
+            // Nothing of a client's was sent: it may have another server.
+            io.log(Level::Warning, format_args!("S-{:#x}: no answer to a query of ours", server.id));
+            io.close(peer);
+            return self.server_gone(now, server, io);
         }
         self.peers.put(peer, crate::peers::Entry::Server(server));
         if deadline <= now

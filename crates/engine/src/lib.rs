@@ -91,7 +91,7 @@ pub struct Engine {
     draining: Option<Drain>,
     told_drained: bool,
     /// Workers that have told that they are drained.
-    drained: u16,
+    drained: BTreeSet<WorkerId>,
     shutdown_by: Time,
     shutdown_armed: Time,
     stats_at: Time,
@@ -197,7 +197,7 @@ impl Engine {
             paused: Paused::default(),
             draining: None,
             told_drained: false,
-            drained: 0,
+            drained: BTreeSet::new(),
             shutdown_by: Time::NEVER,
             shutdown_armed: Time::NEVER,
             stats_at: Time::NEVER,
@@ -278,7 +278,7 @@ impl Engine {
             (Letter::ClientGone, _) => self.client_uncounted(),
             (Letter::Ask { id, ask }, _) => self.asked(now, from, id, ask, io),
             (Letter::Answer { id, answer }, _) => self.answered(now, id, answer, io),
-            (Letter::Drained, _) => self.worker_drained(io),
+            (Letter::Drained(drain), _) => self.worker_drained(from, drain, io),
             (Letter::Client(_) | Letter::Cancel { .. }, None) => {
                 io.log(Level::Error, format_args!("a client arrived without its socket"));
             }

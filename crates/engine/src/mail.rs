@@ -24,7 +24,7 @@ pub(crate) enum Letter {
     /// It has been done.
     Answer { id: u64, answer: Answer },
     /// The sender has no clients left, while a shutdown waits for that.
-    Drained,
+    Drained(Drain),
 }
 
 /// A client on its way to the worker of its pool, before it has proven who it is.

@@ -133,6 +133,10 @@ pub(crate) struct ServerSlot {
     pub(crate) last_words: Option<Refusal>,
     /// Not read from, because its client's socket is full.
     pub(crate) paused: bool,
+    /// Its own socket is full.
+    pub(crate) full: bool,
+    /// Since when it owes the answer to a query of ours; never if it owes none.
+    pub(crate) own_since: Time,
     pub(crate) armed: Time,
     /// What a helper hashes for its login.
     pub(crate) salting: Option<SaltedKey>,
@@ -279,6 +283,20 @@ impl Peers {
         match self.slots.get_mut(peer.slot as usize) {
             Some((generation, Entry::Cancel(cancel))) if *generation == peer.generation => Some(cancel),
             _ => None,
+        }
+    }
+
+    /// Whether a peer is there, and waits to be woken at this very moment.
+    pub(crate) fn is_armed(&mut self, peer: Peer, when: Time) -> bool {
+        match self.slots.get(peer.slot as usize) {
+            Some((generation, entry)) if *generation == peer.generation => match entry {
+                Entry::Client(client) => client.armed == when,
+                Entry::Server(server) => server.armed == when,
+                Entry::Cancel(cancel) => cancel.armed == when,
+                // Taken out to be worked on.
+                Entry::Free => true,
+            },
+            _ => false,
         }
     }
 

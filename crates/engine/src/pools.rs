@@ -236,6 +236,8 @@ impl Engine {
             cancels: 0,
             last_words: None,
             paused: false,
+            full: false,
+            own_since: Time::NEVER,
             armed: Time::NEVER,
             used: false,
             salting: None,

@@ -174,21 +174,31 @@ impl Engine {
         if client.pause.full {
             self.pause_server(server, io);
         }
+        let peer = server;
         let Some(server) = self.peers.server(server) else { return false };
         server.link = Some(client.peer);
         server.linked_at = now;
         server.used = true;
+        if server.full {
+            // Its last client's late words still wait for its socket.
+            change_pause(client, |pause| pause.peer_full = true, io);
+        }
         let mut wire = Wire::new(io, client.peer, server.peer, &[], None);
         let Phase::Ready(session) = &mut client.phase else { return false };
         let Some((up, doing)) = server.up() else { return false };
-        if check {
+        let waits = if check {
             *doing = Doing::Checking;
             up.own_query("", &mut self.shared.scratch, &mut wire);
-            return false;
+            true
+        } else {
+            let query = back::agree(up, session, &self.shared.params, &mut self.shared.scratch, &mut wire);
+            *doing = if query { Doing::Agreeing } else { Doing::Linked };
+            query
+        };
+        if waits {
+            self.watch_own_query(now, peer);
         }
-        let query = back::agree(up, session, &self.shared.params, &mut self.shared.scratch, &mut wire);
-        *doing = if query { Doing::Agreeing } else { Doing::Linked };
-        !query
+        !waits
     }
 
     /// The pool gives a server to a client that waited.
@@ -215,17 +225,16 @@ impl Engine {
 
     /// A client that waited for its pool's first server: it is told, and the server is free again.
     fn finish_welcome<I: Io>(&mut self, now: Time, mut client: Box<ClientSlot>, io: &mut I) {
-        let server = client.link.take();
-        let Some(welcome) = self.pools.get(client.pool).welcome.clone() else {
-            return self.refuse(now, client, Refusal::Broken("a server without a welcome"), io);
-        };
-        let Phase::Welcome(phase) = std::mem::replace(&mut client.phase, Phase::Gone) else { return };
-        if let Some(server) = server {
+        if let Some(server) = client.link.take() {
             if let Some(slot) = self.peers.server(server) {
                 slot.link = None;
             }
             self.todo.push_back(Todo::Release(server));
         }
+        let Some(welcome) = self.pools.get(client.pool).welcome.clone() else {
+            return self.refuse(now, client, Refusal::Broken("a server without a welcome"), io);
+        };
+        let Phase::Welcome(phase) = std::mem::replace(&mut client.phase, Phase::Gone) else { return };
         self.welcome(now, client, phase, &welcome, io);
     }
 
@@ -377,6 +386,7 @@ impl Engine {
             }
             if again {
                 *doing = Doing::Agreeing;
+                self.watch_own_query(self.clock, server);
                 return self.peers.put(client.peer, Entry::Client(client));
             }
         }
@@ -471,6 +481,7 @@ impl Engine {
         let query = if session_mode { "DISCARD ALL".to_owned() } else { Server::reset_query(up.dirty()) };
         let mut wire = Wire::new(io, Peer::NONE, server, &[], None);
         up.own_query(&query, &mut self.shared.scratch, &mut wire);
+        self.watch_own_query(now, server);
     }
 
     /// Gives a clean server back to its pool.
@@ -504,8 +515,10 @@ impl Engine {
         if let Some(link) = self.peers.client(peer).map(|c| c.link) {
             self.set_pause(peer, |pause| pause.full = true, io);
             link.into_iter().for_each(|server| self.pause_server(server, io));
-        } else if let Some(client) = self.peers.server(peer).and_then(|s| s.link) {
-            self.set_pause(client, |pause| pause.peer_full = true, io);
+        } else if let Some(server) = self.peers.server(peer) {
+            server.full = true;
+            let link = server.link;
+            link.into_iter().for_each(|client| self.set_pause(client, |pause| pause.peer_full = true, io));
         }
     }
 
@@ -514,8 +527,10 @@ impl Engine {
         if let Some(link) = self.peers.client(peer).map(|c| c.link) {
             self.set_pause(peer, |pause| pause.full = false, io);
             link.into_iter().for_each(|server| self.resume_server(server, io));
-        } else if let Some(client) = self.peers.server(peer).and_then(|s| s.link) {
-            self.set_pause(client, |pause| pause.peer_full = false, io);
+        } else if let Some(server) = self.peers.server(peer) {
+            server.full = false;
+            let link = server.link;
+            link.into_iter().for_each(|client| self.set_pause(client, |pause| pause.peer_full = false, io));
         }
     }
 
@@ -598,6 +613,10 @@ impl Engine {
         }
         if let Phase::Console(console) = &client.phase {
             self.console_left(now, console, io);
+        }
+        if client.armed != Time::NEVER {
+            self.timers.forget();
+            self.tidy_timers();
         }
         self.uncount_client(io);
         self.shared.recycle(std::mem::take(&mut client.waiting));

@@ -26,6 +26,8 @@ pub(crate) enum Who {
 #[derive(Debug, Default)]
 pub(crate) struct Timers {
     heap: BinaryHeap<Reverse<(Time, Who)>>,
+    /// Wake-ups whose sleepers are gone.
+    dead: usize,
 }
 
 impl Timers {
@@ -42,6 +44,22 @@ impl Timers {
     pub(crate) fn due(&mut self, now: Time) -> Option<(Time, Who)> {
         let Reverse((when, _)) = *self.heap.peek()?;
         (when <= now).then(|| self.heap.pop().map(|Reverse(entry)| entry)).flatten()
+    }
+
+    /// A sleeper is gone, and its wake-up is left behind.
+    pub(crate) fn forget(&mut self) {
+        self.dead += 1;
+    }
+
+    /// Whether most wake-ups are for nobody.
+    pub(crate) fn is_littered(&self) -> bool {
+        self.dead > 1024 && self.dead * 2 > self.heap.len()
+    }
+
+    /// Drops the wake-ups for which `keep` does not hold. What they cost is shared by the many that were forgotten.
+    pub(crate) fn retain(&mut self, mut keep: impl FnMut(Time, Who) -> bool) {
+        self.heap.retain(|Reverse((when, who))| keep(*when, *who));
+        self.dead = 0;
     }
 
     /// When the next one is due.

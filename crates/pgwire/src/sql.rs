@@ -6,8 +6,7 @@
 //! - What promises *less* than the bare words do ([`SqlHead::SetLocal`], a cursor without hold,
 //!   [`SqlHead::CreateOther`]) and what a pooler answers itself ([`SqlHead::Deallocate`], [`SqlHead::DiscardAll`])
 //!   needs a text that certainly holds one statement.
-//! - Not seen: what a function does (`set_config()`), temporary tables of `SELECT … INTO TEMP`, and a `CREATE TEMP
-//!   TABLE … AS` that is not the first statement of its text (its command tag is that of a SELECT).
+//! - Not seen: what a function does (`set_config()`), and temporary tables of `SELECT … INTO TEMP`.
 //!
 //! It is called for every query, so the common commands are told apart by their first byte or two, and nothing is
 //! allocated but for a name that must be folded or unquoted.
@@ -66,6 +65,19 @@ pub enum Dealloc<'a> {
 #[inline]
 pub fn head(text: &[u8]) -> SqlHead<'_> {
     if is_common(text) { SqlHead::Other } else { judge(Scan::whole(text)) }
+}
+
+/// Whether a text may make something temporary: by its head, or anywhere if it may hold several statements (the tag of
+/// `CREATE TEMP TABLE … AS` is that of a SELECT, so it does not tell).
+#[inline]
+pub fn may_make_temporary(text: &[u8], head: &SqlHead<'_>) -> bool {
+    if *head == SqlHead::CreateTemp {
+        return true;
+    }
+    let Some(first) = text.iter().position(|byte| *byte == b';') else { return false };
+    let more = &text[first + 1..];
+    more.iter().any(|byte| !byte.is_ascii_whitespace())
+        && more.windows(4).any(|word| word.eq_ignore_ascii_case(b"temp"))
 }
 
 /// SELECT, INSERT, UPDATE, DELETE, BEGIN, COMMIT, ROLLBACK and WITH, by three letters that no command of interest has.

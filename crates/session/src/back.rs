@@ -323,6 +323,9 @@ impl<O: Out> Step<'_, '_, O> {
             };
             undo.push(change);
         });
+        // What may or may not be there is kept in mind, but not without end.
+        self.server.spoiled |= self.server.statements.len() > 2 * self.ctx.max_prepared + 1_000;
+        let notes = &mut self.server.notes;
         if let Some(client) = self.client.as_deref_mut() {
             undo.into_iter().rev().for_each(|change| notes.undo(client, change));
         }

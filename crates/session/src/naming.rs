@@ -17,8 +17,10 @@ use crate::notes::{Change, Subject};
 use crate::out::{Out, View};
 use crate::outstanding::Expect;
 use crate::refusal::Refusal;
-use crate::statements::{Key, NAME_PREFIX, NotInterned, OnServer, Statement};
+use crate::statements::{Key, NAME_LEN, NAME_PREFIX, NotInterned, OnServer, Statement, makes_temporary};
 
+/// A name of ours that no statement has.
+const NOBODYS: &[u8; NAME_LEN] = b"weir_of_nobody_0000000000000000000000";
 /// A statement that exists only to be deallocated, in place of one that the server knows by another name.
 const GONE: &[u8] = b"weir_gone";
 /// The most buffers kept for unnamed statements, and the largest.
@@ -54,10 +56,9 @@ impl<O: Out> Step<'_, '_, O> {
     }
 
     pub(crate) fn query(&mut self, view: View<'_>, head: Head) -> Result<usize, Then> {
-        let what = match whole_text(view, head) {
-            Some(text) => sql::head(text),
-            None => sql::head_of_prefix(prefix_of(view.bytes)),
-        };
+        let whole = whole_text(view, head);
+        let text = whole.unwrap_or(prefix_of(view.bytes));
+        let what = if whole.is_some() { sql::head(text) } else { sql::head_of_prefix(text) };
         if let SqlHead::Deallocate(Dealloc::Name(name)) = &what {
             self.must_be_settled(Subject::Name(name))?;
             if self.knows(name) {
@@ -73,7 +74,7 @@ impl<O: Out> Step<'_, '_, O> {
         // These are only answered for a text that is one statement.
         let harmless =
             matches!(what, SqlHead::SetLocal | SqlHead::DeclareCursor { hold: false } | SqlHead::CreateOther);
-        let creates = matches!(what, SqlHead::CreateTemp);
+        let creates = sql::may_make_temporary(text, &what);
         if let Some(server) = self.server.as_deref_mut() {
             server.unnamed = None;
             server.harmless = harmless && server.owed.is_empty();
@@ -207,16 +208,17 @@ impl<O: Out> Step<'_, '_, O> {
 
     /// The name on the server of what the client calls `name`, prepared there; none if the client's own word must do
     /// (an SQL-level PREPARE, or a name that does not exist and will be refused in the server's words).
-    fn server_name(&mut self, name: &[u8]) -> Result<Option<Cow<'static, [u8]>>, Then> {
+    fn server_name(&mut self, name: &[u8]) -> Result<Option<[u8; NAME_LEN]>, Then> {
         self.must_be_settled(Subject::Name(name))?;
         let known = self.client.statements.as_ref().and_then(|s| s.get(name)).cloned();
         Ok(match known {
             Some(statement) => {
                 self.ensure(&statement)?;
-                Some(Cow::Owned(statement.name().to_vec()))
+                self.note_temporary(statement.makes_temporary());
+                Some(*statement.name())
             }
             // Nobody gets at a statement of others by guessing our names.
-            None if name.starts_with(NAME_PREFIX) => Some(Cow::Borrowed(b"weir_unknown")),
+            None if name.starts_with(NAME_PREFIX) => Some(*NOBODYS),
             None => None,
         })
     }
@@ -298,6 +300,9 @@ impl<O: Out> Step<'_, '_, O> {
         }
         match &self.client.unnamed {
             Unnamed::Held(rest) => {
+                if makes_temporary(rest) {
+                    server.dirty.insert(Dirty::TEMP);
+                }
                 server.unnamed = Some(id);
                 server.owed.request(Expect::OwnParseUnnamed);
                 self.ctx.counts.server_parses += 1;
@@ -342,6 +347,7 @@ impl<O: Out> Step<'_, '_, O> {
 
     /// The client's unnamed statement is `rest` from now on, and its Parse is expected to be answered.
     fn hold_unnamed(&mut self, rest: &[u8]) {
+        self.note_temporary(makes_temporary(rest));
         let mut buffer = self.ctx.spare.pop().unwrap_or_default();
         buffer.clear();
         buffer.extend_from_slice(rest);
@@ -355,6 +361,13 @@ impl<O: Out> Step<'_, '_, O> {
         self.ctx.counts.server_parses += 1;
         if let Some(server) = self.server.as_deref_mut() {
             server.unnamed = Some(id);
+        }
+    }
+
+    /// A statement that may make something temporary is about to be run on the server.
+    fn note_temporary(&mut self, temporary: bool) {
+        if let Some(server) = self.server.as_deref_mut().filter(|_| temporary) {
+            server.dirty.insert(Dirty::TEMP);
         }
     }
 

@@ -13,6 +13,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
 use siphasher::sip128::{Hasher128, SipHasher13};
+use weir_pgwire::sql;
 
 /// What every name of ours on a server begins with.
 pub const NAME_PREFIX: &[u8] = b"weir_";
@@ -38,6 +39,8 @@ pub(crate) struct Statement {
     name: [u8; NAME_LEN],
     /// Text, its NUL, the count and the types, as they stood in the message.
     rest: Box<[u8]>,
+    /// It may make something temporary, which stays with whatever server it is run on.
+    makes_temporary: bool,
 }
 
 impl Statement {
@@ -46,8 +49,12 @@ impl Statement {
     }
 
     /// The name on servers.
-    pub(crate) fn name(&self) -> &[u8] {
+    pub(crate) fn name(&self) -> &[u8; NAME_LEN] {
         &self.name
+    }
+
+    pub(crate) fn makes_temporary(&self) -> bool {
+        self.makes_temporary
     }
 
     pub(crate) fn rest(&self) -> &[u8] {
@@ -94,7 +101,8 @@ impl Interner {
         if self.bytes + size > self.limit {
             return Err(NotInterned::TooMuchText);
         }
-        let statement = Arc::new(Statement { key, name: name_of(key), rest: rest.into() });
+        let statement =
+            Arc::new(Statement { key, name: name_of(key), rest: rest.into(), makes_temporary: makes_temporary(rest) });
         self.bytes += size;
         self.by_key.insert(key, statement.clone());
         Ok(statement)
@@ -118,6 +126,12 @@ impl Interner {
         hasher.write(rest);
         Key(hasher.finish128().as_u128())
     }
+}
+
+/// Whether a statement may make something temporary. `rest` is what follows the name in its Parse.
+pub(crate) fn makes_temporary(rest: &[u8]) -> bool {
+    let text = rest.split(|byte| *byte == 0).next().unwrap_or_default();
+    sql::may_make_temporary(text, &sql::head(text))
 }
 
 /// What a statement costs in memory: its text and the tables' share.
