@@ -17,14 +17,11 @@ use weir_session::{Client, Params, Refusal};
 
 use crate::console::Console;
 use crate::mail::{Letter, Mail, Traveller};
-use crate::peers::{ClientSlot, Entry, Journey, LoginPhase, Pause, Phase};
+use crate::peers::{ClientSlot, Entry, Journey, LoginPhase, Pause, Phase, SaltedKey};
 use crate::pools::Welcome;
 use crate::port::{Io, Level, Work};
 use crate::timers::Who;
 use crate::{Engine, Job, Todo};
-
-/// How a hashed password is kept: password, salt, iterations.
-pub(crate) type SaltedKey = (Arc<str>, Vec<u8>, u32);
 
 /// The most hashed passwords that are kept.
 const MAX_SALTED: usize = 4096;

@@ -5,7 +5,8 @@
 //! ends, so that no chain of owners nests calls.
 //!
 //! - `arrive`: from the first packet to a client that may ask, on the worker where its pool lives.
-//! - `relay`: clients, servers, and the links between them. `serve`: the life of a server connection.
+//! - `relay`: what passes between clients and servers. `links`: when they are linked, released and cleaned up after.
+//! - `serve`: the life of a server connection.
 //! - `pools`: which pools there are, what they ask for, what a new configuration changes.
 //! - `cancel`, `console`, `report`, `deadlines`: what the names say.
 
@@ -13,6 +14,7 @@ mod arrive;
 mod cancel;
 mod console;
 mod deadlines;
+mod links;
 mod peers;
 mod pools;
 mod relay;
@@ -80,7 +82,7 @@ pub struct Engine {
     last_id: u64,
     policy: ScramPolicy,
     /// Hashed passwords of clients, so that each is hashed once; bounded.
-    salted: HashMap<arrive::SaltedKey, [u8; 32]>,
+    salted: HashMap<peers::SaltedKey, [u8; 32]>,
     /// Clients of the whole process; counted by worker 0, which accepts them.
     all_clients: u32,
     gathering: HashMap<u64, Gathering>,

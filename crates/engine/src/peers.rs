@@ -11,11 +11,13 @@ use weir_session::login::{Learnt, Login};
 use weir_session::server_login::ServerLogin;
 use weir_session::{Client, Refusal, Server};
 
-use crate::arrive::SaltedKey;
 use crate::console::Console;
 
 /// Index of a pool in the engine's table.
 pub(crate) type PoolIx = u32;
+
+/// How a hashed password is kept: password, salt, iterations.
+pub(crate) type SaltedKey = (Arc<str>, Vec<u8>, u32);
 
 /// What stands behind a handle.
 #[derive(Default)]

@@ -14,9 +14,8 @@ use weir_pool::{CloseReason, ConnectFailure, Effect, Pool, Settings};
 use weir_session::login::Learnt;
 use weir_session::{Accepted, Clean, OwnError, Params, Refusal};
 
-use crate::arrive::SaltedKey;
 use crate::mail::{Answer, Drain};
-use crate::peers::{ClientSlot, Entry, PoolIx, ServerSlot, ServerState};
+use crate::peers::{ClientSlot, Entry, PoolIx, SaltedKey, ServerSlot, ServerState};
 use crate::port::{Io, Level};
 use crate::timers::Who;
 use crate::{Engine, Todo};
