@@ -68,8 +68,8 @@ pub(crate) struct Context {
     pub(crate) rules: Rules,
     pub(crate) violation: Option<Violation>,
     pub(crate) counts: Counts,
-    /// Clients that are logged in.
-    pub(crate) logged_in: usize,
+    /// The ends of clients that have been let in.
+    logged_in: Vec<End>,
 }
 
 /// What a run did, for the summary.
@@ -114,8 +114,20 @@ impl Context {
             rules,
             violation: None,
             counts: Counts::default(),
-            logged_in: 0,
+            logged_in: Vec::new(),
         }
+    }
+
+    /// A client has been let in. Tells how many are, as far as whoever let them in has not closed their connections.
+    pub(crate) fn let_in(&mut self, end: End) -> usize {
+        self.logged_in.retain(|end| self.net.is_open(*end) && self.net.is_open(end.peer()));
+        self.logged_in.push(end);
+        self.logged_in.len()
+    }
+
+    /// A client writes no more, which counts as having left.
+    pub(crate) fn left(&mut self, end: End) {
+        self.logged_in.retain(|other| *other != end);
     }
 
     /// The time now.

@@ -53,8 +53,8 @@ pub(crate) struct Operator {
     sent: u32,
     lives: u64,
     calm: bool,
-    /// What was paused must be resumed before it leaves for good, so that nobody waits for ever.
-    owes_resume: bool,
+    /// Pools that must be resumed before it leaves for good, so that nobody waits for ever.
+    paused: Vec<String>,
 }
 
 impl Operator {
@@ -70,7 +70,7 @@ impl Operator {
             sent: 0,
             lives: rng.skewed(1, 4),
             calm: false,
-            owes_resume: false,
+            paused: Vec::new(),
             rng,
         }
     }
@@ -188,10 +188,10 @@ impl Operator {
     }
 
     fn next(&mut self, ctx: &mut Context) {
-        if self.owes_resume && (self.commands <= 1 || self.calm) {
-            self.commands = 0;
-            self.owes_resume = false;
-            return self.send(ctx, "RESUME".to_owned());
+        if (self.commands <= 1 || self.calm)
+            && let Some(pool) = self.paused.pop()
+        {
+            return self.send(ctx, format!("RESUME {pool}"));
         }
         if self.commands == 0 || self.calm {
             let mut bytes = Vec::new();
@@ -205,7 +205,9 @@ impl Operator {
     }
 
     fn send(&mut self, ctx: &mut Context, command: String) {
-        self.owes_resume |= command.starts_with("PAUSE") || command.starts_with("KILL");
+        if let Some(pool) = command.strip_prefix("PAUSE ").or_else(|| command.strip_prefix("KILL ")) {
+            self.paused.push(pool.to_owned());
+        }
         self.command = command;
         let (number, text) = (self.identity.number, self.command.clone());
         ctx.note(|| format!("c{number} -> {text}"));
@@ -222,7 +224,8 @@ impl Operator {
         match self.rng.below(12) {
             0 => "RELOAD".to_owned(),
             1 => format!("PAUSE {pool}"),
-            2 | 3 => "RESUME".to_owned(),
+            2 => "RESUME".to_owned(),
+            3 => format!("RESUME {pool}"),
             4 => format!("RECONNECT {pool}"),
             5 if faulty => format!("KILL {pool}"),
             _ => (*self.rng.pick(&LOOKS)).to_owned(),
@@ -247,7 +250,7 @@ impl Operator {
         if let Some(end) = self.end.take() {
             ctx.close(end);
         }
-        if !self.owes_resume || self.lives > 1 {
+        if self.paused.is_empty() || self.lives > 1 {
             self.lives = self.lives.saturating_sub(1);
         }
         let pause = self.rng.span(1, 1_000_000);

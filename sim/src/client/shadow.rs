@@ -178,7 +178,9 @@ impl Shadow {
     /// In a failed transaction a pooler can't prepare on this server what the client has prepared on another: the
     /// server refuses that, whatever the client's own request would have come to.
     fn is_refused_to_prepare(&self, message: &Back) -> bool {
-        let refused = matches!(message, Back::Problem { error: true, code, .. } if code == "25P02");
+        // 26000: the unnamed statement was dropped for one that was refused.
+        let codes = ["25P02", "26000"];
+        let refused = matches!(message, Back::Problem { error: true, code, .. } if codes.contains(&code.as_str()));
         let ready = matches!(self.core.out.front(), Some(Reply::Ready(_)) | None);
         refused && !ready && self.core.transaction() == Transaction::Failed
     }

@@ -73,8 +73,6 @@ pub(crate) struct Client {
     shadow: Shadow,
     parameters: Vec<(String, String)>,
     key: Option<(u32, Vec<u8>)>,
-    /// Whether ReadyForQuery has been seen in this session.
-    logged_in: bool,
     /// Bursts left in this session, and sessions left.
     bursts: u64,
     lives: u64,
@@ -119,7 +117,6 @@ impl Client {
             shadow,
             parameters: Vec::new(),
             key: None,
-            logged_in: false,
             bursts: 0,
             lives,
             stages: Vec::new(),
@@ -394,10 +391,9 @@ impl Client {
         if let Some(violation) = self.shadow.compare_parameters() {
             ctx.violated(violation.checker, || violation.what);
         }
-        self.logged_in = true;
         ctx.counts.logins += 1;
-        ctx.logged_in += 1;
-        let (clients, most) = (ctx.logged_in, ctx.rules.max_clients);
+        let most = ctx.rules.max_clients;
+        let clients = self.end.map_or(0, |end| ctx.let_in(end));
         if clients > most {
             ctx.violated(Checker::LimitsHold, || {
                 format!("c{number} is let in as one of {clients}, with {most} allowed")
@@ -423,6 +419,7 @@ impl Client {
                 self.over(ctx);
             }
             Exit::HalfClose => {
+                ctx.left(end);
                 ctx.net.shutdown(&mut ctx.queue, end);
                 self.phase = Phase::HalfClosed;
                 ctx.resume(end);
@@ -449,7 +446,6 @@ impl Client {
         if let Some(end) = self.end.take() {
             ctx.close(end);
         }
-        ctx.logged_in -= usize::from(std::mem::take(&mut self.logged_in));
         self.stages.clear();
         self.unwritten.clear();
         self.lives = self.lives.saturating_sub(1);
