@@ -305,3 +305,29 @@ fn a_thousand_idle_clients_cost_little_memory() {
     assert!(after - before < 4 * 1024, "{} kB for a thousand clients", after - before);
     drop(clients);
 }
+
+#[test]
+fn statements_without_end_cost_no_memory() {
+    // Incident: memory without bound, statements.
+    let site = Site::with(Setup::new(Mode::Transaction).size(2).auth("trust"), Mode::Transaction);
+    let mut bulk = Bulk::connect(&site);
+    let padding = "x".repeat(500);
+    let mut levels = Vec::new();
+    for round in 0..20 {
+        let mut batch = Batch::new();
+        for number in 0..1000 {
+            let sql = format!("SELECT '{padding}', {round}, {number}");
+            batch = batch.parse("s", &sql).bind("", "s", &[]).execute("", 0).close_statement("s").run(&sql, &[]);
+        }
+        let bytes = batch.sync().bytes().to_vec();
+        let socket = bulk.socket.try_clone().unwrap();
+        thread::scope(|scope| {
+            scope.spawn(|| flood(socket, &bytes, 1, &AtomicU64::new(0)));
+            bulk.skim(|tag, _| assert_ne!(tag, tag::back::ERROR));
+        });
+        levels.push(site.weir().memory().now);
+    }
+    let (early, late) = (levels[5], levels[19]);
+    assert!(late < early + 2048, "{levels:?} kB");
+    assert_small(&site);
+}

@@ -178,3 +178,29 @@ fn a_client_that_leaves_within_a_transaction_costs_its_server_and_leaves_nothing
         assert_eq!(next.value("SELECT count(*) FROM unfinished").unwrap().as_deref(), Some("0"));
     }
 }
+
+#[test]
+fn after_a_session_nothing_is_left_that_only_a_function_call_shows() {
+    let site = site(Mode::Session, "reset");
+    for (what, leave, question) in [
+        ("an advisory lock", "SELECT pg_advisory_lock(7)", "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"),
+        (
+            "a setting by a function",
+            "SELECT set_config('work_mem', '77MB', false)",
+            "SELECT count(*) WHERE current_setting('work_mem') <> '4MB'",
+        ),
+        (
+            "a sequence's value",
+            "CREATE SEQUENCE IF NOT EXISTS s; SELECT nextval('s')",
+            "SELECT count(*) FROM pg_cursors",
+        ),
+    ] {
+        let mut client = site.connect();
+        client.query_all(leave).unwrap();
+        drop(client);
+        assert_eq!(site.connect().value(question).unwrap().as_deref(), Some("0"), "{what}");
+    }
+    // The next client must not have the last one's currval either.
+    let error = site.connect().query("SELECT currval('s')").unwrap_err();
+    assert_eq!(error.sqlstate(), Some("55000"), "{error}");
+}

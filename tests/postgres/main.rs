@@ -38,6 +38,7 @@ mod copy;
 mod death;
 mod dirty;
 mod extended;
+mod hostile;
 mod login;
 mod modes;
 mod outage;

@@ -168,6 +168,31 @@ fn a_parameter_that_cannot_be_set_is_not_sql() {
 }
 
 #[test]
+fn what_is_never_reported_follows_its_client_too_when_it_came_at_startup() {
+    let site = Site::transaction(1);
+    site.superuser().query_all("CREATE SCHEMA one; CREATE SCHEMA two").unwrap();
+    let cases = [
+        ("search_path", ["one", "two", "one, two"]),
+        ("statement_timeout", ["10s", "20s", "30s"]),
+        ("lock_timeout", ["1s", "2s", "3s"]),
+        ("bytea_output", ["hex", "escape", "hex"]),
+        ("default_transaction_isolation", ["serializable", "read committed", "repeatable read"]),
+        ("default_transaction_read_only", ["on", "off", "on"]),
+    ];
+    for (name, values) in cases {
+        let mut plain = site.connect();
+        let before = show(&mut plain, name);
+        let mut clients = values.map(|value| Connection::connect(&site.params().option(name, value)).unwrap());
+        for _ in 0..3 {
+            for (client, value) in clients.iter_mut().zip(values) {
+                assert_eq!(show(client, name), value, "{name}");
+            }
+            assert_eq!(show(&mut plain, name), before, "{name} of a client that asked for nothing");
+        }
+    }
+}
+
+#[test]
 fn clients_with_other_parameters_share_three_servers_under_load() {
     let site = Site::with(Setup::new(Mode::Transaction).size(3), Mode::Transaction);
     thread::scope(|scope| {

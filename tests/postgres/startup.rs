@@ -250,3 +250,28 @@ fn a_client_that_never_logs_in_is_disconnected_in_time() {
     }
     assert!(matches!(open(&site).read_frame(Duration::from_secs(20)), Ok(_) | Err(Error::Closed | Error::Io(_))));
 }
+
+#[test]
+fn clients_and_servers_may_meet_on_unix_sockets() {
+    let postgres = weir_tests::Postgres::shared();
+    let folder = weir_pglocal::TempFolder::new().unwrap();
+    let more = format!(
+        "[pools.socket]\nhost = \"{}\"\nport = {}\ndatabase = \"postgres\"\nuser = \"app\"\n\
+         password = \"app's \\\"secret\\\"\"\n",
+        postgres.server().socket_dir().display(),
+        postgres.port()
+    );
+    let listen = format!("[listen]\nunix_socket_dir = \"{}\"\n", folder.path().display());
+    let database = postgres.database();
+    let setup = Setup::new(Mode::Transaction).more(&more);
+    let toml = setup.toml(&database).replace("[listen]\n", &listen);
+    let weir = weir_tests::Weir::start(&toml, &setup.userlist());
+    let params = weir_pglocal::client::Params::unix(folder.path(), weir.port(), "app", "socket");
+    let mut client = Connection::connect(&params.password(weir_tests::users::APP.password)).unwrap();
+    for _ in 0..3 {
+        assert_eq!(client.value("SELECT inet_server_addr() IS NULL").unwrap().as_deref(), Some("t"));
+    }
+    let servers = weir.show("SERVERS");
+    assert_eq!(servers.rows.len(), 1);
+    drop(client);
+}
