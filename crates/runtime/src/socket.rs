@@ -1,12 +1,15 @@
 //! One stream socket, TCP or Unix, as the worker's loop uses it.
 //!
-//! Invariant: the socket is non-blocking; no call here ever waits.
+//! Invariant: the socket is non-blocking; no call here ever waits. Reading and writing, which every query pays for, go to
+//! the kernel without libc's cancellation points, which a process with threads pays for at each call.
 
-use std::io::{self, IoSlice, Read, Write};
+use std::io::{self, IoSlice, Write};
+use std::os::fd::{AsFd, BorrowedFd};
 
 use mio::event::Source;
 use mio::net::{TcpStream, UnixStream};
 use mio::{Interest, Registry, Token};
+use rustix::net::{RecvFlags, SendFlags, recv, send};
 
 /// A connected (or connecting) stream socket.
 #[derive(Debug)]
@@ -20,18 +23,13 @@ pub(crate) enum Socket {
 impl Socket {
     #[inline]
     pub(crate) fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Socket::Tcp(s) => s.read(into),
-            Socket::Unix(s) => s.read(into),
-        }
+        let (read, _) = recv(self.fd(), into, RecvFlags::empty())?;
+        Ok(read)
     }
 
     #[inline]
     pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self {
-            Socket::Tcp(s) => s.write(bytes),
-            Socket::Unix(s) => s.write(bytes),
-        }
+        Ok(send(self.fd(), bytes, SendFlags::NOSIGNAL)?)
     }
 
     pub(crate) fn write_vectored(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
@@ -54,6 +52,14 @@ impl Socket {
         match self {
             Socket::Tcp(s) => s.peer_addr().map(drop),
             Socket::Unix(s) => s.peer_addr().map(drop),
+        }
+    }
+
+    #[inline]
+    fn fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Socket::Tcp(s) => s.as_fd(),
+            Socket::Unix(s) => s.as_fd(),
         }
     }
 
