@@ -61,6 +61,11 @@ impl Front {
         }
     }
 
+    /// Whether there is a message of this kind.
+    pub(crate) fn is_known(tag: u8) -> bool {
+        b"QPBDECSHFdcfpX".contains(&tag)
+    }
+
     /// Reads a message's body.
     pub(crate) fn read(tag: u8, body: &[u8]) -> Result<Front, Malformed> {
         Ok(match tag {

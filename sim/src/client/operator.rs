@@ -253,7 +253,8 @@ impl Operator {
         if self.paused.is_empty() || self.lives > 1 {
             self.lives = self.lives.saturating_sub(1);
         }
-        let pause = self.rng.span(1, 1_000_000);
-        ctx.wake(pause, self.owner(), ARRIVE);
+        // Long enough for what it left behind to be noticed: a RESUME must not overtake a PAUSE.
+        let pause = self.rng.between(500_000, 1_500_000);
+        ctx.wake(Span::from_micros(pause), self.owner(), ARRIVE);
     }
 }

@@ -336,18 +336,19 @@ impl Backend {
                 ctx.net.pause(self.end);
                 return Life::On;
             }
-            match self.inbox.next().map(|m| m.map(|(tag, body)| Front::read(tag, body))) {
+            match self.inbox.next().map(|m| m.map(|(tag, body)| (tag, Front::read(tag, body)))) {
                 Ok(None) => {
                     ctx.resume(self.end);
                     return Life::On;
                 }
-                Ok(Some(Ok(Front::Terminate))) => {
+                Ok(Some((_, Ok(Front::Terminate)))) => {
                     ctx.close(self.end);
                     return Life::Over;
                 }
-                Ok(Some(Ok(message))) => self.feed(ctx, &message),
-                Ok(Some(Err(_))) | Err(_) => {
-                    self.dismiss(ctx, "08P01", "invalid message");
+                Ok(Some((_, Ok(message)))) => self.feed(ctx, &message),
+                Ok(Some((tag, Err(_)))) if Front::is_known(tag) => self.feed_malformed(tag),
+                Ok(Some((_, Err(_)))) | Err(_) => {
+                    self.dismiss(ctx, "08P01", "invalid frontend message type");
                     return Life::Over;
                 }
             }
@@ -422,6 +423,13 @@ impl Backend {
             ctx.wake(Span::from_micros(micros), Owner::Backend(self.number), SLEEP + self.sleeps);
         }
         true
+    }
+
+    /// A message of a known kind with a body that is none.
+    fn feed_malformed(&mut self, tag: u8) {
+        if let Phase::Serving(core) = &mut self.phase {
+            core.feed_malformed(tag);
+        }
     }
 
     fn feed(&mut self, ctx: &mut Context, message: &Front) {

@@ -9,7 +9,8 @@ mod run;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use weir_pgwire::{Of, tag::back};
+use weir_pgwire::Of;
+use weir_pgwire::tag::{back, front};
 
 use super::language::{self, Command};
 use super::settings::Settings;
@@ -207,6 +208,27 @@ impl Core {
         };
         if let Err(code) = result {
             self.fail(code, Protocol::Extended);
+        }
+    }
+
+    /// Handles a message of a known kind whose body is malformed.
+    pub(crate) fn feed_malformed(&mut self, tag: u8) {
+        if self.copy.is_some() {
+            return self.feed_copy(&Front::Terminate);
+        }
+        match tag {
+            // Outside of a COPY nobody looks at what is in them.
+            front::COPY_DATA | front::COPY_DONE | front::COPY_FAIL => {}
+            front::SYNC => {
+                self.fail("08P01", Protocol::Simple);
+                self.sync();
+            }
+            _ if self.skipping => {}
+            front::QUERY | front::FUNCTION_CALL => {
+                self.fail("08P01", Protocol::Simple);
+                self.end_query();
+            }
+            _ => self.fail("08P01", Protocol::Extended),
         }
     }
 
