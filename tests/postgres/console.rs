@@ -349,6 +349,38 @@ fn shutdown_may_wait_for_clients() {
 }
 
 #[test]
+fn shutdown_may_wait_for_servers() {
+    let site = site();
+    let mut busy = site.connect();
+    let idle = site.connect();
+    busy.query("BEGIN").unwrap();
+    site.weir().command("SHUTDOWN WAIT_FOR_SERVERS").unwrap();
+    thread::sleep(Duration::from_millis(300));
+    assert!(site.weir().exited().is_none());
+    assert_eq!(busy.value("SELECT 'in peace'").unwrap().as_deref(), Some("in peace"));
+    busy.query("COMMIT").unwrap();
+    assert_eq!(site.weir().wait_for_exit().code(), Some(0));
+    drop(idle);
+}
+
+#[test]
+fn kill_ends_those_who_wait_too() {
+    let site = site();
+    let mut holders = [site.connect(), site.connect()];
+    holders.iter_mut().for_each(|holder| drop(holder.query("BEGIN").unwrap()));
+    let mut waiting = site.connect();
+    waiting.send_bytes(Batch::new().query("SELECT 1").bytes()).unwrap();
+    site.weir().await_pool("one waits", |pool| pool.get("cl_waiting") == 1);
+    site.weir().command("KILL").unwrap();
+    for client in holders.iter_mut().chain([&mut waiting]) {
+        let story = until_quiet(client, Duration::from_secs(20));
+        assert!(story[0].starts_with("Error 57P01"), "{story:?}");
+    }
+    site.weir().command("RESUME").unwrap();
+    assert_eq!(site.connect().value("SELECT 1").unwrap().as_deref(), Some("1"));
+}
+
+#[test]
 fn several_commands_in_one_packet_are_answered_in_order() {
     let site = site();
     let mut console = site.weir().console();

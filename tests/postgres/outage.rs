@@ -96,6 +96,28 @@ fn a_restart_of_postgresql_is_survived_by_idle_clients() {
 }
 
 #[test]
+fn a_session_ends_with_its_server_and_the_next_one_begins_anew() {
+    let postgres = Postgres::private();
+    let site = Site::on(&postgres, Setup::new(Mode::Session).size(3), Mode::Session);
+    let mut clients: Vec<_> = (0..3).map(|_| site.connect()).collect();
+    clients.iter_mut().for_each(|client| drop(client.query("SET work_mem = '77MB'").unwrap()));
+    thread::scope(|scope| {
+        let mut waiting = site.connect();
+        let waiter = scope.spawn(move || waiting.value("SHOW work_mem"));
+        site.weir().await_pool("one waits", |pool| pool.get("cl_waiting") == 1);
+        postgres.server().restart().unwrap();
+        for client in &mut clients {
+            assert!(client.query("SHOW work_mem").is_err(), "its state is gone, and so it must not go on");
+        }
+        match waiter.join().unwrap() {
+            Ok(value) => assert_eq!(value.as_deref(), Some("4MB")),
+            Err(error) => assert!(error.server().is_some(), "{error}"),
+        }
+    });
+    recovers(&site);
+}
+
+#[test]
 fn while_postgresql_is_down_clients_are_told_so_fast_and_when_it_is_back_they_are_served() {
     let postgres = Postgres::private();
     let site = Site::on(&postgres, setup(3), Mode::Transaction);

@@ -198,6 +198,30 @@ fn term_lets_clients_finish_and_takes_no_new_ones() {
 }
 
 #[test]
+fn term_serves_those_who_wait() {
+    let site = Site::with(setup(1), Mode::Transaction);
+    let mut holder = site.connect();
+    holder.query("BEGIN").unwrap();
+    thread::scope(|scope| {
+        let waiters: Vec<_> = (0..4)
+            .map(|number| {
+                let mut client = site.connect();
+                scope.spawn(move || client.value(&format!("SELECT 'waiter {number}'")))
+            })
+            .collect();
+        site.weir().await_pool("four wait", |pool| pool.get("cl_waiting") == 4);
+        site.weir().signal(Signal::SIGTERM);
+        thread::sleep(Duration::from_millis(200));
+        holder.query("COMMIT").unwrap();
+        for (number, waiter) in waiters.into_iter().enumerate() {
+            assert_eq!(waiter.join().unwrap().unwrap(), Some(format!("waiter {number}")));
+        }
+    });
+    drop(holder);
+    assert_eq!(site.weir().wait_for_exit().code(), Some(0));
+}
+
+#[test]
 fn a_second_term_ends_it_at_once() {
     let site = site();
     let mut client = site.connect();

@@ -53,7 +53,8 @@ enum Login {
 }
 
 impl Setup {
-    /// A pool of 5 in this mode; clients log in with SCRAM, the server is used as `users::APP`.
+    /// A pool of 5 in this mode; clients log in with SCRAM, the server is used as `users::APP`. One worker, or as many as
+    /// `WEIR_TESTS_WORKERS` says, which runs everything again on several.
     pub fn new(mode: Mode) -> Self {
         let secret = |name: &str, secret: &str| (name.to_owned(), secret.to_owned());
         let mut secrets: Vec<_> = users::ALL.iter().map(|user| secret(user.name, user.password)).collect();
@@ -61,7 +62,7 @@ impl Setup {
         Setup {
             mode,
             size: 5,
-            workers: 1,
+            workers: usual_workers(),
             auth: "scram-sha-256",
             login: Login::As(users::APP),
             secrets,
@@ -184,6 +185,10 @@ impl Setup {
         let double = |text: &str| text.replace('"', "\"\"");
         self.secrets.iter().map(|(name, secret)| format!("\"{}\" \"{}\"\n", double(name), double(secret))).collect()
     }
+}
+
+fn usual_workers() -> u32 {
+    std::env::var("WEIR_TESTS_WORKERS").ok().and_then(|text| text.parse().ok()).unwrap_or(1)
 }
 
 fn quoted(text: &str) -> String {
