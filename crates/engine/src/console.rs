@@ -404,6 +404,7 @@ impl Engine {
         self.shutdown_by = now.deadline(self.config.shutdown_timeout);
         self.timers.arm(Who::Shutdown, self.shutdown_by, &mut self.shutdown_armed);
         self.drained.clear();
+        self.asked_drain = Some(drain);
         for worker in 0..self.workers {
             let id = self.next_id();
             io.post(WorkerId(worker), Mail(Letter::Ask { id, ask: Ask::Drain(drain) }), None);
@@ -437,7 +438,7 @@ impl Engine {
     }
 
     pub(crate) fn worker_drained<I: Io>(&mut self, worker: WorkerId, drain: Drain, io: &mut I) {
-        if self.draining == Some(drain) {
+        if self.asked_drain == Some(drain) {
             self.drained.insert(worker);
         }
         if self.drained.len() == usize::from(self.workers) {

@@ -92,6 +92,8 @@ pub struct Engine {
     paused: Paused,
     draining: Option<Drain>,
     told_drained: bool,
+    /// What worker 0 asked all workers for: its own mail may reach it last.
+    asked_drain: Option<Drain>,
     /// Workers that have told that they are drained.
     drained: BTreeSet<WorkerId>,
     shutdown_by: Time,
@@ -199,6 +201,7 @@ impl Engine {
             paused: Paused::default(),
             draining: None,
             told_drained: false,
+            asked_drain: None,
             drained: BTreeSet::new(),
             shutdown_by: Time::NEVER,
             shutdown_armed: Time::NEVER,

@@ -166,6 +166,7 @@ impl Engine {
         if told.queries > 0 {
             self.count_queries(now, &mut server, &told);
         }
+        let breach = breach(&told);
         if let Some(fatal) = told.fatal {
             io.log(Level::Warning, format_args!("S-{:#x}: the server said: {}", server.id, fatal.message));
             server.last_words = Some(Refusal::ServerDown { sqlstate: fatal.sqlstate, message: fatal.message });
@@ -176,10 +177,8 @@ impl Engine {
         let spoiled_idle = up.is_spoiled() && doing == Doing::Idle;
         let link = server.link;
         self.peers.put(peer, Entry::Server(server));
-        if told.block_in_statement_mode
-            && let Some(client) = link
-        {
-            return self.refuse_handle(now, client, Refusal::TransactionInStatementMode, io);
+        if let (Some(client), Some(refusal)) = (link, breach) {
+            return self.refuse_handle(now, client, refusal, io);
         }
         if let Some(outcome) = told.own_done {
             return self.own_query_done(now, peer, doing, outcome, io);
@@ -337,6 +336,15 @@ impl Engine {
         }
         self.look_for_drained(io);
     }
+}
+
+/// What a server's answers show that the client may not do.
+#[inline]
+fn breach(told: &back::Told) -> Option<Refusal> {
+    if told.block_in_statement_mode {
+        return Some(Refusal::TransactionInStatementMode);
+    }
+    told.copy_breached.then(|| Refusal::Protocol("a request during COPY from stdin".into()))
 }
 
 #[inline]

@@ -39,6 +39,8 @@ pub struct Told {
     pub fatal: Option<OwnError>,
     /// The client opened a transaction block in statement mode.
     pub block_in_statement_mode: bool,
+    /// The client sent a request where the server reads COPY data.
+    pub copy_breached: bool,
 }
 
 /// The server sent what no request explains, or what is no message at all: close it.
@@ -140,6 +142,9 @@ impl<O: Out> Step<'_, '_, O> {
     #[inline]
     fn reply(&mut self, tag: u8) -> Result<Fate, Unexpected> {
         let reply = self.server.owed.reply(tag).map_err(|_| Unexpected("a reply that no request explains"))?;
+        if tag == back::COPY_IN {
+            self.told.copy_breached |= self.server.owed.is_breached();
+        }
         if reply.last && reply.to.is_noted() {
             self.settle_note();
         } else if reply.to == Expect::OwnClose {

@@ -256,18 +256,16 @@ impl<O: Out> Step<'_, '_, O> {
         Ok(used)
     }
 
-    /// While the server reads COPY data, anything but that data, its end, Flush and Sync is an error that ends the COPY;
-    /// what it leads to can't be counted, so the server won't be used again.
+    /// While the server reads COPY data, anything but that data, its end, Flush and Sync breaks the protocol; what it would
+    /// lead to can't be counted.
     fn in_copy(&mut self, view: View<'_>, head: Head) -> Result<usize, Then> {
         match head.tag {
             front::COPY_DATA | front::FLUSH => {}
             front::COPY_DONE | front::COPY_FAIL => drop(self.owed().request(Expect::CopyEnd)),
             front::SYNC => drop(self.owed().request(Expect::Sync)),
             tag if is_request(tag) => {
-                self.owed().doubt();
-                if let Some(server) = self.server.as_deref_mut() {
-                    server.spoiled = true;
-                }
+                let what = format!("unexpected message type 0x{tag:02X} during COPY from stdin");
+                return Err(Then::Refuse(Refusal::Protocol(what)));
             }
             tag => return Err(Then::Refuse(unexpected(tag))),
         }

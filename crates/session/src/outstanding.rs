@@ -140,6 +140,8 @@ pub(crate) struct Outstanding {
     sync_in_copy: bool,
     /// COPY failed and it is not known whether a Sync was swallowed by it: one ReadyForQuery more or less may come.
     doubtful: bool,
+    /// A request was sent while the server reads COPY data.
+    breached: bool,
     /// Counts the ends of segments that were sent: what is skipped after an error lies within one.
     segment: u32,
     /// Segments whose end is still owed its ReadyForQuery.
@@ -163,6 +165,12 @@ impl Outstanding {
     #[inline]
     pub(crate) fn is_doubtful(&self) -> bool {
         self.doubtful
+    }
+
+    /// Whether the client sent a request where only COPY data may stand.
+    #[inline]
+    pub(crate) fn is_breached(&self) -> bool {
+        self.breached
     }
 
     /// The segment that is being sent: an error in it makes the server skip no request of another.
@@ -224,11 +232,6 @@ impl Outstanding {
         if !self.skipping {
             self.unsynced = true;
         }
-    }
-
-    /// Something was sent whose answers can't be counted.
-    pub(crate) fn doubt(&mut self) {
-        self.doubtful = true;
     }
 
     /// Takes an answer of ours whose turn has come, if there is one at the head.
@@ -342,6 +345,7 @@ impl Outstanding {
         self.copy_in = true;
         self.sync_in_copy = false;
         if self.runs.front().is_some_and(|run| run.1 > 1) {
+            self.breached = true;
             return;
         }
         while let Some(&(next, count)) = self.runs.get(1) {
@@ -357,7 +361,11 @@ impl Outstanding {
                     self.take_second();
                     return;
                 }
-                _ => return,
+                _ => {
+                    // The server will take the request for a breach of the COPY, and what it answers then can't be counted.
+                    self.breached = true;
+                    return;
+                }
             }
         }
     }

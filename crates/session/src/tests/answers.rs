@@ -218,12 +218,20 @@ fn copy_data_streams_to_the_server_without_being_held() {
 }
 
 #[test]
-fn a_request_in_the_middle_of_copy_leaves_the_server_in_doubt() {
+fn a_request_in_the_middle_of_copy_breaks_the_protocol() {
     let mut link = Link::transaction();
     link.ask(&[query("copy t from stdin")]);
     link.tell(&[copy_in()]);
-    link.ask(&[query("select 1")]);
-    assert!(link.server().is_spoiled());
+    let stopped = link.stopped(&[query("select 1")]);
+    assert!(matches!(stopped, Then::Refuse(Refusal::Protocol(_))), "{stopped:?}");
+}
+
+#[test]
+fn a_request_sent_ahead_into_a_copy_is_noticed_when_the_copy_begins() {
+    let mut link = Link::transaction();
+    link.ask(&[query("copy t from stdin"), query("select 1")]);
+    assert!(link.told(&[copy_in()]).copy_breached);
+    assert!(!link.server().is_quiet());
 }
 
 #[test]
