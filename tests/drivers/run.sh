@@ -4,9 +4,9 @@
 #   tests/drivers/run.sh [DRIVER…]        all drivers, or these
 #   WEIR_DRIVERS_DIRECT=1                 against PostgreSQL as well, which proves the checks themselves
 #
-# Starts its own PostgreSQL and Weir (the program `stand` of this crate). What a driver needs is installed, in pinned versions,
-# into a cache below the target folder. A driver whose runtime is missing, or whose packages can't be fetched, is
-# reported as skipped. The exit status is 1 if a check failed.
+# Starts its own PostgreSQL and Weir (the program `stand` of this crate). What a driver needs is installed, in pinned
+# versions, into a cache below the target folder. A driver whose runtime is missing, or whose packages can't be fetched,
+# is reported as skipped. The exit status is 1 if a check failed.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 all=(psql psycopg node-postgres lib-pq pgx pgjdbc tokio-postgres)
@@ -56,7 +56,8 @@ prepare_psycopg() {
     local folder=$CACHE/psycopg pins=$here/psycopg/requirements.txt
     if ! fresh "$pins" "$folder"; then
         fetched "$CACHE/psycopg.log" python3 -m venv --clear "$folder" || { why='no venv for python3'; return 1; }
-        fetched "$CACHE/psycopg.log" "$folder/bin/pip" install --quiet --no-deps --disable-pip-version-check -r "$pins" || return 1
+        fetched "$CACHE/psycopg.log" "$folder/bin/pip" install --quiet --no-deps --disable-pip-version-check \
+            -r "$pins" || return 1
         cp "$pins" "$folder/.done"
     fi
     command=("$folder/bin/python" "$here/psycopg/check.py")
@@ -92,8 +93,8 @@ prepare_pgjdbc() {
     local folder=$CACHE/pgjdbc pins=$here/pgjdbc/pom.xml
     if ! fresh "$pins" "$folder"; then
         rm -rf "$folder" && mkdir -p "$folder"
-        fetched "$CACHE/pgjdbc.log" mvn --batch-mode --quiet -f "$pins" org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies \
-            "-DoutputDirectory=$folder" -DincludeScope=runtime || return 1
+        fetched "$CACHE/pgjdbc.log" mvn --batch-mode --quiet -f "$pins" \
+            org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies "-DoutputDirectory=$folder" -DincludeScope=runtime || return 1
         cp "$pins" "$folder/.done"
     fi
     command=(java -cp "$folder/*" "$here/pgjdbc/Check.java")

@@ -1,7 +1,7 @@
 //! Random traffic, direct and pooled side by side: every answer is the same, byte by byte.
 //!
-//! Left out are what must differ (object ids of tables) and the few errors in which the server names a statement by the name
-//! that Weir gave it. What a turn asks is chosen at random; the seed is printed, and `WEIR_SEED` repeats it.
+//! Left out are what must differ (object ids of tables) and the few errors in which the server names a statement by the
+//! name that Weir gave it. What a turn asks is chosen at random; the seed is printed, and `WEIR_SEED` repeats it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -176,8 +176,8 @@ fn comparable(frame: &Frame) -> Frame {
 /// statement had to be prepared first.
 fn told_to_people(body: &[u8]) -> Vec<u8> {
     let Ok(view) = backend::error_fields(body) else { return body.to_vec() };
-    // A name that is taken, a text that can't be read, a Bind that does not fit, and each of them within a failed transaction:
-    // which of these is told first depends on whether this server knew the statement.
+    // A name that is taken, a text that can't be read, a Bind that does not fit, and each of them within a failed
+    // transaction: which of these is told first depends on whether this server knew the statement.
     if view.sqlstate().is_some_and(|state| [b"42P05", b"42601", b"08P01", b"25P02"].iter().any(|one| state == *one)) {
         return b"statement".to_vec();
     }

@@ -1,6 +1,6 @@
 //! Weir against real PostgreSQL, a theme a file. The names of the tests are the promises.
 //!
-//! What holds everywhere runs everywhere: against PostgreSQL alone, and through Weir in session and in transaction mode.
+//! What holds everywhere runs everywhere: against PostgreSQL alone, and through Weir in session and transaction mode.
 //! `cargo test -p weir-tests --features postgres`, with `direct` for the suites without Weir.
 
 /// Each suite as three tests: `direct`, `session`, `transaction`.

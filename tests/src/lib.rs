@@ -3,8 +3,8 @@
 //! Owns the throw-away PostgreSQL, the Weir process before it, and the words in which a suite talks to either. A suite
 //! takes a [`Site`] and does not know whether Weir is in it, so each proves itself against PostgreSQL alone first.
 //!
-//! Invariants: what is started here ends with the test process, however that ends; each Weir is asked at its end whether
-//! its counters are back where they began, and whether it lost a descriptor.
+//! Invariants: what is started here ends with the test process, however that ends; each Weir is asked at its end
+//! whether its counters are back where they began, and whether it lost a descriptor.
 
 mod build;
 mod pgbench;

@@ -150,7 +150,7 @@ impl Database {
         self.postgres.superuser(&self.name)
     }
 
-    /// The states of the server processes that users of the tests have here, by process id: `idle`, `active`, `idle in transaction`.
+    /// The server processes that users of the tests have here, and their states: `idle`, `active`, `idle in transaction`.
     pub fn backends(&self) -> Vec<(u32, String)> {
         let sql = format!(
             "SELECT pid, state FROM pg_stat_activity WHERE datname = '{}' AND usename <> 'postgres' ORDER BY pid",

@@ -53,8 +53,8 @@ enum Login {
 }
 
 impl Setup {
-    /// A pool of 5 in this mode; clients log in with SCRAM, the server is used as `users::APP`. One worker, or as many as
-    /// `WEIR_TESTS_WORKERS` says, which runs everything again on several.
+    /// A pool of 5 in this mode; clients log in with SCRAM, the server is used as `users::APP`. One worker, or as many
+    /// as `WEIR_TESTS_WORKERS` says, which runs everything again on several.
     pub fn new(mode: Mode) -> Self {
         let secret = |name: &str, secret: &str| (name.to_owned(), secret.to_owned());
         let mut secrets: Vec<_> = users::ALL.iter().map(|user| secret(user.name, user.password)).collect();

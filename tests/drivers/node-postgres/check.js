@@ -40,7 +40,8 @@ const checks = {
   'query and parameters': () =>
     withClient(async (client) => {
       assert.deepStrictEqual((await client.query('SELECT 1 AS n')).rows, [{ n: 1 }]);
-      const { rows } = await client.query('SELECT $1::int AS a, $2::text AS b, $3::bytea AS c', [7, 'é', Buffer.from([0, 255])]);
+      const text = 'SELECT $1::int AS a, $2::text AS b, $3::bytea AS c';
+      const { rows } = await client.query(text, [7, 'é', Buffer.from([0, 255])]);
       assert.strictEqual(rows[0].a, 7);
       assert.strictEqual(rows[0].b, 'é');
       assert.deepStrictEqual([...rows[0].c], [0, 255]);

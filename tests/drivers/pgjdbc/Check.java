@@ -38,7 +38,8 @@ public class Check {
         for (int i = 0; i < more.length; i += 2) {
             properties.put(more[i], more[i + 1]);
         }
-        String url = "jdbc:postgresql://" + System.getenv("HOST") + ":" + System.getenv("PORT") + "/" + System.getenv("DATABASE");
+        String server = System.getenv("HOST") + ":" + System.getenv("PORT");
+        String url = "jdbc:postgresql://" + server + "/" + System.getenv("DATABASE");
         return DriverManager.getConnection(url, properties);
     }
 
@@ -77,7 +78,8 @@ public class Check {
             statement.setBytes(3, new byte[] {0, -1});
             ResultSet rows = statement.executeQuery();
             rows.next();
-            expect(rows.getInt(1) == 7 && rows.getString(2).equals("é") && rows.getBytes(3)[1] == -1, rows.getString(2));
+            expect(rows.getInt(1) == 7 && rows.getString(2).equals("é"), rows.getString(2));
+            expect(rows.getBytes(3)[1] == -1, rows.getBytes(3)[1]);
         }
     }
 
@@ -177,7 +179,8 @@ public class Check {
         for (int id = 10000; id < 15000; id++) {
             data.append(id).append("\trow\n");
         }
-        expect(copy.copyIn("COPY " + TABLE + " FROM STDIN", new StringReader(data.toString())) == 5000, "another count");
+        long copied = copy.copyIn("COPY " + TABLE + " FROM STDIN", new StringReader(data.toString()));
+        expect(copied == 5000, copied);
         ByteArrayOutputStream out = new ByteArrayOutputStream();
         copy.copyOut("COPY (SELECT * FROM " + TABLE + " WHERE id >= 10000 ORDER BY id) TO STDOUT", out);
         expect(out.toString().equals(data.toString()), out.size());
@@ -225,7 +228,7 @@ public class Check {
                 expect(all.executeQuery().getMetaData().getColumnCount() == 1, "not one column");
             }
             statement.execute("ALTER TABLE " + TABLE + "_wide ADD COLUMN b int DEFAULT 2");
-            // Outside of a transaction the driver prepares anew by itself (autosave=never: the first error is the program's).
+            // The driver prepares anew after the first error, which (with autosave=never) is the program's.
             int columns = 0;
             for (int attempt = 0; attempt < 3 && columns != 2; attempt++) {
                 try {
@@ -265,7 +268,8 @@ public class Check {
             work.add(threads.submit(() -> {
                 try (Connection connection = connect()) {
                     for (int round = 0; round < 30; round++) {
-                        expect(number(connection, "SELECT ?::int * 1000 + ?::int", mine, round) == mine * 1000 + round, mine);
+                        int got = number(connection, "SELECT ?::int * 1000 + ?::int", mine, round);
+                        expect(got == mine * 1000 + round, got);
                     }
                 }
                 return null;

@@ -138,7 +138,8 @@ func preparedByName(conn *pgx.Conn) error {
 }
 
 func changedTable(conn *pgx.Conn) error {
-	if _, err := conn.Exec(ctx, "DROP TABLE IF EXISTS "+table+"_wide; CREATE TABLE "+table+"_wide AS SELECT 1 AS a"); err != nil {
+	setup := "DROP TABLE IF EXISTS " + table + "_wide; CREATE TABLE " + table + "_wide AS SELECT 1 AS a"
+	if _, err := conn.Exec(ctx, setup); err != nil {
 		return err
 	}
 	read := func() (int, error) {

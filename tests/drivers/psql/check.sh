@@ -20,17 +20,22 @@ run() { psql -X -v ON_ERROR_STOP=1 -At "$@" 2>&1; }
 
 says 'connects with SCRAM and asks' 'hello 42' "$(run -c "SELECT 'hello ' || 42")"
 says 'several statements' $'1\n2' "$(run -c 'SELECT 1' -c 'SELECT 2')"
-says 'an error is shown as the server tells it' 'ERROR:  relation "nowhere" does not exist' "$(run -c 'SELECT * FROM nowhere')"
+says 'an error is shown as the server tells it' 'ERROR:  relation "nowhere" does not exist' \
+    "$(run -c 'SELECT * FROM nowhere')"
 says 'a wrong password is refused' 'failed' "$(PGPASSWORD=wrong run -c 'SELECT 1')"
-says 'a table' 'CREATE TABLE' "$(run -c "DROP TABLE IF EXISTS $table" -c "CREATE TABLE $table (id int PRIMARY KEY, name text)")"
+says 'a table' 'CREATE TABLE' \
+    "$(run -c "DROP TABLE IF EXISTS $table" -c "CREATE TABLE $table (id int PRIMARY KEY, name text)")"
 says 'copy in' 'COPY 3' "$(printf '1\tone\n2\ttwo\n3\tthree\n' | run -c "COPY $table FROM STDIN")"
 says 'copy out' $'2\ttwo' "$(run -c "COPY $table TO STDOUT")"
-says '\copy with an error' 'invalid input syntax for type integer' "$(printf 'x\ty\n' | run -c "\\copy $table FROM STDIN")"
+says '\copy with an error' 'invalid input syntax for type integer' \
+    "$(printf 'x\ty\n' | run -c "\\copy $table FROM STDIN")"
 says 'describes a table' 'id|integer||not null' "$(run -c "\\d $table")"
 says 'lists databases' 'template1' "$(run -c '\l')"
 says 'a single transaction' '4' "$(run -1 -c "INSERT INTO $table VALUES (4, 'four')" -c "SELECT count(*) FROM $table")"
-says 'a failed transaction is undone' '4' "$(run -1 -c "INSERT INTO $table VALUES (5, 'five')" -c 'SELECT 1/0' >/dev/null; run -c "SELECT count(*) FROM $table")"
-says 'prepared within a transaction' 'two' "$(run -c "BEGIN; PREPARE p (int) AS SELECT name FROM $table WHERE id = \$1; EXECUTE p (2); COMMIT")"
+run -1 -c "INSERT INTO $table VALUES (5, 'five')" -c 'SELECT 1/0' >/dev/null
+says 'a failed transaction is undone' '4' "$(run -c "SELECT count(*) FROM $table")"
+says 'prepared within a transaction' 'two' \
+    "$(run -c "BEGIN; PREPARE p (int) AS SELECT name FROM $table WHERE id = \$1; EXECUTE p (2); COMMIT")"
 says 'a script from standard input' 'sum 10' "$(run <<<"\\set wanted 10
 SELECT 'sum ' || sum(id) AS line FROM $table \\gset
 \\echo :line")"

@@ -38,7 +38,8 @@ def one(connection, sql, *parameters):
 def query_and_parameters():
     with connect() as connection:
         assert one(connection, "SELECT 1") == 1
-        row = connection.execute("SELECT %s::int, %s::text, %s::int[], %s::bytea", (7, "é", [1, 2], b"\0\xff")).fetchone()
+        sql = "SELECT %s::int, %s::text, %s::int[], %s::bytea"
+        row = connection.execute(sql, (7, "é", [1, 2], b"\0\xff")).fetchone()
         assert row == (7, "é", [1, 2], b"\0\xff"), row
 
 

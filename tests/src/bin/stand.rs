@@ -1,8 +1,8 @@
 //! A throw-away PostgreSQL and a Weir before it, for as long as a command runs: `stand COMMAND [ARGUMENT…]`.
 //!
-//! The command finds in its environment: `WEIR_HOST`, `WEIR_PORT`, `WEIR_USER`, `WEIR_PASSWORD`, the pools `WEIR_TRANSACTION` and
-//! `WEIR_SESSION` (names of databases to connect to), and, past Weir, `PG_DIRECT_PORT` and `PG_DIRECT_DATABASE`. The exit status is
-//! the command's, or 1 if Weir's counters are not back at the end.
+//! The command finds in its environment: `WEIR_HOST`, `WEIR_PORT`, `WEIR_USER`, `WEIR_PASSWORD`, the pools
+//! `WEIR_TRANSACTION` and `WEIR_SESSION` (names of databases to connect to), and, past Weir, `PG_DIRECT_PORT` and
+//! `PG_DIRECT_DATABASE`. The exit status is the command's, or 1 if Weir's counters are not back at the end.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::{Command, ExitCode};
@@ -26,8 +26,8 @@ fn run(command: &mut Command) -> ExitCode {
     let database = postgres.database();
     let password = users::APP.password.replace('\\', "\\\\").replace('"', "\\\"");
     let session = format!(
-        "[pools.session]\nhost = \"127.0.0.1\"\nport = {}\ndatabase = \"{}\"\nuser = \"{}\"\npassword = \"{password}\"\n\
-         mode = \"session\"\nsize = 30\n",
+        "[pools.session]\nhost = \"127.0.0.1\"\nport = {}\ndatabase = \"{}\"\nuser = \"{}\"\n\
+         password = \"{password}\"\nmode = \"session\"\nsize = 30\n",
         postgres.port(),
         database.name(),
         users::APP.name,

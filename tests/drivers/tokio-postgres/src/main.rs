@@ -62,9 +62,8 @@ async fn statements_on_many_clients(_: &mut Client) -> Outcome {
 
 async fn pipelined_queries(client: &mut Client) -> Outcome {
     let client = &*client;
-    let asked = (0..200).map(|n: i32| async move {
-        client.query_one("SELECT $1::int4", &[&n]).await.map(|row| row.get::<_, i32>(0))
-    });
+    let asked = (0..200)
+        .map(|n: i32| async move { client.query_one("SELECT $1::int4", &[&n]).await.map(|row| row.get::<_, i32>(0)) });
     assert_eq!(future::try_join_all(asked).await?, (0..200).collect::<Vec<_>>());
     Ok(())
 }
