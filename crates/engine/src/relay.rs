@@ -344,7 +344,7 @@ fn breach(told: &back::Told) -> Option<Refusal> {
     if told.block_in_statement_mode {
         return Some(Refusal::TransactionInStatementMode);
     }
-    told.copy_breached.then(|| Refusal::Protocol("a request during COPY from stdin".into()))
+    told.copy_breached.then(|| Refusal::Protocol("a request during COPY".into()))
 }
 
 #[inline]

@@ -264,7 +264,7 @@ impl<O: Out> Step<'_, '_, O> {
             front::COPY_DONE | front::COPY_FAIL => drop(self.owed().request(Expect::CopyEnd)),
             front::SYNC => drop(self.owed().request(Expect::Sync)),
             tag if is_request(tag) => {
-                let what = format!("unexpected message type 0x{tag:02X} during COPY from stdin");
+                let what = format!("unexpected message type 0x{tag:02X} during COPY");
                 return Err(Then::Refuse(Refusal::Protocol(what)));
             }
             tag => return Err(Then::Refuse(unexpected(tag))),
