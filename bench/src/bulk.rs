@@ -9,10 +9,10 @@ use clap::Args;
 use crate::error::{Error, Outcome};
 use crate::json::Json;
 use crate::options::Rig;
-use crate::proc::{self, TICKS_PER_SECOND};
 use crate::setup::{Kind, USER};
 use crate::stage::{Pooler, Stage};
 use crate::stats::{Ratio, Spread};
+use weir_pglocal::proc::{self, TICKS_PER_SECOND};
 
 /// CPU time as a multiple of PgBouncer's: the budget for Weir.
 const BUDGET: f64 = 0.65;

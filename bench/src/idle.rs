@@ -12,10 +12,9 @@ use weir_pglocal::client::Connection;
 
 use crate::error::{Error, Outcome};
 use crate::json::Json;
-use crate::limits;
 use crate::options::Rig;
-use crate::proc;
 use crate::stage::Pooler;
+use weir_pglocal::proc;
 
 /// Logged in before the first look.
 const WARM_UP: usize = 50;
@@ -38,7 +37,8 @@ pub(crate) struct Options {
 pub(crate) fn run(options: &Options) -> Outcome<bool> {
     let kinds = options.rig.kinds()?;
     let stage = options.rig.bare_stage()?;
-    let most = usize::try_from(limits::raise_descriptors().saturating_sub(SPARE_DESCRIPTORS)).unwrap_or(usize::MAX);
+    let most =
+        usize::try_from(weir_pglocal::raise_descriptors().saturating_sub(SPARE_DESCRIPTORS)).unwrap_or(usize::MAX);
     println!(
         "{:<17} {:>8} {:>12} {:>10}   budget of Weir's: ≤ {BUDGET} B",
         "pooler", "clients", "RSS/client", "logins/s"

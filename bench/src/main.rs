@@ -8,10 +8,8 @@ mod error;
 mod find;
 mod idle;
 mod json;
-mod limits;
 mod options;
 mod pgbench;
-mod proc;
 mod report;
 mod rounds;
 mod setup;
@@ -97,7 +95,7 @@ enum Command {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    limits::raise_descriptors();
+    weir_pglocal::raise_descriptors();
     let outcome = match &arguments.command {
         Command::Rounds(options) => rounds::run(options),
         Command::Idle(options) => idle::run(options),

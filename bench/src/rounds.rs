@@ -9,10 +9,10 @@ use crate::cases::{self, Case, Work};
 use crate::error::{Error, Outcome};
 use crate::options::Rig;
 use crate::pgbench::Pgbench;
-use crate::proc::{self, Machine, TICKS_PER_SECOND};
 use crate::report::{CaseResult, Report, Sample};
 use crate::setup::USER;
 use crate::stage::{Pooler, Stage};
+use weir_pglocal::proc::{self, Machine, TICKS_PER_SECOND};
 
 /// What `rounds` is told.
 #[derive(Args, Clone, Debug)]

@@ -11,8 +11,8 @@ use weir_pglocal::client::{Answer, Connection};
 
 use super::world::{POOLS, World};
 use crate::error::{Error, Outcome};
-use crate::proc;
 use crate::setup::USER;
+use weir_pglocal::proc;
 
 /// How long what was cut a moment ago may take to be noticed.
 const SETTLE: Duration = Duration::from_secs(5);

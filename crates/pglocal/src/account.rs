@@ -10,10 +10,28 @@ use crate::Error;
 
 /// An ordinary user of this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Account {
-    pub(crate) name: String,
-    pub(crate) uid: u32,
-    pub(crate) gid: u32,
+pub struct Account {
+    /// Its name in `/etc/passwd`.
+    pub name: String,
+    /// Its number.
+    pub uid: u32,
+    /// The number of its first group.
+    pub gid: u32,
+}
+
+impl Account {
+    /// The ordinary user for servers that refuse to be root; `None` where we are an ordinary user ourselves.
+    ///
+    /// # Errors
+    /// If we are root, and this machine has no user to drop to.
+    pub fn to_drop_to() -> Result<Option<Account>, Error> {
+        to_drop_to()
+    }
+
+    /// Makes `command` run as this user; std drops the supplementary groups with it.
+    pub fn run(&self, command: &mut Command) {
+        command.uid(self.uid).gid(self.gid);
+    }
 }
 
 /// The user to drop to: `None` unless we are root.
@@ -53,7 +71,7 @@ fn entry(line: &str, name: &str) -> Option<Account> {
 /// Makes `command` run as `account`; std drops the supplementary groups with it.
 pub(crate) fn run_as(command: &mut Command, account: Option<&Account>) {
     if let Some(account) = account {
-        command.uid(account.uid).gid(account.gid);
+        account.run(command);
     }
 }
 

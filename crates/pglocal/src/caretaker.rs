@@ -1,10 +1,12 @@
 //! Nothing left behind: a tiny shell process that outlives us and clears up.
 //!
 //! It reads from a pipe whose other end only we hold. Whatever ends us, be it a panic, Ctrl-C or SIGKILL, closes the pipe; then
-//! it stops the processes that it was told of and removes the folder. While we live it does nothing at all.
+//! it stops the processes that it was told of, and those that work in the folder, and removes the folder. While we live
+//! it does nothing at all.
 //!
 //! Invariant: a process is told of before anything else can fail, and forgotten only after it has been waited for, so its
-//! id cannot have passed to a stranger while we live.
+//! id cannot have passed to a stranger while we live. One that was started in the moment in which we died, or by a process
+//! of ours, cannot have been told of; it is found by its working directory, which is in the folder.
 
 use std::io::Write;
 use std::os::unix::process::CommandExt;
@@ -30,7 +32,8 @@ while read -r verb pid; do
         leave) exit 0 ;;
     esac
 done
-for pid in $pids; do kill -QUIT $pid; kill -CONT $pid; done 2>/dev/null
+inside() { find /proc -maxdepth 2 -name cwd \( -lname "$folder" -o -lname "$folder/*" \) 2>/dev/null | cut -d/ -f3; }
+for pid in $pids $(inside); do kill -QUIT $pid; kill -CONT $pid; done 2>/dev/null
 for pid in $pids; do
     n=0
     while kill -0 $pid && [ $n -lt 60 ]; do sleep 0.1; n=$((n + 1)); done 2>/dev/null
@@ -38,6 +41,7 @@ for pid in $pids; do
 done
 n=0
 while [ $n -lt 4 ]; do
+    for pid in $(inside); do kill -KILL $pid; done 2>/dev/null
     rm -rf -- "$folder" 2>/dev/null
     n=$((n + 1))
     sleep 0.25
@@ -76,6 +80,13 @@ impl Caretaker {
     /// This process has ended and has been waited for; its id may belong to somebody else from now on.
     pub fn forget(&self, pid: u32) {
         self.say(&format!("forget {pid}\n"));
+    }
+
+    /// Does at once what would be done at our death, and returns when it is done.
+    pub fn clear(&self) {
+        drop(self.pipe.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take());
+        // A shell that is not a child of ours any more has been waited for: then all is done.
+        let _ = nix::sys::wait::waitpid(nix::unistd::Pid::from_raw(self.shell.id().cast_signed()), None);
     }
 
     fn say(&self, line: &str) {
@@ -138,6 +149,16 @@ mod tests {
         sleepers[1].kill().unwrap();
         sleepers[1].wait().unwrap();
         assert!(gone_within(&path, Duration::from_secs(5)));
+    }
+
+    #[test]
+    fn what_works_in_the_folder_ends_too_though_nobody_told_of_it() {
+        let path = folder("inside");
+        let caretaker = Caretaker::of(&path).unwrap();
+        let mut sleeper = Command::new("sleep").arg("60").current_dir(path.join("below")).spawn().unwrap();
+        caretaker.clear();
+        assert!(process::wait(&mut sleeper, Duration::from_secs(5)).is_some());
+        assert!(!path.exists(), "and when clear() returns, the folder is gone");
     }
 
     #[test]

@@ -27,7 +27,7 @@ impl TempFolder {
     }
 
     /// The same, given to `account`, and in a place that it can reach.
-    pub(crate) fn owned_by(account: Option<&Account>) -> Result<Self, Error> {
+    pub fn owned_by(account: Option<&Account>) -> Result<Self, Error> {
         let path = base(account).join(format!("weir-{:016x}", random()));
         DirBuilder::new().mode(0o700).create(&path).map_err(|e| Error::io(format!("create {}", path.display()), &e))?;
         let folder = TempFolder { path };

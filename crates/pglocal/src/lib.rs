@@ -1,9 +1,10 @@
 //! PostgreSQL on this machine: find its programs, run a throw-away server with them, and speak to it.
 //!
-//! The demo, the tests and the benchmarks stand on this crate; the pooler itself does not. It must not know Weir's pools
+//! The demo, the tests, the benchmarks and the lab stand on this crate; the pooler itself does not. It must not know Weir's pools
 //! or configuration. What it starts, it ends: a [`Caretaker`] outlives even a killed parent and clears up after it.
 
 pub mod client;
+pub mod proc;
 
 mod account;
 mod caretaker;
@@ -11,12 +12,15 @@ mod error;
 mod fetch;
 mod find;
 mod folder;
+mod limits;
 mod process;
 mod server;
 
+pub use account::Account;
 pub use caretaker::Caretaker;
 pub use error::Error;
 pub use find::{Origin, Programs, find, find_installed, find_with};
 pub use folder::TempFolder;
+pub use limits::raise_descriptors;
 pub use process::{Signal, send_signal};
 pub use server::{Auth, Options, Server, free_port};

@@ -27,6 +27,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("weir", &["base", "runtime", "admin", "config", "pglocal"]),
     ("tests", &["base", "pgwire", "auth", "pglocal"]),
     ("bench", &["base", "pgwire", "auth", "pglocal"]),
+    ("lab", &["pglocal"]),
 ];
 
 /// The crates without I/O. `config` is one of them: it is given what it reads.

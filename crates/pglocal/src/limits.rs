@@ -3,7 +3,7 @@
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 /// Raises the soft limit to the hard one, for this process and all that it starts. Returns what it is now.
-pub(crate) fn raise_descriptors() -> u64 {
+pub fn raise_descriptors() -> u64 {
     let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return 1024 };
     match setrlimit(Resource::RLIMIT_NOFILE, hard, hard) {
         Ok(()) => hard,

@@ -1,27 +1,30 @@
 //! What the kernel's process table says: CPU time, memory, descriptors, and how much the rest of the machine was busy.
 //!
-//! Source: proc(5), `/proc/PID/stat`, `/proc/PID/status`, `/proc/stat`. Linux only, as the benchmark is.
+//! Source: proc(5), `/proc/PID/stat`, `/proc/PID/status`, `/proc/stat`. Linux only, as the benchmarks and the lab are.
 
 use std::collections::HashMap;
 use std::fs;
 
 /// Clock ticks a second in `/proc`: USER_HZ, which is 100 on every architecture that we run on.
-pub(crate) const TICKS_PER_SECOND: f64 = 100.0;
+pub const TICKS_PER_SECOND: f64 = 100.0;
 
 /// CPU time in clock ticks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Cpu {
-    pub(crate) user: u64,
-    pub(crate) system: u64,
+pub struct Cpu {
+    /// In the program itself.
+    pub user: u64,
+    /// In the kernel, for the program.
+    pub system: u64,
 }
 
 impl Cpu {
-    pub(crate) fn total(self) -> u64 {
+    /// Both together.
+    pub fn total(self) -> u64 {
         self.user + self.system
     }
 
     /// What was used since an earlier look.
-    pub(crate) fn since(self, earlier: Cpu) -> Cpu {
+    pub fn since(self, earlier: Cpu) -> Cpu {
         Cpu { user: self.user.saturating_sub(earlier.user), system: self.system.saturating_sub(earlier.system) }
     }
 }
@@ -36,25 +39,25 @@ struct Entry {
 }
 
 /// CPU time of a process, all its threads (those that ended too); `None` when it is gone.
-pub(crate) fn cpu(pid: u32) -> Option<Cpu> {
+pub fn cpu(pid: u32) -> Option<Cpu> {
     entry(pid).map(|entry| entry.own)
 }
 
 /// Resident memory in bytes; `None` when the process is gone.
-pub(crate) fn rss(pid: u32) -> Option<u64> {
+pub fn rss(pid: u32) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
     Some(line.split_whitespace().next()?.parse::<u64>().ok()? * 1024)
 }
 
 /// How many descriptors a process has open; `None` when it is gone or not ours to look into.
-pub(crate) fn descriptors(pid: u32) -> Option<usize> {
+pub fn descriptors(pid: u32) -> Option<usize> {
     Some(fs::read_dir(format!("/proc/{pid}/fd")).ok()?.count())
 }
 
 /// The machine's busy time and our own share of it, at one moment.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Machine {
+pub struct Machine {
     busy: u64,
     stolen: u64,
     all: u64,
@@ -63,13 +66,13 @@ pub(crate) struct Machine {
 
 impl Machine {
     /// Looks. Ours is this process with all that descends from it: PostgreSQL, poolers and pgbench are its children.
-    pub(crate) fn now() -> Option<Machine> {
+    pub fn now() -> Option<Machine> {
         let (busy, stolen, all) = machine(&fs::read_to_string("/proc/stat").ok()?)?;
         Some(Machine { busy, stolen, all, ours: family_time(&table(), std::process::id()) })
     }
 
     /// The share of the machine's time since `earlier` that went to strangers: other programs, and the host.
-    pub(crate) fn foreign_since(&self, earlier: &Machine) -> f64 {
+    pub fn foreign_since(&self, earlier: &Machine) -> f64 {
         let all = self.all.saturating_sub(earlier.all);
         let busy = self.busy.saturating_sub(earlier.busy) + self.stolen.saturating_sub(earlier.stolen);
         let foreign = busy.saturating_sub(self.ours.saturating_sub(earlier.ours));

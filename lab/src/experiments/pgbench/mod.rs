@@ -1,0 +1,40 @@
+//! The experiment `pgbench`.
+
+use clap::Args;
+
+use crate::lab::Lab;
+use crate::length::Length;
+use crate::model;
+use crate::steps::{Experiment, Results, Stage, Step, Trouble};
+
+/// What `weir lab pgbench` understands besides what all do.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct Options {}
+
+/// The experiment at this length.
+pub(crate) fn new(length: Length, _options: &Options) -> Box<dyn Experiment> {
+    Box::new(Pgbench { length })
+}
+
+struct Pgbench {
+    length: Length,
+}
+
+impl Experiment for Pgbench {
+    fn id(&self) -> &'static str {
+        "pgbench"
+    }
+
+    fn steps(&self) -> Vec<Step> {
+        let _ = self.length;
+        Vec::new()
+    }
+
+    fn open<'l>(&self, _lab: &'l Lab) -> Result<Box<dyn Stage + 'l>, Trouble> {
+        Err(Trouble::Failed("not built yet".into()))
+    }
+
+    fn tell(&self, _results: &Results) -> model::Experiment {
+        model::Experiment::empty("pgbench", "pgbench")
+    }
+}

@@ -1,0 +1,291 @@
+//! The place in which experiments happen: a temporary folder, the processes in it, and the folder of raw outputs.
+//!
+//! Owns that nothing is left behind: every process works below one folder, whose caretaker ends it with us, however we
+//! end. Owns what a command's environment is, and that its output is kept. Must not know what is measured.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::os::unix::fs::chown;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use weir_pglocal::{Account, Caretaker, TempFolder};
+
+use crate::length::Length;
+use crate::model::Ran;
+use crate::progress::Progress;
+use crate::stand::Process;
+use crate::steps::Trouble;
+use crate::tools::{Program, Tool};
+
+/// The place in which experiments happen.
+pub(crate) struct Lab {
+    length: Length,
+    /// A `weir` named on the command line.
+    weir: Option<PathBuf>,
+    account: Option<Account>,
+    progress: Progress,
+    raw: PathBuf,
+    found: RefCell<BTreeMap<Tool, Program>>,
+    /// Versions of what does not come from [`Tool`]: PostgreSQL's own programs, drivers.
+    versions: RefCell<BTreeMap<String, String>>,
+    // Dropped in this order: the folder is removed, and only then is the caretaker sent home.
+    folder: TempFolder,
+    caretaker: Arc<Caretaker>,
+}
+
+/// What a command said, and how it ended.
+#[derive(Clone, Debug)]
+pub(crate) struct Said {
+    pub(crate) status: ExitStatus,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+    pub(crate) ran: Ran,
+}
+
+impl Lab {
+    /// A lab whose raw outputs go to `raw`.
+    pub(crate) fn new(length: Length, weir: Option<PathBuf>, raw: PathBuf, progress: Progress) -> Result<Lab, Trouble> {
+        let account = Account::to_drop_to()?;
+        let folder = TempFolder::owned_by(account.as_ref())?;
+        let caretaker = Arc::new(Caretaker::of(folder.path())?);
+        fs::create_dir_all(&raw).map_err(|e| Trouble::at(format!("create {}", raw.display()), e))?;
+        let (found, versions) = (RefCell::default(), RefCell::default());
+        Ok(Lab { length, weir, account, progress, raw, found, versions, folder, caretaker })
+    }
+
+    pub(crate) fn length(&self) -> Length {
+        self.length
+    }
+
+    /// The temporary folder: all that is made for a run lies below it.
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// To be told of the processes that are to end with us.
+    pub(crate) fn caretaker(&self) -> &Arc<Caretaker> {
+        &self.caretaker
+    }
+
+    /// The ordinary user for servers that refuse to be root; `None` where we are one.
+    pub(crate) fn account(&self) -> Option<&Account> {
+        self.account.as_ref()
+    }
+
+    /// Finds a program, and notes its version for the report.
+    ///
+    /// # Errors
+    /// [`Trouble::Missing`], with `effect` saying what is left out for it.
+    pub(crate) fn tool(&self, tool: Tool, effect: &str) -> Result<Program, Trouble> {
+        if let Some(program) = self.found.borrow().get(&tool) {
+            return Ok(program.clone());
+        }
+        let program = tool.find(self.weir.as_deref()).map_err(|mut missing| {
+            effect.clone_into(&mut missing.effect);
+            Trouble::Missing(missing)
+        })?;
+        self.note_version(program.name, &program.version);
+        self.found.borrow_mut().insert(tool, program.clone());
+        Ok(program)
+    }
+
+    /// Notes the version of something that took part; an empty one is not worth a line.
+    pub(crate) fn note_version(&self, name: &str, version: &str) {
+        if !version.is_empty() {
+            self.versions.borrow_mut().insert(name.to_owned(), version.to_owned());
+        }
+    }
+
+    /// What took part so far.
+    pub(crate) fn versions(&self) -> BTreeMap<String, String> {
+        self.versions.borrow().clone()
+    }
+
+    /// Prints a line above the progress.
+    pub(crate) fn say(&self, line: &str) {
+        self.progress.say(line);
+    }
+
+    /// Says what is being done within a step or an opening: `filling the tables`.
+    pub(crate) fn doing(&self, what: &str) {
+        self.progress.doing(what);
+    }
+
+    /// Makes a folder below the temporary one; the ordinary user's, where we are root. It may exist already.
+    pub(crate) fn subfolder(&self, name: &str) -> Result<PathBuf, Trouble> {
+        let path = self.folder().join(name);
+        fs::create_dir_all(&path).map_err(|e| Trouble::at(format!("create {}", path.display()), e))?;
+        self.give(&path)?;
+        Ok(path)
+    }
+
+    /// Writes a file for a server to read; the ordinary user's, where we are root.
+    pub(crate) fn write(&self, path: &Path, text: &str) -> Result<(), Trouble> {
+        fs::write(path, text).map_err(|e| Trouble::at(format!("write {}", path.display()), e))?;
+        self.give(path)
+    }
+
+    fn give(&self, path: &Path) -> Result<(), Trouble> {
+        let Some(account) = &self.account else { return Ok(()) };
+        chown(path, Some(account.uid), Some(account.gid))
+            .map_err(|e| Trouble::at(format!("give {} to {}", path.display(), account.name), e))
+    }
+
+    /// A command that works in `folder` (below ours), speaks plain English, keeps its own temporary files in our folder, and
+    /// knows nothing of the caller's PG… variables. It runs as we do; servers that refuse root also need [`Lab::drop_root`].
+    pub(crate) fn command(&self, program: &Path, folder: &Path) -> Command {
+        debug_assert!(folder.starts_with(self.folder()), "{} is not below the lab's folder", folder.display());
+        let mut command = Command::new(program);
+        for (name, _) in std::env::vars_os().filter(|(name, _)| name.as_encoded_bytes().starts_with(b"PG")) {
+            command.env_remove(name);
+        }
+        command.env("LC_ALL", "C").env("TMPDIR", self.folder()).current_dir(folder);
+        command.stdin(Stdio::null()).process_group(0);
+        command
+    }
+
+    /// Makes a command run as the ordinary user, where we are root.
+    pub(crate) fn drop_root(&self, command: &mut Command) {
+        if let Some(account) = &self.account {
+            account.run(command);
+        }
+    }
+
+    /// Starts a program that goes on in the background; its output goes to `NAME.log` in our folder.
+    pub(crate) fn start(&self, name: &str, command: Command) -> Result<Process, Trouble> {
+        Process::start(name, command, self.folder().join(format!("{name}.log")), self.caretaker())
+    }
+
+    /// Runs a command to its end, or to the end of `patience`, and keeps what it says in `raw/NAME.txt`.
+    ///
+    /// `what` is for a reader: `150 clients through Weir`. A status other than 0 is no error here; not to end in time is.
+    pub(crate) fn run(
+        &self,
+        name: &str,
+        what: &str,
+        mut command: Command,
+        patience: Duration,
+    ) -> Result<Said, Trouble> {
+        let line = command_line(&command);
+        let path = |stream: &str| self.folder().join(format!("run-{name}.{stream}"));
+        let create =
+            |path: PathBuf| File::create(&path).map_err(|e| Trouble::at(format!("create {}", path.display()), e));
+        command.stdout(create(path("out"))?).stderr(create(path("err"))?);
+        let mut process = Process::of(name, command, path("err"), self.caretaker())?;
+        let status = process.wait(patience);
+        drop(process);
+        let read = |path: PathBuf| {
+            let text = fs::read(&path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
+            let _ = fs::remove_file(path);
+            text
+        };
+        let (stdout, stderr) = (read(path("out")), read(path("err")));
+        let ended = status.map_or("not ended in time".to_owned(), |status| status.to_string());
+        let ran = self.keep(name, what, &line, &format!("{stdout}\n--- stderr\n{stderr}\n--- {ended}\n"))?;
+        match status {
+            Some(status) => Ok(Said { status, stdout, stderr, ran }),
+            None => Err(Trouble::Failed(format!("{what}: not done after {} s: {line}", patience.as_secs()))),
+        }
+    }
+
+    /// Keeps a raw output that did not come from [`Lab::run`].
+    pub(crate) fn keep(&self, name: &str, what: &str, line: &str, text: &str) -> Result<Ran, Trouble> {
+        let file = self.raw.join(format!("{name}.txt"));
+        fs::write(&file, format!("$ {line}\n{text}"))
+            .map_err(|e| Trouble::at(format!("write {}", file.display()), e))?;
+        Ok(Ran { what: what.to_owned(), line: line.to_owned(), raw: format!("raw/{name}.txt") })
+    }
+}
+
+impl Said {
+    /// An error with the last lines of what was said, unless it ended well.
+    pub(crate) fn success(self) -> Result<Said, Trouble> {
+        if self.status.success() {
+            return Ok(self);
+        }
+        let said = if self.stderr.trim().is_empty() { &self.stdout } else { &self.stderr };
+        let lines: Vec<_> = said.trim_end().lines().collect();
+        let shown = lines[lines.len().saturating_sub(6)..].join("\n");
+        Err(Trouble::Failed(format!("{} ({}): {}\n{shown}", self.ran.what, self.status, self.ran.line)))
+    }
+}
+
+/// A command as one would type it, its file without the folders.
+pub(crate) fn command_line(command: &Command) -> String {
+    let program = Path::new(command.get_program()).file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let words = command.get_args().map(|word| quote(&word.to_string_lossy()));
+    std::iter::once(program).chain(words).collect::<Vec<_>>().join(" ")
+}
+
+fn quote(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@+%".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
+/// Asks again and again until it is so, or until `patience` is over; whether it became so.
+pub(crate) fn eventually(patience: Duration, mut so: impl FnMut() -> bool) -> bool {
+    let end = Instant::now() + patience;
+    loop {
+        if so() {
+            return true;
+        }
+        if Instant::now() >= end {
+            return false;
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lab() -> (TempFolder, Lab) {
+        let out = TempFolder::new().unwrap();
+        let lab = Lab::new(Length::Smoke, None, out.path().join("raw"), Progress::silent()).unwrap();
+        (out, lab)
+    }
+
+    #[test]
+    fn what_a_command_says_is_returned_and_kept() {
+        let (out, lab) = lab();
+        let mut command = lab.command(Path::new("/bin/sh"), lab.folder());
+        command.args(["-c", "echo well; echo bad >&2; exit 3"]);
+        let said = lab.run("try", "a try", command, Duration::from_secs(10)).unwrap();
+        assert_eq!((said.stdout.as_str(), said.stderr.as_str(), said.status.code()), ("well\n", "bad\n", Some(3)));
+        let kept = fs::read_to_string(out.path().join(&said.ran.raw)).unwrap();
+        assert!(kept.starts_with("$ sh -c 'echo well; echo bad >&2; exit 3'\nwell\n"), "{kept}");
+        let Err(Trouble::Failed(text)) = said.success() else { panic!("a status of 3 is no success") };
+        assert!(text.contains("bad") && text.contains("a try"), "{text}");
+    }
+
+    #[test]
+    fn a_command_that_does_not_end_is_ended() {
+        let (_out, lab) = lab();
+        let mut command = lab.command(Path::new("sleep"), lab.folder());
+        command.arg("60");
+        let began = Instant::now();
+        let trouble = lab.run("sleep", "a sleep", command, Duration::from_millis(100)).unwrap_err();
+        assert!(trouble.to_string().contains("not done"), "{trouble}");
+        assert!(began.elapsed() < Duration::from_secs(30));
+    }
+
+    #[test]
+    fn the_folder_is_gone_with_the_lab() {
+        let (_out, lab) = lab();
+        let path = lab.subfolder("below").unwrap();
+        assert!(path.exists());
+        drop(lab);
+        assert!(!path.parent().unwrap().exists());
+    }
+}

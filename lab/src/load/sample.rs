@@ -1,0 +1,1 @@
+//! Samples of a server's CPU, memory and processes.

@@ -1,0 +1,90 @@
+//! `weir-lab`: the published experiments about pooling, rerun by anyone. `weir lab` runs it.
+//!
+//! A program of its own, so that its libraries stay out of the server. An experiment measures in steps (`steps`), which
+//! `runner` takes and `journal` keeps; what it tells is a value (`model`), which `report` draws.
+
+mod cli;
+mod experiments;
+mod journal;
+mod lab;
+mod length;
+mod load;
+mod machine;
+mod model;
+mod progress;
+mod report;
+mod runner;
+mod stand;
+mod steps;
+mod tools;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use cli::{Cli, Command, Common};
+use experiments::{node, own, pgbench, products, reconnect, size};
+use runner::Order;
+use steps::{Experiment, Trouble};
+
+fn main() -> ExitCode {
+    match dispatch(Cli::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(trouble) => {
+            eprintln!("weir lab: {trouble}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn dispatch(command: Command) -> Result<(), Trouble> {
+    match command {
+        Command::All { common } => measure("all", experiments::all(common.length()), common),
+        Command::Products { common, options } if options.serve => serve(common, &options),
+        Command::Products { common, options } => one(products::new(common.length(), &options), common),
+        Command::Pgbench { common, options } => one(pgbench::new(common.length(), &options), common),
+        Command::Reconnect { common, options } => one(reconnect::new(common.length(), &options), common),
+        Command::Node { common, options } => one(node::new(common.length(), &options), common),
+        Command::Size { common, options } => one(size::new(common.length(), &options), common),
+        Command::Run { common, options } => one(own::new(common.length(), &options)?, common),
+        Command::Compare { a, b } => show(&report::compare(&report::read(&a)?, &report::read(&b)?)),
+        Command::Report { folder } => {
+            let report = report::read(&folder.join("report.json"))?;
+            report::write(&folder, &report)?;
+            show(&report::text(&report))
+        }
+        Command::Check => show(&tools::check()),
+    }
+}
+
+fn one(experiment: Box<dyn Experiment>, common: Common) -> Result<(), Trouble> {
+    measure(experiment.id(), vec![experiment], common)
+}
+
+/// Runs experiments and shows the report.
+fn measure(name: &str, experiments: Vec<Box<dyn Experiment>>, common: Common) -> Result<(), Trouble> {
+    let words: Vec<_> = std::env::args().skip(1).collect();
+    let command = format!("weir lab {}", words.join(" "));
+    let length = common.length();
+    let Common { out, fresh, weir, .. } = common;
+    let order = Order { name: name.to_owned(), experiments, length, out, fresh, weir, command };
+    let (folder, report) = runner::run(&order)?;
+    show(&report::text(&report))?;
+    eprintln!("the report: {}", folder.join("report.html").display());
+    Ok(())
+}
+
+/// Leaves the web app running to play with.
+fn serve(common: Common, options: &products::Options) -> Result<(), Trouble> {
+    let out = weir_pglocal::TempFolder::new()?;
+    let lab = lab::Lab::new(common.length(), common.weir, out.path().join("raw"), progress::Progress::stderr())?;
+    products::serve(&lab, options)
+}
+
+/// Prints; whoever has stopped reading misses the rest, and nothing breaks.
+#[allow(clippy::unnecessary_wraps)]
+fn show(text: &str) -> Result<(), Trouble> {
+    let _ = std::io::stdout().write_all(text.as_bytes());
+    Ok(())
+}

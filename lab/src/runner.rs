@@ -1,0 +1,304 @@
+//! Takes the steps of experiments one after another, and tells what came of them.
+//!
+//! Owns the order of things: what is left to do, progress, the journal after every step, what a failure costs (its step,
+//! nothing else), and that a step disturbed by strangers says so.
+
+use std::path::{Path, PathBuf};
+use std::thread;
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use weir_pglocal::proc;
+
+use crate::journal::Journal;
+use crate::lab::Lab;
+use crate::length::Length;
+use crate::machine;
+use crate::model::{self, FORMAT, Report};
+use crate::progress::Progress;
+use crate::report;
+use crate::steps::{Experiment, Outcome, Results, Step, Trouble};
+
+/// The share of the machine's time that strangers may take during a step before it is said.
+const FOREIGN: f64 = 0.10;
+
+/// What is to be done.
+pub(crate) struct Order {
+    /// For the folder's name: `all`, or an experiment's id.
+    pub(crate) name: String,
+    pub(crate) experiments: Vec<Box<dyn Experiment>>,
+    pub(crate) length: Length,
+    /// The report's folder; chosen below `weir-lab/` if absent.
+    pub(crate) out: Option<PathBuf>,
+    /// Whether an unfinished run of the same plan is left alone.
+    pub(crate) fresh: bool,
+    pub(crate) weir: Option<PathBuf>,
+    /// The command line, for the report.
+    pub(crate) command: String,
+}
+
+/// Does it, and writes the report. Returns its folder.
+pub(crate) fn run(order: &Order) -> Result<(PathBuf, Report), Trouble> {
+    weir_pglocal::raise_descriptors();
+    let mut journal = journal(order)?;
+    let progress = Progress::stderr();
+    let lab = Lab::new(order.length, order.weir.clone(), journal.raw(), progress.clone())?;
+    leave_nothing_behind(&lab, &journal);
+    let (total, done) = seconds(order, &journal);
+    progress.begin(total, done);
+    let left: usize = order.experiments.iter().map(|experiment| left(experiment.as_ref(), &journal).len()).sum();
+    progress.say(&format!("{left} steps, {} in all; results go to {}", progress.left(), journal.folder().display()));
+    for experiment in &order.experiments {
+        measure(experiment.as_ref(), &lab, &progress, &mut journal)?;
+    }
+    progress.finish();
+    drop(lab);
+    finish(order, &mut journal)
+}
+
+/// The journal to go on with: a new one, or that of an interrupted run.
+fn journal(order: &Order) -> Result<Journal, Trouble> {
+    let (plan, now) = (plan(order), jiff::Timestamp::now());
+    let parent = Path::new("weir-lab");
+    let begun = match &order.out {
+        Some(folder) => Journal::read(folder).ok().filter(|j| j.run.plan == plan && j.run.ended.is_none()),
+        None => Journal::unfinished(parent, &plan),
+    };
+    if let Some(journal) = begun.filter(|_| !order.fresh) {
+        let done: usize = journal.run.outcomes.values().map(std::collections::BTreeMap::len).sum();
+        eprintln!("going on with {}, where {done} steps are done (--fresh begins anew)", journal.folder().display());
+        return Ok(journal);
+    }
+    let stamp = now.strftime("%Y%m%d-%H%M%S");
+    let folder = order.out.clone().unwrap_or_else(|| parent.join(format!("{}-{}-{stamp}", order.name, order.length)));
+    if order.out.is_some() && Journal::read(&folder).is_ok() && !order.fresh {
+        let folder = folder.display();
+        return Err(Trouble::Failed(format!("{folder} holds another run: name another folder, or say --fresh")));
+    }
+    Journal::begin(folder, plan, order.command.clone(), format!("{now:.0}"))
+}
+
+/// Equal for runs that may be joined.
+fn plan(order: &Order) -> String {
+    let each = order.experiments.iter().map(|e| format!("{}({})", e.id(), e.options()));
+    format!("weir-lab {} {} {}", env!("CARGO_PKG_VERSION"), order.length, each.collect::<Vec<_>>().join(" "))
+}
+
+/// The steps that are still to be taken.
+fn left(experiment: &dyn Experiment, journal: &Journal) -> Vec<Step> {
+    experiment.steps().into_iter().filter(|step| !journal.has(experiment.id(), &step.id)).collect()
+}
+
+/// Estimated seconds: of all, and of what is done already.
+fn seconds(order: &Order, journal: &Journal) -> (f64, f64) {
+    let all = |experiment: &dyn Experiment| -> f64 {
+        experiment.opening_seconds() + experiment.steps().iter().map(|step| step.seconds).sum::<f64>()
+    };
+    let todo = |experiment: &dyn Experiment| -> f64 {
+        let left = left(experiment, journal);
+        let opening = if left.is_empty() { 0.0 } else { experiment.opening_seconds() };
+        opening + left.iter().map(|step| step.seconds).sum::<f64>()
+    };
+    let sum = |f: &dyn Fn(&dyn Experiment) -> f64| order.experiments.iter().map(|e| f(e.as_ref())).sum::<f64>();
+    let total = sum(&all);
+    (total, total - sum(&todo))
+}
+
+fn measure(experiment: &dyn Experiment, lab: &Lab, progress: &Progress, journal: &mut Journal) -> Result<(), Trouble> {
+    let steps = left(experiment, journal);
+    if steps.is_empty() {
+        return Ok(());
+    }
+    let id = experiment.id();
+    progress.step(&format!("{id}: setting up"), experiment.opening_seconds());
+    let opened = experiment.open(lab);
+    progress.step_done();
+    let mut stage = match opened {
+        Ok(stage) => stage,
+        Err(trouble) => {
+            progress.say(&format!("{id}: left out, {trouble}"));
+            for step in &steps {
+                journal.note(id, &step.id, outcome(Err(trouble.clone())))?;
+                progress.step("", step.seconds);
+                progress.step_done();
+            }
+            return Ok(());
+        }
+    };
+    for step in &steps {
+        progress.step(&format!("{id}: {}", step.title), step.seconds);
+        let before = proc::Machine::now();
+        let mut taken = stage.take(step);
+        if let (Ok(measured), Some(before), Some(after)) = (&mut taken, before, proc::Machine::now()) {
+            let foreign = after.foreign_since(&before);
+            if foreign > FOREIGN {
+                let percent = foreign * 100.0;
+                measured.warnings.push(format!("{}: other programs took {percent:.0}% of the machine", step.title));
+            }
+        }
+        progress.step_done();
+        let said = taken.as_ref().map_or_else(ToString::to_string, |measured| measured.headline.clone());
+        progress.say(&format!("{id}: {}: {said} ({} left)", step.title, progress.left()));
+        journal.note(id, &step.id, outcome(taken))?;
+        journal.run.versions.extend(lab.versions());
+    }
+    Ok(())
+}
+
+fn outcome(taken: Result<crate::steps::Measured, Trouble>) -> Outcome {
+    match taken {
+        Ok(measured) => Outcome::Done(measured),
+        Err(Trouble::Missing(missing)) => Outcome::Missing(missing),
+        Err(Trouble::Failed(text)) => Outcome::Failed(text),
+    }
+}
+
+/// Makes the report of what the journal holds, and writes it beside it.
+pub(crate) fn finish(order: &Order, journal: &mut Journal) -> Result<(PathBuf, Report), Trouble> {
+    let now = format!("{:.0}", jiff::Timestamp::now());
+    let ended = journal.run.ended.get_or_insert(now).clone();
+    let report = Report {
+        format: FORMAT,
+        command: journal.run.command.clone(),
+        length: order.length,
+        began: journal.run.began.clone(),
+        ended,
+        machine: machine::here(),
+        versions: journal.run.versions.clone(),
+        experiments: order.experiments.iter().map(|experiment| told(experiment.as_ref(), journal)).collect(),
+    };
+    report::write(journal.folder(), &report)?;
+    journal.save()?;
+    Ok((journal.folder().to_owned(), report))
+}
+
+/// An experiment's story, with what all steps have in common.
+fn told(experiment: &dyn Experiment, journal: &Journal) -> model::Experiment {
+    let results = Results::new(journal.outcomes_of(experiment.id()).cloned().unwrap_or_default());
+    let mut story = experiment.tell(&results);
+    for step in experiment.steps() {
+        match results.outcomes().get(&step.id) {
+            Some(Outcome::Done(measured)) => {
+                story.commands.extend(measured.ran.iter().cloned());
+                story.warnings.extend(measured.warnings.iter().cloned());
+            }
+            Some(Outcome::Missing(missing)) if !story.missing.contains(missing) => story.missing.push(missing.clone()),
+            Some(Outcome::Failed(text)) => story.warnings.push(format!("{} failed: {text}", step.title)),
+            Some(Outcome::Missing(_)) | None => {}
+        }
+    }
+    story
+}
+
+/// Ends everything when we are told to end. When we are killed, the caretakers do the same.
+fn leave_nothing_behind(lab: &Lab, journal: &Journal) {
+    let Ok(mut signals) = Signals::new([SIGINT, SIGTERM, SIGHUP]) else { return };
+    let (caretaker, folder) = (lab.caretaker().clone(), journal.folder().to_owned());
+    thread::spawn(move || {
+        if let Some(signal) = signals.forever().next() {
+            let folder = folder.display();
+            eprintln!("\nstopping; what is done is kept in {folder}, and the same command goes on from there");
+            caretaker.clear();
+            std::process::exit(128 + signal);
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::fs;
+    use std::rc::Rc;
+
+    use weir_pglocal::TempFolder;
+
+    use super::*;
+    use crate::model::Missing;
+    use crate::steps::{Measured, Stage};
+
+    /// An experiment of three steps: one works, one fails, one lacks a program. It notes what is taken.
+    struct Trial {
+        taken: Rc<RefCell<Vec<String>>>,
+    }
+
+    impl Experiment for Trial {
+        fn id(&self) -> &'static str {
+            "trial"
+        }
+
+        fn steps(&self) -> Vec<Step> {
+            ["works", "fails", "lacks"].map(|id| Step { id: id.into(), title: id.into(), seconds: 0.1 }).into()
+        }
+
+        fn open<'l>(&self, _lab: &'l Lab) -> Result<Box<dyn Stage + 'l>, Trouble> {
+            Ok(Box::new(Trial { taken: Rc::clone(&self.taken) }))
+        }
+
+        fn tell(&self, results: &Results) -> model::Experiment {
+            let mut story = model::Experiment::empty("trial", "A trial");
+            story.setup = vec![format!("{:?}", results.get::<u32>("works"))];
+            story
+        }
+    }
+
+    impl Stage for Trial {
+        fn take(&mut self, step: &Step) -> Result<Measured, Trouble> {
+            self.taken.borrow_mut().push(step.id.clone());
+            match step.id.as_str() {
+                "works" => Ok(Measured::of("7", &7)),
+                "fails" => Err(Trouble::Failed("it broke".into())),
+                _ => Err(Trouble::Missing(Missing { what: "Go".into(), effect: "x".into(), get: "y".into() })),
+            }
+        }
+    }
+
+    fn order(out: &Path, taken: &Rc<RefCell<Vec<String>>>) -> Order {
+        Order {
+            name: "trial".into(),
+            experiments: vec![Box::new(Trial { taken: Rc::clone(taken) })],
+            length: Length::Smoke,
+            out: Some(out.to_owned()),
+            fresh: false,
+            weir: None,
+            command: "weir-lab trial".into(),
+        }
+    }
+
+    #[test]
+    fn a_failure_and_a_lack_cost_their_step_only_and_are_told() {
+        let parent = TempFolder::new().unwrap();
+        let taken = Rc::default();
+        let (folder, report) = run(&order(&parent.path().join("out"), &taken)).unwrap();
+        assert_eq!(*taken.borrow(), ["works", "fails", "lacks"]);
+        let story = &report.experiments[0];
+        assert_eq!(story.setup, ["Some(7)"]);
+        assert_eq!(story.warnings.last().unwrap(), "fails failed: it broke");
+        assert_eq!(story.missing[0].what, "Go");
+        for file in ["run.json", "report.json", "report.html", "report.txt"] {
+            assert!(fs::metadata(folder.join(file)).unwrap().len() > 0, "{file}");
+        }
+    }
+
+    #[test]
+    fn an_interrupted_run_takes_only_the_steps_that_brought_nothing() {
+        let parent = TempFolder::new().unwrap();
+        let (out, taken) = (parent.path().join("out"), Rc::default());
+        let (folder, _) = run(&order(&out, &taken)).unwrap();
+        let mut journal = Journal::read(&folder).unwrap();
+        journal.run.ended = None;
+        journal.save().unwrap();
+        taken.borrow_mut().clear();
+        run(&order(&out, &taken)).unwrap();
+        assert_eq!(*taken.borrow(), ["fails", "lacks"]);
+    }
+
+    #[test]
+    fn a_folder_with_another_run_is_not_overwritten_unasked() {
+        let parent = TempFolder::new().unwrap();
+        let (out, taken) = (parent.path().join("out"), Rc::default());
+        run(&order(&out, &taken)).unwrap();
+        let text = run(&order(&out, &taken)).map(|_| ()).unwrap_err().to_string();
+        assert!(text.contains("--fresh"), "{text}");
+        run(&Order { fresh: true, ..order(&out, &taken) }).unwrap();
+    }
+}

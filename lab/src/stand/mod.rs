@@ -1,0 +1,9 @@
+//! Servers and poolers that experiments stand on, each started on a free port of the loopback and ended with its value.
+
+mod postgres;
+mod process;
+mod weir;
+
+pub(crate) use postgres::{USER, start as start_postgres};
+pub(crate) use process::Process;
+pub(crate) use weir::{Mode, Pool, Weir};

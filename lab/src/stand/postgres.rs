@@ -1,0 +1,35 @@
+//! The PostgreSQL of an experiment, with the settings that all of them share.
+
+use weir_pglocal::{Options, Server};
+
+use crate::lab::Lab;
+use crate::steps::Trouble;
+
+/// User, owner and password of everything in the experiments' databases.
+pub(crate) const USER: &str = "lab";
+
+/// What keeps a small machine's noise out of the figures; durability is off already, as the data is thrown away.
+const SETTINGS: &[(&str, &str)] =
+    &[("shared_buffers", "256MB"), ("max_wal_size", "4GB"), ("checkpoint_timeout", "1h"), ("jit", "off")];
+
+/// Starts a server that takes `max_connections`, with a database of this name owned by [`USER`].
+///
+/// Its programs are found, or fetched, by `weir_pglocal`; `settings` are added to those that all experiments share.
+pub(crate) fn start(
+    lab: &Lab,
+    max_connections: u32,
+    database: &str,
+    settings: &[(&str, &str)],
+) -> Result<Server, Trouble> {
+    lab.doing("starting PostgreSQL");
+    let settings = SETTINGS.iter().chain(settings).map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+    let options = Options { max_connections, settings: settings.collect(), ..Options::default() };
+    let server = Server::start(options)?;
+    if let Some(version) = server.superuser_connection("postgres")?.value("show server_version")? {
+        // Debian adds its package in brackets.
+        lab.note_version("PostgreSQL", version.split_whitespace().next().unwrap_or_default());
+    }
+    server.execute("postgres", &format!("create role {USER} login password '{USER}'"))?;
+    server.execute("postgres", &format!("create database \"{database}\" owner {USER}"))?;
+    Ok(server)
+}

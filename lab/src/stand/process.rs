@@ -1,0 +1,132 @@
+//! A process of ours: its log, and its end.
+//!
+//! Owns that a process ends with its value, children included (each is the head of a process group of its own).
+
+use std::fs::{self, File};
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::killpg;
+use nix::unistd::Pid;
+use weir_pglocal::{Caretaker, Signal, send_signal};
+
+use crate::lab::command_line;
+use crate::steps::Trouble;
+
+/// How long a process may take to end when asked to.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A running program; ended when dropped, with all that it started.
+#[derive(Debug)]
+pub(crate) struct Process {
+    name: String,
+    child: Child,
+    log: PathBuf,
+    caretaker: Arc<Caretaker>,
+}
+
+impl Process {
+    /// Starts `command`, with both its streams going to `log`.
+    pub(crate) fn start(
+        name: &str,
+        mut command: Command,
+        log: PathBuf,
+        caretaker: &Arc<Caretaker>,
+    ) -> Result<Process, Trouble> {
+        let out = File::options().create(true).append(true).open(&log);
+        let out = out.map_err(|e| Trouble::at(format!("open {}", log.display()), e))?;
+        let errors = out.try_clone().map_err(|e| Trouble::at("duplicate a descriptor", e))?;
+        command.stdout(out).stderr(errors);
+        Process::of(name, command, log, caretaker)
+    }
+
+    /// Starts `command`, whose streams are settled; `log` is where its complaints go.
+    pub(crate) fn of(
+        name: &str,
+        mut command: Command,
+        log: PathBuf,
+        caretaker: &Arc<Caretaker>,
+    ) -> Result<Process, Trouble> {
+        let child = command.spawn().map_err(|e| Trouble::at(format!("run {}", command_line(&command)), e))?;
+        caretaker.watch(child.id());
+        Ok(Process { name: name.to_owned(), child, log, caretaker: Arc::clone(caretaker) })
+    }
+
+    /// Its process id.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Whether it still runs.
+    pub(crate) fn alive(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// Waits for its end; `None` if it still runs when `patience` is over.
+    pub(crate) fn wait(&mut self, patience: Duration) -> Option<ExitStatus> {
+        let end = Instant::now() + patience;
+        let mut pause = Duration::from_micros(500);
+        loop {
+            if let Ok(Some(status)) = self.child.try_wait() {
+                return Some(status);
+            }
+            if Instant::now() >= end {
+                return None;
+            }
+            thread::sleep(pause);
+            pause = (pause * 2).min(Duration::from_millis(20));
+        }
+    }
+
+    /// All that it has logged.
+    pub(crate) fn log(&self) -> String {
+        fs::read(&self.log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
+    }
+
+    /// An error with the last lines of its log: `pgpool: does not answer`.
+    pub(crate) fn trouble(&self, what: impl std::fmt::Display) -> Trouble {
+        let log = self.log();
+        let lines: Vec<_> = log.trim_end().lines().collect();
+        Trouble::Failed(format!("{}: {what}\n{}", self.name, lines[lines.len().saturating_sub(8)..].join("\n")))
+    }
+
+    /// Waits until `answers` is so; an error if the process ends first or `patience` does.
+    pub(crate) fn await_ready(&mut self, patience: Duration, mut answers: impl FnMut() -> bool) -> Result<(), Trouble> {
+        let end = Instant::now() + patience;
+        while !answers() {
+            if !self.alive() {
+                return Err(self.trouble("ended instead of starting"));
+            }
+            if Instant::now() > end {
+                return Err(self.trouble(format!("does not answer after {} s", patience.as_secs())));
+            }
+            thread::sleep(Duration::from_millis(30));
+        }
+        Ok(())
+    }
+
+    fn group(&self) -> Pid {
+        Pid::from_raw(self.child.id().cast_signed())
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let pid = self.child.id();
+        if self.alive() {
+            send_signal(pid, Signal::SIGTERM);
+            // Weir waits for its clients after TERM; INT only for their transactions.
+            send_signal(pid, Signal::SIGINT);
+            if self.wait(PATIENCE).is_none() {
+                let _ = self.child.kill();
+            }
+        }
+        let _ = self.child.wait();
+        // Children that it left, which are in its group still.
+        let _ = killpg(self.group(), Signal::SIGKILL);
+        self.caretaker.forget(pid);
+    }
+}

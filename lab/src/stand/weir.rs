@@ -1,0 +1,117 @@
+//! Weir before a server, with the pools that an experiment asks for.
+
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use weir_pglocal::client::{Connection, Params};
+use weir_pglocal::free_port;
+
+use super::{Process, USER};
+use crate::lab::Lab;
+use crate::steps::Trouble;
+use crate::tools::Tool;
+
+/// How long a client keeps a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    Session,
+    Transaction,
+}
+
+/// A pool: a name that clients connect to as to a database.
+#[derive(Clone, Debug)]
+pub(crate) struct Pool {
+    pub(crate) name: String,
+    /// The server's database.
+    pub(crate) database: String,
+    pub(crate) mode: Mode,
+    pub(crate) size: u32,
+}
+
+/// A running Weir; ended with its value.
+#[derive(Debug)]
+pub(crate) struct Weir {
+    process: Process,
+    port: u16,
+}
+
+impl Weir {
+    /// Starts it before the PostgreSQL at `server`, whose user is [`USER`] without a password, and waits until it answers.
+    ///
+    /// # Errors
+    /// That there is no `weir` here, with `effect` as what is left out for it; or that it did not start.
+    pub(crate) fn start(lab: &Lab, server: SocketAddr, pools: &[Pool], effect: &str) -> Result<Weir, Trouble> {
+        let program = lab.tool(Tool::Weir, effect)?;
+        let port = free_port().map_err(|e| Trouble::at("find a free port", e))?;
+        let folder = lab.subfolder(&format!("weir-{port}"))?;
+        let file = folder.join("weir.toml");
+        lab.write(&folder.join("userlist.txt"), &format!("\"{USER}\" \"{USER}\"\n"))?;
+        lab.write(&file, &configuration(port, server, pools))?;
+        let mut command = lab.command(&program.path, &folder);
+        command.arg("serve").arg(&file);
+        let mut weir = Weir { process: lab.start(&format!("weir-{port}"), command)?, port };
+        if let Some(pool) = pools.first() {
+            let params = weir.params(&pool.name).timeout(Duration::from_secs(5));
+            let answers = || Connection::connect(&params).and_then(|mut c| c.query("select 1")).is_ok();
+            weir.process.await_ready(Duration::from_secs(20), answers)?;
+        }
+        Ok(weir)
+    }
+
+    /// Its port on 127.0.0.1.
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Its process id, for its CPU time and memory.
+    pub(crate) fn pid(&self) -> u32 {
+        self.process.pid()
+    }
+
+    /// How to connect to one of its pools.
+    pub(crate) fn params(&self, pool: &str) -> Params {
+        Params::new("127.0.0.1", self.port, USER, pool).password(USER)
+    }
+
+    /// How to connect to its console.
+    pub(crate) fn console(&self) -> Params {
+        self.params("weir")
+    }
+}
+
+fn configuration(port: u16, server: SocketAddr, pools: &[Pool]) -> String {
+    let mut text = format!(
+        "[general]\nmax_clients = 5000\nadmin_users = [\"{USER}\"]\n\n\
+         [listen]\naddress = \"127.0.0.1\"\nport = {port}\n\n\
+         [auth]\ntype = \"trust\"\nfile = \"userlist.txt\"\n\n\
+         [log]\nconnections = false\ndisconnections = false\n"
+    );
+    for Pool { name, database, mode, size } in pools {
+        let mode = match mode {
+            Mode::Session => "session",
+            Mode::Transaction => "transaction",
+        };
+        let (host, server_port) = (server.ip(), server.port());
+        let _ = write!(
+            text,
+            "\n[pools.\"{name}\"]\nhost = \"{host}\"\nport = {server_port}\ndatabase = \"{database}\"\n\
+             mode = \"{mode}\"\nsize = {size}\n"
+        );
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_pool_gets_its_table() {
+        let pool = |name: &str, mode, size| Pool { name: name.into(), database: "benchmark".into(), mode, size };
+        let pools = [pool("test-pool", Mode::Transaction, 97), pool("other", Mode::Session, 2)];
+        let text = configuration(6432, ([127, 0, 0, 1], 5432).into(), &pools);
+        assert!(text.contains("[pools.\"test-pool\"]\nhost = \"127.0.0.1\"\nport = 5432\n"), "{text}");
+        assert!(text.contains("database = \"benchmark\"\nmode = \"session\"\nsize = 2\n"), "{text}");
+    }
+}
