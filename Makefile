@@ -4,7 +4,7 @@ CARGO ?= cargo
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build test test-all bench soak sim lint deny
+.PHONY: help demo build lab lab-deps test test-all bench soak sim lint deny
 
 help: ## Say what there is to do
 	@echo "make TARGET, where TARGET is one of"
@@ -15,8 +15,15 @@ demo: ## Show what Weir does, on a throw-away PostgreSQL (half a minute, then un
 	@$(CARGO) build -p weir
 	@exec "$$($(CARGO) metadata --format-version 1 --no-deps | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/debug/weir" demo $(ARGS)
 
-build: ## Build the optimised weir into target/release
-	$(CARGO) build --release -p weir
+build: ## Build the optimised weir, and its lab, into target/release
+	$(CARGO) build --release -p weir -p weir-lab
+
+lab: ## Rerun the published experiments about pooling (ARGS='all --quick' is the default)
+	@$(CARGO) build --quiet --release -p weir -p weir-lab
+	@exec "$$($(CARGO) metadata --format-version 1 --no-deps | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/release/weir" lab $(or $(ARGS),all --quick)
+
+lab-deps: ## Install what the experiments compare with: PgBouncer, Pgpool-II, MariaDB, Go, Node.js
+	@scripts/lab-deps.sh
 
 test: ## What a change needs: lints, unit tests, real PostgreSQL, simulator (under 15 minutes)
 	@scripts/test.sh $(ARGS)

@@ -18,6 +18,7 @@ use crate::model::{self, FORMAT, Report};
 use crate::progress::Progress;
 use crate::report;
 use crate::steps::{Experiment, Outcome, Results, Step, Trouble};
+use crate::tools::DEBUG;
 
 /// The share of the machine's time that strangers may take during a step before it is said.
 const FOREIGN: f64 = 0.10;
@@ -176,6 +177,9 @@ pub(crate) fn finish(order: &Order, journal: &mut Journal) -> Result<(PathBuf, R
 fn told(experiment: &dyn Experiment, journal: &Journal) -> model::Experiment {
     let results = Results::new(journal.outcomes_of(experiment.id()).cloned().unwrap_or_default());
     let mut story = experiment.tell(&results);
+    if journal.run.versions.get("Weir").is_some_and(|version| version.contains(DEBUG)) {
+        story.warnings.push("Weir is a debug build here, several times slower than what one runs".to_owned());
+    }
     for step in experiment.steps() {
         match results.outcomes().get(&step.id) {
             Some(Outcome::Done(measured)) => {

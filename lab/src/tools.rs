@@ -51,6 +51,9 @@ struct Entry {
     get: &'static str,
 }
 
+/// What a debug build of Weir adds to its version.
+pub(crate) const DEBUG: &str = "(debug build)";
+
 const SBIN: &[&str] = &["/usr/sbin", "/usr/local/sbin", "/usr/local/bin", "/usr/libexec"];
 
 const TABLE: &[Entry] = &[
@@ -182,7 +185,9 @@ impl Entry {
         }
         let output = Command::new(path).args(self.version).current_dir("/").output().ok()?;
         let said = [output.stdout, output.stderr].concat();
-        version(&String::from_utf8_lossy(&said))
+        let said = String::from_utf8_lossy(&said);
+        let version = version(&said)?;
+        Some(if said.contains(DEBUG) { format!("{version} {DEBUG}") } else { version })
     }
 }
 

@@ -6,11 +6,13 @@
 mod check;
 mod demo;
 mod failure;
+mod lab;
 mod load;
 mod probe;
 mod serve;
 mod term;
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -23,6 +25,7 @@ const ABOUT: &str = "Weir, a PostgreSQL connection pooler: thousands of clients 
 const EXAMPLES: &str = "\
 Examples:
   weir demo                            see it at work; needs nothing prepared
+  weir lab all --quick                 rerun the published experiments about pooling, on this machine
   weir check weir.toml --connect       is this right, and do the servers answer?
   weir serve weir.toml                 pool connections until told to stop
   psql -h 127.0.0.1 -p 6432 app        connect to pool \"app\", as to a database
@@ -65,8 +68,15 @@ Examples:
   weir demo                  until Ctrl-C
   weir demo --seconds 5      for a script: ends by itself";
 
+/// A debug build says so: it is several times slower, and must not be taken for what is measured.
+const VERSION: &str = if cfg!(debug_assertions) {
+    concat!(env!("CARGO_PKG_VERSION"), " (debug build)")
+} else {
+    env!("CARGO_PKG_VERSION")
+};
+
 #[derive(Parser)]
-#[command(name = "weir", version, about = ABOUT, after_help = EXAMPLES, arg_required_else_help = true)]
+#[command(name = "weir", version = VERSION, about = ABOUT, after_help = EXAMPLES, arg_required_else_help = true)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -96,6 +106,13 @@ enum Command {
         #[arg(long, value_name = "N")]
         seconds: Option<u64>,
     },
+    /// Rerun the published experiments about pooling, or your own (`weir lab --help`)
+    #[command(disable_help_flag = true)]
+    Lab {
+        /// What the lab understands
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "WORDS")]
+        arguments: Vec<OsString>,
+    },
 }
 
 fn main() -> ExitCode {
@@ -105,6 +122,7 @@ fn main() -> ExitCode {
             check::run(&file, if connect { check::Ask::Servers } else { check::Ask::File })
         }
         Command::Demo { seconds } => demo::run(seconds),
+        Command::Lab { arguments } => lab::run(&arguments),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

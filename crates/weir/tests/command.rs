@@ -56,7 +56,8 @@ fn a_command_line_that_is_not_understood_exits_with_2_and_an_error_with_1() {
 fn help_and_version_go_to_standard_output() {
     let version = weir(&["--version"]);
     assert!(version.status.success());
-    assert_eq!(said(&version), format!("weir {}\n", env!("CARGO_PKG_VERSION")));
+    let plain = format!("weir {}", env!("CARGO_PKG_VERSION"));
+    assert!([format!("{plain}\n"), format!("{plain} (debug build)\n")].contains(&said(&version)), "{}", said(&version));
     let help = weir(&["--help"]);
     assert!(help.status.success());
     assert!(said(&help).contains("weir demo"));
@@ -119,4 +120,16 @@ fn check_connects_and_compares_with_what_the_server_takes() {
     let output = check(&write(&folder, &config(port, "secret", 25)), &["--connect"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(said(&output).contains("refused"), "{}", said(&output));
+}
+
+#[test]
+fn the_lab_gets_its_words_as_they_are_or_one_says_how_to_have_it() {
+    let output = weir(&["lab", "--version"]);
+    let beside = Path::new(env!("CARGO_BIN_EXE_weir")).with_file_name("weir-lab");
+    if beside.is_file() {
+        assert_eq!(said(&output), format!("weir-lab {}\n", env!("CARGO_PKG_VERSION")));
+    } else {
+        assert_eq!(output.status.code(), Some(1));
+        assert!(complaint(&output).contains("make build"), "{}", complaint(&output));
+    }
 }
