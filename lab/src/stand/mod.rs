@@ -1,9 +1,11 @@
 //! Servers and poolers that experiments stand on, each started on a free port of the loopback and ended with its value.
 
+mod mariadb;
 mod postgres;
 mod process;
 mod weir;
 
+pub(crate) use mariadb::Mariadb;
 pub(crate) use postgres::{USER, start as start_postgres};
 pub(crate) use process::Process;
 pub(crate) use weir::{Mode, Pool, Weir};

@@ -1,0 +1,184 @@
+//! A throw-away MariaDB (or MySQL) server on a free port of the loopback.
+//!
+//! Owns its data and its socket, which lie below the lab's folder, and that it is ended with its value. Knows nothing of the
+//! protocol but its first packet: programs fill it and measure it. Durability is off, as the data is thrown away.
+
+use std::io::Read;
+use std::net::{Ipv4Addr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use weir_pglocal::free_port;
+
+use super::{Process, USER};
+use crate::lab::Lab;
+use crate::steps::Trouble;
+use crate::tools::{Program, Tool};
+
+/// What differs from the server's defaults: nothing is written twice or flushed, results are never kept from one query to the
+/// next (`loose`: MySQL 8 has no such cache any more), and the host names of clients are not looked up.
+const SETTINGS: &[&str] = &[
+    "--skip-name-resolve",
+    "--skip-log-bin",
+    "--loose-query-cache-type=0",
+    "--innodb-buffer-pool-size=256M",
+    "--innodb-flush-log-at-trx-commit=0",
+    "--innodb-doublewrite=0",
+    "--innodb-fast-shutdown=2",
+    "--max-connections=151",
+];
+
+/// How long the making of the data's folder may take on a slow disk.
+const INSTALL_PATIENCE: Duration = Duration::from_secs(90);
+/// How long the server may take to answer.
+const START_PATIENCE: Duration = Duration::from_secs(60);
+/// How often a port that another process snatched is replaced by another.
+const PORT_ATTEMPTS: u32 = 3;
+
+/// A running MariaDB; ended with its value.
+#[derive(Debug)]
+pub(crate) struct Mariadb {
+    port: u16,
+    _process: Process,
+}
+
+impl Mariadb {
+    /// Starts one with an empty database `database`, whose user is [`USER`] with that password too, and waits until it
+    /// answers.
+    ///
+    /// # Errors
+    /// That it is not here, with `effect` as what is left out for it; or that it did not start.
+    pub(crate) fn start(lab: &Lab, database: &str, effect: &str) -> Result<Mariadb, Trouble> {
+        lab.doing("starting MariaDB");
+        let program = lab.tool(Tool::Mariadb, effect)?;
+        let folder = lab.subfolder("mariadb")?;
+        let data = folder.join("data");
+        make_data(lab, &program, &folder, &data, effect)?;
+        let init = folder.join("init.sql");
+        lab.write(&init, &accounts(database))?;
+        for attempt in 1.. {
+            let port = free_port().map_err(|e| Trouble::at("find a free port", e))?;
+            let mut command = serve(lab, &program, &folder, port);
+            command.arg(option("--init-file", &init));
+            let mut process = lab.start(&format!("mariadb-{port}"), command)?;
+            match process.await_ready(START_PATIENCE, || greets(port)) {
+                Ok(()) => return Ok(Mariadb { port, _process: process }),
+                Err(_) if process.log().contains("Address already in use") && attempt < PORT_ATTEMPTS => {}
+                Err(trouble) => return Err(trouble),
+            }
+        }
+        unreachable!("the last attempt returns")
+    }
+
+    /// Its port on 127.0.0.1.
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// What differs from the server's defaults, for the report.
+    pub(crate) fn settings() -> String {
+        SETTINGS.join(" ")
+    }
+}
+
+/// Makes the folder with the server's own tables. MariaDB brings a program for it, MySQL an option.
+fn make_data(lab: &Lab, program: &Program, folder: &Path, data: &Path, effect: &str) -> Result<(), Trouble> {
+    let mut command = if program.version.contains("MariaDB") {
+        let install = lab.tool(Tool::MariadbInstall, effect)?;
+        let mut command = lab.command(&install.path, folder);
+        // First, as both read it only there: no option files of this machine.
+        command.args(["--no-defaults", "--auth-root-authentication-method=normal"]);
+        command.args(["--skip-test-db", "--skip-name-resolve"]);
+        command
+    } else {
+        let mut command = lab.command(&program.path, folder);
+        command.args(["--no-defaults", "--initialize-insecure"]);
+        command
+    };
+    command.arg(option("--datadir", data));
+    lab.drop_root(&mut command);
+    lab.run("mariadb-install", "make MariaDB's own tables", command, INSTALL_PATIENCE)?.success().map(drop)
+}
+
+/// The server in the foreground, which is what it does unless told otherwise.
+fn serve(lab: &Lab, program: &Program, folder: &Path, port: u16) -> Command {
+    let mut command = lab.command(&program.path, folder);
+    command.arg("--no-defaults").args(SETTINGS).arg(option("--datadir", &folder.join("data")));
+    command.args(["--bind-address=127.0.0.1", &format!("--port={port}")]);
+    // The lab's folder is short enough for a socket with 20 bytes after it; this name has 15.
+    command.arg(option("--socket", &socket(folder))).arg(option("--pid-file", &folder.join("pid")));
+    lab.drop_root(&mut command);
+    command
+}
+
+fn socket(folder: &Path) -> PathBuf {
+    folder.join("socket")
+}
+
+fn option(name: &str, path: &Path) -> String {
+    format!("{name}={}", path.display())
+}
+
+/// What the server runs before it lets anyone in.
+fn accounts(database: &str) -> String {
+    format!(
+        "CREATE DATABASE IF NOT EXISTS {database};\n\
+         CREATE USER IF NOT EXISTS '{USER}'@'127.0.0.1' IDENTIFIED BY '{USER}';\n\
+         GRANT ALL ON {database}.* TO '{USER}'@'127.0.0.1';\n"
+    )
+}
+
+/// Whether it lets clients in: it speaks first, and a greeting is version 10 of the protocol (a refusal begins with 255).
+fn greets(port: u16) -> bool {
+    let Ok(mut stream) = TcpStream::connect((Ipv4Addr::LOCALHOST, port)) else { return false };
+    // Length in three bytes, number of the packet, version.
+    let mut head = [0; 5];
+    let _ = stream.set_read_timeout(Some(Duration::from_secs(2)));
+    stream.read_exact(&mut head).is_ok() && head[4] == 10
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::net::TcpListener;
+    use std::thread;
+
+    use weir_pglocal::TempFolder;
+
+    use super::*;
+    use crate::lab::eventually;
+    use crate::length::Length;
+    use crate::progress::Progress;
+
+    /// A listener that says this to the first who comes.
+    fn sayer(bytes: &'static [u8]) -> u16 {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        thread::spawn(move || listener.accept().unwrap().0.write_all(bytes));
+        port
+    }
+
+    #[test]
+    fn a_greeting_is_told_from_a_refusal() {
+        assert!(greets(sayer(b"\x4a\0\0\0\x0a10.11.14-MariaDB\0")));
+        assert!(!greets(sayer(b"\x4a\0\0\0\xff\x10\x04Too many connections")));
+        assert!(!greets(sayer(b"")));
+    }
+
+    #[test]
+    fn a_server_is_there_and_gone_with_its_value() {
+        if Tool::Mariadb.find(None).is_err() || Tool::MariadbInstall.find(None).is_err() {
+            eprintln!("skipped: MariaDB is not installed");
+            return;
+        }
+        let out = TempFolder::new().unwrap();
+        let lab = Lab::new(Length::Smoke, None, out.path().join("raw"), Progress::silent()).unwrap();
+        let server = Mariadb::start(&lab, "lab", "everything").unwrap();
+        let port = server.port();
+        assert!(greets(port));
+        assert!(socket(&lab.folder().join("mariadb")).exists());
+        drop(server);
+        assert!(eventually(Duration::from_secs(2), || TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err()));
+    }
+}
