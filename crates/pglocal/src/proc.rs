@@ -43,6 +43,14 @@ pub fn cpu(pid: u32) -> Option<Cpu> {
     entry(pid).map(|entry| entry.own)
 }
 
+/// CPU time in clock ticks of a process and all that descends from it, the dead included; `None` when it is gone.
+///
+/// Where a program forks a child a connection, as PostgreSQL and Pgpool-II do, this is what the program costs.
+pub fn family(pid: u32) -> Option<u64> {
+    let table = table();
+    table.contains_key(&pid).then(|| family_time(&table, pid))
+}
+
 /// Resident memory in bytes; `None` when the process is gone.
 pub fn rss(pid: u32) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
@@ -172,6 +180,7 @@ mod tests {
         assert!(rss(pid).unwrap() > 100_000);
         assert!(descriptors(pid).unwrap() >= 3);
         assert!(cpu(pid).is_some() && Machine::now().is_some());
-        assert_eq!(cpu(u32::MAX), None);
+        assert_eq!((cpu(u32::MAX), family(u32::MAX)), (None, None));
+        assert!(family(pid).unwrap() >= cpu(pid).unwrap().total());
     }
 }

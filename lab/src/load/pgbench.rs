@@ -47,6 +47,9 @@ pub(crate) struct Run {
     /// Average and standard deviation in ms; 0 if it said none.
     pub(crate) latency_ms: f64,
     pub(crate) stddev_ms: f64,
+    /// Average time of one connect in ms, which it says with `-C` only; 0 if it did not.
+    #[serde(default)]
+    pub(crate) connect_ms: f64,
     /// Its progress lines (`-P`): seconds since the start, TPS, latency in ms.
     pub(crate) progress: Vec<(f64, f64, f64)>,
     /// Clients whose run was aborted, or that could not connect.
@@ -98,6 +101,19 @@ impl Pgbench {
     ) -> Result<(Run, Ran), Trouble> {
         // A pool that is stuck must not hold the lab up for ever; a slow login of hundreds of clients is not stuck.
         let patience = Duration::from_secs(u64::from(seconds) * 2 + 90);
+        self.run_within(lab, name, what, target, args, patience)
+    }
+
+    /// The same with a patience of one's own, for runs of which one knows that they may get stuck.
+    pub(crate) fn run_within(
+        &self,
+        lab: &Lab,
+        name: &str,
+        what: &str,
+        target: &Target,
+        args: &[String],
+        patience: Duration,
+    ) -> Result<(Run, Ran), Trouble> {
         let said = self.said(lab, name, what, target, args, patience)?;
         let mut run = parse(&said.stdout, &said.stderr);
         run.success = said.status.success();
@@ -137,6 +153,7 @@ fn parse(stdout: &str, stderr: &str) -> Run {
         tps: float("tps ="),
         latency_ms: float("latency average ="),
         stddev_ms: float("latency stddev ="),
+        connect_ms: float("average connection time ="),
         progress: stderr.lines().filter_map(progress).collect(),
         aborted: u32::try_from(aborted).unwrap_or(u32::MAX),
         complaint: complaint.unwrap_or_default(),
