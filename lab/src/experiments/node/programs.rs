@@ -1,0 +1,210 @@
+//! The Node.js programs: written into the lab's folder, given their drivers by npm, and run.
+//!
+//! They are part of this binary, so that the lab works away from the source tree. The drivers' versions are pinned by the lock.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::{Database, Plan, Variant};
+use crate::lab::{Lab, Said};
+use crate::model::{Missing, Ran};
+use crate::stand::USER;
+use crate::steps::Trouble;
+use crate::tools::Tool;
+
+/// Everything here needs it.
+const EFFECT: &str = "the experiment `node`";
+
+/// The database's name, and that of Weir's pool.
+pub(super) const DATABASE: &str = "lab";
+
+const FILES: &[(&str, &str)] = &[
+    ("package.json", PACKAGE),
+    ("package-lock.json", include_str!("../../../apps/node/package-lock.json")),
+    ("workloads.mjs", include_str!("../../../apps/node/workloads.mjs")),
+    ("mysql.mjs", include_str!("../../../apps/node/mysql.mjs")),
+    ("pg.mjs", include_str!("../../../apps/node/pg.mjs")),
+];
+
+const PACKAGE: &str = include_str!("../../../apps/node/package.json");
+
+/// What npm says where its registry is out of reach, or where it was told not to try.
+const UNREACHABLE: &[&str] = &[
+    "ENOTFOUND",
+    "EAI_AGAIN",
+    "ECONNREFUSED",
+    "ECONNRESET",
+    "ETIMEDOUT",
+    "ERR_SOCKET_TIMEOUT",
+    "ENETUNREACH",
+    "EHOSTUNREACH",
+    "ENOTCACHED",
+];
+
+/// The programs, installed.
+pub(super) struct Programs<'l> {
+    lab: &'l Lab,
+    node: PathBuf,
+    folder: PathBuf,
+}
+
+/// How much data there is.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Size {
+    pub(super) users: u64,
+    /// What one query takes on it.
+    pub(super) ms: f64,
+    /// How often it was filled until that was near what was wanted.
+    pub(super) tries: u32,
+}
+
+/// What a variant's program prints.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub(super) struct Printed {
+    pub(super) users: u64,
+    pub(super) one: Vec<super::Run>,
+    pub(super) series: Vec<super::Run>,
+    pub(super) parallel: Vec<super::Run>,
+}
+
+impl<'l> Programs<'l> {
+    /// Writes them and has npm install the drivers: from its cache where it can, from its registry where it must.
+    pub(super) fn install(lab: &'l Lab) -> Result<Programs<'l>, Trouble> {
+        let node = lab.tool(Tool::Node, EFFECT)?.path;
+        let npm = lab.tool(Tool::Npm, EFFECT)?.path;
+        let folder = lab.subfolder("node")?;
+        for (name, text) in FILES {
+            lab.write(&folder.join(name), text)?;
+        }
+        lab.doing("npm ci");
+        let mut command = lab.command(&npm, &folder);
+        command.args(["ci", "--no-audit", "--no-fund", "--ignore-scripts", "--prefer-offline"]);
+        command.args(["--fetch-retries=1", "--fetch-retry-mintimeout=1000", "--fetch-timeout=30000"]);
+        command.args(["--no-update-notifier", "--logs-max=0"]);
+        let said = lab.run("node-npm", "install the drivers", command, Duration::from_secs(120))?;
+        if !said.status.success() && unreachable(&said.stderr) {
+            return Err(Trouble::Missing(out_of_reach()));
+        }
+        said.success()?;
+        for (name, version) in drivers() {
+            lab.note_version(&name, &version);
+        }
+        Ok(Programs { lab, node, folder })
+    }
+
+    /// Makes data for about `users`, so many that one query takes as long as the plan wants.
+    pub(super) fn size(&self, database: Database, port: u16, plan: Plan, users: u64) -> Result<(Size, Ran), Trouble> {
+        self.lab.doing("filling the tables");
+        self.fill(database, port, plan.query_ms, users, "adjust")
+    }
+
+    /// Makes data for exactly so many `users`.
+    pub(super) fn refill(&self, database: Database, port: u16, users: u64) -> Result<(Size, Ran), Trouble> {
+        self.lab.doing("filling the tables as before");
+        self.fill(database, port, 0, users, "again")
+    }
+
+    fn fill(
+        &self,
+        database: Database,
+        port: u16,
+        query_ms: u32,
+        users: u64,
+        name: &str,
+    ) -> Result<(Size, Ran), Trouble> {
+        let words = ["fill".to_owned(), query_ms.to_string(), users.to_string()];
+        let what = format!("fill {}", name_of(database));
+        let name = format!("node-{}-{name}", program(database).trim_end_matches(".mjs"));
+        self.run(database, port, &words, &name, &what, Duration::from_secs(600))
+    }
+
+    /// Runs the three workloads of a variant.
+    pub(super) fn measure(&self, variant: Variant, port: u16, plan: Plan) -> Result<(Printed, Ran), Trouble> {
+        let words = ["measure".to_owned(), variant.word().to_owned(), plan.times.to_string()];
+        let name = format!("node-{}", variant.id());
+        let patience = Duration::from_secs_f64(60.0 + plan.seconds() * 6.0);
+        self.run(variant.database(), port, &words, &name, variant.title(), patience)
+    }
+
+    fn run<T: DeserializeOwned>(
+        &self,
+        database: Database,
+        port: u16,
+        words: &[String],
+        name: &str,
+        what: &str,
+        patience: Duration,
+    ) -> Result<(T, Ran), Trouble> {
+        let mut command = self.lab.command(&self.node, &self.folder);
+        command.arg(program(database)).args(words).env_remove("NODE_OPTIONS");
+        command.env("LAB_HOST", "127.0.0.1").env("LAB_PORT", port.to_string());
+        command.env("LAB_USER", USER).env("LAB_PASSWORD", USER).env("LAB_DATABASE", DATABASE);
+        let Said { stdout, ran, .. } = self.lab.run(name, what, command, patience)?.success()?;
+        let printed = serde_json::from_str(&stdout).map_err(|e| Trouble::at(format!("read what {what} says"), e))?;
+        Ok((printed, ran))
+    }
+}
+
+fn program(database: Database) -> &'static str {
+    match database {
+        Database::Mariadb => "mysql.mjs",
+        Database::Postgres => "pg.mjs",
+    }
+}
+
+fn name_of(database: Database) -> &'static str {
+    match database {
+        Database::Mariadb => "MariaDB",
+        Database::Postgres => "PostgreSQL",
+    }
+}
+
+fn unreachable(stderr: &str) -> bool {
+    UNREACHABLE.iter().any(|code| stderr.contains(code))
+}
+
+fn out_of_reach() -> Missing {
+    let names: Vec<_> = drivers().into_iter().map(|(name, version)| format!("{name}@{version}")).collect();
+    let get = format!(
+        "let npm reach its registry once (npm config get registry), e.g. by npm install {} in an empty folder: \
+         its cache then serves them without a network",
+        names.join(" ")
+    );
+    Missing { what: "the drivers from npm's registry".into(), effect: EFFECT.into(), get }
+}
+
+/// The drivers and their versions, as package.json pins them.
+fn drivers() -> Vec<(String, String)> {
+    let package: serde_json::Value = serde_json::from_str(PACKAGE).expect("our own package.json is JSON");
+    let pinned = package["dependencies"].as_object().expect("it has dependencies");
+    let version = |value: &serde_json::Value| value.as_str().expect("versions are texts").to_owned();
+    pinned.iter().map(|(name, value)| (name.clone(), version(value))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_drivers_are_pinned_and_the_lock_names_no_registry() {
+        let names: Vec<_> = drivers().into_iter().map(|(name, _)| name).collect();
+        assert_eq!(names, ["mysql2", "pg"]);
+        for (name, version) in drivers() {
+            assert!(version.starts_with(|c: char| c.is_ascii_digit()), "{name} {version}");
+        }
+        let (_, lock) = FILES.iter().find(|(name, _)| *name == "package-lock.json").unwrap();
+        assert!(!lock.contains("\"resolved\""));
+    }
+
+    #[test]
+    fn a_registry_out_of_reach_is_told_with_what_to_do() {
+        assert!(unreachable("npm error code ENOTFOUND\nnpm error network request to … failed"));
+        assert!(unreachable("npm error code ENOTCACHED"));
+        assert!(!unreachable("npm error code EUSAGE\nnpm error `npm ci` can only install with a lock"));
+        let Missing { get, .. } = out_of_reach();
+        assert!(get.contains("mysql2@") && get.contains("pg@") && get.contains("cache"), "{get}");
+    }
+}
