@@ -173,7 +173,7 @@ fn out_of_reach() -> Missing {
          its cache then serves them without a network",
         names.join(" ")
     );
-    Missing { what: "the drivers from npm's registry".into(), effect: EFFECT.into(), get }
+    Missing { what: "npm's registry, which has mysql2 and pg,".into(), effect: EFFECT.into(), get }
 }
 
 /// The drivers and their versions, as package.json pins them.

@@ -319,15 +319,23 @@ fn each_gains(results: &Results) -> Claim {
     Claim::decided(text, Some(gain >= GAIN), format!("{took}; with {} at most {:.0} times.", cores(&each), most(&each)))
 }
 
+/// By the quickest runs, which strangers on the machine disturbed least: a cost is in every run, a disturbance is not.
 fn weir_costs_little(results: &Results) -> Claim {
     let text = "Where the program has a pool of its own, Weir costs less than 15% of a query's time";
-    let (Some(direct), Some(weir)) = (medians(results, PgPool), medians(results, PgWeirPool)) else {
+    let (Some(direct), Some(weir)) = (figures(results, PgPool), figures(results, PgWeirPool)) else {
         return Claim::decided(text, None, NOT_MEASURED);
     };
-    let ratios: Vec<_> = weir.each().into_iter().zip(direct.each()).map(|(weir, direct)| weir / direct).collect();
+    let ratios: Vec<_> =
+        quickest(&weir).into_iter().zip(quickest(&direct)).map(|(weir, direct)| weir / direct).collect();
     let held = ratios.iter().all(|ratio| *ratio <= 1.0 + SAME);
     let each: Vec<_> = WORKLOADS.iter().zip(&ratios).map(|(name, ratio)| format!("{name}: {ratio:.2}")).collect();
-    Claim::decided(text, Some(held), format!("Times through Weir over direct times: {}.", each.join(", ")))
+    let why = format!("Times through Weir over direct times, of each the quickest run: {}.", each.join(", "));
+    Claim::decided(text, Some(held), why)
+}
+
+fn quickest(figures: &Figures) -> [f64; 3] {
+    [&figures.one, &figures.series, &figures.parallel]
+        .map(|runs| runs.iter().map(|run| run.ms).fold(f64::NAN, f64::min))
 }
 
 fn hides() -> Vec<String> {
