@@ -5,6 +5,7 @@
 
 use std::path::{Path, PathBuf};
 use std::thread;
+use std::time::Duration;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -113,6 +114,7 @@ fn measure(experiment: &dyn Experiment, lab: &Lab, progress: &Progress, journal:
     let id = experiment.id();
     progress.step(&format!("{id}: setting up"), experiment.opening_seconds());
     let opened = experiment.open(lab);
+    stay_if_stopping(lab);
     progress.step_done();
     let mut stage = match opened {
         Ok(stage) => stage,
@@ -130,6 +132,7 @@ fn measure(experiment: &dyn Experiment, lab: &Lab, progress: &Progress, journal:
         progress.step(&format!("{id}: {}", step.title), step.seconds);
         let before = proc::Machine::now();
         let mut taken = stage.take(step);
+        stay_if_stopping(lab);
         if let (Ok(measured), Some(before), Some(after)) = (&mut taken, before, proc::Machine::now()) {
             let foreign = after.foreign_since(&before);
             if foreign > FOREIGN {
@@ -206,6 +209,14 @@ fn leave_nothing_behind(lab: &Lab, journal: &Journal) {
             std::process::exit(128 + signal);
         }
     });
+}
+
+/// Does not return once we were told to end. What ran was ended under its experiment's hands: that is no result, and nothing
+/// is to be started after it.
+fn stay_if_stopping(lab: &Lab) {
+    while lab.caretaker().clearing() {
+        thread::sleep(Duration::from_millis(50));
+    }
 }
 
 #[cfg(test)]

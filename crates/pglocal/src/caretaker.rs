@@ -89,6 +89,11 @@ impl Caretaker {
         let _ = nix::sys::wait::waitpid(nix::unistd::Pid::from_raw(self.shell.id().cast_signed()), None);
     }
 
+    /// Whether [`Caretaker::clear`] has begun: what is started now would be ended at once, or not at all.
+    pub fn clearing(&self) -> bool {
+        self.pipe.lock().unwrap_or_else(std::sync::PoisonError::into_inner).is_none()
+    }
+
     fn say(&self, line: &str) {
         let mut pipe = self.pipe.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if let Some(pipe) = pipe.as_mut() {
@@ -156,7 +161,9 @@ mod tests {
         let path = folder("inside");
         let caretaker = Caretaker::of(&path).unwrap();
         let mut sleeper = Command::new("sleep").arg("60").current_dir(path.join("below")).spawn().unwrap();
+        assert!(!caretaker.clearing());
         caretaker.clear();
+        assert!(caretaker.clearing());
         assert!(process::wait(&mut sleeper, Duration::from_secs(5)).is_some());
         assert!(!path.exists(), "and when clear() returns, the folder is gone");
     }

@@ -50,6 +50,9 @@ impl Process {
         log: PathBuf,
         caretaker: &Arc<Caretaker>,
     ) -> Result<Process, Trouble> {
+        if caretaker.clearing() {
+            return Err(Trouble::Failed(format!("{name} is not started: the lab is stopping")));
+        }
         let child = command.spawn().map_err(|e| Trouble::at(format!("run {}", command_line(&command)), e))?;
         caretaker.watch(child.id());
         Ok(Process { name: name.to_owned(), child, log, caretaker: Arc::clone(caretaker) })
