@@ -6,15 +6,20 @@ use crate::journal::replace;
 use crate::model::{FORMAT, Report};
 use crate::steps::Trouble;
 
+mod chart;
+mod compare;
+mod figures;
+mod html;
+#[cfg(test)]
+mod sample;
 mod terminal;
-
-pub(crate) use terminal::text;
+mod words;
 
 /// Writes `report.json`, `report.html` and `report.txt` into a folder.
 pub(crate) fn write(folder: &Path, report: &Report) -> Result<(), Trouble> {
     let json = serde_json::to_vec_pretty(report).expect("plain data with string keys becomes JSON");
-    let text = terminal::text(report);
-    let html = String::from("<!doctype html>\n");
+    let text = terminal::text(report, terminal::Paper::FILE);
+    let html = html::page(report).into_string();
     for (file, bytes) in [("report.json", json), ("report.html", html.into_bytes()), ("report.txt", text.into_bytes())]
     {
         let path = folder.join(file);
@@ -38,7 +43,43 @@ pub(crate) fn read(file: &Path) -> Result<Report, Trouble> {
     }
 }
 
-/// Two runs side by side, for a terminal.
+/// The whole report for the standard output: with colours and as wide as the terminal, if it is one.
+pub(crate) fn text(report: &Report) -> String {
+    terminal::text(report, terminal::Paper::stdout())
+}
+
+/// Two runs side by side, for the standard output.
 pub(crate) fn compare(a: &Report, b: &Report) -> String {
-    format!("{} {}\n", a.command, b.command)
+    compare::text(a, b, terminal::Paper::stdout())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_written_report_reads_back_and_another_format_is_refused() {
+        let folder = weir_pglocal::TempFolder::new().unwrap();
+        let mut report = sample::report();
+        write(folder.path(), &report).unwrap();
+        let page = std::fs::read_to_string(folder.path().join("report.html")).unwrap();
+        // A float may come back as its neighbour, so that what is compared is what one sees.
+        let again = read(&folder.path().join("report.json")).unwrap();
+        assert_eq!(html::page(&again).into_string(), page);
+        assert!(page.starts_with("<!DOCTYPE html>") && page.ends_with("</html>"));
+        let text = std::fs::read_to_string(folder.path().join("report.txt")).unwrap();
+        assert!(!text.contains('\u{1b}') && text.lines().all(|line| line.chars().count() <= 100), "{text}");
+        report.format += 1;
+        write(folder.path(), &report).unwrap();
+        assert!(read(&folder.path().join("report.json")).unwrap_err().to_string().contains("format"));
+    }
+
+    /// For looking at it: `REPORT_SAMPLE=/tmp/sample cargo test -p weir-lab sample_for_the_eye`.
+    #[test]
+    fn a_sample_for_the_eye_is_written_where_asked() {
+        let Some(folder) = std::env::var_os("REPORT_SAMPLE") else { return };
+        let folder = Path::new(&folder);
+        std::fs::create_dir_all(folder).unwrap();
+        write(folder, &sample::report()).unwrap();
+    }
 }

@@ -1,0 +1,320 @@
+//! A report's charts as inline SVG: twice, for a wide page and for a phone, of which the style sheet shows one.
+//!
+//! The axes, their ticks and logarithms are drawn by plotters; the marks on them are ours, for they carry classes (the
+//! style sheet knows the colours of day, night and paper) and tooltips. What is measured is solid, what is published
+//! dashed, what is calculated dotted; a series has a colour and a shape of mark, so that none of it needs colours.
+
+use std::collections::BTreeMap;
+
+use maud::{Markup, PreEscaped, html};
+use plotters::prelude::*;
+
+use super::{figures, words};
+use crate::model::{Chart, ChartKind, Origin, Scale, Series};
+
+mod axis;
+mod bars;
+mod lines;
+
+/// Colours that the style sheet has for series; after the last, they begin again.
+pub(super) const HUES: usize = 6;
+/// The colours of axes by day. The style sheet finds them by these very values and puts its own in place.
+const GRID: RGBColor = RGBColor(0xE2, 0xE1, 0xDC);
+const AXIS: RGBColor = RGBColor(0x9A, 0x99, 0x94);
+const WORDS: RGBColor = RGBColor(0x5F, 0x63, 0x68);
+/// A glyph's width, as a share of the text's size.
+const GLYPH: f64 = 0.56;
+
+/// What a chart is drawn for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Frame {
+    Wide,
+    Narrow,
+}
+
+impl Frame {
+    fn width(self) -> u32 {
+        match self {
+            Frame::Wide => 736,
+            Frame::Narrow => 350,
+        }
+    }
+
+    /// The text's size.
+    fn text(self) -> f64 {
+        match self {
+            Frame::Wide => 13.0,
+            Frame::Narrow => 12.0,
+        }
+    }
+
+    fn text_width(self, text: &str) -> f64 {
+        glyphs(text) * self.text() * GLYPH
+    }
+
+    fn class(self) -> &'static str {
+        match self {
+            Frame::Wide => "wide",
+            Frame::Narrow => "narrow",
+        }
+    }
+}
+
+/// How a series looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Look {
+    hue: usize,
+    origin: Origin,
+}
+
+impl Look {
+    /// Classes for the style sheet.
+    fn class(self, part: &str) -> String {
+        format!("{part} h{} {}", self.hue % HUES, origin(self.origin))
+    }
+}
+
+/// A chart with its title, legend and note. One without a point says so.
+pub(super) fn figure(chart: &Chart) -> Markup {
+    let chart = &clean(chart);
+    let looks = looks(&chart.series);
+    let empty = chart.series.iter().all(|series| series.points.is_empty());
+    html! {
+        figure class="chart" {
+            figcaption { (chart.title) }
+            @if empty {
+                p class="nothing" { "Nothing to draw: no figure was measured." }
+            } @else {
+                (legend(chart, &looks))
+                @for frame in [Frame::Wide, Frame::Narrow] { (svg(chart, &looks, frame)) }
+            }
+            @if !chart.note.is_empty() { p class="note" { (chart.note) } }
+        }
+    }
+}
+
+/// Without what can't be drawn: figures that are none, and on a logarithm zero and less, of which the note then tells.
+fn clean(chart: &Chart) -> Chart {
+    let mut chart = chart.clone();
+    let lines = chart.kind == ChartKind::Lines;
+    let (log_x, log_y) = (lines && chart.x.scale == Scale::Log, chart.y.scale == Scale::Log);
+    let mut lost = 0;
+    for series in &mut chart.series {
+        series.points.retain(|(x, y)| x.is_finite() && y.is_finite());
+        let before = series.points.len();
+        // A bar of zero is drawn, as its label only.
+        series.points.retain(|(x, y)| (!log_x || *x > 0.0) && (!log_y || !lines || *y > 0.0));
+        lost += before - series.points.len();
+    }
+    if lost > 0 {
+        let text = format!("{} of zero can't be shown on a logarithmic axis.", figures::count(lost, "point"));
+        chart.note = format!("{} {text}", chart.note).trim().to_owned();
+    }
+    chart
+}
+
+/// A colour for each series; those of one name, measured and published, share theirs.
+fn looks(series: &[Series]) -> Vec<Look> {
+    let mut hues = BTreeMap::new();
+    let look = |series: &Series| {
+        let next = hues.len();
+        let hue = *hues.entry(bare(&series.name)).or_insert(next);
+        Look { hue, origin: series.origin }
+    };
+    series.iter().map(look).collect()
+}
+
+/// A series' name without words about where its figures come from.
+fn bare(name: &str) -> String {
+    let name = name.to_lowercase();
+    let words = name.split(|c: char| !c.is_alphanumeric());
+    let about = ["published", "measured", "calculated", "article", "the", "here", "ours", "as", "in", "s"];
+    words.filter(|word| !word.is_empty() && !about.contains(word)).collect::<Vec<_>>().join(" ")
+}
+
+fn origin(origin: Origin) -> &'static str {
+    match origin {
+        Origin::Measured => "measured",
+        Origin::Published => "published",
+        Origin::Calculated => "calculated",
+    }
+}
+
+/// The series' name, with its origin where the name does not say it.
+fn named(series: &Series) -> String {
+    let word = origin(series.origin);
+    if series.origin == Origin::Measured || series.name.to_lowercase().contains(word) {
+        series.name.clone()
+    } else {
+        format!("{} ({word})", series.name)
+    }
+}
+
+fn legend(chart: &Chart, looks: &[Look]) -> Markup {
+    let alone = matches!(chart.series.as_slice(), [only] if only.origin == Origin::Measured);
+    html! {
+        @if !alone {
+            ul class="legend" {
+                @for (series, look) in chart.series.iter().zip(looks) {
+                    @if !series.points.is_empty() {
+                        li {
+                            svg class="key" viewBox="0 0 30 14" width="30" height="14" aria-hidden="true" {
+                                @match chart.kind {
+                                    ChartKind::Lines => (lines::key(*look)),
+                                    ChartKind::Bars => (bars::key(*look)),
+                                }
+                            }
+                            (named(series))
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn svg(chart: &Chart, looks: &[Look], frame: Frame) -> Markup {
+    let drawn = match chart.kind {
+        ChartKind::Lines => lines::draw(chart, looks, frame),
+        ChartKind::Bars => bars::draw(chart, looks, frame),
+    };
+    let Drawing { height, axes, marks } = drawn;
+    let view = format!("0 0 {} {height}", frame.width());
+    let label = spoken(chart);
+    html! {
+        svg class={ "plot " (frame.class()) } viewBox=(view) width=(frame.width()) height=(height)
+            role="img" aria-label=(label) {
+            (PreEscaped(axes))
+            (marks)
+        }
+    }
+}
+
+/// What a reader who does not see the chart is told.
+fn spoken(chart: &Chart) -> String {
+    let (y, x) = (words::with_unit(&chart.y.title, &chart.y.unit), words::with_unit(&chart.x.title, &chart.x.unit));
+    let names: Vec<_> = chart.series.iter().map(named).collect();
+    format!("{}: {y} by {x}, for {}", chart.title, names.join(", "))
+}
+
+/// A drawing: what plotters made, and our marks on it.
+struct Drawing {
+    height: u32,
+    axes: String,
+    marks: Markup,
+}
+
+/// The elements that plotters drew, without its own frame.
+fn inside(svg: &str) -> String {
+    let inner = svg.split_once('>').map_or("", |(_, rest)| rest);
+    inner.rsplit_once("</svg>").map_or(inner, |(inner, _)| inner).trim().to_owned()
+}
+
+/// A figure with its unit.
+fn quantity(value: f64, unit: &str) -> String {
+    let value = figures::measured(value);
+    if unit.is_empty() { value } else { format!("{value}\u{202f}{unit}") }
+}
+
+#[allow(clippy::cast_precision_loss)]
+fn glyphs(text: &str) -> f64 {
+    text.chars().count() as f64
+}
+
+/// A coordinate, to a tenth of a pixel.
+fn px(value: f64) -> String {
+    let text = format!("{value:.1}");
+    text.strip_suffix(".0").map_or(text.clone(), str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sample;
+    use super::*;
+    use crate::model::Axis;
+
+    fn chart(kind: ChartKind, scale: Scale, series: &[&[(f64, f64)]]) -> Chart {
+        let axis = |title: &str| Axis { title: title.to_owned(), unit: "ms".to_owned(), scale };
+        let one = |points: &&[(f64, f64)]| Series {
+            name: "Weir".to_owned(),
+            origin: Origin::Measured,
+            points: points.to_vec(),
+        };
+        Chart {
+            title: "A chart".to_owned(),
+            kind,
+            x: axis("clients"),
+            y: axis("latency"),
+            groups: vec!["one".to_owned()],
+            series: series.iter().map(one).collect(),
+            note: String::new(),
+        }
+    }
+
+    #[test]
+    fn no_chart_is_too_odd_to_be_drawn() {
+        let all: [&[(f64, f64)]; 9] = [
+            &[],
+            &[(1.0, 2.0)],
+            &[(0.0, 0.0)],
+            &[(0.0, 0.0), (1.0, 0.0), (2.0, 0.0)],
+            &[(5.0, 3.0), (5.0, 3.0)],
+            &[(f64::NAN, 1.0), (1.0, f64::INFINITY), (2.0, 5.0)],
+            &[(-3.0, -5.0), (0.0, -0.0), (4.0, 1e-12)],
+            &[(1e-9, 1e300), (1e12, 1e-300)],
+            &[(0.5, 1e15), (7.0, 3.0)],
+        ];
+        for kind in [ChartKind::Lines, ChartKind::Bars] {
+            for scale in [Scale::Linear, Scale::Log] {
+                for points in all {
+                    let text = figure(&chart(kind, scale, &[points, &[]])).into_string();
+                    for odd in ["NaN", "inf", "http:", "https:"] {
+                        assert!(!text.contains(odd), "{odd} in {kind:?} {scale:?} {points:?}: {text}");
+                    }
+                }
+                let nothing = figure(&chart(kind, scale, &[])).into_string();
+                assert!(nothing.contains("Nothing to draw"), "{nothing}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_zero_on_a_logarithm_is_left_out_and_told() {
+        let text = figure(&chart(ChartKind::Lines, Scale::Log, &[&[(1.0, 0.0), (2.0, 5.0)]])).into_string();
+        assert!(text.contains("1 point of zero"), "{text}");
+    }
+
+    #[test]
+    fn names_are_escaped_and_every_point_has_its_tooltip() {
+        let mut odd = chart(ChartKind::Lines, Scale::Linear, &[&[(10.0, 344.2), (20.0, 17.04)]]);
+        odd.series[0].name = "<b>".to_owned();
+        odd.x.title = "<i>".to_owned();
+        let text = figure(&odd).into_string();
+        assert!(!text.contains("<b>") && !text.contains("<i>"), "{text}");
+        assert!(text.contains("344\u{202f}ms") && text.contains("17.0\u{202f}ms"), "{text}");
+    }
+
+    #[test]
+    fn measured_and_published_of_one_name_share_a_colour() {
+        let series = |name: &str, origin| Series { name: name.to_owned(), origin, points: vec![] };
+        let all = [
+            series("none", Origin::Measured),
+            series("PgBouncer", Origin::Measured),
+            series("PgBouncer, published", Origin::Published),
+            series("none (article)", Origin::Published),
+            series("Weir", Origin::Measured),
+        ];
+        let hues: Vec<_> = looks(&all).iter().map(|look| look.hue).collect();
+        assert_eq!(hues, [0, 1, 1, 0, 2]);
+    }
+
+    #[test]
+    fn ticks_of_the_sample_do_not_overlap() {
+        for chart in sample::report().experiments.iter().flat_map(|e| &e.charts).map(clean) {
+            for frame in [Frame::Wide, Frame::Narrow] {
+                let drawn = lines::draw(&chart, &looks(&chart.series), frame);
+                assert!(drawn.height > 100 && drawn.axes.contains("<text"), "{}", chart.title);
+            }
+        }
+    }
+}
