@@ -48,6 +48,17 @@ pub(crate) struct Said {
     pub(crate) ran: Ran,
 }
 
+/// A command that [`Lab::begin`] began; ended when dropped.
+#[derive(Debug)]
+pub(crate) struct Running {
+    name: String,
+    what: String,
+    line: String,
+    out: PathBuf,
+    err: PathBuf,
+    process: Process,
+}
+
 impl Lab {
     /// A lab whose raw outputs go to `raw`.
     pub(crate) fn new(length: Length, weir: Option<PathBuf>, raw: PathBuf, progress: Progress) -> Result<Lab, Trouble> {
@@ -165,33 +176,19 @@ impl Lab {
     /// Runs a command to its end, or to the end of `patience`, and keeps what it says in `raw/NAME.txt`.
     ///
     /// `what` is for a reader: `150 clients through Weir`. A status other than 0 is no error here; not to end in time is.
-    pub(crate) fn run(
-        &self,
-        name: &str,
-        what: &str,
-        mut command: Command,
-        patience: Duration,
-    ) -> Result<Said, Trouble> {
+    pub(crate) fn run(&self, name: &str, what: &str, command: Command, patience: Duration) -> Result<Said, Trouble> {
+        self.begin(name, what, command)?.finish(self, patience)
+    }
+
+    /// Begins what [`Lab::run`] does in one; several may run at once.
+    pub(crate) fn begin(&self, name: &str, what: &str, mut command: Command) -> Result<Running, Trouble> {
         let line = command_line(&command);
         let path = |stream: &str| self.folder().join(format!("run-{name}.{stream}"));
-        let create =
-            |path: PathBuf| File::create(&path).map_err(|e| Trouble::at(format!("create {}", path.display()), e));
-        command.stdout(create(path("out"))?).stderr(create(path("err"))?);
-        let mut process = Process::of(name, command, path("err"), self.caretaker())?;
-        let status = process.wait(patience);
-        drop(process);
-        let read = |path: PathBuf| {
-            let text = fs::read(&path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
-            let _ = fs::remove_file(path);
-            text
-        };
-        let (stdout, stderr) = (read(path("out")), read(path("err")));
-        let ended = status.map_or("not ended in time".to_owned(), |status| status.to_string());
-        let ran = self.keep(name, what, &line, &format!("{stdout}\n--- stderr\n{stderr}\n--- {ended}\n"))?;
-        match status {
-            Some(status) => Ok(Said { status, stdout, stderr, ran }),
-            None => Err(Trouble::Failed(format!("{what}: not done after {} s: {line}", patience.as_secs()))),
-        }
+        let create = |path: &Path| File::create(path).map_err(|e| Trouble::at(format!("create {}", path.display()), e));
+        let (out, err) = (path("out"), path("err"));
+        command.stdout(create(&out)?).stderr(create(&err)?);
+        let process = Process::of(name, command, err.clone(), self.caretaker())?;
+        Ok(Running { name: name.to_owned(), what: what.to_owned(), line, out, err, process })
     }
 
     /// Keeps a raw output that did not come from [`Lab::run`].
@@ -206,6 +203,33 @@ impl Lab {
     pub(crate) fn kept(&self, name: &str) -> Option<String> {
         let text = fs::read_to_string(self.raw.join(format!("{name}.txt"))).ok()?;
         text.split_once('\n').map(|(_, said)| said.to_owned())
+    }
+}
+
+impl Running {
+    /// Waits for its end, and keeps what it said.
+    ///
+    /// # Errors
+    /// That it did not end in time; it is ended then.
+    pub(crate) fn finish(mut self, lab: &Lab, patience: Duration) -> Result<Said, Trouble> {
+        let status = self.process.wait(patience);
+        drop(self.process);
+        let read = |path: &Path| {
+            let text = fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
+            let _ = fs::remove_file(path);
+            text
+        };
+        let (stdout, stderr) = (read(&self.out), read(&self.err));
+        let ended = status.map_or("not ended in time".to_owned(), |status| status.to_string());
+        let text = format!("{stdout}\n--- stderr\n{stderr}\n--- {ended}\n");
+        let ran = lab.keep(&self.name, &self.what, &self.line, &text)?;
+        match status {
+            Some(status) => Ok(Said { status, stdout, stderr, ran }),
+            None => {
+                let (what, line) = (&self.what, &self.line);
+                Err(Trouble::Failed(format!("{what}: not done after {} s: {line}", patience.as_secs())))
+            }
+        }
     }
 }
 

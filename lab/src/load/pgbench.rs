@@ -4,12 +4,13 @@
 //! refused, aborted or disconnected are a result here.
 
 use std::path::PathBuf;
+use std::process::Command;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use weir_pglocal::Programs;
 
-use crate::lab::Lab;
+use crate::lab::{Lab, Running, Said};
 use crate::model::Ran;
 use crate::steps::Trouble;
 
@@ -84,7 +85,8 @@ impl Pgbench {
         lab.doing(&format!("filling pgbench's tables, scale {scale}"));
         let args = ["-i", "-q", "-s", &scale.to_string()].map(str::to_owned);
         let patience = Duration::from_secs(120 + 10 * u64::from(scale));
-        Ok(self.said(lab, name, "fill pgbench's tables", target, &args, patience)?.success()?.ran)
+        let command = self.command(lab, target, &args);
+        Ok(lab.run(name, "fill pgbench's tables", command, patience)?.success()?.ran)
     }
 
     /// Runs it with these arguments, the target's not among them; `seconds` is what `-T` among them says.
@@ -99,9 +101,7 @@ impl Pgbench {
         args: &[String],
         seconds: u32,
     ) -> Result<(Run, Ran), Trouble> {
-        // A pool that is stuck must not hold the lab up for ever; a slow login of hundreds of clients is not stuck.
-        let patience = Duration::from_secs(u64::from(seconds) * 2 + 90);
-        self.run_within(lab, name, what, target, args, patience)
+        self.begin(lab, name, what, target, args, seconds)?.finish(lab)
     }
 
     /// The same with a patience of one's own, for runs of which one knows that they may get stuck.
@@ -114,28 +114,51 @@ impl Pgbench {
         args: &[String],
         patience: Duration,
     ) -> Result<(Run, Ran), Trouble> {
-        let said = self.said(lab, name, what, target, args, patience)?;
-        let mut run = parse(&said.stdout, &said.stderr);
-        run.success = said.status.success();
-        Ok((run, said.ran))
+        let running = lab.begin(name, what, self.command(lab, target, args))?;
+        Begun { running, patience }.finish(lab)
     }
 
-    fn said(
+    /// Begins what [`Pgbench::run`] does in one; several may run at once.
+    pub(crate) fn begin(
         &self,
         lab: &Lab,
         name: &str,
         what: &str,
         target: &Target,
         args: &[String],
-        patience: Duration,
-    ) -> Result<crate::lab::Said, Trouble> {
+        seconds: u32,
+    ) -> Result<Begun, Trouble> {
+        // A pool that is stuck must not hold the lab up for ever; a slow login of hundreds of clients is not stuck.
+        let patience = Duration::from_secs(u64::from(seconds) * 2 + 90);
+        let running = lab.begin(name, what, self.command(lab, target, args))?;
+        Ok(Begun { running, patience })
+    }
+
+    fn command(&self, lab: &Lab, target: &Target, args: &[String]) -> Command {
         let mut command = lab.command(&self.path, lab.folder());
         if !target.password.is_empty() {
             command.env("PGPASSWORD", &target.password);
         }
         command.args(["-h", &target.host, "-p", &target.port.to_string(), "-U", &target.user]);
         command.args(args).arg(&target.database);
-        lab.run(name, what, command, patience)
+        command
+    }
+}
+
+/// A pgbench that runs; ended when dropped.
+#[derive(Debug)]
+pub(crate) struct Begun {
+    running: Running,
+    patience: Duration,
+}
+
+impl Begun {
+    /// Waits for its end and reads what it said.
+    pub(crate) fn finish(self, lab: &Lab) -> Result<(Run, Ran), Trouble> {
+        let Said { status, stdout, stderr, ran } = self.running.finish(lab, self.patience)?;
+        let mut run = parse(&stdout, &stderr);
+        run.success = status.success();
+        Ok((run, ran))
     }
 }
 

@@ -1,1 +1,289 @@
-//! Samples of a server's CPU, memory and processes.
+//! Watches servers while a load runs: CPU time, memory, processes, and how busy the load's own program is.
+//!
+//! Owns the sampling thread and the series it makes. Processes are followed as families, the dead included, so that no CPU time
+//! is lost when a backend ends; memory is proportional (`Pss`), so that shared buffers count once. Must not know what the
+//! load is.
+
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+use weir_pglocal::client::{Connection, Params};
+use weir_pglocal::proc::{self, Family, Snapshot, TICKS_PER_SECOND};
+
+/// Memory is looked at this often only: walking the page tables of a hundred backends takes a tenth of a second.
+const MEMORY_EVERY: f64 = 5.0;
+/// When memory is first looked at; connections are made by then.
+const MEMORY_FIRST: f64 = 1.0;
+/// The share of its threads' time from which on the load's program is taken for the limit.
+const BUSY: f64 = 0.9;
+
+/// What to watch.
+#[derive(Clone, Debug)]
+pub(crate) struct Watch {
+    /// The server's first process; its children belong to it.
+    pub(crate) server: Option<u32>,
+    /// The pooler's first process.
+    pub(crate) pooler: Option<u32>,
+    /// The name of the load's program, a child of ours: `pgbench`.
+    pub(crate) client: &'static str,
+    /// A server whose processes are not here is asked for its connections instead.
+    pub(crate) ask: Option<Params>,
+    /// How often.
+    pub(crate) every: Duration,
+}
+
+/// What was seen. Times are seconds since the watch began.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Samples {
+    pub(crate) seconds: f64,
+    pub(crate) server: Usage,
+    pub(crate) pooler: Usage,
+    pub(crate) client: Usage,
+    /// What a server without processes here said of its connections: all, and those at work.
+    pub(crate) connections: Vec<(f64, f64, f64)>,
+}
+
+/// One family's use of the machine.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Usage {
+    /// CPU in percent of one processor, over the time since the sample before.
+    pub(crate) cpu: Vec<(f64, f64)>,
+    /// CPU time of the whole watch, in seconds.
+    pub(crate) cpu_seconds: f64,
+    /// Memory in bytes, shared memory counted once.
+    pub(crate) memory: Vec<(f64, f64)>,
+    /// Processes.
+    pub(crate) processes: Vec<(f64, f64)>,
+}
+
+impl Usage {
+    /// CPU in percent of one processor, over all samples; `None` without any.
+    pub(crate) fn mean_cpu(&self) -> Option<f64> {
+        mean(&self.cpu)
+    }
+
+    /// The most memory seen, in bytes.
+    pub(crate) fn peak_memory(&self) -> Option<f64> {
+        peak(&self.memory)
+    }
+
+    /// The most processes seen.
+    pub(crate) fn peak_processes(&self) -> Option<f64> {
+        peak(&self.processes)
+    }
+
+    /// CPU milliseconds for each of so many transactions; `None` if nothing was watched or done.
+    pub(crate) fn cpu_ms_each(&self, transactions: u64) -> Option<f64> {
+        #[allow(clippy::cast_precision_loss)]
+        (transactions > 0 && self.cpu_seconds > 0.0).then(|| self.cpu_seconds * 1000.0 / transactions as f64)
+    }
+}
+
+impl Samples {
+    /// That the load's program was the limit, not what it loads; `threads` is how many it has.
+    pub(crate) fn client_limit(&self, threads: u32) -> Option<String> {
+        let cpu = self.client.mean_cpu()?;
+        let cores = crate::machine::cores().min(threads as usize);
+        #[allow(clippy::cast_precision_loss)]
+        let most = 100.0 * cores as f64;
+        (cpu >= BUSY * most)
+            .then(|| format!("the client was the limit: it used {cpu:.0}% of a processor, and can use {most:.0}%"))
+    }
+}
+
+fn mean(series: &[(f64, f64)]) -> Option<f64> {
+    #[allow(clippy::cast_precision_loss)]
+    let count = series.len() as f64;
+    (!series.is_empty()).then(|| series.iter().map(|(_, value)| value).sum::<f64>() / count)
+}
+
+fn peak(series: &[(f64, f64)]) -> Option<f64> {
+    series.iter().map(|(_, value)| *value).reduce(f64::max)
+}
+
+/// A watch that goes on until it is stopped.
+#[derive(Debug)]
+pub(crate) struct Sampler {
+    stop: Sender<()>,
+    thread: JoinHandle<Samples>,
+}
+
+impl Sampler {
+    /// Begins.
+    pub(crate) fn start(watch: Watch) -> Sampler {
+        let (stop, stopped) = mpsc::channel();
+        let thread = thread::spawn(move || {
+            let mut sampling = Sampling::begin(watch);
+            while stopped.recv_timeout(sampling.watch.every) == Err(RecvTimeoutError::Timeout) {
+                sampling.look(Edge::Between);
+            }
+            sampling.look(Edge::Last);
+            sampling.samples
+        });
+        Sampler { stop, thread }
+    }
+
+    /// Ends it; whatever went wrong with watching is missing from the series.
+    pub(crate) fn stop(self) -> Samples {
+        drop(self.stop);
+        self.thread.join().unwrap_or_default()
+    }
+}
+
+/// Whether a look is the last one; the load is over then, and its memory gone.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Edge {
+    Between,
+    Last,
+}
+
+struct Sampling {
+    watch: Watch,
+    began: Instant,
+    server: Follower,
+    pooler: Follower,
+    client: Follower,
+    asked: Option<Connection>,
+    memory_at: f64,
+    samples: Samples,
+}
+
+impl Sampling {
+    fn begin(watch: Watch) -> Sampling {
+        let snapshot = Snapshot::now();
+        let first = |root: Option<u32>| Follower::new(root.map(|root| snapshot.family(root).ticks));
+        let (server, pooler) = (first(watch.server), first(watch.pooler));
+        let asked = watch.ask.as_ref().and_then(|params| Connection::connect(params).ok());
+        // The load's program has not begun: it will have used no time before us.
+        let client = Follower::new(Some(0));
+        let (samples, memory_at) = (Samples::default(), MEMORY_FIRST);
+        Sampling { watch, began: Instant::now(), server, pooler, client, asked, memory_at, samples }
+    }
+
+    fn look(&mut self, edge: Edge) {
+        let at = self.began.elapsed().as_secs_f64();
+        let snapshot = Snapshot::now();
+        let with_memory = edge == Edge::Between && at >= self.memory_at;
+        if with_memory {
+            self.memory_at = at + MEMORY_EVERY;
+        }
+        let family = |root: Option<u32>| root.map(|root| snapshot.family(root)).filter(|f| !f.pids.is_empty());
+        let clients = clients(&snapshot, self.watch.client);
+        let samples = &mut self.samples;
+        samples.seconds = at;
+        self.server.look(at, family(self.watch.server), with_memory, edge, &mut samples.server);
+        self.pooler.look(at, family(self.watch.pooler), with_memory, edge, &mut samples.pooler);
+        self.client.look(at, clients, with_memory, edge, &mut samples.client);
+        if let Some(counts) = self.asked.as_mut().and_then(ask) {
+            samples.connections.push((at, counts.0, counts.1));
+        }
+    }
+}
+
+/// All children of ours with this name, as one family.
+fn clients(snapshot: &Snapshot, name: &str) -> Option<Family> {
+    let children = snapshot.children(std::process::id()).into_iter();
+    let families = children.filter(|pid| proc::name(*pid).as_deref() == Some(name)).map(|pid| snapshot.family(pid));
+    families
+        .filter(|family| !family.pids.is_empty())
+        .reduce(|a, b| Family { pids: a.pids.into_iter().chain(b.pids).collect(), ticks: a.ticks + b.ticks })
+}
+
+/// Connections to this database, and those at work; ours does not count.
+fn ask(connection: &mut Connection) -> Option<(f64, f64)> {
+    let sql = "select count(*), count(*) filter (where state = 'active') from pg_stat_activity \
+               where datname = current_database() and pid <> pg_backend_pid()";
+    let answer = connection.query(sql).ok()?;
+    let row = answer.rows.first()?;
+    let number = |at: usize| row.get(at)?.as_deref()?.parse().ok();
+    Some((number(0)?, number(1)?))
+}
+
+/// Turns a family's growing time into a series.
+struct Follower {
+    /// Ticks when the watch began, and at the look before; `None` if there is nothing to follow.
+    first: Option<u64>,
+    last: u64,
+    last_at: f64,
+}
+
+impl Follower {
+    fn new(first: Option<u64>) -> Follower {
+        Follower { first, last: first.unwrap_or(0), last_at: 0.0 }
+    }
+
+    fn look(&mut self, at: f64, family: Option<Family>, with_memory: bool, edge: Edge, usage: &mut Usage) {
+        let (Some(first), Some(family)) = (self.first, family) else { return };
+        #[allow(clippy::cast_precision_loss)]
+        let seconds = |ticks: u64| ticks as f64 / TICKS_PER_SECOND;
+        usage.cpu_seconds = seconds(family.ticks.saturating_sub(first));
+        if edge == Edge::Last {
+            return;
+        }
+        let (used, passed) = (seconds(family.ticks.saturating_sub(self.last)), at - self.last_at);
+        if passed > 0.0 {
+            usage.cpu.push((at, used / passed * 100.0));
+        }
+        (self.last, self.last_at) = (family.ticks, at);
+        #[allow(clippy::cast_precision_loss)]
+        usage.processes.push((at, family.pids.len() as f64));
+        if with_memory {
+            let sizes: Vec<u64> = family.pids.iter().filter_map(|pid| proc::pss(*pid)).collect();
+            #[allow(clippy::cast_precision_loss)]
+            if !sizes.is_empty() {
+                usage.memory.push((at, sizes.iter().sum::<u64>() as f64));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn a_busy_child_is_seen_at_work_and_an_idle_one_at_rest() {
+        let busy = Command::new("sh").args(["-c", "while :; do :; done"]).spawn();
+        let (mut busy, mut idle) = (busy.unwrap(), Command::new("sleep").arg("60").spawn().unwrap());
+        let every = Duration::from_millis(100);
+        let (server, pooler) = (Some(busy.id()), Some(idle.id()));
+        let sampler = Sampler::start(Watch { server, pooler, client: "sleep", ask: None, every });
+        thread::sleep(Duration::from_millis(1400));
+        let samples = sampler.stop();
+        for child in [&mut busy, &mut idle] {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+        assert!(samples.seconds > 1.0 && samples.server.cpu.len() > 3, "{samples:?}");
+        assert!(samples.server.cpu_seconds > 0.1 && samples.server.mean_cpu().unwrap() > 10.0, "{samples:?}");
+        assert!(samples.pooler.mean_cpu().unwrap() < 10.0, "{samples:?}");
+        assert_eq!(samples.pooler.peak_processes(), Some(1.0));
+        assert!(samples.pooler.peak_memory().is_none_or(|bytes| bytes > 10_000.0), "{samples:?}");
+        assert!(samples.client.peak_processes().is_some(), "{samples:?}");
+    }
+
+    #[test]
+    fn what_is_not_there_leaves_empty_series() {
+        let watch =
+            Watch { server: None, pooler: None, client: "no such program", ask: None, every: Duration::from_millis(5) };
+        let sampler = Sampler::start(watch);
+        thread::sleep(Duration::from_millis(40));
+        let samples = sampler.stop();
+        assert_eq!((&samples.server, &samples.client), (&Usage::default(), &Usage::default()));
+        assert!(samples.client_limit(2).is_none() && samples.server.cpu_ms_each(7).is_none());
+    }
+
+    #[test]
+    fn a_client_that_uses_all_of_its_threads_is_the_limit() {
+        let client = Usage { cpu: vec![(1.0, 97.0), (2.0, 99.0)], ..Usage::default() };
+        let samples = Samples { client, ..Samples::default() };
+        assert!(samples.client_limit(1).unwrap().contains("98%"));
+        assert_eq!(samples.server.cpu_ms_each(0), None);
+        let usage = Usage { cpu_seconds: 2.0, ..Usage::default() };
+        assert_eq!(usage.cpu_ms_each(1000), Some(2.0));
+    }
+}

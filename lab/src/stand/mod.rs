@@ -12,4 +12,4 @@ pub(crate) use pgbouncer::Pgbouncer;
 pub(crate) use pgpool::{DEFAULT_CHILDREN, Pgpool};
 pub(crate) use postgres::{USER, start as start_postgres};
 pub(crate) use process::Process;
-pub(crate) use weir::{Mode, Pool, Weir};
+pub(crate) use weir::{Mode, Pool, Upstream, Weir};

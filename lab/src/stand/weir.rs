@@ -29,6 +29,24 @@ pub(crate) struct Pool {
     pub(crate) size: u32,
 }
 
+/// The server behind the pools.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Upstream {
+    pub(crate) host: String,
+    pub(crate) port: u16,
+    /// As whom, and with which password, the pools log in; `None` for each client's own name without one.
+    pub(crate) login: Option<(String, String)>,
+}
+
+impl From<SocketAddr> for Upstream {
+    fn from(server: SocketAddr) -> Upstream {
+        Upstream { host: server.ip().to_string(), port: server.port(), login: None }
+    }
+}
+
+/// How Weir gets the password for the server: in its environment, so that it is in no file.
+const PASSWORD_ENV: &str = "WEIR_LAB_SERVER_PASSWORD";
+
 /// A running Weir; ended with its value.
 #[derive(Debug)]
 pub(crate) struct Weir {
@@ -42,6 +60,12 @@ impl Weir {
     /// # Errors
     /// That there is no `weir` here, with `effect` as what is left out for it; or that it did not start.
     pub(crate) fn start(lab: &Lab, server: SocketAddr, pools: &[Pool], effect: &str) -> Result<Weir, Trouble> {
+        Weir::start_before(lab, &server.into(), pools, effect)
+    }
+
+    /// Starts it before any server, one with a name and a password included; as [`Weir::start`] otherwise. To its own
+    /// clients it is the same: [`USER`], who needs no password.
+    pub(crate) fn start_before(lab: &Lab, server: &Upstream, pools: &[Pool], effect: &str) -> Result<Weir, Trouble> {
         let program = lab.tool(Tool::Weir, effect)?;
         let port = free_port().map_err(|e| Trouble::at("find a free port", e))?;
         let folder = lab.subfolder(&format!("weir-{port}"))?;
@@ -49,6 +73,9 @@ impl Weir {
         lab.write(&folder.join("userlist.txt"), &format!("\"{USER}\" \"{USER}\"\n"))?;
         lab.write(&file, &configuration(port, server, pools))?;
         let mut command = lab.command(&program.path, &folder);
+        if let Some((_, password)) = &server.login {
+            command.env(PASSWORD_ENV, password);
+        }
         command.arg("serve").arg(&file);
         let mut weir = Weir { process: lab.start(&format!("weir-{port}"), command)?, port };
         if let Some(pool) = pools.first() {
@@ -80,7 +107,7 @@ impl Weir {
     }
 }
 
-fn configuration(port: u16, server: SocketAddr, pools: &[Pool]) -> String {
+fn configuration(port: u16, server: &Upstream, pools: &[Pool]) -> String {
     let mut text = format!(
         "[general]\nmax_clients = 5000\nadmin_users = [\"{USER}\"]\n\n\
          [listen]\naddress = \"127.0.0.1\"\nport = {port}\n\n\
@@ -92,14 +119,25 @@ fn configuration(port: u16, server: SocketAddr, pools: &[Pool]) -> String {
             Mode::Session => "session",
             Mode::Transaction => "transaction",
         };
-        let (host, server_port) = (server.ip(), server.port());
+        let (host, server_port) = (quoted(&server.host), server.port);
         let _ = write!(
             text,
-            "\n[pools.\"{name}\"]\nhost = \"{host}\"\nport = {server_port}\ndatabase = \"{database}\"\n\
+            "\n[pools.\"{name}\"]\nhost = {host}\nport = {server_port}\ndatabase = \"{database}\"\n\
              mode = \"{mode}\"\nsize = {size}\n"
         );
+        if let Some((user, password)) = &server.login {
+            let _ = writeln!(text, "user = {}", quoted(user));
+            if !password.is_empty() {
+                let _ = writeln!(text, "password_env = \"{PASSWORD_ENV}\"");
+            }
+        }
     }
     text
+}
+
+/// A basic string of TOML.
+fn quoted(text: &str) -> String {
+    toml_edit::Value::from(text).to_string()
 }
 
 #[cfg(test)]
@@ -110,8 +148,19 @@ mod tests {
     fn each_pool_gets_its_table() {
         let pool = |name: &str, mode, size| Pool { name: name.into(), database: "benchmark".into(), mode, size };
         let pools = [pool("test-pool", Mode::Transaction, 97), pool("other", Mode::Session, 2)];
-        let text = configuration(6432, ([127, 0, 0, 1], 5432).into(), &pools);
+        let text = configuration(6432, &SocketAddr::from(([127, 0, 0, 1], 5432)).into(), &pools);
         assert!(text.contains("[pools.\"test-pool\"]\nhost = \"127.0.0.1\"\nport = 5432\n"), "{text}");
         assert!(text.contains("database = \"benchmark\"\nmode = \"session\"\nsize = 2\n"), "{text}");
+    }
+
+    #[test]
+    fn a_server_with_a_password_gets_it_from_the_environment() {
+        let pool = Pool { name: "p".into(), database: "d".into(), mode: Mode::Transaction, size: 2 };
+        let login = Some(("ann \"x\"".to_owned(), "hunter2".to_owned()));
+        let text = configuration(6432, &Upstream { host: "db.example".into(), port: 5433, login }, &[pool]);
+        assert!(text.contains("host = \"db.example\"\nport = 5433\n"), "{text}");
+        assert!(text.contains("password_env") && !text.contains("hunter2"), "{text}");
+        let parsed: toml_edit::DocumentMut = text.parse().unwrap();
+        assert_eq!(parsed["pools"]["p"]["user"].as_str(), Some("ann \"x\""));
     }
 }
