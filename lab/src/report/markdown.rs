@@ -1,17 +1,34 @@
-//! An experiment as Markdown, for the pages in `docs/articles`, whose figures come from a kept report.
+//! A report as Markdown, to be pasted where people talk; and the pages below `docs`, whose figures come from a kept report.
 //!
-//! Owns the blocks `<!-- lab:ID -->` … `<!-- /lab -->` of a page: what stands between the marks is written by
+//! Owns the blocks `<!-- lab:ID -->` … `<!-- /lab -->` of such a page: what stands between the marks is written by
 //! `WEIR_BLESS=1 cargo test -p weir-lab`, and compared by the same test without it, so that no page tells of a figure that
 //! nobody measured.
 
 use std::fmt::Write as _;
 
-use super::number;
+use super::{figures, words};
 use crate::model::{Cell, Experiment, Report, Table, Value, Verdict};
 
+/// The whole report.
+pub(super) fn text(report: &Report) -> String {
+    let mut text = format!("# {}\n\n{}", words::title(report), run(report));
+    for experiment in &report.experiments {
+        let _ = write!(text, "\n## {}\n\n{}\n\n", escape(&experiment.title), escape(&experiment.question));
+        experiment.tables.iter().for_each(|table| text += &self::table(table));
+        text += &claims(experiment);
+        experiment.warnings.iter().for_each(|warning| {
+            let _ = writeln!(text, "> {}", escape(warning));
+        });
+    }
+    text
+}
+
+/// Ends a block.
+#[cfg(test)]
 const END: &str = "<!-- /lab -->";
 
 /// What of an experiment a block shows.
+#[cfg(test)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
     /// Tables, verdicts, and a line about the run.
@@ -26,7 +43,8 @@ enum Part {
 ///
 /// # Errors
 /// A block without an end, or of an experiment that the report does not hold.
-pub(crate) fn fill(page: &str, report: &Report) -> Result<String, String> {
+#[cfg(test)]
+fn fill(page: &str, report: &Report) -> Result<String, String> {
     let mut filled = String::new();
     let mut lines = page.lines();
     while let Some(line) = lines.next() {
@@ -40,6 +58,7 @@ pub(crate) fn fill(page: &str, report: &Report) -> Result<String, String> {
     Ok(filled)
 }
 
+#[cfg(test)]
 fn block(name: &str, report: &Report) -> Result<String, String> {
     let (id, part) = match name.split_once(':') {
         None => (name, Part::All),
@@ -64,8 +83,7 @@ fn block(name: &str, report: &Report) -> Result<String, String> {
 
 /// Ours, and the published figure in brackets.
 fn table(table: &Table) -> String {
-    let unit = |unit: &str| if unit.is_empty() { String::new() } else { format!(", {unit}") };
-    let heads = table.columns.iter().map(|column| format!("{}{}", column.title, unit(&column.unit)));
+    let heads = table.columns.iter().map(|column| words::with_unit(&column.title, &column.unit));
     let heads: Vec<_> = std::iter::once(table.rows_are.clone()).chain(heads).map(|head| escape(&head)).collect();
     let both = table.rows.iter().flat_map(|row| &row.cells).any(|cell| cell.published.is_some());
     let legend = if both { " (published figures in brackets)" } else { "" };
@@ -85,18 +103,15 @@ fn table(table: &Table) -> String {
 
 fn cell(cell: &Cell) -> String {
     match (&cell.ours, &cell.published) {
-        (Some(ours), Some(published)) => format!("{} ({})", value(ours), value(published)),
-        (Some(ours), None) => value(ours),
-        (None, Some(published)) => format!("({})", value(published)),
+        (Some(ours), Some(published)) => format!("{} ({})", measured(ours), escape(&figures::published(published))),
+        (Some(ours), None) => measured(ours),
+        (None, Some(published)) => format!("({})", escape(&figures::published(published))),
         (None, None) => String::new(),
     }
 }
 
-fn value(value: &Value) -> String {
-    match value {
-        Value::Number { value, .. } => number(*value),
-        Value::Text(text) => escape(text),
-    }
+fn measured(value: &Value) -> String {
+    escape(&figures::ours(value))
 }
 
 fn claims(experiment: &Experiment) -> String {
@@ -132,39 +147,29 @@ fn escape(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-    use std::path::{Path, PathBuf};
-
     use super::*;
+    use crate::report::sample;
 
-    /// The run whose figures the pages show.
-    const KEPT: &str = "docs/articles/standard-2-cores.json";
-
-    fn root() -> PathBuf {
-        Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
-    }
-
-    /// All pages below `docs`.
-    fn pages(folder: &Path) -> Vec<PathBuf> {
-        let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-        let found = entries.flat_map(|path| if path.is_dir() { pages(&path) } else { vec![path] });
-        found.filter(|path| path.extension().is_some_and(|extension| extension == "md")).collect()
+    #[test]
+    fn a_block_is_filled_again_and_again_and_the_rest_of_the_page_is_left_alone() {
+        let report = sample::report();
+        let id = &report.experiments[0].id;
+        let page = format!("# A page\n\n<!-- lab:{id} -->\nold\n<!-- /lab -->\n\nThe end.\n");
+        let filled = fill(&page, &report).unwrap();
+        assert!(filled.contains(&report.experiments[0].claims[0].why) && !filled.contains("\nold\n"), "{filled}");
+        assert!(filled.starts_with("# A page\n\n<!-- lab:") && filled.ends_with("<!-- /lab -->\n\nThe end.\n"));
+        assert_eq!(fill(&filled, &report).unwrap(), filled);
+        let tables = fill(&page.replace(" -->\nold", ":tables -->\nold"), &report).unwrap();
+        assert!(!tables.contains(&report.experiments[0].claims[0].why) && tables.contains("| "), "{tables}");
     }
 
     #[test]
-    fn the_figures_on_the_pages_are_those_of_the_kept_run() {
-        let report = super::super::read(&root().join(KEPT)).unwrap();
-        let bless = std::env::var_os("WEIR_BLESS").is_some();
-        let mut stale = Vec::new();
-        for path in pages(&root().join("docs")) {
-            let page = fs::read_to_string(&path).unwrap();
-            let filled = fill(&page, &report).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-            if filled != page && bless {
-                fs::write(&path, filled).unwrap();
-            } else if filled != page {
-                stale.push(path);
-            }
+    fn a_block_that_cannot_be_filled_is_an_error() {
+        let report = sample::report();
+        for page in
+            ["<!-- lab:nothing -->\n<!-- /lab -->\n", "<!-- lab:sample -->\n", "<!-- lab:x:y -->\n<!-- /lab -->"]
+        {
+            assert!(fill(page, &report).is_err(), "{page}");
         }
-        assert!(stale.is_empty(), "WEIR_BLESS=1 cargo test -p weir-lab writes these anew: {stale:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! A report in its three forms: the terminal's tables, the JSON file, and one self-contained HTML page.
+//! A report in its forms: the terminal's tables, the JSON file, Markdown, and one self-contained HTML page.
 
 use std::path::Path;
 
@@ -10,18 +10,25 @@ mod chart;
 mod compare;
 mod figures;
 mod html;
+mod markdown;
 #[cfg(test)]
 mod sample;
 mod terminal;
 mod words;
 
-/// Writes `report.json`, `report.html` and `report.txt` into a folder.
+/// Writes `report.html`, `report.json`, `report.md` and `report.txt` into a folder.
 pub(crate) fn write(folder: &Path, report: &Report) -> Result<(), Trouble> {
     let json = serde_json::to_vec_pretty(report).expect("plain data with string keys becomes JSON");
     let text = terminal::text(report, terminal::Paper::FILE);
     let html = html::page(report).into_string();
-    for (file, bytes) in [("report.json", json), ("report.html", html.into_bytes()), ("report.txt", text.into_bytes())]
-    {
+    let markdown = markdown::text(report);
+    let files = [
+        ("report.json", json),
+        ("report.html", html.into_bytes()),
+        ("report.md", markdown.into_bytes()),
+        ("report.txt", text.into_bytes()),
+    ];
+    for (file, bytes) in files {
         let path = folder.join(file);
         replace(&path, &bytes).map_err(|e| Trouble::at(format!("write {}", path.display()), e))?;
     }
