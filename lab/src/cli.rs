@@ -94,6 +94,9 @@ pub(crate) enum Command {
     },
     /// What the experiments need, what of it is here, and how to get the rest
     Check,
+    /// The web app of `products` in Rust, which the lab starts where Go is missing
+    #[command(hide = true)]
+    App(products::AppFlags),
 }
 
 /// What all experiments understand.

@@ -55,6 +55,7 @@ fn dispatch(command: Command) -> Result<(), Trouble> {
             show(&report::text(&report))
         }
         Command::Check => show(&tools::check()),
+        Command::App(flags) => products::run_app(flags),
     }
 }
 
@@ -77,7 +78,10 @@ fn measure(name: &str, experiments: Vec<Box<dyn Experiment>>, common: Common) ->
 
 /// Leaves the web app running to play with.
 fn serve(common: Common, options: &products::Options) -> Result<(), Trouble> {
+    // Dropped in this order: the folder is removed, and only then is the caretaker sent home.
+    let _caretaker;
     let out = weir_pglocal::TempFolder::new()?;
+    _caretaker = weir_pglocal::Caretaker::of(out.path())?;
     let lab = lab::Lab::new(common.length(), common.weir, out.path().join("raw"), progress::Progress::stderr())?;
     products::serve(&lab, options)
 }

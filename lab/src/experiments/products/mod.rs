@@ -1,11 +1,36 @@
-//! The experiment `products`.
+//! The experiment `products`: a web API whose endpoints differ in how they get the connection for their query.
+//!
+//! Two articles (one in two languages) had three of them; the fourth goes through Weir.
+
+mod app;
+mod data;
+mod plan;
+mod published;
+mod stage;
+mod tell;
+mod webapp;
+
+use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
 
 use clap::Args;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use app::{Language, Settings};
+use plan::Plan;
+use stage::Products;
 
 use crate::lab::Lab;
 use crate::length::Length;
+use crate::machine;
 use crate::model;
 use crate::steps::{Experiment, Results, Stage, Step, Trouble};
+
+pub(crate) use webapp::{Flags as AppFlags, run as run_app};
 
 /// What `weir lab products` understands besides what all do.
 #[derive(Args, Clone, Debug, Default)]
@@ -13,37 +38,130 @@ pub(crate) struct Options {
     /// Measure nothing: leave the app and its servers running to play with
     #[arg(long)]
     pub(crate) serve: bool,
-}
-
-/// Starts everything and says where the page is; returns when told to stop.
-pub(crate) fn serve(_lab: &Lab, _options: &Options) -> Result<(), Trouble> {
-    Err(Trouble::Failed("not built yet".into()))
+    /// With --serve: the app's port [default: any free one]
+    #[arg(long, requires = "serve", value_name = "PORT")]
+    pub(crate) port: Option<u16>,
+    /// What the web app is written in; Rust also stands in where Go is missing
+    #[arg(long, value_enum, default_value_t, value_name = "LANGUAGE")]
+    pub(crate) app: Language,
 }
 
 /// The experiment at this length.
-pub(crate) fn new(length: Length, _options: &Options) -> Box<dyn Experiment> {
-    Box::new(Products { length })
+pub(crate) fn new(length: Length, options: &Options) -> Box<dyn Experiment> {
+    Box::new(Experiments { plan: Plan::new(length, machine::cores()), language: options.app })
 }
 
-struct Products {
-    length: Length,
+struct Experiments {
+    plan: Plan,
+    language: Language,
 }
 
-impl Experiment for Products {
+impl Experiment for Experiments {
     fn id(&self) -> &'static str {
         "products"
     }
 
+    fn options(&self) -> String {
+        match self.language {
+            Language::Go => String::new(),
+            Language::Rust => "app=rust".into(),
+        }
+    }
+
     fn steps(&self) -> Vec<Step> {
-        let _ = self.length;
-        Vec::new()
+        self.plan.steps()
     }
 
-    fn open<'l>(&self, _lab: &'l Lab) -> Result<Box<dyn Stage + 'l>, Trouble> {
-        Err(Trouble::Failed("not built yet".into()))
+    fn opening_seconds(&self) -> f64 {
+        3.0
     }
 
-    fn tell(&self, _results: &Results) -> model::Experiment {
-        model::Experiment::empty("products", "products")
+    fn open<'l>(&self, lab: &'l Lab) -> Result<Box<dyn Stage + 'l>, Trouble> {
+        Ok(Box::new(Products::open(lab, self.plan.clone(), self.language)?))
     }
+
+    fn tell(&self, results: &Results) -> model::Experiment {
+        tell::tell(&self.plan, results)
+    }
+}
+
+/// Starts everything and says where the page is; returns when told to stop.
+pub(crate) fn serve(lab: &Lab, options: &Options) -> Result<(), Trouble> {
+    weir_pglocal::raise_descriptors();
+    let told = Told::listen(lab)?;
+    let plan = Plan::new(lab.length(), machine::cores());
+    let mut stage = Products::open(lab, plan, options.app)?;
+    let app = stage.app()?;
+    let weir = stage.weir();
+    let mut settings = Settings::new(stage.address());
+    settings.port = options.port.unwrap_or(0);
+    match &weir {
+        Ok(weir) => settings.weir = Some(([127, 0, 0, 1], weir.port()).into()),
+        Err(trouble) => lab.say(&format!("/products/weir is left out: {trouble}")),
+    }
+    let mut app = app.start(lab, &settings)?;
+    let program = app.state()?.program;
+    show(&welcome(&app.url, &program, settings.postgres.port()));
+    told.serving.store(true, Ordering::Release);
+    while !told.stop.load(Ordering::Acquire) {
+        if !app.process.alive() {
+            return Err(app.process.trouble("the web app ended"));
+        }
+        thread::sleep(Duration::from_millis(100));
+    }
+    Ok(())
+}
+
+/// Whether we were told to stop; whatever else ends us, the caretakers clear up.
+#[derive(Default)]
+struct Told {
+    stop: AtomicBool,
+    /// Whether somebody looks at `stop`. Before that, and at a second Ctrl-C, the end comes at once.
+    serving: AtomicBool,
+}
+
+impl Told {
+    fn listen(lab: &Lab) -> Result<Arc<Told>, Trouble> {
+        let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(|e| Trouble::at("listen for Ctrl-C", e))?;
+        let (told, caretaker) = (Arc::<Told>::default(), lab.caretaker().clone());
+        let teller = Arc::clone(&told);
+        thread::spawn(move || {
+            for signal in signals.forever() {
+                show("\nstopping the app and its servers; nothing stays behind\n");
+                let again = teller.stop.swap(true, Ordering::AcqRel);
+                if again || !teller.serving.load(Ordering::Acquire) {
+                    caretaker.clear();
+                    std::process::exit(128 + signal);
+                }
+            }
+        });
+        Ok(told)
+    }
+}
+
+/// Prints at once; whoever has stopped reading misses it, and nothing breaks.
+fn show(text: &str) {
+    let mut out = std::io::stdout();
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
+
+fn welcome(url: &str, program: &str, postgres: u16) -> String {
+    format!(
+        "
+  The page:   {url}/
+  The app:    {program}
+  The server: PostgreSQL on port {postgres}, {} connections at most
+
+  /products/new      a new connection for every request, left open: fails at the server's limit
+  /products/normal   one idle connection is kept, others are opened and closed
+  /products/pooled   a pool within the app, {} connections at most
+  /products/weir     a new connection for every request, to Weir (a pool of {})
+
+  A button for each fires 200 requests. Then try: no reset between them, `new` first.
+  Ctrl-C stops everything and removes it.
+",
+        plan::MAX_CONNECTIONS,
+        plan::OPEN,
+        plan::WEIR_POOL,
+    )
 }

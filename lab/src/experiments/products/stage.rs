@@ -1,0 +1,268 @@
+//! Takes the steps: a fresh app for each, Weir where the step needs it, load on it, and what the server saw of it.
+
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use weir_pglocal::Server;
+
+use super::app::{self, App, Language, Running, Settings};
+use super::data::{self, DATABASE};
+use super::plan::{BURST, Plan, Tls, WEIR_POOL, Way, What};
+use crate::lab::{Lab, eventually};
+use crate::load::http::{self, Load, Until};
+use crate::model::{Missing, Ran};
+use crate::stand::{Mode, Pool, Weir};
+use crate::steps::{Measured, Stage, Step, Trouble};
+use crate::tools::Tool;
+
+/// How often the server's connections are counted while it is loaded.
+const COUNTING: Duration = Duration::from_millis(100);
+
+/// What one load brought.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Run {
+    pub(crate) load: Load,
+    /// The most connections that the server had at a time.
+    pub(crate) connections: u64,
+    /// Requests that waited for a connection of the app's pool, and how long all together, in ms.
+    pub(crate) waits: u64,
+    pub(crate) waited_ms: f64,
+}
+
+/// What a step brought: its repetitions.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Taken {
+    /// What the app was made of.
+    pub(crate) program: String,
+    pub(crate) runs: Vec<Run>,
+}
+
+/// The servers of the experiment.
+pub(crate) struct Products<'l> {
+    lab: &'l Lab,
+    plan: Plan,
+    language: Language,
+    server: Server,
+    app: Option<(App, Result<Option<Ran>, Trouble>)>,
+    tls: Tls,
+}
+
+impl<'l> Products<'l> {
+    pub(crate) fn open(lab: &'l Lab, plan: Plan, language: Language) -> Result<Products<'l>, Trouble> {
+        let server = data::server(lab, plan.rows())?;
+        Ok(Products { lab, plan, language, server, app: None, tls: Tls::Off })
+    }
+
+    /// The app, built once, and what kept it from being the one that was wanted.
+    fn built(&mut self) -> Result<(App, Result<Option<Ran>, Trouble>), Trouble> {
+        if self.app.is_none() {
+            self.app = Some(app::build(self.lab, self.language)?);
+        }
+        self.app.clone().ok_or_else(|| Trouble::Failed("the web app was not built".into()))
+    }
+
+    pub(crate) fn app(&mut self) -> Result<App, Trouble> {
+        Ok(self.built()?.0)
+    }
+
+    /// Weir before this server; its pool opens connections as it needs them.
+    pub(crate) fn weir(&self) -> Result<Weir, Trouble> {
+        let (name, database) = (DATABASE.to_owned(), DATABASE.to_owned());
+        let pool = Pool { name, database, mode: Mode::Transaction, size: WEIR_POOL };
+        Weir::start(self.lab, self.address(), &[pool], "the endpoint /products/weir")
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        local(self.server.port())
+    }
+
+    fn take(&mut self, what: What) -> Result<Measured, Trouble> {
+        let (way, connections, until, repetitions) = match what {
+            What::App => return self.take_app(),
+            What::Burst { way, connections } => (way, connections, Until::Requests(BURST), 1),
+            What::Load { way, connections, .. } => (way, connections, self.over(), self.plan.repetitions()),
+            What::Sweep { connections, .. } => (Way::Pooled, connections, self.over(), self.plan.repetitions()),
+        };
+        let app = self.app()?;
+        let mut settings = Settings::new(self.address());
+        if let What::Sweep { size, .. } = what {
+            (settings.open, settings.idle) = (size, size);
+        }
+        if let What::Load { tls: Tls::On, .. } = what {
+            self.encrypt(app.language)?;
+            settings.tls = Tls::On;
+        }
+        let mut taken = Taken::default();
+        let mut measured = Vec::new();
+        for repetition in 1..=repetitions {
+            let (run, program, ran) = self.once(&app, way, connections, until, settings, (what, repetition))?;
+            taken.program = program;
+            taken.runs.push(run);
+            measured.push(ran);
+        }
+        Ok(Measured::of(headline(&taken.runs), &taken).ran(measured))
+    }
+
+    fn over(&self) -> Until {
+        Until::Over(self.plan.duration())
+    }
+
+    fn take_app(&mut self) -> Result<Measured, Trouble> {
+        let (app, ran) = self.built()?;
+        let name = if app.language == Language::Go { "in Go" } else { "in Rust" };
+        Ok(Measured::of(name, &name).ran(ran?))
+    }
+
+    /// One load on a fresh app: its pools are empty, and nobody else is connected.
+    fn once(
+        &self,
+        app: &App,
+        way: Way,
+        connections: usize,
+        until: Until,
+        mut settings: Settings,
+        (what, repetition): (What, u32),
+    ) -> Result<(Run, String, Ran), Trouble> {
+        let weir = if way == Way::Weir { Some(self.weir()?) } else { None };
+        settings.weir = weir.as_ref().map(|weir| local(weir.port()));
+        let app = app.start(self.lab, &settings)?;
+        let url = format!("{}/products/{}", app.url, way.name());
+        let plan = http::Plan { url: &url, connections, until, server_ms: elapsed };
+        let (load, most) = self.watching(|| http::run(&plan));
+        let (load, state) = (load?, app.state()?);
+        let told = state.ways.get(way.name()).copied().unwrap_or_default();
+        let waited_ms = told.waited as f64 / 1e3;
+        let run = Run { load, connections: most, waits: told.waits, waited_ms };
+        let ran = self.keep(&app, &run, &url, (what, repetition))?;
+        drop(app);
+        drop(weir);
+        self.settle()?;
+        Ok((run, state.program, ran))
+    }
+
+    /// Does it while the server's connections are counted: their greatest number.
+    fn watching<T>(&self, work: impl FnOnce() -> T) -> (T, u64) {
+        let (done, server) = (AtomicBool::new(false), &self.server);
+        thread::scope(|scope| {
+            let counter = scope.spawn(|| {
+                let mut most = 0;
+                while !done.load(Ordering::Acquire) {
+                    most = most.max(server.backends());
+                    thread::sleep(COUNTING);
+                }
+                most.max(server.backends())
+            });
+            let result = work();
+            done.store(true, Ordering::Release);
+            (result, counter.join().map_or(0, |most| most as u64))
+        })
+    }
+
+    /// Waits until the connections of the last run have left the server.
+    fn settle(&self) -> Result<(), Trouble> {
+        if eventually(Duration::from_secs(10), || self.server.backends() == 0) {
+            return Ok(());
+        }
+        let left = self.server.backends();
+        Err(Trouble::Failed(format!("{left} connections stay at the server after their program has ended")))
+    }
+
+    fn keep(&self, app: &Running, run: &Run, url: &str, (what, repetition): (What, u32)) -> Result<Ran, Trouble> {
+        let text = serde_json::to_string_pretty(run).map_err(|e| Trouble::at("write a result", e))?;
+        let text = format!(
+            "GET {url} on {} connections\n{text}\n--- the app said\n{}",
+            run.load.connections,
+            app.process.log()
+        );
+        self.lab.keep(&format!("products-{}-{repetition}", what.id()), &what.title(), &app.line, &text)
+    }
+
+    /// Makes the server speak TLS, once.
+    fn encrypt(&mut self, language: Language) -> Result<(), Trouble> {
+        let effect = "the runs with TLS to the server";
+        if language == Language::Rust {
+            let mut missing = Tool::Go.find(None).err().unwrap_or_else(|| Missing {
+                what: "the web app in Go".into(),
+                effect: String::new(),
+                get: "leave out --app rust, which speaks no TLS".into(),
+            });
+            effect.clone_into(&mut missing.effect);
+            return Err(Trouble::Missing(missing));
+        }
+        if self.tls == Tls::On {
+            return Ok(());
+        }
+        let openssl = self.lab.tool(Tool::Openssl, effect)?;
+        let folder = self.lab.subfolder("products-tls")?;
+        let mut command = self.lab.command(&openssl.path, &folder);
+        command.args(["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "30", "-subj", "/CN=localhost"]);
+        command.args(["-keyout", "server.key", "-out", "server.crt"]);
+        self.lab
+            .run("products-certificate", "make the server's certificate", command, Duration::from_secs(60))?
+            .success()?;
+        let (key, certificate) = (folder.join("server.key"), folder.join("server.crt"));
+        // The server wants its key to be its user's own, and closed to others.
+        let text = std::fs::read_to_string(&key).map_err(|e| Trouble::at(key.display(), e))?;
+        self.lab.write(&key, &text)?;
+        std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o600))
+            .map_err(|e| Trouble::at(key.display(), e))?;
+        for (name, value) in [("ssl_cert_file", certificate.display()), ("ssl_key_file", key.display())] {
+            self.server.execute("postgres", &format!("ALTER SYSTEM SET {name} = '{value}'"))?;
+        }
+        self.server.execute("postgres", "ALTER SYSTEM SET ssl = on")?;
+        self.server.execute("postgres", "SELECT pg_reload_conf()")?;
+        let on = || {
+            let value = self.server.superuser_connection("postgres").and_then(|mut c| c.value("SHOW ssl"));
+            value.is_ok_and(|value| value.as_deref() == Some("on"))
+        };
+        if !eventually(Duration::from_secs(5), on) {
+            return Err(Trouble::Failed("this PostgreSQL does not speak TLS".into()));
+        }
+        self.tls = Tls::On;
+        self.settle()
+    }
+}
+
+impl Stage for Products<'_> {
+    fn take(&mut self, step: &Step) -> Result<Measured, Trouble> {
+        let what = self.plan.find(&step.id).ok_or_else(|| Trouble::Failed(format!("no step {}", step.id)))?;
+        self.take(what)
+    }
+}
+
+fn local(port: u16) -> SocketAddr {
+    ([127, 0, 0, 1], port).into()
+}
+
+/// The time that a reply says it took: its first field, in µs.
+fn elapsed(head: &[u8]) -> Option<f64> {
+    let digits = head.strip_prefix(b"{\"elapsed\":")?;
+    let end = digits.iter().position(|byte| !byte.is_ascii_digit())?;
+    let micros: f64 = std::str::from_utf8(&digits[..end]).ok()?.parse().ok()?;
+    Some(micros / 1e3)
+}
+
+fn headline(runs: &[Run]) -> String {
+    let Some(Run { load, connections, .. }) = runs.last() else { return "nothing".into() };
+    let errors = match load.complaints.first() {
+        Some((text, _)) => format!("{} errors ({text})", load.errors),
+        None => "no error".to_owned(),
+    };
+    let (rate, average) = (load.rate(), load.average_ms);
+    format!("{} served, {rate:.0}/s, {average:.1} ms, {errors}, {connections} connections at the server", load.served)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_replys_own_time_is_its_first_field() {
+        assert_eq!(elapsed(b"{\"elapsed\":1034,\"average\":9,\"products\":[]}"), Some(1.034));
+        assert_eq!(elapsed(b"{\"error\":\"x\"}"), None);
+    }
+}

@@ -1,0 +1,183 @@
+//! The claims of `products`, and what the figures say to them.
+
+use super::Seen;
+use crate::experiments::products::plan::{BURST, MAX_CONNECTIONS, OPEN, Tls, WEIR_POOL, Way, What};
+use crate::experiments::products::stage::Run;
+use crate::model::Claim;
+
+/// "About 2 ×" is held from here on.
+const ABOUT_TWICE: f64 = 1.5;
+/// "About as well" is held from this share of the best on.
+const ABOUT_AS_WELL: f64 = 0.85;
+
+pub(super) fn all(seen: &Seen<'_>) -> Vec<Claim> {
+    vec![
+        new_fails(seen),
+        pooled_is_twice_normal(seen),
+        pooled_fails_least(seen),
+        pooled_waits(seen),
+        tls_makes_it_more(seen),
+        cores_are_enough(seen),
+        weir_serves_all_at_once(seen),
+        weir_under_load(seen),
+    ]
+}
+
+/// What decides a claim was not measured.
+const OPEN_WHY: &str = "What decides this was not measured.";
+
+fn claim(text: &str, decided: Option<(bool, String)>) -> Claim {
+    let (held, why) = decided.map_or((None, OPEN_WHY.to_owned()), |(held, why)| (Some(held), why));
+    Claim::decided(text, held, why)
+}
+
+fn load(way: Way, connections: usize) -> What {
+    What::Load { way, connections, tls: Tls::Off }
+}
+
+fn rate(run: &Run) -> f64 {
+    run.load.rate()
+}
+
+fn served(run: &Run) -> f64 {
+    run.load.served as f64
+}
+
+fn errors(run: &Run) -> f64 {
+    run.load.errors as f64
+}
+
+fn new_fails(seen: &Seen<'_>) -> Claim {
+    let decide = || {
+        let what = [20, 200].map(|connections| load(Way::New, connections));
+        let [few, many] = [seen.number(what[0], served)?, seen.number(what[1], served)?];
+        let [few_errors, many_errors] = [seen.number(what[0], errors)?, seen.number(what[1], errors)?];
+        let limit = f64::from(MAX_CONNECTIONS);
+        let held = few <= limit && many <= limit && few_errors > 0.0 && many_errors > 0.0;
+        let said = seen.complaint(what[1]).unwrap_or_else(|| "nothing".into());
+        let why = format!(
+            "At 20 it served {few:.0} and failed {few_errors:.0} times, at 200 {many:.0} and {many_errors:.0}, with \"{said}\"; the \
+             server takes {limit:.0} connections, and none was given back."
+        );
+        Some((held, why))
+    };
+    claim("A connection for every request, left open, fails past the server's limit.", decide())
+}
+
+fn pooled_is_twice_normal(seen: &Seen<'_>) -> Claim {
+    let decide = || {
+        let [normal, pooled] = [seen.number(load(Way::Normal, 20), rate)?, seen.number(load(Way::Pooled, 20), rate)?];
+        let times = pooled / normal;
+        let more =
+            if times > 2.6 { "; more than twice, because a connection costs more here than a query" } else { "" };
+        let why = format!("{pooled:.0}/s and {normal:.0}/s: {times:.1} × (published 1.8 ×){more}.");
+        Some((times >= ABOUT_TWICE, why))
+    };
+    claim("The pool serves about twice as much as one idle connection does, at 20.", decide())
+}
+
+fn pooled_fails_least(seen: &Seen<'_>) -> Claim {
+    let decide = || {
+        let failed = |way| seen.number(load(way, 200), errors);
+        let (new, normal, pooled) = (failed(Way::New)?, failed(Way::Normal)?, failed(Way::Pooled)?);
+        let held = pooled < new && pooled <= normal;
+        let tie = if held && pooled == normal { " `normal` did not fail either here." } else { "" };
+        let why = format!(
+            "Errors: new {new:.0}, normal {normal:.0}, pooled {pooled:.0} (published 24,624, 3,171 and 15, which it lost to \
+             the time-out of 1 s).{tie}"
+        );
+        Some((held, why))
+    };
+    claim("Of the articles' three, the pool fails least at 200.", decide())
+}
+
+fn pooled_waits(seen: &Seen<'_>) -> Claim {
+    let decide = || {
+        let what = load(Way::Pooled, 200);
+        let (waits, waited) = (seen.number(what, |run| run.waits as f64)?, seen.number(what, |run| run.waited_ms)?);
+        let average = seen.number(what, |run| run.load.average_ms)?;
+        let few = seen.number(load(Way::Pooled, 20), |run| run.waits as f64);
+        let few = few.map_or(String::new(), |few| format!(" At 20, {few:.0} waited: {OPEN} may be open."));
+        let each = if waits > 0.0 { waited / waits } else { 0.0 };
+        let why = format!(
+            "At 200, {waits:.0} requests waited for one of the {OPEN} connections, {each:.1} ms each on average; a whole \
+             request took {average:.1} ms.{few}"
+        );
+        Some((waits > 0.0, why))
+    };
+    claim("Requests wait for a connection of the pool, where they would have failed without it.", decide())
+}
+
+fn tls_makes_it_more(seen: &Seen<'_>) -> Claim {
+    let gain = |connections: usize, tls: Tls| {
+        let of = |way| seen.number(What::Load { way, connections, tls }, rate);
+        Some(of(Way::Pooled)? / of(Way::Normal)?)
+    };
+    let decide = || {
+        let (plain, encrypted) = (gain(20, Tls::Off)?, gain(20, Tls::On)?);
+        let more = match (gain(200, Tls::Off), gain(200, Tls::On)) {
+            (Some(plain), Some(encrypted)) => format!("; at 200, {encrypted:.1} × instead of {plain:.1} ×"),
+            _ => String::new(),
+        };
+        let why = format!(
+            "Pooled by normal at 20: {encrypted:.1} × with TLS, {plain:.1} × without{more}. Each new connection pays a \
+             handshake, a kept one does not."
+        );
+        Some((encrypted > plain, why))
+    };
+    claim("With TLS to the server a pool gains more.", decide())
+}
+
+fn cores_are_enough(seen: &Seen<'_>) -> Claim {
+    let of = |size: u32| seen.number(What::Sweep { size, connections: 200 }, rate);
+    let decide = || {
+        let cores = seen.plan.cores;
+        let small = of(cores)?;
+        let large = of(OPEN)?;
+        let best = seen.plan.sizes.iter().filter_map(|&size| of(size).map(|rate| (size, rate)));
+        let (best_size, best) = best.max_by(|a, b| a.1.total_cmp(&b.1))?;
+        let article = seen.number(load(Way::Pooled, 200), rate);
+        let article = article.map_or(String::new(), |rate| format!(", the article's pool {rate:.0}/s"));
+        let why = format!(
+            "At 200: a pool of {cores} served {small:.0}/s, one of {OPEN} {large:.0}/s{article}; the best was {best_size} with \
+             {best:.0}/s. The app and the load take their share of the same cores here."
+        );
+        Some((small >= ABOUT_AS_WELL * best, why))
+    };
+    claim("A pool as small as the machine's cores does about as well as one of 90.", decide())
+}
+
+fn weir_serves_all_at_once(seen: &Seen<'_>) -> Claim {
+    let burst = |way| What::Burst { way, connections: BURST };
+    let decide = || {
+        let (ours, lost) = (seen.number(burst(Way::Weir), served)?, seen.number(burst(Way::Weir), errors)?);
+        let new_lost = seen.number(burst(Way::New), errors)?;
+        let connections = seen.number(burst(Way::Weir), |run| run.connections as f64)?;
+        let why = format!(
+            "{BURST} at once on as many connections: through Weir {ours:.0} served and {lost:.0} failed, with {connections:.0} \
+             connections at the server (its pool has {WEIR_POOL}); `new` failed {new_lost:.0} times."
+        );
+        Some((lost == 0.0 && new_lost > 0.0, why))
+    };
+    claim(
+        "Ours: through Weir a program without a pool serves 200 at once without an error, where `new` fails.",
+        decide(),
+    )
+}
+
+fn weir_under_load(seen: &Seen<'_>) -> Claim {
+    let decide = || {
+        let what = load(Way::Weir, 200);
+        let (ours, lost) = (seen.number(what, rate)?, seen.number(what, errors)?);
+        let normal = seen.number(load(Way::Normal, 200), rate)?;
+        let pooled = seen.number(load(Way::Pooled, 200), rate);
+        let share = pooled.map_or(String::new(), |pooled| {
+            format!(
+                " A pool within the app served {pooled:.0}/s: what Weir cannot save is the program's connecting to it."
+            )
+        });
+        let why = format!("At 200: {ours:.0}/s and {lost:.0} errors through Weir, {normal:.0}/s for `normal`.{share}");
+        Some((lost == 0.0 && ours > normal, why))
+    };
+    claim("Ours: under load, too, it loses none and serves more than one idle connection does.", decide())
+}

@@ -1,0 +1,365 @@
+//! The articles' web app again, in Rust: for machines without Go. The same paths, the same replies, the same page.
+//!
+//! What differs is said by `/state` and told in the report: its pool has no limit of idle connections (the pools of the Rust
+//! world have none), and it speaks no TLS.
+
+use std::io::Write;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use postgres::{Client, Config, NoTls, SimpleQueryMessage};
+use serde::Serialize;
+use tiny_http::{Header, Method, Request, Response, Server};
+
+use super::app::PAGE;
+use super::plan::Way;
+use crate::steps::Trouble;
+
+/// The query of every request.
+const QUERY: &str = "SELECT id, name, price, description FROM products LIMIT 1000";
+/// How old a connection of `pooled` may become.
+const LIFETIME: Duration = Duration::from_secs(120);
+/// Requests under way at a time; more wait in their sockets.
+const THREADS: usize = 256;
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; \
+                      img-src data:; base-uri 'none'; form-action 'none'";
+
+/// What `weir-lab app` understands; the Go app's own flags.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Flags {
+    /// Where to serve
+    #[arg(long, default_value = "127.0.0.1:8080")]
+    listen: SocketAddr,
+    /// `PostgreSQL`'s address
+    #[arg(long)]
+    postgres: SocketAddr,
+    /// Weir's address
+    #[arg(long)]
+    weir: Option<SocketAddr>,
+    /// The database's user, whose password is in `$PRODUCTS_PASSWORD`
+    #[arg(long, default_value = "lab")]
+    user: String,
+    /// The database
+    #[arg(long, default_value = "products")]
+    database: String,
+    /// The name of Weir's pool
+    #[arg(long, default_value = "products")]
+    pool: String,
+    /// Only `disable`
+    #[arg(long, default_value = "disable", value_parser = ["disable"])]
+    sslmode: String,
+    /// pooled: connections open at most
+    #[arg(long, default_value_t = 90)]
+    open: usize,
+    /// Understood and ignored: this pool keeps what it has opened
+    #[arg(long)]
+    idle: Option<usize>,
+}
+
+/// Serves until the process is ended.
+pub(crate) fn run(flags: Flags) -> Result<(), Trouble> {
+    weir_pglocal::raise_descriptors();
+    let listener = TcpListener::bind(flags.listen).map_err(|e| Trouble::at(format!("bind {}", flags.listen), e))?;
+    let server = Server::from_listener(listener, None).map_err(|e| Trouble::at("serve", e))?;
+    println!("listening on http://{}/", server.server_addr());
+    let _ = std::io::stdout().flush();
+    let app = App::new(flags);
+    thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                while let Ok(request) = server.recv() {
+                    app.answer(request);
+                }
+            });
+        }
+    });
+    Ok(())
+}
+
+struct App {
+    flags: Flags,
+    direct: Config,
+    /// `new`: what was left open.
+    left: Mutex<Vec<Client>>,
+    normal: Pool,
+    pooled: Pool,
+    through: Option<Config>,
+    meters: [Meter; 4],
+}
+
+#[derive(Serialize)]
+struct Product<'a> {
+    id: i64,
+    name: &'a str,
+    price: f64,
+    description: Option<&'a str>,
+}
+
+impl Product<'_> {
+    fn of(message: &SimpleQueryMessage) -> Option<Product<'_>> {
+        let SimpleQueryMessage::Row(row) = message else { return None };
+        let (id, price) = (row.get(0)?.parse().ok()?, row.get(2)?.parse().ok()?);
+        Some(Product { id, name: row.get(1)?, price, description: row.get(3) })
+    }
+}
+
+impl App {
+    fn new(flags: Flags) -> App {
+        let password = std::env::var("PRODUCTS_PASSWORD").unwrap_or_default();
+        let config = |address: SocketAddr, database: &str| {
+            let mut config = Config::new();
+            config.host(&address.ip().to_string()).port(address.port()).user(&flags.user).dbname(database);
+            config.password(&password);
+            config
+        };
+        let direct = config(flags.postgres, &flags.database);
+        let through = flags.weir.map(|weir| config(weir, &flags.pool));
+        let pool = |open, idle| Pool::new(direct.clone(), open, idle);
+        let (normal, pooled) = (pool(usize::MAX, 1), pool(flags.open, usize::MAX));
+        let (left, meters) = (Mutex::default(), Default::default());
+        App { left, normal, pooled, through, meters, direct, flags }
+    }
+
+    fn answer(&self, request: Request) {
+        let (method, path) = (request.method().clone(), request.url().split('?').next().unwrap_or("/").to_owned());
+        let way = path.strip_prefix("/products/").and_then(|name| Way::ALL.into_iter().find(|way| way.name() == name));
+        let (status, kind, body) = match (method, path.as_str(), way) {
+            (_, _, Some(way)) => self.products(way),
+            (_, "/", _) => (200, "text/html; charset=utf-8", PAGE.into()),
+            (_, "/state", _) => (200, JSON, self.state()),
+            (Method::Post, "/reset", _) => {
+                self.reset();
+                (200, JSON, self.state())
+            }
+            (_, "/reset", _) => (405, JSON, error("POST resets the pools")),
+            _ => (404, "text/plain", b"not found\n".to_vec()),
+        };
+        let header = |name: &str, value: &str| Header::from_bytes(name, value).expect("a header of plain letters");
+        let response = Response::from_data(body)
+            .with_status_code(status)
+            .with_header(header("Content-Type", kind))
+            .with_header(header("Content-Security-Policy", POLICY))
+            .with_header(header("Cache-Control", "no-store"))
+            .with_chunked_threshold(usize::MAX);
+        // Whoever has gone does not read it, and nothing is to be done about that.
+        let _ = request.respond(response);
+    }
+
+    fn products(&self, way: Way) -> (u16, &'static str, Vec<u8>) {
+        let began = Instant::now();
+        let rows = match self.rows(way) {
+            Ok(rows) => rows,
+            Err(text) => return (500, JSON, error(&text)),
+        };
+        let elapsed = began.elapsed();
+        let average = self.meters[way as usize].add(elapsed);
+        let products: Vec<_> = rows.iter().filter_map(Product::of).collect();
+        let body = Reply { elapsed: micros(elapsed), average: micros(average), products: &products };
+        (200, JSON, serde_json::to_vec(&body).expect("plain data becomes JSON"))
+    }
+
+    fn rows(&self, way: Way) -> Result<Vec<SimpleQueryMessage>, String> {
+        match way {
+            Way::New => {
+                let mut client = self.direct.connect(NoTls).map_err(words)?;
+                let rows = client.simple_query(QUERY).map_err(words)?;
+                lock(&self.left).push(client);
+                Ok(rows)
+            }
+            Way::Normal => self.normal.query(),
+            Way::Pooled => self.pooled.query(),
+            Way::Weir => {
+                let config = self.through.as_ref().ok_or("no address of Weir was given to this app")?;
+                let mut client = config.connect(NoTls).map_err(words)?;
+                let rows = client.simple_query(QUERY).map_err(words)?;
+                client.close().map_err(words)?;
+                Ok(rows)
+            }
+        }
+    }
+
+    fn reset(&self) {
+        let left = std::mem::take(&mut *lock(&self.left));
+        drop(left);
+        self.normal.reset();
+        self.pooled.reset();
+        self.meters.iter().for_each(Meter::reset);
+    }
+
+    fn state(&self) -> Vec<u8> {
+        let way = |(connections, waits, waited): (usize, u64, u64)| serde_json::json!({"connections": connections, "waits": waits, "waited": waited});
+        let state = serde_json::json!({
+            "program": "Rust, the crate postgres, a pool of its own",
+            "sslmode": self.flags.sslmode, "open": self.flags.open, "idle": null, "weir": self.flags.weir.is_some(),
+            "ways": {
+                "new": way((lock(&self.left).len(), 0, 0)), "normal": way(self.normal.state()),
+                "pooled": way(self.pooled.state()), "weir": way((0, 0, 0)),
+            },
+        });
+        state.to_string().into_bytes()
+    }
+}
+
+const JSON: &str = "application/json";
+
+/// The body of a success; times in µs.
+#[derive(Serialize)]
+struct Reply<'a> {
+    elapsed: u64,
+    average: u64,
+    products: &'a [Product<'a>],
+}
+
+fn error(text: &str) -> Vec<u8> {
+    serde_json::json!({ "error": text }).to_string().into_bytes()
+}
+
+/// The server's own words, where it had some.
+#[allow(clippy::needless_pass_by_value)]
+fn words(error: postgres::Error) -> String {
+    error.as_db_error().map_or_else(|| error.to_string(), |said| format!("{}: {}", said.severity(), said.message()))
+}
+
+/// Connections to borrow.
+///
+/// Invariant: `open` counts those that are lent, idle, or being connected, and never exceeds `most`.
+struct Pool {
+    config: Config,
+    most: usize,
+    keep: usize,
+    inside: Mutex<Inside>,
+    free: Condvar,
+    waits: AtomicU64,
+    waited_us: AtomicU64,
+}
+
+#[derive(Default)]
+struct Inside {
+    open: usize,
+    idle: Vec<Entry>,
+    /// Which reset a connection belongs to; one of an earlier time is closed when it comes back.
+    era: u64,
+}
+
+struct Entry {
+    client: Client,
+    born: Instant,
+    era: u64,
+}
+
+impl Pool {
+    fn new(config: Config, most: usize, keep: usize) -> Pool {
+        let (waits, waited_us) = (AtomicU64::new(0), AtomicU64::new(0));
+        Pool { config, most, keep, inside: Mutex::default(), free: Condvar::new(), waits, waited_us }
+    }
+
+    fn query(&self) -> Result<Vec<SimpleQueryMessage>, String> {
+        let mut entry = self.borrow()?;
+        let rows = entry.client.simple_query(QUERY).map_err(words);
+        let keep = rows.is_ok() && !entry.client.is_closed();
+        self.give_back(keep.then_some(entry));
+        rows
+    }
+
+    fn borrow(&self) -> Result<Entry, String> {
+        let mut inside = lock(&self.inside);
+        let began = Instant::now();
+        let mut waited = false;
+        loop {
+            if let Some(entry) = inside.idle.pop() {
+                if entry.born.elapsed() < LIFETIME {
+                    self.note(waited, began);
+                    return Ok(entry);
+                }
+                inside.open -= 1;
+                continue;
+            }
+            if inside.open < self.most {
+                break;
+            }
+            waited = true;
+            inside = self.free.wait(inside).unwrap_or_else(PoisonError::into_inner);
+        }
+        inside.open += 1;
+        let era = inside.era;
+        drop(inside);
+        self.note(waited, began);
+        match self.config.connect(NoTls) {
+            Ok(client) => Ok(Entry { client, born: Instant::now(), era }),
+            Err(error) => {
+                self.give_back(None);
+                Err(words(error))
+            }
+        }
+    }
+
+    /// Takes one back; `None` for one that is lost.
+    fn give_back(&self, entry: Option<Entry>) {
+        let mut inside = lock(&self.inside);
+        match entry {
+            Some(entry) if entry.era == inside.era && inside.idle.len() < self.keep => inside.idle.push(entry),
+            closed => {
+                inside.open -= 1;
+                drop(inside);
+                // Outside the lock: to close says goodbye to the server.
+                drop(closed);
+            }
+        }
+        self.free.notify_one();
+    }
+
+    fn note(&self, waited: bool, began: Instant) {
+        if waited {
+            self.waits.fetch_add(1, Ordering::Relaxed);
+            self.waited_us.fetch_add(micros(began.elapsed()), Ordering::Relaxed);
+        }
+    }
+
+    fn reset(&self) {
+        let mut inside = lock(&self.inside);
+        let idle = std::mem::take(&mut inside.idle);
+        inside.open -= idle.len();
+        inside.era += 1;
+        drop(inside);
+        drop(idle);
+        self.free.notify_all();
+        self.waits.store(0, Ordering::Relaxed);
+        self.waited_us.store(0, Ordering::Relaxed);
+    }
+
+    /// Connections open, requests that waited, and their µs.
+    fn state(&self) -> (usize, u64, u64) {
+        (lock(&self.inside).open, self.waits.load(Ordering::Relaxed), self.waited_us.load(Ordering::Relaxed))
+    }
+}
+
+/// An average since the last reset: how many, and their sum.
+#[derive(Default)]
+struct Meter(Mutex<(u32, Duration)>);
+
+impl Meter {
+    /// Counts one in, and returns the average with it.
+    fn add(&self, elapsed: Duration) -> Duration {
+        let mut inside = lock(&self.0);
+        inside.0 += 1;
+        inside.1 += elapsed;
+        inside.1 / inside.0
+    }
+
+    fn reset(&self) {
+        *lock(&self.0) = (0, Duration::ZERO);
+    }
+}
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// A lock whose last holder broke still guards whole values here.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
