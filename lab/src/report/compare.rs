@@ -83,6 +83,11 @@ fn conditions(a: &Report, b: &Report) -> Vec<String> {
             told.push(format!("{what} differ: A {a}; B {b}."));
         }
     }
+    if a.length != b.length {
+        told.push(
+            "Runs of another length have other durations and sizes: their figures are not to be compared.".to_owned(),
+        );
+    }
     if [a, b].iter().any(|report| report.length == Length::Smoke) {
         told.push("A smoke test's figures mean nothing.".to_owned());
     }
@@ -147,8 +152,9 @@ fn compared(out: &mut String, id: &str, pair: Pair<'_>, totals: &mut Totals, pap
     let (changed, same, lone) = sorted(a, b);
     changed.iter().for_each(|(_, _, change)| totals.note(*change));
     totals.same += same;
-    if !changed.is_empty() {
-        out.push_str(&grid(&changed, paper));
+    for same_table in changed.chunk_by(|one, next| one.0.table == next.0.table) {
+        paper.paragraph(out, (Ink::Plain, ""), Ink::Strong, same_table[0].0.table);
+        out.push_str(&grid(same_table, paper));
         out.push('\n');
     }
     let same = format!("{} the same.", figures::count(same, "figure"));
@@ -233,9 +239,8 @@ fn range(value: &Value, number: f64) -> (f64, f64) {
 
 fn grid(changed: &[Compared<'_>], paper: Paper) -> String {
     let mut grid = paper.grid();
-    grid.set_header(["table", "row", "column", "A", "B", "change", "B is"]);
+    grid.set_header(["row", "column", "A", "B", "change", "B is"]);
     let right = |text: String| Field::new(text).set_alignment(CellAlignment::Right);
-    let mut before = "";
     for (figure, b, change) in changed {
         let change_of = match (figure.value.as_number(), b.as_number()) {
             (Some(a), Some(b)) if a != 0.0 => figures::percent((b - a) / a.abs() * 100.0),
@@ -246,11 +251,7 @@ fn grid(changed: &[Compared<'_>], paper: Paper) -> String {
             Change::Worse => comfy_table::Color::Red,
             Change::Other | Change::Same => comfy_table::Color::Reset,
         };
-        // A table's name once is enough.
-        let table = if figure.table == before { "" } else { figure.table };
-        before = figure.table;
         grid.add_row([
-            Field::new(table),
             Field::new(figure.row),
             Field::new(words::with_unit(&figure.column.title, &figure.column.unit)),
             right(figures::ours(figure.value)),

@@ -9,6 +9,8 @@ use crate::model::Value;
 
 /// Sets thousands apart.
 const THIN: char = '\u{202f}';
+/// When one side of a spread is so many times the other, both are told.
+const LOPSIDED: f64 = 2.5;
 /// Stands where a figure is not a number.
 const NONE: &str = "–";
 
@@ -34,13 +36,20 @@ pub(super) fn tick(value: f64) -> String {
     trimmed(measured(value))
 }
 
-/// How far the repetitions lie from the figure at most: `± 12`; `None` where there was one only.
+/// How far the repetitions lie from the figure at most: `± 12`, or `+40 −3` where one side is far the longer; `None`
+/// where there was one only.
 pub(super) fn spread(value: &Value) -> Option<String> {
     let Value::Number { value, spread: Some((least, most)) } = value else { return None };
-    let away = (most - value).max(value - least).max(0.0);
+    let (below, above) = ((value - least).max(0.0), (most - value).max(0.0));
+    let away = below.max(above);
     // As many decimals as the figure has, and more if the spread would vanish.
     let places = if away > 0.0 && !whole(away) { decimals(*value).max(decimals(away).saturating_sub(2)) } else { 0 };
-    Some(format!("±{THIN}{}", write(away, places)))
+    let lopsided = away > LOPSIDED * below.min(above) && away > value.abs() / 20.0;
+    Some(if lopsided {
+        format!("+{}{THIN}−{}", write(above, places), write(below, places))
+    } else {
+        format!("±{THIN}{}", write(away, places))
+    })
 }
 
 /// A figure or words, as measured here, with the spread.
@@ -203,6 +212,13 @@ mod tests {
         assert_eq!(plain(&ours(&value(17.04, 16.9, 17.3))), "17.0 ± 0.3");
         assert_eq!(plain(&ours(&value(17.0, 17.0, 17.0))), "17 ± 0");
         assert_eq!(plain(&ours(&Value::number(344.2))), "344");
+    }
+
+    #[test]
+    fn a_spread_much_longer_on_one_side_tells_both() {
+        let value = |value, least, most| Value::Number { value, spread: Some((least, most)) };
+        assert_eq!(plain(&ours(&value(1.19, 1.07, 2.79))), "1.19 +1.60 −0.12");
+        assert_eq!(plain(&ours(&value(100.0, 99.0, 104.0))), "100 ± 4");
     }
 
     #[test]

@@ -13,6 +13,9 @@ const STYLE: &str = include_str!("style.css");
 /// Nothing is fetched; only the style within the page counts.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
 
+/// A cell's words up to this length stay on one line.
+const LONG: usize = 18;
+
 /// The whole page.
 pub(super) fn page(report: &Report) -> Markup {
     let title = words::title(report);
@@ -47,14 +50,14 @@ fn head(report: &Report, title: &str) -> Markup {
             h1 { (title) }
             @if report.length == Length::Smoke {
                 p class="banner" role="note" {
-                    strong { "These figures mean nothing." } " This was " (words::trust(report.length)) "."
+                    strong { "These figures mean nothing." } " This was a smoke test: every step ran for a moment only."
                 }
             }
             dl class="facts" {
                 (fact("When", &words::when(report)))
                 (fact("Machine", &words::hardware(&report.machine)))
                 (fact("System", &words::system(&report.machine)))
-                (fact("Length", &format!("{}: {}", report.length, words::trust(report.length))))
+                (fact("Length", &words::length(report.length)))
                 div { dt { "Command" } dd { code { (report.command) } } }
                 @if !report.versions.is_empty() {
                     div {
@@ -250,13 +253,16 @@ fn halves(published: &[bool]) -> Markup {
 }
 
 fn heading(column: &Column) -> Markup {
+    let (arrow, better) = match column.better {
+        Some(Better::Higher) => (Some("↑"), Some("higher is better")),
+        Some(Better::Lower) => (Some("↓"), Some("lower is better")),
+        None => (None, None),
+    };
     html! {
         (column.title)
-        @if !column.unit.is_empty() { " " span class="unit" { (column.unit) } }
-        @match column.better {
-            Some(Better::Higher) => { " " span class="unit" title="higher is better" { "↑" } },
-            Some(Better::Lower) => { " " span class="unit" title="lower is better" { "↓" } },
-            None => {},
+        @if !column.unit.is_empty() || column.better.is_some() {
+            " "
+            span class="unit" title=[better] { (column.unit) @if let Some(arrow) = arrow { " " (arrow) } }
         }
     }
 }
@@ -270,7 +276,7 @@ fn line(label: &str, cells: &[Cell], published: &[bool]) -> Markup {
                 @let cell = cells.get(i).unwrap_or(&none);
                 td class="ours" { (ours(cell)) }
                 @if *pair {
-                    td class="theirs" { @if let Some(value) = &cell.published { (figures::published(value)) } }
+                    td class="theirs" { @if let Some(value) = &cell.published { (theirs(value)) } }
                 }
             }
         }
@@ -289,10 +295,20 @@ fn ours(cell: &Cell) -> Markup {
                     @if let Some(spread) = figures::spread(number) { span class="spread" { " " (spread) } }
                 }
             },
-            Some(Value::Text(text)) => span class="words" { (text) },
+            Some(Value::Text(text)) => span class={ "words" (long(text)) } { (text) },
             None => span class="quiet" { "–" },
         }
     }
+}
+
+fn theirs(value: &Value) -> Markup {
+    let text = figures::published(value);
+    html! { @if long(&text).is_empty() { (text) } @else { span class=(long(&text).trim()) { (text) } } }
+}
+
+/// The class of words that may be broken.
+fn long(text: &str) -> &'static str {
+    if text.chars().count() > LONG { " long" } else { "" }
 }
 
 fn foot() -> Markup {

@@ -5,11 +5,13 @@
 
 use std::io::IsTerminal;
 
-use comfy_table::{Attribute, Cell as Field, CellAlignment, ContentArrangement, Table as Grid};
+use comfy_table::{
+    Attribute, Cell as Field, CellAlignment, ColumnConstraint, ContentArrangement, Table as Grid, Width,
+};
 
 use super::{figures, words};
 use crate::length::Length;
-use crate::model::{Cell, Claim, Experiment, Missing, Report, Table, Verdict};
+use crate::model::{Cell, Claim, Column, Experiment, Missing, Report, Table, Verdict};
 
 /// Columns of a text whose reader is not a terminal.
 const WIDTH: usize = 100;
@@ -18,6 +20,8 @@ const NARROWEST: usize = 60;
 const WIDEST: usize = 140;
 /// Light lines, one below the head and none between the rows; the order is that of the library.
 const LINES: &str = "││──├─┼┤│    ┬┴┌┐└┘";
+/// The same with a line between the rows, for rows of several lines.
+const RULED: &str = "││──├─┼┤│─┼├┤┬┴┌┐└┘";
 
 /// What a text is drawn for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +36,9 @@ pub(super) enum Colours {
     None,
     Ansi,
 }
+
+/// Words of a cell that are longer may be broken.
+const BROKEN: usize = 15;
 
 /// A style, by what it means.
 #[derive(Clone, Copy)]
@@ -105,6 +112,7 @@ pub(super) fn text(report: &Report, paper: Paper) -> String {
     for experiment in &report.experiments {
         told(&mut out, experiment, paper);
     }
+    out.push('\n');
     let last = "Set-up, charts, what the originals hide and every command are in report.html.";
     paper.paragraph(&mut out, (Ink::Plain, ""), Ink::Faint, last);
     out
@@ -113,11 +121,10 @@ pub(super) fn text(report: &Report, paper: Paper) -> String {
 fn head(out: &mut String, report: &Report, paper: Paper) {
     paper.paragraph(out, (Ink::Plain, ""), Ink::Strong, &words::title(report));
     let versions: Vec<_> = report.versions.iter().map(|(program, version)| format!("{program} {version}")).collect();
-    let length = format!("{}; {}", report.length, words::trust(report.length));
     for (name, text) in [
         ("command   ", report.command.clone()),
         ("run       ", words::when(report)),
-        ("length    ", length),
+        ("length    ", words::length(report.length)),
         ("machine   ", words::hardware(&report.machine)),
         ("system    ", words::system(&report.machine)),
         ("versions  ", versions.join(", ")),
@@ -135,7 +142,7 @@ fn head(out: &mut String, report: &Report, paper: Paper) {
     let beside = report.experiments.iter().flat_map(|e| &e.tables).any(has_published);
     if beside {
         let text = "In tables, figures in brackets are the published ones, from other machines; ± is the distance of \
-                    the repetition farthest from the median.";
+                    the repetition farthest from the median; + and − where the two sides differ much.";
         paper.paragraph(out, (Ink::Plain, ""), Ink::Faint, text);
     }
 }
@@ -163,7 +170,6 @@ fn told(out: &mut String, experiment: &Experiment, paper: Paper) {
     for warning in &experiment.warnings {
         paper.paragraph(out, (Ink::Caution, "! "), Ink::Caution, warning);
     }
-    out.push('\n');
 }
 
 fn claim(out: &mut String, claim: &Claim, paper: Paper) {
@@ -201,11 +207,13 @@ fn table(out: &mut String, table: &Table, paper: Paper) {
     }
     let columns: Vec<_> = (0..table.columns.len()).map(|i| Fit::of(table, i)).collect();
     let labels = table.rows.iter().map(|row| wide(&row.label)).chain([wide(&table.rows_are)]).max().unwrap_or(0);
-    let heads = table.columns.iter().map(|column| wide(&words::with_unit(&column.title, &column.unit)));
-    let natural: usize = columns.iter().zip(heads).map(|(fit, head)| fit.width().max(head) + 3).sum();
-    let setting = if natural + labels + 4 <= paper.width { Setting::Beside } else { Setting::Below };
+    let natural: usize = columns.iter().map(|fit| fit.width() + 3).sum::<usize>() + labels + 4;
+    let setting = if natural <= paper.width { Setting::Beside } else { Setting::Below };
 
     let mut grid = paper.grid();
+    if natural > paper.width {
+        grid.load_preset(RULED);
+    }
     let bold = |text: &str| Field::new(text).add_attribute(Attribute::Bold);
     let mut header = vec![bold(&table.rows_are)];
     header.extend(
@@ -223,6 +231,11 @@ fn table(out: &mut String, table: &Table, paper: Paper) {
         }
         grid.add_row(fields);
     }
+    if setting == Setting::Beside {
+        let widths = columns.iter().map(|fit| u16::try_from(fit.width() + 2).unwrap_or(u16::MAX));
+        let least = widths.map(|width| ColumnConstraint::LowerBoundary(Width::Fixed(width)));
+        grid.set_constraints([ColumnConstraint::LowerBoundary(Width::Fixed(3))].into_iter().chain(least));
+    }
     out.push_str(&grid.to_string());
     out.push('\n');
     if !table.note.is_empty() {
@@ -230,22 +243,28 @@ fn table(out: &mut String, table: &Table, paper: Paper) {
     }
 }
 
-/// The widths of a column's two parts, so that figures stand below each other.
+/// The widths of a column's two parts, so that figures stand below each other, and of the longest word in its head.
 struct Fit {
     ours: usize,
     published: usize,
+    head: usize,
 }
 
 impl Fit {
     fn of(table: &Table, column: usize) -> Fit {
         let cells = || table.rows.iter().filter_map(move |row| row.cells.get(column));
-        let ours = cells().map(|cell| wide(&ours(cell))).max().unwrap_or(0);
-        let published = cells().map(|cell| wide(&published(cell))).max().unwrap_or(0);
-        Fit { ours, published }
+        // Words may be broken, figures not.
+        let need = |text: String| if wide(&text) > BROKEN && text.contains(' ') { BROKEN } else { wide(&text) };
+        let ours = cells().map(|cell| need(ours(cell))).max().unwrap_or(0);
+        let published = cells().map(|cell| need(published(cell))).max().unwrap_or(0);
+        let Column { title, unit, .. } = &table.columns[column];
+        let head = words::with_unit(title, unit).split(' ').map(wide).max().unwrap_or(0);
+        Fit { ours, published, head }
     }
 
     fn width(&self) -> usize {
-        self.ours + if self.published > 0 { self.published + 1 } else { 0 }
+        let both = self.ours + if self.published > 0 { self.published + 1 } else { 0 };
+        both.max(self.head)
     }
 
     fn field(&self, cell: &Cell, setting: Setting) -> String {
@@ -255,8 +274,10 @@ impl Fit {
             Setting::Below if published.is_empty() => ours,
             Setting::Below => format!("{ours}\n{published}"),
             Setting::Beside => {
-                let (left, right) = (self.ours - wide(&ours), self.published - wide(&published));
-                format!("{}{ours} {}{published}", no_break(left), no_break(right))
+                let left = self.ours.saturating_sub(wide(&ours));
+                let between = self.published.saturating_sub(wide(&published)) + 1;
+                let between = if between > 1 || published.is_empty() { no_break(between) } else { " ".to_owned() };
+                format!("{}{ours}{between}{published}", no_break(left))
             }
         }
     }

@@ -57,13 +57,18 @@ pub(super) fn verdict(verdict: Verdict) -> &'static str {
 }
 
 /// What a report of this length is good for.
-pub(super) fn trust(length: Length) -> &'static str {
+fn trust(length: Length) -> &'static str {
     length.pick(
-        "a smoke test: every step ran for a moment only, and no figure or verdict here means anything",
-        "a quick run: the shape shows, the decimals do not",
-        "a standard run: minutes an experiment, with repetitions",
-        "as long as the articles' own measurements",
+        "every step ran for a moment only; no figure and no verdict here means anything",
+        "the shape shows, the decimals do not",
+        "minutes an experiment, with repetitions",
+        "as long as the articles measured themselves",
     )
+}
+
+/// The length in a word, and what it is good for.
+pub(super) fn length(length: Length) -> String {
+    format!("{length}: {}", trust(length))
 }
 
 /// When it ran and how long it took.

@@ -11,7 +11,7 @@ use crate::report::{figures, words};
 /// A bar's thickness, the gap to the next, and the gap between groups.
 const BAR: f64 = 16.0;
 const GAP: f64 = 3.0;
-const APART: f64 = 13.0;
+const APART: f64 = 16.0;
 /// The line of a group's name above its bars.
 const NAME: f64 = 19.0;
 /// Room below for ticks and the axis' title.

@@ -8,8 +8,9 @@ use super::{AXIS, Drawing, Frame, GRID, Look, WORDS, inside, named, px, quantity
 use crate::model::{Chart, Origin, Series};
 use crate::report::{figures, words};
 
-/// Above so many points, a line has no marks; above more, no tooltips either.
+/// Above so many points, only some have marks; above more, there are no tooltips either.
 const MARKED: usize = 40;
+const SOME: usize = 9;
 const TOLD: usize = 400;
 /// So many values that were varied have a tick each, if there is room.
 const EACH: usize = 12;
@@ -39,7 +40,11 @@ pub(super) fn draw(chart: &Chart, looks: &[Look], frame: Frame) -> Drawing {
     let marks = html! {
         text class="axis-title" x="2" y="14" { (title_y) }
         text class="axis-title end" x=(px(area.right)) y=(height - 5) { (title_x) }
-        @for (series, look) in chart.series.iter().zip(looks) { (line(series, *look, &at)) }
+        @for last in [false, true] {
+            @for (series, look) in chart.series.iter().zip(looks) {
+                @if (look.origin == Origin::Calculated) == last { (line(series, *look, &at)) }
+            }
+        }
         @for (series, look) in chart.series.iter().zip(looks) { (marks(chart, series, *look, &at)) }
     };
     Drawing { height, axes: inside(&axes), marks }
@@ -114,11 +119,14 @@ fn line(series: &Series, look: Look, at: &dyn Fn((f64, f64)) -> (f64, f64)) -> M
 }
 
 fn marks(chart: &Chart, series: &Series, look: Look, at: &dyn Fn((f64, f64)) -> (f64, f64)) -> Markup {
-    let part = if series.points.len() <= MARKED && look.origin != Origin::Calculated { "mark" } else { "spot" };
+    // Marks of lines that run side by side stand beside each other.
+    let every = if series.points.len() <= MARKED { 1 } else { series.points.len() / SOME };
+    let marked = |i: usize| look.origin != Origin::Calculated && i % every == look.hue % every;
+    let part = |i| if marked(i) { "mark" } else { "spot" };
     let told = if series.points.len() <= TOLD { series.points.as_slice() } else { &[] };
     html! {
-        @for &(x, y) in told {
-            path class=(look.class(part)) d=(shape(look.hue, at((x, y)))) {
+        @for (i, &(x, y)) in told.iter().enumerate() {
+            path class=(look.class(part(i))) d=(shape(look.hue, at((x, y)))) {
                 title {
                     (named(series)) ": " (quantity(y, &chart.y.unit)) " at " (words::with_unit(&chart.x.title, ""))
                     " " (quantity(x, &chart.x.unit))
