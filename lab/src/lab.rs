@@ -198,12 +198,6 @@ impl Lab {
             .map_err(|e| Trouble::at(format!("write {}", file.display()), e))?;
         Ok(Ran { what: what.to_owned(), line: line.to_owned(), raw: format!("raw/{name}.txt") })
     }
-
-    /// What was kept by this name, without its command: by this run, or by an interrupted one that it goes on with.
-    pub(crate) fn kept(&self, name: &str) -> Option<String> {
-        let text = fs::read_to_string(self.raw.join(format!("{name}.txt"))).ok()?;
-        text.split_once('\n').map(|(_, said)| said.to_owned())
-    }
 }
 
 impl Running {

@@ -42,9 +42,9 @@ async function fill(users) {
   return { query: () => pairs(connection), close: () => connection.end() };
 }
 
-async function open(variant) {
-  const queryable = variant === "one" ? await mysql.createConnection(place())
-    : variant === "pool" ? mysql.createPool({ ...place(), connectionLimit: CONNECTION_LIMIT })
+async function open(variant, where) {
+  const queryable = variant === "one" ? await mysql.createConnection(where)
+    : variant === "pool" ? mysql.createPool({ ...where, connectionLimit: CONNECTION_LIMIT })
     : fail(`no such variant: ${variant}`);
   const [[{ users }]] = await queryable.query("SELECT COUNT(*) AS users FROM user");
   return { users, query: () => pairs(queryable), close: () => queryable.end() };

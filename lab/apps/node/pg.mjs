@@ -8,14 +8,14 @@ const MAX = 100;
 
 const pairs = async (queryable) => (await queryable.query(QUERY)).rows[0].pairs;
 
-async function connected() {
-  const client = new pg.Client(place());
+async function connected(where) {
+  const client = new pg.Client(where);
   await client.connect();
   return client;
 }
 
 async function fill(users) {
-  const client = await connected();
+  const client = await connected(place());
   const make = [
     'DROP TABLE IF EXISTS access_code, user_location_info, "user"',
     'CREATE TABLE "user" (id int PRIMARY KEY, name varchar(64) NOT NULL)',
@@ -38,8 +38,8 @@ async function fill(users) {
 }
 
 // A connection for this query alone, as a program without a pool does.
-async function alone() {
-  const client = await connected();
+async function alone(where) {
+  const client = await connected(where);
   try {
     return await pairs(client);
   } finally {
@@ -47,15 +47,16 @@ async function alone() {
   }
 }
 
-async function open(variant) {
-  const counting = await connected();
+async function open(variant, where) {
+  const counting = await connected(where);
   const { rows } = await counting.query('SELECT COUNT(*) AS users FROM "user"');
   const users = Number(rows[0].users);
   if (variant === "one") return { users, query: () => pairs(counting), close: () => counting.end() };
   await counting.end();
-  if (variant === "each") return { users, query: alone, close: async () => {} };
+  if (variant === "each") return { users, query: () => alone(where), close: async () => {} };
   if (variant !== "pool") fail(`no such variant: ${variant}`);
-  const pool = new pg.Pool({ ...place(), max: MAX });
+  // Idle connections stay, or they would go after ten seconds, which the other variants' turns may take.
+  const pool = new pg.Pool({ ...where, max: MAX, idleTimeoutMillis: 0 });
   return { users, query: () => pairs(pool), close: () => pool.end() };
 }
 

@@ -33,14 +33,13 @@ export function place() {
 }
 
 // Runs what the command line asks for:
-//   fill MILLISECONDS USERS     make the data, so many users at first, until one query takes about so long;
-//                               0 ms: exactly so many users
-//   measure VARIANT TIMES       the three workloads, so many times
+//   fill MILLISECONDS USERS               make the data, so many users at first, until one query takes about so long
+//   measure TIMES NAME=VARIANT@PORT ...   the three workloads of each variant, so many times
 export async function main({ fill, open }) {
   const [verb, ...words] = process.argv.slice(2);
   if (verb === "fill") return say(await sized(Number(words[0]), Number(words[1]), fill));
-  if (verb === "measure") return say(await measured(words[0], Number(words[1]), open));
-  return fail(`usage: ${process.argv[1]} fill MILLISECONDS USERS | measure VARIANT TIMES`);
+  if (verb === "measure") return say(await measured(Number(words[0]), words.slice(1), open));
+  return fail(`usage: ${process.argv[1]} fill MILLISECONDS USERS | measure TIMES NAME=VARIANT@PORT ...`);
 }
 
 // Fills the tables until one query takes about `wanted` ms. `fill` makes the data for so many users and returns a query.
@@ -51,7 +50,7 @@ async function sized(wanted, guess, fill) {
     await query();
     const ms = middle(await repeat(3, () => timed(query)));
     await close();
-    const near = wanted === 0 || (ms >= wanted * SHORTEST && ms <= wanted * LONGEST);
+    const near = ms >= wanted * SHORTEST && ms <= wanted * LONGEST;
     // One step may mislead where the server changes its plan with the size; five do not.
     if (near || tries === 5) return { users, ms, tries };
     const factor = Math.min(Math.max(wanted / ms, 1 / 50), 50);
@@ -59,22 +58,34 @@ async function sized(wanted, guess, fill) {
   }
 }
 
-// The three workloads, by turns, so that a disturbance meets all of them.
-async function measured(variant, times, open) {
-  const { query, close, users } = await open(variant);
+// All variants and workloads by turns, so that a disturbance meets all of them. Each turn begins with another variant.
+async function measured(times, words, open) {
+  const variants = [];
+  for (const word of words) variants.push(await opened(word, open));
+  for (let turn = 0; turn < times; turn += 1) {
+    for (let next = 0; next < variants.length; next += 1) await workloads(variants[(turn + next) % variants.length]);
+  }
+  for (const { close } of variants) await close();
+  return Object.fromEntries(variants.map(({ name, users, runs }) => [name, { users, ...runs }]));
+}
+
+// Opens a variant, and lets it run one query that is not counted.
+async function opened(word, open) {
+  const [name, way] = word.split("=");
+  const [variant, port] = way.split("@");
+  const { users, query, close } = await open(variant, { ...place(), port: Number(port) });
   const checked = async () => {
     const pairs = Number(await query());
     if (pairs !== users * CODES * LOCATIONS) fail(`counted ${pairs} pairs of ${users} users`);
   };
   await checked();
-  const result = { users, one: [], series: [], parallel: [] };
-  for (let turn = 0; turn < times; turn += 1) {
-    result.one.push(await run((each) => each(checked)));
-    result.series.push(await run((each) => repeat(FIVE, () => each(checked))));
-    result.parallel.push(await run((each) => Promise.all(Array.from({ length: FIVE }, () => each(checked)))));
-  }
-  await close();
-  return result;
+  return { name, users, query: checked, close, runs: { one: [], series: [], parallel: [] } };
+}
+
+async function workloads({ query, runs }) {
+  runs.one.push(await run((each) => each(query)));
+  runs.series.push(await run((each) => repeat(FIVE, () => each(query))));
+  runs.parallel.push(await run((each) => Promise.all(Array.from({ length: FIVE }, () => each(query)))));
 }
 
 // One run of a workload: how long it took, and how long each of its queries did, in ms.

@@ -8,6 +8,8 @@ mod published;
 mod stage;
 mod tell;
 
+use std::collections::BTreeMap;
+
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
@@ -39,17 +41,38 @@ impl Plan {
         Plan { query_ms, times }
     }
 
-    /// One query, five in series, and five in parallel, which may take as long.
+    /// Of a variant: one query, five in series, and five in parallel, which may take as long.
     fn seconds(self) -> f64 {
         0.3 + f64::from(self.query_ms * self.times) * 11.0 / 1000.0
     }
 }
 
-/// A server that is filled and queried.
+/// A server that is filled and queried, all variants by turns: one step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Database {
     Mariadb,
     Postgres,
+}
+
+impl Database {
+    /// The step's id.
+    fn id(self) -> &'static str {
+        match self {
+            Database::Mariadb => "mysql",
+            Database::Postgres => "postgres",
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Database::Mariadb => "MariaDB",
+            Database::Postgres => "PostgreSQL",
+        }
+    }
+
+    fn variants(self) -> impl Iterator<Item = Variant> {
+        VARIANTS.into_iter().filter(move |variant| variant.database() == self)
+    }
 }
 
 /// How the program reaches its database.
@@ -69,7 +92,7 @@ use Variant::{MysqlOne, MysqlPool, PgOne, PgPool, PgWeirEach, PgWeirPool};
 const VARIANTS: [Variant; 6] = [MysqlOne, MysqlPool, PgOne, PgPool, PgWeirEach, PgWeirPool];
 
 impl Variant {
-    /// The step's id.
+    /// Its name in what the program prints.
     fn id(self) -> &'static str {
         match self {
             MysqlOne => "mysql-one",
@@ -78,18 +101,6 @@ impl Variant {
             PgPool => "pg-pool",
             PgWeirEach => "pg-weir-each",
             PgWeirPool => "pg-weir-pool",
-        }
-    }
-
-    /// For progress and raw outputs.
-    fn title(self) -> &'static str {
-        match self {
-            MysqlOne => "MariaDB, one connection",
-            MysqlPool => "MariaDB, pool",
-            PgOne => "PostgreSQL, one connection",
-            PgPool => "PostgreSQL, pool",
-            PgWeirEach => "PostgreSQL through Weir, a connection a query",
-            PgWeirPool => "PostgreSQL through Weir, pool",
         }
     }
 
@@ -112,19 +123,32 @@ impl Variant {
     fn through_weir(self) -> bool {
         matches!(self, PgWeirEach | PgWeirPool)
     }
+}
 
-    /// Whether it is the first of its database, which decides how much data there is.
-    fn sizes(self) -> bool {
-        matches!(self, MysqlOne | PgOne)
-    }
+/// What a step brought.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Brought {
+    /// The machine's cores, which bound the gain.
+    cores: usize,
+    /// How much data there was.
+    users: u64,
+    /// By the variants' names; those through a Weir that is not there are absent.
+    variants: BTreeMap<String, Figures>,
+    weir: WeirIs,
+}
+
+/// Whether there was a Weir; without one the rest is measured all the same.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+enum WeirIs {
+    /// There, or not asked for.
+    There,
+    Missing(model::Missing),
+    Failed(String),
 }
 
 /// What a variant brought.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Figures {
-    /// The machine's cores, which bound the gain.
-    cores: usize,
-    users: u64,
     one: Vec<Run>,
     series: Vec<Run>,
     parallel: Vec<Run>,
@@ -147,13 +171,14 @@ impl Experiment for Node {
     }
 
     fn steps(&self) -> Vec<Step> {
-        let step = |variant: &Variant| {
-            // The server and its data are made for the first of them.
-            let setup = if variant.sizes() { 5.0 + f64::from(self.plan.query_ms) * 20.0 / 1000.0 } else { 0.0 };
-            let seconds = self.plan.seconds() + setup;
-            Step { id: variant.id().to_owned(), title: variant.title().to_owned(), seconds }
+        let step = |database: Database| {
+            // The server and its data are made within the step.
+            let setup = 5.0 + f64::from(self.plan.query_ms) * 20.0 / 1000.0;
+            let variants = u32::try_from(database.variants().count()).map_or(0.0, f64::from);
+            let (id, title) = (database.id().to_owned(), database.name().to_owned());
+            Step { id, title, seconds: setup + variants * self.plan.seconds() }
         };
-        VARIANTS.iter().map(step).collect()
+        [Database::Mariadb, Database::Postgres].map(step).into()
     }
 
     fn open<'l>(&self, lab: &'l Lab) -> Result<Box<dyn Stage + 'l>, Trouble> {

@@ -2,13 +2,14 @@
 //!
 //! They are part of this binary, so that the lab works away from the source tree. The drivers' versions are pinned by the lock.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
 
-use super::{Database, Plan, Variant};
+use super::{Database, Figures, Plan, Variant};
 use crate::lab::{Lab, Said};
 use crate::model::{Missing, Ran};
 use crate::stand::USER;
@@ -52,22 +53,20 @@ pub(super) struct Programs<'l> {
 }
 
 /// How much data there is.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 pub(super) struct Size {
     pub(super) users: u64,
     /// What one query takes on it.
     pub(super) ms: f64,
-    /// How often it was filled until that was near what was wanted.
-    pub(super) tries: u32,
 }
 
-/// What a variant's program prints.
+/// What the program prints of a variant.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub(super) struct Printed {
+    /// As the variant itself counted them.
     pub(super) users: u64,
-    pub(super) one: Vec<super::Run>,
-    pub(super) series: Vec<super::Run>,
-    pub(super) parallel: Vec<super::Run>,
+    #[serde(flatten)]
+    pub(super) figures: Figures,
 }
 
 impl<'l> Programs<'l> {
@@ -95,40 +94,30 @@ impl<'l> Programs<'l> {
         Ok(Programs { lab, node, folder })
     }
 
-    /// Makes data for about `users`, so many that one query takes as long as the plan wants.
-    pub(super) fn size(&self, database: Database, port: u16, plan: Plan, users: u64) -> Result<(Size, Ran), Trouble> {
+    /// Makes data, so much that one query takes as long as the plan wants; `users` is where the search begins.
+    pub(super) fn fill(&self, database: Database, port: u16, plan: Plan, users: u64) -> Result<(Size, Ran), Trouble> {
         self.lab.doing("filling the tables");
-        self.fill(database, port, plan.query_ms, users, "adjust")
+        let words = ["fill".to_owned(), plan.query_ms.to_string(), users.to_string()];
+        let (name, what) = (format!("node-{}-fill", database.id()), format!("fill {}", database.name()));
+        self.run(database, port, &words, &name, &what, Duration::from_secs(900))
     }
 
-    /// Makes data for exactly so many `users`.
-    pub(super) fn refill(&self, database: Database, port: u16, users: u64) -> Result<(Size, Ran), Trouble> {
-        self.lab.doing("filling the tables as before");
-        self.fill(database, port, 0, users, "again")
-    }
-
-    fn fill(
+    /// Runs the workloads of variants by turns, each at its port.
+    pub(super) fn measure(
         &self,
         database: Database,
-        port: u16,
-        query_ms: u32,
-        users: u64,
-        name: &str,
-    ) -> Result<(Size, Ran), Trouble> {
-        let words = ["fill".to_owned(), query_ms.to_string(), users.to_string()];
-        let what = format!("fill {}", name_of(database));
-        let name = format!("node-{}-{name}", program(database).trim_end_matches(".mjs"));
-        self.run(database, port, &words, &name, &what, Duration::from_secs(600))
+        variants: &[(Variant, u16)],
+        plan: Plan,
+    ) -> Result<(BTreeMap<String, Printed>, Ran), Trouble> {
+        self.lab.doing("measuring");
+        let mut words = vec!["measure".to_owned(), plan.times.to_string()];
+        words.extend(variants.iter().map(|(variant, port)| format!("{}={}@{port}", variant.id(), variant.word())));
+        let (name, what) = (format!("node-{}", database.id()), format!("measure {}", database.name()));
+        let patience = variants.iter().map(|_| plan.seconds() * 6.0).sum::<f64>() + 60.0;
+        self.run(database, 0, &words, &name, &what, Duration::from_secs_f64(patience))
     }
 
-    /// Runs the three workloads of a variant.
-    pub(super) fn measure(&self, variant: Variant, port: u16, plan: Plan) -> Result<(Printed, Ran), Trouble> {
-        let words = ["measure".to_owned(), variant.word().to_owned(), plan.times.to_string()];
-        let name = format!("node-{}", variant.id());
-        let patience = Duration::from_secs_f64(60.0 + plan.seconds() * 6.0);
-        self.run(variant.database(), port, &words, &name, variant.title(), patience)
-    }
-
+    /// `port` is the server's, for what the words do not name one.
     fn run<T: DeserializeOwned>(
         &self,
         database: Database,
@@ -152,13 +141,6 @@ fn program(database: Database) -> &'static str {
     match database {
         Database::Mariadb => "mysql.mjs",
         Database::Postgres => "pg.mjs",
-    }
-}
-
-fn name_of(database: Database) -> &'static str {
-    match database {
-        Database::Mariadb => "MariaDB",
-        Database::Postgres => "PostgreSQL",
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::published::{self, Published};
 use super::stage::{POOL_SIZE, POSTGRES_SETTINGS};
-use super::{Database, Figures, Plan, Run, VARIANTS, Variant};
+use super::{Brought, Database, Figures, Plan, Run, Variant, WeirIs};
 use super::{MysqlOne, MysqlPool, PgOne, PgPool, PgWeirEach, PgWeirPool};
 use crate::model::{
     self, Axis, Better, Cell, Chart, ChartKind, Claim, Column, Origin, Row, Scale, Series, Table, Value,
@@ -30,15 +30,22 @@ pub(super) fn tell(plan: Plan, results: &Results) -> model::Experiment {
     story.charts = [mysql_chart(results), postgres_chart(results)].into_iter().flatten().collect();
     story.claims = claims(results);
     story.hides = hides();
-    story.warnings =
-        [Database::Mariadb, Database::Postgres].map(|one| sizes_differ(one, results)).into_iter().flatten().collect();
+    match brought(results, Database::Postgres).map(|brought| brought.weir) {
+        Some(WeirIs::Missing(missing)) => story.missing.push(missing),
+        Some(WeirIs::Failed(text)) => story.warnings.push(format!("Weir did not start: {text}")),
+        Some(WeirIs::There) | None => {}
+    }
     story
 }
 
-/// For the progress.
-pub(super) fn headline(figures: &Figures) -> String {
-    let Medians { one, series, parallel } = Medians::of(figures);
-    format!("one {one:.3} s, five in series {series:.3} s, in parallel {parallel:.3} s")
+/// For the progress: what parallel queries gained.
+pub(super) fn headline(database: Database, brought: &Brought) -> String {
+    let gain = |variant: Variant| {
+        let gain = Medians::of(brought.variants.get(variant.id())?).gain();
+        Some(format!("{} {gain:.1}×", variant.id()))
+    };
+    let gains: Vec<_> = database.variants().filter_map(gain).collect();
+    format!("parallel over series: {}", gains.join(", "))
 }
 
 /// The middle of each workload's runs, in seconds.
@@ -69,8 +76,12 @@ fn seconds(runs: &[Run]) -> Value {
     Value::median(&values).unwrap_or_else(|| Value::text("not run"))
 }
 
+fn brought(results: &Results, database: Database) -> Option<Brought> {
+    results.get(database.id())
+}
+
 fn figures(results: &Results, variant: Variant) -> Option<Figures> {
-    results.get(variant.id())
+    brought(results, variant.database())?.variants.remove(variant.id())
 }
 
 fn medians(results: &Results, variant: Variant) -> Option<Medians> {
@@ -78,9 +89,8 @@ fn medians(results: &Results, variant: Variant) -> Option<Medians> {
 }
 
 fn setup(plan: Plan, results: &Results) -> Vec<String> {
-    let users = |variant| figures(results, variant).map(|f: Figures| f.users);
-    let found = [("MariaDB", users(MysqlOne)), ("PostgreSQL", users(PgOne))];
-    let found = found.iter().filter_map(|(name, users)| users.map(|users| format!("{users} on {name}")));
+    let users = |database: Database| Some(format!("{} on {}", brought(results, database)?.users, database.name()));
+    let found = [Database::Mariadb, Database::Postgres].into_iter().filter_map(users);
     let found = found.collect::<Vec<_>>().join(", ");
     let found = if found.is_empty() { found } else { format!(": {found}") };
     let postgres: Vec<_> = POSTGRES_SETTINGS.iter().map(|(name, value)| format!("{name} = {value}")).collect();
@@ -93,12 +103,13 @@ fn setup(plan: Plan, results: &Results) -> Vec<String> {
             plan.query_ms
         ),
         format!(
-            "Each workload ran {} by turns, after one query that is not counted; the tables show medians.",
+            "All rows of a table were measured by turns, each workload {}, after one query that is not counted; the \
+             tables show medians.",
             times(plan.times)
         ),
-        "mysql2 and node-postgres with their defaults, but for the pools' limit of 100 connections. A pool opens its \
-         connections when it first needs them, within the first run; with a connection a query, opening and closing \
-         it is in every query's time."
+        "mysql2 and node-postgres with their defaults, but for the pools' limit of 100 connections and that idle ones are \
+         kept. A pool opens its connections when it first needs them, within the first run; with a connection a \
+         query, opening and closing it is in every query's time."
             .into(),
         format!("MariaDB's settings: {}.", Mariadb::settings()),
         format!(
@@ -148,14 +159,20 @@ fn table(title: &str, rows: Vec<Row>, note: String) -> Table {
 }
 
 fn row(results: &Results, variant: Variant, label: &str, published: Option<&Published>) -> Row {
-    let cell = |ours: fn(Figures) -> Value, published: Option<f64>| {
-        Cell::both(Some(results.value(variant.id(), ours)), published.map(Value::number))
+    let measured = figures(results, variant);
+    let lack = || match (results.lack(variant.database().id()), brought(results, variant.database())) {
+        (None, Some(Brought { weir: WeirIs::Missing(_), .. })) => "not installed",
+        (lack, _) => lack.unwrap_or("failed"),
+    };
+    let cell = |ours: fn(&Figures) -> Value, published: Option<f64>| {
+        let ours = measured.as_ref().map_or_else(|| Value::text(lack()), ours);
+        Cell::both(Some(ours), published.map(Value::number))
     };
     let cells = vec![
         cell(|f| seconds(&f.one), published.map(|p| p.one)),
         cell(|f| seconds(&f.series), published.map(|p| p.series)),
         cell(|f| seconds(&f.parallel), published.map(|p| p.parallel)),
-        cell(|f| Value::number(Medians::of(&f).gain()), published.map(Published::gain)),
+        cell(|f| Value::number(Medians::of(f).gain()), published.map(Published::gain)),
     ];
     Row { label: label.into(), cells }
 }
@@ -189,7 +206,7 @@ fn mysql_chart(results: &Results) -> Option<Chart> {
     for (name, p) in [("one connection", published::ONE_CONNECTION), ("pool", published::POOL)] {
         series.push(bars(&format!("{name}, article"), Origin::Published, in_queries([p.one, p.series, p.parallel])));
     }
-    series.extend(figures(results, MysqlPool).map(|f| bound(&f)));
+    series.extend(brought(results, Database::Mariadb).map(|b| bound(b.cores)));
     let title = "mysql2: time in units of one query";
     Some(chart(title, "time", "queries", series, "Bars of 5 mean that nothing was gained."))
 }
@@ -230,61 +247,57 @@ fn in_queries(values: [f64; 3]) -> [f64; 3] {
 }
 
 /// What the cores allow: five queries that use a core each.
-fn bound(figures: &Figures) -> Series {
-    let name = format!("as {} allow", cores(figures));
-    bars(&name, Origin::Calculated, [1.0, FIVE, FIVE / most(figures)])
+fn bound(cores: usize) -> Series {
+    bars(&format!("as {} allow", words(cores)), Origin::Calculated, [1.0, FIVE, FIVE / most(cores)])
 }
 
 /// The most that five in parallel can gain.
-fn most(figures: &Figures) -> f64 {
-    (1..=5).rev().find(|cores| *cores <= figures.cores).map_or(1.0, f64_of)
+fn most(cores: usize) -> f64 {
+    u32::try_from(cores).map_or(FIVE, |cores| f64::from(cores).min(FIVE))
 }
 
-fn f64_of(cores: usize) -> f64 {
-    u32::try_from(cores).map_or(FIVE, f64::from)
-}
-
-fn cores(figures: &Figures) -> String {
-    if figures.cores == 1 { "1 core".into() } else { format!("{} cores", figures.cores) }
+fn words(cores: usize) -> String {
+    if cores == 1 { "1 core".into() } else { format!("{cores} cores") }
 }
 
 fn claims(results: &Results) -> Vec<Claim> {
     vec![
         only_several(
             "Queries in parallel gain only with several connections (published: 3.5 times)",
-            figures(results, MysqlOne),
-            figures(results, MysqlPool),
+            results,
+            [MysqlOne, MysqlPool],
         ),
         nothing_else(results),
-        only_several(
-            "The same is so with node-postgres on PostgreSQL",
-            figures(results, PgOne),
-            figures(results, PgPool),
-        ),
+        only_several("The same is so with node-postgres on PostgreSQL", results, [PgOne, PgPool]),
         each_gains(results),
         weir_costs_little(results),
     ]
 }
 
-const NOT_MEASURED: &str = "What decides it was not measured.";
-const ONE_CORE: &str = "One core works on one query at a time: nothing can gain here.";
+/// Whether a gain is one; `None` where the machine allows none. With what the machine allows, in words.
+fn gains(results: &Results, variant: Variant, gain: f64) -> (Option<bool>, String) {
+    let cores = brought(results, variant.database()).map_or(1, |brought| brought.cores);
+    match cores {
+        1 => (None, "one core works on one query at a time, so nothing can gain here".into()),
+        _ => (Some(gain >= GAIN), format!("with {} it can be at most {:.0} times", words(cores), most(cores))),
+    }
+}
 
-fn only_several(text: &str, one: Option<Figures>, pool: Option<Figures>) -> Claim {
-    let (Some(one), Some(pool)) = (one, pool) else { return Claim::decided(text, None, NOT_MEASURED) };
-    let (single, pooled) = (Medians::of(&one), Medians::of(&pool));
+const NOT_MEASURED: &str = "What decides it was not measured.";
+
+fn only_several(text: &str, results: &Results, [one, pool]: [Variant; 2]) -> Claim {
+    let (Some(single), Some(pooled)) = (medians(results, one), medians(results, pool)) else {
+        return Claim::decided(text, None, NOT_MEASURED);
+    };
     let serial = single.parallel / single.series;
     let gain = single.parallel / pooled.parallel;
-    let held = (pool.cores > 1).then_some(gain >= GAIN && (serial - 1.0).abs() <= SAME);
-    let bound = match held {
-        Some(_) => format!("with {} at most {:.0} times", cores(&pool), most(&pool)),
-        None => ONE_CORE.to_owned(),
-    };
+    let (gained, bound) = gains(results, pool, gain);
     let why = format!(
         "Five in parallel took {:.3} s on one connection, {serial:.2} of their time in series, and {:.3} s on the pool: \
          {gain:.1} times faster; {bound}.",
         single.parallel, pooled.parallel
     );
-    Claim::decided(text, held, why.replace("..", "."))
+    Claim::decided(text, gained.map(|gained| gained && (serial - 1.0).abs() <= SAME), why)
 }
 
 fn nothing_else(results: &Results) -> Claim {
@@ -305,18 +318,16 @@ fn nothing_else(results: &Results) -> Claim {
 fn each_gains(results: &Results) -> Claim {
     let text = "A program without a pool, which opens a connection for every query, has the gain of parallel queries \
                 through Weir as well";
-    let (Some(one), Some(each)) = (figures(results, PgOne), figures(results, PgWeirEach)) else {
+    let (Some(one), Some(each)) = (medians(results, PgOne), medians(results, PgWeirEach)) else {
         return Claim::decided(text, None, NOT_MEASURED);
     };
-    let gain = Medians::of(&one).parallel / Medians::of(&each).parallel;
-    let (one_took, each_took) = (Medians::of(&one).parallel, Medians::of(&each).parallel);
-    let took = format!(
-        "Five in parallel took {each_took:.3} s, on one connection without Weir {one_took:.3} s: {gain:.1} times faster"
+    let gain = one.parallel / each.parallel;
+    let (held, bound) = gains(results, PgWeirEach, gain);
+    let why = format!(
+        "Five in parallel took {:.3} s, on one connection without Weir {:.3} s: {gain:.1} times faster; {bound}.",
+        each.parallel, one.parallel
     );
-    if each.cores == 1 {
-        return Claim::decided(text, None, format!("{took}. {ONE_CORE}"));
-    }
-    Claim::decided(text, Some(gain >= GAIN), format!("{took}; with {} at most {:.0} times.", cores(&each), most(&each)))
+    Claim::decided(text, held, why)
 }
 
 /// By the quickest runs, which strangers on the machine disturbed least: a cost is in every run, a disturbance is not.
@@ -342,7 +353,8 @@ fn hides() -> Vec<String> {
     [
         "Five queries in parallel use five connections: a limit of 100 does no more than a limit of 5.",
         "The queries use a core each, so the cores bound the gain: 3.5 times needs at least four of them, and two \
-         give at most twice. A pool makes nothing faster than the machine is; what waits for a disk or a lock gains by other rules.",
+         give at most twice. A pool makes nothing faster than the machine is; what waits for a disk \
+         or a lock gains by other rules.",
         "It is one query from one program on an idle server, always the same and read from memory; the server of a \
          busy site has other work for its cores, and there the gain is smaller or none.",
         "One connection answers one query at a time, in the protocols of MySQL and of PostgreSQL, so a pooler in \
@@ -354,17 +366,6 @@ fn hides() -> Vec<String> {
     .into()
 }
 
-/// Variants of one database that were not measured on the same data are not to be compared.
-fn sizes_differ(database: Database, results: &Results) -> Option<String> {
-    let variants = VARIANTS.into_iter().filter(|variant| variant.database() == database);
-    let mut sizes: Vec<_> = variants.filter_map(|variant| figures(results, variant)).map(|f| f.users).collect();
-    sizes.sort_unstable();
-    sizes.dedup();
-    let name = if database == Database::Mariadb { "MariaDB" } else { "PostgreSQL" };
-    let text = || format!("{name} was measured on data of {sizes:?} users: its rows cannot be compared");
-    (sizes.len() > 1).then(text)
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
@@ -374,93 +375,105 @@ mod tests {
     use crate::model::{Missing, Verdict};
     use crate::steps::{Measured, Outcome};
 
-    /// Figures of a variant: one, series, parallel, in ms.
-    fn done(cores: usize, one: f64, series: f64, parallel: f64) -> Outcome {
+    /// What was measured: a variant's one, series and parallel, in ms.
+    type Times = (Variant, [f64; 3]);
+
+    const AS_CLAIMED: [Times; 6] = [
+        (MysqlOne, [200.0, 1000.0, 1010.0]),
+        (MysqlPool, [201.0, 1005.0, 520.0]),
+        (PgOne, [200.0, 1000.0, 1001.0]),
+        (PgPool, [200.0, 1000.0, 510.0]),
+        (PgWeirEach, [205.0, 1020.0, 530.0]),
+        (PgWeirPool, [201.0, 1003.0, 512.0]),
+    ];
+
+    fn done(database: Database, cores: usize, times: &[Times], weir: WeirIs) -> Outcome {
         let run = |ms: f64| vec![Run { ms, queries: (1..=5).map(|n| ms * f64::from(n) / FIVE).collect() }];
-        let figures = Figures { cores, users: 1000, one: run(one), series: run(series), parallel: run(parallel) };
-        Outcome::Done(Measured::of("", &figures))
+        let of =
+            |[one, series, parallel]: [f64; 3]| Figures { one: run(one), series: run(series), parallel: run(parallel) };
+        let ours = times.iter().filter(|(variant, _)| variant.database() == database);
+        let variants = ours.map(|(variant, times)| (variant.id().to_owned(), of(*times))).collect();
+        Outcome::Done(Measured::of("", &Brought { cores, users: 1000, variants, weir }))
     }
 
-    fn results(outcomes: Vec<(Variant, Outcome)>) -> Results {
-        let named = outcomes.into_iter().map(|(variant, outcome)| (variant.id().to_owned(), outcome));
-        Results::new(named.collect::<BTreeMap<_, _>>())
+    fn missing(what: &str) -> Missing {
+        Missing { what: what.into(), effect: "x".into(), get: "y".into() }
     }
 
-    fn as_claimed(cores: usize) -> Vec<(Variant, Outcome)> {
-        vec![
-            (MysqlOne, done(cores, 200.0, 1000.0, 1010.0)),
-            (MysqlPool, done(cores, 201.0, 1005.0, 520.0)),
-            (PgOne, done(cores, 200.0, 1000.0, 1001.0)),
-            (PgPool, done(cores, 200.0, 1000.0, 510.0)),
-            (PgWeirEach, done(cores, 205.0, 1020.0, 530.0)),
-            (PgWeirPool, done(cores, 201.0, 1003.0, 512.0)),
-        ]
+    fn told_of(mysql: Outcome, postgres: Outcome) -> model::Experiment {
+        let outcomes = [(Database::Mariadb, mysql), (Database::Postgres, postgres)];
+        let outcomes = outcomes.map(|(database, outcome)| (database.id().to_owned(), outcome));
+        tell(Plan::of(Length::Quick), &Results::new(BTreeMap::from(outcomes)))
     }
 
-    fn with(variant: Variant, outcome: Outcome) -> Vec<(Variant, Outcome)> {
-        let mut all = as_claimed(2);
-        all.retain(|(other, _)| *other != variant);
-        all.push((variant, outcome));
-        all
+    fn told(cores: usize, times: &[Times]) -> model::Experiment {
+        let of = |database| done(database, cores, times, WeirIs::There);
+        told_of(of(Database::Mariadb), of(Database::Postgres))
     }
 
-    fn told(outcomes: Vec<(Variant, Outcome)>) -> model::Experiment {
-        tell(Plan::of(Length::Quick), &results(outcomes))
+    fn verdicts(story: &model::Experiment) -> Vec<Verdict> {
+        story.claims.iter().map(|claim| claim.verdict).collect()
     }
 
-    fn verdicts(outcomes: Vec<(Variant, Outcome)>) -> Vec<Verdict> {
-        told(outcomes).claims.iter().map(|claim| claim.verdict).collect()
+    /// The verdicts on two cores if one variant had other times.
+    fn verdicts_with(variant: Variant, times: [f64; 3]) -> Vec<Verdict> {
+        verdicts(&told(2, &AS_CLAIMED.map(|other| if other.0 == variant { (variant, times) } else { other })))
     }
 
     #[test]
     fn figures_as_the_articles_hold_every_claim_and_say_why() {
-        let story = told(as_claimed(2));
-        assert!(story.claims.iter().all(|claim| claim.verdict == Verdict::Held), "{:?}", story.claims);
+        let story = told(2, &AS_CLAIMED);
+        assert_eq!(verdicts(&story), [Verdict::Held; 5], "{:?}", story.claims);
         let why = &story.claims[0].why;
-        assert!(why.contains("1.9 times faster") && why.contains("with 2 cores at most 2 times."), "{why}");
-        assert!(story.warnings.is_empty(), "{:?}", story.warnings);
+        assert!(why.contains("1.9 times faster; with 2 cores it can be at most 2 times."), "{why}");
     }
 
     #[test]
     fn a_pool_without_a_gain_in_parallel_or_with_one_in_series_does_not_hold() {
-        let no_gain = verdicts(with(MysqlPool, done(2, 200.0, 1000.0, 900.0)));
-        assert_eq!(no_gain[..2], [Verdict::NotHeld, Verdict::Held]);
-        let gains_in_series = verdicts(with(MysqlPool, done(2, 200.0, 700.0, 500.0)));
-        assert_eq!(gains_in_series[..2], [Verdict::Held, Verdict::NotHeld]);
-        let parallel_on_one = verdicts(with(PgOne, done(2, 200.0, 1000.0, 700.0)));
-        assert_eq!(parallel_on_one[2], Verdict::NotHeld);
+        assert_eq!(verdicts_with(MysqlPool, [200.0, 1000.0, 900.0])[..2], [Verdict::NotHeld, Verdict::Held]);
+        assert_eq!(verdicts_with(MysqlPool, [200.0, 700.0, 500.0])[..2], [Verdict::Held, Verdict::NotHeld]);
+        assert_eq!(verdicts_with(PgOne, [200.0, 1000.0, 700.0])[2], Verdict::NotHeld);
     }
 
     #[test]
     fn a_weir_that_serializes_or_costs_does_not_hold() {
-        assert_eq!(verdicts(with(PgWeirEach, done(2, 200.0, 1000.0, 990.0)))[3], Verdict::NotHeld);
-        assert_eq!(verdicts(with(PgWeirPool, done(2, 240.0, 1000.0, 510.0)))[4], Verdict::NotHeld);
+        assert_eq!(verdicts_with(PgWeirEach, [200.0, 1000.0, 990.0])[3], Verdict::NotHeld);
+        assert_eq!(verdicts_with(PgWeirPool, [240.0, 1000.0, 510.0])[4], Verdict::NotHeld);
     }
 
     #[test]
     fn one_core_decides_nothing_about_gains() {
-        let verdicts = verdicts(as_claimed(1));
-        assert_eq!(verdicts, [Verdict::Open, Verdict::Held, Verdict::Open, Verdict::Open, Verdict::Held]);
+        let story = told(1, &AS_CLAIMED);
+        assert_eq!(verdicts(&story), [Verdict::Open, Verdict::Held, Verdict::Open, Verdict::Open, Verdict::Held]);
+        assert!(story.claims[0].why.contains("one core"), "{}", story.claims[0].why);
     }
 
     #[test]
     fn without_mariadb_its_half_is_named_and_open_and_the_other_half_is_told() {
-        let missing = || Outcome::Missing(Missing { what: "MariaDB".into(), effect: "x".into(), get: "y".into() });
-        let mut all = as_claimed(2);
-        all.retain(|(variant, _)| variant.database() == Database::Postgres);
-        all.extend([(MysqlOne, missing()), (MysqlPool, missing())]);
-        let story = told(all);
-        let verdicts: Vec<_> = story.claims.iter().map(|claim| claim.verdict).collect();
-        assert_eq!(verdicts, [Verdict::Open, Verdict::Open, Verdict::Held, Verdict::Held, Verdict::Held]);
+        let postgres = done(Database::Postgres, 2, &AS_CLAIMED, WeirIs::There);
+        let story = told_of(Outcome::Missing(missing("MariaDB")), postgres);
+        assert_eq!(verdicts(&story)[..3], [Verdict::Open, Verdict::Open, Verdict::Held]);
         let cell = &story.tables[0].rows[0].cells[0];
-        assert_eq!(cell.ours, Some(Value::text("not installed")));
-        assert_eq!(cell.published, Some(Value::number(1.756)));
+        assert_eq!(*cell, Cell::both(Some(Value::text("not installed")), Some(Value::number(1.756))));
         assert_eq!(story.charts.len(), 1);
     }
 
     #[test]
+    fn without_weir_its_rows_are_named_and_the_direct_ones_are_told() {
+        let of = |database, weir| done(database, 2, &AS_CLAIMED[..4], weir);
+        let without = |weir| told_of(of(Database::Mariadb, WeirIs::There), of(Database::Postgres, weir));
+        let story = without(WeirIs::Missing(missing("Weir")));
+        assert_eq!(verdicts(&story), [Verdict::Held, Verdict::Held, Verdict::Held, Verdict::Open, Verdict::Open]);
+        assert_eq!(story.tables[1].rows[2].cells[0].ours, Some(Value::text("not installed")));
+        assert_eq!(story.missing, [missing("Weir")]);
+        let story = without(WeirIs::Failed("it said no".into()));
+        assert_eq!(story.tables[1].rows[3].cells[0].ours, Some(Value::text("failed")));
+        assert_eq!(story.warnings, ["Weir did not start: it said no"]);
+    }
+
+    #[test]
     fn a_table_has_published_figures_beside_ours_and_says_what_weir_cannot_do() {
-        let story = told(as_claimed(2));
+        let story = told(2, &AS_CLAIMED);
         let table = &story.tables[0];
         assert!(table.rows.iter().all(|row| row.cells.len() == table.columns.len()));
         let pool = &table.rows[1];
@@ -472,27 +485,16 @@ mod tests {
 
     #[test]
     fn the_cores_bound_is_drawn_and_never_above_five() {
-        let last = |cores| told(as_claimed(cores)).charts[0].series.last().unwrap().clone();
+        let last = |cores| told(cores, &AS_CLAIMED).charts[0].series.last().unwrap().clone();
         assert_eq!((last(2).origin, last(2).points[2].1), (Origin::Calculated, 2.5));
-        assert_eq!(last(64).points[2].1, 1.0);
-    }
-
-    #[test]
-    fn data_of_two_sizes_is_warned_of() {
-        let mut other = Figures { cores: 2, users: 900, one: vec![], series: vec![], parallel: vec![] };
-        other.one = vec![Run { ms: 1.0, queries: vec![1.0] }];
-        let story = told(with(PgPool, Outcome::Done(Measured::of("", &other))));
-        assert!(
-            story.warnings[0].contains("PostgreSQL was measured on data of [900, 1000] users"),
-            "{:?}",
-            story.warnings
-        );
+        assert!((last(64).points[2].1 - 1.0).abs() < 1e-9);
     }
 
     #[test]
     fn nothing_measured_is_no_panic_and_all_open() {
-        let story = told(Vec::new());
-        assert!(story.claims.iter().all(|claim| claim.verdict == Verdict::Open));
+        let story = tell(Plan::of(Length::Quick), &Results::default());
+        assert_eq!(verdicts(&story), [Verdict::Open; 5]);
         assert!(story.charts.is_empty());
+        assert_eq!(story.tables[1].rows[2].cells[0].ours, Some(Value::text("not run")));
     }
 }
