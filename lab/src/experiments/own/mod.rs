@@ -1,4 +1,12 @@
 //! A lab of one's own: targets, a workload and repetitions from a file.
+//!
+//! Owns the plan's order: in every repetition each target meets each number of clients once, in an order of its own, so
+//! that a machine that grows slower or faster favours nobody.
+
+mod file;
+mod reader;
+mod stage;
+mod tell;
 
 use std::path::PathBuf;
 
@@ -8,9 +16,14 @@ use crate::lab::Lab;
 use crate::length::Length;
 use crate::model;
 use crate::steps::{Experiment, Results, Stage, Step, Trouble};
+use file::{Kind, Plan};
 
 /// Shown by `weir lab run --help`: a file to begin with.
-pub(crate) const HELP: &str = "";
+pub(crate) const HELP: &str = concat!(
+    "A file to begin with, with every key that there is:\n\n",
+    include_str!("../../../examples/my-load.toml"),
+    "\nIts durations are what counts: --quick and --standard change nothing."
+);
 
 /// What `weir lab run` understands besides what all do.
 #[derive(Args, Clone, Debug)]
@@ -25,12 +38,79 @@ pub(crate) struct Options {
 /// # Errors
 /// What is wrong with the file, and in which line.
 pub(crate) fn new(length: Length, options: &Options) -> Result<Box<dyn Experiment>, Trouble> {
-    let _ = &options.file;
-    Ok(Box::new(Own { length }))
+    let mut plan = file::read(&options.file)?;
+    passwords_are_there(&plan)?;
+    if length == Length::Smoke {
+        (plan.workload.duration, plan.repetitions) = (1, plan.repetitions.min(2));
+        plan.workload.scale = plan.workload.scale.map(|_| 1);
+    }
+    Ok(Box::new(Own { plan }))
+}
+
+/// Better said before the first run than in the middle.
+fn passwords_are_there(plan: &Plan) -> Result<(), Trouble> {
+    for target in &plan.targets {
+        if let Kind::Direct(login) | Kind::Address(login) = &target.kind {
+            stage::password(login)?;
+        }
+    }
+    Ok(())
+}
+
+/// One run: a target, a number of clients, a repetition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Case {
+    target: usize,
+    clients: u32,
+    /// From 1.
+    repetition: u32,
+}
+
+impl Plan {
+    /// All runs in the order in which they are taken.
+    fn cases(&self) -> Vec<Case> {
+        let mut dice = self.seed;
+        let of = |repetition: u32| -> Vec<Case> {
+            let pairs =
+                (0..self.targets.len()).flat_map(|target| self.workload.clients.iter().map(move |c| (target, *c)));
+            pairs.map(|(target, clients)| Case { target, clients, repetition }).collect()
+        };
+        let repetitions = (1..=self.repetitions).map(of);
+        repetitions
+            .flat_map(|mut cases| {
+                shuffle(&mut cases, &mut dice);
+                cases
+            })
+            .collect()
+    }
+
+    /// The step's id, and the name of its raw output.
+    fn id(&self, case: Case) -> String {
+        format!("{}-{}-{}", self.targets[case.target].slug, case.clients, case.repetition)
+    }
+
+    fn title_of(&self, case: Case) -> String {
+        let Case { target, clients, repetition } = case;
+        let name = &self.targets[target].name;
+        format!("{name}, {clients} clients, {repetition} of {}", self.repetitions)
+    }
+}
+
+/// Fisher and Yates's, with the numbers of splitmix64.
+fn shuffle<T>(items: &mut [T], dice: &mut u64) {
+    for last in (1..items.len()).rev() {
+        *dice = dice.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut number = *dice;
+        number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        number ^= number >> 31;
+        let place = number % (last as u64 + 1);
+        items.swap(last, usize::try_from(place).unwrap_or(last));
+    }
 }
 
 struct Own {
-    length: Length,
+    plan: Plan,
 }
 
 impl Experiment for Own {
@@ -38,16 +118,70 @@ impl Experiment for Own {
         "own"
     }
 
+    fn options(&self) -> String {
+        format!("file={:016x} seed={}", self.plan.fingerprint, self.plan.seed)
+    }
+
     fn steps(&self) -> Vec<Step> {
-        let _ = self.length;
-        Vec::new()
+        let seconds = f64::from(self.plan.workload.duration) + 1.0;
+        let step = |case| Step { id: self.plan.id(case), title: self.plan.title_of(case), seconds };
+        self.plan.cases().into_iter().map(step).collect()
     }
 
-    fn open<'l>(&self, _lab: &'l Lab) -> Result<Box<dyn Stage + 'l>, Trouble> {
-        Err(Trouble::Failed("not built yet".into()))
+    fn opening_seconds(&self) -> f64 {
+        let own = self.plan.targets.iter().filter(|target| matches!(target.kind, Kind::Own { .. })).count();
+        #[allow(clippy::cast_precision_loss)]
+        let own = own as f64;
+        own * (3.0 + 0.3 * f64::from(self.plan.workload.scale.unwrap_or(0)))
     }
 
-    fn tell(&self, _results: &Results) -> model::Experiment {
-        model::Experiment::empty("own", "own")
+    fn open<'l>(&self, lab: &'l Lab) -> Result<Box<dyn Stage + 'l>, Trouble> {
+        Ok(Box::new(stage::Bench::open(lab, self.plan.clone())?))
+    }
+
+    fn tell(&self, results: &Results) -> model::Experiment {
+        tell::story(&self.plan, results)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan() -> Plan {
+        file::parse(include_str!("../../../examples/my-load.toml"), &|_| Err("none".into())).unwrap()
+    }
+
+    #[test]
+    fn each_repetition_has_every_case_once_in_another_order() {
+        let plan = plan();
+        let cases = plan.cases();
+        let parts: Vec<Vec<_>> =
+            cases.chunks(6).map(|part| part.iter().map(|case| (case.target, case.clients)).collect()).collect();
+        assert_eq!(parts.len(), 3);
+        let sorted = |part: &Vec<(usize, u32)>| {
+            let mut part = part.clone();
+            part.sort_unstable();
+            part
+        };
+        assert!(parts.iter().all(|part| sorted(part) == [(0, 10), (0, 50), (0, 150), (1, 10), (1, 50), (1, 150)]));
+        assert!(parts[0] != parts[1] || parts[1] != parts[2], "{parts:?}");
+        assert_eq!(plan.cases(), cases, "the order follows from the seed");
+        assert_ne!(Plan { seed: 8, ..plan.clone() }.cases(), Plan { seed: 9, ..plan }.cases());
+    }
+
+    #[test]
+    fn a_password_that_is_not_there_is_missed_before_anything_runs() {
+        let login = file::Login {
+            host: "h".into(),
+            port: 5432,
+            user: "u".into(),
+            database: "d".into(),
+            password_env: Some("WEIR_LAB_NO_SUCH_VARIABLE".into()),
+        };
+        let mut plan = plan();
+        plan.targets[0].kind = Kind::Address(login);
+        let text = passwords_are_there(&plan).unwrap_err().to_string();
+        assert!(text.contains("WEIR_LAB_NO_SUCH_VARIABLE"), "{text}");
     }
 }
