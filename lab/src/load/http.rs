@@ -18,6 +18,8 @@ use crate::steps::Trouble;
 
 /// How long a reply's head may take to come; the articles' tool gave up after it, too.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// The complaint then.
+const LATE: &str = "no reply within 1 s";
 /// How long a body may take. No honest one takes so long; a stuck one must not hold the lab up.
 const BODY_PATIENCE: Duration = Duration::from_secs(5);
 /// How much of a body is looked at; the rest is counted.
@@ -53,7 +55,10 @@ pub(crate) struct Load {
     pub(crate) connections: usize,
     /// Replies with a status of success that came in whole.
     pub(crate) served: u64,
+    /// All that did not succeed, those that timed out among them.
     pub(crate) errors: u64,
+    /// No reply within a second: too slow, not refused.
+    pub(crate) late: u64,
     /// From the first request to the last reply, in seconds.
     pub(crate) wall: f64,
     /// Of the bodies of the successes.
@@ -80,7 +85,8 @@ impl Load {
         ratio(self.bytes as f64 / 1e6, self.wall)
     }
 
-    /// The articles' tool's figure: successes, divided by a connection's share of the time spent in *successful* requests.
+    /// The articles' tool's figure: successes, divided by a connection's share of the time spent in *successful*
+    /// requests.
     /// Time in which requests failed does not count, so an endpoint that fails at once looks fast.
     pub(crate) fn tool_rate(&self) -> f64 {
         ratio(self.served as f64, self.tool_seconds())
@@ -186,7 +192,7 @@ fn request(agent: &Agent, url: &str) -> Result<Reply, String> {
 
 fn words(error: &ureq::Error) -> String {
     match error {
-        ureq::Error::Timeout(_) => format!("no reply within {} s", PATIENCE.as_secs()),
+        ureq::Error::Timeout(_) => LATE.to_owned(),
         other => other.to_string(),
     }
 }
@@ -214,7 +220,7 @@ impl Seen {
     fn load(self, connections: usize, wall: Duration) -> Load {
         let mut times: Vec<f64> = self.times.iter().map(|time| time.as_secs_f64() * 1e3).collect();
         times.sort_by(f64::total_cmp);
-        let served = times.len();
+        let (served, late) = (times.len(), self.complaints.get(LATE).copied().unwrap_or(0));
         let mut complaints: Vec<_> = self.complaints.into_iter().collect();
         complaints.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
         let errors = complaints.iter().map(|(_, count)| count).sum();
@@ -223,6 +229,7 @@ impl Seen {
             connections,
             served: served as u64,
             errors,
+            late,
             wall: wall.as_secs_f64(),
             bytes: self.bytes,
             average_ms: ratio(times.iter().sum(), served as f64),
@@ -281,6 +288,16 @@ mod tests {
         assert_eq!(load.complaints, [("too many".to_owned(), 10)]);
         assert!((load.server_ms - 7.0).abs() < 1e-9, "{load:?}");
         assert!(load.fastest_ms <= load.p50_ms && load.p50_ms <= load.p99_ms && load.p99_ms <= load.slowest_ms);
+    }
+
+    #[test]
+    fn a_reply_that_is_late_is_an_error_of_its_own_kind() {
+        let server = Server::http("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/", server.server_addr());
+        let plan = Plan { url: &url, connections: 1, until: Until::Requests(1), server_ms: |_| None };
+        let load = run(&plan).unwrap();
+        assert_eq!((load.served, load.errors, load.late), (0, 1, 1));
+        assert!(load.wall >= 1.0 && load.complaints[0].0 == LATE, "{load:?}");
     }
 
     #[test]

@@ -19,7 +19,8 @@ const TABLE: &str = "CREATE TABLE IF NOT EXISTS products (
 const FILL: &str = "INSERT INTO products (name, price, description)
 SELECT how[1 + n % 10] || ' ' || made[1 + n / 10 % 10] || ' ' || thing[1 + n / 100],
        5 + n * 7919 % 50000 / 100.0, words[1 + (n * 7 + n / 10) % 10]
-FROM generate_series(1, $COPIES) AS copy, generate_series(0, 999) AS n, (SELECT
+FROM generate_series(1, $COPIES) AS copy, generate_series(0, 999) AS n,
+ (SELECT
   ARRAY['Small','Sturdy','Foldable','Handmade','Plain','Light','Striped','Travel','Garden','Painted'] AS how,
   ARRAY['Bamboo','Cotton','Oak','Copper','Linen','Glass','Steel','Cork','Wool','Clay'] AS made,
   ARRAY['Lamp','Basket','Chair','Kettle','Tray','Mug','Stool','Shelf','Bowl','Clock'] AS thing,
@@ -27,7 +28,8 @@ FROM generate_series(1, $COPIES) AS copy, generate_series(0, 999) AS n, (SELECT
         'Repairable at home.','Our bestseller.','Limited edition.','Fits every room.','Back in stock.'] AS words) AS w
 ORDER BY copy, n";
 
-/// Starts a server with so many products. None of its connections is kept for the superuser, so that an ordinary user can
+/// Starts a server with so many products. None of its connections is kept for the superuser, so that an ordinary user
+/// can
 /// have all 100, as the articles' could.
 pub(crate) fn server(lab: &Lab, rows: u32) -> Result<Server, Trouble> {
     let server = start_postgres(lab, MAX_CONNECTIONS, DATABASE, &[("superuser_reserved_connections", "0")])?;

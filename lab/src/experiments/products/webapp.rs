@@ -1,6 +1,7 @@
 //! The articles' web app again, in Rust: for machines without Go. The same paths, the same replies, the same page.
 //!
-//! What differs is said by `/state` and told in the report: its pool has no limit of idle connections (the pools of the Rust
+//! What differs is said by `/state` and told in the report: its pool has no limit of idle connections (the pools of
+//! the Rust
 //! world have none), and it speaks no TLS.
 
 use std::io::Write;
@@ -191,7 +192,6 @@ impl App {
     }
 
     fn state(&self) -> Vec<u8> {
-        let way = |(connections, waits, waited): (usize, u64, u64)| serde_json::json!({"connections": connections, "waits": waits, "waited": waited});
         let state = serde_json::json!({
             "program": "Rust, the crate postgres, a pool of its own",
             "sslmode": self.flags.sslmode, "open": self.flags.open, "idle": null, "weir": self.flags.weir.is_some(),
@@ -205,6 +205,11 @@ impl App {
 }
 
 const JSON: &str = "application/json";
+
+/// What `/state` says of one endpoint.
+fn way((connections, waits, waited): (usize, u64, u64)) -> serde_json::Value {
+    serde_json::json!({ "connections": connections, "waits": waits, "waited": waited })
+}
 
 /// The body of a success; times in µs.
 #[derive(Serialize)]

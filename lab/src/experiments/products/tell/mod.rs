@@ -17,10 +17,10 @@ pub(crate) fn tell(plan: &Plan, results: &Results) -> model::Experiment {
     let mut story = model::Experiment::empty("products", "A web API and where its connections come from");
     story.question =
         "One query for 1,000 products, behind four endpoints that differ in nothing but the connection it runs on: \
-                      what do a connection for every request, one that is kept, a pool, and Weir each cost?"
+         what do a connection for every request, one that is kept, a pool, and Weir each cost?"
             .into();
-    story.source = "Database connection pooling: Overview and benchmark with Go (English; in Vietnamese by Kiên Đinh, \
-                    Viblo Asia)"
+    story.source = "Database connection pooling: Overview and benchmark with Go (English; in Vietnamese by Kiên \
+                    Đinh, Viblo Asia)"
         .into();
     story.setup = setup(&seen);
     story.tables = tables::all(&seen);
@@ -76,29 +76,33 @@ fn setup(seen: &Seen<'_>) -> Vec<String> {
     let program = seen.program();
     let mut setup = vec![
         format!(
-            "PostgreSQL with max_connections = {MAX_CONNECTIONS}, all for the app; {} rows of 1,000 distinct products; a \
-             reply has about 87 kB.",
+            "PostgreSQL with max_connections = {MAX_CONNECTIONS}, all for the app; {} rows of 1,000 distinct \
+             products; a reply has about 87 kB.",
             plan.rows()
         ),
         format!("The web app: {}.", program.as_deref().unwrap_or("not run")),
-        "The app is started anew for every line of every table, so that its pools are empty, and the server has no other \
-         connection then."
+        "The app is started anew for every line of every table, so that its pools are empty, and the server has no \
+         other connection then."
             .into(),
         format!(
-            "Weir stands between the app and the server for /products/weir only, with a pool of {WEIR_POOL} in transaction \
-             mode."
+            "Weir stands between the app and the server for /products/weir only, with a pool of {WEIR_POOL} in \
+             transaction mode."
         ),
         format!(
-            "Bursts: {BURST} requests at once over 6 connections, which is what a browser opens to one host, and over {BURST}."
+            "Bursts: {BURST} requests at once over 6 connections, which is what a browser opens to one host, and \
+             over {BURST}."
         ),
-        format!("Loads: requests one after another on 20 and on 200 kept connections for {seconds} s{times}; a reply must begin within 1 s."),
+        format!(
+            "Loads: requests one after another on 20 and on 200 kept connections for {seconds} s{times}; a reply must \
+             begin within 1 s."
+        ),
         "App, server, Weir and load share this machine's cores, so each takes from the others.".into(),
-        "TLS is between the app and the server (sslmode=require, a certificate made for the run). Between Weir and the \
-         server there is none yet, so its line says so."
+        "TLS is between the app and the server (sslmode=require, a certificate made for the run). Between Weir and \
+         the server there is none yet, so its line says so."
             .into(),
         format!(
-            "The sweep gives `pooled` so many connections, idle or not; the article's pool, {OPEN} open and {IDLE} idle at most, is \
-             the one of the other tables."
+            "The sweep gives `pooled` so many connections, idle or not; the article's pool, {OPEN} open and {IDLE} \
+             idle at most, is the one of the other tables."
         ),
     ];
     if program.is_some_and(|program| program.starts_with("Rust")) {
@@ -110,15 +114,16 @@ fn setup(seen: &Seen<'_>) -> Vec<String> {
 }
 
 const HIDES: [&str; 6] = [
-    "The load tool divides successes by the time spent in successful requests. So 100 requests in 10 s, and 24,624 errors, were \
-     printed as 1,923 requests/s: an endpoint that fails at once looks fastest. By the clock it served 10/s.",
+    "The load tool divides successes by the time spent in successful requests. So 100 requests in 10 s, and 24,624 \
+     errors, were printed as 1,923 requests/s: an endpoint that fails at once looks fastest. By the clock it served \
+     10/s.",
     "The same tool hides that `normal` failed 3,171 times at 200: printed as 1,058/s, served 821/s.",
-    "`new` leaves its connections open, so it shows a leak more than the price of a connection. A program that closed each \
-     would have gone on past the limit, slowly.",
-    "What the article calls a singleton is not one connection: one *idle* connection is kept, and nothing limits how many are \
-     open. That is why it, too, passes the server's limit at 200.",
-    "A browser opens about six connections to one host and queues the rest, so 200 requests \"at once\" never were: `normal` did not \
-     fail there for that reason alone.",
-    "A pool of 90 takes 90 of a server's 100 connections: a second instance of the app finds 10. A pool in the app is one \
-     for each process; a pooler's is one for all.",
+    "`new` leaves its connections open, so it shows a leak more than the price of a connection. A program that \
+     closed each would have gone on past the limit, slowly.",
+    "What the article calls a singleton is not one connection: one *idle* connection is kept, and nothing limits how \
+     many are open. That is why it, too, passes the server's limit at 200.",
+    "A browser opens about six connections to one host and queues the rest, so 200 requests \"at once\" never were: \
+     `normal` did not fail there for that reason alone.",
+    "A pool of 90 takes 90 of a server's 100 connections: a second instance of the app finds 10. A pool in the app \
+     is one for each process; a pooler's is one for all.",
 ];

@@ -82,9 +82,9 @@ fn bursts(seen: &Seen<'_>) -> Table {
             column("connections", "", Some(Better::Lower)),
         ],
         rows: BURSTS.into_iter().flat_map(|n| Way::ALL.map(|way| row(n, way))).collect(),
-        note: "The average at the server is what the app says of itself, as the article printed it: without the way of the \
-               reply. Connections: the most that the \
-               server had, counted ten times a second; one that is being refused counts as well."
+        note: "The average at the server is what the app says of itself, as the article printed it: without the way \
+               of the reply. Connections: the most that the server had, counted ten times a second; one that is \
+               being refused counts as well."
             .into(),
     }
 }
@@ -105,8 +105,8 @@ fn load(seen: &Seen<'_>, connections: usize) -> Table {
         columns: LOAD.iter().map(|figure| column(figure.title, figure.unit, figure.better)).collect(),
         rows: Way::ALL.map(row).into(),
         note: format!(
-            "Served: successes by the wall's clock; of the published, its requests by its 10 s. Errors are of {} s here. \
-             Times are of successful requests.",
+            "Served: successes by the wall's clock; of the published, its requests by its 10 s. Errors are of {} s \
+             here. Times are of successful requests.",
             seen.plan.duration().as_secs_f64()
         ),
     }
@@ -139,8 +139,8 @@ fn tool(seen: &Seen<'_>) -> Table {
         ],
         rows: LOADS.into_iter().flat_map(|n| Way::ALL.map(|way| row(n, way))).collect(),
         note: format!(
-            "The tool divides by the time spent in successful requests: where requests fail its figure says nothing. Its \
-             MB have 2^20 bytes. Done: requests in {} s here, in 10 s there.",
+            "The tool divides by the time spent in successful requests: where requests fail its figure says nothing. \
+             Its MB have 2^20 bytes. Done: requests in {} s here, in 10 s there.",
             seen.plan.duration().as_secs_f64()
         ),
     }
@@ -174,7 +174,8 @@ fn tls(seen: &Seen<'_>) -> Table {
         rows_are: "endpoint".into(),
         columns: LOADS.map(columns).concat(),
         rows: Way::ALL.map(row).into(),
-        note: "Weir does not speak TLS yet. `new` serves no more than the server's limit either way, so its change says nothing."
+        note: "Weir does not speak TLS yet. `new` serves no more than the server's limit either way, so its change \
+               says nothing."
             .into(),
     }
 }
