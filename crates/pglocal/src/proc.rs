@@ -235,4 +235,20 @@ mod tests {
         assert_eq!((cpu(u32::MAX), family(u32::MAX)), (None, None));
         assert!(family(pid).unwrap() >= cpu(pid).unwrap().total());
     }
+
+    #[test]
+    fn a_family_is_found_with_its_memory_and_names() {
+        let us = std::process::id();
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let snapshot = Snapshot::now();
+        let family = snapshot.family(us);
+        assert!(family.pids.contains(&child.id()) && family.pids.contains(&us));
+        assert!(snapshot.children(us).contains(&child.id()));
+        assert!(pss(us).is_none_or(|bytes| bytes > 100_000));
+        // Between fork and exec it bears our name.
+        assert!(name(child.id()).is_some_and(|name| !name.is_empty()));
+        assert_eq!(snapshot.family(u32::MAX), Family::default());
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
 }

@@ -3,3 +3,4 @@
 pub(crate) mod http;
 pub(crate) mod pgbench;
 pub(crate) mod sample;
+pub(crate) mod spread;

@@ -1,40 +1,117 @@
-//! The experiment `pgbench`.
+//! The experiment `pgbench`: a pool in front of a server that takes 100 connections.
+//!
+//! Source: experiments.md, section 2. Every load is run twice over: *far*, with clients that wait for each statement's way, as
+//! those of the article must have, and *near*, with nothing to wait for but the processor.
+
+mod burst;
+mod far;
+mod plan;
+mod published;
+mod stage;
+mod tell;
 
 use clap::Args;
 
 use crate::lab::Lab;
 use crate::length::Length;
+use crate::load::pgbench::Target;
+use crate::machine;
 use crate::model;
 use crate::steps::{Experiment, Results, Stage, Step, Trouble};
+use plan::Plan;
+
+/// The way of a statement in the article: 282 ms for seven of them.
+const WAY_MS: u32 = 40;
 
 /// What `weir lab pgbench` understands besides what all do.
-#[derive(Args, Clone, Debug, Default)]
-pub(crate) struct Options {}
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Options {
+    /// pgbench's scale: 100,000 accounts and one branch each; not below 150, the most clients [default: 150]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    scale: Option<u32>,
+    /// Seconds a run [default: 600; with --standard 20, with --quick 4]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    duration: Option<u32>,
+    /// Milliseconds that a statement travels in the far runs; 0 leaves them out [default: 40; 0 with --host]
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u32).range(0..=10_000))]
+    way: Option<u32>,
+    /// A PostgreSQL of your own; its password is taken from PGPASSWORD [default: one that the lab starts]
+    #[arg(long)]
+    host: Option<String>,
+    /// Its port
+    #[arg(long, default_value_t = 5432, requires = "host")]
+    port: u16,
+    /// The user on it [default: postgres]
+    #[arg(long, requires = "host")]
+    user: Option<String>,
+    /// The database with pgbench's tables; it has to be there already with --host
+    #[arg(long, default_value = "benchmark")]
+    database: String,
+    /// Fill pgbench's tables anew, though they hold something
+    #[arg(long, requires = "host")]
+    init: bool,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        let (scale, duration, way, host, user) = (None, None, None, None, None);
+        Options { scale, duration, way, host, port: 5432, user, database: "benchmark".to_owned(), init: false }
+    }
+}
+
+impl Options {
+    /// The server of the user's own.
+    fn target(&self, host: &str) -> Target {
+        let user = self.user.clone().unwrap_or_else(|| "postgres".to_owned());
+        let password = std::env::var("PGPASSWORD").unwrap_or_default();
+        Target { host: host.to_owned(), port: self.port, user, password, database: self.database.clone() }
+    }
+
+    fn plan(&self, length: Length) -> Plan {
+        let (scale, seconds, sweep_seconds, repetitions) = plan::defaults(length);
+        let seconds = self.duration.unwrap_or(seconds);
+        let way_ms = self.way.unwrap_or(if self.host.is_some() { 0 } else { WAY_MS });
+        let (scale, sweep_seconds) = (self.scale.unwrap_or(scale), sweep_seconds.min(seconds));
+        let cores = u32::try_from(machine::cores()).unwrap_or(1);
+        Plan { scale, seconds, sweep_seconds, repetitions, way_ms, cores }
+    }
+}
 
 /// The experiment at this length.
-pub(crate) fn new(length: Length, _options: &Options) -> Box<dyn Experiment> {
-    Box::new(Pgbench { length })
+pub(crate) fn new(length: Length, options: &Options) -> Box<dyn Experiment> {
+    Box::new(Managed { plan: options.plan(length), options: options.clone() })
 }
 
-struct Pgbench {
-    length: Length,
+struct Managed {
+    plan: Plan,
+    options: Options,
 }
 
-impl Experiment for Pgbench {
+impl Experiment for Managed {
     fn id(&self) -> &'static str {
         "pgbench"
     }
 
+    fn options(&self) -> String {
+        let Options { host, port, user, database, .. } = &self.options;
+        let Plan { scale, seconds, way_ms, .. } = self.plan;
+        let own = host.as_ref().map(|host| format!(" {}@{host}:{port}/{database}", user.as_deref().unwrap_or("")));
+        format!("scale={scale} seconds={seconds} way={way_ms}{}", own.unwrap_or_default())
+    }
+
     fn steps(&self) -> Vec<Step> {
-        let _ = self.length;
-        Vec::new()
+        self.plan.tasks().into_iter().map(|task| self.plan.step(task)).collect()
     }
 
-    fn open<'l>(&self, _lab: &'l Lab) -> Result<Box<dyn Stage + 'l>, Trouble> {
-        Err(Trouble::Failed("not built yet".into()))
+    fn opening_seconds(&self) -> f64 {
+        5.0 + 0.09 * f64::from(self.plan.scale)
     }
 
-    fn tell(&self, _results: &Results) -> model::Experiment {
-        model::Experiment::empty("pgbench", "pgbench")
+    fn open<'l>(&self, lab: &'l Lab) -> Result<Box<dyn Stage + 'l>, Trouble> {
+        Ok(Box::new(stage::Stand::open(lab, &self.plan, &self.options)?))
+    }
+
+    fn tell(&self, results: &Results) -> model::Experiment {
+        tell::tell(&self.plan, self.options.host.as_deref(), results)
     }
 }

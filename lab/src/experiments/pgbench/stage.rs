@@ -1,0 +1,273 @@
+//! Measures: the server, Weir before it, pgbench, and the watch over all three.
+//!
+//! Owns what runs where. A pooled run has a Weir of its own, because the connections that a pool keeps would be missing from the
+//! direct runs. On a server of the user's own nothing is truncated, and tables that hold something are used as they are.
+
+use std::path::PathBuf;
+use std::thread;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use weir_pglocal::Server;
+use weir_pglocal::client::{Connection, Params};
+
+use super::burst::burst;
+use super::plan::{BURST, Distance, Load, MANY, POOL, Plan, Route, THREADS, Task, USABLE};
+use super::{Options, far};
+use crate::lab::{Lab, eventually};
+use crate::length::Length;
+use crate::load::pgbench::{Pgbench, Run, Target};
+use crate::load::sample::{Sampler, Samples, Watch};
+use crate::model::Ran;
+use crate::stand::{Mode, Pool, Upstream, Weir, start_postgres};
+use crate::steps::{Measured, Stage, Step, Trouble};
+
+/// What is left out without Weir.
+const EFFECT: &str = "the runs through the pool";
+/// How long the connections of the run before may take to be gone.
+const SETTLE: Duration = Duration::from_secs(5);
+
+/// What one load brought.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Taken {
+    pub(super) run: Run,
+    /// Of two programs, the one that began second.
+    pub(super) second: Option<Run>,
+    pub(super) samples: Samples,
+    /// Connections that the server had for us.
+    pub(super) usable: u32,
+}
+
+/// What the steps stand on.
+pub(super) struct Stand<'l> {
+    lab: &'l Lab,
+    plan: Plan,
+    /// `None` for a server of the user's own.
+    server: Option<Server>,
+    target: Target,
+    pgbench: Pgbench,
+    script: PathBuf,
+    usable: u32,
+    /// Said with the first step that is taken.
+    ran: Vec<Ran>,
+    warnings: Vec<String>,
+}
+
+impl<'l> Stand<'l> {
+    /// Starts PostgreSQL, or finds the user's own, and fills its tables.
+    pub(super) fn open(lab: &'l Lab, plan: &Plan, options: &Options) -> Result<Stand<'l>, Trouble> {
+        let (server, target, programs) = if let Some(host) = &options.host {
+            (None, options.target(host), weir_pglocal::find()?)
+        } else {
+            // Vacuum between the runs, never during one; a bulk load need not be logged.
+            let settings = [("autovacuum", "off"), ("wal_level", "minimal"), ("max_wal_senders", "0")];
+            let server = start_postgres(lab, 100, &options.database, &settings)?;
+            let (target, programs) = (Target::local(server.port(), &options.database), server.programs().clone());
+            (Some(server), target, programs)
+        };
+        let pgbench = Pgbench::of(&programs)?;
+        lab.note_version("pgbench", programs.version());
+        let script = lab.folder().join("pgbench-far.sql");
+        let (plan, ran, warnings) = (plan.clone(), Vec::new(), Vec::new());
+        let mut stand = Stand { lab, plan, server, target, pgbench, script, usable: USABLE, ran, warnings };
+        lab.write(&stand.script, &far::script(stand.plan.way_ms))?;
+        if options.host.is_some() {
+            stand.usable = usable(&stand.target)?;
+            stand.plan.scale = stand.fill_own(options)?;
+        } else {
+            stand.fill(stand.plan.scale)?;
+        }
+        stand.warm_up()?;
+        Ok(stand)
+    }
+
+    fn fill(&mut self, scale: u32) -> Result<(), Trouble> {
+        self.ran.push(self.pgbench.initialize(self.lab, "pgbench-fill", &self.target, scale)?);
+        Ok(())
+    }
+
+    /// Fills the tables of the user's own server if they are empty, or if we may. Returns their scale.
+    fn fill_own(&mut self, options: &Options) -> Result<u32, Trouble> {
+        let mut connection = connect(&self.target)?;
+        let there = connection.value("select to_regclass('pgbench_accounts') is not null")?.as_deref() == Some("t");
+        let filled = there && !connection.query("select 1 from pgbench_accounts limit 1")?.rows.is_empty();
+        if filled && !options.init {
+            let scale = connection.value("select count(*) from pgbench_branches")?;
+            let scale = scale.and_then(|count| count.parse().ok()).unwrap_or(1);
+            self.lab.say(&format!("pgbench's tables are used as they are, scale {scale} (--init fills them anew)"));
+            if scale < MANY {
+                self.warnings.push(format!(
+                    "scale {scale} is less than {MANY} clients: they queue for the rows of the branches, pool or not"
+                ));
+            }
+            return Ok(scale);
+        }
+        self.fill(self.plan.scale)?;
+        Ok(self.plan.scale)
+    }
+
+    /// The first run finds cold caches; this is it.
+    fn warm_up(&self) -> Result<(), Trouble> {
+        if self.lab.length() == Length::Smoke {
+            return Ok(());
+        }
+        self.lab.doing("warming up");
+        let args = words("-n -c 20 -j 2 -T 2");
+        self.pgbench.run(self.lab, "pgbench-warm-up", "warm up", &self.target, &args, 2).map(drop)
+    }
+
+    /// Sweeps up after the run before, and waits until its connections are gone: they count.
+    fn tidy(&self) -> Result<(), Trouble> {
+        let mut connection = match &self.server {
+            Some(server) => server.superuser_connection(&self.target.database)?,
+            None => connect(&self.target)?,
+        };
+        connection.query("vacuum pgbench_branches")?;
+        connection.query("vacuum pgbench_tellers")?;
+        if let Some(server) = &self.server {
+            connection.query("truncate pgbench_history")?;
+            connection.close()?;
+            eventually(SETTLE, || server.backends() == 0);
+        }
+        Ok(())
+    }
+
+    fn weir(&self, size: u32) -> Result<Weir, Trouble> {
+        let Target { host, port, user, password, database } = &self.target;
+        let login = self.server.is_none().then(|| (user.clone(), password.clone()));
+        let upstream = Upstream { host: host.clone(), port: *port, login };
+        let size = size.min(self.usable);
+        let pool = Pool { name: POOL.into(), database: database.clone(), mode: Mode::Transaction, size };
+        Weir::start_before(self.lab, &upstream, &[pool], EFFECT)
+    }
+
+    fn load(&mut self, step: &Step, distance: Distance, load: Load, size: u32) -> Result<Measured, Trouble> {
+        self.tidy()?;
+        let weir = (load.route == Route::Pool).then(|| self.weir(size)).transpose()?;
+        let target = weir.as_ref().map_or_else(|| self.target.clone(), |weir| Target::local(weir.port(), POOL));
+        let seconds = if step.id.contains("-size-") { self.plan.sweep_seconds } else { self.plan.seconds };
+        let sampler = Sampler::start(Watch {
+            server: self.server.as_ref().and_then(Server::pid),
+            pooler: weir.as_ref().map(Weir::pid),
+            client: "pgbench",
+            ask: self.server.is_none().then(|| params(&self.target)),
+            every: Duration::from_secs_f64((f64::from(seconds) / 60.0).clamp(0.5, 5.0)),
+        });
+        let began = match load.route {
+            Route::Twice => self.twice(step, distance, load.clients / 2, seconds),
+            Route::Direct | Route::Pool => {
+                self.once(step, distance, load.clients, &target, seconds).map(|(run, ran)| (run, None, vec![ran]))
+            }
+        };
+        let samples = sampler.stop();
+        let (run, second, ran) = began?;
+        let warning = samples.client_limit(THREADS).map(|warning| format!("{}: {warning}", step.title));
+        let taken = Taken { run, second, samples, usable: self.usable };
+        let mut measured = Measured::of(headline(&taken), &taken).ran(self.ran.drain(..)).ran(ran);
+        measured.warnings.append(&mut self.warnings);
+        measured.warnings.extend(warning);
+        Ok(measured)
+    }
+
+    fn once(
+        &self,
+        step: &Step,
+        distance: Distance,
+        clients: u32,
+        target: &Target,
+        seconds: u32,
+    ) -> Result<(Run, Ran), Trouble> {
+        let name = format!("pgbench-{}", step.id);
+        let args = self.args(distance, clients, seconds);
+        self.pgbench.run(self.lab, &name, &step.title, target, &args, seconds)
+    }
+
+    /// Two programs; the second begins when the first has its connections.
+    fn twice(
+        &self,
+        step: &Step,
+        distance: Distance,
+        clients: u32,
+        seconds: u32,
+    ) -> Result<(Run, Option<Run>, Vec<Ran>), Trouble> {
+        let args = self.args(distance, clients, seconds);
+        let begin = |which: &str| {
+            let (name, what) = (format!("pgbench-{}-{which}", step.id), format!("{}, the {which}", step.title));
+            self.pgbench.begin(self.lab, &name, &what, &self.target, &args, seconds)
+        };
+        let first = begin("first")?;
+        match &self.server {
+            Some(server) => drop(eventually(SETTLE, || server.backends() >= clients as usize)),
+            None => thread::sleep(Duration::from_millis(500)),
+        }
+        let (second, second_ran) = begin("second")?.finish(self.lab)?;
+        let (first, first_ran) = first.finish(self.lab)?;
+        Ok((first, Some(second), vec![first_ran, second_ran]))
+    }
+
+    fn args(&self, distance: Distance, clients: u32, seconds: u32) -> Vec<String> {
+        let progress = (seconds / 60).max(1);
+        let mut args = words(&format!("-n -c {clients} -j {THREADS} -P {progress} -T {seconds}"));
+        if distance == Distance::Far {
+            args.extend(["-D".to_owned(), format!("scale={}", self.plan.scale)]);
+            args.extend(["-f".to_owned(), self.script.display().to_string()]);
+        }
+        args
+    }
+
+    fn burst(&mut self, step: &Step, route: Route) -> Result<Measured, Trouble> {
+        self.tidy()?;
+        let weir = (route == Route::Pool).then(|| self.weir(USABLE)).transpose()?;
+        let params = weir.as_ref().map_or_else(|| params(&self.target), |weir| weir.params(POOL));
+        let outcome = burst(&params, BURST);
+        let text = serde_json::to_string_pretty(&outcome).unwrap_or_default();
+        let line = format!("{BURST} connections at once, each for select pg_sleep(0.2)");
+        let ran = self.lab.keep(&format!("pgbench-{}", step.id), &step.title, &line, &text)?;
+        let headline = format!("{} served, {} refused, {} lost", outcome.served, outcome.refused, outcome.lost);
+        Ok(Measured::of(headline, &outcome).ran([ran]))
+    }
+}
+
+impl Stage for Stand<'_> {
+    fn take(&mut self, step: &Step) -> Result<Measured, Trouble> {
+        let task = self.plan.tasks().into_iter().find(|task| task.id() == step.id);
+        match task.ok_or_else(|| Trouble::Failed(format!("no step is called {}", step.id)))? {
+            Task::Load(distance, load, _) => self.load(step, distance, load, USABLE),
+            Task::Sweep(distance, size) => self.load(step, distance, Load { route: Route::Pool, clients: MANY }, size),
+            Task::Burst(route) => self.burst(step, route),
+        }
+    }
+}
+
+fn headline(taken: &Taken) -> String {
+    let Taken { run, second, .. } = taken;
+    if run.transactions == 0 && !run.success {
+        return format!("stopped: {}", run.complaint);
+    }
+    let beside = if second.as_ref().is_some_and(|run| !run.success) { ", the second stopped" } else { "" };
+    format!("{:.1} TPS, {:.1} ms{beside}", run.tps, run.latency_ms)
+}
+
+fn params(target: &Target) -> Params {
+    let params = Params::new(&target.host, target.port, &target.user, &target.database);
+    if target.password.is_empty() { params } else { params.password(&target.password) }
+}
+
+fn connect(target: &Target) -> Result<Connection, Trouble> {
+    let Target { host, port, user, database, .. } = target;
+    Connection::connect(&params(target))
+        .map_err(|e| Trouble::at(format!("connect to {host}:{port} as {user}, database {database}"), e))
+}
+
+/// How many connections the user's own server has left for ordinary users.
+fn usable(target: &Target) -> Result<u32, Trouble> {
+    let sql = "select current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int \
+               - (select count(*) from pg_stat_activity where backend_type = 'client backend' \
+               and pid <> pg_backend_pid())";
+    let left = connect(target)?.value(sql)?;
+    Ok(left.and_then(|count| count.parse().ok()).unwrap_or(USABLE))
+}
+
+fn words(text: &str) -> Vec<String> {
+    text.split(' ').map(str::to_owned).collect()
+}
