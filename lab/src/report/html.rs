@@ -14,10 +14,21 @@ const STYLE: &str = include_str!("style.css");
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
 
 /// A cell's words up to this length stay on one line.
-const LONG: usize = 18;
+const LONG: usize = 14;
+
+/// Above so many characters, a row's label has room of its own.
+const SHORT: usize = 8;
+
+/// Whether an experiment has the page to itself: then the page's title is its own, and need not be said again.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Company {
+    Alone,
+    Others,
+}
 
 /// The whole page.
 pub(super) fn page(report: &Report) -> Markup {
+    let company = if report.experiments.len() == 1 { Company::Alone } else { Company::Others };
     let title = words::title(report);
     html! {
         (DOCTYPE)
@@ -34,8 +45,8 @@ pub(super) fn page(report: &Report) -> Markup {
                 (weaves())
                 main {
                     (head(report, &title))
-                    (verdicts(report))
-                    @for experiment in &report.experiments { (told(experiment)) }
+                    (verdicts(report, company))
+                    @for experiment in &report.experiments { (told(experiment, company)) }
                     (foot())
                 }
             }
@@ -77,10 +88,10 @@ fn fact(name: &str, text: &str) -> Markup {
 }
 
 /// What came out, and where it stands: the summary is the table of contents.
-fn verdicts(report: &Report) -> Markup {
+fn verdicts(report: &Report, company: Company) -> Markup {
     let tally = words::Tally::of_report(report);
     let share = |n: usize, class: &str, words: &str| {
-        html! { p class={ "share " (class) } { b { (n) } " " (words) } }
+        html! { p class={ "share " (if n > 0 { class } else { "none" }) } { b { (n) } " " (words) } }
     };
     html! {
         section class="verdicts" aria-labelledby="verdicts" {
@@ -92,17 +103,17 @@ fn verdicts(report: &Report) -> Markup {
             }
             nav aria-label="Contents" {
                 ol class="contents" {
-                    @for experiment in &report.experiments { li { (entry(experiment)) } }
+                    @for experiment in &report.experiments { li { (entry(experiment, company)) } }
                 }
             }
         }
     }
 }
 
-fn entry(experiment: &Experiment) -> Markup {
+fn entry(experiment: &Experiment, company: Company) -> Markup {
     let id = anchor(&experiment.id);
     html! {
-        a class="to" href={ "#" (id) } { (experiment.title) }
+        @if company == Company::Others { a class="to" href={ "#" (id) } { (experiment.title) } }
         @if experiment.claims.is_empty() { p class="quiet" { "No claim to check." } }
         ul {
             @for (i, claim) in experiment.claims.iter().enumerate() {
@@ -115,13 +126,16 @@ fn entry(experiment: &Experiment) -> Markup {
     }
 }
 
-fn told(experiment: &Experiment) -> Markup {
+fn told(experiment: &Experiment, company: Company) -> Markup {
     let id = anchor(&experiment.id);
     html! {
         article id=(id) {
             header {
                 p class="eyebrow" { a href={ "#" (id) } { (experiment.id) } }
-                h2 { (experiment.title) }
+                @match company {
+                    Company::Others => h2 { (experiment.title) },
+                    Company::Alone => h2 class="small" { "The experiment" },
+                }
                 @if !experiment.question.is_empty() { p class="question" { (experiment.question) } }
                 @if !experiment.source.is_empty() { p class="source" { "After: " (experiment.source) } }
             }
@@ -137,7 +151,7 @@ fn told(experiment: &Experiment) -> Markup {
                 section class="figures" {
                     h3 { "Figures" }
                     @for one in &experiment.tables { (table(one)) }
-                    @for one in &experiment.charts { (chart::figure(one)) }
+                    (chart::figures(&experiment.charts))
                 }
             }
             (sentences("Set-up", "setup", &experiment.setup))
@@ -271,7 +285,7 @@ fn line(label: &str, cells: &[Cell], published: &[bool]) -> Markup {
     let none = Cell::default();
     html! {
         tr {
-            th scope="row" { (label) }
+            th scope="row" class=[(label.chars().count() > SHORT).then_some("named")] { (label) }
             @for (i, pair) in published.iter().enumerate() {
                 @let cell = cells.get(i).unwrap_or(&none);
                 td class="ours" { (ours(cell)) }
@@ -296,7 +310,7 @@ fn ours(cell: &Cell) -> Markup {
                 }
             },
             Some(Value::Text(text)) => span class={ "words" (long(text)) } { (text) },
-            None => span class="quiet" { "–" },
+            None => @if cell.published.is_some() { span class="quiet" { "–" } },
         }
     }
 }
@@ -315,8 +329,8 @@ fn foot() -> Markup {
     html! {
         footer {
             p {
-                "The same as " a href="report.json" { "JSON" } " and as " a href="report.txt" { "text" } "; raw outputs are in "
-                a href="raw/" { "raw/" } ". Two runs are set side by side by "
+                "The same as " a href="report.json" { "JSON" } " and as " a href="report.txt" { "text" }
+                "; raw outputs are in " a href="raw/" { "raw/" } ". Two runs are set side by side by "
                 code { "weir lab compare A.json B.json" } "."
             }
         }

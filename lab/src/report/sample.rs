@@ -85,7 +85,61 @@ fn ran(what: &str, line: &str, raw: &str) -> Ran {
 }
 
 fn pgbench() -> Experiment {
-    let table = Table {
+    Experiment {
+        id: "pgbench".to_owned(),
+        title: "A pool in front of a server that takes 100 connections".to_owned(),
+        question: "What do 150 clients get from a server that takes 97, directly and through a pool? And do 50 lose \
+                   anything by it?"
+            .to_owned(),
+        source: "\"How to manage connection pools, and benchmarking with pgbench\", DigitalOcean, \
+                 https://www.digitalocean.com/community/tutorials/managed-databases"
+            .to_owned(),
+        setup: words(&[
+            "PostgreSQL 15.18 with max_connections = 100, of which 3 are reserved.",
+            "Filled by pgbench -i -s 150: 15,000,000 accounts.",
+            "Weir with a pool named test-pool of 97 connections in transaction mode; clients use its name as database.",
+        ]),
+        tables: vec![pgbench_table()],
+        charts: vec![size(), usage(), tps()],
+        claims: vec![
+            Claim::decided(
+                "150 clients through the pool lose none, and do more than direct does with what gets in",
+                Some(true),
+                "2 013 transactions a second against 1 726 of the 97 that fit (+17%; the article has +33%)",
+            ),
+            Claim::decided(
+                "50 clients gain nothing by the pool, and lose less than 5%",
+                Some(false),
+                "1 698 through the pool against 1 844: a loss of 7.9%. Both cores are busy here, and the pooler takes its \
+                 share of them; in the article the server was a machine of its own",
+            ),
+            Claim::decided("In a burst, clients wait in a queue and are not refused", Some(true), "0 of 150 refused"),
+            Claim::decided("Pooling costs the server less CPU", None, "the server's CPU could not be sampled"),
+        ],
+        hides: words(&[
+            "The article's \"150 direct\" had about 75 clients at work (281 ms × 258 = 73): its +33% compares 150 with 75.",
+            "With fewer branches than clients, the rows of the branches are the queue, not the pool.",
+        ]),
+        warnings: words(&["pgbench took 94% of a core: it may have been the limit (direct, 97 clients)"]),
+        missing: vec![],
+        commands: vec![
+            ran(
+                "direct, 50 clients",
+                "pgbench -h 127.0.0.1 -p 35001 -c 50 -j 2 -P 1 -T 10 benchmark",
+                "raw/pgbench-direct-50-1.txt",
+            ),
+            ran(
+                "through the pool, 150 clients",
+                "pgbench -h 127.0.0.1 -p 35002 -c 150 -j 2 -P 1 -T 10 'sslmode=require dbname=test-pool user=app \
+                 application_name=a-long-line-that-must-wrap-on-a-phone'",
+                "raw/pgbench-pooled-150-1.txt",
+            ),
+        ],
+    }
+}
+
+fn pgbench_table() -> Table {
+    Table {
         title: "pgbench through the pool and without it".to_owned(),
         rows_are: "run".to_owned(),
         columns: vec![
@@ -133,8 +187,11 @@ fn pgbench() -> Experiment {
             ),
         ],
         note: "The pgbench of then went on when clients were refused; today's stops.".to_owned(),
-    };
-    let usage = Chart {
+    }
+}
+
+fn usage() -> Chart {
+    Chart {
         title: "The server's memory while 97 connect directly, and 150 through the pool".to_owned(),
         kind: ChartKind::Lines,
         x: axis("time", "s", Scale::Linear),
@@ -145,8 +202,11 @@ fn pgbench() -> Experiment {
             series("pooled", Origin::Measured, &wave(310.0, 22.0)),
         ],
         note: String::new(),
-    };
-    let size = Chart {
+    }
+}
+
+fn size() -> Chart {
+    Chart {
         title: "Throughput against the pool's size".to_owned(),
         kind: ChartKind::Lines,
         x: axis("server connections", "", Scale::Log),
@@ -188,56 +248,6 @@ fn pgbench() -> Experiment {
         ],
         note: "A statement that waits needs as many connections as wait; one that computes, as many as cores."
             .to_owned(),
-    };
-    Experiment {
-        id: "pgbench".to_owned(),
-        title: "A pool in front of a server that takes 100 connections".to_owned(),
-        question: "What do 150 clients get from a server that takes 97, directly and through a pool? And do 50 lose \
-                   anything by it?"
-            .to_owned(),
-        source: "\"How to manage connection pools, and benchmarking with pgbench\", DigitalOcean, \
-                 https://www.digitalocean.com/community/tutorials/managed-databases"
-            .to_owned(),
-        setup: words(&[
-            "PostgreSQL 15.18 with max_connections = 100, of which 3 are reserved.",
-            "Filled by pgbench -i -s 150: 15,000,000 accounts.",
-            "Weir with a pool named test-pool of 97 connections in transaction mode; clients use its name as database.",
-        ]),
-        tables: vec![table],
-        charts: vec![size, usage, tps()],
-        claims: vec![
-            Claim::decided(
-                "150 clients through the pool lose none, and do more than direct does with what gets in",
-                Some(true),
-                "2 013 transactions a second against 1 726 of the 97 that fit (+17%; the article has +33%)",
-            ),
-            Claim::decided(
-                "50 clients gain nothing by the pool, and lose less than 5%",
-                Some(false),
-                "1 698 through the pool against 1 844: a loss of 7.9%. Both cores are busy here, and the pooler takes its \
-                 share of them; in the article the server was a machine of its own",
-            ),
-            Claim::decided("In a burst, clients wait in a queue and are not refused", Some(true), "0 of 150 refused"),
-            Claim::decided("Pooling costs the server less CPU", None, "the server's CPU could not be sampled"),
-        ],
-        hides: words(&[
-            "The article's \"150 direct\" had about 75 clients at work (281 ms × 258 = 73): its +33% compares 150 with 75.",
-            "With fewer branches than clients, the rows of the branches are the queue, not the pool.",
-        ]),
-        warnings: words(&["pgbench took 94% of a core: it may have been the limit (direct, 97 clients)"]),
-        missing: vec![],
-        commands: vec![
-            ran(
-                "direct, 50 clients",
-                "pgbench -h 127.0.0.1 -p 35001 -c 50 -j 2 -P 1 -T 10 benchmark",
-                "raw/pgbench-direct-50-1.txt",
-            ),
-            ran(
-                "through the pool, 150 clients",
-                "pgbench -h 127.0.0.1 -p 35002 -c 150 -j 2 -P 1 -T 10 'sslmode=require dbname=test-pool user=app application_name=a-long-line-that-must-wrap-on-a-phone'",
-                "raw/pgbench-pooled-150-1.txt",
-            ),
-        ],
     }
 }
 

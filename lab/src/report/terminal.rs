@@ -110,7 +110,8 @@ pub(super) fn text(report: &Report, paper: Paper) -> String {
     let mut out = String::new();
     head(&mut out, report, paper);
     for experiment in &report.experiments {
-        told(&mut out, experiment, paper);
+        let alone = report.experiments.len() == 1;
+        told(&mut out, experiment, if alone { "" } else { &experiment.title }, paper);
     }
     out.push('\n');
     let last = "Set-up, charts, what the originals hide and every command are in report.html.";
@@ -147,11 +148,12 @@ fn head(out: &mut String, report: &Report, paper: Paper) {
     }
 }
 
-fn told(out: &mut String, experiment: &Experiment, paper: Paper) {
+/// An experiment; its title, where the report has not said it yet.
+fn told(out: &mut String, experiment: &Experiment, title: &str, paper: Paper) {
     let name = format!("━━ {} ", experiment.id);
     let line = "━".repeat(paper.width.saturating_sub(name.chars().count()));
     out.push_str(&format!("\n{}\n", paper.ink(Ink::Strong, &format!("{name}{line}"))));
-    paper.paragraph(out, (Ink::Plain, ""), Ink::Strong, &experiment.title);
+    paper.paragraph(out, (Ink::Plain, ""), Ink::Strong, title);
     paper.paragraph(out, (Ink::Plain, ""), Ink::Plain, &experiment.question);
     if !experiment.source.is_empty() {
         paper.paragraph(out, (Ink::Faint, "After: "), Ink::Faint, &experiment.source);

@@ -38,7 +38,7 @@ impl Extent {
             Scale::Linear | Scale::Log => {
                 let (from, to) = (least.min(0.0), most.max(0.0));
                 let to = if to > from { to } else { from + 1.0 };
-                Extent::linear(from, to, ticks).to_next_tick()
+                Extent::linear(from, to, ticks).stretched()
             }
         }
     }
@@ -67,7 +67,7 @@ impl Extent {
     }
 
     /// Ends at a tick, so that no line leaves the grid.
-    fn to_next_tick(mut self) -> Extent {
+    fn stretched(mut self) -> Extent {
         if let [.., before, last] = self.ticks[..] {
             let next = last + (last - before);
             if last < self.to && next.is_finite() {
@@ -78,7 +78,7 @@ impl Extent {
         self
     }
 
-    /// With ticks at these values, but those that would come closer than `apart` (a share of the axis) to the one before.
+    /// With ticks at these values, but those closer than `apart` (a share of the axis) to the one before.
     pub(super) fn with_ticks(mut self, ticks: &[f64], apart: impl Fn(f64) -> f64) -> Extent {
         let mut kept: Vec<f64> = Vec::new();
         for &tick in ticks {

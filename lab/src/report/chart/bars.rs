@@ -61,15 +61,18 @@ pub(super) fn draw(chart: &Chart, looks: &[Look], frame: Frame) -> Drawing {
     let mut axes = String::new();
     axes_of(&mut axes, (frame, total), (top, span), &value);
     let title = words::with_unit(&chart.y.title, &chart.y.unit);
-    let mut y = top;
+    let tops = groups.iter().scan(top, |next, (_, bars)| {
+        let top = *next;
+        *next += height(bars.len(), names);
+        Some(top)
+    });
     let marks = html! {
         @if !chart.x.title.is_empty() {
             text class="axis-title" x="2" y="14" { (words::with_unit(&chart.x.title, &chart.x.unit)) }
         }
         text class="axis-title end" x=(px(span.1)) y=(total - 5) { (title) }
-        @for (group, bars) in &groups {
-            (drawn(chart, looks, (group, bars), (names, span, y), &value))
-            @let _ = y += height(bars.len(), names);
+        @for ((group, bars), top) in groups.iter().zip(tops) {
+            (drawn(chart, looks, (group, bars), (names, span, top), &value))
         }
     };
     Drawing { height: total, axes: inside(&axes), marks }
@@ -203,8 +206,9 @@ fn block(look: Look, (x, y): (f64, f64), (width, height): (f64, f64)) -> Markup 
     };
     html! {
         (rect(&look.class("bar")))
-        @if look.origin == Origin::Measured && look.hue % HUES > 0 {
-            (rect(&format!("weave w{}", look.hue % HUES)))
+        @let weave = look.hue % HUES;
+        @if look.origin == Origin::Measured && weave > 0 {
+            (rect(&format!("weave w{weave}")))
         }
     }
 }

@@ -74,10 +74,23 @@ impl Look {
     }
 }
 
-/// A chart with its title, legend and note. One without a point says so.
-pub(super) fn figure(chart: &Chart) -> Markup {
+/// An experiment's charts, each with its title, legend and note. What has one name has one colour in all of them.
+pub(super) fn figures(charts: &[Chart]) -> Markup {
+    let mut hues = Hues::default();
+    charts.iter().flat_map(|chart| &chart.series).for_each(|series| _ = hues.of(&series.name));
+    // With more names than colours, two of one chart could come to look alike: then each chart has its own order.
+    let shared = hues.0.len() <= HUES;
+    html! {
+        @for chart in charts {
+            (figure(chart, &mut if shared { hues.clone() } else { Hues::default() }))
+        }
+    }
+}
+
+/// One chart. One without a point says so.
+fn figure(chart: &Chart, hues: &mut Hues) -> Markup {
     let chart = &clean(chart);
-    let looks = looks(&chart.series);
+    let looks = looks(&chart.series, hues);
     let empty = chart.series.iter().all(|series| series.points.is_empty());
     html! {
         figure class="chart" {
@@ -113,15 +126,21 @@ fn clean(chart: &Chart) -> Chart {
     chart
 }
 
-/// A colour for each series; those of one name, measured and published, share theirs.
-fn looks(series: &[Series]) -> Vec<Look> {
-    let mut hues = BTreeMap::new();
-    let look = |series: &Series| {
-        let next = hues.len();
-        let hue = *hues.entry(bare(&series.name)).or_insert(next);
-        Look { hue, origin: series.origin }
-    };
-    series.iter().map(look).collect()
+/// Which name has which colour.
+#[derive(Clone, Default)]
+struct Hues(BTreeMap<String, usize>);
+
+impl Hues {
+    /// The colour of a name: its own if it has one, or else the next.
+    fn of(&mut self, name: &str) -> usize {
+        let next = self.0.len();
+        *self.0.entry(bare(name)).or_insert(next)
+    }
+}
+
+/// A look for each series; those of one name, measured and published, share their colour.
+fn looks(series: &[Series], hues: &mut Hues) -> Vec<Look> {
+    series.iter().map(|series| Look { hue: hues.of(&series.name), origin: series.origin }).collect()
 }
 
 /// A series' name without words about where its figures come from.
@@ -248,6 +267,24 @@ mod tests {
         }
     }
 
+    fn drawn(chart: &Chart) -> String {
+        figures(std::slice::from_ref(chart)).into_string()
+    }
+
+    #[test]
+    fn a_name_keeps_its_colour_from_chart_to_chart() {
+        let named = |names: &[&str]| {
+            let mut all = chart(ChartKind::Lines, Scale::Linear, &vec![&[(1.0, 2.0)][..]; names.len()]);
+            all.series.iter_mut().zip(names).for_each(|(series, name)| series.name = (*name).to_owned());
+            all
+        };
+        let text = figures(&[named(&["none", "Weir"]), named(&["Weir"])]).into_string();
+        let second = text.split_once("</figure>").unwrap().1;
+        assert!(second.contains("mark h1") && !second.contains("mark h0"), "{second}");
+        let text = figures(&[named(&["a1", "b", "c", "d", "e", "f"]), named(&["Weir"])]).into_string();
+        assert!(text.split_once("</figure>").unwrap().1.contains("mark h0"));
+    }
+
     #[test]
     fn no_chart_is_too_odd_to_be_drawn() {
         let all: [&[(f64, f64)]; 9] = [
@@ -264,12 +301,12 @@ mod tests {
         for kind in [ChartKind::Lines, ChartKind::Bars] {
             for scale in [Scale::Linear, Scale::Log] {
                 for points in all {
-                    let text = figure(&chart(kind, scale, &[points, &[]])).into_string();
+                    let text = drawn(&chart(kind, scale, &[points, &[]]));
                     for odd in ["NaN", "inf", "http:", "https:"] {
                         assert!(!text.contains(odd), "{odd} in {kind:?} {scale:?} {points:?}: {text}");
                     }
                 }
-                let nothing = figure(&chart(kind, scale, &[])).into_string();
+                let nothing = drawn(&chart(kind, scale, &[]));
                 assert!(nothing.contains("Nothing to draw"), "{nothing}");
             }
         }
@@ -277,7 +314,7 @@ mod tests {
 
     #[test]
     fn a_zero_on_a_logarithm_is_left_out_and_told() {
-        let text = figure(&chart(ChartKind::Lines, Scale::Log, &[&[(1.0, 0.0), (2.0, 5.0)]])).into_string();
+        let text = drawn(&chart(ChartKind::Lines, Scale::Log, &[&[(1.0, 0.0), (2.0, 5.0)]]));
         assert!(text.contains("1 point of zero"), "{text}");
     }
 
@@ -286,7 +323,7 @@ mod tests {
         let mut odd = chart(ChartKind::Lines, Scale::Linear, &[&[(10.0, 344.2), (20.0, 17.04)]]);
         odd.series[0].name = "<b>".to_owned();
         odd.x.title = "<i>".to_owned();
-        let text = figure(&odd).into_string();
+        let text = drawn(&odd);
         assert!(!text.contains("<b>") && !text.contains("<i>"), "{text}");
         assert!(text.contains("344\u{202f}ms") && text.contains("17.0\u{202f}ms"), "{text}");
     }
@@ -301,7 +338,7 @@ mod tests {
             series("none (article)", Origin::Published),
             series("Weir", Origin::Measured),
         ];
-        let hues: Vec<_> = looks(&all).iter().map(|look| look.hue).collect();
+        let hues: Vec<_> = looks(&all, &mut Hues::default()).iter().map(|look| look.hue).collect();
         assert_eq!(hues, [0, 1, 1, 0, 2]);
     }
 
@@ -328,7 +365,7 @@ mod tests {
         let own = [Scale::Linear, Scale::Log].map(|scale| chart(ChartKind::Lines, scale, &[&crowded]));
         for chart in sample::report().experiments.iter().flat_map(|e| &e.charts).chain(&own).map(clean) {
             for frame in [Frame::Wide, Frame::Narrow] {
-                let looks = looks(&chart.series);
+                let looks = looks(&chart.series, &mut Hues::default());
                 let drawn = [lines::draw(&chart, &looks, frame), bars::draw(&chart, &looks, frame)];
                 for ticks in drawn.map(|drawn| row_of_ticks(&drawn.axes)) {
                     assert!(ticks.len() > 1, "{}", chart.title);
