@@ -60,8 +60,8 @@ pub(super) fn text(a: &Report, b: &Report, paper: Paper) -> String {
         compared(&mut body, id, pair, &mut totals, paper);
     }
     paper.paragraph(&mut out, (Ink::Plain, ""), Ink::Strong, &totals.sentence());
-    let rule = "Better and worse are said of B. A figure changed if the ranges of its repetitions in A and B are apart; \
-                one without repetitions counts as within 5%.";
+    let rule = "Better and worse are said of B. A figure changed if the ranges of its repetitions in A and B are \
+                apart; one without repetitions counts as within 5%.";
     paper.paragraph(&mut out, (Ink::Plain, ""), Ink::Faint, rule);
     out.push_str(&body);
     out

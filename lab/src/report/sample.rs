@@ -110,14 +110,14 @@ fn pgbench() -> Experiment {
             Claim::decided(
                 "50 clients gain nothing by the pool, and lose less than 5%",
                 Some(false),
-                "1 698 through the pool against 1 844: a loss of 7.9%. Both cores are busy here, and the pooler takes its \
-                 share of them; in the article the server was a machine of its own",
+                "1 698 through the pool against 1 844: a loss of 7.9%. Both cores are busy here, and the pooler takes \
+                 its share of them; in the article the server was a machine of its own",
             ),
             Claim::decided("In a burst, clients wait in a queue and are not refused", Some(true), "0 of 150 refused"),
             Claim::decided("Pooling costs the server less CPU", None, "the server's CPU could not be sampled"),
         ],
         hides: words(&[
-            "The article's \"150 direct\" had about 75 clients at work (281 ms × 258 = 73): its +33% compares 150 with 75.",
+            "The article's \"150 direct\" had about 75 at work (281 ms × 258 = 73): its +33% compares 150 with 75.",
             "With fewer branches than clients, the rows of the branches are the queue, not the pool.",
         ]),
         warnings: words(&["pgbench took 94% of a core: it may have been the limit (direct, 97 clients)"]),
