@@ -243,9 +243,9 @@ impl Experiment {
 }
 
 impl Value {
-    /// One measured figure.
+    /// One measured figure. A division by nothing is no figure, and JSON has no word for it.
     pub(crate) fn number(value: f64) -> Value {
-        Value::Number { value, spread: None }
+        if value.is_finite() { Value::Number { value, spread: None } } else { Value::text("no figure") }
     }
 
     /// Words in place of a figure.
@@ -310,7 +310,7 @@ mod tests {
 
     #[test]
     fn a_value_reads_back_as_it_was_written() {
-        for value in [Value::number(1.5), Value::median(&[1.0, 2.0]).unwrap(), Value::text("refused")] {
+        for value in [Value::number(1.5), Value::number(f64::NAN), Value::median(&[1.0, 2.0]).unwrap(), Value::text("refused")] {
             let json = serde_json::to_string(&value).unwrap();
             assert_eq!(serde_json::from_str::<Value>(&json).unwrap(), value);
         }

@@ -1,8 +1,9 @@
-//! A report as Markdown, to be pasted where people talk; and the pages below `docs`, whose figures come from a kept report.
+//! A report as Markdown, to be pasted where people talk; and the pages below `docs`, whose figures come from a kept
+//! report.
 //!
 //! Owns the blocks `<!-- lab:ID -->` … `<!-- /lab -->` of such a page: what stands between the marks is written by
-//! `WEIR_BLESS=1 cargo test -p weir-lab`, and compared by the same test without it, so that no page tells of a figure that
-//! nobody measured.
+//! `WEIR_BLESS=1 cargo test -p weir-lab`, and compared by the same test without it, so that no page tells of a figure
+//! that nobody measured.
 
 use std::fmt::Write as _;
 
