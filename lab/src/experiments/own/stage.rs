@@ -217,6 +217,9 @@ impl Stage for Bench<'_> {
             Err(Trouble::Failed(_)) if began.elapsed() >= patience => (Some("hangs".to_owned()), Run::default(), None),
             Err(trouble) => return Err(trouble),
         };
+        if let Some(mistake) = mistake(&run) {
+            return Err(Trouble::Failed(mistake));
+        }
         let taken = Taken {
             trouble,
             client_cpu: samples.client.mean_cpu(),
@@ -243,18 +246,31 @@ impl Taken {
     }
 }
 
+/// A complaint that says nothing of the target's strength: a password that is wrong, a table that is not there. Nobody was
+/// served, and not because there were too many.
+fn mistake(run: &Run) -> Option<String> {
+    let refused = REFUSALS.iter().any(|(part, _)| run.complaint.contains(part));
+    (run.transactions == 0 && !run.success && !refused && run.complaint.len() > LONG_ENOUGH)
+        .then(|| run.complaint.clone())
+}
+
+/// A shorter complaint does not say what went wrong.
+const LONG_ENOUGH: usize = 10;
+
+/// Complaints about too many clients, and what is said of them.
+const REFUSALS: &[(&str, &str)] = &[
+    ("too many clients", "refused: too many clients"),
+    ("remaining connection slots", "refused: too many clients"),
+    ("no more connections allowed", "refused: too many clients"),
+    ("Cannot assign requested address", "this machine is out of ports"),
+];
+
 /// Why not all clients were served, in a few words.
 fn trouble(run: &Run, clients: u32) -> Option<String> {
     if run.success && run.aborted == 0 {
         return None;
     }
-    let all = [
-        ("too many clients", "refused: too many clients"),
-        ("remaining connection slots", "refused: too many clients"),
-        ("no more connections allowed", "refused: too many clients"),
-        ("Cannot assign requested address", "this machine is out of ports"),
-    ];
-    let known = all.iter().find(|(part, _)| run.complaint.contains(part)).map(|(_, words)| (*words).to_owned());
+    let known = REFUSALS.iter().find(|(part, _)| run.complaint.contains(part)).map(|(_, words)| (*words).to_owned());
     let said = || {
         let (_, reason) = run.complaint.rsplit_once("failed: ").unwrap_or(("", &run.complaint));
         let short: String = reason.trim().chars().take(60).collect();
@@ -281,6 +297,16 @@ mod tests {
             trouble(&password, 9)
         );
         assert_eq!(trouble(&run("connection to server failed: "), 9).as_deref(), Some("3 of 9 clients dropped"));
+    }
+
+    #[test]
+    fn a_mistake_is_no_result_and_a_refusal_is() {
+        let run = |complaint: &str, transactions| Run { complaint: complaint.into(), transactions, ..Run::default() };
+        let wrong = "connection to server failed: FATAL:  password authentication failed for user \"x\"";
+        assert_eq!(mistake(&run(wrong, 0)).as_deref(), Some(wrong));
+        assert_eq!(mistake(&run(wrong, 5)), None, "some were served: then it is about the rest");
+        assert_eq!(mistake(&run("FATAL:  sorry, too many clients already", 0)), None);
+        assert_eq!(mistake(&run("", 0)), None, "a pgbench that hung said nothing");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use super::{Case, Column, Plan, Setting};
 use crate::model::{
     Axis, Better, Cell, Chart, ChartKind, Claim, Column as Head, Experiment, Origin, Row, Scale, Series, Table, Value,
 };
-use crate::stand::DEFAULT_CHILDREN;
+use crate::stand::{DEFAULT_CHILDREN, Mode};
 use crate::steps::Results;
 
 /// "About 60%", generously: from half of that to twice as much.
@@ -227,7 +227,7 @@ impl Seen<'_> {
             points: self.points(|clients| self.gain(column, clients).map(|gain| 1.0 + gain / 100.0)),
         });
         let printed = [Column::Pgbouncer, Column::Pgpool].map(|column| Series {
-            name: format!("{}, article", column.name()),
+            name: column.name().to_owned(),
             origin: Origin::Published,
             points: self.points(|clients| {
                 let line = published::of(clients)?;
@@ -358,15 +358,27 @@ impl Seen<'_> {
         let why = match (median(&ratios), least(&ratios), most(&ratios)) {
             (Some(median), Some(least), Some(most)) => format!(
                 "Weir's TPS are {median:.2} of PgBouncer's, the median of {} numbers of clients (from {least:.2} to \
-                 {most:.2}); {:.2} or more counts as no less. Weir: {}; PgBouncer: {}",
+                 {most:.2}); {:.2} or more counts as no less. Weir: {}; PgBouncer: {}{}",
                 ratios.len(),
                 1.0 - NOISE,
                 percents(&self.gains_of(Column::Weir)),
                 percents(&self.gains_of(Column::Pgbouncer)),
+                self.both_in_transaction_mode().unwrap_or_default(),
             ),
             _ => "they were not both measured".to_owned(),
         };
         Claim::decided("Ours: Weir gains at least what PgBouncer gains", held, why)
+    }
+
+    /// The two in the same mode, as their defaults differ.
+    fn both_in_transaction_mode(&self) -> Option<String> {
+        let clients = self.plan.aside;
+        let case = Case { column: Column::Pgbouncer, setting: Setting::Mode(Mode::Transaction), clients };
+        let pgbouncer = self.results.get::<Taken>(&case.id()).filter(|taken| taken.fate == Fate::Served)?.run.tps;
+        let weir = self.tps(Column::Weir, clients)?;
+        Some(format!(
+            ". With PgBouncer in transaction mode, too, one run each at {clients} clients: {weir:.0} and {pgbouncer:.0} TPS"
+        ))
     }
 
     fn fate_in_words(&self, column: Column, clients: u32) -> String {
@@ -477,7 +489,8 @@ fn tps_of(line: Line, column: Column) -> Option<f64> {
 /// By how many per cent the one is more than the other.
 fn gain(with: Option<f64>, without: Option<f64>) -> Option<f64> {
     let without = without.filter(|tps| *tps > 0.0)?;
-    Some((with? / without - 1.0) * 100.0)
+    // One decimal, as the article has it; more would only look exact.
+    Some(((with? / without - 1.0) * 1000.0).round() / 10.0)
 }
 
 fn median(values: &[f64]) -> Option<f64> {
