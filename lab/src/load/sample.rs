@@ -14,8 +14,8 @@ use weir_pglocal::proc::{self, Family, Snapshot, TICKS_PER_SECOND};
 
 /// Memory is looked at this often only: walking the page tables of a hundred backends takes a tenth of a second.
 const MEMORY_EVERY: f64 = 5.0;
-/// When memory is first looked at; connections are made by then.
-const MEMORY_FIRST: f64 = 1.0;
+/// When memory is first looked at, unless told otherwise.
+const MEMORY_FIRST: Duration = Duration::from_secs(1);
 /// The share of its threads' time from which on the load's program is taken for the limit.
 const BUSY: f64 = 0.9;
 
@@ -64,6 +64,18 @@ impl Usage {
         mean(&self.cpu)
     }
 
+    /// The same while the load was at work, from `from` to `to` seconds; of all samples where none lie between.
+    pub(crate) fn steady_cpu(&self, from: f64, to: f64) -> Option<f64> {
+        let between: Vec<_> = self.cpu.iter().copied().filter(|(at, _)| (from..=to).contains(at)).collect();
+        mean(&between).or_else(|| self.mean_cpu())
+    }
+
+    /// CPU milliseconds of the whole watch for each of so many transactions; `None` if nothing was watched or done.
+    pub(crate) fn cpu_ms_each(&self, transactions: u64) -> Option<f64> {
+        #[allow(clippy::cast_precision_loss)]
+        (transactions > 0 && self.cpu_seconds > 0.0).then(|| self.cpu_seconds * 1000.0 / transactions as f64)
+    }
+
     /// The most memory seen, in bytes.
     pub(crate) fn peak_memory(&self) -> Option<f64> {
         peak(&self.memory)
@@ -72,12 +84,6 @@ impl Usage {
     /// The most processes seen.
     pub(crate) fn peak_processes(&self) -> Option<f64> {
         peak(&self.processes)
-    }
-
-    /// CPU milliseconds for each of so many transactions; `None` if nothing was watched or done.
-    pub(crate) fn cpu_ms_each(&self, transactions: u64) -> Option<f64> {
-        #[allow(clippy::cast_precision_loss)]
-        (transactions > 0 && self.cpu_seconds > 0.0).then(|| self.cpu_seconds * 1000.0 / transactions as f64)
     }
 }
 
@@ -111,11 +117,16 @@ pub(crate) struct Sampler {
 }
 
 impl Sampler {
-    /// Begins.
+    /// Begins. Memory is first looked at after a second.
     pub(crate) fn start(watch: Watch) -> Sampler {
+        Sampler::start_with(watch, MEMORY_FIRST)
+    }
+
+    /// Begins, with memory first looked at after `memory_after`, when the load should be at work.
+    pub(crate) fn start_with(watch: Watch, memory_after: Duration) -> Sampler {
         let (stop, stopped) = mpsc::channel();
         let thread = thread::spawn(move || {
-            let mut sampling = Sampling::begin(watch);
+            let mut sampling = Sampling::begin(watch, memory_after);
             while stopped.recv_timeout(sampling.watch.every) == Err(RecvTimeoutError::Timeout) {
                 sampling.look(Edge::Between);
             }
@@ -151,14 +162,14 @@ struct Sampling {
 }
 
 impl Sampling {
-    fn begin(watch: Watch) -> Sampling {
+    fn begin(watch: Watch, memory_after: Duration) -> Sampling {
         let snapshot = Snapshot::now();
         let first = |root: Option<u32>| Follower::new(root.map(|root| snapshot.family(root).ticks));
         let (server, pooler) = (first(watch.server), first(watch.pooler));
         let asked = watch.ask.as_ref().and_then(|params| Connection::connect(params).ok());
         // The load's program has not begun: it will have used no time before us.
         let client = Follower::new(Some(0));
-        let (samples, memory_at) = (Samples::default(), MEMORY_FIRST);
+        let (samples, memory_at) = (Samples::default(), memory_after.as_secs_f64());
         Sampling { watch, began: Instant::now(), server, pooler, client, asked, memory_at, samples }
     }
 
@@ -268,13 +279,14 @@ mod tests {
 
     #[test]
     fn what_is_not_there_leaves_empty_series() {
-        let watch =
-            Watch { server: None, pooler: None, client: "no such program", ask: None, every: Duration::from_millis(5) };
+        let every = Duration::from_millis(5);
+        let client = "no such program";
+        let watch = Watch { server: None, pooler: None, client, ask: None, every };
         let sampler = Sampler::start(watch);
         thread::sleep(Duration::from_millis(40));
         let samples = sampler.stop();
         assert_eq!((&samples.server, &samples.client), (&Usage::default(), &Usage::default()));
-        assert!(samples.client_limit(2).is_none() && samples.server.cpu_ms_each(7).is_none());
+        assert!(samples.client_limit(2).is_none() && samples.server.steady_cpu(0.0, 9.0).is_none());
     }
 
     #[test]
@@ -282,8 +294,8 @@ mod tests {
         let client = Usage { cpu: vec![(1.0, 97.0), (2.0, 99.0)], ..Usage::default() };
         let samples = Samples { client, ..Samples::default() };
         assert!(samples.client_limit(1).unwrap().contains("98%"));
-        assert_eq!(samples.server.cpu_ms_each(0), None);
-        let usage = Usage { cpu_seconds: 2.0, ..Usage::default() };
-        assert_eq!(usage.cpu_ms_each(1000), Some(2.0));
+        assert_eq!(Usage { cpu_seconds: 2.0, ..Usage::default() }.cpu_ms_each(1000), Some(2.0));
+        let usage = Usage { cpu: vec![(0.5, 10.0), (1.5, 100.0), (2.5, 80.0), (3.5, 5.0)], ..Usage::default() };
+        assert_eq!((usage.steady_cpu(1.0, 3.0), usage.steady_cpu(8.0, 9.0)), (Some(90.0), Some(48.75)));
     }
 }

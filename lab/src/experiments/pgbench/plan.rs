@@ -129,8 +129,10 @@ pub(super) struct Plan {
     pub(super) repetitions: u32,
     /// Milliseconds that each statement travels in the far runs; 0 leaves them out.
     pub(super) way_ms: u32,
-    /// The machine's, by which the sizes are chosen.
+    /// The machine's.
     pub(super) cores: u32,
+    /// The sizes of the sweeps, ascending, all below the article's own.
+    pub(super) sizes: Vec<u32>,
 }
 
 impl Plan {
@@ -140,13 +142,10 @@ impl Plan {
         far.into_iter().chain([Distance::Near]).collect()
     }
 
-    /// The sizes of a sweep, ascending; the article's own is among the loads.
+    /// The sizes of a sweep; the article's own is among the loads.
     pub(super) fn sizes(&self, distance: Distance) -> Vec<u32> {
-        let mut sizes = vec![self.cores, 2 * self.cores, 10, 20, 50];
-        sizes.retain(|size| *size < USABLE && (distance == Distance::Near || *size >= LEAST_FAR));
-        sizes.sort_unstable();
-        sizes.dedup();
-        sizes
+        let sizes = self.sizes.iter().copied();
+        sizes.filter(|size| distance == Distance::Near || *size >= LEAST_FAR).collect()
     }
 
     /// All tasks, in the order in which they are taken.
@@ -203,6 +202,16 @@ fn shuffled(loads: &[Load], repetition: u32) -> Vec<Load> {
     loads
 }
 
+/// The sizes of the sweeps on a machine with so many cores.
+pub(super) fn sizes(length: Length, cores: u32) -> Vec<u32> {
+    let few = length == Length::Smoke;
+    let mut sizes = if few { vec![2 * cores, 50] } else { vec![cores, 2 * cores, 10, 20, 50] };
+    sizes.retain(|size| *size < USABLE);
+    sizes.sort_unstable();
+    sizes.dedup();
+    sizes
+}
+
 /// Scale, seconds of a load and of a sweep's point, repetitions.
 pub(super) fn defaults(length: Length) -> (u32, u32, u32, u32) {
     length.pick((10, 1, 1, 1), (150, 4, 3, 1), (150, 20, 10, 3), (150, 600, 60, 1))
@@ -216,7 +225,7 @@ mod tests {
 
     fn plan(length: Length, way_ms: u32) -> Plan {
         let (scale, seconds, sweep_seconds, repetitions) = defaults(length);
-        Plan { scale, seconds, sweep_seconds, repetitions, way_ms, cores: 2 }
+        Plan { scale, seconds, sweep_seconds, repetitions, way_ms, cores: 2, sizes: sizes(length, 2) }
     }
 
     #[test]

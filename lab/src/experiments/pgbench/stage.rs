@@ -34,6 +34,8 @@ pub(super) struct Taken {
     /// Of two programs, the one that began second.
     pub(super) second: Option<Run>,
     pub(super) samples: Samples,
+    /// How long it was to take.
+    pub(super) seconds: u32,
     /// Connections that the server had for us.
     pub(super) usable: u32,
 }
@@ -146,13 +148,14 @@ impl<'l> Stand<'l> {
         let weir = (load.route == Route::Pool).then(|| self.weir(size)).transpose()?;
         let target = weir.as_ref().map_or_else(|| self.target.clone(), |weir| Target::local(weir.port(), POOL));
         let seconds = if step.id.contains("-size-") { self.plan.sweep_seconds } else { self.plan.seconds };
-        let sampler = Sampler::start(Watch {
+        let watch = Watch {
             server: self.server.as_ref().and_then(Server::pid),
             pooler: weir.as_ref().map(Weir::pid),
             client: "pgbench",
             ask: self.server.is_none().then(|| params(&self.target)),
             every: Duration::from_secs_f64((f64::from(seconds) / 60.0).clamp(0.5, 5.0)),
-        });
+        };
+        let sampler = Sampler::start_with(watch, Duration::from_secs_f64(f64::from(seconds) * 0.6));
         let began = match load.route {
             Route::Twice => self.twice(step, distance, load.clients / 2, seconds),
             Route::Direct | Route::Pool => {
@@ -162,7 +165,7 @@ impl<'l> Stand<'l> {
         let samples = sampler.stop();
         let (run, second, ran) = began?;
         let warning = samples.client_limit(THREADS).map(|warning| format!("{}: {warning}", step.title));
-        let taken = Taken { run, second, samples, usable: self.usable };
+        let taken = Taken { run, second, samples, seconds, usable: self.usable };
         let mut measured = Measured::of(headline(&taken), &taken).ran(self.ran.drain(..)).ran(ran);
         measured.warnings.append(&mut self.warnings);
         measured.warnings.extend(warning);
@@ -242,7 +245,8 @@ impl Stage for Stand<'_> {
 fn headline(taken: &Taken) -> String {
     let Taken { run, second, .. } = taken;
     if run.transactions == 0 && !run.success {
-        return format!("stopped: {}", run.complaint);
+        let words = run.complaint.find("FATAL:").map_or(run.complaint.as_str(), |at| &run.complaint[at..]);
+        return format!("stopped: {words}");
     }
     let beside = if second.as_ref().is_some_and(|run| !run.success) { ", the second stopped" } else { "" };
     format!("{:.1} TPS, {:.1} ms{beside}", run.tps, run.latency_ms)

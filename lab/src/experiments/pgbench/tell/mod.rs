@@ -8,6 +8,7 @@ mod claims;
 mod view;
 
 use crate::load::pgbench::Run;
+use crate::load::sample::Usage;
 use crate::machine;
 use crate::model::{Better, Cell, Column, Experiment, Row, Table, Value};
 use crate::steps::Results;
@@ -183,9 +184,10 @@ fn errors(taken: &[Taken]) -> Option<Value> {
         if flawless(run) {
             String::new()
         } else if refused(run) {
-            format!("stopped: {}", words(&run.complaint))
+            "stopped by a refusal".to_owned()
         } else {
-            format!("{} failed, {} clients aborted; {}", run.failed, run.aborted, words(&run.complaint))
+            let (failed, aborted) = (run.failed, run.aborted);
+            format!("{failed} transactions failed, {aborted} clients aborted: {}", words(&run.complaint))
         }
     };
     let each = taken.iter().map(|taken| match &taken.second {
@@ -200,44 +202,49 @@ fn errors(taken: &[Taken]) -> Option<Value> {
 /// What the server, the pooler and the client used.
 fn costs(view: &View, distance: Distance) -> Table {
     let columns = vec![
-        column("throughput", "TPS", Some(Better::Higher)),
-        column("server's CPU", "% of a core", None),
-        column("server's CPU each", "ms", Some(Better::Lower)),
-        column("Weir's CPU each", "ms", Some(Better::Lower)),
-        column("client's CPU", "% of a core", None),
-        column("server's memory", "MB", Some(Better::Lower)),
-        column("server's processes", "", Some(Better::Lower)),
-        column("Weir's memory", "MB", Some(Better::Lower)),
+        column("server: CPU", "% of a core", None),
+        column("CPU each", "ms", Some(Better::Lower)),
+        column("memory", "MB", Some(Better::Lower)),
+        column("processes", "", Some(Better::Lower)),
+        column("Weir: CPU each", "ms", Some(Better::Lower)),
+        column("memory", "MB", Some(Better::Lower)),
+        column("client: CPU", "% of a core", None),
     ];
     let at_work = LOADS.into_iter().filter(|load| view.taken(distance, *load).iter().any(worked));
     let row = |load: Load| {
         let figure = |f: &dyn Fn(&Taken) -> Option<f64>| Cell::ours(view.value(distance, load, f));
         let cells = vec![
-            figure(&|taken| Some(taken.run.tps)),
             figure(&|taken| taken.samples.server.mean_cpu()),
             figure(&server_ms_each),
-            figure(&pooler_ms_each),
-            figure(&|taken| taken.samples.client.mean_cpu()),
             figure(&server_mb),
             figure(&|taken| taken.samples.server.peak_processes()),
+            figure(&pooler_ms_each),
             figure(&|taken| taken.samples.pooler.peak_memory().map(|bytes| bytes / MB)),
+            figure(&|taken| taken.samples.client.mean_cpu()),
         ];
         Row { label: load.name(), cells }
     };
     let (title, rows_are) = (format!("What it cost, {}", distance_name(distance)), "run".to_owned());
     let note =
-        "Each: for each transaction, the making of connections included. Memory counts what is shared once, and \
-                page tables too; it is the most that was seen, as are the processes."
+        "CPU each is for a transaction, while the clients were at work. Memory counts what is shared once, and page \
+                tables too; it is the most that was seen, as are the processes."
             .to_owned();
     Table { title, rows_are, columns, rows: at_work.map(row).collect(), note }
 }
 
 fn server_ms_each(taken: &Taken) -> Option<f64> {
-    taken.samples.server.cpu_ms_each(taken.run.transactions)
+    ms_each(taken, &taken.samples.server)
 }
 
 fn pooler_ms_each(taken: &Taken) -> Option<f64> {
-    taken.samples.pooler.cpu_ms_each(taken.run.transactions)
+    ms_each(taken, &taken.samples.pooler)
+}
+
+/// CPU time for a transaction while the clients were at work: connections were made before, and ended after.
+fn ms_each(taken: &Taken, usage: &Usage) -> Option<f64> {
+    let seconds = f64::from(taken.seconds);
+    let percent = usage.steady_cpu((seconds * 0.25).min(3.0), seconds)?;
+    (taken.run.tps > 0.0).then(|| percent * 10.0 / taken.run.tps)
 }
 
 fn server_mb(taken: &Taken) -> Option<f64> {
