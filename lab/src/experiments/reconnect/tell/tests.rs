@@ -113,8 +113,8 @@ fn who_did_not_serve_all_has_words_in_place_of_a_figure() {
 fn a_gain_is_printed_beside_the_articles() {
     let told = story(&plan(), &Results::new(results([100.0, 160.0, 90.0, 170.0])));
     let row = &told.tables[1].rows[0];
-    let ours: Vec<_> = row.cells.iter().filter_map(|cell| Some(cell.ours.as_ref()?.as_number()?)).collect();
-    let theirs: Vec<_> = row.cells.iter().filter_map(|cell| Some(cell.published.as_ref()?.as_number()?)).collect();
+    let ours: Vec<_> = row.cells.iter().filter_map(|cell| cell.ours.as_ref()?.as_number()).collect();
+    let theirs: Vec<_> = row.cells.iter().filter_map(|cell| cell.published.as_ref()?.as_number()).collect();
     assert_eq!((ours, theirs), (vec![60.0, -10.0, 70.0], vec![58.4, -8.5, 7.4]));
 }
 
