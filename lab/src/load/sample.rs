@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use weir_pglocal::client::{Connection, Params};
-use weir_pglocal::proc::{self, Family, Snapshot, TICKS_PER_SECOND};
+use weir_pglocal::proc::{self, Family, Snapshot};
 
 /// Memory is looked at this often only: walking the page tables of a hundred backends takes a tenth of a second.
 const MEMORY_EVERY: f64 = 5.0;
@@ -164,11 +164,11 @@ struct Sampling {
 impl Sampling {
     fn begin(watch: Watch, memory_after: Duration) -> Sampling {
         let snapshot = Snapshot::now();
-        let first = |root: Option<u32>| Follower::new(root.map(|root| snapshot.family(root).ticks));
+        let first = |root: Option<u32>| Follower::new(root.map(|root| snapshot.family(root).seconds));
         let (server, pooler) = (first(watch.server), first(watch.pooler));
         let asked = watch.ask.as_ref().and_then(|params| Connection::connect(params).ok());
         // The load's program has not begun: it will have used no time before us.
-        let client = Follower::new(Some(0));
+        let client = Follower::new(Some(0.0));
         let (samples, memory_at) = (Samples::default(), memory_after.as_secs_f64());
         Sampling { watch, began: Instant::now(), server, pooler, client, asked, memory_at, samples }
     }
@@ -199,7 +199,7 @@ fn clients(snapshot: &Snapshot, name: &str) -> Option<Family> {
     let families = children.filter(|pid| proc::name(*pid).as_deref() == Some(name)).map(|pid| snapshot.family(pid));
     families
         .filter(|family| !family.pids.is_empty())
-        .reduce(|a, b| Family { pids: a.pids.into_iter().chain(b.pids).collect(), ticks: a.ticks + b.ticks })
+        .reduce(|a, b| Family { pids: a.pids.into_iter().chain(b.pids).collect(), seconds: a.seconds + b.seconds })
 }
 
 /// Connections to this database, and those at work; ours does not count.
@@ -214,30 +214,29 @@ fn ask(connection: &mut Connection) -> Option<(f64, f64)> {
 
 /// Turns a family's growing time into a series.
 struct Follower {
-    /// Ticks when the watch began, and at the look before; `None` if there is nothing to follow.
-    first: Option<u64>,
-    last: u64,
+    /// CPU seconds when the watch began, and at the look before; `None` if there is nothing to follow.
+    first: Option<f64>,
+    last: f64,
     last_at: f64,
 }
 
 impl Follower {
-    fn new(first: Option<u64>) -> Follower {
-        Follower { first, last: first.unwrap_or(0), last_at: 0.0 }
+    fn new(first: Option<f64>) -> Follower {
+        Follower { first, last: first.unwrap_or(0.0), last_at: 0.0 }
     }
 
     fn look(&mut self, at: f64, family: Option<Family>, with_memory: bool, edge: Edge, usage: &mut Usage) {
         let (Some(first), Some(family)) = (self.first, family) else { return };
-        #[allow(clippy::cast_precision_loss)]
-        let seconds = |ticks: u64| ticks as f64 / TICKS_PER_SECOND;
-        usage.cpu_seconds = seconds(family.ticks.saturating_sub(first));
+        usage.cpu_seconds = (family.seconds - first).max(usage.cpu_seconds);
         if edge == Edge::Last {
             return;
         }
-        let (used, passed) = (seconds(family.ticks.saturating_sub(self.last)), at - self.last_at);
+        // One that ends leaves its time in ticks, which may be less than it was.
+        let (used, passed) = ((family.seconds - self.last).max(0.0), at - self.last_at);
         if passed > 0.0 {
             usage.cpu.push((at, used / passed * 100.0));
         }
-        (self.last, self.last_at) = (family.ticks, at);
+        (self.last, self.last_at) = (family.seconds, at);
         #[allow(clippy::cast_precision_loss)]
         usage.processes.push((at, family.pids.len() as f64));
         if with_memory {

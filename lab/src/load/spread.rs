@@ -1,4 +1,4 @@
-//! Repetitions of one figure: their median and spread, and whether two sets of them differ.
+//! Repetitions of one figure: their order, their median and spread, and whether two sets of them differ.
 //!
 //! Owns when a difference counts: only between spreads that do not meet. One repetition has no spread, and then any
 //! difference counts, which is why a single repetition proves little.
@@ -59,6 +59,18 @@ impl fmt::Display for Spread {
     }
 }
 
+/// Another order for each repetition, the same in every run, so that a run can be resumed and drift favours nobody.
+pub(crate) fn shuffled<T: Copy>(items: &[T], repetition: u32) -> Vec<T> {
+    let mut items = items.to_vec();
+    let mut state = u64::from(repetition).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    for at in (1..items.len()).rev() {
+        // Knuth's generator for MMIX; its upper half is random enough for a handful of things.
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        items.swap(at, usize::try_from(state >> 33).unwrap_or(0) % (at + 1));
+    }
+    items
+}
+
 /// `+33.4%`, `−8.5%`.
 pub(crate) fn percent(share: f64) -> String {
     let sign = if share < 0.0 { '−' } else { '+' };
@@ -77,6 +89,18 @@ mod tests {
         assert_eq!(low.against(spread(&[106.0])), Compared::Less);
         assert_eq!(spread(&[7.0]).against(spread(&[6.0])), Compared::More);
         assert_eq!(Spread::of(&[]), None);
+    }
+
+    #[test]
+    fn each_repetition_has_an_order_of_its_own_and_always_the_same() {
+        let items = [1, 2, 3, 4, 5, 6, 7];
+        let orders: Vec<_> = (1..=3).map(|repetition| shuffled(&items, repetition)).collect();
+        assert!(orders[0] != orders[1] && orders[1] != orders[2] && orders[0] != orders[2], "{orders:?}");
+        assert_eq!(orders[1], shuffled(&items, 2));
+        for mut order in orders {
+            order.sort_unstable();
+            assert_eq!(order, items);
+        }
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! that a run can be resumed and a machine that grows slower or faster favours nobody.
 
 use crate::length::Length;
+use crate::load::spread::shuffled;
 use crate::steps::Step;
 
 /// The article's pool.
@@ -189,19 +190,6 @@ impl Plan {
     }
 }
 
-/// Another order for each repetition, the same in every run.
-fn shuffled(loads: &[Load], repetition: u32) -> Vec<Load> {
-    let mut loads = loads.to_vec();
-    let mut state = u64::from(repetition).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    for at in (1..loads.len()).rev() {
-        // Numerical Recipes' generator; its upper half is random enough for six things.
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let other = usize::try_from(state >> 33).unwrap_or(0) % (at + 1);
-        loads.swap(at, other);
-    }
-    loads
-}
-
 /// The sizes of the sweeps on a machine with so many cores.
 pub(super) fn sizes(length: Length, cores: u32) -> Vec<u32> {
     let few = length == Length::Smoke;
@@ -214,7 +202,7 @@ pub(super) fn sizes(length: Length, cores: u32) -> Vec<u32> {
 
 /// Scale, seconds of a load and of a sweep's point, repetitions.
 pub(super) fn defaults(length: Length) -> (u32, u32, u32, u32) {
-    length.pick((10, 1, 1, 1), (150, 4, 3, 1), (150, 20, 10, 3), (150, 600, 60, 1))
+    length.pick((10, 1, 1, 1), (150, 4, 2, 1), (150, 20, 10, 3), (150, 600, 60, 1))
 }
 
 #[cfg(test)]

@@ -1,23 +1,36 @@
-//! The experiment `size`.
+//! The experiment `size`: throughput and latency against the pool's size, and what Little's law says of it.
+//!
+//! Our own, because the articles disagree. Three workloads, which differ in how much of a transaction is waiting.
+
+mod plan;
+mod stage;
+mod tell;
 
 use clap::Args;
 
 use crate::lab::Lab;
 use crate::length::Length;
+use crate::machine;
 use crate::model;
 use crate::steps::{Experiment, Results, Stage, Step, Trouble};
+use plan::Plan;
 
 /// What `weir lab size` understands besides what all do.
 #[derive(Args, Clone, Debug, Default)]
-pub(crate) struct Options {}
+pub(crate) struct Options {
+    /// Seconds a run [default: 60; with --standard 5, with --quick 3]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    duration: Option<u32>,
+}
 
 /// The experiment at this length.
-pub(crate) fn new(length: Length, _options: &Options) -> Box<dyn Experiment> {
-    Box::new(Size { length })
+pub(crate) fn new(length: Length, options: &Options) -> Box<dyn Experiment> {
+    let cores = u32::try_from(machine::cores()).unwrap_or(1);
+    Box::new(Size { plan: Plan::new(length, options.duration, cores) })
 }
 
 struct Size {
-    length: Length,
+    plan: Plan,
 }
 
 impl Experiment for Size {
@@ -25,16 +38,23 @@ impl Experiment for Size {
         "size"
     }
 
+    fn options(&self) -> String {
+        format!("seconds={}", self.plan.seconds)
+    }
+
     fn steps(&self) -> Vec<Step> {
-        let _ = self.length;
-        Vec::new()
+        self.plan.tasks().into_iter().map(|task| self.plan.step(task)).collect()
     }
 
-    fn open<'l>(&self, _lab: &'l Lab) -> Result<Box<dyn Stage + 'l>, Trouble> {
-        Err(Trouble::Failed("not built yet".into()))
+    fn opening_seconds(&self) -> f64 {
+        4.0 + 0.09 * f64::from(self.plan.scale)
     }
 
-    fn tell(&self, _results: &Results) -> model::Experiment {
-        model::Experiment::empty("size", "size")
+    fn open<'l>(&self, lab: &'l Lab) -> Result<Box<dyn Stage + 'l>, Trouble> {
+        Ok(Box::new(stage::Stand::open(lab, &self.plan)?))
+    }
+
+    fn tell(&self, results: &Results) -> model::Experiment {
+        tell::tell(&self.plan, results)
     }
 }
