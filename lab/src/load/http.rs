@@ -256,34 +256,44 @@ fn ratio(a: f64, b: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use tiny_http::{Response, Server};
+    use std::io::{BufRead, BufReader, Write};
+    use std::net::{TcpListener, TcpStream};
+    use std::sync::Arc;
 
     use super::*;
 
-    /// Answers requests until dropped: every third with an error.
-    fn serve(requests: usize) -> (String, thread::JoinHandle<()>) {
-        let server = Server::http("127.0.0.1:0").unwrap();
-        let url = format!("http://{}/", server.server_addr());
-        let handle = thread::spawn(move || {
-            for n in 0..requests {
-                let request = server.recv().unwrap();
-                let response = match n % 3 {
-                    0 => Response::from_string("{\"error\":\"too many\"}").with_status_code(500),
-                    _ => Response::from_string(format!("7{}", " ".repeat(99_999))),
-                };
-                request.respond(response).unwrap();
+    /// A server that answers every third request with an error, on connections that it keeps.
+    fn serve() -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/", listener.local_addr().unwrap());
+        let count = Arc::new(AtomicUsize::new(0));
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                let (stream, count) = (stream.unwrap(), Arc::clone(&count));
+                thread::spawn(move || converse(&stream, &count));
             }
         });
-        (url, handle)
+        url
+    }
+
+    fn converse(mut stream: &TcpStream, count: &AtomicUsize) {
+        let mut lines = BufReader::new(stream).lines();
+        // A request's head ends with an empty line.
+        while lines.by_ref().map_while(Result::ok).any(|line| line.is_empty()) {
+            let (status, body) = match count.fetch_add(1, Ordering::Relaxed) % 3 {
+                0 => ("500 No", "{\"error\":\"too many\"}".to_owned()),
+                _ => ("200 OK", format!("7{}", " ".repeat(99_999))),
+            };
+            write!(stream, "HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n{body}", body.len()).unwrap();
+        }
     }
 
     #[test]
     fn successes_and_errors_are_counted_apart_and_bodies_read_to_their_end() {
-        let (url, server) = serve(30);
+        let url = serve();
         let said = |head: &[u8]| std::str::from_utf8(&head[..1]).ok()?.parse().ok();
         let plan = Plan { url: &url, connections: 3, until: Until::Requests(30), server_ms: said };
         let load = run(&plan).unwrap();
-        server.join().unwrap();
         assert_eq!((load.served, load.errors, load.bytes), (20, 10, 2_000_000));
         assert_eq!(load.complaints, [("too many".to_owned(), 10)]);
         assert!((load.server_ms - 7.0).abs() < 1e-9, "{load:?}");
@@ -292,8 +302,9 @@ mod tests {
 
     #[test]
     fn a_reply_that_is_late_is_an_error_of_its_own_kind() {
-        let server = Server::http("127.0.0.1:0").unwrap();
-        let url = format!("http://{}/", server.server_addr());
+        // Connections wait in its queue, and nobody takes them.
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/", listener.local_addr().unwrap());
         let plan = Plan { url: &url, connections: 1, until: Until::Requests(1), server_ms: |_| None };
         let load = run(&plan).unwrap();
         assert_eq!((load.served, load.errors, load.late), (0, 1, 1));

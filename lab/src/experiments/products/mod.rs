@@ -4,6 +4,7 @@
 
 mod app;
 mod data;
+mod httpd;
 mod plan;
 mod published;
 mod stage;

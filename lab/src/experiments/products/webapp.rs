@@ -8,15 +8,14 @@ use std::io::Write;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Args;
 use postgres::{Client, Config, NoTls, SimpleQueryMessage};
 use serde::Serialize;
-use tiny_http::{Header, Method, Request, Response, Server};
 
 use super::app::PAGE;
+use super::httpd::{self, Request, Response};
 use super::plan::Way;
 use crate::steps::Trouble;
 
@@ -24,8 +23,6 @@ use crate::steps::Trouble;
 const QUERY: &str = "SELECT id, name, price, description FROM products LIMIT 1000";
 /// How old a connection of `pooled` may become.
 const LIFETIME: Duration = Duration::from_secs(120);
-/// Requests under way at a time; more wait in their sockets.
-const THREADS: usize = 256;
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; \
                       img-src data:; base-uri 'none'; form-action 'none'";
 
@@ -65,19 +62,11 @@ pub(crate) struct Flags {
 pub(crate) fn run(flags: Flags) -> Result<(), Trouble> {
     weir_pglocal::raise_descriptors();
     let listener = TcpListener::bind(flags.listen).map_err(|e| Trouble::at(format!("bind {}", flags.listen), e))?;
-    let server = Server::from_listener(listener, None).map_err(|e| Trouble::at("serve", e))?;
-    println!("listening on http://{}/", server.server_addr());
+    let address = listener.local_addr().map_err(|e| Trouble::at("ask for the port", e))?;
+    println!("listening on http://{address}/");
     let _ = std::io::stdout().flush();
     let app = App::new(flags);
-    thread::scope(|scope| {
-        for _ in 0..THREADS {
-            scope.spawn(|| {
-                while let Ok(request) = server.recv() {
-                    app.answer(request);
-                }
-            });
-        }
-    });
+    httpd::serve(&listener, move |request| app.answer(request));
     Ok(())
 }
 
@@ -125,42 +114,34 @@ impl App {
         App { left, normal, pooled, through, meters, direct, flags }
     }
 
-    fn answer(&self, request: Request) {
-        let (method, path) = (request.method().clone(), request.url().split('?').next().unwrap_or("/").to_owned());
-        let way = path.strip_prefix("/products/").and_then(|name| Way::ALL.into_iter().find(|way| way.name() == name));
-        let (status, kind, body) = match (method, path.as_str(), way) {
-            (_, _, Some(way)) => self.products(way),
-            (_, "/", _) => (200, "text/html; charset=utf-8", PAGE.into()),
-            (_, "/state", _) => (200, JSON, self.state()),
-            (Method::Post, "/reset", _) => {
+    fn answer(&self, request: &Request) -> Response {
+        let way = request.path.strip_prefix("/products/");
+        let way = way.and_then(|name| Way::ALL.into_iter().find(|way| way.name() == name));
+        let json = |status, body| Response { status, headers: JSON, body };
+        match (request.method.as_str(), request.path.as_str(), way) {
+            (_, _, Some(way)) => match self.products(way) {
+                Ok(body) => json(200, body),
+                Err(text) => json(500, error(&text)),
+            },
+            (_, "/", _) => Response { status: 200, headers: HTML, body: PAGE.into() },
+            (_, "/state", _) => json(200, self.state()),
+            ("POST", "/reset", _) => {
                 self.reset();
-                (200, JSON, self.state())
+                json(200, self.state())
             }
-            (_, "/reset", _) => (405, JSON, error("POST resets the pools")),
-            _ => (404, "text/plain", b"not found\n".to_vec()),
-        };
-        let header = |name: &str, value: &str| Header::from_bytes(name, value).expect("a header of plain letters");
-        let response = Response::from_data(body)
-            .with_status_code(status)
-            .with_header(header("Content-Type", kind))
-            .with_header(header("Content-Security-Policy", POLICY))
-            .with_header(header("Cache-Control", "no-store"))
-            .with_chunked_threshold(usize::MAX);
-        // Whoever has gone does not read it, and nothing is to be done about that.
-        let _ = request.respond(response);
+            (_, "/reset", _) => json(405, error("POST resets the pools")),
+            _ => json(404, error("no such path")),
+        }
     }
 
-    fn products(&self, way: Way) -> (u16, &'static str, Vec<u8>) {
+    fn products(&self, way: Way) -> Result<Vec<u8>, String> {
         let began = Instant::now();
-        let rows = match self.rows(way) {
-            Ok(rows) => rows,
-            Err(text) => return (500, JSON, error(&text)),
-        };
+        let rows = self.rows(way)?;
         let elapsed = began.elapsed();
         let average = self.meters[way as usize].add(elapsed);
         let products: Vec<_> = rows.iter().filter_map(Product::of).collect();
         let body = Reply { elapsed: micros(elapsed), average: micros(average), products: &products };
-        (200, JSON, serde_json::to_vec(&body).expect("plain data becomes JSON"))
+        Ok(serde_json::to_vec(&body).expect("plain data becomes JSON"))
     }
 
     fn rows(&self, way: Way) -> Result<Vec<SimpleQueryMessage>, String> {
@@ -204,7 +185,9 @@ impl App {
     }
 }
 
-const JSON: &str = "application/json";
+const JSON: &[(&str, &str)] = &[("Content-Type", "application/json"), ("Cache-Control", "no-store")];
+const HTML: &[(&str, &str)] =
+    &[("Content-Type", "text/html; charset=utf-8"), ("Cache-Control", "no-store"), ("Content-Security-Policy", POLICY)];
 
 /// What `/state` says of one endpoint.
 fn way((connections, waits, waited): (usize, u64, u64)) -> serde_json::Value {
