@@ -111,7 +111,7 @@ impl Plan {
 
     pub(super) fn step(&self, task: Task) -> Step {
         // When the time is over, those who wait have their turn still.
-        let drain = if task.workload == Workload::Slow { 1.4 / f64::from(task.size) } else { 0.0 };
+        let drain = if task.workload == Workload::Slow { 0.7 / f64::from(task.size) } else { 0.0 };
         Step { id: task.id(), title: task.title(), seconds: f64::from(self.seconds) + OVERHEAD + drain }
     }
 }

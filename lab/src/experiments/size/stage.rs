@@ -23,7 +23,7 @@ const MAX_CONNECTIONS: u32 = 300;
 
 /// Half of its waiting is the client's, who keeps the transaction open; half is the server's, as for a disk or a lock.
 const SLOW: &str = "\\set aid random(1, 100000 * :scale)\nBEGIN;\n\
-                    SELECT abalance FROM pgbench_accounts WHERE aid = :aid;\n\\sleep 10 ms\nSELECT pg_sleep(0.01);\n\
+                    SELECT abalance FROM pgbench_accounts WHERE aid = :aid;\n\\sleep 5 ms\nSELECT pg_sleep(0.005);\n\
                     COMMIT;\n";
 
 /// What one run brought.

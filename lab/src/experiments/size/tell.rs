@@ -51,7 +51,7 @@ fn setup(plan: &Plan) -> Vec<String> {
              machine's {cores} cores; pgbench's tables at scale {scale}, nothing waits for a disk."
         ),
         "Read-only is pgbench -S, one SELECT. Read-write is pgbench's own transaction of seven statements.".to_owned(),
-        "Slow waits 20 ms in its transaction, 10 of them for its client (\\sleep) and 10 in the server (pg_sleep), as for \
+        "Slow waits 10 ms in its transaction, 5 of them for its client (\\sleep) and 5 in the server (pg_sleep), as for \
          another service and for a disk."
             .to_owned(),
         format!("{seconds} s a run, {repetitions} × each, the sizes in another order every time."),
