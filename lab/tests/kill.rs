@@ -42,11 +42,22 @@ fn reconnect_is_gone_after_sigkill_at_any_moment() {
 }
 
 #[test]
+fn products_is_gone_after_sigkill_at_any_moment() {
+    let Some(weir) = needed(&[]) else { return };
+    for moment in MOMENTS {
+        strike("products", &weir, moment, Signal::SIGKILL);
+    }
+}
+
+#[test]
 fn a_lab_that_is_told_to_end_clears_up_first() {
     let Some(weir) = needed(&["node", "npm"]) else { return };
-    for (experiment, moment, signal) in
-        [("node", 4500, Signal::SIGINT), ("reconnect", 3500, Signal::SIGTERM), ("node", 2000, Signal::SIGHUP)]
-    {
+    for (experiment, moment, signal) in [
+        ("node", 4500, Signal::SIGINT),
+        ("products", 6000, Signal::SIGINT),
+        ("reconnect", 3500, Signal::SIGTERM),
+        ("node", 2000, Signal::SIGHUP),
+    ] {
         strike(experiment, &weir, moment, signal);
     }
 }
