@@ -73,7 +73,16 @@ impl Options {
         let way_ms = self.way.unwrap_or(if self.host.is_some() { 0 } else { length.pick(5, WAY_MS, WAY_MS, WAY_MS) });
         let (scale, sweep_seconds) = (self.scale.unwrap_or(scale), sweep_seconds.min(seconds));
         let cores = u32::try_from(machine::cores()).unwrap_or(1);
-        Plan { scale, seconds, sweep_seconds, repetitions, way_ms, cores, sizes: plan::sizes(length, cores) }
+        Plan {
+            scale,
+            seconds,
+            sweep_seconds,
+            repetitions,
+            way_ms,
+            cores,
+            own: self.host.is_some(),
+            sizes: plan::sizes(length, cores),
+        }
     }
 }
 

@@ -132,6 +132,8 @@ pub(super) struct Plan {
     pub(super) way_ms: u32,
     /// The machine's.
     pub(super) cores: u32,
+    /// Whether the server is the user's own: near and far are what they are, and its processes are not watched.
+    pub(super) own: bool,
     /// The sizes of the sweeps, ascending, all below the article's own.
     pub(super) sizes: Vec<u32>,
 }
@@ -213,7 +215,7 @@ mod tests {
 
     fn plan(length: Length, way_ms: u32) -> Plan {
         let (scale, seconds, sweep_seconds, repetitions) = defaults(length);
-        Plan { scale, seconds, sweep_seconds, repetitions, way_ms, cores: 2, sizes: sizes(length, 2) }
+        Plan { scale, seconds, sweep_seconds, repetitions, way_ms, cores: 2, own: false, sizes: sizes(length, 2) }
     }
 
     #[test]

@@ -138,7 +138,8 @@ impl<'l> Stand<'l> {
         let Target { host, port, user, password, database } = &self.target;
         let login = self.server.is_none().then(|| (user.clone(), password.clone()));
         let upstream = Upstream { host: host.clone(), port: *port, login };
-        let size = size.min(self.usable);
+        // One connection of the user's own server is for the question how many there are.
+        let size = if self.server.is_some() { size } else { size.min(self.usable.saturating_sub(1)) };
         let pool = Pool { name: POOL.into(), database: database.clone(), mode: Mode::Transaction, size };
         Weir::start_before(self.lab, &upstream, &[pool], EFFECT)
     }
@@ -152,7 +153,7 @@ impl<'l> Stand<'l> {
             server: self.server.as_ref().and_then(Server::pid),
             pooler: weir.as_ref().map(Weir::pid),
             client: "pgbench",
-            ask: self.server.is_none().then(|| params(&self.target)),
+            ask: self.asks(load).then(|| params(&self.target)),
             every: Duration::from_secs_f64((f64::from(seconds) / 60.0).clamp(0.5, 5.0)),
         };
         let sampler = Sampler::start_with(watch, Duration::from_secs_f64(f64::from(seconds) * 0.6));
@@ -170,6 +171,11 @@ impl<'l> Stand<'l> {
         measured.warnings.append(&mut self.warnings);
         measured.warnings.extend(warning);
         Ok(measured)
+    }
+
+    /// Whether the server is asked for its connections meanwhile: not where each of them is meant for a client.
+    fn asks(&self, load: Load) -> bool {
+        self.server.is_none() && (load.route == Route::Pool || load.clients < self.usable)
     }
 
     fn once(

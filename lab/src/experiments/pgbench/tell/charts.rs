@@ -6,7 +6,7 @@ use super::super::plan::{Distance, LOADS, Load, MANY, Route, USABLE};
 use super::super::published;
 use super::super::stage::Taken;
 use super::view::View;
-use super::{MB, distance_name, figures, pooler_ms_each, server_mb, server_ms_each};
+use super::{MB, clients, figures, pooler_ms_each, server_mb, server_ms_each};
 
 /// What is drawn over time: as many clients direct as fit, and all through the pool.
 const RIVALS: [Load; 2] = [Load { route: Route::Direct, clients: USABLE }, Load { route: Route::Pool, clients: MANY }];
@@ -80,7 +80,7 @@ fn throughput(view: &View, distance: Distance, beside: bool) -> Chart {
     }
     let note = "150 direct clients have no bar: they are refused, and pgbench stops. Of 2 × 75 the first program's work \
                 is shown.";
-    bar_chart(format!("Throughput, {}", distance_name(distance)), "TPS", "throughput", series, note)
+    bar_chart(format!("Throughput, {}", clients(view.plan, distance)), "TPS", "throughput", series, note)
 }
 
 fn sweep(view: &View, distance: Distance) -> Chart {
@@ -92,7 +92,7 @@ fn sweep(view: &View, distance: Distance) -> Chart {
     };
     let points = sizes.into_iter().filter_map(point).collect();
     Chart {
-        title: format!("Throughput against the pool's size, {MANY} {}", distance_name(distance)),
+        title: format!("Throughput against the pool's size, {MANY} {}", clients(view.plan, distance)),
         kind: ChartKind::Lines,
         x: Axis { scale: Scale::Log, ..axis("pool size", "connections") },
         y: axis("throughput", "TPS"),
@@ -105,7 +105,7 @@ fn sweep(view: &View, distance: Distance) -> Chart {
 fn over_time(view: &View, distance: Distance, what: &str, unit: &str, f: impl Fn(&Taken) -> Vec<(f64, f64)>) -> Chart {
     let line = |load: Load| Some(measured(load.name(), f(&view.first(distance, load)?)));
     Chart {
-        title: format!("{what} over time, {}", distance_name(distance)),
+        title: format!("{what} over time, {}", clients(view.plan, distance)),
         kind: ChartKind::Lines,
         x: axis("time", "s"),
         y: axis(what, unit),
@@ -118,7 +118,13 @@ fn over_time(view: &View, distance: Distance, what: &str, unit: &str, f: impl Fn
 fn cost_each(view: &View) -> Chart {
     let server = measured("PostgreSQL", bars(view, Distance::Near, server_ms_each));
     let pooler = measured("Weir", bars(view, Distance::Near, pooler_ms_each));
-    bar_chart("CPU for each transaction, near clients".into(), "ms", "CPU time", vec![server, pooler], "")
+    bar_chart(
+        format!("CPU for each transaction, {}", clients(view.plan, Distance::Near)),
+        "ms",
+        "CPU time",
+        vec![server, pooler],
+        "",
+    )
 }
 
 fn memory(view: &View) -> Chart {
@@ -126,7 +132,7 @@ fn memory(view: &View) -> Chart {
     let pooler = bars(view, Distance::Near, |taken| taken.samples.pooler.peak_memory().map(|bytes| bytes / MB));
     let series = vec![server, measured("Weir", pooler)];
     bar_chart(
-        "Memory, near clients".into(),
+        format!("Memory, {}", clients(view.plan, Distance::Near)),
         "MB",
         "memory",
         series,
@@ -137,5 +143,5 @@ fn memory(view: &View) -> Chart {
 fn processes(view: &View) -> Chart {
     let server = bars(view, Distance::Near, |taken| taken.samples.server.peak_processes());
     let series = vec![measured("PostgreSQL", server)];
-    bar_chart("The server's processes, near clients".into(), "", "processes", series, "")
+    bar_chart(format!("The server's processes, {}", clients(view.plan, Distance::Near)), "", "processes", series, "")
 }

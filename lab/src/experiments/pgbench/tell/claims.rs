@@ -34,9 +34,10 @@ pub(super) fn claims(view: &View) -> Vec<Claim> {
 }
 
 /// How a claim names the distance.
-fn with(distance: Distance) -> &'static str {
+fn with(view: &View, distance: Distance) -> &'static str {
     match distance {
         Distance::Far => "Far clients",
+        Distance::Near if view.plan.own => "Your server",
         Distance::Near => "Near clients, all on one machine",
     }
 }
@@ -57,7 +58,7 @@ fn refusal(view: &View) -> Claim {
 
 fn none_lost(view: &View, distance: Distance) -> Claim {
     let runs = view.taken(distance, POOLED);
-    let text = format!("{}: {MANY} through the pool lose none.", with(distance));
+    let text = format!("{}: {MANY} through the pool lose none.", with(view, distance));
     if runs.is_empty() {
         return Claim::decided(text, None, "They were not run.");
     }
@@ -71,7 +72,7 @@ fn none_lost(view: &View, distance: Distance) -> Claim {
 fn no_fewer(view: &View, distance: Distance) -> Claim {
     let text = format!(
         "{}: {MANY} through the pool do no fewer transactions than direct does with what gets in (published: +33%).",
-        with(distance)
+        with(view, distance)
     );
     let tps = |load| view.tps(distance, load);
     let (Some(pool), Some(twice), Some(most)) = (tps(POOLED), tps(TWICE), tps(DIRECT_97)) else {
@@ -83,7 +84,7 @@ fn no_fewer(view: &View, distance: Distance) -> Claim {
         percent(pool.gain_on(twice)),
         percent(pool.gain_on(most)),
     );
-    if !held && distance == Distance::Near {
+    if !held && distance == Distance::Near && !view.plan.own {
         why.push_str(&competition(view));
     }
     Claim::decided(text, Some(held), why)
@@ -103,7 +104,8 @@ fn competition(view: &View) -> String {
 }
 
 fn no_gain(view: &View, distance: Distance) -> Claim {
-    let text = format!("{}: 50 gain nothing from the pool, and lose at most a few per cent (10%).", with(distance));
+    let text =
+        format!("{}: 50 gain nothing from the pool, and lose at most a few per cent (10%).", with(view, distance));
     let (Some(pool), Some(direct)) = (view.tps(distance, POOLED_50), view.tps(distance, DIRECT_50)) else {
         return Claim::decided(text, None, "Not both of the runs were done.");
     };
@@ -111,7 +113,7 @@ fn no_gain(view: &View, distance: Distance) -> Claim {
     let alike = pool.against(direct) == Compared::Alike;
     let mut why = format!("{pool} TPS against {direct} ({}; published: −2.2%)", percent(gain));
     why.push_str(if alike { ", within the noise." } else { "." });
-    if !alike && gain < -FEW && distance == Distance::Near {
+    if !alike && gain < -FEW && distance == Distance::Near && !view.plan.own {
         why.push_str(&competition(view));
     }
     Claim::decided(text, Some(alike || gain.abs() <= FEW), why)
@@ -184,7 +186,11 @@ fn smaller(view: &View) -> String {
 
 fn cores_are_enough(view: &View, distance: Distance) -> Claim {
     let cores = view.plan.cores;
-    let text = format!("{}: a pool needs no more connections than twice the cores ({}).", with(distance), 2 * cores);
+    let text =
+        format!("{}: a pool needs no more connections than twice the cores ({}).", with(view, distance), 2 * cores);
+    if view.plan.own {
+        return Claim::decided(text, None, "How many cores your server has is not known here: see the table of sizes.");
+    }
     let sizes = view.plan.sizes(distance).into_iter().chain([USABLE]);
     let tps =
         |size| Some((size, Spread::of(&figures(&view.sized(distance, size), |taken| Some(taken.run.tps)))?.median));

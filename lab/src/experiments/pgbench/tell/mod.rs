@@ -70,11 +70,15 @@ fn setup(plan: &Plan, host: Option<&str>) -> Vec<String> {
              pgbench's (\\sleep), the rest is real."
         ));
     }
-    setup.push(format!(
-        "Near: pgbench's own transaction, with nothing to wait for. Client, pooler and server share this machine's {} \
-         cores, so what one takes the others lack: the hardest case for a pooler.",
-        plan.cores
-    ));
+    if plan.own {
+        setup.push("pgbench's own transaction, over the way that there is to your server.".to_owned());
+    } else {
+        setup.push(format!(
+            "Near: pgbench's own transaction, with nothing to wait for. Client, pooler and server share this machine's \
+             {} cores, so what one takes the others lack: the hardest case for a pooler.",
+            plan.cores
+        ));
+    }
     setup.push(format!("pgbench -c N -j {THREADS} -T {seconds}, {repetitions} × each, every time in another order."));
     setup.push(
         "The article's clients used TLS (sslmode=require). Weir has none yet, so no run here uses it.".to_owned(),
@@ -133,9 +137,11 @@ fn warnings(plan: &Plan, host: Option<&str>) -> Vec<String> {
     warnings
 }
 
-fn distance_name(distance: Distance) -> &'static str {
+/// The clients in titles.
+fn clients(plan: &Plan, distance: Distance) -> &'static str {
     match distance {
         Distance::Far => "far clients",
+        Distance::Near if plan.own => "clients of your server",
         Distance::Near => "near clients",
     }
 }
@@ -174,7 +180,7 @@ fn loads(view: &View, distance: Distance, beside: bool) -> Table {
     } else {
         "Nothing was published for clients beside the server.".to_owned()
     };
-    let (title, rows_are) = (format!("Throughput, {}", distance_name(distance)), "run".to_owned());
+    let (title, rows_are) = (format!("Throughput, {}", clients(view.plan, distance)), "run".to_owned());
     Table { title, rows_are, columns, rows: LOADS.into_iter().map(row).collect(), note }
 }
 
@@ -199,37 +205,54 @@ fn errors(taken: &[Taken]) -> Option<Value> {
     Some(if worst.is_empty() { Value::text("none") } else { Value::text(worst.clone()) })
 }
 
+/// A column of the costs: title, unit, better, and its figure.
+type Cost = (&'static str, &'static str, Option<Better>, fn(&Taken) -> Option<f64>);
+
+/// Of a server whose processes can be watched.
+const WATCHED: [Cost; 4] = [
+    ("server: CPU", "% of a core", None, |taken| taken.samples.server.mean_cpu()),
+    ("CPU each", "ms", Some(Better::Lower), server_ms_each),
+    ("memory", "MB", Some(Better::Lower), server_mb),
+    ("processes", "", Some(Better::Lower), |taken| taken.samples.server.peak_processes()),
+];
+
+/// Of a server that can only be asked.
+const ASKED: [Cost; 2] = [
+    ("server: connections", "", Some(Better::Lower), |taken| {
+        taken.samples.connections.iter().map(|(_, all, _)| *all).reduce(f64::max)
+    }),
+    ("at work", "", None, |taken| taken.samples.connections.iter().map(|(_, _, busy)| *busy).reduce(f64::max)),
+];
+
+const BESIDE: [Cost; 3] = [
+    ("Weir: CPU each", "ms", Some(Better::Lower), pooler_ms_each),
+    ("memory", "MB", Some(Better::Lower), |taken| taken.samples.pooler.peak_memory().map(|bytes| bytes / MB)),
+    ("client: CPU", "% of a core", None, |taken| taken.samples.client.mean_cpu()),
+];
+
 /// What the server, the pooler and the client used.
 fn costs(view: &View, distance: Distance) -> Table {
-    let columns = vec![
-        column("server: CPU", "% of a core", None),
-        column("CPU each", "ms", Some(Better::Lower)),
-        column("memory", "MB", Some(Better::Lower)),
-        column("processes", "", Some(Better::Lower)),
-        column("Weir: CPU each", "ms", Some(Better::Lower)),
-        column("memory", "MB", Some(Better::Lower)),
-        column("client: CPU", "% of a core", None),
-    ];
+    let server: &[Cost] = if view.plan.own { &ASKED } else { &WATCHED };
+    let costs: Vec<Cost> = server.iter().chain(&BESIDE).copied().collect();
     let at_work = LOADS.into_iter().filter(|load| view.taken(distance, *load).iter().any(worked));
     let row = |load: Load| {
-        let figure = |f: &dyn Fn(&Taken) -> Option<f64>| Cell::ours(view.value(distance, load, f));
-        let cells = vec![
-            figure(&|taken| taken.samples.server.mean_cpu()),
-            figure(&server_ms_each),
-            figure(&server_mb),
-            figure(&|taken| taken.samples.server.peak_processes()),
-            figure(&pooler_ms_each),
-            figure(&|taken| taken.samples.pooler.peak_memory().map(|bytes| bytes / MB)),
-            figure(&|taken| taken.samples.client.mean_cpu()),
-        ];
-        Row { label: load.name(), cells }
+        let cells = costs.iter().map(|(_, _, _, figure)| Cell::ours(view.value(distance, load, figure)));
+        Row { label: load.name(), cells: cells.collect() }
     };
-    let (title, rows_are) = (format!("What it cost, {}", distance_name(distance)), "run".to_owned());
-    let note =
-        "CPU each is for a transaction, while the clients were at work. Memory counts what is shared once, and page \
-                tables too; it is the most that was seen, as are the processes."
-            .to_owned();
-    Table { title, rows_are, columns, rows: at_work.map(row).collect(), note }
+    Table {
+        title: format!("What it cost, {}", clients(view.plan, distance)),
+        rows_are: "run".to_owned(),
+        columns: costs.iter().map(|(title, unit, better, _)| column(title, unit, *better)).collect(),
+        rows: at_work.map(row).collect(),
+        note: if view.plan.own {
+            "The most connections to the database that were seen. Where all of them are meant for clients, nobody asked."
+                .to_owned()
+        } else {
+            "CPU each is for a transaction, while the clients were at work. Memory counts what is shared once, and page \
+             tables too; it is the most that was seen, as are the processes."
+                .to_owned()
+        },
+    }
 }
 
 fn server_ms_each(taken: &Taken) -> Option<f64> {
@@ -255,7 +278,7 @@ fn server_mb(taken: &Taken) -> Option<f64> {
 fn sizes(view: &View) -> Table {
     let distances = view.plan.distances();
     let columns = distances.iter().flat_map(|distance| {
-        let name = distance_name(*distance);
+        let name = clients(view.plan, *distance);
         [
             column(&format!("{name}: throughput"), "TPS", Some(Better::Higher)),
             column(&format!("{name}: latency"), "ms", Some(Better::Lower)),

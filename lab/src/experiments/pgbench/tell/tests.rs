@@ -17,6 +17,7 @@ fn plan() -> Plan {
         repetitions: 2,
         way_ms: 40,
         cores: 2,
+        own: false,
         sizes: vec![2, 4, 10, 20, 50],
     }
 }
@@ -134,4 +135,15 @@ fn numbers_have_their_commas() {
         (thousands(7), thousands(1000), thousands(15_000_000)),
         ("7".into(), "1,000".into(), "15,000,000".into())
     );
+}
+
+#[test]
+fn of_a_server_of_the_users_own_only_what_it_says_is_told() {
+    let plan = Plan { own: true, way_ms: 0, ..plan() };
+    let story = tell(&plan, Some("db.example"), &results(5000.0, 5100.0));
+    assert_eq!(verdict(&story, "Your server", "no fewer"), Verdict::Held);
+    assert_eq!(verdict(&story, "Your server", "twice the cores"), Verdict::Open);
+    let costs = story.tables.iter().find(|table| table.title.starts_with("What it cost")).unwrap();
+    assert_eq!(costs.columns[0].title, "server: connections");
+    assert!(story.setup.iter().all(|line| !line.contains("share this machine's")), "{:?}", story.setup);
 }
