@@ -16,10 +16,8 @@ use ureq::Agent;
 
 use crate::steps::Trouble;
 
-/// How long a reply's head may take to come; the articles' tool gave up after it, too.
-const PATIENCE: Duration = Duration::from_secs(1);
-/// The complaint then.
-const LATE: &str = "no reply within 1 s";
+/// The complaint of a reply that is not begun in time.
+const LATE: &str = "no reply in time";
 /// How long a body may take. No honest one takes so long; a stuck one must not hold the lab up.
 const BODY_PATIENCE: Duration = Duration::from_secs(5);
 /// How much of a body is looked at; the rest is counted.
@@ -36,6 +34,8 @@ pub(crate) struct Plan<'a> {
     /// Connections, each with one request under way at a time.
     pub(crate) connections: usize,
     pub(crate) until: Until,
+    /// How long a reply's head may take to come.
+    pub(crate) patience: Duration,
     /// What a reply's first bytes say of its time at the server, in ms.
     pub(crate) server_ms: fn(&[u8]) -> Option<f64>,
 }
@@ -57,7 +57,7 @@ pub(crate) struct Load {
     pub(crate) served: u64,
     /// All that did not succeed, those that timed out among them.
     pub(crate) errors: u64,
-    /// No reply within a second: too slow, not refused.
+    /// No reply in time: too slow, not refused.
     pub(crate) late: u64,
     /// From the first request to the last reply, in seconds.
     pub(crate) wall: f64,
@@ -130,7 +130,7 @@ pub(crate) fn run(plan: &Plan<'_>) -> Result<Load, Trouble> {
 
 /// One connection's requests, one after another.
 fn work(plan: &Plan<'_>, taken: &AtomicUsize) -> Seen {
-    let agent = agent();
+    let agent = agent(plan.patience);
     let mut seen = Seen::default();
     let began = Instant::now();
     let more = || match plan.until {
@@ -151,11 +151,11 @@ fn work(plan: &Plan<'_>, taken: &AtomicUsize) -> Seen {
     seen
 }
 
-fn agent() -> Agent {
+fn agent(patience: Duration) -> Agent {
     let config = Agent::config_builder()
         .http_status_as_error(false)
-        .timeout_connect(Some(PATIENCE))
-        .timeout_recv_response(Some(PATIENCE))
+        .timeout_connect(Some(patience))
+        .timeout_recv_response(Some(patience))
         .timeout_recv_body(Some(BODY_PATIENCE))
         .proxy(None)
         .build();
@@ -262,6 +262,8 @@ mod tests {
 
     use super::*;
 
+    const SECOND: Duration = Duration::from_secs(1);
+
     /// A server that answers every third request with an error, on connections that it keeps.
     fn serve() -> String {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -292,7 +294,7 @@ mod tests {
     fn successes_and_errors_are_counted_apart_and_bodies_read_to_their_end() {
         let url = serve();
         let said = |head: &[u8]| std::str::from_utf8(&head[..1]).ok()?.parse().ok();
-        let plan = Plan { url: &url, connections: 3, until: Until::Requests(30), server_ms: said };
+        let plan = Plan { url: &url, connections: 3, until: Until::Requests(30), patience: SECOND, server_ms: said };
         let load = run(&plan).unwrap();
         assert_eq!((load.served, load.errors, load.bytes), (20, 10, 2_000_000));
         assert_eq!(load.complaints, [("too many".to_owned(), 10)]);
@@ -305,7 +307,7 @@ mod tests {
         // Connections wait in its queue, and nobody takes them.
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/", listener.local_addr().unwrap());
-        let plan = Plan { url: &url, connections: 1, until: Until::Requests(1), server_ms: |_| None };
+        let plan = Plan { url: &url, connections: 1, until: Until::Requests(1), patience: SECOND, server_ms: |_| None };
         let load = run(&plan).unwrap();
         assert_eq!((load.served, load.errors, load.late), (0, 1, 1));
         assert!(load.wall >= 1.0 && load.complaints[0].0 == LATE, "{load:?}");
@@ -317,6 +319,7 @@ mod tests {
             url: "http://127.0.0.1:1/",
             connections: 2,
             until: Until::Over(Duration::from_millis(20)),
+            patience: SECOND,
             server_ms: |_| None,
         };
         let load = run(&plan).unwrap();

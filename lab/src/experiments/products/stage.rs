@@ -19,6 +19,9 @@ use crate::stand::{Mode, Pool, Weir};
 use crate::steps::{Measured, Stage, Step, Trouble};
 use crate::tools::Tool;
 
+/// How long a reply may take to begin: under load as in the articles' tool, and in a burst as in a browser.
+const LOAD_PATIENCE: Duration = Duration::from_secs(1);
+const BURST_PATIENCE: Duration = Duration::from_secs(30);
 /// How often the server's connections are counted while it is loaded.
 const COUNTING: Duration = Duration::from_millis(100);
 
@@ -93,7 +96,7 @@ impl<'l> Products<'l> {
             (settings.open, settings.idle) = (size, size);
         }
         if let What::Load { tls: Tls::On, .. } = what {
-            self.encrypt(app.language)?;
+            self.encrypt()?;
             settings.tls = Tls::On;
         }
         let mut taken = Taken::default();
@@ -131,7 +134,8 @@ impl<'l> Products<'l> {
         settings.weir = weir.as_ref().map(|weir| local(weir.port()));
         let app = app.start(self.lab, &settings)?;
         let url = format!("{}/products/{}", app.url, way.name());
-        let plan = http::Plan { url: &url, connections, until, server_ms: elapsed };
+        let patience = if matches!(until, Until::Over(_)) { LOAD_PATIENCE } else { BURST_PATIENCE };
+        let plan = http::Plan { url: &url, connections, until, patience, server_ms: elapsed };
         let (load, most) = self.watching(|| http::run(&plan));
         let (load, state) = (load?, app.state()?);
         let told = state.ways.get(way.name()).copied().unwrap_or_default();
@@ -182,14 +186,19 @@ impl<'l> Products<'l> {
     }
 
     /// Makes the server speak TLS, once.
-    fn encrypt(&mut self, language: Language) -> Result<(), Trouble> {
+    fn encrypt(&mut self) -> Result<(), Trouble> {
         let effect = "the runs with TLS to the server";
-        if language == Language::Rust {
-            let mut missing = Tool::Go.find(None).err().unwrap_or_else(|| Missing {
-                what: "the web app in Go".into(),
-                effect: String::new(),
-                get: "leave out --app rust, which speaks no TLS".into(),
-            });
+        let (app, why) = self.built()?;
+        if app.language == Language::Rust {
+            // What kept Go's from being built, or that it was not wanted.
+            let mut missing = match why {
+                Err(Trouble::Missing(missing)) => missing,
+                _ => Missing {
+                    what: "the web app in Go".into(),
+                    effect: String::new(),
+                    get: "leave out --app rust, which speaks no TLS".into(),
+                },
+            };
             effect.clone_into(&mut missing.effect);
             return Err(Trouble::Missing(missing));
         }

@@ -26,8 +26,15 @@ pub(super) fn all(seen: &Seen<'_>) -> Vec<Claim> {
 /// What decides a claim was not measured.
 const OPEN_WHY: &str = "What decides this was not measured.";
 
+/// Whether a claim held, or that it can't be said, and the figures.
+type Decided = (Option<bool>, String);
+
 fn claim(text: &str, decided: Option<(bool, String)>) -> Claim {
-    let (held, why) = decided.map_or((None, OPEN_WHY.to_owned()), |(held, why)| (Some(held), why));
+    claim_or_open(text, decided.map(|(held, why)| (Some(held), why)))
+}
+
+fn claim_or_open(text: &str, decided: Option<Decided>) -> Claim {
+    let (held, why) = decided.unwrap_or_else(|| (None, OPEN_WHY.to_owned()));
     Claim::decided(text, held, why)
 }
 
@@ -53,15 +60,18 @@ fn new_fails(seen: &Seen<'_>) -> Claim {
         let [few, many] = [seen.number(what[0], served)?, seen.number(what[1], served)?];
         let [few_errors, many_errors] = [seen.number(what[0], errors)?, seen.number(what[1], errors)?];
         let limit = f64::from(MAX_CONNECTIONS);
+        if few + few_errors <= limit || many + many_errors <= limit {
+            return Some((None, format!("The load was too short for {limit:.0} connections.")));
+        }
         let held = few <= limit && many <= limit && few_errors > 0.0 && many_errors > 0.0;
         let said = seen.complaint(what[1]).unwrap_or_else(|| "nothing".into());
         let why = format!(
             "At 20 it served {few:.0} and failed {few_errors:.0} times, at 200 {many:.0} and {many_errors:.0}, with \
              \"{said}\"; the server takes {limit:.0} connections, and none was given back."
         );
-        Some((held, why))
+        Some((Some(held), why))
     };
-    claim("A connection for every request, left open, fails past the server's limit.", decide())
+    claim_or_open("A connection for every request, left open, fails past the server's limit.", decide())
 }
 
 fn pooled_is_twice_normal(seen: &Seen<'_>) -> Claim {

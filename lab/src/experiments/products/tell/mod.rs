@@ -94,7 +94,7 @@ fn setup(seen: &Seen<'_>) -> Vec<String> {
         ),
         format!(
             "Loads: requests one after another on 20 and on 200 kept connections for {seconds} s{times}; a reply must \
-             begin within 1 s."
+             begin within 1 s, in a burst within 30 s."
         ),
         "App, server, Weir and load share this machine's cores, so each takes from the others.".into(),
         "TLS is between the app and the server (sslmode=require, a certificate made for the run). Between Weir and \
