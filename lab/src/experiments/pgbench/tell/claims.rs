@@ -96,7 +96,7 @@ fn competition(view: &View) -> String {
     match (each(pooler_ms_each, POOLED), each(server_ms_each, DIRECT_97)) {
         (Some(pooler), Some(server)) => format!(
             " Nothing waits here but for the {} cores: Weir's {:.3} ms a transaction are taken from a server that needs \
-             {:.3} ms.",
+             {:.3} ms, and Weir waits for its turn among the server's processes.",
             view.plan.cores, pooler.median, server.median
         ),
         _ => String::new(),
