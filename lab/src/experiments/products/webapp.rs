@@ -5,7 +5,7 @@
 //! world have none), and it speaks no TLS.
 
 use std::io::Write;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -61,7 +61,7 @@ pub(crate) struct Flags {
 /// Serves until the process is ended.
 pub(crate) fn run(flags: Flags) -> Result<(), Trouble> {
     weir_pglocal::raise_descriptors();
-    let listener = TcpListener::bind(flags.listen).map_err(|e| Trouble::at(format!("bind {}", flags.listen), e))?;
+    let listener = httpd::listen(flags.listen).map_err(|e| Trouble::at(format!("listen at {}", flags.listen), e))?;
     let address = listener.local_addr().map_err(|e| Trouble::at("ask for the port", e))?;
     println!("listening on http://{address}/");
     let _ = std::io::stdout().flush();

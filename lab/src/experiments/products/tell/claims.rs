@@ -7,7 +7,7 @@ use crate::model::Claim;
 
 /// "About 2 ×" is held from here on.
 const ABOUT_TWICE: f64 = 1.5;
-/// "About as well" is held from this share of the best on.
+/// "About as well" is held from this share on.
 const ABOUT_AS_WELL: f64 = 0.85;
 
 pub(super) fn all(seen: &Seen<'_>) -> Vec<Claim> {
@@ -152,7 +152,7 @@ fn cores_are_enough(seen: &Seen<'_>) -> Claim {
             "At 200: a pool of {cores} served {small:.0}/s, one of {OPEN} {large:.0}/s{article}; the best was \
              {best_size} with {best:.0}/s. The app and the load take their share of the same cores here."
         );
-        Some((small >= ABOUT_AS_WELL * best, why))
+        Some((small >= ABOUT_AS_WELL * large, why))
     };
     claim("A pool as small as the machine's cores does about as well as one of 90.", decide())
 }

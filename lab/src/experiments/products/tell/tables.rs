@@ -29,7 +29,7 @@ const LOAD: [Figure; 8] = [
     figure("p99", "ms", Some(Better::Lower), |run| run.load.p99_ms, None),
     figure("fastest", "ms", None, |run| run.load.fastest_ms, Some(|line| line.fastest_ms)),
     figure("slowest", "ms", None, |run| run.load.slowest_ms, Some(|line| line.slowest_ms)),
-    figure("connections", "", Some(Better::Lower), |run| run.connections as f64, None),
+    figure("at server", "", Some(Better::Lower), |run| run.connections as f64, None),
 ];
 
 const fn figure(
@@ -71,19 +71,19 @@ fn bursts(seen: &Seen<'_>) -> Table {
     };
     Table {
         title: "200 requests at once".into(),
-        rows_are: "endpoint, connections".into(),
+        rows_are: "endpoint".into(),
         columns: vec![
             column("served", "", Some(Better::Higher)),
             column("errors", "", Some(Better::Lower)),
-            column("average at the server", "ms", Some(Better::Lower)),
+            column("average, app's own", "ms", Some(Better::Lower)),
             column("average", "ms", Some(Better::Lower)),
             column("slowest", "ms", Some(Better::Lower)),
             column("all after", "ms", Some(Better::Lower)),
-            column("connections", "", Some(Better::Lower)),
+            column("at server", "", Some(Better::Lower)),
         ],
         rows: BURSTS.into_iter().flat_map(|n| Way::ALL.map(|way| row(n, way))).collect(),
-        note: "The average at the server is what the app says of itself, as the article printed it: without the way \
-               of the reply. Connections: the most that the server had, counted ten times a second; one that is \
+        note: "The app's own average is what it says of itself, as the article printed it: without the way of the \
+               reply. At server: the most connections that the server had, counted ten times a second; one that is \
                being refused counts as well."
             .into(),
     }
