@@ -84,11 +84,6 @@ impl Lab {
         &self.caretaker
     }
 
-    /// The ordinary user for servers that refuse to be root; `None` where we are one.
-    pub(crate) fn account(&self) -> Option<&Account> {
-        self.account.as_ref()
-    }
-
     /// Finds a program, and notes its version for the report.
     ///
     /// # Errors

@@ -27,7 +27,8 @@ enum Lines {
     AboveBar,
     /// To standard error, once.
     Plain,
-    /// Nowhere.
+    /// Nowhere; for tests.
+    #[cfg(test)]
     Silent,
 }
 
@@ -111,6 +112,7 @@ impl Progress {
         match self.lines {
             Lines::AboveBar => self.bar.println(line),
             Lines::Plain => eprintln!("{line}"),
+            #[cfg(test)]
             Lines::Silent => {}
         }
     }

@@ -100,11 +100,6 @@ impl Weir {
     pub(crate) fn params(&self, pool: &str) -> Params {
         Params::new("127.0.0.1", self.port, USER, pool).password(USER)
     }
-
-    /// How to connect to its console.
-    pub(crate) fn console(&self) -> Params {
-        self.params("weir")
-    }
 }
 
 fn configuration(port: u16, server: &Upstream, pools: &[Pool]) -> String {
