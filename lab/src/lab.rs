@@ -177,7 +177,8 @@ impl Lab {
 
     /// Begins what [`Lab::run`] does in one; several may run at once.
     pub(crate) fn begin(&self, name: &str, what: &str, mut command: Command) -> Result<Running, Trouble> {
-        let line = command_line(&command);
+        // Its temporary folder is gone when a reader types it again.
+        let line = command_line(&command).replace(&self.folder().display().to_string(), ".");
         let path = |stream: &str| self.folder().join(format!("run-{name}.{stream}"));
         let create = |path: &Path| File::create(path).map_err(|e| Trouble::at(format!("create {}", path.display()), e));
         let (out, err) = (path("out"), path("err"));

@@ -18,22 +18,30 @@ pub(crate) enum Length {
     Standard,
     /// The durations of the articles: hours.
     Article,
+    /// As long as the file of a lab of one's own says.
+    File,
 }
 
 impl Length {
-    /// The one of four values that belongs to this length.
+    /// The one of four values that belongs to this length; the last where a file has no say in it.
     pub(crate) fn pick<T>(self, smoke: T, quick: T, standard: T, article: T) -> T {
         match self {
             Length::Smoke => smoke,
             Length::Quick => quick,
             Length::Standard => standard,
-            Length::Article => article,
+            Length::Article | Length::File => article,
         }
     }
 }
 
 impl fmt::Display for Length {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.pick("smoke", "quick", "standard", "article"))
+        f.write_str(match self {
+            Length::Smoke => "smoke",
+            Length::Quick => "quick",
+            Length::Standard => "standard",
+            Length::Article => "article",
+            Length::File => "file",
+        })
     }
 }

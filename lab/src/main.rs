@@ -25,6 +25,7 @@ use clap::Parser;
 
 use cli::{Cli, Command, Common};
 use experiments::{node, own, pgbench, products, reconnect, size};
+use length::Length;
 use runner::Order;
 use steps::{Experiment, Trouble};
 
@@ -40,14 +41,20 @@ fn main() -> ExitCode {
 
 fn dispatch(command: Command) -> Result<(), Trouble> {
     match command {
-        Command::All { common } => measure("all", experiments::all(common.length()), common),
+        Command::All { common } => {
+            let length = common.length();
+            measure("all", experiments::all(length), length, common)
+        }
         Command::Products { common, options } if options.serve => serve(common, &options),
         Command::Products { common, options } => one(products::new(common.length(), &options), common),
         Command::Pgbench { common, options } => one(pgbench::new(common.length(), &options), common),
         Command::Reconnect { common, options } => one(reconnect::new(common.length(), &options), common),
         Command::Node { common, options } => one(node::new(common.length(), &options), common),
         Command::Size { common, options } => one(size::new(common.length(), &options), common),
-        Command::Run { common, options } => one(own::new(common.length(), &options)?, common),
+        Command::Run { common, options } => {
+            let length = if common.smoke { Length::Smoke } else { Length::File };
+            measure("own", vec![own::new(length, &options)?], length, common)
+        }
         Command::Compare { a, b } => show(&report::compare(&report::read(&a)?, &report::read(&b)?)),
         Command::Report { folder } => {
             let report = report::read(&folder.join("report.json"))?;
@@ -60,14 +67,14 @@ fn dispatch(command: Command) -> Result<(), Trouble> {
 }
 
 fn one(experiment: Box<dyn Experiment>, common: Common) -> Result<(), Trouble> {
-    measure(experiment.id(), vec![experiment], common)
+    let length = common.length();
+    measure(experiment.id(), vec![experiment], length, common)
 }
 
 /// Runs experiments and shows the report.
-fn measure(name: &str, experiments: Vec<Box<dyn Experiment>>, common: Common) -> Result<(), Trouble> {
+fn measure(name: &str, experiments: Vec<Box<dyn Experiment>>, length: Length, common: Common) -> Result<(), Trouble> {
     let words: Vec<_> = std::env::args().skip(1).collect();
     let command = format!("weir lab {}", words.join(" "));
-    let length = common.length();
     let Common { out, fresh, weir, .. } = common;
     let order = Order { name: name.to_owned(), experiments, length, out, fresh, weir, command };
     let (folder, report) = runner::run(&order)?;

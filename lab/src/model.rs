@@ -310,7 +310,9 @@ mod tests {
 
     #[test]
     fn a_value_reads_back_as_it_was_written() {
-        for value in [Value::number(1.5), Value::number(f64::NAN), Value::median(&[1.0, 2.0]).unwrap(), Value::text("refused")] {
+        for value in
+            [Value::number(1.5), Value::number(f64::NAN), Value::median(&[1.0, 2.0]).unwrap(), Value::text("refused")]
+        {
             let json = serde_json::to_string(&value).unwrap();
             assert_eq!(serde_json::from_str::<Value>(&json).unwrap(), value);
         }

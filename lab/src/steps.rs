@@ -66,13 +66,16 @@ pub(crate) struct Measured {
     pub(crate) data: serde_json::Value,
     pub(crate) ran: Vec<Ran>,
     pub(crate) warnings: Vec<String>,
+    /// The share of the machine's time that other programs took meanwhile, 0 to 1; noted by the runner.
+    #[serde(default)]
+    pub(crate) foreign: f64,
 }
 
 impl Measured {
     /// Wraps an experiment's own data.
     pub(crate) fn of(headline: impl Into<String>, data: &impl Serialize) -> Measured {
         let data = serde_json::to_value(data).expect("plain data with string keys becomes JSON");
-        Measured { headline: headline.into(), data, ran: Vec::new(), warnings: Vec::new() }
+        Measured { headline: headline.into(), data, ran: Vec::new(), warnings: Vec::new(), foreign: 0.0 }
     }
 
     /// With the commands that were run for it.

@@ -24,6 +24,10 @@ pub(super) fn text(report: &Report) -> String {
     text
 }
 
+/// Begins a block, with what is in it.
+#[cfg(test)]
+const BEGIN: &str = "<!-- lab:";
+
 /// Ends a block.
 #[cfg(test)]
 const END: &str = "<!-- /lab -->";
@@ -46,11 +50,14 @@ enum Part {
 /// A block without an end, or of an experiment that the report does not hold.
 #[cfg(test)]
 fn fill(page: &str, report: &Report) -> Result<String, String> {
+    if !page.contains(BEGIN) {
+        return Ok(page.to_owned());
+    }
     let mut filled = String::new();
     let mut lines = page.lines();
     while let Some(line) = lines.next() {
         let _ = writeln!(filled, "{line}");
-        let Some(name) = line.strip_prefix("<!-- lab:").and_then(|rest| rest.strip_suffix(" -->")) else { continue };
+        let Some(name) = line.strip_prefix(BEGIN).and_then(|rest| rest.strip_suffix(" -->")) else { continue };
         if !lines.any(|line| line == END) {
             return Err(format!("the block {name} has no end, {END}"));
         }
@@ -148,8 +155,42 @@ fn escape(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::path::{Path, PathBuf};
+
     use super::*;
     use crate::report::sample;
+
+    /// The run whose figures the pages show.
+    const KEPT: &str = "docs/articles/standard-2-cores.json";
+
+    fn root() -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
+    }
+
+    /// All pages below `docs`.
+    fn pages(folder: &Path) -> Vec<PathBuf> {
+        let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        let found = entries.flat_map(|path| if path.is_dir() { pages(&path) } else { vec![path] });
+        found.filter(|path| path.extension().is_some_and(|extension| extension == "md")).collect()
+    }
+
+    #[test]
+    fn the_figures_on_the_pages_are_those_of_the_kept_run() {
+        let report = crate::report::read(&root().join(KEPT)).unwrap();
+        let bless = std::env::var_os("WEIR_BLESS").is_some();
+        let mut stale = Vec::new();
+        for path in pages(&root().join("docs")) {
+            let page = fs::read_to_string(&path).unwrap();
+            let filled = fill(&page, &report).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+            if filled != page && bless {
+                fs::write(&path, filled).unwrap();
+            } else if filled != page {
+                stale.push(path);
+            }
+        }
+        assert!(stale.is_empty(), "WEIR_BLESS=1 cargo test -p weir-lab writes these anew: {stale:?}");
+    }
 
     #[test]
     fn a_block_is_filled_again_and_again_and_the_rest_of_the_page_is_left_alone() {

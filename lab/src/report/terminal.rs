@@ -11,7 +11,7 @@ use comfy_table::{
 
 use super::{figures, words};
 use crate::length::Length;
-use crate::model::{Cell, Claim, Column, Experiment, Missing, Report, Table, Verdict};
+use crate::model::{Cell, Claim, Column, Experiment, Missing, Report, Table, Value, Verdict};
 
 /// Columns of a text whose reader is not a terminal.
 const WIDTH: usize = 100;
@@ -207,9 +207,15 @@ fn table(out: &mut String, table: &Table, paper: Paper) {
         out.push_str("Nothing was measured.\n");
         return;
     }
+    let bare;
+    let (table, spread_lost) = if natural_width(table) > paper.width && has_spread(table) {
+        bare = without_spread(table);
+        (&bare, true)
+    } else {
+        (table, false)
+    };
     let columns: Vec<_> = (0..table.columns.len()).map(|i| Fit::of(table, i)).collect();
-    let labels = table.rows.iter().map(|row| wide(&row.label)).chain([wide(&table.rows_are)]).max().unwrap_or(0);
-    let natural: usize = columns.iter().map(|fit| fit.width() + 3).sum::<usize>() + labels + 4;
+    let natural = natural_width(table);
     let setting = if natural <= paper.width { Setting::Beside } else { Setting::Below };
 
     let mut grid = paper.grid();
@@ -240,9 +246,32 @@ fn table(out: &mut String, table: &Table, paper: Paper) {
     }
     out.push_str(&grid.to_string());
     out.push('\n');
-    if !table.note.is_empty() {
-        paper.paragraph(out, (Ink::Plain, ""), Ink::Faint, &table.note);
+    let more = if spread_lost { "Too wide for spreads: report.html has them." } else { "" };
+    let note = [table.note.as_str(), more].join(" ");
+    if !note.trim().is_empty() {
+        paper.paragraph(out, (Ink::Plain, ""), Ink::Faint, note.trim());
     }
+}
+
+/// What the table takes if no line is broken.
+fn natural_width(table: &Table) -> usize {
+    let labels = table.rows.iter().map(|row| wide(&row.label)).chain([wide(&table.rows_are)]).max().unwrap_or(0);
+    (0..table.columns.len()).map(|i| Fit::of(table, i).width() + 3).sum::<usize>() + labels + 4
+}
+
+fn has_spread(table: &Table) -> bool {
+    let cells = table.rows.iter().flat_map(|row| &row.cells);
+    cells.filter_map(|cell| cell.ours.as_ref()).any(|value| matches!(value, Value::Number { spread: Some(_), .. }))
+}
+
+fn without_spread(table: &Table) -> Table {
+    let mut bare = table.clone();
+    for cell in bare.rows.iter_mut().flat_map(|row| &mut row.cells) {
+        if let Some(Value::Number { spread, .. }) = &mut cell.ours {
+            *spread = None;
+        }
+    }
+    bare
 }
 
 /// The widths of a column's two parts, so that figures stand below each other, and of the longest word in its head.

@@ -58,12 +58,13 @@ pub(super) fn verdict(verdict: Verdict) -> &'static str {
 
 /// What a report of this length is good for.
 fn trust(length: Length) -> &'static str {
-    length.pick(
-        "every step ran for a moment only; no figure and no verdict here means anything",
-        "the shape shows, the decimals do not",
-        "minutes an experiment, with repetitions",
-        "as long as the articles measured themselves",
-    )
+    match length {
+        Length::Smoke => "every step ran for a moment only; no figure and no verdict here means anything",
+        Length::Quick => "the shape shows, the decimals do not",
+        Length::Standard => "minutes an experiment, with repetitions",
+        Length::Article => "as long as the articles measured themselves",
+        Length::File => "as long as its file says",
+    }
 }
 
 /// The length in a word, and what it is good for.

@@ -1,7 +1,8 @@
 //! The experiment `pgbench`: a pool in front of a server that takes 100 connections.
 //!
-//! Source: experiments.md, section 2. Every load is run twice over: *far*, with clients that wait for each statement's way, as
-//! those of the article must have, and *near*, with nothing to wait for but the processor.
+//! Source: DigitalOcean's tutorial (`docs/articles/managed-pools-pgbench.md`). Every load is run twice over: *far*, with
+//! clients that wait for each statement's way, as those of the article must have, and *near*, with nothing to wait for
+//! but the processor.
 
 mod burst;
 mod far;
@@ -26,16 +27,16 @@ const WAY_MS: u32 = 40;
 /// What `weir lab pgbench` understands besides what all do.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Options {
-    /// pgbench's scale: 100,000 accounts and one branch each; not below 150, the most clients [default: 150]
+    /// pgbench's scale, at least 150, the most clients [default: 150]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     scale: Option<u32>,
     /// Seconds a run [default: 600; with --standard 20, with --quick 4]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=86_400))]
     duration: Option<u32>,
-    /// Milliseconds that a statement travels in the far runs; 0 leaves them out [default: 40; 0 with --host]
+    /// A statement's way in the far runs; 0 leaves them out [default: 40; 0 with --host]
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u32).range(0..=10_000))]
     way: Option<u32>,
-    /// A PostgreSQL of your own; its password is taken from PGPASSWORD [default: one that the lab starts]
+    /// A PostgreSQL of your own, its password in PGPASSWORD [default: the lab's own]
     #[arg(long)]
     host: Option<String>,
     /// Its port
@@ -44,7 +45,7 @@ pub(crate) struct Options {
     /// The user on it [default: postgres]
     #[arg(long, requires = "host")]
     user: Option<String>,
-    /// The database with pgbench's tables; it has to be there already with --host
+    /// The database; with --host it has to be there
     #[arg(long, default_value = "benchmark")]
     database: String,
     /// Fill pgbench's tables anew, though they hold something

@@ -1,4 +1,4 @@
-//! The figures of DigitalOcean's tutorial on managed connection pools: experiments.md, section 2.
+//! The figures of DigitalOcean's tutorial on managed connection pools (`docs/articles/managed-pools-pgbench.md`).
 
 use super::plan::{Load, Route};
 

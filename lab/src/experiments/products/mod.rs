@@ -42,8 +42,8 @@ pub(crate) struct Options {
     /// With --serve: the app's port [default: any free one]
     #[arg(long, requires = "serve", value_name = "PORT")]
     pub(crate) port: Option<u16>,
-    /// What the web app is written in; Rust also stands in where Go is missing
-    #[arg(long, value_enum, default_value_t, value_name = "LANGUAGE")]
+    /// Language of the app; Rust where Go is missing
+    #[arg(long, value_enum, default_value_t, value_name = "NAME")]
     pub(crate) app: Language,
 }
 

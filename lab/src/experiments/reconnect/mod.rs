@@ -1,8 +1,8 @@
 //! The experiment `reconnect`: a new connection for every transaction, with and without poolers.
 //!
-//! Source: experiments.md, section 3. Owns the plan: which case is measured when, and for how long. The columns of one
-//! number of clients are measured one after another, and who begins changes from row to row, so that a machine that
-//! grows slower or faster favours nobody.
+//! Source: an article after ScaleGrid's (`docs/articles/pgpool-pgbouncer.md`). Owns the plan: which case is measured
+//! when, and for how long. The columns of one number of clients are measured one after another, and who begins changes
+//! from row to row, so that a machine that grows slower or faster favours nobody.
 
 mod published;
 mod stage;

@@ -1,0 +1,52 @@
+//! Every experiment, for a moment each, against real servers: all steps bring something, claims get verdicts, the report
+//! is written, and nothing is left behind.
+
+mod place;
+
+use std::fs;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use place::{Place, needed, wait};
+
+/// A smoke run takes about a minute and a half on a quiet machine.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+#[test]
+fn every_experiment_runs_to_its_end_and_leaves_a_report() {
+    let Some(weir) = needed(&[]) else { return };
+    let place = Place::new();
+    let mut lab = place.lab(&["all", "--smoke"], &weir);
+    let status = wait(&mut lab, PATIENCE).unwrap_or_else(|| panic!("it does not end\n{}", place.said()));
+    assert!(status.success(), "{}", place.said());
+    let folder = &place.runs()[0];
+    let read = |file: &str| fs::read_to_string(folder.join(file)).unwrap_or_else(|error| panic!("{file}: {error}"));
+    let report: Value = serde_json::from_str(&read("report.json")).expect("a report is JSON");
+    let experiments = report["experiments"].as_array().expect("a list of experiments");
+    let ids: Vec<_> = experiments.iter().filter_map(|experiment| experiment["id"].as_str()).collect();
+    assert_eq!(ids, ["products", "pgbench", "reconnect", "node", "size"]);
+    for experiment in experiments {
+        whole(experiment);
+        assert!(read("report.html").contains(experiment["title"].as_str().expect("a title")));
+    }
+    // Of what was missing the report speaks; what failed is a bug of ours.
+    let outcomes: Value = serde_json::from_str(&read("run.json")).expect("a journal is JSON");
+    let steps = outcomes["outcomes"].as_object().expect("experiments").values().filter_map(Value::as_object).flatten();
+    let failed: Vec<_> = steps.filter(|(_, outcome)| outcome.get("failed").is_some()).collect();
+    assert!(failed.is_empty(), "{failed:#?}");
+    assert!(place.folders().is_empty() && place.processes().is_empty(), "{:?}", place.processes());
+}
+
+/// An experiment that tells something: or whose programs are missing, and which says so.
+fn whole(experiment: &Value) {
+    let has = |name: &str| experiment[name].as_array().is_some_and(|list| !list.is_empty());
+    let id = &experiment["id"];
+    assert!(has("tables") && has("claims"), "{id} tells nothing");
+    assert!(has("charts") || has("missing"), "{id} draws nothing, and lacks nothing");
+    for missing in experiment["missing"].as_array().expect("a list") {
+        println!("{id}: {} is missing: {}", missing["what"], missing["get"]);
+    }
+    let raws = experiment["commands"].as_array().expect("a list");
+    assert!(!raws.is_empty() || has("missing"), "{id} ran nothing");
+}
