@@ -119,7 +119,7 @@ fn entry(experiment: &Experiment, company: Company) -> Markup {
             @for (i, claim) in experiment.claims.iter().enumerate() {
                 li class=(class(claim.verdict)) {
                     (sign(claim.verdict))
-                    a href={ "#" (id) "-claim-" (i + 1) } { (claim.text) }
+                    a href={ "#" (id) "-claim-" (i + 1) } { (prose(&claim.text)) }
                 }
             }
         }
@@ -136,7 +136,7 @@ fn told(experiment: &Experiment, company: Company) -> Markup {
                     Company::Others => h2 { (experiment.title) },
                     Company::Alone => h2 class="small" { "The experiment" },
                 }
-                @if !experiment.question.is_empty() { p class="question" { (experiment.question) } }
+                @if !experiment.question.is_empty() { p class="question" { (prose(&experiment.question)) } }
                 @if !experiment.source.is_empty() { p class="source" { "After: " (experiment.source) } }
             }
             (warnings(&experiment.warnings))
@@ -166,9 +166,18 @@ fn claim(id: &str, number: usize, claim: &Claim) -> Markup {
         div class={ "claim " (class(claim.verdict)) } id={ (id) "-claim-" (number) } {
             p class="badge" { (sign(claim.verdict)) (words::verdict(claim.verdict)) }
             div {
-                p class="text" { (claim.text) }
-                @if !claim.why.is_empty() { p class="why" { (claim.why) } }
+                p class="text" { (prose(&claim.text)) }
+                @if !claim.why.is_empty() { p class="why" { (prose(&claim.why)) } }
             }
+        }
+    }
+}
+
+/// A sentence in which what stands between backticks is code.
+fn prose(text: &str) -> Markup {
+    html! {
+        @for (i, part) in text.split('`').enumerate() {
+            @if i % 2 == 1 { code { (part) } } @else { (part) }
         }
     }
 }
@@ -198,7 +207,7 @@ fn sentences(title: &str, class: &str, sentences: &[String]) -> Markup {
         @if !sentences.is_empty() {
             section class={ "sentences " (class) } {
                 h3 { (title) }
-                ul { @for sentence in sentences { li { (sentence) } } }
+                ul { @for sentence in sentences { li { (prose(sentence)) } } }
             }
         }
     }
@@ -249,7 +258,7 @@ fn table(table: &Table) -> Markup {
                     }
                 }
             }
-            @if !table.note.is_empty() { p class="note" { (table.note) } }
+            @if !table.note.is_empty() { p class="note" { (prose(&table.note)) } }
         }
     }
 }

@@ -120,7 +120,7 @@ const HIDES: [&str; 6] = [
     "The same tool hides that `normal` failed 3,171 times at 200: printed as 1,058/s, served 821/s.",
     "`new` leaves its connections open, so it shows a leak more than the price of a connection. A program that \
      closed each would have gone on past the limit, slowly.",
-    "What the article calls a singleton is not one connection: one *idle* connection is kept, and nothing limits how \
+    "What the article calls a singleton is not one connection: one idle connection is kept, and nothing limits how \
      many are open. That is why it, too, passes the server's limit at 200.",
     "A browser opens about six connections to one host and queues the rest, so 200 requests \"at once\" never were: \
      `normal` did not fail there for that reason alone.",
