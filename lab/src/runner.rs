@@ -4,6 +4,7 @@
 //! nothing else), and that a step disturbed by strangers says so.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -214,12 +215,15 @@ fn disturbance(disturbed: &[(f64, String)], steps: usize) -> Option<String> {
 /// Ends everything when we are told to end. When we are killed, the caretakers do the same.
 fn leave_nothing_behind(lab: &Lab, journal: &Journal) {
     let Ok(mut signals) = Signals::new([SIGINT, SIGTERM, SIGHUP]) else { return };
-    let (caretaker, folder) = (lab.caretaker().clone(), journal.folder().to_owned());
+    // The lab alone owns its caretaker: one that goes home with the lab leaves no shell behind.
+    let (caretaker, folder) = (Arc::downgrade(lab.caretaker()), journal.folder().to_owned());
     thread::spawn(move || {
         if let Some(signal) = signals.forever().next() {
             let folder = folder.display();
             eprintln!("\nstopping; what is done is kept in {folder}, and the same command goes on from there");
-            caretaker.clear();
+            if let Some(caretaker) = caretaker.upgrade() {
+                caretaker.clear();
+            }
             std::process::exit(128 + signal);
         }
     });

@@ -25,7 +25,7 @@ const ABOUT: &str = "Weir, a PostgreSQL connection pooler: thousands of clients 
 const EXAMPLES: &str = "\
 Examples:
   weir demo                            see it at work; needs nothing prepared
-  weir lab all --quick                 rerun the published experiments about pooling, on this machine
+  weir lab all --quick                 rerun the published experiments about pooling, here
   weir check weir.toml --connect       is this right, and do the servers answer?
   weir serve weir.toml                 pool connections until told to stop
   psql -h 127.0.0.1 -p 6432 app        connect to pool \"app\", as to a database
