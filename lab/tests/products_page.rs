@@ -4,6 +4,7 @@
 //! built `weir`) makes a test print so and pass.
 
 mod browser;
+mod place;
 
 use std::env;
 use std::io::{BufRead, BufReader};
@@ -14,7 +15,7 @@ use std::thread;
 use std::time::Duration;
 
 use browser::Browser;
-use weir_pglocal::{Signal, find_installed, send_signal};
+use weir_pglocal::{Signal, send_signal};
 
 const LAB: &str = env!("CARGO_BIN_EXE_weir-lab");
 
@@ -161,21 +162,14 @@ fn text(page: &mut Browser, selector: &str) -> String {
     page.value(&format!("document.querySelector({selector:?}).innerText")).as_str().unwrap_or_default().to_owned()
 }
 
-/// The programs that a test needs, if all are here: `weir` and Chromium.
+/// What a test needs, if all is here: `weir` and Chromium, besides these programs.
 fn needed(programs: &[&str]) -> Option<(PathBuf, PathBuf)> {
-    let folder = Path::new(LAB).parent()?;
-    let named = env::var_os("WEIR_LAB_TEST_WEIR").map(PathBuf::from);
-    let places = named.into_iter().chain([folder.join("weir"), folder.join("../release/weir")]);
-    let weir = places.into_iter().find(|path| path.is_file()).and_then(|path| path.canonicalize().ok());
-    let path = env::var_os("PATH").unwrap_or_default();
-    let here = |program: &&&str| env::split_paths(&path).any(|folder| folder.join(program).is_file());
-    let found = weir.zip(browser::find()).filter(|_| find_installed().is_some() && programs.iter().all(|p| here(&p)));
-    if found.is_none() {
-        eprintln!(
-            "skipped: this needs Chromium, PostgreSQL, {programs:?} and a built weir (WEIR_LAB_TEST_WEIR names one)"
-        );
+    let weir = place::needed(programs)?;
+    let chromium = browser::find();
+    if chromium.is_none() {
+        eprintln!("skipped: this needs Chromium");
     }
-    found
+    Some((weir, chromium?))
 }
 
 /// `weir lab products --serve`.

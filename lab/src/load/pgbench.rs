@@ -114,8 +114,7 @@ impl Pgbench {
         args: &[String],
         patience: Duration,
     ) -> Result<(Run, Ran), Trouble> {
-        let running = lab.begin(name, what, self.command(lab, target, args))?;
-        Begun { running, patience }.finish(lab)
+        self.begin_within(lab, name, what, target, args, patience)?.finish(lab)
     }
 
     /// Begins what [`Pgbench::run`] does in one; several may run at once.
@@ -130,6 +129,18 @@ impl Pgbench {
     ) -> Result<Begun, Trouble> {
         // A pool that is stuck must not hold the lab up for ever; a slow login of hundreds of clients is not stuck.
         let patience = Duration::from_secs(u64::from(seconds) * 2 + 90);
+        self.begin_within(lab, name, what, target, args, patience)
+    }
+
+    fn begin_within(
+        &self,
+        lab: &Lab,
+        name: &str,
+        what: &str,
+        target: &Target,
+        args: &[String],
+        patience: Duration,
+    ) -> Result<Begun, Trouble> {
         let running = lab.begin(name, what, self.command(lab, target, args))?;
         Ok(Begun { running, patience })
     }

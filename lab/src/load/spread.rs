@@ -62,13 +62,21 @@ impl fmt::Display for Spread {
 /// Another order for each repetition, the same in every run, so that a run can be resumed and drift favours nobody.
 pub(crate) fn shuffled<T: Copy>(items: &[T], repetition: u32) -> Vec<T> {
     let mut items = items.to_vec();
-    let mut state = u64::from(repetition).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    for at in (1..items.len()).rev() {
-        // Knuth's generator for MMIX; its upper half is random enough for a handful of things.
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        items.swap(at, usize::try_from(state >> 33).unwrap_or(0) % (at + 1));
-    }
+    shuffle(&mut items, &mut u64::from(repetition));
     items
+}
+
+/// Fisher and Yates's, with the numbers of splitmix64: `dice` is its state, and a seed at first.
+pub(crate) fn shuffle<T>(items: &mut [T], dice: &mut u64) {
+    for last in (1..items.len()).rev() {
+        *dice = dice.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut number = *dice;
+        number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        number ^= number >> 31;
+        let place = number % (last as u64 + 1);
+        items.swap(last, usize::try_from(place).unwrap_or(last));
+    }
 }
 
 /// `+33.4%`, `−8.5%`.

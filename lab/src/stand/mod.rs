@@ -10,6 +10,6 @@ mod weir;
 pub(crate) use mariadb::Mariadb;
 pub(crate) use pgbouncer::Pgbouncer;
 pub(crate) use pgpool::{DEFAULT_CHILDREN, Pgpool};
-pub(crate) use postgres::{USER, start as start_postgres};
+pub(crate) use postgres::{FILLED, USER, start as start_postgres};
 pub(crate) use process::Process;
 pub(crate) use weir::{Mode, Pool, Upstream, Weir};

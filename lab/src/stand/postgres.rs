@@ -12,6 +12,9 @@ pub(crate) const USER: &str = "lab";
 const SETTINGS: &[(&str, &str)] =
     &[("shared_buffers", "256MB"), ("max_wal_size", "4GB"), ("checkpoint_timeout", "1h"), ("jit", "off")];
 
+/// For runs that fill large tables first and must not be vacuumed in the middle: a bulk load need not be logged.
+pub(crate) const FILLED: &[(&str, &str)] = &[("autovacuum", "off"), ("wal_level", "minimal"), ("max_wal_senders", "0")];
+
 /// Starts a server that takes `max_connections`, with a database of this name owned by [`USER`].
 ///
 /// Its programs are found, or fetched, by `weir_pglocal`; `settings` are added to those that all experiments share.

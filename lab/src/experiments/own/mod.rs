@@ -14,6 +14,7 @@ use clap::Args;
 
 use crate::lab::Lab;
 use crate::length::Length;
+use crate::load::spread::shuffle;
 use crate::model;
 use crate::steps::{Experiment, Results, Stage, Step, Trouble};
 use file::{Kind, Plan};
@@ -93,19 +94,6 @@ impl Plan {
         let Case { target, clients, repetition } = case;
         let name = &self.targets[target].name;
         format!("{name}, {clients} clients, {repetition} of {}", self.repetitions)
-    }
-}
-
-/// Fisher and Yates's, with the numbers of splitmix64.
-fn shuffle<T>(items: &mut [T], dice: &mut u64) {
-    for last in (1..items.len()).rev() {
-        *dice = dice.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut number = *dice;
-        number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        number ^= number >> 31;
-        let place = number % (last as u64 + 1);
-        items.swap(last, usize::try_from(place).unwrap_or(last));
     }
 }
 

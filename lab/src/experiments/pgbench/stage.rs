@@ -19,7 +19,7 @@ use crate::length::Length;
 use crate::load::pgbench::{Pgbench, Run, Target};
 use crate::load::sample::{Sampler, Samples, Watch};
 use crate::model::Ran;
-use crate::stand::{Mode, Pool, Upstream, Weir, start_postgres};
+use crate::stand::{FILLED, Mode, Pool, Upstream, Weir, start_postgres};
 use crate::steps::{Measured, Stage, Step, Trouble};
 
 /// What is left out without Weir.
@@ -61,9 +61,7 @@ impl<'l> Stand<'l> {
         let (server, target, programs) = if let Some(host) = &options.host {
             (None, options.target(host), weir_pglocal::find()?)
         } else {
-            // Vacuum between the runs, never during one; a bulk load need not be logged.
-            let settings = [("autovacuum", "off"), ("wal_level", "minimal"), ("max_wal_senders", "0")];
-            let server = start_postgres(lab, 100, &options.database, &settings)?;
+            let server = start_postgres(lab, 100, &options.database, FILLED)?;
             let (target, programs) = (Target::local(server.port(), &options.database), server.programs().clone());
             (Some(server), target, programs)
         };

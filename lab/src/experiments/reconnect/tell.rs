@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use super::published::{self, Line};
 use super::stage::{CONNECTIONS, Fate, POOL, Taken};
 use super::{Case, Column, Plan, Setting};
+use crate::load::spread::Spread;
 use crate::model::{
     Axis, Better, Cell, Chart, ChartKind, Claim, Column as Head, Experiment, Origin, Row, Scale, Series, Table, Value,
 };
@@ -355,8 +356,8 @@ impl Seen<'_> {
         let ratio = |clients: &u32| Some(self.tps(Column::Weir, *clients)? / self.tps(Column::Pgbouncer, *clients)?);
         let ratios: Vec<_> = self.plan.clients.iter().filter_map(ratio).collect();
         let held = median(&ratios).map(|ratio| ratio >= 1.0 - NOISE);
-        let why = match (median(&ratios), least(&ratios), most(&ratios)) {
-            (Some(median), Some(least), Some(most)) => format!(
+        let why = match Spread::of(&ratios) {
+            Some(Spread { median, least, most }) => format!(
                 "Weir's TPS are {median:.2} of PgBouncer's, the median of {} numbers of clients (from {least:.2} to \
                  {most:.2}); {:.2} or more counts as no less. Weir: {}; PgBouncer: {}{}",
                 ratios.len(),
@@ -365,7 +366,7 @@ impl Seen<'_> {
                 percents(&self.gains_of(Column::Pgbouncer)),
                 self.both_in_transaction_mode().unwrap_or_default(),
             ),
-            _ => "they were not both measured".to_owned(),
+            None => "they were not both measured".to_owned(),
         };
         Claim::decided("Ours: Weir gains at least what PgBouncer gains", held, why)
     }
@@ -494,22 +495,12 @@ fn gain(with: Option<f64>, without: Option<f64>) -> Option<f64> {
 }
 
 fn median(values: &[f64]) -> Option<f64> {
-    Value::median(values)?.as_number()
-}
-
-fn least(values: &[f64]) -> Option<f64> {
-    values.iter().copied().min_by(f64::total_cmp)
-}
-
-fn most(values: &[f64]) -> Option<f64> {
-    values.iter().copied().max_by(f64::total_cmp)
+    Some(Spread::of(values)?.median)
 }
 
 /// `+412% (the median; from +398% to +430%)`.
 fn percents(gains: &[f64]) -> String {
-    let (Some(median), Some(least), Some(most)) = (median(gains), least(gains), most(gains)) else {
-        return "not measured".to_owned();
-    };
+    let Some(Spread { median, least, most }) = Spread::of(gains) else { return "not measured".to_owned() };
     format!("{} (the median; from {} to {})", percent(median), percent(least), percent(most))
 }
 

@@ -13,7 +13,7 @@ use crate::length::Length;
 use crate::load::pgbench::{Pgbench, Run, Target};
 use crate::load::sample::{Sampler, Samples, Watch};
 use crate::model::Ran;
-use crate::stand::{Mode, Pool, Weir, start_postgres};
+use crate::stand::{FILLED, Mode, Pool, Weir, start_postgres};
 use crate::steps::{Measured, Stage, Step, Trouble};
 
 const DATABASE: &str = "benchmark";
@@ -55,8 +55,7 @@ pub(super) struct Stand<'l> {
 
 impl<'l> Stand<'l> {
     pub(super) fn open(lab: &'l Lab, plan: &Plan) -> Result<Stand<'l>, Trouble> {
-        let settings = [("autovacuum", "off"), ("wal_level", "minimal"), ("max_wal_senders", "0")];
-        let server = start_postgres(lab, MAX_CONNECTIONS, DATABASE, &settings)?;
+        let server = start_postgres(lab, MAX_CONNECTIONS, DATABASE, FILLED)?;
         let pool = |size: &u32| {
             let (name, database) = (pool_name(*size), DATABASE.to_owned());
             Pool { name, database, mode: Mode::Transaction, size: *size }
