@@ -1,14 +1,18 @@
 //! What every actor may touch: the clock and the events to come, the network, the record, and the verdict.
 
+use std::collections::BTreeSet;
+use std::fmt;
+
 use weir_base::{Mode, OnDirty, Peer, Span, Time, WorkerId};
 use weir_engine::mail::Mail;
-use weir_engine::port::Answer;
+use weir_engine::port::{Answer, Signal};
 
 use crate::check::{Checker, Violation};
+use crate::names::{Found, Names};
 use crate::network::{Address, End, Net, NetEvent, Owner, Written};
 use crate::queue::Queue;
 use crate::rng::Rng;
-use crate::trace::Trace;
+use crate::trace::{Detail, Trace};
 use crate::weather::Weather;
 
 /// Everything that can happen.
@@ -21,12 +25,18 @@ pub(crate) enum Event {
     Mail { from: WorkerId, to: u16, mail: Box<Mail>, socket: Option<End> },
     /// A helper has finished for an engine.
     Helped { worker: u16, job: u64, answer: Box<Answer> },
+    /// A name has been looked up for an engine.
+    Found { worker: u16, found: Box<Found> },
     /// A socket has left an engine's loop.
     Detached { worker: u16, peer: Peer },
+    /// A client's handshake is over; with a reason, if it failed.
+    Handshaken { worker: u16, peer: Peer, failure: Option<&'static str> },
     /// An engine's deadline.
     Tick { worker: u16, at: Time },
     /// The operator, or fate, does something.
     Act(u32),
+    /// The operator sends the pooler a signal.
+    Signal(Signal),
 }
 
 /// What this run promises its clients, so that the checkers know what to expect.
@@ -64,12 +74,52 @@ impl Default for Rules {
 pub(crate) struct Context {
     pub(crate) queue: Queue<Event>,
     pub(crate) net: Net,
+    pub(crate) names: Names,
     pub(crate) trace: Trace,
     pub(crate) rules: Rules,
     pub(crate) violation: Option<Violation>,
     pub(crate) counts: Counts,
+    pub(crate) misled: Misled,
     /// The ends of clients that have been let in.
     logged_in: Vec<End>,
+}
+
+/// Clients that a hostile server may have told anything: what they hear proves nothing.
+#[derive(Default)]
+pub(crate) struct Misled {
+    /// Connections whose server has done mischief.
+    conns: BTreeSet<u32>,
+    clients: BTreeSet<u32>,
+    /// What an engine handles just now comes from such a connection.
+    pub(crate) hearing: bool,
+}
+
+impl Misled {
+    /// A server does mischief to its client, if it knows it.
+    pub(crate) fn by(&mut self, server: End, client: Option<u32>) {
+        self.conns.insert(server.conn);
+        self.clients.extend(client);
+    }
+
+    /// Whether what arrives on this connection comes from a server that has done mischief.
+    pub(crate) fn is_from(&self, end: End) -> bool {
+        self.conns.contains(&end.conn)
+    }
+
+    /// A client is told something of it.
+    pub(crate) fn add(&mut self, client: u32) {
+        self.clients.insert(client);
+    }
+
+    /// Whether it is one of them.
+    pub(crate) fn has(&self, client: u32) -> bool {
+        self.clients.contains(&client)
+    }
+
+    /// It begins anew.
+    pub(crate) fn forget(&mut self, client: u32) {
+        self.clients.remove(&client);
+    }
 }
 
 /// What a run did, for the summary.
@@ -106,14 +156,16 @@ impl Counts {
 
 impl Context {
     /// An empty world at the beginning of its time.
-    pub(crate) fn new(rules: Rules, weather: Weather, rng: Rng, transcript: bool) -> Context {
+    pub(crate) fn new(rules: Rules, weather: Weather, rng: Rng, detail: Detail) -> Context {
         Context {
             queue: Queue::new(),
+            names: Names::new(Vec::new(), rng.fork("names", 0)),
             net: Net::new(weather, rng),
-            trace: Trace::new(transcript),
+            trace: Trace::new(detail),
             rules,
             violation: None,
             counts: Counts::default(),
+            misled: Misled::default(),
             logged_in: Vec::new(),
         }
     }
@@ -149,9 +201,32 @@ impl Context {
         }
     }
 
-    /// Adds a line to the transcript.
+    /// Adds a line about the world to the transcript.
     pub(crate) fn note(&mut self, text: impl FnOnce() -> String) {
-        self.trace.line(self.queue.now(), text);
+        self.trace.line(self.queue.now(), || format!("-- {}", text()));
+    }
+
+    /// Adds what passes between an engine and its port to the transcript, if it is to have that.
+    pub(crate) fn port(&mut self, text: impl FnOnce() -> String) {
+        self.trace.port_line(self.queue.now(), || format!("     {}", text()));
+    }
+
+    /// Adds a message to the transcript that the owner of `end` sends.
+    pub(crate) fn sent<M: fmt::Display>(&mut self, end: End, message: M) {
+        self.spoken(end, end.peer(), message);
+    }
+
+    /// Adds a message to the transcript that the owner of `end` has read.
+    pub(crate) fn got<M: fmt::Display>(&mut self, end: End, message: M) {
+        self.spoken(end.peer(), end, message);
+    }
+
+    fn spoken<M: fmt::Display>(&mut self, from: End, to: End, message: M) {
+        if !self.trace.is_on() {
+            return;
+        }
+        let (from, to) = (self.net.owner(from), self.net.owner(to));
+        self.trace.line(self.queue.now(), || format!("{from} -> {to}  {message}"));
     }
 
     pub(crate) fn connect(&mut self, owner: Owner, address: Address) -> End {

@@ -1,5 +1,7 @@
 //! The words of the network: who is connected to whom, and what happens to a connection.
 
+use std::fmt;
+
 use weir_base::{Peer, Target};
 
 /// Whom a connection's end belongs to.
@@ -15,6 +17,17 @@ pub(crate) enum Owner {
     Backend(u32),
     /// An engine, under the handle it knows the socket by.
     Engine(u16, Peer),
+}
+
+impl fmt::Display for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Owner::Nobody => f.write_str("?"),
+            Owner::Client(number) | Owner::Canceller(number) => write!(f, "c{number}"),
+            Owner::Backend(number) => write!(f, "s{number}"),
+            Owner::Engine(worker, _) => write!(f, "w{worker}"),
+        }
+    }
 }
 
 /// The two ends of a connection.

@@ -4,15 +4,19 @@
 //! breaks the port's rules.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::ops::Range;
+use std::sync::Arc;
 
-use weir_base::{Peer, Target, WorkerId};
+use weir_base::{Host, Peer, Span, Target, WorkerId};
+use weir_config::Config;
 use weir_engine::mail::Mail;
-use weir_engine::port::{Io, Level, Work};
+use weir_engine::port::{About, Handshake, Io, Level, Work};
 use weir_pgwire::startup::{self, First};
 
 use crate::check::Checker;
-use crate::context::Context;
+use crate::context::{Context, Event};
+use crate::names::Found;
 use crate::network::{Address, End, Owner, Written};
 use crate::rng::Rng;
 
@@ -28,8 +32,12 @@ pub(crate) struct Turn {
     /// Whether it is in the list of those that were written to.
     touched: bool,
     closing: bool,
+    /// In a handshake: nothing of the engine's may be said.
+    shaking: bool,
     /// What a server connection was started for: database and user.
     started: Option<(String, String)>,
+    /// The address that was connected to.
+    remote: Option<IpAddr>,
     kind: Kind,
 }
 
@@ -82,11 +90,23 @@ impl Slots {
         turn.as_ref().filter(|_| *generation == peer.generation)?.end
     }
 
+    /// The address that a server connection goes to.
+    pub(crate) fn remote(&mut self, peer: Peer) -> Option<IpAddr> {
+        self.get(peer)?.remote
+    }
+
     /// A handle chosen at random, if it is alive.
     pub(crate) fn any(&self, rng: &mut Rng) -> Option<Peer> {
         let slot = rng.below(self.slots.len() as u64) as u32;
         let (generation, turn) = self.slots.get(slot as usize)?;
         turn.as_ref().map(|_| Peer::new(slot, *generation))
+    }
+
+    /// A handshake is done: the engine may speak again.
+    pub(crate) fn shaken(&mut self, peer: Peer) {
+        if let Some(turn) = self.get(peer) {
+            turn.shaking = false;
+        }
     }
 
     /// Ends a handle's life.
@@ -124,6 +144,10 @@ pub(crate) struct Wishes {
     pub(crate) helps: Vec<(u64, Work)>,
     pub(crate) posts: Vec<(WorkerId, Mail, Option<End>)>,
     pub(crate) detaches: Vec<Peer>,
+    /// What has been found of names; heard after a while.
+    pub(crate) looks: Vec<Found>,
+    /// Clients to shake hands with, and what they have sent of that already.
+    pub(crate) handshakes: Vec<(Peer, Vec<u8>)>,
     /// Peers whose sockets refused bytes just now.
     pub(crate) blocked: Vec<Peer>,
     pub(crate) accept: Option<bool>,
@@ -189,22 +213,45 @@ impl<'a> SimIo<'a> {
         self.slots.get(peer)
     }
 
+    /// Where a connect goes to, if it goes to a name. The engine hears of a new answer before it hears what came of the
+    /// connect, which takes some time.
+    fn resolved(&mut self, to: &Target) -> Target {
+        let (Host::Name(name), now, worker) = (&to.host, self.ctx.now(), self.worker) else { return to.clone() };
+        let Some((address, found)) = self.ctx.names.resolve(now, worker, name) else { return to.clone() };
+        if let Some(found) = found {
+            self.ctx.queue.after(Span::ZERO, Event::Found { worker, found: Box::new(found) });
+        }
+        Target { host: Host::Ip(address), port: to.port }
+    }
+
     fn queue(&mut self, peer: Peer, bytes: &[u8], what: &str) {
         let Some(turn) = self.alive(peer, what) else { return };
+        if turn.shaking {
+            return self.ctx.violated(Checker::PortIsKept, || format!("{what} to {peer:?} in its handshake"));
+        }
         let mut started = false;
         if turn.kind == Kind::FreshServer {
-            turn.kind = Kind::Server;
-            if let Ok(Some((First::Startup(startup), _))) = startup::first(bytes) {
+            let first = startup::first(bytes);
+            if !matches!(first, Ok(Some((First::Ssl, _)))) {
+                turn.kind = Kind::Server;
+            }
+            if let Ok(Some((First::Startup(startup), _))) = first {
                 let text = |name: &[u8]| String::from_utf8_lossy(startup.get(name).unwrap_or_default()).into_owned();
                 turn.started = Some((text(b"database"), text(b"user")));
                 started = true;
             }
         }
         turn.queued.extend_from_slice(bytes);
+        let end = turn.end;
         let first = !std::mem::replace(&mut turn.touched, true);
         self.slots.started |= started;
         if first {
             self.touched.push(peer);
+        }
+        if self.ctx.misled.hearing
+            && let Some(Owner::Client(client)) = end.map(|end| self.ctx.net.owner(end.peer()))
+        {
+            self.ctx.misled.add(client);
         }
     }
 }
@@ -227,16 +274,25 @@ impl Io for SimIo<'_> {
 
     fn connect(&mut self, to: &Target) -> Peer {
         let peer = self.slots.reserve();
-        let end = self.ctx.connect(Owner::Engine(self.worker, peer), Address::Server(to.clone()));
-        self.slots.fill(peer, end, Turn { kind: Kind::FreshServer, ..Turn::default() });
+        let to = self.resolved(to);
+        let remote = if let Host::Ip(address) = to.host { Some(address) } else { None };
+        let end = self.ctx.connect(Owner::Engine(self.worker, peer), Address::Server(to));
+        self.slots.fill(peer, end, Turn { kind: Kind::FreshServer, remote, ..Turn::default() });
         let worker = self.worker;
-        self.ctx.note(|| format!("w{worker} connects {peer:?}"));
+        self.ctx.port(|| format!("w{worker} connects {peer:?}"));
         peer
+    }
+
+    fn look_up(&mut self, name: &Arc<str>) {
+        let worker = self.worker;
+        self.ctx.port(|| format!("w{worker} looks {name} up"));
+        let found = self.ctx.names.look_up(self.ctx.now(), worker, name.clone());
+        self.wishes.looks.push(found);
     }
 
     fn close(&mut self, peer: Peer) {
         let worker = self.worker;
-        self.ctx.note(|| format!("w{worker} closes {peer:?}"));
+        self.ctx.port(|| format!("w{worker} closes {peer:?}"));
         let Some(turn) = self.alive(peer, "close") else { return };
         turn.closing = true;
         if !std::mem::replace(&mut turn.touched, true) {
@@ -246,7 +302,7 @@ impl Io for SimIo<'_> {
 
     fn pause(&mut self, peer: Peer) {
         let worker = self.worker;
-        self.ctx.note(|| format!("w{worker} pauses {peer:?}"));
+        self.ctx.port(|| format!("w{worker} pauses {peer:?}"));
         if let Some(end) = self.alive(peer, "pause").and_then(|turn| turn.end) {
             self.ctx.net.pause(end);
         }
@@ -254,8 +310,9 @@ impl Io for SimIo<'_> {
 
     fn resume(&mut self, peer: Peer) {
         let worker = self.worker;
-        self.ctx.note(|| format!("w{worker} resumes {peer:?}"));
-        if let Some(end) = self.alive(peer, "resume").and_then(|turn| turn.end) {
+        self.ctx.port(|| format!("w{worker} resumes {peer:?}"));
+        // Whoever shakes hands is heard when that is over.
+        if let Some(end) = self.alive(peer, "resume").filter(|turn| !turn.shaking).and_then(|turn| turn.end) {
             self.ctx.resume(end);
         }
     }
@@ -280,10 +337,27 @@ impl Io for SimIo<'_> {
         self.wishes.helps.push((job, work));
     }
 
-    fn log(&mut self, level: Level, line: fmt::Arguments<'_>) {
+    fn start_tls(&mut self, peer: Peer, handshake: Handshake) {
         let worker = self.worker;
-        self.ctx.note(|| format!("w{worker} log {level:?}: {line}"));
+        self.ctx.note(|| format!("w{worker} shakes hands with {peer:?}"));
+        let received = match handshake {
+            Handshake::Accept { received } => received,
+            Handshake::Connect { .. } => Vec::new(),
+        };
+        let Some(turn) = self.alive(peer, "handshake") else { return };
+        turn.shaking = true;
+        if let Some(end) = turn.end {
+            self.ctx.net.pause(end);
+            self.wishes.handshakes.push((peer, received));
+        }
     }
+
+    fn log(&mut self, level: Level, about: About<'_>, text: fmt::Arguments<'_>) {
+        let worker = self.worker;
+        self.ctx.port(|| format!("w{worker} log {level:?}: {about}{text}"));
+    }
+
+    fn adopt(&mut self, _config: &Arc<Config>) {}
 
     fn accept(&mut self, on: bool) {
         self.wishes.accept = Some(on);
@@ -299,13 +373,14 @@ mod tests {
     use super::*;
     use crate::check::Violation;
     use crate::context::Rules;
+    use crate::trace::Detail;
     use crate::weather::Weather;
 
     const PEER: Peer = Peer::new(0, 1);
 
     /// What one turn does with a context whose only socket is `PEER`.
     fn turn(act: impl FnOnce(&mut SimIo<'_>)) -> Option<Violation> {
-        let mut ctx = Context::new(Rules::default(), Weather::calm(), Rng::new(1), true);
+        let mut ctx = Context::new(Rules::default(), Weather::calm(), Rng::new(1), Detail::Protocol);
         let near = ctx.connect(Owner::Nobody, Address::Pooler);
         let end = ctx.net.accept(near.conn, Owner::Engine(0, PEER));
         let mut slots = Slots::default();

@@ -1,124 +1,115 @@
-//! The command `weir-sim`: runs seeds, and says which rule was broken with which of them.
+//! The command `weir-sim`: runs seeds, says which rule was broken with which of them, and makes such runs small.
+
+mod options;
+mod seeds;
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use weir_sim::{Baseline, Counts, Outcome, run, run_with_transcript};
-
-const USAGE: &str = "\
-usage: weir-sim [--seed N] [--count M] [--hours H] [--failures F] [--direct] [--trace]
-
-  --seed N    the first seed (default 1)
-  --count M   how many seeds (default 1000)
-  --hours H   as many seeds as fit into H hours instead, which may be a fraction
-  --failures F  stop after so many failures (default 10)
-  --direct    leave the pooler out: the model against itself
-  --trace     print the last events of every seed, not only of one that fails
-";
+use options::{Command, Options};
+use seeds::{Cost, Done};
+use weir_sim::{Baseline, Counts, Detail, Outcome, Part, minimise, run_part};
 
 /// How many lines of a failed run are printed.
-const LINES: usize = 100;
-
-struct Options {
-    seed: u64,
-    count: u64,
-    until: Option<Duration>,
-    baseline: Baseline,
-    failures: u64,
-    trace: bool,
-}
+const LINES: usize = 120;
 
 fn main() -> ExitCode {
-    match options(std::env::args().skip(1)) {
-        Ok(options) => simulate(&options),
+    match options::read(std::env::args().skip(1)) {
+        Ok(Command::Help) => {
+            print!("{}", options::USAGE);
+            ExitCode::SUCCESS
+        }
+        Ok(Command::Run(options)) => simulate(&options),
         Err(error) => {
-            eprintln!("weir-sim: {error}\n{USAGE}");
+            eprintln!("weir-sim: {error}\n{}", options::USAGE);
             ExitCode::from(2)
         }
     }
 }
 
-fn options(mut words: impl Iterator<Item = String>) -> Result<Options, String> {
-    let mut options =
-        Options { seed: 1, count: 1000, until: None, baseline: Baseline::Pooled, failures: 10, trace: false };
-    while let Some(word) = words.next() {
-        let mut value = || words.next().ok_or(format!("{word} needs a value"));
-        match word.as_str() {
-            "--seed" => options.seed = number(&value()?)?,
-            "--count" => options.count = number(&value()?)?,
-            "--hours" => {
-                let hours: f64 = value()?.parse().map_err(|_| "--hours needs a number".to_owned())?;
-                options.until = Some(Duration::try_from_secs_f64(hours * 3600.0).map_err(|e| e.to_string())?);
-                options.count = u64::MAX;
-            }
-            "--failures" => options.failures = number(&value()?)?,
-            "--direct" => options.baseline = Baseline::Direct,
-            "--trace" => options.trace = true,
-            other => return Err(format!("{other} is not known")),
-        }
-    }
-    Ok(options)
-}
-
-fn number(word: &str) -> Result<u64, String> {
-    word.parse().map_err(|_| format!("{word} is no number"))
+#[derive(Default)]
+struct Total {
+    seeds: u64,
+    failures: u64,
+    counts: Counts,
+    cost: Cost,
 }
 
 fn simulate(options: &Options) -> ExitCode {
     let began = Instant::now();
     let mut told = began;
-    let mut total = Counts::default();
-    let (mut seeds, mut failures) = (0, 0);
-    for seed in (0..options.count).map(|n| options.seed.wrapping_add(n)) {
-        if options.until.is_some_and(|limit| began.elapsed() >= limit) || failures >= options.failures {
-            break;
-        }
-        let outcome =
-            if options.trace { run_with_transcript(options.baseline, seed) } else { run(options.baseline, seed) };
-        total.add(&outcome.counts);
-        seeds += 1;
+    let mut total = Total::default();
+    seeds::all(options, |Done { outcome, cost }| {
+        total.seeds += 1;
+        total.counts.add(&outcome.counts);
+        total.cost += cost;
         if outcome.violation.is_some() {
-            failures += 1;
+            total.failures += 1;
             report(options, &outcome);
-        } else if options.trace {
-            outcome.transcript.iter().for_each(|line| println!("{line}"));
+        } else if options.detail > Detail::None {
+            outcome.transcript().iter().for_each(|line| println!("{line}"));
         }
         if told.elapsed() >= Duration::from_secs(10) {
             told = Instant::now();
-            println!("{}", summary(seeds, &total, failures, began.elapsed()));
+            println!("{}", summary(&total, began.elapsed()));
         }
-    }
-    println!("{}", summary(seeds, &total, failures, began.elapsed()));
-    if failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+        total.failures < options.failures
+    });
+    println!("{}", summary(&total, began.elapsed()));
+    if total.failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Repeats a failed run to show its last events.
+/// Repeats a failed run, makes it small, and shows both.
 fn report(options: &Options, outcome: &Outcome) {
-    let again = run_with_transcript(options.baseline, outcome.seed);
-    let from = again.transcript.len().saturating_sub(if options.trace { usize::MAX } else { LINES });
-    println!("seed {} failed; its last events:", outcome.seed);
-    again.transcript[from..].iter().for_each(|line| println!("  {}", shortened(line)));
+    let (seed, Some(violation)) = (outcome.seed, &outcome.violation) else { return };
+    println!("\nseed {seed} failed: {violation}");
+    let again = run_part(options.baseline, seed, &options.part, detail(options));
     if again.digest != outcome.digest {
         println!("  (it did not repeat itself: the run depends on something beside its seed)");
     }
-    if let Some(violation) = &outcome.violation {
-        println!("seed {}: {violation}", outcome.seed);
+    let mut part = options.part.clone();
+    let mut shown = again;
+    if part.is_whole() && !options.minimise.is_zero() {
+        println!("  making it small, for at most {} s …", options.minimise.as_secs());
+        part = minimise(options.baseline, outcome, options.minimise);
+        shown = run_part(options.baseline, seed, &part, detail(options));
     }
+    let lines = shown.transcript();
+    let from = if options.detail > Detail::None { 0 } else { lines.len().saturating_sub(LINES) };
+    if from > 0 {
+        println!("  … {from} lines before; --trace shows them");
+    }
+    lines[from..].iter().for_each(|line| println!("  {line}"));
+    repeat(options, seed, &part);
 }
 
-fn shortened(line: &str) -> String {
-    const MOST: usize = 220;
-    match line.char_indices().nth(MOST) {
-        Some((at, _)) => format!("{}…", &line[..at]),
-        None => line.to_owned(),
+/// Says how to have it again.
+fn repeat(options: &Options, seed: u64, part: &Part) {
+    let direct = if options.baseline == Baseline::Direct { " --direct" } else { "" };
+    println!("the run again:     make sim SEED={seed} COUNT=1{}", args(direct.trim()));
+    if !part.is_whole() {
+        println!("the small one:     make sim SEED={seed} COUNT=1{}", args(format!("{part}{direct}").trim()));
     }
+    println!("all of its lines:  … ARGS='… --trace', and --port for what passes through the engines' ports\n");
 }
 
-fn summary(seeds: u64, total: &Counts, failures: u64, elapsed: Duration) -> String {
-    let Counts { transactions, logins, cancelled, broken, events, .. } = total;
+fn args(options: &str) -> String {
+    if options.is_empty() { String::new() } else { format!(" ARGS='{options}'") }
+}
+
+fn detail(options: &Options) -> Detail {
+    options.detail.max(Detail::Protocol)
+}
+
+fn summary(total: &Total, elapsed: Duration) -> String {
+    let Counts { transactions, logins, cancelled, broken, events, .. } = total.counts;
+    let (seeds, failures, seconds) = (total.seeds, total.failures, elapsed.as_secs_f64());
+    // The kernel counts CPU time in pieces: of a run or two there is nothing to be said.
+    let cost = total.cost.as_secs_f64().max(0.01);
+    let rate = transactions as f64 * 60.0 / cost;
     format!(
-        "sim: {seeds} seeds, {transactions} transactions, {failures} failures ({logins} logins, {cancelled} cancels, \
-         {broken} sessions broken, {events} events, {:.1} s)",
-        elapsed.as_secs_f64()
+        "sim: {seeds} seeds, {failures} failures, {transactions} transactions, {:.2} million a minute of one core; \
+         {logins} logins, {cancelled} cancels, {broken} sessions broken, {events} events, {seconds:.1} s",
+        rate / 1e6
     )
 }

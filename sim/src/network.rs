@@ -5,7 +5,7 @@
 //! that follows them; a pipe never holds more than its window; after an end is closed its owner hears nothing more of
 //! it.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use weir_base::{Span, Time};
 
@@ -24,7 +24,10 @@ pub(crate) struct Net {
     conns: Vec<Option<Box<Conn>>>,
     open: usize,
     weather: Weather,
-    rng: Rng,
+    /// Each connection's stream is forked from it; nothing is drawn from it itself.
+    root: Rng,
+    /// How many connections each client has begun.
+    begun: BTreeMap<u64, u64>,
 }
 
 struct Conn {
@@ -33,12 +36,16 @@ struct Conn {
     stands: bool,
     /// Reset; each open end is told once.
     broken: bool,
+    /// The connection's own chance: what happens on others does not shift it.
+    rng: Rng,
     ends: [EndState; 2],
 }
 
 /// An end, with the pipe that leads away from it.
 struct EndState {
     owner: Owner,
+    /// Who has it or had it, for the transcript.
+    was: Owner,
     open: bool,
     paused: bool,
     /// Written and under way.
@@ -65,6 +72,7 @@ impl EndState {
     fn new(owner: Owner, open: bool, window: usize) -> EndState {
         EndState {
             owner,
+            was: owner,
             open,
             paused: false,
             pipe: VecDeque::new(),
@@ -90,7 +98,28 @@ impl Conn {
 impl Net {
     /// A network without connections.
     pub(crate) fn new(weather: Weather, rng: Rng) -> Net {
-        Net { conns: Vec::new(), open: 0, weather, rng }
+        Net { conns: Vec::new(), open: 0, weather, root: rng, begun: BTreeMap::new() }
+    }
+
+    /// The stream of a connection's chance: the same for the same one, whoever else connects.
+    fn stream(&mut self, owner: Owner) -> Rng {
+        let (kind, number) = match owner {
+            Owner::Client(number) => ("client", u64::from(number)),
+            Owner::Canceller(number) => ("canceller", u64::from(number)),
+            Owner::Engine(worker, peer) => {
+                let slot = u64::from(peer.slot) << 32 | u64::from(peer.generation);
+                return self.root.fork("engine", u64::from(worker)).fork("slot", slot);
+            }
+            Owner::Backend(_) | Owner::Nobody => ("other", self.conns.len() as u64),
+        };
+        let begun = self.begun.entry(number << 1 | u64::from(kind == "client")).or_default();
+        *begun += 1;
+        self.root.fork(kind, number).fork("connection", *begun)
+    }
+
+    /// Whom an end belongs to, or belonged to before it was closed.
+    pub(crate) fn owner(&self, end: End) -> Owner {
+        self.conn(end.conn).map_or(Owner::Nobody, |conn| conn.ends[end.side as usize].was)
     }
 
     /// How many connections have at least one open end.
@@ -116,12 +145,13 @@ impl Net {
     /// Begins a connection; its owner is told [`Happening::Connected`] or [`Happening::ConnectFailed`].
     pub(crate) fn connect(&mut self, queue: &mut Queue<Event>, owner: Owner, address: Address) -> End {
         let conn = self.conns.len() as u32;
-        let windows: [usize; 2] =
-            std::array::from_fn(|_| self.rng.between(self.weather.window.0, self.weather.window.1) as usize);
+        let mut rng = self.stream(owner);
+        let (low, high) = self.weather.window;
+        let windows: [usize; 2] = std::array::from_fn(|_| rng.between(low, high) as usize);
+        let delay = latency(&mut rng, &self.weather);
         let ends = [EndState::new(owner, true, windows[0]), EndState::new(Owner::Nobody, false, windows[1])];
-        self.conns.push(Some(Box::new(Conn { address, stands: false, broken: false, ends })));
+        self.conns.push(Some(Box::new(Conn { address, stands: false, broken: false, rng, ends })));
         self.open += 1;
-        let delay = self.latency();
         queue.after(delay, Event::Net(NetEvent::Arrive(conn)));
         End { conn, side: Side::Near }
     }
@@ -132,6 +162,7 @@ impl Net {
         state.stands = true;
         let far = state.end(Side::Far);
         far.owner = owner;
+        far.was = owner;
         far.open = true;
         End { conn, side: Side::Far }
     }
@@ -148,13 +179,16 @@ impl Net {
     pub(crate) fn set_owner(&mut self, end: End, owner: Owner) {
         if let Some(state) = self.state(end) {
             state.owner = owner;
+            if owner != Owner::Nobody {
+                state.was = owner;
+            }
         }
     }
 
     /// Writes bytes; what the pipe has no room for waits at this end.
     pub(crate) fn write(&mut self, queue: &mut Queue<Event>, end: End, bytes: &[u8]) -> Written {
-        let reset = self.rng.chance(self.weather.harsh);
         let Some(conn) = self.conns[end.conn as usize].as_mut() else { return Written::All };
+        let reset = conn.rng.chance(self.weather.harsh);
         let reader_open = conn.end(end.side.other()).open || !conn.stands;
         let broken = conn.broken;
         let state = conn.end(end.side);
@@ -280,10 +314,10 @@ impl Net {
     }
 
     /// A random standing connection, if there is one.
-    pub(crate) fn any_conn(&mut self) -> Option<u32> {
+    pub(crate) fn any_conn(&self, rng: &mut Rng) -> Option<u32> {
         let from = self.conns.len().saturating_sub(400) as u64;
         (0..20).find_map(|_| {
-            let number = self.rng.between(from, (self.conns.len() as u64).max(from + 1) - 1) as u32;
+            let number = rng.between(from, (self.conns.len() as u64).max(from + 1) - 1) as u32;
             self.conn(number).filter(|c| c.stands).map(|_| number)
         })
     }
@@ -357,9 +391,10 @@ impl Net {
             source.fin_read = true;
             return Some((end, owner, Happening::Eof));
         }
-        let n = Self::piece(&mut self.rng, &self.weather, source.pipe.len());
-        scratch.clear();
-        scratch.extend(source.pipe.drain(..n));
+        let available = source.pipe.len();
+        let n = Self::piece(&mut conn.rng, &self.weather, available);
+        let source = conn.end(end.side.other());
+        take(&mut source.pipe, n, scratch);
         source.read += n as u64;
         self.refill(queue, end.peer());
         Some((end, owner, Happening::Bytes))
@@ -390,20 +425,15 @@ impl Net {
 
     /// Schedules a delivery out of the pipe of `end`, if there is something to deliver and none is scheduled.
     fn schedule(&mut self, queue: &mut Queue<Event>, end: End) {
-        let delay = self.latency();
         let Some(conn) = self.conns[end.conn as usize].as_mut() else { return };
         let broken = conn.broken;
         let state = conn.end(end.side);
         let something = !state.pipe.is_empty() || (state.finished && !state.fin_read) || broken;
         if something && !state.scheduled {
             state.scheduled = true;
+            let delay = latency(&mut conn.rng, &self.weather);
             queue.after(delay, Event::Net(NetEvent::Deliver(end.peer())));
         }
-    }
-
-    fn latency(&mut self) -> Span {
-        let (low, high) = self.weather.latency;
-        self.rng.span(low, high)
     }
 
     fn reap(&mut self, conn: u32) {
@@ -423,4 +453,19 @@ impl Net {
         let state = self.conns[end.conn as usize].as_mut()?.end(end.side);
         state.open.then_some(state)
     }
+}
+
+fn latency(rng: &mut Rng, weather: &Weather) -> Span {
+    let (low, high) = weather.latency;
+    rng.span(low, high)
+}
+
+/// Moves bytes off the front into `scratch`, whatever was there.
+fn take(pipe: &mut VecDeque<u8>, count: usize, scratch: &mut Vec<u8>) {
+    let (front, back) = pipe.as_slices();
+    let first = count.min(front.len());
+    scratch.clear();
+    scratch.extend_from_slice(&front[..first]);
+    scratch.extend_from_slice(&back[..count - first]);
+    pipe.drain(..count);
 }

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use weir_base::{Host, Mode, OnDirty, Span, Target, Time};
-use weir_config::{Config, Limits, Method, Pool, Users};
+use weir_config::{Balance, Config, Limits, Method, Pool, SslMode, Users};
 
 use crate::client::Kind;
 use crate::context::Rules;
 use crate::network::Address;
-use crate::postgres::login::{password_of, verifier_of};
-use crate::postgres::{Flavour, Server, State};
+use crate::postgres::login::{UNLISTED, password_of, verifier_of};
+use crate::postgres::{Encryption, Flavour, Server, State};
 use crate::rng::Rng;
 use crate::scenario::{Act, Pooling, Scenario};
 
@@ -33,14 +33,37 @@ pub(crate) fn draw(rng: &mut Rng) -> Scenario {
     let mut flavour = Flavour::draw(rng);
     let clients = rng.skewed(1, 40) as u32;
     let mut config = settings(rng, mode, on_dirty, method, faulty);
+    if faulty {
+        let few = |rng: &mut Rng| if rng.chance(300) { rng.between(1, 20) as u32 } else { 0 };
+        config.max_user_client_connections = few(rng);
+        config.max_address_connections = few(rng);
+        config.limits.max_db_client_connections = few(rng);
+        config.auth.failure_delay = *rng.pick(&[Span::ZERO, Span::from_millis(100), Span::from_secs(2)]);
+    }
+    draw_shared_limits(rng, &mut config);
     config.max_clients = if faulty { rng.between(1, 100) as u32 } else { 1_000 };
     let pools = rng.between(1, 3);
     for number in 0..pools {
-        let pool = pool(rng, number, &config, rng_target(&targets, number));
+        let places = places(rng, &targets, number);
+        let pool = pool(rng, number, &config, places);
         config.pools.insert(pool.name.clone(), Arc::new(pool));
     }
+    let on_demand = rng.chance(200);
+    if on_demand {
+        draw_fallback(rng, &mut config, &targets);
+    }
+    let lookups = rng.chance(250);
+    if lookups {
+        draw_lookups(rng, &mut config, pools);
+    }
+    draw_encryption(rng, &mut config, &mut flavour);
+    if faulty {
+        flavour.mischief = *rng.pick(&[0, 0, 0, 100, 400]);
+    }
     // A pooler that knows only a verifier can't answer a server that wants the password itself.
-    if method != Method::Plain && config.pools.values().any(|pool| pool.user.is_none()) {
+    if (lookups || method != Method::Plain)
+        && config.pools.values().chain(&config.fallback).any(|pool| pool.user.is_none())
+    {
         flavour.method = crate::postgres::login::Method::Trust;
     }
     let rules = Rules {
@@ -60,10 +83,16 @@ pub(crate) fn draw(rng: &mut Rng) -> Scenario {
     let servers = targets.iter().map(server).collect();
     let mut scenario = Scenario::new(rng, rules, servers, flavour);
     for number in 1..=clients {
-        let user = *rng.pick(&USERS);
-        let database = format!("pool{}", rng.below(pools));
+        let user = if lookups && rng.chance(500) { *rng.pick(&UNLISTED) } else { *rng.pick(&USERS) };
+        let database = match rng.below(pools + u64::from(on_demand)) {
+            // A database that has no pool of its own.
+            number if number == pools => format!("any{}", rng.below(3)),
+            number => format!("pool{number}"),
+        };
         match rng.below(100) {
             0..=2 if method != Method::Trust => {
+                // Nobody may find out whether there is such a user.
+                let user = if rng.chance(300) { "gil" } else { user };
                 scenario.add_client(number, Address::Pooler, user, &database, Kind::Impostor);
             }
             3..=7 => scenario.add_client(number, Address::Pooler, user, &database, Kind::Hostile),
@@ -74,7 +103,12 @@ pub(crate) fn draw(rng: &mut Rng) -> Scenario {
             _ => scenario.add_client(number, Address::Pooler, user, &database, Kind::User),
         }
     }
-    let reloads = (0..rng.below(3)).map(|_| Arc::new(resized(rng, &config))).collect();
+    let reloads = (0..rng.below(3))
+        .map(|_| {
+            let config = resized(rng, &config);
+            Arc::new(if faulty && rng.chance(400) { remade(rng, config, &targets) } else { config })
+        })
+        .collect();
     add_operator(rng, &mut scenario);
     scenario.pooling = Some(Pooling { workers: rng.between(1, 4) as u16, config: Arc::new(config), reloads });
     scenario
@@ -84,8 +118,18 @@ fn target(number: u64) -> Target {
     Target { host: Host::parse(&format!("10.0.0.{}", number + 1)), port: 5432 }
 }
 
-fn rng_target(targets: &[Target], number: u64) -> Target {
-    targets[number as usize % targets.len()].clone()
+/// Where a pool's servers are: a name whose address changes, one place, or several, of which one may be down for good.
+fn places(rng: &mut Rng, targets: &[Target], number: u64) -> Vec<Target> {
+    let mut places = vec![targets[number as usize % targets.len()].clone()];
+    if rng.chance(200) {
+        places = vec![Target { host: Host::Name(format!("db{number}.test")), port: 5432 }];
+    } else if rng.chance(300) {
+        places = targets.to_vec();
+        if rng.chance(500) {
+            places.insert(rng.below(places.len() as u64 + 1) as usize, target(99));
+        }
+    }
+    places
 }
 
 fn settings(rng: &mut Rng, mode: Mode, on_dirty: OnDirty, method: Method, faulty: bool) -> Config {
@@ -98,11 +142,23 @@ fn settings(rng: &mut Rng, mode: Mode, on_dirty: OnDirty, method: Method, faulty
             ((*user).to_owned(), secret)
         })
         .collect();
+    let secrets = [secrets, vec![("auth".to_owned(), password_of("auth"))]].concat();
     let users: Users = secrets.iter().map(|(user, secret)| (user.as_str(), secret.as_str())).collect();
     let mut config = Config { mode, on_dirty, limits: limits(rng, faulty), ..Config::default() };
     config.auth.method = method;
     config.auth.users = Arc::new(users);
     config.admin_users = vec![ADMIN.to_owned()];
+    config.client_login_timeout =
+        if faulty { *rng.pick(&[Span::ZERO, Span::from_secs(2), Span::from_secs(60)]) } else { Span::ZERO };
+    // It takes servers from clients, who are told.
+    config.server_fast_close = faulty && rng.chance(300);
+    config.stats_period = Span::from_secs(*rng.pick(&[1, 60]));
+    config.pool_idle_timeout = *rng.pick(&[Span::ZERO, Span::from_secs(1), Span::from_secs(20)]);
+    config.autodb_idle_timeout = *rng.pick(&[Span::ZERO, Span::from_secs(1), Span::from_secs(3600)]);
+    if rng.chance(100) {
+        config.login_notify_message = "a word of the operator's".to_owned();
+    }
+    config.tls.client.mode = *rng.pick(&[SslMode::Disable, SslMode::Allow, SslMode::Prefer]);
     if rng.chance(300) {
         config.ignore_startup_parameters = vec!["extra_float_digits".to_owned()];
     }
@@ -124,9 +180,14 @@ fn limits(rng: &mut Rng, faulty: bool) -> Limits {
         server_round_robin: rng.chance(300),
         connects_per_second: *rng.pick(&[1_000, 100, 20]),
         query_wait_timeout: Span::ZERO,
+        query_wait_notify: *rng.pick(&[Span::ZERO, Span::from_millis(1), Span::from_secs(5)]),
+        // A hostile server may swallow a cancel.
+        cancel_wait_timeout: *rng.pick(&[Span::from_millis(200), Span::from_secs(1), Span::from_secs(10)]),
         ..Limits::default()
     };
     if faulty {
+        limits.server_connect_timeout = *rng.pick(&[Span::from_millis(300), Span::from_secs(15)]);
+        limits.client_statements = *rng.pick(&[1, 3, 1_000]);
         limits.query_wait_timeout = seconds(rng, 100, 120_000);
         limits.query_timeout = *rng.pick(&[Span::ZERO, Span::from_secs(20)]);
         limits.idle_transaction_timeout = *rng.pick(&[Span::ZERO, Span::from_secs(5)]);
@@ -136,17 +197,99 @@ fn limits(rng: &mut Rng, faulty: bool) -> Limits {
     limits
 }
 
-fn pool(rng: &mut Rng, number: u64, config: &Config, target: Target) -> Pool {
+/// Pools that are made when somebody names their database.
+fn draw_fallback(rng: &mut Rng, config: &mut Config, targets: &[Target]) {
+    let places = places(rng, targets, 0);
+    let mut pattern = pool(rng, 0, config, places);
+    pattern.name = "*".to_owned();
+    pattern.database = String::new();
+    config.fallback = Some(Arc::new(pattern));
+}
+
+/// The same settings with pools that are gone, that are elsewhere, or that log in as somebody else.
+fn remade(rng: &mut Rng, mut config: Config, targets: &[Target]) -> Config {
+    let names: Vec<String> = config.pools.keys().cloned().collect();
+    for (number, name) in names.iter().enumerate() {
+        let Some(pool) = config.pools.get_mut(name) else { continue };
+        let pool = Arc::make_mut(pool);
+        match rng.below(6) {
+            0 => {
+                config.pools.remove(name);
+            }
+            1 => pool.targets = places(rng, targets, number as u64 + 1),
+            2 => {
+                pool.user = if pool.user.is_some() { None } else { Some("app".to_owned()) };
+                pool.password = pool.user.as_deref().map(|user| password_of(user).into());
+            }
+            3 => pool.database = format!("moved{number}"),
+            4 => {
+                pool.limits.max_db_connections = rng.below(4) as u32;
+                pool.limits.reserve_size = rng.below(3) as u32;
+            }
+            _ => {}
+        }
+    }
+    if rng.chance(300) {
+        config.max_user_connections = rng.below(4) as u32;
+    }
+    config
+}
+
+/// Users whom only a server knows: it is asked for their secrets, as `auth`, in each client's database or in one.
+fn draw_lookups(rng: &mut Rng, config: &mut Config, pools: u64) {
+    config.auth.query = "LOOKUP $1".to_owned();
+    config.auth.query_user = Some("auth".to_owned());
+    config.auth.query_database = rng.chance(500).then(|| format!("pool{}", rng.below(pools)));
+    config.auth.query_cache = *rng.pick(&[Span::ZERO, Span::from_millis(100), Span::from_secs(10)]);
+    config.auth.scram_iterations = 2;
+}
+
+/// Whether servers encrypt, and how the pooler asks for it, so that they agree in the end.
+fn draw_encryption(rng: &mut Rng, config: &mut Config, flavour: &mut Flavour) {
+    use SslMode::{Allow, Disable, Prefer, Require, VerifyFull};
+    let choices: [(Encryption, &[SslMode]); 3] = [
+        (Encryption::Never, &[Disable, Allow, Prefer]),
+        (Encryption::Offered, &[Disable, Allow, Prefer, Require, VerifyFull]),
+        (Encryption::Required, &[Allow, Prefer, Require]),
+    ];
+    let (encryption, modes) = *rng.pick(&choices);
+    flavour.encryption = encryption;
+    config.tls.server.mode = *rng.pick(modes);
+}
+
+/// Limits that cross pools and workers, in some runs: of databases (several users), of users (several databases).
+fn draw_shared_limits(rng: &mut Rng, config: &mut Config) {
+    if rng.chance(300) {
+        config.limits.max_db_connections = rng.skewed(1, 8) as u32;
+    }
+    if rng.chance(300) {
+        config.max_user_connections = rng.skewed(1, 8) as u32;
+    }
+    if rng.chance(100) {
+        let user = *rng.pick(&["app", "ann", "bob"]);
+        let rules = config.users.entry(user.to_owned()).or_default();
+        rules.max_connections = Some(rng.below(4) as u32);
+        rules.pool_size = rng.chance(300).then(|| rng.between(1, 4) as u32);
+        rules.reserve_size = rng.chance(300).then(|| rng.below(3) as u32);
+    }
+}
+
+fn pool(rng: &mut Rng, number: u64, config: &Config, targets: Vec<Target>) -> Pool {
     let user = rng.chance(700).then(|| "app".to_owned());
     Pool {
         name: format!("pool{number}"),
-        target,
+        targets,
+        balance: *rng.pick(&[Balance::RoundRobin, Balance::Disable]),
         database: format!("db{number}"),
         password: user.as_deref().map(|user| password_of(user).into()),
         user,
         mode: config.mode,
         on_dirty: config.on_dirty,
+        reset_always: rng.chance(200),
+        check_query: [Some(String::new()), Some("SELECT 1".to_owned()), None][rng.below(3) as usize].clone(),
+        connect_query: rng.chance(200).then(|| "SELECT 1".to_owned()),
         limits: Limits { size: rng.skewed(1, 10) as u32, ..config.limits.clone() },
+        ..Pool::default()
     }
 }
 

@@ -1,8 +1,8 @@
 //! The pooler under test: the engines of one process, each behind a port made of the simulated network.
 //!
 //! Owns what the runtime owns in production: sockets by handle, turns, mailboxes, helpers, timers. It keeps the rules
-//! of `weir_engine::port`, and checks that the engines keep theirs; the checkers "limits hold" (for servers and
-//! buffers) and "the port's rules are kept" sit here and in [`crate::io`].
+//! of `weir_engine::port`, and checks that the engines keep theirs; the checker "the port's rules are kept" sits here and in
+//! [`crate::io`], "limits hold" in [`crate::limits`].
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -11,14 +11,17 @@ use std::sync::Arc;
 use weir_base::{ClientAddr, Peer, Time, WorkerId};
 use weir_config::Config;
 use weir_engine::mail::Mail;
-use weir_engine::port::{Answer, Gone, Input, Signal, Work};
+use weir_engine::port::{Answer, Gone, Input, Secured, Signal, Work};
 use weir_engine::{Engine, Setup};
 
 use crate::check::Checker;
 use crate::context::{Context, Event};
 use crate::io::{SimIo, Slots, Turn};
+use crate::limits::{Allowed, crowded};
+use crate::names::Found;
 use crate::network::{End, Happening, Owner};
 use crate::rng::Rng;
+use crate::salts;
 use crate::scenario::Pooling;
 
 /// The wall clock when a run begins, in microseconds since 1970.
@@ -36,14 +39,15 @@ struct Node {
     slots: Slots,
     /// The tick that is scheduled.
     tick: Time,
+    /// The chance in what its machine does for it.
+    rng: Rng,
 }
 
 /// What the workers share.
 struct Shared {
     config: Arc<Config>,
     reloads: Vec<Arc<Config>>,
-    /// The most connections to each database of a server, over all settings so far.
-    limits: BTreeMap<String, usize>,
+    allowed: Allowed,
     accepting: bool,
     ended: bool,
     /// When the last mail from one engine to another arrives: they keep their order.
@@ -72,9 +76,11 @@ impl Pooler {
                 process_key,
                 wall_at_start: WALL,
                 version: "weir simulated",
+                uid: 0,
             }),
             slots: Slots::default(),
             tick: Time::NEVER,
+            rng: rng.fork("worker", u64::from(worker)),
         };
         Pooler { nodes: (0..workers).map(node).collect(), shared: Shared::new(config, reloads, rng.fork("pooler", 0)) }
     }
@@ -117,11 +123,14 @@ impl Pooler {
     pub(crate) fn happened(&mut self, ctx: &mut Context, worker: u16, peer: Peer, happening: &Happening, bytes: &[u8]) {
         let worker = usize::from(worker);
         let Some(end) = self.nodes[worker].slots.end(peer) else { return };
+        ctx.misled.hearing = ctx.misled.is_from(end);
         match happening {
             Happening::Bytes => self.handle(ctx, worker, Input::Bytes { peer, bytes }),
             Happening::Drained => self.handle(ctx, worker, Input::Drained { peer }),
             Happening::Connected => {
-                self.handle(ctx, worker, Input::Connected { peer, local: format!("10.9.0.1:{}", 2000 + peer.slot) });
+                let local = format!("10.9.0.1:{}", 2000 + peer.slot);
+                let remote = self.nodes[worker].slots.remote(peer);
+                self.handle(ctx, worker, Input::Connected { peer, local, remote });
             }
             Happening::ConnectFailed => {
                 self.nodes[worker].slots.remove(peer);
@@ -135,6 +144,7 @@ impl Pooler {
             }
             Happening::Arrived(_) => {}
         }
+        ctx.misled.hearing = false;
     }
 
     /// A signal reaches the process.
@@ -157,7 +167,12 @@ impl Pooler {
             Event::Helped { worker, job, answer } => {
                 self.handle(ctx, usize::from(worker), Input::Helped { job, answer: *answer });
             }
+            Event::Found { worker, found } => {
+                let Found { name, addresses, ttl } = *found;
+                self.handle(ctx, usize::from(worker), Input::Resolved { name, addresses, ttl });
+            }
             Event::Detached { worker, peer } => self.detached(ctx, worker, peer),
+            Event::Handshaken { worker, peer, failure } => self.handshaken(ctx, usize::from(worker), peer, failure),
             Event::Mail { from, to, mail, socket } => self.mail(ctx, from, usize::from(to), *mail, socket),
             _ => {}
         }
@@ -168,6 +183,32 @@ impl Pooler {
         // Until it has a new handle nobody hears of it.
         ctx.net.set_owner(end, Owner::Nobody);
         self.handle(ctx, usize::from(worker), Input::Detached { peer });
+    }
+
+    /// Within the encryption bytes pass as they are: what it hides is the runtime's business.
+    fn handshaken(&mut self, ctx: &mut Context, worker: usize, peer: Peer, failure: Option<&str>) {
+        let slots = &mut self.nodes[worker].slots;
+        let Some(end) = slots.end(peer) else { return };
+        if let Some(error) = failure {
+            slots.remove(peer);
+            ctx.close(end);
+            return self.handle(ctx, worker, Input::TlsFailed { peer, error: error.to_owned() });
+        }
+        slots.shaken(peer);
+        ctx.resume(end);
+        let description = "TLSv1.3/TLS_AES_256_GCM_SHA384".to_owned();
+        let tls = Secured { description, certificate: None, alpn: None, binding: Some(vec![7; 32]) };
+        self.handle(ctx, worker, Input::Secured { peer, tls: Box::new(tls) });
+    }
+
+    /// Begins a handshake. One that begins with bytes of ours is garbage, since nobody here encrypts.
+    fn shake(&mut self, ctx: &mut Context, worker: u16, peer: Peer, received: &[u8]) {
+        let rng = &mut self.nodes[usize::from(worker)].rng;
+        let unlucky = ctx.rules.faulty && rng.chance(50);
+        let failure =
+            if received.is_empty() { unlucky.then_some("peer is incompatible") } else { Some("corrupt message") };
+        let delay = rng.span(50, 200_000);
+        ctx.queue.after(delay, Event::Handshaken { worker, peer, failure });
     }
 
     fn mail(&mut self, ctx: &mut Context, from: WorkerId, to: usize, mail: Mail, socket: Option<End>) {
@@ -202,7 +243,7 @@ impl Pooler {
         let now = ctx.now();
         if ctx.trace.is_on() {
             let text = describe(&input);
-            ctx.note(|| format!("w{worker} {text}"));
+            ctx.port(|| format!("w{worker} {text}"));
         }
         let node = &mut self.nodes[worker];
         let length = if let Input::Bytes { bytes, .. } = &input { bytes } else { &[][..] };
@@ -218,8 +259,15 @@ impl Pooler {
             self.post(ctx, worker as u16, to, mail, socket);
         }
         for peer in wishes.detaches {
-            let delay = self.shared.rng.span(1, 500);
+            let delay = self.nodes[worker].rng.span(1, 500);
             ctx.queue.after(delay, Event::Detached { worker: worker as u16, peer });
+        }
+        for found in wishes.looks {
+            let delay = self.nodes[worker].rng.span(50, 2_000_000);
+            ctx.queue.after(delay, Event::Found { worker: worker as u16, found: Box::new(found) });
+        }
+        for (peer, received) in wishes.handshakes {
+            self.shake(ctx, worker as u16, peer, &received);
         }
         self.shared.accepting = wishes.accept.unwrap_or(self.shared.accepting);
         if wishes.exit.is_some() {
@@ -238,14 +286,19 @@ impl Pooler {
     /// Now and then an engine has to show that its books are right, and that a client survives being frozen.
     fn probe(&mut self, ctx: &mut Context, worker: usize) {
         let node = &mut self.nodes[worker];
-        if self.shared.rng.chance(30) {
+        if node.rng.chance(30) {
             node.engine.check();
+            let inside = self.nodes.iter().flat_map(|node| node.engine.inside());
+            if let Some(what) = crowded(inside, &self.shared.config) {
+                ctx.violated(Checker::LimitsHold, || what);
+            }
         }
-        if self.shared.rng.chance(self.shared.freezes)
-            && let Some(peer) = node.slots.any(&mut self.shared.rng)
+        let node = &mut self.nodes[worker];
+        if node.rng.chance(self.shared.freezes)
+            && let Some(peer) = node.slots.any(&mut node.rng)
             && node.engine.refreeze(peer)
         {
-            ctx.note(|| format!("w{worker} froze and thawed {peer:?}"));
+            ctx.port(|| format!("w{worker} froze and thawed {peer:?}"));
         }
     }
 
@@ -258,18 +311,19 @@ impl Pooler {
         }
         node.tick = deadline;
         // A sleeping thread wakes up a little late.
-        let late = self.shared.rng.span(1, 1_000);
+        let late = node.rng.span(1, 1_000);
         ctx.queue.at(deadline + late, Event::Tick { worker: worker as u16, at: deadline });
     }
 
     fn help(&mut self, ctx: &mut Context, worker: u16, job: u64, work: Work) {
         let answer = match work {
             Work::SaltPassword { password, salt, iterations } => {
-                Answer::Salted(weir_auth::salt_password(&password, &salt, iterations))
+                Answer::Salted(salts::salted(&password, &salt, iterations))
             }
+            Work::NameOfUser(uid) => Answer::UserName(Some(format!("user{uid}"))),
             Work::LoadConfig => Answer::Config(self.shared.load()),
         };
-        let delay = self.shared.rng.span(50, 100_000);
+        let delay = self.nodes[usize::from(worker)].rng.span(50, 100_000);
         ctx.queue.after(delay, Event::Helped { worker, job, answer: Box::new(answer) });
     }
 
@@ -277,7 +331,7 @@ impl Pooler {
         if usize::from(to.0) >= self.nodes.len() {
             return ctx.violated(Checker::PortIsKept, || format!("w{from} posts to {to:?}, who does not exist"));
         }
-        let delay = self.shared.rng.span(1, 3_000);
+        let delay = self.nodes[usize::from(from)].rng.span(1, 3_000);
         let last = self.shared.mail.entry((from, to.0)).or_insert(Time::START);
         let at = (ctx.now() + delay).max(*last);
         *last = at;
@@ -299,21 +353,10 @@ impl Pooler {
             return;
         }
         let servers = self.nodes.iter().flat_map(|node| node.slots.servers());
-        if let Some(what) = too_many(servers, &self.shared.limits) {
+        if let Some(what) = self.shared.allowed.broken(servers) {
             ctx.violated(Checker::LimitsHold, || what);
         }
     }
-}
-
-/// Which pool has more server connections than its database allows, if one has. A pool is a database and a user.
-fn too_many<'a>(servers: impl Iterator<Item = (&'a str, &'a str)>, limits: &BTreeMap<String, usize>) -> Option<String> {
-    let mut counts: BTreeMap<(&str, &str), usize> = BTreeMap::new();
-    for pool in servers {
-        *counts.entry(pool).or_default() += 1;
-    }
-    let most = |database: &str| limits.get(database).copied().unwrap_or(0);
-    let ((database, user), count) = counts.into_iter().find(|((database, _), count)| *count > most(database))?;
-    Some(format!("{count} server connections to {database} as {user}, with {} allowed", most(database)))
 }
 
 impl Shared {
@@ -322,7 +365,7 @@ impl Shared {
         let mut shared = Shared {
             config: Arc::clone(&config),
             reloads,
-            limits: BTreeMap::new(),
+            allowed: Allowed::default(),
             accepting: true,
             ended: false,
             mail: BTreeMap::new(),
@@ -330,17 +373,8 @@ impl Shared {
             freezes: *rng.pick(&[0, 20, 300]),
             rng,
         };
-        shared.note_limits(&config);
+        shared.allowed.note(&config);
         shared
-    }
-
-    fn note_limits(&mut self, config: &Config) {
-        for pool in config.pools.values() {
-            let size =
-                if pool.limits.size == 0 { usize::MAX } else { (pool.limits.size + pool.limits.reserve_size) as usize };
-            let most = self.limits.entry(pool.database.clone()).or_default();
-            *most = size.max(*most);
-        }
     }
 
     fn load(&mut self) -> Result<Arc<Config>, String> {
@@ -348,7 +382,7 @@ impl Shared {
             return Err("weir.toml:7: a mistake".to_owned());
         }
         if let Some(config) = self.reloads.pop() {
-            self.note_limits(&config);
+            self.allowed.note(&config);
             self.config = config;
         }
         Ok(Arc::clone(&self.config))
@@ -361,20 +395,5 @@ fn describe(input: &Input<'_>) -> String {
         Input::Bytes { peer, bytes } => format!("{} bytes from {peer:?}", bytes.len()),
         Input::Mail { from, socket, .. } => format!("mail from w{}, socket {socket:?}", from.0),
         other => format!("{other:?}"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn one_server_connection_too_many_is_caught() {
-        let limits = BTreeMap::from([("db0".to_owned(), 2)]);
-        let allowed = [("db0", "ann"), ("db0", "bob"), ("db0", "ann")];
-        assert_eq!(too_many(allowed.into_iter(), &limits), None);
-        let beyond = [("db0", "ann"), ("db0", "ann"), ("db0", "ann")];
-        assert!(too_many(beyond.into_iter(), &limits).is_some_and(|what| what.starts_with("3 server connections")));
-        assert!(too_many([("db9", "ann")].into_iter(), &limits).is_some());
     }
 }

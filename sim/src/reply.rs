@@ -3,7 +3,8 @@
 use weir_pgwire::{Column, ColumnType, put_back, tag};
 
 use crate::message::{Back, put_error, put_notice};
-use crate::postgres::language::row_text;
+use crate::postgres::language::{LOOKUP, row_text};
+use crate::postgres::login::stored_secret;
 
 /// A reply; rows of one result are one reply, however many they are.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -18,6 +19,8 @@ pub(crate) enum Reply {
     Row(String),
     /// One row that shows what state the session has.
     State(String),
+    /// One row that tells the secret of this user.
+    Secret(String),
     /// Rows that carry a token, from the one with index `next` to the one before `end`.
     Rows { token: String, width: u64, next: u64, end: u64 },
     /// The same as COPY's data.
@@ -43,6 +46,14 @@ impl Reply {
             Reply::Bare(tag::back::COPY_IN) => put_back::copy_in(buf, 1),
             Reply::Bare(tag::back::COPY_OUT) => put_back::copy_out(buf, 1),
             Reply::Bare(tag) => buf.extend_from_slice(&[*tag, 0, 0, 0, 4]),
+            Reply::RowDescription(LOOKUP) => {
+                let column = |name| Column { name, kind: ColumnType::Text };
+                put_back::row_description(buf, &[column("user"), column("secret")]);
+            }
+            Reply::Secret(user) => {
+                let secret = stored_secret(user);
+                put_back::data_row(buf, &[Some(user.as_bytes()), secret.as_deref().map(str::as_bytes)]);
+            }
             Reply::RowDescription(name) => {
                 put_back::row_description(buf, &[Column { name, kind: ColumnType::Text }]);
             }

@@ -4,7 +4,10 @@ use std::cell::RefCell;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Once;
 
+use crate::part::{Part, optional_acts};
 use crate::rng::Rng;
+use crate::scenario::Scenario;
+use crate::trace::Detail;
 use crate::world::{Outcome, World};
 use crate::{direct, pooled};
 
@@ -19,21 +22,36 @@ pub enum Baseline {
 
 /// Runs one seed.
 pub fn run(baseline: Baseline, seed: u64) -> Outcome {
-    run_world(seed, world(baseline, seed, false))
+    run_part(baseline, seed, &Part::default(), Detail::None)
 }
 
-/// Runs one seed and keeps the last events.
-pub fn run_with_transcript(baseline: Baseline, seed: u64) -> Outcome {
-    run_world(seed, world(baseline, seed, true))
+/// Runs a part of one seed, and writes down so much of it.
+pub fn run_part(baseline: Baseline, seed: u64, part: &Part, detail: Detail) -> Outcome {
+    let mut scenario = draw(baseline, seed);
+    part.apply(&mut scenario);
+    run_world(seed, World::new(seed, scenario, detail))
 }
 
-fn world(baseline: Baseline, seed: u64, transcript: bool) -> World {
+/// Runs a part of one seed, but for not more than so many events.
+pub(crate) fn run_shortly(baseline: Baseline, seed: u64, part: &Part, most_events: u64) -> Outcome {
+    let mut scenario = draw(baseline, seed);
+    part.apply(&mut scenario);
+    scenario.most_events = scenario.most_events.min(most_events);
+    run_world(seed, World::new(seed, scenario, Detail::None))
+}
+
+/// The numbers of a seed's clients, and those of its acts that may be left out.
+pub(crate) fn shape(baseline: Baseline, seed: u64) -> (Vec<u32>, Vec<u32>) {
+    let scenario = draw(baseline, seed);
+    (scenario.clients.iter().map(|client| client.number).collect(), optional_acts(&scenario))
+}
+
+fn draw(baseline: Baseline, seed: u64) -> Scenario {
     let mut rng = Rng::new(seed).fork("scenario", 0);
-    let scenario = match baseline {
+    match baseline {
         Baseline::Direct => direct::draw(&mut rng),
         Baseline::Pooled => pooled::draw(&mut rng),
-    };
-    World::new(seed, scenario, transcript)
+    }
 }
 
 fn run_world(seed: u64, mut world: World) -> Outcome {

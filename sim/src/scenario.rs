@@ -1,17 +1,22 @@
 //! What one run consists of, drawn from its seed before anything happens.
 
+use std::collections::BTreeSet;
+use std::fmt;
 use std::sync::Arc;
 
 use weir_base::Time;
 use weir_config::Config;
 
-use crate::client::{Identity, Kind};
+use crate::client::{Identity, Kind, Stay};
 use crate::context::Rules;
 use crate::network::Address;
 use crate::postgres::login::password_of;
 use crate::postgres::{Flavour, Server};
 use crate::rng::Rng;
 use crate::weather::Weather;
+
+/// More events than this, and a run goes in circles.
+const MOST_EVENTS: u64 = 20_000_000;
 
 /// What the operator, or fate, does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -48,6 +53,23 @@ pub(crate) enum Act {
     End,
 }
 
+impl fmt::Display for Act {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Act::Terminate => f.write_str("pg_terminate_backend"),
+            Act::Cut => f.write_str("a connection is reset"),
+            Act::Stall => f.write_str("a connection is held up"),
+            Act::Weather => f.write_str("the network's weather changes"),
+            Act::Reload => f.write_str("SIGHUP"),
+            Act::Pause => f.write_str("SIGUSR1"),
+            Act::Resume => f.write_str("SIGUSR2"),
+            Act::Shutdown => f.write_str("SIGTERM"),
+            Act::Calm => f.write_str("faults stop"),
+            other => write!(f, "{other:?}"),
+        }
+    }
+}
+
 /// The pooler of a run.
 pub(crate) struct Pooling {
     /// How many engines it has.
@@ -69,6 +91,12 @@ pub(crate) struct Scenario {
     pub(crate) arrival: u64,
     /// What happens when, in order of time.
     pub(crate) acts: Vec<(Time, Act)>,
+    /// Numbers of acts that do not happen in this run.
+    pub(crate) left_out: BTreeSet<u32>,
+    /// More events than this, and the run goes in circles.
+    pub(crate) most_events: u64,
+    /// Which of the possible timings of the network this is.
+    pub(crate) timing: u64,
     /// The pooler; `None`: clients talk to servers.
     pub(crate) pooling: Option<Pooling>,
 }
@@ -81,6 +109,9 @@ impl Scenario {
             clients: Vec::new(),
             arrival: rng.skewed(1, 3_000_000),
             acts: Vec::new(),
+            left_out: BTreeSet::new(),
+            most_events: MOST_EVENTS,
+            timing: 0,
             pooling: None,
             rules,
             servers,
@@ -94,7 +125,7 @@ impl Scenario {
     pub(crate) fn add_client(&mut self, number: u32, address: Address, user: &str, database: &str, kind: Kind) {
         let password = if kind == Kind::Impostor { "wrong".to_owned() } else { password_of(user) };
         let (user, database) = (user.to_owned(), database.to_owned());
-        self.clients.push(Identity { number, address, user, password, database, kind });
+        self.clients.push(Identity { number, address, user, password, database, kind, stay: Stay::default() });
     }
 
     /// Draws faults and the end of them.

@@ -1,7 +1,8 @@
 //! What happened: always as a hash, and on demand as a transcript of the last events.
 //!
 //! The hash covers every event, so two runs with the same hash did the same. The transcript is kept only in a run that
-//! repeats a failed one, because making its lines costs more than the run.
+//! repeats a failed one, because making its lines costs more than the run. Its lines are those of a protocol: who says
+//! what to whom, and what the world does to them.
 
 use std::collections::VecDeque;
 
@@ -10,17 +11,30 @@ use weir_base::Time;
 /// How many lines of a transcript are kept.
 const LINES: usize = 100_000;
 
+/// How much of a run is written down.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub enum Detail {
+    /// Nothing.
+    #[default]
+    None,
+    /// The messages, as clients and servers see them, and what the world does.
+    Protocol,
+    /// What passes through the engines' ports, too.
+    Port,
+}
+
 /// The record of one run.
 #[derive(Debug)]
 pub(crate) struct Trace {
     hash: u64,
-    lines: Option<VecDeque<String>>,
+    detail: Detail,
+    lines: VecDeque<String>,
 }
 
 impl Trace {
     /// A record; with a transcript if asked for.
-    pub(crate) fn new(transcript: bool) -> Trace {
-        Trace { hash: 0xcbf2_9ce4_8422_2325, lines: transcript.then(VecDeque::new) }
+    pub(crate) fn new(detail: Detail) -> Trace {
+        Trace { hash: 0xcbf2_9ce4_8422_2325, detail, lines: VecDeque::new() }
     }
 
     /// Mixes numbers and bytes into the hash.
@@ -48,21 +62,32 @@ impl Trace {
 
     /// Whether lines are kept.
     pub(crate) fn is_on(&self) -> bool {
-        self.lines.is_some()
+        self.detail > Detail::None
     }
 
     /// Adds a line, if lines are kept.
     pub(crate) fn line(&mut self, now: Time, text: impl FnOnce() -> String) {
-        if let Some(lines) = &mut self.lines {
-            if lines.len() == LINES {
-                lines.pop_front();
-            }
-            lines.push_back(format!("{:>12.6} {}", now.micros() as f64 / 1e6, text()));
+        if self.is_on() {
+            self.push(now, &text());
         }
+    }
+
+    /// Adds a line about a port, if such lines are kept.
+    pub(crate) fn port_line(&mut self, now: Time, text: impl FnOnce() -> String) {
+        if self.detail >= Detail::Port {
+            self.push(now, &text());
+        }
+    }
+
+    fn push(&mut self, now: Time, text: &str) {
+        if self.lines.len() == LINES {
+            self.lines.pop_front();
+        }
+        self.lines.push_back(format!("{:>12.6} {text}", now.micros() as f64 / 1e6));
     }
 
     /// The transcript.
     pub(crate) fn lines(&self) -> Vec<String> {
-        self.lines.iter().flatten().cloned().collect()
+        self.lines.iter().cloned().collect()
     }
 }

@@ -3,21 +3,24 @@
 //! Owns the actors and the end of a run. Invariant: everything is drawn from the seed, and nothing depends on the
 //! machine, its clock or the order of a hash table.
 
-use weir_base::{Span, Time};
+use std::net::IpAddr;
+
+use weir_base::{Host, Span, Time};
 use weir_engine::port::Signal;
 
 use crate::check::{Checker, Violation};
 use crate::client::actor::Actor;
 use crate::context::{Context, Counts, Event};
+use crate::names::Names;
 use crate::network::{Address, End, Happening, Owner, Side};
 use crate::pooler::Pooler;
-use crate::postgres::{Postgres, State};
+use crate::postgres::{Postgres, Server, State};
 use crate::rng::Rng;
 use crate::scenario::{Act, Scenario};
+use crate::trace::Detail;
+use crate::transcript::folded;
 use crate::weather::Weather;
 
-/// More events than this, and a run goes in circles.
-const MOST_EVENTS: u64 = 20_000_000;
 /// After the last client has left, everything is over within this time.
 const END: Span = Span::from_secs(600);
 
@@ -36,30 +39,44 @@ pub struct Outcome {
     pub transcript: Vec<String>,
 }
 
+impl Outcome {
+    /// The last events without the middle of long rows of the same.
+    pub fn transcript(&self) -> Vec<String> {
+        folded(self.transcript.clone())
+    }
+}
+
 pub(crate) struct World {
     ctx: Context,
     pooler: Pooler,
     postgres: Postgres,
-    clients: Vec<Actor>,
+    /// By number, less one; `None`: left out of this run.
+    clients: Vec<Option<Actor>>,
     acts: Vec<Act>,
     rng: Rng,
     scratch: Vec<u8>,
+    most_events: u64,
     /// All clients are done.
     closing: bool,
     ended: bool,
 }
 
 impl World {
-    pub(crate) fn new(seed: u64, scenario: Scenario, transcript: bool) -> World {
+    pub(crate) fn new(seed: u64, scenario: Scenario, detail: Detail) -> World {
         let rng = Rng::new(seed);
-        let ctx = Context::new(scenario.rules, scenario.weather, rng.fork("network", 0), transcript);
+        let network = rng.fork("network", scenario.timing);
+        let mut ctx = Context::new(scenario.rules, scenario.weather, network, detail);
+        ctx.names = Names::new(addresses(&scenario.servers), rng.fork("names", 0));
         let pooler = Pooler::new(scenario.pooling, &rng);
         let reporting = scenario.flavour.reporting;
         let postgres = Postgres::new(scenario.servers, scenario.flavour, rng.fork("postgres", 0));
-        let client = |identity: &crate::client::Identity| {
-            Actor::new(identity.clone(), reporting, rng.fork("client", u64::from(identity.number)))
-        };
-        let clients = scenario.clients.iter().map(client).collect();
+        let mut clients = Vec::new();
+        for identity in scenario.clients {
+            let number = identity.number as usize;
+            clients.resize_with(number.max(clients.len()), || None);
+            let chance = rng.fork("client", u64::from(identity.number));
+            clients[number - 1] = Some(Actor::new(identity, reporting, chance));
+        }
         let mut world = World {
             ctx,
             pooler,
@@ -68,14 +85,19 @@ impl World {
             acts: Vec::new(),
             rng: rng.fork("world", 0),
             scratch: Vec::new(),
+            most_events: scenario.most_events,
             closing: false,
             ended: false,
         };
-        for (at, act) in scenario.acts {
-            world.plan(at, act);
+        for (number, (at, act)) in scenario.acts.into_iter().enumerate() {
+            if scenario.left_out.contains(&(number as u32)) {
+                world.acts.push(act);
+            } else {
+                world.plan(at, act);
+            }
         }
         world.pooler.start(&mut world.ctx);
-        for client in &mut world.clients {
+        for client in world.clients.iter_mut().flatten() {
             client.invite(&mut world.ctx, scenario.arrival);
         }
         world
@@ -87,7 +109,7 @@ impl World {
             let Some(event) = self.ctx.queue.next() else { break };
             self.ctx.counts.events += 1;
             self.step(event);
-            if self.ctx.counts.events > MOST_EVENTS {
+            if self.ctx.counts.events > self.most_events {
                 self.ctx.violated(Checker::AllFinishes, || "the run goes in circles".to_owned());
             }
         }
@@ -122,15 +144,15 @@ impl World {
                 self.scratch = scratch;
             }
             Event::Wake(Owner::Client(number), reason) => {
-                if let Some(client) = self.clients.get_mut(number as usize - 1) {
-                    client.woken(&mut self.ctx, reason);
-                    if client.is_done() {
-                        self.one_is_done();
-                    }
+                let Some(client) = &mut self.clients[number as usize - 1] else { return };
+                client.woken(&mut self.ctx, reason);
+                if client.is_done() {
+                    self.one_is_done();
                 }
             }
             Event::Wake(Owner::Backend(number), reason) => self.postgres.woken(&mut self.ctx, number, reason),
-            Event::Act(number) => self.act(self.acts[number as usize]),
+            Event::Act(number) => self.act(number),
+            Event::Signal(signal) => self.pooler.signal(&mut self.ctx, signal),
             Event::Wake(..) => {}
             event => self.pooler.step(&mut self.ctx, event),
         }
@@ -152,14 +174,15 @@ impl World {
         }
         match owner {
             Owner::Client(number) => {
-                let client = &mut self.clients[number as usize - 1];
+                let Some(client) = &mut self.clients[number as usize - 1] else { return };
                 client.happened(&mut self.ctx, &happening, bytes);
                 if client.is_done() {
                     self.one_is_done();
                 }
             }
             Owner::Canceller(number) => {
-                self.clients[number as usize - 1].canceller_happened(&mut self.ctx, &happening);
+                let Some(client) = &mut self.clients[number as usize - 1] else { return };
+                client.canceller_happened(&mut self.ctx, &happening);
             }
             Owner::Backend(number) => match happening {
                 Happening::Bytes => self.postgres.bytes(&mut self.ctx, number, bytes),
@@ -186,7 +209,7 @@ impl World {
 
     /// When the last client is done, the run comes to its end.
     fn one_is_done(&mut self) {
-        if !self.closing && self.clients.iter().all(Actor::is_done) {
+        if !self.closing && self.clients.iter().flatten().all(Actor::is_done) {
             self.closing = true;
             self.calm();
             let now = self.ctx.now();
@@ -195,27 +218,32 @@ impl World {
         }
     }
 
-    fn act(&mut self, act: Act) {
+    fn act(&mut self, number: u32) {
+        let act = self.acts[number as usize];
+        // Each act has its own chance, so that leaving one out leaves the others as they are.
+        let mut rng = self.rng.fork("act", u64::from(number));
         let ctx = &mut self.ctx;
-        ctx.note(|| format!("-- {act:?}"));
+        ctx.note(|| format!("act {number}: {act}"));
         match act {
             Act::Restart { server, crash } if !self.closing && self.postgres.servers[server].state == State::Up => {
                 self.postgres.stop(ctx, server, crash);
-                let (down, starting) = self.postgres.draw_downtime();
+                let (down, starting) = Postgres::draw_downtime(&mut rng);
                 let up = self.ctx.now() + down;
                 self.plan(up, Act::Starting(server));
                 self.plan(up + starting, Act::Up(server));
             }
             Act::Starting(server) => self.postgres.set_state(server, State::Starting),
             Act::Up(server) => self.postgres.set_state(server, State::Up),
-            Act::Terminate => self.postgres.terminate_one(ctx),
+            Act::Terminate => self.postgres.terminate_one(ctx, &mut rng),
             Act::Cut => {
-                if let Some(conn) = ctx.net.any_conn() {
+                if let Some(conn) = ctx.net.any_conn(&mut rng) {
+                    let [near, far] = [Side::Near, Side::Far].map(|side| ctx.net.owner(End { conn, side }));
+                    ctx.note(|| format!("the connection of {near} to {far} is reset"));
                     ctx.net.cut(&mut ctx.queue, conn);
                 }
             }
-            Act::Stall => self.stall(),
-            Act::Weather => ctx.net.set_weather(Weather::draw(&mut self.rng)),
+            Act::Stall => self.stall(&mut rng),
+            Act::Weather => ctx.net.set_weather(Weather::draw(&mut rng)),
             Act::Reload => self.pooler.signal(ctx, Signal::Reload),
             Act::Pause => self.pooler.signal(ctx, Signal::Pause),
             Act::Resume => self.pooler.signal(ctx, Signal::Resume),
@@ -232,22 +260,26 @@ impl World {
 
     fn calm(&mut self) {
         self.ctx.net.set_weather(Weather::calm());
-        self.clients.iter_mut().for_each(Actor::calm_down);
+        self.postgres.calm_down();
+        self.clients.iter_mut().flatten().for_each(Actor::calm_down);
     }
 
-    fn stall(&mut self) {
-        let pause = self.rng.span(1_000, 20_000_000);
-        let far = self.rng.chance(500);
+    fn stall(&mut self, rng: &mut Rng) {
+        let pause = rng.span(1_000, 20_000_000);
+        let far = rng.chance(500);
         let until = self.ctx.now() + pause;
-        if let Some(conn) = self.ctx.net.any_conn() {
+        if let Some(conn) = self.ctx.net.any_conn(rng) {
             let near = End { conn, side: Side::Near };
-            self.ctx.net.stall(if far { near.peer() } else { near }, until);
+            let end = if far { near.peer() } else { near };
+            let (from, to) = (self.ctx.net.owner(end), self.ctx.net.owner(end.peer()));
+            self.ctx.note(|| format!("what {from} sends to {to} is held back for {} µs", pause.micros()));
+            self.ctx.net.stall(end, until);
         }
     }
 
     fn unfinished(&mut self) {
         let waiting: Vec<String> =
-            self.clients.iter_mut().filter(|c| !c.is_done()).take(5).map(Actor::describe).collect();
+            self.clients.iter_mut().flatten().filter(|c| !c.is_done()).take(5).map(Actor::describe).collect();
         self.ctx.violated(Checker::AllFinishes, || waiting.join("; "));
     }
 
@@ -265,14 +297,20 @@ impl World {
     }
 }
 
+/// Where servers listen.
+fn addresses(servers: &[Server]) -> Vec<IpAddr> {
+    let address = |server: &Server| if let Host::Ip(address) = server.target.host { Some(address) } else { None };
+    servers.iter().filter_map(address).collect()
+}
+
 #[cfg(test)]
 mod tests {
-    use weir_base::{Host, Target};
+    use weir_base::Target;
 
     use super::*;
     use crate::client::Kind;
     use crate::context::Rules;
-    use crate::postgres::{Flavour, Server};
+    use crate::postgres::Flavour;
 
     /// Three ordinary clients, a server, and no faults but those in `acts`.
     fn checker(rules: Rules, state: State, acts: &[(u64, Act)]) -> Option<Checker> {
@@ -285,7 +323,7 @@ mod tests {
             scenario.add_client(number, Address::Server(target.clone()), "ann", "app", Kind::User);
         }
         scenario.acts.extend(acts.iter().map(|(at, act)| (Time::from_micros(*at), *act)));
-        let mut world = World::new(5, scenario, false);
+        let mut world = World::new(5, scenario, Detail::None);
         world.run();
         world.outcome(5, None).violation.map(|violation| violation.checker)
     }

@@ -1,11 +1,9 @@
 //! Cancel requests: they reach the right query, or none.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use weir_pglocal::client::{Canceller, Connection};
+use weir_pglocal::client::Connection;
 use weir_pgwire::{backend, put_front, tag};
 use weir_tests::{Mode, Setup, Site, eventually, readies};
 
@@ -71,97 +69,6 @@ fn a_cancel_of_an_idle_client_does_nothing(site: &Site) {
         }
         assert_eq!(query.join().unwrap().as_deref(), Some("undisturbed"));
     });
-}
-
-#[test]
-fn a_hundred_cancels_at_once_on_a_pool_of_one_hit_their_query_only() {
-    for mode in [Mode::Session, Mode::Transaction] {
-        let site = Site::with(Setup::new(mode).size(1), mode);
-        let mut victim = site.connect();
-        let canceller = victim.canceller();
-        thread::scope(|scope| {
-            let query = scope.spawn(move || (victim.query(SLOW).unwrap_err(), victim));
-            await_sleep(&site, 1);
-            let waiters: Vec<_> = (0..5).map(|number| scope.spawn(move_tagged(&site, number))).collect();
-            let cancels: Vec<_> = (0..100)
-                .map(|_| {
-                    let canceller = canceller.clone();
-                    // Those that find nothing to cancel any more may be turned away.
-                    scope.spawn(move || canceller.cancel())
-                })
-                .collect();
-            let (error, victim) = query.join().unwrap();
-            assert_eq!(error.sqlstate(), Some("57014"), "{error}");
-            // In session mode the next one gets in when this one leaves.
-            drop(victim);
-            cancels.into_iter().for_each(|cancel| drop(cancel.join().unwrap()));
-            waiters.into_iter().for_each(|waiter| waiter.join().unwrap());
-        });
-    }
-}
-
-/// A client that nobody cancels: connects, asks, and must be answered with its own tag.
-fn move_tagged(site: &Site, number: usize) -> impl FnOnce() + Send + '_ {
-    move || {
-        let mut client = site.connect();
-        for round in 0..5 {
-            let tag = format!("{number}/{round}");
-            let sql = format!("SELECT '{tag}' FROM pg_sleep(0.01)");
-            assert_eq!(client.value(&sql).unwrap_or_else(|error| panic!("{tag}: {error}")).unwrap(), tag);
-        }
-    }
-}
-
-#[test]
-fn a_late_cancel_never_hits_the_next_clients_query() {
-    // Incident: a cancel hits the next client's query. One server; one client whose short queries are cancelled without
-    // end, others that are never cancelled.
-    for size in [1, 2] {
-        let site = Site::transaction(size);
-        let stop = Arc::new(AtomicBool::new(false));
-        let hits = AtomicU32::new(0);
-        let mut target = site.connect();
-        let canceller = target.canceller();
-        thread::scope(|scope| {
-            for _ in 0..3 {
-                scope.spawn(cancel_until(canceller.clone(), stop.clone()));
-            }
-            let others: Vec<_> = (0..4).map(|number| scope.spawn(undisturbed(&site, number))).collect();
-            let begin = Instant::now();
-            while begin.elapsed() < Duration::from_secs(4) {
-                match target.value("SELECT 'mine' FROM pg_sleep(0.003)") {
-                    Ok(value) => assert_eq!(value.as_deref(), Some("mine")),
-                    Err(error) => {
-                        assert_eq!(error.sqlstate(), Some("57014"), "{error}");
-                        hits.fetch_add(1, Ordering::Relaxed);
-                    }
-                }
-            }
-            stop.store(true, Ordering::Relaxed);
-            others.into_iter().for_each(|other| other.join().unwrap());
-        });
-        assert!(hits.load(Ordering::Relaxed) > 0, "no cancel has ever hit, so nothing was tested");
-    }
-}
-
-fn cancel_until(canceller: Canceller, stop: Arc<AtomicBool>) -> impl FnOnce() + Send {
-    move || {
-        while !stop.load(Ordering::Relaxed) {
-            let _ = canceller.cancel();
-        }
-    }
-}
-
-fn undisturbed(site: &Site, number: usize) -> impl FnOnce() + Send + '_ {
-    move || {
-        let mut client = site.connect();
-        let begin = Instant::now();
-        while begin.elapsed() < Duration::from_secs(4) {
-            let sql = format!("SELECT 'of {number}' FROM pg_sleep(0.002)");
-            let value = client.value(&sql).unwrap_or_else(|error| panic!("a stranger was hit: {error}"));
-            assert_eq!(value, Some(format!("of {number}")));
-        }
-    }
 }
 
 #[test]

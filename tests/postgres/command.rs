@@ -7,8 +7,10 @@ use std::process::{Command, Output};
 use weir_pglocal::TempFolder;
 use weir_tests::{Mode, Postgres, Setup, users, weir_binary};
 
+/// Runs weir with a command that ends by itself; one that serves instead is stopped after a while: status 124.
 fn run(arguments: &[&str]) -> Output {
-    Command::new(weir_binary()).args(arguments).output().expect("weir runs")
+    let within = ["--kill-after=1", "20"];
+    Command::new("timeout").args(within).arg(weir_binary()).args(arguments).output().expect("weir runs")
 }
 
 /// The one line on stderr of a command that must fail with status 1.
@@ -40,7 +42,9 @@ fn an_unknown_key_is_named_with_its_line_and_the_nearest_that_exists() {
 
 #[test]
 fn a_value_out_of_range_is_named_with_its_line() {
-    for wrong in ["size = 0", "size = -1", "size = \"many\"", "mode = \"sometimes\"", "query_wait_timeout = \"soon\""] {
+    for wrong in
+        ["size = 99999999999", "size = -1", "size = \"many\"", "mode = \"sometimes\"", "query_wait_timeout = \"soon\""]
+    {
         let line = refused(&format!("{START}{wrong}\n"));
         assert!(line.contains("weir.toml:5:"), "{wrong}: {line}");
     }

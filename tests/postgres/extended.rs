@@ -1,6 +1,5 @@
 //! The extended protocol: pipelines, Flush, portals, the unnamed statement.
 
-use std::thread;
 use std::time::Duration;
 
 use weir_tests::{Batch, Site, ask, readies, tale, until_quiet};
@@ -265,38 +264,4 @@ fn a_bind_of_many_megabytes_arrives_whole(site: &Site) {
     let wanted = client.value("SELECT md5(repeat('0123456789abcdef', 1 << 20))").unwrap().unwrap();
     let story = ask(&mut client, &batch, 1);
     assert_eq!(story[3], format!("Row {},{wanted}", large.len()));
-}
-
-#[test]
-fn a_split_pipeline_never_delivers_the_rows_of_another() {
-    // Incident: rows of one client delivered to another when a split pipeline outlived its checkout.
-    let site = Site::transaction(2);
-    thread::scope(|scope| {
-        for client in 0..12 {
-            let site = &site;
-            scope.spawn(move || tagged_pipelines(site, client));
-        }
-    });
-}
-
-/// Pipelines cut at every place, with pauses in between; each row carries a tag that only its client knows.
-fn tagged_pipelines(site: &Site, client: usize) {
-    let mut connection = site.connect();
-    for round in 0..25 {
-        let tag = format!("tag-{client}-{round}");
-        let mut batch = Batch::new();
-        for part in 0..4 {
-            batch = batch.run("SELECT $1::text, pg_sleep(0.001)", &[&format!("{tag}-{part}")]);
-            batch = if part % 2 == 1 { batch.sync() } else { batch.flush() };
-        }
-        let bytes = batch.bytes();
-        let cut = (client * 37 + round * 11) % bytes.len();
-        connection.send_bytes(&bytes[..cut]).unwrap();
-        thread::sleep(Duration::from_millis(2));
-        connection.send_bytes(&bytes[cut..]).unwrap();
-        let story = tale(&readies(&mut connection, 2));
-        let rows: Vec<_> = story.iter().filter(|line| line.starts_with("Row")).cloned().collect();
-        let wanted: Vec<_> = (0..4).map(|part| format!("Row {tag}-{part},")).collect();
-        assert_eq!(rows, wanted, "{story:?}");
-    }
 }

@@ -29,25 +29,34 @@ macro_rules! everywhere {
     };
 }
 
+mod auth_query;
+mod autodb;
+mod behaviours;
 mod bulk;
 mod cancel;
 mod command;
-mod compare;
 mod console;
+mod console_commands;
 mod copy;
 mod death;
 mod dirty;
+mod entry;
 mod extended;
-mod hostile;
+mod hosts;
+mod limits_servers;
 mod login;
 mod modes;
 mod outage;
 mod parameters;
 mod pgbench;
+mod queries;
 mod reload;
+mod server_tls;
+mod settings;
 mod simple;
 mod startup;
 mod statements;
+mod tls;
 mod waiting;
 mod workers;
 

@@ -193,32 +193,6 @@ fn a_server_that_stands_still_delays_and_breaks_nothing() {
 }
 
 #[test]
-fn a_login_storm_after_an_outage_is_bounded() {
-    let postgres = Postgres::private();
-    let site = Site::on(&postgres, setup(10).pool("connects_per_second = 5"), Mode::Transaction);
-    postgres.server().shutdown();
-    thread::scope(|scope| {
-        for _ in 0..50 {
-            scope.spawn(|| {
-                let begin = Instant::now();
-                while begin.elapsed() < Duration::from_secs(30) {
-                    let served = Connection::connect(&site.params())
-                        .and_then(|mut client| client.value("SELECT 'served' FROM pg_sleep(0.05)"));
-                    if served.is_ok() {
-                        return;
-                    }
-                    thread::sleep(Duration::from_millis(50));
-                }
-                panic!("not served within 30 s");
-            });
-        }
-        thread::sleep(Duration::from_millis(500));
-        postgres.server().start_again().unwrap();
-    });
-    assert!(site.database().backends().len() <= 10);
-}
-
-#[test]
 fn an_error_on_an_idle_server_never_surfaces_in_the_next_query() {
     // Incident: a left-over error or reply surfaces in the next client's query.
     let site = Site::with(setup(1), Mode::Transaction);

@@ -267,7 +267,11 @@ fn usr1_pauses_and_usr2_resumes() {
     let mut client = site.connect();
     client.query("SELECT 1").unwrap();
     site.weir().signal(Signal::SIGUSR1);
-    await_shown(&site, "app", "paused", Some("1"));
+    eventually("it is paused", || {
+        let state = site.weir().show("STATE");
+        let row = (0..state.rows.len()).find(|row| state.get(*row, "key") == Some("paused"));
+        if row.and_then(|row| state.get(row, "value")) == Some("yes") { Ok(()) } else { Err(format!("{state:?}")) }
+    });
     thread::scope(|scope| {
         let held = scope.spawn(|| client.value("SELECT 'resumed'"));
         thread::sleep(Duration::from_millis(200));

@@ -160,19 +160,6 @@ fn a_missing_user_is_refused(site: &Site) {
 }
 
 #[test]
-fn bytes_stuffed_after_a_request_for_encryption_close_the_connection() {
-    // CVE-2021-3935.
-    let site = Site::transaction(1);
-    for write in [put_front::ssl_request, put_front::gss_request] {
-        let mut client = open(&site);
-        client.send_bytes(&[request(write), startup(&site, &[], 0)].concat()).unwrap();
-        let story = until_quiet(&mut client, PATIENCE);
-        assert_eq!(story.last().unwrap(), "Closed");
-        assert!(!story.iter().any(|line| line.starts_with('\'')), "no login was begun: {story:?}");
-    }
-}
-
-#[test]
 fn protocol_3_2_has_keys_that_cancel() {
     let site = Site::transaction(1);
     let mut client = open(&site);
@@ -211,26 +198,6 @@ fn a_replication_connection_is_refused_clearly() {
     for value in ["true", "database"] {
         let refused = Connection::connect(&site.params().option("replication", value)).unwrap_err();
         assert_eq!(refused.sqlstate(), Some("08P01"), "{refused}");
-    }
-}
-
-#[test]
-fn nothing_but_a_login_is_answered_before_the_login() {
-    // Incident: login as another user through a second StartupMessage.
-    let site = Site::transaction(1);
-    let login = startup(&site, &[], 0);
-    let mut hostile: Vec<(String, Vec<u8>)> = vec![("a second startup packet".to_owned(), login.clone())];
-    for tag in b"QPBEDCSHFdcfX12T" {
-        hostile.push((char::from(*tag).to_string(), [&[*tag][..], &[0, 0, 0, 5, 0]].concat()));
-    }
-    for (name, message) in hostile {
-        let mut client = open(&site);
-        client.send_bytes(&login).unwrap();
-        assert_eq!(client.read_frame(PATIENCE).unwrap().tag, tag::back::AUTHENTICATION);
-        client.send_bytes(&message).unwrap();
-        let story = until_quiet(&mut client, PATIENCE);
-        assert_eq!(story.last().unwrap(), "Closed", "{name}: {story:?}");
-        assert!(!story.iter().any(|line| line.starts_with("Ready")), "{name}: {story:?}");
     }
 }
 

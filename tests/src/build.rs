@@ -15,10 +15,13 @@ pub fn weir_binary() -> &'static Path {
     BINARY.get_or_init(|| env::var_os("WEIR_BIN").map_or_else(build, PathBuf::from))
 }
 
-/// Builds with the profile and into the folder that this test was built with: `…/target/debug/deps/postgres-1a2b`.
+/// Builds with the profile and into the folder that this program was built with: `…/target/debug/deps/postgres-1a2b`
+/// of a test, `…/target/debug/stand` of another.
 fn build() -> PathBuf {
     let test = env::current_exe().expect("a test has a path");
-    let profile_folder = test.parent().and_then(Path::parent).expect("cargo's folders are nested");
+    let folder = test.parent().expect("a program is in a folder");
+    let profile_folder = if folder.ends_with("deps") { folder.parent() } else { Some(folder) };
+    let profile_folder = profile_folder.expect("cargo's folders are nested");
     let target = profile_folder.parent().expect("cargo's folders are nested");
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.args(["build", "--quiet", "--package", "weir", "--bin", "weir"]).env("CARGO_TARGET_DIR", target);

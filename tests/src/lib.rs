@@ -7,21 +7,36 @@
 //! whether its counters are back where they began, and whether it lost a descriptor.
 
 mod build;
+mod bulk;
+mod certificates;
+mod ini;
+mod names;
 mod pgbench;
+mod pgbouncer;
 mod postgres;
 mod rng;
 mod setup;
 mod site;
+mod tables;
+mod tap;
+mod userlist;
 mod watch;
 mod weir;
 mod wire;
 
 pub use build::weir_binary;
+pub use bulk::Bulk;
+pub use certificates::{Certificates, encrypting_postgres};
+pub use ini::Ini;
+pub use names::NameServer;
 pub use pgbench::{Bench, BenchRun};
+pub use pgbouncer::{PgBouncer, account, pgbouncer_binary};
 pub use postgres::{Database, Postgres, User, users};
 pub use rng::Rng;
-pub use setup::{ADMIN, Mode, Setup, WATCHER};
+pub use setup::{ADMIN, Console, Mode, Setup, WATCHER};
 pub use site::Site;
+pub use tables::TABLES;
+pub use tap::Tap;
 pub use watch::{eventually, within};
-pub use weir::{Memory, PoolRow, Weir};
+pub use weir::{Launch, Memory, PoolRow, Weir};
 pub use wire::{Batch, ask, body_text, readies, tale, tell, until_quiet};

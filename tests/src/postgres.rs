@@ -1,10 +1,13 @@
 //! The PostgreSQL of the tests: one for all, with users of each kind of password, and more for those who break theirs.
 
+use std::env;
+use std::fs;
+use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use weir_pglocal::client::{Connection, Params};
-use weir_pglocal::{Auth, Options, Server};
+use weir_pglocal::{Auth, Error, Options, Programs, Server};
 
 /// A user of the test servers.
 #[derive(Clone, Copy, Debug)]
@@ -58,7 +61,7 @@ impl Postgres {
 
     /// A server of one's own with this `max_connections` and these settings.
     pub fn with(max_connections: u32, settings: &[(&str, &str)]) -> Postgres {
-        let ours = [("autovacuum", "off"), ("max_wal_size", "256MB")];
+        let ours = [("autovacuum", "off"), ("max_wal_size", "256MB"), ("max_prepared_transactions", "40")];
         let settings = ours.iter().chain(settings).map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
         let hba = users::ALL.iter().map(|user| format!("host all \"{}\" 127.0.0.1/32 {}", user.name, user.method));
         let options = Options {
@@ -68,10 +71,16 @@ impl Postgres {
             hba: hba.collect(),
             ..Options::default()
         };
-        let server = Server::start(options).unwrap_or_else(|error| panic!("{error}"));
+        let server = programs().and_then(|programs| Server::start_with(programs, options));
+        let server = server.unwrap_or_else(|error| panic!("{error}"));
         let postgres = Postgres(Arc::new(server));
         postgres.create_users();
         postgres
+    }
+
+    /// A standby that follows this server by streaming.
+    pub fn standby(&self) -> Postgres {
+        Postgres(Arc::new(Server::standby_of(&self.0).unwrap_or_else(|error| panic!("{error}"))))
     }
 
     /// The server itself, to be stopped, started, frozen.
@@ -113,6 +122,16 @@ impl Postgres {
         secret.expect("each user has a password")
     }
 
+    /// Makes a standby of it: one without anybody to follow, until it is promoted. Its connections are ended.
+    pub fn demote(&self) {
+        let folder = self.superuser("postgres").value("SHOW data_directory").expect("it answers").expect("a folder");
+        self.0.shutdown();
+        fs::write(Path::new(&folder).join("standby.signal"), "").expect("a file of the server's");
+        self.0.start_again().unwrap_or_else(|error| panic!("{error}"));
+        let recovers = self.superuser("postgres").value("SELECT pg_is_in_recovery()");
+        assert_eq!(recovers.expect("it answers").as_deref(), Some("t"));
+    }
+
     fn create_users(&self) {
         let mut superuser = self.superuser("postgres");
         for user in users::ALL {
@@ -124,6 +143,14 @@ impl Postgres {
             );
             superuser.query_all(&sql).unwrap_or_else(|error| panic!("create user {}: {error}", user.name));
         }
+    }
+}
+
+/// The PostgreSQL that is found, or the major version in `WEIR_TEST_POSTGRES`.
+fn programs() -> Result<Programs, Error> {
+    match env::var("WEIR_TEST_POSTGRES").ok().filter(|major| !major.is_empty()) {
+        Some(major) => weir_pglocal::find_major(major.parse().expect("WEIR_TEST_POSTGRES is a number, such as 18")),
+        None => weir_pglocal::find(),
     }
 }
 

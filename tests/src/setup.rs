@@ -3,6 +3,7 @@
 use std::fmt::{self, Write as _};
 
 use crate::postgres::{Database, User, users};
+use crate::userlist::Userlist;
 
 /// The console's administrator, in every list of users.
 pub const ADMIN: (&str, &str) = ("admin", "console secret");
@@ -38,11 +39,24 @@ pub struct Setup {
     workers: u32,
     auth: &'static str,
     login: Login,
-    secrets: Vec<(String, String)>,
+    secrets: Userlist,
     general: String,
+    listen: String,
+    auth_lines: String,
+    files: Vec<(String, String)>,
+    console: Console,
     limits: String,
     pool: String,
     more: String,
+}
+
+/// How the tests' own console comes in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Console {
+    /// By TCP, as [`ADMIN`].
+    Tcp,
+    /// By the Unix socket, as the owner of the process.
+    Socket,
 }
 
 /// As whom the pool logs in to its server.
@@ -56,17 +70,18 @@ impl Setup {
     /// A pool of 5 in this mode; clients log in with SCRAM, the server is used as `users::APP`. One worker, or as many
     /// as `WEIR_TESTS_WORKERS` says, which runs everything again on several.
     pub fn new(mode: Mode) -> Self {
-        let secret = |name: &str, secret: &str| (name.to_owned(), secret.to_owned());
-        let mut secrets: Vec<_> = users::ALL.iter().map(|user| secret(user.name, user.password)).collect();
-        secrets.extend([ADMIN, WATCHER].map(|(name, password)| secret(name, password)));
         Setup {
             mode,
             size: 5,
             workers: usual_workers(),
             auth: "scram-sha-256",
             login: Login::As(users::APP),
-            secrets,
+            secrets: Userlist::everybody(),
             general: String::new(),
+            listen: String::new(),
+            auth_lines: String::new(),
+            files: Vec::new(),
+            console: Console::Tcp,
             limits: String::new(),
             pool: String::new(),
             more: String::new(),
@@ -97,15 +112,14 @@ impl Setup {
     /// This user's secret as it stands in the userlist, in place of its password.
     #[must_use]
     pub fn secret(mut self, user: &str, secret: &str) -> Self {
-        self.secrets.retain(|(name, _)| name != user);
-        self.secrets.push((user.to_owned(), secret.to_owned()));
+        self.secrets.set(user, secret);
         self
     }
 
     /// This user is on no list.
     #[must_use]
     pub fn without(mut self, user: &str) -> Self {
-        self.secrets.retain(|(name, _)| name != user);
+        self.secrets.remove(user);
         self
     }
 
@@ -129,6 +143,36 @@ impl Setup {
         self.general.push_str(line);
         self.general.push('\n');
         self
+    }
+
+    /// A line of `[listen]`; `{folder}` is the folder of `weir.toml`.
+    #[must_use]
+    pub fn listen(mut self, line: &str) -> Self {
+        self.listen.push_str(line);
+        self.listen.push('\n');
+        self
+    }
+
+    /// A line of `[auth]`.
+    #[must_use]
+    pub fn auth_line(mut self, line: &str) -> Self {
+        self.auth_lines.push_str(line);
+        self.auth_lines.push('\n');
+        self
+    }
+
+    /// Another file beside `weir.toml`.
+    #[must_use]
+    pub fn file(mut self, name: &str, text: &str) -> Self {
+        self.files.push((name.to_owned(), text.to_owned()));
+        self
+    }
+
+    /// The tests' own console comes by the Unix socket, in the folder of `weir.toml`, as the owner of the process.
+    #[must_use]
+    pub fn console_by_socket(mut self) -> Self {
+        self.console = Console::Socket;
+        self.listen("unix_socket_dir = \"{folder}\"")
     }
 
     /// A line of `[limits]`.
@@ -159,15 +203,17 @@ impl Setup {
     pub fn toml(&self, database: &Database) -> String {
         let mut text = format!(
             "[general]\nworkers = {}\nadmin_users = [\"{}\"]\nstats_users = [\"{}\"]\n{}\n\
-             [listen]\naddress = \"127.0.0.1\"\nport = {{port}}\n\n\
-             [auth]\ntype = \"{}\"\nfile = \"userlist.txt\"\n\n\
+             [listen]\naddress = \"127.0.0.1\"\nport = {{port}}\n{}\n\
+             [auth]\ntype = \"{}\"\nfile = \"userlist.txt\"\n{}\n\
              [limits]\n{}\n\
              [pools.app]\nhost = \"127.0.0.1\"\nport = {}\ndatabase = \"{}\"\nmode = \"{}\"\nsize = {}\n",
             self.workers,
             ADMIN.0,
             WATCHER.0,
             self.general,
+            self.listen,
             self.auth,
+            self.auth_lines,
             self.limits,
             database.postgres().port(),
             database.name(),
@@ -180,10 +226,19 @@ impl Setup {
         text + &self.pool + "\n" + &self.more
     }
 
+    /// Further files, by name.
+    pub fn files(&self) -> &[(String, String)] {
+        &self.files
+    }
+
+    /// How the tests' own console comes in.
+    pub fn console(&self) -> Console {
+        self.console
+    }
+
     /// `userlist.txt`.
     pub fn userlist(&self) -> String {
-        let double = |text: &str| text.replace('"', "\"\"");
-        self.secrets.iter().map(|(name, secret)| format!("\"{}\" \"{}\"\n", double(name), double(secret))).collect()
+        self.secrets.text()
     }
 }
 

@@ -2,8 +2,10 @@
 
 use weir_pglocal::client::{Connection, Params};
 
+use crate::ini::Ini;
 use crate::postgres::{Database, Postgres, User, users};
 use crate::setup::{Mode, Setup};
+use crate::watch::eventually;
 use crate::weir::Weir;
 
 /// A database, and perhaps a Weir before it.
@@ -18,7 +20,12 @@ pub struct Site {
 impl Site {
     /// PostgreSQL alone.
     pub fn direct() -> Site {
-        Site { weir: None, database: Postgres::shared().database(), mode: None }
+        Site::direct_on(&Postgres::shared())
+    }
+
+    /// The same, on a server of one's own.
+    pub fn direct_on(postgres: &Postgres) -> Site {
+        Site { weir: None, database: postgres.database(), mode: None }
     }
 
     /// Through a pool in this mode: small enough that servers change hands, large enough where each client keeps one.
@@ -35,8 +42,31 @@ impl Site {
     /// The same, before a server of one's own.
     pub fn on(postgres: &Postgres, setup: Setup, mode: Mode) -> Site {
         let database = postgres.database();
-        let weir = Weir::start(&setup.toml(&database), &setup.userlist());
+        let weir = Weir::start_with(&setup.toml(&database), &setup.userlist(), setup.files(), setup.console());
         Site { weir: Some(weir), database, mode: Some(mode) }
+    }
+
+    /// Through a Weir with a `pgbouncer.ini`.
+    pub fn ini(ini: &Ini) -> Site {
+        Site::ini_on(&Postgres::shared(), ini)
+    }
+
+    /// The same, before a server of one's own.
+    pub fn ini_on(postgres: &Postgres, ini: &Ini) -> Site {
+        let database = postgres.database();
+        let weir = Weir::start_ini(&ini.text(&database), &ini.files());
+        Site { weir: Some(weir), database, mode: Some(ini.mode()) }
+    }
+
+    /// Puts another `pgbouncer.ini` in its place and has it read.
+    ///
+    /// # Panics
+    ///
+    /// When the reload fails.
+    #[track_caller]
+    pub fn reload_ini(&self, ini: &Ini) {
+        self.weir().rewrite_all(&ini.text(&self.database), &ini.files());
+        self.weir().command("RELOAD").unwrap_or_else(|error| panic!("RELOAD: {error}"));
     }
 
     /// A pool of this size in transaction mode.
@@ -94,6 +124,20 @@ impl Site {
     #[track_caller]
     pub fn connect(&self) -> Connection {
         Connection::connect(&self.params()).unwrap_or_else(|error| panic!("connect: {error}"))
+    }
+
+    /// Waits until no server of the database's is busy or within a transaction, nor are there more than `most`.
+    ///
+    /// # Panics
+    ///
+    /// With those that remain, when they do not come to rest within the usual patience.
+    #[track_caller]
+    pub fn await_no_stuck_server(&self, most: usize) {
+        eventually("no server is stuck", || {
+            let backends = self.database.backends();
+            let stuck = backends.len() > most || backends.iter().any(|(_, state)| state != "idle");
+            if stuck { Err(backends) } else { Ok(()) }
+        });
     }
 
     /// A connection of the superuser's to the database, past Weir.

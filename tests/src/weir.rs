@@ -14,7 +14,7 @@ use weir_pglocal::{Signal, TempFolder, free_port, send_signal};
 
 use crate::build::weir_binary;
 use crate::postgres::Postgres;
-use crate::setup::ADMIN;
+use crate::setup::{ADMIN, Console};
 use crate::watch::eventually;
 
 /// How long a Weir may take until it serves its console.
@@ -28,10 +28,20 @@ const LOG_LINES: usize = 40;
 pub struct Weir {
     child: Mutex<Child>,
     folder: TempFolder,
+    /// The name of its configuration in `folder`.
+    config: &'static str,
     port: u16,
+    console: Console,
     /// Descriptors that are no client's and no server's.
     own_descriptors: usize,
     asked_at_end: AtomicBool,
+}
+
+/// Under which circumstances a pooler is started.
+#[derive(Clone, Debug, Default)]
+pub struct Launch {
+    /// More of its environment.
+    pub env: Vec<(String, String)>,
 }
 
 /// What `/proc` says about the memory of a Weir.
@@ -75,14 +85,83 @@ impl Weir {
     /// With the log, when it does not start.
     #[track_caller]
     pub fn start(toml: &str, userlist: &str) -> Weir {
+        let files = [("userlist.txt".to_owned(), userlist.to_owned())];
+        Weir::launch("weir.toml", toml, &files, Console::Tcp)
+    }
+
+    /// The same with further files in its folder, for which `{folder}` stands in `toml`.
+    ///
+    /// # Panics
+    ///
+    /// With the log, when it does not start.
+    #[track_caller]
+    pub fn start_with(toml: &str, userlist: &str, files: &[(String, String)], console: Console) -> Weir {
+        let files = [files, &[("userlist.txt".to_owned(), userlist.to_owned())]].concat();
+        Weir::launch("weir.toml", toml, &files, console)
+    }
+
+    /// Starts one with a `pgbouncer.ini` and the files beside it; in all of them `{port}` is the port to listen on and
+    /// `{folder}` the folder they are in.
+    ///
+    /// # Panics
+    ///
+    /// With the log, when it does not start.
+    #[track_caller]
+    pub fn start_ini(ini: &str, files: &[(String, String)]) -> Weir {
+        Weir::launch("pgbouncer.ini", ini, files, Console::Tcp)
+    }
+
+    /// The same under a [`Launch`] of its own.
+    ///
+    /// # Panics
+    ///
+    /// With the log, when it does not start.
+    #[track_caller]
+    pub fn start_ini_with(ini: &str, files: &[(String, String)], launch: &Launch) -> Weir {
+        Weir::launch_with("pgbouncer.ini", ini, files, Console::Tcp, launch)
+    }
+
+    /// Kills it without a word, as a crash would.
+    pub fn kill9(&self) {
+        let mut child = self.child();
+        let _ = child.kill();
+        let _ = child.wait();
+        Postgres::shared().server().caretaker().forget(child.id());
+    }
+
+    /// Starts it again in its folder and on its port, after [`Weir::kill9`].
+    ///
+    /// # Panics
+    ///
+    /// With the log, when it does not start.
+    #[track_caller]
+    pub fn start_again(&self) {
+        let config = self.folder.path().join(self.config);
+        *self.child() = spawn(&config, &self.folder.path().join("log"), &Launch::default());
+        Postgres::shared().server().caretaker().watch(self.pid());
+        assert!(self.await_console(), "weir did not start again:\n{}", self.log());
+    }
+
+    #[track_caller]
+    fn launch(config: &'static str, text: &str, files: &[(String, String)], console: Console) -> Weir {
+        Weir::launch_with(config, text, files, console, &Launch::default())
+    }
+
+    #[track_caller]
+    fn launch_with(
+        config: &'static str,
+        text: &str,
+        files: &[(String, String)],
+        console: Console,
+        launch: &Launch,
+    ) -> Weir {
         for attempt in 0.. {
             let folder = TempFolder::new().expect("a temporary folder");
             let port = free_port().expect("a free port");
-            let config = folder.path().join("weir.toml");
-            write(&config, &toml.replace("{port}", &port.to_string()));
-            write(&folder.path().join("userlist.txt"), userlist);
-            let child = Mutex::new(spawn(&config, &folder.path().join("log")));
-            let mut weir = Weir { child, folder, port, own_descriptors: 0, asked_at_end: AtomicBool::new(false) };
+            write_all(folder.path(), port, config, text, files);
+            let child = Mutex::new(spawn(&folder.path().join(config), &folder.path().join("log"), launch));
+            let asked_at_end = AtomicBool::new(false);
+            let mut weir = Weir { child, folder, config, port, console, own_descriptors: 0, asked_at_end };
             Postgres::shared().server().caretaker().watch(weir.pid());
             if weir.await_console() {
                 weir.own_descriptors = weir.unexplained_descriptors().expect("the console answers");
@@ -91,7 +170,7 @@ impl Weir {
             }
             let log = weir.log();
             // Somebody may have been faster to take the port.
-            assert!(log.contains("in use") && attempt < 3, "weir did not start:\n{toml}\n{log}");
+            assert!(log.contains("in use") && attempt < 3, "weir did not start:\n{text}\n{log}");
         }
         unreachable!("the last attempt returns or panics")
     }
@@ -106,7 +185,7 @@ impl Weir {
         self.port
     }
 
-    /// The folder with `weir.toml` and `userlist.txt`.
+    /// The folder with the configuration and `userlist.txt`.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
@@ -124,7 +203,10 @@ impl Weir {
 
     /// How the administrator connects to the console.
     pub fn console_params(&self) -> Params {
-        self.params(ADMIN.0, "weir").password(ADMIN.1)
+        match self.console {
+            Console::Tcp => self.params(ADMIN.0, "weir").password(ADMIN.1),
+            Console::Socket => Params::unix(self.folder(), self.port, "pgbouncer", "weir"),
+        }
     }
 
     /// A connection to the console as its administrator.
@@ -160,14 +242,24 @@ impl Weir {
     }
 
     /// A new configuration, which takes effect with a reload.
-    pub fn rewrite(&self, toml: &str, userlist: &str) {
-        write(&self.folder.path().join("userlist.txt"), userlist);
-        write(&self.folder.path().join("weir.toml"), &toml.replace("{port}", &self.port.to_string()));
+    pub fn rewrite(&self, config: &str, userlist: &str) {
+        self.rewrite_all(config, &[("userlist.txt".to_owned(), userlist.to_owned())]);
+    }
+
+    /// A new configuration and the files beside it.
+    pub fn rewrite_all(&self, config: &str, files: &[(String, String)]) {
+        write_all(self.folder.path(), self.port, self.config, config, files);
     }
 
     /// Sends a signal.
     pub fn signal(&self, signal: Signal) {
         send_signal(self.pid(), signal);
+    }
+
+    /// Whether a signal has stopped it for a while (proc(5): the state after the name in /proc/pid/stat).
+    pub fn is_stopped(&self) -> bool {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid())).unwrap_or_default();
+        stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T'))
     }
 
     /// Waits until it has ended, and asks nothing of it any more.
@@ -321,15 +413,24 @@ impl Weir {
     }
 }
 
+fn write_all(folder: &Path, port: u16, config: &str, text: &str, files: &[(String, String)]) {
+    let main = (config.to_owned(), text.to_owned());
+    let own = folder.display().to_string();
+    for (name, text) in files.iter().chain([&main]) {
+        write(&folder.join(name), &text.replace("{port}", &port.to_string()).replace("{folder}", &own));
+    }
+}
+
 fn write(path: &PathBuf, text: &str) {
     fs::write(path, text).unwrap_or_else(|error| panic!("write {}: {error}", path.display()));
 }
 
-fn spawn(config: &Path, log: &Path) -> Child {
+fn spawn(config: &Path, log: &Path, launch: &Launch) -> Child {
     let log = File::create(log).expect("a log file");
     Command::new(weir_binary())
         .arg("serve")
         .arg(config)
+        .envs(launch.env.iter().map(|(name, value)| (name, value)))
         .stdin(Stdio::null())
         .stdout(log.try_clone().expect("a descriptor"))
         .stderr(log)

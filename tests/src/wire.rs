@@ -16,6 +16,26 @@ impl Batch {
         Batch::default()
     }
 
+    /// Every kind of message that a driver pipelines, about 300 bytes, with a transaction and a COPY into the table `cut`,
+    /// which has one number: for clients that are cut off somewhere in it.
+    pub fn to_be_cut() -> Batch {
+        Batch::new()
+            .parse("s", "SELECT $1::int")
+            .describe_statement("s")
+            .bind("", "s", &["1"])
+            .execute("", 0)
+            .flush()
+            .query("BEGIN")
+            .run("INSERT INTO cut VALUES ($1)", &["2"])
+            .sync()
+            .query("COMMIT; COPY cut FROM STDIN")
+            .copy_data("3\n")
+            .copy_done()
+            .close_statement("s")
+            .sync()
+            .terminate()
+    }
+
     /// The bytes.
     pub fn bytes(&self) -> &[u8] {
         &self.0

@@ -95,6 +95,15 @@ pub enum Show {
     Parameter(Parameter),
 }
 
+/// The two kinds of connections.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Connections {
+    /// From clients.
+    Clients,
+    /// To servers.
+    Servers,
+}
+
 /// The session's parameters that the console pretends to have, since drivers ask for them and set them unasked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[allow(missing_docs)] // Each is PostgreSQL's parameter of that name.
@@ -116,19 +125,18 @@ pub enum Role {
     Admin,
 }
 
-/// Reads one query of the console; `None` is an empty one (nothing but space, comments and semicolons).
+/// Reads one query of the console.
 ///
 /// # Errors
 ///
-/// What it is not: a command, complete, about something other than the console itself.
-pub fn parse(text: &str) -> Result<Option<Command>, CommandError> {
+/// What it is not: a command, complete, about something other than the console itself. An empty query is none.
+pub fn parse(text: &str) -> Result<Command, CommandError> {
     let invalid = || CommandError::invalid(text);
     let mut words = tokens(text).ok_or_else(invalid)?;
     while words.last() == Some(&Token::Semicolon) {
         words.pop();
     }
     let command = match words.as_slice() {
-        [] => return Ok(None),
         [Token::Name(verb), Token::Name(key), relation, Token::Name(value) | Token::Text(value)]
             if verb.eq_ignore_ascii_case("set") && relation.is_assignment() =>
         {
@@ -138,7 +146,7 @@ pub fn parse(text: &str) -> Result<Option<Command>, CommandError> {
         [Token::Name(verb), Token::Name(argument)] => with_argument(&verb.to_ascii_lowercase(), argument),
         _ => Ok(None),
     };
-    command?.ok_or_else(invalid).map(Some)
+    command?.ok_or_else(invalid)
 }
 
 /// What `parse` found: a command, none that is known, or one that can't be meant.
@@ -234,6 +242,34 @@ impl Command {
         }
     }
 
+    /// The database that it is about, if it names one.
+    pub fn database(&self) -> Option<&str> {
+        match self {
+            Command::Pause(of)
+            | Command::Resume(of)
+            | Command::Reconnect(of)
+            | Command::Kill(of)
+            | Command::WaitClose(of) => of.as_deref(),
+            Command::Enable(of) | Command::Disable(of) => Some(of),
+            _ => None,
+        }
+    }
+
+    /// How the log names it when it is given, as PgBouncer's does (`PAUSE 'app'`); `None`: it changes nothing that is
+    /// worth a line.
+    pub fn issued(&self) -> Option<String> {
+        let name = self.name();
+        match self {
+            Command::Show(_) | Command::SetParameter(_) | Command::KillClient(_) | Command::Set { .. } => None,
+            Command::Shutdown(ShutdownMode::WaitForServers) => Some("SHUTDOWN WAIT_FOR_SERVERS".to_owned()),
+            Command::Shutdown(ShutdownMode::WaitForClients) => Some("SHUTDOWN WAIT_FOR_CLIENTS".to_owned()),
+            _ => Some(match self.database() {
+                Some(database) => format!("{name} '{database}'"),
+                None => name.to_owned(),
+            }),
+        }
+    }
+
     /// What CommandComplete says when it is done.
     pub fn tag(&self) -> Cow<'static, str> {
         match self {
@@ -262,10 +298,15 @@ impl Show {
         }
     }
 
-    /// Whether the table lists connections, or counts them by what only their own records tell; for others a
-    /// [`Report`](crate::Report) may leave them out.
-    pub fn reads_sockets(self) -> bool {
-        matches!(self, Show::Clients | Show::Servers | Show::Sockets | Show::ActiveSockets | Show::Users)
+    /// The connections that the table lists, in this order. Such a table is as long as there are connections: its rows
+    /// are not made of a [`Report`](crate::Report), but of records that come in pages.
+    pub fn lists(self) -> &'static [Connections] {
+        match self {
+            Show::Clients => &[Connections::Clients],
+            Show::Servers => &[Connections::Servers],
+            Show::Sockets | Show::ActiveSockets => &[Connections::Clients, Connections::Servers],
+            _ => &[],
+        }
     }
 
     fn named(word: &str) -> Option<Show> {

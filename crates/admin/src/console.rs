@@ -79,9 +79,50 @@ mod tests {
             let rest = rest.replace("[<db>]", "app").replace("<db>", "app").replace("<client_id>", "7");
             for choice in rest.split('|') {
                 let command = parse(&format!("{verb} {choice}"));
-                assert!(matches!(command, Ok(Some(_))), "{verb} {choice}: {command:?}");
+                assert!(command.is_ok(), "{verb} {choice}: {command:?}");
             }
         }
+    }
+
+    #[test]
+    fn the_page_lists_the_commands_of_the_help_and_no_other() {
+        let section = section(&page(), "Commands");
+        let rows = section.lines().filter_map(|line| line.strip_prefix("| `")).map(|line| {
+            let command = line.split('`').next().unwrap_or_default();
+            command.replace("\\|", "|")
+        });
+        let commands: Vec<String> = rows.collect();
+        assert_eq!(commands, COMMANDS[..COMMANDS.len() - 1]);
+    }
+
+    #[test]
+    fn the_page_lists_every_table_with_all_its_columns_in_their_order() {
+        let page = page();
+        let tables = section(&page, "Tables");
+        let mut told = Vec::new();
+        for part in tables.split("\n### SHOW ").skip(1) {
+            let names: Vec<&str> = part.lines().next().unwrap_or_default().split(", ").collect();
+            let cells = part.lines().filter(|line| line.starts_with("| `")).filter_map(|line| line.split(" | ").next());
+            let columns: Vec<&str> = cells.flat_map(|cell| cell.split('`').skip(1).step_by(2)).collect();
+            for name in names {
+                let entry = TABLES.iter().find(|entry| entry.name.eq_ignore_ascii_case(name)).expect(name);
+                let wanted: Vec<&str> = crate::columns(entry.show).iter().map(|column| column.name).collect();
+                assert_eq!(columns, wanted, "{name}");
+                told.push(entry.show);
+            }
+        }
+        assert_eq!(told, GROUPS.concat());
+    }
+
+    fn page() -> String {
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/console.md");
+        std::fs::read_to_string(path).expect("the page of the console")
+    }
+
+    /// What stands under a heading of the second level.
+    fn section(page: &str, heading: &str) -> String {
+        let after = page.split(&format!("\n## {heading}\n")).nth(1).expect(heading);
+        after.split("\n## ").next().unwrap_or_default().to_owned()
     }
 
     #[test]

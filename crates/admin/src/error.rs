@@ -38,10 +38,12 @@ pub enum CommandError {
     ShuttingDown,
     /// RELOAD found something wrong; the line that says what and where, for the log and for whoever typed the command.
     ReloadFailed(String),
-    /// SET of an unknown key, of a value out of range, or of something that can't change while running.
-    SetFailed,
+    /// SET of an unknown key, of a value out of range, or of something that can't change while running: which it is.
+    SetFailed(String),
     /// Understood, but this version can't do it; holds the command's name.
     NotSupported(&'static str),
+    /// SHOW FDS, by which PgBouncer hands its sockets to a successor.
+    NoHandOver,
     /// A Parse, Bind or Execute instead of a simple query.
     ExtendedProtocol,
 }
@@ -60,7 +62,7 @@ impl CommandError {
     pub fn sqlstate(&self) -> &'static str {
         match self {
             CommandError::ReloadFailed(_) => "F0000",
-            CommandError::NotSupported(_) => "0A000",
+            CommandError::NotSupported(_) | CommandError::NoHandOver => "0A000",
             _ => "08P01",
         }
     }
@@ -68,7 +70,7 @@ impl CommandError {
     /// More than the text has room for, for the error's DETAIL field.
     pub fn detail(&self) -> Option<&str> {
         match self {
-            CommandError::ReloadFailed(why) => Some(why),
+            CommandError::ReloadFailed(why) | CommandError::SetFailed(why) => Some(why),
             _ => None,
         }
     }
@@ -92,8 +94,11 @@ impl fmt::Display for CommandError {
             CommandError::PausedDatabases => f.write_str("cannot suspend with paused databases"),
             CommandError::ShuttingDown => f.write_str("pooler is shutting down"),
             CommandError::ReloadFailed(_) => f.write_str("RELOAD failed, see logs for additional details"),
-            CommandError::SetFailed => f.write_str("SET failed"),
+            CommandError::SetFailed(_) => f.write_str("SET failed"),
             CommandError::NotSupported(what) => write!(f, "{what} is not supported yet"),
+            CommandError::NoHandOver => f.write_str(
+                "SHOW FDS is refused: no process can take over the sockets; use SHOW CLIENTS and SHOW SERVERS",
+            ),
             CommandError::ExtendedProtocol => f.write_str("extended query protocol not supported by admin console"),
         }
     }

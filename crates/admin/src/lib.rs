@@ -13,9 +13,9 @@ mod stats;
 mod tables;
 mod token;
 
-pub use command::{Command, Parameter, Role, Show, ShutdownMode, parse};
+pub use command::{Command, Connections, Parameter, Role, Show, ShutdownMode, parse};
 pub use console::{CONSOLE_DATABASE, CONSOLE_NAMES, help_text, is_console};
 pub use error::CommandError;
-pub use records::{ClientRecord, MemoryRecord, PoolRecord, Report, ServerRecord, Serving, SocketRecord};
+pub use records::{DnsRecord, MemoryRecord, PoolRecord, Report, Serving, SocketRecord};
 pub use stats::{DatabaseStats, Stats};
-pub use tables::{Column, Facts, Kind, Table, columns, show};
+pub use tables::{Column, Facts, Kind, Row, Table, columns, connection_row, show};

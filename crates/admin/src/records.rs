@@ -3,7 +3,8 @@
 //! Knows no configuration and no table. A report is a snapshot: nothing in it points into a worker. Merging does not
 //! depend on the order of the workers, but for the order of connections, which the tables sort.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 
 use weir_base::{Mode, Span};
 
@@ -14,13 +15,12 @@ use crate::stats::DatabaseStats;
 pub struct Report {
     /// Pools of databases and users; the console's own pool is not among them.
     pub pools: Vec<PoolRecord>,
-    /// Clients that are logged in, those of the console and cancel requests included. May be left empty where
-    /// [`Show::reads_sockets`](crate::Show::reads_sockets) says so.
-    pub clients: Vec<ClientRecord>,
-    /// Connections to servers. May be left empty like `clients`.
-    pub servers: Vec<ServerRecord>,
     /// Counters, one entry a database.
     pub stats: Vec<DatabaseStats>,
+    /// Clients that are in, by the database that they named, console apart. Left empty where no table wants to know.
+    pub clients_by_database: BTreeMap<String, u32>,
+    /// The same by the user that they log in as.
+    pub clients_by_user: BTreeMap<String, u32>,
     /// Clients of the console.
     pub console_clients: u32,
     /// Clients that are not logged in yet.
@@ -33,6 +33,19 @@ pub struct Report {
     pub disabled: BTreeSet<String>,
     /// The worker's tables of things, for SHOW MEM; PgBouncer's names where it has such a table.
     pub memory: Vec<MemoryRecord>,
+    /// Names of servers that were looked up.
+    pub dns: Vec<DnsRecord>,
+}
+
+/// A name of servers, as it was looked up last.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DnsRecord {
+    /// The name.
+    pub hostname: String,
+    /// How long the answer holds yet.
+    pub ttl: Span,
+    /// What it was.
+    pub addresses: Vec<IpAddr>,
 }
 
 /// Whether the whole process serves queries (SHOW STATE).
@@ -80,8 +93,6 @@ pub struct PoolRecord {
     pub maxwait: Span,
     /// When a server goes back.
     pub mode: Mode,
-    /// Whether its clients wait because of a PAUSE.
-    pub paused: bool,
 }
 
 impl PoolRecord {
@@ -103,7 +114,6 @@ impl PoolRecord {
             sv_login: 0,
             maxwait: Span::ZERO,
             mode,
-            paused: false,
         }
     }
 
@@ -142,7 +152,6 @@ impl PoolRecord {
         self.sv_tested += other.sv_tested;
         self.sv_login += other.sv_login;
         self.maxwait = self.maxwait.max(other.maxwait);
-        self.paused |= other.paused;
         true
     }
 }
@@ -189,12 +198,6 @@ pub struct SocketRecord {
     pub prepared_statements: u32,
 }
 
-/// A client's connection.
-pub type ClientRecord = SocketRecord;
-
-/// A connection to a server.
-pub type ServerRecord = SocketRecord;
-
 /// One kind of thing that a worker keeps in memory.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct MemoryRecord {
@@ -220,8 +223,16 @@ impl Report {
         self.memory.extend(other.memory);
         self.memory.sort_by_key(|m| (m.name, m.size));
         self.memory.dedup_by(|b, a| (a.name, a.size) == (b.name, b.size) && a.merge(b));
-        self.clients.extend(other.clients);
-        self.servers.extend(other.servers);
+        self.dns.extend(other.dns);
+        // Each worker looks up for itself; the youngest answer speaks for all.
+        self.dns.sort_by(|a, b| (&a.hostname, b.ttl).cmp(&(&b.hostname, a.ttl)));
+        self.dns.dedup_by(|b, a| a.hostname == b.hostname);
+        for (name, count) in other.clients_by_database {
+            *self.clients_by_database.entry(name).or_default() += count;
+        }
+        for (name, count) in other.clients_by_user {
+            *self.clients_by_user.entry(name).or_default() += count;
+        }
         self.console_clients += other.console_clients;
         self.login_clients += other.login_clients;
         self.serving = self.serving.max(other.serving);
@@ -255,7 +266,7 @@ mod tests {
         Report {
             pools: vec![pool],
             stats: vec![stats],
-            clients: vec![ClientRecord { id: wait, state: "waiting", ..Default::default() }],
+            clients_by_user: [(user.to_owned(), 1)].into(),
             login_clients: 1,
             memory: vec![MemoryRecord { name: "client_cache", size: 64, used: 1, free: 2 }],
             ..Report::default()
@@ -272,7 +283,7 @@ mod tests {
         assert_eq!(report.pools[0].maxwait, Span::from_micros(900));
         assert_eq!(report.stats[0].total.xact_count, 20);
         assert_eq!(report.stats[0].period, Span::from_micros(900));
-        assert_eq!((report.clients.len(), report.login_clients), (2, 2));
+        assert_eq!((report.clients_by_user["joe"], report.login_clients), (2, 2));
         assert_eq!(report.memory, [MemoryRecord { name: "client_cache", size: 64, used: 2, free: 4 }]);
     }
 
@@ -288,11 +299,10 @@ mod tests {
     fn a_pause_on_one_worker_shows() {
         let mut report = worker("joe", 0, 0);
         let mut other = worker("joe", 0, 0);
-        other.pools[0].paused = true;
         other.serving = Serving::Paused;
         other.paused.insert("app".into());
         report.merge(other);
-        assert!(report.pools[0].paused && report.paused.contains("app"));
+        assert!(report.paused.contains("app"));
         assert_eq!(report.serving, Serving::Paused);
     }
 }

@@ -63,6 +63,24 @@ impl Stats {
         rates
     }
 
+    /// These averages as the log says them once a `stats_period`.
+    pub fn line(&self) -> String {
+        format!(
+            "stats: {} xacts/s, {} queries/s, {} client parses/s, {} server parses/s, {} binds/s, in {} B/s, out {} B/s, \
+             xact {} us, query {} us, wait {} us",
+            self.xact_count,
+            self.query_count,
+            self.client_parse_count,
+            self.server_parse_count,
+            self.bind_count,
+            self.received,
+            self.sent,
+            self.xact_time,
+            self.query_time,
+            self.wait_time
+        )
+    }
+
     /// The counters in the order of the console's columns.
     pub(crate) const fn to_array(self) -> [u64; COUNT] {
         [
@@ -144,6 +162,16 @@ impl DatabaseStats {
         self.total.sub(&self.previous).averages(self.period)
     }
 
+    /// All databases together.
+    #[must_use]
+    pub fn sum(all: &[DatabaseStats]) -> DatabaseStats {
+        let mut sum = DatabaseStats::default();
+        for of in all {
+            sum.merge(of);
+        }
+        sum
+    }
+
     /// Adds another worker's counters of the same database. Workers turn their periods at the same moments but for
     /// the time that a mail takes, so the longest period stands for all. True, as `dedup_by` wants to hear that the
     /// other can go.
@@ -187,6 +215,14 @@ mod tests {
         assert_eq!(avg.query_time, 200);
         assert_eq!(avg.wait_time, 25);
         assert_eq!(avg.server_assignment_count, 2);
+    }
+
+    #[test]
+    fn the_line_of_the_log_has_pgbouncers_words() {
+        let stats = Stats { xact_count: 921, query_count: 1992, bind_count: 3, sent: 7, ..Stats::default() };
+        let expected = "stats: 921 xacts/s, 1992 queries/s, 0 client parses/s, 0 server parses/s, 3 binds/s, in 0 B/s, \
+                        out 7 B/s, xact 0 us, query 0 us, wait 0 us";
+        assert_eq!(stats.line(), expected);
     }
 
     #[test]

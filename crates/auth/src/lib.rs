@@ -1,5 +1,5 @@
-//! Who is it: SCRAM-SHA-256 in both roles (RFC 5802, RFC 7677), md5 and cleartext passwords, and the secrets they are
-//! checked against.
+//! Who is it: SCRAM-SHA-256 in both roles, with channel binding (RFC 5802, RFC 5929, RFC 7677), md5 and cleartext
+//! passwords, the secrets they are checked against, HBA rules and ident maps, and the one decision what a client must do.
 //!
 //! Takes and returns the payloads of authentication messages; knows neither frames nor sockets nor the pool. Randomness
 //! comes in as an argument, slow hashing ([`salt_password`]) is a function of its own so that a helper can run it.
@@ -8,26 +8,38 @@
 //! compared with a secret is compared in constant time; no `Debug` text shows a secret; an unknown user is carried
 //! through the same exchange as a known one and fails at its end.
 
+mod binding;
 mod cleartext;
 mod crypto;
+mod fields;
+mod hba;
+mod ident;
 mod md5;
 mod message;
 mod method;
+mod plan;
 mod saslprep;
 mod scram_client;
 mod scram_server;
 mod secret;
+mod source;
 
 pub use cleartext::{plain_verify, verify_cleartext};
 pub use crypto::salt_password;
+pub use fields::RuleError;
+pub use hba::{Asked, Hba, Rule, RuleMethod, Via};
+pub use ident::IdentMaps;
 pub use md5::{md5_hex_secret, md5_response, md5_verify};
 pub use message::{MAX_ITERATIONS, MAX_MESSAGE, ScramError};
-pub use method::{
-    Doom, Exchange, Method, Plan, ScramPolicy, ScramSource, ScramStart, StandIn, UnknownMethod, exchange,
-};
+pub use method::{ConnectionMethod, Demand, Method, MethodError};
+pub use plan::{Denial, Doom, Exchange, Facts, Plan, decide};
 pub use scram_client::{ScramClient, ScramExpectVerdict, ScramNeedKeys};
-pub use scram_server::{ScramExpectFinal, ScramServer};
+pub use scram_server::{ScramExpectFinal, ScramOffer, ScramServer};
 pub use secret::{ScramKeys, ScramVerifier, Secret, SecretError};
+pub use source::{ScramPolicy, ScramSource, ScramStart, StandIn};
 
-/// The only SASL mechanism spoken so far; its name in AuthenticationSASL and SASLInitialResponse.
+/// The SASL mechanism by its name in AuthenticationSASL and SASLInitialResponse.
 pub const SCRAM_SHA_256: &str = "SCRAM-SHA-256";
+
+/// The SASL mechanism that also proves that both ends see the same TLS connection (RFC 5802, section 6).
+pub const SCRAM_SHA_256_PLUS: &str = "SCRAM-SHA-256-PLUS";

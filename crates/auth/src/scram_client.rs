@@ -12,12 +12,11 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use subtle::ConstantTimeEq;
 
+use crate::binding::Flag;
 use crate::crypto::{Key, hash, hmac, xor};
 use crate::message::{self, Attributes, MAX_ITERATIONS, NONCE_LEN, ScramError, decode, decode_key, encode};
 use crate::secret::ScramKeys;
-
-/// The GS2 header that we send: no channel binding, no other identity.
-const GS2_HEADER: &str = "n,,";
+use crate::{SCRAM_SHA_256, SCRAM_SHA_256_PLUS};
 
 /// A login that waits for server-first-message.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -26,20 +25,49 @@ pub struct ScramClient {
     nonce: String,
     /// `client-first-message-bare`.
     first_bare: String,
+    /// What we say about channel binding in client-final-message: the GS2 header and the binding, in base64.
+    binding: String,
 }
 
 impl ScramClient {
-    /// Begins a login; returns client-first-message. `nonce` must be random and must not be used again.
+    /// Begins a login by SCRAM-SHA-256 without TLS; returns client-first-message. `nonce` must be random and must not
+    /// be used again.
     ///
     /// The user's name is left empty, as libpq does: PostgreSQL takes it from the startup message.
     pub fn start(nonce: [u8; NONCE_LEN]) -> (ScramClient, Vec<u8>) {
-        Self::start_as("", encode(nonce))
+        Self::start_as("", encode(nonce), Flag::No, &[])
     }
 
-    fn start_as(user: &str, nonce: String) -> (ScramClient, Vec<u8>) {
+    /// Begins a login by the best of the mechanisms that the server offers; `None` if we know none of them. Returns the
+    /// mechanism's name and client-first-message too. `nonce` is as for [`ScramClient::start`].
+    ///
+    /// `binding` is the hash of the server's certificate that RFC 5929, section 4.1, wants, if the connection is
+    /// encrypted. With it, a server that seems not to offer channel binding is told that we could, so that one whose
+    /// offer was changed on its way ends the login.
+    pub fn choose<'o>(
+        nonce: [u8; NONCE_LEN],
+        offered: impl Iterator<Item = &'o [u8]>,
+        binding: Option<&[u8]>,
+    ) -> Option<(&'static str, ScramClient, Vec<u8>)> {
+        let (mut plain, mut plus) = (false, false);
+        for mechanism in offered {
+            plain |= mechanism == SCRAM_SHA_256.as_bytes();
+            plus |= mechanism == SCRAM_SHA_256_PLUS.as_bytes();
+        }
+        let (name, flag) = match binding {
+            Some(_) if plus => (SCRAM_SHA_256_PLUS, Flag::USED),
+            Some(_) if plain => (SCRAM_SHA_256, Flag::NotOffered),
+            None if plain => (SCRAM_SHA_256, Flag::No),
+            _ => return None,
+        };
+        let (client, first) = Self::start_as("", encode(nonce), flag, binding.unwrap_or_default());
+        Some((name, client, first))
+    }
+
+    fn start_as(user: &str, nonce: String, flag: Flag<'_>, binding: &[u8]) -> (ScramClient, Vec<u8>) {
         let first_bare = format!("n={user},r={nonce}");
-        let first = format!("{GS2_HEADER}{first_bare}").into_bytes();
-        (ScramClient { nonce, first_bare }, first)
+        let first = format!("{}{first_bare}", flag.header()).into_bytes();
+        (ScramClient { nonce, first_bare, binding: flag.proof(binding) }, first)
     }
 
     /// Takes server-first-message.
@@ -66,7 +94,7 @@ impl ScramClient {
             return Err(ScramError::TooManyIterations(iterations));
         }
         let transcript = format!("{},{text}", self.first_bare);
-        Ok(ScramNeedKeys { salt, iterations, nonce: nonce.to_owned(), transcript })
+        Ok(ScramNeedKeys { salt, iterations, nonce: nonce.to_owned(), transcript, binding: self.binding })
     }
 }
 
@@ -81,12 +109,14 @@ pub struct ScramNeedKeys {
     nonce: String,
     /// `client-first-message-bare "," server-first-message`: the begin of AuthMessage.
     transcript: String,
+    /// As in [`ScramClient`].
+    binding: String,
 }
 
 impl ScramNeedKeys {
     /// Takes the keys; returns client-final-message.
     pub fn answer(self, keys: &ScramKeys) -> (ScramExpectVerdict, Vec<u8>) {
-        let without_proof = format!("c={},r={}", encode(GS2_HEADER), self.nonce);
+        let without_proof = format!("c={},r={}", self.binding, self.nonce);
         let signed = [self.transcript.as_bytes(), b",", without_proof.as_bytes()];
         let proof = xor(&keys.client_key, &hmac(&hash(&keys.client_key), &signed));
         let verdict = ScramExpectVerdict { server_signature: hmac(&keys.server_key, &signed) };
@@ -144,6 +174,8 @@ mod tests {
     use super::*;
     use crate::crypto::salt_password;
     use crate::message::MAX_MESSAGE;
+    use crate::scram_server::ScramOffer;
+    use crate::secret::ScramVerifier;
 
     // The exchange of RFC 7677, section 3: user "user", password "pencil".
     const NONCE: &str = "rOprNGfwEbeRWgbNEkqO";
@@ -154,7 +186,7 @@ mod tests {
     const SERVER_FINAL: &[u8] = b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=";
 
     fn server_first(message: &[u8]) -> Result<ScramNeedKeys, ScramError> {
-        ScramClient::start_as("user", NONCE.into()).0.server_first(message)
+        ScramClient::start_as("user", NONCE.into(), Flag::No, &[]).0.server_first(message)
     }
 
     fn answer() -> (ScramExpectVerdict, Vec<u8>) {
@@ -165,7 +197,7 @@ mod tests {
 
     #[test]
     fn the_example_of_rfc_7677_succeeds() {
-        let (_, first) = ScramClient::start_as("user", NONCE.into());
+        let (_, first) = ScramClient::start_as("user", NONCE.into(), Flag::No, &[]);
         assert_eq!(first, b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO");
         let (verdict, message) = answer();
         assert_eq!(message.escape_ascii().to_string(), FINAL.escape_ascii().to_string());
@@ -178,9 +210,55 @@ mod tests {
         assert_eq!(first, b"n,,n=,r=AAAAAAAAAAAAAAAAAAAAAAAA");
     }
 
+    fn choice(offered: &[&str], binding: Option<&[u8]>) -> Option<(&'static str, String)> {
+        let offered = offered.iter().map(|name| name.as_bytes());
+        let (name, _, first) = ScramClient::choose([0; 18], offered, binding)?;
+        Some((name, String::from_utf8(first).unwrap().split_once("n=,").unwrap().0.to_owned()))
+    }
+
+    #[test]
+    fn we_take_the_best_mechanism_that_is_offered_and_say_what_we_could() {
+        const PLUS: &str = SCRAM_SHA_256_PLUS;
+        let hash = Some(&b"hash"[..]);
+        let table = [
+            (vec![SCRAM_SHA_256, PLUS], hash, Some((PLUS, "p=tls-server-end-point,,"))),
+            (vec![SCRAM_SHA_256, PLUS], None, Some((SCRAM_SHA_256, "n,,"))),
+            (vec![SCRAM_SHA_256], hash, Some((SCRAM_SHA_256, "y,,"))),
+            (vec![SCRAM_SHA_256], None, Some((SCRAM_SHA_256, "n,,"))),
+            (vec![PLUS], None, None),
+            (vec!["OAUTHBEARER"], hash, None),
+            (vec![], None, None),
+        ];
+        for (offered, binding, expected) in table {
+            let chosen = choice(&offered, binding);
+            let expected = expected.map(|(name, header)| (name, header.to_owned()));
+            assert_eq!(chosen, expected, "{offered:?} {binding:?}");
+        }
+    }
+
+    #[test]
+    fn both_roles_agree_on_the_binding_and_fail_on_different_ones() {
+        let ours = ScramVerifier::from_salted(&[9; 32], b"salt".to_vec(), 4096);
+        let attempt = |at_server: Option<&[u8]>, at_client: Option<&[u8]>| {
+            let offer = ScramOffer::new([1; 18], at_server);
+            let offered = offer.mechanisms().iter().map(|name| name.as_bytes());
+            let (mechanism, client, first) = ScramClient::choose([2; 18], offered, at_client).unwrap();
+            let server = offer.choose(mechanism.as_bytes())?;
+            let (server, message) = server.first(&first, ours.clone(), false)?;
+            let need = client.server_first(&message)?;
+            let (verdict, last) = need.answer(&ScramKeys::from_salted(&[9; 32]));
+            verdict.finish(&server.finish(&last)?.1)
+        };
+        assert_eq!(attempt(Some(b"hash"), Some(b"hash")), Ok(()));
+        assert_eq!(attempt(None, None), Ok(()));
+        assert_eq!(attempt(None, Some(b"hash")), Ok(()));
+        assert_eq!(attempt(Some(b"hash"), None), Ok(()));
+        assert!(matches!(attempt(Some(b"hash"), Some(b"hush")), Err(ScramError::ChannelBinding(_))));
+    }
+
     #[test]
     fn an_exchange_survives_freezing_between_any_two_messages() {
-        let (client, _) = ScramClient::start_as("user", NONCE.into());
+        let (client, _) = ScramClient::start_as("user", NONCE.into(), Flag::No, &[]);
         let client: ScramClient = postcard::from_bytes(&postcard::to_stdvec(&client).unwrap()).unwrap();
         let need = client.server_first(SERVER_FIRST).unwrap();
         let need: ScramNeedKeys = postcard::from_bytes(&postcard::to_stdvec(&need).unwrap()).unwrap();

@@ -4,28 +4,104 @@
 //! Each step consumes the state before it and returns the next. States are plain data: a session can be frozen
 //! between any two messages. Where the verifier comes from is not known here, only whether the login is doomed.
 //!
-//! Channel binding is not offered yet; [`Binding`] is its place.
+//! Channel binding is offered where the binding of the client's TLS connection is known. Then a client that believes
+//! that it is not offered is refused: somebody between us has changed the offer.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use subtle::{Choice, ConstantTimeEq};
 
-use crate::crypto::{hash, hmac, xor};
+use crate::binding::Flag;
+use crate::crypto::{hash, hmac, same, xor};
 use crate::message::{self, Attributes, NONCE_LEN, ScramError, decode_key, encode};
 use crate::secret::{ScramKeys, ScramVerifier};
+use crate::{SCRAM_SHA_256, SCRAM_SHA_256_PLUS};
+
+/// A login that waits for the client's choice of a mechanism.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ScramOffer {
+    /// Our half of the nonce, as text.
+    nonce: String,
+    /// The `tls-server-end-point` of the client's connection, if it is known.
+    binding: Option<Vec<u8>>,
+}
+
+impl ScramOffer {
+    /// Begins a login. `nonce` must be random and must not be used again. `binding` is the hash of our certificate that
+    /// RFC 5929, section 4.1, wants, if the client's connection is encrypted.
+    pub fn new(nonce: [u8; NONCE_LEN], binding: Option<&[u8]>) -> Self {
+        ScramOffer { nonce: encode(nonce), binding: binding.map(Vec::from) }
+    }
+
+    /// The mechanisms for AuthenticationSASL, the better first.
+    pub fn mechanisms(&self) -> &'static [&'static str] {
+        match self.binding {
+            Some(_) => &[SCRAM_SHA_256_PLUS, SCRAM_SHA_256],
+            None => &[SCRAM_SHA_256],
+        }
+    }
+
+    /// Takes the mechanism's name from SASLInitialResponse.
+    ///
+    /// # Errors
+    ///
+    /// The mechanism was not offered.
+    pub fn choose(self, mechanism: &[u8]) -> Result<ScramServer, ScramError> {
+        let ScramOffer { nonce, binding } = self;
+        let plain = mechanism == SCRAM_SHA_256.as_bytes();
+        let channel = match binding {
+            None if plain => Channel::NotOffered,
+            Some(_) if plain => Channel::Declined,
+            Some(binding) if mechanism == SCRAM_SHA_256_PLUS.as_bytes() => Channel::Bound(binding),
+            _ => return Err(ScramError::Unsupported("mechanism that was not offered")),
+        };
+        Ok(ScramServer { nonce, channel })
+    }
+}
+
+/// The part that channel binding plays in a login.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+enum Channel {
+    /// It was not offered.
+    NotOffered,
+    /// It was offered, and the client chose the mechanism without it.
+    Declined,
+    /// It is used, with this data.
+    Bound(Vec<u8>),
+}
+
+impl Channel {
+    /// What `c=` of client-final-message must be after this flag.
+    fn proof(&self, flag: Flag<'_>) -> Result<String, ScramError> {
+        let error = match (self, flag) {
+            (Channel::NotOffered, Flag::No | Flag::NotOffered) | (Channel::Declined, Flag::No) => {
+                return Ok(flag.proof(&[]));
+            }
+            (Channel::Bound(binding), Flag::USED) => return Ok(flag.proof(binding)),
+            (Channel::NotOffered, Flag::Used(_)) => "the client asks for what we do not offer",
+            (Channel::Declined, Flag::NotOffered) => "the client was not shown our offer",
+            (Channel::Declined, Flag::Used(_)) => "the client chose the mechanism without it, and uses it",
+            (Channel::Bound(_), Flag::Used(_)) => "the client asks for another type",
+            (Channel::Bound(_), Flag::No | Flag::NotOffered) => "the client chose it, and does not use it",
+        };
+        Err(ScramError::ChannelBinding(error))
+    }
+}
 
 /// A login that waits for client-first-message.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ScramServer {
     /// Our half of the nonce, as text.
     nonce: String,
+    channel: Channel,
 }
 
 impl ScramServer {
-    /// Begins a login. `nonce` must be random and must not be used again.
+    /// Begins a login by the mechanism without channel binding, with nothing else to choose. `nonce` must be random and
+    /// must not be used again.
     pub fn new(nonce: [u8; NONCE_LEN]) -> Self {
-        ScramServer { nonce: encode(nonce) }
+        ScramServer { nonce: encode(nonce), channel: Channel::NotOffered }
     }
 
     /// Takes client-first-message; returns server-first-message.
@@ -35,7 +111,7 @@ impl ScramServer {
     ///
     /// # Errors
     ///
-    /// The message is malformed, or asks for channel binding, another identity or an extension.
+    /// The message is malformed, contradicts the mechanism or our offer, or asks for another identity or an extension.
     pub fn first(
         self,
         client_first: &[u8],
@@ -46,7 +122,7 @@ impl ScramServer {
         let nonce = format!("{}{}", first.nonce, self.nonce);
         let server_first = format!("r={nonce},s={},i={}", encode(&verifier.salt), verifier.iterations);
         let state = ScramExpectFinal {
-            binding: first.binding,
+            binding: self.channel.proof(first.flag)?,
             transcript: format!("{},{server_first}", first.bare),
             nonce,
             verifier,
@@ -56,29 +132,9 @@ impl ScramServer {
     }
 }
 
-/// What the client said about channel binding (`gs2-cbind-flag`). A third answer, with the name of the binding, comes
-/// when SCRAM-SHA-256-PLUS is offered.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-enum Binding {
-    /// `n`: the client can't.
-    NotSupported,
-    /// `y`: the client can, but believes that we can't. That is true, so nobody has tampered with what we offered.
-    NotOffered,
-}
-
-impl Binding {
-    /// What `c=` of client-final-message must repeat: the GS2 header in base64.
-    fn header(self) -> &'static str {
-        match self {
-            Binding::NotSupported => "biws",
-            Binding::NotOffered => "eSws",
-        }
-    }
-}
-
 /// The parts of client-first-message.
 struct ClientFirst<'a> {
-    binding: Binding,
+    flag: Flag<'a>,
     /// `client-first-message-bare`, a part of what is signed.
     bare: &'a str,
     nonce: &'a str,
@@ -89,14 +145,7 @@ impl<'a> ClientFirst<'a> {
         let no_header = ScramError::Malformed("channel-binding flag and authorization identity expected");
         let (flag, rest) = text.split_once(',').ok_or(no_header.clone())?;
         let (identity, bare) = rest.split_once(',').ok_or(no_header)?;
-        let binding = match flag {
-            "n" => Binding::NotSupported,
-            "y" => Binding::NotOffered,
-            _ if flag.starts_with("p=") => {
-                return Err(ScramError::ChannelBinding("the client asks for what we do not offer"));
-            }
-            _ => return Err(ScramError::Malformed("unexpected channel-binding flag")),
-        };
+        let flag = Flag::parse(flag)?;
         if identity.starts_with("a=") {
             return Err(ScramError::Unsupported("authorization identity"));
         }
@@ -107,14 +156,15 @@ impl<'a> ClientFirst<'a> {
         attributes.expect('n', "user name expected in client-first-message")?;
         let nonce = message::nonce(attributes.expect('r', "nonce expected in client-first-message")?)?;
         attributes.finish()?;
-        Ok(ClientFirst { binding, bare, nonce })
+        Ok(ClientFirst { flag, bare, nonce })
     }
 }
 
 /// A login that waits for client-final-message.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct ScramExpectFinal {
-    binding: Binding,
+    /// What `c=` of client-final-message must be: the GS2 header and the binding, in base64.
+    binding: String,
     /// Both halves of the nonce.
     nonce: String,
     /// `client-first-message-bare "," server-first-message`: the begin of AuthMessage.
@@ -132,8 +182,8 @@ impl ScramExpectFinal {
     /// or belongs to another exchange.
     pub fn finish(self, client_final: &[u8]) -> Result<(ScramKeys, Vec<u8>), ScramError> {
         let message = ClientFinal::parse(message::text(client_final)?)?;
-        if message.binding != self.binding.header() {
-            return Err(ScramError::ChannelBinding("client-final-message contradicts client-first-message"));
+        if !bool::from(same(message.binding.as_bytes(), self.binding.as_bytes())) {
+            return Err(ScramError::ChannelBinding("the client sees another connection than we do"));
         }
         if message.nonce != self.nonce {
             return Err(ScramError::NonceMismatch);
@@ -207,7 +257,7 @@ mod tests {
     }
 
     fn first(message: &[u8], doomed: bool) -> Result<(ScramExpectFinal, Vec<u8>), ScramError> {
-        ScramServer { nonce: SERVER_NONCE.into() }.first(message, verifier(), doomed)
+        ScramServer { nonce: SERVER_NONCE.into(), channel: Channel::NotOffered }.first(message, verifier(), doomed)
     }
 
     fn finish(message: &str) -> Result<(ScramKeys, Vec<u8>), ScramError> {
@@ -249,7 +299,7 @@ mod tests {
 
     #[test]
     fn an_exchange_survives_freezing_between_any_two_messages() {
-        let server = ScramServer { nonce: SERVER_NONCE.into() };
+        let server = ScramServer { nonce: SERVER_NONCE.into(), channel: Channel::NotOffered };
         let server: ScramServer = postcard::from_bytes(&postcard::to_stdvec(&server).unwrap()).unwrap();
         let (state, _) = server.first(FIRST, verifier(), false).unwrap();
         let state: ScramExpectFinal = postcard::from_bytes(&postcard::to_stdvec(&state).unwrap()).unwrap();
@@ -272,6 +322,78 @@ mod tests {
         assert_eq!(verdict("eSws"), ScramError::WrongPassword);
         for wrong in ["biws", "", "eSw", "cD10bHMtc2VydmVyLWVuZC1wb2ludCws"] {
             assert!(matches!(verdict(wrong), ScramError::ChannelBinding(_)), "{wrong}");
+        }
+    }
+
+    const BINDING: &[u8] = &[0xAB; 32];
+
+    fn offer(binding: Option<&[u8]>) -> ScramOffer {
+        ScramOffer { nonce: SERVER_NONCE.into(), binding: binding.map(Vec::from) }
+    }
+
+    /// What becomes of a client that chooses this mechanism and says this about channel binding.
+    fn chosen(binding: Option<&[u8]>, mechanism: &str, gs2: &str) -> Result<ScramExpectFinal, ScramError> {
+        let first = format!("{gs2}n=,r=abc");
+        let server = offer(binding).choose(mechanism.as_bytes())?;
+        Ok(server.first(first.as_bytes(), verifier(), false)?.0)
+    }
+
+    #[test]
+    fn channel_binding_is_offered_where_there_is_a_binding() {
+        assert_eq!(offer(Some(BINDING)).mechanisms(), ["SCRAM-SHA-256-PLUS", "SCRAM-SHA-256"]);
+        assert_eq!(offer(None).mechanisms(), ["SCRAM-SHA-256"]);
+        let kept = postcard::to_stdvec(&ScramOffer::new([1; 18], Some(BINDING))).unwrap();
+        let kept: ScramOffer = postcard::from_bytes(&kept).unwrap();
+        assert!(kept.choose(b"SCRAM-SHA-256-PLUS").is_ok());
+    }
+
+    #[test]
+    fn the_clients_choice_and_its_flag_must_fit_our_offer() {
+        const PLUS: &str = SCRAM_SHA_256_PLUS;
+        let good = [
+            (None, SCRAM_SHA_256, "n,,"),
+            (None, SCRAM_SHA_256, "y,,"),
+            (Some(BINDING), SCRAM_SHA_256, "n,,"),
+            (Some(BINDING), PLUS, "p=tls-server-end-point,,"),
+        ];
+        for (binding, mechanism, gs2) in good {
+            assert!(chosen(binding, mechanism, gs2).is_ok(), "{mechanism} {gs2}");
+        }
+        let bad = [
+            (None, SCRAM_SHA_256, "p=tls-server-end-point,,"),
+            // Somebody took the better mechanism out of our offer.
+            (Some(BINDING), SCRAM_SHA_256, "y,,"),
+            (Some(BINDING), SCRAM_SHA_256, "p=tls-server-end-point,,"),
+            (Some(BINDING), PLUS, "n,,"),
+            (Some(BINDING), PLUS, "y,,"),
+            (Some(BINDING), PLUS, "p=tls-unique,,"),
+            (Some(BINDING), PLUS, "p=tls-exporter,,"),
+            (Some(BINDING), PLUS, "p=,,"),
+        ];
+        for (binding, mechanism, gs2) in bad {
+            let error = chosen(binding, mechanism, gs2).unwrap_err();
+            assert!(matches!(error, ScramError::ChannelBinding(_)), "{mechanism} {gs2} {error}");
+        }
+        for (binding, mechanism) in [(None, PLUS), (Some(BINDING), "SCRAM-SHA-1"), (None, ""), (Some(BINDING), "plain")]
+        {
+            let error = chosen(binding, mechanism, "n,,").unwrap_err();
+            assert_eq!(error, ScramError::Unsupported("mechanism that was not offered"), "{mechanism}");
+        }
+    }
+
+    #[test]
+    fn the_binding_must_be_that_of_our_end() {
+        let state = chosen(Some(BINDING), SCRAM_SHA_256_PLUS, "p=tls-server-end-point,,").unwrap();
+        let verdict = |c: &str| {
+            let message = format!("c={c},r=abc{SERVER_NONCE},p={PROOF}");
+            state.clone().finish(message.as_bytes()).unwrap_err()
+        };
+        let bound = |bytes: &[u8]| encode([b"p=tls-server-end-point,,", bytes].concat());
+        assert_eq!(verdict(&bound(BINDING)), ScramError::WrongPassword);
+        for wrong in
+            [bound(&[0xAA; 32]), bound(&BINDING[..31]), bound(&[]), "biws".into(), "eSws".into(), String::new()]
+        {
+            assert!(matches!(verdict(&wrong), ScramError::ChannelBinding(_)), "{wrong}");
         }
     }
 

@@ -5,23 +5,22 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use weir_auth::{IdentMaps, Method};
 use weir_base::{Mode, OnDirty, Span};
 
-use crate::model::{Auth, Config, Limits, Lines, Listen, Log, Method};
+use crate::model::{
+    Auth, Balance, Config, Dns, Keepalive, Limits, Listen, Log, LogFormat, Pool, Process, SessionAttrs, Tls,
+};
+use crate::origin::{Face, Lines};
 use crate::settings;
-use crate::table::{Place, PoolText, Raw, Section, Setting};
+use crate::slot::Slot;
+use crate::table::{Place, Raw, Section, Setting};
 use crate::users::Users;
 
 impl Default for Config {
     /// The defaults of the TOML face, without pools and users.
     fn default() -> Config {
-        let mut config = blank_config();
-        for setting in settings::all().filter(|s| !s.default.is_empty()) {
-            if let Some(slot) = setting.slot(&mut config) {
-                fill(setting, slot);
-            }
-        }
-        config
+        Config::of_face(Face::Toml)
     }
 }
 
@@ -30,63 +29,149 @@ impl Default for Limits {
         let mut limits = BLANK_LIMITS;
         for setting in Section::Limits.settings() {
             if let Place::Limits(field) = setting.place {
-                fill(setting, field(&mut limits));
+                setting.fill(field(&mut limits), Face::Toml);
             }
         }
         limits
     }
 }
 
-impl PoolText {
-    /// A pool of which only the name is known yet; it has the policies and limits of `config`.
-    pub(crate) fn new(name: &str, config: &Config) -> PoolText {
-        let mut pool = PoolText {
-            name: name.to_owned(),
-            host: None,
-            port: 0,
-            database: None,
+impl Default for Pool {
+    /// A pool without a name and without servers, with the defaults of the TOML face.
+    fn default() -> Pool {
+        Pool {
+            name: String::new(),
+            targets: Vec::new(),
+            balance: Balance::default(),
+            session_attrs: SessionAttrs::default(),
+            database: String::new(),
             user: None,
             password: None,
-            password_file: None,
-            password_env: None,
-            mode: config.mode,
-            on_dirty: config.on_dirty,
-            limits: config.limits.clone(),
-        };
-        for setting in settings::all().filter(|s| s.section == Section::Pool && !s.default.is_empty()) {
-            if let Some(slot) = setting.pool_slot(&mut pool) {
-                fill(setting, slot);
-            }
+            mode: Mode::default(),
+            on_dirty: OnDirty::default(),
+            reset_query: "DISCARD ALL".to_owned(),
+            reset_always: false,
+            check_query: Some(String::new()),
+            connect_query: None,
+            startup: Vec::new(),
+            auth_user: None,
+            auth_query: None,
+            auth_database: None,
+            limits: Limits::default(),
         }
-        pool
     }
 }
 
-fn fill(setting: &Setting, slot: crate::table::Slot<'_>) {
-    let default = Raw::One(setting.default.to_owned());
-    setting.write(slot, &default).expect("the table's defaults are within their ranges");
+impl Config {
+    /// The defaults of a face, without pools and users.
+    pub(crate) fn of_face(face: Face) -> Config {
+        let mut config = blank_config();
+        config.face = face;
+        for setting in settings::all() {
+            if let Some(slot) = setting.slot(&mut config) {
+                setting.fill(slot, face);
+            }
+        }
+        config
+    }
+}
+
+impl Setting {
+    /// Writes the default of a face into a field; where there is none, the field is left as it is.
+    pub(crate) fn fill(&self, slot: Slot<'_>, face: Face) {
+        let default = self.default_in(face);
+        if default.is_empty() && self.default.is_empty() {
+            return;
+        }
+        let written = match face {
+            Face::Toml => self.write(slot, &Raw::One(default.to_owned())),
+            Face::Ini => self.write_ini(slot, default),
+        };
+        written.expect("the table's defaults are within their ranges");
+    }
 }
 
 fn blank_config() -> Config {
     Config {
-        listen: Listen { addresses: Vec::new(), port: 0, unix_socket_dir: None, unix_socket_mode: 0, backlog: 0 },
-        auth: Auth { method: Method::Trust, file: None, users: Arc::new(Users::default()) },
+        listen: blank_listen(),
+        auth: Auth {
+            method: Method::Trust,
+            file: None,
+            users: Arc::new(Users::default()),
+            hba_file: None,
+            hba: None,
+            ident_file: None,
+            ident: Arc::new(IdentMaps::default()),
+            query_user: None,
+            query: String::new(),
+            query_database: None,
+            query_cache: Span::ZERO,
+            scram_iterations: 4096,
+            failure_delay: Span::ZERO,
+        },
         admin_users: Vec::new(),
         stats_users: Vec::new(),
         workers: 0,
         max_clients: 0,
         stats_period: Span::ZERO,
-        log: Log { connections: false, disconnections: false, pooler_errors: false, stats: false, verbose: 0 },
+        log: Log {
+            file: None,
+            format: LogFormat::Text,
+            syslog: false,
+            syslog_ident: String::new(),
+            syslog_facility: String::new(),
+            connections: false,
+            disconnections: false,
+            pooler_errors: false,
+            stats: false,
+            verbose: 0,
+        },
         mode: Mode::Session,
         on_dirty: OnDirty::Keep,
+        reset_query: String::new(),
+        reset_always: false,
+        check_query: None,
         limits: BLANK_LIMITS,
         pools: BTreeMap::new(),
         ignore_startup_parameters: Vec::new(),
         track_extra_parameters: Vec::new(),
         client_login_timeout: Span::ZERO,
         shutdown_timeout: Span::ZERO,
+        suspend_timeout: Span::ZERO,
+        fallback: None,
+        autodb_idle_timeout: Span::ZERO,
+        pool_idle_timeout: Span::ZERO,
+        users: BTreeMap::new(),
+        max_user_connections: 0,
+        max_user_client_connections: 0,
+        max_address_connections: 0,
+        tls: Tls::default(),
+        dns: Dns::default(),
+        process: Process::default(),
+        application_name_add_host: false,
+        login_notify_message: String::new(),
+        disable_pqexec: false,
+        max_packet_size: i32::MAX as u32,
+        server_fast_close: false,
+        inert: BTreeMap::new(),
         source: PathBuf::new(),
+        face: Face::Toml,
         lines: Lines::default(),
+        remarks: Vec::new(),
+    }
+}
+
+fn blank_listen() -> Listen {
+    Listen {
+        addresses: Vec::new(),
+        port: 0,
+        unix_socket_dir: None,
+        unix_socket_mode: 0,
+        unix_socket_group: None,
+        backlog: 0,
+        reuse_port: false,
+        proxy_from: Vec::new(),
+        keepalive: Keepalive { on: true, ..Keepalive::default() },
     }
 }
 
@@ -110,6 +195,8 @@ const BLANK_LIMITS: Limits = Limits {
     cancel_wait_timeout: Span::ZERO,
     server_round_robin: false,
     connects_per_second: 0,
+    max_db_connections: 0,
+    max_db_client_connections: 0,
     client_statements: 0,
     statement_memory: 0,
 };
@@ -117,6 +204,7 @@ const BLANK_LIMITS: Limits = Limits {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pool_text::PoolText;
 
     #[test]
     fn every_limit_has_the_default_that_the_documentation_names() {
@@ -140,6 +228,8 @@ mod tests {
             cancel_wait_timeout: Span::from_secs(10),
             server_round_robin: false,
             connects_per_second: 100,
+            max_db_connections: 0,
+            max_db_client_connections: 0,
             client_statements: 10_000,
             statement_memory: 256 << 20,
         };
@@ -159,6 +249,6 @@ mod tests {
         assert_eq!(config.stats_period, Span::from_secs(60));
         assert_eq!(config.client_login_timeout, Span::from_secs(60));
         assert!(config.log.connections && config.log.disconnections && config.log.pooler_errors && config.log.stats);
-        assert_eq!(PoolText::new("app", &config).port, 5432);
+        assert_eq!(PoolText::new("app", &config).ports, [5432]);
     }
 }

@@ -1,28 +1,49 @@
 //! What the operator said: text in, values out.
 //!
-//! Owns the one table of settings and its readers. Opens nothing itself: files and the environment are reached through
+//! Owns the one table of settings and its readers: Weir's TOML, and PgBouncer's ini. Opens nothing itself: files and the environment are reached through
 //! the functions given to `load`, so it behaves the same in a test, in a simulator and in production.
 
+mod access;
+mod ciphers;
+mod connstr;
+mod convert;
 mod defaults;
 mod error;
+mod ini;
 mod load;
+mod lookup;
 mod model;
+mod origin;
+mod pool_text;
 mod reference;
 mod reload;
 mod review;
+mod set;
 mod settings;
 mod show;
+mod slot;
 mod suggest;
 mod table;
+mod tls;
 mod toml;
 mod units;
 mod users;
+mod wording;
 
+pub use ciphers::{CipherSuite, resolve_ciphers, resolve_tls13};
+pub use convert::to_toml;
 pub use error::ConfigError;
 pub use load::{RESERVED, load};
-pub use model::{Auth, Config, Limits, Lines, Listen, Log, Method, Pool};
+pub use lookup::{AUTH_QUERY, AuthLookup};
+pub use model::{
+    Auth, Balance, Config, Dns, Keepalive, Limits, Listen, Log, LogFormat, Network, Pool, Process, SessionAttrs,
+    SslMode, Tls, TlsProtocols, TlsSide, UserRules,
+};
+pub use origin::{Face, Lines, Remark, Spot};
 pub use reference::reference_markdown;
 pub use reload::{Change, Differences, differences, keep_fixed};
 pub use review::{Facts, Finding, Severity, most_servers, review};
+pub use set::{SetError, set};
 pub use show::{ShowRow, show};
 pub use users::{UserlistError, Users};
+pub use weir_auth::Method;

@@ -2,20 +2,34 @@
 
 use std::fmt::Write;
 
-use crate::table::{Effect, Kind, Reach, Section, Setting};
+use crate::table::{Effect, Kind, Origin, Section, Setting};
 
 const OPENING: &str = "\
 # Settings
 
-Weir reads one TOML file: `weir serve weir.toml`. `weir check weir.toml` says what it understood. This page is printed
-from the table of settings in `crates/config`.
+Weir reads its own TOML or PgBouncer's ini: `weir serve weir.toml`, `weir serve pgbouncer.ini`. `weir check FILE` says
+what it understood, and `weir convert pgbouncer.ini` prints the TOML that means the same. This page is printed from the
+table of settings in `crates/config`, which both readers go by.
 
 Times are seconds or text with a unit (`us`, `ms`, `s`, `min`, `h`, `d`), as in `5`, `\"500ms\"`, `\"2min\"`. Sizes are
-text with a unit (`kB`, `MB`, `GB`, or `KiB`, `MiB`, `GiB`, all in steps of 1024), or bytes. Names that PgBouncer gives
-a setting are listed, and SHOW CONFIG uses them; where they stand under *also*, the file may use them too.
+text with a unit (`kB`, `MB`, `GB`, or `KiB`, `MiB`, `GiB`, all in steps of 1024), or bytes. In an ini times are seconds,
+yes and no are 1 and 0, and lists have commas.
+
+*ini* is the setting's name in `[pgbouncer]`, or, for a user or a pool, in its line in `[users]` or `[databases]`, and in
+SHOW CONFIG and SET; in italics where PgBouncer has no such setting. Names under *also* work in TOML too. The *default* is
+that of TOML, and behind a slash that of an ini where it differs.
 
 A change takes effect with a reload (HUP, or RELOAD on the console), unless *when* says `restart`; `reconnect`: with the
 reload, and the pool's servers are replaced as they become free.
+";
+
+const CLOSING: &str = "
+## Without effect
+
+Settings of PgBouncer's that an ini may have, that SHOW CONFIG shows, and that do nothing here.
+
+| ini | default | why |
+|---|---|---|
 ";
 
 /// The reference page of all settings, in Markdown.
@@ -23,11 +37,22 @@ pub fn reference_markdown() -> String {
     let mut page = OPENING.to_owned();
     for section in Section::ALL {
         let _ = writeln!(page, "\n## {}\n\n{}\n", section.title(), purpose(section));
-        page.push_str("| setting | value | default | when | what |\n|---|---|---|---|---|\n");
+        page.push_str("| setting | ini | value | default | when | what |\n|---|---|---|---|---|---|\n");
         let own = crate::settings::all().filter(|s| s.section == section);
         own.for_each(|setting| page.push_str(&row(setting)));
     }
+    page.push_str(CLOSING);
+    for setting in crate::settings::all().filter(|setting| setting.is_inert()) {
+        let default = if setting.default.is_empty() { "—".to_owned() } else { format!("`{}`", setting.default) };
+        let _ = writeln!(page, "| `{}` | {default} | {} |", setting.name, capital(setting.doc));
+    }
     page
+}
+
+fn capital(text: &str) -> String {
+    let mut chars = text.chars();
+    let first = chars.next().map(|c| c.to_uppercase().to_string()).unwrap_or_default();
+    format!("{first}{}.", chars.as_str())
 }
 
 fn purpose(section: Section) -> &'static str {
@@ -35,33 +60,51 @@ fn purpose(section: Section) -> &'static str {
         Section::General => "The process as a whole.",
         Section::Listen => "Where clients come in.",
         Section::Auth => "Who may come in, and how it is proven.",
-        Section::Log => "What is logged.",
+        Section::TlsClient => "Encryption towards clients.",
+        Section::TlsServer => "Encryption towards servers.",
+        Section::Dns => "How names of servers are looked up.",
+        Section::Process => "What the process does with itself.",
+        Section::Log => "What is logged, and where to.",
+        Section::User => {
+            "Rules of a user, who is the one on the server; what is not given is the pool's, or the process's. Secrets \
+             stand in `[auth]`."
+        }
+        Section::Foreign => "What only PgBouncer has.",
         Section::Limits => {
             "How much, how many, how long: here for all pools. Each but `statement_memory` may also stand in a pool, \
              for that pool."
         }
         Section::Pool => {
-            "One section a pool; clients name the pool as their database. The names `weir` and `pgbouncer` are \
-             reserved for the console. Everything in `[limits]` but `statement_memory` may stand here too."
+            "One section a pool; clients name the pool as their database. `[pools.\"*\"]` is for every database without one \
+             of its own. The names `weir` and `pgbouncer` are reserved for the console. Everything in `[limits]` but \
+             `statement_memory`, and the `server_…_query` settings of `[general]`, may stand here too."
         }
     }
 }
 
 fn row(setting: &Setting) -> String {
-    let default = match (setting.default, setting.kind) {
-        ("", _) => "—".to_owned(),
-        (text, Kind::Number { .. } | Kind::Flag) => format!("`{text}`"),
-        (text, Kind::Time { .. }) if text == "0" => format!("`{text}`"),
-        (text, Kind::Names) => format!("`[\"{text}\"]`"),
-        (text, _) => format!("`\"{text}\"`"),
+    let usual = default(setting, setting.default);
+    let default = match setting.ini_default {
+        Some(theirs) if theirs != setting.default => format!("{usual} / {}", default(setting, theirs)),
+        _ => usual,
     };
     let when = match setting.effect {
         Effect::Live => "reload",
         Effect::Reconnect => "reconnect",
         Effect::Restart => "restart",
     };
-    let doc = setting.doc.replace('|', "\\|");
-    format!("| `{}` | {} | {default} | {when} | {doc}{} |\n", setting.name, value(setting.kind), names(setting))
+    let (doc, value) = (setting.doc.replace('|', "\\|"), value(setting.kind));
+    format!("| `{}` | {} | {value} | {default} | {when} | {doc}{} |\n", setting.name, ini(setting), also(setting))
+}
+
+fn default(setting: &Setting, text: &str) -> String {
+    match setting.kind {
+        _ if text.is_empty() => "—".to_owned(),
+        Kind::Number { .. } | Kind::Flag | Kind::Ports => format!("`{text}`"),
+        Kind::Time { .. } if text == "0" => format!("`{text}`"),
+        Kind::Names => format!("`[\"{text}\"]`"),
+        _ => format!("`\"{text}\"`"),
+    }
 }
 
 fn value(kind: Kind) -> String {
@@ -74,28 +117,37 @@ fn value(kind: Kind) -> String {
         Kind::Flag => "true, false".to_owned(),
         Kind::Word(words) => words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", "),
         Kind::Text | Kind::Secret => "text".to_owned(),
+        Kind::Query => "SQL".to_owned(),
         Kind::Names => "list of names".to_owned(),
+        Kind::Hosts => "host, or list".to_owned(),
+        Kind::Ports => "1 to 65535, or list".to_owned(),
+        Kind::Networks => "list of networks".to_owned(),
+        Kind::Protocols => "`secure`, or versions".to_owned(),
         Kind::Addresses => "address, or list".to_owned(),
         Kind::Users => "section".to_owned(),
     }
 }
 
-/// The other names, and PgBouncer's default where it differs.
-fn names(setting: &Setting) -> String {
-    let mut text = String::new();
-    let theirs = setting.ini.or(if setting.reach == Reach::One { setting.ini_database } else { None });
-    if let Some(name) = theirs.filter(|name| *name != setting.name) {
-        let _ = write!(text, " PgBouncer: `{name}`");
-        if let Some(default) = setting.ini_default.filter(|d| !d.is_empty()) {
-            let _ = write!(text, ", there by default `{default}`");
+/// Its name in an ini.
+fn ini(setting: &Setting) -> String {
+    let mut names: Vec<&str> = setting.ini.into_iter().chain(setting.ini_user).collect();
+    for name in setting.ini_database {
+        if !names.contains(name) {
+            names.push(name);
         }
-        text.push('.');
     }
-    if !setting.aliases.is_empty() {
-        let list = setting.aliases.iter().map(|alias| format!("`{alias}`")).collect::<Vec<_>>().join(", ");
-        let _ = write!(text, " *Also:* {list}.");
+    let mark = if setting.origin == Origin::PgBouncer { "" } else { "*" };
+    let shown: Vec<_> = names.iter().map(|name| format!("{mark}`{name}`{mark}")).collect();
+    if shown.is_empty() { "—".to_owned() } else { shown.join(", ") }
+}
+
+/// The other names in TOML.
+fn also(setting: &Setting) -> String {
+    if setting.aliases.is_empty() {
+        return String::new();
     }
-    text
+    let list = setting.aliases.iter().map(|alias| format!("`{alias}`")).collect::<Vec<_>>().join(", ");
+    format!(" *Also:* {list}.")
 }
 
 #[cfg(test)]

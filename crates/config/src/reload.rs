@@ -1,6 +1,8 @@
 //! What a reload changes, and what it can't.
 
-use crate::model::{Config, Pool};
+use crate::load::FALLBACK;
+use crate::model::{Config, Listen, Pool};
+use crate::origin::Face;
 use crate::settings;
 use crate::table::Effect;
 
@@ -30,7 +32,7 @@ pub struct Differences {
     pub live: Vec<Change>,
     /// Settings that keep their old value until Weir is started again.
     pub restart: Vec<Change>,
-    /// Whether users or their secrets changed.
+    /// Whether users, their secrets, their rules, or the rules of who may come in changed.
     pub users: bool,
 }
 
@@ -43,10 +45,14 @@ impl Differences {
 
 /// Compares a configuration in force with one that is to follow it.
 pub fn differences(old: &Config, new: &Config) -> Differences {
-    let mut found = Differences { users: old.auth.users != new.auth.users, ..Differences::default() };
+    let mut found = Differences { users: users_differ(old, new), ..Differences::default() };
     found.removed.extend(old.pools.keys().filter(|name| !new.pools.contains_key(*name)).cloned());
-    for (name, pool) in &new.pools {
-        match old.pools.get(name) {
+    if old.fallback.is_some() && new.fallback.is_none() {
+        found.removed.push(FALLBACK.to_owned());
+    }
+    for pool in new.pools.values().chain(&new.fallback) {
+        let (name, fallback) = (&pool.name, old.fallback.as_ref().filter(|_| pool.name == FALLBACK));
+        match old.pools.get(name).or(fallback) {
             None => found.added.push(name.clone()),
             Some(before) if !same_login(before, pool) => found.reconnect.push(name.clone()),
             Some(before) if before != pool => found.adjusted.push(name.clone()),
@@ -60,7 +66,7 @@ pub fn differences(old: &Config, new: &Config) -> Differences {
         };
         let (before, after) = (before.show(), after.show());
         if before != after {
-            let key = format!("{}.{}", setting.section.name(), setting.name);
+            let key = if new.face == Face::Ini { setting.shown_name().to_owned() } else { setting.key() };
             let changes = if setting.effect == Effect::Restart { &mut found.restart } else { &mut found.live };
             changes.push(Change { key, old: before, new: after });
         }
@@ -71,33 +77,48 @@ pub fn differences(old: &Config, new: &Config) -> Differences {
 /// Gives `new` the old values of all settings that a reload can't change, so that it says what is in force.
 pub fn keep_fixed(old: &Config, new: &mut Config) {
     // All of them: see the test.
-    new.listen = old.listen.clone();
+    let kept = Listen { keepalive: new.listen.keepalive, ..old.listen.clone() };
+    new.listen = kept;
     new.workers = old.workers;
+    new.process = old.process.clone();
+    new.dns.resolv_conf.clone_from(&old.dns.resolv_conf);
+    new.track_extra_parameters.clone_from(&old.track_extra_parameters);
+    new.disable_pqexec = old.disable_pqexec;
+    for setting in settings::all().filter(|setting| setting.is_inert() && setting.effect == Effect::Restart) {
+        let value = old.inert.get(setting.name).cloned().unwrap_or_default();
+        new.inert.insert(setting.name, value);
+    }
+}
+
+fn users_differ(old: &Config, new: &Config) -> bool {
+    let access = |config: &'_ Config| (config.auth.hba.clone(), config.auth.ident.clone());
+    old.auth.users != new.auth.users || old.users != new.users || access(old) != access(new)
 }
 
 fn same_login(a: &Pool, b: &Pool) -> bool {
-    (&a.target, &a.database, &a.user, &a.password) == (&b.target, &b.database, &b.user, &b.password)
+    let login = |pool: &'_ Pool| {
+        let Pool { targets, database, user, password, startup, connect_query, session_attrs, .. } = pool.clone();
+        (targets, database, user, password, startup, connect_query, session_attrs)
+    };
+    login(a) == login(b)
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
-    use weir_base::{Host, Mode, Target};
+    use weir_base::{Host, Target};
 
     use super::*;
-    use crate::{Limits, Users};
+    use crate::Users;
 
     fn pool(name: &str) -> Pool {
         Pool {
             name: name.to_owned(),
-            target: Target { host: Host::parse("127.0.0.1"), port: 5432 },
+            targets: vec![Target { host: Host::parse("127.0.0.1"), port: 5432 }],
             database: name.to_owned(),
-            user: None,
             password: Some("hush".into()),
-            mode: Mode::Transaction,
-            on_dirty: weir_base::OnDirty::Reset,
-            limits: Limits::default(),
+            ..Pool::default()
         }
     }
 
@@ -112,7 +133,7 @@ mod tests {
         let mut sized = pool("sized");
         sized.limits.size = 5;
         let mut moved = pool("moved");
-        moved.target.port = 5433;
+        moved.targets[0].port = 5433;
         let secret = Pool { password: Some("new".into()), ..pool("secret") };
         let found = differences(&old, &config([pool("new"), pool("same"), sized, moved, secret]));
         assert_eq!(found.added, ["new"]);
@@ -146,12 +167,15 @@ mod tests {
                 "address" => "*",
                 "unix_socket_dir" => "/run/weir",
                 "unix_socket_mode" => "0700",
+                "proxy_from" => "10.0.0.0/8",
+                "reuse_port" | "disable_pqexec" => "true",
                 _ => "77",
             };
             let slot = setting.slot(&mut new).expect("it is one for all");
             setting.write(slot, &crate::table::Raw::One(other.into())).unwrap();
         }
-        assert_eq!(differences(&old, &new).restart.len(), 6);
+        let fixed = settings::all().filter(|s| s.effect == Effect::Restart).count();
+        assert_eq!(differences(&old, &new).restart.len(), fixed);
         keep_fixed(&old, &mut new);
         assert!(differences(&old, &new).is_empty());
     }

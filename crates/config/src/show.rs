@@ -2,7 +2,8 @@
 
 use crate::model::Config;
 use crate::settings;
-use crate::table::Effect;
+use crate::slot::Slot;
+use crate::table::{Effect, Kind};
 
 /// One row of SHOW CONFIG.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -11,24 +12,40 @@ pub struct ShowRow {
     pub key: &'static str,
     /// The value in force; times in seconds, yes and no as 1 and 0, lists with commas.
     pub value: String,
-    /// What it would be if nobody had set it, in the same form.
-    pub default: String,
+    /// What it would be if nobody had set it, in the same form; `None` for those few that PgBouncer shows with NULL.
+    pub default: Option<String>,
     /// Whether a reload can change it.
     pub changeable: bool,
 }
 
 /// The settings that are one for all, by key. Settings of single pools and secrets are not among them.
 pub fn show(config: &Config) -> Vec<ShowRow> {
-    let (mut config, mut default) = (config.clone(), Config::default());
+    let (mut config, mut default) = (config.clone(), Config::of_face(config.face));
+    let source = config.source.display().to_string();
+    config.inert.insert("conffile", source);
     let mut rows: Vec<ShowRow> = settings::all()
         .filter_map(|setting| {
+            let key = setting.shown_name();
             let value = setting.slot(&mut config)?.show();
-            let default = setting.slot(&mut default)?.show();
-            Some(ShowRow { key: setting.shown_name(), value, default, changeable: setting.effect != Effect::Restart })
+            let default = shown_default(setting.kind, &setting.slot(&mut default)?);
+            let default = if WITHOUT_DEFAULT.contains(&key) { None } else { Some(default) };
+            Some(ShowRow { key, value, default, changeable: setting.effect != Effect::Restart })
         })
         .collect();
     rows.sort_by_key(|row| row.key);
     rows
+}
+
+/// The settings whose default PgBouncer shows as NULL; an empty text is the default of others.
+const WITHOUT_DEFAULT: [&str; 5] = ["auth_dbname", "auth_file", "auth_user", "conffile", "user"];
+
+/// A default as PgBouncer shows it: permissions as they are written in the file, in octal, though it shows their value
+/// as a decimal number.
+fn shown_default(kind: Kind, slot: &Slot<'_>) -> String {
+    match (kind, slot) {
+        (Kind::Permissions, Slot::U32(bits)) => format!("{bits:04o}"),
+        (_, slot) => slot.show(),
+    }
 }
 
 #[cfg(test)]
@@ -39,7 +56,7 @@ mod tests {
 
     fn row<'a>(rows: &'a [ShowRow], key: &str) -> (&'a str, &'a str, bool) {
         let row = rows.iter().find(|row| row.key == key).unwrap_or_else(|| panic!("no row {key}"));
-        (&row.value, &row.default, row.changeable)
+        (&row.value, row.default.as_deref().unwrap_or("NULL"), row.changeable)
     }
 
     #[test]
@@ -56,7 +73,8 @@ mod tests {
         assert_eq!(row(&rows, "pool_mode"), ("transaction", "transaction", true));
         assert_eq!(row(&rows, "auth_type"), ("scram-sha-256", "scram-sha-256", true));
         assert_eq!(row(&rows, "default_pool_size"), ("20", "20", true));
-        assert_eq!(row(&rows, "auth_file"), ("", "", true));
+        assert_eq!(row(&rows, "auth_file"), ("", "NULL", true));
+        assert_eq!(row(&rows, "unix_socket_mode"), ("511", "0777", false));
     }
 
     #[test]

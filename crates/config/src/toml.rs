@@ -3,16 +3,24 @@
 //! A mistake is reported with the line where it stands. Values are repeated in messages only where they can't be
 //! secret.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use toml_edit::{Document, Item, TableLike, Value};
 
+use crate::ciphers;
 use crate::error::ConfigError;
-use crate::model::{Config, Lines};
+use crate::model::{Config, UserRules};
+use crate::origin::{Face, Lines, Spot};
+use crate::pool_text::PoolText;
 use crate::settings;
 use crate::suggest::nearest;
-use crate::table::{Kind, PoolText, Raw, Section, Setting};
+use crate::table::{Kind, Raw, Section, Setting};
 use crate::users::Users;
+use crate::wording::{example, may_be_shown, plain, short, toml_name_of};
+
+/// The section whose keys are sections.
+const TLS: &str = "tls";
 
 /// What a file says, before other files are read.
 pub(crate) struct Draft {
@@ -49,12 +57,17 @@ impl Reader<'_> {
         let mut config = Config::default();
         let mut users = None;
         for (name, item) in root.iter() {
+            if name == TLS {
+                self.tls(root, item, &mut config)?;
+                continue;
+            }
             let section = self.section(root, name)?;
             let Some(table) = item.as_table_like() else {
-                return Err(self.not_a_section(root, name, section));
+                return Err(self.not_a_section(root, name, &section.title()));
             };
             match section {
                 Section::Pool => {}
+                Section::User => config.users = self.user_rules(table)?,
                 section => self.section_keys(section, table, &mut config, &mut users)?,
             }
         }
@@ -82,10 +95,53 @@ impl Reader<'_> {
         Err(self.error(line, &format!("key \"{}\" stands outside of all sections", plain(name)), Some(hint)))
     }
 
-    fn not_a_section(&self, root: &dyn TableLike, name: &str, section: Section) -> ConfigError {
-        let line = self.key_line(root, name);
-        let hint = format!("write {} on a line of its own, and its keys below it", section.title());
+    fn not_a_section(&self, table: &dyn TableLike, name: &str, title: &str) -> ConfigError {
+        let line = self.key_line(table, name);
+        let hint = format!("write {title} on a line of its own, and its keys below it");
         self.error(line, &format!("\"{name}\" must be a section"), Some(hint))
+    }
+
+    /// `[tls.client]` and `[tls.server]`, the only sections in a section.
+    fn tls(&mut self, root: &dyn TableLike, item: &Item, config: &mut Config) -> Result<(), ConfigError> {
+        const TITLES: &str = "[tls.client] or [tls.server]";
+        let Some(sides) = item.as_table_like() else {
+            return Err(self.not_a_section(root, TLS, TITLES));
+        };
+        for (name, item) in sides.iter() {
+            let section = match name {
+                "client" => Section::TlsClient,
+                "server" => Section::TlsServer,
+                _ => {
+                    let line = self.key_line(sides, name);
+                    let message = format!("unknown key \"{}\" in [tls]", plain(name));
+                    return Err(self.error(line, &message, Some(format!("settings stand in {TITLES}"))));
+                }
+            };
+            let Some(table) = item.as_table_like() else {
+                return Err(self.not_a_section(sides, name, &section.title()));
+            };
+            self.section_keys(section, table, config, &mut None)?;
+        }
+        Ok(())
+    }
+
+    fn user_rules(&mut self, table: &dyn TableLike) -> Result<BTreeMap<String, UserRules>, ConfigError> {
+        let mut all = BTreeMap::new();
+        for (name, item) in table.iter() {
+            let line = self.key_line(table, name);
+            let Some(keys) = item.as_table_like() else {
+                let hint = "write [users.NAME] and the user's rules below it; secrets stand in [auth.users]";
+                let message = format!("\"{}\" in [users] must be a section", plain(name));
+                return Err(self.error(line, &message, Some(hint.to_owned())));
+            };
+            self.remember(format!("users.{name}"), line);
+            let mut rules = UserRules::default();
+            self.fill(Section::User, name, keys, |setting, raw| {
+                setting.user_slot(&mut rules).map_or(Ok(()), |slot| setting.write(slot, raw))
+            })?;
+            all.insert(name.to_owned(), rules);
+        }
+        Ok(all)
     }
 
     fn section_keys(
@@ -105,6 +161,7 @@ impl Reader<'_> {
             } else if let Some(slot) = setting.slot(config) {
                 let raw = self.raw(setting, &title, line, item)?;
                 setting.write(slot, &raw).map_err(|e| self.bad_value(setting, &title, line, &raw, &e))?;
+                remark(setting, &raw, config);
             }
         }
         Ok(())
@@ -127,18 +184,30 @@ impl Reader<'_> {
     }
 
     fn pool(&mut self, name: &str, keys: &dyn TableLike, config: &Config) -> Result<PoolText, ConfigError> {
-        let title = format!("[pools.{}]", plain(name));
         let mut pool = PoolText::new(name, config);
-        for (key, item) in keys.iter() {
-            let setting = self.setting(Section::Pool, &title, keys, key)?;
-            let line = self.key_line(keys, key);
-            self.remember_once(format!("pools.{name}.{}", setting.name), &title, setting, line)?;
-            let raw = self.raw(setting, &title, line, item)?;
-            if let Some(slot) = setting.pool_slot(&mut pool) {
-                setting.write(slot, &raw).map_err(|e| self.bad_value(setting, &title, line, &raw, &e))?;
-            }
-        }
+        self.fill(Section::Pool, name, keys, |setting, raw| {
+            setting.pool_slot(&mut pool).map_or(Ok(()), |slot| setting.write(slot, raw))
+        })?;
         Ok(pool)
+    }
+
+    /// Gives each key of a named section to `write`.
+    fn fill(
+        &mut self,
+        section: Section,
+        name: &str,
+        keys: &dyn TableLike,
+        mut write: impl FnMut(&Setting, &Raw) -> Result<(), String>,
+    ) -> Result<(), ConfigError> {
+        let title = format!("[{}.{}]", section.name(), plain(name));
+        for (key, item) in keys.iter() {
+            let setting = self.setting(section, &title, keys, key)?;
+            let line = self.key_line(keys, key);
+            self.remember_once(format!("{}.{name}.{}", section.name(), setting.name), &title, setting, line)?;
+            let raw = self.raw(setting, &title, line, item)?;
+            write(setting, &raw).map_err(|e| self.bad_value(setting, &title, line, &raw, &e))?;
+        }
+        Ok(())
     }
 
     fn setting(
@@ -191,14 +260,14 @@ impl Reader<'_> {
                 _ => "a section",
             };
             let message = format!("\"{}\" in {title} must be {}, not {found}", setting.name, setting.kind.describe());
-            self.error(line, &message, example(setting))
+            self.error(line, &message, example(setting, setting.name, Face::Toml))
         })
     }
 
     fn bad_value(&self, setting: &Setting, title: &str, line: Option<usize>, raw: &Raw, expected: &str) -> ConfigError {
-        let mut hint = example(setting);
+        let mut hint = example(setting, setting.name, Face::Toml);
         let mut found = String::new();
-        if let (Raw::One(text), false) = (raw, matches!(setting.kind, Kind::Secret | Kind::Text)) {
+        if let (Raw::One(text), true) = (raw, may_be_shown(setting.kind) && expected.starts_with("must")) {
             found = format!(", not {}", short(text));
             if let Kind::Word(words) = setting.kind {
                 hint = nearest(text, words.iter().copied()).map(|near| format!("did you mean \"{near}\"?")).or(hint);
@@ -225,7 +294,7 @@ impl Reader<'_> {
 
     fn remember(&mut self, name: String, line: Option<usize>) {
         if let Some(line) = line {
-            self.lines.0.insert(name, line);
+            self.lines.insert(name, Spot { file: None, line });
         }
     }
 
@@ -253,10 +322,18 @@ fn raw(kind: Kind, value: &Value) -> Option<Raw> {
         (Kind::Number { .. } | Kind::Time { .. } | Kind::Size { .. }, Value::Integer(v)) => v.value().to_string(),
         (Kind::Time { .. }, Value::Float(v)) => v.value().to_string(),
         (Kind::Flag, Value::Boolean(v)) => v.value().to_string(),
-        (Kind::Number { .. } | Kind::Flag | Kind::Users, _) => return None,
-        (Kind::Names | Kind::Addresses, Value::Array(items)) => {
+        (Kind::Ports, Value::Integer(v)) => v.value().to_string(),
+        (Kind::Ports, Value::Array(items)) => {
+            return items
+                .iter()
+                .map(|v| v.as_integer().map(|port| port.to_string()))
+                .collect::<Option<_>>()
+                .map(Raw::Many);
+        }
+        (Kind::Names | Kind::Hosts | Kind::Addresses | Kind::Networks, Value::Array(items)) => {
             return items.iter().map(|v| v.as_str().map(str::to_owned)).collect::<Option<_>>().map(Raw::Many);
         }
+        (Kind::Number { .. } | Kind::Flag | Kind::Ports | Kind::Users, _) => return None,
         (_, Value::String(v)) => v.value().clone(),
         _ => return None,
     };
@@ -265,12 +342,12 @@ fn raw(kind: Kind, value: &Value) -> Option<Raw> {
 
 /// Where a key belongs that stands in the wrong place, or bears PgBouncer's name.
 fn elsewhere(key: &str, here: Option<Section>) -> Option<String> {
-    let same = settings::all().find(|s| Some(s.section) != here && (s.name == key || s.aliases.contains(&key)));
+    let same = settings::all()
+        .find(|s| Some(s.section) != here && !s.is_inert() && (s.name == key || s.aliases.contains(&key)));
     if let Some(setting) = same {
         return Some(format!("\"{}\" belongs in {}", setting.name, setting.section.title()));
     }
-    let theirs = settings::all().find(|s| s.ini == Some(key) || s.ini_database == Some(key))?;
-    Some(format!("PgBouncer's \"{key}\" is \"{}\" in {} here", theirs.name, theirs.section.title()))
+    toml_name_of(key)
 }
 
 fn known_keys(section: Section) -> Option<String> {
@@ -278,26 +355,9 @@ fn known_keys(section: Section) -> Option<String> {
     Some(format!("known there are {}", keys.join(", ")))
 }
 
-fn example(setting: &Setting) -> Option<String> {
-    let value = match setting.kind {
-        Kind::Number { .. } | Kind::Flag => setting.default.to_owned(),
-        Kind::Time { .. } | Kind::Size { .. } | Kind::Word(_) | Kind::Permissions if !setting.default.is_empty() => {
-            format!("\"{}\"", setting.default)
-        }
-        _ => return None,
-    };
-    Some(format!("the default is {} = {value}", setting.name))
-}
-
-/// Text of the file for use within a message: on one line, without control characters.
-fn plain(text: &str) -> String {
-    text.chars().take(64).flat_map(char::escape_debug).collect()
-}
-
-/// A value of the file for use within a message.
-fn short(text: &str) -> String {
-    if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit() || b == b'-') && text.len() <= 20 {
-        return text.to_owned();
+/// Versions of TLS that were asked for, and are not to be had.
+fn remark(setting: &Setting, raw: &Raw, config: &mut Config) {
+    if let (Kind::Protocols, Raw::One(text)) = (setting.kind, raw) {
+        config.remarks.extend(ciphers::remark_on_protocols(&setting.key(), text));
     }
-    format!("\"{}\"", plain(text))
 }

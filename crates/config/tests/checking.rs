@@ -85,7 +85,8 @@ fn logins_that_cannot_succeed_are_found() {
     );
     assert_eq!(
         complaints(&format!("[auth]\ntype = \"trust\"\n{POOL}")),
-        ["1: error: no users are listed, so nobody can log in; that holds for trust too"]
+        ["1: warning: no users are listed, so nobody can log in, but for the console over the Unix socket; \
+             that holds for trust too"]
     );
     assert_eq!(
         complaints(&format!("[auth]\nfile = \"users\"\n{POOL}[general]\nadmin_users = [\"root\"]")),
@@ -122,9 +123,10 @@ fn pools_that_cannot_log_in_are_found() {
     let with = |lines: &str| complaints(&format!("{LOGIN}[pools.app]\nhost = \"db\"\n{lines}"));
     assert_eq!(with("password = \"x\""), ["3: warning: the password of [pools.app] has no effect without a user"]);
     assert_eq!(
-        with("user = \"app\""),
-        ["3: warning: [pools.app] has no password, so the server must admit user app without one"]
+        with("user = \"other\""),
+        ["3: warning: [pools.app] has no password, so the server must admit user other without one"]
     );
+    assert_eq!(with("user = \"app\""), [""; 0], "the listed password is used");
     assert_eq!(
         complaints("[auth]\ntype = \"trust\"\nusers = { app = \"\" }\n[pools.app]\nhost = \"db\""),
         ["4: warning: [pools.app] has neither user nor password, and type trust learns none: the server must admit \
@@ -167,4 +169,90 @@ fn what_has_no_effect_is_said() {
         ]
     );
     assert_eq!(complaints(LOGIN), ["0: warning: there are no pools: only the console can be reached"]);
+}
+
+const SITE: &str = include_str!("samples/site.ini");
+
+fn of_ini(text: &str) -> Vec<Finding> {
+    let config = common::load_ini(text, &[("users.txt", "\"asker\" \"x\"\n")]).unwrap_or_else(|e| panic!("{e}"));
+    review(&config, &FACTS)
+}
+
+#[test]
+fn what_was_understood_of_an_ini_is_said() {
+    let found = of_ini(SITE);
+    let notes: Vec<_> = found.iter().filter(|f| f.severity == Severity::Note).map(|f| f.text.as_str()).collect();
+    assert_eq!(
+        notes,
+        [
+            "listens on 0.0.0.0:6432",
+            "listens on [::]:6432",
+            "listens on /var/run/postgresql/.s.PGSQL.6432",
+            "clients: TLS prefer, 9 cipher suites",
+            "servers: TLS verify-full, 3 cipher suites",
+            "1 user from users.txt, login by scram-sha-256",
+            "users who are not listed are asked for in database app, as user asker",
+            "at most 100 servers of a user",
+            "2 users with rules of their own: batch, web app",
+            "pool app: database app_production at 10.1.0.5:5432 as each client's own user, transaction mode, for each \
+             user at most 40 servers",
+            "pool app_ro: database app_production at 10.1.0.6:5432,10.1.0.7:5432 as each client's own user, statement \
+             mode, for each user at most 25 servers",
+            "pool legacy: database legacy at db.example.com:5432 as each client's own user, transaction mode, for each \
+             user at most 25 servers",
+            "pool odd name: database odd name at db.example.com:5432 as each client's own user, transaction mode, for \
+             each user at most 25 servers",
+            "pool reports: database reports at /var/run/postgresql:5432 as user reporter, transaction mode, at most 25 \
+             servers",
+            "any other pool: the database that the client names at fallback.example.com:6543 as each client's own user, \
+             transaction mode, for each user at most 25 servers",
+            "5000 clients, 145 servers and 64 others fit into 20000 open files",
+            "line 66: pkt_buf has no effect: connections hold no buffer between messages, and a worker reads with one \
+             that is large enough",
+            "line 67: sbuf_loopcnt has no effect: each connection gets one read a turn, so that none starves the others",
+        ]
+    );
+    let troubles: Vec<_> = found.iter().filter(|f| f.severity > Severity::Note).map(|f| f.text.as_str()).collect();
+    assert_eq!(
+        troubles,
+        [
+            "not to be had of client_tls_ciphers: MEDIUM; left: 9 cipher suites",
+            "peer 1 has no effect: peering is not supported yet",
+            "peer 2 has no effect: peering is not supported yet",
+            "peer_id has no effect: peering is not supported yet: a cancel request that reaches another process is not \
+             passed on",
+        ]
+    );
+}
+
+#[test]
+fn an_ini_that_pgbouncer_would_serve_has_no_errors() {
+    for text in
+        ["[pgbouncer]\n", "[pgbouncer]\nauth_type=cert\n", "[databases]\na=\n[pgbouncer]\nmax_client_conn=99999\n"]
+    {
+        let found = of_ini(text);
+        assert!(found.iter().all(|finding| finding.severity < Severity::Error), "{found:?}");
+        assert!(found.iter().any(|finding| finding.severity == Severity::Warning), "{found:?}");
+    }
+}
+
+#[test]
+fn doors_of_other_types_are_looked_at() {
+    let warned = |lines: &str| {
+        let found = of_ini(&format!("[databases]\na = host=x\n[pgbouncer]\nauth_file = users.txt\n{lines}"));
+        found.into_iter().filter(|f| f.severity > Severity::Note).map(|f| f.text).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        warned("auth_type = any\nlisten_addr = *"),
+        [
+            "type any on 0.0.0.0: whoever reaches it comes in",
+            "database a has no user, which type any needs: nobody can log in there",
+        ]
+    );
+    assert_eq!(warned("auth_hba_file = x"), ["auth_hba_file has no effect: type is md5, not hba"]);
+    assert_eq!(
+        warned("auth_type = cert"),
+        ["type cert needs client_tls_sslmode verify-full: no certificate is asked for, so nobody can log in"]
+    );
+    assert_eq!(warned("server_tls_protocols = all"), ["TLS 1.0 and TLS 1.1 are not to be had; TLS 1.2 and 1.3 are"]);
 }

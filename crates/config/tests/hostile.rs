@@ -5,7 +5,7 @@ mod common;
 use proptest::prelude::*;
 use weir_config::{Config, ConfigError, Facts, Users};
 
-use common::load_with;
+use common::{load_ini, load_with};
 
 fn use_everything(result: Result<Config, ConfigError>) {
     match result {
@@ -49,6 +49,15 @@ const VALUES: &[&str] = &[
     "\"session\"", "\"users\"", "\"reset\"", "",
 ];
 
+#[rustfmt::skip]
+const INI: &[&str] = &[
+    "\n", "\n", "\n", "\n[pgbouncer]\n", "\n[databases]\n", "\n[users]\n", "\n[peers]\n", "%include a\n", "=", " = ", "'", "\"", ";",
+    "*", "a", "host=", "port=", "auth_type = ", "hba", "any", "auth_hba_file = hba\n", "auth_file = users\n", "listen_addr = ",
+    "1,2", "0x", "-1", "pool_size=", "password=", "''", " ", "\u{0}", "\t", "é", "server_tls_ciphers = ", "HIGH:!", "+", "@", "!",
+    "client_tls_protocols = ", "tlsv1.3,", "all", "peer_id = ", "unix_socket_mode = ", "0777", "99999999999999999999", "1e308",
+    "server_lifetime = ", "max_client_conn = ", ".", "inf", "resolv_conf = ", "stats_users = ", ",", "/",
+];
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 5_000, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -56,6 +65,18 @@ proptest! {
     fn arbitrary_text_is_read_or_refused(text in "\\PC*|(.|\n)*") {
         use_everything(load_with(&text, &[("users", &text), ("pass", &text)], &[]));
         let _ = Users::parse(&text);
+    }
+
+    #[test]
+    fn an_arbitrary_ini_is_read_or_refused(text in "\\PC*|(.|\n)*") {
+        use_everything(load_ini(&text, &[]));
+        use_everything(load_ini(&format!("[pgbouncer]\n{text}\n[databases]\na = {text}\n"), &[]));
+    }
+
+    #[test]
+    fn an_ini_of_likely_words_is_read_or_refused(words in prop::collection::vec(0..INI.len(), 0..40)) {
+        let text: String = words.into_iter().map(|word| INI[word]).collect();
+        use_everything(load_ini(&text, &[("a", &text), ("users", "\"a\" \"b\""), ("hba", "local all all peer")]));
     }
 }
 

@@ -47,7 +47,7 @@ size = 20                         # the most server connections; min_size keeps 
     assert_eq!(config.auth.file, Some(PathBuf::from("/etc/weir/userlist.txt")));
     assert_eq!((config.auth.users.len(), config.auth.users.get("app")), (2, Some("secret")));
     let pool = &config.pools["app"];
-    assert_eq!(pool.target, Target { host: Host::Ip("127.0.0.1".parse().unwrap()), port: 5432 });
+    assert_eq!(*pool.target(), Target { host: Host::Ip("127.0.0.1".parse().unwrap()), port: 5432 });
     assert_eq!((pool.name.as_str(), pool.database.as_str(), pool.user.as_deref()), ("app", "app", Some("app")));
     assert_eq!(pool.password.as_deref(), Some("…"));
     assert_eq!((pool.mode, pool.on_dirty), (Mode::Transaction, OnDirty::Reset));
@@ -59,7 +59,7 @@ fn a_pool_that_says_little_has_its_name_as_database_and_no_user() {
     let config = read_with_user("[pools.shop]\nhost = \"/run/postgresql\"");
     let pool = &config.pools["shop"];
     assert_eq!((pool.database.as_str(), &pool.user, &pool.password), ("shop", &None, &None));
-    assert_eq!(pool.target.host, Host::SocketDir("/run/postgresql".into()));
+    assert_eq!(pool.target().host, Host::SocketDir("/run/postgresql".into()));
 }
 
 #[test]

@@ -1,44 +1,35 @@
-//! From the first packet of a client to one that may ask, on the worker where its pool lives.
+//! From the first packet of a client to the worker where its pool lives.
 //!
-//! Owns the order: encryption refused, startup packet, the way to the right worker, the proof of identity, what the
-//! client is told about its server. A login that can only fail takes the same steps as one that can succeed.
+//! Owns the order: encryption, startup packet, the way to the right worker. Who may enter is decided in `entry`; what is
+//! told to those who did, in `welcome`; how many there may be, in `clients`.
 
-use std::sync::Arc;
+use weir_base::{ClientAddr, Peer, Time};
+use weir_pgwire::proxy::{self, Proxied};
+use weir_session::Refusal;
+use weir_session::hello::{self, Asking, Hello, Opening};
 
-use weir_auth::{ScramPolicy, Secret, StandIn, exchange};
-use weir_base::{ClientAddr, Peer, Time, WorkerId};
-use weir_config::Config;
-use weir_pgwire::tag::front;
-use weir_pgwire::{HEAD, Head, put_back};
-use weir_pool::Acquire;
-use weir_session::hello::{self, Hello, Opening};
-use weir_session::login::{Login, MAX_PASSWORD, Next, Salt};
-use weir_session::{Client, Params, Refusal};
-
-use crate::console::Console;
+use crate::Engine;
 use crate::mail::{Letter, Mail, Traveller};
-use crate::peers::{ClientSlot, Entry, Journey, LoginPhase, Pause, Phase, SaltedKey};
-use crate::pools::Welcome;
-use crate::port::{Io, Level, Work};
+use crate::peers::{ClientSlot, Entry, Journey, Pause, Phase};
+use crate::port::{Io, Level};
 use crate::timers::Who;
-use crate::{Engine, Job, Todo};
 
-/// The most hashed passwords that are kept.
-const MAX_SALTED: usize = 4096;
 /// How often a client may ask for encryption: once for each kind.
 const ENCRYPTION_ASKS: u8 = 2;
+/// How every client begins, but for balancers.
+pub(crate) const OPENING: Phase = Phase::Opening { asks_left: ENCRYPTION_ASKS };
 /// How many clients more than `max_clients` may be at the door, to be told so or to cancel.
 const AT_THE_DOOR: u32 = 100;
-/// `scram_iterations`.
-const ITERATIONS: u32 = 4096;
 /// A `PoolIx` for clients that have no pool.
 pub(crate) const NO_POOL: u32 = u32::MAX;
 
-/// How unknown users are made to look: like most of the known ones.
-pub(crate) fn policy(key: [u8; 32], config: &Config) -> ScramPolicy {
-    let verifiers = config.auth.users.iter().filter(|(_, secret)| secret.starts_with("SCRAM-SHA-256$")).count();
-    let stand_in = if verifiers * 2 > config.auth.users.len() { StandIn::Verifier } else { StandIn::Password };
-    ScramPolicy { key, iterations: ITERATIONS, stand_in }
+/// Whether a client may still ask for encryption.
+fn asking(client: &ClientSlot, asks_left: u8) -> Asking {
+    match (&client.tls, asks_left) {
+        (Some(_), _) => Asking::Inside,
+        (None, 0) => Asking::Spent,
+        _ => Asking::Free,
+    }
 }
 
 impl Engine {
@@ -49,8 +40,19 @@ impl Engine {
         }
         self.all_clients += 1;
         let id = self.next_id();
-        let client = self.new_client(now, peer, id, from, Phase::Opening { asks_left: ENCRYPTION_ASKS });
+        let phase = if self.is_balancer(&from) { Phase::Header } else { OPENING };
+        let client = self.new_client(now, peer, id, from, phase);
+        self.say_client(Level::Debug, &client, format_args!("got connection"), io);
         self.seat(client);
+        if self.halt.is_suspended() {
+            self.hold(peer, io);
+        }
+    }
+
+    /// Whether connections from an address begin with a PROXY header.
+    fn is_balancer(&self, from: &ClientAddr) -> bool {
+        let ClientAddr::Tcp(from) = from else { return false };
+        self.config.listen.proxy_from.iter().any(|network| network.contains(from.ip()))
     }
 
     fn new_client(&mut self, now: Time, peer: Peer, id: u64, addr: ClientAddr, phase: Phase) -> Box<ClientSlot> {
@@ -65,6 +67,8 @@ impl Engine {
             pause: Pause::default(),
             cut: false,
             user: "".into(),
+            tls: None,
+            ticket: None,
             connected_at: now,
             request_at: now,
             armed: Time::NEVER,
@@ -83,6 +87,7 @@ impl Engine {
     pub(crate) fn arrived<I: Io>(&mut self, now: Time, peer: Peer, traveller: Traveller, io: &mut I) {
         let mut client = self.new_client(now, peer, traveller.id, traveller.addr, Phase::Gone);
         client.connected_at = traveller.connected_at;
+        client.tls = traveller.tls;
         client.waiting = traveller.leftover;
         self.begin_login(now, client, traveller.hello, io);
     }
@@ -95,6 +100,7 @@ impl Engine {
     /// Bytes of a client that is not logged in yet, all of them in its buffer.
     pub(crate) fn arriving<I: Io>(&mut self, now: Time, mut client: Box<ClientSlot>, io: &mut I) {
         match &mut client.phase {
+            Phase::Header => self.balancer_header(now, client, io),
             Phase::Opening { .. } => self.opening(now, client, io),
             Phase::Login(_) => self.password(now, client, io),
             // What it sends ahead waits until it is logged in.
@@ -102,16 +108,43 @@ impl Engine {
         }
     }
 
-    fn wait_more<I: Io>(&mut self, mut client: Box<ClientSlot>, io: &mut I) {
+    pub(crate) fn wait_more<I: Io>(&mut self, mut client: Box<ClientSlot>, io: &mut I) {
         self.pause_client(&mut client, io);
         self.seat(client);
     }
 
-    fn opening<I: Io>(&mut self, now: Time, mut client: Box<ClientSlot>, io: &mut I) {
+    /// A balancer says for whom it connects: from now on that is where the client comes from.
+    fn balancer_header<I: Io>(&mut self, now: Time, mut client: Box<ClientSlot>, io: &mut I) {
+        match proxy::header(&client.waiting) {
+            Ok(None) => self.seat(client),
+            Ok(Some((proxied, used))) => {
+                client.waiting.drain(..used);
+                if let Proxied::Client(from) = proxied {
+                    client.addr = ClientAddr::Tcp(from);
+                }
+                client.phase = OPENING;
+                self.opening(now, client, io);
+            }
+            Err(malformed) => {
+                let text = format_args!("{malformed}, but its address is in listen.proxy_from");
+                self.say_client(Level::Warning, &client, text, io);
+                io.close(client.peer);
+                self.depart(now, client, "PROXY header expected", io);
+            }
+        }
+    }
+
+    pub(crate) fn opening<I: Io>(&mut self, now: Time, mut client: Box<ClientSlot>, io: &mut I) {
         let Phase::Opening { asks_left } = client.phase else { return self.seat(client) };
-        match hello::open(&client.waiting, asks_left > 0) {
+        match hello::open(&client.waiting, asking(&client, asks_left)) {
             Opening::More => self.seat(client),
-            Opening::NoEncryption { used } => {
+            Opening::Tls { used } => {
+                client.waiting.drain(..used);
+                client.phase = Phase::Opening { asks_left: asks_left - 1 };
+                self.tls_asked(client, io);
+            }
+            Opening::DirectTls => self.tls_begun(now, client, io),
+            Opening::Gss { used } => {
                 client.waiting.drain(..used);
                 client.phase = Phase::Opening { asks_left: asks_left - 1 };
                 io.send(client.peer, b"N");
@@ -122,6 +155,9 @@ impl Engine {
             Opening::Startup { hello, used } => {
                 client.waiting.drain(..used);
                 client.user = hello.user.as_str().into();
+                if self.lacks_tls(&client) {
+                    return self.refuse(now, client, Refusal::EncryptionRequired, io);
+                }
                 self.admit(now, client, hello, io);
             }
         }
@@ -136,10 +172,11 @@ impl Engine {
         if self.draining.is_some() && !console {
             return self.refuse(now, client, Refusal::ShuttingDown, io);
         }
-        let home = match self.config.pools.get(&hello.database) {
+        let home = match self.config.pool(&hello.database) {
             _ if console => self.worker,
             Some(pool) => self.home_of(&hello.database, pool.user.as_deref().unwrap_or(&hello.user)),
-            None => return self.refuse(now, client, Refusal::NoSuchDatabase(hello.database.clone()), io),
+            // It is told so when it has proven who it is: strangers learn nothing.
+            None => self.worker,
         };
         if home == self.worker {
             return self.begin_login(now, client, hello, io);
@@ -156,275 +193,15 @@ impl Engine {
         let Phase::Moving(journey) = std::mem::replace(&mut client.phase, Phase::Gone) else { return };
         let (to, letter) = match *journey {
             Journey::Startup(hello, leftover) => {
-                let user = self.config.pools.get(&hello.database).and_then(|p| p.user.clone());
+                let user = self.config.pool(&hello.database).and_then(|p| p.user.clone());
                 let to = self.home_of(&hello.database, user.as_deref().unwrap_or(&hello.user));
-                let (id, addr, connected_at) = (client.id, client.addr, client.connected_at);
-                (to, Letter::Client(Traveller { hello, leftover, id, addr, connected_at }))
+                let (id, addr, connected_at, tls) = (client.id, client.addr, client.connected_at, client.tls);
+                (to, Letter::Client(Traveller { hello, leftover, id, addr, tls, connected_at }))
             }
             Journey::Cancel { pid, secret } => {
                 (crate::cancel::worker_of(pid), Letter::Cancel { pid, secret, id: client.id, addr: client.addr })
             }
         };
         io.post(to, Mail(letter), Some(peer));
-    }
-
-    fn begin_login<I: Io>(&mut self, now: Time, mut client: Box<ClientSlot>, hello: Box<Hello>, io: &mut I) {
-        client.user = hello.user.as_str().into();
-        let console = weir_admin::is_console(&hello.database);
-        if let Err(refusal) = self.check_hello(&hello, console) {
-            return self.refuse(now, client, refusal, io);
-        }
-        let secret = self.config.auth.users.get(&hello.user).and_then(|text| Secret::parse(text).ok());
-        let method = match self.config.auth.method {
-            weir_config::Method::Trust => weir_auth::Method::Trust,
-            weir_config::Method::Plain => weir_auth::Method::Plain,
-            weir_config::Method::Md5 => weir_auth::Method::Md5,
-            weir_config::Method::ScramSha256 => weir_auth::Method::ScramSha256,
-        };
-        let plan = exchange(method, &hello.user, secret.as_ref());
-        let salt = Salt { md5: self.random_bytes(), nonce: self.random_bytes() };
-        let mut buffer = Vec::new();
-        hello.write_negotiation(&mut buffer);
-        let (login, next) = Login::begin(&hello.user, plan, secret.as_ref(), salt, &mut buffer);
-        if !buffer.is_empty() {
-            io.send(client.peer, &buffer);
-        }
-        let phase =
-            LoginPhase { hello, login: Some(login), learnt: Default::default(), console, job: None, salting: None };
-        client.phase = Phase::Login(Box::new(phase));
-        self.login_step(now, client, next, io);
-    }
-
-    /// Whether anything in a startup packet stands against its client.
-    fn check_hello(&self, hello: &Hello, console: bool) -> Result<(), Refusal> {
-        if console {
-            let listed = |users: &[String]| users.contains(&hello.user);
-            return match listed(&self.config.admin_users) || listed(&self.config.stats_users) {
-                true => Ok(()),
-                false => Err(Refusal::NoSuchUser(hello.user.clone())),
-            };
-        }
-        if !self.config.pools.contains_key(&hello.database) {
-            return Err(Refusal::NoSuchDatabase(hello.database.clone()));
-        }
-        hello.wanted(&self.shared.params, &self.config.ignore_startup_parameters).map(drop)
-    }
-
-    /// A password message, if there is a whole one.
-    fn password<I: Io>(&mut self, now: Time, mut client: Box<ClientSlot>, io: &mut I) {
-        let head = match Head::parse(&client.waiting) {
-            Ok(None) => return self.seat(client),
-            Ok(Some(head)) if head.tag == front::TERMINATE => return self.client_leaves(now, client, io),
-            Ok(Some(head)) if head.tag == front::PASSWORD && head.total() <= MAX_PASSWORD => head,
-            _ => {
-                let refusal = Refusal::Protocol("a password was expected".into());
-                return self.refuse(now, client, refusal, io);
-            }
-        };
-        if client.waiting.len() < head.total() {
-            return self.seat(client);
-        }
-        let Phase::Login(phase) = &mut client.phase else { return self.seat(client) };
-        if phase.job.is_some() {
-            return self.wait_more(client, io);
-        }
-        let mut buffer = Vec::new();
-        let Some(login) = &mut phase.login else { return self.seat(client) };
-        let next = login.message(&client.waiting[HEAD..head.total()], &self.policy, &mut buffer);
-        client.waiting.drain(..head.total());
-        if !buffer.is_empty() {
-            io.send(client.peer, &buffer);
-        }
-        self.login_step(now, client, next, io);
-    }
-
-    fn login_step<I: Io>(&mut self, now: Time, mut client: Box<ClientSlot>, next: Next, io: &mut I) {
-        match next {
-            Next::Wait => {
-                if !client.waiting.is_empty() {
-                    // Its next message may be here already.
-                    self.todo.push_back(Todo::Feed(client.peer));
-                }
-                self.seat(client);
-            }
-            Next::Refused(refusal) => self.refuse(now, client, refusal, io),
-            Next::Salt { password, salt, iterations } => self.salt(now, client, (password, salt, iterations), io),
-            Next::Accepted(learnt) => {
-                if let Phase::Login(phase) = &mut client.phase {
-                    phase.learnt = learnt;
-                    phase.login = None;
-                }
-                self.proven(now, client, io);
-            }
-        }
-    }
-
-    fn salt<I: Io>(&mut self, now: Time, mut client: Box<ClientSlot>, key: SaltedKey, io: &mut I) {
-        if let Some(salted) = self.salted.get(&key).copied() {
-            return self.go_on_salted(now, client, &salted, io);
-        }
-        let job = self.next_id();
-        self.jobs.insert(job, Job::ClientSalt(client.peer));
-        io.help(job, Work::SaltPassword { password: key.0.clone(), salt: key.1.clone(), iterations: key.2 });
-        if let Phase::Login(phase) = &mut client.phase {
-            phase.job = Some(job);
-            phase.salting = Some(key);
-        }
-        self.wait_more(client, io);
-    }
-
-    /// A helper has hashed the password of a client's login.
-    pub(crate) fn client_salted<I: Io>(&mut self, now: Time, peer: Peer, salted: &[u8; 32], io: &mut I) {
-        let Some(mut client) = self.peers.take_client(peer) else { return };
-        self.unpause_client(&mut client, io);
-        if let Phase::Login(phase) = &mut client.phase {
-            phase.job = None;
-            if let Some(key) = phase.salting.take() {
-                if self.salted.len() >= MAX_SALTED {
-                    self.salted.clear();
-                }
-                self.salted.insert(key, *salted);
-            }
-        }
-        self.go_on_salted(now, client, salted, io);
-    }
-
-    fn go_on_salted<I: Io>(&mut self, now: Time, mut client: Box<ClientSlot>, salted: &[u8; 32], io: &mut I) {
-        let Phase::Login(phase) = &mut client.phase else { return self.seat(client) };
-        let Some(login) = &mut phase.login else { return self.seat(client) };
-        let mut buffer = Vec::new();
-        let next = login.salted(salted, &mut buffer);
-        if !buffer.is_empty() {
-            io.send(client.peer, &buffer);
-        }
-        self.login_step(now, client, next, io);
-    }
-
-    /// The client is who it says it is.
-    fn proven<I: Io>(&mut self, now: Time, mut client: Box<ClientSlot>, io: &mut I) {
-        let Phase::Login(phase) = std::mem::replace(&mut client.phase, Phase::Gone) else { return self.seat(client) };
-        if phase.console {
-            return self.open_console(now, client, &phase.hello, io);
-        }
-        let Some(config) = self.config.pools.get(&phase.hello.database).cloned() else {
-            return self.refuse(now, client, Refusal::NoSuchDatabase(phase.hello.database.clone()), io);
-        };
-        let own = config.user.is_none() || config.user.as_deref() == Some(&phase.hello.user);
-        let user = config.user.clone().unwrap_or_else(|| phase.hello.user.clone());
-        let ix = self.pool_of(&phase.hello.database, &config, &user, now);
-        client.pool = ix;
-        self.count_client(ix, 1);
-        let slot = self.pools.get_mut(ix);
-        if own {
-            // The newest proof is the best one: a changed password replaces the old.
-            let learnt = &phase.learnt;
-            slot.learnt.password = learnt.password.clone().or(slot.learnt.password.take());
-            slot.learnt.keys = learnt.keys.clone().or(slot.learnt.keys.take());
-        }
-        if let Some(welcome) = slot.welcome.clone() {
-            return self.welcome(now, client, phase, &welcome, io);
-        }
-        client.request_at = now;
-        client.phase = Phase::Welcome(phase);
-        match slot.pool.acquire(client.peer, now) {
-            Acquire::Granted { server, check } => {
-                let peer = client.peer;
-                self.wait_more(client, io);
-                self.grant(now, peer, server, check, io);
-            }
-            Acquire::Queued => self.wait_more(client, io),
-            Acquire::Refused(why) => {
-                let refusal = self.refusal(ix, why);
-                self.refuse(now, client, refusal, io);
-            }
-        }
-        self.todo.push_back(Todo::Settle(ix));
-    }
-
-    /// Tells a client what it may know of its server; from now on it may ask.
-    pub(crate) fn welcome<I: Io>(
-        &mut self,
-        now: Time,
-        mut client: Box<ClientSlot>,
-        phase: Box<LoginPhase>,
-        welcome: &Welcome,
-        io: &mut I,
-    ) {
-        let table = &self.shared.params;
-        let mut wanted = match phase.hello.wanted(table, &self.config.ignore_startup_parameters) {
-            Ok(wanted) => wanted,
-            Err(refusal) => return self.refuse(now, client, refusal, io),
-        };
-        table.fill(&mut wanted, &welcome.params);
-        let params: Arc<Params> = if wanted == *welcome.params { welcome.params.clone() } else { Arc::new(wanted) };
-        let mut buffer = Vec::with_capacity(512);
-        put_back::auth_ok(&mut buffer);
-        for (name, value) in welcome.reported.iter() {
-            put_back::parameter_status(&mut buffer, name, table.get(&params, name).unwrap_or(value));
-        }
-        let secret = if phase.hello.minor >= 2 { &client.secret[..] } else { &client.secret[..4] };
-        put_back::backend_key_data(&mut buffer, crate::cancel::pid_of(self.worker, client.peer), secret);
-        put_back::ready(&mut buffer, b'I');
-        io.send(client.peer, &buffer);
-        let slot = self.pools.get(client.pool);
-        client.phase = Phase::Ready(Client::new(client.id, slot.mode(), params));
-        client.request_at = now;
-        if self.config.log.connections {
-            io.log(
-                Level::Info,
-                format_args!(
-                    "C-{:#x}: {}/{}@{} login attempt: db={} user={} tls=no",
-                    client.id, slot.name, client.user, client.addr, slot.name, client.user
-                ),
-            );
-        }
-        let peer = client.peer;
-        self.unpause_client(&mut client, io);
-        let ahead = !client.waiting.is_empty();
-        self.seat(client);
-        if ahead {
-            self.todo.push_back(Todo::Feed(peer));
-        }
-    }
-
-    fn open_console<I: Io>(&mut self, now: Time, mut client: Box<ClientSlot>, hello: &Hello, io: &mut I) {
-        let role = match self.config.admin_users.contains(&hello.user) {
-            true => weir_admin::Role::Admin,
-            false => weir_admin::Role::Stats,
-        };
-        let mut buffer = Vec::new();
-        put_back::auth_ok(&mut buffer);
-        let version = format!("1.25.2/{}", self.version);
-        let fixed = [("server_version", version.as_str()), ("client_encoding", "UTF8"), ("server_encoding", "UTF8")];
-        let more =
-            [("DateStyle", "ISO"), ("TimeZone", "GMT"), ("standard_conforming_strings", "on"), ("is_superuser", "on")];
-        for (name, value) in fixed.into_iter().chain(more) {
-            put_back::parameter_status(&mut buffer, name, value);
-        }
-        put_back::backend_key_data(&mut buffer, crate::cancel::pid_of(self.worker, client.peer), &client.secret[..4]);
-        put_back::ready(&mut buffer, b'I');
-        io.send(client.peer, &buffer);
-        client.phase = Phase::Console(Box::new(Console::new(role, hello.database.clone())));
-        client.request_at = now;
-        let ahead = !client.waiting.is_empty();
-        let peer = client.peer;
-        self.seat(client);
-        if ahead {
-            self.todo.push_back(Todo::Feed(peer));
-        }
-    }
-
-    /// A client that was counted is gone, wherever it was.
-    pub(crate) fn uncount_client<I: Io>(&mut self, io: &mut I) {
-        if self.worker == WorkerId(0) {
-            self.client_uncounted();
-        } else {
-            io.post(WorkerId(0), Mail(Letter::ClientGone), None);
-        }
-    }
-
-    /// Worker 0's book of clients.
-    pub(crate) fn client_uncounted(&mut self) {
-        self.all_clients = self.all_clients.saturating_sub(1);
     }
 }

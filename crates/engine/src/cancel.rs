@@ -5,11 +5,12 @@
 //! server has closed that connection (which it does after it has signalled the backend), the client's server is not given
 //! to anybody else, so a late cancel can't hit a stranger.
 
-use weir_base::{Peer, Time, WorkerId};
+use weir_base::{Host, Peer, Target, Time, WorkerId};
 use weir_pgwire::put_front;
 
-use crate::peers::{CancelSlot, ClientSlot, Entry, Journey, Phase};
-use crate::port::Io;
+use crate::peers::{CancelSlot, CancelStage, ClientSlot, Entry, Journey, Phase, ServerSlot};
+use crate::port::{Handshake, Io};
+use crate::serve::{ask_for_encryption, read_answer};
 use crate::timers::Who;
 use crate::{Engine, Todo};
 
@@ -80,8 +81,9 @@ impl Engine {
     fn next_cancels<I: Io>(&mut self, now: Time, ix: u32, io: &mut I) {
         loop {
             let slot = self.pools.get_mut(ix);
-            let most = slot.config.limits.size.saturating_mul(2).max(2);
-            if slot.cancels.len() >= most as usize {
+            // A pool without a limit has as many servers as it has.
+            let size = if slot.config.limits.size == 0 { slot.pool.len() } else { slot.config.limits.size as usize };
+            if slot.cancels.len() >= size.saturating_mul(2).max(2) {
                 return;
             }
             let Some((requester, client)) = slot.cancel_queue.pop_front() else { return };
@@ -98,12 +100,19 @@ impl Engine {
     fn begin_cancel<I: Io>(&mut self, now: Time, ix: u32, requester: Peer, client: Peer, server: Peer, io: &mut I) {
         for peer in &self.pools.get(ix).cancels {
             let Some(cancel) = self.peers.cancel(*peer) else { continue };
-            if cancel.server == server && cancel.client == client && !cancel.sent {
+            if cancel.server == server && cancel.client == client && cancel.stage != CancelStage::Sent {
                 // One that is not sent yet will do for both.
                 return cancel.requesters.push(requester);
             }
         }
-        let target = self.pools.get(ix).config.target.clone();
+        // The very machine that the server is on, whatever its name means by now.
+        let target = |server: &mut ServerSlot| match server.remote {
+            Some(address) => Target { host: Host::Ip(address), port: server.target.port },
+            None => server.target.clone(),
+        };
+        let Some(target) = self.peers.server(server).map(target) else {
+            return self.finish_canceller(requester, io);
+        };
         let peer = io.connect(&target);
         let deadline = now.deadline(self.config.limits.cancel_wait_timeout);
         let mut cancel = Box::new(CancelSlot {
@@ -112,7 +121,7 @@ impl Engine {
             client,
             pool: ix,
             requesters: vec![requester],
-            sent: false,
+            stage: CancelStage::Connecting,
             armed: Time::NEVER,
             deadline,
         });
@@ -124,8 +133,42 @@ impl Engine {
         }
     }
 
-    /// The connection for a cancel request is there: is it still wanted?
+    /// The connection for a cancel request is there. It is encrypted if that of its server is.
     pub(crate) fn cancel_connected<I: Io>(&mut self, peer: Peer, io: &mut I) {
+        let Some(server) = self.peers.cancel(peer).map(|c| c.server) else { return };
+        if self.peers.server(server).is_none_or(|server| server.tls.is_none()) {
+            return self.send_cancel(peer, io);
+        }
+        if let Some(cancel) = self.peers.cancel(peer) {
+            cancel.stage = CancelStage::Asking;
+            ask_for_encryption(peer, io);
+        }
+    }
+
+    /// The server said something to a cancel request's connection: whether it can encrypt. The request itself is answered
+    /// with nothing but the end of the connection.
+    pub(crate) fn cancel_bytes<I: Io>(&mut self, mut cancel: Box<CancelSlot>, bytes: &[u8], io: &mut I) {
+        let peer = cancel.peer;
+        if cancel.stage == CancelStage::Asking {
+            let host = self.peers.server(cancel.server).map(|server| server.target.host.clone());
+            let (Some(host), Ok(true)) = (host, read_answer(bytes)) else {
+                io.close(peer);
+                return self.cancel_over(&cancel, io);
+            };
+            cancel.stage = CancelStage::Shaking;
+            let mode = self.config.tls.server.mode;
+            io.start_tls(peer, Handshake::Connect { host, mode, direct: false });
+        }
+        self.peers.put(peer, Entry::Cancel(cancel));
+    }
+
+    /// The handshake for a cancel request is done.
+    pub(crate) fn cancel_secured<I: Io>(&mut self, peer: Peer, io: &mut I) {
+        self.send_cancel(peer, io);
+    }
+
+    /// A cancel request may go out now: is it still wanted?
+    fn send_cancel<I: Io>(&mut self, peer: Peer, io: &mut I) {
         let Some((server, client)) = self.peers.cancel(peer).map(|c| (c.server, c.client)) else { return };
         let running = self.running_on(client) == Some(server);
         let key = self.peers.server(server).and_then(|s| s.up().map(|(up, _)| up.cancel_key().clone()));
@@ -140,7 +183,7 @@ impl Engine {
         put_front::cancel_request(&mut buffer, key.pid, &key.secret);
         io.send(peer, &buffer);
         if let Some(cancel) = self.peers.cancel(peer) {
-            cancel.sent = true;
+            cancel.stage = CancelStage::Sent;
         }
     }
 
@@ -167,7 +210,7 @@ impl Engine {
             return;
         }
         let Entry::Cancel(cancel) = self.peers.take(peer) else { return };
-        if cancel.sent {
+        if cancel.stage == CancelStage::Sent {
             self.doom(cancel.server);
         }
         io.close(peer);
@@ -182,9 +225,9 @@ impl Engine {
         }
     }
 
-    /// Cancel requests of a pool: under way, waiting.
-    pub(crate) fn cancels_of(&self, ix: u32) -> (u32, u32) {
-        let slot = self.pools.get(ix);
-        (slot.cancels.len() as u32, slot.cancel_queue.len() as u32)
+    /// Cancel requests of a pool that are under way, of which several may share a connection to a server.
+    pub(crate) fn requests_under_way(&self, ix: u32) -> usize {
+        let cancels = self.pools.get(ix).cancels.iter();
+        cancels.filter_map(|peer| self.peers.get_cancel(*peer)).map(|cancel| cancel.requesters.len()).sum()
     }
 }

@@ -2,12 +2,15 @@
 //!
 //! A deadline is computed from the state it depends on, when its moment may have come; the timers only wake.
 
-use weir_base::{Peer, Span, Time};
+use weir_base::{Peer, Span, Time, WorkerId};
 use weir_pgwire::TxStatus;
 use weir_session::Refusal;
 
+use crate::mail::Ask;
 use crate::peers::{ClientSlot, Doing, Phase, ServerSlot, ServerState};
+use crate::pools::Reading;
 use crate::port::{Io, Level};
+use crate::say::say;
 use crate::timers::Who;
 use crate::{Engine, Todo, period};
 
@@ -19,14 +22,17 @@ impl Engine {
     pub(crate) fn ticks<I: Io>(&mut self, now: Time, io: &mut I) {
         while let Some((when, who)) = self.timers.due(now) {
             match who {
+                Who::Peer(_) | Who::Pool(_) if self.halt.is_suspended() => self.halt.put_off(when, who),
+                Who::Flush => self.flush_due(now, io),
                 Who::Peer(peer) => self.peer_due(now, when, peer, io),
                 Who::Pool(ix) => {
-                    let slot = self.pools.get_mut(ix);
+                    let Some(slot) = self.pools.find_mut(ix) else { continue };
                     if slot.armed == when {
                         slot.armed = Time::NEVER;
                         self.todo.push_back(Todo::Settle(ix));
                     }
                 }
+                Who::Names => self.names_due(now, io),
                 Who::Stats => {
                     self.stats_at = Time::NEVER;
                     self.end_period(now, io);
@@ -36,7 +42,7 @@ impl Engine {
                 Who::Shutdown => {
                     self.shutdown_armed = Time::NEVER;
                     if self.shutdown_by <= now {
-                        io.log(Level::Warning, format_args!("shutdown_timeout is over; clients are dropped"));
+                        say(Level::Warning, format_args!("shutdown_timeout is over; clients are dropped"), io);
                         io.exit(0);
                     }
                 }
@@ -83,16 +89,30 @@ impl Engine {
     /// When a client must have moved on.
     pub(crate) fn client_deadline(&self, client: &ClientSlot) -> Time {
         match &client.phase {
-            Phase::Opening { .. } | Phase::Moving(_) | Phase::Login(_) => {
-                client.connected_at.deadline(self.config.client_login_timeout)
-            }
+            Phase::Header
+            | Phase::Opening { .. }
+            | Phase::Handshake(_)
+            | Phase::Moving(_)
+            | Phase::Asking(_)
+            | Phase::Login(_) => client.connected_at.deadline(self.config.client_login_timeout),
             Phase::Ready(_) if client.link.is_none() && !client.pause.waits => {
-                let limits = &self.pools.get(client.pool).config.limits;
-                client.request_at.deadline(limits.client_idle_timeout)
+                client.request_at.deadline(self.idle_timeout(client))
             }
+            Phase::Held(held) => held.until,
             Phase::Canceller => client.connected_at.deadline(self.config.limits.cancel_wait_timeout),
             _ => Time::NEVER,
         }
+    }
+
+    /// How long a client without a server may idle: its own user decides (PgBouncer), not the one its pool forces on it.
+    fn idle_timeout(&self, client: &ClientSlot) -> Span {
+        let slot = self.pools.get(client.pool);
+        if self.config.users.is_empty() || *slot.user == *client.user {
+            return slot.config.limits.client_idle_timeout;
+        }
+        let own = self.config.users.get(&*client.user).and_then(|rules| rules.client_idle_timeout);
+        let pool = || self.config.pool(&slot.name).map(|pool| pool.limits.client_idle_timeout);
+        own.or_else(pool).unwrap_or(slot.config.limits.client_idle_timeout)
     }
 
     fn client_due<I: Io>(&mut self, now: Time, peer: Peer, io: &mut I) {
@@ -102,7 +122,11 @@ impl Engine {
             self.timers.arm(Who::Peer(peer), deadline, &mut client.armed);
             return self.peers.put(peer, crate::peers::Entry::Client(client));
         }
-        match client.phase {
+        match &client.phase {
+            Phase::Held(held) => {
+                let refusal = held.refusal.clone();
+                self.refuse(now, client, refusal, io);
+            }
             Phase::Ready(_) => self.refuse(now, client, Refusal::ClientIdleTimeout, io),
             Phase::Canceller => self.client_leaves(now, client, io),
             _ => self.refuse(now, client, Refusal::LoginTimeout, io),
@@ -117,7 +141,10 @@ impl Engine {
         let mut soonest = (query, Refusal::QueryTimeout);
         let up = match &server.state {
             ServerState::Up(up, Doing::Linked) => up,
-            ServerState::Up(_, Doing::Checking | Doing::Agreeing | Doing::Resetting) => {
+            ServerState::Up(
+                _,
+                Doing::Checking | Doing::Agreeing | Doing::Resetting(_) | Doing::Restoring | Doing::Looking(_),
+            ) => {
                 // A query of ours: as long as a client's may take, and never for ever.
                 let limit = [limits.query_timeout, limits.server_connect_timeout].into_iter().find(|t| !t.is_zero());
                 let limit = limit.unwrap_or(OWN_QUERY_TIMEOUT);
@@ -167,7 +194,7 @@ impl Engine {
         let ours = server.doing() != Some(Doing::Linked);
         if deadline <= now && ours {
             // Nothing of a client's was sent: it may have another server.
-            io.log(Level::Warning, format_args!("S-{:#x}: no answer to a query of ours", server.id));
+            self.say_server(Level::Warning, &server, format_args!("no answer to a query of ours"), io);
             io.close(peer);
             return self.server_gone(now, server, io);
         }
@@ -182,14 +209,15 @@ impl Engine {
     }
 
     /// A client has waited long enough to be told that it waits.
-    pub(crate) fn notice_waiting<I: Io>(&mut self, ix: u32, client: Peer, io: &mut I) {
+    pub(crate) fn notice_waiting<I: Io>(&mut self, now: Time, ix: u32, client: Peer, io: &mut I) {
+        let holders = self.holders(ix, now);
         let Some(client) = self.peers.client(client) else { return };
         let mut buffer = Vec::new();
         let fields = weir_pgwire::ErrorFields {
             severity: "NOTICE",
             sqlstate: "00000",
-            message: "no server connection available in the pool currently, client being queued",
-            detail: None,
+            message: "No server connection available in postgres backend, client being queued",
+            detail: Some(&holders),
             hint: None,
         };
         weir_pgwire::put_back::notice(&mut buffer, &fields);
@@ -197,26 +225,24 @@ impl Engine {
             io.send(client.peer, &buffer);
         }
         let pool = self.pools.get(ix);
-        io.log(Level::Info, format_args!("{}/{}: a client is queued for query_wait_notify", pool.name, pool.user));
+        say(
+            Level::Info,
+            format_args!("{}/{}: a client is queued for query_wait_notify: {holders}", pool.name, pool.user),
+            io,
+        );
     }
 
+    /// A statistics period has ended. Averages are those since the start of the last complete one (PgBouncer's rule), so they
+    /// do not jump at its end.
     fn end_period<I: Io>(&mut self, now: Time, io: &mut I) {
         for ix in self.pools.indices() {
             let slot = self.pools.get_mut(ix);
-            if self.config.log.stats && slot.stats.xact_count != slot.previous.xact_count {
-                let span = now.since(slot.previous_at);
-                let per = slot.stats.sub(&slot.previous).averages(span);
-                io.log(
-                    Level::Info,
-                    format_args!(
-                        "stats: {}/{}: {} xacts/s, {} queries/s, in {} B/s, out {} B/s, xact {} us, query {} us, wait {} us",
-                        slot.name, slot.user, per.xact_count, per.query_count, per.received, per.sent, per.xact_time,
-                        per.query_time, per.wait_time
-                    ),
-                );
-            }
-            slot.previous = slot.stats;
-            slot.previous_at = now;
+            slot.previous = slot.latest;
+            slot.latest = Reading { stats: slot.stats, at: now };
+        }
+        if self.worker == WorkerId(0) && self.config.log.stats {
+            // One line for the process: what all workers have counted.
+            self.scatter_quietly(now, Ask::Report { counts: false }, io);
         }
     }
 }

@@ -4,29 +4,51 @@
 //! thread. What must be done to several sessions in a row is queued in [`Engine::todo`] and worked off before the turn
 //! ends, so that no chain of owners nests calls.
 //!
-//! - `arrive`: from the first packet to a client that may ask, on the worker where its pool lives.
+//! - `arrive`: from the first packet to the worker where the pool lives. `entry`: who may enter. `welcome`: what they
+//!   are told. `clients`: how many there may be. `failures`: who fails is slowed down.
 //! - `relay`: what passes between clients and servers. `links`: when they are linked, released and cleaned up after.
-//! - `serve`: the life of a server connection.
+//! - `serve`: the life of a server connection. `places`: which of a pool's servers is tried, and which will do.
+//! - `lookup`: secrets that a server is asked for. `limits`, `permits`: limits that cross pools.
 //! - `pools`: which pools there are, what they ask for, what a new configuration changes.
-//! - `cancel`, `console`, `report`, `deadlines`: what the names say.
+//! - `tls`: what handshakes lead to. `names`: what look-ups say. `say`: lines of the log about peers.
+//! - `console`: operators and their commands. `gather`: commands that all workers carry out. `halt`: what is stopped.
+//!   `stream`: long tables, in pieces.
+//! - `holders`: why somebody has to wait. `cancel`, `report`, `deadlines`, `shutdown`: what the names say.
 
 mod arrive;
 mod cancel;
+mod clients;
 mod console;
 mod deadlines;
+mod entry;
+mod failures;
+mod gather;
+mod halt;
+mod holders;
+mod limits;
 mod links;
+mod lookup;
+mod names;
 mod peers;
+mod permits;
+mod places;
 mod pools;
 mod relay;
+mod renew;
 mod report;
+mod say;
 mod serve;
+mod shutdown;
+mod stream;
 mod timers;
+mod tls;
+mod welcome;
 mod wire;
 
 pub mod mail;
 pub mod port;
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 use rand_chacha::ChaCha12Rng;
@@ -34,10 +56,12 @@ use rand_core::{RngCore, SeedableRng};
 use weir_auth::ScramPolicy;
 use weir_base::{Peer, Span, Time, WorkerId};
 use weir_config::Config;
-use weir_session::front::{Context, Counts};
+use weir_session::front::{Context, Counts, Messages, Simple};
 use weir_session::{Accepted, Interner, ParamTable};
 
-use crate::console::Gathering;
+use crate::gather::Gathering;
+use crate::halt::Halt;
+use crate::lookup::Waiter;
 use crate::mail::{Drain, Letter, Mail};
 use crate::peers::{Entry, Peers, Phase, PoolIx};
 use crate::pools::Pools;
@@ -60,6 +84,8 @@ pub struct Setup {
     pub wall_at_start: u64,
     /// The program's name and version, as SHOW VERSION says it.
     pub version: &'static str,
+    /// The operating system's user that the process runs as: the same one may administer it over the Unix socket.
+    pub uid: u32,
 }
 
 /// One worker's sessions and pools.
@@ -67,6 +93,8 @@ pub struct Engine {
     worker: WorkerId,
     workers: u16,
     config: Arc<Config>,
+    /// The configuration that workers were last told to take over; the next SET builds on it.
+    newest: Arc<Config>,
     version: &'static str,
     wall_at_start: u64,
     random: ChaCha12Rng,
@@ -74,8 +102,16 @@ pub struct Engine {
     clock: Time,
     peers: Peers,
     pools: Pools,
+    /// Secrets that servers are asked for.
+    lookups: lookup::Lookups,
+    /// Limits that cross pools; worker 0 keeps them.
+    permits: permits::Ledger,
+    /// Where room is wanted for another pool: whether it has been told of something idle.
+    pressed: BTreeMap<permits::Key, limits::Offer>,
     timers: Timers,
     shared: Shared,
+    /// What look-ups said.
+    names: names::Names,
     todo: VecDeque<Todo>,
     /// Jobs that helpers work on.
     jobs: HashMap<u64, Job>,
@@ -85,11 +121,17 @@ pub struct Engine {
     salted: HashMap<peers::SaltedKey, [u8; 32]>,
     /// Clients of the whole process; counted by worker 0, which accepts them.
     all_clients: u32,
+    /// Who is in, where that is limited; worker 0's only.
+    ledger: clients::Ledger,
+    /// Clients that wait for worker 0's answer, and the places they asked for.
+    entering: HashMap<u64, (Peer, Box<clients::Ticket>)>,
+    failures: failures::Failures,
+    user_names: entry::UserNames,
+    /// The operating system's user that this process runs as.
+    uid: u32,
     gathering: HashMap<u64, Gathering>,
-    /// PAUSEs that wait until their pools are quiet.
-    pausing: Vec<pools::Pausing>,
-    /// What PAUSE has stopped, for pools that are made later.
-    paused: Paused,
+    /// What the operator has stopped.
+    halt: Halt,
     draining: Option<Drain>,
     told_drained: bool,
     /// What worker 0 asked all workers for: its own mail may reach it last.
@@ -109,6 +151,8 @@ struct Shared {
     spare: Vec<Vec<u8>>,
     scratch: Vec<u8>,
     counts: Counts,
+    /// Which messages are passed on.
+    messages: Messages,
     /// Buffers that held what clients sent while they waited.
     blocks: Vec<Vec<u8>>,
 }
@@ -124,37 +168,12 @@ enum Todo {
     Settle(PoolIx),
 }
 
-/// What PAUSE has stopped.
-#[derive(Debug, Default)]
-struct Paused {
-    all: bool,
-    names: BTreeSet<String>,
-}
-
-impl Paused {
-    fn set(&mut self, name: Option<&str>) {
-        match name {
-            Some(name) => drop(self.names.insert(name.to_owned())),
-            None => self.all = true,
-        }
-    }
-
-    fn clear(&mut self, name: Option<&str>) {
-        match name {
-            Some(name) => drop(self.names.remove(name)),
-            None => *self = Paused::default(),
-        }
-    }
-
-    fn covers(&self, name: &str) -> bool {
-        self.all || self.names.contains(name)
-    }
-}
-
 /// What a helper works for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Job {
     ClientSalt(Peer),
+    /// What the operating system calls a user.
+    NameOfUser(Peer, u32),
     ServerSalt(Peer),
     /// RELOAD, for a console or for a signal.
     Reload(Option<Peer>),
@@ -181,6 +200,9 @@ impl Engine {
             clock: Time::START,
             peers: Peers::default(),
             pools: Pools::default(),
+            lookups: lookup::Lookups::default(),
+            permits: permits::Ledger::default(),
+            pressed: BTreeMap::new(),
             timers: Timers::default(),
             shared: Shared {
                 interner: Interner::new(hash_key, config.limits.statement_memory),
@@ -188,17 +210,24 @@ impl Engine {
                 spare: Vec::new(),
                 scratch: Vec::new(),
                 counts: Counts::default(),
+                messages: messages(&config),
                 blocks: Vec::new(),
             },
+            names: names::Names::default(),
             todo: VecDeque::new(),
             jobs: HashMap::new(),
             last_id: 0,
-            policy: arrive::policy(setup.process_key, &config),
+            policy: entry::policy(setup.process_key, &config),
             salted: HashMap::new(),
             all_clients: 0,
+            ledger: clients::Ledger::default(),
+            entering: HashMap::new(),
+            failures: failures::Failures::default(),
+            user_names: entry::UserNames::default(),
+            uid: setup.uid,
+            newest: config.clone(),
             gathering: HashMap::new(),
-            pausing: Vec::new(),
-            paused: Paused::default(),
+            halt: Halt::default(),
             draining: None,
             told_drained: false,
             asked_drain: None,
@@ -213,27 +242,32 @@ impl Engine {
         engine
     }
 
-    /// Handles one input. `now` never runs backwards.
+    /// Handles one input. `now` never runs backwards. Deadlines are kept by [`Input::Tick`] alone, so that what came in
+    /// time is heard first, however late it is.
     pub fn handle<I: Io>(&mut self, now: Time, input: Input<'_>, io: &mut I) {
         self.clock = now;
         match input {
             Input::Bytes { peer, bytes } => self.bytes(now, peer, bytes, io),
             Input::Accepted { peer, from } => self.accepted(now, peer, from, io),
             Input::Closed { peer, .. } => self.closed(now, peer, io),
+            Input::Ending { peer } => self.ending(now, peer, io),
             Input::Blocked { peer } => self.blocked(peer, io),
             Input::Drained { peer } => self.drained_peer(peer, io),
-            Input::Connected { peer, local } => self.connected(peer, local, io),
+            Input::Connected { peer, local, remote } => self.connected(peer, local, remote, io),
+            Input::Secured { peer, tls } => self.secured(now, peer, tls, io),
+            Input::TlsFailed { peer, error } => self.tls_failed(now, peer, &error, io),
+            Input::Resolved { name, addresses, ttl } => self.resolved(now, name, addresses, ttl, io),
             Input::ConnectFailed { peer, error } => self.connect_failed(now, peer, &error, io),
             Input::Detached { peer } => self.detached(peer, io),
             Input::Helped { job, answer } => self.helped(now, job, answer, io),
             Input::Mail { from, mail, socket } => self.mail(now, from, mail, socket, io),
             Input::Signal(signal) => self.signal(now, signal, io),
-            Input::Tick => {}
-        }
-        if self.timers.next() <= now {
-            self.ticks(now, io);
+            Input::Tick => self.ticks(now, io),
         }
         self.work_off(now, io);
+        if self.halt.is_flushing() {
+            self.look_for_flushed(io);
+        }
     }
 
     /// When [`Input::Tick`] is due.
@@ -255,11 +289,13 @@ impl Engine {
 
     #[inline]
     fn bytes<I: Io>(&mut self, now: Time, peer: Peer, bytes: &[u8], io: &mut I) {
+        if self.halt.is_suspended() {
+            self.hold(peer, io);
+        }
         match self.peers.take(peer) {
             Entry::Server(server) => self.server_bytes(now, server, bytes, io),
             Entry::Client(client) => self.client_bytes(now, client, bytes, io),
-            // A server answers a cancel request with nothing but the end of the connection.
-            Entry::Cancel(cancel) => self.peers.put(peer, Entry::Cancel(cancel)),
+            Entry::Cancel(cancel) => self.cancel_bytes(cancel, bytes, io),
             Entry::Free => {}
         }
     }
@@ -280,12 +316,22 @@ impl Engine {
                 self.canceller_arrived(now, peer, id, addr);
                 self.cancel(now, peer, pid, &secret, io);
             }
-            (Letter::ClientGone, _) => self.client_uncounted(),
+            (Letter::ClientGone(ticket), _) => self.client_uncounted(ticket.as_deref()),
+            (Letter::Enter { id, ticket }, _) => self.asked_for_place(from, id, &ticket, io),
+            (Letter::Entered { id, refused }, _) => self.place_answered(now, id, refused, io),
+            (Letter::Counted(ticket), _) => self.seat_counted(&ticket),
+            (Letter::Left(ticket), _) => self.place_left(&ticket),
+            (Letter::LookUp(question), _) => self.look_up(now, from, *question, io),
+            (Letter::Plea(plea), _) => self.pleaded(from, *plea, io),
+            (Letter::Order(order), _) => self.ordered(now, *order, io),
+            (Letter::LookUpNoMore(id), _) => self.look_up_no_more(now, id),
+            (Letter::LookedUp { id, answer }, _) => self.looked_up(now, id, answer, io),
             (Letter::Ask { id, ask }, _) => self.asked(now, from, id, ask, io),
             (Letter::Answer { id, answer }, _) => self.answered(now, id, answer, io),
+            (Letter::Paging(paging), _) => self.paging(from, paging, io),
             (Letter::Drained(drain), _) => self.worker_drained(from, drain, io),
             (Letter::Client(_) | Letter::Cancel { .. }, None) => {
-                io.log(Level::Error, format_args!("a client arrived without its socket"));
+                say::say(Level::Error, format_args!("a client arrived without its socket"), io);
             }
         }
     }
@@ -298,8 +344,8 @@ impl Engine {
             Signal::ShutdownClients => self.begin_drain(now, Drain::Clients, io),
             Signal::ShutdownServers if self.draining == Some(Drain::Servers) => io.exit(0),
             Signal::ShutdownServers => self.begin_drain(now, Drain::Servers, io),
-            Signal::Pause => self.scatter_quietly(now, mail::Ask::Pause(None), io),
-            Signal::Resume => self.scatter_quietly(now, mail::Ask::Resume(None), io),
+            Signal::Pause => self.pause_signal(now, io),
+            Signal::Resume => self.resume_signal(now, io),
         }
     }
 
@@ -340,12 +386,16 @@ impl Engine {
         }
         for ix in self.pools.indices() {
             let slot = self.pools.get(ix);
+            slot.check();
             for (peer, ..) in slot.pool.servers() {
                 let known = self.peers.servers().any(|s| s.peer == peer && s.pool == ix);
                 assert!(known, "a pool has a server that is gone: {peer:?}");
             }
             for (peer, _) in slot.pool.waiting() {
-                let waits = self.peers.clients().any(|c| c.peer == peer && c.pool == ix && c.pause.waits);
+                let waits = match Waiter::of(peer) {
+                    Waiter::Client(_) => self.peers.clients().any(|c| c.peer == peer && c.pool == ix && c.pause.waits),
+                    Waiter::Lookup(_) => self.lookups.waits(peer, ix),
+                };
                 assert!(waits, "a pool's queue holds one who does not wait: {peer:?}");
             }
         }
@@ -380,6 +430,7 @@ impl Shared {
             counts: &mut self.counts,
             max_prepared: limits.max_prepared_statements as usize,
             client_statements: limits.client_statements as usize,
+            messages: self.messages,
         }
     }
 
@@ -394,6 +445,12 @@ impl Shared {
             self.blocks.push(block);
         }
     }
+}
+
+/// Which messages are passed on.
+fn messages(config: &Config) -> Messages {
+    let simple = if config.disable_pqexec { Simple::Refused } else { Simple::Allowed };
+    Messages { longest: config.max_packet_size, simple }
 }
 
 /// The statistics' period, never zero.

@@ -4,12 +4,16 @@
 //! What passes over a link is in `relay`; who is next is decided in `weir-pool`, and that a server is clean in `weir-session`.
 
 use weir_base::{Mode, OnDirty, Peer, Time};
+use weir_pgwire::Dirty;
 use weir_pool::{Acquire, Release};
 use weir_session::{Refusal, Server, back};
 
-use crate::peers::{ClientSlot, Doing, Entry, Phase};
-use crate::port::Io;
+use crate::lookup::Waiter;
+use crate::peers::{ClientSlot, Doing, Entry, Phase, Reset};
+use crate::places::{Fitness, fitness};
+use crate::port::{Io, Level};
 use crate::relay::change_pause;
+use crate::serve::RECONFIGURED;
 use crate::timers::Who;
 use crate::wire::Wire;
 use crate::{Engine, Todo};
@@ -78,7 +82,8 @@ impl Engine {
         let Some((up, doing)) = server.up() else { return false };
         let waits = if check {
             *doing = Doing::Checking;
-            up.own_query("", &mut self.shared.scratch, &mut wire);
+            let query = self.pools.get(client.pool).config.check_query.as_deref().unwrap_or_default();
+            up.own_query(query, &mut self.shared.scratch, &mut wire);
             true
         } else {
             let query = back::agree(up, session, &self.shared.params, &mut self.shared.scratch, &mut wire);
@@ -93,6 +98,10 @@ impl Engine {
 
     /// The pool gives a server to a client that waited.
     pub(crate) fn grant<I: Io>(&mut self, now: Time, client: Peer, server: Peer, check: bool, io: &mut I) {
+        let client = match Waiter::of(client) {
+            Waiter::Client(client) => client,
+            Waiter::Lookup(lookup) => return self.run_lookup(now, lookup, server, io),
+        };
         let Some(mut client) = self.peers.take_client(client) else { return };
         if let Phase::Welcome(_) = client.phase {
             client.link = Some(server);
@@ -139,11 +148,33 @@ impl Engine {
     ) {
         let Some(mut slot) = self.peers.take_server(server) else { return };
         match (doing, outcome) {
-            (Doing::Resetting, Ok(())) => {
-                let all = self.pools.get(slot.pool).mode() == Mode::Session;
-                if let Some((up, doing)) = slot.up() {
-                    up.was_reset(&self.shared.params, all);
-                    *doing = Doing::Linked;
+            (Doing::Probing | Doing::Greeting, outcome) => self.introduced(now, slot, outcome, io),
+            (Doing::Resetting(why), Ok(())) => {
+                if let Some((up, _)) = slot.up() {
+                    match why {
+                        Reset::Left => up.was_reset(&self.shared.params),
+                        Reset::Query => up.was_cleaned(&self.shared.params),
+                    }
+                }
+                self.peers.put(server, Entry::Server(slot));
+                self.restore(now, server, io);
+            }
+            (Doing::Resetting(Reset::Query), Err(error))
+                if self.pools.get(slot.pool).config.on_dirty == OnDirty::Keep =>
+            {
+                // With PgBouncer's policy its errors are ignored, too.
+                let text = format_args!("error while executing server_reset_query: {}", error.message);
+                self.say_server(Level::Warning, &slot, text, io);
+                if let Some((up, _)) = slot.up() {
+                    up.was_cleaned(&self.shared.params);
+                }
+                self.peers.put(server, Entry::Server(slot));
+                self.restore(now, server, io);
+            }
+            (Doing::Restoring, outcome) => {
+                if let Err(error) = outcome {
+                    let text = format_args!("error while executing connect_query: {}", error.message);
+                    self.say_server(Level::Warning, &slot, text, io);
                 }
                 self.peers.put(server, Entry::Server(slot));
                 self.hand_back(now, server, io);
@@ -211,8 +242,9 @@ impl Engine {
     pub(crate) fn release<I: Io>(&mut self, now: Time, server: Peer, io: &mut I) {
         let Some(slot) = self.peers.server(server) else { return };
         let (link, cancels) = (slot.link, slot.cancels);
+        let (doomed, fast, ix) = (slot.doomed, self.config.server_fast_close, slot.pool);
         let Some((up, doing)) = slot.up() else { return };
-        if *doing == Doing::Idle || *doing == Doing::Resetting || !up.is_quiet() {
+        if !matches!(doing, Doing::Linked | Doing::Checking | Doing::Agreeing) || !up.is_quiet() {
             return;
         }
         let spoiled = up.is_spoiled();
@@ -227,6 +259,11 @@ impl Engine {
                 // It was held because the server owed too much, and nothing more will come to say so.
                 let peer = client.peer;
                 return self.go_on(peer, io);
+            }
+            let outdated = || doomed || self.pools.get(ix).pool.is_outdated(server);
+            if session_mode && fast && !mid_message && outdated() {
+                let peer = client.peer;
+                return self.refuse_handle(now, peer, Refusal::PoolGone, io);
             }
             if session_mode || mid_message || (cancels > 0 && !spoiled) {
                 return;
@@ -265,25 +302,41 @@ impl Engine {
         self.resume_server(server, io);
         let Some(slot) = self.peers.server(server) else { return };
         let (ix, doomed) = (slot.pool, slot.doomed);
-        let pool = self.pools.get(ix);
-        let (policy, session_mode) = (pool.config.on_dirty, pool.mode() == Mode::Session);
+        let pool = self.pools.get(ix).config.clone();
         let used = std::mem::take(&mut slot.used);
         let Some((up, doing)) = slot.up() else { return };
-        let dirty = !up.dirty().is_empty();
-        // A session leaves more behind than tags tell; it is always cleaned up after, as by PgBouncer's server_reset_query.
-        let left = dirty || (session_mode && used);
-        if up.is_spoiled() || doomed || (policy == OnDirty::Close && left) {
-            return self.close_server(now, server, "unclean server", io);
+        if doomed {
+            return self.close_server(now, server, RECONFIGURED, io);
         }
-        if !left || (policy == OnDirty::Keep && !session_mode) {
-            *doing = Doing::Linked;
-            up.forgive();
-            return self.hand_back(now, server, io);
-        }
-        *doing = Doing::Resetting;
-        let query = if session_mode { "DISCARD ALL".to_owned() } else { Server::reset_query(up.dirty()) };
+        let (query, why) = match cleaning(&pool, used, up.dirty()) {
+            _ if up.is_spoiled() => return self.close_server(now, server, "unclean server", io),
+            Cleaning::Close => return self.close_server(now, server, "unclean server", io),
+            // Whoever is about to be closed need not be cleaned.
+            Cleaning::Query(..) if self.pools.get(ix).pool.is_outdated(server) => {
+                return self.hand_back(now, server, io);
+            }
+            Cleaning::None => {
+                up.forgive();
+                return self.hand_back(now, server, io);
+            }
+            Cleaning::Query(query, why) => (query, why),
+        };
+        *doing = Doing::Resetting(why);
         let mut wire = Wire::new(io, Peer::NONE, server, &[], None);
         up.own_query(&query, &mut self.shared.scratch, &mut wire);
+        self.watch_own_query(now, server);
+    }
+
+    /// A server has been reset, and with it what its connect_query had set: that is run once more.
+    fn restore<I: Io>(&mut self, now: Time, server: Peer, io: &mut I) {
+        let Some(slot) = self.peers.server(server) else { return };
+        let pool = self.pools.get(slot.pool).config.clone();
+        let (Some(query), Some((up, doing))) = (&pool.connect_query, slot.up()) else {
+            return self.hand_back(now, server, io);
+        };
+        *doing = Doing::Restoring;
+        let mut wire = Wire::new(io, Peer::NONE, server, &[], None);
+        up.own_query(query, &mut self.shared.scratch, &mut wire);
         self.watch_own_query(now, server);
     }
 
@@ -292,8 +345,12 @@ impl Engine {
         let Some(slot) = self.peers.server(server) else { return };
         slot.query_at = Time::NEVER;
         slot.transaction_at = Time::NEVER;
-        let ix = slot.pool;
+        let (ix, any) = (slot.pool, slot.attempt.any);
         let Some((up, doing)) = slot.up() else { return };
+        if let Fitness::Unfit(why) = fitness(self.pools.get(ix).config.session_attrs, any, up.role()) {
+            // It was promoted, or has become a standby.
+            return self.close_server(now, server, why, io);
+        }
         let Some(proof) = up.prove_clean() else {
             return self.close_server(now, server, "unclean server", io);
         };
@@ -303,7 +360,7 @@ impl Engine {
                 self.pools.get_mut(ix).stats.wait_time += waited.micros();
                 self.grant(now, client, server, check, io);
             }
-            Release::Idle => {}
+            Release::Idle => self.offer_idle(ix, io),
             Release::Close(reason) => {
                 if let Some(slot) = self.peers.take_server(server) {
                     self.goodbye(slot, reason.text(), io);
@@ -313,8 +370,8 @@ impl Engine {
         self.todo.push_back(Todo::Settle(ix));
     }
 
-    /// A client left its server.
-    pub(crate) fn abandon<I: Io>(&mut self, now: Time, client: &ClientSlot, server: Peer, io: &mut I) {
+    /// A client left its server; `why` is said where the server must be closed for it.
+    pub(crate) fn abandon<I: Io>(&mut self, now: Time, client: &ClientSlot, server: Peer, why: &str, io: &mut I) {
         let Some(slot) = self.peers.server(server) else { return };
         slot.link = None;
         let mid_message = matches!(&client.phase, Phase::Ready(c) if c.is_mid_message());
@@ -322,9 +379,38 @@ impl Engine {
         match *doing {
             Doing::Linked if up.is_quiet() && !mid_message => self.todo.push_back(Todo::Release(server)),
             Doing::Linked | Doing::Checking | Doing::Agreeing => {
-                self.close_server(now, server, "client disconnect while server was not ready", io);
+                self.close_server(now, server, why, io);
             }
-            Doing::Idle | Doing::Resetting => {}
+            _ => {}
         }
+    }
+}
+
+/// What is done with a server whose client has left it.
+enum Cleaning {
+    /// Nothing: it is handed on as it is.
+    None,
+    /// It is closed.
+    Close,
+    /// This is run on it first.
+    Query(String, Reset),
+}
+
+/// The one rule of what is done with a server that a client has used, or has left something on that shows (`dirty`):
+///
+/// - `on_dirty = close` closes it when something was left, and after each session of session mode, of which tags do not
+///   tell everything.
+/// - Otherwise `server_reset_query` is run after each session of session mode, and, with `server_reset_query_always`, at
+///   each release in the other modes.
+/// - Where that does not apply, or is empty, `on_dirty = reset` removes what was left, and `keep` leaves it.
+fn cleaning(pool: &weir_config::Pool, used: bool, dirty: Dirty) -> Cleaning {
+    let session = pool.mode == Mode::Session;
+    let always = used && (session || pool.reset_always);
+    let left = !dirty.is_empty() || (session && used);
+    match pool.on_dirty {
+        OnDirty::Close if left => Cleaning::Close,
+        _ if always && !pool.reset_query.is_empty() => Cleaning::Query(pool.reset_query.clone(), Reset::Query),
+        OnDirty::Reset if !dirty.is_empty() => Cleaning::Query(Server::reset_query(dirty), Reset::Left),
+        _ => Cleaning::None,
     }
 }

@@ -5,7 +5,14 @@ use std::sync::Arc;
 use weir_admin::{CommandError, Report};
 use weir_base::{ClientAddr, Time};
 use weir_config::Config;
+use weir_session::Refusal;
 use weir_session::hello::Hello;
+
+use crate::clients::Ticket;
+use crate::lookup::{Question, Verdict};
+use crate::permits::{Order, Plea};
+use crate::port::Secured;
+use crate::stream::Paging;
 
 /// A message from one worker's engine to another's. Opaque to whoever carries it.
 #[derive(Debug)]
@@ -17,12 +24,32 @@ pub(crate) enum Letter {
     Client(Traveller),
     /// A cancel request for a client of the receiver; the requester's socket travels along.
     Cancel { pid: u32, secret: Vec<u8>, id: u64, addr: ClientAddr },
-    /// A client that had been sent away is gone.
-    ClientGone,
+    /// A client of the sender is gone, with the place it had.
+    ClientGone(Option<Box<Ticket>>),
+    /// A client of the sender has proven who it is, and wants a place.
+    Enter { id: u64, ticket: Box<Ticket> },
+    /// It may have it, or is refused.
+    Entered { id: u64, refused: Option<Refusal> },
+    /// A client of the sender is in already, and is counted from now on.
+    Counted(Box<Ticket>),
+    /// A place was given to one who did not wait for it.
+    Left(Box<Ticket>),
+    /// What is the secret of this user? To the worker of the pool in which the server is asked.
+    LookUp(Box<Question>),
+    /// Nobody waits for the answer to the question of this number any more.
+    LookUpNoMore(u64),
+    /// The answer: the secret as written, nothing if nobody may enter with it, or why there is no answer.
+    LookedUp { id: u64, answer: Result<Verdict, Refusal> },
+    /// To the keeper of the limits that cross pools.
+    Plea(Box<Plea>),
+    /// From it.
+    Order(Box<Order>),
     /// Something to be done by every worker.
     Ask { id: u64, ask: Ask },
     /// It has been done.
     Answer { id: u64, answer: Answer },
+    /// A piece of a long table is wanted, or comes.
+    Paging(Paging),
     /// The sender has no clients left, while a shutdown waits for that.
     Drained(Drain),
 }
@@ -35,6 +62,8 @@ pub(crate) struct Traveller {
     pub(crate) leftover: Vec<u8>,
     pub(crate) id: u64,
     pub(crate) addr: ClientAddr,
+    /// What its handshake has shown.
+    pub(crate) tls: Option<Box<Secured>>,
     /// All workers' clocks agree.
     pub(crate) connected_at: Time,
 }
@@ -42,13 +71,22 @@ pub(crate) struct Traveller {
 /// What every worker is asked for.
 #[derive(Clone, Debug)]
 pub(crate) enum Ask {
-    Report { sockets: bool },
+    /// With `counts`, clients are counted by database and user.
+    Report {
+        counts: bool,
+    },
     Adopt(Arc<Config>),
     Pause(Option<String>),
     Resume(Option<String>),
+    Suspend,
     Reconnect(Option<String>),
     Kill(Option<String>),
     KillClient(u64),
+    Disable(String),
+    Enable(String),
+    WaitClose(Option<String>),
+    /// Whoever gave the command of this number waits no longer.
+    Forget(u64),
     Drain(Drain),
 }
 

@@ -3,15 +3,21 @@
 //! Owns the states of clients, servers and cancel requests as the engine sees them. A session is taken out of the table
 //! while it is worked on, so that both ends of a link can be changed at once, and put back after.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
-use weir_base::{ClientAddr, Peer, Time};
+use weir_auth::Secret;
+use weir_base::{ClientAddr, Peer, Target, Time};
 use weir_session::hello::Hello;
 use weir_session::login::{Learnt, Login};
 use weir_session::server_login::ServerLogin;
 use weir_session::{Client, Refusal, Server};
 
+use crate::clients::Ticket;
 use crate::console::Console;
+use crate::entry::Why;
+use crate::places::Attempt;
+use crate::port::Secured;
 
 /// Index of a pool in the engine's table.
 pub(crate) type PoolIx = u32;
@@ -48,6 +54,10 @@ pub(crate) struct ClientSlot {
     /// Its server was lost in the middle of a message to it: it can be told nothing more.
     pub(crate) cut: bool,
     pub(crate) user: Arc<str>,
+    /// What its handshake has shown; `None` without encryption.
+    pub(crate) tls: Option<Box<Secured>>,
+    /// Its place among those who are in, where places are limited.
+    pub(crate) ticket: Option<Box<Ticket>>,
     pub(crate) connected_at: Time,
     /// When it last asked for a server, or was last heard of.
     pub(crate) request_at: Time,
@@ -66,6 +76,8 @@ pub(crate) struct Pause {
     pub(crate) peer_full: bool,
     /// Its own socket is full: it does not read what it asked for, so it may not ask for more.
     pub(crate) full: bool,
+    /// Everything is suspended.
+    pub(crate) suspended: bool,
 }
 
 impl Pause {
@@ -76,12 +88,20 @@ impl Pause {
 
 /// Where a client is in its life.
 pub(crate) enum Phase {
+    /// It is a balancer, which has to say first for whom it connects.
+    Header,
     /// Its first packet is awaited; it may ask for encryption so many times yet.
     Opening { asks_left: u8 },
+    /// A handshake is under way, which it asked for like this.
+    Handshake(Way),
     /// Its socket is on the way to another worker.
     Moving(Box<Journey>),
+    /// A server is asked for its secret.
+    Asking(Box<Hello>),
     /// It proves who it is.
     Login(Box<LoginPhase>),
+    /// It failed to, and is told a little later.
+    Held(Box<Held>),
     /// It is who it says, and waits for what its server says about itself.
     Welcome(Box<LoginPhase>),
     /// It may ask.
@@ -92,6 +112,15 @@ pub(crate) enum Phase {
     Canceller,
     /// It is being taken out.
     Gone,
+}
+
+/// How a client came to its handshake.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Way {
+    /// By a request that was answered.
+    Request,
+    /// With its first bytes.
+    Direct,
 }
 
 /// What a client is sent to another worker for.
@@ -106,10 +135,30 @@ pub(crate) struct LoginPhase {
     pub(crate) login: Option<Login>,
     pub(crate) learnt: Learnt,
     pub(crate) console: bool,
-    /// A helper works for it.
+    /// The secret, if a server was asked for it.
+    pub(crate) asked: Option<Secret>,
+    /// A helper or another worker works for it.
     pub(crate) job: Option<u64>,
+    /// Why it will fail, whatever the client answers: for the log.
+    pub(crate) why: Option<Why>,
     /// The password as the helper was given it, to keep its answer by.
     pub(crate) salting: Option<(Arc<str>, Vec<u8>, u32)>,
+}
+
+impl LoginPhase {
+    /// A login that has not begun.
+    pub(crate) fn new(hello: Box<Hello>) -> LoginPhase {
+        let console = weir_admin::is_console(&hello.database);
+        let (login, learnt, asked) = (None, Learnt::default(), None);
+        LoginPhase { hello, login, learnt, console, asked, job: None, why: None, salting: None }
+    }
+}
+
+/// A failed login whose refusal is held back.
+pub(crate) struct Held {
+    pub(crate) refusal: Refusal,
+    pub(crate) until: Time,
+    pub(crate) database: String,
 }
 
 /// A server.
@@ -118,6 +167,16 @@ pub(crate) struct ServerSlot {
     pub(crate) id: u64,
     pub(crate) pool: PoolIx,
     pub(crate) state: ServerState,
+    /// The one of the pool's servers that it is.
+    pub(crate) target: Target,
+    /// How it was tried.
+    pub(crate) attempt: Attempt,
+    /// What it reported about itself at its login, until it is up.
+    pub(crate) reported: Vec<(String, String)>,
+    /// Its address, once it is connected; `None` for a Unix socket.
+    pub(crate) remote: Option<IpAddr>,
+    /// What its handshake has shown; `None` without encryption.
+    pub(crate) tls: Option<Box<Secured>>,
     /// Its client; also while the link is being made.
     pub(crate) link: Option<Peer>,
     pub(crate) local: String,
@@ -135,6 +194,8 @@ pub(crate) struct ServerSlot {
     pub(crate) last_words: Option<Refusal>,
     /// Not read from, because its client's socket is full.
     pub(crate) paused: bool,
+    /// Not read from, because everything is suspended.
+    pub(crate) suspended: bool,
     /// Its own socket is full.
     pub(crate) full: bool,
     /// Since when it owes the answer to a query of ours; never if it owes none.
@@ -152,6 +213,10 @@ pub(crate) struct ServerSlot {
 #[allow(clippy::large_enum_variant)]
 pub(crate) enum ServerState {
     Connecting,
+    /// Asked whether it can encrypt; one byte is awaited.
+    Asking,
+    /// In the handshake.
+    Shaking,
     Login(Box<ServerLogin>),
     /// Logged in, and doing this. Inline: a server's slot is boxed as a whole, and all but its first moments are these.
     Up(Server, Doing),
@@ -160,6 +225,10 @@ pub(crate) enum ServerState {
 /// What a server that is logged in is doing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Doing {
+    /// Answering whether it is good for the pool. Its pool knows it as logging in.
+    Probing,
+    /// Running the query that each new server begins with. Its pool knows it as logging in.
+    Greeting,
     /// Idle in the pool.
     Idle,
     /// Answering a check before it is linked.
@@ -169,7 +238,20 @@ pub(crate) enum Doing {
     /// Working for its client.
     Linked,
     /// Being cleaned of what its client left.
-    Resetting,
+    Resetting(Reset),
+    /// Running the query that it began with once more, after a reset.
+    Restoring,
+    /// Being asked for a user's secret; the question's handle.
+    Looking(Peer),
+}
+
+/// Why a server is being cleaned.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Reset {
+    /// Its client left something, and `on_dirty` asks for it.
+    Left,
+    /// The operator wants this query at each release.
+    Query,
 }
 
 /// A connection of ours that carries a cancel request.
@@ -181,9 +263,21 @@ pub(crate) struct CancelSlot {
     pub(crate) pool: PoolIx,
     /// The clients that asked, to be closed when it is done.
     pub(crate) requesters: Vec<Peer>,
-    pub(crate) sent: bool,
+    pub(crate) stage: CancelStage,
     pub(crate) armed: Time,
     pub(crate) deadline: Time,
+}
+
+/// How far a connection for a cancel request is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum CancelStage {
+    Connecting,
+    /// Asked whether it can encrypt, as the connection of its server is; one byte is awaited.
+    Asking,
+    /// In the handshake.
+    Shaking,
+    /// The request is out: it may hit its server until the connection ends.
+    Sent,
 }
 
 impl ClientSlot {
@@ -191,14 +285,23 @@ impl ClientSlot {
     pub(crate) fn state(&self) -> &'static str {
         match self.phase {
             Phase::Canceller => "active_cancel_req",
-            Phase::Console(_) => "active",
-            Phase::Ready(_) if !self.pause.waits || self.link.is_some() => "active",
-            Phase::Ready(_) | Phase::Welcome(_) => "waiting",
+            Phase::Ready(_) if self.link.is_some() => "active",
+            Phase::Ready(_) | Phase::Welcome(_) if self.pause.waits => "waiting",
+            Phase::Ready(_) | Phase::Welcome(_) | Phase::Console(_) => "idle",
             _ => "login",
         }
     }
 
-    /// Its name in the log.
+    /// Whether a shutdown that waits for clients waits for it. Who comes during one is an operator, or is refused.
+    pub(crate) fn is_waited_for(&self) -> bool {
+        match &self.phase {
+            Phase::Header | Phase::Opening { .. } | Phase::Handshake(_) | Phase::Console(_) => false,
+            Phase::Login(phase) => !phase.console,
+            _ => true,
+        }
+    }
+
+    /// The session, once it may ask.
     pub(crate) fn ready(&mut self) -> Option<&mut Client> {
         if let Phase::Ready(client) = &mut self.phase { Some(client) } else { None }
     }
@@ -213,6 +316,11 @@ impl ServerSlot {
 
     pub(crate) fn doing(&self) -> Option<Doing> {
         if let ServerState::Up(_, doing) = &self.state { Some(*doing) } else { None }
+    }
+
+    /// Whether its pool knows it as logging in still.
+    pub(crate) fn is_new(&self) -> bool {
+        matches!(self.doing(), None | Some(Doing::Probing | Doing::Greeting))
     }
 }
 
@@ -267,6 +375,37 @@ impl Peers {
         }
     }
 
+    /// How many slots there are; some are free.
+    pub(crate) fn slots(&self) -> u32 {
+        self.slots.len() as u32
+    }
+
+    /// The client in a slot.
+    pub(crate) fn client_at(&self, slot: u32) -> Option<&ClientSlot> {
+        if let Some((_, Entry::Client(client))) = self.slots.get(slot as usize) { Some(client) } else { None }
+    }
+
+    /// The server in a slot.
+    pub(crate) fn server_at(&self, slot: u32) -> Option<&ServerSlot> {
+        if let Some((_, Entry::Server(server))) = self.slots.get(slot as usize) { Some(server) } else { None }
+    }
+
+    /// A server to look at.
+    pub(crate) fn get_server(&self, peer: Peer) -> Option<&ServerSlot> {
+        match self.slots.get(peer.slot as usize) {
+            Some((generation, Entry::Server(server))) if *generation == peer.generation => Some(server),
+            _ => None,
+        }
+    }
+
+    /// A client to look at.
+    pub(crate) fn get_client(&self, peer: Peer) -> Option<&ClientSlot> {
+        match self.slots.get(peer.slot as usize) {
+            Some((generation, Entry::Client(client))) if *generation == peer.generation => Some(client),
+            _ => None,
+        }
+    }
+
     pub(crate) fn client(&mut self, peer: Peer) -> Option<&mut ClientSlot> {
         match self.slots.get_mut(peer.slot as usize) {
             Some((generation, Entry::Client(client))) if *generation == peer.generation => Some(client),
@@ -277,6 +416,14 @@ impl Peers {
     pub(crate) fn server(&mut self, peer: Peer) -> Option<&mut ServerSlot> {
         match self.slots.get_mut(peer.slot as usize) {
             Some((generation, Entry::Server(server))) if *generation == peer.generation => Some(server),
+            _ => None,
+        }
+    }
+
+    /// A connection for a cancel request, to look at.
+    pub(crate) fn get_cancel(&self, peer: Peer) -> Option<&CancelSlot> {
+        match self.slots.get(peer.slot as usize) {
+            Some((generation, Entry::Cancel(cancel))) if *generation == peer.generation => Some(cancel),
             _ => None,
         }
     }

@@ -8,22 +8,27 @@ use std::sync::Arc;
 
 use rand_core::RngCore;
 use weir_admin::{CommandError, Stats};
-use weir_base::{Mode, Peer, Time, WorkerId};
+use weir_auth::Secret;
+use weir_base::{Mode, Peer, Span, Time, WorkerId};
 use weir_config::Config;
-use weir_pool::{CloseReason, ConnectFailure, Effect, Pool, Settings};
+use weir_pool::{CloseReason, Effect, Pool, Settings};
 use weir_session::login::Learnt;
 use weir_session::{Accepted, Clean, OwnError, Params, Refusal};
 
-use crate::mail::{Answer, Drain};
+use crate::limits::Standing;
+use crate::lookup::Waiter;
 use crate::peers::{ClientSlot, Entry, PoolIx, SaltedKey, ServerSlot, ServerState};
-use crate::port::{Io, Level};
+use crate::places::Places;
+use crate::port::Io;
 use crate::timers::Who;
 use crate::{Engine, Todo};
 
 /// The pools of a worker.
 #[derive(Default)]
 pub(crate) struct Pools {
-    slots: Vec<PoolSlot>,
+    /// Places of pools that are forgotten are used again.
+    slots: Vec<Option<Box<PoolSlot>>>,
+    free: Vec<PoolIx>,
     by_name: HashMap<(Arc<str>, Arc<str>), PoolIx>,
 }
 
@@ -38,25 +43,46 @@ pub(crate) struct PoolSlot {
     /// Its earliest wake-up in the timers.
     pub(crate) armed: Time,
     pub(crate) stats: Stats,
-    pub(crate) previous: Stats,
-    pub(crate) previous_at: Time,
+    /// The counters at the start of the last complete period, and at its end.
+    pub(crate) previous: Reading,
+    pub(crate) latest: Reading,
     /// What a server said about itself, for clients that log in.
     pub(crate) welcome: Option<Welcome>,
     /// The statements that its servers have accepted.
     pub(crate) accepted: Accepted,
     /// What clients' logins taught us, for our own at the server.
     pub(crate) learnt: Learnt,
+    /// The secret of its user, if a server was asked for it.
+    pub(crate) asked: Option<Secret>,
     /// The password as it was hashed last: from what, and what came of it.
     pub(crate) salted: Option<(SaltedKey, [u8; 32])>,
+    /// Which of its servers is next.
+    pub(crate) places: Places,
     /// Why the last login failed.
     pub(crate) last_error: Option<OwnError>,
     /// Clients logged in.
     pub(crate) clients: u32,
+    /// Questions about secrets that it carries.
+    pub(crate) lookups: u32,
     /// Cancel requests: under way, and waiting for their turn (requester, client).
     pub(crate) cancels: Vec<Peer>,
     pub(crate) cancel_queue: VecDeque<(Peer, Peer)>,
-    /// The configuration has it no more.
+    /// When the log was told last who holds its servers.
+    pub(crate) holders_said: Option<Time>,
+    /// The configuration has it no more, or nobody needs it.
     pub(crate) removed: bool,
+    /// Since when nobody uses it, and since when it has no servers besides; never if it is not so.
+    pub(crate) idle_since: Time,
+    pub(crate) empty_since: Time,
+    /// Under the limits that cross pools.
+    pub(crate) standing: Standing,
+}
+
+/// The counters at a moment.
+#[derive(Clone, Copy)]
+pub(crate) struct Reading {
+    pub(crate) stats: Stats,
+    pub(crate) at: Time,
 }
 
 /// What clients of a pool are told at their login.
@@ -66,36 +92,68 @@ pub(crate) struct Welcome {
     pub(crate) params: Arc<Params>,
 }
 
-/// A PAUSE that waits.
-pub(crate) struct Pausing {
-    pub(crate) from: WorkerId,
-    pub(crate) id: u64,
-    pub(crate) name: Option<String>,
-}
+/// The SQLSTATE of a server that knows no such database.
+const NO_SUCH_DATABASE: &str = "3D000";
 
 impl Pools {
     #[inline]
     pub(crate) fn get(&self, ix: PoolIx) -> &PoolSlot {
-        &self.slots[ix as usize]
+        self.slots[ix as usize].as_deref().expect("an index in use names a pool")
     }
 
     #[inline]
     pub(crate) fn get_mut(&mut self, ix: PoolIx) -> &mut PoolSlot {
-        &mut self.slots[ix as usize]
+        self.slots[ix as usize].as_deref_mut().expect("an index in use names a pool")
+    }
+
+    /// The pool of an index that may have been forgotten; its place may hold another by now.
+    pub(crate) fn find_mut(&mut self, ix: PoolIx) -> Option<&mut PoolSlot> {
+        self.slots.get_mut(ix as usize)?.as_deref_mut()
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &PoolSlot> {
-        self.slots.iter()
+        self.slots.iter().filter_map(Option::as_deref)
     }
 
-    pub(crate) fn indices(&self) -> std::ops::Range<PoolIx> {
-        0..self.slots.len() as PoolIx
+    pub(crate) fn indices(&self) -> Vec<PoolIx> {
+        (0..self.slots.len() as PoolIx).filter(|ix| self.slots[*ix as usize].is_some()).collect()
+    }
+
+    /// The pool of a database and a user.
+    pub(crate) fn find(&self, database: &Arc<str>, user: &Arc<str>) -> Option<PoolIx> {
+        self.by_name.get(&(database.clone(), user.clone())).copied()
+    }
+
+    fn insert(&mut self, slot: PoolSlot) -> PoolIx {
+        let key = (slot.name.clone(), slot.user.clone());
+        let ix = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            (self.slots.len() - 1) as PoolIx
+        });
+        self.slots[ix as usize] = Some(Box::new(slot));
+        self.by_name.insert(key, ix);
+        ix
+    }
+
+    /// The pool has no name any more, and goes when the last who use it have gone.
+    fn remove(&mut self, ix: PoolIx) {
+        let slot = self.get_mut(ix);
+        slot.removed = true;
+        slot.pool.close_idle();
+        slot.pool.shut();
+        let key = (slot.name.clone(), slot.user.clone());
+        self.by_name.remove(&key);
+    }
+
+    fn free(&mut self, ix: PoolIx) {
+        self.slots[ix as usize] = None;
+        self.free.push(ix);
     }
 
     /// The pools that a command's argument means.
     pub(crate) fn named(&self, name: Option<&str>) -> Vec<PoolIx> {
         let fits = |ix: &PoolIx| name.is_none_or(|n| &*self.get(*ix).name == n);
-        self.indices().filter(fits).collect()
+        self.indices().into_iter().filter(fits).collect()
     }
 }
 
@@ -105,7 +163,8 @@ fn settings(pool: &weir_config::Pool) -> Settings {
     Settings {
         size: limits.size,
         min_size: limits.min_size,
-        reserve_size: limits.reserve_size,
+        // Without a time to wait for it, the reserve is off.
+        reserve_size: if limits.reserve_timeout.is_zero() { 0 } else { limits.reserve_size },
         reserve_timeout: limits.reserve_timeout,
         query_wait_timeout: limits.query_wait_timeout,
         query_wait_notify: limits.query_wait_notify,
@@ -114,7 +173,7 @@ fn settings(pool: &weir_config::Pool) -> Settings {
         server_connect_timeout: limits.server_connect_timeout,
         server_login_retry: limits.server_login_retry,
         server_check_delay: limits.server_check_delay,
-        checks: true,
+        checks: pool.check_query.is_some(),
         round_robin: limits.server_round_robin,
         connects_per_second: limits.connects_per_second,
         max_waiting: 0,
@@ -150,30 +209,36 @@ impl Engine {
         if let Some(ix) = self.pools.by_name.get(&key) {
             return *ix;
         }
-        let ix = self.pools.slots.len() as PoolIx;
-        self.pools.slots.push(PoolSlot {
+        let config = &self.config.pool_of_user(config, user);
+        let standing = Standing { limited: self.config.is_limited(name, user), ..Standing::default() };
+        let slot = PoolSlot {
             name: key.0.clone(),
             user: key.1.clone(),
             config: config.clone(),
             pool: Pool::new(settings(config), self.random.next_u64(), now),
             armed: Time::NEVER,
             stats: Stats::default(),
-            previous: Stats::default(),
-            previous_at: now,
+            previous: Reading { stats: Stats::default(), at: now },
+            latest: Reading { stats: Stats::default(), at: now },
             welcome: None,
             accepted: Accepted::default(),
             learnt: Learnt::default(),
+            asked: None,
             salted: None,
+            places: Places::default(),
             last_error: None,
             clients: 0,
+            lookups: 0,
             cancels: Vec::new(),
             cancel_queue: VecDeque::new(),
+            holders_said: None,
             removed: false,
-        });
-        if self.paused.covers(name) || self.draining == Some(Drain::Servers) {
-            self.pools.get_mut(ix).pool.pause();
-        }
-        self.pools.by_name.insert(key, ix);
+            idle_since: Time::NEVER,
+            empty_since: Time::NEVER,
+            standing,
+        };
+        let ix = self.pools.insert(slot);
+        self.halt_pool(now, ix);
         ix
     }
 
@@ -187,27 +252,45 @@ impl Engine {
 
     /// Does what a pool asks for, until it asks for nothing, and sees to it that it is asked again in time.
     pub(crate) fn settle<I: Io>(&mut self, now: Time, ix: PoolIx, io: &mut I) {
+        if self.halt.is_suspended() || self.pools.find_mut(ix).is_none() {
+            // RESUME makes up for a suspension.
+            return;
+        }
         while let Some(effect) = self.pools.get_mut(ix).pool.poll(now) {
             self.effect(now, ix, effect, io);
         }
+        self.square_permits(now, ix, io);
+        let forget_at = self.forget_at(now, ix);
         let slot = self.pools.get_mut(ix);
-        let deadline = slot.pool.next_deadline();
+        let deadline = slot.pool.next_deadline().min(forget_at);
         self.timers.arm(Who::Pool(ix), deadline, &mut slot.armed);
-        if !self.pausing.is_empty() || self.draining.is_some() {
-            self.look_for_quiet(io);
+        if slot.removed && slot.is_vacant() {
+            self.pools.free(ix);
+        } else if forget_at <= now {
+            self.pools.remove(ix);
+            self.todo.push_back(Todo::Settle(ix));
+        }
+        if self.halt.is_watched() || self.draining.is_some() {
+            self.look_for_rest(io);
         }
     }
 
     fn effect<I: Io>(&mut self, now: Time, ix: PoolIx, effect: Effect, io: &mut I) {
         match effect {
-            Effect::Open => self.open_server(now, ix, io),
+            Effect::Open => self.may_open(now, ix, io),
             Effect::Close { server, reason } => self.pool_closes(server, reason, io),
             Effect::Refuse { client, why, waited } => {
                 self.pools.get_mut(ix).stats.wait_time += waited.micros();
-                let refusal = self.refusal(ix, why);
-                self.refuse_handle(now, client, refusal, io);
+                let refusal = match why {
+                    weir_pool::Refusal::WaitTimeout => self.waited_too_long(now, ix, io),
+                    why => self.refusal(ix, why),
+                };
+                match Waiter::of(client) {
+                    Waiter::Client(client) => self.refuse_handle(now, client, refusal, io),
+                    Waiter::Lookup(lookup) => self.lookup_over(lookup, Err(refusal), io),
+                }
             }
-            Effect::Notice { client, .. } => self.notice_waiting(ix, client, io),
+            Effect::Notice { client, .. } => self.notice_waiting(now, ix, client, io),
             Effect::Grant { client, server, waited, check } => {
                 self.pools.get_mut(ix).stats.wait_time += waited.micros();
                 self.grant(now, client, server, check, io);
@@ -215,16 +298,23 @@ impl Engine {
         }
     }
 
-    fn open_server<I: Io>(&mut self, now: Time, ix: PoolIx, io: &mut I) {
+    pub(crate) fn open_server<I: Io>(&mut self, now: Time, ix: PoolIx, io: &mut I) {
         let id = self.next_id();
         let slot = self.pools.get_mut(ix);
-        let peer = io.connect(&slot.config.target);
+        let (attempt, target) = slot.places.begin(&slot.config, self.config.tls.server.mode);
+        let peer = io.connect(&target);
+        slot.pool.too_slow_is(slot.places.failure(&slot.config, attempt));
         slot.pool.opening(peer, now);
         let server = ServerSlot {
             peer,
             id,
             pool: ix,
             state: ServerState::Connecting,
+            target,
+            attempt,
+            reported: Vec::new(),
+            remote: None,
+            tls: None,
             link: None,
             local: String::new(),
             connected_at: now,
@@ -235,6 +325,7 @@ impl Engine {
             cancels: 0,
             last_words: None,
             paused: false,
+            suspended: false,
             full: false,
             own_since: Time::NEVER,
             armed: Time::NEVER,
@@ -249,32 +340,21 @@ impl Engine {
     fn pool_closes<I: Io>(&mut self, server: Peer, reason: CloseReason, io: &mut I) {
         let Some(slot) = self.peers.take_server(server) else { return };
         if reason == CloseReason::ConnectTimeout {
-            let target = self.pools.get(slot.pool).config.target.clone();
-            let message = format!("server {target} did not finish the login within server_connect_timeout");
-            self.pools.get_mut(slot.pool).last_error = Some(OwnError { sqlstate: "08006".into(), message });
+            let message = format!("server {} did not finish the login within server_connect_timeout", slot.target);
+            let error = OwnError { sqlstate: "08006".into(), message };
+            let pool = self.pools.get_mut(slot.pool);
+            // The pool has judged it already, by what it was told when the connect began.
+            let (_, told) = pool.places.failed(&pool.config, slot.attempt, error, None);
+            pool.last_error = Some(told);
         }
         self.goodbye(slot, reason.text(), io);
-    }
-
-    /// A login at the server failed.
-    pub(crate) fn login_failed<I: Io>(&mut self, now: Time, ix: PoolIx, server: Peer, error: OwnError, io: &mut I) {
-        let slot = self.pools.get_mut(ix);
-        io.log(
-            Level::Warning,
-            format_args!("{}/{}@{}: server login failed: {}", slot.name, slot.user, slot.config.target, error.message),
-        );
-        let starting = error.sqlstate == "57P03";
-        slot.last_error = Some(error);
-        let failure = if starting { ConnectFailure::StartingUp } else { ConnectFailure::Refused };
-        slot.pool.connect_failed(server, failure, now);
-        self.todo.push_back(Todo::Settle(ix));
     }
 
     /// Why a pool refuses, in the words for the client.
     pub(crate) fn refusal(&self, ix: PoolIx, why: weir_pool::Refusal) -> Refusal {
         let slot = self.pools.get(ix);
         match why {
-            weir_pool::Refusal::WaitTimeout => Refusal::QueryWaitTimeout,
+            weir_pool::Refusal::WaitTimeout => Refusal::QueryWaitTimeout { holders: String::new() },
             weir_pool::Refusal::ServerDown => match &slot.last_error {
                 Some(error) => Refusal::ServerDown { sqlstate: error.sqlstate.clone(), message: error.message.clone() },
                 None => Refusal::ServerDown { sqlstate: "08006".into(), message: "server login failed".into() },
@@ -287,34 +367,60 @@ impl Engine {
 
     /// Takes a new configuration over. Nobody is disconnected; servers whose address or login changed are replaced as
     /// they are released.
-    pub(crate) fn adopt(&mut self, now: Time, config: Arc<Config>) {
+    pub(crate) fn adopt<I: Io>(&mut self, now: Time, config: Arc<Config>, io: &mut I) {
         self.config = config;
-        self.policy = crate::arrive::policy(self.policy.key, &self.config);
+        self.policy = crate::entry::policy(self.policy.key, &self.config);
+        self.shared.messages = crate::messages(&self.config);
         self.salted.clear();
+        self.lookups.forget_all();
         for ix in self.pools.indices() {
             let slot = self.pools.get_mut(ix);
-            let fits = |pool: &&Arc<weir_config::Pool>| pool.user.as_deref().is_none_or(|user| user == &*slot.user);
-            match self.config.pools.get(&*slot.name).filter(fits) {
+            let asks = self.config.asks_as(&slot.user);
+            let fits = |pool: &&Arc<weir_config::Pool>| asks || pool.user.as_deref().is_none_or(|u| u == &*slot.user);
+            match self.config.pool(&slot.name).filter(|pool| fits(&pool)) {
                 None if slot.removed => {}
-                None => {
-                    slot.removed = true;
-                    slot.pool.shut();
-                    let key = (slot.name.clone(), slot.user.clone());
-                    self.pools.by_name.remove(&key);
-                }
+                None => self.pools.remove(ix),
                 // A pool that is shut stays shut: one that returns begins anew, under the same name.
                 Some(_) if slot.removed => {}
-                Some(pool) => adjust(slot, pool.clone(), now),
+                Some(pool) => adjust(slot, self.config.pool_of_user(&pool, &slot.user), now),
             }
+            self.limit_pool(now, ix, io);
             self.todo.push_back(Todo::Settle(ix));
+            self.hurry(ix);
         }
         self.create_forced_pools(now);
+        self.settle_ledger(io);
+    }
+
+    /// When a pool that nobody uses is forgotten, with its statistics.
+    fn forget_at(&mut self, now: Time, ix: PoolIx) -> Time {
+        let slot = self.pools.get_mut(ix);
+        let idle = slot.is_idle();
+        slot.idle_since = if idle { slot.idle_since.min(now) } else { Time::NEVER };
+        slot.empty_since = if idle && slot.pool.is_empty() { slot.empty_since.min(now) } else { Time::NEVER };
+        if slot.removed || !idle {
+            return Time::NEVER;
+        }
+        let (config, slot) = (&self.config, self.pools.get(ix));
+        let kept = slot.config.user.is_some() && slot.config.limits.min_size > 0;
+        let idle = if kept { Time::NEVER } else { after(slot.idle_since, config.pool_idle_timeout) };
+        if slot.empty_since == Time::NEVER || !config.is_on_demand(&slot.name) {
+            return idle;
+        }
+        let unknown = slot.last_error.as_ref().is_some_and(|error| error.sqlstate == NO_SUCH_DATABASE);
+        let empty = match &slot.welcome {
+            _ if unknown => now,
+            // What nobody has ever seen is no longer kept than the pause after a failed login.
+            None => slot.pool.snapshot(now).retry_at.unwrap_or(now),
+            Some(_) => after(slot.empty_since, config.autodb_idle_timeout),
+        };
+        idle.min(empty)
     }
 
     /// A client whose pool the configuration has replaced (another user) goes on in the new one, if that lives here.
     pub(crate) fn move_to_successor(&mut self, now: Time, client: &mut ClientSlot) {
         let name = self.pools.get(client.pool).name.clone();
-        let Some(config) = self.config.pools.get(&*name).cloned() else { return };
+        let Some(config) = self.config.pool(&name) else { return };
         let user = config.user.clone().unwrap_or_else(|| client.user.to_string());
         if self.home_of(&name, &user) != self.worker {
             return;
@@ -324,63 +430,54 @@ impl Engine {
         self.count_client(client.pool, 1);
     }
 
-    /// PAUSE, RESUME, RECONNECT of the pools that `name` means.
-    pub(crate) fn pools_pause(&mut self, name: Option<&str>) {
-        for ix in self.pools.named(name) {
-            self.pools.get_mut(ix).pool.pause();
-            self.todo.push_back(Todo::Settle(ix));
-        }
-    }
-
-    pub(crate) fn pools_resume(&mut self, now: Time, name: Option<&str>) {
-        for ix in self.pools.named(name) {
-            self.pools.get_mut(ix).pool.resume(now);
-            self.todo.push_back(Todo::Settle(ix));
-        }
-    }
-
+    /// RECONNECT of the pools that `name` means.
     pub(crate) fn pools_reconnect(&mut self, now: Time, name: Option<&str>) {
         for ix in self.pools.named(name) {
             self.pools.get_mut(ix).pool.reconnect(now);
             self.todo.push_back(Todo::Settle(ix));
+            self.hurry(ix);
         }
     }
 
-    /// Answers PAUSEs whose pools are quiet by now, and ends a shutdown that has nothing left to wait for.
-    pub(crate) fn look_for_quiet<I: Io>(&mut self, io: &mut I) {
-        let pools = &self.pools;
-        let quiet = |name: &Option<String>| pools.named(name.as_deref()).iter().all(|ix| pools.get(*ix).pool.quiet());
-        let (done, waiting): (Vec<Pausing>, Vec<Pausing>) =
-            std::mem::take(&mut self.pausing).into_iter().partition(|p| quiet(&p.name));
-        self.pausing = waiting;
-        for pause in done {
-            self.answer(pause.from, pause.id, Answer::Done, io);
+    /// Servers of a pool have been given up. With `server_fast_close`, those that sessions hold are looked at now.
+    pub(crate) fn hurry(&mut self, ix: PoolIx) {
+        if self.config.server_fast_close && self.pools.get(ix).mode() == Mode::Session {
+            let linked = self.peers.servers().filter(|server| server.pool == ix && server.link.is_some());
+            self.todo.extend(linked.map(|server| Todo::Release(server.peer)));
         }
-        self.look_for_drained(io);
     }
 
     /// Whether a name is one of a configured pool.
     pub(crate) fn check_name(&self, name: Option<&str>) -> Result<(), CommandError> {
         match name {
-            Some(name) if !self.config.pools.contains_key(name) => Err(CommandError::NoSuchDatabase(name.to_owned())),
+            Some(name) if self.config.pool(name).is_none() => Err(CommandError::NoSuchDatabase(name.to_owned())),
             _ => Ok(()),
         }
     }
 }
 
+/// A moment after another one; never after never, and never after no time.
+fn after(since: Time, span: Span) -> Time {
+    if since == Time::NEVER { Time::NEVER } else { since.deadline(span) }
+}
+
 fn adjust(slot: &mut PoolSlot, config: Arc<weir_config::Pool>, now: Time) {
     let old = &slot.config;
-    let elsewhere = old.target != config.target
+    let elsewhere = old.targets != config.targets
         || old.database != config.database
         || old.user != config.user
-        || old.password != config.password;
-    if old.limits != config.limits {
+        || old.password != config.password
+        || old.session_attrs != config.session_attrs
+        || old.connect_query != config.connect_query
+        || old.startup != config.startup;
+    if settings(old) != settings(&config) {
         slot.pool.resize(settings(&config), now);
     }
     if elsewhere {
         slot.welcome = None;
         slot.accepted = Accepted::default();
         slot.salted = None;
+        slot.places = Places::default();
         slot.pool.reconnect(now);
     }
     slot.config = config;
@@ -389,5 +486,28 @@ fn adjust(slot: &mut PoolSlot, config: Arc<weir_config::Pool>, now: Time) {
 impl PoolSlot {
     pub(crate) fn mode(&self) -> Mode {
         self.config.mode
+    }
+
+    /// Whether nobody uses it.
+    fn is_idle(&self) -> bool {
+        self.clients == 0 && self.lookups == 0 && self.cancels.is_empty() && self.cancel_queue.is_empty()
+    }
+
+    /// Whether nothing is left of it.
+    fn is_vacant(&self) -> bool {
+        self.is_idle() && self.pool.is_empty() && self.standing.permits == 0 && self.standing.asking.is_none()
+    }
+
+    /// Asserts what must hold between inputs.
+    pub(crate) fn check(&self) {
+        if self.standing.limited {
+            assert!(self.standing.permits as usize >= self.pool.len(), "{}: a server without a permit", self.name);
+        }
+    }
+
+    /// Whether its user is the one that clients of the database have on the server. It is not where secrets are asked for
+    /// as somebody else than the user that the database forces on its clients.
+    pub(crate) fn is_own(&self) -> bool {
+        self.config.user.as_deref().is_none_or(|user| user == &*self.user)
     }
 }

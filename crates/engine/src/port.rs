@@ -11,14 +11,16 @@
 //! - After [`Input::Closed`] and [`Input::ConnectFailed`] the handle is dead too, and must not be closed again.
 //! - A connect always ends in exactly one of [`Input::Connected`], [`Input::ConnectFailed`] (or in [`Io::close`]).
 //! - Bytes that arrived before an end of file are delivered before [`Input::Closed`].
-//! - A paused peer delivers neither bytes nor an end of file, but an error (a reset) may still close it.
+//! - A paused peer delivers neither bytes nor an end of file, but an error (a reset) may still close it, and
+//!   [`Input::Ending`] may say that its end has been announced.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::ops::Range;
 use std::sync::Arc;
 
-use weir_base::{ClientAddr, Peer, Target, WorkerId};
-use weir_config::Config;
+use weir_base::{ClientAddr, Host, Peer, Span, Target, WorkerId};
+use weir_config::{Config, SslMode};
 
 use crate::mail::Mail;
 
@@ -46,6 +48,11 @@ pub enum Input<'a> {
         /// How.
         cause: Gone,
     },
+    /// A peer that is paused has closed its side, or shut it down; bytes of it may stand unread before the end.
+    Ending {
+        /// Who has no more to say.
+        peer: Peer,
+    },
     /// The socket refused bytes; they wait.
     Blocked {
         /// Whose socket is full.
@@ -62,6 +69,31 @@ pub enum Input<'a> {
         peer: Peer,
         /// Our end, for SHOW SERVERS: address and port as text, or the socket's path.
         local: String,
+        /// The other end's address; `None` for a Unix socket.
+        remote: Option<IpAddr>,
+    },
+    /// A handshake that [`Io::start_tls`] asked for is done: from now on bytes are those within the encryption.
+    Secured {
+        /// Whose connection.
+        peer: Peer,
+        /// What came of it.
+        tls: Box<Secured>,
+    },
+    /// A handshake failed; the handle is dead.
+    TlsFailed {
+        /// Whose connection it was.
+        peer: Peer,
+        /// Why, in words for the log.
+        error: String,
+    },
+    /// A name of servers has been looked up, for a connect or because the last answer has grown old.
+    Resolved {
+        /// The name, as it stands in a [`Target`].
+        name: Arc<str>,
+        /// Its addresses; empty if there is none.
+        addresses: Vec<IpAddr>,
+        /// How long the answer holds.
+        ttl: Span,
     },
     /// A connect failed; the handle is dead.
     ConnectFailed {
@@ -93,8 +125,49 @@ pub enum Input<'a> {
     },
     /// The operating system sent a signal to the process (delivered to worker 0 only).
     Signal(Signal),
-    /// The moment that [`Engine::next_deadline`](crate::Engine::next_deadline) named has come, or nearly so.
+    /// The moment that [`Engine::next_deadline`](crate::Engine::next_deadline) named has come, and what came before it
+    /// has been heard: an answer that was in time must not be too late because nobody listened.
     Tick,
+}
+
+/// What a finished handshake has shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Secured {
+    /// Version and cipher suite, as SHOW CLIENTS prints them: `TLSv1.3/TLS_AES_256_GCM_SHA384`.
+    pub description: String,
+    /// The other side's certificate, if it gave one and it was verified.
+    pub certificate: Option<Certificate>,
+    /// The protocol agreed on by ALPN, such as `postgresql`.
+    pub alpn: Option<Vec<u8>>,
+    /// The hash of the server's certificate that SCRAM-SHA-256-PLUS binds to (RFC 5929, section 4.1), the server being the
+    /// side that accepted; `None` where there is none to be had.
+    pub binding: Option<Vec<u8>>,
+}
+
+/// What a verified certificate says about its owner.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Certificate {
+    /// The common name of its subject; empty if it has none.
+    pub common_name: String,
+}
+
+/// Which handshake is wanted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Handshake {
+    /// With a client; `received` is what it has sent of its handshake already (with direct TLS, its first bytes).
+    Accept {
+        /// Bytes of the client's that belong to the handshake.
+        received: Vec<u8>,
+    },
+    /// With a server.
+    Connect {
+        /// The name or address that its certificate must be for, where the mode asks for that.
+        host: Host,
+        /// What is asked of its certificate.
+        mode: SslMode,
+        /// Begin with the handshake at once, agreeing on `postgresql` by ALPN, instead of after its answer `S`.
+        direct: bool,
+    },
 }
 
 /// How a connection ended.
@@ -134,6 +207,8 @@ pub enum Work {
         /// The iteration count.
         iterations: u32,
     },
+    /// What the operating system calls the user with this number.
+    NameOfUser(u32),
     /// Read and validate the configuration files again.
     LoadConfig,
 }
@@ -143,6 +218,7 @@ impl fmt::Debug for Work {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Work::SaltPassword { .. } => "SaltPassword",
+            Work::NameOfUser(_) => "NameOfUser",
             Work::LoadConfig => "LoadConfig",
         })
     }
@@ -152,6 +228,8 @@ impl fmt::Debug for Work {
 pub enum Answer {
     /// For [`Work::SaltPassword`].
     Salted([u8; 32]),
+    /// For [`Work::NameOfUser`]; `None` where it knows no name.
+    UserName(Option<String>),
     /// For [`Work::LoadConfig`]: a configuration that is valid as a whole, or one line that says what is wrong and where.
     Config(Result<Arc<Config>, String>),
 }
@@ -160,6 +238,7 @@ impl fmt::Debug for Answer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Answer::Salted(_) => "Salted",
+            Answer::UserName(_) => "UserName",
             Answer::Config(_) => "Config",
         })
     }
@@ -178,14 +257,56 @@ pub enum Level {
     Error,
 }
 
+/// What a line of the log is about.
+#[derive(Clone, Copy, Debug)]
+pub enum About<'a> {
+    /// The process, or a pool.
+    Process,
+    /// A client or a server.
+    Peer {
+        /// Which of the two.
+        side: Side,
+        /// Its number, unique in the process.
+        id: u64,
+        /// The database as clients name it; empty while unknown.
+        database: &'a str,
+        /// The user; empty while unknown.
+        user: &'a str,
+        /// The other end, as `address:port`.
+        address: &'a str,
+    },
+}
+
+/// The two sides of a pooler.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Side {
+    /// Towards clients.
+    Client,
+    /// Towards servers.
+    Server,
+}
+
+impl fmt::Display for About<'_> {
+    /// The front of a line as PgBouncer writes it: `C-0x1f: database/user@address:port `; nothing for the process.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let About::Peer { side, id, database, user, address } = self else { return Ok(()) };
+        let letter = if *side == Side::Client { 'C' } else { 'S' };
+        let database = if database.is_empty() { "(nodb)" } else { database };
+        let user = if user.is_empty() { "(nouser)" } else { user };
+        write!(f, "{letter}-{id:#x}: {database}/{user}@{address} ")
+    }
+}
+
 /// What an engine may ask for.
 pub trait Io {
     /// Queues a part of the bytes of the current [`Input::Bytes`] for `to`, without copying them.
     fn forward(&mut self, to: Peer, range: Range<usize>);
     /// Queues bytes of our own for `to`.
     fn send(&mut self, to: Peer, bytes: &[u8]);
-    /// Begins a connection; a name is looked up on the way.
+    /// Begins a connection; a name is looked up on the way, unless its last answer still holds.
     fn connect(&mut self, to: &Target) -> Peer;
+    /// Looks a name up, whether or not its last answer holds; answered by [`Input::Resolved`].
+    fn look_up(&mut self, name: &Arc<str>);
     /// Closes a connection, after what is queued for it.
     fn close(&mut self, peer: Peer);
     /// Stops reading from a peer.
@@ -197,11 +318,17 @@ pub trait Io {
     fn detach(&mut self, peer: Peer);
     /// Sends mail to another worker (or to this one), with a detached socket where `socket` names one.
     fn post(&mut self, to: WorkerId, mail: Mail, socket: Option<Peer>);
+    /// Begins a handshake, after what is queued for the peer; answered by [`Input::Secured`], [`Input::TlsFailed`] or
+    /// [`Input::Closed`]. Until then the peer delivers no bytes, and nothing may be sent to it.
+    fn start_tls(&mut self, peer: Peer, handshake: Handshake);
     /// Gives slow work to a helper. Bounded: refused work is answered when a helper is free again, never dropped.
     fn help(&mut self, job: u64, work: Work);
     /// Writes a line to the log, without ever waiting for it.
-    fn log(&mut self, level: Level, line: fmt::Arguments<'_>);
-    /// Stops (`false`) or starts (`true`) accepting clients, for the whole process.
+    fn log(&mut self, level: Level, about: About<'_>, text: fmt::Arguments<'_>);
+    /// A configuration is in force from now on: what the port itself goes by (the log, its sockets' options) follows.
+    fn adopt(&mut self, config: &Arc<Config>);
+    /// Stops (`false`) or starts (`true`) accepting clients by TCP, for the whole process. Over the Unix socket they are
+    /// accepted always, so that the console stays reachable; the engine refuses the others.
     fn accept(&mut self, on: bool);
     /// Ends the process in order, with this exit status.
     fn exit(&mut self, status: i32);

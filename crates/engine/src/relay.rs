@@ -135,8 +135,10 @@ impl Engine {
     #[inline]
     pub(crate) fn server_bytes<I: Io>(&mut self, now: Time, mut server: Box<ServerSlot>, bytes: &[u8], io: &mut I) {
         server.heard_at = now;
-        if server.doing().is_none() {
-            return self.login_bytes(now, server, bytes, io);
+        match server.doing() {
+            None => return self.login_bytes(now, server, bytes, io),
+            Some(Doing::Looking(lookup)) => return self.lookup_bytes(now, server, lookup, bytes, io),
+            Some(_) => {}
         }
         let mut client = server.link.and_then(|client| self.peers.take_client(client));
         let pool = self.pools.get_mut(server.pool);
@@ -153,7 +155,8 @@ impl Engine {
         match told {
             Ok(told) => self.server_told(now, server, told, io),
             Err(back::Unexpected(what)) => {
-                io.log(Level::Warning, format_args!("S-{:#x}: unexpected response from server: {what}", server.id));
+                let text = format_args!("unexpected response from server: {what}");
+                self.say_server(Level::Warning, &server, text, io);
                 server.last_words = Some(Refusal::ServerUnexpected);
                 io.close(peer);
                 self.server_gone(now, server, io);
@@ -168,7 +171,7 @@ impl Engine {
         }
         let breach = breach(&told);
         if let Some(fatal) = told.fatal {
-            io.log(Level::Warning, format_args!("S-{:#x}: the server said: {}", server.id, fatal.message));
+            self.say_server(Level::Warning, &server, format_args!("the server said: {}", fatal.message), io);
             server.last_words = Some(Refusal::ServerDown { sqlstate: fatal.sqlstate, message: fatal.message });
         }
         let peer = server.peer;
@@ -217,6 +220,20 @@ impl Engine {
         self.watch_server(server);
     }
 
+    /// A client that is not read has closed its side. One that waits for a server is gone: nobody is there for the answer,
+    /// and the server that it would be given would be lost with it, which is how a pool never gets out of a standstill that
+    /// lasted longer than its clients' patience. Others are read to their end in their time.
+    pub(crate) fn ending<I: Io>(&mut self, now: Time, peer: Peer, io: &mut I) {
+        let Some(client) = self.peers.take_client(peer) else { return };
+        let waits = client.link.is_none() && client.pause.waits && !client.pause.suspended;
+        if waits && matches!(client.phase, Phase::Ready(_) | Phase::Welcome(_)) {
+            io.close(peer);
+            self.client_gone(now, client, io);
+        } else {
+            self.peers.put(peer, Entry::Client(client));
+        }
+    }
+
     /// A client's or a server's socket is full: its source is not read from.
     pub(crate) fn blocked<I: Io>(&mut self, peer: Peer, io: &mut I) {
         if let Some(link) = self.peers.client(peer).map(|c| c.link) {
@@ -234,6 +251,7 @@ impl Engine {
         if let Some(link) = self.peers.client(peer).map(|c| c.link) {
             self.set_pause(peer, |pause| pause.full = false, io);
             link.into_iter().for_each(|server| self.resume_server(server, io));
+            self.console_reads(peer, io);
         } else if let Some(server) = self.peers.server(peer) {
             server.full = false;
             let link = server.link;
@@ -246,7 +264,9 @@ impl Engine {
             && !slot.paused
         {
             slot.paused = true;
-            io.pause(server);
+            if !slot.suspended {
+                io.pause(server);
+            }
         }
     }
 
@@ -255,7 +275,9 @@ impl Engine {
             && slot.paused
         {
             slot.paused = false;
-            io.resume(server);
+            if !slot.suspended {
+                io.resume(server);
+            }
         }
     }
 
@@ -297,46 +319,61 @@ impl Engine {
     pub(crate) fn refuse<I: Io>(&mut self, now: Time, client: Box<ClientSlot>, refusal: Refusal, io: &mut I) {
         let server = client.link.and_then(|server| self.peers.server(server));
         let mid_message = server.and_then(|s| s.up()).is_some_and(|(up, _)| up.is_mid_message());
-        if !mid_message && !client.cut {
+        // In a handshake it would take our words for a part of that.
+        if !mid_message && !client.cut && !matches!(client.phase, Phase::Handshake(_)) {
             let scratch = &mut self.shared.scratch;
             scratch.clear();
             refusal.write(scratch);
             io.send(client.peer, scratch);
         }
         if self.config.log.pooler_errors {
-            let level = Level::Warning;
-            io.log(level, format_args!("C-{:#x}: {}@{}: pooler error: {refusal}", client.id, client.user, client.addr));
+            self.say_client(Level::Warning, &client, format_args!("pooler error: {refusal}"), io);
         }
         io.close(client.peer);
-        self.depart(now, client, &refusal.to_string(), io);
+        let why = refusal.to_string();
+        // A server that is closed because of a time-out has the time-out for a reason, as its client has.
+        let timed_out =
+            matches!(refusal, Refusal::QueryTimeout | Refusal::IdleTransactionTimeout | Refusal::TransactionTimeout);
+        self.leave(now, client, (&why, if timed_out { &why } else { NOT_READY }), io);
     }
 
     /// Takes a client out of everything it was in. Its connection is closed already, or being closed.
-    pub(crate) fn depart<I: Io>(&mut self, now: Time, mut client: Box<ClientSlot>, why: &str, io: &mut I) {
-        if self.config.log.disconnections && !matches!(client.phase, Phase::Opening { .. } | Phase::Canceller) {
+    pub(crate) fn depart<I: Io>(&mut self, now: Time, client: Box<ClientSlot>, why: &str, io: &mut I) {
+        self.leave(now, client, (why, NOT_READY), io);
+    }
+
+    /// The same with two reasons: its own, and that of its server, where that has to be closed with it.
+    fn leave<I: Io>(&mut self, now: Time, mut client: Box<ClientSlot>, (why, servers): (&str, &str), io: &mut I) {
+        if self.config.log.disconnections && !matches!(client.phase, Phase::Canceller) {
             let age = now.since(client.connected_at).micros() / 1_000_000;
-            let (id, user, addr) = (client.id, &client.user, &client.addr);
-            io.log(Level::Info, format_args!("C-{id:#x}: {user}@{addr}: closing because: {why} (age={age}s)"));
+            self.say_client(Level::Info, &client, format_args!("closing because: {why} (age={age}s)"), io);
         }
         if let Phase::Console(console) = &client.phase {
             self.console_left(now, console, io);
+            self.look_for_operators(now, io);
+        }
+        if let Phase::Asking(hello) = &client.phase {
+            self.asked_no_more(client.peer, hello, io);
         }
         if client.armed != Time::NEVER {
             self.timers.forget();
             self.tidy_timers();
         }
-        self.uncount_client(io);
+        self.uncount_client(&mut client, io);
         self.shared.recycle(std::mem::take(&mut client.waiting));
         if client.pool != NO_POOL {
             self.pools.get_mut(client.pool).pool.leave(client.peer, now);
             self.count_client(client.pool, -1);
             if let Some(server) = client.link.take() {
-                self.abandon(now, &client, server, io);
+                self.abandon(now, &client, server, servers, io);
             }
         }
         self.look_for_drained(io);
     }
 }
+
+/// Why a server is closed whose client left it in the middle of something.
+const NOT_READY: &str = "client disconnect while server was not ready";
 
 /// What a server's answers show that the client may not do.
 #[inline]

@@ -1,34 +1,49 @@
 //! What this worker reports about itself, for the tables of the console.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
-use weir_admin::{DatabaseStats, MemoryRecord, PoolRecord, Report, SocketRecord, Stats};
+use weir_admin::{DatabaseStats, MemoryRecord, PoolRecord, Report, Serving, SocketRecord, Stats};
 use weir_base::{ClientAddr, Host, Span, Target, Time};
 use weir_pool::ServerState as InPool;
 
 use crate::Engine;
+use crate::mail::Drain;
 use crate::peers::{ClientSlot, Doing, Phase, PoolIx, ServerSlot, ServerState};
+use crate::pools::PoolSlot;
 
 impl Engine {
-    /// A snapshot; with `sockets`, of each connection too.
-    pub(crate) fn report(&self, now: Time, sockets: bool) -> Report {
+    /// A snapshot of everything but connections; with `counts`, clients are counted by database and user.
+    pub(crate) fn report(&self, now: Time, counts: bool) -> Report {
         let mut report = Report {
-            pools: self.pools.indices().map(|ix| self.pool_record(now, ix)).collect(),
+            pools: self.pools.indices().into_iter().map(|ix| self.pool_record(now, ix)).collect(),
             stats: self.database_stats(now),
             memory: vec![self.memory()],
+            serving: match self.draining {
+                Some(Drain::Servers) => Serving::Paused,
+                _ => self.halt.serving,
+            },
+            paused: self.halt.paused.clone(),
+            disabled: self.halt.disabled.clone(),
+            dns: self.dns_records(now),
             ..Report::default()
         };
         for client in self.peers.clients() {
             match client.phase {
                 Phase::Console(_) => report.console_clients += 1,
-                Phase::Opening { .. } | Phase::Login(_) | Phase::Moving(_) => report.login_clients += 1,
+                Phase::Header
+                | Phase::Opening { .. }
+                | Phase::Handshake(_)
+                | Phase::Asking(_)
+                | Phase::Login(_)
+                | Phase::Held(_)
+                | Phase::Moving(_) => {
+                    report.login_clients += 1;
+                }
                 _ => {}
             }
         }
-        self.count_clients(&mut report);
-        if sockets {
-            report.clients = self.peers.clients().map(|client| self.client_record(now, client)).collect();
-            report.servers = self.peers.servers().map(|server| self.server_record(server)).collect();
+        if counts {
+            self.count_inside(&mut report);
         }
         report
             .pools
@@ -41,51 +56,25 @@ impl Engine {
         let snapshot = slot.pool.snapshot(now);
         let mut record = PoolRecord::new(&*slot.name, &*slot.user, slot.mode());
         record.cl_waiting = snapshot.waiting;
-        record.cl_active = slot.clients.saturating_sub(snapshot.waiting);
-        let (active, waiting) = self.cancels_of(ix);
-        record.cl_waiting_cancel_req = waiting;
-        record.sv_active_cancel = active;
+        let questions = if slot.lookups > 0 { self.lookups.waiting(ix) } else { 0 };
+        record.cl_active = (slot.clients + questions).saturating_sub(snapshot.waiting);
+        record.cl_active_cancel_req = self.requests_under_way(ix) as u32;
+        record.cl_waiting_cancel_req = slot.cancel_queue.len() as u32;
+        record.sv_active_cancel = slot.cancels.len() as u32;
         record.sv_login = snapshot.login;
         record.maxwait = snapshot.oldest_wait;
-        record.paused = snapshot.paused;
-        for (_, state, _) in slot.pool.servers() {
+        for (server, state, _) in slot.pool.servers() {
             match state {
-                InPool::Idle { since } => {
-                    let delay = slot.config.limits.server_check_delay;
-                    if !delay.is_zero() && now.since(since) > delay { record.sv_used += 1 } else { record.sv_idle += 1 }
-                }
-                InPool::Linked(_) => record.sv_active += 1,
+                InPool::Idle { since } if is_due(slot, since, now) => record.sv_used += 1,
+                InPool::Idle { .. } => record.sv_idle += 1,
+                InPool::Linked(_) => match self.peers.get_server(server) {
+                    Some(slot) => *linked_count(&mut record, slot) += 1,
+                    None => record.sv_active += 1,
+                },
                 InPool::Login | InPool::Closing => {}
             }
         }
         record
-    }
-
-    /// What the pools do not know by themselves: servers that are tested, reset or being cancelled.
-    fn count_clients(&self, report: &mut Report) {
-        for server in self.peers.servers() {
-            let slot = self.pools.get(server.pool);
-            let Some(record) = report.pools.iter_mut().find(|r| *r.database == *slot.name && *r.user == *slot.user)
-            else {
-                continue;
-            };
-            match server.doing() {
-                Some(Doing::Resetting | Doing::Checking) => {
-                    record.sv_active = record.sv_active.saturating_sub(1);
-                    record.sv_tested += 1;
-                }
-                Some(Doing::Linked) if server.cancels > 0 && server.link.is_none() => {
-                    record.sv_active = record.sv_active.saturating_sub(1);
-                    record.sv_being_canceled += 1;
-                }
-                _ => {}
-            }
-        }
-        for client in self.peers.clients() {
-            if let (Phase::Ready(_), true) = (&client.phase, client.pause.waits && client.link.is_none()) {
-                debug_assert!(report.pools.iter().any(|r| r.cl_waiting > 0), "a client waits in no pool's queue");
-            }
-        }
     }
 
     fn database_stats(&self, now: Time) -> Vec<DatabaseStats> {
@@ -98,10 +87,21 @@ impl Engine {
                 period: Span::ZERO,
             });
             entry.total.add(&slot.stats);
-            entry.previous.add(&slot.previous);
-            entry.period = entry.period.max(now.since(slot.previous_at));
+            entry.previous.add(&slot.previous.stats);
+            entry.period = entry.period.max(now.since(slot.previous.at));
         }
         by_name.into_values().collect()
+    }
+
+    /// Clients that are in, by database and by user. Looks at all of them, and makes a text only for each name.
+    fn count_inside(&self, report: &mut Report) {
+        let (mut databases, mut users): (HashMap<&str, u32>, HashMap<&str, u32>) = Default::default();
+        for (database, user, _) in self.inside() {
+            *databases.entry(database).or_default() += 1;
+            *users.entry(user).or_default() += 1;
+        }
+        let own = |counts: HashMap<&str, u32>| counts.into_iter().map(|(name, n)| (name.to_owned(), n)).collect();
+        (report.clients_by_database, report.clients_by_user) = (own(databases), own(users));
     }
 
     fn memory(&self) -> MemoryRecord {
@@ -109,17 +109,17 @@ impl Engine {
         MemoryRecord { name: "client_cache", size: size_of::<ClientSlot>() as u64, used, free: 0 }
     }
 
-    fn client_record(&self, now: Time, client: &ClientSlot) -> SocketRecord {
+    pub(crate) fn client_record(&self, client: &ClientSlot) -> SocketRecord {
         let (addr, port) = client_address(&client.addr);
         let (database, session) = match &client.phase {
             Phase::Console(console) => (console.database.clone(), None),
             Phase::Ready(session) => (self.pools.get(client.pool).name.to_string(), Some(session)),
             Phase::Login(phase) | Phase::Welcome(phase) => (phase.hello.database.clone(), None),
+            Phase::Asking(hello) => (hello.database.clone(), None),
             _ => (String::new(), None),
         };
         let name = session.and_then(|s| self.shared.params.get(s.params(), "application_name"));
-        let waits = client.state() == "waiting";
-        let server = client.link.and_then(|link| self.peers.servers().find(|s| s.peer == link));
+        let server = client.link.and_then(|link| self.peers.get_server(link));
         SocketRecord {
             id: client.id,
             user: client.user.to_string(),
@@ -127,26 +127,49 @@ impl Engine {
             state: client.state(),
             addr,
             port,
-            local_addr: self.config.listen.addresses.first().map(ToString::to_string).unwrap_or_default(),
+            local_addr: self.local_address(&client.addr),
             local_port: self.config.listen.port,
             connect_time: self.wall(client.connected_at),
             request_time: self.wall(client.request_at),
-            wait: if waits { now.since(client.request_at) } else { Span::ZERO },
+            wait: self.wait_of(client, server),
             close_needed: false,
             ptr: client.id,
             link: server.map(|s| s.id),
             remote_pid: if let ClientAddr::Unix { pid, .. } = client.addr { pid } else { 0 },
-            tls: String::new(),
+            tls: client.tls.as_ref().map(|tls| tls.description.clone()).unwrap_or_default(),
             application_name: name.unwrap_or_default().to_owned(),
             prepared_statements: session.map_or(0, |s| s.prepared() as u32),
         }
     }
 
-    fn server_record(&self, server: &ServerSlot) -> SocketRecord {
+    /// How long a client's request has waited for a server, or its query runs by now.
+    fn wait_of(&self, client: &ClientSlot, server: Option<&ServerSlot>) -> Span {
+        match server {
+            Some(server) if server.query_at != Time::NEVER => self.clock.since(server.query_at),
+            None if client.state() == "waiting" => self.clock.since(client.request_at),
+            _ => Span::ZERO,
+        }
+    }
+
+    /// Where a client came in, as far as the configuration tells.
+    fn local_address(&self, from: &ClientAddr) -> String {
+        match from {
+            ClientAddr::Unix { .. } => "unix".to_owned(),
+            ClientAddr::Tcp(_) => self.config.listen.addresses.first().map(ToString::to_string).unwrap_or_default(),
+        }
+    }
+
+    /// Whether a server has been free for so long that it is checked before it is handed out.
+    fn is_used(&self, server: &ServerSlot) -> bool {
         let slot = self.pools.get(server.pool);
-        let (addr, port) = target_address(&slot.config.target);
+        slot.pool.free_since(server.peer).is_some_and(|since| is_due(slot, since, self.clock))
+    }
+
+    pub(crate) fn server_record(&self, server: &ServerSlot) -> SocketRecord {
+        let slot = self.pools.get(server.pool);
+        let (addr, port) = target_address(&server.target);
         let up = if let ServerState::Up(up, _) = &server.state { Some(up) } else { None };
-        let client = server.link.and_then(|link| self.peers.clients().find(|c| c.peer == link));
+        let client = server.link.and_then(|link| self.peers.get_client(link));
         let name = up.and_then(|up| self.shared.params.get(up.params(), "application_name"));
         let (local_addr, local_port) = server.local.rsplit_once(':').unwrap_or((&server.local, "0"));
         SocketRecord {
@@ -154,11 +177,12 @@ impl Engine {
             user: slot.user.to_string(),
             database: slot.name.to_string(),
             state: match &server.state {
-                ServerState::Connecting | ServerState::Login(_) => "new",
+                ServerState::Up(_, Doing::Idle) if self.is_used(server) => "used",
                 ServerState::Up(_, Doing::Idle) => "idle",
-                ServerState::Up(_, Doing::Checking | Doing::Resetting) => "tested",
+                ServerState::Up(_, Doing::Checking | Doing::Resetting(_) | Doing::Restoring) => "tested",
+                _ if server.is_new() => "new",
                 ServerState::Up(_, _) if server.cancels > 0 && server.link.is_none() => "being_canceled",
-                ServerState::Up(..) => "active",
+                _ => "active",
             },
             addr,
             port,
@@ -167,14 +191,29 @@ impl Engine {
             connect_time: self.wall(server.connected_at),
             request_time: self.wall(server.linked_at),
             wait: Span::ZERO,
-            close_needed: server.doomed,
+            close_needed: self.is_outdated(server.peer),
             ptr: server.id,
             link: client.map(|c| c.id),
             remote_pid: up.map_or(0, |up| up.cancel_key().pid),
-            tls: String::new(),
+            tls: server.tls.as_ref().map(|tls| tls.description.clone()).unwrap_or_default(),
             application_name: name.unwrap_or_default().to_owned(),
             prepared_statements: up.map_or(0, |up| up.prepared() as u32),
         }
+    }
+}
+
+/// Whether a server that is free since then is checked before it is handed out; with a delay of 0 each is.
+fn is_due(slot: &PoolSlot, since: Time, now: Time) -> bool {
+    let settings = slot.pool.settings();
+    settings.checks && now.since(since) >= settings.server_check_delay
+}
+
+/// Which count of its pool a server that is not free belongs to.
+fn linked_count<'r>(record: &'r mut PoolRecord, server: &ServerSlot) -> &'r mut u32 {
+    match server.doing() {
+        Some(Doing::Resetting(_) | Doing::Restoring | Doing::Checking) => &mut record.sv_tested,
+        Some(Doing::Linked) if server.cancels > 0 && server.link.is_none() => &mut record.sv_being_canceled,
+        _ => &mut record.sv_active,
     }
 }
 

@@ -1,37 +1,81 @@
 //! The life of a server connection: connecting, logging in, up, gone.
 //!
 //! ```text
-//! connecting → login → idle ⇄ (checking | agreeing) → linked → (resetting) → idle → … → closed
+//! connecting → (asking → shaking) → login → (probing) → (greeting) → idle
+//! idle → (checking) → (agreeing) → linked → (resetting → (restoring)) → idle → … → closed
 //! ```
 //!
-//! Owns our logins at servers and what becomes of a link whose server is lost. Must not decide when servers are wanted.
+//! Owns our logins at servers, from the connect to the first client, and what becomes of a link whose server is lost. Must
+//! not decide when servers are wanted, nor which is tried next (`places`).
 
-use weir_base::{Peer, Time};
+use std::net::IpAddr;
+
+use weir_base::{Host, Peer, Time};
 use weir_pool::{Acquire, Release};
 use weir_session::server_login::{Credentials, LoginTold, ServerLogin};
 use weir_session::{OwnError, Refusal};
 
 use crate::peers::{Doing, Entry, Phase, ServerSlot, ServerState};
+use crate::places::{Encryption, Ending, Fitness, fitness, other_way};
 use crate::pools::Welcome;
-use crate::port::{Io, Level, Work};
+use crate::port::{Handshake, Io, Level, Work};
+use crate::say::say;
+use crate::wire::Wire;
 use crate::{Engine, Job, Todo};
 
 impl Engine {
     /// A connect of ours succeeded.
-    pub(crate) fn connected<I: Io>(&mut self, peer: Peer, local: String, io: &mut I) {
+    pub(crate) fn connected<I: Io>(&mut self, peer: Peer, local: String, remote: Option<IpAddr>, io: &mut I) {
         if self.peers.cancel(peer).is_some() {
             return self.cancel_connected(peer, io);
         }
         let Some(server) = self.peers.server(peer) else { return };
         server.local = local;
+        server.remote = remote;
+        // The answer that it was reached by may not be the last one any more.
+        server.doomed |= self.names.has_vanished(server);
+        // A Unix socket is never encrypted, as with libpq and PgBouncer.
+        if server.attempt.encryption == Encryption::Off || matches!(server.target.host, Host::SocketDir(_)) {
+            return self.begin_server_login(peer, io);
+        }
+        server.state = ServerState::Asking;
+        ask_for_encryption(peer, io);
+    }
+
+    /// A server's answer to the question whether it can encrypt.
+    fn encryption_answer<I: Io>(&mut self, now: Time, mut server: Box<ServerSlot>, bytes: &[u8], io: &mut I) {
+        let peer = server.peer;
+        let error = match read_answer(bytes) {
+            Ok(true) => {
+                server.state = ServerState::Shaking;
+                let (host, mode) = (server.target.host.clone(), self.config.tls.server.mode);
+                self.peers.put(peer, Entry::Server(server));
+                return io.start_tls(peer, Handshake::Connect { host, mode, direct: false });
+            }
+            Ok(false) if server.attempt.encryption == Encryption::Asked => {
+                self.peers.put(peer, Entry::Server(server));
+                return self.begin_server_login(peer, io);
+            }
+            Ok(false) => "server refused SSL",
+            Err(error) => error,
+        };
+        io.close(peer);
+        self.login_failed(now, server, ours(error.to_owned()), Ending::Other, io);
+    }
+
+    /// The connection to a server is there, encrypted if it has to be: the login begins.
+    fn begin_server_login<I: Io>(&mut self, peer: Peer, io: &mut I) {
+        let Some(server) = self.peers.server(peer) else { return };
         let pool = self.pools.get(server.pool);
         let listed = self.config.auth.users.get(&pool.user).and_then(|text| weir_auth::Secret::parse(text).ok());
+        let listed = listed.or_else(|| pool.asked.clone());
         let mut credentials = Credentials {
             user: pool.user.clone(),
             database: pool.config.database.as_str().into(),
-            password: pool.config.password.clone(),
+            password: pool.config.password.clone().filter(|_| pool.is_own()),
             md5: None,
             keys: None,
+            startup: pool.config.startup.clone(),
         };
         if credentials.password.is_none() {
             match listed {
@@ -42,10 +86,24 @@ impl Engine {
             credentials.password = credentials.password.or_else(|| pool.learnt.password.clone());
             credentials.keys.clone_from(&pool.learnt.keys);
         }
+        let binding = server.tls.as_ref().and_then(|tls| tls.binding.as_deref());
         let mut buffer = Vec::new();
-        let login = ServerLogin::begin(credentials, &self.shared.params, &mut buffer);
+        let login = ServerLogin::begin(credentials, binding, &self.shared.params, &mut buffer);
         server.state = ServerState::Login(Box::new(login));
         io.send(peer, &buffer);
+    }
+
+    /// A server's handshake is done.
+    pub(crate) fn server_secured<I: Io>(&mut self, server: Box<ServerSlot>, io: &mut I) {
+        let peer = server.peer;
+        self.peers.put(peer, Entry::Server(server));
+        self.begin_server_login(peer, io);
+    }
+
+    /// A server's handshake failed; its connection is gone.
+    pub(crate) fn server_tls_failed<I: Io>(&mut self, now: Time, server: Box<ServerSlot>, error: &str, io: &mut I) {
+        let message = format!("TLS handshake with server {} failed: {error}", server.target);
+        self.login_failed(now, server, ours(message), Ending::Handshake, io);
     }
 
     /// A connect of ours failed; the handle is dead.
@@ -53,9 +111,8 @@ impl Engine {
         match self.peers.take(peer) {
             Entry::Cancel(cancel) => self.cancel_over(&cancel, io),
             Entry::Server(server) => {
-                let target = &self.pools.get(server.pool).config.target;
-                let message = format!("could not connect to server {target}: {error}");
-                self.login_failed(now, server.pool, peer, OwnError { sqlstate: "08006".into(), message }, io);
+                let message = format!("could not connect to server {}: {error}", server.target);
+                self.login_failed(now, server, ours(message), Ending::Other, io);
             }
             Entry::Client(client) => self.peers.put(peer, Entry::Client(client)),
             Entry::Free => {}
@@ -64,6 +121,9 @@ impl Engine {
 
     /// A server that is logging in sent something.
     pub(crate) fn login_bytes<I: Io>(&mut self, now: Time, mut server: Box<ServerSlot>, bytes: &[u8], io: &mut I) {
+        if matches!(server.state, ServerState::Asking) {
+            return self.encryption_answer(now, server, bytes, io);
+        }
         let nonce = self.random_bytes();
         let ServerState::Login(login) = &mut server.state else {
             return self.peers.put(server.peer, Entry::Server(server));
@@ -81,7 +141,9 @@ impl Engine {
             LoginTold::Wait => self.peers.put(server.peer, Entry::Server(server)),
             LoginTold::Failed(error) => {
                 io.close(server.peer);
-                self.login_failed(now, server.pool, server.peer, error, io);
+                let encrypted = server.tls.is_some();
+                let ending = if error.sqlstate == "28000" { Ending::Refused { encrypted } } else { Ending::Other };
+                self.login_failed(now, server, error, ending, io);
             }
             LoginTold::Salt { password, salt, iterations } => {
                 let pool = self.pools.get(server.pool);
@@ -96,26 +158,87 @@ impl Engine {
                 server.salting = Some(key);
                 self.peers.put(server.peer, Entry::Server(server));
             }
-            LoginTold::Ready(mut welcome) => {
-                let slot = self.pools.get_mut(server.pool);
-                if let Some(known) = &slot.welcome {
-                    welcome.server.share_params(&known.params);
-                }
-                slot.last_error = None;
-                slot.welcome =
-                    Some(Welcome { params: welcome.server.params().clone(), reported: welcome.reported.into() });
-                server.state = ServerState::Up(welcome.server, Doing::Idle);
+            LoginTold::Ready(welcome) => {
+                let process = welcome.server.cancel_key().pid;
+                server.state = ServerState::Up(welcome.server, Doing::Probing);
+                server.reported = welcome.reported;
                 server.connected_at = now;
                 server.linked_at = now;
                 if self.config.log.connections {
-                    let target = &slot.config.target;
-                    io.log(
-                        Level::Info,
-                        format_args!(
-                            "S-{:#x}: {}/{}@{target} new connection to server (from {})",
-                            server.id, slot.name, slot.user, server.local
-                        ),
-                    );
+                    let text = format_args!("new connection to server (from {})", server.local);
+                    self.say_server(Level::Info, &server, text, io);
+                }
+                self.say_server(Level::Debug, &server, format_args!("logged in, server process {process}"), io);
+                self.probe(now, server, io);
+            }
+        }
+    }
+
+    /// A server has logged in: is it good for its pool?
+    fn probe<I: Io>(&mut self, now: Time, mut server: Box<ServerSlot>, io: &mut I) {
+        let attrs = self.pools.get(server.pool).config.session_attrs;
+        let any = server.attempt.any;
+        let Some(role) = server.up().map(|(up, _)| up.role()) else { return };
+        match fitness(attrs, any, role) {
+            Fitness::Fits => self.greet(now, server, io),
+            Fitness::Unfit(why) => self.unfit(now, server, why, io),
+            Fitness::Ask { query, .. } => self.introduce(server, query, Doing::Probing, io),
+        }
+    }
+
+    /// Sends a query of ours to a server that its pool does not have yet; `server_connect_timeout` covers it.
+    fn introduce<I: Io>(&mut self, mut server: Box<ServerSlot>, query: &str, next: Doing, io: &mut I) {
+        let peer = server.peer;
+        if let Some((up, doing)) = server.up() {
+            *doing = next;
+            up.own_query(query, &mut self.shared.scratch, &mut Wire::new(io, Peer::NONE, peer, &[], None));
+        }
+        self.peers.put(peer, Entry::Server(server));
+    }
+
+    fn unfit<I: Io>(&mut self, now: Time, server: Box<ServerSlot>, why: &str, io: &mut I) {
+        self.terminate(server.peer, io);
+        self.login_failed(now, server, ours(why.to_owned()), Ending::Other, io);
+    }
+
+    /// A server is good for its pool: the query that each begins with, if there is one.
+    fn greet<I: Io>(&mut self, now: Time, server: Box<ServerSlot>, io: &mut I) {
+        let pool = self.pools.get(server.pool).config.clone();
+        match &pool.connect_query {
+            Some(query) => self.introduce(server, query, Doing::Greeting, io),
+            None => self.server_up(now, server, io),
+        }
+    }
+
+    /// A query of ours has ended on a server that its pool does not have yet.
+    pub(crate) fn introduced<I: Io>(
+        &mut self,
+        now: Time,
+        mut server: Box<ServerSlot>,
+        outcome: Result<(), OwnError>,
+        io: &mut I,
+    ) {
+        let probing = server.doing() == Some(Doing::Probing);
+        let found = server.up().is_some_and(|(up, _)| up.found_row());
+        let role = server.up().map(|(up, _)| up.role()).unwrap_or_default();
+        match (probing, outcome) {
+            (true, Err(error)) => {
+                self.terminate(server.peer, io);
+                self.login_failed(now, server, error, Ending::Other, io);
+            }
+            (true, Ok(())) => {
+                let attrs = self.pools.get(server.pool).config.session_attrs;
+                match fitness(attrs, server.attempt.any, role) {
+                    Fitness::Ask { row, why, .. } if row != found => self.unfit(now, server, why, io),
+                    Fitness::Unfit(why) => self.unfit(now, server, why, io),
+                    _ => self.greet(now, server, io),
+                }
+            }
+            (false, outcome) => {
+                // As with PgBouncer, the query may fail.
+                if let Err(error) = outcome {
+                    let text = format_args!("error while executing connect_query: {}", error.message);
+                    self.say_server(Level::Warning, &server, text, io);
                 }
                 self.server_up(now, server, io);
             }
@@ -125,15 +248,39 @@ impl Engine {
     /// A server has logged in; the pool says for whom.
     fn server_up<I: Io>(&mut self, now: Time, mut server: Box<ServerSlot>, io: &mut I) {
         let (peer, ix) = (server.peer, server.pool);
-        let proof = server.up().and_then(|(up, _)| up.prove_clean());
+        let Some((up, doing)) = server.up() else { return };
+        *doing = Doing::Idle;
+        let Some(proof) = up.prove_clean() else {
+            self.terminate(peer, io);
+            let error = ours("connect_query left a transaction open".to_owned());
+            return self.login_failed(now, server, error, Ending::Other, io);
+        };
+        let slot = self.pools.get_mut(ix);
+        if let Some(known) = &slot.welcome {
+            up.share_params(&known.params);
+        }
+        let params = up.params().clone();
+        let mut reported = std::mem::take(&mut server.reported);
+        for (name, value) in &mut reported {
+            // connect_query may have changed it.
+            if let Some(has) = self.shared.params.get(&params, name).filter(|has| has != value) {
+                has.clone_into(value);
+            }
+        }
+        slot.last_error = None;
+        slot.places.succeeded();
+        slot.welcome = Some(Welcome { params, reported: reported.into() });
+        let doomed = server.doomed;
         self.peers.put(peer, Entry::Server(server));
-        let Some(proof) = proof else { return self.close_server(now, peer, "unclean server", io) };
+        if doomed {
+            return self.close_server(now, peer, RECONFIGURED, io);
+        }
         match self.pools.get_mut(ix).pool.connected(peer, proof, now) {
             Release::Next { client, waited, check } => {
                 self.pools.get_mut(ix).stats.wait_time += waited.micros();
                 self.grant(now, client, peer, check, io);
             }
-            Release::Idle => {}
+            Release::Idle => self.offer_idle(ix, io),
             Release::Close(reason) => {
                 if let Some(server) = self.peers.take_server(peer) {
                     self.goodbye(server, reason.text(), io);
@@ -164,16 +311,25 @@ impl Engine {
     /// A server's connection has ended, or is being ended because the server can't be trusted; it is out of the table.
     pub(crate) fn server_gone<I: Io>(&mut self, now: Time, mut server: Box<ServerSlot>, io: &mut I) {
         let (peer, ix) = (server.peer, server.pool);
-        let Some(doing) = server.doing() else {
-            let message = "server closed the connection during the login".to_owned();
-            return self.login_failed(now, ix, peer, OwnError { sqlstate: "08006".into(), message }, io);
+        let Some(doing) = server.doing().filter(|_| !server.is_new()) else {
+            let shaking = matches!(server.state, ServerState::Shaking);
+            let ending = if shaking { Ending::Handshake } else { Ending::Other };
+            let error = match server.last_words.take() {
+                Some(Refusal::ServerDown { sqlstate, message }) => OwnError { sqlstate, message },
+                _ => ours("server closed the connection during the login".to_owned()),
+            };
+            return self.login_failed(now, server, error, ending, io);
         };
         if self.config.log.disconnections {
             let age = now.since(server.connected_at).micros() / 1_000_000;
-            io.log(Level::Info, format_args!("S-{:#x}: closing because: server conn crashed? (age={age}s)", server.id));
+            let text = format_args!("closing because: server conn crashed? (age={age}s)");
+            self.say_server(Level::Info, &server, text, io);
         }
         self.pools.get_mut(ix).pool.lost(peer, now);
         self.todo.push_back(Todo::Settle(ix));
+        if let Doing::Looking(lookup) = doing {
+            return self.lookup_lost(now, lookup, server.last_words, io);
+        }
         let Some(client) = server.link else { return };
         let Some(mut client) = self.peers.take_client(client) else { return };
         client.link = None;
@@ -211,20 +367,51 @@ impl Engine {
         let ix = slot.pool;
         self.pools.get_mut(ix).pool.lost(server, now);
         self.todo.push_back(Todo::Settle(ix));
+        let doing = slot.doing();
         self.goodbye(slot, why, io);
+        if let Some(Doing::Looking(lookup)) = doing {
+            self.lookup_lost(now, lookup, None, io);
+        }
     }
 
     /// Closes a server that the pool has forgotten.
     pub(crate) fn goodbye<I: Io>(&mut self, server: Box<ServerSlot>, why: &str, io: &mut I) {
-        if matches!(server.state, ServerState::Up(..)) {
-            self.shared.scratch.clear();
-            weir_pgwire::put_front::terminate(&mut self.shared.scratch);
-            io.send(server.peer, &self.shared.scratch);
+        match server.state {
+            ServerState::Up(..) => self.terminate(server.peer, io),
+            _ => io.close(server.peer),
         }
-        io.close(server.peer);
         if self.config.log.disconnections {
-            io.log(Level::Info, format_args!("S-{:#x}: closing because: {why}", server.id));
+            let age = self.clock.since(server.connected_at).micros() / 1_000_000;
+            self.say_server(Level::Info, &server, format_args!("closing because: {why} (age={age}s)"), io);
         }
+    }
+
+    /// Says goodbye to a server that has logged in.
+    fn terminate<I: Io>(&mut self, server: Peer, io: &mut I) {
+        self.shared.scratch.clear();
+        weir_pgwire::put_front::terminate(&mut self.shared.scratch);
+        io.send(server, &self.shared.scratch);
+        io.close(server);
+    }
+
+    /// A login at the server failed; its connection is gone, or being closed.
+    pub(crate) fn login_failed<I: Io>(
+        &mut self,
+        now: Time,
+        server: Box<ServerSlot>,
+        error: OwnError,
+        ending: Ending,
+        io: &mut I,
+    ) {
+        let slot = self.pools.get(server.pool);
+        let (name, user, place) = (&slot.name, &slot.user, &server.target);
+        say(Level::Warning, format_args!("{name}/{user}@{place}: server login failed: {}", error.message), io);
+        let again = other_way(self.config.tls.server.mode, server.attempt, ending);
+        let slot = self.pools.get_mut(server.pool);
+        let (failure, told) = slot.places.failed(&slot.config, server.attempt, error, again);
+        slot.last_error = Some(told);
+        slot.pool.connect_failed(server.peer, failure, now);
+        self.todo.push_back(Todo::Settle(server.pool));
     }
 
     /// A server is closed at its release.
@@ -233,4 +420,31 @@ impl Engine {
             server.doomed = true;
         }
     }
+}
+
+/// Why a server is closed whose address or login is not what it was (PgBouncer's words).
+pub(crate) const RECONFIGURED: &str = "database configuration changed";
+
+/// Sends the question whether a server can encrypt; one byte answers it (PostgreSQL documentation, "SSL Session
+/// Encryption").
+pub(crate) fn ask_for_encryption<I: Io>(peer: Peer, io: &mut I) {
+    let mut buffer = Vec::new();
+    weir_pgwire::put_front::ssl_request(&mut buffer);
+    io.send(peer, &buffer);
+}
+
+/// Whether a server can encrypt. Anything beyond that one byte was sent before the handshake, perhaps by somebody else
+/// (CVE-2021-23222), and costs the connection. The words are PgBouncer's.
+pub(crate) fn read_answer(bytes: &[u8]) -> Result<bool, &'static str> {
+    match bytes {
+        [b'S'] => Ok(true),
+        [b'N'] => Ok(false),
+        [b'S' | b'N', ..] => Err("received unencrypted data after SSL response"),
+        _ => Err("bad sslreq answer"),
+    }
+}
+
+/// An error of ours, where no server has said anything.
+fn ours(message: String) -> OwnError {
+    OwnError { sqlstate: "08006".into(), message }
 }

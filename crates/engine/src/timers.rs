@@ -14,12 +14,16 @@ pub(crate) enum Who {
     Peer(Peer),
     /// A pool, by its index.
     Pool(u32),
+    /// Answers about names that have grown old.
+    Names,
     /// The end of a statistics period.
     Stats,
     /// A command that waits for workers.
     Gather(u64),
     /// A shutdown that waits for clients.
     Shutdown,
+    /// A SUSPEND that waits for sockets to take what they owe.
+    Flush,
 }
 
 /// The queue of wake-ups.
@@ -44,6 +48,11 @@ impl Timers {
     pub(crate) fn due(&mut self, now: Time) -> Option<(Time, Who)> {
         let Reverse((when, _)) = *self.heap.peek()?;
         (when <= now).then(|| self.heap.pop().map(|Reverse(entry)| entry)).flatten()
+    }
+
+    /// Puts back a wake-up that [`Timers::due`] gave out too early.
+    pub(crate) fn put_back(&mut self, when: Time, who: Who) {
+        self.heap.push(Reverse((when, who)));
     }
 
     /// A sleeper is gone, and its wake-up is left behind.

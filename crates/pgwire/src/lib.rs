@@ -20,6 +20,7 @@ pub mod frame;
 pub mod frontend;
 #[cfg(test)]
 mod properties;
+pub mod proxy;
 mod put;
 pub mod put_back;
 pub mod put_front;
@@ -31,6 +32,7 @@ pub mod tag;
 pub use backend::{Auth, ErrorView, TxStatus};
 pub use frame::{HEAD, Head, MAX_BODY, Malformed};
 pub use frontend::Of;
+pub use proxy::Proxied;
 pub use put_back::{Column, ColumnType, ErrorFields};
 pub use sql::{Dealloc, Dirty, SqlHead};
 pub use startup::{First, Startup};

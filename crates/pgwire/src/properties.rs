@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use crate::frontend::{self, Of};
 use crate::startup::First;
 use crate::tag::{back, front};
-use crate::{Auth, ErrorFields, HEAD, Head, SqlHead, TxStatus, backend, put_back, put_front, sql, startup};
+use crate::{Auth, ErrorFields, HEAD, Head, SqlHead, TxStatus, backend, proxy, put_back, put_front, sql, startup};
 
 /// A string as the protocol can carry it.
 fn name() -> impl Strategy<Value = Vec<u8>> {
@@ -136,6 +136,25 @@ proptest! {
             bytes.extend_from_slice(&code.to_be_bytes());
             bytes.extend_from_slice(&rest);
             read_everything(&bytes);
+        }
+    }
+
+    #[test]
+    fn no_balancers_header_makes_a_reader_panic(
+        start in proptest::sample::select(vec![&b"PROXY TCP4 "[..], b"PROXY ", b"\r\n\r\n\0\r\nQUIT\n", b"\r\n"]),
+        rest in vec(prop_oneof![any::<u8>(), 0x10..0x32u8, Just(0), Just(b' '), Just(b'1'), Just(b'\r')], 0..150),
+    ) {
+        let bytes = [start, &rest].concat();
+        let whole = proxy::header(&bytes);
+        if let Ok(Some((_, used))) = whole {
+            prop_assert!(used <= bytes.len());
+        }
+        for cut in 0..bytes.len() {
+            match proxy::header(&bytes[..cut]) {
+                Ok(None) => {}
+                // Whatever is said early is said again when more is there.
+                early => prop_assert_eq!(&early, &whole),
+            }
         }
     }
 

@@ -8,7 +8,7 @@ use weir_base::Time;
 use crate::pace::Health;
 use crate::pool::{Login, Mode, Pool, State};
 use crate::table::Key;
-use crate::words::{CloseReason, ConnectFailure, Effect, Refusal};
+use crate::words::{CloseReason, Effect, Refusal};
 
 /// Up to this many servers and clients, debug builds walk the whole structure after each operation.
 const SMALL: u32 = 16;
@@ -79,13 +79,13 @@ impl<P> Pool<P> {
         }
     }
 
-    /// A login that takes too long is a failed one.
+    /// A login that takes too long is a failed one, unless there is another way to a server.
     fn end_login(&mut self, now: Time) -> Option<Effect> {
         let Login::Begun(key) = self.login else { return None };
         if now < self.login_ends() {
             return None;
         }
-        self.gate.failed(ConnectFailure::Refused, self.settings.server_login_retry, &mut self.jitter, now);
+        self.gate.failed(self.too_slow, self.settings.server_login_retry, &mut self.jitter, now);
         Some(self.close(key, CloseReason::ConnectTimeout))
     }
 
@@ -175,7 +175,7 @@ impl<P> Pool<P> {
     }
 
     /// From when on one more server is wanted.
-    fn wanted(&self) -> Time {
+    pub(crate) fn wanted(&self) -> Time {
         let servers = self.servers.len();
         let kept = if self.demand { self.settings.min_size.min(self.limit(0)) } else { 0 };
         if servers < kept || (!self.queue.is_empty() && servers < self.limit(0)) {

@@ -53,10 +53,12 @@ impl Gate {
     }
 
     /// Closes the gate for a while: a second for a server that starts up; otherwise a second, doubled with each
-    /// failure in a row, up to `longest`. Up to an eighth less, so that pools do not come back together.
+    /// failure in a row, up to `longest`. Up to an eighth less, so that pools do not come back together. A failure that
+    /// leaves another way open closes nothing.
     pub(crate) fn failed(&mut self, failure: ConnectFailure, longest: Span, jitter: &mut Jitter, now: Time) {
         let longest = longest.max(SHORTEST_RETRY);
         let pause = match (failure, self.health) {
+            (ConnectFailure::Elsewhere, _) => return,
             (ConnectFailure::StartingUp, _) => {
                 self.health = Health::StartingUp;
                 FIRST_RETRY

@@ -27,11 +27,15 @@ pub struct Pool<P> {
     /// How many servers are linked.
     pub(crate) linked: u32,
     pub(crate) login: Login,
+    /// What a login counts as that takes too long.
+    pub(crate) too_slow: ConnectFailure,
     pub(crate) queue: Queue,
     pub(crate) gate: Gate,
     pub(crate) rate: Rate,
     /// The engine said that it can't open a server before this moment.
     pub(crate) declined_until: Time,
+    /// Nor, whoever comes, before this one.
+    pub(crate) declined_pause: Time,
     /// Servers of an earlier epoch are closed as soon as they are free.
     pub(crate) epoch: u32,
     /// From when on the next server may be closed because of its age.
@@ -99,10 +103,12 @@ impl<P> Pool<P> {
             closing: List::default(),
             linked: 0,
             login: Login::None,
+            too_slow: ConnectFailure::Refused,
             queue: Queue::default(),
             gate: Gate::new(),
             rate: Rate::new(),
             declined_until: now,
+            declined_pause: now,
             epoch: 0,
             next_expiry: now,
             expiry_check: Time::NEVER,
@@ -119,6 +125,10 @@ impl<P> Pool<P> {
         }
         if self.settings.max_waiting > 0 && self.queue.len() >= self.settings.max_waiting {
             return Acquire::Refused(Refusal::TooManyWaiting);
+        }
+        if self.queue.is_empty() {
+            // The room that was asked for in vain may have been for nobody in particular; a client is worth another try.
+            self.declined_until = self.declined_until.min(self.declined_pause);
         }
         self.queue.push(client, now);
         self.stirred = true;
@@ -163,13 +173,20 @@ impl<P> Pool<P> {
         self.stirred = true;
     }
 
+    /// What the login that is under way, and those after it, count as if they take longer than `server_connect_timeout`:
+    /// refused, unless something else is said here.
+    pub fn too_slow_is(&mut self, failure: ConnectFailure) {
+        self.too_slow = failure;
+    }
+
     /// The engine can't open the server that [`crate::Effect::Open`] asked for: a limit beyond this pool is reached.
-    /// It is asked again not before `retry_at`, and at the earliest after a tenth of a second. Nobody is refused for
-    /// it.
+    /// It is asked again not before `retry_at`, or when a client comes to wait, and at the earliest after a tenth of a
+    /// second. Nobody is refused for it.
     pub fn declined(&mut self, retry_at: Time, now: Time) {
         assert_eq!(self.login, Login::Asked, "a connect is declined but was not asked for");
         self.login = Login::None;
-        self.declined_until = retry_at.max(now + DECLINED_PAUSE);
+        self.declined_pause = now + DECLINED_PAUSE;
+        self.declined_until = retry_at.max(self.declined_pause);
         self.stirred = true;
     }
 
@@ -317,6 +334,12 @@ impl<P> Pool<P> {
         self.demand = on;
     }
 
+    /// Whether a server that is opened now or soon would be of use; to be asked before a connect that took time to be
+    /// allowed.
+    pub fn wants_server(&self) -> bool {
+        self.mode == Mode::Running && self.wanted() != Time::NEVER
+    }
+
     /// The settings in force.
     pub fn settings(&self) -> &Settings {
         &self.settings
@@ -437,6 +460,19 @@ impl<P> Pool<P> {
     /// Whether no server is left and none may be tried yet.
     pub(crate) fn is_dead(&self, now: Time) -> bool {
         self.linked == 0 && self.idle.is_empty() && self.gate.is_down(now)
+    }
+
+    /// Since when a server has been free; `None` if it is not.
+    pub fn free_since(&self, server: Peer) -> Option<Time> {
+        match self.servers[self.servers.find(server)?].state {
+            State::Idle { since, .. } => Some(since),
+            _ => None,
+        }
+    }
+
+    /// Whether a server was opened before the last [`Pool::reconnect`], and is closed when it is released.
+    pub fn is_outdated(&self, server: Peer) -> bool {
+        self.servers.find(server).is_some_and(|key| self.servers[key].epoch != self.epoch)
     }
 
     #[cfg(test)]

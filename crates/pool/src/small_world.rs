@@ -1,8 +1,9 @@
-//! Every order of events in small worlds: two or three servers, three clients, and all that can happen to them.
+//! Every order of events in small worlds: two or three servers, three or four clients, and all that can happen to them.
 //!
 //! A [`World`] is a pool beside a model that is too simple to be wrong: a list of servers, a list of waiting clients.
 //! From a fresh pool every possible event is tried, and every event after that, to a given depth; states that look
-//! alike are visited once. Clients are interchangeable, so only the first free one acts. After each event:
+//! alike are visited once; that this loses nothing is tested by walking one world without it, order by order. Clients are
+//! interchangeable, so only the first free one acts. After each event:
 //!
 //! - the pool's answers and effects must be what the model allows (one owner a server, first come first served, limits,
 //!   the right moment for each refusal, notice, closing and opening), and both must agree on who is where;
@@ -12,7 +13,7 @@
 mod checks;
 mod world;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use weir_base::{Span, Time};
 
@@ -71,25 +72,75 @@ impl World {
     }
 }
 
-/// Tries everything to `depth` events; returns how many different states there were.
-fn explore(rules: &Rules, depth: usize) -> usize {
-    let mut seen = HashSet::new();
-    let mut front = vec![World::new(rules.clone())];
+/// What was walked: how many different states, and how many orders of events led through them.
+struct Walk {
+    states: usize,
+    orders: u128,
+}
+
+/// Tries everything to `depth` events.
+fn explore(rules: &Rules, depth: usize) -> Walk {
+    let root = World::new(rules.clone());
+    let start = root.looks();
+    let mut seen = HashSet::from([start]);
+    let mut front = vec![(start, root)];
+    // Where the events of each state lead.
+    let mut graph: HashMap<u64, Vec<u64>> = HashMap::new();
     for _ in 0..depth {
         let mut next = Vec::new();
-        for world in &front {
+        for (from, world) in &front {
+            let mut leads = Vec::new();
             for event in world.events() {
                 let mut after = world.clone();
                 after.apply(event);
-                if seen.insert(after.looks()) {
+                let looks = after.looks();
+                leads.push(looks);
+                if seen.insert(looks) {
                     after.clone().calm_down();
-                    next.push(after);
+                    next.push((looks, after));
                 }
             }
+            graph.insert(*from, leads);
         }
         front = next;
     }
-    seen.len()
+    Walk { states: seen.len(), orders: orders(&graph, start, depth) }
+}
+
+/// How many ways of so many steps a graph has.
+fn orders(graph: &HashMap<u64, Vec<u64>>, start: u64, depth: usize) -> u128 {
+    let mut ways = HashMap::from([(start, 1u128)]);
+    for _ in 0..depth {
+        let mut next: HashMap<u64, u128> = HashMap::new();
+        for (from, count) in ways {
+            graph[&from].iter().for_each(|to| *next.entry(*to).or_default() += count);
+        }
+        ways = next;
+    }
+    ways.values().sum()
+}
+
+/// The same order by order, without merging what looks alike. Collects the looks; returns how many orders there were.
+fn explore_every_order(world: &World, depth: usize, seen: &mut HashSet<u64>) -> u128 {
+    seen.insert(world.looks());
+    if depth == 0 {
+        world.clone().calm_down();
+        return 1;
+    }
+    let walk = |event| {
+        let mut after = world.clone();
+        after.apply(event);
+        explore_every_order(&after, depth - 1, seen)
+    };
+    world.events().into_iter().map(walk).sum()
+}
+
+/// Explores, and says what was seen.
+fn walk(what: &str, rules: &Rules, depth: usize) -> usize {
+    let Walk { states, orders } = explore(rules, depth);
+    let clients = rules.clients;
+    println!("{what}: {clients} clients, {depth} events: {states} states, {orders} orders");
+    states
 }
 
 fn settings() -> Settings {
@@ -144,8 +195,8 @@ fn everything(_: Event) -> bool {
 #[test]
 fn traffic_and_failures_on_two_servers() {
     let settings = settings();
-    let rules = Rules { other: settings.clone(), settings, events: any_but_commands };
-    let states = explore(&rules, 13);
+    let rules = Rules { other: settings.clone(), settings, clients: 3, events: any_but_commands };
+    let states = walk("traffic and failures", &rules, 11);
     assert!(states > 10_000, "{states}");
 }
 
@@ -159,7 +210,7 @@ fn clients_are_noticed_and_time_out() {
     };
     let other = Settings { query_wait_notify: Span::from_millis(3500), size: 2, ..settings.clone() };
     let events = |event| !matches!(event, Event::Begin | Event::Decline | Event::Reconnect | Event::CloseIdle);
-    let states = explore(&Rules { settings, other, events }, 10);
+    let states = walk("notices and time-outs", &Rules { settings, other, clients: 3, events }, 9);
     assert!(states > 10_000, "{states}");
 }
 
@@ -168,7 +219,7 @@ fn the_reserve_opens_for_those_who_waited() {
     let settings =
         Settings { size: 1, reserve_size: 1, reserve_timeout: Span::from_secs(1), round_robin: true, ..settings() };
     let other = Settings { reserve_size: 0, max_waiting: 1, ..settings.clone() };
-    let states = explore(&Rules { settings, other, events: without_shut }, 10);
+    let states = walk("the reserve", &Rules { settings, other, clients: 3, events: without_shut }, 10);
     assert!(states > 10_000, "{states}");
 }
 
@@ -182,7 +233,7 @@ fn servers_grow_old_and_idle() {
         ..settings()
     };
     let other = Settings { size: 1, server_lifetime: Span::from_secs(3), ..settings.clone() };
-    let states = explore(&Rules { settings, other, events: without_shut }, 10);
+    let states = walk("age and idleness", &Rules { settings, other, clients: 3, events: without_shut }, 9);
     assert!(states > 10_000, "{states}");
 }
 
@@ -190,7 +241,7 @@ fn servers_grow_old_and_idle() {
 fn the_operator_interferes_with_everything() {
     let settings = Settings { min_size: 1, connects_per_second: 1, ..settings() };
     let other = Settings { size: 1, min_size: 0, ..settings.clone() };
-    let states = explore(&Rules { settings, other, events: everything }, 10);
+    let states = walk("the operator", &Rules { settings, other, clients: 3, events: everything }, 10);
     assert!(states > 10_000, "{states}");
 }
 
@@ -198,6 +249,37 @@ fn the_operator_interferes_with_everything() {
 fn three_servers_shrink_to_one() {
     let settings = Settings { size: 3, query_wait_timeout: Span::from_secs(2), ..settings() };
     let other = Settings { size: 1, ..settings.clone() };
-    let states = explore(&Rules { settings, other, events: commands_too }, 10);
+    let states = walk("three servers shrink to one", &Rules { settings, other, clients: 3, events: commands_too }, 10);
     assert!(states > 5_000, "{states}");
+}
+
+#[test]
+fn four_clients_share_two_servers() {
+    let settings = settings();
+    let rules = Rules { other: settings.clone(), settings, clients: 4, events: any_but_commands };
+    assert!(walk("traffic and failures", &rules, 10) > 5_000);
+}
+
+#[test]
+fn four_clients_and_an_operator_share_two_servers_and_a_reserve() {
+    let settings = Settings {
+        reserve_size: 1,
+        reserve_timeout: Span::from_secs(1),
+        query_wait_timeout: Span::from_secs(4),
+        query_wait_notify: Span::from_millis(1500),
+        ..settings()
+    };
+    let other = Settings { size: 1, reserve_size: 0, ..settings.clone() };
+    assert!(walk("all at once", &Rules { settings, other, clients: 4, events: everything }, 8) > 5_000);
+}
+
+#[test]
+fn states_that_look_alike_have_the_same_future() {
+    let settings = settings();
+    let rules = Rules { other: settings.clone(), settings, clients: 4, events: any_but_commands };
+    let mut seen = HashSet::new();
+    let orders = explore_every_order(&World::new(rules.clone()), 7, &mut seen);
+    println!("without merging: 4 clients, 7 events: {} states, {orders} orders", seen.len());
+    let merged = explore(&rules, 7);
+    assert_eq!((merged.states, merged.orders), (seen.len(), orders), "merging has lost a state");
 }

@@ -246,6 +246,28 @@ fn with_no_server_left_a_failed_login_refuses_all_at_once() {
 }
 
 #[test]
+fn a_failure_that_leaves_another_way_open_is_followed_by_it_at_once() {
+    let mut pool = pool(defaults());
+    queue(&mut pool, 1, START);
+    assert_eq!(effects(&mut pool, START), [Effect::Open]);
+    pool.opening(server(1), START);
+    pool.connect_failed(server(1), ConnectFailure::Elsewhere, after(1));
+    assert_eq!(effects(&mut pool, after(1)), [Effect::Open], "nobody is refused, and nothing waits");
+    pool.opening(server(2), after(1));
+    pool.too_slow_is(ConnectFailure::Elsewhere);
+    let timeout = pool.settings().server_connect_timeout;
+    let late = after(1) + timeout;
+    let closed = Effect::Close { server: server(2), reason: CloseReason::ConnectTimeout };
+    let said = effects(&mut pool, late);
+    assert!(said.first() == Some(&closed) && said.last() == Some(&Effect::Open), "{said:?}");
+    pool.opening(server(3), late);
+    pool.too_slow_is(ConnectFailure::Refused);
+    let later = late + timeout;
+    let said = effects(&mut pool, later);
+    assert!(matches!(said[..], [_, Effect::Refuse { why: Refusal::ServerDown, .. }]), "{said:?}");
+}
+
+#[test]
 fn with_a_server_left_clients_wait_for_it() {
     let mut pool = filled(defaults(), 1);
     take(&mut pool, 1, START);
@@ -299,6 +321,22 @@ fn a_declined_connect_is_asked_for_again_and_refuses_nobody() {
     pool.declined(after(2), START);
     assert_eq!(run(&mut pool, after(1)), []);
     assert_eq!(run(&mut pool, after(2)), [(2, Effect::Open)]);
+}
+
+#[test]
+fn a_client_that_comes_to_wait_makes_a_declined_connect_worth_another_try() {
+    let mut pool = pool(Settings { min_size: 1, ..defaults() });
+    pool.set_demand(true);
+    assert_eq!(effects(&mut pool, START), [Effect::Open]);
+    pool.declined(after(60), START);
+    assert_eq!(run(&mut pool, after(5)), []);
+    queue(&mut pool, 1, after(5));
+    assert!(pool.wants_server());
+    assert_eq!(effects(&mut pool, after(5)), [Effect::Open]);
+    pool.leave(client(1), after(5));
+    assert!(pool.wants_server(), "to be kept filled");
+    pool.set_demand(false);
+    assert!(!pool.wants_server());
 }
 
 #[test]

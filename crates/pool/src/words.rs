@@ -93,6 +93,9 @@ pub enum ConnectFailure {
     Refused,
     /// The server said that it is starting up (SQLSTATE 57P03): clients wait on, and it is tried again every second.
     StartingUp,
+    /// There is another way to a server, which has not been tried since the last success: it may be tried at once, and
+    /// nobody is refused for this.
+    Elsewhere,
 }
 
 /// What the engine is asked to do. Each is said once.

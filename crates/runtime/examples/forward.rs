@@ -7,9 +7,9 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use weir_base::{Host, Peer, Target, Time};
-use weir_config::Listen;
-use weir_engine::port::{Input, Io, Level};
-use weir_runtime::{Brain, LogTarget, Plan, Seat, Signals, start};
+use weir_config::{Config, Listen};
+use weir_engine::port::{Input, Io};
+use weir_runtime::{Brain, Inherited, LogTarget, Plan, Seat, Signals, TlsFiles, start};
 
 /// The other end of each peer, by the peer's slot.
 struct Forward {
@@ -76,11 +76,15 @@ fn main() -> ExitCode {
 fn plan(port: u16) -> Plan {
     let addresses = vec![[127, 0, 0, 1].into()];
     Plan {
-        listen: Listen { addresses, port, unix_socket_dir: None, unix_socket_mode: 0o777, backlog: 512 },
+        listen: Listen { addresses, port, unix_socket_dir: None, backlog: 512, ..Config::default().listen },
         workers: 1,
         reload: Arc::new(|| Err("a forwarder has no configuration".into())),
         log: LogTarget::Stderr,
-        level: Level::Info,
+        logging: Config::default().log,
+        dns: Config::default().dns,
+        inherited: Inherited::default(),
+        greeting: "up".to_owned(),
         signals: Signals::Handle,
+        tls: TlsFiles::default(),
     }
 }

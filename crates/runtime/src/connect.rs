@@ -1,18 +1,24 @@
 //! Connections that we begin: look-ups, addresses in order, Unix sockets.
 //!
-//! Owns the attempts under way, by slot. Each ends in exactly one notice, `Connected` or `ConnectFailed`, or in the engine's
+//! Owns the attempts under way, by slot, and the answers of look-ups while they hold. Each ends in exactly one notice, `Connected` or `ConnectFailed`, or in the engine's
 //! `close`. How long an attempt may take is the engine's business.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::io::{self, ErrorKind};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use mio::net::{TcpStream, UnixStream};
-use weir_base::{Host, Peer, Span, Target};
+use socket2::SockRef;
+use weir_base::{Host, Peer, Span, Target, Time};
+use weir_config::Dns;
 
-use crate::helpers::{Found, Query};
+use weir_config::Keepalive;
+
+use crate::listen::tune;
+use crate::names::{Found, Query};
 use crate::port::{Due, Notice, Port};
 use crate::slots::{NONE, Stage, Watch};
 use crate::socket::Socket;
@@ -31,15 +37,42 @@ enum Attempt {
     Unix(PathBuf),
 }
 
+/// Who waits for a name, each with its port.
+type Waiting = Vec<(Peer, u16)>;
+
 /// All connects under way in a worker.
 #[derive(Debug, Default)]
 pub(crate) struct Connects {
     attempts: HashMap<u32, Attempt>,
-    /// Who waits for which name. Connects to the same name share one look-up.
-    names: Vec<(Query, Vec<Peer>)>,
+    /// Names that are being looked up, and who waits for each, with its port. Connects to the same name share one look-up.
+    asked: Vec<(Arc<str>, Waiting)>,
+    /// What look-ups said, for as long as it holds. As many as the configuration has names, and a few of its past.
+    known: HashMap<Arc<str>, Known>,
+    /// How names are looked up.
+    dns: Arc<Dns>,
 }
 
+/// What a look-up said.
+#[derive(Debug)]
+struct Known {
+    addresses: Result<Vec<IpAddr>, String>,
+    until: Time,
+    /// Which of the addresses is tried first by the next connect: they take turns.
+    turn: usize,
+}
+
+/// So many answers are kept; old ones go first.
+const MOST_KNOWN: usize = 1024;
+
 impl Connects {
+    /// Takes over how names are looked up. What is known from elsewhere is forgotten.
+    pub(crate) fn adopt(&mut self, dns: &Dns) {
+        if *self.dns != *dns {
+            self.dns = Arc::new(dns.clone());
+            self.known.clear();
+        }
+    }
+
     /// A peer is gone; nothing is under way for it any more.
     #[inline]
     pub(crate) fn forget(&mut self, peer: Peer) {
@@ -55,10 +88,7 @@ impl Port {
         let peer = self.peers.insert(None, Stage::Connecting);
         let attempt = match &to.host {
             Host::Ip(ip) => tcp(vec![SocketAddr::new(*ip, to.port)], false),
-            Host::Name(name) => {
-                self.look_up(peer, Query { name: name.clone(), port: to.port });
-                Attempt::LookUp
-            }
+            Host::Name(name) => self.by_name(peer, name, to.port),
             Host::SocketDir(dir) => Attempt::Unix(socket_path(dir, to.port)),
         };
         self.connects.attempts.insert(peer.slot, attempt);
@@ -66,34 +96,60 @@ impl Port {
         peer
     }
 
-    fn look_up(&mut self, peer: Peer, query: Query) {
-        let names = &mut self.connects.names;
-        if let Some((_, waiting)) = names.iter_mut().find(|(asked, _)| *asked == query) {
-            return waiting.push(peer);
+    /// A connect by name: at once where the last answer holds, otherwise after a look-up.
+    fn by_name(&mut self, peer: Peer, name: &str, port: u16) -> Attempt {
+        let now = self.now;
+        if let Some(known) = self.connects.known.get_mut(name).filter(|known| known.until > now) {
+            match known.attempt(port) {
+                Ok(attempt) => return attempt,
+                Err(error) => self.notices.push_back(Notice::ConnectFailed(peer, error)),
+            }
+            return Attempt::LookUp;
         }
-        names.push((query.clone(), vec![peer]));
-        self.asking.look_up(query);
+        self.ask_for(name.into(), Some((peer, port)));
+        Attempt::LookUp
+    }
+
+    /// Has a name looked up, for somebody who waits, or for the engine alone.
+    pub(crate) fn ask_for(&mut self, name: Arc<str>, waiting: Option<(Peer, u16)>) {
+        let asked = &mut self.connects.asked;
+        if let Some((_, others)) = asked.iter_mut().find(|(asked, _)| *asked == name) {
+            return others.extend(waiting);
+        }
+        asked.push((name.clone(), waiting.into_iter().collect()));
+        let dns = self.connects.dns.clone();
+        self.asking.look_up(Query { name, dns });
     }
 
     /// A look-up has ended; goes on with all connects that waited for it.
     pub(crate) fn found(&mut self, found: Found) {
         self.asking.found();
-        let names = &mut self.connects.names;
-        let Some(at) = names.iter().position(|(asked, _)| *asked == found.query) else { return };
-        let (_, waiting) = names.swap_remove(at);
-        for peer in waiting {
+        let Connects { asked, known, .. } = &mut self.connects;
+        let Some(at) = asked.iter().position(|(asked, _)| *asked == found.name) else { return };
+        let (name, waiting) = asked.swap_remove(at);
+        let now = self.now;
+        if known.len() >= MOST_KNOWN {
+            known.retain(|_, known| known.until > now);
+        }
+        let turn = known.get(&name).map_or(0, |known| known.turn);
+        let addresses = found.addresses.as_ref().map_or_else(|_| Vec::new(), Clone::clone);
+        let mut answer = Known { addresses: found.addresses, until: now + found.ttl, turn };
+        // The engine hears of the answer before it hears what came of it.
+        self.notices.push_back(Notice::Resolved(name.clone(), addresses, found.ttl));
+        for (peer, port) in waiting {
             // Some may have been closed meanwhile.
             if self.peers.live(peer).is_none() {
                 continue;
             }
-            match &found.addresses {
-                Ok(addresses) => {
-                    self.connects.attempts.insert(peer.slot, tcp(addresses.clone(), true));
+            match answer.attempt(port) {
+                Ok(attempt) => {
+                    self.connects.attempts.insert(peer.slot, attempt);
                     self.try_connect(peer, None);
                 }
-                Err(error) => self.notices.push_back(Notice::ConnectFailed(peer, error.clone())),
+                Err(error) => self.notices.push_back(Notice::ConnectFailed(peer, error)),
             }
         }
+        self.connects.known.insert(name, answer);
     }
 
     /// Takes the next step of a connect: the next address, or the Unix socket once more. `error` is how the last one ended.
@@ -103,6 +159,7 @@ impl Port {
         }
         let Some(attempt) = self.connects.attempts.get_mut(&peer.slot) else { return };
         let mut failed = None;
+        let keepalive = self.keepalive;
         let opened = loop {
             match attempt {
                 Attempt::LookUp => return,
@@ -113,7 +170,7 @@ impl Port {
                     }
                     *now = left.next();
                     let Some(address) = *now else { break Err(io::Error::other("the name has no address")) };
-                    match open_tcp(address) {
+                    match open_tcp(address, &keepalive) {
                         Ok(socket) => break Ok(socket),
                         Err(refused) => error = Some(refused),
                     }
@@ -145,11 +202,12 @@ impl Port {
         let Some(socket) = slot.socket.as_mut() else { return };
         match outcome(socket) {
             Ok(()) => {
+                let remote = remote_address(socket);
                 let local = local_name(socket, self.connects.attempts.remove(&peer.slot));
                 slot.stage = Stage::Open;
                 let waits = slot.backlog != NONE;
                 self.watch(peer, Watch::Reads);
-                self.notices.push_back(Notice::Connected(peer, local));
+                self.notices.push_back(Notice::Connected(peer, local, remote));
                 if waits {
                     self.drain(peer);
                 }
@@ -163,6 +221,18 @@ impl Port {
     }
 }
 
+impl Known {
+    /// A connect to the next of the addresses, and then to the others.
+    fn attempt(&mut self, port: u16) -> Result<Attempt, String> {
+        let addresses = self.addresses.as_ref().map_err(Clone::clone)?;
+        let first = self.turn % addresses.len().max(1);
+        self.turn = first + 1;
+        let (before, from) = addresses.split_at(first);
+        let in_order = from.iter().chain(before).map(|address| SocketAddr::new(*address, port));
+        Ok(tcp(in_order.collect(), true))
+    }
+}
+
 /// The path of PostgreSQL's socket in `dir` (libpq's and the server's rule).
 pub(crate) fn socket_path(dir: &std::path::Path, port: u16) -> PathBuf {
     dir.join(format!(".s.PGSQL.{port}"))
@@ -172,9 +242,9 @@ fn tcp(addresses: Vec<SocketAddr>, named: bool) -> Attempt {
     Attempt::Tcp { left: addresses.into_iter(), named, now: None }
 }
 
-fn open_tcp(address: SocketAddr) -> io::Result<Socket> {
+fn open_tcp(address: SocketAddr, keepalive: &Keepalive) -> io::Result<Socket> {
     let socket = TcpStream::connect(address)?;
-    Port::tune(&socket)?;
+    tune(&SockRef::from(&socket), keepalive)?;
     Ok(Socket::Tcp(socket))
 }
 
@@ -187,6 +257,10 @@ fn outcome(socket: &Socket) -> io::Result<()> {
         Some(error) => Err(error),
         None => socket.check_connected(),
     }
+}
+
+fn remote_address(socket: &Socket) -> Option<std::net::IpAddr> {
+    if let Socket::Tcp(stream) = socket { stream.peer_addr().ok().map(|a| a.ip()) } else { None }
 }
 
 fn local_name(socket: &Socket, attempt: Option<Attempt>) -> String {

@@ -1,22 +1,24 @@
 //! Helper threads, for work that would hold up a worker's loop.
 //!
-//! Two lanes, each with its own threads and its own bounded queue: hashing and reading the configuration in one, name
-//! look-ups, which may hang for long, in the other. Answers go to the asking worker's mailbox. A worker has at most
+//! Three lanes, each with its own threads and its own bounded queue: hashing and reading the configuration in one, name
+//! look-ups, which may hang for long, in another, and steps of TLS handshakes, which a flood of logins brings, in the third. Answers go to the asking worker's mailbox. A worker has at most
 //! [`ASKED`] requests under way in a lane, and the queues hold that many for each worker: so they are never full, and what
 //! a worker has beyond that waits in the worker, in order.
 
 use std::collections::VecDeque;
 use std::io;
-use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-use weir_base::WorkerId;
+use nix::unistd::{Uid, User};
+use weir_base::{Peer, WorkerId};
 use weir_config::Config;
 use weir_engine::port::{Answer, Work};
 
 use crate::mailbox::{Letter, Post};
+use crate::names::{self, Query};
+use crate::tls::Step;
 
 /// Requests of one worker under way in a lane.
 pub(crate) const ASKED: usize = 64;
@@ -25,19 +27,6 @@ const THREADS: usize = 2;
 
 /// Reads the configuration again; an error is one line.
 pub type Reload = Arc<dyn Fn() -> Result<Arc<Config>, String> + Send + Sync>;
-
-/// A name to look up.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Query {
-    pub(crate) name: String,
-    pub(crate) port: u16,
-}
-
-/// What became of a look-up.
-pub(crate) struct Found {
-    pub(crate) query: Query,
-    pub(crate) addresses: Result<Vec<SocketAddr>, String>,
-}
 
 struct Request<T> {
     from: WorkerId,
@@ -49,13 +38,18 @@ struct Request<T> {
 pub(crate) struct Helpers {
     work: SyncSender<Request<(u64, Work)>>,
     names: SyncSender<Request<Query>>,
+    steps: SyncSender<Request<(Peer, Box<Step>)>>,
 }
 
 impl Helpers {
     /// Starts the threads. They end when the last `Helpers` is gone.
     pub(crate) fn start(post: &Post, reload: Reload) -> io::Result<Helpers> {
         let answer = move |(job, work)| Letter::Helped { job, answer: help(&reload, work) };
-        Ok(Helpers { work: lane("weir-help", post, answer)?, names: lane("weir-names", post, look_up)? })
+        Ok(Helpers {
+            work: lane("weir-help", post, answer)?,
+            names: lane("weir-names", post, |query| Letter::Found(names::look_up(query)))?,
+            steps: lane("weir-tls", post, take_step)?,
+        })
     }
 
     fn look_up(&self, from: WorkerId, query: Query) {
@@ -91,16 +85,19 @@ fn help(reload: &Reload, work: Work) -> Answer {
         Work::SaltPassword { password, salt, iterations } => {
             Answer::Salted(weir_auth::salt_password(&password, &salt, iterations))
         }
+        Work::NameOfUser(uid) => Answer::UserName(name_of_user(uid)),
         Work::LoadConfig => Answer::Config(reload()),
     }
 }
 
-fn look_up(query: Query) -> Letter {
-    let addresses = match (query.name.as_str(), query.port).to_socket_addrs() {
-        Ok(found) => Ok(found.collect()),
-        Err(error) => Err(format!("could not look up \"{}\": {error}", query.name)),
-    };
-    Letter::Found(Found { query, addresses })
+/// A user without a name is nobody's; so is one whose name can't be found out now.
+fn name_of_user(uid: u32) -> Option<String> {
+    User::from_uid(Uid::from_raw(uid)).ok().flatten().map(|user| user.name)
+}
+
+fn take_step((peer, mut step): (Peer, Box<Step>)) -> Letter {
+    let outcome = step.take();
+    Letter::Stepped { peer, step, outcome }
 }
 
 /// One worker's requests to the helpers.
@@ -109,13 +106,14 @@ pub(crate) struct Asking {
     helpers: Helpers,
     work: usize,
     names: usize,
+    steps: usize,
     more_work: VecDeque<(u64, Work)>,
     more_names: VecDeque<Query>,
 }
 
 impl Asking {
     pub(crate) fn new(me: WorkerId, helpers: Helpers) -> Self {
-        Asking { me, helpers, work: 0, names: 0, more_work: VecDeque::new(), more_names: VecDeque::new() }
+        Asking { me, helpers, work: 0, names: 0, steps: 0, more_work: VecDeque::new(), more_names: VecDeque::new() }
     }
 
     /// Asks for work to be done.
@@ -140,6 +138,23 @@ impl Asking {
     pub(crate) fn found(&mut self) {
         self.names -= 1;
         self.ask();
+    }
+
+    /// Whether a step of a handshake can be asked for now.
+    pub(crate) fn may_step(&self) -> bool {
+        self.steps < ASKED
+    }
+
+    /// Asks for a step of a handshake.
+    pub(crate) fn step(&mut self, peer: Peer, step: Box<Step>) {
+        self.steps += 1;
+        let refused = self.helpers.steps.try_send(Request { from: self.me, what: (peer, step) }).is_err();
+        debug_assert!(!refused, "a lane has room for all that workers may ask");
+    }
+
+    /// A step has been taken.
+    pub(crate) fn stepped(&mut self) {
+        self.steps -= 1;
     }
 
     fn ask(&mut self) {

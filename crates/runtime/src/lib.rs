@@ -12,7 +12,9 @@
 //! | `port` | what a brain asks for, done with sockets |
 //! | `slots`, `socket`, `output` | the peers, one socket, what is to be written and what was refused |
 //! | `connect`, `listen` | connections that we begin, and those that we accept |
+//! | `tls` | encryption: what is agreed on with whom, handshakes, sessions |
 //! | `mailbox`, `helpers`, `signals`, `log` | letters between threads, slow work, the operator's signals, lines |
+//! | `supervisor` | what systemd is told |
 
 mod brain;
 mod clock;
@@ -22,6 +24,7 @@ mod helpers;
 mod listen;
 mod log;
 mod mailbox;
+mod names;
 mod output;
 mod port;
 mod serve;
@@ -30,13 +33,16 @@ mod signals;
 mod slots;
 mod socket;
 mod start;
+mod supervisor;
+mod tls;
 mod worker;
 
 pub use brain::{Brain, Seat};
 pub use descriptors::descriptors;
 pub use helpers::Reload;
-pub use listen::Bound;
-pub use log::LogTarget;
-pub use serve::{Options, serve, start_engines};
+pub use listen::{Bound, Inherited};
+pub use log::{LogTarget, last_words};
+pub use serve::{Options, VERSION, serve, start_engines};
 pub use signals::Signals;
 pub use start::{Handle, Plan, Running, StartError, start};
+pub use tls::{TlsFiles, TlsFinding, check_tls};

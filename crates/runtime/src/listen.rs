@@ -10,14 +10,16 @@ use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use mio::event::Source;
 use mio::net::{TcpListener, UnixListener};
 use mio::{Interest, Registry, Token};
 use nix::sys::socket::{getsockopt, sockopt};
-use socket2::{Domain, SockAddr, Socket as Raw, Type};
+use nix::unistd::Group;
+use socket2::{Domain, SockAddr, SockRef, Socket as Raw, TcpKeepalive, Type};
 use weir_base::{ClientAddr, Peer, Span, Time};
-use weir_config::Listen;
+use weir_config::{Keepalive, Listen};
 use weir_engine::port::Level;
 
 use crate::connect::socket_path;
@@ -54,10 +56,56 @@ impl Drop for SocketFile {
     }
 }
 
+/// Listening sockets that somebody opened for us, such as systemd (its socket activation, sd_listen_fds(3)).
+#[derive(Debug, Default)]
+pub struct Inherited {
+    tcp: Vec<std::net::TcpListener>,
+    unix: Vec<std::os::unix::net::UnixListener>,
+}
+
+impl Inherited {
+    /// Takes over what the environment names (`LISTEN_PID`, `LISTEN_FDS`).
+    pub fn from_environment() -> Inherited {
+        let mut inherited = Inherited::default();
+        let mut given = listenfd::ListenFd::from_env();
+        for i in 0..given.len() {
+            if let Ok(Some(listener)) = given.take_tcp_listener(i) {
+                inherited.tcp.push(listener);
+            } else if let Ok(Some(listener)) = given.take_unix_listener(i) {
+                inherited.unix.push(listener);
+            }
+        }
+        inherited
+    }
+
+    /// Whether nothing was handed to us.
+    pub fn is_empty(&self) -> bool {
+        self.tcp.is_empty() && self.unix.is_empty()
+    }
+
+    fn take(self, plan: &Listen) -> io::Result<(Vec<Listener>, Bound)> {
+        let mut bound = Bound::default();
+        let mut listeners = Vec::new();
+        for listener in self.unix {
+            listener.set_nonblocking(true)?;
+            bound.unix = listener.local_addr()?.as_pathname().map(Path::to_owned);
+            // The file is its opener's.
+            listeners.push(Listener::Unix(UnixListener::from_std(listener), None));
+        }
+        for listener in self.tcp {
+            listener.set_nonblocking(true)?;
+            tune(&SockRef::from(&listener), &plan.keepalive)?;
+            bound.tcp.push(listener.local_addr()?);
+            listeners.push(Listener::Tcp(TcpListener::from_std(listener)));
+        }
+        Ok((listeners, bound))
+    }
+}
+
 #[derive(Debug)]
 enum Listener {
     Tcp(TcpListener),
-    Unix(UnixListener, #[expect(dead_code, reason = "held for its Drop")] SocketFile),
+    Unix(UnixListener, #[expect(dead_code, reason = "held for its Drop")] Option<SocketFile>),
 }
 
 impl Listener {
@@ -72,9 +120,6 @@ impl Listener {
         match self {
             Listener::Tcp(l) => {
                 let (socket, from) = l.accept()?;
-                // Elsewhere the options are not inherited.
-                #[cfg(not(target_os = "linux"))]
-                Port::tune(&socket)?;
                 Ok((Socket::Tcp(socket), ClientAddr::Tcp(from)))
             }
             Listener::Unix(l, _) => {
@@ -94,6 +139,7 @@ impl Listener {
 pub(crate) struct Listening {
     plan: Listen,
     bound: Bound,
+    /// Unix sockets first.
     listeners: Vec<Listener>,
     /// By listener: it may have more clients for us.
     ready: Vec<bool>,
@@ -106,20 +152,30 @@ pub(crate) struct Listening {
 
 impl Listening {
     /// Binds everything, or nothing.
-    pub(crate) fn bind(plan: Listen) -> Result<Listening, StartError> {
-        let addresses: Vec<SocketAddr> = plan.addresses.iter().map(|ip| SocketAddr::new(*ip, plan.port)).collect();
-        let (listeners, bound) = bind_all(&addresses, &plan)?;
+    pub(crate) fn bind(plan: Listen, inherited: Inherited) -> Result<Listening, StartError> {
+        let (listeners, bound) = if inherited.is_empty() {
+            let addresses: Vec<SocketAddr> = plan.addresses.iter().map(|ip| SocketAddr::new(*ip, plan.port)).collect();
+            bind_all(&addresses, &plan)?
+        } else {
+            inherited.take(&plan).map_err(|e| StartError::new(format!("an inherited socket can't be used: {e}")))?
+        };
         let ready = vec![false; listeners.len()];
         Ok(Listening { plan, bound, listeners, ready, first: 0, rests_until: Time::START, complained: false })
     }
 
-    /// Binds everything again, on the ports of the first time also where the system had chosen them.
+    /// Listens by TCP again, on the ports of the first time also where the system had chosen them.
     fn rebind(&mut self, registry: &Registry) -> Result<(), StartError> {
-        let (listeners, bound) = bind_all(&self.bound.tcp, &self.plan)?;
-        self.ready = vec![false; listeners.len()];
-        self.listeners = listeners;
-        self.bound = bound;
-        self.register(registry).map_err(|error| StartError::new(format!("can't listen: {error}")))
+        let staying = self.local();
+        for listener in bind_tcp_all(&self.bound.tcp, &self.plan)? {
+            self.listeners.push(listener);
+            self.ready.push(false);
+        }
+        self.register_from(staying, registry).map_err(|error| StartError::new(format!("can't listen: {error}")))
+    }
+
+    /// How many listeners are no TCP listeners; they stand first.
+    fn local(&self) -> usize {
+        self.listeners.iter().take_while(|listener| matches!(listener, Listener::Unix(..))).count()
     }
 
     pub(crate) fn bound(&self) -> &Bound {
@@ -128,7 +184,11 @@ impl Listening {
 
     /// Has all listeners watched.
     pub(crate) fn register(&mut self, registry: &Registry) -> io::Result<()> {
-        for (i, listener) in self.listeners.iter_mut().enumerate() {
+        self.register_from(0, registry)
+    }
+
+    fn register_from(&mut self, first: usize, registry: &Registry) -> io::Result<()> {
+        for (i, listener) in self.listeners.iter_mut().enumerate().skip(first) {
             registry.register(listener.source(), token(i), Interest::READABLE)?;
         }
         Ok(())
@@ -206,13 +266,14 @@ impl Port {
         }
     }
 
-    /// Closes the listeners, or binds them again.
+    /// Closes the TCP listeners, or binds them again. The Unix socket stays: operators come by it to the console.
     pub(crate) fn set_accepting(&mut self, on: bool) {
         let Some(listening) = self.listening.as_mut() else { return };
+        let local = listening.local();
         if !on {
-            listening.listeners.clear();
-            listening.ready.clear();
-        } else if listening.listeners.is_empty()
+            listening.listeners.truncate(local);
+            listening.ready.truncate(local);
+        } else if listening.listeners.len() == local
             && let Err(error) = listening.rebind(self.poll.registry())
         {
             self.shared.log.line(Level::Error, format_args!("{error}"));
@@ -223,31 +284,70 @@ impl Port {
 fn bind_all(addresses: &[SocketAddr], plan: &Listen) -> Result<(Vec<Listener>, Bound), StartError> {
     let mut listeners = Vec::new();
     let mut bound = Bound::default();
-    for address in addresses {
-        let listener = bind_tcp(*address, plan.backlog).map_err(|e| refused(address, &e))?;
-        bound.tcp.push(listener.local_addr().unwrap_or(*address));
-        listeners.push(Listener::Tcp(listener));
-    }
     if let Some(dir) = &plan.unix_socket_dir {
         let path = socket_path(dir, plan.port);
         let listener = bind_unix(&path, plan).map_err(|e| refused(&path.display(), &e))?;
         bound.unix = Some(path);
         listeners.push(listener);
     }
+    for (listener, address) in bind_tcp_all(addresses, plan)?.into_iter().zip(addresses) {
+        if let Listener::Tcp(tcp) = &listener {
+            bound.tcp.push(tcp.local_addr().unwrap_or(*address));
+        }
+        listeners.push(listener);
+    }
     Ok((listeners, bound))
 }
 
-fn bind_tcp(address: SocketAddr, backlog: u32) -> io::Result<TcpListener> {
+fn bind_tcp_all(addresses: &[SocketAddr], plan: &Listen) -> Result<Vec<Listener>, StartError> {
+    let bind = |address: &SocketAddr| bind_tcp(*address, plan).map_err(|error| refused(address, &error));
+    addresses.iter().map(|address| bind(address).map(Listener::Tcp)).collect()
+}
+
+fn bind_tcp(address: SocketAddr, plan: &Listen) -> io::Result<TcpListener> {
     let socket = Raw::new(Domain::for_address(address), Type::STREAM.cloexec().nonblocking(), None)?;
     socket.set_reuse_address(true)?;
     if address.is_ipv6() {
         socket.set_only_v6(true)?;
     }
-    socket.set_tcp_nodelay(true)?;
-    socket.set_keepalive(true)?;
+    if plan.reuse_port {
+        socket.set_reuse_port(true)?;
+    }
+    tune(&SockRef::from(&socket), &plan.keepalive)?;
     socket.bind(&address.into())?;
-    socket.listen(i32::try_from(backlog).unwrap_or(i32::MAX))?;
+    socket.listen(i32::try_from(plan.backlog).unwrap_or(i32::MAX))?;
     Ok(TcpListener::from_std(socket.into()))
+}
+
+/// Makes a TCP socket what all of them here are: prompt, and noticed when its other end vanishes.
+pub(crate) fn tune(socket: &SockRef<'_>, keepalive: &Keepalive) -> io::Result<()> {
+    socket.set_tcp_nodelay(true)?;
+    socket.set_keepalive(keepalive.on)?;
+    if keepalive.on {
+        let mut asked = TcpKeepalive::new();
+        let time = |span: Span| Duration::from_micros(span.micros());
+        if !keepalive.idle.is_zero() {
+            asked = asked.with_time(time(keepalive.idle));
+        }
+        if !keepalive.interval.is_zero() {
+            asked = asked.with_interval(time(keepalive.interval));
+        }
+        if keepalive.count > 0 {
+            asked = asked.with_retries(keepalive.count);
+        }
+        if *keepalive != (Keepalive { on: true, ..Keepalive::default() }) {
+            socket.set_tcp_keepalive(&asked)?;
+        }
+    }
+    #[cfg(target_os = "linux")]
+    if !keepalive.user_timeout.is_zero() {
+        socket.set_tcp_user_timeout(Some(Duration::from_micros(keepalive.user_timeout.micros())))?;
+    }
+    if keepalive.buffer > 0 {
+        socket.set_send_buffer_size(keepalive.buffer as usize)?;
+        socket.set_recv_buffer_size(keepalive.buffer as usize)?;
+    }
+    Ok(())
 }
 
 /// Binds the Unix socket. Its permissions are in place before it listens, so nobody slips in between.
@@ -256,9 +356,13 @@ fn bind_unix(path: &Path, plan: &Listen) -> io::Result<Listener> {
     let socket = Raw::new(Domain::UNIX, Type::STREAM.cloexec().nonblocking(), None)?;
     socket.bind(&SockAddr::unix(path)?)?;
     let file = SocketFile { path: path.to_owned(), identity: identity(path)? };
+    if let Some(group) = &plan.unix_socket_group {
+        let found = Group::from_name(group)?.ok_or_else(|| io::Error::other(format!("there is no group {group}")))?;
+        nix::unistd::chown(path, None, Some(found.gid))?;
+    }
     fs::set_permissions(path, Permissions::from_mode(plan.unix_socket_mode))?;
     socket.listen(i32::try_from(plan.backlog).unwrap_or(i32::MAX))?;
-    Ok(Listener::Unix(UnixListener::from_std(socket.into()), file))
+    Ok(Listener::Unix(UnixListener::from_std(socket.into()), Some(file)))
 }
 
 /// Removes a socket that a process left behind: only a socket, and only if nothing answers on it.
@@ -297,4 +401,38 @@ fn refused(what: &dyn fmt::Display, error: &io::Error) -> StartError {
         _ => error.to_string(),
     };
     StartError::new(format!("can't listen on {what}: {advice}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_asked_of_a_socket_is_what_the_system_answers() {
+        let socket = Raw::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        let keepalive = Keepalive {
+            on: true,
+            idle: Span::from_secs(77),
+            interval: Span::from_secs(7),
+            count: 3,
+            user_timeout: Span::from_millis(1_234),
+            buffer: 32_768,
+        };
+        let usual = socket.recv_buffer_size().unwrap();
+        tune(&SockRef::from(&socket), &keepalive).unwrap();
+        assert!(socket.keepalive().unwrap() && socket.tcp_nodelay().unwrap());
+        assert_eq!(socket.tcp_keepalive_time().unwrap(), Duration::from_secs(77));
+        assert_eq!(socket.tcp_keepalive_interval().unwrap(), Duration::from_secs(7));
+        assert_eq!(socket.tcp_keepalive_retries().unwrap(), 3);
+        #[cfg(target_os = "linux")]
+        assert_eq!(socket.tcp_user_timeout().unwrap(), Some(Duration::from_millis(1_234)));
+        // Linux gives twice of what is asked for, for its own book-keeping.
+        let buffer = socket.recv_buffer_size().unwrap();
+        assert!(buffer != usual && [32_768, 65_536].contains(&buffer), "{buffer}, {usual} before");
+
+        let plain = Raw::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        tune(&SockRef::from(&plain), &Keepalive::default()).unwrap();
+        assert!(!plain.keepalive().unwrap());
+        assert_eq!(plain.recv_buffer_size().unwrap(), usual);
+    }
 }

@@ -11,12 +11,13 @@ use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 
 use mio::{Registry, Token, Waker};
 
-use weir_base::WorkerId;
+use weir_base::{Peer, WorkerId};
 use weir_engine::mail::Mail;
 use weir_engine::port::{Answer, Signal};
 
-use crate::helpers::Found;
+use crate::names::Found;
 use crate::socket::Socket;
+use crate::tls::{Outcome, Step, Tls};
 
 /// The token of a worker's bell.
 pub(crate) const BELL: Token = Token(usize::MAX);
@@ -24,11 +25,13 @@ pub(crate) const BELL: Token = Token(usize::MAX);
 /// What a worker can be told.
 pub(crate) enum Letter {
     /// From another engine, or from its own.
-    Mail { from: WorkerId, mail: Mail, socket: Option<Socket> },
+    Mail { from: WorkerId, mail: Mail, socket: Option<Carried> },
     /// A helper's answer.
     Helped { job: u64, answer: Answer },
     /// A name's addresses.
     Found(Found),
+    /// A helper took a step of a handshake.
+    Stepped { peer: Peer, step: Box<Step>, outcome: Outcome },
     /// The operator's signal; to worker 0.
     Signal(Signal),
     /// Start or stop accepting; to worker 0.
@@ -37,6 +40,12 @@ pub(crate) enum Letter {
     Room,
     /// The process ends.
     End,
+}
+
+/// A socket on its way to another worker, with its encryption.
+pub(crate) struct Carried {
+    pub(crate) socket: Socket,
+    pub(crate) tls: Option<Tls>,
 }
 
 struct Mailbox {

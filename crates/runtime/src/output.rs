@@ -147,10 +147,6 @@ impl<'a> Rest<'a> {
         self.next == NONE
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.pieces().map(<[u8]>::len).sum()
-    }
-
     #[inline]
     pub(crate) fn pieces(&self) -> Pieces<'a> {
         Pieces(*self)
@@ -192,6 +188,7 @@ impl<'a> Rest<'a> {
 }
 
 /// The pieces of a [`Rest`], in order.
+#[derive(Clone)]
 pub(crate) struct Pieces<'a>(Rest<'a>);
 
 impl<'a> Iterator for Pieces<'a> {
@@ -214,7 +211,7 @@ impl<'a> Iterator for Pieces<'a> {
 
 /// What a write took: nothing where the socket has no room.
 #[inline]
-fn take(mut write: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
+pub(crate) fn take(mut write: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
     loop {
         match write() {
             Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(0),
@@ -248,8 +245,8 @@ pub(crate) enum Offer {
 }
 
 impl Backlogs {
-    /// Keeps `rest` for the peer in `slot`, behind what already waits. `false` if that is more than may wait.
-    pub(crate) fn keep(&mut self, slot: &mut Slot, rest: Rest<'_>) -> bool {
+    /// Keeps bytes for the peer in `slot`, behind what already waits. `false` if that is more than may wait.
+    pub(crate) fn keep<'a>(&mut self, slot: &mut Slot, pieces: impl Iterator<Item = &'a [u8]> + Clone) -> bool {
         if slot.backlog == NONE {
             let bytes = self.spares.pop().unwrap_or_default();
             slot.backlog = self.all.insert(Backlog { bytes, taken: 0 });
@@ -259,8 +256,8 @@ impl Backlogs {
             backlog.bytes.drain(..backlog.taken);
             backlog.taken = 0;
         }
-        backlog.bytes.reserve(rest.len());
-        rest.pieces().for_each(|piece| backlog.bytes.extend_from_slice(piece));
+        backlog.bytes.reserve(pieces.clone().map(<[u8]>::len).sum());
+        pieces.for_each(|piece| backlog.bytes.extend_from_slice(piece));
         backlog.bytes.len() - backlog.taken <= BACKLOG_LIMIT
     }
 

@@ -7,24 +7,27 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::fmt;
-use std::io;
+use std::net::IpAddr;
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use mio::event::Event;
 use mio::{Interest, Poll};
-use weir_base::{Peer, Span, Target, Time, WorkerId};
+use weir_base::{Peer, Slab, Span, Target, Time, WorkerId};
+use weir_config::{Config, Keepalive};
 use weir_engine::mail::Mail;
-use weir_engine::port::{Gone, Io, Level, Work};
+use weir_engine::port::{About, Gone, Handshake, Io, Level, Secured, Work};
 
 use crate::connect::Connects;
 use crate::helpers::Asking;
 use crate::listen::Listening;
-use crate::mailbox::{Inbox, Letter};
-use crate::output::{Backlogs, Offer, Output, Touched};
+use crate::mailbox::{Carried, Inbox, Letter};
+use crate::output::{Backlogs, Offer, Output, Touched, take};
 use crate::shared::Shared;
-use crate::slots::{NONE, Peers, Ready, Slot, Stage, Watch, token};
+use crate::slots::{NONE, Peers, Ready, Removed, Slot, Stage, Watch, token};
 use crate::socket::Socket;
+use crate::tls::{Sealing, Tls};
 
 /// How long bytes for a closed peer are still offered to its socket.
 const LINGER: Span = Span::from_secs(5);
@@ -36,8 +39,11 @@ pub(crate) enum Notice {
     Drained(Peer),
     Detached(Peer),
     Closed(Peer, Gone),
-    Connected(Peer, String),
+    Connected(Peer, String, Option<IpAddr>),
+    Secured(Peer, Box<Secured>),
+    TlsFailed(Peer, String),
     ConnectFailed(Peer, String),
+    Resolved(Arc<str>, Vec<IpAddr>, Span),
 }
 
 /// What is to be done for a peer at a certain moment, if it still exists.
@@ -57,6 +63,9 @@ pub(crate) struct Port {
     pub(crate) peers: Peers,
     pub(crate) output: Output,
     pub(crate) backlogs: Backlogs,
+    /// The encryption of those peers that have one.
+    pub(crate) tls: Slab<Tls>,
+    pub(crate) sealing: Sealing,
     /// To be told, in order.
     pub(crate) notices: VecDeque<Notice>,
     /// Peers to read from although no event comes: the last read did not reach the end.
@@ -68,11 +77,19 @@ pub(crate) struct Port {
     pub(crate) asking: Asking,
     pub(crate) inbox: Inbox,
     pub(crate) listening: Option<Listening>,
+    /// What new sockets of ours towards servers are given.
+    pub(crate) keepalive: Keepalive,
     pub(crate) now: Time,
 }
 
 impl Port {
-    pub(crate) fn new(shared: Shared, poll: Poll, inbox: Inbox, listening: Option<Listening>) -> Self {
+    pub(crate) fn new(
+        shared: Shared,
+        poll: Poll,
+        inbox: Inbox,
+        listening: Option<Listening>,
+        keepalive: Keepalive,
+    ) -> Self {
         Port {
             me: inbox.me,
             asking: Asking::new(inbox.me, shared.helpers.clone()),
@@ -81,6 +98,8 @@ impl Port {
             peers: Peers::new(),
             output: Output::default(),
             backlogs: Backlogs::default(),
+            tls: Slab::default(),
+            sealing: Sealing::default(),
             notices: VecDeque::new(),
             runnable: VecDeque::new(),
             closing: Vec::new(),
@@ -89,6 +108,7 @@ impl Port {
             connects: Connects::default(),
             inbox,
             listening,
+            keepalive,
             now: Time::START,
         }
     }
@@ -98,6 +118,9 @@ impl Port {
     pub(crate) fn finish(&mut self, input: &[u8]) {
         if self.output.touched(0).is_some() {
             self.flush(input);
+        }
+        if !self.sealing.asked.is_empty() {
+            self.finish_securing();
         }
         if !self.closing.is_empty() {
             self.finish_closing();
@@ -121,6 +144,12 @@ impl Port {
     fn flush_peer(&mut self, touched: Touched, input: &[u8]) {
         let Some(slot) = self.peers.get(touched.peer) else { return };
         slot.touched = NONE;
+        if slot.tls != NONE {
+            let output = std::mem::take(&mut self.output);
+            self.flush_sealed(touched.peer, output.unwritten(touched, input));
+            self.output = output;
+            return;
+        }
         let direct = slot.backlog == NONE && writes(slot);
         let rest = match (direct, slot.socket.as_mut()) {
             (true, Some(socket)) => match self.output.write(touched, input, socket) {
@@ -134,17 +163,40 @@ impl Port {
             return;
         }
         let first = slot.backlog == NONE;
-        if !self.backlogs.keep(slot, rest) {
-            self.shared.log.line(Level::Error, format_args!("{:?}: too many bytes wait for one peer", touched.peer));
-            self.break_off(touched.peer);
+        let kept = self.backlogs.keep(slot, rest.pieces());
+        self.kept(touched.peer, first, kept);
+    }
+
+    /// Writes bytes to a peer's socket, as they are, behind what waits for it.
+    pub(crate) fn deliver(&mut self, peer: Peer, mut bytes: &[u8]) {
+        let Some(slot) = self.peers.get(peer) else { return };
+        let first = slot.backlog == NONE;
+        if let (true, true, Some(socket)) = (first, writes(slot), slot.socket.as_mut()) {
+            match take(|| socket.write(bytes)) {
+                Ok(taken) => bytes = &bytes[taken..],
+                Err(_) => return self.break_off(peer),
+            }
+        }
+        if bytes.is_empty() || slot.ready == Ready::Broken || slot.stage == Stage::Detached {
+            return;
+        }
+        let kept = self.backlogs.keep(slot, std::iter::once(bytes));
+        self.kept(peer, first, kept);
+    }
+
+    /// Bytes wait for a peer that its socket did not take: the first ones, or more of them, or too many.
+    fn kept(&mut self, peer: Peer, first: bool, kept: bool) {
+        if !kept {
+            self.shared.log.line(Level::Error, format_args!("{peer:?}: too many bytes wait for one peer"));
+            self.break_off(peer);
         } else if first {
-            self.notices.push_back(Notice::Blocked(touched.peer));
-            self.watch(touched.peer, Watch::Both);
+            self.notices.push_back(Notice::Blocked(peer));
+            self.watch(peer, Watch::Both);
         }
     }
 
     /// A write failed. What has arrived before is still read; then the peer is gone.
-    fn break_off(&mut self, peer: Peer) {
+    pub(crate) fn break_off(&mut self, peer: Peer) {
         let Some(slot) = self.peers.get(peer) else { return };
         self.backlogs.drop(std::mem::replace(&mut slot.backlog, NONE));
         slot.ready = Ready::Broken;
@@ -165,6 +217,7 @@ impl Port {
 
     fn finish_closing(&mut self) {
         while let Some(peer) = self.closing.pop() {
+            self.say_closed(peer);
             let Some(slot) = self.peers.get(peer) else { continue };
             if slot.backlog == NONE || slot.socket.is_none() || slot.ready == Ready::Broken {
                 self.drop_peer(peer);
@@ -241,10 +294,27 @@ impl Port {
         peer
     }
 
+    /// Takes a socket that travelled into the table, with its encryption.
+    pub(crate) fn adopt_carried(&mut self, carried: Carried) -> Peer {
+        let peer = self.adopt(carried.socket);
+        let (Some(tls), Some(slot)) = (carried.tls, self.peers.get(peer)) else { return peer };
+        let early = tls.has_early();
+        slot.tls = self.tls.insert(tls);
+        if early {
+            // No event will tell of what was decrypted already.
+            slot.ready = Ready::Bytes;
+            self.enqueue(peer);
+        }
+        peer
+    }
+
     /// Forgets a peer and closes its socket.
     pub(crate) fn drop_peer(&mut self, peer: Peer) {
-        let Some((socket, backlog)) = self.peers.remove(peer) else { return };
+        let Some(Removed { socket, backlog, tls }) = self.peers.remove(peer) else { return };
         self.backlogs.drop(backlog);
+        if tls != NONE {
+            self.tls.remove(tls);
+        }
         self.connects.forget(peer);
         if socket.is_some() {
             drop(socket);
@@ -291,8 +361,10 @@ impl Port {
         }
         match slot.stage {
             Stage::Lingering if event.is_error() => self.drop_peer(peer),
-            // Only an error gets through to the engine of a peer that is not read.
+            // An error gets through to the engine of a peer that is not read.
             Stage::Open | Stage::Detaching if event.is_error() => self.break_off(peer),
+            // So does the news that it will say no more.
+            Stage::Open if slot.ready == Ready::Ending => self.enqueue(peer),
             _ => {}
         }
         false
@@ -302,12 +374,6 @@ impl Port {
     #[inline]
     fn output_to(&mut self, peer: Peer) -> Option<(&mut Output, &mut Slot)> {
         Some((&mut self.output, self.peers.live(peer)?))
-    }
-
-    /// Makes a socket of ours what all sockets here are: prompt, and noticed when its other end vanishes.
-    pub(crate) fn tune(socket: &mio::net::TcpStream) -> io::Result<()> {
-        socket.set_nodelay(true)?;
-        socket2::SockRef::from(socket).set_keepalive(true)
     }
 }
 
@@ -342,6 +408,10 @@ impl Io for Port {
 
     fn connect(&mut self, to: &Target) -> Peer {
         self.begin_connect(to)
+    }
+
+    fn look_up(&mut self, name: &Arc<str>) {
+        self.ask_for(name.clone(), None);
     }
 
     fn close(&mut self, peer: Peer) {
@@ -381,7 +451,8 @@ impl Io for Port {
     fn post(&mut self, to: WorkerId, mail: Mail, socket: Option<Peer>) {
         let socket = socket.and_then(|peer| {
             if self.peers.live(peer).is_some_and(|slot| slot.stage == Stage::Detached) {
-                return self.peers.remove(peer)?.0;
+                let Removed { socket, tls, .. } = self.peers.remove(peer)?;
+                return Some(Carried { socket: socket?, tls: self.tls.remove(tls) });
             }
             self.shared.log.line(Level::Error, format_args!("{peer:?}: can't be posted, it is not detached"));
             None
@@ -395,8 +466,24 @@ impl Io for Port {
         self.asking.help(job, work);
     }
 
-    fn log(&mut self, level: Level, line: fmt::Arguments<'_>) {
-        self.shared.log.line(level, line);
+    fn log(&mut self, level: Level, about: About<'_>, text: fmt::Arguments<'_>) {
+        self.shared.log.about(level, about, text);
+    }
+
+    fn adopt(&mut self, config: &Arc<Config>) {
+        if self.me == WorkerId(0) {
+            self.shared.log.follow(&config.log);
+            // A file that was moved away is opened anew by RELOAD as by HUP, as in PgBouncer.
+            self.shared.log.reopen();
+        }
+        self.keepalive = config.listen.keepalive;
+        self.shared.vault.adopt(config);
+        self.connects.adopt(&config.dns);
+    }
+
+    fn start_tls(&mut self, peer: Peer, handshake: Handshake) {
+        // Begun when the turn ends, behind what it sends as it is.
+        self.sealing.asked.push((peer, handshake));
     }
 
     fn accept(&mut self, on: bool) {

@@ -6,19 +6,21 @@ use std::sync::Arc;
 
 use weir_base::Time;
 use weir_config::Config;
-use weir_engine::port::{Input, Io, Level};
+use weir_engine::port::{Input, Io};
 use weir_engine::{Engine, Setup};
 
 use crate::brain::{Brain, Seat};
 use crate::descriptors::{descriptors, raise_descriptors};
 use crate::helpers::Reload;
-use crate::listen::Bound;
+use crate::listen::{Bound, Inherited};
 use crate::log::LogTarget;
 use crate::signals::Signals;
 use crate::start::{Plan, Running, StartError, start};
+use crate::supervisor;
+use crate::tls::TlsFiles;
 
-/// What SHOW VERSION says.
-const VERSION: &str = concat!("Weir ", env!("CARGO_PKG_VERSION"));
+/// What SHOW VERSION says. It begins with the PgBouncer whose console this is: what watches one takes the version apart.
+pub const VERSION: &str = concat!("PgBouncer 1.25.2 (Weir ", env!("CARGO_PKG_VERSION"), ")");
 /// Descriptors that are neither clients nor servers: listeners, event queues, the log, cancels under way.
 const OTHER_DESCRIPTORS: u64 = 64;
 
@@ -32,16 +34,29 @@ pub struct Options {
     pub log: LogTarget,
     /// Whether the process's signals are ours.
     pub signals: Signals,
+    /// Listening sockets that somebody opened for us.
+    pub inherited: Inherited,
     /// Called once everything is bound and runs.
     pub ready: Box<dyn FnOnce(&Bound)>,
 }
 
 /// Serves a configuration until it is told to end; returns the exit status. Nothing runs if this fails.
 pub fn serve(options: Options) -> Result<i32, StartError> {
-    let Options { config, reload, log, signals, ready } = options;
-    let running = start_engines(config, reload, log, signals)?;
+    let ready = options.ready;
+    let reload = options.reload;
+    // A supervisor that watches is told when a reload begins and when it is over, whatever came of it.
+    let reload: Reload = Arc::new(move || {
+        supervisor::reloading();
+        let loaded = reload();
+        supervisor::ready();
+        loaded
+    });
+    let running = start_with(options.config, reload, options.log, options.signals, options.inherited)?;
     ready(running.bound());
-    Ok(running.wait())
+    supervisor::ready();
+    let status = running.wait();
+    supervisor::stopping();
+    Ok(status)
 }
 
 /// Starts serving a configuration, for programs that run the pooler inside themselves.
@@ -51,17 +66,45 @@ pub fn start_engines(
     log: LogTarget,
     signals: Signals,
 ) -> Result<Running, StartError> {
+    start_with(config, reload, log, signals, Inherited::default())
+}
+
+fn start_with(
+    config: Arc<Config>,
+    reload: Reload,
+    log: LogTarget,
+    signals: Signals,
+    inherited: Inherited,
+) -> Result<Running, StartError> {
     raise_descriptors();
     let config = fitted(config);
+    let tls = TlsFiles::load(&config).map_err(StartError::new)?;
+    let files = tls.clone();
+    let reload = move || {
+        let config = fitted(reload()?);
+        // A certificate that can't be used fails the whole reload.
+        files.prepare(&config)?;
+        Ok(config)
+    };
     let plan = Plan {
         listen: config.listen.clone(),
         workers: config.workers,
-        reload: Arc::new(move || reload().map(fitted)),
+        reload: Arc::new(reload),
         log,
-        level: if config.log.verbose > 0 { Level::Debug } else { Level::Info },
+        logging: config.log.clone(),
+        dns: config.dns.clone(),
+        inherited,
+        greeting: greeting(&config),
         signals,
+        tls,
     };
     start(plan, |seat| engine(seat, config.clone()))
+}
+
+/// The line that the log begins with.
+fn greeting(config: &Config) -> String {
+    let (clients, workers, (limit, _)) = (config.max_clients, config.workers, descriptors());
+    format!("process up: {VERSION}; open files: {limit}, clients: {clients}, workers: {workers}")
 }
 
 fn engine(seat: Seat, config: Arc<Config>) -> Engine {
@@ -73,6 +116,7 @@ fn engine(seat: Seat, config: Arc<Config>) -> Engine {
         process_key: seat.process_key,
         wall_at_start: seat.wall_at_start,
         version: VERSION,
+        uid: nix::unistd::getuid().as_raw(),
     })
 }
 

@@ -7,6 +7,7 @@ use crate::clock::Clock;
 use crate::helpers::Helpers;
 use crate::log::Log;
 use crate::mailbox::{Letter, Post};
+use crate::tls::Vault;
 
 /// A worker's view of the process; cheap to clone.
 #[derive(Clone)]
@@ -17,6 +18,7 @@ pub(crate) struct Shared {
     /// Worker 0 can't accept for the lack of a descriptor.
     pub(crate) starved: Arc<AtomicBool>,
     pub(crate) ending: Ending,
+    pub(crate) vault: Arc<Vault>,
 }
 
 impl Shared {

@@ -9,7 +9,7 @@ use std::thread::{self, JoinHandle};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::{Handle, Signals as Incoming};
 use weir_base::WorkerId;
-use weir_engine::port::Signal;
+use weir_engine::port::{Level, Signal};
 
 use crate::log::Log;
 use crate::mailbox::{Letter, Post};
@@ -29,15 +29,26 @@ pub(crate) struct SignalThread {
     thread: JoinHandle<()>,
 }
 
+/// Signals that are kept for us from now on. Taken before anything listens, so that none finds the process without an
+/// answer of its own.
+pub(crate) struct Kept(Incoming);
+
+impl Kept {
+    pub(crate) fn keep() -> io::Result<Kept> {
+        Incoming::new([SIGHUP, SIGINT, SIGTERM, SIGQUIT, SIGUSR1, SIGUSR2]).map(Kept)
+    }
+}
+
 impl SignalThread {
-    pub(crate) fn start(post: Post, log: Log) -> io::Result<SignalThread> {
-        let mut incoming = Incoming::new([SIGHUP, SIGINT, SIGTERM, SIGQUIT, SIGUSR1, SIGUSR2])?;
+    pub(crate) fn start(kept: Kept, post: Post, log: Log) -> io::Result<SignalThread> {
+        let Kept(mut incoming) = kept;
         let handle = incoming.handle();
         let thread = thread::Builder::new().name("weir-signals".into()).spawn(move || {
-            for signal in incoming.forever().filter_map(meaning) {
+            for (signal, words) in incoming.forever().filter_map(meaning) {
                 if signal == Signal::Reload {
                     log.reopen();
                 }
+                log.line(Level::Info, format_args!("got {words}"));
                 post.send(WorkerId(0), Letter::Signal(signal));
             }
         })?;
@@ -52,14 +63,15 @@ impl SignalThread {
     }
 }
 
-fn meaning(signal: i32) -> Option<Signal> {
+/// What a signal means, and how the log says that it came: in PgBouncer's words, which scripts look for.
+fn meaning(signal: i32) -> Option<(Signal, &'static str)> {
     Some(match signal {
-        SIGHUP => Signal::Reload,
-        SIGINT => Signal::ShutdownServers,
-        SIGTERM => Signal::ShutdownClients,
-        SIGQUIT => Signal::Quit,
-        SIGUSR1 => Signal::Pause,
-        SIGUSR2 => Signal::Resume,
+        SIGHUP => (Signal::Reload, "SIGHUP, re-reading config"),
+        SIGINT => (Signal::ShutdownServers, "SIGINT, shutting down, waiting for all servers to be released"),
+        SIGTERM => (Signal::ShutdownClients, "SIGTERM, shutting down, waiting for all clients to disconnect"),
+        SIGQUIT => (Signal::Quit, "SIGQUIT, fast exit"),
+        SIGUSR1 => (Signal::Pause, "SIGUSR1, pausing all activity"),
+        SIGUSR2 => (Signal::Resume, "SIGUSR2, continuing from PAUSE"),
         _ => return None,
     })
 }

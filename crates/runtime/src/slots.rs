@@ -71,6 +71,8 @@ pub(crate) struct Slot {
     pub(crate) backlog: u32,
     /// Index into the turn's list of peers with output, or [`NONE`].
     pub(crate) touched: u32,
+    /// Index of its encryption, or [`NONE`].
+    pub(crate) tls: u32,
     generation: u32,
     pub(crate) stage: Stage,
     pub(crate) ready: Ready,
@@ -87,6 +89,7 @@ impl Slot {
             socket: None,
             backlog: next,
             touched: NONE,
+            tls: NONE,
             generation: 0,
             stage: Stage::Vacant,
             ready: Ready::Nothing,
@@ -101,6 +104,16 @@ impl Slot {
     pub(crate) fn reads(&self) -> bool {
         self.stage == Stage::Open && !self.paused
     }
+}
+
+/// What a peer leaves behind.
+#[derive(Debug)]
+pub(crate) struct Removed {
+    pub(crate) socket: Option<Socket>,
+    /// Index of its backlog, or [`NONE`].
+    pub(crate) backlog: u32,
+    /// Index of its encryption, or [`NONE`].
+    pub(crate) tls: u32,
 }
 
 /// All peers of a worker.
@@ -142,17 +155,17 @@ impl Peers {
         self.get(peer).filter(|slot| slot.stage != Stage::Lingering)
     }
 
-    /// Gives a slot back; returns its socket and its backlog's index.
-    pub(crate) fn remove(&mut self, peer: Peer) -> Option<(Option<Socket>, u32)> {
+    /// Gives a slot back; returns what it had.
+    pub(crate) fn remove(&mut self, peer: Peer) -> Option<Removed> {
         let free = self.free;
         let slot = self.get(peer)?;
         let socket = slot.socket.take();
-        let backlog = slot.backlog;
+        let (backlog, tls) = (slot.backlog, slot.tls);
         slot.generation = (slot.generation + 1) % GENERATIONS;
         slot.stage = Stage::Vacant;
         slot.backlog = free;
         self.free = peer.slot;
-        Some((socket, backlog))
+        Some(Removed { socket, backlog, tls })
     }
 
     #[inline]

@@ -16,12 +16,13 @@ use crate::brain::{Brain, Seat};
 use crate::clock::Clock;
 use crate::descriptors::raise_descriptors;
 use crate::helpers::{Helpers, Reload};
-use crate::listen::{Bound, Listening};
+use crate::listen::{Bound, Inherited, Listening};
 use crate::log::{Log, LogTarget, LogThread};
 use crate::mailbox::{Inbox, Letter, Post};
 use crate::port::Port;
 use crate::shared::{Ending, Shared};
-use crate::signals::{SignalThread, Signals};
+use crate::signals::{Kept, SignalThread, Signals};
+use crate::tls::TlsFiles;
 use crate::worker::Worker;
 
 /// The exit status when a worker died of a broken invariant.
@@ -37,10 +38,18 @@ pub struct Plan {
     pub reload: Reload,
     /// Where the log goes.
     pub log: LogTarget,
-    /// The least level that is logged.
-    pub level: Level,
+    /// What is logged, how, and where else.
+    pub logging: weir_config::Log,
+    /// Listening sockets that somebody opened for us: they stand in for those of `listen`.
+    pub inherited: Inherited,
+    /// How names of servers are looked up, until a configuration is adopted that says otherwise.
+    pub dns: weir_config::Dns,
+    /// The first words of the log.
+    pub greeting: String,
     /// Whether the process's signals are ours.
     pub signals: Signals,
+    /// What handshakes go by.
+    pub tls: TlsFiles,
 }
 
 /// Why nothing was started: one line, with what to do about it.
@@ -96,7 +105,10 @@ impl Handle {
 /// Binds everything, then starts the workers, each with a brain of its own. Nothing runs if this fails.
 pub fn start<B: Brain>(plan: Plan, brain: impl FnMut(Seat) -> B) -> Result<Running, StartError> {
     raise_descriptors();
-    let mut listening = Listening::bind(plan.listen)?;
+    let signals = (plan.signals == Signals::Handle).then(Kept::keep).transpose();
+    let signals = signals.map_err(StartError::because("can't wait for signals"))?;
+    let keepalive = plan.listen.keepalive;
+    let mut listening = Listening::bind(plan.listen, plan.inherited)?;
     let bound = listening.bound().clone();
     let count = plan.workers.max(1);
     let polls = (0..count).map(|_| Poll::new()).collect::<Result<Vec<_>, _>>();
@@ -104,13 +116,19 @@ pub fn start<B: Brain>(plan: Plan, brain: impl FnMut(Seat) -> B) -> Result<Runni
     listening.register(polls[0].registry()).map_err(StartError::because("can't wait for clients"))?;
     let registries: Vec<_> = polls.iter().map(Poll::registry).collect();
     let (post, inboxes) = Post::open(&registries).map_err(StartError::because("can't make a mailbox"))?;
-    let (log, log_thread) = Log::start(plan.log, plan.level).map_err(StartError::because("can't open the log"))?;
+    let (log, log_thread) = Log::start(plan.log, &plan.logging).map_err(StartError::because("can't open the log"))?;
+    log.line(Level::Info, format_args!("{}", plan.greeting));
+    let places = bound.tcp.iter().map(ToString::to_string);
+    for place in places.chain(bound.unix.iter().map(|path| format!("unix:{}", path.display()))) {
+        log.line(Level::Info, format_args!("listening on {place}"));
+    }
     let shared = Shared {
         clock: Clock::start(),
         log,
         helpers: Helpers::start(&post, plan.reload).map_err(StartError::because("can't start a thread"))?,
         starved: Arc::new(AtomicBool::new(false)),
         ending: Ending::new(post.clone()),
+        vault: plan.tls.0,
     };
     let mut running = Running {
         bound,
@@ -119,15 +137,17 @@ pub fn start<B: Brain>(plan: Plan, brain: impl FnMut(Seat) -> B) -> Result<Runni
         signals: None,
         log: Some(log_thread),
     };
-    if plan.signals == Signals::Handle {
-        let thread = SignalThread::start(post.clone(), shared.log.clone());
+    if let Some(kept) = signals {
+        let thread = SignalThread::start(kept, post.clone(), shared.log.clone());
         running.signals = Some(thread.map_err(StartError::because("can't wait for signals"))?);
     }
     let mut listening = Some(listening);
     let ports = polls.into_iter().zip(inboxes).enumerate().map(|(i, (poll, letters))| {
         let inbox = Inbox::new(WorkerId(i as u16), post.clone(), letters);
         // The first worker takes the listeners.
-        Port::new(shared.clone(), poll, inbox, listening.take())
+        let mut port = Port::new(shared.clone(), poll, inbox, listening.take(), keepalive);
+        port.connects.adopt(&plan.dns);
+        port
     });
     running.workers = spawn(ports.collect(), brain)?;
     Ok(running)

@@ -2,11 +2,12 @@
 //!
 //! The loop: wait for events or the next deadline; read each ready socket once into the worker's scratch buffer and let
 //! the brain handle it; go round the sockets whose last read filled the buffer; open letters, accept clients, keep
-//! deadlines. Each of these is bounded a round, so none starves the others. Invariant: in steady state a round allocates
-//! nothing, and a turn costs one read and one write.
+//! deadlines. Each of these is bounded a round, so none starves the others. Invariants: in steady state a round allocates
+//! nothing, and a turn costs one read and one write; a deadline is kept only after what had come by then was heard, also
+//! when the process stood still over it.
 
 use std::cmp::Reverse;
-use std::io::ErrorKind;
+use std::io::{Error, ErrorKind};
 use std::time::Duration;
 
 use mio::Events;
@@ -26,6 +27,8 @@ pub(crate) const SCRATCH: usize = 64 * 1024;
 const EVENTS: usize = 256;
 /// After so many events the clock is read again.
 const CLOCK_EVERY: usize = 32;
+/// Rounds in a row whose events were too many for one call, before deadlines are kept without having heard them all.
+const UNHEARD: u32 = 64;
 /// Clients accepted a round.
 const ACCEPTS: usize = 64;
 /// Letters opened a round.
@@ -33,14 +36,16 @@ const LETTERS: usize = 64;
 
 /// One worker.
 pub(crate) struct Worker<B> {
-    brain: B,
-    scratch: Box<[u8]>,
-    port: Port,
+    pub(crate) brain: B,
+    pub(crate) scratch: Box<[u8]>,
+    /// Decrypted bytes of a turn; without memory as long as nobody is encrypted.
+    pub(crate) plain: Vec<u8>,
+    pub(crate) port: Port,
 }
 
 impl<B: Brain> Worker<B> {
     pub(crate) fn new(brain: B, port: Port) -> Self {
-        Worker { brain, scratch: vec![0; SCRATCH].into(), port }
+        Worker { brain, scratch: vec![0; SCRATCH].into(), plain: Vec::new(), port }
     }
 
     /// How all workers are ended.
@@ -51,8 +56,11 @@ impl<B: Brain> Worker<B> {
     /// Serves until the process ends.
     pub(crate) fn run(mut self) {
         let mut events = Events::with_capacity(EVENTS);
+        let mut unheard = 0;
         while self.port.shared.ending.status().is_none() {
             let wait = self.wait();
+            // What had come by now is in the events, unless there are too many of them.
+            let asked = self.port.now;
             if let Err(error) = self.port.poll.poll(&mut events, wait) {
                 if error.kind() == ErrorKind::Interrupted {
                     continue;
@@ -62,6 +70,10 @@ impl<B: Brain> Worker<B> {
             }
             self.port.now = self.port.shared.clock.now();
             self.round(&events);
+            unheard = if events.iter().count() == EVENTS { unheard + 1 } else { 0 };
+            if unheard % UNHEARD == 0 {
+                self.keep_deadlines(asked);
+            }
         }
     }
 
@@ -79,7 +91,6 @@ impl<B: Brain> Worker<B> {
         if self.port.listening.is_some() {
             self.accept();
         }
-        self.keep_deadlines();
     }
 
     /// How long to wait for events.
@@ -132,8 +143,11 @@ impl<B: Brain> Worker<B> {
     /// Reads a peer once, and has the brain handle what came.
     #[inline]
     fn read(&mut self, peer: Peer) {
-        let Worker { brain, scratch, port } = self;
+        let Worker { brain, scratch, port, .. } = self;
         let Some(slot) = port.peers.get(peer) else { return };
+        if slot.tls != NONE {
+            return self.read_sealed(peer);
+        }
         let Some(socket) = slot.socket.as_mut() else { return };
         match socket.read(scratch) {
             Ok(0) => self.gone(peer, Gone::Eof),
@@ -151,12 +165,18 @@ impl<B: Brain> Worker<B> {
                 }
                 self.tell_notices();
             }
-            Err(error) => match error.kind() {
-                ErrorKind::WouldBlock if slot.ready == Ready::Broken => self.gone(peer, Gone::Error),
-                ErrorKind::WouldBlock => slot.ready = Ready::Nothing,
-                ErrorKind::Interrupted => port.enqueue(peer),
-                _ => self.gone(peer, Gone::Error),
-            },
+            Err(error) => self.read_failed(peer, &error),
+        }
+    }
+
+    /// A read gave no bytes: there are none for now, or the peer is gone.
+    pub(crate) fn read_failed(&mut self, peer: Peer, error: &Error) {
+        let Some(slot) = self.port.peers.get(peer) else { return };
+        match error.kind() {
+            ErrorKind::WouldBlock if slot.ready == Ready::Broken => self.gone(peer, Gone::Error),
+            ErrorKind::WouldBlock => slot.ready = Ready::Nothing,
+            ErrorKind::Interrupted => self.port.enqueue(peer),
+            _ => self.gone(peer, Gone::Error),
         }
     }
 
@@ -170,11 +190,13 @@ impl<B: Brain> Worker<B> {
                 self.read(peer);
             } else if slot.ready == Ready::Broken {
                 self.gone(peer, Gone::Error);
+            } else if slot.ready == Ready::Ending && slot.stage == Stage::Open {
+                self.turn(Input::Ending { peer });
             }
         }
     }
 
-    fn gone(&mut self, peer: Peer, cause: Gone) {
+    pub(crate) fn gone(&mut self, peer: Peer, cause: Gone) {
         let Some(slot) = self.port.peers.get(peer) else { return };
         let cause = if slot.ready == Ready::Broken { Gone::Error } else { cause };
         self.port.notices.push_back(Notice::Closed(peer, cause));
@@ -189,7 +211,7 @@ impl<B: Brain> Worker<B> {
     }
 
     #[inline]
-    fn tell_notices(&mut self) {
+    pub(crate) fn tell_notices(&mut self) {
         while let Some(notice) = self.port.notices.pop_front() {
             self.tell(notice);
         }
@@ -204,7 +226,12 @@ impl<B: Brain> Worker<B> {
             Notice::Blocked(peer) if port.peers.live(peer).is_some() => Input::Blocked { peer },
             Notice::Drained(peer) if port.peers.live(peer).is_some() => Input::Drained { peer },
             Notice::Detached(peer) if port.peers.live(peer).is_some() => Input::Detached { peer },
-            Notice::Connected(peer, local) if port.peers.live(peer).is_some() => Input::Connected { peer, local },
+            Notice::Connected(peer, local, remote) if port.peers.live(peer).is_some() => {
+                Input::Connected { peer, local, remote }
+            }
+            Notice::Secured(peer, tls) if port.peers.live(peer).is_some() => Input::Secured { peer, tls },
+            Notice::Resolved(name, addresses, ttl) => Input::Resolved { name, addresses, ttl },
+            Notice::TlsFailed(peer, error) if port.bury(peer, Gone::Error) => Input::TlsFailed { peer, error },
             _ => return,
         };
         self.brain.handle(port.now, input, port);
@@ -216,7 +243,7 @@ impl<B: Brain> Worker<B> {
             let Some(letter) = self.port.inbox.next() else { return };
             match letter {
                 Letter::Mail { from, mail, socket } => {
-                    let socket = socket.map(|socket| self.port.adopt(socket));
+                    let socket = socket.map(|carried| self.port.adopt_carried(carried));
                     self.turn(Input::Mail { from, mail, socket });
                 }
                 Letter::Helped { job, answer } => {
@@ -225,6 +252,10 @@ impl<B: Brain> Worker<B> {
                 }
                 Letter::Found(found) => {
                     self.port.found(found);
+                    self.tell_notices();
+                }
+                Letter::Stepped { peer, step, outcome } => {
+                    self.port.stepped(peer, step, outcome);
                     self.tell_notices();
                 }
                 Letter::Signal(signal) => self.turn(Input::Signal(signal)),
@@ -242,7 +273,9 @@ impl<B: Brain> Worker<B> {
         }
     }
 
-    fn keep_deadlines(&mut self) {
+    /// Keeps the deadlines up to now, if one is over that was so when the events were `asked` for. One that passed since
+    /// waits for the next round, which comes at once.
+    fn keep_deadlines(&mut self, asked: Time) {
         let now = self.port.now;
         while let Some(Reverse((due, peer, what))) = self.port.later.peek().copied() {
             if due > now {
@@ -255,7 +288,7 @@ impl<B: Brain> Worker<B> {
             }
             self.tell_notices();
         }
-        if self.brain.next_deadline() <= now {
+        if self.brain.next_deadline() <= asked {
             self.turn(Input::Tick);
         }
     }

@@ -1,4 +1,5 @@
-//! In steady state the path of a query allocates nothing. Alone in its program, as it counts the program's allocations.
+//! In steady state the path of a query allocates nothing. A program of its own and without the test harness, whose main
+//! thread allocates when it likes: what is counted here is the whole process.
 
 mod common;
 
@@ -36,8 +37,7 @@ fn ask(stream: &mut TcpStream, times: usize) {
     }
 }
 
-#[test]
-fn forwarding_allocates_nothing() {
+fn main() {
     const CLIENTS: usize = 4;
     let listener = TcpListener::bind((LOCAL, 0)).unwrap();
     let to = listener.local_addr().unwrap();
@@ -52,4 +52,5 @@ fn forwarding_allocates_nothing() {
     }
     let change = region.change();
     assert_eq!((change.allocations, change.reallocations), (0, 0), "8,000 turns");
+    println!("test result: ok. 1 passed; 0 failed; forwarding allocates nothing");
 }

@@ -106,32 +106,34 @@ fn who_never_takes_its_last_bytes_is_dropped_after_the_linger() {
 }
 
 #[test]
-fn a_paused_peer_delivers_nothing_until_it_is_resumed() {
+fn a_paused_peer_delivers_no_bytes_until_it_is_resumed() {
     let (told_to, heard) = channel();
     let mut told_to = Some(told_to);
     let running = serve(|_| {
         let told_to = told_to.take().unwrap();
-        let mut held = None;
+        let (mut held, mut due) = (None, Time::NEVER);
         script(move |now, input, io| {
             told_to.send((told(&input), now)).unwrap();
             match input {
                 Input::Accepted { peer, .. } => {
                     io.pause(peer);
                     held = Some(peer);
-                    now + Span::from_millis(150)
+                    due = now + Span::from_millis(150);
                 }
                 Input::Tick => {
                     io.resume(held.unwrap());
-                    Time::NEVER
+                    due = Time::NEVER;
                 }
-                _ => Time::NEVER,
+                _ => {}
             }
+            due
         })
     });
     let mut stream = client(&running);
     stream.write_all(b"early").unwrap();
     stream.shutdown(Shutdown::Both).unwrap();
-    let heard: Vec<(String, Time)> = (0..4).map(|_| heard.recv_timeout(Duration::from_secs(5)).unwrap()).collect();
+    let mut heard: Vec<(String, Time)> = (0..5).map(|_| heard.recv_timeout(Duration::from_secs(5)).unwrap()).collect();
+    assert_eq!(heard.remove(1).0, "ending", "that there will be no more is told at once");
     let words: Vec<&str> = heard.iter().map(|(word, _)| word.as_str()).collect();
     assert_eq!(words, ["accepted", "tick", "bytes 5", "closed Eof"]);
     let waited = heard[1].1.since(heard[0].1);

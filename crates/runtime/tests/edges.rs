@@ -84,6 +84,7 @@ fn a_name_is_looked_up_and_its_addresses_are_tried_in_order() {
     let port = listener.local_addr().unwrap().port();
     let (_running, heard) = connecting(Target { host: Host::Name("localhost".into()), port });
     listener.accept().unwrap();
+    assert_eq!(next(&heard), "resolved localhost");
     assert!(next(&heard).starts_with("from 127.0.0.1:"));
     assert_eq!(next(&heard), "connected");
 }
@@ -92,6 +93,7 @@ fn a_name_is_looked_up_and_its_addresses_are_tried_in_order() {
 fn a_name_without_an_answer_fails_once() {
     let host = Host::Name("no-such-host.invalid".into());
     let (_running, heard) = connecting(Target { host, port: 5432 });
+    assert_eq!(next(&heard), "resolved no-such-host.invalid");
     let failed = next(&heard);
     assert!(failed.contains("could not look up \"no-such-host.invalid\""), "{failed}");
     silence(&heard);
@@ -263,6 +265,7 @@ fn helpers_answer_all_however_many_are_asked() {
                     };
                     (0..JOBS).for_each(|i| io.help(i, salt(i)));
                     io.help(JOBS, Work::LoadConfig);
+                    io.help(JOBS + 1, Work::NameOfUser(0));
                 }
                 Input::Helped { job, answer } => told_to.send((job, answer)).unwrap(),
                 _ => {}
@@ -273,12 +276,13 @@ fn helpers_answer_all_however_many_are_asked() {
         brain
     })
     .unwrap();
-    let mut seen = vec![false; JOBS as usize + 1];
-    for _ in 0..=JOBS {
+    let mut seen = vec![false; JOBS as usize + 2];
+    for _ in 0..seen.len() {
         let (job, answer) = heard.recv_timeout(Duration::from_secs(20)).unwrap();
         assert!(!std::mem::replace(&mut seen[job as usize], true), "job {job} is answered once");
         match answer {
             Answer::Salted(salted) => assert_eq!(salted, weir_auth::salt_password("pencil", &job.to_be_bytes(), 2)),
+            Answer::UserName(name) => assert_eq!(name.as_deref(), Some("root")),
             Answer::Config(result) => assert_eq!(result.unwrap_err(), "line 3: not a port"),
         }
     }

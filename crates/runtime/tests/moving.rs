@@ -1,74 +1,22 @@
 //! A socket that moves from worker to worker, in the middle of its bytes, keeps all of them.
 
 mod common;
+#[path = "common/envelopes.rs"]
+mod envelopes;
 
 use std::io::{Read, Write};
 use std::net::Shutdown;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use weir_base::{Peer, Target, Time, WorkerId};
-use weir_engine::mail::Mail;
-use weir_engine::port::{Input, Io, Level, Signal, Work};
-use weir_engine::{Engine, Setup};
+use weir_base::{Time, WorkerId};
+use weir_engine::port::{Input, Io};
 use weir_runtime::{Brain, start};
 
 use common::*;
-
-/// Mail is opaque to all but engines, so envelopes are had from one: PAUSE makes it write to every other worker.
-struct Envelopes {
-    engine: Engine,
-    spare: Caught,
-}
-
-impl Envelopes {
-    fn new() -> Envelopes {
-        let text = "[listen]\naddress = \"127.0.0.1\"\nport = 6432\n[auth]\ntype = \"trust\"\n";
-        let config = weir_config::load(Path::new("weir.toml"), &|_| Ok(text.into()), &|_| None).unwrap();
-        let engine = Engine::new(Setup {
-            worker: WorkerId(0),
-            workers: 100,
-            config: Arc::new(config),
-            seed: [1; 32],
-            process_key: [2; 32],
-            wall_at_start: 0,
-            version: "",
-        });
-        Envelopes { engine, spare: Caught(Vec::new()) }
-    }
-
-    fn next(&mut self) -> Mail {
-        if self.spare.0.is_empty() {
-            self.engine.handle(Time::START, Input::Signal(Signal::Pause), &mut self.spare);
-        }
-        self.spare.0.pop().expect("a signal is passed on to all workers")
-    }
-}
-
-/// Keeps what an engine posts.
-struct Caught(Vec<Mail>);
-
-impl Io for Caught {
-    fn forward(&mut self, _: Peer, _: std::ops::Range<usize>) {}
-    fn send(&mut self, _: Peer, _: &[u8]) {}
-    fn connect(&mut self, _: &Target) -> Peer {
-        Peer::NONE
-    }
-    fn close(&mut self, _: Peer) {}
-    fn pause(&mut self, _: Peer) {}
-    fn resume(&mut self, _: Peer) {}
-    fn detach(&mut self, _: Peer) {}
-    fn post(&mut self, _: WorkerId, mail: Mail, _: Option<Peer>) {
-        self.0.push(mail);
-    }
-    fn help(&mut self, _: u64, _: Work) {}
-    fn log(&mut self, _: Level, _: std::fmt::Arguments<'_>) {}
-    fn accept(&mut self, _: bool) {}
-    fn exit(&mut self, _: i32) {}
-}
+use envelopes::Envelopes;
 
 /// Echoes, and sends each peer on to the next worker after every third read.
 struct Roam {

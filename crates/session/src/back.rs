@@ -12,10 +12,11 @@ use weir_pgwire::{Dirty, HEAD, Head, TxStatus, backend, put_back, sql};
 use crate::assembly::{Fate, Piece};
 use crate::client::{Client, Unnamed};
 use crate::front::Context;
+use crate::naming::NOBODYS;
 use crate::notes::Change;
 use crate::out::{Out, View};
 use crate::outstanding::Expect;
-use crate::params::ParamTable;
+use crate::params::{ParamTable, Reported};
 use crate::server::{OwnError, Server};
 use crate::statements::{NAME_LEN, NAME_PREFIX};
 
@@ -43,6 +44,13 @@ pub struct Told {
     pub copy_breached: bool,
 }
 
+impl Told {
+    /// Whether the client did what ends its link: whatever its server says from here on is not for it.
+    fn ends_link(&self) -> bool {
+        self.block_in_statement_mode || self.copy_breached
+    }
+}
+
 /// The server sent what no request explains, or what is no message at all: close it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Unexpected(pub &'static str);
@@ -67,28 +75,41 @@ pub fn feed<O: Out>(
                 if fate == Fate::Forward && client.is_some() {
                     out.client_range(range);
                 }
+                // Answers of ours have waited for the end of this message.
+                Step { server, client: client.as_deref_mut(), ctx, out, told: &mut told }.emit();
             }
             Piece::Here(here) => {
                 let view = View { bytes: &input[here..], at: Some(here) };
                 at += Step { server, client: client.as_deref_mut(), ctx, out, told: &mut told }.message(view)?;
+                if told.ends_link() {
+                    return Ok(told);
+                }
             }
             Piece::Held => {
                 let held = server.stream.take_held();
                 let view = View { bytes: &held, at: None };
                 Step { server, client: client.as_deref_mut(), ctx, out, told: &mut told }.message(view)?;
                 server.stream.give_back(held);
+                if told.ends_link() {
+                    return Ok(told);
+                }
             }
         }
     }
 }
 
-/// Sends the answers of ours whose turn has come.
+/// Sends the answers of ours whose turn has come. In the middle of a message from the server it has not: they follow its
+/// end.
 pub(crate) fn emit(server: &mut Server, scratch: &mut Vec<u8>, out: &mut impl Out) {
+    if server.stream.is_forwarding() {
+        return;
+    }
     while let Some(local) = server.owed.take_local() {
         scratch.clear();
         server.notes.done();
         match local {
             Expect::LocalParse => put_back::parse_complete(scratch),
+            Expect::LocalForget => continue,
             Expect::LocalDeallocate => {
                 put_back::command_complete(scratch, "DEALLOCATE");
                 put_back::ready(scratch, server.status.as_byte());
@@ -123,6 +144,9 @@ impl<O: Out> Step<'_, '_, O> {
     #[inline]
     fn message(&mut self, view: View<'_>) -> Result<usize, Unexpected> {
         let Ok(Some(head)) = Head::parse(view.bytes) else { return Err(Unexpected("a message without a head")) };
+        if self.ctx.messages.excludes(head) {
+            return Err(Unexpected("a message longer than max_packet_size"));
+        }
         let view = View { bytes: &view.bytes[..view.bytes.len().min(head.total())], ..view };
         let fate = match head.tag {
             back::ERROR => return self.error(view, head),
@@ -162,9 +186,11 @@ impl<O: Out> Step<'_, '_, O> {
 
     fn command_complete(&mut self, view: View<'_>) -> Result<Fate, Unexpected> {
         let fate = self.reply(back::COMMAND_COMPLETE)?;
-        if fate == Fate::Forward {
-            let tag = &view.bytes[HEAD..];
-            let tag = tag.strip_suffix(&[0]).unwrap_or(tag);
+        let tag = &view.bytes[HEAD..];
+        let tag = tag.strip_suffix(&[0]).unwrap_or(tag);
+        if fate == Fate::Discard {
+            self.server.own_tag(tag, self.ctx.params);
+        } else {
             // The tags of queries that leave nothing behind are the common ones; they are told by their first letters.
             if !matches!(tag.first(), Some(b'I' | b'U' | b'B' | b'M')) && !tag.starts_with(b"SELECT ") {
                 self.unusual_tag(tag);
@@ -177,6 +203,10 @@ impl<O: Out> Step<'_, '_, O> {
     fn unusual_tag(&mut self, tag: &[u8]) {
         if !self.server.harmless {
             self.server.dirty.insert(sql::left_by_tag(tag));
+        }
+        if [&b"CREATE "[..], b"ALTER ", b"DROP "].iter().any(|verb| tag.starts_with(verb)) {
+            self.ctx.accepted.definitions_changed();
+            self.server.defines = true;
         }
         let all = tag == b"DISCARD ALL";
         if all {
@@ -202,6 +232,12 @@ impl<O: Out> Step<'_, '_, O> {
             self.server.owed.reply(back::READY).map_err(|_| Unexpected("a ReadyForQuery that no request explains"))?;
         self.server.status = status;
         self.server.harmless = false;
+        self.server.guessed = None;
+        if self.server.defines && status == TxStatus::Idle {
+            // The change may have been rolled back.
+            self.server.defines = false;
+            self.ctx.accepted.definitions_changed();
+        }
         if !self.server.owed.is_ahead() {
             self.server.dropping_all = None;
         }
@@ -238,14 +274,19 @@ impl<O: Out> Step<'_, '_, O> {
             self.server.spoiled = true;
             return Fate::Forward;
         };
-        let tracked = self.ctx.params.report(&mut self.server.params, name, value);
+        self.server.reports(name, value);
+        let reported = self.ctx.params.report(&mut self.server.params, name, value);
         let own = self.server.owed.head().is_some_and(Expect::is_own);
         if own {
             return Fate::Discard;
         }
+        if reported == Reported::Reading {
+            // What was prepared since the client changed it was read by this value, and is called as if by the one before.
+            self.server.statements.distrust();
+        }
         if self.client.is_none() {
             self.server.spoiled = true;
-        } else if tracked {
+        } else if reported != Reported::Untracked {
             self.adopt_params();
         }
         Fate::Forward
@@ -342,10 +383,12 @@ impl<O: Out> Step<'_, '_, O> {
         let at = body.windows(NAME_PREFIX.len()).position(|w| w == NAME_PREFIX)?;
         let ours = body.get(at..at + NAME_LEN)?;
         let noted = self.server.owed.head().is_some_and(Expect::is_noted);
+        let guessed = self.server.guessed.as_deref().filter(|_| ours == NOBODYS);
         let named = noted.then(|| self.server.notes.name_of_oldest()).flatten();
         let statements = self.client.as_deref()?.statements.as_deref();
         let known = || Some(statements?.iter().find(|(_, statement)| statement.name() == ours)?.0);
-        let name = named.or_else(known)?;
+        let before = || self.server.notes.name_before(ours);
+        let name = guessed.or(named).or_else(known).or_else(before)?;
         let body = [&body[..at], name, &body[at + NAME_LEN..]].concat();
         let mut message = vec![back::ERROR];
         message.extend_from_slice(&(body.len() as u32 + 4).to_be_bytes());
@@ -371,9 +414,9 @@ impl<O: Out> Step<'_, '_, O> {
 }
 
 /// What matters of an error.
-struct ErrorRead {
-    error: OwnError,
-    fatal: bool,
+pub(crate) struct ErrorRead {
+    pub(crate) error: OwnError,
+    pub(crate) fatal: bool,
     /// Statements on the server are not what we think.
     distrust: bool,
 }
@@ -384,7 +427,7 @@ pub(crate) fn own_error(body: &[u8]) -> OwnError {
 }
 
 /// Reads an error as far as it is there; a missing field is nothing worse than missing (CVE-2026-6666).
-fn read_error(body: &[u8]) -> ErrorRead {
+pub(crate) fn read_error(body: &[u8]) -> ErrorRead {
     let view = backend::error_fields(body).ok();
     let get = |code: u8| view.as_ref().and_then(|v| v.get(code)).map(|t| String::from_utf8_lossy(t).into_owned());
     let severity = get(b'V').or_else(|| get(b'S')).unwrap_or_default();

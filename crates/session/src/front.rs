@@ -46,6 +46,34 @@ pub struct Context<'a> {
     pub max_prepared: usize,
     /// The most named statements of a client.
     pub client_statements: usize,
+    /// What messages may be, in either direction.
+    pub messages: Messages,
+}
+
+/// Which messages are passed on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Messages {
+    /// The longest one, in bytes, its tag included (`max_packet_size`).
+    pub longest: u32,
+    /// Whether queries may come by the simple protocol.
+    pub simple: Simple,
+}
+
+/// What becomes of queries that come by the simple protocol.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Simple {
+    /// They are passed on.
+    Allowed,
+    /// Their client is refused (`disable_pqexec`).
+    Refused,
+}
+
+impl Messages {
+    /// Whether a message is too long to be passed on.
+    #[inline]
+    pub(crate) fn excludes(self, head: Head) -> bool {
+        head.total() > self.longest as usize
+    }
 }
 
 /// What feeding a session added up to.
@@ -171,7 +199,15 @@ impl<O: Out> Step<'_, '_, O> {
         };
         let view = View { bytes: &view.bytes[..view.bytes.len().min(head.total())], ..view };
         if head.tag == front::TERMINATE {
-            return Err(Then::Leaves);
+            // What was asked before is answered first, as a server does it.
+            let answers = self.server.as_deref().is_some_and(|server| server.owed.will_be_ready());
+            return Err(if answers { Then::Full } else { Then::Leaves });
+        }
+        if self.ctx.messages.excludes(head) {
+            return Err(Then::Refuse(Refusal::MessageTooLong));
+        }
+        if head.tag == front::QUERY && self.ctx.messages.simple == Simple::Refused {
+            return Err(Then::Refuse(Refusal::SimpleQuery));
         }
         let Some(server) = self.server.as_deref_mut() else { return self.unlinked(view, head) };
         if server.owed.is_skipping() && head.tag != front::SYNC {

@@ -13,10 +13,10 @@ use weir_base::Mode;
 use crate::assembly::Assembly;
 use crate::client::{Client, Unnamed};
 use crate::params::ParamTable;
-use crate::statements::Interner;
+use crate::statements::{Interner, Reading};
 
 /// The version of the format; a client of another one is not thawed.
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 
 #[derive(Serialize, Deserialize)]
 struct Frozen {
@@ -24,7 +24,8 @@ struct Frozen {
     mode: u8,
     params: Vec<(String, String)>,
     held: Vec<u8>,
-    statements: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Name, what follows it in a Parse, and by which reading.
+    statements: Vec<(Vec<u8>, Vec<u8>, u64)>,
     unnamed: Option<Vec<u8>>,
     streamed: bool,
     unnamed_count: u32,
@@ -68,7 +69,7 @@ pub fn freeze(client: &Client, table: &ParamTable) -> Option<Vec<u8>> {
             .statements
             .iter()
             .flat_map(|s| s.iter())
-            .map(|(name, statement)| (name.to_vec(), statement.rest().to_vec()))
+            .map(|(name, statement)| (name.to_vec(), statement.rest().to_vec(), statement.reading().0))
             .collect(),
         unnamed: if let Unnamed::Held(rest) = &client.unnamed { Some(rest.clone()) } else { None },
         streamed: matches!(client.unnamed, Unnamed::Streamed),
@@ -97,8 +98,8 @@ pub fn thaw(bytes: &[u8], table: &ParamTable, interner: &mut Interner) -> Result
     }
     let mut client = Client::new(frozen.id, mode.ok_or(NotThawed::Damaged)?, Arc::new(params));
     client.stream = Assembly::thaw(frozen.held);
-    for (name, rest) in frozen.statements {
-        let statement = interner.intern(&rest).map_err(|_| NotThawed::TooMuchText)?;
+    for (name, rest, reading) in frozen.statements {
+        let statement = interner.intern(&rest, Reading(reading)).map_err(|_| NotThawed::TooMuchText)?;
         client.statements_mut().insert(&name, statement);
     }
     client.unnamed = match (frozen.unnamed, frozen.streamed) {
@@ -121,7 +122,7 @@ mod tests {
         let mut params = table.unknown();
         table.set(&mut params, "TimeZone", "UTC").unwrap();
         let mut client = Client::new(7, Mode::Transaction, Arc::new(params));
-        let statement = interner.intern(b"select 1\0\0\0").unwrap();
+        let statement = interner.intern(b"select 1\0\0\0", Reading(5)).unwrap();
         client.statements_mut().insert(b"s", statement.clone());
         client.put_unnamed(Unnamed::Held(b"select 2\0\0\0".to_vec()));
         let bytes = freeze(&client, &table).unwrap();

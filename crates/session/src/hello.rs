@@ -19,8 +19,15 @@ const NEWEST_MINOR: u16 = 2;
 pub enum Opening {
     /// More bytes are needed.
     More,
-    /// Encryption that we do not have; `used` bytes are answered with one `N`.
-    NoEncryption {
+    /// TLS (SSLRequest): one byte answers `used` bytes, `S` or `N`; after `S` comes the handshake.
+    Tls {
+        /// How many bytes of the input that was.
+        used: usize,
+    },
+    /// TLS without a request: the input is the beginning of a handshake.
+    DirectTls,
+    /// Encryption that we do not have (GSSENCRequest); `used` bytes are answered with one `N`.
+    Gss {
         /// How many bytes of the input that was.
         used: usize,
     },
@@ -53,24 +60,44 @@ pub struct Hello {
     pub minor: u16,
     /// Whether the client must be told that the version or some options are not ours, and which options.
     pub negotiate: Option<Vec<String>>,
-    /// Every other parameter, in order; those of `options` among them.
+    /// The settings in `options`, in order; what the packet itself sets goes before them.
+    pub options: Vec<(String, String)>,
+    /// Every other parameter, in order.
     pub params: Vec<(String, String)>,
 }
 
-/// Reads the first packet in `input`. `may_ask_encryption` is false once encryption was refused twice: a client that only
-/// asks gets no further answer.
-pub fn open(input: &[u8], may_ask_encryption: bool) -> Opening {
+/// Whether a client may still ask for encryption.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Asking {
+    /// It may.
+    Free,
+    /// It was refused as often as there are kinds: a client that only asks gets no further answer.
+    Spent,
+    /// It is encrypted.
+    Inside,
+}
+
+/// The first byte of a TLS handshake's record. As the first byte of a packet's length it would mean hundreds of megabytes.
+const HANDSHAKE: u8 = 0x16;
+
+/// Reads the first packet in `input`.
+pub fn open(input: &[u8], asking: Asking) -> Opening {
+    if input.first() == Some(&HANDSHAKE) && asking != Asking::Inside {
+        return Opening::DirectTls;
+    }
     match startup::first(input) {
         Ok(None) => Opening::More,
-        Ok(Some((First::Ssl | First::Gss, used))) => {
-            if !may_ask_encryption {
-                return refuse_protocol("encryption was refused already");
+        Ok(Some((asked @ (First::Ssl | First::Gss), used))) => {
+            match asking {
+                Asking::Free => {}
+                Asking::Spent => return refuse_protocol("encryption was refused already"),
+                Asking::Inside => return refuse_protocol("SSL req inside SSL"),
             }
             if input.len() > used {
                 // Bytes stuffed before a handshake would be read as if they had come through it (CVE-2021-3935).
-                return refuse_protocol("bytes after a request for encryption");
+                return refuse_protocol("received unencrypted data after SSL request");
             }
-            Opening::NoEncryption { used }
+            if matches!(asked, First::Ssl) { Opening::Tls { used } } else { Opening::Gss { used } }
         }
         Ok(Some((First::Cancel { pid, key }, _))) => Opening::Cancel { pid, secret: key.to_vec() },
         Ok(Some((First::Unsupported { major, minor }, _))) => {
@@ -94,6 +121,7 @@ fn hello(packet: &startup::Startup<'_>) -> Result<Hello, Refusal> {
         database: String::new(),
         minor: packet.minor.min(NEWEST_MINOR),
         negotiate: (packet.minor > NEWEST_MINOR).then(Vec::new),
+        options: Vec::new(),
         params: Vec::new(),
     };
     for (name, value) in packet.params() {
@@ -108,9 +136,8 @@ fn hello(packet: &startup::Startup<'_>) -> Result<Hello, Refusal> {
             "user" => hello.user = value,
             "database" => hello.database = value,
             "options" => {
-                let options =
-                    startup::options(&value).map_err(|Malformed(_)| Refusal::BadParameter("options".into()))?;
-                hello.params.extend(options);
+                let options = startup::options(&value).map_err(|Malformed(_)| Refusal::BadOptions)?;
+                hello.options.extend(options);
             }
             "replication" if !matches!(value.as_str(), "false" | "off" | "no" | "0") => {
                 return Err(Refusal::UnsupportedProtocol("replication connections are not pooled".into()));
@@ -136,19 +163,32 @@ impl Hello {
     /// The parameters that the client wants, as far as they are tracked.
     ///
     /// # Errors
-    /// A parameter that is neither tracked nor in `ignored`, or a value that can't be used.
+    /// A parameter that is neither tracked nor in `ignored`, or a value that can't be used. `options` among the ignored
+    /// stands for all unknown ones in it (PgBouncer).
     pub fn wanted(&self, table: &ParamTable, ignored: &[String]) -> Result<Params, Refusal> {
+        let is_ignored = |name: &str| ignored.iter().any(|i| i.eq_ignore_ascii_case(name));
         let mut params = table.unknown();
-        for (name, value) in &self.params {
-            if ignored.iter().any(|i| i.eq_ignore_ascii_case(name)) {
-                continue;
+        for (name, value) in self.options.iter().filter(|(name, _)| !is_ignored(name)) {
+            match table.set(&mut params, name, value) {
+                Ok(()) => {}
+                Err(BadParam::Unknown) if is_ignored("options") => {}
+                Err(BadParam::Unknown) => return Err(Refusal::UnsupportedOption(name.clone())),
+                Err(BadParam::Value) => return Err(Refusal::BadParameter(name.clone())),
             }
+        }
+        for (name, value) in self.params.iter().filter(|(name, _)| !is_ignored(name)) {
             table.set(&mut params, name, value).map_err(|bad| match bad {
                 BadParam::Unknown => Refusal::UnsupportedParameter(name.clone()),
                 BadParam::Value => Refusal::BadParameter(name.clone()),
             })?;
         }
         Ok(params)
+    }
+
+    /// The value of a parameter, as far as the packet itself gives one.
+    pub fn param(&self, name: &str) -> Option<&str> {
+        let last = self.params.iter().rev().find(|(given, _)| given.eq_ignore_ascii_case(name));
+        last.map(|(_, value)| value.as_str())
     }
 
     /// Appends NegotiateProtocolVersion where it is due.
@@ -173,18 +213,33 @@ mod tests {
     }
 
     fn read(bytes: &[u8]) -> Box<Hello> {
-        match open(bytes, true) {
+        match open(bytes, Asking::Free) {
             Opening::Startup { hello, used } if used == bytes.len() => hello,
             other => panic!("{other:?}"),
         }
     }
 
     #[test]
-    fn the_database_defaults_to_the_user_and_options_become_parameters() {
+    fn the_database_defaults_to_the_user_and_options_are_read() {
         let hello = read(&packet(&[("user", "u"), ("options", "-c geqo=off --search_path=a")], 0));
         assert_eq!(hello.database, "u");
-        assert_eq!(hello.params, [("geqo".into(), "off".into()), ("search_path".into(), "a".into())]);
+        assert_eq!(hello.options, [("geqo".into(), "off".into()), ("search_path".into(), "a".into())]);
         assert_eq!(hello.negotiate, None);
+    }
+
+    #[test]
+    fn unknown_options_are_refused_by_name_or_ignored_altogether() {
+        let table = ParamTable::new([]);
+        let hello =
+            read(&packet(&[("user", "u"), ("options", "-c nonsense=1 -c TimeZone=UTC"), ("TimeZone", "CET")], 0));
+        assert_eq!(hello.wanted(&table, &[]), Err(Refusal::UnsupportedOption("nonsense".into())));
+        for ignored in ["options", "nonsense"] {
+            let wanted = hello.wanted(&table, &[ignored.into()]).unwrap();
+            assert_eq!(table.get(&wanted, "TimeZone"), Some("CET"), "the packet itself goes before its options");
+        }
+        let packet = packet(&[("user", "u"), ("options", "-d 5")], 0);
+        let Opening::Refuse(refusal) = open(&packet, Asking::Free) else { panic!() };
+        assert_eq!(refusal, Refusal::BadOptions);
     }
 
     #[test]
@@ -200,9 +255,19 @@ mod tests {
     fn bytes_stuffed_behind_an_encryption_request_are_refused() {
         let mut bytes = Vec::new();
         put_front::ssl_request(&mut bytes);
-        assert!(matches!(open(&bytes, true), Opening::NoEncryption { used: 8 }));
+        assert!(matches!(open(&bytes, Asking::Free), Opening::Tls { used: 8 }));
         bytes.push(0);
-        assert!(matches!(open(&bytes, true), Opening::Refuse(_)));
+        assert!(matches!(open(&bytes, Asking::Free), Opening::Refuse(_)));
+    }
+
+    #[test]
+    fn encryption_is_asked_for_once_and_never_within() {
+        let mut bytes = Vec::new();
+        put_front::ssl_request(&mut bytes);
+        assert!(matches!(open(&bytes, Asking::Spent), Opening::Refuse(_)));
+        assert!(matches!(open(&bytes, Asking::Inside), Opening::Refuse(_)));
+        assert!(matches!(open(&[0x16, 3, 1], Asking::Free), Opening::DirectTls));
+        assert!(matches!(open(&[0x16, 3, 1, 0, 0, 0, 0, 0], Asking::Inside), Opening::Refuse(_)));
     }
 
     #[test]

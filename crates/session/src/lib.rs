@@ -26,11 +26,12 @@ pub mod front;
 pub mod frozen;
 pub mod hello;
 pub mod login;
+pub mod lookup;
 pub mod server_login;
 
 pub use client::Client;
 pub use out::Out;
 pub use params::{BadParam, ParamTable, Params};
 pub use refusal::Refusal;
-pub use server::{CancelKey, Clean, OwnError, Server};
+pub use server::{CancelKey, Clean, OwnError, Role, Server};
 pub use statements::{Accepted, Interner, NAME_LEN, NAME_PREFIX};

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use weir_auth::{
-    Exchange, Plan, SCRAM_SHA_256, ScramExpectFinal, ScramKeys, ScramPolicy, ScramServer, ScramSource, ScramStart,
+    Denial, Exchange, Plan, ScramExpectFinal, ScramKeys, ScramOffer, ScramPolicy, ScramServer, ScramSource, ScramStart,
     ScramVerifier, Secret, md5_verify, plain_verify,
 };
 use weir_pgwire::{frontend, put_back};
@@ -42,7 +42,7 @@ enum Stage {
         salt: [u8; 4],
     },
     ScramFirst {
-        server: ScramServer,
+        offer: ScramOffer,
         source: ScramSource,
     },
     ScramSalting {
@@ -86,10 +86,20 @@ pub struct Learnt {
 
 impl Login {
     /// Begins a login according to `plan`; appends the request to `buffer`.
-    pub fn begin(user: &str, plan: Plan, secret: Option<&Secret>, salt: Salt, buffer: &mut Vec<u8>) -> (Login, Next) {
+    ///
+    /// `binding` is the `tls-server-end-point` of the client's connection (RFC 5929, section 4), if it is encrypted:
+    /// SCRAM is then offered with channel binding too.
+    pub fn begin(
+        user: &str,
+        plan: Plan,
+        secret: Option<&Secret>,
+        salt: Salt,
+        binding: Option<&[u8]>,
+        buffer: &mut Vec<u8>,
+    ) -> (Login, Next) {
         let (stage, next) = match plan.exchange {
             Exchange::None => (Stage::Over, Next::Accepted(Learnt::default())),
-            Exchange::Refuse => (Stage::Over, Next::Refused(Refusal::NoSuchUser(user.to_owned()))),
+            Exchange::Refuse(denial) => (Stage::Over, Next::Refused(refusal(denial))),
             Exchange::Cleartext => {
                 put_back::auth_cleartext(buffer);
                 (Stage::Cleartext(secret.filter(|_| plan.doom.is_none()).cloned()), Next::Wait)
@@ -99,8 +109,9 @@ impl Login {
                 (Stage::Md5 { hex, salt: salt.md5 }, Next::Wait)
             }
             Exchange::Scram(source) => {
-                put_back::auth_sasl(buffer, &[SCRAM_SHA_256]);
-                (Stage::ScramFirst { server: ScramServer::new(salt.nonce), source }, Next::Wait)
+                let offer = ScramOffer::new(salt.nonce, binding);
+                put_back::auth_sasl(buffer, offer.mechanisms());
+                (Stage::ScramFirst { offer, source }, Next::Wait)
             }
         };
         (Login { user: user.to_owned(), stage }, next)
@@ -114,7 +125,7 @@ impl Login {
                 let good = frontend::password(body).is_ok_and(|response| md5_verify(&hex, salt, response));
                 if good { Next::Accepted(Learnt::default()) } else { Next::Refused(Refusal::PasswordFailed) }
             }
-            Stage::ScramFirst { server, source } => self.scram_first(body, server, source, policy, buffer),
+            Stage::ScramFirst { offer, source } => self.scram_first(body, offer, source, policy, buffer),
             Stage::ScramFinal(expect) => match expect.finish(body) {
                 Ok((keys, server_final)) => {
                     put_back::auth_sasl_final(buffer, &server_final);
@@ -149,6 +160,10 @@ impl Login {
     fn cleartext(&mut self, body: &[u8], secret: Option<Secret>, policy: &ScramPolicy) -> Next {
         let given = frontend::password(body).ok().and_then(|p| std::str::from_utf8(p).ok());
         let Some(given) = given else { return Next::Refused(Refusal::PasswordFailed) };
+        if given.is_empty() {
+            // Whoever it is: nobody has such a password, on a server either.
+            return Next::Refused(Refusal::EmptyPassword);
+        }
         let given: Arc<str> = given.into();
         let good = match secret {
             Some(Secret::Plain(password)) => plain_verify(&password, given.as_bytes()),
@@ -178,13 +193,14 @@ impl Login {
     fn scram_first(
         &mut self,
         body: &[u8],
-        server: ScramServer,
+        offer: ScramOffer,
         source: ScramSource,
         policy: &ScramPolicy,
         buffer: &mut Vec<u8>,
     ) -> Next {
-        let initial = frontend::sasl_initial(body).ok().filter(|i| i.mechanism == SCRAM_SHA_256.as_bytes());
-        let Some(first) = initial.and_then(|i| i.data) else { return Next::Refused(Refusal::SaslFailed) };
+        let initial = frontend::sasl_initial(body).ok();
+        let chosen = initial.and_then(|i| Some((offer.choose(i.mechanism).ok()?, i.data?)));
+        let Some((server, first)) = chosen else { return Next::Refused(Refusal::SaslFailed) };
         match source.start(&self.user, policy) {
             ScramStart::Ready { verifier, doomed } => self.scram_verify(first, server, verifier, doomed, buffer),
             ScramStart::Salt { password, salt, iterations, doomed } => {
@@ -211,5 +227,17 @@ impl Login {
             }
             Err(_) => Next::Refused(Refusal::SaslFailed),
         }
+    }
+}
+
+/// The words for a client that is refused before any proof.
+fn refusal(denial: Denial) -> Refusal {
+    match denial {
+        Denial::NoSuchUser => Refusal::TrustFailed,
+        Denial::Certificate => Refusal::CertificateFailed,
+        Denial::Peer => Refusal::PeerRejected,
+        Denial::Rejected => Refusal::LoginRejected,
+        Denial::NoRule => Refusal::NoRule,
+        Denial::NoForcedUser => Refusal::NoForcedUser,
     }
 }

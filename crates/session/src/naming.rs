@@ -17,10 +17,10 @@ use crate::notes::{Change, Subject};
 use crate::out::{Out, View};
 use crate::outstanding::Expect;
 use crate::refusal::Refusal;
-use crate::statements::{Key, NAME_LEN, NAME_PREFIX, NotInterned, OnServer, Statement, makes_temporary};
+use crate::statements::{Key, NAME_LEN, NAME_PREFIX, NotInterned, OnServer, Reading, Statement, makes_temporary};
 
 /// A name of ours that no statement has.
-const NOBODYS: &[u8; NAME_LEN] = b"weir_of_nobody_0000000000000000000000";
+pub(crate) const NOBODYS: &[u8; NAME_LEN] = b"weir_of_nobody_0000000000000000000000";
 /// A statement that exists only to be deallocated, in place of one that the server knows by another name.
 const GONE: &[u8] = b"weir_gone";
 /// The most buffers kept for unnamed statements, and the largest.
@@ -47,7 +47,8 @@ impl<O: Out> Step<'_, '_, O> {
         if parse.name.is_empty() || self.knows(parse.name) || !room {
             return false;
         }
-        let known = self.ctx.interner.find(parse.rest).filter(|s| self.ctx.accepted.contains(s.key()));
+        let reading = self.reading();
+        let known = self.ctx.interner.find(parse.rest, reading).filter(|s| self.ctx.accepted.contains(s.key()));
         let Some(statement) = known else { return false };
         self.ctx.counts.client_parses += 1;
         self.client.statements_mut().insert(parse.name, statement);
@@ -65,6 +66,9 @@ impl<O: Out> Step<'_, '_, O> {
                 self.must_be_behind()?;
             }
             if self.knows(name) && self.server.as_ref().is_some_and(|s| s.status != TxStatus::Failed) {
+                if self.has_unnamed() {
+                    self.change_unnamed(Expect::LocalForget, Unnamed::None);
+                }
                 self.rename(Expect::LocalDeallocate, None, name, None);
                 self.emit();
                 return Ok(self.rest(view, head, Fate::Discard));
@@ -82,12 +86,17 @@ impl<O: Out> Step<'_, '_, O> {
                 server.dirty.insert(Dirty::TEMP);
             }
         }
-        let noted = self.server.as_ref().is_some_and(|s| s.notes.mention_unnamed());
-        if matches!(self.client.unnamed, Unnamed::None) && !noted {
+        if !self.has_unnamed() {
             return Ok(self.plain(view, head, Expect::Query));
         }
         self.change_unnamed(Expect::QueryNoted, Unnamed::None);
         Ok(self.rest(view, head, Fate::Forward))
+    }
+
+    /// Whether the client has an unnamed statement, or may have one again if a request under way is skipped.
+    fn has_unnamed(&self) -> bool {
+        let noted = || self.server.as_ref().is_some_and(|s| s.notes.mention_unnamed());
+        !matches!(self.client.unnamed, Unnamed::None) || noted()
     }
 
     pub(crate) fn parse(&mut self, view: View<'_>, head: Head) -> Result<usize, Then> {
@@ -108,7 +117,7 @@ impl<O: Out> Step<'_, '_, O> {
         self.must_be_settled(Subject::Name(parse.name))?;
         if let Some(known) = self.client.statements.as_ref().and_then(|s| s.get(parse.name)).cloned() {
             // The server shall say that the name is taken, in its own words: under our name for it, it is.
-            self.ensure(&known)?;
+            let known = self.ensure(parse.name, known)?;
             self.note(Expect::ParseTaken, None, Change::Taken { name: parse.name.into() });
             self.write_parse(known.name(), parse.rest);
             return Ok(self.rest(view, head, Fate::Discard));
@@ -116,15 +125,25 @@ impl<O: Out> Step<'_, '_, O> {
         if self.client.prepared() >= self.ctx.client_statements {
             return Err(Then::Refuse(Refusal::StatementLimit("too many prepared statements (client_statements)")));
         }
-        let statement = self.ctx.interner.intern(parse.rest).map_err(|why| {
+        let statement = self.intern(parse.rest)?;
+        self.must_be_known_on_server(statement.key())?;
+        self.prepare(&statement, Some(parse.name));
+        Ok(self.rest(view, head, Fate::Discard))
+    }
+
+    /// How a text that the client sends now is read, as far as that is known.
+    fn reading(&self) -> Reading {
+        self.ctx.interner.reading(self.ctx.params.read_by(&self.client.params), self.ctx.accepted.definitions())
+    }
+
+    fn intern(&mut self, rest: &[u8]) -> Result<Arc<Statement>, Then> {
+        let reading = self.reading();
+        self.ctx.interner.intern(rest, reading).map_err(|why| {
             Then::Refuse(match why {
                 NotInterned::TooMuchText => Refusal::StatementLimit("prepared statements exceed statement_memory"),
                 NotInterned::Collision => Refusal::Broken("two statements with one name"),
             })
-        })?;
-        self.must_be_known_on_server(statement.key())?;
-        self.prepare(&statement, Some(parse.name));
-        Ok(self.rest(view, head, Fate::Discard))
+        })
     }
 
     fn parse_too_large(&mut self, view: View<'_>, head: Head) -> Result<usize, Then> {
@@ -213,24 +232,46 @@ impl<O: Out> Step<'_, '_, O> {
         let known = self.client.statements.as_ref().and_then(|s| s.get(name)).cloned();
         Ok(match known {
             Some(statement) => {
-                self.ensure(&statement)?;
+                let statement = self.ensure(name, statement)?;
                 self.note_temporary(statement.makes_temporary());
                 Some(*statement.name())
             }
             // Nobody gets at a statement of others by guessing our names.
-            None if name.starts_with(NAME_PREFIX) => Some(*NOBODYS),
+            None if name.starts_with(NAME_PREFIX) => {
+                // One such name at a time, so that the refusal can name it.
+                self.must_be_behind()?;
+                if let Some(server) = self.server.as_deref_mut() {
+                    server.guessed.get_or_insert_with(|| name.into());
+                }
+                Some(*NOBODYS)
+            }
             None => None,
         })
     }
 
-    /// Makes sure that the server has a statement, with requests of our own.
-    fn ensure(&mut self, statement: &Arc<Statement>) -> Result<(), Then> {
+    /// Makes sure that the server has what the client calls `name`, with requests of our own. Where it must be prepared,
+    /// its text is read by the parameters and definitions of now; if these are others than before, it is another statement
+    /// from here on.
+    fn ensure(&mut self, name: &[u8], mut statement: Arc<Statement>) -> Result<Arc<Statement>, Then> {
         self.must_be_known_on_server(statement.key())?;
-        let Some(server) = self.server.as_deref_mut() else { return Ok(()) };
-        if server.statements.touch(statement.key()) != OnServer::Ready {
-            self.prepare(statement, None);
+        if self.is_ready(statement.key()) {
+            return Ok(statement);
         }
-        Ok(())
+        if statement.reading() != self.reading() {
+            statement = self.intern(statement.rest())?;
+            self.client.statements_mut().insert(name, statement.clone());
+            self.must_be_known_on_server(statement.key())?;
+            if self.is_ready(statement.key()) {
+                return Ok(statement);
+            }
+        }
+        self.prepare(&statement, None);
+        Ok(statement)
+    }
+
+    /// Whether the server has a statement, and it can be used; true where there is no server.
+    fn is_ready(&mut self, key: Key) -> bool {
+        self.server.as_deref_mut().is_none_or(|server| server.statements.touch(key) == OnServer::Ready)
     }
 
     /// Whether the server has a statement must not depend on a request of an earlier segment that may still be skipped.

@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::client::{Client, Unnamed};
-use crate::statements::{Key, Statement};
+use crate::statements::{Key, Statement, significant};
 
 /// What one request has changed.
 #[derive(Debug)]
@@ -53,7 +53,7 @@ pub(crate) struct Notes {
 impl Change {
     fn is_about(&self, subject: Subject<'_>) -> bool {
         match (self, subject) {
-            (Change::Name { name, .. }, Subject::Name(wanted)) => **name == *wanted,
+            (Change::Name { name, .. }, Subject::Name(wanted)) => significant(name) == significant(wanted),
             (Change::Unnamed { .. }, Subject::Unnamed) => true,
             _ => false,
         }
@@ -99,7 +99,7 @@ impl Notes {
             Change::None | Change::Taken { .. } => {}
             Change::Name { name, before } => {
                 let later = self.notes.iter_mut().find_map(|note| match &mut note.change {
-                    Change::Name { name: other, before } if *other == name => Some(before),
+                    Change::Name { name: other, before } if significant(other) == significant(&name) => Some(before),
                     _ => None,
                 });
                 match (later, before) {
@@ -138,6 +138,14 @@ impl Notes {
             Change::Name { name, .. } | Change::Taken { name } => Some(name),
             _ => None,
         }
+    }
+
+    /// What the client called a statement before a request under way took the name away. `ours` is its name on servers.
+    pub(crate) fn name_before(&self, ours: &[u8]) -> Option<&[u8]> {
+        self.notes.iter().find_map(|note| match &note.change {
+            Change::Name { name, before: Some(statement) } if statement.name() == ours => Some(&**name),
+            _ => None,
+        })
     }
 
     /// Whether a request under way changes the unnamed statement.

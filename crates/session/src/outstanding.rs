@@ -56,6 +56,9 @@ pub(crate) enum Expect {
     /// CommandComplete and ReadyForQuery for a simple `DEALLOCATE name` of a statement that only we know by that name;
     /// noted.
     LocalDeallocate,
+    /// Nothing, before a [`Expect::LocalDeallocate`] that drops the client's unnamed statement as any simple query does;
+    /// noted.
+    LocalForget,
     /// A query of our own (parameters, reset, check); swallowed.
     OwnQuery,
     /// A Parse of our own for a statement of the client; swallowed, unless it fails; noted.
@@ -74,7 +77,7 @@ impl Expect {
 
     /// Whether we answer it.
     pub(crate) fn is_local(self) -> bool {
-        matches!(self, Expect::LocalParse | Expect::LocalClose | Expect::LocalDeallocate)
+        matches!(self, Expect::LocalParse | Expect::LocalClose | Expect::LocalDeallocate | Expect::LocalForget)
     }
 
     /// Whether ParseComplete answers it.
@@ -103,6 +106,7 @@ impl Expect {
                 | Expect::LocalParse
                 | Expect::LocalClose
                 | Expect::LocalDeallocate
+                | Expect::LocalForget
                 | Expect::OwnParse
         )
     }
@@ -159,6 +163,11 @@ impl Outstanding {
     #[inline]
     pub(crate) fn is_ahead(&self) -> bool {
         self.ends > 0
+    }
+
+    /// Whether a ReadyForQuery comes for certain, without another word from the client.
+    pub(crate) fn will_be_ready(&self) -> bool {
+        self.is_ahead() && !self.copy_in && !self.doubtful && !self.breached
     }
 
     /// Whether a ReadyForQuery more or less may come: the server must not be used again.
@@ -220,7 +229,7 @@ impl Outstanding {
                 self.unsynced = false;
                 self.segment = self.segment.wrapping_add(1);
             }
-            Expect::LocalDeallocate => {}
+            Expect::LocalDeallocate | Expect::LocalForget => {}
             _ => self.unsynced = true,
         }
         self.push(what);
@@ -253,6 +262,10 @@ impl Outstanding {
     /// Matches a reply other than an error, a notice, a notification or a parameter's status with its request.
     #[inline]
     pub(crate) fn reply(&mut self, tag: u8) -> Result<Reply, Surprise> {
+        if self.copy_in {
+            // Until the client ends the COPY there is nothing to answer but by an error.
+            return Err(Surprise);
+        }
         let Some(to) = self.head() else {
             // After a COPY that failed in doubt, a second ReadyForQuery is possible and harmless.
             let spare = tag == back::READY && self.doubtful;
@@ -542,6 +555,18 @@ mod tests {
         q.request(Expect::Sync);
         assert!(replies(&mut q, b"ZZ").iter().all(Result::is_ok), "one ReadyForQuery more is possible");
         assert!(q.is_doubtful(), "and the server is not used again");
+    }
+
+    #[test]
+    fn a_reply_while_the_server_reads_copy_data_is_a_surprise() {
+        for (what, tags) in [(Expect::Query, b"ZCTG"), (Expect::Execute, b"CsDG")] {
+            for tag in tags {
+                let mut q = Outstanding::default();
+                q.request(what);
+                assert!(q.reply(b'G').is_ok());
+                assert_eq!(q.reply(*tag), Err(Surprise), "{what:?} {:?}", char::from(*tag));
+            }
+        }
     }
 
     #[test]

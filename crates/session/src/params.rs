@@ -32,11 +32,33 @@ const TRACKED: [&str; 19] = [
     "row_security",
 ];
 
+/// The first of [`TRACKED`], which decide how the literals of a statement's text are read when it is parsed.
+const READ_BY: usize = 5;
+
+/// Reported from PostgreSQL 14 on, and yet never taken from a report: it says as much about a server as about a session.
+/// When an operator makes a primary read-only, every session of it reports so. A client that took that for a wish of its
+/// own would carry it to the next primary, and one that had its old value set again would write where nobody may.
+const OF_THE_SERVER: &str = "default_transaction_read_only";
+
 /// The most parameters that can be tracked.
 const MAX_TRACKED: usize = 64;
 
 /// The longest value that is kept for a client; a startup packet holds 10,000 bytes at most.
 const MAX_VALUE: usize = 10_000;
+
+/// A value that no client can ask for, so that it agrees with none.
+const DOUBTFUL: &str = "\u{1}";
+
+/// What a ParameterStatus is about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Reported {
+    /// Nothing that follows a client.
+    Untracked,
+    /// A parameter that follows its client.
+    Tracked,
+    /// One of these by which literals are read, too.
+    Reading,
+}
 
 /// Which parameters are tracked, in a fixed order; the same for all sessions of a worker.
 #[derive(Debug)]
@@ -122,6 +144,11 @@ impl ParamTable {
         known.filter_map(|(name, value)| Some((&**name, value.as_deref()?)))
     }
 
+    /// The values by which the literals of a text are read.
+    pub(crate) fn read_by<'p>(&self, params: &'p Params) -> impl Iterator<Item = &'p str> {
+        params.values.iter().take(READ_BY).map(|value| value.as_deref().unwrap_or_default())
+    }
+
     /// Those that a server reports, with their values.
     pub fn reported<'p>(&'p self, server: &'p Params) -> impl Iterator<Item = (&'p str, &'p str)> {
         let known = self.names.iter().zip(&server.values).enumerate();
@@ -153,20 +180,20 @@ impl ParamTable {
         !query.is_empty()
     }
 
-    /// Takes a ParameterStatus into a server's set. Returns whether the parameter is tracked.
-    pub(crate) fn report(&self, server: &mut Arc<Params>, name: &str, value: &str) -> bool {
-        let Some(index) = self.index(name) else { return false };
+    /// Takes a ParameterStatus into a server's set. Returns what it is about.
+    pub(crate) fn report(&self, server: &mut Arc<Params>, name: &str, value: &str) -> Reported {
+        let Some(index) = self.index_of_report(name) else { return Reported::Untracked };
         if (server.values[index].as_deref() != Some(value) || !server.reports(index)) && value.len() <= MAX_VALUE {
             let server = Arc::make_mut(server);
             server.values[index] = Some(value.into());
             server.reported |= 1 << index;
         }
-        true
+        if index < READ_BY { Reported::Reading } else { Reported::Tracked }
     }
 
     /// Takes a ParameterStatus of a login into a set of its own.
     pub(crate) fn take_report(&self, server: &mut Params, name: &str, value: &str) {
-        if let Some(index) = self.index(name).filter(|_| value.len() <= MAX_VALUE) {
+        if let Some(index) = self.index_of_report(name).filter(|_| value.len() <= MAX_VALUE) {
             server.values[index] = Some(value.into());
             server.reported |= 1 << index;
         }
@@ -180,6 +207,20 @@ impl ParamTable {
             let server = Arc::make_mut(server);
             changed.into_iter().for_each(|index| server.values[index] = None);
         }
+    }
+
+    /// Nothing is known any more of what was assumed: each such parameter is set again when it is next compared.
+    pub(crate) fn doubt(&self, server: &mut Arc<Params>) {
+        let assumed = |index: &usize| !server.reports(*index) && server.values[*index].is_some();
+        let doubtful: Vec<usize> = (0..self.names.len()).filter(assumed).collect();
+        if !doubtful.is_empty() {
+            let server = Arc::make_mut(server);
+            doubtful.into_iter().for_each(|index| server.values[index] = Some(DOUBTFUL.into()));
+        }
+    }
+
+    fn index_of_report(&self, name: &str) -> Option<usize> {
+        self.index(name).filter(|_| !name.eq_ignore_ascii_case(OF_THE_SERVER))
     }
 
     fn index(&self, name: &str) -> Option<usize> {
@@ -248,7 +289,8 @@ mod tests {
         let mut query = String::new();
         assert!(t.agree(&client, &mut server, &mut query));
         assert_eq!(query, "SET TimeZone='UTC';SET extra_float_digits='3'");
-        assert!(t.report(&mut server, "TimeZone", "UTC"));
+        assert_eq!(t.report(&mut server, "TimeZone", "UTC"), Reported::Reading);
+        assert_eq!(t.report(&mut server, "my.other", "UTC"), Reported::Untracked);
         assert!(!t.agree(&client, &mut server, &mut query));
     }
 
@@ -266,13 +308,31 @@ mod tests {
     #[test]
     fn what_a_server_reports_needs_no_reset_and_what_it_does_not_report_is_not_lost() {
         let t = table();
-        let reports = server(&t, &[("default_transaction_read_only", "off")]);
+        let reports = server(&t, &[("search_path", "public")]);
         let mut query = String::new();
         assert!(!t.agree(&params(&t, &[]), &mut reports.clone(), &mut query));
         let client = params(&t, &[("my.setting", "1")]);
         let mut silent = server(&t, &[]);
         assert!(t.agree(&client, &mut silent, &mut query));
         assert_eq!(t.get(&silent, "my.setting"), Some("1"), "it is known to have what was set");
+    }
+
+    #[test]
+    fn a_server_that_becomes_read_only_says_so_of_itself_and_not_of_its_client() {
+        let t = table();
+        let mut fenced = server(&t, &[("TimeZone", "UTC"), ("default_transaction_read_only", "off")]);
+        let mut client = t.unknown();
+        t.fill(&mut client, &fenced);
+        let client = Arc::new(client);
+        let told = t.report(&mut fenced, "default_transaction_read_only", "on");
+        assert!(matches!(told, Reported::Untracked), "it is not the client's to take over");
+        let mut query = String::new();
+        assert!(!t.agree(&client, &mut fenced, &mut query), "nobody makes it writable again: {query}");
+        // Whoever asked for it at startup has it, and the next one the server's own again.
+        let reader = params(&t, &[("TimeZone", "UTC"), ("default_transaction_read_only", "on")]);
+        assert!(t.agree(&reader, &mut fenced, &mut query));
+        assert!(t.agree(&client, &mut fenced, &mut query));
+        assert_eq!(query, "RESET default_transaction_read_only");
     }
 
     #[test]

@@ -13,8 +13,14 @@ pub enum Refusal {
     NoSuchDatabase(String),
     /// The startup packet names no user.
     NoUser,
+    /// A startup packet without encryption, which the operator requires.
+    EncryptionRequired,
     /// A startup parameter is neither tracked nor ignored.
     UnsupportedParameter(String),
+    /// A startup parameter in `options` is neither tracked nor ignored.
+    UnsupportedOption(String),
+    /// `options` holds something else than settings.
+    BadOptions,
     /// A startup parameter's value can't be used.
     BadParameter(String),
     /// Not a startup packet of protocol 3, or of a replication connection.
@@ -23,14 +29,39 @@ pub enum Refusal {
     PasswordFailed,
     /// The SCRAM exchange failed: wrong password, unknown user, malformed message.
     SaslFailed,
+    /// The secret of a user can't be asked for; the log says why.
+    BadConfig,
+    /// A cleartext password of no length.
+    EmptyPassword,
     /// Listed nowhere, with the method `trust`.
-    NoSuchUser(String),
+    TrustFailed,
+    /// The client's certificate does not let it in, or it showed none.
+    CertificateFailed,
+    /// The user of the operating system does not let it in, or it did not come by the Unix socket.
+    PeerRejected,
+    /// A rule of the HBA file rejects it.
+    LoginRejected,
+    /// No rule of the HBA file matches it.
+    NoRule,
+    /// Anybody may come in, but the database names no user to come in as.
+    NoForcedUser,
     /// The login was not finished in time.
     LoginTimeout,
     /// All client connections are taken.
     TooManyClients,
+    /// All client connections of the database are taken.
+    TooManyDatabaseClients,
+    /// All client connections of the user are taken.
+    TooManyUserClients,
+    /// All client connections of the address are taken.
+    TooManyAddressClients,
+    /// Neither an administrator of the console, nor one who may look at it.
+    NotAllowed,
     /// The wait for a server exceeded query_wait_timeout.
-    QueryWaitTimeout,
+    QueryWaitTimeout {
+        /// Who held the servers meanwhile, as a sentence.
+        holders: String,
+    },
     /// A query exceeded query_timeout.
     QueryTimeout,
     /// Idle for longer than client_idle_timeout.
@@ -54,6 +85,10 @@ pub enum Refusal {
     TransactionInStatementMode,
     /// The client broke the protocol.
     Protocol(String),
+    /// A message is longer than max_packet_size.
+    MessageTooLong,
+    /// A query by the simple protocol, with disable_pqexec.
+    SimpleQuery,
     /// A limit on prepared statements.
     StatementLimit(&'static str),
     /// A tracked parameter of the client could not be set on a server; the server's words.
@@ -65,8 +100,16 @@ pub enum Refusal {
     },
     /// The pool is being shut down.
     ShuttingDown,
-    /// The operator closed the connection (KILL).
+    /// The operator closed the connection (KILL_CLIENT).
     Killed,
+    /// The operator closed all connections of the database (KILL).
+    DatabaseKilled,
+    /// The operator has the database take no new clients (DISABLE).
+    DatabaseDisabled(String),
+    /// The database in which the user's secret must be asked for is disabled.
+    AuthDatabaseDisabled(String),
+    /// The client did not take what was sent to it while everything was suspended.
+    SuspendTimeout,
     /// The pool was removed, or its user changed.
     PoolGone,
     /// Something in Weir is not as it must be; the link is closed rather than trusted.
@@ -78,22 +121,40 @@ impl Refusal {
     pub fn sqlstate(&self) -> &str {
         match self {
             Refusal::NoSuchDatabase(_) | Refusal::PoolGone => "3D000",
-            Refusal::NoUser | Refusal::PasswordFailed | Refusal::SaslFailed | Refusal::NoSuchUser(_) => "28P01",
+            Refusal::NoUser
+            | Refusal::PasswordFailed
+            | Refusal::SaslFailed
+            | Refusal::EmptyPassword
+            | Refusal::TrustFailed => "28P01",
+            Refusal::CertificateFailed
+            | Refusal::PeerRejected
+            | Refusal::LoginRejected
+            | Refusal::NoRule
+            | Refusal::NotAllowed => "28000",
+            Refusal::NoForcedUser | Refusal::BadConfig => "F0000",
             Refusal::UnsupportedParameter(_)
+            | Refusal::UnsupportedOption(_)
+            | Refusal::BadOptions
+            | Refusal::SimpleQuery
             | Refusal::UnsupportedProtocol(_)
+            | Refusal::EncryptionRequired
             | Refusal::Protocol(_)
             | Refusal::TransactionInStatementMode => "08P01",
             Refusal::BadParameter(_) => "22023",
             Refusal::LoginTimeout => "08P01",
-            Refusal::TooManyClients => "53300",
-            Refusal::QueryWaitTimeout | Refusal::QueryTimeout => "57014",
+            Refusal::TooManyClients
+            | Refusal::TooManyDatabaseClients
+            | Refusal::TooManyUserClients
+            | Refusal::TooManyAddressClients => "53300",
+            Refusal::QueryWaitTimeout { .. } | Refusal::QueryTimeout => "57014",
             Refusal::ClientIdleTimeout => "57P05",
             Refusal::IdleTransactionTimeout => "25P03",
             Refusal::TransactionTimeout => "25P04",
             Refusal::ServerDown { sqlstate, .. } | Refusal::ParameterFailed { sqlstate, .. } => sqlstate,
             Refusal::ServerLost | Refusal::ServerUnexpected => "08006",
-            Refusal::StatementLimit(_) => "54000",
-            Refusal::ShuttingDown | Refusal::Killed => "57P01",
+            Refusal::StatementLimit(_) | Refusal::MessageTooLong => "54000",
+            Refusal::ShuttingDown | Refusal::Killed | Refusal::DatabaseKilled | Refusal::SuspendTimeout => "57P01",
+            Refusal::DatabaseDisabled(_) | Refusal::AuthDatabaseDisabled(_) => "57P03",
             Refusal::Broken(_) => "XX000",
         }
     }
@@ -105,10 +166,18 @@ impl Refusal {
             severity: "FATAL",
             sqlstate: self.sqlstate(),
             message: &message,
-            detail: None,
+            detail: self.detail(),
             hint: self.hint(),
         };
         put_back::error(buffer, &fields);
+    }
+
+    /// What is particular about this case, beside the text that is the same for all.
+    pub fn detail(&self) -> Option<&str> {
+        match self {
+            Refusal::QueryWaitTimeout { holders } if !holders.is_empty() => Some(holders),
+            _ => None,
+        }
     }
 
     fn hint(&self) -> Option<&'static str> {
@@ -116,10 +185,18 @@ impl Refusal {
             Refusal::NoSuchDatabase(_) => {
                 Some("Clients name a pool as their database; see the [pools] of the configuration.")
             }
-            Refusal::UnsupportedParameter(_) => Some("Add it to ignore_startup_parameters or track_extra_parameters."),
+            Refusal::UnsupportedParameter(_) | Refusal::UnsupportedOption(_) => {
+                Some("Add it to ignore_startup_parameters or track_extra_parameters.")
+            }
+            Refusal::EncryptionRequired => Some("Connect with sslmode=require, or a stricter one."),
             Refusal::TooManyClients => Some("Raise max_clients."),
-            Refusal::QueryWaitTimeout => Some("All servers of the pool were in use. A retry is safe."),
-            Refusal::ServerDown { .. } => Some("The pool has no server now. A retry is safe."),
+            Refusal::QueryWaitTimeout { .. } => Some("All servers of the pool were in use. A retry is safe."),
+            // What the server itself refuses (a database that does not exist, a password) stays refused.
+            Refusal::ServerDown { sqlstate, .. }
+                if ["08", "53", "57"].iter().any(|class| sqlstate.starts_with(class)) =>
+            {
+                Some("The pool has no server now. A retry is safe.")
+            }
             Refusal::TransactionInStatementMode => Some("Use the pool mode transaction."),
             _ => None,
         }
@@ -131,15 +208,30 @@ impl fmt::Display for Refusal {
         match self {
             Refusal::NoSuchDatabase(name) => write!(f, "no such database: {name}"),
             Refusal::NoUser => f.write_str("no username supplied"),
+            Refusal::EncryptionRequired => f.write_str("SSL required"),
             Refusal::UnsupportedParameter(name) => write!(f, "unsupported startup parameter: {name}"),
+            Refusal::UnsupportedOption(name) => write!(f, "unsupported startup parameter in options: {name}"),
+            Refusal::BadOptions => f.write_str(
+                "unsupported options startup parameter: only '-c config=val' and '--config=val' are allowed",
+            ),
             Refusal::BadParameter(name) => write!(f, "invalid value for startup parameter: {name}"),
             Refusal::UnsupportedProtocol(what) => write!(f, "unsupported protocol: {what}"),
             Refusal::PasswordFailed => f.write_str("password authentication failed"),
             Refusal::SaslFailed => f.write_str("SASL authentication failed"),
-            Refusal::NoSuchUser(name) => write!(f, "no such user: {name}"),
+            Refusal::EmptyPassword => f.write_str("empty password returned by client"),
+            Refusal::TrustFailed => f.write_str("\"trust\" authentication failed"),
+            Refusal::CertificateFailed => f.write_str("certificate authentication failed"),
+            Refusal::PeerRejected => f.write_str("unix socket login rejected"),
+            Refusal::LoginRejected => f.write_str("login rejected"),
+            Refusal::NoRule => f.write_str("no authentication method is found"),
+            Refusal::NoForcedUser | Refusal::BadConfig => f.write_str("bouncer config error"),
             Refusal::LoginTimeout => f.write_str("client_login_timeout"),
             Refusal::TooManyClients => f.write_str("no more connections allowed (max_client_conn)"),
-            Refusal::QueryWaitTimeout => f.write_str("query_wait_timeout"),
+            Refusal::TooManyDatabaseClients => f.write_str("client connections exceeded (max_db_client_connections)"),
+            Refusal::TooManyUserClients => f.write_str("client connections exceeded (max_user_client_connections)"),
+            Refusal::TooManyAddressClients => f.write_str("client connections exceeded (max_address_connections)"),
+            Refusal::NotAllowed => f.write_str("not allowed"),
+            Refusal::QueryWaitTimeout { .. } => f.write_str("query_wait_timeout"),
             Refusal::QueryTimeout => f.write_str("query timeout"),
             Refusal::ClientIdleTimeout => f.write_str("client_idle_timeout"),
             Refusal::IdleTransactionTimeout => f.write_str("idle transaction timeout"),
@@ -151,9 +243,15 @@ impl fmt::Display for Refusal {
                 f.write_str("transaction blocks not allowed in statement pooling mode")
             }
             Refusal::Protocol(what) => write!(f, "protocol violation: {what}"),
+            Refusal::MessageTooLong => f.write_str("message too long (max_packet_size)"),
+            Refusal::SimpleQuery => f.write_str("PQexec disallowed"),
             Refusal::StatementLimit(what) => f.write_str(what),
             Refusal::ShuttingDown => f.write_str("the pooler is shut down"),
             Refusal::Killed => f.write_str("admin forced disconnect"),
+            Refusal::DatabaseKilled => f.write_str("database removed"),
+            Refusal::AuthDatabaseDisabled(name) => write!(f, "authentication database {name:?} is disabled"),
+            Refusal::DatabaseDisabled(name) => write!(f, "database {name:?} is disabled"),
+            Refusal::SuspendTimeout => f.write_str("suspend_timeout"),
             Refusal::PoolGone => f.write_str("database configuration changed"),
             Refusal::Broken(what) => write!(f, "internal error: {what}"),
         }

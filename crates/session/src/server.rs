@@ -32,14 +32,42 @@ pub struct Server {
     pub(crate) dirty: Dirty,
     /// The query under way leaves nothing behind although its command tag looks like it (`SET LOCAL`).
     pub(crate) harmless: bool,
+    /// The first name since ReadyForQuery that its client used of a statement that it does not have, where that begins like ours.
+    pub(crate) guessed: Option<Box<[u8]>>,
+    /// The transaction under way has changed definitions.
+    pub(crate) defines: bool,
     pub(crate) params: Arc<Params>,
     pub(crate) stream: Assembly,
     /// Something happened that forbids another use: an unasked message, a broken promise.
     pub(crate) spoiled: bool,
     /// What our own query under way answered so far, if it failed.
     pub(crate) own_error: Option<OwnError>,
+    /// What else the last query of our own was answered with.
+    pub(crate) own: OwnSeen,
+    role: Role,
     key: CancelKey,
 }
+
+/// What the answers to a query of our own held.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct OwnSeen {
+    /// A SELECT found one row.
+    row: bool,
+    /// The session's whole state was discarded.
+    discarded: bool,
+}
+
+/// What a server says about its part in replication (PostgreSQL 14 and later report both; `None` where it does not).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Role {
+    /// Whether it is in recovery, as of its last word about it (`in_hot_standby`).
+    pub standby: Option<bool>,
+    /// Whether it took only reads by default when we logged in (`default_transaction_read_only`).
+    pub read_only: Option<bool>,
+}
+
+/// The parameter by which PostgreSQL 14 and later say that they are in recovery.
+const IN_HOT_STANDBY: &str = "in_hot_standby";
 
 /// The words of a server about a query of ours that failed.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -77,10 +105,14 @@ impl Server {
             status: TxStatus::Idle,
             dirty: Dirty::NONE,
             harmless: false,
+            guessed: None,
+            defines: false,
             params,
             stream: Assembly::default(),
             spoiled: false,
             own_error: None,
+            own: OwnSeen::default(),
+            role: Role::default(),
             key,
         }
     }
@@ -136,6 +168,45 @@ impl Server {
         &self.key
     }
 
+    /// Its part in replication, as it reports it.
+    pub fn role(&self) -> Role {
+        self.role
+    }
+
+    /// Whether the last query of our own was a SELECT that found one row.
+    pub fn found_row(&self) -> bool {
+        self.own.row
+    }
+
+    /// Takes in what it reported about itself at its login.
+    pub(crate) fn set_role(&mut self, reported: &[(String, String)]) {
+        let says = |name: &str| reported.iter().find(|(n, _)| n == name).map(|(_, value)| value == "on");
+        self.role = Role { standby: says(IN_HOT_STANDBY), read_only: says("default_transaction_read_only") };
+    }
+
+    /// It was promoted, or says for another reason that its part has changed.
+    pub(crate) fn reports(&mut self, name: &str, value: &str) {
+        if name == IN_HOT_STANDBY {
+            self.role.standby = Some(value == "on");
+        }
+    }
+
+    /// What a query of our own has done, as its command tag tells. Nothing else is under way then.
+    #[cold]
+    pub(crate) fn own_tag(&mut self, tag: &[u8], table: &ParamTable) {
+        match tag {
+            b"SELECT 1" => self.own.row = true,
+            b"DEALLOCATE ALL" => self.statements.clear(),
+            b"DISCARD ALL" => {
+                self.own.discarded = true;
+                self.statements.clear();
+                table.after_reset(&mut self.params);
+                self.dirty = Dirty::NONE;
+            }
+            _ => {}
+        }
+    }
+
     /// Its tracked parameters.
     pub fn params(&self) -> &Arc<Params> {
         &self.params
@@ -176,6 +247,7 @@ impl Server {
         weir_pgwire::put_front::query(scratch, query.as_bytes());
         self.unnamed = None;
         self.own_error = None;
+        self.own = OwnSeen::default();
         self.owed.request(Expect::OwnQuery);
         out.server(scratch);
     }
@@ -197,13 +269,19 @@ impl Server {
         query
     }
 
-    /// Notes that [`Server::reset_query`] or `DISCARD ALL` of ours succeeded.
-    pub fn was_reset(&mut self, table: &ParamTable, all: bool) {
-        if all || self.dirty.contains(Dirty::STATEMENTS) {
-            self.statements.clear();
-        }
-        if all || self.dirty.contains(Dirty::SETTINGS) {
+    /// Notes that [`Server::reset_query`] succeeded.
+    pub fn was_reset(&mut self, table: &ParamTable) {
+        if self.dirty.contains(Dirty::SETTINGS) {
             table.after_reset(&mut self.params);
+        }
+        self.dirty = Dirty::NONE;
+    }
+
+    /// Notes that the operator's own query has cleaned up (`server_reset_query`), or was meant to. What it did to
+    /// parameters that the server does not report is known only if it discarded everything.
+    pub fn was_cleaned(&mut self, table: &ParamTable) {
+        if !self.own.discarded {
+            table.doubt(&mut self.params);
         }
         self.dirty = Dirty::NONE;
     }

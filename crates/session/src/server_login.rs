@@ -7,9 +7,7 @@
 
 use std::sync::Arc;
 
-use weir_auth::{
-    SCRAM_SHA_256, ScramClient, ScramExpectVerdict, ScramKeys, ScramNeedKeys, md5_hex_secret, md5_response,
-};
+use weir_auth::{ScramClient, ScramExpectVerdict, ScramKeys, ScramNeedKeys, md5_hex_secret, md5_response};
 use weir_pgwire::tag::back;
 use weir_pgwire::{Auth, HEAD, Head, backend, put_front};
 
@@ -35,11 +33,15 @@ pub struct Credentials {
     pub md5: Option<Arc<str>>,
     /// SCRAM keys learnt from a client.
     pub keys: Option<ScramKeys>,
+    /// Parameters that are asked for besides, by their names in the startup packet.
+    pub startup: Vec<(String, String)>,
 }
 
 /// A login under way.
 pub struct ServerLogin {
     credentials: Credentials,
+    /// The `tls-server-end-point` of the connection.
+    binding: Option<Box<[u8]>>,
     stage: Stage,
     stream: Assembly,
     params: Params,
@@ -90,10 +92,16 @@ pub struct Welcome {
 
 impl ServerLogin {
     /// Begins a login; appends the startup packet to `buffer`.
-    pub fn begin(credentials: Credentials, table: &ParamTable, buffer: &mut Vec<u8>) -> Self {
-        put_front::startup(buffer, &[("user", &*credentials.user), ("database", &*credentials.database)], 0);
+    ///
+    /// `binding` is the `tls-server-end-point` of the connection (RFC 5929, section 4), if it is encrypted: SCRAM then
+    /// binds to it where the server can.
+    pub fn begin(credentials: Credentials, binding: Option<&[u8]>, table: &ParamTable, buffer: &mut Vec<u8>) -> Self {
+        let mut parameters = vec![("user", &*credentials.user), ("database", &*credentials.database)];
+        parameters.extend(credentials.startup.iter().map(|(name, value)| (name.as_str(), value.as_str())));
+        put_front::startup(buffer, &parameters, 0);
         ServerLogin {
             credentials,
+            binding: binding.map(Box::from),
             stage: Stage::Method,
             stream: Assembly::default(),
             params: table.unknown(),
@@ -175,7 +183,8 @@ impl ServerLogin {
     fn ready(&mut self) -> LoginTold {
         self.stage = Stage::Over;
         let params = Arc::new(std::mem::take(&mut self.params));
-        let server = Server::new(params, std::mem::take(&mut self.key));
+        let mut server = Server::new(params, std::mem::take(&mut self.key));
+        server.set_role(&self.reported);
         LoginTold::Ready(Box::new(Welcome { server, reported: std::mem::take(&mut self.reported) }))
     }
 
@@ -199,12 +208,12 @@ impl ServerLogin {
                 self.stage = Stage::Verdict;
             }
             (Stage::Method, Auth::Md5(salt)) => return self.md5(salt, buffer),
-            (Stage::Method, Auth::Sasl(mut offered)) => {
-                if !offered.any(|m| m == SCRAM_SHA_256.as_bytes()) {
-                    return failed("the server offers no SASL mechanism that we know");
-                }
-                let (client, first) = ScramClient::start(nonce);
-                put_front::sasl_initial(buffer, SCRAM_SHA_256, &first);
+            (Stage::Method, Auth::Sasl(offered)) => {
+                let chosen = ScramClient::choose(nonce, offered, self.binding.as_deref());
+                let Some((mechanism, client, first)) = chosen else {
+                    return failed("the server offers no SASL mechanism that we can use");
+                };
+                put_front::sasl_initial(buffer, mechanism, &first);
                 self.stage = Stage::ScramFirst(client);
             }
             (Stage::ScramFirst(client), Auth::SaslContinue(message)) => {

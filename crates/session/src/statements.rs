@@ -1,7 +1,11 @@
 //! Prepared statements: what a client calls by a name, and what a server has under ours.
 //!
-//! Owns the identity of a statement (its text and parameter types), the names clients gave, and the bounded set of
-//! statements on each server. Must not know messages on the wire.
+//! Owns the identity of a statement (its text, its parameter types, and its reading), the names clients gave, and the
+//! bounded set of statements on each server. Must not know messages on the wire.
+//!
+//! A *reading* stands for what PostgreSQL reads a text by when it parses it: the parameters that decide what a literal is
+//! (encoding, date style, time zone and so on), and the definitions of what the text names. The same text of clients that
+//! differ in these, and the same text before and after a definition has changed, are two statements.
 //!
 //! A statement's name on servers comes from a keyed 128-bit hash of its identity. The key is random for the process, so
 //! nobody can prepare a collision, and every worker means the same by the same name; the full text is compared when a
@@ -21,6 +25,14 @@ pub const NAME_PREFIX: &[u8] = b"weir_";
 /// Length of a name of ours: the prefix and 32 hexadecimal digits.
 pub const NAME_LEN: usize = 37;
 
+/// How much of a statement's name PostgreSQL goes by: names that agree so far are one (`NAMEDATALEN`, less its NUL).
+const SIGNIFICANT: usize = 63;
+
+/// What PostgreSQL goes by of a name that a client gave.
+pub(crate) fn significant(name: &[u8]) -> &[u8] {
+    &name[..name.len().min(SIGNIFICANT)]
+}
+
 /// The identity of a statement within the process.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
 pub(crate) struct Key(u128);
@@ -32,10 +44,15 @@ impl Key {
     }
 }
 
-/// One statement: what follows the name in a Parse message.
+/// A keyed hash of the parameters by which literals are read, and of how often definitions had changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Reading(pub(crate) u64);
+
+/// One statement: what follows the name in a Parse message, and how it is read.
 #[derive(Debug)]
 pub(crate) struct Statement {
     key: Key,
+    reading: Reading,
     name: [u8; NAME_LEN],
     /// Text, its NUL, the count and the types, as they stood in the message.
     rest: Box<[u8]>,
@@ -53,12 +70,20 @@ impl Statement {
         &self.name
     }
 
+    pub(crate) fn reading(&self) -> Reading {
+        self.reading
+    }
+
     pub(crate) fn makes_temporary(&self) -> bool {
         self.makes_temporary
     }
 
     pub(crate) fn rest(&self) -> &[u8] {
         &self.rest
+    }
+
+    fn is(&self, rest: &[u8], reading: Reading) -> bool {
+        *self.rest == *rest && self.reading == reading
     }
 }
 
@@ -89,10 +114,21 @@ impl Interner {
         Interner { hash_key, by_key: HashMap::default(), bytes: 0, limit, sweep_at: 1 << 20 }
     }
 
-    pub(crate) fn intern(&mut self, rest: &[u8]) -> Result<Arc<Statement>, NotInterned> {
-        let key = self.key_of(rest);
+    /// The reading of a session with these values ([`crate::ParamTable`] says which), among these definitions.
+    pub(crate) fn reading<'p>(&self, values: impl Iterator<Item = &'p str>, definitions: u64) -> Reading {
+        let mut hasher = SipHasher13::new_with_key(&self.hash_key);
+        hasher.write_u64(definitions);
+        for value in values {
+            hasher.write(value.as_bytes());
+            hasher.write(&[0]);
+        }
+        Reading(hasher.finish128().as_u128() as u64)
+    }
+
+    pub(crate) fn intern(&mut self, rest: &[u8], reading: Reading) -> Result<Arc<Statement>, NotInterned> {
+        let key = self.key_of(rest, reading);
         if let Some(known) = self.by_key.get(&key) {
-            return if *known.rest == *rest { Ok(known.clone()) } else { Err(NotInterned::Collision) };
+            return if known.is(rest, reading) { Ok(known.clone()) } else { Err(NotInterned::Collision) };
         }
         let size = cost(rest);
         if self.bytes + size > self.sweep_at.min(self.limit) {
@@ -101,16 +137,21 @@ impl Interner {
         if self.bytes + size > self.limit {
             return Err(NotInterned::TooMuchText);
         }
-        let statement =
-            Arc::new(Statement { key, name: name_of(key), rest: rest.into(), makes_temporary: makes_temporary(rest) });
+        let statement = Arc::new(Statement {
+            key,
+            reading,
+            name: name_of(key),
+            rest: rest.into(),
+            makes_temporary: makes_temporary(rest),
+        });
         self.bytes += size;
         self.by_key.insert(key, statement.clone());
         Ok(statement)
     }
 
     /// The statement with this identity, if it is held.
-    pub(crate) fn find(&self, rest: &[u8]) -> Option<Arc<Statement>> {
-        self.by_key.get(&self.key_of(rest)).filter(|known| *known.rest == *rest).cloned()
+    pub(crate) fn find(&self, rest: &[u8], reading: Reading) -> Option<Arc<Statement>> {
+        self.by_key.get(&self.key_of(rest, reading)).filter(|known| known.is(rest, reading)).cloned()
     }
 
     /// Forgets the statements that no client holds.
@@ -121,8 +162,9 @@ impl Interner {
         self.sweep_at = (self.bytes * 2).max(1 << 20);
     }
 
-    fn key_of(&self, rest: &[u8]) -> Key {
+    fn key_of(&self, rest: &[u8], reading: Reading) -> Key {
         let mut hasher = SipHasher13::new_with_key(&self.hash_key);
+        hasher.write_u64(reading.0);
         hasher.write(rest);
         Key(hasher.finish128().as_u128())
     }
@@ -154,6 +196,8 @@ fn name_of(key: Key) -> [u8; NAME_LEN] {
 #[derive(Debug, Default)]
 pub struct Accepted {
     keys: HashSet<Key, BuildHasherDefault<KeyHasher>>,
+    /// Counts what clients of the pool did to definitions, as far as command tags tell.
+    definitions: u64,
 }
 
 /// The most statements that are remembered as accepted; when it is reached, all are forgotten.
@@ -173,6 +217,18 @@ impl Accepted {
 
     pub(crate) fn remove(&mut self, key: Key) {
         self.keys.remove(&key);
+    }
+
+    /// How often definitions have changed.
+    pub(crate) fn definitions(&self) -> u64 {
+        self.definitions
+    }
+
+    /// A definition has changed, or the change was taken back: a text that is parsed from here on is another statement, so
+    /// that it does not meet a plan that was made before.
+    pub(crate) fn definitions_changed(&mut self) {
+        self.definitions += 1;
+        self.keys.clear();
     }
 }
 
@@ -195,20 +251,30 @@ impl Hasher for KeyHasher {
 /// The statements that one client has prepared, by the names it gave them.
 #[derive(Debug, Default)]
 pub(crate) struct ClientStatements {
-    by_name: HashMap<Box<[u8]>, Arc<Statement>, RandomState>,
+    /// By what PostgreSQL goes by of their names.
+    by_name: HashMap<Box<[u8]>, Named, RandomState>,
+}
+
+/// A statement of a client's.
+#[derive(Debug)]
+struct Named {
+    statement: Arc<Statement>,
+    /// Its name, where that is longer than what PostgreSQL goes by.
+    long_name: Option<Box<[u8]>>,
 }
 
 impl ClientStatements {
     pub(crate) fn get(&self, name: &[u8]) -> Option<&Arc<Statement>> {
-        self.by_name.get(name)
+        self.by_name.get(significant(name)).map(|named| &named.statement)
     }
 
     pub(crate) fn insert(&mut self, name: &[u8], statement: Arc<Statement>) {
-        self.by_name.insert(name.into(), statement);
+        let long_name = (name.len() > SIGNIFICANT).then(|| name.into());
+        self.by_name.insert(significant(name).into(), Named { statement, long_name });
     }
 
     pub(crate) fn remove(&mut self, name: &[u8]) -> bool {
-        self.by_name.remove(name).is_some()
+        self.by_name.remove(significant(name)).is_some()
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -216,7 +282,7 @@ impl ClientStatements {
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&[u8], &Arc<Statement>)> {
-        self.by_name.iter().map(|(name, statement)| (&**name, statement))
+        self.by_name.iter().map(|(name, named)| (named.long_name.as_deref().unwrap_or(name), &named.statement))
     }
 
     /// Forgets all but the names for which `keep` holds.
@@ -375,11 +441,11 @@ mod tests {
     #[test]
     fn equal_statements_are_held_once_and_dropped_when_unused() {
         let mut interner = Interner::new([7; 16], 10_000);
-        let a = interner.intern(b"select 1\0\0\0").unwrap();
-        let b = interner.intern(b"select 1\0\0\0").unwrap();
+        let a = interner.intern(b"select 1\0\0\0", Reading(0)).unwrap();
+        let b = interner.intern(b"select 1\0\0\0", Reading(0)).unwrap();
         assert!(Arc::ptr_eq(&a, &b));
         assert!(a.name().starts_with(NAME_PREFIX) && a.name().len() == NAME_LEN);
-        assert_ne!(interner.intern(b"select 2\0\0\0").unwrap().name(), a.name());
+        assert_ne!(interner.intern(b"select 2\0\0\0", Reading(0)).unwrap().name(), a.name());
         interner.sweep();
         assert_eq!(interner.by_key.len(), 1);
     }
@@ -387,11 +453,11 @@ mod tests {
     #[test]
     fn the_memory_of_statements_is_bounded() {
         let mut interner = Interner::new([7; 16], 1_000);
-        let held: Vec<_> = (0..100u32).map_while(|i| interner.intern(&i.to_be_bytes()).ok()).collect();
+        let held: Vec<_> = (0..100u32).map_while(|i| interner.intern(&i.to_be_bytes(), Reading(0)).ok()).collect();
         assert!(held.len() < 10);
-        assert!(matches!(interner.intern(b"one more"), Err(NotInterned::TooMuchText)));
+        assert!(matches!(interner.intern(b"one more", Reading(0)), Err(NotInterned::TooMuchText)));
         drop(held);
-        assert!(interner.intern(b"one more").is_ok());
+        assert!(interner.intern(b"one more", Reading(0)).is_ok());
     }
 
     #[test]

@@ -5,6 +5,7 @@
 use std::path::Path;
 
 use weir_config::{Config, Finding, Severity};
+use weir_runtime::TlsFinding;
 
 use crate::failure::Failure;
 use crate::load;
@@ -36,6 +37,7 @@ pub(crate) fn run(file: &Path, ask: Ask) -> Result<(), Failure> {
         say("");
         print_table(term, pools_table(&config), &[5, 6, 7]);
     }
+    troubles.extend(weir_runtime::check_tls(&config).into_iter().map(|found| about_tls(file, found)));
     if ask == Ask::Servers {
         let report = probe::probe(&config);
         say("");
@@ -45,14 +47,23 @@ pub(crate) fn run(file: &Path, ask: Ask) -> Result<(), Failure> {
     conclude(term, file, &mut troubles)
 }
 
+/// What is to be said about keys and certificates; the text names their file.
+fn about_tls(file: &Path, found: TlsFinding) -> Finding {
+    let (severity, text) = match found {
+        TlsFinding::Error(text) => (Severity::Error, text),
+        TlsFinding::Warning(text) => (Severity::Warning, text),
+    };
+    Finding { severity, file: file.to_owned(), line: None, text }
+}
+
 /// Prints what is wrong, the worst last, and one line that says how it stands.
 fn conclude(term: Term, file: &Path, troubles: &mut [Finding]) -> Result<(), Failure> {
-    troubles.sort_by_key(|finding| (finding.severity, finding.line));
+    troubles.sort_by_key(|finding| (finding.severity, finding.file.clone(), finding.line));
     if !troubles.is_empty() {
         say("");
     }
     for finding in troubles.iter() {
-        say(describe(term, file, finding));
+        say(describe(term, finding));
     }
     let count = |severity| troubles.iter().filter(|finding| finding.severity == severity).count();
     let (warnings, errors) = (count(Severity::Warning), count(Severity::Error));
@@ -71,19 +82,19 @@ fn conclude(term: Term, file: &Path, troubles: &mut [Finding]) -> Result<(), Fai
     Ok(())
 }
 
-fn describe(term: Term, file: &Path, finding: &Finding) -> String {
+fn describe(term: Term, finding: &Finding) -> String {
     let severity = match finding.severity {
         Severity::Note => "note".to_owned(),
         Severity::Warning => term.yellow("warning"),
         Severity::Error => term.red("error"),
     };
     let line = finding.line.map(|line| format!("{line}: ")).unwrap_or_default();
-    format!("{severity}: {}:{line}{}{}", file.display(), if line.is_empty() { " " } else { "" }, finding.text)
+    format!("{severity}: {}:{line}{}{}", finding.file.display(), if line.is_empty() { " " } else { "" }, finding.text)
 }
 
 fn is_note_on_pool(finding: &Finding, config: &Config) -> bool {
-    let on_pool = |name: &String| finding.line.is_some() && finding.line == config.lines.of(&format!("pools.{name}"));
-    finding.severity == Severity::Note && config.pools.keys().any(on_pool)
+    let begins = |pool: &std::sync::Arc<weir_config::Pool>| finding.text.starts_with(&format!("pool {}: ", pool.name));
+    finding.severity == Severity::Note && config.pools.values().any(begins)
 }
 
 fn pools_table(config: &Config) -> Vec<Vec<String>> {
@@ -93,11 +104,11 @@ fn pools_table(config: &Config) -> Vec<Vec<String>> {
         let user = pool.user.clone().unwrap_or_else(|| "(each client's)".to_owned());
         rows.push(vec![
             pool.name.clone(),
-            pool.target.to_string(),
+            pool.places(),
             pool.database.clone(),
             user,
             pool.mode.to_string(),
-            pool.limits.size.to_string(),
+            if pool.limits.size == 0 { "any".to_owned() } else { pool.limits.size.to_string() },
             pool.limits.min_size.to_string(),
             pool.limits.reserve_size.to_string(),
         ]);

@@ -4,11 +4,14 @@
 //! was not understood. Must not know how anything is done.
 
 mod check;
+mod convert;
 mod demo;
 mod failure;
 mod lab;
 mod load;
+mod pgbouncer;
 mod probe;
+mod process;
 mod serve;
 mod term;
 
@@ -28,6 +31,7 @@ Examples:
   weir lab all --quick                 rerun the published experiments about pooling, here
   weir check weir.toml --connect       is this right, and do the servers answer?
   weir serve weir.toml                 pool connections until told to stop
+  weir serve pgbouncer.ini             the same, from PgBouncer's own file
   psql -h 127.0.0.1 -p 6432 app        connect to pool \"app\", as to a database
   psql -h 127.0.0.1 -p 6432 weir -c 'show pools'
                                        look inside, as a user in admin_users or stats_users";
@@ -56,8 +60,16 @@ const CHECK_EXAMPLES: &str = "\
 Examples:
   weir check weir.toml             reads the file and says what it understood
   weir check weir.toml --connect   also logs in to each pool's server
+  weir check pgbouncer.ini         and what of it has no effect, with the reason
 
 The exit status is 1 if Weir could not work so, 0 otherwise; warnings do not count.";
+
+const CONVERT_EXAMPLES: &str = "\
+Examples:
+  weir convert /etc/pgbouncer/pgbouncer.ini > weir.toml
+  weir check weir.toml             is it what was meant?
+
+Users stay in their file. Passwords of databases are printed as they are: keep the result private.";
 
 const DEMO_EXAMPLES: &str = "\
 Starts a throw-away PostgreSQL (found on this machine, or fetched) that takes 100 connections, sends
@@ -87,17 +99,23 @@ enum Command {
     /// Pool connections as a configuration says
     #[command(after_help = SERVE_EXAMPLES)]
     Serve {
-        /// The configuration, a weir.toml
+        /// The configuration, a weir.toml or a pgbouncer.ini
         file: PathBuf,
     },
     /// Say what a configuration means, and what is wrong with it
     #[command(after_help = CHECK_EXAMPLES)]
     Check {
-        /// The configuration, a weir.toml
+        /// The configuration, a weir.toml or a pgbouncer.ini
         file: PathBuf,
         /// Also log in to each pool's server
         #[arg(long)]
         connect: bool,
+    },
+    /// Print a pgbouncer.ini as the weir.toml that means the same
+    #[command(after_help = CONVERT_EXAMPLES)]
+    Convert {
+        /// The configuration, a pgbouncer.ini
+        file: PathBuf,
     },
     /// Show the whole story in half a minute, on a throw-away server
     #[command(after_help = DEMO_EXAMPLES)]
@@ -106,6 +124,8 @@ enum Command {
         #[arg(long, value_name = "N")]
         seconds: Option<u64>,
     },
+    /// Serve a pgbouncer.ini with PgBouncer's own command line
+    Pgbouncer(pgbouncer::Arguments),
     /// Rerun the published experiments about pooling, or your own (`weir lab --help`)
     #[command(disable_help_flag = true)]
     Lab {
@@ -116,14 +136,27 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let outcome = match Cli::parse().command {
+    let words: Vec<OsString> = std::env::args_os().collect();
+    if pgbouncer::is_called(words.first().map(OsString::as_os_str)) {
+        return conclude(pgbouncer::run(pgbouncer::parse(words)));
+    }
+    if words.get(1).is_some_and(|word| word == "pgbouncer") {
+        return conclude(pgbouncer::run(pgbouncer::parse(words.into_iter().skip(1))));
+    }
+    let outcome = match Cli::parse_from(words).command {
         Command::Serve { file } => serve::run(&file),
         Command::Check { file, connect } => {
             check::run(&file, if connect { check::Ask::Servers } else { check::Ask::File })
         }
+        Command::Convert { file } => convert::run(&file),
         Command::Demo { seconds } => demo::run(seconds),
+        Command::Pgbouncer(arguments) => pgbouncer::run(arguments),
         Command::Lab { arguments } => lab::run(&arguments),
     };
+    conclude(outcome)
+}
+
+fn conclude(outcome: Result<(), Failure>) -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure::Said) => ExitCode::FAILURE,

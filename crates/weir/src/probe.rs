@@ -51,12 +51,12 @@ pub(crate) fn probe(config: &Config) -> Report {
             }
             Login::As { user, password } => match ask(pool, &user, password.as_deref()) {
                 Ok(server) => {
-                    let wanted = servers_at(config, &pool.target);
-                    rooms.insert(pool.target.to_string(), (pool, wanted, server.room));
+                    let wanted = servers_at(config, pool.target());
+                    rooms.insert(pool.target().to_string(), (pool, wanted, server.room));
                     row(pool, &user, "ok", &server.version, &wanted.to_string(), &server.room.to_string())
                 }
                 Err(error) => {
-                    let text = format!("pool {}: {} as {user}: {error}", pool.name, pool.target);
+                    let text = format!("pool {}: {} as {user}: {error}", pool.name, pool.target());
                     report.find(config, pool, Severity::Error, text);
                     row(pool, &user, "no", "", "", "")
                 }
@@ -78,8 +78,8 @@ pub(crate) fn probe(config: &Config) -> Report {
 
 impl Report {
     fn find(&mut self, config: &Config, pool: &Pool, severity: Severity, text: String) {
-        let line = config.lines.of(&format!("pools.{}", pool.name));
-        self.findings.push(Finding { severity, line, text });
+        let (file, line) = config.lines.place(&format!("pools.{}", pool.name), &config.source);
+        self.findings.push(Finding { severity, file, line, text });
     }
 }
 
@@ -105,7 +105,7 @@ fn login(config: &Config, pool: &Pool) -> Login {
 }
 
 fn ask(pool: &Pool, user: &str, password: Option<&str>) -> Result<Server, Error> {
-    let mut params = Params::new(&pool.target.host.to_string(), pool.target.port, user, &pool.database);
+    let mut params = Params::new(&pool.target().host.to_string(), pool.target().port, user, &pool.database);
     params.password = password.map(str::to_owned);
     params = params.timeout(Duration::from_secs(10)).option("application_name", "weir check");
     let mut connection = Connection::connect(&params)?;
@@ -121,6 +121,6 @@ fn ask(pool: &Pool, user: &str, password: Option<&str>) -> Result<Server, Error>
 /// The most connections that the pools may open to one server.
 fn servers_at(config: &Config, target: &Target) -> u64 {
     let mut there = config.clone();
-    there.pools.retain(|_, pool| pool.target == *target);
+    there.pools.retain(|_, pool| pool.target() == target);
     most_servers(&there)
 }

@@ -6,24 +6,65 @@ use std::path::Path;
 use std::sync::Arc;
 
 use weir_config::{Config, Facts, Finding, Severity};
-use weir_runtime::{Bound, LogTarget, Options, Signals};
+use weir_runtime::{Bound, Inherited, LogTarget, Options, Signals};
 
 use crate::failure::Failure;
 use crate::load;
+use crate::process::{self, Ground};
+
+/// Whether anything is said on the terminal while serving.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Console {
+    /// The log, and a line when clients may come.
+    Talks,
+    /// Only what keeps it from starting.
+    Quiet,
+}
 
 /// Serves until told to stop.
 pub(crate) fn run(file: &Path) -> Result<(), Failure> {
-    let config = Arc::new(load::load(file).map_err(Failure::of)?);
-    review(file, &config, &load::facts())?;
+    let config = load::load(file).map_err(Failure::of)?;
+    serve(file, config, Ground::Fore, Console::Talks, |_| {})
+}
+
+/// Serves `config`, which was read from `file`; `adjust` is what the command line changes in it after each reload.
+pub(crate) fn serve(
+    file: &Path,
+    config: Config,
+    ground: Ground,
+    console: Console,
+    adjust: impl Fn(&mut Config) + Send + Sync + 'static,
+) -> Result<(), Failure> {
+    review(&config, &load::facts(), console)?;
+    let _pid_file = process::settle(&config, ground)?;
+    let config = Arc::new(config);
     let file = file.to_owned();
+    let reload = move || {
+        let mut config = load::load(&file).map_err(|error| error.to_string())?;
+        adjust(&mut config);
+        Ok(Arc::new(config))
+    };
     let options = Options {
         config: Arc::clone(&config),
-        reload: Arc::new(move || load::load(&file).map(Arc::new).map_err(|error| error.to_string())),
-        log: LogTarget::Stderr,
+        reload: Arc::new(reload),
+        log: if console == Console::Talks { LogTarget::Stderr } else { LogTarget::Quiet },
         signals: Signals::Handle,
-        ready: Box::new(move |bound| announce(bound, &config)),
+        inherited: Inherited::from_environment(),
+        ready: Box::new(move |bound| {
+            if console == Console::Talks {
+                announce(bound, &config);
+            }
+        }),
     };
-    match weir_runtime::serve(options).map_err(Failure::of)? {
+    let logging = options.config.log.clone();
+    let status = weir_runtime::serve(options).map_err(|error| {
+        if ground == Ground::Back {
+            // There is no terminal any more that could show it.
+            weir_runtime::last_words(&logging, &error.to_string());
+        }
+        Failure::of(error)
+    });
+    match status? {
         0 => Ok(()),
         // Whoever ended it has logged why.
         _ => Err(Failure::Said),
@@ -31,15 +72,16 @@ pub(crate) fn run(file: &Path) -> Result<(), Failure> {
 }
 
 /// Warnings are said, and that fewer clients fit than configured; errors end it here.
-fn review(file: &Path, config: &Config, facts: &Facts) -> Result<(), Failure> {
+fn review(config: &Config, facts: &Facts, console: Console) -> Result<(), Failure> {
     for finding in weir_config::review(config, facts) {
         let line = finding.line.map(|line| format!("{line}:")).unwrap_or_default();
-        let text = format!("{}:{line} {}", file.display(), finding.text);
+        let text = format!("{}:{line} {}", finding.file.display(), finding.text);
         match finding.severity {
+            Severity::Error => return Err(Failure::Because(text)),
+            _ if console == Console::Quiet => {}
             Severity::Note if is_about_fewer_clients(&finding) => eprintln!("weir: note: {text}"),
             Severity::Note => {}
             Severity::Warning => eprintln!("weir: warning: {text}"),
-            Severity::Error => return Err(Failure::Because(text)),
         }
     }
     Ok(())
@@ -79,7 +121,7 @@ mod tests {
 
     #[test]
     fn what_can_not_work_is_not_started() {
-        assert!(review(Path::new("weir.toml"), &config(), &Facts { descriptors: 100_000, cores: 1 }).is_ok());
-        assert!(review(Path::new("weir.toml"), &config(), &Facts { descriptors: 40, cores: 1 }).is_err());
+        assert!(review(&config(), &Facts { descriptors: 100_000, cores: 1 }, Console::Quiet).is_ok());
+        assert!(review(&config(), &Facts { descriptors: 40, cores: 1 }, Console::Quiet).is_err());
     }
 }

@@ -90,10 +90,52 @@ fn check_says_what_it_understood() {
 #[test]
 fn check_fails_for_what_could_not_be_served() {
     let folder = TempFolder::new().unwrap();
-    let path = write(&folder, "[auth]\ntype = \"trust\"\n[pools.app]\nhost = \"127.0.0.1\"\n");
+    let path = write(&folder, "[auth]\ntype = \"cert\"\n[auth.users]\nann = \"\"\n[pools.app]\nhost = \"127.0.0.1\"\n");
     let output = check(&path, &[]);
     assert_eq!(output.status.code(), Some(1));
     assert!(said(&output).contains("error: "), "{}", said(&output));
+}
+
+/// A `pgbouncer.ini` with its list of users.
+fn ini(folder: &TempFolder) -> PathBuf {
+    let users = folder.path().join("userlist.txt");
+    fs::write(&users, "\"ann\" \"secret\"\n").unwrap();
+    let text = format!(
+        "[databases]\napp = host=127.0.0.1 user=ann password=hush\n[pgbouncer]\nlisten_addr = localhost\n\
+         unix_socket_dir =\nauth_file = {}\npkt_buf = 8192\npeer_id = 3\n",
+        users.display()
+    );
+    let path = folder.path().join("pgbouncer.ini");
+    fs::write(&path, text).unwrap();
+    path
+}
+
+#[test]
+fn check_says_what_it_understood_of_an_ini() {
+    let folder = TempFolder::new().unwrap();
+    let path = ini(&folder);
+    let output = check(&path, &[]);
+    assert!(output.status.success(), "{}", complaint(&output));
+    let text = said(&output);
+    assert!(text.contains("app   127.0.0.1:5432  app       ann   session    20    0        0\n"), "{text}");
+    assert!(text.contains("line 7: pkt_buf has no effect: "), "{text}");
+    assert!(text.contains(&format!("warning: {}:8: peer_id has no effect: ", path.display())), "{text}");
+    assert!(text.ends_with("pgbouncer.ini: can be served, with a warning\n"), "{text}");
+}
+
+#[test]
+fn convert_prints_what_check_takes() {
+    let folder = TempFolder::new().unwrap();
+    let output = weir(&["convert", ini(&folder).to_str().unwrap()]);
+    assert!(output.status.success(), "{}", complaint(&output));
+    let text = said(&output);
+    assert!(text.contains("\n[pools.app]\nhost = \"127.0.0.1\"\nuser = \"ann\"\npassword = \"hush\"\n"), "{text}");
+    let path = write(&folder, &text);
+    let output = check(&path, &[]);
+    assert!(output.status.success(), "{} {}", said(&output), complaint(&output));
+    let output = weir(&["convert", path.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(complaint(&output).contains("is TOML already"), "{}", complaint(&output));
 }
 
 #[test]

@@ -77,6 +77,41 @@ fn the_story_is_told_without_a_terminal() {
     assert!(!story.contains('\x1b'), "no terminal, no colours");
 }
 
+/// What follows these words in the story, run by a shell as a person would who copied it; none without psql.
+fn copied(story: &str, words: &str) -> Option<String> {
+    let line = story.lines().find_map(|line| line.trim().strip_prefix(words)).unwrap_or_else(|| panic!("{story}"));
+    if story.contains("there is no psql") {
+        return None;
+    }
+    let command = format!("{} -X -A", line.trim());
+    let output = Command::new("sh").args(["-c", &command]).stdin(Stdio::null()).output().unwrap();
+    assert!(output.status.success(), "{command}: {output:?}");
+    Some(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// `show clients` by a console's line of the story, as columns and rows.
+fn clients(story: &str) -> Option<Vec<Vec<String>>> {
+    let told = copied(&story.replace("show pools", "show clients"), "the console ")?;
+    Some(told.lines().map(|line| line.split('|').map(str::to_owned).collect()).collect())
+}
+
+#[test]
+fn the_lines_to_copy_are_encrypted_beside_plain_clients() {
+    let _alone = ALONE.lock();
+    let mut demo = start(&["--seconds", "600"]);
+    let (story, _, reader) = until_live(&mut demo);
+    copied(&story, "a client ");
+    if let Some(rows) = clients(&story) {
+        let tls = rows[0].iter().position(|column| column == "tls").unwrap();
+        let how: Vec<_> = rows[1..].iter().filter_map(|row| row.get(tls)).collect();
+        assert!(how.iter().any(|how| how.starts_with("TLSv1.")), "{rows:?}");
+        assert!(how.iter().any(|how| how.is_empty()), "the demo's own clients are plain: {rows:?}");
+    }
+    send_signal(demo.id(), Signal::SIGINT);
+    assert!(reader.lines().map_while(Result::ok).last().unwrap().contains("nothing is left behind"));
+    assert!(demo.wait().unwrap().success());
+}
+
 #[test]
 fn ctrl_c_ends_it_in_order() {
     let _alone = ALONE.lock();

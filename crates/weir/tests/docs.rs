@@ -9,7 +9,7 @@ use std::process::Command;
 use serde_json::Value;
 
 /// Folders of the repository whose mention in backticks is a promise that the path exists.
-const FOLDERS: &[&str] = &["crates/", "docs/", "sim/", "tests/", "bench/", "scripts/", ".ci/"];
+const FOLDERS: &[&str] = &["crates/", "docs/", "sim/", "tests/", "bench/", "fuzz/", "scripts/", ".ci/"];
 
 #[test]
 fn every_direct_dependency_has_a_line_of_reason_and_no_line_is_left_over() {
@@ -74,6 +74,65 @@ fn every_error_of_the_console_stands_on_the_page_of_errors() {
 }
 
 #[test]
+fn the_table_of_behaviours_names_each_of_their_tests() {
+    let page = read("docs/pgbouncer.md");
+    let numbered = page.lines().filter_map(|line| {
+        let cells: Vec<&str> = line.strip_prefix("| ")?.trim_end_matches(['|', ' ']).split(" | ").collect();
+        Some((cells.first()?.parse::<u32>().ok()?, *cells.get(2)?))
+    });
+    let mut written = BTreeSet::new();
+    let mut numbers = Vec::new();
+    for (number, tests) in numbered {
+        numbers.push(number);
+        written.extend(tests.split('`').skip(1).step_by(2).map(|name| format!("behaviour_{number:02}_{name}")));
+    }
+    assert_eq!(numbers, (1..=20).collect::<Vec<_>>());
+    let mut tests = BTreeSet::new();
+    for entry in fs::read_dir(root().join("tests/postgres/behaviours")).expect("a folder") {
+        let source = fs::read_to_string(entry.expect("an entry").path()).expect("a source");
+        let found = source.lines().filter_map(|line| line.strip_prefix("fn ")?.split('(').next().map(str::to_owned));
+        tests.extend(found.filter(|name| name.starts_with("behaviour_")));
+    }
+    let missing: Vec<_> = tests.difference(&written).collect();
+    let left_over: Vec<_> = written.difference(&tests).collect();
+    assert!(missing.is_empty() && left_over.is_empty(), "the page lacks {missing:?} and names {left_over:?}");
+}
+
+#[test]
+fn the_table_of_incidents_names_every_test_of_them_and_leaves_none_without_a_result() {
+    let page = read("docs/incidents.md");
+    let mut written = BTreeSet::new();
+    let mut rows = 0;
+    for line in page.lines() {
+        let cells: Vec<&str> = line.trim_matches(['|', ' ']).split(" | ").map(str::trim).collect();
+        let [what, place, tests, result] = cells[..] else { continue };
+        if what == "what happened" {
+            continue;
+        }
+        rows += 1;
+        let named: Vec<_> = tests.split('`').skip(1).step_by(2).map(str::to_owned).collect();
+        assert!(!what.is_empty() && !place.is_empty() && !named.is_empty(), "a cell is empty: {line}");
+        // A figure, or that it is open and with what it comes.
+        let told = result.starts_with("open: comes with ") || result.chars().any(|c| c.is_ascii_digit());
+        assert!(told, "no figure came out: {line}");
+        written.extend(named);
+    }
+    assert_eq!(rows, 19, "an incident is missing, or one too many");
+    let mut tests = BTreeSet::new();
+    for entry in fs::read_dir(root().join("tests/incidents")).expect("a folder") {
+        let source = fs::read_to_string(entry.expect("an entry").path()).expect("a source");
+        let mut lines = source.lines();
+        while lines.any(|line| line.trim() == "#[test]") {
+            let name = lines.next().and_then(|line| line.trim().strip_prefix("fn ")?.split('(').next());
+            tests.insert(name.expect("a test is a function").to_owned());
+        }
+    }
+    let missing: Vec<_> = tests.difference(&written).collect();
+    let left_over: Vec<_> = written.difference(&tests).collect();
+    assert!(missing.is_empty() && left_over.is_empty(), "the page lacks {missing:?} and names {left_over:?}");
+}
+
+#[test]
 fn paths_and_links_on_every_page_lead_somewhere() {
     let mut wrong = Vec::new();
     for page in pages() {
@@ -119,8 +178,13 @@ fn code(cell: &str) -> String {
 
 /// The dependencies of all crates of the workspace that are not crates of the workspace.
 fn external_dependencies() -> BTreeSet<String> {
+    // The fuzz targets are a workspace of their own.
+    ["Cargo.toml", "fuzz/Cargo.toml"].into_iter().flat_map(external_dependencies_of).collect()
+}
+
+fn external_dependencies_of(manifest: &str) -> Vec<String> {
     let output = Command::new(env!("CARGO"))
-        .args(["metadata", "--format-version", "1", "--no-deps"])
+        .args(["metadata", "--format-version", "1", "--no-deps", "--manifest-path", manifest])
         .current_dir(root())
         .output()
         .expect("cargo runs");
@@ -150,14 +214,17 @@ fn variants(source: &str) -> Vec<String> {
 /// The arms of a match over the refusals: each variant with what it leads to, which is a text, or the name of a field in
 /// braces.
 fn arms(text: &str) -> Vec<(String, String)> {
+    // A quote within a literal, out of the way of those around it.
+    let text = text.replace("\\\"", "\u{1}");
     let mut found = Vec::new();
     let mut patterns = "";
     for piece in text.split("=>") {
         let next = piece.find("Refusal::").unwrap_or(piece.len());
         // Before the first arrow there is no arm yet, only the function's head.
         if !patterns.is_empty() {
-            let value =
-                literals(&piece[..next]).first().map_or_else(|| variable(&piece[..next]), |text| text.to_string());
+            let value = literals(&piece[..next])
+                .first()
+                .map_or_else(|| variable(&piece[..next]), |text| text.replace('\u{1}', "\""));
             let names = patterns.split("Refusal::").skip(1);
             let names = names.map(|name| name.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default());
             found.extend(names.map(|name| (name.to_owned(), value.clone())));

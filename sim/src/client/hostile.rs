@@ -14,6 +14,7 @@ use crate::context::Context;
 use crate::message::{Back, Front, Inbox};
 use crate::network::{End, Happening, Owner};
 use crate::rng::Rng;
+use crate::transcript::Bytes;
 
 const ARRIVE: u32 = 0;
 const SEND: u32 = 1;
@@ -49,15 +50,15 @@ pub(crate) struct Hostile {
 impl Hostile {
     pub(crate) fn new(identity: Identity, mut rng: Rng) -> Hostile {
         Hostile {
-            identity,
             plan: Plan::AtOnce,
             end: None,
             inbox: Inbox::default(),
             login: Login::default(),
             deaf: false,
             volleys: 0,
-            lives: rng.skewed(1, 8),
+            lives: rng.skewed(1, 8).min(identity.stay.sessions),
             tokens: 0,
+            identity,
             rng,
         }
     }
@@ -92,8 +93,9 @@ impl Hostile {
     pub(crate) fn woken(&mut self, ctx: &mut Context, reason: u32) {
         match (reason, self.end) {
             (ARRIVE, None) if self.lives > 0 => {
+                ctx.misled.forget(self.identity.number);
                 self.plan = *self.rng.pick(&[Plan::AtOnce, Plan::OddStartup, Plan::BeforeLogin, Plan::AfterLogin]);
-                self.volleys = self.rng.between(1, 4);
+                self.volleys = self.rng.between(1, 4).min(self.identity.stay.bursts);
                 self.inbox = Inbox::default();
                 self.login = Login::default();
                 self.deaf = false;
@@ -148,7 +150,11 @@ impl Hostile {
     }
 
     fn bytes(&mut self, ctx: &mut Context, bytes: &[u8]) {
-        if self.deaf || self.plan == Plan::AtOnce || self.plan == Plan::OddStartup {
+        if ctx.misled.has(self.identity.number)
+            || self.deaf
+            || self.plan == Plan::AtOnce
+            || self.plan == Plan::OddStartup
+        {
             return;
         }
         self.inbox.push(bytes);
@@ -162,7 +168,9 @@ impl Hostile {
 
     fn message(&mut self, ctx: &mut Context, message: &Back) {
         let number = self.identity.number;
-        ctx.note(|| format!("c{number} <- {message:?}"));
+        if let Some(end) = self.end {
+            ctx.got(end, message);
+        }
         if let Some(owner) = foreign(message, number) {
             let what = format!("hostile c{number} got what belongs to c{owner}: {message:?}");
             ctx.violated(Checker::ResultsReachTheirOwner, || what);
@@ -197,8 +205,9 @@ impl Hostile {
         }
         self.volleys -= 1;
         let bytes = if self.plan == Plan::AtOnce { self.noise() } else { self.requests() };
-        let (number, length) = (self.identity.number, bytes.len());
-        ctx.note(|| format!("hostile c{number} -> {length} bytes: {:?}", String::from_utf8_lossy(&bytes)));
+        if let Some(end) = self.end {
+            ctx.sent(end, Bytes(&bytes));
+        }
         self.write(ctx, &bytes);
         self.later(ctx);
     }

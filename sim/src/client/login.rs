@@ -1,12 +1,11 @@
 //! How a modelled client logs in, by whatever method it is asked for.
 
-use weir_auth::{
-    SCRAM_SHA_256, ScramClient, ScramExpectVerdict, ScramKeys, md5_hex_secret, md5_response, salt_password,
-};
+use weir_auth::{SCRAM_SHA_256, ScramClient, ScramExpectVerdict, ScramKeys, md5_hex_secret, md5_response};
 use weir_pgwire::put_front;
 
 use crate::message::AuthStep;
 use crate::rng::Rng;
+use crate::salts;
 
 /// Where a login stands.
 #[derive(Default)]
@@ -50,7 +49,7 @@ impl Login {
             }
             (Login::ScramFirst(client), AuthStep::SaslContinue(message)) => {
                 let Ok(need) = client.server_first(message) else { return false };
-                let salted = salt_password(password, &need.salt, need.iterations);
+                let salted = salts::salted(password, &need.salt, need.iterations);
                 let (verdict, last) = need.answer(&ScramKeys::from_salted(&salted));
                 put_front::sasl_response(out, &last);
                 Login::ScramFinal(verdict)

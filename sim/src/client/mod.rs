@@ -25,6 +25,23 @@ pub(crate) struct Identity {
     pub(crate) password: String,
     pub(crate) database: String,
     pub(crate) kind: Kind,
+    pub(crate) stay: Stay,
+}
+
+/// How often and for how long a client comes at most, whatever it draws.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Stay {
+    /// Connections, one after the other.
+    pub(crate) sessions: u64,
+    /// What it does in each: bursts, volleys or commands.
+    pub(crate) bursts: u64,
+}
+
+impl Default for Stay {
+    /// As drawn.
+    fn default() -> Stay {
+        Stay { sessions: u64::MAX, bursts: u64::MAX }
+    }
 }
 
 /// What a client is up to.

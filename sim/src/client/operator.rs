@@ -1,15 +1,16 @@
-//! A client of the console: looks at tables, reloads, pauses and resumes, and is never refused while it behaves.
+//! A client of the console: looks at tables, changes settings, stops pools and takes it back, and is never refused while it behaves.
 //!
 //! Owns what an operator does through the console; signals are sent by the world. Each command must be answered in
 //! order and well-formed, while everything else goes on.
 
 use weir_base::Span;
+use weir_engine::port::Signal;
 use weir_pgwire::{backend, put_front, tag};
 
 use super::Identity;
 use super::login::Login;
 use crate::check::Checker;
-use crate::context::Context;
+use crate::context::{Context, Event};
 use crate::message::{Back, Front, Inbox};
 use crate::network::{End, Happening, Owner};
 use crate::rng::Rng;
@@ -20,7 +21,12 @@ const NEXT: u32 = 1;
 const IMPATIENT: u32 = 16;
 
 /// Commands that change nothing.
-const LOOKS: [&str; 14] = [
+const LOOKS: [&str; 19] = [
+    "SHOW MEM",
+    "SHOW DNS_HOSTS",
+    "SHOW STATE",
+    "SHOW PEERS",
+    "SHOW ACTIVE_SOCKETS",
     "SHOW POOLS",
     "show stats",
     "SHOW CLIENTS",
@@ -53,14 +59,13 @@ pub(crate) struct Operator {
     sent: u32,
     lives: u64,
     calm: bool,
-    /// Pools that must be resumed before it leaves for good, so that nobody waits for ever.
-    paused: Vec<String>,
+    /// What must be taken back before it leaves for good, so that nobody waits for ever.
+    undo: Vec<String>,
 }
 
 impl Operator {
     pub(crate) fn new(identity: Identity, mut rng: Rng) -> Operator {
         Operator {
-            identity,
             end: None,
             inbox: Inbox::default(),
             login: Login::default(),
@@ -68,9 +73,10 @@ impl Operator {
             command: String::new(),
             commands: 0,
             sent: 0,
-            lives: rng.skewed(1, 4),
+            lives: rng.skewed(1, 4).min(identity.stay.sessions),
             calm: false,
-            paused: Vec::new(),
+            undo: Vec::new(),
+            identity,
             rng,
         }
     }
@@ -103,6 +109,10 @@ impl Operator {
             }
             Happening::Bytes => self.bytes(ctx, bytes),
             Happening::Eof | Happening::Error | Happening::ConnectFailed => {
+                if *happening == Happening::ConnectFailed {
+                    // There is nobody left to take anything back for.
+                    self.undo.retain(|command| command == "RESUME");
+                }
                 self.complain(ctx, &format!("{happening:?}"));
                 self.over(ctx);
             }
@@ -113,7 +123,7 @@ impl Operator {
     pub(crate) fn woken(&mut self, ctx: &mut Context, reason: u32) {
         match (reason, self.end) {
             (ARRIVE, None) if self.lives > 0 => {
-                self.commands = self.rng.skewed(1, 20);
+                self.commands = self.rng.skewed(1, 20).min(self.identity.stay.bursts);
                 self.inbox = Inbox::default();
                 self.login = Login::default();
                 self.command.clear();
@@ -121,11 +131,16 @@ impl Operator {
             }
             (NEXT, Some(_)) => self.next(ctx),
             // Leaving undoes a PAUSE that has not come to its end.
-            (number, Some(_)) if number == IMPATIENT + self.sent && self.command.starts_with("PAUSE") => {
+            (number, Some(_)) if number == IMPATIENT + self.sent && self.waits() => {
                 self.over(ctx);
             }
             _ => {}
         }
+    }
+
+    /// Whether the command waits for others.
+    fn waits(&self) -> bool {
+        ["PAUSE", "SUSPEND", "WAIT_CLOSE"].iter().any(|verb| self.command.starts_with(verb))
     }
 
     fn owner(&self) -> Owner {
@@ -154,9 +169,8 @@ impl Operator {
     }
 
     fn message(&mut self, ctx: &mut Context, width: Option<usize>, message: Back) {
-        let number = self.identity.number;
-        if ctx.trace.is_on() {
-            ctx.note(|| format!("c{number} <- {message:?}"));
+        if let Some(end) = self.end {
+            ctx.got(end, &message);
         }
         match message {
             Back::Auth(step) => {
@@ -189,9 +203,9 @@ impl Operator {
 
     fn next(&mut self, ctx: &mut Context) {
         if (self.commands <= 1 || self.calm)
-            && let Some(pool) = self.paused.pop()
+            && let Some(command) = self.undo.pop()
         {
-            return self.send(ctx, format!("RESUME {pool}"));
+            return self.send(ctx, command);
         }
         if self.commands == 0 || self.calm {
             let mut bytes = Vec::new();
@@ -206,13 +220,21 @@ impl Operator {
 
     fn send(&mut self, ctx: &mut Context, command: String) {
         if let Some(pool) = command.strip_prefix("PAUSE ").or_else(|| command.strip_prefix("KILL ")) {
-            self.paused.push(pool.to_owned());
+            self.undo.push(format!("RESUME {pool}"));
+        }
+        if let Some(pool) = command.strip_prefix("DISABLE ") {
+            self.undo.push(format!("ENABLE {pool}"));
+        }
+        if command == "SUSPEND" {
+            self.undo.push("RESUME".to_owned());
         }
         self.command = command;
-        let (number, text) = (self.identity.number, self.command.clone());
-        ctx.note(|| format!("c{number} -> {text}"));
+        let message = Front::Query(self.command.clone());
+        if let Some(end) = self.end {
+            ctx.sent(end, &message);
+        }
         let mut bytes = Vec::new();
-        Front::Query(text).put(&mut bytes);
+        message.put(&mut bytes);
         self.write(ctx, &bytes);
         self.sent += 1;
         let patience = self.rng.span(1_000, 5_000_000);
@@ -221,13 +243,23 @@ impl Operator {
 
     fn draw(&mut self, faulty: bool) -> String {
         let pool = format!("pool{}", self.rng.below(3));
-        match self.rng.below(12) {
+        match self.rng.below(18) {
             0 => "RELOAD".to_owned(),
             1 => format!("PAUSE {pool}"),
             2 => "RESUME".to_owned(),
             3 => format!("RESUME {pool}"),
             4 => format!("RECONNECT {pool}"),
             5 if faulty => format!("KILL {pool}"),
+            6 if faulty => format!("DISABLE {pool}"),
+            7 if faulty => "SUSPEND".to_owned(),
+            8 => format!("WAIT_CLOSE {pool}"),
+            11 if faulty => format!("KILL_CLIENT {}", self.rng.below(60)),
+            12 if faulty && self.rng.chance(30) => {
+                (*self.rng.pick(&["SHUTDOWN", "SHUTDOWN WAIT_FOR_SERVERS", "SHUTDOWN WAIT_FOR_CLIENTS"])).to_owned()
+            }
+            // No more than any configuration allows.
+            9 => "SET default_pool_size = 1".to_owned(),
+            10 => "SET server_idle_timeout = 1".to_owned(),
             _ => (*self.rng.pick(&LOOKS)).to_owned(),
         }
     }
@@ -250,7 +282,14 @@ impl Operator {
         if let Some(end) = self.end.take() {
             ctx.close(end);
         }
-        if self.paused.is_empty() || self.lives > 1 {
+        // Nobody can log in while all is suspended: who has lost their connection takes it back by a signal.
+        let suspended = self.undo.iter().any(|command| command == "RESUME");
+        if suspended {
+            self.undo.retain(|command| command != "RESUME");
+            let pause = self.rng.span(1_000, 1_000_000);
+            ctx.queue.after(pause, Event::Signal(Signal::Resume));
+        }
+        if self.undo.is_empty() || self.lives > 1 {
             self.lives = self.lives.saturating_sub(1);
         }
         // Long enough for what it left behind to be noticed: a RESUME must not overtake a PAUSE.

@@ -264,7 +264,11 @@ mod tests {
     use weir_pgwire::tag::back;
 
     fn shadow(queries: &[&str]) -> Shadow {
-        let mut shadow = Shadow::new(1, &[], Reporting::AtOnce);
+        shadow_of(Reporting::AtOnce, queries)
+    }
+
+    fn shadow_of(reporting: Reporting, queries: &[&str]) -> Shadow {
+        let mut shadow = Shadow::new(1, &[], reporting);
         for (name, value) in crate::postgres::settings::REPORTED {
             shadow.told(name.to_owned(), value.to_owned());
         }
@@ -335,6 +339,8 @@ mod tests {
     #[test]
     fn a_parameter_that_is_not_reported_is_caught() {
         let mut silent = shadow(&["SET TimeZone = x"]);
+        assert_eq!(checker(&mut silent, &Back::Complete("SET".into())), Some(Checker::AnsweredAsDirect));
+        let mut silent = shadow_of(Reporting::BeforeReady, &["SET TimeZone = x"]);
         assert_eq!(checker(&mut silent, &Back::Complete("SET".into())), None);
         assert_eq!(checker(&mut silent, &Back::Ready(b'I')), Some(Checker::AnsweredAsDirect));
         let mut wrong = shadow(&[]);

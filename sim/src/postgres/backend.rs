@@ -9,14 +9,17 @@ use weir_pgwire::startup::{self, First};
 
 use super::core::{Core, Transaction};
 use super::login::{self, Login, Step};
+use super::mischief::{Mischief, Plan, Then};
 use super::ownership::{Ownership, Sight};
 use super::settings::Settings;
-use super::{Admission, Flavour, language};
+use super::{Admission, Encryption, Flavour, language};
+use crate::check::Checker;
 use crate::context::Context;
 use crate::message::{Front, Inbox, put_error, put_notice};
 use crate::network::{End, Owner};
 use crate::reply::Reply;
 use crate::rng::Rng;
+use crate::transcript::Startup;
 
 /// PostgreSQL sends what it has when its buffer of this size is full.
 const BUFFER: usize = 8192;
@@ -40,6 +43,10 @@ enum Phase {
     Serving(Box<Core>),
     /// It carries a cancel request for this process and key, or nothing any more.
     Cancelling(Option<(u32, Vec<u8>)>),
+    /// It has done mischief, and says nothing more.
+    Silent,
+    /// It has done mischief, and left.
+    Left,
 }
 
 /// One process of a server.
@@ -59,6 +66,12 @@ pub(crate) struct Backend {
     working: bool,
     /// Notifications that wait until no transaction is open.
     notifications: Vec<(String, String)>,
+    /// What it will do to whoever connected; taken when it is done.
+    plan: Option<Plan>,
+    /// What it has done.
+    mischief: Option<Mischief>,
+    replies: u64,
+    encrypted: bool,
     rng: Rng,
 }
 
@@ -70,7 +83,7 @@ pub(super) enum Life {
 }
 
 impl Backend {
-    pub(super) fn new(number: u32, end: End, server: usize, mut rng: Rng) -> Backend {
+    pub(super) fn new(number: u32, end: End, server: usize, plan: Option<Plan>, mut rng: Rng) -> Backend {
         Backend {
             number,
             end,
@@ -85,6 +98,10 @@ impl Backend {
             asleep: false,
             working: false,
             notifications: Vec::new(),
+            plan,
+            mischief: None,
+            replies: 0,
+            encrypted: false,
             rng,
         }
     }
@@ -183,9 +200,8 @@ impl Backend {
     pub(super) fn dismiss(&mut self, ctx: &mut Context, code: &str, message: &str) {
         if !matches!(self.phase, Phase::Startup | Phase::Cancelling(_)) {
             put_error(&mut self.output, "FATAL", code, message);
+            ctx.sent(self.end, format_args!("ErrorResponse FATAL {code} {message:?}"));
         }
-        let number = self.number;
-        ctx.note(|| format!("s{number} ends: {code}"));
         ctx.write(self.end, &self.output);
         ctx.close(self.end);
     }
@@ -215,6 +231,8 @@ impl Backend {
                 },
                 Phase::Welcoming | Phase::Cancelling(_) => return Life::On,
                 Phase::Serving(_) => return self.serve(ctx, flavour),
+                Phase::Silent => return self.listen(ctx),
+                Phase::Left => return Life::Over,
             }
         }
     }
@@ -230,17 +248,27 @@ impl Backend {
             }
         };
         match first {
+            First::Ssl if flavour.encryption != Encryption::Never => {
+                // Within the encryption bytes pass as they are.
+                self.encrypted = true;
+                ctx.write(self.end, b"S");
+            }
             First::Ssl | First::Gss => {
                 ctx.write(self.end, b"N");
             }
             First::Cancel { pid, key } => {
+                ctx.got(self.end, format_args!("CancelRequest for s{pid}"));
                 self.phase = Phase::Cancelling(Some((pid, key.to_vec())));
-                let delay = self.rng.span(5, flavour.slow_cancel);
-                ctx.wake(delay, Owner::Backend(self.number), CANCEL);
+                // A hostile server never does it, and never says so.
+                if flavour.mischief == 0 || !self.rng.chance(flavour.mischief) {
+                    let delay = self.rng.span(5, flavour.slow_cancel);
+                    ctx.wake(delay, Owner::Backend(self.number), CANCEL);
+                }
             }
             First::Startup(startup) => {
                 let text = |b: &[u8]| String::from_utf8_lossy(b).into_owned();
                 self.parameters = startup.params().map(|(n, v)| (text(n), text(v))).collect();
+                ctx.got(self.end, Startup { minor: startup.minor, parameters: &self.parameters });
                 if startup.minor > 0 {
                     put_back::negotiate(&mut self.output, 0, &[]);
                 }
@@ -257,6 +285,10 @@ impl Backend {
 
     fn admit(&mut self, ctx: &mut Context, admission: Admission, flavour: &Flavour) -> Life {
         match admission {
+            Admission::Open if flavour.encryption == Encryption::Required && !self.encrypted => {
+                self.dismiss(ctx, "28000", "no pg_hba.conf entry for this, no encryption");
+                return Life::Over;
+            }
             Admission::Open => {}
             Admission::Starting => {
                 self.dismiss(ctx, "57P03", "the database system is starting up");
@@ -267,8 +299,59 @@ impl Backend {
                 return Life::Over;
             }
         }
+        if let Some(Plan::AtLogin(mischief)) = self.plan.filter(|_| flavour.mischief > 0)
+            && self.misbehave(ctx, mischief) != Then::GoesOn
+        {
+            return Life::On;
+        }
         let step = login::begin(flavour.method, &mut self.rng, &mut self.output);
         self.step(ctx, step, flavour)
+    }
+
+    /// Does mischief: now, and once.
+    fn misbehave(&mut self, ctx: &mut Context, mischief: Mischief) -> Then {
+        let number = self.number;
+        ctx.note(|| format!("s{number} does mischief: {mischief:?}"));
+        self.plan = None;
+        let then = mischief.commit(&mut self.rng, &mut self.output);
+        if !mischief.is_allowed() {
+            self.mischief = Some(mischief);
+            ctx.misled.by(self.end, self.ownership.current());
+        }
+        self.send(ctx);
+        match then {
+            Then::GoesOn => {}
+            Then::FallsSilent => {
+                self.phase = Phase::Silent;
+                ctx.resume(self.end);
+            }
+            Then::Closes => {
+                ctx.close(self.end);
+                self.phase = Phase::Left;
+            }
+        }
+        then
+    }
+
+    /// After mischief that the bytes show, nobody else may be served here.
+    fn listen(&mut self, ctx: &mut Context) -> Life {
+        while let Ok(Some((tag, body))) = self.inbox.next() {
+            let Ok(message) = Front::read(tag, body) else { continue };
+            if message == Front::Terminate {
+                ctx.close(self.end);
+                return Life::Over;
+            }
+            let (number, owner) = (self.number, owner_of(&message, false));
+            let Some((client, mischief)) = owner.filter(|_| owner != self.ownership.current()).zip(self.mischief)
+            else {
+                continue;
+            };
+            if mischief.is_plain() {
+                let what = || format!("s{number}: a statement of c{client} on a server that did {mischief:?}");
+                ctx.violated(Checker::OneOwnerAServer, what);
+            }
+        }
+        Life::On
     }
 
     /// Handles a password message; `None` if it has not all arrived.
@@ -314,6 +397,7 @@ impl Backend {
         }
         put_back::backend_key_data(&mut self.output, self.number, &self.key);
         put_back::ready(&mut self.output, b'I');
+        ctx.sent(self.end, "AuthenticationOk … ReadyForQuery I");
         self.phase = Phase::Serving(Box::new(Core::new(settings, flavour.reporting)));
         self.send(ctx);
     }
@@ -325,6 +409,11 @@ impl Backend {
     /// Serves messages until one sleeps, the output is stuck, or no whole message is left.
     fn serve(&mut self, ctx: &mut Context, flavour: &Flavour) -> Life {
         loop {
+            match self.phase {
+                Phase::Silent => return Life::On,
+                Phase::Left => return Life::Over,
+                _ => {}
+            }
             if ctx.net.is_blocked(self.end) {
                 ctx.net.pause(self.end);
                 return Life::On;
@@ -372,15 +461,21 @@ impl Backend {
             }
             return wanted;
         };
+        self.replies += 1;
+        if let Some(Plan::Within(mischief, after)) = self.plan
+            && flavour.mischief > 0
+            && self.replies >= after
+            && (self.ownership.current().is_some() || matches!(reply, Reply::Secret(_)))
+            && self.misbehave(ctx, mischief) != Then::GoesOn
+        {
+            return true;
+        }
+        let Phase::Serving(core) = &mut self.phase else { return false };
         if self.rng.chance(flavour.notices) && matches!(reply, Reply::Row(_) | Reply::Complete(_)) {
             let text = self.ownership.current().map_or("a notice".to_owned(), |owner| format!("c{owner}.0 is noted"));
             put_notice(&mut self.output, "NOTICE", "00000", &text);
         }
-        let number = self.number;
-        if ctx.trace.is_on() {
-            let text = format!("s{number} -> {reply:?}");
-            ctx.note(|| text);
-        }
+        ctx.sent(self.end, &reply);
         let ready = matches!(reply, Reply::Ready(_));
         if reply == Reply::Ready(b'I') {
             // What a session sends to itself comes before its ReadyForQuery.
@@ -433,19 +528,10 @@ impl Backend {
     }
 
     fn feed(&mut self, ctx: &mut Context, message: &Front) {
-        if ctx.trace.is_on() {
-            let (number, text) = (self.number, format!("{message:?}"));
-            ctx.note(|| format!("s{number} <- {text}"));
-        }
+        ctx.got(self.end, message);
         let Phase::Serving(core) = &mut self.phase else { return };
-        let owner = match message {
-            Front::Query(text) | Front::Parse { text, .. } | Front::FunctionCall(text) => language::owner(text),
-            // What comes after the end of a COPY is ignored, and makes nobody an owner.
-            Front::CopyData(text) if core.copying() => language::owner(text),
-            Front::Bind { values, .. } => values.iter().find_map(|value| language::owner(value)),
-            _ => None,
-        };
-        if let Some(client) = owner {
+        let owner = owner_of(message, core.copying());
+        if let Some(client) = owner.filter(|client| self.ownership.current() != Some(*client)) {
             let leftovers = if ctx.rules.on_dirty == OnDirty::Keep { String::new() } else { core.leftovers() };
             let sight = Sight {
                 busy: core.transaction() != Transaction::Idle,
@@ -453,7 +539,8 @@ impl Backend {
                 leftovers: &leftovers,
                 on_dirty: ctx.rules.on_dirty,
             };
-            if let Some(violation) = self.ownership.seen(client, sight) {
+            // A server that was answered too much or too little knows no owners any more.
+            if let Some(violation) = self.ownership.seen(client, sight).filter(|_| self.mischief.is_none()) {
                 let number = self.number;
                 ctx.violated(violation.checker, || format!("s{number}: {}", violation.what));
             }
@@ -462,6 +549,51 @@ impl Backend {
     }
 }
 
+/// The client whose token a message carries.
+fn owner_of(message: &Front, copying: bool) -> Option<u32> {
+    match message {
+        Front::Query(text) | Front::Parse { text, .. } | Front::FunctionCall(text) => language::owner(text),
+        // What comes after the end of a COPY is ignored, and makes nobody an owner.
+        Front::CopyData(text) if copying => language::owner(text),
+        Front::Bind { values, .. } => values.iter().find_map(|value| language::owner(value)),
+        _ => None,
+    }
+}
+
 fn name(owner: Option<u32>) -> String {
     owner.map_or("nobody".to_owned(), |client| format!("c{client}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::context::Rules;
+    use crate::network::Address;
+    use crate::trace::Detail;
+    use crate::weather::Weather;
+
+    /// What is said of a statement of `client` on a server that did mischief to the first one.
+    fn checker(mischief: Mischief, client: u32) -> Option<Checker> {
+        let mut ctx = Context::new(Rules::default(), Weather::calm(), Rng::new(1), Detail::Protocol);
+        let near = ctx.connect(Owner::Nobody, Address::Pooler);
+        let end = ctx.net.accept(near.conn, Owner::Backend(1));
+        let mut backend = Backend::new(1, end, 0, None, Rng::new(1));
+        let sight = Sight { busy: false, read: 0, leftovers: "", on_dirty: OnDirty::Keep };
+        assert_eq!(backend.ownership.seen(1, sight), None);
+        backend.misbehave(&mut ctx, mischief);
+        backend.phase = Phase::Silent;
+        let mut bytes = Vec::new();
+        Front::Query(format!("ECHO c{client}.7")).put(&mut bytes);
+        backend.inbox.push(&bytes);
+        backend.listen(&mut ctx);
+        assert!(ctx.misled.has(1) && ctx.misled.is_from(end));
+        ctx.violation.map(|violation| violation.checker)
+    }
+
+    #[test]
+    fn a_second_client_on_a_server_whose_bytes_show_its_mischief_is_caught() {
+        assert_eq!(checker(Mischief::OddTag, 2), Some(Checker::OneOwnerAServer));
+        assert_eq!(checker(Mischief::OddTag, 1), None, "it may not have noticed yet");
+        assert_eq!(checker(Mischief::ReadyTwice, 2), None, "nobody can tell");
+    }
 }

@@ -5,6 +5,9 @@
 //! `COPY IN token`, `COPY OUT n width token`, `WHOAMI`. A token reads `c<client>.<number>` and says whose statement
 //! it is; where a statement has no place for it, a comment `/*token*/` carries it.
 
+/// The name of the result that has two columns: a user and its secret.
+pub(crate) const LOOKUP: &str = "lookup";
+
 /// One statement.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Command {
@@ -59,6 +62,8 @@ pub(crate) enum Command {
     DiscardTemp,
     /// Returns what state the session has, in one row.
     WhoAmI,
+    /// What is the secret of this user? What poolers ask (auth_query).
+    Lookup(String),
     CopyIn(String),
     CopyOut {
         count: u64,
@@ -76,6 +81,7 @@ impl Command {
             Command::Sleep { .. } => "sleep",
             Command::Show(_) => "show",
             Command::WhoAmI => "whoami",
+            Command::Lookup(_) => LOOKUP,
             Command::Select => "select",
             _ => return None,
         })
@@ -161,6 +167,7 @@ fn statement(words: &[&str], text: &str) -> Option<Command> {
         ["DEALLOCATE", name] => Command::Deallocate(own(name)),
         ["CREATE", "TEMP", "TABLE", name, ..] => Command::TempTable(own(name)),
         ["WHOAMI"] => Command::WhoAmI,
+        ["LOOKUP", user] => Command::Lookup(own(user)),
         ["COPY", "IN", token] => Command::CopyIn(own(token)),
         ["COPY", "OUT", count, width, token] => {
             Command::CopyOut { count: number(count)?, width: number(width)?, token: own(token) }

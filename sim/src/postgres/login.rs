@@ -2,12 +2,11 @@
 //!
 //! Owns the exchange between the startup message and AuthenticationOk (PostgreSQL's documentation, "Start-up").
 
-use weir_auth::{
-    ScramExpectFinal, ScramServer, ScramVerifier, md5_hex_secret, md5_verify, plain_verify, salt_password,
-};
+use weir_auth::{ScramExpectFinal, ScramServer, ScramVerifier, md5_hex_secret, md5_verify, plain_verify};
 use weir_pgwire::{frontend, put_back};
 
 use crate::rng::Rng;
+use crate::salts;
 
 /// How a password is asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -26,12 +25,26 @@ pub(crate) fn password_of(user: &str) -> String {
     format!("pw-{user}")
 }
 
+/// The users that only servers know.
+pub(crate) const UNLISTED: [&str; 2] = ["dan", "fay"];
+
+/// What a server says about a user whom the pooler does not know: its password, or its verifier.
+pub(crate) fn stored_secret(user: &str) -> Option<String> {
+    match user {
+        "dan" => Some(password_of(user)),
+        "fay" => Some(verifier_of(user).to_string()),
+        _ => None,
+    }
+}
+
 /// The verifier of a user, with few iterations: a model has no time to lose on PBKDF2.
 pub(crate) fn verifier_of(user: &str) -> ScramVerifier {
     const ITERATIONS: u32 = 2;
-    let salt = format!("salt of {user}").into_bytes();
-    let salted = salt_password(&password_of(user), &salt, ITERATIONS);
-    ScramVerifier::from_salted(&salted, salt, ITERATIONS)
+    salts::verifier(user, || {
+        let salt = format!("salt of {user}").into_bytes();
+        let salted = salts::salted(&password_of(user), &salt, ITERATIONS);
+        ScramVerifier::from_salted(&salted, salt, ITERATIONS)
+    })
 }
 
 /// What the server waits for.

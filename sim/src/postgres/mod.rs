@@ -7,6 +7,7 @@ mod backend;
 pub(crate) mod core;
 pub(crate) mod language;
 pub(crate) mod login;
+mod mischief;
 mod ownership;
 pub(crate) mod settings;
 
@@ -15,12 +16,24 @@ use weir_base::{Span, Target};
 use self::backend::{Backend, Life};
 use self::core::Reporting;
 use self::login::Method;
+use self::mischief::Plan;
 use crate::context::Context;
 use crate::network::{End, Owner};
 use crate::rng::Rng;
 
 /// The first process id.
 const FIRST: u32 = 1;
+
+/// Whether the servers encrypt.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Encryption {
+    /// They do not.
+    Never,
+    /// For those who want it.
+    Offered,
+    /// They let nobody in without.
+    Required,
+}
 
 /// How the servers of one run behave.
 #[derive(Clone, Debug)]
@@ -35,6 +48,10 @@ pub(crate) struct Flavour {
     pub(crate) slow_login: u64,
     /// The longest that a cancel request takes, in microseconds.
     pub(crate) slow_cancel: u64,
+    /// Whether they encrypt.
+    pub(crate) encryption: Encryption,
+    /// How many connections in a thousand meet a hostile server.
+    pub(crate) mischief: u32,
 }
 
 impl Flavour {
@@ -46,6 +63,8 @@ impl Flavour {
             notices: *rng.pick(&[0, 0, 30]),
             slow_login: rng.skewed(100, 500_000),
             slow_cancel: rng.skewed(100, 100_000),
+            encryption: Encryption::Never,
+            mischief: 0,
         }
     }
 }
@@ -107,8 +126,10 @@ impl Postgres {
         let server = self.servers.iter().position(|s| s.target == *target && s.state != State::Down)?;
         let number = FIRST + self.backends.len() as u32;
         let end = ctx.net.accept(conn, Owner::Backend(number));
-        let rng = self.rng.fork("backend", u64::from(number));
-        self.backends.push(Some(Box::new(Backend::new(number, end, server, rng))));
+        let mut rng = self.rng.fork("backend", u64::from(number));
+        let hostile = self.flavour.mischief > 0 && rng.chance(self.flavour.mischief);
+        let plan = hostile.then(|| Plan::draw(&mut rng));
+        self.backends.push(Some(Box::new(Backend::new(number, end, server, plan, rng))));
         ctx.note(|| format!("s{number} is connected"));
         Some(end)
     }
@@ -156,6 +177,11 @@ impl Postgres {
         });
     }
 
+    /// Faults stop: no server is hostile any more.
+    pub(crate) fn calm_down(&mut self) {
+        self.flavour.mischief = 0;
+    }
+
     /// Delivers the notifications that a process has sent to others.
     fn spread(&mut self, number: u32) {
         let Some(backend) = self.get(number) else { return };
@@ -184,12 +210,12 @@ impl Postgres {
     }
 
     /// An administrator ends one process, chosen at random.
-    pub(crate) fn terminate_one(&mut self, ctx: &mut Context) {
+    pub(crate) fn terminate_one(&mut self, ctx: &mut Context, rng: &mut Rng) {
         let alive: Vec<usize> = (0..self.backends.len()).filter(|i| self.backends[*i].is_some()).collect();
         if alive.is_empty() {
             return;
         }
-        let slot = *self.rng.pick(&alive);
+        let slot = *rng.pick(&alive);
         if let Some(mut backend) = self.backends[slot].take() {
             backend.dismiss(ctx, "57P01", "terminating connection due to administrator command");
         }
@@ -201,8 +227,8 @@ impl Postgres {
     }
 
     /// How long a start takes.
-    pub(crate) fn draw_downtime(&mut self) -> (Span, Span) {
-        (self.rng.span(10_000, 5_000_000), self.rng.span(1_000, 2_000_000))
+    pub(crate) fn draw_downtime(rng: &mut Rng) -> (Span, Span) {
+        (rng.span(10_000, 5_000_000), rng.span(1_000, 2_000_000))
     }
 
     fn get(&mut self, number: u32) -> Option<&mut Backend> {

@@ -3,7 +3,8 @@
 //! Owns their spelling and their transactions: SET is undone by a rollback, SET LOCAL by any end of a transaction
 //! (PostgreSQL's documentation, "SET").
 
-use std::collections::BTreeMap;
+use std::array;
+use std::borrow::Cow;
 
 /// The settings whose changes a server reports, with their defaults (documentation, "Asynchronous Operations").
 pub(crate) const REPORTED: [(&str, &str); 12] = [
@@ -35,7 +36,21 @@ pub(crate) const UNREPORTED: [(&str, &str); 3] =
 /// Known, but neither reported nor looked at: drivers set it at startup, and poolers may carry it along.
 const QUIET: (&str, &str) = ("extra_float_digits", "1");
 
-type Values = BTreeMap<String, String>;
+/// How many settings are known.
+const KNOWN: usize = REPORTED.len() + UNREPORTED.len() + 1;
+
+/// The known settings' places: those that are reported, those that are not, the quiet one.
+fn place(place: usize) -> (&'static str, &'static str) {
+    let unreported = REPORTED.len() + UNREPORTED.len();
+    match place {
+        _ if place < REPORTED.len() => REPORTED[place],
+        _ if place < unreported => UNREPORTED[place - REPORTED.len()],
+        _ => QUIET,
+    }
+}
+
+/// A value each, by place. Sessions are many, and most values nobody has touched.
+type Values = [Cow<'static, str>; KNOWN];
 
 /// The settings of one session.
 #[derive(Clone, Debug)]
@@ -43,7 +58,8 @@ pub(crate) struct Settings {
     /// What RESET goes back to: the defaults and what the startup message said.
     startup: Values,
     session: Values,
-    local: Values,
+    /// What SET LOCAL said, by place.
+    local: Vec<(usize, String)>,
     in_transaction: bool,
     /// The session's values at the beginning of the transaction, once one has been changed in it.
     saved: Option<Values>,
@@ -56,33 +72,31 @@ pub(crate) struct Settings {
 impl Settings {
     /// The settings of a session that began with these parameters; names that nobody knows are left out.
     pub(crate) fn new<'a>(parameters: impl IntoIterator<Item = (&'a str, &'a str)>) -> Settings {
-        let mut startup: Values = REPORTED
-            .iter()
-            .chain(&UNREPORTED)
-            .chain([&QUIET])
-            .map(|(n, v)| ((*n).to_owned(), (*v).to_owned()))
-            .collect();
+        let mut startup: Values = array::from_fn(|at| Cow::Borrowed(place(at).1));
         for (name, value) in parameters {
-            if let Some(name) = known(name)
-                && let Some(value) = canonical(name, value)
+            if let Some(at) = known(name)
+                && let Some(value) = canonical(place(at).0, value)
             {
-                startup.insert(name.to_owned(), value);
+                startup[at] = value.into();
             }
         }
-        let told = REPORTED.iter().map(|(n, _)| ((*n).to_owned(), startup[*n].clone())).collect();
-        let (session, local) = (startup.clone(), Values::new());
+        let (session, told, local) = (startup.clone(), startup.clone(), Vec::new());
         Settings { startup, session, local, in_transaction: false, saved: None, told, touched: false }
     }
 
     /// The value of a setting.
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
-        let name = known(name)?;
-        self.local.get(name).or_else(|| self.session.get(name)).map(String::as_str)
+        known(name).map(|at| self.at(at))
+    }
+
+    fn at(&self, at: usize) -> &str {
+        let local = self.local.iter().find(|(place, _)| *place == at);
+        local.map_or(&*self.session[at], |(_, value)| value)
     }
 
     /// All reported settings with their values.
     pub(crate) fn reported(&self) -> impl Iterator<Item = (&'static str, &str)> {
-        REPORTED.iter().filter_map(|(name, _)| Some((*name, self.get(name)?)))
+        REPORTED.iter().enumerate().map(|(at, (name, _))| (*name, self.at(at)))
     }
 
     /// Sets a value.
@@ -90,27 +104,28 @@ impl Settings {
     /// # Errors
     /// 42704 for an unknown setting, 22023 for a value it can't have, 55P02 for a setting that can't be changed.
     pub(crate) fn set(&mut self, name: &str, value: &str, local: bool) -> Result<(), &'static str> {
-        let name = known(name).ok_or("42704")?;
-        if REPORTED.iter().any(|(n, _)| *n == name) && !TRACKED.contains(&name) && name != READ_ONLY {
+        let at = known(name).ok_or("42704")?;
+        let name = place(at).0;
+        if at < REPORTED.len() && !TRACKED.contains(&name) && name != READ_ONLY {
             return Err("55P02");
         }
         let value = canonical(name, value).ok_or("22023")?;
         self.touch();
+        self.local.retain(|(place, _)| *place != at);
         if local {
-            self.local.insert(name.to_owned(), value);
+            self.local.push((at, value));
         } else {
-            self.local.remove(name);
-            self.session.insert(name.to_owned(), value);
+            self.session[at] = value.into();
         }
         Ok(())
     }
 
     /// RESET of one setting.
     pub(crate) fn reset(&mut self, name: &str) -> Result<(), &'static str> {
-        let name = known(name).ok_or("42704")?;
+        let at = known(name).ok_or("42704")?;
         self.touch();
-        self.local.remove(name);
-        self.session.insert(name.to_owned(), self.startup[name].clone());
+        self.local.retain(|(place, _)| *place != at);
+        self.session[at] = self.startup[at].clone();
         Ok(())
     }
 
@@ -158,24 +173,28 @@ impl Settings {
         self.touched = !self.local.is_empty() || self.saved.is_some();
         let changed: Vec<(String, String)> = self
             .reported()
-            .filter(|(name, value)| self.told[*name] != *value)
-            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .enumerate()
+            .filter(|(at, (_, value))| self.told[*at] != *value)
+            .map(|(_, (name, value))| (name.to_owned(), value.to_owned()))
             .collect();
-        self.told.extend(changed.iter().cloned());
+        for at in 0..REPORTED.len() {
+            if self.told[at] != *self.at(at) {
+                self.told[at] = self.at(at).to_owned().into();
+            }
+        }
         changed
     }
 
     /// The unreported settings that do not have the values they began with, as text.
     pub(crate) fn leftovers(&self) -> Vec<String> {
-        let differs = |name: &&str| self.get(name) != self.startup.get(*name).map(String::as_str);
-        let names = UNREPORTED.iter().map(|(name, _)| *name).filter(differs);
-        names.map(|name| format!("{name}={}", self.get(name).unwrap_or_default())).collect()
+        let differs = |at: &usize| *self.at(*at) != *self.startup[*at];
+        unreported().filter(differs).map(|at| format!("{}={}", place(at).0, self.at(at))).collect()
     }
 
     /// Forgets the unreported changes, as a pooler that resets or replaces servers promises.
     pub(crate) fn forget_unreported(&mut self) {
-        for (name, _) in UNREPORTED {
-            self.session.insert(name.to_owned(), self.startup[name].clone());
+        for at in unreported() {
+            self.session[at] = self.startup[at].clone();
         }
     }
 }
@@ -185,8 +204,12 @@ pub(crate) fn same_value(name: &str, a: &str, b: &str) -> bool {
     a == b || canonical(name, a) == canonical(name, b)
 }
 
-fn known(name: &str) -> Option<&'static str> {
-    REPORTED.iter().chain(&UNREPORTED).chain([&QUIET]).map(|(n, _)| *n).find(|n| n.eq_ignore_ascii_case(name))
+fn known(name: &str) -> Option<usize> {
+    (0..KNOWN).find(|at| place(*at).0.eq_ignore_ascii_case(name))
+}
+
+fn unreported() -> std::ops::Range<usize> {
+    REPORTED.len()..REPORTED.len() + UNREPORTED.len()
 }
 
 /// The spelling in which a server shows a value; `None` if the setting can't have it.

@@ -1,13 +1,16 @@
 //! A throw-away PostgreSQL and a Weir before it, for as long as a command runs: `stand COMMAND [ARGUMENT…]`.
 //!
 //! The command finds in its environment: `WEIR_HOST`, `WEIR_PORT`, `WEIR_USER`, `WEIR_PASSWORD`, the pools
-//! `WEIR_TRANSACTION` and `WEIR_SESSION` (names of databases to connect to), and, past Weir, `PG_DIRECT_PORT` and
-//! `PG_DIRECT_DATABASE`. The exit status is the command's, or 1 if Weir's counters are not back at the end.
+//! `WEIR_TRANSACTION` and `WEIR_SESSION` (names of databases to connect to), and, past Weir, `PG_DIRECT_PORT`,
+//! `PG_DIRECT_DATABASE` and `PG_DIRECT_VERSION`. Weir encrypts for those who want it, with a certificate for 127.0.0.1
+//! and localhost that the authority in the file `WEIR_AUTHORITY` has signed; so does PostgreSQL where it was built so,
+//! and then `PG_DIRECT_TLS` is set. The exit status is the command's, or 1 if Weir's counters are not back at the end.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::{Command, ExitCode};
 
-use weir_tests::{Mode, Setup, Site, users};
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+use weir_tests::{Mode, Postgres, Setup, Site, eventually, users};
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args_os().skip(1);
@@ -22,7 +25,7 @@ fn main() -> ExitCode {
 }
 
 fn run(command: &mut Command) -> ExitCode {
-    let postgres = weir_tests::Postgres::shared();
+    let postgres = Postgres::shared();
     let database = postgres.database();
     let password = users::APP.password.replace('\\', "\\\\").replace('"', "\\\"");
     let session = format!(
@@ -32,7 +35,14 @@ fn run(command: &mut Command) -> ExitCode {
         database.name(),
         users::APP.name,
     );
-    let site = Site::with(Setup::new(Mode::Transaction).size(5).more(&session), Mode::Transaction);
+    let papers = Papers::new();
+    if papers.install(&postgres) {
+        command.env("PG_DIRECT_TLS", "1");
+    }
+    let tls = "[tls.client]\nmode = \"prefer\"\nkey_file = \"server.key\"\ncert_file = \"server.crt\"\n";
+    let setup = Setup::new(Mode::Transaction).size(5).more(&session).more(tls);
+    let setup = setup.file("server.key", &papers.key).file("server.crt", &papers.certificate);
+    let site = Site::with(setup.file("ca.crt", &papers.authority), Mode::Transaction);
     let status = command
         .env("WEIR_HOST", "127.0.0.1")
         .env("WEIR_PORT", site.weir().port().to_string())
@@ -40,6 +50,8 @@ fn run(command: &mut Command) -> ExitCode {
         .env("WEIR_PASSWORD", users::APP.password)
         .env("WEIR_TRANSACTION", "app")
         .env("WEIR_SESSION", "session")
+        .env("WEIR_AUTHORITY", site.weir().folder().join("ca.crt"))
+        .env("PG_DIRECT_VERSION", postgres.server().programs().version())
         .env("PG_DIRECT_PORT", postgres.port().to_string())
         .env("PG_DIRECT_DATABASE", site.database().name())
         .status();
@@ -61,5 +73,49 @@ fn run(command: &mut Command) -> ExitCode {
             eprintln!("stand: {}: {error}", command.get_program().display());
             ExitCode::FAILURE
         }
+    }
+}
+
+/// A private authority, and what it has signed: PEM, all of it.
+struct Papers {
+    authority: String,
+    key: String,
+    certificate: String,
+}
+
+impl Papers {
+    fn new() -> Papers {
+        let mut params = CertificateParams::new(Vec::new()).expect("no names");
+        params.distinguished_name.push(DnType::CommonName, "authority of the stand");
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().expect("a key");
+        let authority = params.self_signed(&key).expect("a certificate").pem();
+        let issuer = Issuer::new(params, key);
+        let names = vec!["localhost".to_owned(), "127.0.0.1".to_owned()];
+        let mut params = CertificateParams::new(names).expect("two names");
+        params.distinguished_name.push(DnType::CommonName, "localhost");
+        let key = KeyPair::generate().expect("a key");
+        let certificate = params.signed_by(&key, &issuer).expect("a certificate").pem();
+        Papers { authority, key: key.serialize_pem(), certificate }
+    }
+
+    /// Has the server encrypt, if it was built so. It writes its files itself, because they must be its user's own.
+    fn install(&self, postgres: &Postgres) -> bool {
+        let mut superuser = postgres.superuser("postgres");
+        for (name, text) in [("server.key", &self.key), ("server.crt", &self.certificate)] {
+            let lines = text.lines().map(|line| format!("('{line}')")).collect::<Vec<_>>().join(", ");
+            let program = format!("$program$umask 077; cat > {name}$program$");
+            let copied = superuser.query(&format!("COPY (VALUES {lines}) TO PROGRAM {program}"));
+            copied.unwrap_or_else(|error| panic!("{name}: {error}"));
+        }
+        if superuser.query("ALTER SYSTEM SET ssl = on").is_err() {
+            return false;
+        }
+        superuser.query("SELECT pg_reload_conf()").expect("a reload");
+        eventually("the server encrypts", || match superuser.value("SHOW ssl") {
+            Ok(Some(on)) if on == "on" => Ok(()),
+            other => Err(other),
+        });
+        true
     }
 }

@@ -1,7 +1,8 @@
 //! SHOW CLIENTS, SERVERS, SOCKETS and ACTIVE_SOCKETS: one row a connection.
 
-use super::{Column, Facts, Row, flag, int4, int8, text, text_column};
+use super::{Column, Row, flag, int4, int8, text, text_column};
 use crate::clock::timestamp;
+use crate::command::{Connections, Show};
 use crate::records::SocketRecord;
 
 /// `id` is an int8 here: PgBouncer's int4 wraps after two thousand million connections.
@@ -38,75 +39,48 @@ pub(super) const SOCKETS: &[Column] = &[
     int4("send_avail"),
 ];
 
-/// Which side a connection belongs to.
-#[derive(Clone, Copy)]
-enum Side {
-    Client,
-    Server,
-}
-
-/// Clients that are logged in, by id.
-pub(super) fn clients(facts: &Facts<'_>) -> Vec<Row> {
-    let shown = facts.report.clients.iter().filter(|client| client.state != "login");
-    by_id(shown).into_iter().map(|client| row(Side::Client, client, client.state)).collect()
-}
-
-/// Connections to servers, by id.
-pub(super) fn servers(facts: &Facts<'_>) -> Vec<Row> {
-    by_id(facts.report.servers.iter()).into_iter().map(|server| row(Side::Server, server, server.state)).collect()
-}
-
-/// Every connection that is no cancel request.
-pub(super) fn sockets(facts: &Facts<'_>) -> Vec<Row> {
-    debug_rows(facts, |_| true)
-}
-
-/// PgBouncer lists connections with something in their buffer. Here a connection has no buffer of its own; those that
-/// are in use or wait for a server stand for them.
-pub(super) fn active_sockets(facts: &Facts<'_>) -> Vec<Row> {
-    debug_rows(facts, |socket| matches!(socket.state, "active" | "waiting" | "tested" | "new" | "login"))
-}
-
-fn debug_rows(facts: &Facts<'_>, shown: fn(&SocketRecord) -> bool) -> Vec<Row> {
-    let clients = by_id(facts.report.clients.iter()).into_iter().map(|client| (Side::Client, client));
-    let servers = by_id(facts.report.servers.iter()).into_iter().map(|server| (Side::Server, server));
-    let wanted = clients.chain(servers).filter(|(_, socket)| shown(socket));
-    wanted.filter_map(|(side, socket)| debug_row(side, socket)).collect()
-}
-
-fn by_id<'a>(sockets: impl Iterator<Item = &'a SocketRecord>) -> Vec<&'a SocketRecord> {
-    let mut sorted: Vec<&SocketRecord> = sockets.collect();
-    sorted.sort_unstable_by_key(|socket| socket.id);
-    sorted
+/// A connection's row, if the table has one for it. SHOW CLIENTS leaves out who is not logged in yet.
+///
+/// PgBouncer's ACTIVE_SOCKETS lists connections with something in their buffer. Here a connection has no buffer of its own;
+/// those that are in use or wait for a server stand for them.
+pub(super) fn row_of(what: Show, of: Connections, record: &SocketRecord) -> Option<Row> {
+    let in_use = || matches!(record.state, "active" | "waiting" | "tested" | "new" | "login");
+    match (what, of) {
+        (Show::Clients, Connections::Clients) if record.state != "login" => Some(row(of, record, record.state)),
+        (Show::Servers, Connections::Servers) => Some(row(of, record, record.state)),
+        (Show::Sockets, _) => debug_row(of, record),
+        (Show::ActiveSockets, _) if in_use() => debug_row(of, record),
+        _ => None,
+    }
 }
 
 /// A row with the columns of a debugger, all zero: what they tell of is not kept by connection. None for a cancel
 /// request, which these tables leave out.
-fn debug_row(side: Side, socket: &SocketRecord) -> Option<Row> {
+fn debug_row(side: Connections, socket: &SocketRecord) -> Option<Row> {
     let mut values = row(side, socket, debug_state(side, socket.state)?);
     values.resize_with(SOCKETS.len(), || text(0));
     Some(values)
 }
 
 /// The longer words that SHOW SOCKETS has for the states of SHOW CLIENTS and SERVERS.
-fn debug_state(side: Side, state: &str) -> Option<&'static str> {
+fn debug_state(side: Connections, state: &str) -> Option<&'static str> {
     Some(match (side, state) {
-        (Side::Client, "active" | "idle") => "cl_active",
-        (Side::Client, "waiting") => "cl_waiting",
-        (Side::Client, "login") => "cl_login",
-        (Side::Server, "active") => "sv_active",
-        (Side::Server, "idle") => "sv_idle",
-        (Side::Server, "used") => "sv_used",
-        (Side::Server, "tested") => "sv_tested",
-        (Side::Server, "new") => "sv_login",
+        (Connections::Clients, "active" | "idle") => "cl_active",
+        (Connections::Clients, "waiting") => "cl_waiting",
+        (Connections::Clients, "login") => "cl_login",
+        (Connections::Servers, "active") => "sv_active",
+        (Connections::Servers, "idle") => "sv_idle",
+        (Connections::Servers, "used") => "sv_used",
+        (Connections::Servers, "tested") => "sv_tested",
+        (Connections::Servers, "new") => "sv_login",
         _ => return None,
     })
 }
 
-fn row(side: Side, socket: &SocketRecord, state: &str) -> Row {
+fn row(side: Connections, socket: &SocketRecord, state: &str) -> Row {
     let kind = match side {
-        Side::Client => "C",
-        Side::Server => "S",
+        Connections::Clients => "C",
+        Connections::Servers => "S",
     };
     let wait = socket.wait.micros();
     vec![

@@ -14,8 +14,8 @@ mod statistics;
 
 use weir_config::Config;
 
-use crate::command::{Parameter, Show};
-use crate::records::Report;
+use crate::command::{Connections, Parameter, Show};
+use crate::records::{Report, SocketRecord};
 
 /// What tables are made of.
 #[derive(Clone, Copy, Debug)]
@@ -77,7 +77,7 @@ pub struct Column {
 }
 
 /// One line of a table: a value a column, as text; `None` is NULL.
-pub(crate) type Row = Vec<Option<String>>;
+pub type Row = Vec<Option<String>>;
 
 /// A table to show.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -85,7 +85,7 @@ pub struct Table {
     /// The columns.
     pub columns: &'static [Column],
     /// The rows, each with a value a column; `None` is NULL.
-    pub rows: Vec<Vec<Option<String>>>,
+    pub rows: Vec<Row>,
 }
 
 /// One entry of the table of tables.
@@ -109,8 +109,8 @@ pub(crate) const TABLES: [Entry; 22] = [
         rows: statistics::stats_averages,
     },
     Entry { show: Show::Totals, name: "totals", columns: statistics::TOTALS, rows: statistics::totals },
-    Entry { show: Show::Clients, name: "clients", columns: connections::CONNECTIONS, rows: connections::clients },
-    Entry { show: Show::Servers, name: "servers", columns: connections::CONNECTIONS, rows: connections::servers },
+    Entry { show: Show::Clients, name: "clients", columns: connections::CONNECTIONS, rows: none },
+    Entry { show: Show::Servers, name: "servers", columns: connections::CONNECTIONS, rows: none },
     Entry { show: Show::Databases, name: "databases", columns: pools::DATABASES, rows: pools::databases },
     Entry { show: Show::Users, name: "users", columns: pools::USERS, rows: pools::users },
     Entry { show: Show::Config, name: "config", columns: settings::CONFIG, rows: settings::config },
@@ -120,26 +120,26 @@ pub(crate) const TABLES: [Entry; 22] = [
     Entry { show: Show::Mem, name: "mem", columns: process::MEM, rows: process::mem },
     Entry { show: Show::State, name: "state", columns: process::STATE, rows: process::state },
     Entry { show: Show::Fds, name: "fds", columns: process::FDS, rows: none },
-    Entry { show: Show::Sockets, name: "sockets", columns: connections::SOCKETS, rows: connections::sockets },
-    Entry {
-        show: Show::ActiveSockets,
-        name: "active_sockets",
-        columns: connections::SOCKETS,
-        rows: connections::active_sockets,
-    },
-    Entry { show: Show::DnsHosts, name: "dns_hosts", columns: process::DNS_HOSTS, rows: none },
+    Entry { show: Show::Sockets, name: "sockets", columns: connections::SOCKETS, rows: none },
+    Entry { show: Show::ActiveSockets, name: "active_sockets", columns: connections::SOCKETS, rows: none },
+    Entry { show: Show::DnsHosts, name: "dns_hosts", columns: process::DNS_HOSTS, rows: process::dns_hosts },
     Entry { show: Show::DnsZones, name: "dns_zones", columns: process::DNS_ZONES, rows: none },
     Entry { show: Show::Peers, name: "peers", columns: process::PEERS, rows: none },
     Entry { show: Show::PeerPools, name: "peer_pools", columns: process::PEER_POOLS, rows: none },
 ];
 
-/// The rows of a table about what a process without peers, without a name cache of its own and without a takeover does
-/// not have.
+/// The rows of a table about what a process without peers, without zones and without a takeover does not have; and of one
+/// whose rows are made of [`connection_row`].
 fn none(_: &Facts<'_>) -> Vec<Row> {
     Vec::new()
 }
 
-/// The table that `what` asks for.
+/// The row of a connection in a table that lists connections; `None` if it is not shown there.
+pub fn connection_row(what: Show, of: Connections, record: &SocketRecord) -> Option<Row> {
+    connections::row_of(what, of, record)
+}
+
+/// The table that `what` asks for; without rows if it lists connections.
 pub fn show(what: Show, facts: &Facts<'_>) -> Table {
     match what {
         Show::Parameter(parameter) => Table { columns: columns(what), rows: vec![vec![text(parameter.value())]] },

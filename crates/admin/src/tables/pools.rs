@@ -74,10 +74,10 @@ pub(super) fn pools(facts: &Facts<'_>) -> Vec<Row> {
     let mut all: Vec<&PoolRecord> = facts.report.pools.iter().collect();
     all.push(&console);
     all.sort_by(|a, b| a.key().cmp(&b.key()));
-    all.into_iter().map(pool).collect()
+    all.into_iter().map(|of| pool(of, facts)).collect()
 }
 
-fn pool(of: &PoolRecord) -> Row {
+fn pool(of: &PoolRecord, facts: &Facts<'_>) -> Row {
     let maxwait = of.maxwait.micros();
     vec![
         text(&of.database),
@@ -96,16 +96,19 @@ fn pool(of: &PoolRecord) -> Row {
         text(maxwait / 1_000_000),
         text(maxwait % 1_000_000),
         text(of.mode),
-        None,
+        facts.config.pool(&of.database).and_then(|pool| balance(&pool)),
     ]
 }
 
-/// A row a configured database, by name, the console's among them.
+/// A row a database, by name: those that are configured, those made on demand that are in use, and the console's.
 pub(super) fn databases(facts: &Facts<'_>) -> Vec<Row> {
     let used = in_use(facts);
     let row = |name: &str, pool: &Pool| database(name, pool, used.get(name).copied().unwrap_or_default(), facts);
     let mut rows: BTreeMap<&str, Row> =
         facts.config.pools.iter().map(|(name, pool)| (name.as_str(), row(name, pool))).collect();
+    for name in used.keys().filter(|name| facts.config.is_on_demand(name)) {
+        rows.extend(facts.config.pool(name).map(|pool| (*name, row(name, &pool))));
+    }
     rows.insert(CONSOLE_DATABASE, console_database(facts));
     rows.into_values().collect()
 }
@@ -115,7 +118,6 @@ pub(super) fn databases(facts: &Facts<'_>) -> Vec<Row> {
 struct InUse {
     servers: u32,
     clients: u32,
-    paused: bool,
 }
 
 fn in_use<'a>(facts: &Facts<'a>) -> BTreeMap<&'a str, InUse> {
@@ -124,31 +126,35 @@ fn in_use<'a>(facts: &Facts<'a>) -> BTreeMap<&'a str, InUse> {
         let database = used.entry(&pool.database).or_default();
         database.servers += pool.servers();
         database.clients += pool.clients();
-        database.paused |= pool.paused;
     }
     used
 }
 
-/// Limits on a database's connections over all its pools are not set: 0 means none, as in PgBouncer.
+/// How connections are spread over several servers; NULL where there is only one.
+fn balance(pool: &Pool) -> Option<String> {
+    if pool.targets.len() > 1 { text(pool.balance) } else { None }
+}
+
+/// The mode is NULL where the database has none of its own, as with PgBouncer.
 fn database(name: &str, pool: &Pool, used: InUse, facts: &Facts<'_>) -> Row {
     let limits = &pool.limits;
     vec![
         text(name),
-        text(&pool.target.host),
-        text(pool.target.port),
+        text(pool.targets.iter().map(|target| target.host.to_string()).collect::<Vec<_>>().join(",")),
+        text(pool.target().port),
         text(&pool.database),
         pool.user.clone(),
         text(limits.size),
         text(limits.min_size),
         text(limits.reserve_size),
         seconds(limits.server_lifetime),
-        text(pool.mode),
-        None,
-        text(0),
+        if pool.mode == facts.config.mode { None } else { text(pool.mode) },
+        balance(pool),
+        text(limits.max_db_connections),
         text(used.servers),
-        text(0),
+        text(limits.max_db_client_connections),
         text(used.clients),
-        flag(used.paused || facts.report.paused.contains(name)),
+        flag(facts.report.paused.contains(name)),
         flag(facts.report.disabled.contains(name)),
     ]
 }
@@ -181,13 +187,20 @@ pub(super) fn users(facts: &Facts<'_>) -> Vec<Row> {
     for pool in &facts.report.pools {
         *servers.entry(&pool.user).or_default() += pool.servers();
     }
-    let mut clients: BTreeMap<&str, u32> = BTreeMap::new();
-    for client in facts.report.clients.iter().filter(|client| client.state != "login") {
-        *clients.entry(&client.user).or_default() += 1;
-    }
-    let count = |of: &BTreeMap<&str, u32>, name: &str| text(of.get(name).copied().unwrap_or(0));
+    let config = facts.config;
+    let size = |size: Option<u32>| text(size.map(|size| format!("{size:9}")).unwrap_or_default());
     let row = |name: &str| {
-        vec![text(name), text(""), text(""), None, text(0), count(&servers, name), text(0), count(&clients, name)]
+        let rules = config.users.get(name).cloned().unwrap_or_default();
+        vec![
+            text(name),
+            size(rules.pool_size),
+            size(rules.reserve_size),
+            rules.mode.map(|mode| mode.to_string()),
+            text(config.user_connections(name)),
+            text(servers.get(name).copied().unwrap_or(0)),
+            text(config.user_clients(name)),
+            text(facts.report.clients_by_user.get(name).copied().unwrap_or(0)),
+        ]
     };
     user_names(facts).into_iter().map(row).collect()
 }
@@ -198,7 +211,8 @@ pub(super) fn user_names<'a>(facts: &Facts<'a>) -> BTreeSet<&'a str> {
     let listed = config.auth.users.iter().map(|(name, _)| name);
     let forced = config.pools.values().filter_map(|pool| pool.user.as_deref());
     let running = facts.report.pools.iter().map(|pool| pool.user.as_str());
-    listed.chain(forced).chain(running).chain([CONSOLE_USER]).collect()
+    let ruled = config.users.keys().map(String::as_str);
+    listed.chain(forced).chain(running).chain(ruled).chain([CONSOLE_USER]).collect()
 }
 
 /// Whole seconds, as PgBouncer's settings count them.

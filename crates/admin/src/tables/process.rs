@@ -1,7 +1,7 @@
 //! Tables about the process itself: LISTS, VERSION, STATE, MEM, and those whose rows come with later features.
 
 use super::{Column, Facts, Row, bytea, int4, int8, text, text_column};
-use crate::records::{PoolRecord, Serving};
+use crate::records::{DnsRecord, PoolRecord, Serving};
 
 pub(super) const LISTS: &[Column] = &[text_column("list"), int4("items")];
 
@@ -47,6 +47,15 @@ pub(super) const FDS: &[Column] = &[
     bytea("scram_server_key"),
 ];
 
+/// Names of servers, with what their last look-ups said.
+pub(super) fn dns_hosts(facts: &Facts<'_>) -> Vec<Row> {
+    let row = |record: &DnsRecord| {
+        let addresses: Vec<String> = record.addresses.iter().map(ToString::to_string).collect();
+        vec![text(&record.hostname), text(record.ttl.micros() / 1_000_000), text(addresses.join(","))]
+    };
+    facts.report.dns.iter().map(row).collect()
+}
+
 /// How many there are of each. The console counts as one database and one pool, as in the other tables.
 pub(super) fn lists(facts: &Facts<'_>) -> Vec<Row> {
     let report = facts.report;
@@ -64,7 +73,7 @@ pub(super) fn lists(facts: &Facts<'_>) -> Vec<Row> {
         ("login_clients", u64::from(report.login_clients)),
         ("free_servers", free("server_cache")),
         ("used_servers", u64::from(servers)),
-        ("dns_names", 0),
+        ("dns_names", report.dns.len() as u64),
         ("dns_zones", 0),
         ("dns_queries", 0),
         ("dns_pending", 0),

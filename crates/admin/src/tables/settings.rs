@@ -9,5 +9,5 @@ pub(super) const CONFIG: &[Column] =
 pub(super) fn config(facts: &Facts<'_>) -> Vec<Row> {
     let changeable = |yes: bool| if yes { "yes" } else { "no" };
     let rows = weir_config::show(facts.config).into_iter();
-    rows.map(|row| vec![text(row.key), text(row.value), text(row.default), text(changeable(row.changeable))]).collect()
+    rows.map(|row| vec![text(row.key), text(row.value), row.default, text(changeable(row.changeable))]).collect()
 }

@@ -1,7 +1,5 @@
 //! SHOW STATS and its relatives: the counters of each database, as totals and as averages.
 
-use weir_base::Span;
-
 use super::{Column, Facts, Row, numeric, text, text_column};
 use crate::console::CONSOLE_DATABASE;
 use crate::stats::{DatabaseStats, Stats};
@@ -92,10 +90,7 @@ pub(super) fn stats_averages(facts: &Facts<'_>) -> Vec<Row> {
 }
 
 pub(super) fn totals(facts: &Facts<'_>) -> Vec<Row> {
-    let mut all = DatabaseStats { period: Span::ZERO, ..DatabaseStats::default() };
-    for of in &facts.report.stats {
-        all.merge(of);
-    }
+    let all = DatabaseStats::sum(&facts.report.stats);
     let rows = |half: &'static str, stats: Stats| {
         let named = TOTAL_NAMES.into_iter().zip(stats.to_array());
         named.map(move |(name, value)| vec![text(format_args!("{half}_{name}")), text(value)])

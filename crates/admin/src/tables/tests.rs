@@ -6,7 +6,7 @@ use weir_base::{Mode, Span};
 
 use super::*;
 use crate::console::help_text;
-use crate::records::{ClientRecord, MemoryRecord, PoolRecord, ServerRecord, Serving};
+use crate::records::{DnsRecord, MemoryRecord, PoolRecord, Serving};
 use crate::stats::{DatabaseStats, Stats};
 
 /// The columns of PgBouncer 1.25, in order, with the letters of its own row descriptions: s text, i int4, q int8,
@@ -123,8 +123,29 @@ fn report() -> Report {
     (owner.cl_active, owner.cl_waiting, owner.sv_active, owner.sv_idle) = (2, 1, 1, 3);
     owner.maxwait = Span::from_micros(2_500_000);
     let mut ann = PoolRecord::new("app", "ann", Mode::Transaction);
-    (ann.cl_active, ann.sv_login, ann.paused) = (1, 1, true);
-    let linked = ClientRecord {
+    (ann.cl_active, ann.sv_login) = (1, 1);
+    Report {
+        pools: vec![owner, ann],
+        clients_by_user: [("joe".to_owned(), 2)].into(),
+        dns: vec![DnsRecord {
+            hostname: "db.example".to_owned(),
+            ttl: Span::from_secs(9),
+            addresses: vec![[10, 0, 0, 1].into(), [10, 0, 0, 2].into()],
+        }],
+        stats: vec![stats("zoo", 100), stats("app", 300)],
+        console_clients: 1,
+        login_clients: 1,
+        serving: Serving::Paused,
+        paused: ["app".to_owned()].into(),
+        disabled: ["zoo".to_owned()].into(),
+        memory: vec![MemoryRecord { name: "client_cache", size: 100, used: 5, free: 59 }],
+        ..Report::default()
+    }
+}
+
+/// The connections of the report, clients and servers.
+fn connections() -> Vec<(Connections, SocketRecord)> {
+    let linked = SocketRecord {
         id: 9,
         user: "joe".into(),
         database: "app".into(),
@@ -140,26 +161,16 @@ fn report() -> Report {
         link: Some(0x71),
         application_name: "psql".into(),
         prepared_statements: 4,
-        ..ClientRecord::default()
+        ..SocketRecord::default()
     };
-    let waiting = ClientRecord { id: 4, state: "waiting", user: "joe".into(), ..linked.clone() };
-    let login = ClientRecord { id: 2, state: "login", ..ClientRecord::default() };
-    let cancel = ClientRecord { id: 3, state: "active_cancel_req", ..ClientRecord::default() };
+    let waiting = SocketRecord { id: 4, state: "waiting", user: "joe".into(), ..linked.clone() };
+    let login = SocketRecord { id: 2, state: "login", ..SocketRecord::default() };
+    let cancel = SocketRecord { id: 3, state: "active_cancel_req", ..SocketRecord::default() };
     let server =
-        ServerRecord { id: 5, user: "owner".into(), state: "active", ptr: 0x71, link: Some(0x70), ..linked.clone() };
-    let idle = ServerRecord { id: 6, state: "idle", link: None, close_needed: true, ..server.clone() };
-    Report {
-        pools: vec![owner, ann],
-        clients: vec![linked, waiting, login, cancel],
-        servers: vec![idle, server],
-        stats: vec![stats("zoo", 100), stats("app", 300)],
-        console_clients: 1,
-        login_clients: 1,
-        serving: Serving::Paused,
-        paused: ["app".to_owned()].into(),
-        disabled: ["zoo".to_owned()].into(),
-        memory: vec![MemoryRecord { name: "client_cache", size: 100, used: 5, free: 59 }],
-    }
+        SocketRecord { id: 5, user: "owner".into(), state: "active", ptr: 0x71, link: Some(0x70), ..linked.clone() };
+    let idle = SocketRecord { id: 6, state: "idle", link: None, close_needed: true, ..server.clone() };
+    let clients = [waiting, login, cancel, linked].map(|client| (Connections::Clients, client));
+    clients.into_iter().chain([server, idle].map(|server| (Connections::Servers, server))).collect()
 }
 
 fn stats(database: &str, xacts: u64) -> DatabaseStats {
@@ -170,7 +181,10 @@ fn stats(database: &str, xacts: u64) -> DatabaseStats {
 
 fn table(what: Show) -> Table {
     let (config, report) = (config(), report());
-    show(what, &Facts { report: &report, config: &config, version: "Weir 0.1.0", now_wall: 951_782_410_000_000 })
+    let facts = Facts { report: &report, config: &config, version: "Weir 0.1.0", now_wall: 951_782_410_000_000 };
+    let mut table = show(what, &facts);
+    table.rows.extend(connections().iter().filter_map(|(of, record)| connection_row(what, *of, record)));
+    table
 }
 
 /// The table as text: columns by commas, NULL as `-`.
@@ -245,7 +259,7 @@ fn databases_show_what_is_configured_and_what_is_in_use() {
         [
             "app,127.0.0.1,5433,app_db,owner,7,2,3,1800,transaction,-,0,5,0,4,1,0",
             "pgbouncer,-,6000,pgbouncer,pgbouncer,2,0,0,1800,statement,-,0,0,0,1,0,0",
-            "zoo,/run/postgresql,5432,zoo,-,20,0,0,1800,session,-,0,0,0,0,0,1",
+            "zoo,/run/postgresql,5432,zoo,-,20,0,0,1800,-,-,0,0,0,0,0,1",
         ]
     );
 }
@@ -257,13 +271,13 @@ fn users_are_those_who_may_log_in_and_those_we_log_in_as() {
 }
 
 #[test]
-fn clients_are_shown_by_id_without_those_that_log_in() {
+fn clients_are_shown_without_those_that_log_in() {
     let rest = "127.0.0.1,40000,127.0.0.1,6000,2000-02-29 00:00:00 UTC,2000-02-29 00:00:01 UTC,1,7";
     assert_eq!(
         lines(Show::Clients),
         [
-            "C,(nouser),(nodb),none,active_cancel_req,,0,,0,,,0,0,0,0x0,,0,,,0,3".to_owned(),
             format!("C,joe,app,none,waiting,{rest},0,0x70,0x71,0,,psql,4,4"),
+            "C,(nouser),(nodb),none,active_cancel_req,,0,,0,,,0,0,0,0x0,,0,,,0,3".to_owned(),
             format!("C,joe,app,none,active,{rest},0,0x70,0x71,0,,psql,4,9"),
         ]
     );
@@ -284,8 +298,8 @@ fn a_server_and_its_client_point_at_each_other() {
 #[test]
 fn sockets_are_all_but_cancel_requests_and_active_ones_those_in_use() {
     let states = |what| -> Vec<String> { table(what).rows.into_iter().map(|mut row| row.remove(4).unwrap()).collect() };
-    assert_eq!(states(Show::Sockets), ["cl_login", "cl_waiting", "cl_active", "sv_active", "sv_idle"]);
-    assert_eq!(states(Show::ActiveSockets), ["cl_login", "cl_waiting", "cl_active", "sv_active"]);
+    assert_eq!(states(Show::Sockets), ["cl_waiting", "cl_login", "cl_active", "sv_active", "sv_idle"]);
+    assert_eq!(states(Show::ActiveSockets), ["cl_waiting", "cl_login", "cl_active", "sv_active"]);
 }
 
 #[test]
@@ -328,7 +342,7 @@ fn the_lists_count_what_the_other_tables_show() {
         "login_clients,1",
         "free_servers,0",
         "used_servers,5",
-        "dns_names,0",
+        "dns_names,1",
         "dns_zones,0",
         "dns_queries,0",
         "dns_pending,0",
@@ -363,13 +377,12 @@ fn a_parameter_that_a_driver_asks_for_is_a_table_of_its_own() {
 }
 
 #[test]
-fn a_report_without_connections_does_for_tables_that_do_not_read_them() {
-    let (config, full) = (config(), report());
-    let short = Report { clients: Vec::new(), servers: Vec::new(), ..full.clone() };
-    let facts = |report| Facts { report, config: &config, version: "Weir 0.1.0", now_wall: 0 };
-    for entry in &TABLES {
-        let same = show(entry.show, &facts(&short)) == show(entry.show, &facts(&full));
-        assert_ne!(same, entry.show.reads_sockets(), "{}", entry.name);
+fn a_table_that_lists_connections_makes_its_rows_of_them_alone() {
+    let (config, report) = (config(), report());
+    let facts = Facts { report: &report, config: &config, version: "Weir 0.1.0", now_wall: 0 };
+    for entry in TABLES.iter().filter(|entry| !entry.show.lists().is_empty()) {
+        assert!(show(entry.show, &facts).rows.is_empty(), "{}", entry.name);
+        assert!(!table(entry.show).rows.is_empty(), "{}", entry.name);
     }
 }
 
@@ -378,4 +391,9 @@ fn no_table_tells_a_password() {
     for entry in &TABLES {
         assert!(!lines(entry.show).join("\n").contains("secret"), "{}", entry.name);
     }
+}
+
+#[test]
+fn names_are_listed_with_what_is_left_of_their_time_and_their_addresses() {
+    assert_eq!(lines(Show::DnsHosts), ["db.example,9,10.0.0.1,10.0.0.2"]);
 }

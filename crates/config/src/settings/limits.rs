@@ -1,24 +1,23 @@
 //! How much, how many, how long: in `[limits]` for all pools, in a pool for itself.
 
-use weir_base::Span;
-
-use crate::table::{Kind, Place, Reach, Section::Limits, Setting, Slot};
+use crate::slot::Slot;
+use crate::table::{Kind, Place, Reach, Section::Limits, Setting};
 
 const ANY_TIME: Kind = Kind::ANY_TIME;
-/// More server connections than one PostgreSQL can have.
-const CONNECTIONS: u64 = 65_535;
+/// More server connections than any PostgreSQL can have.
+const CONNECTIONS: u64 = 1_000_000;
 
 pub(super) static SETTINGS: &[Setting] = &[
     Setting::new(
         Limits,
         "size",
-        Kind::Number { min: 1, max: CONNECTIONS },
+        Kind::Number { min: 0, max: CONNECTIONS },
         "20",
         Place::Limits(|l| Slot::U32(&mut l.size)),
-        "The most server connections of a pool.",
+        "The most server connections of a pool. 0: any number.",
     )
     .ini("default_pool_size")
-    .database("pool_size")
+    .database(&["pool_size"])
     .aliases(&["pool_size", "default_pool_size"]),
     Setting::new(
         Limits,
@@ -29,7 +28,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "Server connections that are kept open even when idle. Needs a `user` in the pool, or a client.",
     )
     .ini("min_pool_size")
-    .database("min_pool_size")
+    .database(&["min_pool_size"])
     .aliases(&["min_pool_size"]),
     Setting::new(
         Limits,
@@ -40,15 +39,15 @@ pub(super) static SETTINGS: &[Setting] = &[
         "Server connections beyond `size`, for clients that have waited `reserve_timeout`.",
     )
     .ini("reserve_pool_size")
-    .database("reserve_pool_size")
+    .database(&["reserve_pool_size", "reserve_pool"])
     .aliases(&["reserve_pool_size", "reserve_pool"]),
     Setting::new(
         Limits,
         "reserve_timeout",
-        Kind::Time { min: Span::from_millis(1) },
+        ANY_TIME,
         "5s",
         Place::Limits(|l| Slot::Span(&mut l.reserve_timeout)),
-        "How long a client must have waited before the reserve is used.",
+        "How long a client must have waited before the reserve is used. 0: it is not used.",
     )
     .ini("reserve_pool_timeout")
     .aliases(&["reserve_pool_timeout"]),
@@ -71,7 +70,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "How long a client may wait for a server before it is refused. 0: any time.",
     )
     .ini("query_wait_timeout")
-    .database("query_wait_timeout"),
+    .database(&["query_wait_timeout"]),
     Setting::new(
         Limits,
         "query_wait_notify",
@@ -120,13 +119,14 @@ pub(super) static SETTINGS: &[Setting] = &[
     Setting::new(
         Limits,
         "server_lifetime",
-        Kind::Time { min: Span::from_secs(1) },
+        ANY_TIME,
         "3600s",
         Place::Limits(|l| Slot::Span(&mut l.server_lifetime)),
-        "The age at which a server connection is replaced, once it is free. Replacements are spread out.",
+        "The age at which a server connection is replaced, once it is free. Replacements are spread out. 0: each is used \
+         once.",
     )
     .ini("server_lifetime")
-    .database("server_lifetime"),
+    .database(&["server_lifetime"]),
     Setting::new(
         Limits,
         "server_idle_timeout",
@@ -188,7 +188,28 @@ pub(super) static SETTINGS: &[Setting] = &[
         "100",
         Place::Limits(|l| Slot::U32(&mut l.connects_per_second)),
         "The most connections to its server that a pool begins within a second.",
-    ),
+    )
+    .ini_own("connects_per_second"),
+    Setting::new(
+        Limits,
+        "max_db_connections",
+        Kind::Number { min: 0, max: CONNECTIONS },
+        "0",
+        Place::Limits(|l| Slot::U32(&mut l.max_db_connections)),
+        "The most server connections of a database that clients name, over all users. 0: any number.",
+    )
+    .ini("max_db_connections")
+    .database(&["max_db_connections"]),
+    Setting::new(
+        Limits,
+        "max_db_client_connections",
+        Kind::Number { min: 0, max: 10_000_000 },
+        "0",
+        Place::Limits(|l| Slot::U32(&mut l.max_db_client_connections)),
+        "The most clients of a database that they name, over all users. 0: any number.",
+    )
+    .ini("max_db_client_connections")
+    .database(&["max_db_client_connections"]),
     Setting::new(
         Limits,
         "client_statements",
@@ -196,7 +217,8 @@ pub(super) static SETTINGS: &[Setting] = &[
         "10000",
         Place::Limits(|l| Slot::U32(&mut l.client_statements)),
         "The most prepared statements that a client may hold; one more is refused.",
-    ),
+    )
+    .ini_own("client_statements"),
     Setting::new(
         Limits,
         "statement_memory",
@@ -206,5 +228,6 @@ pub(super) static SETTINGS: &[Setting] = &[
         "The most bytes of statement text that the process keeps, for all pools together; beyond it new statements are \
          refused.",
     )
+    .ini_own("statement_memory")
     .reach(Reach::One),
 ];

@@ -1,12 +1,57 @@
 //! The one table of settings. A new setting is one entry here and the field that it fills.
 
+mod auth;
+mod general;
+mod inert;
 mod limits;
+mod listen;
+mod log;
 mod pool;
 mod process;
+mod tls;
+mod users;
 
 use crate::table::Setting;
 
 /// All settings, in the order of the reference page.
 pub(crate) fn all() -> impl Iterator<Item = &'static Setting> {
-    process::SETTINGS.iter().chain(limits::SETTINGS).chain(pool::SETTINGS)
+    let parts = [
+        general::SETTINGS,
+        listen::SETTINGS,
+        auth::SETTINGS,
+        tls::SETTINGS,
+        process::SETTINGS,
+        log::SETTINGS,
+        limits::SETTINGS,
+        users::SETTINGS,
+        pool::SETTINGS,
+        inert::SETTINGS,
+    ];
+    parts.into_iter().flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn no_name_is_given_twice() {
+        let mut seen = BTreeSet::new();
+        for setting in all() {
+            for name in setting.aliases.iter().chain([&setting.name]) {
+                assert!(seen.insert(format!("{}.{name}", setting.section.name())), "{name}");
+            }
+            if let Some(name) = setting.ini.filter(|_| !setting.is_inert()) {
+                assert!(seen.insert(format!("[pgbouncer] {name}")), "{name}");
+            }
+            for name in setting.ini_database {
+                assert!(seen.insert(format!("[databases] {name}")), "{name}");
+            }
+            if let Some(name) = setting.ini_user {
+                assert!(seen.insert(format!("[users] {name}")), "{name}");
+            }
+        }
+    }
 }

@@ -2,28 +2,31 @@
 
 use weir_base::{Mode, OnDirty};
 
-use crate::table::{Effect, Kind, Place, Section::Pool, Setting, Slot};
+use crate::model::{Balance, SessionAttrs};
+use crate::slot::Slot;
+use crate::table::{Effect, Kind, Place, Section::Pool, Setting};
 
 pub(super) static SETTINGS: &[Setting] = &[
     Setting::new(
         Pool,
         "host",
-        Kind::Text,
+        Kind::Hosts,
         "",
-        Place::Pool(|p| Slot::Text(&mut p.host)),
-        "The server: an address, a name, or the folder of its socket. Must be given.",
+        Place::Pool(|p| Slot::Names(&mut p.hosts)),
+        "The server: an address, a name, or the folder of its socket. Several are the places of one database: see \
+         `load_balance_hosts`. Must be given; in an ini the default is the folder of Weir's own Unix socket.",
     )
-    .database("host")
+    .database(&["host"])
     .effect(Effect::Reconnect),
     Setting::new(
         Pool,
         "port",
-        Kind::Number { min: 1, max: 65_535 },
+        Kind::Ports,
         "5432",
-        Place::Pool(|p| Slot::U16(&mut p.port)),
-        "The server's port.",
+        Place::Pool(|p| Slot::Ports(&mut p.ports)),
+        "The server's port; of several hosts one for all, or one for each.",
     )
-    .database("port")
+    .database(&["port"])
     .effect(Effect::Reconnect),
     Setting::new(
         Pool,
@@ -31,9 +34,9 @@ pub(super) static SETTINGS: &[Setting] = &[
         Kind::Text,
         "",
         Place::Pool(|p| Slot::Text(&mut p.database)),
-        "The database on the server. Default: the pool's name.",
+        "The database on the server. Default: the pool's name; of `[pools.\"*\"]` the name that the client gave.",
     )
-    .database("dbname")
+    .database(&["dbname"])
     .aliases(&["dbname"])
     .effect(Effect::Reconnect),
     Setting::new(
@@ -44,7 +47,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         Place::Pool(|p| Slot::Text(&mut p.user)),
         "The user on the server. Default: each client's own, with servers of their own for each user.",
     )
-    .database("user")
+    .database(&["user"])
     .effect(Effect::Reconnect),
     Setting::new(
         Pool,
@@ -54,7 +57,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         Place::Pool(|p| Slot::Text(&mut p.password)),
         "The password of `user` on the server.",
     )
-    .database("password")
+    .database(&["password"])
     .effect(Effect::Reconnect),
     Setting::new(
         Pool,
@@ -83,7 +86,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         Place::Pool(|p| Slot::Mode(&mut p.mode)),
         "How long a client keeps a server of this pool. Default: that of `[general]`.",
     )
-    .database("pool_mode")
+    .database(&["pool_mode"])
     .aliases(&["pool_mode"]),
     Setting::new(
         Pool,
@@ -93,4 +96,101 @@ pub(super) static SETTINGS: &[Setting] = &[
         Place::Pool(|p| Slot::OnDirty(&mut p.on_dirty)),
         "What happens to a server of this pool on which a client left state. Default: that of `[general]`.",
     ),
+    Setting::new(
+        Pool,
+        "load_balance_hosts",
+        Kind::Word(Balance::WORDS),
+        "round-robin",
+        Place::Pool(|p| Slot::Balance(&mut p.balance)),
+        "How connections are spread over several hosts: in turn, or (`disable`) all to the first that can be reached.",
+    )
+    .database(&["load_balance_hosts"]),
+    Setting::new(
+        Pool,
+        "target_session_attrs",
+        Kind::Word(SessionAttrs::WORDS),
+        "any",
+        Place::Pool(|p| Slot::SessionAttrs(&mut p.session_attrs)),
+        "Which hosts are good, as libpq's setting of that name: `primary` are those that are not in recovery, \
+         `read-write` those that take writes by default.",
+    )
+    .database_own(&["target_session_attrs"])
+    .effect(Effect::Reconnect),
+    Setting::new(
+        Pool,
+        "connect_query",
+        Kind::Query,
+        "",
+        Place::Pool(|p| Slot::Text(&mut p.connect_query)),
+        "Run on each new server connection before its first client. Its errors are logged and ignored.",
+    )
+    .database(&["connect_query"])
+    .effect(Effect::Reconnect),
+    Setting::new(
+        Pool,
+        "client_encoding",
+        Kind::Text,
+        "",
+        Place::Pool(|p| Slot::Text(&mut p.client_encoding)),
+        "What new server connections ask for.",
+    )
+    .database(&["client_encoding"])
+    .effect(Effect::Reconnect),
+    Setting::new(
+        Pool,
+        "datestyle",
+        Kind::Text,
+        "",
+        Place::Pool(|p| Slot::Text(&mut p.datestyle)),
+        "What new server connections ask for.",
+    )
+    .database(&["datestyle"])
+    .effect(Effect::Reconnect),
+    Setting::new(
+        Pool,
+        "timezone",
+        Kind::Text,
+        "",
+        Place::Pool(|p| Slot::Text(&mut p.timezone)),
+        "What new server connections ask for.",
+    )
+    .database(&["timezone"])
+    .effect(Effect::Reconnect),
+    Setting::new(
+        Pool,
+        "application_name",
+        Kind::Text,
+        "",
+        Place::Pool(|p| Slot::Text(&mut p.application_name)),
+        "What new server connections ask for.",
+    )
+    .database(&["application_name"])
+    .effect(Effect::Reconnect),
+    Setting::new(
+        Pool,
+        "auth_user",
+        Kind::Text,
+        "",
+        Place::Pool(|p| Slot::Text(&mut p.auth_user)),
+        "Who asks about users that are not listed. Default: `query_user` of `[auth]`.",
+    )
+    .database(&["auth_user"]),
+    Setting::new(
+        Pool,
+        "auth_query",
+        Kind::Query,
+        "",
+        Place::Pool(|p| Slot::Text(&mut p.auth_query)),
+        "What is asked. Default: `query` of `[auth]`.",
+    )
+    .database(&["auth_query"]),
+    Setting::new(
+        Pool,
+        "auth_dbname",
+        Kind::Text,
+        "",
+        Place::Pool(|p| Slot::Text(&mut p.auth_database)),
+        "The pool in which it is asked. Default: `query_database` of `[auth]`.",
+    )
+    .database(&["auth_dbname"]),
 ];

@@ -1,4 +1,5 @@
-//! A folder of files that exists in memory only.
+//! Folders of files that exist in memory only.
+#![allow(dead_code, reason = "each test reads files of one face or of both")]
 
 use std::io;
 use std::path::Path;
@@ -14,4 +15,17 @@ pub(crate) fn load_with(text: &str, files: &[(&str, &str)], env: &[(&str, &str)]
         Err(_) => Err(io::Error::other("outside of the folder")),
     };
     load(Path::new("/etc/weir/weir.toml"), &read, &|name| find(env, name))
+}
+
+/// Loads `pgbouncer.ini`, a file of the working directory, with this text; other files are found by their names.
+pub(crate) fn load_ini(text: &str, files: &[(&str, &str)]) -> Result<Config, ConfigError> {
+    let read = |path: &Path| match path.to_str() {
+        Some("pgbouncer.ini") => Ok(text.to_owned()),
+        Some(name) => {
+            let found = files.iter().find(|(n, _)| *n == name);
+            found.map(|(_, text)| (*text).to_owned()).ok_or_else(|| io::Error::other("No such file or directory"))
+        }
+        None => Err(io::Error::other("no name")),
+    };
+    load(Path::new("pgbouncer.ini"), &read, &|_| None)
 }

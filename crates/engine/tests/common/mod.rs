@@ -10,9 +10,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use weir_base::{ClientAddr, Host, Peer, Span, Target, Time, WorkerId};
-use weir_config::{Config, Method, Pool};
+use weir_config::{Config, Method, Pool, SslMode};
 use weir_engine::mail::Mail;
-use weir_engine::port::{Answer, Gone, Input, Io, Level, Signal, Work};
+use weir_engine::port::{About, Answer, Gone, Handshake, Input, Io, Level, Signal, Work};
 use weir_engine::{Engine, Setup};
 use weir_pgwire::{put_back, put_front};
 
@@ -24,10 +24,14 @@ pub(crate) enum Asked {
     Pause(Peer),
     Resume(Peer),
     Detach(Peer),
+    StartTls(Peer, Handshake),
     Help(u64),
     Accept(bool),
     Exit(i32),
 }
+
+/// The user of the operating system that the process runs as.
+pub(crate) const OWN_UID: u32 = 700;
 
 /// The port.
 #[derive(Default)]
@@ -38,6 +42,8 @@ pub(crate) struct Port {
     paused: BTreeSet<Peer>,
     sent: BTreeMap<Peer, Vec<u8>>,
     pub(crate) asked: Vec<Asked>,
+    target: Option<Target>,
+    lookups: usize,
     pub(crate) mail: VecDeque<(WorkerId, Mail, Option<Peer>)>,
 }
 
@@ -52,9 +58,7 @@ impl Port {
 
     fn write(&mut self, to: Peer, bytes: &[u8]) {
         assert!(self.alive.contains(&to), "bytes for a dead handle {to:?}");
-        if let Some(sent) = self.sent.get_mut(&to) {
-            sent.extend_from_slice(bytes);
-        }
+        self.sent.entry(to).or_default().extend_from_slice(bytes);
     }
 
     fn end(&mut self, peer: Peer) {
@@ -72,8 +76,12 @@ impl Io for Port {
     fn send(&mut self, to: Peer, bytes: &[u8]) {
         self.write(to, bytes);
     }
-    fn connect(&mut self, _: &Target) -> Peer {
+    fn look_up(&mut self, _: &Arc<str>) {
+        self.lookups += 1;
+    }
+    fn connect(&mut self, to: &Target) -> Peer {
         let peer = self.peer();
+        self.target = Some(to.clone());
         self.asked.push(Asked::Connect(peer));
         peer
     }
@@ -101,7 +109,11 @@ impl Io for Port {
     fn help(&mut self, job: u64, _: Work) {
         self.asked.push(Asked::Help(job));
     }
-    fn log(&mut self, _: Level, _: fmt::Arguments<'_>) {}
+    fn start_tls(&mut self, peer: Peer, handshake: Handshake) {
+        self.asked.push(Asked::StartTls(peer, handshake));
+    }
+    fn log(&mut self, _: Level, _: About<'_>, _: fmt::Arguments<'_>) {}
+    fn adopt(&mut self, _: &Arc<Config>) {}
     fn accept(&mut self, on: bool) {
         self.asked.push(Asked::Accept(on));
     }
@@ -115,13 +127,17 @@ pub(crate) struct World {
     pub(crate) engine: Engine,
     pub(crate) port: Port,
     pub(crate) now: Time,
+    worker: WorkerId,
 }
 
 /// A configuration with one pool, `db`, of `size` servers; everybody listed is trusted.
 pub(crate) fn config(size: u32) -> Config {
     let mut config = Config { admin_users: vec!["admin".into()], ..Config::default() };
     config.auth.method = Method::Trust;
+    config.auth.failure_delay = Span::ZERO;
     config.auth.users = Arc::new([("ann", "secret"), ("admin", "secret")].into_iter().collect());
+    // Servers are told what to be by tests that ask for it.
+    config.tls.server.mode = SslMode::Disable;
     config.limits.size = size;
     config.limits.min_size = 0;
     config.limits.server_check_delay = Span::from_secs(3600);
@@ -138,13 +154,12 @@ pub(crate) fn add_pool(config: &mut Config, name: &str, size: u32) {
     let target = Target { host: Host::Ip(Ipv4Addr::LOCALHOST.into()), port: 5432 };
     let pool = Pool {
         name: name.into(),
-        target,
+        targets: vec![target],
         database: name.into(),
-        user: None,
-        password: None,
         mode: config.mode,
         on_dirty: config.on_dirty,
         limits,
+        ..Pool::default()
     };
     config.pools.insert(name.into(), Arc::new(pool));
 }
@@ -155,24 +170,31 @@ impl World {
     }
 
     pub(crate) fn with_workers(config: Config, workers: u16) -> World {
+        World::worker(config, workers, 0)
+    }
+
+    /// One of several workers.
+    pub(crate) fn worker(config: Config, workers: u16, worker: u16) -> World {
+        let worker = WorkerId(worker);
         let setup = Setup {
-            worker: WorkerId(0),
+            worker,
             workers,
             config: Arc::new(config),
             seed: [1; 32],
             process_key: [2; 32],
             wall_at_start: 0,
             version: "weir test",
+            uid: OWN_UID,
         };
-        World { engine: Engine::new(setup), port: Port::default(), now: Time::START + Span::from_secs(1) }
+        World { engine: Engine::new(setup), port: Port::default(), now: Time::START + Span::from_secs(1), worker }
     }
 
     /// One input, and the mail to ourselves that follows from it.
     pub(crate) fn input(&mut self, input: Input<'_>) {
         self.engine.handle(self.now, input, &mut self.port);
-        while let Some(at) = self.port.mail.iter().position(|(to, ..)| *to == WorkerId(0)) {
+        while let Some(at) = self.port.mail.iter().position(|(to, ..)| *to == self.worker) {
             let (_, mail, socket) = self.port.mail.remove(at).expect("it is there");
-            self.engine.handle(self.now, Input::Mail { from: WorkerId(0), mail, socket }, &mut self.port);
+            self.engine.handle(self.now, Input::Mail { from: self.worker, mail, socket }, &mut self.port);
         }
         self.engine.check();
     }
@@ -191,9 +213,49 @@ impl World {
         self.engine.handle(self.now, Input::Bytes { peer, bytes }, &mut self.port);
     }
 
+    /// One letter to ourselves, in a turn of its own, without the checks; `false` if there is none.
+    pub(crate) fn open_letter(&mut self) -> bool {
+        let Some((_, mail, socket)) = self.port.mail.pop_front() else { return false };
+        self.engine.handle(self.now, Input::Mail { from: WorkerId(0), mail, socket }, &mut self.port);
+        true
+    }
+
+    /// An input, without the checks and without the mail that follows.
+    pub(crate) fn input_only(&mut self, input: Input<'_>) {
+        self.engine.handle(self.now, input, &mut self.port);
+    }
+
+    /// Many clients who may ask; the pool has a server already. Without the checks, which look at everybody.
+    pub(crate) fn crowd(&mut self, size: usize) -> Vec<Peer> {
+        let mut startup = Vec::new();
+        put_front::startup(&mut startup, &[("user", "ann"), ("database", "db")], 0);
+        let one = |world: &mut World| {
+            let peer = world.port.peer();
+            let from = ClientAddr::Tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, 4000)));
+            world.input_only(Input::Accepted { peer, from });
+            world.bytes_only(peer, &startup);
+            let welcome = world.port.sent.remove(&peer).unwrap_or_default();
+            assert!(welcome.ends_with(&ready(b'I')), "it is welcome");
+            peer
+        };
+        (0..size).map(|_| one(self)).collect()
+    }
+
     pub(crate) fn gone(&mut self, peer: Peer) {
         self.port.end(peer);
         self.input(Input::Closed { peer, cause: Gone::Eof });
+    }
+
+    /// A connection breaks, whether it is read from or not.
+    pub(crate) fn reset(&mut self, peer: Peer) {
+        self.port.end(peer);
+        self.input(Input::Closed { peer, cause: Gone::Error });
+    }
+
+    /// A server can't be reached.
+    pub(crate) fn refuse_connect(&mut self, server: Peer, error: &str) {
+        self.port.end(server);
+        self.input(Input::ConnectFailed { peer: server, error: error.into() });
     }
 
     pub(crate) fn signal(&mut self, signal: Signal) {
@@ -239,12 +301,49 @@ impl World {
         Some(peer)
     }
 
+    /// Where it goes.
+    pub(crate) fn last_target(&self) -> Option<Target> {
+        self.port.target.clone()
+    }
+
+    /// How often the engine has had a name looked up.
+    pub(crate) fn lookups(&self) -> usize {
+        self.port.lookups
+    }
+
+    /// A connection does not come about.
+    pub(crate) fn fail(&mut self, server: Peer, error: &str) {
+        self.port.end(server);
+        self.input(Input::ConnectFailed { peer: server, error: error.into() });
+    }
+
+    /// Whether this handshake was asked for, once.
+    pub(crate) fn shook(&mut self, peer: Peer, handshake: &Handshake) -> bool {
+        let begun = Asked::StartTls(peer, handshake.clone());
+        self.port.asked.iter().filter(|asked| **asked == begun).count() == 1
+    }
+
+    /// A handshake fails.
+    pub(crate) fn shake_fails(&mut self, peer: Peer) {
+        self.port.end(peer);
+        self.input(Input::TlsFailed { peer, error: "no shared cipher".into() });
+    }
+
     /// A client that has connected and sent nothing.
     pub(crate) fn visitor(&mut self) -> Peer {
+        self.visitor_from(ClientAddr::Tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, 4000))))
+    }
+
+    /// One that comes from there.
+    pub(crate) fn visitor_from(&mut self, from: ClientAddr) -> Peer {
         let peer = self.port.peer();
-        let from = ClientAddr::Tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, 4000)));
         self.input(Input::Accepted { peer, from });
         peer
+    }
+
+    /// A socket that came by mail gets its handle here.
+    pub(crate) fn socket(&mut self) -> Peer {
+        self.port.peer()
     }
 
     /// A client that has sent its startup packet.
@@ -268,7 +367,7 @@ impl World {
 
     /// A server lets us in.
     pub(crate) fn log_in(&mut self, server: Peer) {
-        self.input(Input::Connected { peer: server, local: "127.0.0.1:5000".into() });
+        self.input(Input::Connected { peer: server, local: "127.0.0.1:5000".into(), remote: None });
         let mut bytes = Vec::new();
         put_back::auth_ok(&mut bytes);
         put_back::parameter_status(&mut bytes, "TimeZone", "UTC");
@@ -285,9 +384,20 @@ impl World {
         server
     }
 
+    /// The job that a helper has just been given.
+    pub(crate) fn asked_for_help(&mut self) -> Option<u64> {
+        let at = self.port.asked.iter().position(|asked| matches!(asked, Asked::Help(_)))?;
+        let Asked::Help(job) = self.port.asked.remove(at) else { return None };
+        Some(job)
+    }
+
+    /// Whether a client's socket is to leave.
+    pub(crate) fn is_detaching(&self, peer: Peer) -> bool {
+        self.port.asked.contains(&Asked::Detach(peer))
+    }
+
     pub(crate) fn helped(&mut self, config: Config) {
-        let at = self.port.asked.iter().position(|asked| matches!(asked, Asked::Help(_))).expect("a helper was asked");
-        let Asked::Help(job) = self.port.asked.remove(at) else { return };
+        let job = self.asked_for_help().expect("a helper was asked");
         self.input(Input::Helped { job, answer: Answer::Config(Ok(Arc::new(config))) });
     }
 }

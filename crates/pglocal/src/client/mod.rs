@@ -301,13 +301,18 @@ pub struct Canceller {
 }
 
 impl Canceller {
+    /// The request's bytes, for whoever has a connection of its own for it.
+    pub fn request(&self) -> Vec<u8> {
+        let mut message = Vec::new();
+        put_front::cancel_request(&mut message, self.pid, &self.key);
+        message
+    }
+
     /// Sends the request, and waits for the server to close that connection, as it does when the signal is sent.
     pub fn cancel(&self) -> Result<(), Error> {
         let patience = Duration::from_secs(10);
         let mut stream = Stream::connect(&self.address, patience)?;
-        let mut message = Vec::new();
-        put_front::cancel_request(&mut message, self.pid, &self.key);
-        stream.send(&message)?;
+        stream.send(&self.request())?;
         match stream.bytes(patience) {
             Err(Error::Closed) => Ok(()),
             Err(error) => Err(error),

@@ -4,10 +4,9 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use weir_base::{Peer, Span, Time};
 
+use crate::pace::Jitter;
 use crate::pool::{Login, Mode, State};
 use crate::{Acquire, CloseReason, ConnectFailure, Effect, Pool, Refusal, ServerState, Settings};
-
-const CLIENTS: u32 = 3;
 
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum Event {
@@ -42,6 +41,7 @@ pub(super) struct Rules {
     pub(super) settings: Settings,
     /// What [`Event::Resize`] changes to, and back.
     pub(super) other: Settings,
+    pub(super) clients: u32,
     pub(super) events: fn(Event) -> bool,
 }
 
@@ -147,6 +147,8 @@ impl World {
     }
 
     pub(super) fn apply(&mut self, event: Event) {
+        // The same chance for the same event, whatever came before it: else states that look alike would part.
+        self.pool.jitter = Jitter::new(7);
         self.trace.push(event);
         let _story = Story(self.trace.clone());
         let now = self.now;
@@ -322,7 +324,7 @@ impl World {
     }
 
     pub(super) fn free_client(&self) -> Option<Peer> {
-        (0..CLIENTS).map(|slot| Peer::new(100 + slot, 1)).find(|client| {
+        (0..self.rules.clients).map(|slot| Peer::new(100 + slot, 1)).find(|client| {
             let linked = |server: &Server| matches!(server, Server::Linked { client: owner, .. } if owner == client);
             self.count(linked) == 0 && self.queue.iter().all(|waiter| waiter.client != *client)
         })
@@ -365,10 +367,10 @@ impl World {
         self.servers.push((server, Server::Linked { client, acquired, connected }));
     }
 
-    /// What tells this state from others, who is who and the exact jitter aside.
+    /// What tells this state from others, but for who is who.
     pub(super) fn looks(&self) -> u64 {
-        let ago = |time: Time| (self.now.since(time).micros() / 50_000).min(400);
-        let ahead = |time: Time| (time.since(self.now).micros() / 50_000).min(400);
+        let ago = |time: Time| self.now.since(time).micros();
+        let ahead = |time: Time| if time == Time::NEVER { u64::MAX } else { time.since(self.now).micros() };
         let pool = &self.pool;
         let mut hash = DefaultHasher::new();
         let mut servers: Vec<_> = pool
@@ -376,21 +378,30 @@ impl World {
             .iter()
             .map(|(key, peer, server)| {
                 let stale = pool.is_stale(key);
-                let (rank, since) = match self.servers.iter().find(|(known, _)| *known == peer).expect("known").1 {
+                let place = self.servers.iter().position(|(known, _)| *known == peer).expect("known");
+                // Of idle servers the order counts: it says whose turn it is.
+                let (rank, since) = match self.servers[place].1 {
                     Server::Login { began } => (0, began),
-                    Server::Idle { since, .. } => (1, since),
-                    Server::Linked { acquired, .. } => (2, acquired),
+                    Server::Idle { since, .. } => (2 + place, since),
+                    Server::Linked { acquired, .. } => (1, acquired),
                 };
                 assert!(!matches!(server.state, State::Closing(_)));
                 (rank, ago(since), ago(server.connected_at), ahead(server.expires), stale)
             })
             .collect();
         servers.sort_unstable();
-        servers.hash(&mut hash);
+        for (rank, since, connected, expires, stale) in servers {
+            (rank.min(2), since, connected, expires, stale).hash(&mut hash);
+        }
         self.queue.iter().for_each(|waiter| (ago(waiter.since), waiter.noticed).hash(&mut hash));
         (self.mode, self.demand, self.asked, pool.login == Login::Asked, self.allowed).hash(&mut hash);
         (pool.settings == self.rules.settings, pool.gate.health(), ahead(pool.gate.opens())).hash(&mut hash);
-        (ahead(pool.rate.ready(pool.settings.connects_per_second)), ahead(pool.declined_until)).hash(&mut hash);
+        (
+            ahead(pool.rate.ready(pool.settings.connects_per_second)),
+            ahead(pool.declined_until),
+            ahead(pool.declined_pause),
+        )
+            .hash(&mut hash);
         (ahead(pool.next_expiry), ahead(pool.expiry_check), ahead(pool.deadline)).hash(&mut hash);
         hash.finish()
     }

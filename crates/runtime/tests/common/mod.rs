@@ -9,9 +9,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use weir_base::{Host, Peer, Target, Time};
-use weir_config::Listen;
-use weir_engine::port::{Input, Io, Level};
-use weir_runtime::{Brain, LogTarget, Plan, Running, Seat, Signals, start};
+use weir_config::{Config, Listen};
+use weir_engine::port::{About, Input, Io, Level};
+use weir_runtime::{Brain, Inherited, LogTarget, Plan, Running, Seat, Signals, TlsFiles, start};
 
 pub(crate) const LOCAL: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
@@ -36,7 +36,7 @@ impl Write for Lines {
 }
 
 pub(crate) fn listen() -> Listen {
-    Listen { addresses: vec![LOCAL], port: 0, unix_socket_dir: None, unix_socket_mode: 0o777, backlog: 512 }
+    Listen { addresses: vec![LOCAL], port: 0, unix_socket_dir: None, backlog: 512, ..Config::default().listen }
 }
 
 pub(crate) fn plan(workers: u16) -> Plan {
@@ -45,8 +45,12 @@ pub(crate) fn plan(workers: u16) -> Plan {
         workers,
         reload: Arc::new(|| Err("no configuration here".into())),
         log: LogTarget::Stderr,
-        level: Level::Info,
+        logging: Config::default().log,
+        dns: Config::default().dns,
+        inherited: Inherited::default(),
+        greeting: "up".to_owned(),
         signals: Signals::Leave,
+        tls: TlsFiles::default(),
     }
 }
 
@@ -88,6 +92,7 @@ pub(crate) fn told(input: &Input<'_>) -> String {
         Input::Accepted { .. } => "accepted".into(),
         Input::Bytes { bytes, .. } => format!("bytes {}", bytes.len()),
         Input::Closed { cause, .. } => format!("closed {cause:?}"),
+        Input::Ending { .. } => "ending".into(),
         Input::Blocked { .. } => "blocked".into(),
         Input::Drained { .. } => "drained".into(),
         Input::Connected { .. } => "connected".into(),
@@ -97,6 +102,9 @@ pub(crate) fn told(input: &Input<'_>) -> String {
         Input::Mail { .. } => "mail".into(),
         Input::Signal(signal) => format!("{signal:?}"),
         Input::Tick => "tick".into(),
+        Input::Secured { .. } => "secured".into(),
+        Input::TlsFailed { error, .. } => format!("TLS failed: {error}"),
+        Input::Resolved { name, .. } => format!("resolved {name}"),
     }
 }
 
@@ -174,7 +182,7 @@ impl<I: Io> DynIo for I {
         Io::help(self, job, work);
     }
     fn log(&mut self, level: Level, line: &str) {
-        Io::log(self, level, format_args!("{line}"));
+        Io::log(self, level, About::Process, format_args!("{line}"));
     }
     fn accept(&mut self, on: bool) {
         Io::accept(self, on);

@@ -1,11 +1,11 @@
 //! Whose each message of a server is, and what it tells about the server.
 
 use weir_base::Mode;
-use weir_pgwire::Dirty;
+use weir_pgwire::{Dirty, put_back, put_front};
 
 use super::rig::*;
 use crate::back::{Unexpected, agree, agreed};
-use crate::front::Then;
+use crate::front::{Simple, Then};
 use crate::{Refusal, Server};
 
 #[test]
@@ -180,7 +180,7 @@ fn what_clients_leave_behind_is_noted_by_kind() {
         assert!(link.server().dirty().contains(kind), "{text}");
         assert!(!Server::reset_query(link.server().dirty()).is_empty());
         let table = crate::ParamTable::new([]);
-        link.server().was_reset(&table, false);
+        link.server().was_reset(&table);
         assert!(link.server().dirty().is_empty());
     }
     let mut link = Link::transaction();
@@ -247,6 +247,22 @@ fn what_follows_an_error_is_thrown_away_up_to_sync() {
 }
 
 #[test]
+fn a_goodbye_waits_for_the_answers_that_come_without_another_word() {
+    let mut goodbye = Vec::new();
+    put_front::terminate(&mut goodbye);
+    let mut link = Link::transaction();
+    assert_eq!(link.stopped(&[query("select 1"), goodbye.clone()]), Then::Full);
+    link.tell(&[complete("SELECT 1"), ready()]);
+    assert_eq!(link.stopped(&[goodbye.clone()]), Then::Leaves);
+    // Without a Sync the server would keep its answers to itself, and a COPY waits for data.
+    assert_eq!(link.stopped(&[parse("", "select 1"), goodbye.clone()]), Then::Leaves);
+    let mut link = Link::transaction();
+    assert_eq!(link.stopped(&[query("copy t from stdin"), goodbye.clone()]), Then::Full);
+    link.tell(&[copy_in()]);
+    assert_eq!(link.stopped(&[goodbye]), Then::Leaves);
+}
+
+#[test]
 fn a_wait_for_the_server_is_a_wait_for_something() {
     // What the server reads as a part of COPY ends no segment, and no ReadyForQuery will come for it.
     let mut link = Link::transaction();
@@ -278,4 +294,79 @@ fn describe_of_a_portal_and_of_a_statement_are_answered_differently() {
     weir_pgwire::put_back::no_data(&mut none);
     assert_eq!(tags(&link.tell(&[types, none.clone(), bound(), none, ready()])), "tn2nZ");
     assert!(link.server().prove_clean().is_some());
+}
+
+#[test]
+fn a_message_of_a_client_beyond_max_packet_size_is_refused() {
+    let mut link = Link::transaction();
+    let mut short = Vec::new();
+    put_front::query(&mut short, "select 1");
+    link.messages.longest = short.len() as u32;
+    assert_eq!(link.feed_client(&short).then, Then::More);
+    let mut longer = Vec::new();
+    put_front::query(&mut longer, "select 12");
+    assert_eq!(link.feed_client(&longer).then, Then::Refuse(Refusal::MessageTooLong));
+}
+
+#[test]
+fn a_message_of_a_server_beyond_max_packet_size_is_not_passed_on() {
+    let mut link = Link::transaction();
+    let mut query = Vec::new();
+    put_front::query(&mut query, "select 1");
+    link.feed_client(&query);
+    let mut row = Vec::new();
+    put_back::raw(&mut row, weir_pgwire::tag::back::DATA_ROW, &[0; 40]);
+    link.messages.longest = row.len() as u32 - 1;
+    assert!(link.feed_server(&row, true).is_err() && link.to_client.is_empty());
+}
+
+#[test]
+fn a_simple_query_is_refused_where_only_the_extended_protocol_is_allowed() {
+    let mut link = Link::transaction();
+    link.messages.simple = Simple::Refused;
+    let (mut simple, mut extended) = (Vec::new(), Vec::new());
+    put_front::query(&mut simple, "select 1");
+    put_front::parse_text(&mut extended, b"", "select 1", &[]);
+    put_front::sync(&mut extended);
+    assert_eq!(link.feed_client(&extended).then, Then::More);
+    assert_eq!(link.feed_client(&simple).then, Then::Refuse(Refusal::SimpleQuery));
+}
+
+#[test]
+fn an_answer_of_ours_waits_for_the_end_of_the_servers_message_before_it() {
+    let replies = [parameter_types(), row_kind(), ready()].concat();
+    let expected = [parameter_types(), row_kind(), closed(), ready()].concat();
+    for cut in 1..replies.len() {
+        // The Close, which we answer ourselves, is there before the server's reply, or comes in the middle of it.
+        for early in [true, false] {
+            let mut link = Link::transaction();
+            link.prepared("s", "select 1");
+            link.ask(&[describe("s"), flush()]);
+            let mut told = Vec::new();
+            if early {
+                link.ask(&[close("s"), sync()]);
+            }
+            link.feed_server(&replies[..cut], true).unwrap();
+            told.append(&mut link.to_client);
+            if !early && cut < replies.len() - ready().len() {
+                link.ask(&[close("s"), sync()]);
+                told.append(&mut link.to_client);
+            } else if !early {
+                continue;
+            }
+            link.feed_server(&replies[cut..], true).unwrap();
+            told.append(&mut link.to_client);
+            assert_eq!(told, expected, "cut at {cut}, the Close early: {early}");
+        }
+    }
+}
+
+#[test]
+fn nothing_that_follows_a_transaction_block_in_statement_mode_reaches_the_client() {
+    let mut link = Link::new(Mode::Statement);
+    link.ask(&[query("begin"), query("select 1")]);
+    let told = link.told(&[complete("BEGIN"), ready_in(b'T'), row("x"), complete("SELECT 1"), ready_in(b'T')]);
+    assert!(told.block_in_statement_mode);
+    assert_eq!(std::mem::take(&mut link.to_client), complete("BEGIN"), "an error takes the place of the rest");
+    assert!(link.server().prove_clean().is_none());
 }

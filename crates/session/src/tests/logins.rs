@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use weir_auth::{Method, ScramClient, ScramKeys, ScramPolicy, Secret, StandIn, exchange, md5_hex_secret, md5_response};
+use weir_auth::{
+    Asked, Facts, Hba, IdentMaps, Method, Plan, ScramClient, ScramKeys, ScramPolicy, Secret, StandIn, Via, decide,
+    md5_hex_secret, md5_response,
+};
 use weir_pgwire::{Auth, HEAD, backend, put_back, put_front};
 
 use super::rig::*;
@@ -22,11 +25,31 @@ fn salt() -> Salt {
     Salt { md5: [1, 2, 3, 4], nonce: [7; 18] }
 }
 
+/// What a client by the Unix socket is asked.
+fn plan(method: Method, user: &str, secret: Option<&Secret>) -> Plan {
+    let (hba, via) = (Hba::default(), Via::Local);
+    let demand = method.demand(&hba, &Asked { via, database: "db", user });
+    let (certificate_name, os_user, forced_user) = (None, None, None);
+    let maps = &IdentMaps::default();
+    decide(&demand, &Facts { user, secret, via, certificate_name, os_user, forced_user, maps })
+}
+
 /// What a client with this password sees: the messages' tags and the refusal; none if it is let in.
 fn attempt(method: Method, secret: Option<Secret>, user: &str, password: &str) -> (String, Option<Refusal>) {
+    attempt_bound(method, secret, user, password, [None, None])
+}
+
+/// As [`attempt`], over connections whose binding is this at our end and at the client's.
+fn attempt_bound(
+    method: Method,
+    secret: Option<Secret>,
+    user: &str,
+    password: &str,
+    [ours, theirs]: [Option<&[u8]>; 2],
+) -> (String, Option<Refusal>) {
     let mut seen = Vec::new();
-    let plan = exchange(method, user, secret.as_ref());
-    let (mut login, mut next) = Login::begin(user, plan, secret.as_ref(), salt(), &mut seen);
+    let plan = plan(method, user, secret.as_ref());
+    let (mut login, mut next) = Login::begin(user, plan, secret.as_ref(), salt(), ours, &mut seen);
     let mut scram = None;
     let mut answered = 0;
     loop {
@@ -41,7 +64,7 @@ fn attempt(method: Method, secret: Option<Secret>, user: &str, password: &str) -
             Next::Wait => {
                 let asked = each(&seen).split_off(answered);
                 answered += asked.len();
-                let answer = respond(&asked[0][HEAD..], user, password, &mut scram);
+                let answer = respond(&asked[0][HEAD..], user, password, theirs, &mut scram);
                 login.message(&answer[HEAD..], &policy(), &mut seen)
             }
         };
@@ -49,7 +72,13 @@ fn attempt(method: Method, secret: Option<Secret>, user: &str, password: &str) -
 }
 
 /// What a client answers to a request for proof.
-fn respond(asked: &[u8], user: &str, password: &str, scram: &mut Option<ScramClient>) -> Vec<u8> {
+fn respond(
+    asked: &[u8],
+    user: &str,
+    password: &str,
+    binding: Option<&[u8]>,
+    scram: &mut Option<ScramClient>,
+) -> Vec<u8> {
     let mut answer = Vec::new();
     match backend::authentication(asked).unwrap() {
         Auth::Cleartext => put_front::password(&mut answer, password.as_bytes()),
@@ -57,9 +86,9 @@ fn respond(asked: &[u8], user: &str, password: &str, scram: &mut Option<ScramCli
             let response = md5_response(&md5_hex_secret(user, password), salt);
             put_front::password(&mut answer, response.as_bytes());
         }
-        Auth::Sasl(_) => {
-            let (client, first) = ScramClient::start([3; 18]);
-            put_front::sasl_initial(&mut answer, "SCRAM-SHA-256", &first);
+        Auth::Sasl(offered) => {
+            let (mechanism, client, first) = ScramClient::choose([3; 18], offered, binding).unwrap();
+            put_front::sasl_initial(&mut answer, mechanism, &first);
             *scram = Some(client);
         }
         Auth::SaslContinue(first) => {
@@ -100,23 +129,72 @@ fn an_unknown_user_can_not_come_in_with_any_password() {
 }
 
 #[test]
+fn a_login_binds_to_the_connection_where_both_ends_can() {
+    let attempt = |ends| {
+        let secret = Some(Secret::Plain("right".into()));
+        attempt_bound(Method::ScramSha256, secret, "ann", "right", ends)
+    };
+    let (ours, other) = (Some(&b"our certificate"[..]), Some(&b"another's"[..]));
+    for ends in [[ours, ours], [ours, None], [None, ours], [None, None]] {
+        assert_eq!(attempt(ends), ("RRR".into(), None), "{ends:?}");
+    }
+    // Somebody between the ends shows each another certificate.
+    assert_eq!(attempt([ours, other]), ("RR".into(), Some(Refusal::SaslFailed)));
+}
+
+#[test]
+fn a_client_that_was_not_shown_our_better_offer_is_refused() {
+    let secret = Some(Secret::Plain("right".into()));
+    let plan = plan(Method::ScramSha256, "ann", secret.as_ref());
+    for (mechanism, first) in
+        [("SCRAM-SHA-256", "y,,n=,r=abc"), ("SCRAM-SHA-256-PLUS", "y,,n=,r=abc"), ("PLAIN", "n,,")]
+    {
+        let (mut seen, mut answer) = (Vec::new(), Vec::new());
+        let (mut login, _) = Login::begin("ann", plan.clone(), secret.as_ref(), salt(), Some(b"hash"), &mut seen);
+        put_front::sasl_initial(&mut answer, mechanism, first.as_bytes());
+        let mut next = login.message(&answer[HEAD..], &policy(), &mut seen);
+        if let Next::Salt { .. } = next {
+            next = login.salted(&SALTED, &mut seen);
+        }
+        assert!(matches!(next, Next::Refused(Refusal::SaslFailed)), "{mechanism}");
+    }
+}
+
+#[test]
+fn a_client_that_is_refused_at_once_is_told_pgbouncers_words() {
+    let refused = |method| attempt(method, None, "ann", "").1.unwrap();
+    assert_eq!(refused(Method::Hba).to_string(), "no authentication method is found");
+    assert_eq!(refused(Method::Cert).to_string(), "certificate authentication failed");
+    assert_eq!(refused(Method::Any).to_string(), "bouncer config error");
+    assert_eq!(refused(Method::Trust).to_string(), "\"trust\" authentication failed");
+    assert_eq!(refused(Method::Hba).sqlstate(), "28000");
+}
+
+#[test]
 fn a_password_that_nobody_asked_for_is_refused() {
     let mut seen = Vec::new();
     let secret = Some(Secret::Plain("right".into()));
-    let plan = exchange(Method::Plain, "ann", secret.as_ref());
-    let (mut login, _) = Login::begin("ann", plan, secret.as_ref(), salt(), &mut seen);
+    let plan = plan(Method::Plain, "ann", secret.as_ref());
+    let (mut login, _) = Login::begin("ann", plan, secret.as_ref(), salt(), None, &mut seen);
     assert!(matches!(login.message(b"right\0", &policy(), &mut seen), Next::Accepted(_)));
     assert!(matches!(login.message(b"right\0", &policy(), &mut seen), Next::Refused(Refusal::Protocol(_))));
     assert!(matches!(login.salted(&SALTED, &mut seen), Next::Refused(Refusal::Broken(_))));
 }
 
 fn credentials(password: Option<&str>) -> Credentials {
-    Credentials { user: "ann".into(), database: "db".into(), password: password.map(Arc::from), md5: None, keys: None }
+    Credentials {
+        user: "ann".into(),
+        database: "db".into(),
+        password: password.map(Arc::from),
+        md5: None,
+        keys: None,
+        startup: Vec::new(),
+    }
 }
 
 fn begin(password: Option<&str>) -> (ServerLogin, ParamTable) {
     let table = ParamTable::new([]);
-    (ServerLogin::begin(credentials(password), &table, &mut Vec::new()), table)
+    (ServerLogin::begin(credentials(password), None, &table, &mut Vec::new()), table)
 }
 
 fn server_says(write: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
@@ -224,6 +302,25 @@ fn a_server_that_does_not_prove_itself_is_not_used() {
 }
 
 #[test]
+fn a_login_of_ours_binds_to_the_connection_where_the_server_can() {
+    const PLUS: &str = "SCRAM-SHA-256-PLUS";
+    let hash = Some(&b"hash"[..]);
+    let table = [
+        (vec![PLUS, "SCRAM-SHA-256"], hash, "SCRAM-SHA-256-PLUS\0"),
+        (vec![PLUS, "SCRAM-SHA-256"], None, "SCRAM-SHA-256\0"),
+        (vec!["SCRAM-SHA-256"], hash, "SCRAM-SHA-256\0"),
+        (vec![PLUS], None, "server login failed: the server offers no SASL mechanism that we can use"),
+    ];
+    for (offered, binding, expected) in table {
+        let table = ParamTable::new([]);
+        let mut login = ServerLogin::begin(credentials(Some("right")), binding, &table, &mut Vec::new());
+        let (told, sent) = feed(&mut login, &table, &server_says(|b| put_back::auth_sasl(b, &offered)));
+        let seen = if sent.is_empty() { outcome(told) } else { String::from_utf8_lossy(&sent[HEAD..]).into_owned() };
+        assert!(seen.starts_with(expected), "{offered:?} {binding:?}: {seen}");
+    }
+}
+
+#[test]
 fn a_server_that_skips_its_own_proof_is_not_used() {
     let (mut login, table) = begin(Some("right"));
     feed(&mut login, &table, &server_says(|b| put_back::auth_sasl(b, &["SCRAM-SHA-256"])));
@@ -253,8 +350,8 @@ proptest! {
         for method in [Method::Plain, Method::Md5, Method::ScramSha256] {
             let secret = Some(Secret::Plain("a password that is too long to guess".into()));
             let mut seen = Vec::new();
-            let plan = exchange(method, "ann", secret.as_ref());
-            let (mut login, _) = Login::begin("ann", plan, secret.as_ref(), salt(), &mut seen);
+            let plan = plan(method, "ann", secret.as_ref());
+            let (mut login, _) = Login::begin("ann", plan, secret.as_ref(), salt(), None, &mut seen);
             for answer in &answers {
                 let next = login.message(answer, &policy(), &mut seen);
                 prop_assert!(!matches!(next, Next::Accepted(_)));

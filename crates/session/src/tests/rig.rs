@@ -7,7 +7,7 @@ use weir_base::Mode;
 use weir_pgwire::{ErrorFields, HEAD, Head, Of, put_back, put_front};
 
 use crate::back::{self, Told, Unexpected};
-use crate::front::{self, Context, Counts, Fed, Then};
+use crate::front::{self, Context, Counts, Fed, Messages, Simple, Then};
 use crate::{Accepted, CancelKey, Client, Interner, Out, ParamTable, Server};
 
 /// A link, and everything that was written to its ends since it was last looked at.
@@ -22,6 +22,7 @@ pub(crate) struct Link {
     pub(crate) counts: Counts,
     pub(crate) max_prepared: usize,
     pub(crate) client_statements: usize,
+    pub(crate) messages: Messages,
     pub(crate) to_client: Vec<u8>,
     pub(crate) to_server: Vec<u8>,
 }
@@ -63,6 +64,7 @@ impl Link {
             counts: Counts::default(),
             max_prepared: 100,
             client_statements: 100,
+            messages: Messages { longest: u32::MAX, simple: Simple::Allowed },
             to_client: Vec::new(),
             to_server: Vec::new(),
         }
@@ -84,6 +86,7 @@ impl Link {
             counts: &mut self.counts,
             max_prepared: self.max_prepared,
             client_statements: self.client_statements,
+            messages: self.messages,
         };
         front::feed(&mut self.client, self.server.as_mut(), input, &mut ctx, &mut out)
     }
@@ -100,6 +103,7 @@ impl Link {
             counts: &mut self.counts,
             max_prepared: self.max_prepared,
             client_statements: self.client_statements,
+            messages: self.messages,
         };
         let client = linked.then_some(&mut self.client);
         back::feed(self.server.as_mut().expect("a server"), client, input, &mut ctx, &mut out)
@@ -255,4 +259,16 @@ pub(crate) fn copy_in() -> Vec<u8> {
 
 fn fields<'a>(severity: &'a str, sqlstate: &'a str, message: &'a str) -> ErrorFields<'a> {
     ErrorFields { severity, sqlstate, message, detail: None, hint: None }
+}
+pub(crate) fn parameter_types() -> Vec<u8> {
+    let mut types = Vec::new();
+    weir_pgwire::put_back::parameter_description(&mut types, &[23]);
+    types
+}
+
+pub(crate) fn row_kind() -> Vec<u8> {
+    let mut kind = Vec::new();
+    let column = weir_pgwire::Column { name: "x", kind: weir_pgwire::ColumnType::Text };
+    weir_pgwire::put_back::row_description(&mut kind, &[column]);
+    kind
 }

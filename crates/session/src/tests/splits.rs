@@ -132,18 +132,6 @@ impl Backend {
     }
 }
 
-fn parameter_types() -> Vec<u8> {
-    let mut types = Vec::new();
-    weir_pgwire::put_back::parameter_description(&mut types, &[23]);
-    types
-}
-
-fn row_kind() -> Vec<u8> {
-    let mut none = Vec::new();
-    weir_pgwire::put_back::no_data(&mut none);
-    none
-}
-
 fn result() -> Vec<u8> {
     let mut result = Vec::new();
     weir_pgwire::put_back::function_result(&mut result, Some(b"7"));

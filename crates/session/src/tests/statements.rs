@@ -166,6 +166,25 @@ fn deallocate_of_a_clients_name_is_answered_by_us() {
 }
 
 #[test]
+fn a_deallocate_that_we_answer_drops_the_unnamed_statement_as_any_query_does() {
+    let mut link = Link::transaction();
+    link.prepared("s", "select 1");
+    link.ask(&[parse("", "select 2"), sync()]);
+    link.tell(&[parsed(), ready()]);
+    link.ask(&[bind("gone"), query("DEALLOCATE s"), sync()]);
+    link.tell(&[error("26000", "prepared statement \"gone\" does not exist"), ready()]);
+    assert!(link.has("s"), "the server skipped it");
+    assert_eq!(tags(&link.ask(&[bind(""), sync()])), "PBS", "and so the unnamed one is there");
+    link.tell(&[parsed(), bound(), ready()]);
+    link.ask(&[query("DEALLOCATE s")]);
+    assert_eq!(
+        tags(&link.ask(&[bind(""), sync()])),
+        "CBS",
+        "the server closes what it still has, and refuses the Bind"
+    );
+}
+
+#[test]
 fn deallocate_works_without_a_server_too() {
     let mut link = Link::transaction();
     link.prepared("s", "select 1");
@@ -219,7 +238,9 @@ fn nobody_gets_at_the_statements_of_others_by_guessing_names() {
     let ours = text(&link.prepared("s", "select 1"));
     let sent = link.ask(&[bind(&ours), describe(&ours), sync()]);
     assert!(names(&sent).iter().all(|name| *name != ours.as_bytes()), "{:?}", names(&sent));
-    link.tell(&[error("26000", "prepared statement \"weir_unknown\" does not exist"), ready()]);
+    let refusal = |name: &str| error("26000", &format!("prepared statement \"{name}\" does not exist"));
+    let told = link.tell(&[refusal(&text(&names(&sent)[0])), ready()]);
+    assert_eq!(told, [refusal(&ours), ready()].concat(), "the refusal names it as the client did");
     assert_eq!(tags(&link.ask(&[close(&ours), sync()])), "S", "nor closes them");
 }
 
@@ -260,6 +281,67 @@ fn a_parse_that_servers_have_accepted_needs_no_server() {
     assert_eq!(tags(&link.to_client), "13Z");
     assert!(link.has("t") && !link.has("s"));
     assert_eq!(link.stopped(&[parse("u", "select 2")]), Then::NeedServer, "this one nobody has seen");
+}
+
+#[test]
+fn a_text_that_is_read_by_other_parameters_is_another_statement() {
+    let mut link = Link::transaction();
+    link.prepared("s", "select date '01/02/2024'");
+    // The server has the statement, but as it was read before.
+    link.ask(&[query("set datestyle = german")]);
+    link.tell(&[complete("SET"), parameter("DateStyle", "German, DMY"), ready()]);
+    let sent = link.ask(&[parse("t", "select date '01/02/2024'"), sync()]);
+    assert_eq!(tags(&sent), "PS");
+    link.tell(&[parsed(), ready()]);
+    // What was prepared in the same breath as the change is not trusted to be what its name says.
+    link.ask(&[query("set datestyle = iso"), parse("u", "select date '03/04/2024'"), sync()]);
+    link.tell(&[complete("SET"), ready(), parsed(), parameter("DateStyle", "ISO, DMY"), ready()]);
+    assert_eq!(tags(&link.ask(&[bind("u"), execute(), sync()])), "PBES");
+    // A parameter by which nothing is read changes nothing.
+    link.tell(&[parsed(), bound(), complete("SELECT 1"), ready()]);
+    link.ask(&[query("set application_name = x")]);
+    link.tell(&[complete("SET"), parameter("application_name", "x"), ready()]);
+    assert_eq!(tags(&link.ask(&[bind("u"), execute(), sync()])), "BES");
+}
+
+#[test]
+fn a_text_is_another_statement_once_a_definition_has_changed() {
+    let mut link = Link::transaction();
+    let before = link.prepared("s", "select * from t");
+    link.ask(&[query("alter table t add c int")]);
+    link.tell(&[complete("ALTER TABLE"), ready()]);
+    let sent = link.ask(&[close("s"), parse("s", "select * from t"), bind("s"), execute(), sync()]);
+    assert_eq!(tags(&sent), "PBES");
+    assert_ne!(names(&sent)[0], before, "the old plan is not met");
+    link.tell(&[parsed(), bound(), complete("SELECT 1"), ready()]);
+    // What was prepared before stays what it was, and fails as it does without us.
+    let mut link = Link::transaction();
+    let before = link.prepared("s", "select * from t");
+    link.ask(&[query("begin; drop table t")]);
+    link.tell(&[complete("BEGIN"), complete("DROP TABLE"), ready_in(b'T')]);
+    let sent = link.ask(&[bind("s"), sync()]);
+    assert_eq!((tags(&sent).as_str(), &names(&sent)[0]), ("BS", &before));
+}
+
+#[test]
+fn an_error_names_a_statement_as_its_client_did_though_a_close_is_on_its_way() {
+    let mut link = Link::transaction();
+    let ours = text(&link.prepared("s", "select $1"));
+    link.ask(&[bind("s"), execute(), close("s"), sync()]);
+    let told = |name: &str| error("08P01", &format!("prepared statement \"{name}\" requires 2"));
+    assert_eq!(link.tell(&[told(&ours), ready()]), [told("s"), ready()].concat());
+    assert!(link.has("s"), "the Close was skipped");
+}
+
+#[test]
+fn names_are_one_if_their_first_63_bytes_agree() {
+    let mut link = Link::transaction();
+    let name = |end: &str| "n".repeat(63) + end;
+    link.prepared(&name("one"), "select 1");
+    assert!(link.has(&name("another")) && !link.has(&"n".repeat(62)));
+    let sent = link.ask(&[bind(&name("another")), execute(), close(&name("third")), sync()]);
+    assert_eq!(tags(&sent), "BES");
+    assert!(!link.has(&name("one")));
 }
 
 #[test]

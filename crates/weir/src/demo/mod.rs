@@ -3,6 +3,7 @@
 //! Owns the order of the story and its words. Everything it starts belongs to a [`Stage`], which ends it; if this process
 //! is killed, the stage's caretaker does. Needs neither psql nor pgbench: clients are threads with our own client.
 
+mod certificate;
 mod console;
 mod crowd;
 mod live;
@@ -143,6 +144,7 @@ impl Teller {
         let taken = if stage.port() == stage::USUAL_WEIR_PORT { "" } else { " (6432 is taken)" };
         let config = stage.config();
         self.line(&format!("weir serve {}, on 127.0.0.1:{}{taken}", config.display(), stage.port()));
+        self.line("plain or encrypted, as each client asks, with a certificate made for this hour");
     }
 
     fn pooled(&self, stage: &Stage, outcome: &Outcome) -> Result<(), Failure> {

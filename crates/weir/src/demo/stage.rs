@@ -4,7 +4,6 @@
 
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, TcpListener};
-use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -16,6 +15,8 @@ use weir_pglocal::{Auth, Options, Server, Signal, free_port, send_signal};
 
 use crate::failure::Failure;
 use crate::term::say;
+
+use super::certificate;
 
 /// What PostgreSQL takes, its own default.
 pub(super) const MAX_CONNECTIONS: u32 = 100;
@@ -122,9 +123,9 @@ impl Stage {
         self.through_weir("weir").timeout(Duration::from_secs(10))
     }
 
-    /// For a person to copy.
+    /// For a person to copy: encrypted, and quoted since a shell takes the question mark for a pattern.
     pub(super) fn url(&self, database: &str) -> String {
-        format!("postgres://{DEMO}:{DEMO}@127.0.0.1:{}/{database}", self.port())
+        format!("'postgres://{DEMO}:{DEMO}@127.0.0.1:{}/{database}?sslmode=require'", self.port())
     }
 
     /// How many visits the server has noted that came through Weir.
@@ -160,13 +161,8 @@ impl Stage {
     }
 
     fn write_config(&self, port: u16) -> Result<(), Failure> {
-        let text = config(port, self.server.port());
-        let path = self.config();
-        let write = || {
-            let mut file = File::options().create(true).write(true).truncate(true).mode(0o600).open(&path)?;
-            std::io::Write::write_all(&mut file, text.as_bytes())
-        };
-        write().map_err(|e| Failure::at(path.display(), e))
+        certificate::write(self.folder())?;
+        certificate::write_private(&self.config(), &config(port, self.server.port()))
     }
 
     fn await_weir(&mut self) -> Result<(), Failure> {
@@ -197,6 +193,7 @@ impl Drop for Stage {
 }
 
 fn config(port: u16, server_port: u16) -> String {
+    let (key, certificate) = (certificate::KEY, certificate::CERTIFICATE);
     format!(
         "[general]\n\
          admin_users = [\"{DEMO}\"]\n\
@@ -210,6 +207,11 @@ fn config(port: u16, server_port: u16) -> String {
          \n\
          [auth.users]\n\
          {DEMO} = \"{DEMO}\"\n\
+         \n\
+         [tls.client]\n\
+         mode = \"prefer\"\n\
+         key_file = \"{key}\"\n\
+         cert_file = \"{certificate}\"\n\
          \n\
          [pools.{POOL}]\n\
          host = \"127.0.0.1\"\n\
@@ -235,6 +237,7 @@ mod tests {
         let read = |_: &Path| Ok(config(6432, 5432));
         let config = weir_config::load(Path::new("weir.toml"), &read, &|_| None).unwrap();
         assert_eq!(config.pools[POOL].limits.size, POOL_SIZE);
+        assert!(config.tls.client.key_file.is_some());
         let facts = weir_config::Facts { descriptors: 100_000, cores: 1 };
         let findings = weir_config::review(&config, &facts);
         assert!(findings.iter().all(|finding| finding.severity == weir_config::Severity::Note), "{findings:?}");

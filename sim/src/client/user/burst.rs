@@ -55,11 +55,10 @@ impl Client {
     fn send_stage(&mut self, ctx: &mut Context) {
         let Some(messages) = self.stages.pop() else { return };
         let mut bytes = Vec::new();
-        let number = self.identity.number;
         for message in messages {
             message.put(&mut bytes);
-            if ctx.trace.is_on() {
-                ctx.note(|| format!("c{number} -> {message:?}"));
+            if let Some(end) = self.end {
+                ctx.sent(end, &message);
             }
             ctx.counts.messages += 1;
             self.shadow.sent(message);

@@ -6,7 +6,7 @@
 mod burst;
 
 use weir_base::{Mode, OnDirty, Span, Time};
-use weir_pgwire::put_front;
+use weir_pgwire::{put_front, tag};
 
 use super::Identity;
 use super::login::Login;
@@ -18,6 +18,7 @@ use crate::message::{Back, Front, Inbox};
 use crate::network::{End, Happening, Owner};
 use crate::postgres::core::Reporting;
 use crate::rng::Rng;
+use crate::transcript::Startup;
 
 /// Reasons to be woken.
 const ARRIVE: u32 = 0;
@@ -105,7 +106,7 @@ impl Client {
     pub(crate) fn new(identity: Identity, reporting: Reporting, mut rng: Rng) -> Client {
         let habits = Habits::draw(&mut rng);
         let shadow = Shadow::new(identity.number, &[], reporting);
-        let lives = if identity.is_impostor() { 1 } else { rng.skewed(1, 6) };
+        let lives = if identity.is_impostor() { 1 } else { rng.skewed(1, 6) }.min(identity.stay.sessions);
         Client {
             identity,
             habits,
@@ -187,8 +188,7 @@ impl Client {
                 if let Some((pid, key)) = &self.key {
                     put_front::cancel_request(&mut bytes, *pid, key);
                 }
-                let number = self.identity.number;
-                ctx.note(|| format!("c{number} -> CancelRequest"));
+                ctx.sent(end, "CancelRequest");
                 ctx.write(end, &bytes);
             }
             Happening::Eof | Happening::Error | Happening::ConnectFailed => {
@@ -212,12 +212,16 @@ impl Client {
                 }
             }
             (WRITE, Phase::Busy) => self.write_rest(ctx),
-            (CANCEL, Phase::Busy) if self.canceller.is_none() && self.key.is_some() => {
+            // In a burst, or after it has left: then there is nothing to cancel any more.
+            (CANCEL, Phase::Busy | Phase::Away) if self.canceller.is_none() && self.key.is_some() => {
                 let owner = Owner::Canceller(self.identity.number);
                 self.canceller = Some(ctx.connect(owner, self.identity.address.clone()));
-                self.cancelling = true;
+                self.cancelling = self.phase == Phase::Busy;
             }
             (deadline, Phase::Busy | Phase::LoggingIn) if deadline == PATIENCE + self.deadline => {
+                if ctx.misled.has(self.identity.number) {
+                    return self.over(ctx);
+                }
                 let text = self.describe();
                 ctx.violated(Checker::WaitersAreAnswered, || text);
             }
@@ -226,7 +230,8 @@ impl Client {
     }
 
     fn arrive(&mut self, ctx: &mut Context) {
-        self.bursts = self.rng.skewed(1, 30);
+        ctx.misled.forget(self.identity.number);
+        self.bursts = self.rng.skewed(1, 150).min(self.identity.stay.bursts);
         if self.calm {
             self.bursts = self.bursts.min(3);
         }
@@ -283,8 +288,9 @@ impl Client {
         let minor = if self.rng.chance(100) { 2 } else { 0 };
         put_front::startup(&mut bytes, &self.parameters, minor);
         self.phase = Phase::LoggingIn;
-        let (number, text) = (self.identity.number, format!("{:?}", self.parameters));
-        ctx.note(|| format!("c{number} -> Startup 3.{minor} {text}"));
+        if let Some(end) = self.end {
+            ctx.sent(end, Startup { minor, parameters: &self.parameters });
+        }
         self.write(ctx, &bytes);
     }
 
@@ -295,14 +301,25 @@ impl Client {
     }
 
     fn bytes(&mut self, ctx: &mut Context, bytes: &[u8]) {
+        if ctx.misled.has(self.identity.number) {
+            return self.over(ctx);
+        }
         self.inbox.push(bytes);
         if self.phase == Phase::AskingForTls {
-            if self.inbox.rest() != b"N" {
-                let (number, got) = (self.identity.number, self.inbox.rest().to_vec());
-                ctx.violated(Checker::AnsweredAsDirect, || format!("c{number}: SSLRequest answered with {got:?}"));
-            }
+            // Past a yes all goes on as past a no: the handshake is the port's, which does not wait for the answer to be
+            // heard here. An answer that was held up may so bring the end of a login that took too long.
+            let heard = self.inbox.rest().to_vec();
+            let ([b'N' | b'S'] | [b'N' | b'S', tag::back::ERROR, ..]) = heard.as_slice() else {
+                let number = self.identity.number;
+                let what = || format!("c{number}: SSLRequest answered with {heard:?}");
+                return ctx.violated(Checker::AnsweredAsDirect, what);
+            };
             self.inbox = Inbox::default();
-            return self.send_startup(ctx);
+            self.send_startup(ctx);
+            if heard.len() == 1 {
+                return;
+            }
+            self.inbox.push(&heard[1..]);
         }
         if let Some(end) = self.end.filter(|_| self.rng.chance(self.stalls)) {
             ctx.net.pause(end);
@@ -327,9 +344,8 @@ impl Client {
     }
 
     fn message(&mut self, ctx: &mut Context, message: Back) {
-        if ctx.trace.is_on() {
-            let number = self.identity.number;
-            ctx.note(|| format!("c{number} <- {message:?}"));
+        if let Some(end) = self.end {
+            ctx.got(end, &message);
         }
         ctx.counts.replies += 1;
         match (self.phase, &message) {
@@ -455,6 +471,10 @@ impl Client {
             self.phase = Phase::Away;
             let pause = self.rng.span(1, 1_000_000);
             ctx.wake(pause, self.owner(), ARRIVE);
+            if self.rng.chance(self.habits.cancels / 3) {
+                let delay = self.rng.span(1, 1_000_000);
+                ctx.wake(delay, self.owner(), CANCEL);
+            }
         }
     }
 }

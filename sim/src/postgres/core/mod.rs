@@ -466,8 +466,9 @@ impl Core {
     }
 
     fn complete(&mut self, tag: &str) {
-        self.out.push_back(Reply::Complete(tag.to_owned()));
+        // In versions that report at once, what a command changed is told while it runs, before its tag.
         self.report_at_once();
+        self.out.push_back(Reply::Complete(tag.to_owned()));
     }
 
     fn fail(&mut self, code: Code, protocol: Protocol) {

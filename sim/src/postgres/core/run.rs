@@ -4,6 +4,7 @@ use weir_pgwire::tag::back;
 
 use super::{Code, CopyIn, Core, Transaction};
 use crate::postgres::language::Command;
+use crate::postgres::login;
 use crate::reply::Reply;
 
 impl Core {
@@ -39,6 +40,10 @@ impl Core {
                 self.out.push_back(Reply::Bare(back::COPY_DONE));
                 self.complete(&format!("COPY {count}"));
             }
+            Command::Lookup(user) => match login::stored_secret(user) {
+                Some(_) => self.one_row(Reply::Secret(user.clone()), limit, position),
+                None => self.complete("SELECT 0"),
+            },
             Command::Fail(_) => return Err("22012"),
             _ => return self.utility(command),
         }

@@ -80,9 +80,7 @@ fn setup(plan: &Plan, host: Option<&str>) -> Vec<String> {
         ));
     }
     setup.push(format!("pgbench -c N -j {THREADS} -T {seconds}, {repetitions} × each, every time in another order."));
-    setup.push(
-        "The article's clients used TLS (sslmode=require). Weir has none yet, so no run here uses it.".to_owned(),
-    );
+    setup.push("The article's clients used TLS (sslmode=require); no run here does.".to_owned());
     setup.push(rule());
     setup
 }

@@ -98,7 +98,7 @@ fn setup(seen: &Seen<'_>) -> Vec<String> {
         ),
         "App, server, Weir and load share this machine's cores, so each takes from the others.".into(),
         "TLS is between the app and the server (sslmode=require, a certificate made for the run). Between Weir and \
-         the server there is none yet, so its line says so."
+         the server there is none in these runs, and its line says so."
             .into(),
         format!(
             "The sweep gives `pooled` so many connections, idle or not; the article's pool, {OPEN} open and {IDLE} \

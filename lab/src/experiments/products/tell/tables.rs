@@ -152,7 +152,7 @@ fn tls(seen: &Seen<'_>) -> Table {
         let rate = |run: &Run| run.load.rate();
         let errors = |run: &Run| run.load.errors as f64;
         if way == Way::Weir {
-            return [seen.value(plain, rate), not_yet(), not_yet(), not_yet()].map(Cell::ours);
+            return [seen.value(plain, rate), not_run(), not_run(), not_run()].map(Cell::ours);
         }
         let change = match (seen.number(plain, rate), seen.number(encrypted, rate)) {
             (Some(plain), Some(encrypted)) if plain > 0.0 => Value::number((encrypted / plain - 1.0) * 100.0),
@@ -174,14 +174,14 @@ fn tls(seen: &Seen<'_>) -> Table {
         rows_are: "endpoint".into(),
         columns: LOADS.map(columns).concat(),
         rows: Way::ALL.map(row).into(),
-        note: "Weir does not speak TLS yet. `new` serves no more than the server's limit either way, so its change \
+        note: "Weir is not run with TLS here. `new` serves no more than the server's limit either way, so its change \
                says nothing."
             .into(),
     }
 }
 
-fn not_yet() -> Value {
-    Value::text("not yet")
+fn not_run() -> Value {
+    Value::text("not run")
 }
 
 fn sweep(seen: &Seen<'_>) -> Table {

@@ -93,7 +93,7 @@ fn each_row_has_a_cell_for_each_column_and_each_chart_has_points() {
     for table in &story.tables {
         assert!(table.rows.iter().all(|row| row.cells.len() == table.columns.len()), "{}", table.title);
     }
-    assert_eq!(story.tables[4].rows[3].cells[1].ours, Some(Value::text("not yet")));
+    assert_eq!(story.tables[4].rows[3].cells[1].ours, Some(Value::text("not run")));
     for chart in &story.charts {
         let points: usize = chart.series.iter().map(|series| series.points.len()).sum();
         assert!(points > 3, "{}", chart.title);

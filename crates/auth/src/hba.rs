@@ -1,0 +1,299 @@
+//! Who may come in from where, and how: an HBA file as values (PostgreSQL's documentation, "The pg_hba.conf File";
+//! PgBouncer's, "HBA file format").
+//!
+//! What PgBouncer does not support is refused with its line, never skipped: a rule that is left out lets others decide.
+//! Knows no file: what `@file` names is read by a function that is given.
+//!
+//! Invariants: the first rule that matches decides; a file that was read answers every question; where no rule matches,
+//! nobody comes in.
+
+mod address;
+mod names;
+
+use std::net::IpAddr;
+
+use self::address::Address;
+pub(crate) use self::names::Reader;
+use self::names::{Column, Files, Names};
+use crate::fields::{Field, RuleError, Word, records, shown};
+use crate::ident::IdentMaps;
+
+/// The columns of a record, for errors.
+const FORM: &str = "TYPE DATABASE USER ADDRESS METHOD [OPTIONS], without ADDRESS if TYPE is local";
+/// The methods that a rule may name, for errors.
+const METHODS: &str = "trust, reject, md5, password, scram-sha-256, cert or peer";
+
+/// The rules of an HBA file, in their order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Hba {
+    rules: Vec<Rule>,
+}
+
+/// What a client asks for, as far as rules care.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked<'a> {
+    /// The way it came.
+    pub via: Via,
+    /// The database that it names.
+    pub database: &'a str,
+    /// The user that it names.
+    pub user: &'a str,
+}
+
+/// The way a client came.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Via {
+    /// By the Unix socket.
+    Local,
+    /// By TCP.
+    Tcp {
+        /// Its address; an IPv4 address that is written as an IPv6 one counts as the IPv4 address.
+        from: IpAddr,
+        /// Whether it is encrypted.
+        tls: bool,
+    },
+}
+
+/// One rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rule {
+    /// Its line in the file, from 1.
+    pub line: usize,
+    /// What the clients that it matches must do.
+    pub method: RuleMethod,
+    /// The ident map for [`RuleMethod::Cert`] and [`RuleMethod::Peer`]; without one, names must be equal.
+    pub map: Option<String>,
+    reach: Reach,
+    databases: Names,
+    users: Names,
+}
+
+/// What a rule demands.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum RuleMethod {
+    /// Nothing, but the user must be known.
+    Trust,
+    /// There is no way in.
+    Reject,
+    /// md5, or SCRAM-SHA-256 where the secret is a verifier.
+    Md5,
+    /// The password in clear (`password`, `plain`).
+    Plain,
+    /// SCRAM-SHA-256.
+    ScramSha256,
+    /// A client certificate that names the user.
+    Cert,
+    /// The user of the operating system at the other end of the Unix socket.
+    Peer,
+}
+
+/// The ways that a rule is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Reach {
+    Local,
+    Host { channel: Channel, from: Address },
+}
+
+/// Whether a rule cares for encryption.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Channel {
+    Any,
+    Tls,
+    Plain,
+}
+
+impl Hba {
+    /// Reads a file. `read` is given the names that follow an `@`, relative to the folder of the HBA file, and returns
+    /// that file's text or why there is none.
+    ///
+    /// # Errors
+    ///
+    /// Every line that can't be used, with what to do about it.
+    pub fn parse(text: &str, read: &Reader<'_>) -> Result<Hba, Vec<RuleError>> {
+        let mut files = Files::new(read);
+        let rules = records(text, |line, fields| rule(line, fields, &mut files))?;
+        Ok(Hba { rules })
+    }
+
+    /// The first rule that matches; without one the client must be refused.
+    pub fn find(&self, asked: &Asked<'_>) -> Option<&Rule> {
+        self.rules.iter().find(|rule| rule.matches(asked))
+    }
+
+    /// The rules, in their order.
+    pub fn rules(&self) -> &[Rule] {
+        &self.rules
+    }
+
+    /// Whether the ident file has every map that a rule names.
+    ///
+    /// # Errors
+    ///
+    /// The rules whose map is missing: nobody could come in by them.
+    pub fn check_maps(&self, maps: &IdentMaps) -> Result<(), Vec<RuleError>> {
+        let missing = self.rules.iter().filter_map(|rule| {
+            let map = rule.map.as_deref().filter(|map| !maps.has(map))?;
+            let message = format!("the ident file (auth_ident_file) has no map {}: add its lines there", shown(map));
+            Some(RuleError { line: rule.line, message })
+        });
+        let missing: Vec<_> = missing.collect();
+        if missing.is_empty() { Ok(()) } else { Err(missing) }
+    }
+}
+
+impl Rule {
+    fn matches(&self, asked: &Asked<'_>) -> bool {
+        self.reach.covers(asked.via)
+            && self.databases.hold(asked.database, asked.user)
+            && self.users.hold(asked.user, asked.user)
+    }
+}
+
+impl Reach {
+    fn covers(&self, via: Via) -> bool {
+        match (self, via) {
+            (Reach::Local, Via::Local) => true,
+            (Reach::Host { channel, from: rule }, Via::Tcp { from, tls }) => channel.allows(tls) && rule.holds(from),
+            _ => false,
+        }
+    }
+}
+
+impl Channel {
+    fn allows(self, tls: bool) -> bool {
+        match self {
+            Channel::Any => true,
+            Channel::Tls => tls,
+            Channel::Plain => !tls,
+        }
+    }
+}
+
+fn rule(line: usize, fields: Vec<Field>, files: &mut Files<'_>) -> Result<Rule, String> {
+    let mut columns = Columns(fields.into_iter());
+    let channel = channel(&columns.one("TYPE")?)?;
+    let databases = Names::read(columns.next("DATABASE")?, Column::Databases, files)?;
+    let users = Names::read(columns.next("USER")?, Column::Users, files)?;
+    let reach = match channel {
+        None => Reach::Local,
+        Some(channel) => Reach::Host { channel, from: address(&mut columns)? },
+    };
+    let method = method(&columns.one("METHOD")?)?;
+    check_method(method, &reach)?;
+    let mut map = None;
+    for option in columns.0 {
+        let value = option_map(option, method)?;
+        if map.replace(value).is_some() {
+            return Err("map= stands there twice: leave one".into());
+        }
+    }
+    Ok(Rule { line, method, map, reach, databases, users })
+}
+
+/// The fields of a record that have not been read.
+struct Columns(std::vec::IntoIter<Field>);
+
+impl Columns {
+    fn next(&mut self, column: &str) -> Result<Field, String> {
+        self.0.next().ok_or_else(|| format!("{column} is missing: a rule reads {FORM}"))
+    }
+
+    /// A field that must be a single word.
+    fn one(&mut self, column: &str) -> Result<Word, String> {
+        let mut field = self.next(column)?;
+        match (field.pop(), field.is_empty()) {
+            (Some(word), true) => Ok(word),
+            _ => Err(format!("{column} takes no list: write a line for each")),
+        }
+    }
+}
+
+/// What the record's type says; `None` for `local`.
+fn channel(word: &Word) -> Result<Option<Channel>, String> {
+    match word.keyword() {
+        "local" => Ok(None),
+        "host" => Ok(Some(Channel::Any)),
+        "hostssl" => Ok(Some(Channel::Tls)),
+        "hostnossl" => Ok(Some(Channel::Plain)),
+        "hostgssenc" => {
+            Err("hostgssenc is not supported, and no connection here could match it: remove the line".into())
+        }
+        "hostnogssenc" => Err("hostnogssenc is not supported: write host, which means the same here".into()),
+        include @ ("include" | "include_if_exists" | "include_dir") => {
+            Err(format!("{include} is not supported: copy the lines of that file to this place"))
+        }
+        _ => Err(format!("unknown type {}: local, host, hostssl or hostnossl expected", shown(word.text()))),
+    }
+}
+
+fn address(columns: &mut Columns) -> Result<Address, String> {
+    let word = columns.one("ADDRESS")?;
+    match word.keyword() {
+        "all" => return Ok(Address::Any),
+        own @ ("samehost" | "samenet") => {
+            return Err(format!("{own} is not supported: write the addresses, such as 10.1.0.0/16"));
+        }
+        _ => {}
+    }
+    match word.text().split_once('/') {
+        Some((address, bits)) => Address::with_bits(address, bits),
+        None => {
+            // A name must not be taken for an address whose mask is missing.
+            let base = address::number(word.text())?;
+            Address::with_mask(base, columns.one("the mask behind ADDRESS")?.text())
+        }
+    }
+}
+
+fn method(word: &Word) -> Result<RuleMethod, String> {
+    let name = word.keyword();
+    Ok(match name {
+        "trust" => RuleMethod::Trust,
+        "reject" => RuleMethod::Reject,
+        "md5" => RuleMethod::Md5,
+        "password" | "plain" => RuleMethod::Plain,
+        "scram-sha-256" => RuleMethod::ScramSha256,
+        "cert" => RuleMethod::Cert,
+        "peer" => RuleMethod::Peer,
+        "ldap" | "pam" => return Err(format!("{name} is not supported yet: use {METHODS}")),
+        "ident" => return Err("ident is not supported: write peer in a local rule, or use a password".into()),
+        "any" | "hba" => return Err(format!("{name} works as auth_type only: use {METHODS}")),
+        "gss" | "sspi" | "radius" | "bsd" | "krb5" | "oauth" => {
+            return Err(format!("{name} is not supported: use {METHODS}"));
+        }
+        _ => return Err(format!("unknown method {}: {METHODS} expected", shown(word.text()))),
+    })
+}
+
+/// Whether a method can succeed at all where its rule is for.
+fn check_method(method: RuleMethod, reach: &Reach) -> Result<(), String> {
+    match (method, reach) {
+        (RuleMethod::Peer, Reach::Host { .. }) => {
+            Err("peer works with Unix sockets only: write it in a local rule".into())
+        }
+        (RuleMethod::Cert, Reach::Local | Reach::Host { channel: Channel::Plain, .. }) => {
+            Err("cert needs TLS: write it in a hostssl rule".into())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The map that an option names.
+fn option_map(option: Field, method: RuleMethod) -> Result<String, String> {
+    let [word] = option.as_slice() else {
+        return Err("options take no list: separate them by blanks, and quote a value that has a comma".into());
+    };
+    let text = word.text();
+    match text.split_once('=') {
+        Some(("map", "")) => Err("map= names no map: write map=NAME".into()),
+        Some(("map", name)) if matches!(method, RuleMethod::Cert | RuleMethod::Peer) => Ok(name.to_owned()),
+        Some(("map", _)) => Err("map= works with cert and peer only: remove it".into()),
+        Some(("clientcert", _)) => {
+            Err("the option clientcert is not supported: set client_tls_sslmode = verify-full, or use cert".into())
+        }
+        _ => Err(format!("the option {} is not supported: remove it", shown(text))),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,125 @@
+//! A configuration written down as TOML: what `weir convert` prints.
+//!
+//! Only what differs from TOML's defaults is written, so that the result reads as if someone had written it. Reading it
+//! again gives the same configuration; only where it was read from, and what had no effect, is not in it.
+
+use std::fmt::Write;
+
+use weir_auth::Method;
+
+use crate::model::{Config, Pool, UserRules};
+use crate::origin::Face;
+use crate::pool_text::PoolText;
+use crate::settings;
+use crate::slot::Slot;
+use crate::table::{Kind, Section, Setting};
+
+/// The configuration as the text of a `weir.toml`. Holds the pools' passwords as they are.
+pub fn to_toml(config: &Config) -> String {
+    let mut page = opening(config);
+    let (mut config, mut default) = (config.clone(), Config::default());
+    for section in Section::ALL.into_iter().filter(|s| !matches!(s, Section::Pool | Section::User)) {
+        let mut lines = String::new();
+        for setting in section.settings() {
+            let (Some(value), Some(usual)) = (setting.slot(&mut config), setting.slot(&mut default)) else { continue };
+            lines.push_str(&line(setting, &value, &usual));
+        }
+        if !lines.is_empty() {
+            let _ = write!(page, "\n{}\n{lines}", section.title());
+        }
+        if section == Section::Auth {
+            page.push_str(&users(&config));
+        }
+    }
+    for (name, rules) in &config.users {
+        page.push_str(&user(name, rules));
+    }
+    for pool in config.pools.values().chain(&config.fallback) {
+        page.push_str(&pool_section(pool, &config));
+    }
+    page
+}
+
+fn opening(config: &Config) -> String {
+    let mut page = format!("# Written by \"weir convert {}\".\n", one_line(&config.source.display().to_string()));
+    if config.face == Face::Ini {
+        page.push_str("# Here paths are relative to this file's folder, not to the one that Weir is started in.\n");
+    }
+    for setting in settings::all().filter(|setting| setting.is_inert()) {
+        if config.lines.spot(&setting.key()).is_some() {
+            let value = config.inert.get(setting.name).map_or("", String::as_str);
+            let _ = writeln!(page, "# {} = {}: {}.", setting.name, one_line(value), setting.doc);
+        }
+    }
+    for remark in &config.remarks {
+        let _ = writeln!(page, "# {}.", one_line(&remark.text));
+    }
+    page
+}
+
+/// A setting, if it is not as it would be anyway.
+fn line(setting: &Setting, value: &Slot<'_>, usual: &Slot<'_>) -> String {
+    let (value, usual) = (value.toml(setting.kind), usual.toml(setting.kind));
+    match value {
+        Some(text) if Some(&text) != usual.as_ref() => {
+            let one = (setting.kind == Kind::Hosts).then(|| single(&text)).flatten();
+            format!("{} = {}\n", setting.name, one.unwrap_or(&text))
+        }
+        _ => String::new(),
+    }
+}
+
+/// The only item of a list.
+fn single(list: &str) -> Option<&str> {
+    let item = list.strip_prefix('[')?.strip_suffix(']')?;
+    (!item.contains(',')).then_some(item)
+}
+
+fn users(config: &Config) -> String {
+    let auth = &config.auth;
+    let mut section = String::new();
+    let may_be_none = auth.query_user.is_some() || matches!(auth.method, Method::Trust | Method::Any | Method::Hba);
+    if auth.file.is_some() || (auth.users.is_empty() && may_be_none) {
+        return section;
+    }
+    section.push_str("\n[auth.users]\n");
+    for (name, secret) in auth.users.iter() {
+        let _ = writeln!(section, "{} = {}", key(name), toml_edit::Value::from(secret));
+    }
+    section
+}
+
+fn user(name: &str, rules: &UserRules) -> String {
+    let mut section = format!("\n[users.{}]\n", key(name));
+    let (mut rules, mut usual) = (rules.clone(), UserRules::default());
+    for setting in Section::User.settings() {
+        let (Some(value), Some(usual)) = (setting.user_slot(&mut rules), setting.user_slot(&mut usual)) else {
+            continue;
+        };
+        section.push_str(&line(setting, &value, &usual));
+    }
+    section
+}
+
+fn pool_section(pool: &Pool, config: &Config) -> String {
+    let mut section = format!("\n[pools.{}]\n", key(&pool.name));
+    // What a pool has from the table for all, TOML gives it in the same way.
+    let (mut text, mut usual) = (PoolText::of(pool, config), PoolText::new(&pool.name, config));
+    let own = Section::Pool.settings().filter(|setting| setting.section == Section::Pool);
+    let shared = Section::Pool.settings().filter(|setting| setting.section != Section::Pool);
+    for setting in own.chain(shared) {
+        let (Some(value), Some(usual)) = (setting.pool_slot(&mut text), setting.pool_slot(&mut usual)) else {
+            continue;
+        };
+        section.push_str(&line(setting, &value, &usual));
+    }
+    section
+}
+
+fn key(name: &str) -> String {
+    toml_edit::Key::new(name).to_string()
+}
+
+fn one_line(text: &str) -> String {
+    text.replace(|c: char| c.is_control(), " ")
+}

@@ -1,0 +1,397 @@
+//! PgBouncer's face: finds sections, keys and included files, and hands their values to the table.
+//!
+//! The grammar is PgBouncer's own: `;` and `#` begin comments only at the start of a line, values reach to its end and
+//! have no quotes, `%include` names a file relative to the working directory, the last of several equal keys counts, and
+//! each `[pgbouncer]` begins with the defaults again.
+//!
+//! A mistake is reported with its file and line. Values are repeated in messages only where they can't be secret.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::ciphers;
+use crate::connstr;
+use crate::error::ConfigError;
+use crate::load::ReadFile;
+use crate::model::{Config, UserRules};
+use crate::origin::{Face, Remark, Spot};
+use crate::pool_text::PoolText;
+use crate::settings;
+use crate::slot::{Slot, c_number};
+use crate::suggest::nearest;
+use crate::table::{Kind, Setting};
+use crate::toml::Draft;
+use crate::wording::{error_at, example, may_be_shown, plain, short};
+
+/// How deep files may include others, as in PgBouncer.
+const MAX_DEPTH: usize = 10;
+/// How many files may be included in all, so that files that include each other end.
+const MAX_FILES: usize = 1_000;
+const SECTIONS: [&str; 4] = ["pgbouncer", "databases", "users", "peers"];
+/// Settings that a further `[pgbouncer]` leaves as they are, because PgBouncer has no default for them.
+const KEPT: [&str; 10] = [
+    "auth_dbname",
+    "auth_file",
+    "auth_ident_file",
+    "auth_ldap_options",
+    "auth_user",
+    "client_tls13_ciphers",
+    "conffile",
+    "server_tls13_ciphers",
+    "user",
+    "verbose",
+];
+
+/// Reads the text of an ini and, through `read`, the files that it includes.
+pub(crate) fn read(file: &Path, text: &str, read: ReadFile<'_>) -> Result<Draft, ConfigError> {
+    let mut scan = Scan::new(file, read);
+    scan.file(None, text, 0)?;
+    if !scan.main {
+        let hint = "write [pgbouncer] and the settings below it".to_owned();
+        return Err(error_at(file, None, "there is no section [pgbouncer]", Some(hint)));
+    }
+    Reader { source: file }.draft(scan.entries, scan.remarks)
+}
+
+/// A value as it is written.
+struct Entry {
+    text: String,
+    spot: Spot,
+}
+
+/// The last value of each key, section by section.
+#[derive(Default)]
+struct Entries {
+    settings: BTreeMap<String, Entry>,
+    databases: BTreeMap<String, Entry>,
+    users: BTreeMap<String, Entry>,
+    peers: BTreeMap<String, Entry>,
+}
+
+struct Scan<'a> {
+    source: &'a Path,
+    read: ReadFile<'a>,
+    /// The section that a line belongs to; an included file can change it for the lines behind it.
+    section: Option<&'static str>,
+    /// Whether there was a `[pgbouncer]`.
+    main: bool,
+    files_left: usize,
+    entries: Entries,
+    remarks: Vec<Remark>,
+}
+
+impl<'a> Scan<'a> {
+    fn new(source: &'a Path, read: ReadFile<'a>) -> Scan<'a> {
+        Scan {
+            source,
+            read,
+            section: None,
+            main: false,
+            files_left: MAX_FILES,
+            entries: Entries::default(),
+            remarks: Vec::new(),
+        }
+    }
+
+    fn file(&mut self, file: Option<&Arc<Path>>, text: &str, depth: usize) -> Result<(), ConfigError> {
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        for (index, line) in text.lines().enumerate() {
+            let spot = Spot { file: file.cloned(), line: index + 1 };
+            self.line(line, &spot, depth)?;
+        }
+        Ok(())
+    }
+
+    fn line(&mut self, line: &str, spot: &Spot, depth: usize) -> Result<(), ConfigError> {
+        let mut rest = line.trim();
+        // A section's name may have a key behind it.
+        while let Some(behind) = rest.strip_prefix('[') {
+            let Some((name, behind)) = behind.split_once(']') else {
+                return Err(self.error(spot, "the section's ] is missing", None));
+            };
+            self.begin(name, spot)?;
+            rest = behind.trim_start();
+        }
+        if rest.is_empty() || rest.starts_with(['#', ';']) {
+            return Ok(());
+        }
+        match rest.strip_prefix("%include") {
+            Some(name) if name.starts_with([' ', '\t']) => self.include(name.trim(), spot, depth),
+            _ => self.key(rest, spot),
+        }
+    }
+
+    fn begin(&mut self, name: &str, spot: &Spot) -> Result<(), ConfigError> {
+        let Some(section) = SECTIONS.into_iter().find(|section| *section == name) else {
+            let near = nearest(name, SECTIONS).map(|near| format!("did you mean [{near}]?"));
+            let hint = near.unwrap_or_else(|| "there are [pgbouncer], [databases], [users] and [peers]".to_owned());
+            return Err(self.error(spot, &format!("unknown section [{}]", plain(name)), Some(hint)));
+        };
+        self.section = Some(section);
+        if section != SECTIONS[0] {
+            return Ok(());
+        }
+        let settings = &mut self.entries.settings;
+        let before = settings.len();
+        settings.retain(|key, _| KEPT.contains(&key.as_str()));
+        if settings.len() < before {
+            let text = format!(
+                "[pgbouncer] begins again in line {}, so what stood in it before is back at its defaults, as in \
+                 PgBouncer",
+                spot.line
+            );
+            self.remarks.push(Remark { key: "pgbouncer".to_owned(), text });
+        }
+        self.main = true;
+        Ok(())
+    }
+
+    fn include(&mut self, name: &str, spot: &Spot, depth: usize) -> Result<(), ConfigError> {
+        if depth >= MAX_DEPTH {
+            let hint = format!("files may be nested {MAX_DEPTH} deep");
+            return Err(self.error(spot, "include nesting level too deep", Some(hint)));
+        }
+        self.files_left = self.files_left.checked_sub(1).ok_or_else(|| {
+            self.error(spot, "too many files are included", Some(format!("at most {MAX_FILES} may be")))
+        })?;
+        let path: Arc<Path> = Path::new(name).into();
+        let text = (self.read)(&path).map_err(|e| {
+            let hint = "its path is relative to the folder that Weir is started in".to_owned();
+            self.error(spot, &format!("the included file {} can't be read: {e}", plain(name)), Some(hint))
+        })?;
+        self.file(Some(&path), &text, depth + 1)
+    }
+
+    fn key(&mut self, line: &str, spot: &Spot) -> Result<(), ConfigError> {
+        let parts = key_and_rest(line).and_then(|(key, rest)| Some((key, rest.trim_start().strip_prefix('=')?)));
+        let Some((key, value)) = parts else {
+            let hint = "each line reads KEY = VALUE; other names than of letters, digits, _ . - stand in quotes";
+            return Err(self.error(spot, "syntax error", Some(hint.to_owned())));
+        };
+        let entries = match self.section {
+            Some("databases") => &mut self.entries.databases,
+            Some("users") => &mut self.entries.users,
+            Some("peers") => &mut self.entries.peers,
+            Some(_) => &mut self.entries.settings,
+            None => {
+                let hint = "settings stand in [pgbouncer], databases in [databases]".to_owned();
+                return Err(self.error(
+                    spot,
+                    &format!("\"{}\" stands outside of all sections", plain(&key)),
+                    Some(hint),
+                ));
+            }
+        };
+        entries.insert(key, Entry { text: value.trim().to_owned(), spot: spot.clone() });
+        Ok(())
+    }
+
+    fn error(&self, spot: &Spot, message: &str, hint: Option<String>) -> ConfigError {
+        error_at(self.source, Some(spot), message, hint)
+    }
+}
+
+/// Takes the key off the front of a line: bare, or in single or double quotes; a double quote within is doubled.
+fn key_and_rest(line: &str) -> Option<(String, &str)> {
+    if let Some(quoted) = line.strip_prefix('\'') {
+        let (key, rest) = quoted.split_once('\'')?;
+        return (!key.is_empty()).then(|| (key.to_owned(), rest));
+    }
+    if let Some(mut rest) = line.strip_prefix('"') {
+        let mut key = String::new();
+        loop {
+            let (part, behind) = rest.split_once('"')?;
+            key.push_str(part);
+            let Some(doubled) = behind.strip_prefix('"') else {
+                return (!key.is_empty()).then_some((key, behind));
+            };
+            key.push('"');
+            rest = doubled;
+        }
+    }
+    let end = line.find(|c: char| !c.is_alphanumeric() && !"_.-*".contains(c)).unwrap_or(line.len());
+    let (key, rest) = line.split_at(end);
+    (!key.is_empty()).then(|| (key.to_owned(), rest))
+}
+
+struct Reader<'a> {
+    source: &'a Path,
+}
+
+impl Reader<'_> {
+    fn draft(&self, entries: Entries, remarks: Vec<Remark>) -> Result<Draft, ConfigError> {
+        let mut config = Config::of_face(Face::Ini);
+        config.source = self.source.to_owned();
+        config.remarks = remarks;
+        for (key, entry) in &entries.settings {
+            self.setting(&mut config, key, entry)?;
+        }
+        for (name, entry) in &entries.users {
+            let rules = self.user(&mut config, name, entry)?;
+            config.users.insert(name.clone(), rules);
+        }
+        let mut pools = Vec::new();
+        for (name, entry) in &entries.databases {
+            pools.push(self.database(&mut config, name, entry)?);
+        }
+        for (id, entry) in &entries.peers {
+            self.peer(&mut config, id, entry)?;
+        }
+        Ok(Draft { config, users: None, pools })
+    }
+
+    fn setting(&self, config: &mut Config, key: &str, entry: &Entry) -> Result<(), ConfigError> {
+        let setting = settings::all().find(|setting| setting.ini == Some(key)).ok_or_else(|| {
+            let near = nearest(key, settings::all().filter_map(|setting| setting.ini));
+            let hint = near.map(|near| format!("did you mean \"{near}\"?")).or_else(|| elsewhere(key));
+            self.error(entry, &format!("unknown parameter \"{}\" in [pgbouncer]", plain(key)), hint)
+        })?;
+        config.lines.insert(setting.key(), entry.spot.clone());
+        if let Some(slot) = setting.slot(config) {
+            self.write(setting, slot, (key, "[pgbouncer]"), entry, &entry.text)?;
+        }
+        if setting.kind == Kind::Protocols {
+            config.remarks.extend(ciphers::remark_on_protocols(&setting.key(), &entry.text));
+        }
+        Ok(())
+    }
+
+    fn database(&self, config: &mut Config, name: &str, entry: &Entry) -> Result<PoolText, ConfigError> {
+        config.lines.insert(format!("pools.{name}"), entry.spot.clone());
+        let title = format!("database {}", plain(name));
+        let mut pool = PoolText::new(name, config);
+        for (key, value) in self.pairs(&title, entry)? {
+            let Some(setting) = PoolText::find_ini(&key) else {
+                let known = settings::all().flat_map(|setting| setting.ini_database).copied();
+                return Err(self.unknown(&title, "connection", &key, known, entry));
+            };
+            config.lines.insert(format!("pools.{name}.{}", setting.name), entry.spot.clone());
+            if let Some(slot) = setting.pool_slot(&mut pool) {
+                self.write_own(setting, slot, (&key, &title), entry, &value)?;
+            }
+        }
+        Ok(pool)
+    }
+
+    fn user(&self, config: &mut Config, name: &str, entry: &Entry) -> Result<UserRules, ConfigError> {
+        config.lines.insert(format!("users.{name}"), entry.spot.clone());
+        let title = format!("user {}", plain(name));
+        let mut rules = UserRules::default();
+        for (key, value) in self.pairs(&title, entry)? {
+            let Some(setting) = settings::all().find(|setting| setting.ini_user == Some(&key)) else {
+                return Err(self.unknown(&title, "user", &key, settings::all().filter_map(|s| s.ini_user), entry));
+            };
+            config.lines.insert(format!("users.{name}.{}", setting.name), entry.spot.clone());
+            if let Some(slot) = setting.user_slot(&mut rules) {
+                self.write_own(setting, slot, (&key, &title), entry, &value)?;
+            }
+        }
+        Ok(rules)
+    }
+
+    /// Peers are checked, and passed over.
+    fn peer(&self, config: &mut Config, id: &str, entry: &Entry) -> Result<(), ConfigError> {
+        let title = format!("peer {}", plain(id));
+        if !c_number(id).is_some_and(|id| (1..=16_383).contains(&id)) {
+            return Err(self.error(entry, &format!("{title} is no number from 1 to 16383"), None));
+        }
+        let pairs = self.pairs(&title, entry)?;
+        for (key, _) in &pairs {
+            if !["host", "port", "pool_size"].contains(&key.as_str()) {
+                return Err(self.unknown(&title, "connection", key, ["host", "port", "pool_size"].into_iter(), entry));
+            }
+        }
+        if !pairs.iter().any(|(key, _)| key == "host") {
+            let hint = Some("give the folder of its Unix socket, or its address".to_owned());
+            return Err(self.error(entry, &format!("host was not provided for {title}"), hint));
+        }
+        let key = format!("peers.{id}");
+        config.lines.insert(key.clone(), entry.spot.clone());
+        let text = format!("{title} has no effect: peering is not supported yet");
+        config.remarks.push(Remark { key, text });
+        Ok(())
+    }
+
+    fn pairs(&self, title: &str, entry: &Entry) -> Result<Vec<(String, String)>, ConfigError> {
+        connstr::pairs(&entry.text).map_err(|e| {
+            let hint = "put values with spaces into single quotes".to_owned();
+            self.error(entry, &format!("{title}: {e}"), Some(hint))
+        })
+    }
+
+    /// Reads a value of a single pool or user, where PgBouncer takes a negative number for none at all.
+    fn write_own(
+        &self,
+        setting: &Setting,
+        slot: Slot<'_>,
+        named: (&str, &str),
+        entry: &Entry,
+        text: &str,
+    ) -> Result<(), ConfigError> {
+        let unset = matches!(setting.kind, Kind::Number { .. } | Kind::Time { .. })
+            && c_number(text).is_some_and(|number| number < 0);
+        if unset { Ok(()) } else { self.write(setting, slot, named, entry, text) }
+    }
+
+    fn write(
+        &self,
+        setting: &Setting,
+        slot: Slot<'_>,
+        (key, title): (&str, &str),
+        entry: &Entry,
+        text: &str,
+    ) -> Result<(), ConfigError> {
+        setting.write_ini(slot, text).map_err(|expected| {
+            let mut hint = example(setting, key, Face::Ini).filter(|_| title.starts_with('['));
+            let mut found = String::new();
+            if may_be_shown(setting.kind) && expected.starts_with("must") {
+                found = format!(", not {}", short(text));
+            }
+            if let Kind::Word(words) = setting.kind {
+                hint = nearest(text, words.iter().copied()).map(|near| format!("did you mean \"{near}\"?")).or(hint);
+            }
+            self.error(entry, &format!("\"{key}\" in {title} {expected}{found}"), hint)
+        })
+    }
+
+    /// A key that is not known may be a part of a password whose quotes were forgotten; then only what it is near to is
+    /// said.
+    fn unknown<'k>(
+        &self,
+        title: &str,
+        what: &str,
+        key: &str,
+        known: impl Iterator<Item = &'k str>,
+        entry: &Entry,
+    ) -> ConfigError {
+        let near = nearest(key, known);
+        let shown = if near.is_some() || !entry.text.contains("password") {
+            format!(" \"{}\"", plain(key))
+        } else {
+            String::new()
+        };
+        let hint = near.map(|near| format!("did you mean \"{near}\"?"));
+        let hint =
+            hint.or_else(|| elsewhere(key)).unwrap_or_else(|| "put values with spaces into single quotes".into());
+        self.error(entry, &format!("unrecognized {what} parameter{shown} in {title}"), Some(hint))
+    }
+
+    fn error(&self, entry: &Entry, message: &str, hint: Option<String>) -> ConfigError {
+        error_at(self.source, Some(&entry.spot), message, hint)
+    }
+}
+
+/// Where a key belongs that stands in the wrong section.
+fn elsewhere(key: &str) -> Option<String> {
+    let section = if settings::all().any(|s| s.ini == Some(key)) {
+        "[pgbouncer]"
+    } else if PoolText::find_ini(key).is_some() {
+        "the connection string of a database"
+    } else if settings::all().any(|s| s.ini_user == Some(key)) {
+        "a line of [users]"
+    } else {
+        return None;
+    };
+    Some(format!("\"{key}\" belongs in {section}"))
+}

@@ -1,0 +1,124 @@
+//! Which rules hold for a client: the pool that its database names, and what its user changes in it.
+//!
+//! Precedence is PgBouncer's (its documentation, "Section [users]"): what a user has, then what the pool has, which has
+//! what is the same for all where it has nothing of its own.
+
+use std::sync::Arc;
+
+use crate::load::RESERVED;
+use crate::model::{Config, Pool, UserRules};
+
+/// What is asked about users that `auth_file` does not list, unless `auth_query` says otherwise.
+///
+/// Every name is qualified, the operators' too: whatever the search_path finds first, the server's own catalogue answers.
+/// A password whose time is over (VALID UNTIL) is NULL, and nobody logs in with NULL.
+pub const AUTH_QUERY: &str = "SELECT rolname, CASE WHEN rolvaliduntil OPERATOR(pg_catalog.<) pg_catalog.now() THEN NULL \
+     ELSE rolpassword END FROM pg_catalog.pg_authid WHERE rolname OPERATOR(pg_catalog.=) $1 AND rolcanlogin";
+
+/// How the secret of a user is asked for that `auth_file` does not list.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct AuthLookup {
+    /// Where: the name of a pool.
+    pub database: String,
+    /// As whom.
+    pub user: String,
+    /// What: one parameter, the user's name.
+    pub query: String,
+}
+
+impl Config {
+    /// How the secret of a user is asked for who wants to enter `database` and whom `auth_file` does not list; `None`: it
+    /// is not, nobody may enter who is not listed. The console has no database of its own to ask in.
+    pub fn auth_lookup(&self, database: &str) -> Option<AuthLookup> {
+        let auth = &self.auth;
+        let pool = if RESERVED.contains(&database) { None } else { self.pool(database) };
+        let own = |get: fn(&Pool) -> &Option<String>| pool.as_deref().and_then(|pool| get(pool).clone());
+        let user = own(|pool| &pool.auth_user).or_else(|| auth.query_user.clone()).filter(|user| !user.is_empty())?;
+        let place = own(|pool| &pool.auth_database).or_else(|| auth.query_database.clone());
+        let place = place.filter(|name| !name.is_empty());
+        if pool.is_none() && place.is_none() && !RESERVED.contains(&database) {
+            // There is no such database to ask in, which is not for strangers to learn.
+            return None;
+        }
+        let query = own(|pool| &pool.auth_query).unwrap_or_else(|| auth.query.clone());
+        Some(AuthLookup {
+            database: place.unwrap_or_else(|| database.to_owned()),
+            user,
+            query: if query.is_empty() { AUTH_QUERY.to_owned() } else { query },
+        })
+    }
+
+    /// Whether anybody's secret is asked for as this user.
+    pub fn asks_as(&self, user: &str) -> bool {
+        let of_pools = self.pools.values().chain(&self.fallback).filter_map(|pool| pool.auth_user.as_deref());
+        of_pools.chain(self.auth.query_user.as_deref()).any(|asker| asker == user)
+    }
+
+    /// The pool for clients that name `database`: the one of that name, or one made on demand of the fallback (`*`),
+    /// whose database on the server is the one that the client named unless the fallback names one.
+    pub fn pool(&self, database: &str) -> Option<Arc<Pool>> {
+        if let Some(pool) = self.pools.get(database) {
+            return Some(pool.clone());
+        }
+        let pattern = self.fallback.as_ref()?;
+        let mut pool = Pool::clone(pattern);
+        pool.name = database.to_owned();
+        if pool.database.is_empty() {
+            pool.database = database.to_owned();
+        }
+        Some(Arc::new(pool))
+    }
+
+    /// Whether the pool of this name is made on demand.
+    pub fn is_on_demand(&self, database: &str) -> bool {
+        self.fallback.is_some() && !self.pools.contains_key(database)
+    }
+
+    /// A pool as it is for `user`, who is the user on the server.
+    pub fn pool_of_user(&self, pool: &Arc<Pool>, user: &str) -> Arc<Pool> {
+        let Some(rules) = self.users.get(user) else { return pool.clone() };
+        let mut pool = Pool::clone(pool);
+        apply(rules, &mut pool);
+        Arc::new(pool)
+    }
+
+    /// The most server connections that `user` may have, over all pools; 0 is unlimited.
+    pub fn user_connections(&self, user: &str) -> u32 {
+        let own = self.users.get(user).and_then(|rules| rules.max_connections);
+        own.unwrap_or(self.max_user_connections)
+    }
+
+    /// The most server connections of a database, over all users; 0 is unlimited.
+    pub fn db_connections(&self, database: &str) -> u32 {
+        let pool = self.pools.get(database).or(self.fallback.as_ref());
+        pool.map_or(0, |pool| pool.limits.max_db_connections)
+    }
+
+    /// Whether the servers of a database and a user are under a limit that they share with other pools.
+    pub fn is_limited(&self, database: &str, user: &str) -> bool {
+        self.db_connections(database) > 0 || self.user_connections(user) > 0
+    }
+
+    /// The most clients that `user` may have, over all pools; 0 is unlimited.
+    pub fn user_clients(&self, user: &str) -> u32 {
+        let own = self.users.get(user).and_then(|rules| rules.max_client_connections);
+        own.unwrap_or(self.max_user_client_connections)
+    }
+}
+
+fn apply(rules: &UserRules, pool: &mut Pool) {
+    fn set<T: Clone>(field: &mut T, rule: &Option<T>) {
+        if let Some(value) = rule {
+            field.clone_from(value);
+        }
+    }
+    set(&mut pool.mode, &rules.mode);
+    let limits = &mut pool.limits;
+    set(&mut limits.size, &rules.pool_size);
+    set(&mut limits.reserve_size, &rules.reserve_size);
+    set(&mut limits.query_timeout, &rules.query_timeout);
+    set(&mut limits.query_wait_timeout, &rules.query_wait_timeout);
+    set(&mut limits.idle_transaction_timeout, &rules.idle_transaction_timeout);
+    set(&mut limits.transaction_timeout, &rules.transaction_timeout);
+    set(&mut limits.client_idle_timeout, &rules.client_idle_timeout);
+}

@@ -1,0 +1,129 @@
+//! A pool as it is written, before passwords are fetched, hosts read and limits resolved.
+//!
+//! Holds secrets, hence no `Debug`.
+
+use weir_base::{Mode, OnDirty};
+
+use crate::model::{Balance, Config, Limits, Pool, SessionAttrs};
+use crate::settings;
+use crate::table::{Section, Setting};
+
+/// A pool as it is written.
+#[derive(Clone)]
+pub(crate) struct PoolText {
+    pub(crate) name: String,
+    pub(crate) hosts: Vec<String>,
+    pub(crate) ports: Vec<u16>,
+    pub(crate) balance: Balance,
+    pub(crate) session_attrs: SessionAttrs,
+    pub(crate) database: Option<String>,
+    pub(crate) user: Option<String>,
+    pub(crate) password: Option<String>,
+    pub(crate) password_file: Option<String>,
+    pub(crate) password_env: Option<String>,
+    pub(crate) mode: Mode,
+    pub(crate) on_dirty: OnDirty,
+    pub(crate) reset_query: String,
+    pub(crate) reset_always: bool,
+    pub(crate) check_query: Option<String>,
+    pub(crate) connect_query: Option<String>,
+    pub(crate) client_encoding: Option<String>,
+    pub(crate) datestyle: Option<String>,
+    pub(crate) timezone: Option<String>,
+    pub(crate) application_name: Option<String>,
+    pub(crate) auth_user: Option<String>,
+    pub(crate) auth_query: Option<String>,
+    pub(crate) auth_database: Option<String>,
+    pub(crate) limits: Limits,
+}
+
+impl PoolText {
+    /// A pool of which only the name is known yet; it has the policies and limits of `config`.
+    pub(crate) fn new(name: &str, config: &Config) -> PoolText {
+        let mut pool = PoolText::blank(name, config);
+        for setting in settings::all().filter(|s| s.section == Section::Pool && !s.default.is_empty()) {
+            if let Some(slot) = setting.pool_slot(&mut pool) {
+                setting.fill(slot, config.face);
+            }
+        }
+        pool
+    }
+
+    fn blank(name: &str, config: &Config) -> PoolText {
+        PoolText {
+            name: name.to_owned(),
+            hosts: Vec::new(),
+            ports: Vec::new(),
+            balance: Balance::default(),
+            session_attrs: SessionAttrs::default(),
+            database: None,
+            user: None,
+            password: None,
+            password_file: None,
+            password_env: None,
+            mode: config.mode,
+            on_dirty: config.on_dirty,
+            reset_query: config.reset_query.clone(),
+            reset_always: config.reset_always,
+            check_query: config.check_query.clone(),
+            connect_query: None,
+            client_encoding: None,
+            datestyle: None,
+            timezone: None,
+            application_name: None,
+            auth_user: None,
+            auth_query: None,
+            auth_database: None,
+            limits: config.limits.clone(),
+        }
+    }
+
+    /// How a resolved pool would be written; the reverse of what `load` makes of it.
+    pub(crate) fn of(pool: &Pool, config: &Config) -> PoolText {
+        let mut ports: Vec<u16> = pool.targets.iter().map(|target| target.port).collect();
+        if ports.iter().all(|port| Some(port) == ports.first()) {
+            ports.truncate(1);
+        }
+        let startup = |name: &str| pool.startup.iter().find(|(n, _)| n == name).map(|(_, value)| value.clone());
+        PoolText {
+            hosts: pool.targets.iter().map(|target| target.host.to_string()).collect(),
+            ports,
+            balance: pool.balance,
+            session_attrs: pool.session_attrs,
+            database: Some(pool.database.clone()).filter(|name| !name.is_empty() && *name != pool.name),
+            user: pool.user.clone(),
+            password: pool.password.as_deref().map(str::to_owned),
+            mode: pool.mode,
+            on_dirty: pool.on_dirty,
+            reset_query: pool.reset_query.clone(),
+            reset_always: pool.reset_always,
+            check_query: pool.check_query.clone(),
+            connect_query: pool.connect_query.clone(),
+            client_encoding: startup("client_encoding"),
+            datestyle: startup("datestyle"),
+            timezone: startup("timezone"),
+            application_name: startup("application_name"),
+            auth_user: pool.auth_user.clone(),
+            auth_query: pool.auth_query.clone(),
+            auth_database: pool.auth_database.clone(),
+            limits: pool.limits.clone(),
+            ..PoolText::blank(&pool.name, config)
+        }
+    }
+
+    /// The parameters that our own logins ask for, by the names that PgBouncer sends.
+    pub(crate) fn startup(&self) -> Vec<(String, String)> {
+        let named = [
+            ("client_encoding", &self.client_encoding),
+            ("datestyle", &self.datestyle),
+            ("timezone", &self.timezone),
+            ("application_name", &self.application_name),
+        ];
+        named.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value.clone()?))).collect()
+    }
+
+    /// The setting of a pool that has PgBouncer's name `key` in a connection string.
+    pub(crate) fn find_ini(key: &str) -> Option<&'static Setting> {
+        settings::all().find(|setting| setting.ini_database.contains(&key))
+    }
+}

@@ -1,0 +1,129 @@
+//! Who can come in: users and their secrets, rules, what is asked of servers, and how it is encrypted.
+
+use weir_auth::Method;
+
+use super::{Review, counted, plain};
+use crate::model::{SslMode, TlsSide};
+use crate::table::Section;
+
+impl Review<'_> {
+    pub(super) fn entry(&mut self) {
+        self.open_doors();
+        self.files_of_rules();
+        self.forced_users();
+        self.users();
+    }
+
+    fn open_doors(&mut self) {
+        let config = self.config;
+        let Some(address) = config.listen.addresses.iter().find(|address| !address.is_loopback()) else { return };
+        let method = config.auth.method;
+        let encrypted = config.tls.client.mode >= SslMode::Require;
+        let text = match method {
+            Method::Trust => format!("type trust on {address}: whoever reaches it may be any listed user"),
+            Method::Any => format!("type any on {address}: whoever reaches it comes in"),
+            Method::Plain if !encrypted => {
+                format!("type plain on {address}: passwords cross the network as they are")
+            }
+            _ => return,
+        };
+        self.warn("auth.type", text);
+    }
+
+    fn files_of_rules(&mut self) {
+        let auth = &self.config.auth;
+        if auth.method == Method::Hba {
+            return;
+        }
+        for (name, file) in [("hba_file", &auth.hba_file), ("ident_file", &auth.ident_file)] {
+            if file.is_some() {
+                let shown = self.name(Section::Auth, name);
+                self.warn(&format!("auth.{name}"), format!("{shown} has no effect: type is {}, not hba", auth.method));
+            }
+        }
+    }
+
+    /// With type `any` a client's own name says nothing.
+    fn forced_users(&mut self) {
+        if self.config.auth.method != Method::Any {
+            return;
+        }
+        for pool in self.config.pools.values().chain(&self.config.fallback).filter(|pool| pool.user.is_none()) {
+            let text = format!("{} has no user, which type any needs: nobody can log in there", self.title(pool));
+            self.warn(&format!("pools.{}", pool.name), text);
+        }
+    }
+
+    fn users(&mut self) {
+        let config = self.config;
+        let users = &config.auth.users;
+        let asked = config.auth.query_user.is_some() || config.pools.values().any(|pool| pool.auth_user.is_some());
+        if users.is_empty() && !asked && config.auth.method != Method::Any {
+            // PgBouncer serves such a file too: a package's own, before anybody has filled it in.
+            let text = "no users are listed, so nobody can log in, but for the console over the Unix socket; that \
+                        holds for trust too";
+            self.warn("auth", text.to_owned());
+        }
+        for (name, line) in users.repeated() {
+            let text =
+                format!("user {} is listed again in line {line} of the users, and the last entry counts", plain(name));
+            self.warn("auth.file", text);
+        }
+        if matches!(config.auth.method, Method::Trust | Method::Any | Method::Cert | Method::Hba) {
+            return;
+        }
+        self.users_who(|secret| secret.is_empty(), "without a secret can't log in");
+        if config.auth.method == Method::ScramSha256 {
+            self.users_who(
+                is_md5,
+                "with an md5 secret can't log in with type scram-sha-256; give a password or a SCRAM secret",
+            );
+        }
+        for name in config.admin_users.iter().chain(&config.stats_users) {
+            if users.get(name).is_none() && !asked {
+                let text = format!("user {} may use the console, but is not listed, so can't log in", plain(name));
+                self.warn("general.admin_users", text);
+            }
+        }
+    }
+
+    fn users_who(&mut self, condition: impl Fn(&str) -> bool, what: &str) {
+        let names: Vec<&str> = self.config.auth.users.iter().filter(|(_, s)| condition(s)).map(|(n, _)| n).collect();
+        if names.is_empty() {
+            return;
+        }
+        let mut list = names.iter().take(5).map(|name| plain(name)).collect::<Vec<_>>().join(", ");
+        if names.len() > 5 {
+            list.push_str(&format!(" and {} more", names.len() - 5));
+        }
+        let subject = if names.len() == 1 { "user" } else { "users" };
+        self.warn("auth.file", format!("{subject} {list} {what}"));
+    }
+
+    pub(super) fn encryption(&mut self) {
+        self.side(Section::TlsClient, &self.config.tls.client);
+        self.side(Section::TlsServer, &self.config.tls.server);
+        let client = &self.config.tls.client;
+        if self.config.auth.method == Method::Cert && client.mode < SslMode::VerifyCa {
+            let mode = self.name(Section::TlsClient, "mode");
+            let text = format!("type cert needs {mode} verify-full: no certificate is asked for, so nobody can log in");
+            self.fail("auth.type", text);
+        }
+    }
+
+    fn side(&mut self, section: Section, side: &TlsSide) {
+        let (suites, unmappable) = side.suites();
+        if !unmappable.is_empty() {
+            let setting = self.name(section, "ciphers");
+            let left = counted(suites.len() as u64, "cipher suite");
+            let names: Vec<_> = unmappable.iter().take(5).map(|name| plain(name)).collect();
+            let more = if unmappable.len() > 5 { " …" } else { "" };
+            let text = format!("not to be had of {setting}: {}{more}; left: {left}", names.join(", "));
+            self.warn(&format!("{}.ciphers", section.name()), text);
+        }
+    }
+}
+
+fn is_md5(secret: &str) -> bool {
+    secret.len() == 35 && secret.starts_with("md5") && secret[3..].bytes().all(|b| b.is_ascii_hexdigit())
+}

@@ -1,0 +1,86 @@
+//! Whether each pool can log in, and which of its limits do something.
+
+use weir_auth::{Method, Secret};
+use weir_base::{Mode, Span};
+
+use super::{Review, plain};
+use crate::model::{Limits, Pool};
+
+impl Review<'_> {
+    pub(super) fn pool_login(&mut self, pool: &Pool) {
+        let key = format!("pools.{}", pool.name);
+        let title = self.title(pool);
+        match (&pool.user, &pool.password) {
+            (None, Some(_)) => self.warn(&key, format!("the password of {title} has no effect without a user")),
+            (Some(user), None) if !self.has_password(user) => {
+                let text =
+                    format!("{title} has no password, so the server must admit user {} without one", plain(user));
+                self.warn(&key, text);
+            }
+            (None, None) if self.config.auth.method == Method::Trust => {
+                let text = format!(
+                    "{title} has neither user nor password, and type trust learns none: the server must admit \
+                     each user without one"
+                );
+                self.warn(&key, text);
+            }
+            _ => {}
+        }
+    }
+
+    pub(super) fn pool_limits(&mut self, pool: &Pool) {
+        let (limits, name, title) = (&pool.limits, &pool.name, self.title(pool));
+        if limits.size == 0 && limits.max_db_connections == 0 {
+            let text = format!("{title} may open any number of servers, as far as open files and its server allow");
+            self.note(&format!("pools.{name}.size"), text);
+        }
+        if limits.size > 0 && limits.min_size > limits.size {
+            let (min_size, size) = (self.pool_setting("min_size"), self.pool_setting("size"));
+            let text = format!(
+                "{min_size} {} of {title} is more than its {size}: at most {} are opened",
+                limits.min_size, limits.size
+            );
+            self.warn(&format!("pools.{name}.min_size"), text);
+        }
+        for (setting, why) in without_effect(pool, limits) {
+            let key = format!("pools.{name}.{setting}");
+            // A setting for all pools may well suit others; only what was written for this one is worth a word.
+            if self.config.lines.of(&key).is_some() {
+                let setting = self.pool_setting(setting);
+                self.warn(&key, format!("{setting} of {title} has no effect: {why}"));
+            }
+        }
+    }
+
+    /// Whether a password of `user` is known that a server could be shown.
+    fn has_password(&self, user: &str) -> bool {
+        let listed = self.config.auth.users.get(user).and_then(|text| Secret::parse(text).ok());
+        match listed {
+            Some(Secret::Plain(password)) => !password.is_empty(),
+            Some(Secret::Md5(_)) => true,
+            _ => false,
+        }
+    }
+}
+
+/// Settings that do nothing beside the others of their pool, with the reason.
+fn without_effect(pool: &Pool, limits: &Limits) -> Vec<(&'static str, &'static str)> {
+    let mut found = Vec::new();
+    let beyond = |time: Span, limit: Span| !limit.is_zero() && time >= limit;
+    if limits.reserve_size == 0 {
+        found.push(("reserve_timeout", "reserve_size is 0"));
+    } else if beyond(limits.reserve_timeout, limits.query_wait_timeout) {
+        found.push(("reserve_timeout", "query_wait_timeout is over before it"));
+    }
+    if beyond(limits.query_wait_notify, limits.query_wait_timeout) {
+        found.push(("query_wait_notify", "query_wait_timeout is over before it"));
+    }
+    if pool.mode == Mode::Session {
+        found.push(("max_prepared_statements", "in session mode a client's statements are its server's"));
+    }
+    if pool.mode == Mode::Statement {
+        found.push(("idle_transaction_timeout", "in statement mode there are no transactions of several statements"));
+        found.push(("transaction_timeout", "in statement mode there are no transactions of several statements"));
+    }
+    found
+}

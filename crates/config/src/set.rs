@@ -1,0 +1,95 @@
+//! One setting changed while Weir runs: the console's SET.
+//!
+//! Pools follow the value for all, unless their own stands in the file. What a file has to be read for is not changed this
+//! way, for nothing is read here.
+
+use std::fmt;
+use std::sync::Arc;
+
+use weir_auth::Method;
+
+use crate::model::{Config, Pool};
+use crate::settings;
+use crate::suggest::nearest;
+use crate::table::{Effect, Kind, Place, Setting};
+use crate::tls;
+
+/// Why a setting can't be changed; the text begins with PgBouncer's words for it. Holds no secret.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SetError(String);
+
+impl fmt::Display for SetError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SET failed: {}", self.0)
+    }
+}
+
+impl std::error::Error for SetError {}
+
+/// The configuration with `key` set to `value`. `key` is the name that SHOW CONFIG shows, or TOML's with its section
+/// (`limits.size`); `value` is written as in an ini.
+///
+/// # Errors
+///
+/// There is no such setting, it can't be changed while Weir runs, or the value does not suit it.
+pub fn set(config: &Config, key: &str, value: &str) -> Result<Config, SetError> {
+    let setting = find(key)?;
+    if setting.effect == Effect::Restart {
+        return Err(SetError(format!("{key} can't be changed while Weir runs: change the file, and start it again")));
+    }
+    if ["auth.file", "auth.hba_file", "auth.ident_file"].contains(&setting.key().as_str()) {
+        return Err(SetError(format!("{key} names a file that has to be read: change the settings' file, and RELOAD")));
+    }
+    let mut config = config.clone();
+    let refused = |e: String| SetError(format!("{key} {e}"));
+    if let Some(slot) = setting.slot(&mut config) {
+        setting.write_ini(slot, value.trim()).map_err(refused)?;
+    }
+    if config.auth.method == Method::Hba && config.auth.hba.is_none() {
+        return Err(SetError(
+            "type hba needs rules that have to be read: change the settings' file, and RELOAD".into(),
+        ));
+    }
+    tls::check(&config).map_err(|unfit| SetError(unfit.message))?;
+    if config.auth.method != Method::Hba {
+        config.auth.hba = None;
+    }
+    let follow = |pool: &Arc<Pool>| followed(setting, &config, pool, value.trim());
+    let pools = config.pools.iter().map(|(name, pool)| (name.clone(), follow(pool))).collect();
+    let fallback = config.fallback.as_ref().map(follow);
+    Ok(Config { pools, fallback, ..config })
+}
+
+fn find(key: &str) -> Result<&'static Setting, SetError> {
+    let is_one_for_all =
+        |s: &&Setting| !matches!(s.place, Place::Pool(_) | Place::User(_) | Place::Apart) && s.kind != Kind::Users;
+    let named = settings::all().filter(is_one_for_all).find(|s| s.shown_name() == key || s.key() == key);
+    named.ok_or_else(|| {
+        let known = settings::all().filter(is_one_for_all).map(Setting::shown_name);
+        let near = nearest(key, known).map(|near| format!("; did you mean {near}?")).unwrap_or_default();
+        let shown: String = key.chars().take(64).flat_map(char::escape_debug).collect();
+        SetError(format!("unknown parameter \"{shown}\"{near}"))
+    })
+}
+
+/// A pool after `setting` was changed for all.
+fn followed(setting: &Setting, config: &Config, pool: &Arc<Pool>, value: &str) -> Arc<Pool> {
+    // TOML calls a setting of a pool as it calls the one for all.
+    if config.lines.of(&format!("pools.{}.{}", pool.name, setting.name)).is_some() {
+        return pool.clone();
+    }
+    let mut own = Pool::clone(pool);
+    match (setting.place, setting.name) {
+        (Place::Limits(field), _) => {
+            let written = setting.write_ini(field(&mut own.limits), value);
+            debug_assert!(written.is_ok(), "it suited the one for all");
+        }
+        (_, "mode") => own.mode = config.mode,
+        (_, "on_dirty") => own.on_dirty = config.on_dirty,
+        (_, "server_reset_query") => own.reset_query.clone_from(&config.reset_query),
+        (_, "server_reset_query_always") => own.reset_always = config.reset_always,
+        (_, "server_check_query") => own.check_query.clone_from(&config.check_query),
+        _ => return pool.clone(),
+    }
+    Arc::new(own)
+}

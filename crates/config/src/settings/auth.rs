@@ -1,0 +1,121 @@
+//! Who may come in, and how it is proven.
+
+use weir_auth::Method;
+
+use crate::lookup::AUTH_QUERY;
+use crate::slot::Slot;
+use crate::table::{Kind, Place, Section::Auth, Setting};
+
+pub(super) static SETTINGS: &[Setting] = &[
+    Setting::new(
+        Auth,
+        "type",
+        Kind::Word(Method::WORDS),
+        "scram-sha-256",
+        Place::Config(|c| Slot::Method(&mut c.auth.method)),
+        "How clients prove who they are. `trust` takes their word, but they must be listed; `plain` asks for the \
+         password as it is; `md5` for a hash of it, and for SCRAM from users with a SCRAM secret; `scram-sha-256` \
+         can't use md5 secrets; `cert` asks for a certificate that names the user; `hba` does what `hba_file` says; \
+         `any` lets anybody in as the user of the pool.",
+    )
+    .ini("auth_type")
+    .ini_default("md5"),
+    Setting::new(
+        Auth,
+        "file",
+        Kind::Text,
+        "",
+        Place::Config(|c| Slot::Path(&mut c.auth.file)),
+        "The file of users: lines of `\"user\" \"secret\"`, where a secret is a password, `md5…` or \
+         `SCRAM-SHA-256$…`. Relative to the folder of this file; in an ini to the working directory.",
+    )
+    .ini("auth_file"),
+    Setting::new(
+        Auth,
+        "users",
+        Kind::Users,
+        "",
+        Place::Apart,
+        "Users and their secrets in place of a file: `[auth.users]` with lines of `name = \"secret\"`.",
+    ),
+    Setting::new(
+        Auth,
+        "hba_file",
+        Kind::Text,
+        "",
+        Place::Config(|c| Slot::Path(&mut c.auth.hba_file)),
+        "The rules for type `hba`, in the form of PostgreSQL's `pg_hba.conf`.",
+    )
+    .ini("auth_hba_file"),
+    Setting::new(
+        Auth,
+        "ident_file",
+        Kind::Text,
+        "",
+        Place::Config(|c| Slot::Path(&mut c.auth.ident_file)),
+        "The maps that rules of `hba_file` name, in the form of PostgreSQL's `pg_ident.conf`.",
+    )
+    .ini("auth_ident_file"),
+    Setting::new(
+        Auth,
+        "query_user",
+        Kind::Text,
+        "",
+        Place::Config(|c| Slot::Text(&mut c.auth.query_user)),
+        "The user who asks a server about users that are not listed. Its own secret must be listed. Default: nobody \
+         asks.",
+    )
+    .ini("auth_user")
+    .aliases(&["auth_user"]),
+    Setting::new(
+        Auth,
+        "query",
+        Kind::Query,
+        AUTH_QUERY,
+        Place::Config(|c| Slot::Line(&mut c.auth.query)),
+        "What is asked: `$1` is the user's name; the first two columns are the name and the secret.",
+    )
+    .ini("auth_query")
+    .aliases(&["auth_query"]),
+    Setting::new(
+        Auth,
+        "query_database",
+        Kind::Text,
+        "",
+        Place::Config(|c| Slot::Text(&mut c.auth.query_database)),
+        "The pool in which it is asked. Default: the client's own.",
+    )
+    .ini("auth_dbname")
+    .aliases(&["auth_dbname"]),
+    Setting::new(
+        Auth,
+        "query_cache",
+        Kind::ANY_TIME,
+        "5s",
+        Place::Config(|c| Slot::Span(&mut c.auth.query_cache)),
+        "How long an answer may be used again. 0: not at all. A login that fails, and a reload, end it sooner.",
+    )
+    .ini_own("auth_query_cache")
+    .ini_default("0"),
+    Setting::new(
+        Auth,
+        "scram_iterations",
+        Kind::Number { min: 1, max: weir_auth::MAX_ITERATIONS as u64 },
+        "4096",
+        Place::Config(|c| Slot::U32(&mut c.auth.scram_iterations)),
+        "How often listed passwords are hashed for SCRAM. More is slower for who guesses, and for each login; fewer than \
+         4096 are too few.",
+    )
+    .ini("scram_iterations"),
+    Setting::new(
+        Auth,
+        "failure_delay",
+        Kind::ANY_TIME,
+        "100ms",
+        Place::Config(|c| Slot::Span(&mut c.auth.failure_delay)),
+        "The pause before a client is told that its login failed; it doubles with each failure from the same address, \
+         up to 32 times. 0: none.",
+    )
+    .ini_own("auth_failure_delay")
+    .ini_default("0"),
+];

@@ -1,0 +1,251 @@
+//! Settings of the process as a whole: workers, clients, modes, the console, what the protocol allows.
+
+use weir_base::{Mode, OnDirty, Span};
+
+use crate::slot::Slot;
+use crate::table::{Effect, Kind, Place, Section::General, Setting};
+
+/// More users or clients than any machine has.
+const MANY: Kind = Kind::Number { min: 0, max: 10_000_000 };
+
+pub(super) static SETTINGS: &[Setting] = &[
+    Setting::new(
+        General,
+        "workers",
+        Kind::Number { min: 1, max: 256 },
+        "1",
+        Place::Config(|c| Slot::U16(&mut c.workers)),
+        "Worker threads. Each pool lives on one of them; one is enough until it keeps a core busy.",
+    )
+    .ini_own("workers")
+    .effect(Effect::Restart),
+    Setting::new(
+        General,
+        "max_clients",
+        Kind::Number { min: 1, max: 10_000_000 },
+        "10000",
+        Place::Config(|c| Slot::U32(&mut c.max_clients)),
+        "The most clients at once. Lowered to what the limit of open files allows, which is said at start.",
+    )
+    .ini("max_client_conn")
+    .aliases(&["max_client_conn"])
+    .ini_default("100"),
+    Setting::new(
+        General,
+        "mode",
+        Kind::Word(Mode::WORDS),
+        "transaction",
+        Place::Config(|c| Slot::Mode(&mut c.mode)),
+        "How long a client keeps a server, in pools that do not say otherwise: `session` until it disconnects, \
+         `transaction` until its transaction ends, `statement` until its statement ends.",
+    )
+    .ini("pool_mode")
+    .aliases(&["pool_mode"])
+    .ini_default("session"),
+    Setting::new(
+        General,
+        "on_dirty",
+        Kind::Word(OnDirty::WORDS),
+        "reset",
+        Place::Config(|c| Slot::OnDirty(&mut c.on_dirty)),
+        "What happens, in pools that do not say otherwise, to a server on which a client left state (SET, LISTEN, \
+         PREPARE, temporary tables): `keep` hands it on as it is, as PgBouncer does; `reset` runs DISCARD ALL first; \
+         `close` closes it.",
+    )
+    .ini_own("on_dirty")
+    .ini_default("keep"),
+    Setting::new(
+        General,
+        "server_reset_query",
+        Kind::Query,
+        "DISCARD ALL",
+        Place::Shared(|c| Slot::Line(&mut c.reset_query), |p| Slot::Line(&mut p.reset_query)),
+        "Run on a server when a client of session mode gives it back. Its errors are ignored. Empty: nothing is run.",
+    )
+    .ini("server_reset_query"),
+    Setting::new(
+        General,
+        "server_reset_query_always",
+        Kind::Flag,
+        "false",
+        Place::Shared(|c| Slot::Flag(&mut c.reset_always), |p| Slot::Flag(&mut p.reset_always)),
+        "Run `server_reset_query` in the other modes too, whenever a server is given back.",
+    )
+    .ini("server_reset_query_always"),
+    Setting::new(
+        General,
+        "server_check_query",
+        Kind::Query,
+        "<empty>",
+        Place::Shared(|c| Slot::Query(&mut c.check_query), |p| Slot::Query(&mut p.check_query)),
+        "Run on a server that was unused for longer than `server_check_delay`, before it is handed out. `<empty>` is an \
+         empty query, which costs the least; an empty text turns the check off.",
+    )
+    .ini("server_check_query"),
+    Setting::new(
+        General,
+        "server_fast_close",
+        Kind::Flag,
+        "false",
+        Place::Config(|c| Slot::Flag(&mut c.server_fast_close)),
+        "Close servers of session mode as soon as their transaction is over, with their clients, where a RECONNECT or a \
+         changed address wants them closed; otherwise they are closed when their clients leave.",
+    )
+    .ini("server_fast_close"),
+    Setting::new(
+        General,
+        "admin_users",
+        Kind::Names,
+        "",
+        Place::Config(|c| Slot::Names(&mut c.admin_users)),
+        "Users who may do everything on the console.",
+    )
+    .ini("admin_users"),
+    Setting::new(
+        General,
+        "stats_users",
+        Kind::Names,
+        "",
+        Place::Config(|c| Slot::Names(&mut c.stats_users)),
+        "Users who may look at everything on the console.",
+    )
+    .ini("stats_users"),
+    Setting::new(
+        General,
+        "stats_period",
+        Kind::Time { min: Span::from_secs(1) },
+        "60s",
+        Place::Config(|c| Slot::Span(&mut c.stats_period)),
+        "How often averages are formed and, if asked for, logged.",
+    )
+    .ini("stats_period"),
+    Setting::new(
+        General,
+        "ignore_startup_parameters",
+        Kind::Names,
+        "",
+        Place::Config(|c| Slot::Names(&mut c.ignore_startup_parameters)),
+        "Startup parameters that are dropped instead of refused.",
+    )
+    .ini("ignore_startup_parameters"),
+    Setting::new(
+        General,
+        "track_extra_parameters",
+        Kind::Names,
+        "IntervalStyle",
+        Place::Config(|c| Slot::Names(&mut c.track_extra_parameters)),
+        "Parameters that follow a client from server to server, besides client_encoding, DateStyle, TimeZone, \
+         standard_conforming_strings and application_name. The server must report them.",
+    )
+    .ini("track_extra_parameters")
+    .effect(Effect::Restart),
+    Setting::new(
+        General,
+        "application_name_add_host",
+        Kind::Flag,
+        "false",
+        Place::Config(|c| Slot::Flag(&mut c.application_name_add_host)),
+        "Add the client's address and port to its application_name when it logs in.",
+    )
+    .ini("application_name_add_host"),
+    Setting::new(
+        General,
+        "login_notify_message",
+        Kind::Text,
+        "",
+        Place::Config(|c| Slot::Line(&mut c.login_notify_message)),
+        "A notice that each client is sent when it has logged in. Empty: none.",
+    )
+    .ini("login_notify_message"),
+    Setting::new(
+        General,
+        "disable_pqexec",
+        Kind::Flag,
+        "false",
+        Place::Config(|c| Slot::Flag(&mut c.disable_pqexec)),
+        "Refuse queries of the simple protocol, which can hold several statements.",
+    )
+    .ini("disable_pqexec")
+    .effect(Effect::Restart),
+    Setting::new(
+        General,
+        "max_packet_size",
+        Kind::Number { min: 1_024, max: u32::MAX as u64 },
+        "2147483647",
+        Place::Config(|c| Slot::U32(&mut c.max_packet_size)),
+        "The longest message that is passed on, in bytes.",
+    )
+    .ini("max_packet_size"),
+    Setting::new(
+        General,
+        "client_login_timeout",
+        Kind::ANY_TIME,
+        "60s",
+        Place::Config(|c| Slot::Span(&mut c.client_login_timeout)),
+        "How long a client may take to log in. 0: any time.",
+    )
+    .ini("client_login_timeout"),
+    Setting::new(
+        General,
+        "shutdown_timeout",
+        Kind::ANY_TIME,
+        "0",
+        Place::Config(|c| Slot::Span(&mut c.shutdown_timeout)),
+        "After this long a shutdown stops waiting for clients. 0: it waits as long as it takes.",
+    )
+    .ini_own("shutdown_timeout"),
+    Setting::new(
+        General,
+        "suspend_timeout",
+        Kind::ANY_TIME,
+        "10s",
+        Place::Config(|c| Slot::Span(&mut c.suspend_timeout)),
+        "After this long a SUSPEND closes the connections that could not be flushed. 0: it waits as long as it takes.",
+    )
+    .ini("suspend_timeout"),
+    Setting::new(
+        General,
+        "autodb_idle_timeout",
+        Kind::ANY_TIME,
+        "3600s",
+        Place::Config(|c| Slot::Span(&mut c.autodb_idle_timeout)),
+        "A pool that was made on demand of `[pools.\"*\"]` is forgotten when it was unused for so long. 0: never.",
+    )
+    .ini("autodb_idle_timeout"),
+    Setting::new(
+        General,
+        "pool_idle_timeout",
+        Kind::ANY_TIME,
+        "0",
+        Place::Config(|c| Slot::Span(&mut c.pool_idle_timeout)),
+        "A pool that had no clients for so long closes its servers and is forgotten. 0: never.",
+    )
+    .ini("pool_idle_timeout"),
+    Setting::new(
+        General,
+        "max_user_connections",
+        MANY,
+        "0",
+        Place::Config(|c| Slot::U32(&mut c.max_user_connections)),
+        "The most server connections of a user, over all pools. 0: any number.",
+    )
+    .ini("max_user_connections"),
+    Setting::new(
+        General,
+        "max_user_client_connections",
+        MANY,
+        "0",
+        Place::Config(|c| Slot::U32(&mut c.max_user_client_connections)),
+        "The most clients of a user, over all pools. 0: any number.",
+    )
+    .ini("max_user_client_connections"),
+    Setting::new(
+        General,
+        "max_address_connections",
+        MANY,
+        "0",
+        Place::Config(|c| Slot::U32(&mut c.max_address_connections)),
+        "The most clients from one address. 0: any number.",
+    )
+    .ini_own("max_address_connections"),
+];

@@ -1,0 +1,44 @@
+//! Settings of PgBouncer's that do nothing here. They are accepted and shown, and `weir check` says why they do nothing.
+
+use crate::table::{Effect, Kind, Setting};
+
+const COUNT: Kind = Kind::Number { min: 0, max: u32::MAX as u64 };
+
+pub(super) static SETTINGS: &[Setting] = &[
+    Setting::inert("auth_ldap_options", Kind::Text, "", "logging in by LDAP is not supported yet"),
+    Setting::inert("client_tls_dheparams", Kind::Text, "auto", "keys are exchanged over elliptic curves only"),
+    Setting::inert(
+        "client_tls_ecdhcurve",
+        Kind::Text,
+        "auto",
+        "the curves of the TLS library are offered (X25519, P-256, P-384), and the client chooses",
+    ),
+    Setting::inert("conffile", Kind::Text, "", "a reload reads the file that Weir was started with"),
+    Setting::inert(
+        "dns_zone_check_period",
+        Kind::ANY_TIME,
+        "0",
+        "names are looked up again when their time to live is over, so zones need no watching",
+    ),
+    Setting::inert("job_name", Kind::Text, "pgbouncer", "it names a service of Windows").effect(Effect::Restart),
+    Setting::inert(
+        "peer_id",
+        Kind::Number { min: 0, max: 16_383 },
+        "0",
+        "peering is not supported yet: a cancel request that reaches another process is not passed on",
+    ),
+    Setting::inert(
+        "pkt_buf",
+        COUNT,
+        "4096",
+        "connections hold no buffer between messages, and a worker reads with one that is large enough",
+    )
+    .effect(Effect::Restart),
+    Setting::inert(
+        "tcp_defer_accept",
+        Kind::Flag,
+        "1",
+        "a client that says nothing costs a descriptor and few bytes, until client_login_timeout is over",
+    ),
+    Setting::inert("sbuf_loopcnt", COUNT, "5", "each connection gets one read a turn, so that none starves the others"),
+];

@@ -1,0 +1,149 @@
+//! Where clients come in, and how their connections are kept.
+
+use crate::slot::Slot;
+use crate::table::{Effect, Kind, Place, Section::Listen, Setting};
+
+/// Anything a socket's option takes.
+const COUNT: Kind = Kind::Number { min: 0, max: i32::MAX as u64 };
+
+pub(super) static SETTINGS: &[Setting] = &[
+    Setting::new(
+        Listen,
+        "address",
+        Kind::Addresses,
+        "127.0.0.1",
+        Place::Config(|c| Slot::Addresses(&mut c.listen.addresses)),
+        "Addresses to listen on. `*` is every address, `localhost` is 127.0.0.1, an empty list turns TCP off.",
+    )
+    .ini("listen_addr")
+    .aliases(&["addresses"])
+    .ini_default("")
+    .effect(Effect::Restart),
+    Setting::new(
+        Listen,
+        "port",
+        Kind::Number { min: 1, max: 65_535 },
+        "6432",
+        Place::Config(|c| Slot::U16(&mut c.listen.port)),
+        "The port; also a part of the Unix socket's name.",
+    )
+    .ini("listen_port")
+    .effect(Effect::Restart),
+    Setting::new(
+        Listen,
+        "unix_socket_dir",
+        Kind::Text,
+        "",
+        Place::Config(|c| Slot::Path(&mut c.listen.unix_socket_dir)),
+        "The folder of the Unix socket. Without it there is none.",
+    )
+    .ini("unix_socket_dir")
+    .ini_default("/tmp")
+    .effect(Effect::Restart),
+    Setting::new(
+        Listen,
+        "unix_socket_mode",
+        Kind::Permissions,
+        "0777",
+        Place::Config(|c| Slot::U32(&mut c.listen.unix_socket_mode)),
+        "The permission bits of the Unix socket.",
+    )
+    .ini("unix_socket_mode")
+    .effect(Effect::Restart),
+    Setting::new(
+        Listen,
+        "unix_socket_group",
+        Kind::Text,
+        "",
+        Place::Config(|c| Slot::Text(&mut c.listen.unix_socket_group)),
+        "The group of the Unix socket's file. Default: the process's own.",
+    )
+    .ini("unix_socket_group")
+    .effect(Effect::Restart),
+    Setting::new(
+        Listen,
+        "backlog",
+        Kind::Number { min: 1, max: 65_535 },
+        "128",
+        Place::Config(|c| Slot::U32(&mut c.listen.backlog)),
+        "Connections that the system may hold ready for Weir to accept.",
+    )
+    .ini("listen_backlog")
+    .effect(Effect::Restart),
+    Setting::new(
+        Listen,
+        "reuse_port",
+        Kind::Flag,
+        "false",
+        Place::Config(|c| Slot::Flag(&mut c.listen.reuse_port)),
+        "Let several processes listen on the same port (SO_REUSEPORT).",
+    )
+    .ini("so_reuseport")
+    .effect(Effect::Restart),
+    Setting::new(
+        Listen,
+        "proxy_from",
+        Kind::Networks,
+        "",
+        Place::Config(|c| Slot::Networks(&mut c.listen.proxy_from)),
+        "Networks of balancers, as `address/bits`: who connects from there must begin with a PROXY header (version 1 or \
+         2), and counts as the client that it names.",
+    )
+    .ini_own("proxy_from")
+    .effect(Effect::Restart),
+    Setting::new(
+        Listen,
+        "keepalive",
+        Kind::Flag,
+        "true",
+        Place::Config(|c| Slot::Flag(&mut c.listen.keepalive.on)),
+        "Have the system notice when the other end of a connection has vanished; for servers too, as all that follows.",
+    )
+    .ini("tcp_keepalive"),
+    Setting::new(
+        Listen,
+        "keepalive_idle",
+        Kind::ANY_TIME,
+        "0",
+        Place::Config(|c| Slot::Span(&mut c.listen.keepalive.idle)),
+        "Silence before it asks. 0: the system's own.",
+    )
+    .ini("tcp_keepidle"),
+    Setting::new(
+        Listen,
+        "keepalive_interval",
+        Kind::ANY_TIME,
+        "0",
+        Place::Config(|c| Slot::Span(&mut c.listen.keepalive.interval)),
+        "The pause before it asks again. 0: the system's own.",
+    )
+    .ini("tcp_keepintvl"),
+    Setting::new(
+        Listen,
+        "keepalive_count",
+        COUNT,
+        "0",
+        Place::Config(|c| Slot::U32(&mut c.listen.keepalive.count)),
+        "How often it asks in vain before it gives up. 0: the system's own.",
+    )
+    .ini("tcp_keepcnt"),
+    Setting::new(
+        Listen,
+        "user_timeout",
+        Kind::ANY_TIME,
+        "0",
+        Place::Config(|c| Slot::Millis(&mut c.listen.keepalive.user_timeout)),
+        "How long sent bytes may stay unacknowledged (TCP_USER_TIMEOUT). 0: the system's own. PgBouncer counts it in \
+         milliseconds.",
+    )
+    .ini("tcp_user_timeout"),
+    Setting::new(
+        Listen,
+        "socket_buffer",
+        COUNT,
+        "0",
+        Place::Config(|c| Slot::U32(&mut c.listen.keepalive.buffer)),
+        "The system's buffers of each connection, in bytes. 0: the system's own.",
+    )
+    .ini("tcp_socket_buffer"),
+];

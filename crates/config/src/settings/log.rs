@@ -1,0 +1,109 @@
+//! What is logged, where to, and in which form.
+
+use crate::model::LogFormat;
+use crate::slot::Slot;
+use crate::table::{Kind, Place, Section::Log, Setting};
+
+pub(super) static SETTINGS: &[Setting] = &[
+    Setting::new(
+        Log,
+        "file",
+        Kind::Text,
+        "",
+        Place::Config(|c| Slot::Path(&mut c.log.file)),
+        "The file that lines are added to; opened again at each reload. Default: standard error.",
+    )
+    .ini("logfile")
+    .aliases(&["logfile"]),
+    Setting::new(
+        Log,
+        "format",
+        Kind::Word(LogFormat::WORDS),
+        "text",
+        Place::Config(|c| Slot::LogFormat(&mut c.log.format)),
+        "`text` is PgBouncer's form, `json` one object a line, `journal` for systemd's journal.",
+    )
+    .ini_own("log_format"),
+    Setting::new(
+        Log,
+        "syslog",
+        Kind::Flag,
+        "false",
+        Place::Config(|c| Slot::Flag(&mut c.log.syslog)),
+        "Log to the system's log too.",
+    )
+    .ini("syslog"),
+    Setting::new(
+        Log,
+        "syslog_ident",
+        Kind::Text,
+        "weir",
+        Place::Config(|c| Slot::Line(&mut c.log.syslog_ident)),
+        "Under which name.",
+    )
+    .ini("syslog_ident")
+    .ini_default("pgbouncer"),
+    Setting::new(
+        Log,
+        "syslog_facility",
+        Kind::Word(FACILITIES),
+        "daemon",
+        Place::Config(|c| Slot::Line(&mut c.log.syslog_facility)),
+        "Under which facility.",
+    )
+    .ini("syslog_facility"),
+    Setting::new(
+        Log,
+        "connections",
+        Kind::Flag,
+        "true",
+        Place::Config(|c| Slot::Flag(&mut c.log.connections)),
+        "Log each login.",
+    )
+    .ini("log_connections")
+    .aliases(&["log_connections"]),
+    Setting::new(
+        Log,
+        "disconnections",
+        Kind::Flag,
+        "true",
+        Place::Config(|c| Slot::Flag(&mut c.log.disconnections)),
+        "Log each disconnection with its reason.",
+    )
+    .ini("log_disconnections")
+    .aliases(&["log_disconnections"]),
+    Setting::new(
+        Log,
+        "pooler_errors",
+        Kind::Flag,
+        "true",
+        Place::Config(|c| Slot::Flag(&mut c.log.pooler_errors)),
+        "Log each error that Weir itself sends to a client.",
+    )
+    .ini("log_pooler_errors")
+    .aliases(&["log_pooler_errors"]),
+    Setting::new(
+        Log,
+        "stats",
+        Kind::Flag,
+        "true",
+        Place::Config(|c| Slot::Flag(&mut c.log.stats)),
+        "Log the averages of each period.",
+    )
+    .ini("log_stats")
+    .aliases(&["log_stats"]),
+    Setting::new(
+        Log,
+        "verbose",
+        Kind::Number { min: 0, max: 9 },
+        "0",
+        Place::Config(|c| Slot::U8(&mut c.log.verbose)),
+        "Log more detail with each step.",
+    )
+    .ini("verbose"),
+];
+
+const FACILITIES: &[&str] = &[
+    "auth", "authpriv", "daemon", "user", "local0", "local1", "local2", "local3", "local4", "local5", "local6",
+    "local7",
+];

@@ -1,0 +1,105 @@
+//! Rules of single users; what is not given is the pool's, or the process's.
+
+use weir_base::Mode;
+
+use crate::slot::Slot;
+use crate::table::{Kind, Place, Section::User, Setting};
+
+const ANY_TIME: Kind = Kind::ANY_TIME;
+const COUNT: Kind = Kind::Number { min: 0, max: 10_000_000 };
+
+pub(super) static SETTINGS: &[Setting] = &[
+    Setting::new(
+        User,
+        "mode",
+        Kind::Word(Mode::WORDS),
+        "",
+        Place::User(|u| Slot::MaybeMode(&mut u.mode)),
+        "How long the user's clients keep a server.",
+    )
+    .user("pool_mode")
+    .aliases(&["pool_mode"]),
+    Setting::new(
+        User,
+        "size",
+        COUNT,
+        "",
+        Place::User(|u| Slot::MaybeU32(&mut u.pool_size)),
+        "The most server connections of each of the user's pools. 0: any number.",
+    )
+    .user("pool_size")
+    .aliases(&["pool_size"]),
+    Setting::new(
+        User,
+        "reserve_size",
+        COUNT,
+        "",
+        Place::User(|u| Slot::MaybeU32(&mut u.reserve_size)),
+        "Server connections beyond `size`, for clients that have waited `reserve_timeout`.",
+    )
+    .user("reserve_pool_size")
+    .aliases(&["reserve_pool_size"]),
+    Setting::new(
+        User,
+        "max_user_connections",
+        COUNT,
+        "",
+        Place::User(|u| Slot::MaybeU32(&mut u.max_connections)),
+        "The most server connections of the user, over all pools. 0: any number.",
+    )
+    .user("max_user_connections"),
+    Setting::new(
+        User,
+        "max_user_client_connections",
+        COUNT,
+        "",
+        Place::User(|u| Slot::MaybeU32(&mut u.max_client_connections)),
+        "The most clients of the user, over all pools. 0: any number.",
+    )
+    .user("max_user_client_connections"),
+    Setting::new(
+        User,
+        "query_timeout",
+        ANY_TIME,
+        "",
+        Place::User(|u| Slot::MaybeSpan(&mut u.query_timeout)),
+        "How long the user's queries may run.",
+    )
+    .user("query_timeout"),
+    Setting::new(
+        User,
+        "query_wait_timeout",
+        ANY_TIME,
+        "",
+        Place::User(|u| Slot::MaybeSpan(&mut u.query_wait_timeout)),
+        "How long the user's clients may wait for a server.",
+    )
+    .user("query_wait_timeout"),
+    Setting::new(
+        User,
+        "idle_transaction_timeout",
+        ANY_TIME,
+        "",
+        Place::User(|u| Slot::MaybeSpan(&mut u.idle_transaction_timeout)),
+        "How long the user's transactions may idle.",
+    )
+    .user("idle_transaction_timeout"),
+    Setting::new(
+        User,
+        "transaction_timeout",
+        ANY_TIME,
+        "",
+        Place::User(|u| Slot::MaybeSpan(&mut u.transaction_timeout)),
+        "How long the user's transactions may last.",
+    )
+    .user("transaction_timeout"),
+    Setting::new(
+        User,
+        "client_idle_timeout",
+        ANY_TIME,
+        "",
+        Place::User(|u| Slot::MaybeSpan(&mut u.client_idle_timeout)),
+        "How long the user's clients may idle without a server.",
+    )
+    .user("client_idle_timeout"),
+];

@@ -1,0 +1,40 @@
+//! Whether the settings of encryption can work together.
+
+use crate::model::{Config, SslMode};
+use crate::origin::Face;
+use crate::wording;
+
+/// Settings that can't work.
+pub(crate) struct Unfit {
+    /// The setting, by its dotted name.
+    pub(crate) key: &'static str,
+    pub(crate) message: String,
+    pub(crate) hint: &'static str,
+}
+
+/// Looks at both sides.
+pub(crate) fn check(config: &Config) -> Result<(), Unfit> {
+    let sides = [("tls.client.ciphers", &config.tls.client), ("tls.server.ciphers", &config.tls.server)];
+    for (key, side) in sides.into_iter().filter(|(_, side)| side.mode != SslMode::Disable) {
+        let (suites, unmappable) = side.suites();
+        if suites.is_empty() {
+            let message = format!("no cipher suite is left of {}", wording::short(&unmappable.join(":")));
+            return Err(Unfit { key, message, hint: "use \"default\", or suites like ECDHE-RSA-AES256-GCM-SHA384" });
+        }
+    }
+    let client = &config.tls.client;
+    let names = match config.face {
+        Face::Toml => ["key_file", "cert_file", "ca_file"],
+        Face::Ini => ["client_tls_key_file", "client_tls_cert_file", "client_tls_ca_file"],
+    };
+    let [key, cert, ca] = names;
+    let message = match (&client.key_file, &client.cert_file, &client.ca_file) {
+        _ if client.mode == SslMode::Disable => return Ok(()),
+        (None, _, _) | (_, None, _) => format!("To allow TLS connections from clients, {key} and {cert} must be set"),
+        (_, _, None) if client.mode >= SslMode::VerifyCa => {
+            format!("To verify the certificates of clients ({}), {ca} must be set", client.mode)
+        }
+        _ => return Ok(()),
+    };
+    Err(Unfit { key: "tls.client.mode", message, hint: "name the file, in PEM, or disable it" })
+}

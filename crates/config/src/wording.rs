@@ -1,0 +1,54 @@
+//! Words that messages of both readers share.
+
+use std::path::Path;
+
+use crate::error::ConfigError;
+use crate::origin::{Face, Spot};
+use crate::settings;
+use crate::table::{Kind, Setting};
+
+/// Text of the file for use within a message: on one line, without control characters.
+pub(crate) fn plain(text: &str) -> String {
+    text.chars().take(64).flat_map(char::escape_debug).collect()
+}
+
+/// A value of the file for use within a message.
+pub(crate) fn short(text: &str) -> String {
+    if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit() || b == b'-') && text.len() <= 20 {
+        return text.to_owned();
+    }
+    format!("\"{}\"", plain(text))
+}
+
+/// What the setting would be without a word, as it would be written.
+pub(crate) fn example(setting: &Setting, name: &str, face: Face) -> Option<String> {
+    let default = setting.default_in(face);
+    let shown = match (setting.kind, face) {
+        _ if default.is_empty() => return None,
+        (Kind::Text | Kind::Secret | Kind::Query | Kind::Names | Kind::Hosts | Kind::Addresses, _) => return None,
+        (Kind::Networks | Kind::Users, _) => return None,
+        (Kind::Flag, Face::Ini) => u8::from(default == "true").to_string(),
+        (Kind::Time { .. }, Face::Ini) => crate::units::span(default).map(crate::units::seconds)?,
+        (Kind::Number { .. } | Kind::Flag | Kind::Ports, _) | (_, Face::Ini) => default.to_owned(),
+        _ => format!("\"{default}\""),
+    };
+    Some(format!("the default is {name} = {shown}"))
+}
+
+/// Whether a value of this kind may be repeated in a message.
+pub(crate) fn may_be_shown(kind: Kind) -> bool {
+    !matches!(kind, Kind::Secret | Kind::Text | Kind::Query)
+}
+
+/// A mistake at a place of the file `source`, or of one that it includes.
+pub(crate) fn error_at(source: &Path, spot: Option<&Spot>, message: &str, hint: Option<String>) -> ConfigError {
+    let file = spot.and_then(|spot| spot.file.as_deref()).unwrap_or(source);
+    ConfigError::new(file, spot.map(|spot| spot.line), message, hint)
+}
+
+/// What PgBouncer's setting `key` is called in TOML.
+pub(crate) fn toml_name_of(key: &str) -> Option<String> {
+    let mut settings = settings::all().filter(|s| !s.is_inert());
+    let theirs = settings.find(|s| s.ini == Some(key) || s.ini_database.contains(&key))?;
+    Some(format!("PgBouncer's \"{key}\" is \"{}\" in {} here", theirs.name, theirs.section.title()))
+}

@@ -1,0 +1,330 @@
+//! Who may enter: by which method a client must prove who it is, against which secret, and the steps of the proof.
+//!
+//! A login that can only fail takes the same steps as one that can succeed. Where secrets come from is known here and
+//! nowhere else; which method a rule asks for, and what a proof is worth, is decided in `weir-auth`.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+use weir_admin::Role;
+use weir_auth::{Asked, ConnectionMethod, Doom, Facts, Hba, Method, ScramPolicy, Secret, StandIn, Via, decide};
+use weir_base::{ClientAddr, Peer, Span, Time};
+use weir_config::{Auth, AuthLookup, Config};
+use weir_pgwire::tag::front;
+use weir_pgwire::{HEAD, Head};
+use weir_session::Refusal;
+use weir_session::hello::Hello;
+use weir_session::login::{Login, MAX_PASSWORD, Next, Salt};
+
+use crate::peers::{ClientSlot, LoginPhase, Phase, SaltedKey};
+use crate::port::{Io, Level, Work};
+use crate::{Engine, Job, Todo};
+
+/// The most hashed passwords that are kept.
+const MAX_SALTED: usize = 4096;
+/// The user as whom the owner of the process administers it (PgBouncer's `pgbouncer`).
+const OWNER: &str = "pgbouncer";
+/// How many names of users of the operating system are kept, and how long.
+const MAX_NAMES: usize = 256;
+const NAMES_LAST: Span = Span::from_secs(60);
+
+/// What is known of a user's secret.
+pub(crate) enum Secrets {
+    /// All that will ever be known: what the list says, or that it does not name the user.
+    Listed(Option<Secret>),
+    /// A server must be asked.
+    Asked(AuthLookup),
+}
+
+/// Why a login fails, for the log.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Why {
+    doom: Doom,
+    /// The line of the HBA file that decided.
+    line: Option<usize>,
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.doom)?;
+        self.line.map_or(Ok(()), |line| write!(f, " (line {line} of the HBA file)"))
+    }
+}
+
+/// What the operating system calls its users, as far as it was asked lately.
+#[derive(Default)]
+pub(crate) struct UserNames(HashMap<u32, (Option<Arc<str>>, Time)>);
+
+impl UserNames {
+    /// The name of a user; `None` if it must be asked for.
+    fn get(&self, uid: u32, now: Time) -> Option<Option<Arc<str>>> {
+        let (name, since) = self.0.get(&uid)?;
+        (now.since(*since) < NAMES_LAST).then(|| name.clone())
+    }
+
+    fn put(&mut self, uid: u32, name: Option<Arc<str>>, now: Time) {
+        if self.0.len() >= MAX_NAMES {
+            self.0.clear();
+        }
+        self.0.insert(uid, (name, now));
+    }
+}
+
+/// The way a client came.
+fn via(client: &ClientSlot) -> Via {
+    match client.addr {
+        ClientAddr::Unix { .. } => Via::Local,
+        ClientAddr::Tcp(from) => Via::Tcp { from: from.ip(), tls: client.tls.is_some() },
+    }
+}
+
+/// The method of all connections: the rules, where there are some.
+fn method(auth: &Auth) -> Method {
+    if auth.hba.is_some() { Method::Hba } else { auth.method }
+}
+
+/// How unknown users are made to look: like most of the known ones.
+pub(crate) fn policy(key: [u8; 32], config: &Config) -> ScramPolicy {
+    let asks = config.pools.values().chain(&config.fallback).any(|pool| pool.auth_user.is_some());
+    if asks || config.auth.query_user.is_some() {
+        // What servers know are verifiers.
+        return ScramPolicy { key, iterations: config.auth.scram_iterations, stand_in: StandIn::Verifier };
+    }
+    let verifiers = config.auth.users.iter().filter(|(_, secret)| secret.starts_with("SCRAM-SHA-256$")).count();
+    let stand_in = if verifiers * 2 > config.auth.users.len() { StandIn::Verifier } else { StandIn::Password };
+    ScramPolicy { key, iterations: config.auth.scram_iterations, stand_in }
+}
+
+impl Engine {
+    /// A client is where its pool lives, and says who it is.
+    pub(crate) fn begin_login<I: Io>(&mut self, now: Time, mut client: Box<ClientSlot>, hello: Box<Hello>, io: &mut I) {
+        client.user = hello.user.as_str().into();
+        let console = weir_admin::is_console(&hello.database);
+        if !console && let Err(refusal) = hello.wanted(&self.shared.params, &self.config.ignore_startup_parameters) {
+            return self.refuse(now, client, refusal, io);
+        }
+        let mut buffer = Vec::new();
+        hello.write_negotiation(&mut buffer);
+        if !buffer.is_empty() {
+            io.send(client.peer, &buffer);
+        }
+        if console && self.is_owner(&client) {
+            client.phase = Phase::Login(Box::new(LoginPhase::new(hello)));
+            return self.proven(now, client, io);
+        }
+        self.challenge(now, client, hello, None, io);
+    }
+
+    /// Asks a client to prove who it is, as soon as everything is known that decides how; until then it waits, and this is
+    /// called again. `said` is what a server said about the user's secret, if one was asked.
+    pub(crate) fn challenge<I: Io>(
+        &mut self,
+        now: Time,
+        mut client: Box<ClientSlot>,
+        hello: Box<Hello>,
+        said: Option<Option<Secret>>,
+        io: &mut I,
+    ) {
+        let config = self.config.clone();
+        let via = via(&client);
+        let no_rules = Hba::default();
+        let rules = config.auth.hba.as_deref().unwrap_or(&no_rules);
+        let demand = method(&config.auth).demand(rules, &Asked { via, database: &hello.database, user: &hello.user });
+        let os_user = match (&client.addr, demand.method) {
+            (ClientAddr::Unix { uid, .. }, ConnectionMethod::Peer) => match self.user_names.get(*uid, now) {
+                Some(name) => name,
+                None => return self.ask_for_name(*uid, client, hello, io),
+            },
+            _ => None,
+        };
+        let console = weir_admin::is_console(&hello.database);
+        let pool = if console { None } else { config.pool(&hello.database) };
+        let asked = said.is_some();
+        let secret = match (said, demand.method.wants_user()) {
+            (Some(secret), _) => secret,
+            (None, false) => None,
+            (None, true) => match self.secret(&hello.database, &hello.user) {
+                Secrets::Listed(secret) => secret,
+                Secrets::Asked(lookup) if console || pool.is_some() => return self.ask(now, client, hello, lookup, io),
+                // Nobody is asked about a database that does not exist.
+                Secrets::Asked(_) => None,
+            },
+        };
+        let tls = client.tls.as_deref();
+        let facts = Facts {
+            user: &hello.user,
+            secret: secret.as_ref(),
+            via,
+            certificate_name: tls.and_then(|tls| tls.certificate.as_ref()).map(|owner| owner.common_name.as_str()),
+            os_user: os_user.as_deref(),
+            forced_user: if console { Some(OWNER) } else { pool.as_ref().and_then(|pool| pool.user.as_deref()) },
+            maps: &config.auth.ident,
+        };
+        let plan = decide(&demand, &facts);
+        let mut phase = Box::new(LoginPhase::new(hello));
+        phase.why = plan.doom.map(|doom| Why { doom, line: demand.rule.map(|rule| rule.line) });
+        let salt = Salt { md5: self.random_bytes(), nonce: self.random_bytes() };
+        let mut buffer = Vec::new();
+        let binding = tls.and_then(|tls| tls.binding.as_deref());
+        let (login, next) = Login::begin(&phase.hello.user, plan, secret.as_ref(), salt, binding, &mut buffer);
+        phase.login = Some(login);
+        phase.asked = secret.filter(|_| asked);
+        client.phase = Phase::Login(phase);
+        if !buffer.is_empty() {
+            io.send(client.peer, &buffer);
+        }
+        self.login_step(now, client, next, io);
+    }
+
+    /// Asks a helper for the name of a client's user of the operating system.
+    fn ask_for_name<I: Io>(&mut self, uid: u32, mut client: Box<ClientSlot>, hello: Box<Hello>, io: &mut I) {
+        let job = self.next_id();
+        self.jobs.insert(job, Job::NameOfUser(client.peer, uid));
+        io.help(job, Work::NameOfUser(uid));
+        client.phase = Phase::Login(Box::new(LoginPhase { job: Some(job), ..LoginPhase::new(hello) }));
+        self.wait_more(client, io);
+    }
+
+    /// A helper knows what the operating system calls a client's user.
+    pub(crate) fn user_named<I: Io>(&mut self, now: Time, peer: Peer, uid: u32, name: Option<&str>, io: &mut I) {
+        self.user_names.put(uid, name.map(Arc::from), now);
+        let Some(mut client) = self.peers.take_client(peer) else { return };
+        match std::mem::replace(&mut client.phase, Phase::Gone) {
+            Phase::Login(phase) => {
+                self.unpause_client(&mut client, io);
+                self.challenge(now, client, phase.hello, None, io);
+            }
+            other => {
+                client.phase = other;
+                self.seat(client);
+            }
+        }
+    }
+
+    /// Whether a client is the user of the operating system that this process runs as, and says so by PgBouncer's word
+    /// for it: it may administer what is its own, without a password.
+    fn is_owner(&self, client: &ClientSlot) -> bool {
+        matches!(client.addr, ClientAddr::Unix { uid, .. } if uid == self.uid) && *client.user == *OWNER
+    }
+
+    /// What a client may do at the console.
+    pub(crate) fn role_of(&self, client: &ClientSlot) -> Option<Role> {
+        let listed = |users: &[String]| users.iter().any(|user| **user == *client.user);
+        if self.is_owner(client) || listed(&self.config.admin_users) {
+            return Some(Role::Admin);
+        }
+        listed(&self.config.stats_users).then_some(Role::Stats)
+    }
+
+    /// The secret of a user who wants to enter a database.
+    pub(crate) fn secret(&self, database: &str, user: &str) -> Secrets {
+        let listed = self.config.auth.users.get(user);
+        match self.config.auth_lookup(database).filter(|_| listed.is_none()) {
+            Some(lookup) => Secrets::Asked(lookup),
+            None => Secrets::Listed(listed.and_then(|text| Secret::parse(text).ok())),
+        }
+    }
+
+    /// A password message, if there is a whole one.
+    pub(crate) fn password<I: Io>(&mut self, now: Time, mut client: Box<ClientSlot>, io: &mut I) {
+        let head = match Head::parse(&client.waiting) {
+            Ok(None) => return self.seat(client),
+            Ok(Some(head)) if head.tag == front::TERMINATE => return self.client_leaves(now, client, io),
+            Ok(Some(head)) if head.tag == front::PASSWORD && head.total() <= MAX_PASSWORD => head,
+            _ => {
+                let refusal = Refusal::Protocol("a password was expected".into());
+                return self.refuse(now, client, refusal, io);
+            }
+        };
+        if client.waiting.len() < head.total() {
+            return self.seat(client);
+        }
+        let Phase::Login(phase) = &mut client.phase else { return self.seat(client) };
+        if phase.job.is_some() {
+            return self.wait_more(client, io);
+        }
+        let mut buffer = Vec::new();
+        let Some(login) = &mut phase.login else { return self.seat(client) };
+        let next = login.message(&client.waiting[HEAD..head.total()], &self.policy, &mut buffer);
+        client.waiting.drain(..head.total());
+        if !buffer.is_empty() {
+            io.send(client.peer, &buffer);
+        }
+        self.login_step(now, client, next, io);
+    }
+
+    fn login_step<I: Io>(&mut self, now: Time, mut client: Box<ClientSlot>, next: Next, io: &mut I) {
+        match next {
+            Next::Wait => {
+                if !client.waiting.is_empty() {
+                    // Its next message may be here already.
+                    self.todo.push_back(Todo::Feed(client.peer));
+                }
+                self.seat(client);
+            }
+            Next::Refused(refusal) => {
+                if let Phase::Login(phase) = &client.phase {
+                    if phase.asked.is_some() {
+                        // The password may be a new one: the next attempt is measured by what the server says then.
+                        self.lookups.forget(&phase.hello.database, &phase.hello.user);
+                    }
+                    if let Some(why) = phase.why {
+                        // The client is told less.
+                        self.say_client(Level::Warning, &client, format_args!("login refused: {why}"), io);
+                    }
+                }
+                self.login_refused(now, client, refusal, io);
+            }
+            Next::Salt { password, salt, iterations } => self.salt(now, client, (password, salt, iterations), io),
+            Next::Accepted(learnt) => {
+                if let Phase::Login(phase) = &mut client.phase {
+                    phase.learnt = learnt;
+                    phase.login = None;
+                }
+                self.proven(now, client, io);
+            }
+        }
+    }
+
+    fn salt<I: Io>(&mut self, now: Time, mut client: Box<ClientSlot>, key: SaltedKey, io: &mut I) {
+        if let Some(salted) = self.salted.get(&key).copied() {
+            return self.go_on_salted(now, client, &salted, io);
+        }
+        let job = self.next_id();
+        self.jobs.insert(job, Job::ClientSalt(client.peer));
+        io.help(job, Work::SaltPassword { password: key.0.clone(), salt: key.1.clone(), iterations: key.2 });
+        if let Phase::Login(phase) = &mut client.phase {
+            phase.job = Some(job);
+            phase.salting = Some(key);
+        }
+        self.wait_more(client, io);
+    }
+
+    /// A helper has hashed the password of a client's login.
+    pub(crate) fn client_salted<I: Io>(&mut self, now: Time, peer: Peer, salted: &[u8; 32], io: &mut I) {
+        let Some(mut client) = self.peers.take_client(peer) else { return };
+        self.unpause_client(&mut client, io);
+        if let Phase::Login(phase) = &mut client.phase {
+            phase.job = None;
+            if let Some(key) = phase.salting.take() {
+                if self.salted.len() >= MAX_SALTED {
+                    self.salted.clear();
+                }
+                self.salted.insert(key, *salted);
+            }
+        }
+        self.go_on_salted(now, client, salted, io);
+    }
+
+    fn go_on_salted<I: Io>(&mut self, now: Time, mut client: Box<ClientSlot>, salted: &[u8; 32], io: &mut I) {
+        let Phase::Login(phase) = &mut client.phase else { return self.seat(client) };
+        let Some(login) = &mut phase.login else { return self.seat(client) };
+        let mut buffer = Vec::new();
+        let next = login.salted(salted, &mut buffer);
+        if !buffer.is_empty() {
+            io.send(client.peer, &buffer);
+        }
+        self.login_step(now, client, next, io);
+    }
+}

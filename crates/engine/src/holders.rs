@@ -1,0 +1,99 @@
+//! Who holds the servers of a pool that somebody waits for: the reason that waiting clients and the log are told.
+//!
+//! A pool can stand still while its database idles: as many clients as it has servers have begun a transaction and gone
+//! to sleep. The age of the oldest wait shows that something is wrong, and this line shows what.
+
+use std::fmt::Write as _;
+
+use weir_base::{Span, Time};
+use weir_pgwire::TxStatus;
+use weir_pool::ServerState as InPool;
+use weir_session::Refusal;
+
+use crate::Engine;
+use crate::peers::{Doing, PoolIx, ServerSlot, ServerState};
+use crate::port::{Io, Level};
+use crate::say::say;
+
+/// What a server that is in use is held by.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Hold {
+    /// A query that runs, or one that its client has not sent to its end.
+    Query,
+    /// A client that has begun a transaction and asks nothing.
+    IdleTransaction,
+    /// A client that keeps its server for as long as it stays, and asks nothing.
+    IdleSession,
+    /// Work of ours: a check, a reset, a look-up.
+    Own,
+}
+
+/// So many servers, and since when the one that has been held longest.
+#[derive(Clone, Copy, Default)]
+struct Group {
+    count: u32,
+    longest: Span,
+}
+
+impl Engine {
+    /// A client has waited too long: what it is told. The log has it once a second, as they come in crowds.
+    pub(crate) fn waited_too_long<I: Io>(&mut self, now: Time, ix: PoolIx, io: &mut I) -> Refusal {
+        let holders = self.holders(ix, now);
+        let slot = self.pools.get_mut(ix);
+        if slot.holders_said.is_none_or(|said| now.since(said) >= Span::from_secs(1)) {
+            slot.holders_said = Some(now);
+            say(Level::Warning, format_args!("{}/{}: a client waited in vain: {holders}", slot.name, slot.user), io);
+        }
+        Refusal::QueryWaitTimeout { holders }
+    }
+
+    /// Who holds the servers of a pool, as a sentence: `3 of 3 servers are in use: 2 by clients that idle in a
+    /// transaction, for up to 61 s; 1 by a query, for up to 2 s.`
+    pub(crate) fn holders(&self, ix: PoolIx, now: Time) -> String {
+        let slot = self.pools.get(ix);
+        let (mut servers, mut used) = (0, 0);
+        let mut groups = [Group::default(); 4];
+        for (peer, state, _) in slot.pool.servers() {
+            servers += u32::from(state != InPool::Closing);
+            let InPool::Linked(_) = state else { continue };
+            used += 1;
+            let (hold, since) = match self.peers.get_server(peer) {
+                Some(server) => hold(server, now),
+                // It is worked on just now.
+                None => (Hold::Query, now),
+            };
+            let group = &mut groups[hold as usize];
+            group.count += 1;
+            group.longest = group.longest.max(now.since(since));
+        }
+        let mut text = format!("{used} of {servers} servers are in use");
+        let words = [
+            (Hold::IdleTransaction, "by clients that idle in a transaction"),
+            (Hold::IdleSession, "by sessions that idle"),
+            (Hold::Query, "by queries"),
+            (Hold::Own, "by work of the pooler's own"),
+        ];
+        let mut sign = ": ";
+        for (hold, words) in words {
+            let Group { count, longest } = groups[hold as usize];
+            if count > 0 {
+                let _ = write!(text, "{sign}{count} {words}, for up to {} s", longest.micros() / 1_000_000);
+                sign = "; ";
+            }
+        }
+        text.push('.');
+        text
+    }
+}
+
+/// What a server is held by, and since when.
+fn hold(server: &ServerSlot, now: Time) -> (Hold, Time) {
+    match &server.state {
+        ServerState::Up(up, Doing::Linked) if up.is_busy() || server.query_at != Time::NEVER => {
+            (Hold::Query, server.query_at.min(now))
+        }
+        ServerState::Up(up, Doing::Linked) if up.status() == TxStatus::Idle => (Hold::IdleSession, server.heard_at),
+        ServerState::Up(_, Doing::Linked) => (Hold::IdleTransaction, server.heard_at),
+        _ => (Hold::Own, server.own_since.min(now)),
+    }
+}

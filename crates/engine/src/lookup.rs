@@ -1,0 +1,402 @@
+//! Secrets that a server is asked for (auth_query), for users whom `auth_file` does not list.
+//!
+//! Two halves, which may live on two workers. *Asking* stands where the client logs in: one question for all clients of
+//! the same user and database, and answers that are kept for a while. *Looking* stands where the pool lives in which the
+//! server is asked: a question waits in that pool's queue like a client, under a handle of its own kind ([`Waiter`]), has
+//! a server for one exchange, and gives it back. So the limits hold for it as for anybody, and it takes its turn.
+//!
+//! Always true: a question ends in exactly one answer; a client waits for one question at most; nobody learns from an
+//! answer whether a user exists.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use weir_auth::Secret;
+use weir_base::{Peer, Slab, Time, WorkerId};
+use weir_config::AuthLookup;
+use weir_pool::Acquire;
+use weir_session::hello::Hello;
+use weir_session::{Refusal, back, lookup};
+
+use crate::mail::{Letter, Mail};
+use crate::peers::{ClientSlot, Doing, Entry, Phase, PoolIx, ServerSlot};
+use crate::port::{Io, Level};
+use crate::say::say;
+use crate::wire::Wire;
+use crate::{Engine, Todo};
+
+/// The first slot of handles that name no socket but a question. Sockets stay far below: the key of a cancel request has
+/// 24 bits for them.
+const FIRST_SLOT: u32 = 1 << 31;
+/// How often a question may lose its server before that is its answer.
+const ATTEMPTS: u32 = 3;
+/// The most answers that are kept.
+const MAX_KEPT: usize = 4096;
+/// How long it is kept that there is no such user, at most: who has just been created shall not wait for long.
+const NOBODY_KEPT: weir_base::Span = weir_base::Span::from_secs(1);
+
+/// Who waits in a pool's queue.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Waiter {
+    /// A client, by its socket's handle.
+    Client(Peer),
+    /// A question of ours.
+    Lookup(Peer),
+}
+
+impl Waiter {
+    pub(crate) fn of(peer: Peer) -> Waiter {
+        if peer.slot >= FIRST_SLOT { Waiter::Lookup(peer) } else { Waiter::Client(peer) }
+    }
+}
+
+/// A client's database and user, which a secret is asked for.
+type Subject = (Arc<str>, Arc<str>);
+
+/// What a server said about a user: the secret as written; none if there is no such user, or no way in for it.
+pub(crate) type Verdict = Option<Arc<str>>;
+
+/// A question as it travels.
+#[derive(Debug)]
+pub(crate) struct Question {
+    /// The asker's number for it.
+    pub(crate) id: u64,
+    pub(crate) lookup: AuthLookup,
+    /// About whom.
+    pub(crate) user: Arc<str>,
+}
+
+/// Both halves of this worker.
+#[derive(Default)]
+pub(crate) struct Lookups {
+    /// Questions of this worker that have no answer yet.
+    asked: HashMap<u64, Asking>,
+    by_subject: HashMap<Subject, u64>,
+    kept: HashMap<Subject, Kept>,
+    /// Questions that this worker's pools carry.
+    looking: Slab<Looking>,
+    by_id: HashMap<u64, Peer>,
+    generation: u32,
+}
+
+/// A question, and who waits for its answer here.
+struct Asking {
+    subject: Subject,
+    /// The worker that has it.
+    at: WorkerId,
+    clients: Vec<Peer>,
+}
+
+struct Kept {
+    verdict: Verdict,
+    until: Time,
+}
+
+/// A question in a pool.
+struct Looking {
+    /// Its handle in the pool's queue.
+    peer: Peer,
+    from: WorkerId,
+    question: Question,
+    pool: PoolIx,
+    since: Time,
+    attempts: u32,
+    /// The exchange with its server, while it has one.
+    exchange: Option<lookup::Lookup>,
+}
+
+impl Lookups {
+    /// Forgets what servers have said, as a reload does.
+    pub(crate) fn forget_all(&mut self) {
+        self.kept.clear();
+    }
+
+    /// Forgets what was said about one user: a login with it has failed, and the password may be a new one.
+    pub(crate) fn forget(&mut self, database: &str, user: &str) {
+        self.kept.remove(&(database.into(), user.into()));
+    }
+
+    /// How many questions wait in a pool's queue.
+    pub(crate) fn waiting(&self, pool: PoolIx) -> u32 {
+        self.looking.iter().filter(|(_, l)| l.pool == pool && l.exchange.is_none()).count() as u32
+    }
+
+    fn kept(&mut self, subject: &Subject, now: Time) -> Option<Verdict> {
+        let kept = self.kept.get(subject)?;
+        (now < kept.until).then(|| kept.verdict.clone())
+    }
+
+    fn keep(&mut self, subject: Subject, verdict: Verdict, until: Time, now: Time) {
+        if self.kept.len() >= MAX_KEPT {
+            self.kept.retain(|_, kept| now < kept.until);
+        }
+        if self.kept.len() < MAX_KEPT && now < until {
+            self.kept.insert(subject, Kept { verdict, until });
+        }
+    }
+
+    fn find(&mut self, peer: Peer) -> Option<&mut Looking> {
+        self.looking.get_mut(peer.slot - FIRST_SLOT).filter(|looking| looking.peer == peer)
+    }
+
+    /// Whether this handle names a question that waits in that pool; for checks.
+    pub(crate) fn waits(&self, peer: Peer, pool: PoolIx) -> bool {
+        let looking = self.looking.get(peer.slot - FIRST_SLOT);
+        looking.is_some_and(|l| l.peer == peer && l.pool == pool && l.exchange.is_none())
+    }
+}
+
+/// Asking, where the client is.
+impl Engine {
+    /// A client's secret must be asked for. It goes on with [`Engine::challenge`] or is refused.
+    pub(crate) fn ask<I: Io>(
+        &mut self,
+        now: Time,
+        mut client: Box<ClientSlot>,
+        hello: Box<Hello>,
+        lookup: AuthLookup,
+        io: &mut I,
+    ) {
+        let subject: Subject = (hello.database.as_str().into(), hello.user.as_str().into());
+        if let Some(verdict) = self.lookups.kept(&subject, now) {
+            return self.begin_asked(now, client, hello, &verdict, io);
+        }
+        if let Some(why) = self.bad_place(&lookup) {
+            say(Level::Error, format_args!("{why}"), io);
+            return self.refuse(now, client, Refusal::BadConfig, io);
+        }
+        if self.halt.disabled.contains(&lookup.database) {
+            return self.refuse(now, client, Refusal::AuthDatabaseDisabled(lookup.database), io);
+        }
+        let peer = client.peer;
+        client.phase = Phase::Asking(hello);
+        self.wait_more(client, io);
+        if let Some(asking) = self.lookups.by_subject.get(&subject).and_then(|id| self.lookups.asked.get_mut(id)) {
+            return asking.clients.push(peer);
+        }
+        let id = self.next_id();
+        let at = self.home_of(&lookup.database, &lookup.user);
+        let question = Question { id, lookup, user: subject.1.clone() };
+        self.lookups.by_subject.insert(subject.clone(), id);
+        self.lookups.asked.insert(id, Asking { subject, at, clients: vec![peer] });
+        io.post(at, Mail(Letter::LookUp(Box::new(question))), None);
+    }
+
+    /// Why nothing can be asked in this place.
+    fn bad_place(&self, lookup: &AuthLookup) -> Option<String> {
+        let name = &lookup.database;
+        if weir_admin::is_console(name) {
+            return Some(format!("cannot use the reserved \"{name}\" database as an auth_dbname"));
+        }
+        let missing = self.config.pool(name).is_none();
+        missing.then(|| format!("authentication database \"{name}\" is not configured"))
+    }
+
+    fn begin_asked<I: Io>(
+        &mut self,
+        now: Time,
+        client: Box<ClientSlot>,
+        hello: Box<Hello>,
+        verdict: &Verdict,
+        io: &mut I,
+    ) {
+        let secret = verdict.as_ref().and_then(|text| Secret::parse(text).ok());
+        self.challenge(now, client, hello, Some(secret), io);
+    }
+
+    /// A question of this worker is answered.
+    pub(crate) fn looked_up<I: Io>(&mut self, now: Time, id: u64, answer: Result<Verdict, Refusal>, io: &mut I) {
+        let Some(asking) = self.lookups.asked.remove(&id) else { return };
+        self.lookups.by_subject.remove(&asking.subject);
+        if let Ok(verdict) = &answer {
+            let cache = self.config.auth.query_cache;
+            let until = now + if verdict.is_some() { cache } else { cache.min(NOBODY_KEPT) };
+            self.lookups.keep(asking.subject, verdict.clone(), until, now);
+        }
+        for peer in asking.clients {
+            self.told_verdict(now, peer, &answer, io);
+        }
+    }
+
+    fn told_verdict<I: Io>(&mut self, now: Time, peer: Peer, answer: &Result<Verdict, Refusal>, io: &mut I) {
+        let Some(mut client) = self.peers.take_client(peer) else { return };
+        if !matches!(client.phase, Phase::Asking(_)) {
+            return self.peers.put(peer, Entry::Client(client));
+        }
+        self.unpause_client(&mut client, io);
+        let Phase::Asking(hello) = std::mem::replace(&mut client.phase, Phase::Gone) else { return };
+        match answer {
+            Ok(verdict) => self.begin_asked(now, client, hello, verdict, io),
+            Err(refusal) => {
+                client.phase = Phase::Asking(hello);
+                self.refuse(now, client, refusal.clone(), io);
+            }
+        }
+    }
+
+    /// A client that waited for an answer is gone. A question that nobody waits for is taken back.
+    pub(crate) fn asked_no_more<I: Io>(&mut self, peer: Peer, hello: &Hello, io: &mut I) {
+        let subject: Subject = (hello.database.as_str().into(), hello.user.as_str().into());
+        let Some(id) = self.lookups.by_subject.get(&subject).copied() else { return };
+        let Some(asking) = self.lookups.asked.get_mut(&id) else { return };
+        asking.clients.retain(|client| *client != peer);
+        if asking.clients.is_empty() {
+            let at = asking.at;
+            self.lookups.asked.remove(&id);
+            self.lookups.by_subject.remove(&subject);
+            io.post(at, Mail(Letter::LookUpNoMore(id)), None);
+        }
+    }
+}
+
+/// Looking, where the pool is.
+impl Engine {
+    /// A worker asks about a user.
+    pub(crate) fn look_up<I: Io>(&mut self, now: Time, from: WorkerId, question: Question, io: &mut I) {
+        let Some(config) = self.config.pool(&question.lookup.database) else {
+            return self.answer_lookup(from, question.id, Err(Refusal::BadConfig), io);
+        };
+        let pool = self.pool_of(&question.lookup.database, &config, &question.lookup.user, now);
+        let slot = self.pools.get_mut(pool);
+        slot.lookups += 1;
+        let generation = self.lookups.generation.wrapping_add(1);
+        self.lookups.generation = generation;
+        let looking = Looking { peer: Peer::NONE, from, question, pool, since: now, attempts: 0, exchange: None };
+        let index = self.lookups.looking.insert(looking);
+        let peer = Peer::new(FIRST_SLOT + index, generation);
+        if let Some(looking) = self.lookups.looking.get_mut(index) {
+            looking.peer = peer;
+            self.lookups.by_id.insert(looking.question.id, peer);
+        }
+        let acquire = self.pools.get_mut(pool).pool.acquire(peer, now);
+        self.lookup_acquired(now, peer, pool, acquire, io);
+    }
+
+    fn lookup_acquired<I: Io>(&mut self, now: Time, peer: Peer, pool: PoolIx, acquire: Acquire, io: &mut I) {
+        match acquire {
+            Acquire::Granted { server, .. } => self.run_lookup(now, peer, server, io),
+            Acquire::Queued => self.todo.push_back(Todo::Settle(pool)),
+            Acquire::Refused(why) => {
+                let refusal = self.refusal(pool, why);
+                self.lookup_over(peer, Err(refusal), io);
+            }
+        }
+    }
+
+    /// A question has its server, and is put to it. A server that went stale unnoticed costs an attempt, so none is
+    /// checked before.
+    pub(crate) fn run_lookup<I: Io>(&mut self, now: Time, peer: Peer, server: Peer, io: &mut I) {
+        let Some(looking) = self.lookups.find(peer) else { return };
+        let Some(slot) = self.peers.server(server) else { return };
+        slot.linked_at = now;
+        slot.query_at = Time::NEVER;
+        let Some((up, doing)) = slot.up() else { return };
+        *doing = Doing::Looking(peer);
+        looking.attempts += 1;
+        let mut wire = Wire::new(io, Peer::NONE, server, &[], None);
+        let (query, user) = (&looking.question.lookup.query, &looking.question.user);
+        looking.exchange = Some(lookup::Lookup::begin(up, query, user, &mut self.shared.scratch, &mut wire));
+        let pool = looking.pool;
+        self.pools.get_mut(pool).stats.server_assignment_count += 1;
+        self.watch_own_query(now, server);
+    }
+
+    /// A server that is asked something sent something.
+    pub(crate) fn lookup_bytes<I: Io>(
+        &mut self,
+        now: Time,
+        mut server: Box<ServerSlot>,
+        peer: Peer,
+        bytes: &[u8],
+        io: &mut I,
+    ) {
+        let server_peer = server.peer;
+        let exchange = self.lookups.find(peer).and_then(|looking| looking.exchange.as_mut());
+        let (Some(exchange), Some((up, _))) = (exchange, server.up()) else {
+            io.close(server_peer);
+            return self.server_gone(now, server, io);
+        };
+        match exchange.feed(up, bytes, &self.shared.params) {
+            Ok(None) => self.peers.put(server_peer, Entry::Server(server)),
+            Ok(Some(answer)) => {
+                if let Some((_, doing)) = server.up() {
+                    *doing = Doing::Linked;
+                }
+                self.peers.put(server_peer, Entry::Server(server));
+                self.lookup_answered(peer, answer, io);
+                self.clean_up(now, server_peer, io);
+            }
+            Err(back::Unexpected(what)) => {
+                let text = format_args!("unexpected response to auth_query: {what}");
+                self.say_server(Level::Warning, &server, text, io);
+                io.close(server_peer);
+                self.server_gone(now, server, io);
+            }
+        }
+    }
+
+    fn lookup_answered<I: Io>(&mut self, peer: Peer, answer: lookup::Answer, io: &mut I) {
+        let Some(looking) = self.lookups.find(peer) else { return };
+        let (pool, user) = (looking.pool, looking.question.user.clone());
+        let verdict = match answer {
+            Ok(Some(found)) if found.user == *user => Ok(found.secret.filter(|secret| !secret.is_empty())),
+            Ok(Some(found)) => {
+                let slot = self.pools.get(pool);
+                let (name, asker) = (&slot.name, &slot.user);
+                let text = format_args!("{name}/{asker}: auth_query for \"{user}\" answers about \"{}\"", found.user);
+                say(Level::Warning, text, io);
+                Ok(None)
+            }
+            Ok(None) => Ok(None),
+            Err(error) => {
+                let slot = self.pools.get(pool);
+                let (name, asker) = (&slot.name, &slot.user);
+                let text = format_args!("{name}/{asker}: auth_query failed: {} ({})", error.message, error.sqlstate);
+                say(Level::Error, text, io);
+                Err(Refusal::BadConfig)
+            }
+        };
+        self.lookup_over(peer, verdict, io);
+    }
+
+    /// The server of a question is gone: it may have another one, a few times.
+    pub(crate) fn lookup_lost<I: Io>(&mut self, now: Time, peer: Peer, words: Option<Refusal>, io: &mut I) {
+        let Some(looking) = self.lookups.find(peer) else { return };
+        looking.exchange = None;
+        let (pool, since, attempts) = (looking.pool, looking.since, looking.attempts);
+        if attempts >= ATTEMPTS {
+            return self.lookup_over(peer, Err(words.unwrap_or(Refusal::ServerLost)), io);
+        }
+        let acquire = self.pools.get_mut(pool).pool.requeue(peer, since, now);
+        self.lookup_acquired(now, peer, pool, acquire, io);
+    }
+
+    /// A question is over; it is in no queue and has no server.
+    pub(crate) fn lookup_over<I: Io>(&mut self, peer: Peer, answer: Result<Verdict, Refusal>, io: &mut I) {
+        if self.lookups.find(peer).is_none() {
+            return;
+        }
+        let Some(looking) = self.lookups.looking.remove(peer.slot - FIRST_SLOT) else { return };
+        self.lookups.by_id.remove(&looking.question.id);
+        self.pools.get_mut(looking.pool).lookups -= 1;
+        self.todo.push_back(Todo::Settle(looking.pool));
+        self.answer_lookup(looking.from, looking.question.id, answer, io);
+    }
+
+    fn answer_lookup<I: Io>(&mut self, to: WorkerId, id: u64, answer: Result<Verdict, Refusal>, io: &mut I) {
+        io.post(to, Mail(Letter::LookedUp { id, answer }), None);
+    }
+
+    /// Nobody waits for an answer any more. What is asked already is answered to nobody.
+    pub(crate) fn look_up_no_more(&mut self, now: Time, id: u64) {
+        let Some(peer) = self.lookups.by_id.get(&id).copied() else { return };
+        let Some(looking) = self.lookups.find(peer).filter(|looking| looking.exchange.is_none()) else { return };
+        let pool = looking.pool;
+        self.lookups.looking.remove(peer.slot - FIRST_SLOT);
+        self.lookups.by_id.remove(&id);
+        let slot = self.pools.get_mut(pool);
+        slot.pool.leave(peer, now);
+        slot.lookups -= 1;
+        self.todo.push_back(Todo::Settle(pool));
+    }
+}

@@ -1,0 +1,114 @@
+//! Names of servers and their addresses, as look-ups report them.
+//!
+//! Owns what SHOW DNS_HOSTS lists, when a name is looked up again (as its answer grows old, while servers are on it), and
+//! which servers a changed answer leaves behind: those on addresses that the name has no more are closed when they are
+//! free. An answer without addresses changes nothing: a name server in trouble must not cost servers that work.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use weir_admin::DnsRecord;
+use weir_base::{Host, Peer, Span, Time};
+
+use crate::Engine;
+use crate::peers::{Doing, ServerSlot};
+use crate::port::Io;
+use crate::serve::RECONFIGURED;
+use crate::timers::Who;
+
+/// The shortest pause between two look-ups of a name that nobody waits for.
+const SHORTEST: Span = Span::from_secs(1);
+
+/// What is known of each name.
+#[derive(Default)]
+pub(crate) struct Names {
+    known: BTreeMap<Arc<str>, Known>,
+    /// The earliest wake-up in the timers.
+    armed: Option<Time>,
+}
+
+/// One name's addresses.
+struct Known {
+    addresses: Vec<IpAddr>,
+    /// Until when the answer holds; never while it is being looked up again.
+    until: Time,
+}
+
+impl Names {
+    /// Whether a server is on an address that its name has no more.
+    pub(crate) fn has_vanished(&self, server: &ServerSlot) -> bool {
+        let (Host::Name(name), Some(address)) = (&server.target.host, server.remote) else { return false };
+        let known = self.known.get(name.as_str());
+        known.is_some_and(|known| !known.addresses.is_empty() && !known.addresses.contains(&address))
+    }
+}
+
+impl Engine {
+    /// A name has been looked up.
+    pub(crate) fn resolved<I: Io>(&mut self, now: Time, name: Arc<str>, addresses: Vec<IpAddr>, ttl: Span, io: &mut I) {
+        let until = now + ttl.max(SHORTEST);
+        let known = self.names.known.entry(name.clone()).or_insert(Known { addresses: Vec::new(), until });
+        known.until = until;
+        if !addresses.is_empty() {
+            known.addresses = addresses;
+            self.leave_vanished(now, &name, io);
+        }
+        self.arm_names();
+    }
+
+    fn leave_vanished<I: Io>(&mut self, now: Time, name: &str, io: &mut I) {
+        let on_it = |server: &&ServerSlot| matches!(&server.target.host, Host::Name(host) if host == name);
+        let left: Vec<(Peer, u32)> = self
+            .peers
+            .servers()
+            .filter(on_it)
+            .filter(|server| !server.doomed && self.names.has_vanished(server))
+            .map(|server| (server.peer, server.pool))
+            .collect();
+        for (server, pool) in left {
+            if self.peers.server(server).is_some_and(|server| server.doing() == Some(Doing::Idle)) {
+                self.close_server(now, server, RECONFIGURED, io);
+            } else {
+                self.doom(server);
+                self.hurry(pool);
+            }
+        }
+    }
+
+    /// Answers may have grown old: names that servers are on are looked up again, the others are forgotten.
+    pub(crate) fn names_due<I: Io>(&mut self, now: Time, io: &mut I) {
+        self.names.armed = None;
+        let due: Vec<Arc<str>> =
+            self.names.known.iter().filter(|(_, known)| known.until <= now).map(|(name, _)| name.clone()).collect();
+        for name in due {
+            let used = |server: &ServerSlot| matches!(&server.target.host, Host::Name(host) if **host == *name);
+            if !self.peers.servers().any(used) {
+                self.names.known.remove(&name);
+                continue;
+            }
+            if let Some(known) = self.names.known.get_mut(&name) {
+                known.until = Time::NEVER;
+            }
+            io.look_up(&name);
+        }
+        self.arm_names();
+    }
+
+    fn arm_names(&mut self) {
+        let next = self.names.known.values().map(|known| known.until).min().unwrap_or(Time::NEVER);
+        let mut armed = self.names.armed.unwrap_or(Time::NEVER);
+        self.timers.arm(Who::Names, next, &mut armed);
+        self.names.armed = Some(armed);
+    }
+
+    /// What is known of names, for SHOW DNS_HOSTS.
+    pub(crate) fn dns_records(&self, now: Time) -> Vec<DnsRecord> {
+        let record = |(name, known): (&Arc<str>, &Known)| DnsRecord {
+            hostname: name.to_string(),
+            ttl: if known.until == Time::NEVER { Span::ZERO } else { known.until.since(now) },
+            addresses: known.addresses.clone(),
+        };
+        self.names.known.iter().map(record).collect()
+    }
+}

@@ -1,0 +1,207 @@
+//! What a line of the log looks like: PgBouncer's form, JSON, the journal's, the system log's.
+//!
+//! Every form is one line, whatever a client wrote into its text.
+
+use std::fmt;
+use std::io::Write;
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use serde::Serialize;
+use weir_engine::port::{About, Level, Side};
+
+/// One line, before it has a form.
+pub(super) struct Line {
+    pub(super) level: Level,
+    /// Microseconds since 1970.
+    pub(super) at: u64,
+    pub(super) who: Who,
+    pub(super) text: String,
+}
+
+/// What a line is about, kept until it is written.
+pub(super) enum Who {
+    Process,
+    Peer { side: Side, id: u64, database: String, user: String, address: String },
+}
+
+impl Who {
+    pub(super) fn of(about: About<'_>) -> Who {
+        match about {
+            About::Process => Who::Process,
+            About::Peer { side, id, database, user, address } => Who::Peer {
+                side,
+                id,
+                database: database.to_owned(),
+                user: user.to_owned(),
+                address: address.to_owned(),
+            },
+        }
+    }
+
+    fn about(&self) -> About<'_> {
+        match self {
+            Who::Process => About::Process,
+            Who::Peer { side, id, database, user, address } => {
+                About::Peer { side: *side, id: *id, database, user, address }
+            }
+        }
+    }
+}
+
+/// PgBouncer's form: `TIMESTAMP TZ [PID] LEVEL text`, in the machine's time zone.
+pub(super) fn text(into: &mut Vec<u8>, line: &Line, zone: &TimeZone) {
+    let (time, pid, label) = (moment(line.at, zone), std::process::id(), label(line.level));
+    // Writing to memory does not fail, here and below.
+    let _ = writeln!(into, "{time} [{pid}] {label} {}", one_line(line));
+}
+
+/// For the journal, which knows time and process by itself: `<priority>text` (systemd's sd-daemon(3)).
+pub(super) fn journal(into: &mut Vec<u8>, line: &Line) {
+    let _ = writeln!(into, "<{}>{}", severity(line.level), one_line(line));
+}
+
+/// One line as JSON, in this order.
+#[derive(Serialize)]
+struct Object<'a> {
+    time: String,
+    level: String,
+    pid: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    side: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<u64>,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    database: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    user: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    address: &'a str,
+    message: &'a str,
+}
+
+/// One JSON object: time, level, pid, message, and for a peer its side, id, database, user and address.
+pub(super) fn json(into: &mut Vec<u8>, line: &Line) {
+    let (side, id, database, user, address) = match line.who.about() {
+        About::Process => (None, None, "", "", ""),
+        About::Peer { side: Side::Client, id, database, user, address } => {
+            (Some("client"), Some(id), database, user, address)
+        }
+        About::Peer { side: Side::Server, id, database, user, address } => {
+            (Some("server"), Some(id), database, user, address)
+        }
+    };
+    let time = format!("{:.3}", Timestamp::from_microsecond(line.at as i64).unwrap_or_default());
+    let level = label(line.level).to_ascii_lowercase();
+    let object =
+        Object { time, level, pid: std::process::id(), side, id, database, user, address, message: &line.text };
+    let _ = serde_json::to_writer(&mut *into, &object);
+    into.push(b'\n');
+}
+
+/// A datagram for the system's log (RFC 3164, as the C library writes it); `facility` is its number.
+pub(super) fn syslog(line: &Line, facility: u8, ident: &str, zone: &TimeZone) -> String {
+    let priority = facility * 8 + severity(line.level);
+    let time = Timestamp::from_microsecond(line.at as i64).unwrap_or_default().to_zoned(zone.clone());
+    format!("<{priority}>{} {ident}[{}]: {}", time.strftime("%b %e %H:%M:%S"), std::process::id(), one_line(line))
+}
+
+fn label(level: Level) -> &'static str {
+    match level {
+        Level::Debug => "DEBUG",
+        Level::Info => "LOG",
+        Level::Warning => "WARNING",
+        Level::Error => "ERROR",
+    }
+}
+
+/// The system log's severities (RFC 3164, section 4.1.1).
+fn severity(level: Level) -> u8 {
+    match level {
+        Level::Debug => 7,
+        Level::Info => 6,
+        Level::Warning => 4,
+        Level::Error => 3,
+    }
+}
+
+fn moment(at: u64, zone: &TimeZone) -> String {
+    let time = Timestamp::from_microsecond(at as i64).unwrap_or_default().to_zoned(zone.clone());
+    time.strftime("%Y-%m-%d %H:%M:%S.%3f %Z").to_string()
+}
+
+/// A line without line breaks and other control characters: a client's words must not forge lines.
+fn one_line(line: &Line) -> impl fmt::Display {
+    let text = format!("{}{}", line.who.about(), line.text);
+    text.chars().map(|c| if c.is_control() && c != '\t' { ' ' } else { c }).collect::<String>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(text: &str) -> Line {
+        Line { level: Level::Info, at: 1_795_255_200_123_456, who: Who::Process, text: text.into() }
+    }
+
+    fn client(text: &str) -> Line {
+        let who = Who::Peer {
+            side: Side::Client,
+            id: 31,
+            database: "app".into(),
+            user: "ann".into(),
+            address: "10.0.0.1:5".into(),
+        };
+        Line { who, ..line(text) }
+    }
+
+    fn written(form: impl Fn(&mut Vec<u8>)) -> String {
+        let mut into = Vec::new();
+        form(&mut into);
+        String::from_utf8(into).unwrap()
+    }
+
+    #[test]
+    fn a_line_has_pgbouncers_form() {
+        let pid = std::process::id();
+        let text =
+            written(|into| text(into, &client("closing because: client close request (age=3s)"), &TimeZone::UTC));
+        let expected = format!(
+            "2026-11-21 10:00:00.123 UTC [{pid}] LOG C-0x1f: app/ann@10.0.0.1:5 closing because: client close request (age=3s)\n"
+        );
+        assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn a_clients_words_forge_no_line_in_any_form() {
+        let evil = "no such user: x\n2026-11-21 10:00:00.123 UTC [1] LOG all is well";
+        let forms = [
+            written(|into| text(into, &client(evil), &TimeZone::UTC)),
+            written(|into| journal(into, &client(evil))),
+            written(|into| json(into, &client(evil))),
+        ];
+        for form in forms {
+            assert_eq!(form.lines().count(), 1, "{form}");
+        }
+        assert!(!syslog(&client(evil), 3, "pgbouncer", &TimeZone::UTC).contains('\n'));
+    }
+
+    #[test]
+    fn json_tells_peer_and_message_apart() {
+        let text = written(|into| json(into, &client("a \"quote\"")));
+        let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(value["time"], "2026-11-21T10:00:00.123Z");
+        assert_eq!((&value["side"], &value["id"]), (&"client".into(), &31.into()));
+        assert_eq!((&value["database"], &value["message"]), (&"app".into(), &"a \"quote\"".into()));
+    }
+
+    #[test]
+    fn the_system_logs_receive_priorities() {
+        assert_eq!(written(|into| journal(into, &line("hello"))), "<6>hello\n");
+        let pid = std::process::id();
+        assert_eq!(
+            syslog(&line("hello"), 3, "weir", &TimeZone::UTC),
+            format!("<30>Nov 21 10:00:00 weir[{pid}]: hello")
+        );
+    }
+}

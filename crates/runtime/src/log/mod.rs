@@ -1,0 +1,165 @@
+//! The log: one thread that writes lines, and a bounded channel to it.
+//!
+//! Nobody waits for the log. A line that finds the channel full is dropped and counted, and the count is logged when there
+//! is room again. A target that fails (a full disk, a closed pipe) loses lines, and nothing else. What a line looks like is
+//! in `form`, where it goes in `sink`.
+
+mod form;
+mod sink;
+
+use std::fmt;
+use std::io::{self, Write};
+use std::iter;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::thread;
+use std::time::Duration;
+
+use weir_config::Log as Settings;
+use weir_engine::port::{About, Level};
+
+use crate::clock::unix_micros;
+use form::{Line, Who};
+use sink::Sinks;
+
+/// Lines that may wait for the log's thread.
+const LINES: usize = 4096;
+/// A line is cut after so many bytes.
+const LINE_LIMIT: usize = 8 * 1024;
+/// After a write the log's thread rests: whoever logs meanwhile need not wake it, and many lines share a write.
+const BREATH: Duration = Duration::from_millis(10);
+/// How long an end of the process waits for the last lines.
+const LAST_LINES: Duration = Duration::from_secs(1);
+
+/// Where the log goes besides the file and the system's log, which the configuration names.
+pub enum LogTarget {
+    /// Standard error too. Under systemd lines carry their priority there instead of a time.
+    Stderr,
+    /// Nowhere else.
+    Quiet,
+    /// Anything, for programs that run the pooler inside themselves.
+    Writer(Box<dyn Write + Send>),
+}
+
+impl fmt::Debug for LogTarget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            LogTarget::Stderr => "Stderr",
+            LogTarget::Quiet => "Quiet",
+            LogTarget::Writer(_) => "Writer",
+        })
+    }
+}
+
+enum Entry {
+    Line(Line),
+    Reopen,
+    Follow(Box<Settings>),
+}
+
+/// The way into the log; cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Log {
+    entries: SyncSender<Entry>,
+    dropped: Arc<AtomicU64>,
+    /// Lines below this level are not written.
+    least: Arc<AtomicU8>,
+}
+
+/// The log's thread, to be waited for at the end.
+pub(crate) struct LogThread(Receiver<()>);
+
+impl LogThread {
+    /// Waits for the last lines, but not for a target that takes none. Every [`Log`] has to be gone by now.
+    pub(crate) fn finish(self) {
+        // An error is the answer: the thread never sends, it hangs up.
+        let _ = self.0.recv_timeout(LAST_LINES);
+    }
+}
+
+/// The least level that is written with this much detail asked for.
+fn least(settings: &Settings) -> Level {
+    if settings.verbose > 0 { Level::Debug } else { Level::Info }
+}
+
+impl Log {
+    /// Opens what `target` and the settings name, and starts the thread. Fails if a file can't be opened.
+    pub(crate) fn start(target: LogTarget, settings: &Settings) -> io::Result<(Log, LogThread)> {
+        let sinks = Sinks::open(target, settings)?;
+        let (entries, inbox) = sync_channel(LINES);
+        let (end, ended) = sync_channel::<()>(0);
+        let dropped = Arc::new(AtomicU64::new(0));
+        let count = dropped.clone();
+        thread::Builder::new().name("weir-log".into()).spawn(move || {
+            write_lines(inbox, sinks, &count);
+            drop(end);
+        })?;
+        let least = Arc::new(AtomicU8::new(least(settings) as u8));
+        Ok((Log { entries, dropped, least }, LogThread(ended)))
+    }
+
+    /// Queues a line about the process.
+    pub(crate) fn line(&self, level: Level, line: fmt::Arguments<'_>) {
+        self.about(level, About::Process, line);
+    }
+
+    /// Queues a line.
+    pub(crate) fn about(&self, level: Level, about: About<'_>, line: fmt::Arguments<'_>) {
+        if (level as u8) < self.least.load(Ordering::Relaxed) {
+            return;
+        }
+        let mut text = line.to_string();
+        if text.len() > LINE_LIMIT {
+            let whole = (0..=LINE_LIMIT).rev().find(|i| text.is_char_boundary(*i));
+            text.truncate(whole.unwrap_or_default());
+        }
+        let line = Line { level, at: unix_micros(), who: Who::of(about), text };
+        if let Err(TrySendError::Full(_)) = self.entries.try_send(Entry::Line(line)) {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Opens the log's file again, since the old one may have been moved away.
+    pub(crate) fn reopen(&self) {
+        // With the channel full the file stays as it is until the next time; waiting would be worse.
+        let _ = self.entries.try_send(Entry::Reopen);
+    }
+
+    /// Goes by other settings from now on.
+    pub(crate) fn follow(&self, settings: &Settings) {
+        self.least.store(least(settings) as u8, Ordering::Relaxed);
+        let _ = self.entries.try_send(Entry::Follow(Box::new(settings.clone())));
+    }
+}
+
+/// Writes one line to where a configuration logs, for a process that has no other way to say why it can't start.
+pub fn last_words(settings: &Settings, text: &str) {
+    if let Ok((log, thread)) = Log::start(LogTarget::Quiet, settings) {
+        log.line(Level::Error, format_args!("{text}"));
+        drop(log);
+        thread.finish();
+    }
+}
+
+fn write_lines(inbox: Receiver<Entry>, mut sinks: Sinks, dropped: &AtomicU64) {
+    while let Ok(first) = inbox.recv() {
+        for entry in iter::once(first).chain(inbox.try_iter()) {
+            match entry {
+                Entry::Line(line) => sinks.put(&line),
+                Entry::Reopen => sinks.reopen(),
+                Entry::Follow(settings) => sinks.follow(&settings),
+            }
+        }
+        let lost = dropped.swap(0, Ordering::Relaxed);
+        if lost > 0 {
+            let text = format!("{lost} lines of the log were dropped: it could not keep up");
+            sinks.put(&Line { level: Level::Warning, at: unix_micros(), who: Who::Process, text });
+        }
+        sinks.flush();
+        thread::sleep(BREATH);
+    }
+}
+
+#[cfg(test)]
+mod tests;

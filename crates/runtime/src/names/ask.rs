@@ -1,0 +1,81 @@
+//! Asking name servers: both kinds of address at once by UDP, by TCP what does not fit.
+//!
+//! Owns the sockets of one look-up and its patience. Blocks; it runs on a helper thread.
+
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
+use std::time::{Duration, Instant};
+
+use rand_core::{OsRng, RngCore};
+
+use super::conf::Conf;
+use super::message::{Kind, Reply, question, reply};
+
+/// The longest message that is looked at.
+const MAX_MESSAGE: usize = 64 << 10;
+
+/// The addresses of a full name, and for how many seconds they hold; nothing if no server could say. IPv4 comes first.
+pub(super) fn ask(conf: &Conf, name: &str) -> Option<(Vec<IpAddr>, u32)> {
+    let tries = (0..conf.attempts).flat_map(|_| &conf.servers);
+    tries.into_iter().find_map(|server| exchange(*server, conf.timeout, name))
+}
+
+fn exchange(server: SocketAddr, patience: Duration, name: &str) -> Option<(Vec<IpAddr>, u32)> {
+    let id = OsRng.next_u32();
+    // Two different numbers, of which an outsider knows neither.
+    let kinds = [(id as u16, Kind::A), ((id >> 16) as u16 ^ u16::from(id as u16 == (id >> 16) as u16), Kind::Aaaa)];
+    let questions: Vec<Vec<u8>> = kinds.iter().map(|(id, kind)| question(*id, name, *kind)).collect::<Option<_>>()?;
+    let mut replies = by_udp(server, patience, &questions).ok()?;
+    for (asked, answer) in questions.iter().zip(&mut replies) {
+        if *answer == Some(Reply::Truncated) {
+            *answer = by_tcp(server, patience, asked).ok().flatten();
+        }
+    }
+    let (mut addresses, mut shortest, mut answered) = (Vec::new(), u32::MAX, 0);
+    for answer in replies {
+        if let Some(Reply::Addresses(more, ttl)) = answer {
+            addresses.extend(more);
+            shortest = shortest.min(ttl);
+            answered += 1;
+        }
+    }
+    // Half an answer is one if it has addresses: some servers know nothing of IPv6.
+    (answered == 2 || !addresses.is_empty()).then_some((addresses, shortest))
+}
+
+fn by_udp(server: SocketAddr, patience: Duration, questions: &[Vec<u8>]) -> io::Result<Vec<Option<Reply>>> {
+    let from: IpAddr = if server.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    let socket = UdpSocket::bind((from, 0))?;
+    // The system takes answers from this server only.
+    socket.connect(server)?;
+    questions.iter().try_for_each(|question| socket.send(question).map(drop))?;
+    let until = Instant::now() + patience;
+    let (mut replies, mut buffer) = (vec![None; questions.len()], vec![0; MAX_MESSAGE]);
+    while replies.iter().any(Option::is_none) {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            break;
+        }
+        socket.set_read_timeout(Some(left))?;
+        let Ok(length) = socket.recv(&mut buffer) else { break };
+        for (asked, answer) in questions.iter().zip(&mut replies) {
+            if answer.is_none() {
+                *answer = reply(&buffer[..length], asked);
+            }
+        }
+    }
+    Ok(replies)
+}
+
+fn by_tcp(server: SocketAddr, patience: Duration, question: &[u8]) -> io::Result<Option<Reply>> {
+    let mut stream = TcpStream::connect_timeout(&server, patience)?;
+    stream.set_read_timeout(Some(patience))?;
+    stream.set_write_timeout(Some(patience))?;
+    let length = u16::try_from(question.len()).map_err(io::Error::other)?;
+    stream.write_all(&[&length.to_be_bytes(), question].concat())?;
+    let mut length = [0; 2];
+    stream.read_exact(&mut length)?;
+    let mut message = vec![0; usize::from(u16::from_be_bytes(length))];
+    stream.read_exact(&mut message)?;
+    Ok(reply(&message, question))
+}

@@ -1,0 +1,162 @@
+//! Names of servers: who is asked for their addresses, and how long an answer holds.
+//!
+//! Owns the order: names of the hosts file are the system's affair; others are asked for at the name servers that
+//! resolv.conf lists, because only they say how long an answer holds; what they do not know is left to the system's
+//! resolver, which knows further places (mDNS, LDAP, containers), and whose answers hold for `dns.max_ttl`. The files are
+//! read at each look-up, so a change of the network needs no restart. Blocks; it runs on helper threads.
+
+mod ask;
+mod conf;
+mod message;
+
+use std::fs;
+use std::net::{IpAddr, ToSocketAddrs};
+use std::path::Path;
+use std::sync::Arc;
+
+use weir_base::Span;
+use weir_config::Dns;
+
+use self::conf::{Conf, hosts_have};
+
+const RESOLV_CONF: &str = "/etc/resolv.conf";
+const HOSTS: &str = "/etc/hosts";
+
+/// A name to look up.
+#[derive(Clone, Debug)]
+pub(crate) struct Query {
+    pub(crate) name: Arc<str>,
+    pub(crate) dns: Arc<Dns>,
+}
+
+/// What became of a look-up.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Found {
+    pub(crate) name: Arc<str>,
+    pub(crate) addresses: Result<Vec<IpAddr>, String>,
+    /// How long this holds, also if it is an error.
+    pub(crate) ttl: Span,
+}
+
+/// Looks a name up.
+pub(crate) fn look_up(query: Query) -> Found {
+    let Query { name, dns } = query;
+    let longest = |addresses| Found { name: name.clone(), addresses: Ok(addresses), ttl: dns.max_ttl };
+    if let Some((addresses, seconds)) = by_servers(&name, &dns) {
+        let found = longest(addresses);
+        return Found { ttl: Span::from_secs(u64::from(seconds)).min(dns.max_ttl), ..found };
+    }
+    match by_system(&name) {
+        Ok(addresses) => longest(addresses),
+        Err(error) => Found { name, addresses: Err(error), ttl: dns.nxdomain_ttl },
+    }
+}
+
+/// Asks the name servers; nothing if the name is not theirs, or none of them knows it.
+fn by_servers(name: &str, dns: &Dns) -> Option<(Vec<IpAddr>, u32)> {
+    if fs::read_to_string(HOSTS).is_ok_and(|hosts| hosts_have(&hosts, name)) {
+        return None;
+    }
+    let path = dns.resolv_conf.as_deref().unwrap_or(Path::new(RESOLV_CONF));
+    let conf = Conf::parse(&fs::read_to_string(path).ok()?);
+    for candidate in conf.candidates(name) {
+        // A server that can't say may know the next name no better, but one that says no does not speak for it.
+        let (addresses, ttl) = ask::ask(&conf, &candidate)?;
+        if !addresses.is_empty() {
+            return Some((addresses, ttl));
+        }
+    }
+    None
+}
+
+fn by_system(name: &str) -> Result<Vec<IpAddr>, String> {
+    let found = (name, 0).to_socket_addrs().map_err(|error| format!("could not look up \"{name}\": {error}"))?;
+    let mut addresses: Vec<IpAddr> = Vec::new();
+    for address in found.map(|address| address.ip()) {
+        if !addresses.contains(&address) {
+            addresses.push(address);
+        }
+    }
+    Ok(addresses)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, UdpSocket};
+    use std::thread;
+
+    use super::*;
+
+    /// Answers a question with an address, or truncated.
+    fn answer(question: &[u8], truncated: bool) -> Vec<u8> {
+        let mut bytes = question.to_vec();
+        bytes[2] = if truncated { 0x82 } else { 0x80 };
+        let v4 = question[question.len() - 3] == 1;
+        if v4 && !truncated {
+            bytes[7] = 1;
+            bytes.extend_from_slice(b"\xc0\x0c\x00\x01\x00\x01\x00\x00\x00\x02\x00\x04\x0a\x01\x02\x03");
+        }
+        bytes
+    }
+
+    /// A name server that answers a few questions by UDP, and, where it says so, the rest by TCP.
+    fn server(truncated: bool) -> Arc<Dns> {
+        let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let port = udp.local_addr().unwrap().port();
+        let tcp = TcpListener::bind(("127.0.0.1", port)).unwrap();
+        thread::spawn(move || {
+            let mut buffer = [0; 512];
+            while let Ok((length, from)) = udp.recv_from(&mut buffer) {
+                let _ = udp.send_to(&answer(&buffer[..length], truncated), from);
+            }
+        });
+        thread::spawn(move || {
+            while let Ok((mut stream, _)) = tcp.accept() {
+                let mut length = [0; 2];
+                stream.read_exact(&mut length).unwrap();
+                let mut question = vec![0; usize::from(u16::from_be_bytes(length))];
+                stream.read_exact(&mut question).unwrap();
+                let answer = answer(&question, false);
+                stream.write_all(&(answer.len() as u16).to_be_bytes()).unwrap();
+                stream.write_all(&answer).unwrap();
+            }
+        });
+        let path = std::env::temp_dir().join(format!("weir-resolv-{}-{port}", std::process::id()));
+        fs::write(&path, format!("nameserver [127.0.0.1]:{port}\noptions timeout:1 attempts:1\n")).unwrap();
+        let (max_ttl, nxdomain_ttl) = (Span::from_secs(15), Span::from_secs(7));
+        Arc::new(Dns { max_ttl, nxdomain_ttl, resolv_conf: Some(path) })
+    }
+
+    fn find(name: &str, dns: &Arc<Dns>) -> Found {
+        look_up(Query { name: name.into(), dns: dns.clone() })
+    }
+
+    #[test]
+    fn an_answer_holds_as_long_as_the_name_server_says_and_no_longer_than_the_operator() {
+        for truncated in [false, true] {
+            let dns = server(truncated);
+            let found = find("db.weir.example", &dns);
+            assert_eq!((found.addresses, found.ttl), (Ok(vec![[10, 1, 2, 3].into()]), Span::from_secs(2)));
+            let short = Arc::new(Dns { max_ttl: Span::from_secs(1), ..Dns::clone(&dns) });
+            assert_eq!(find("db.weir.example", &short).ttl, Span::from_secs(1));
+            let _ = fs::remove_file(dns.resolv_conf.as_ref().unwrap());
+        }
+    }
+
+    #[test]
+    fn what_the_name_servers_do_not_know_is_left_to_the_system() {
+        let nobody = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let path = std::env::temp_dir().join(format!("weir-resolv-none-{}", std::process::id()));
+        fs::write(&path, format!("nameserver [127.0.0.1]:{nobody}\noptions timeout:1 attempts:1\n")).unwrap();
+        let (max_ttl, nxdomain_ttl) = (Span::from_secs(15), Span::from_secs(7));
+        let dns = Arc::new(Dns { max_ttl, nxdomain_ttl, resolv_conf: Some(path.clone()) });
+        let found = find("localhost", &dns);
+        assert!(found.addresses.unwrap().iter().all(IpAddr::is_loopback));
+        assert_eq!(found.ttl, Span::from_secs(15));
+        let missing = find("no such name", &dns);
+        assert!(missing.addresses.unwrap_err().contains("could not look up"));
+        assert_eq!(missing.ttl, Span::from_secs(7));
+        let _ = fs::remove_file(path);
+    }
+}

@@ -1,0 +1,56 @@
+//! What is wrong with the files of TLS, or soon will be.
+
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use weir_config::{Config, SslMode, TlsSide};
+
+use super::contexts::Contexts;
+use super::identity::certificates;
+use super::x509::Certificate;
+
+/// A certificate that ends sooner than this is warned of, in days.
+const SOON: i64 = 30;
+/// Seconds a day.
+const DAY: i64 = 86_400;
+
+/// Something to be said about the files of TLS.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum TlsFinding {
+    /// Nothing can be served like this.
+    Error(String),
+    /// It can be served; somebody should look at it.
+    Warning(String),
+}
+
+/// Reads the keys and certificates that a configuration names. Changes nothing.
+pub fn check_tls(config: &Config) -> Vec<TlsFinding> {
+    if let Err(error) = Contexts::load(config) {
+        return vec![TlsFinding::Error(error)];
+    }
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let now = i64::try_from(now).unwrap_or(i64::MAX);
+    let sides = [&config.tls.client, &config.tls.server];
+    let in_use = sides.into_iter().filter(|side| side.mode != SslMode::Disable);
+    in_use.flat_map(files).filter_map(|file| times(file, now)).map(TlsFinding::Warning).collect()
+}
+
+fn files(side: &TlsSide) -> impl Iterator<Item = &Path> {
+    [&side.cert_file, &side.ca_file].into_iter().filter_map(|file| file.as_deref())
+}
+
+/// What the first certificate of a file says about its time, if that needs saying.
+fn times(file: &Path, now: i64) -> Option<String> {
+    let all = certificates(file).ok()?;
+    let first = Certificate::read(all.first()?)?;
+    let name = first.common_name.as_deref().unwrap_or("without a name");
+    let told = |what: &str| Some(format!("{}: the certificate of \"{name}\" {what}", file.display()));
+    let left = (first.not_after - now) / DAY;
+    match left {
+        _ if now < first.not_before => told("does not hold yet; check the machine's clock"),
+        _ if now > first.not_after => told("has expired; others will refuse it: renew it, and reload"),
+        0 => told("expires within a day; renew it, and reload"),
+        _ if left < SOON => told(&format!("expires in {left} days; renew it, and reload")),
+        _ => None,
+    }
+}

@@ -1,0 +1,213 @@
+//! What the configuration's files and modes mean to a handshake.
+//!
+//! A set of contexts is made of the files as they are at that moment, as a whole or not at all. Connections keep what they
+//! began with. Sessions are never resumed, neither with clients nor with servers, as PostgreSQL does it: so each handshake
+//! checks certificates anew, and there is no cache to bound.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustls::client::Resumption;
+use rustls::crypto::CryptoProvider;
+use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
+use rustls::{ClientConfig, ServerConfig};
+use weir_config::{Config, SslMode, TlsSide};
+
+use super::identity::{self, Identity};
+use super::suites;
+use super::verify::{Asked, Trust, Verifier};
+
+/// The protocol that PostgreSQL registered for ALPN.
+const ALPN: &[u8] = b"postgresql";
+
+/// What handshakes with clients go by.
+#[derive(Debug)]
+pub(crate) struct Accept {
+    pub(super) config: Arc<ServerConfig>,
+    /// The hash of our certificate that SCRAM-SHA-256-PLUS binds to.
+    pub(super) binding: Option<Vec<u8>>,
+}
+
+/// What handshakes with servers go by: one each for the two ways to begin.
+#[derive(Debug)]
+pub(super) struct Connect {
+    after_request: Arc<ClientConfig>,
+    direct: Arc<ClientConfig>,
+}
+
+/// All contexts of a configuration.
+#[derive(Debug, Default)]
+pub(super) struct Contexts {
+    accept: Option<Arc<Accept>>,
+    unverified: Option<Connect>,
+    trusted: Option<Connect>,
+    trusted_for: Option<Connect>,
+}
+
+impl Contexts {
+    /// Reads the files that a configuration names. An error is one line, with the file and what to do.
+    pub(super) fn load(config: &Config) -> Result<Contexts, String> {
+        let mut contexts = Contexts::default();
+        let (client, server) = (&config.tls.client, &config.tls.server);
+        if client.mode != SslMode::Disable {
+            contexts.accept = Some(Arc::new(accept(client)?));
+        }
+        if server.mode != SslMode::Disable {
+            let provider = provider(server, "server_tls_")?;
+            let own = identity::own(server, &provider, "server_tls_")?;
+            let trust = match &server.ca_file {
+                Some(file) => Some(Arc::new(trust(file)?)),
+                None if verifies(server.mode) => {
+                    let mode = server.mode;
+                    return Err(format!("server_tls_sslmode = {mode} needs server_tls_ca_file; set it"));
+                }
+                None => None,
+            };
+            let make = |asked| connect(server, &provider, asked, own.as_ref());
+            contexts.unverified = Some(make(Asked::Nothing)?);
+            if let Some(trust) = trust {
+                contexts.trusted = Some(make(Asked::Trusted(trust.clone()))?);
+                contexts.trusted_for = Some(make(Asked::TrustedFor(trust))?);
+            }
+        }
+        Ok(contexts)
+    }
+
+    /// For a client; `None` if there is no encryption for clients.
+    pub(super) fn accept(&self) -> Option<Arc<Accept>> {
+        self.accept.clone()
+    }
+
+    /// For a server; `None` if there is no encryption of this kind.
+    pub(super) fn connect(&self, mode: SslMode, direct: bool) -> Option<Arc<ClientConfig>> {
+        let connect = match mode {
+            SslMode::VerifyFull => self.trusted_for.as_ref(),
+            SslMode::VerifyCa => self.trusted.as_ref(),
+            _ => self.unverified.as_ref(),
+        }?;
+        Some(if direct { connect.direct.clone() } else { connect.after_request.clone() })
+    }
+}
+
+/// Whether a mode asks for a certificate of the other side.
+pub(super) fn verifies(mode: SslMode) -> bool {
+    matches!(mode, SslMode::VerifyCa | SslMode::VerifyFull)
+}
+
+fn provider(side: &TlsSide, prefix: &str) -> Result<Arc<CryptoProvider>, String> {
+    suites::provider(side).map(Arc::new).map_err(|error| format!("{prefix}ciphers: {error}"))
+}
+
+fn trust(file: &std::path::Path) -> Result<Trust, String> {
+    let (roots, exact) = identity::roots(file)?;
+    Ok(Trust { roots, exact })
+}
+
+fn accept(side: &TlsSide) -> Result<Accept, String> {
+    let provider = provider(side, "client_tls_")?;
+    let Some(own) = identity::own(side, &provider, "client_tls_")? else {
+        let mode = side.mode;
+        return Err(format!(
+            "client_tls_sslmode = {mode} needs client_tls_key_file and client_tls_cert_file; set both"
+        ));
+    };
+    let builder = ServerConfig::builder_with_provider(provider.clone())
+        .with_protocol_versions(&suites::versions(side.protocols))
+        .map_err(|error| format!("client_tls_protocols: {error}"))?;
+    let builder = match &side.ca_file {
+        None if verifies(side.mode) => {
+            return Err(format!("client_tls_sslmode = {} needs client_tls_ca_file; set it", side.mode));
+        }
+        None => builder.with_no_client_auth(),
+        Some(file) => {
+            let (roots, _) = identity::roots(file)?;
+            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+            // A certificate that is given is verified in each mode; these two modes also want one.
+            let verifier = if verifies(side.mode) { verifier } else { verifier.allow_unauthenticated() };
+            let verifier = verifier.build().map_err(|error| format!("{}: {error}", file.display()))?;
+            builder.with_client_cert_verifier(verifier)
+        }
+    };
+    let mut config = builder.with_cert_resolver(own.presented);
+    config.alpn_protocols = vec![ALPN.to_vec()];
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    config.send_tls13_tickets = 0;
+    Ok(Accept { config: Arc::new(config), binding: own.binding })
+}
+
+fn connect(
+    side: &TlsSide,
+    provider: &Arc<CryptoProvider>,
+    asked: Asked,
+    own: Option<&Identity>,
+) -> Result<Connect, String> {
+    let builder = ClientConfig::builder_with_provider(provider.clone())
+        .with_protocol_versions(&suites::versions(side.protocols))
+        .map_err(|error| format!("server_tls_protocols: {error}"))?
+        .dangerous()
+        .with_custom_certificate_verifier(Verifier::new(asked, provider));
+    let mut config = match own {
+        Some(own) => builder.with_client_cert_resolver(own.presented.clone()),
+        None => builder.with_no_client_auth(),
+    };
+    config.resumption = Resumption::disabled();
+    let after_request = Arc::new(config.clone());
+    config.alpn_protocols = vec![ALPN.to_vec()];
+    Ok(Connect { after_request, direct: Arc::new(config) })
+}
+
+/// The keys and certificates of a configuration, read and ready for handshakes.
+#[derive(Clone, Debug, Default)]
+pub struct TlsFiles(pub(crate) Arc<Vault>);
+
+impl TlsFiles {
+    /// Reads the files that a configuration names.
+    ///
+    /// # Errors
+    /// One line that names the file or the setting, and says what to do.
+    pub fn load(config: &Config) -> Result<TlsFiles, String> {
+        Ok(TlsFiles(Arc::new(Vault::new(Contexts::load(config)?))))
+    }
+
+    /// Reads the files of a configuration that will be in force soon: handshakes go by them from then on.
+    ///
+    /// # Errors
+    /// One line; nothing changes then.
+    pub fn prepare(&self, config: &Arc<Config>) -> Result<(), String> {
+        let contexts = Contexts::load(config)?;
+        self.0.held().next = Some((config.clone(), Arc::new(contexts)));
+        Ok(())
+    }
+}
+
+/// The contexts in force, and those of a configuration that was read and is not in force yet.
+#[derive(Debug, Default)]
+pub(crate) struct Vault(Mutex<Held>);
+
+#[derive(Debug, Default)]
+struct Held {
+    now: Arc<Contexts>,
+    next: Option<(Arc<Config>, Arc<Contexts>)>,
+}
+
+impl Vault {
+    fn new(now: Contexts) -> Vault {
+        Vault(Mutex::new(Held { now: Arc::new(now), next: None }))
+    }
+
+    /// The contexts in force.
+    pub(super) fn now(&self) -> Arc<Contexts> {
+        self.held().now.clone()
+    }
+
+    /// A configuration is in force. One that was not prepared (a setting was changed by hand) changes nothing here.
+    pub(crate) fn adopt(&self, config: &Arc<Config>) {
+        let mut held = self.held();
+        if let Some((_, contexts)) = held.next.take_if(|(next, _)| Arc::ptr_eq(next, config)) {
+            held.now = contexts;
+        }
+    }
+
+    fn held(&self) -> MutexGuard<'_, Held> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,92 @@
+//! Our key and certificates, and the ones to trust, from PEM files.
+//!
+//! Every error names the file and says what to do.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use rustls::RootCertStore;
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::pem::{self, PemObject};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
+use weir_config::TlsSide;
+
+use super::x509::Certificate;
+
+/// A key with its certificates.
+#[derive(Debug)]
+pub(super) struct Identity {
+    /// What rustls presents.
+    pub(super) presented: Arc<SingleCertAndKey>,
+    /// The hash that SCRAM-SHA-256-PLUS binds to.
+    pub(super) binding: Option<Vec<u8>>,
+}
+
+/// Our own key and certificates, if both are set.
+pub(super) fn own(side: &TlsSide, provider: &CryptoProvider, prefix: &str) -> Result<Option<Identity>, String> {
+    let (key_file, cert_file) = match (&side.key_file, &side.cert_file) {
+        (Some(key), Some(cert)) => (key, cert),
+        (None, None) => return Ok(None),
+        (Some(_), None) => return Err(format!("{prefix}key_file is set without {prefix}cert_file; set both")),
+        (None, Some(_)) => return Err(format!("{prefix}cert_file is set without {prefix}key_file; set both")),
+    };
+    let chain = certificates(cert_file)?;
+    let key = provider.key_provider.load_private_key(private_key(key_file)?);
+    let key = key.map_err(|error| format!("{}: the key can't be used: {error}", key_file.display()))?;
+    let read = chain.first().and_then(|first| Certificate::read(first));
+    let Some(first) = read else { return Err(unreadable(cert_file, "its first certificate can't be read")) };
+    if key.public_key().is_some_and(|public| public.as_ref() != first.public_key) {
+        let (key, cert) = (key_file.display(), cert_file.display());
+        return Err(format!("{key}: not the key of the first certificate in {cert}; set files that belong together"));
+    }
+    let binding = first.binding();
+    let presented = Arc::new(SingleCertAndKey::from(CertifiedKey::new(chain, key)));
+    Ok(Some(Identity { presented, binding }))
+}
+
+/// The certificates that others must lead to.
+pub(super) fn roots(file: &Path) -> Result<(RootCertStore, Vec<CertificateDer<'static>>), String> {
+    let all = certificates(file)?;
+    let mut roots = RootCertStore::empty();
+    for (i, certificate) in all.iter().enumerate() {
+        // One without the form that a chain needs can still be trusted as it is.
+        let added = roots.add(certificate.clone());
+        if let (Err(error), None) = (added, Certificate::read(certificate)) {
+            return Err(unreadable(file, &format!("certificate {} can't be read ({error})", i + 1)));
+        }
+    }
+    Ok((roots, all))
+}
+
+/// The certificates in a file, in order; at least one.
+pub(super) fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
+    let text = read(file)?;
+    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
+    match found {
+        Ok(found) if !found.is_empty() => Ok(found),
+        Ok(_) => Err(unreadable(file, "it has no certificate (-----BEGIN CERTIFICATE-----)")),
+        Err(error) => Err(unreadable(file, &error.to_string())),
+    }
+}
+
+fn private_key(file: &Path) -> Result<PrivateKeyDer<'static>, String> {
+    let text = read(file)?;
+    PrivateKeyDer::from_pem_slice(&text).map_err(|error| {
+        let encrypted = String::from_utf8_lossy(&text).contains("ENCRYPTED");
+        match error {
+            _ if encrypted => unreadable(file, "the key is encrypted, and nobody is there to be asked; decrypt it"),
+            pem::Error::NoItemsFound => unreadable(file, "it has no private key (-----BEGIN PRIVATE KEY-----)"),
+            error => unreadable(file, &error.to_string()),
+        }
+    })
+}
+
+fn read(file: &Path) -> Result<Vec<u8>, String> {
+    fs::read(file).map_err(|error| format!("{}: {error}; set a file that we may read", file.display()))
+}
+
+fn unreadable(file: &Path, what: &str) -> String {
+    format!("{}: {what}; a PEM file is expected", file.display())
+}

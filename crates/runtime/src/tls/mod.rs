@@ -1,0 +1,33 @@
+//! TLS: what is agreed on with whom, and the encryption of one connection.
+//!
+//! A session turns bytes into bytes; sockets, backlogs and turns stay where they are for plain connections (`port`,
+//! `output`, `worker`). Handshakes are slow work and go through the helpers, one step at a time, with the connection
+//! inside the request. Nothing here decides who must be encrypted: that is the engine's business.
+//!
+//! | file | its one job |
+//! |---|---|
+//! | `contexts` | what the configuration's files and modes mean to a handshake; swapped by a reload |
+//! | `identity` | our key and certificates from PEM files |
+//! | `verify` | the rules for servers' certificates |
+//! | `suites` | cipher suites and versions by their names |
+//! | `x509` | the few fields of a certificate that we read ourselves |
+//! | `session` | an encrypted connection: bytes in, bytes out |
+//! | `step` | one step of a handshake, done by a helper |
+//! | `secure` | a worker's encrypted sockets |
+//! | `check` | what is wrong, or soon will be, with the files |
+
+mod check;
+mod contexts;
+mod identity;
+mod secure;
+mod session;
+mod step;
+mod suites;
+mod verify;
+mod x509;
+
+pub use check::{TlsFinding, check_tls};
+pub use contexts::TlsFiles;
+pub(crate) use contexts::Vault;
+pub(crate) use secure::{Sealing, Tls};
+pub(crate) use step::{Outcome, Step};

@@ -1,0 +1,282 @@
+//! An encrypted connection: bytes in, bytes out.
+//!
+//! Invariant: `held` is exactly what rustls has been shown and has not discarded. It must be shown again, from its first
+//! byte, at every call: rustls remembers positions in it. It is less than a record and, unless the other side is odd,
+//! empty between two messages, so an idle connection has no buffers of ours.
+
+use std::fmt;
+
+use rustls::client::{ClientConnectionData, UnbufferedClientConnection};
+use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
+use rustls::unbuffered::{
+    ConnectionState, EncodeError, EncodeTlsData, EncryptError, InsufficientSizeError, UnbufferedStatus,
+};
+use rustls::{CommonState, Error};
+
+/// What a record adds to its bytes, with room to spare: the header, the explicit nonce of TLS 1.2, the tag.
+const RECORD_OVERHEAD: usize = 64;
+/// The most bytes of a record.
+const RECORD: usize = 16 * 1024;
+
+/// An encrypted connection, or one that is becoming that.
+#[derive(Debug)]
+pub(crate) struct Session {
+    side: Side,
+    /// Bytes of a record that is not complete, or of a message of several records.
+    held: Vec<u8>,
+    /// What was decrypted while the handshake ended, and has not been delivered.
+    early: Vec<u8>,
+    end: End,
+}
+
+enum Side {
+    /// We accepted.
+    Server(UnbufferedServerConnection),
+    /// We connected.
+    Client(UnbufferedClientConnection),
+}
+
+impl fmt::Debug for Side {
+    // Keys are in there.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if matches!(self, Side::Server(_)) { "Server" } else { "Client" })
+    }
+}
+
+/// How far a connection has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum End {
+    /// It goes on.
+    Open,
+    /// The other side has said that nothing more will come (close_notify).
+    Closed,
+    /// It is not to be used any more.
+    Broken,
+}
+
+/// The two kinds of connections of the library, as one.
+trait Records {
+    type Data;
+    fn next<'c, 'i>(&'c mut self, incoming: &'i mut [u8]) -> UnbufferedStatus<'c, 'i, Self::Data>;
+}
+
+impl Records for UnbufferedServerConnection {
+    type Data = ServerConnectionData;
+    #[inline]
+    fn next<'c, 'i>(&'c mut self, incoming: &'i mut [u8]) -> UnbufferedStatus<'c, 'i, Self::Data> {
+        self.process_tls_records(incoming)
+    }
+}
+
+impl Records for UnbufferedClientConnection {
+    type Data = ClientConnectionData;
+    #[inline]
+    fn next<'c, 'i>(&'c mut self, incoming: &'i mut [u8]) -> UnbufferedStatus<'c, 'i, Self::Data> {
+        self.process_tls_records(incoming)
+    }
+}
+
+impl Session {
+    pub(super) fn accepted(connection: UnbufferedServerConnection) -> Session {
+        Session { side: Side::Server(connection), held: Vec::new(), early: Vec::new(), end: End::Open }
+    }
+
+    pub(super) fn connected(connection: UnbufferedClientConnection) -> Session {
+        Session { side: Side::Client(connection), held: Vec::new(), early: Vec::new(), end: End::Open }
+    }
+
+    /// What both sides have agreed on.
+    pub(super) fn common(&self) -> &CommonState {
+        match &self.side {
+            Side::Server(connection) => connection,
+            Side::Client(connection) => connection,
+        }
+    }
+
+    pub(super) fn end(&self) -> End {
+        self.end
+    }
+
+    /// Copies what is held to the front of `buffer`, before bytes are read behind it. Returns where; `None` if there would be no
+    /// room for more.
+    pub(super) fn put_held(&self, buffer: &mut [u8]) -> Option<usize> {
+        buffer.get_mut(..self.held.len())?.copy_from_slice(&self.held);
+        (self.held.len() < buffer.len()).then_some(self.held.len())
+    }
+
+    /// Takes in the bytes at the front of `incoming`, which begin with what was held: appends what they say to `plain`, and
+    /// what must be answered to `reply`.
+    pub(super) fn take_in(
+        &mut self,
+        incoming: &mut [u8],
+        plain: &mut Vec<u8>,
+        reply: &mut Vec<u8>,
+    ) -> Result<(), Error> {
+        let (used, end) = match &mut self.side {
+            Side::Server(connection) => take_in(connection, incoming, plain, reply),
+            Side::Client(connection) => take_in(connection, incoming, plain, reply),
+        };
+        self.held.clear();
+        match incoming.get(used..) {
+            Some(rest) if !rest.is_empty() => self.held.extend_from_slice(rest),
+            _ => self.held = Vec::new(),
+        }
+        match end {
+            Ok(Some(End::Closed)) if self.end == End::Open => self.end = End::Closed,
+            Ok(_) => {}
+            Err(error) => {
+                self.end = End::Broken;
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes in bytes that follow those that are held; for handshakes.
+    pub(super) fn take_in_more(&mut self, more: &[u8], reply: &mut Vec<u8>) -> Result<(), Error> {
+        let mut incoming = std::mem::take(&mut self.held);
+        incoming.extend_from_slice(more);
+        let mut plain = std::mem::take(&mut self.early);
+        let result = self.take_in(&mut incoming, &mut plain, reply);
+        self.early = plain;
+        result
+    }
+
+    /// Whether decrypted bytes wait to be delivered.
+    pub(super) fn has_early(&self) -> bool {
+        !self.early.is_empty()
+    }
+
+    /// Takes the decrypted bytes that wait.
+    pub(super) fn take_early(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.early)
+    }
+
+    /// Encrypts `plain` and appends the records to `sealed`. A failure breaks the connection.
+    pub(super) fn seal(&mut self, plain: &[u8], sealed: &mut Vec<u8>) -> Result<(), Error> {
+        let result = match (&mut self.side, self.end) {
+            (_, End::Broken) => Err(Error::General("the connection is broken".into())),
+            (Side::Server(connection), _) => seal(connection, &mut self.held, Some(plain), sealed),
+            (Side::Client(connection), _) => seal(connection, &mut self.held, Some(plain), sealed),
+        };
+        result.inspect_err(|_| self.end = End::Broken)
+    }
+
+    /// Appends the record that says that nothing more will come from us.
+    pub(super) fn close(&mut self, sealed: &mut Vec<u8>) {
+        // Who is broken has said so already.
+        let _ = match (&mut self.side, self.end) {
+            (_, End::Broken) => Ok(()),
+            (Side::Server(connection), _) => seal(connection, &mut self.held, None, sealed),
+            (Side::Client(connection), _) => seal(connection, &mut self.held, None, sealed),
+        };
+        self.end = End::Broken;
+    }
+}
+
+/// Has a connection process what came. Returns how much of it is not needed any more, and what became of the connection.
+fn take_in<R: Records>(
+    connection: &mut R,
+    incoming: &mut [u8],
+    plain: &mut Vec<u8>,
+    reply: &mut Vec<u8>,
+) -> (usize, Result<Option<End>, Error>) {
+    let (mut used, mut end) = (0, None);
+    loop {
+        let UnbufferedStatus { mut discard, state } = connection.next(&mut incoming[used..]);
+        let done = match state {
+            Ok(ConnectionState::ReadTraffic(mut traffic)) => {
+                while let Some(Ok(record)) = traffic.next_record() {
+                    discard += record.discard;
+                    plain.extend_from_slice(record.payload);
+                }
+                false
+            }
+            Ok(ConnectionState::EncodeTlsData(mut data)) => {
+                encode(&mut data, reply);
+                false
+            }
+            Ok(ConnectionState::TransmitTlsData(data)) => {
+                data.done();
+                false
+            }
+            Ok(ConnectionState::PeerClosed) => {
+                end = Some(End::Closed);
+                false
+            }
+            // Early data is never offered and never accepted; what comes later in the library's life is not ours.
+            Ok(ConnectionState::ReadEarlyData(_)) => true,
+            Ok(_) => true,
+            Err(error) => {
+                // What the other side is told about it comes out of one more call, and only of the next one: a further call
+                // would look at the same bytes again.
+                if let Ok(ConnectionState::EncodeTlsData(mut data)) =
+                    connection.next(&mut incoming[used + discard..]).state
+                {
+                    encode(&mut data, reply);
+                }
+                return (used + discard, Err(error));
+            }
+        };
+        used += discard;
+        if done {
+            return (used, Ok(end));
+        }
+    }
+}
+
+fn encode<D>(data: &mut EncodeTlsData<'_, D>, reply: &mut Vec<u8>) {
+    let start = reply.len();
+    let mut room = RECORD_OVERHEAD;
+    loop {
+        reply.resize(start + room, 0);
+        match data.encode(&mut reply[start..]) {
+            Ok(written) => return reply.truncate(start + written),
+            Err(EncodeError::InsufficientSize(InsufficientSizeError { required_size })) => room = required_size,
+            Err(EncodeError::AlreadyEncoded) => return reply.truncate(start),
+        }
+    }
+}
+
+/// Encrypts `plain`, or the end of the connection where there is none.
+fn seal<R: Records>(
+    connection: &mut R,
+    held: &mut [u8],
+    plain: Option<&[u8]>,
+    sealed: &mut Vec<u8>,
+) -> Result<(), Error> {
+    loop {
+        // Nothing new has come, so nothing of what is held is done with.
+        match connection.next(held).state? {
+            ConnectionState::EncodeTlsData(mut data) => encode(&mut data, sealed),
+            ConnectionState::TransmitTlsData(data) => data.done(),
+            ConnectionState::PeerClosed => {}
+            ConnectionState::WriteTraffic(mut traffic) => {
+                let length = plain.map_or(0, <[u8]>::len);
+                let start = sealed.len();
+                let mut room = length + (length / RECORD + 1) * RECORD_OVERHEAD;
+                loop {
+                    sealed.resize(start + room, 0);
+                    let written = match plain {
+                        Some(plain) => traffic.encrypt(plain, &mut sealed[start..]),
+                        None => traffic.queue_close_notify(&mut sealed[start..]),
+                    };
+                    match written {
+                        Ok(written) => {
+                            sealed.truncate(start + written);
+                            return Ok(());
+                        }
+                        Err(EncryptError::InsufficientSize(InsufficientSizeError { required_size })) => {
+                            room = required_size;
+                        }
+                        Err(EncryptError::EncryptExhausted) => {
+                            sealed.truncate(start);
+                            return Err(Error::General("the key has been used for as long as it may be".into()));
+                        }
+                    }
+                }
+            }
+            _ => return Err(Error::General("the connection takes no bytes".into())),
+        }
+    }
+}

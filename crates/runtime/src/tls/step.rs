@@ -1,0 +1,146 @@
+//! One step of a handshake, done by a helper: what came is taken in, what must be answered comes out.
+//!
+//! The whole connection travels inside the request and back; nothing of it is shared.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+
+use rustls::ClientConfig;
+use rustls::client::UnbufferedClientConnection;
+use rustls::pki_types::ServerName;
+use rustls::server::UnbufferedServerConnection;
+use weir_base::Host;
+use weir_config::SslMode;
+use weir_engine::port::{Certificate, Secured};
+
+use super::contexts::{Accept, verifies};
+use super::session::Session;
+use super::{suites, x509};
+
+/// A handshake under way.
+#[derive(Debug)]
+pub(crate) struct Step {
+    stand: Stand,
+    /// What has come and was not taken in.
+    pub(super) received: Vec<u8>,
+    /// What is to be sent.
+    pub(super) reply: Vec<u8>,
+}
+
+#[derive(Debug)]
+enum Stand {
+    Accept(Arc<Accept>),
+    Connect { config: Arc<ClientConfig>, host: Host, mode: SslMode },
+    Going(Box<Session>, Role),
+    Over,
+}
+
+/// What is to be told at the end, from the side's context.
+#[derive(Debug)]
+enum Role {
+    Accepted { binding: Option<Vec<u8>> },
+    Connected { mode: SslMode },
+}
+
+/// What a step led to.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    /// More has to come from the other side.
+    More,
+    /// The handshake is done.
+    Done(Box<Secured>),
+    /// It failed; the words are for the log.
+    Failed(String),
+}
+
+impl Step {
+    pub(super) fn accept(accept: Arc<Accept>, received: Vec<u8>) -> Step {
+        Step { stand: Stand::Accept(accept), received, reply: Vec::new() }
+    }
+
+    pub(super) fn connect(config: Arc<ClientConfig>, host: Host, mode: SslMode) -> Step {
+        Step { stand: Stand::Connect { config, host, mode }, received: Vec::new(), reply: Vec::new() }
+    }
+
+    /// Whether there is something to do: a whole record, or anything that is none.
+    pub(super) fn is_due(&self) -> bool {
+        match self.received[..] {
+            [] => matches!(self.stand, Stand::Connect { .. }),
+            [20..=23, _, _, high, low, ref rest @ ..] => rest.len() >= usize::from(u16::from_be_bytes([high, low])),
+            [20..=23, ..] => false,
+            _ => true,
+        }
+    }
+
+    /// Takes the step.
+    pub(crate) fn take(&mut self) -> Outcome {
+        let (mut session, role) = match std::mem::replace(&mut self.stand, Stand::Over) {
+            Stand::Going(session, role) => (session, role),
+            Stand::Over => return Outcome::Failed("the handshake is over".into()),
+            begin => match begin_session(begin) {
+                Ok((session, role)) => (Box::new(session), role),
+                Err(error) => return Outcome::Failed(error),
+            },
+        };
+        let received = std::mem::take(&mut self.received);
+        if let Err(error) = session.take_in_more(&received, &mut self.reply) {
+            return Outcome::Failed(error.to_string());
+        }
+        let done = !session.common().is_handshaking();
+        let outcome = if done { Outcome::Done(Box::new(secured(&session, &role))) } else { Outcome::More };
+        self.stand = Stand::Going(session, role);
+        outcome
+    }
+
+    /// The connection, after the last step.
+    pub(super) fn into_session(self) -> Option<Box<Session>> {
+        if let Stand::Going(session, _) = self.stand { Some(session) } else { None }
+    }
+}
+
+fn begin_session(stand: Stand) -> Result<(Session, Role), String> {
+    let failed = |error: rustls::Error| error.to_string();
+    match stand {
+        Stand::Accept(accept) => {
+            let connection = UnbufferedServerConnection::new(accept.config.clone()).map_err(failed)?;
+            Ok((Session::accepted(connection), Role::Accepted { binding: accept.binding.clone() }))
+        }
+        Stand::Connect { config, host, mode } => {
+            let name = server_name(&host, mode)?;
+            let connection = UnbufferedClientConnection::new(config, name).map_err(failed)?;
+            Ok((Session::connected(connection), Role::Connected { mode }))
+        }
+        Stand::Going(..) | Stand::Over => Err("the handshake has begun already".into()),
+    }
+}
+
+/// The name that a server's certificate must be for, which is also told to the server if it is no address.
+fn server_name(host: &Host, mode: SslMode) -> Result<ServerName<'static>, String> {
+    // Told to nobody and compared with nothing.
+    let none = ServerName::from(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+    match host {
+        Host::Ip(ip) => Ok(ServerName::from(*ip)),
+        Host::Name(name) => match ServerName::try_from(name.to_string()) {
+            Ok(name) => Ok(name),
+            Err(_) if mode == SslMode::VerifyFull => Err(format!("no certificate can be for the name \"{name}\"")),
+            Err(_) => Ok(none),
+        },
+        Host::SocketDir(_) => Ok(none),
+    }
+}
+
+fn secured(session: &Session, role: &Role) -> Secured {
+    let common = session.common();
+    let theirs = common.peer_certificates().and_then(<[_]>::first).and_then(|first| x509::Certificate::read(first));
+    let (binding, is_verified) = match role {
+        Role::Accepted { binding } => (binding.clone(), true),
+        Role::Connected { mode } => (theirs.as_ref().and_then(x509::Certificate::binding), verifies(*mode)),
+    };
+    let certificate = theirs.filter(|_| is_verified);
+    Secured {
+        description: suites::description(common.protocol_version(), common.negotiated_cipher_suite()),
+        certificate: certificate.map(|read| Certificate { common_name: read.common_name.unwrap_or_default() }),
+        alpn: common.alpn_protocol().map(<[u8]>::to_vec),
+        binding,
+    }
+}

@@ -1,0 +1,201 @@
+//! The rules for servers' certificates, by `sslmode`.
+//!
+//! - up to `require`: any certificate will do. That the server has its key is still checked, as SCRAM's channel binding
+//!   relies on it.
+//! - `verify-ca`: it leads to a certificate of `ca_file`, or is one of them.
+//! - `verify-full`: the same, and it is for the host's name or address. A certificate that lists no names is for its common
+//!   name, as libpq has it.
+
+use std::sync::Arc;
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{verify_server_cert_signed_by_trust_anchor, verify_server_name};
+use rustls::crypto::{
+    CryptoProvider, WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature,
+    verify_tls13_signature_with_raw_key,
+};
+use rustls::pki_types::{CertificateDer, ServerName, SubjectPublicKeyInfoDer, UnixTime};
+use rustls::server::ParsedCertificate;
+use rustls::{CertificateError, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+
+use super::x509::{self, Certificate};
+
+/// What is trusted, from `ca_file`.
+#[derive(Debug)]
+pub(super) struct Trust {
+    /// Where chains may end.
+    pub(super) roots: RootCertStore,
+    /// The same certificates: one that a server presents itself needs no chain. Self-signed ones are made like that.
+    pub(super) exact: Vec<CertificateDer<'static>>,
+}
+
+/// What is asked of a certificate.
+#[derive(Clone, Debug)]
+pub(super) enum Asked {
+    /// Nothing.
+    Nothing,
+    /// That it is trusted.
+    Trusted(Arc<Trust>),
+    /// That it is trusted and for the host.
+    TrustedFor(Arc<Trust>),
+}
+
+/// Checks servers.
+#[derive(Debug)]
+pub(super) struct Verifier {
+    asked: Asked,
+    algorithms: WebPkiSupportedAlgorithms,
+}
+
+impl Verifier {
+    pub(super) fn new(asked: Asked, provider: &CryptoProvider) -> Arc<Verifier> {
+        Arc::new(Verifier { asked, algorithms: provider.signature_verification_algorithms })
+    }
+
+    fn check_trust(
+        &self,
+        trust: &Trust,
+        certificate: &CertificateDer<'_>,
+        others: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<(), Error> {
+        if trust.exact.iter().any(|trusted| trusted.as_ref() == certificate.as_ref()) {
+            return in_time(certificate, now);
+        }
+        let parsed = ParsedCertificate::try_from(certificate)?;
+        verify_server_cert_signed_by_trust_anchor(&parsed, &trust.roots, others, now, self.algorithms.all)
+    }
+}
+
+impl ServerCertVerifier for Verifier {
+    fn verify_server_cert(
+        &self,
+        certificate: &CertificateDer<'_>,
+        others: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        _ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        match &self.asked {
+            Asked::Nothing => {}
+            Asked::Trusted(trust) => self.check_trust(trust, certificate, others, now)?,
+            Asked::TrustedFor(trust) => {
+                self.check_trust(trust, certificate, others, now)?;
+                check_name(certificate, name)?;
+            }
+        }
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls12_signature(message, certificate, signed, &self.algorithms)
+            .or_else(|error| if is_of_form(&error) { self.by_key(message, certificate, signed) } else { Err(error) })
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls13_signature(message, certificate, signed, &self.algorithms).or_else(|error| {
+            let read = Certificate::read(certificate).filter(|_| is_of_form(&error));
+            let Some(read) = read else { return Err(error) };
+            let key = SubjectPublicKeyInfoDer::from(read.public_key);
+            verify_tls13_signature_with_raw_key(message, &key, signed, &self.algorithms)
+        })
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.algorithms.supported_schemes()
+    }
+}
+
+impl Verifier {
+    /// Checks a signature of TLS 1.2 with nothing but the key: for certificates of version 1, which `openssl x509 -req`
+    /// makes and the library does not read.
+    fn by_key(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let read = Certificate::read(certificate).and_then(|read| x509::key_parts(read.public_key));
+        let (kind, key) = read.ok_or(CertificateError::BadEncoding)?;
+        let of_scheme = self.algorithms.mapping.iter().filter(|(scheme, _)| *scheme == signed.scheme);
+        let mut tried = of_scheme.flat_map(|(_, all)| all.iter()).filter(|a| a.public_key_alg_id().as_ref() == kind);
+        match tried.any(|algorithm| algorithm.verify_signature(key, message, signed.signature()).is_ok()) {
+            true => Ok(HandshakeSignatureValid::assertion()),
+            false => Err(CertificateError::BadSignature.into()),
+        }
+    }
+}
+
+/// Whether the library does not read this kind of certificate, rather than that something is wrong with the signature.
+fn is_of_form(error: &Error) -> bool {
+    match error {
+        Error::InvalidCertificate(CertificateError::BadSignature) => false,
+        Error::InvalidCertificate(_) => true,
+        _ => false,
+    }
+}
+
+fn in_time(certificate: &CertificateDer<'_>, now: UnixTime) -> Result<(), Error> {
+    let read = Certificate::read(certificate).ok_or(CertificateError::BadEncoding)?;
+    let now = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
+    if now < read.not_before {
+        return Err(CertificateError::NotValidYet.into());
+    }
+    if now > read.not_after {
+        return Err(CertificateError::Expired.into());
+    }
+    Ok(())
+}
+
+/// Whether a certificate is for this host.
+fn check_name(certificate: &CertificateDer<'_>, name: &ServerName<'_>) -> Result<(), Error> {
+    if let Some(read) = Certificate::read(certificate).filter(|read| !read.has_alternative_names) {
+        let is_named = read.common_name.is_some_and(|common| is_for(&common, &name.to_str()));
+        return if is_named { Ok(()) } else { Err(CertificateError::NotValidForName.into()) };
+    }
+    verify_server_name(&ParsedCertificate::try_from(certificate)?, name)
+}
+
+/// libpq's rule for common names: equal in any case, or a leading `*.` for exactly one label.
+fn is_for(common: &str, host: &str) -> bool {
+    let host = host.strip_suffix('.').unwrap_or(host);
+    let is_address = host.parse::<std::net::IpAddr>().is_ok();
+    match common.strip_prefix("*.") {
+        Some(domain) if !is_address => {
+            host.split_once('.').is_some_and(|(label, rest)| !label.is_empty() && rest.eq_ignore_ascii_case(domain))
+        }
+        _ => common.eq_ignore_ascii_case(host),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_common_name_is_for_its_host_only() {
+        assert!(is_for("db.example", "DB.example"));
+        assert!(is_for("*.example", "db.example"));
+        assert!(is_for("10.0.0.1", "10.0.0.1"));
+        for (common, host) in [
+            ("*.example", "a.db.example"),
+            ("*.example", ".example"),
+            ("*.example", "example"),
+            ("*.0.0.1", "10.0.0.1"),
+            ("db.example", "db.example.org"),
+            ("", "db.example"),
+        ] {
+            assert!(!is_for(common, host), "{common} {host}");
+        }
+    }
+}

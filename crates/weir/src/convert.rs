@@ -1,0 +1,19 @@
+//! `weir convert`: PgBouncer's configuration as Weir's own.
+
+use std::path::Path;
+
+use weir_config::Face;
+
+use crate::failure::Failure;
+use crate::load;
+use crate::term::say;
+
+/// Prints the TOML that means the same as an ini.
+pub(crate) fn run(file: &Path) -> Result<(), Failure> {
+    let config = load::load(file).map_err(Failure::of)?;
+    if config.face == Face::Toml {
+        return Err(Failure::at(file.display(), "is TOML already; give a pgbouncer.ini"));
+    }
+    say(weir_config::to_toml(&config).trim_end());
+    Ok(())
+}

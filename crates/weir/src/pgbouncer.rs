@@ -1,0 +1,129 @@
+//! `weir pgbouncer`, and `weir` when it is called by the name `pgbouncer`: PgBouncer's own command line.
+//!
+//! Owns those flags and what they change. What is served, and how, is `serve`'s.
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+use clap::{ArgAction, Parser};
+
+use crate::failure::Failure;
+use crate::process::{self, Ground};
+use crate::serve::{self, Console};
+
+/// PgBouncer's command line.
+#[derive(Parser, Clone, PartialEq, Eq, Debug)]
+#[command(
+    name = "pgbouncer",
+    about = "Serves a pgbouncer.ini as it is: PgBouncer's own command line, answered by Weir",
+    disable_version_flag = true,
+    disable_help_subcommand = true,
+    after_help = "\
+Other ways to the same file: `weir check FILE` says what it means,
+`weir convert FILE` prints it as a weir.toml."
+)]
+pub(crate) struct Arguments {
+    /// Run in the background; needs pidfile and logfile (or syslog)
+    #[arg(short, long)]
+    daemon: bool,
+    /// Take over a running process: not possible yet, and refused
+    #[arg(short = 'R', long)]
+    reboot: bool,
+    /// Log to the file and the system's log only, not to the terminal
+    #[arg(short, long)]
+    quiet: bool,
+    /// Log more; twice: even more
+    #[arg(short, long, action = ArgAction::Count)]
+    verbose: u8,
+    /// Become this user of the operating system
+    #[arg(short, long, value_name = "USER")]
+    user: Option<String>,
+    /// Say the version, and end
+    #[arg(short = 'V', long)]
+    version: bool,
+    /// The configuration, a pgbouncer.ini
+    #[arg(value_name = "FILE.ini")]
+    file: Option<PathBuf>,
+}
+
+/// Whether the program was called by PgBouncer's name.
+pub(crate) fn is_called(program: Option<&OsStr>) -> bool {
+    program.map(Path::new).and_then(Path::file_stem).is_some_and(|name| name == "pgbouncer")
+}
+
+/// Reads the command line of a program called `pgbouncer`; ends the process for help and for mistakes, with PgBouncer's
+/// exit status 1 for these.
+pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Arguments {
+    Arguments::try_parse_from(words).unwrap_or_else(|error| {
+        // Nothing can be done about a terminal that is gone.
+        let _ = error.print();
+        std::process::exit(i32::from(error.use_stderr()))
+    })
+}
+
+/// Does what the command line says.
+pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
+    if arguments.version {
+        crate::term::say(weir_runtime::VERSION);
+        crate::term::say("This is Weir, with the files, the command line and the console of that PgBouncer.");
+        return Ok(());
+    }
+    if arguments.reboot {
+        let text = "-R, taking over a running process, is not possible yet: stop the other one first (its clients \
+                    finish after SHUTDOWN WAIT_FOR_CLIENTS), or let both listen with so_reuseport = 1";
+        return Err(Failure::Because(text.into()));
+    }
+    let Some(file) = arguments.file else {
+        return Err(Failure::Because("Need config file. See pgbouncer -h for usage.".into()));
+    };
+    let mut config = crate::load::load(&file).map_err(Failure::of)?;
+    let more = arguments.verbose;
+    config.log.verbose = config.log.verbose.saturating_add(more);
+    config.process.user = arguments.user.or(config.process.user);
+    if config.process.user.is_none() && process::is_root() {
+        let text = "PgBouncer should not run as root: name a user with -u USER, or as user = … in the file";
+        return Err(Failure::Because(text.into()));
+    }
+    let ground = if arguments.daemon { Ground::Back } else { Ground::Fore };
+    let console = if arguments.quiet || arguments.daemon { Console::Quiet } else { Console::Talks };
+    serve::serve(&file, config, ground, console, move |config| {
+        config.log.verbose = config.log.verbose.saturating_add(more);
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(words: &[&str]) -> Arguments {
+        Arguments::try_parse_from(words.iter().map(|word| OsString::from(*word))).unwrap()
+    }
+
+    #[test]
+    fn flags_are_those_of_pgbouncer_alone_or_together() {
+        let arguments = read(&["pgbouncer", "-dqvv", "-u", "postgres", "/etc/pgbouncer/pgbouncer.ini"]);
+        assert_eq!((arguments.daemon, arguments.quiet, arguments.verbose), (true, true, 2));
+        assert_eq!(arguments.user.as_deref(), Some("postgres"));
+        assert_eq!(arguments.file.as_deref(), Some(Path::new("/etc/pgbouncer/pgbouncer.ini")));
+        let long = read(&["pgbouncer", "--daemon", "--quiet", "-v", "--verbose", "--user=postgres", "x.ini"]);
+        assert_eq!(long, Arguments { file: Some("x.ini".into()), ..arguments });
+        assert!(read(&["pgbouncer", "-V"]).version && read(&["pgbouncer", "--reboot"]).reboot);
+        assert!(Arguments::try_parse_from(["pgbouncer", "-x"]).is_err());
+    }
+
+    #[test]
+    fn the_name_of_the_program_decides() {
+        assert!(is_called(Some(OsStr::new("/usr/sbin/pgbouncer"))));
+        assert!(!is_called(Some(OsStr::new("/usr/bin/weir"))) && !is_called(None));
+    }
+
+    #[test]
+    fn what_is_missing_or_to_come_is_said() {
+        let said = |words: &[&str]| match run(read(words)) {
+            Err(Failure::Because(text)) => text,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(said(&["pgbouncer"]), "Need config file. See pgbouncer -h for usage.");
+        assert!(said(&["pgbouncer", "-R", "x.ini"]).contains("is not possible yet"));
+    }
+}

@@ -1,0 +1,134 @@
+//! What a server process does with itself before it serves: another user, the background, a file with its number.
+//!
+//! All of it happens before the first thread exists. Must not know what is served.
+
+use std::fs;
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+use nix::errno::Errno;
+use nix::sys::signal::kill;
+use nix::unistd::{Pid, User, daemon, getpid, getuid, initgroups, setgid, setuid};
+use weir_config::Config;
+
+use crate::failure::Failure;
+
+/// Where the process runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Ground {
+    /// Where it was started.
+    Fore,
+    /// In the background, without a terminal.
+    Back,
+}
+
+/// The file with our process id; it goes when this does.
+#[derive(Debug)]
+pub(crate) struct PidFile(PathBuf);
+
+impl Drop for PidFile {
+    fn drop(&mut self) {
+        // A folder that has become unwritable leaves a stale file, which the next start removes.
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+/// Becomes what the configuration and the command line ask for.
+pub(crate) fn settle(config: &Config, ground: Ground) -> Result<Option<PidFile>, Failure> {
+    if let Some(name) = &config.process.user {
+        become_user(name)?;
+    }
+    let pid_file = config.process.pid_file.as_deref();
+    if let Some(path) = pid_file {
+        refuse_second(path)?;
+    }
+    if ground == Ground::Back {
+        if config.log.file.is_none() && !config.log.syslog {
+            return Err(Failure::Because("a daemon has no terminal to log to: set logfile, or syslog = 1".into()));
+        }
+        if pid_file.is_none() {
+            return Err(Failure::Because("a daemon is found by its pidfile: set pidfile".into()));
+        }
+        daemon(true, false).map_err(|e| Failure::at("can't go to the background", e))?;
+    }
+    pid_file.map(write).transpose()
+}
+
+/// Whether we would serve as root, which nothing here needs.
+pub(crate) fn is_root() -> bool {
+    getuid().is_root()
+}
+
+fn become_user(name: &str) -> Result<(), Failure> {
+    let failed = |what: &str, e: Errno| Failure::Because(format!("can't become user {name}: {what}: {e}"));
+    let user = User::from_name(name).map_err(|e| failed("looking it up", e))?;
+    let user = user.ok_or_else(|| Failure::Because(format!("can't become user {name}: there is no such user")))?;
+    if user.uid == getuid() {
+        return Ok(());
+    }
+    if !getuid().is_root() {
+        return Err(Failure::Because(format!("can't become user {name}: only root can; start it as {name} instead")));
+    }
+    let c_name = std::ffi::CString::new(name).map_err(|e| Failure::at("the user's name", e))?;
+    initgroups(&c_name, user.gid).map_err(|e| failed("initgroups", e))?;
+    setgid(user.gid).map_err(|e| failed("setgid", e))?;
+    setuid(user.uid).map_err(|e| failed("setuid", e))
+}
+
+fn refuse_second(path: &Path) -> Result<(), Failure> {
+    let text = match fs::read_to_string(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(Failure::at(format_args!("can't read the pidfile {}", path.display()), error)),
+        Ok(text) => text,
+    };
+    let alive = text.trim().parse().is_ok_and(|pid: i32| {
+        pid > 0 && Pid::from_raw(pid) != getpid() && kill(Pid::from_raw(pid), None) != Err(Errno::ESRCH)
+    });
+    if alive {
+        let pid = text.trim();
+        let text = format!("pidfile exists, another instance running? process {pid}, {}", path.display());
+        return Err(Failure::Because(text));
+    }
+    fs::remove_file(path).map_err(|e| Failure::at(format_args!("can't remove the stale pidfile {}", path.display()), e))
+}
+
+fn write(path: &Path) -> Result<PidFile, Failure> {
+    let written = fs::File::create_new(path).and_then(|mut file| writeln!(file, "{}", getpid()));
+    written.map_err(|e| Failure::at(format_args!("can't write the pidfile {}", path.display()), e))?;
+    Ok(PidFile(path.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(pid_file: &Path) -> Config {
+        let mut config = Config::default();
+        config.process.pid_file = Some(pid_file.to_owned());
+        config
+    }
+
+    #[test]
+    fn a_pidfile_is_written_replaced_when_stale_and_gone_at_the_end() {
+        let path = std::env::temp_dir().join(format!("weir-pid-{}", getpid()));
+        // The highest process id that Linux gives out is below this.
+        fs::write(&path, "99999999\n").unwrap();
+        let guard = settle(&config(&path), Ground::Fore).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap().trim(), getpid().to_string());
+        drop(guard);
+        assert!(!path.exists());
+        let parent = nix::unistd::getppid();
+        fs::write(&path, parent.to_string()).unwrap();
+        let Err(Failure::Because(text)) = settle(&config(&path), Ground::Fore) else { panic!("a second instance") };
+        assert!(text.starts_with("pidfile exists, another instance running?"), "{text}");
+        fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn a_user_that_does_not_exist_is_named() {
+        let mut config = Config::default();
+        config.process.user = Some("no-such-user-here".into());
+        let Err(Failure::Because(text)) = settle(&config, Ground::Fore) else { panic!("a user out of nothing") };
+        assert_eq!(text, "can't become user no-such-user-here: there is no such user");
+    }
+}

@@ -1,0 +1,177 @@
+//! The limits of the pooler's settings, as the network sees them kept: the checker "limits hold" for servers and clients.
+//!
+//! Owns what the settings have allowed so far. A reload never closes what is there, so what counts is the widest limit that
+//! the process was ever told. Must not know how the pooler keeps its limits.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use weir_base::ClientAddr;
+use weir_config::{Config, Pool};
+
+/// What the settings so far allow.
+#[derive(Default)]
+pub(crate) struct Allowed {
+    history: Vec<Arc<Config>>,
+    /// What was found in the history, by database and user on the server.
+    found: BTreeMap<(String, String), Most>,
+}
+
+/// The most server connections that a pool, its database and its user may have.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Most {
+    pool: usize,
+    database: usize,
+    user: usize,
+}
+
+impl Allowed {
+    /// The pooler is told these settings.
+    pub(crate) fn note(&mut self, config: &Arc<Config>) {
+        self.history.push(Arc::clone(config));
+        self.found.clear();
+    }
+
+    /// Which limit is broken by these server connections, each with its database and user on the server, if one is.
+    pub(crate) fn broken<'a>(&mut self, servers: impl Iterator<Item = (&'a str, &'a str)>) -> Option<String> {
+        let (mut pools, mut databases, mut users) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        for (database, user) in servers {
+            *pools.entry((database, user)).or_insert(0) += 1;
+            *databases.entry(database).or_insert(0) += 1;
+            *users.entry(user).or_insert(0) += 1;
+        }
+        pools.into_iter().find_map(|((database, user), of_pool)| {
+            let most = self.most(database, user);
+            let counts = [
+                (of_pool, most.pool, format!("{database} as {user}")),
+                (databases[database], most.database, format!("the database {database}")),
+                (users[user], most.user, format!("the user {user}")),
+            ];
+            let (count, most, what) = counts.into_iter().find(|(count, most, _)| count > most)?;
+            Some(format!("{count} server connections of {what}, with {most} allowed"))
+        })
+    }
+
+    fn most(&mut self, database: &str, user: &str) -> Most {
+        let key = (database.to_owned(), user.to_owned());
+        if let Some(most) = self.found.get(&key) {
+            return *most;
+        }
+        let mut most = Most { pool: 0, database: 0, user: 0 };
+        for config in &self.history {
+            // A user's limit holds wherever its pools are.
+            most.user = most.user.max(limited(config.user_connections(user)));
+            for pool in pools_of(config, database) {
+                let limits = &config.pool_of_user(&pool, user).limits;
+                let size = if limits.size == 0 { usize::MAX } else { (limits.size + limits.reserve_size) as usize };
+                most.pool = most.pool.max(size);
+                most.database = most.database.max(limited(config.db_connections(&pool.name)));
+            }
+        }
+        self.found.insert(key, most);
+        most
+    }
+}
+
+/// Settings say 0 for no limit.
+fn limited(limit: u32) -> usize {
+    if limit == 0 { usize::MAX } else { limit as usize }
+}
+
+/// The pools whose servers have this database.
+fn pools_of(config: &Config, database: &str) -> Vec<Arc<Pool>> {
+    let mut pools: Vec<Arc<Pool>> =
+        config.pools.values().filter(|pool| pool.database == database).map(Arc::clone).collect();
+    if pools.is_empty() {
+        pools.extend(config.pool(database));
+    }
+    pools
+}
+
+/// Which limit of clients is broken by those who are in, on all workers together, if one is.
+pub(crate) fn crowded<'a>(
+    inside: impl Iterator<Item = (&'a str, &'a str, &'a ClientAddr)>,
+    config: &Config,
+) -> Option<String> {
+    let (mut databases, mut users, mut addresses) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+    for (database, user, from) in inside {
+        *databases.entry(database).or_insert(0) += 1;
+        *users.entry(user).or_insert(0) += 1;
+        if let ClientAddr::Tcp(from) = from {
+            *addresses.entry(from.ip()).or_insert(0) += 1;
+        }
+    }
+    let beyond = |count: u32, most: u32| most > 0 && count > most;
+    let of_database = |name: &str| config.pool(name).map_or(0, |pool| pool.limits.max_db_client_connections);
+    let database = databases.into_iter().find(|(name, count)| beyond(*count, of_database(name)));
+    let user = users.into_iter().find(|(name, count)| beyond(*count, config.user_clients(name)));
+    let address = addresses.into_iter().find(|(_, count)| beyond(*count, config.max_address_connections));
+    database
+        .map(|(name, count)| format!("{count} clients of the database {name}"))
+        .or_else(|| user.map(|(name, count)| format!("{count} clients of the user {name}")))
+        .or_else(|| address.map(|(ip, count)| format!("{count} clients from {ip}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, SocketAddr};
+
+    use weir_config::Limits;
+
+    use super::*;
+
+    #[test]
+    fn one_client_too_many_is_caught() {
+        let from = ClientAddr::Tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, 1)));
+        let local = ClientAddr::Unix { pid: 1, uid: 1 };
+        let mut config = Config { max_user_client_connections: 2, ..Config::default() };
+        let inside = [("db", "ann", &from), ("db", "ann", &local), ("db", "bob", &from)];
+        assert_eq!(crowded(inside.into_iter(), &config), None);
+        let more = inside.into_iter().chain([("other", "ann", &local)]);
+        assert_eq!(crowded(more, &config).as_deref(), Some("3 clients of the user ann"));
+        config.max_address_connections = 1;
+        assert_eq!(crowded(inside.into_iter(), &config).as_deref(), Some("2 clients from 127.0.0.1"));
+    }
+
+    /// Pools `pool0` and `pool1`, whose databases are `db0` and `db1`.
+    fn allowed(size: u32, of_database: u32, of_user: u32) -> Allowed {
+        let pool = |number: u32| {
+            let limits = Limits { size, reserve_size: 0, max_db_connections: of_database, ..Limits::default() };
+            let (name, database) = (format!("pool{number}"), format!("db{number}"));
+            (name.clone(), Arc::new(Pool { name, database, limits, ..Pool::default() }))
+        };
+        let pools = (0..2).map(pool).collect();
+        let mut allowed = Allowed::default();
+        allowed.note(&Arc::new(Config { pools, max_user_connections: of_user, ..Config::default() }));
+        allowed
+    }
+
+    #[test]
+    fn one_server_connection_of_a_pool_too_many_is_caught() {
+        let mut allowed = allowed(2, 0, 0);
+        let fine = [("db0", "ann"), ("db0", "bob"), ("db0", "ann"), ("db1", "ann")];
+        assert_eq!(allowed.broken(fine.into_iter()), None);
+        let beyond = [("db0", "ann"), ("db0", "ann"), ("db0", "ann")];
+        let found = allowed.broken(beyond.into_iter());
+        assert_eq!(found.as_deref(), Some("3 server connections of db0 as ann, with 2 allowed"));
+        assert!(allowed.broken([("db9", "ann")].into_iter()).is_some(), "nobody has such a pool");
+    }
+
+    #[test]
+    fn one_server_connection_of_a_database_or_a_user_too_many_is_caught() {
+        let servers = [("db0", "ann"), ("db0", "bob"), ("db1", "ann"), ("db0", "eve")];
+        let found = allowed(9, 2, 0).broken(servers.into_iter());
+        assert_eq!(found.as_deref(), Some("3 server connections of the database db0, with 2 allowed"));
+        let found = allowed(9, 0, 1).broken(servers.into_iter());
+        assert_eq!(found.as_deref(), Some("2 server connections of the user ann, with 1 allowed"));
+        assert_eq!(allowed(9, 3, 2).broken(servers.into_iter()), None);
+    }
+
+    #[test]
+    fn what_was_allowed_once_may_stay() {
+        let mut allowed = allowed(9, 0, 2);
+        let servers = [("db0", "ann"), ("db1", "ann")];
+        allowed.note(&Arc::new(Config { max_user_connections: 1, ..(**allowed.history.last().unwrap()).clone() }));
+        assert_eq!(allowed.broken(servers.into_iter()), None);
+    }
+}

@@ -1,0 +1,125 @@
+//! Users whom the list does not name are asked for at the server (auth_query), as each kind of secret and on one worker
+//! and on three.
+
+use weir_pglocal::client::{Connection, Error};
+use weir_tests::{Mode, Postgres, Setup, Site, User, eventually, users};
+
+/// Who asks; a superuser, as it reads pg_authid.
+const ASKER: (&str, &str) = ("asker", "asks for others");
+
+/// A server on which [`ASKER`] is known.
+fn postgres() -> Postgres {
+    let postgres = Postgres::private();
+    let (name, password) = ASKER;
+    let sql = format!("CREATE ROLE {name} LOGIN SUPERUSER PASSWORD '{password}'");
+    postgres.superuser("postgres").query(&sql).unwrap();
+    postgres
+}
+
+/// A Weir that knows nobody's secret but the asker's.
+fn setup(auth: &'static str, workers: u32) -> Setup {
+    let setup = Setup::new(Mode::Transaction).auth(auth).workers(workers).no_server_user();
+    let setup = users::ALL.iter().fold(setup, |setup, user| setup.without(user.name));
+    setup.secret(ASKER.0, ASKER.1).pool(&format!("auth_user = \"{}\"", ASKER.0))
+}
+
+fn site(postgres: &Postgres, auth: &'static str, workers: u32) -> Site {
+    Site::on(postgres, setup(auth, workers), Mode::Transaction)
+}
+
+fn connect(site: &Site, user: &str, password: &str) -> Result<Connection, Error> {
+    Connection::connect(&site.weir().params(user, "app").password(password))
+}
+
+#[track_caller]
+fn gets_in(site: &Site, user: &str, password: &str) {
+    let mut client = connect(site, user, password).unwrap_or_else(|error| panic!("{user}: {error}"));
+    assert_eq!(client.value("SELECT current_user::text").unwrap().as_deref(), Some(user));
+}
+
+#[track_caller]
+fn refused(site: &Site, user: &str, password: &str) -> Error {
+    match connect(site, user, password) {
+        Ok(_) => panic!("{user} got in"),
+        Err(error) => error,
+    }
+}
+
+#[test]
+fn users_with_every_kind_of_secret_get_in_and_on_to_the_server() {
+    let postgres = postgres();
+    let all: &[(&str, &[User])] = &[
+        ("scram-sha-256", &[users::APP, users::OTHER]),
+        ("md5", &[users::MD5, users::APP]),
+        ("plain", &[users::PLAIN, users::MD5, users::APP]),
+    ];
+    for (auth, users) in all {
+        for workers in [1, 3] {
+            let site = site(&postgres, auth, workers);
+            for user in *users {
+                gets_in(&site, user.name, user.password);
+                let error = refused(&site, user.name, "wrong");
+                assert_eq!(error.sqlstate(), Some("28P01"), "{auth} {}: {error}", user.name);
+                gets_in(&site, user.name, user.password);
+            }
+            let error = refused(&site, "nobody", "wrong");
+            assert_eq!(error.sqlstate(), Some("28P01"), "{auth}: {error}");
+            let pools = site.weir().show("POOLS");
+            let asker = (0..pools.rows.len()).any(|row| pools.get(row, "user") == Some(ASKER.0));
+            assert!(asker, "the pool in which it is asked is a visible one");
+        }
+    }
+}
+
+#[test]
+fn what_is_changed_on_the_server_holds_at_the_next_login_that_fails() {
+    let postgres = postgres();
+    for workers in [1, 3] {
+        let site = site(&postgres, "scram-sha-256", workers);
+        let sql = |sql: &str| drop(postgres.superuser("postgres").query(sql).unwrap());
+        sql("CREATE ROLE guest LOGIN PASSWORD 'first'");
+        gets_in(&site, "guest", "first");
+        sql("ALTER ROLE guest PASSWORD 'second'");
+        refused(&site, "guest", "second");
+        gets_in(&site, "guest", "second");
+        sql("ALTER ROLE guest VALID UNTIL '2001-01-01'");
+        refused(&site, "guest", "wrong");
+        refused(&site, "guest", "second");
+        sql("ALTER ROLE guest VALID UNTIL 'infinity'");
+        eventually("the guest may come back", || connect(&site, "guest", "second").map_err(|error| error.to_string()));
+        site.weir().command("KILL app").unwrap();
+        site.weir().command("RESUME app").unwrap();
+        sql("DROP ROLE guest");
+        refused(&site, "guest", "wrong");
+        let error = refused(&site, "guest", "second");
+        assert_eq!(error.sqlstate(), Some("28P01"), "{error}");
+    }
+}
+
+#[test]
+fn a_query_that_fails_is_said_in_the_log_and_refuses() {
+    let postgres = postgres();
+    postgres.superuser("postgres").query("ALTER ROLE asker NOSUPERUSER").unwrap();
+    let site = site(&postgres, "scram-sha-256", 1);
+    let error = refused(&site, "app", users::APP.password);
+    assert!(error.to_string().contains("bouncer config error"), "{error}");
+    eventually("the log has the server's words", || {
+        let log = site.weir().log();
+        if log.contains("auth_query failed: permission denied for table pg_authid") { Ok(()) } else { Err(log) }
+    });
+    postgres.superuser("postgres").query("ALTER ROLE asker SUPERUSER").unwrap();
+    gets_in(&site, "app", users::APP.password);
+}
+
+#[test]
+fn one_server_for_all_is_enough_to_ask_and_to_work() {
+    let postgres = postgres();
+    for workers in [1, 3] {
+        let setup = setup("scram-sha-256", workers).size(1).limit("max_db_connections = 1");
+        let site = Site::on(&postgres, setup, Mode::Transaction);
+        for user in [users::APP, users::OTHER, users::APP] {
+            gets_in(&site, user.name, user.password);
+            assert!(site.database().backends().len() <= 2, "one, and one that is on its way out");
+        }
+    }
+}

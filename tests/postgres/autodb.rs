@@ -1,0 +1,50 @@
+//! Databases that no section names: pools made on demand of `*`.
+
+use weir_pglocal::client::Connection;
+use weir_tests::{Mode, Postgres, Setup, Site, eventually, users};
+
+fn site(workers: u32) -> Site {
+    let star = format!("[pools.\"*\"]\nhost = \"127.0.0.1\"\nport = {}\n", Postgres::shared().port());
+    let setup = Setup::new(Mode::Transaction).workers(workers).no_server_user();
+    let setup = setup.general("autodb_idle_timeout = \"1s\"").limit("server_idle_timeout = \"1s\"");
+    Site::with(setup.more(&star), Mode::Transaction)
+}
+
+fn connect(site: &Site, database: &str) -> Result<Connection, weir_pglocal::client::Error> {
+    Connection::connect(&site.weir().params(users::APP.name, database).password(users::APP.password))
+}
+
+#[test]
+fn any_database_of_the_server_is_served_and_forgotten_when_it_is_unused() {
+    for workers in [1, 3] {
+        let site = site(workers);
+        let name = site.database().name().to_owned();
+        let mut client = connect(&site, &name).unwrap();
+        assert_eq!(client.value("SELECT current_database()::text").unwrap(), Some(name.clone()));
+        let known = || {
+            let stats = site.weir().show("STATS");
+            (0..stats.rows.len()).any(|row| stats.get(row, "database") == Some(&name))
+        };
+        assert!(known());
+        client.close().unwrap();
+        eventually("its statistics are forgotten", || if known() { Err("they are there") } else { Ok(()) });
+        connect(&site, &name).unwrap().query("SELECT 1").unwrap();
+    }
+}
+
+#[test]
+fn a_database_that_does_not_exist_says_so_and_leaves_nothing_behind() {
+    for workers in [1, 3] {
+        let site = site(workers);
+        for number in 0..20 {
+            let error = connect(&site, &format!("invented{number}")).expect_err("there is no such database");
+            assert_eq!(error.sqlstate(), Some("3D000"), "{error}");
+        }
+        eventually("nothing is left of them", || {
+            let stats = site.weir().show("STATS");
+            let left = (0..stats.rows.len()).filter_map(|row| stats.get(row, "database").map(str::to_owned));
+            let left: Vec<_> = left.filter(|name| name.starts_with("invented")).collect();
+            if left.is_empty() { Ok(()) } else { Err(left) }
+        });
+    }
+}

@@ -1,0 +1,83 @@
+//! Connections to servers over TLS: each mode against a server with and without it, cancels, and what SHOW SERVERS says.
+
+use std::fs;
+use std::thread;
+
+use weir_pglocal::client::Connection;
+use weir_tests::{Mode, Postgres, Setup, Site, encrypting_postgres, eventually};
+
+fn setup(mode: &str) -> Setup {
+    Setup::new(Mode::Transaction).size(2).more(&format!("[tls.server]\nmode = \"{mode}\"\n"))
+}
+
+fn is_encrypted(client: &mut Connection) -> bool {
+    let own = "SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()";
+    client.value(own).unwrap().as_deref() == Some("t")
+}
+
+#[test]
+fn a_server_that_can_encrypt_is_used_so_unless_the_mode_says_otherwise() {
+    let (postgres, authority) = encrypting_postgres();
+    for (mode, encrypted) in [("disable", false), ("allow", false), ("prefer", true), ("require", true)] {
+        let site = Site::on(&postgres, setup(mode), Mode::Transaction);
+        assert_eq!(is_encrypted(&mut site.connect()), encrypted, "{mode}");
+        let servers = site.weir().show("SERVERS");
+        assert_eq!(format!("{servers:?}").contains("TLSv1.3"), encrypted, "{mode}: {servers:?}");
+    }
+    let file = std::env::temp_dir().join(format!("weir-authority-{}.crt", std::process::id()));
+    fs::write(&file, authority).unwrap();
+    for mode in ["verify-ca", "verify-full"] {
+        let text = format!("[tls.server]\nmode = \"{mode}\"\nca_file = \"{}\"\n", file.display());
+        let site = Site::on(&postgres, Setup::new(Mode::Transaction).more(&text), Mode::Transaction);
+        assert!(is_encrypted(&mut site.connect()), "{mode}");
+    }
+    let _ = fs::remove_file(file);
+}
+
+#[test]
+fn a_server_that_cannot_encrypt_is_used_plain_or_not_at_all() {
+    let postgres = Postgres::private();
+    let site = Site::on(&postgres, setup("prefer"), Mode::Transaction);
+    assert!(!is_encrypted(&mut site.connect()));
+    let site = Site::on(&postgres, setup("require"), Mode::Transaction);
+    let error = Connection::connect(&site.params()).map(drop).unwrap_err();
+    assert!(error.to_string().contains("server refused SSL"), "{error}");
+}
+
+#[test]
+fn allow_encrypts_where_the_server_insists() {
+    let (postgres, _) = encrypting_postgres();
+    let mut superuser = postgres.superuser("postgres");
+    let file = superuser.value("SHOW hba_file").unwrap().expect("a file");
+    superuser
+        .query(&format!("COPY (SELECT 1) TO PROGRAM $program$ sed -i 's/^host /hostssl /' '{file}' $program$"))
+        .unwrap();
+    superuser.query("SELECT pg_reload_conf()").unwrap();
+    let site = Site::on(&postgres, setup("disable"), Mode::Transaction);
+    eventually("it insists", || match Connection::connect(&site.params()) {
+        Err(error) if error.to_string().contains("pg_hba.conf") => Ok(()),
+        other => Err(other.map(drop)),
+    });
+    let site = Site::on(&postgres, setup("allow"), Mode::Transaction);
+    assert!(is_encrypted(&mut site.connect()));
+}
+
+#[test]
+fn a_cancel_reaches_a_server_over_tls() {
+    let (postgres, _) = encrypting_postgres();
+    let site = Site::on(&postgres, setup("require"), Mode::Transaction);
+    let mut client = site.connect();
+    assert!(is_encrypted(&mut client));
+    let cancel = client.canceller();
+    let error = thread::scope(|scope| {
+        let query = scope.spawn(|| client.query("SELECT pg_sleep(60)").unwrap_err());
+        eventually("it runs", || {
+            let backends = site.database().backends();
+            if backends.iter().any(|(_, state)| state == "active") { Ok(()) } else { Err(backends) }
+        });
+        cancel.cancel().unwrap();
+        query.join().unwrap()
+    });
+    assert_eq!(error.sqlstate(), Some("57014"), "{error}");
+    assert!(is_encrypted(&mut client), "and it goes on");
+}

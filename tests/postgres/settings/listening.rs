@@ -1,0 +1,113 @@
+//! Where clients come in, and as whom the process runs.
+
+use std::fs;
+use std::io::Read;
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use weir_pglocal::Signal;
+use weir_pglocal::client::{Connection, Params};
+use weir_tests::{Ini, Site, eventually, users, weir_binary};
+
+#[test]
+fn clients_come_in_where_listen_addr_says() {
+    let site = Site::ini(&Ini::new().set("listen_addr", "127.0.0.1, 127.0.0.3"));
+    let at = |host: &str| {
+        Connection::connect(&Params::new(host, site.weir().port(), "app", "app").password(users::APP.password))
+    };
+    assert_eq!(at("127.0.0.1").unwrap().value("SELECT 1").unwrap().as_deref(), Some("1"));
+    assert_eq!(at("127.0.0.3").unwrap().value("SELECT 1").unwrap().as_deref(), Some("1"));
+    assert!(at("127.0.0.2").is_err(), "nobody listens there");
+}
+
+#[test]
+fn the_unix_socket_has_its_folder_its_mode_and_its_group() {
+    // Only root may give a file to any group; others to their own.
+    let groups = fs::read_to_string("/etc/group").unwrap();
+    let gid_of = |line: &str| line.split(':').nth(2).and_then(|gid| gid.parse::<u32>().ok());
+    let own = fs::metadata("/proc/self").unwrap().gid();
+    let is_root = fs::metadata("/proc/self").unwrap().uid() == 0;
+    let group = groups.lines().find(|line| gid_of(line).is_some_and(|gid| if is_root { gid > 0 } else { gid == own }));
+    let group = group.expect("there is a group").to_owned();
+    let name = group.split(':').next().unwrap();
+    let site = Site::ini(&Ini::new().set("unix_socket_mode", "0710").set("unix_socket_group", name));
+    let socket = site.weir().folder().join(format!(".s.PGSQL.{}", site.weir().port()));
+    let meta = fs::metadata(&socket).unwrap();
+    assert!(meta.file_type().is_socket());
+    assert_eq!(meta.permissions().mode() & 0o777, 0o710);
+    assert_eq!(Some(meta.gid()), gid_of(&group));
+    let params = Params::unix(site.weir().folder(), site.weir().port(), "app", "app").password(users::APP.password);
+    assert_eq!(Connection::connect(&params).unwrap().value("SELECT 1").unwrap().as_deref(), Some("1"));
+}
+
+/// How many connections the system takes in for a Weir that stands still.
+fn taken_while_frozen(ini: &Ini, words: &[u8]) -> usize {
+    let site = Site::ini(ini);
+    let address = SocketAddr::from(([127, 0, 0, 1], site.weir().port()));
+    site.weir().signal(Signal::SIGSTOP);
+    eventually("it stands still", || if site.weir().is_stopped() { Ok(()) } else { Err("it runs") });
+    let mut taken = Vec::new();
+    while taken.len() < 60 {
+        let Ok(mut socket) = TcpStream::connect_timeout(&address, Duration::from_millis(700)) else { break };
+        let _ = std::io::Write::write_all(&mut socket, words);
+        taken.push(socket);
+    }
+    site.weir().signal(Signal::SIGCONT);
+    taken.len()
+}
+
+#[test]
+fn listen_backlog_bounds_those_who_are_not_accepted_yet() {
+    let few = taken_while_frozen(&Ini::new().set("listen_backlog", 4), b"");
+    assert!(few <= 10, "{few} with a backlog of 4");
+    let many = taken_while_frozen(&Ini::new().set("listen_backlog", 100), b"");
+    assert!(many >= 50, "{many} with a backlog of 100");
+}
+
+#[test]
+fn so_reuseport_lets_two_share_a_port() {
+    for shared in [false, true] {
+        let site = Site::ini(&Ini::new().set("so_reuseport", u8::from(shared)));
+        let first = fs::read_to_string(site.weir().folder().join("pgbouncer.ini")).unwrap();
+        let second = site.weir().folder().join("second.ini");
+        fs::write(&second, first.replace("[databases]", "unix_socket_dir =\n[databases]")).unwrap();
+        let mut child = Command::new(weir_binary())
+            .arg("serve")
+            .arg(&second)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        thread::sleep(Duration::from_millis(1500));
+        let ended = child.try_wait().unwrap();
+        let _ = child.kill();
+        let mut said = String::new();
+        child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        let _ = child.wait();
+        assert_eq!(ended.is_none(), shared, "{said}");
+        assert!(shared || said.contains("in use"), "{said}");
+    }
+}
+
+#[test]
+fn the_process_becomes_its_user() {
+    let is_root = fs::metadata("/proc/self").unwrap().uid() == 0;
+    let users = fs::read_to_string("/etc/passwd").unwrap();
+    let own = fs::metadata("/proc/self").unwrap().uid().to_string();
+    let wanted = |line: &&str| {
+        let mut parts = line.split(':');
+        let name = parts.next();
+        if is_root { name == Some("nobody") } else { parts.nth(1) == Some(own.as_str()) }
+    };
+    let line = users.lines().find(wanted).expect("there is a user");
+    let (name, uid) = (line.split(':').next().unwrap(), line.split(':').nth(2).unwrap());
+    let site = Site::ini(&Ini::new().set("user", name).set("unix_socket_dir", ""));
+    let status = fs::read_to_string(format!("/proc/{}/status", site.weir().pid())).unwrap();
+    let uids = status.lines().find_map(|line| line.strip_prefix("Uid:")).unwrap();
+    assert!(uids.split_whitespace().all(|one| one == uid), "{uids} for {name}");
+    assert_eq!(site.connect().value("SELECT 1").unwrap().as_deref(), Some("1"));
+}

@@ -1,0 +1,309 @@
+//! Every setting of PgBouncer's has an effect that a test shows, or none, which `weir check` then says.
+//!
+//! Owns the list of settings with their tests, and those tests that stand nowhere else. That the list is complete is
+//! asked of SHOW CONFIG and of the table in crates/config; that its tests exist, of the sources.
+
+mod limits;
+mod listening;
+mod logs;
+mod protocol;
+mod server;
+mod tls;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use weir_tests::{Ini, Site, weir_binary};
+
+use Effect::{Nothing, Seen};
+
+/// What a setting does.
+#[derive(Clone, Copy)]
+enum Effect {
+    /// What this test sees.
+    Seen(&'static str),
+    /// Nothing; it is accepted in this value, and reported.
+    Nothing(&'static str),
+}
+
+/// Settings of `[pgbouncer]`: PgBouncer's, then Weir's own.
+const GENERAL: &[(&str, Effect)] = &[
+    ("logfile", Seen("the_log_goes_to_the_file_and_pidfile_names_the_process")),
+    ("pidfile", Seen("the_log_goes_to_the_file_and_pidfile_names_the_process")),
+    ("listen_addr", Seen("clients_come_in_where_listen_addr_says")),
+    ("listen_port", Seen("clients_come_in_where_listen_addr_says")),
+    ("listen_backlog", Seen("listen_backlog_bounds_those_who_are_not_accepted_yet")),
+    ("unix_socket_dir", Seen("the_unix_socket_has_its_folder_its_mode_and_its_group")),
+    ("unix_socket_mode", Seen("the_unix_socket_has_its_folder_its_mode_and_its_group")),
+    ("unix_socket_group", Seen("the_unix_socket_has_its_folder_its_mode_and_its_group")),
+    ("user", Seen("the_process_becomes_its_user")),
+    ("job_name", Nothing("bouncer")),
+    ("conffile", Nothing("/etc/pgbouncer/pgbouncer.ini")),
+    ("peer_id", Nothing("7")),
+    ("so_reuseport", Seen("so_reuseport_lets_two_share_a_port")),
+    ("pool_mode", Seen("behaviour_01_in_statement_mode_a_transaction_is_an_error_that_closes_both_sides")),
+    ("max_client_conn", Seen("clients_are_limited_in_all_and_a_database_and_a_user")),
+    ("default_pool_size", Seen("servers_are_limited_a_pool_and_a_database_and_a_user")),
+    ("min_pool_size", Seen("behaviour_14_min_pool_size_fills_gently")),
+    ("reserve_pool_size", Seen("behaviour_14_the_reserve_opens_only_for_those_who_have_waited")),
+    ("reserve_pool_timeout", Seen("behaviour_14_the_reserve_opens_only_for_those_who_have_waited")),
+    ("max_db_connections", Seen("servers_are_limited_a_pool_and_a_database_and_a_user")),
+    ("max_db_client_connections", Seen("clients_are_limited_in_all_and_a_database_and_a_user")),
+    ("max_user_connections", Seen("servers_are_limited_a_pool_and_a_database_and_a_user")),
+    ("max_user_client_connections", Seen("clients_are_limited_in_all_and_a_database_and_a_user")),
+    ("server_round_robin", Seen("server_round_robin_takes_servers_in_turns")),
+    ("max_prepared_statements", Seen("behaviour_06_a_server_keeps_the_statements_used_last")),
+    ("track_extra_parameters", Seen("track_extra_parameters_decides_what_is_followed")),
+    ("ignore_startup_parameters", Seen("behaviour_18_unknown_startup_parameters_are_refused_unless_ignored")),
+    ("disable_pqexec", Seen("disable_pqexec_refuses_simple_queries_and_nothing_else")),
+    ("application_name_add_host", Seen("application_name_add_host_names_the_clients_place")),
+    ("login_notify_message", Seen("login_notify_message_greets_each_client")),
+    ("auth_type", Seen("behaviour_17_each_method_takes_what_it_can")),
+    ("auth_file", Seen("auth_file_lists_who_may_enter")),
+    ("auth_hba_file", Seen("auth_hba_file_and_auth_ident_file_decide_who_enters")),
+    ("auth_ident_file", Seen("auth_hba_file_and_auth_ident_file_decide_who_enters")),
+    ("auth_user", Seen("behaviour_17_auth_query_runs_as_auth_user_in_its_own_visible_pool")),
+    ("auth_query", Seen("behaviour_17_auth_query_runs_as_auth_user_in_its_own_visible_pool")),
+    ("auth_dbname", Seen("auth_dbname_is_where_it_is_asked")),
+    ("auth_ldap_options", Nothing("ldapserver=127.0.0.1")),
+    ("scram_iterations", Seen("scram_iterations_is_what_clients_are_asked_for")),
+    ("syslog", Seen("the_system_log_gets_datagrams_and_its_absence_stops_nothing")),
+    ("syslog_ident", Seen("the_system_log_gets_datagrams_and_its_absence_stops_nothing")),
+    ("syslog_facility", Seen("the_system_log_gets_datagrams_and_its_absence_stops_nothing")),
+    ("log_connections", Seen("what_is_logged_is_chosen")),
+    ("log_disconnections", Seen("what_is_logged_is_chosen")),
+    ("log_pooler_errors", Seen("what_is_logged_is_chosen")),
+    ("log_stats", Seen("statistics_are_logged_each_stats_period")),
+    ("stats_period", Seen("statistics_are_logged_each_stats_period")),
+    ("verbose", Seen("verbose_says_more")),
+    ("admin_users", Seen("admin_users_and_stats_users_decide_about_the_console")),
+    ("stats_users", Seen("admin_users_and_stats_users_decide_about_the_console")),
+    ("server_reset_query", Seen("behaviour_03_the_reset_query_is_the_operators_and_may_be_none")),
+    ("server_reset_query_always", Seen("behaviour_03_server_reset_query_always_runs_it_at_each_release")),
+    ("server_check_delay", Seen("behaviour_15_the_check_delay_counts_from_the_last_use")),
+    ("server_check_query", Seen("behaviour_15_the_check_query_is_the_operators_and_may_be_none")),
+    ("server_fast_close", Seen("server_fast_close_ends_sessions_whose_server_has_to_go")),
+    ("server_lifetime", Seen("behaviour_13_server_lifetime_never_closes_a_linked_server")),
+    ("server_idle_timeout", Seen("behaviour_13_the_idle_timeout_respects_min_pool_size")),
+    ("server_connect_timeout", Seen("server_connect_timeout_ends_a_login_that_hangs")),
+    ("server_login_retry", Seen("behaviour_12_with_no_server_left_waiters_get_the_servers_own_error_at_once")),
+    ("query_timeout", Seen("behaviour_16_query_timeout_closes_and_does_not_cancel")),
+    ("query_wait_timeout", Seen("behaviour_16_query_wait_timeout_ends_a_wait_and_the_notice_comes_before")),
+    ("query_wait_notify", Seen("behaviour_16_query_wait_timeout_ends_a_wait_and_the_notice_comes_before")),
+    ("cancel_wait_timeout", Seen("behaviour_10_a_cancel_that_takes_too_long_costs_its_server")),
+    ("client_idle_timeout", Seen("behaviour_16_client_idle_timeout_applies_to_unlinked_clients")),
+    ("client_login_timeout", Seen("a_client_that_never_logs_in_is_disconnected_in_time")),
+    ("idle_transaction_timeout", Seen("behaviour_16_idle_transaction_timeout_counts_from_the_servers_last_packet")),
+    ("transaction_timeout", Seen("behaviour_16_transaction_timeout_counts_the_whole_transaction")),
+    ("suspend_timeout", Seen("behaviour_20_a_suspend_closes_what_could_not_be_flushed_in_time")),
+    ("autodb_idle_timeout", Seen("pools_that_nobody_needs_are_forgotten_in_time")),
+    ("pool_idle_timeout", Seen("pools_that_nobody_needs_are_forgotten_in_time")),
+    ("dns_max_ttl", Seen("behaviour_19_a_change_of_dns_recycles_only_the_servers_on_vanished_addresses")),
+    ("dns_nxdomain_ttl", Seen("what_the_name_servers_do_not_know_is_left_to_the_system")),
+    ("dns_zone_check_period", Nothing("60")),
+    ("resolv_conf", Seen("behaviour_19_a_change_of_dns_recycles_only_the_servers_on_vanished_addresses")),
+    ("client_tls_sslmode", Seen("each_mode_to_clients")),
+    ("client_tls_key_file", Seen("each_mode_to_clients")),
+    ("client_tls_cert_file", Seen("each_mode_to_clients")),
+    ("client_tls_ca_file", Seen("certificates_of_clients_name_their_user")),
+    ("client_tls_protocols", Seen("ciphers_and_protocols_to_clients_are_the_operators")),
+    ("client_tls_ciphers", Seen("ciphers_and_protocols_to_clients_are_the_operators")),
+    ("client_tls13_ciphers", Seen("ciphers_and_protocols_to_clients_are_the_operators")),
+    ("client_tls_dheparams", Nothing("legacy")),
+    ("client_tls_ecdhcurve", Nothing("secp384r1")),
+    ("server_tls_sslmode", Seen("each_mode_to_a_server_with_tls")),
+    ("server_tls_key_file", Seen("ciphers_protocols_and_the_certificate_to_servers_are_the_operators")),
+    ("server_tls_cert_file", Seen("ciphers_protocols_and_the_certificate_to_servers_are_the_operators")),
+    ("server_tls_ca_file", Seen("a_server_of_another_authority")),
+    ("server_tls_protocols", Seen("ciphers_protocols_and_the_certificate_to_servers_are_the_operators")),
+    ("server_tls_ciphers", Seen("ciphers_protocols_and_the_certificate_to_servers_are_the_operators")),
+    ("server_tls13_ciphers", Seen("ciphers_protocols_and_the_certificate_to_servers_are_the_operators")),
+    ("pkt_buf", Nothing("8192")),
+    ("max_packet_size", Seen("max_packet_size_bounds_what_is_passed_on")),
+    ("sbuf_loopcnt", Nothing("9")),
+    ("tcp_defer_accept", Nothing("0")),
+    ("tcp_socket_buffer", Seen("what_is_asked_of_a_socket_is_what_the_system_answers")),
+    ("tcp_keepalive", Seen("what_is_asked_of_a_socket_is_what_the_system_answers")),
+    ("tcp_keepcnt", Seen("what_is_asked_of_a_socket_is_what_the_system_answers")),
+    ("tcp_keepidle", Seen("what_is_asked_of_a_socket_is_what_the_system_answers")),
+    ("tcp_keepintvl", Seen("what_is_asked_of_a_socket_is_what_the_system_answers")),
+    ("tcp_user_timeout", Seen("what_is_asked_of_a_socket_is_what_the_system_answers")),
+];
+
+/// Weir's own settings that stand in `[pgbouncer]` too.
+const OWN: &[(&str, Effect)] = &[
+    ("workers", Seen("clients_of_all_pools_are_served_on_two_and_three_workers")),
+    ("on_dirty", Seen("with_reset_the_next_client_finds_nothing_in_transaction_mode")),
+    ("max_address_connections", Seen("limits_of_a_database_of_an_address_and_of_one_user_hold")),
+    ("proxy_from", Seen("behind_a_balancer_the_address_in_its_header_counts")),
+    ("auth_failure_delay", Seen("a_failed_login_is_answered_later_each_time_and_nobody_else_waits")),
+    ("auth_query_cache", Seen("clients_of_one_user_wait_for_one_question_and_the_answer_is_kept")),
+    ("log_format", Seen("lines_are_json_where_the_file_says_so")),
+    ("shutdown_timeout", Seen("shutdown_timeout_ends_a_shutdown_that_waits")),
+    ("connects_per_second", Seen("connects_per_second_bounds_how_fast_servers_open")),
+    ("client_statements", Seen("a_client_may_not_hold_more_statements_than_its_limit")),
+    ("statement_memory", Seen("the_statements_of_a_client_and_their_memory_are_bounded")),
+];
+
+/// Words of a connection string in `[databases]`.
+const DATABASES: &[(&str, Effect)] = &[
+    ("dbname", Seen("a_database_leads_where_its_words_say")),
+    ("host", Seen("a_database_leads_where_its_words_say")),
+    ("port", Seen("a_database_leads_where_its_words_say")),
+    ("user", Seen("a_database_leads_where_its_words_say")),
+    ("password", Seen("a_database_leads_where_its_words_say")),
+    ("auth_user", Seen("auth_settings_of_a_database_win")),
+    ("auth_dbname", Seen("auth_settings_of_a_database_win")),
+    ("auth_query", Seen("auth_settings_of_a_database_win")),
+    ("client_encoding", Seen("parameters_of_a_database_are_those_of_its_servers")),
+    ("datestyle", Seen("parameters_of_a_database_are_those_of_its_servers")),
+    ("timezone", Seen("parameters_of_a_database_are_those_of_its_servers")),
+    ("application_name", Seen("parameters_of_a_database_are_those_of_its_servers")),
+    ("pool_size", Seen("sizes_and_times_of_a_database_win")),
+    ("min_pool_size", Seen("sizes_and_times_of_a_database_win")),
+    ("reserve_pool_size", Seen("sizes_and_times_of_a_database_win")),
+    ("reserve_pool", Seen("sizes_and_times_of_a_database_win")),
+    ("max_db_connections", Seen("servers_are_limited_a_pool_and_a_database_and_a_user")),
+    ("max_db_client_connections", Seen("clients_are_limited_in_all_and_a_database_and_a_user")),
+    ("server_lifetime", Seen("sizes_and_times_of_a_database_win")),
+    ("query_wait_timeout", Seen("sizes_and_times_of_a_database_win")),
+    ("load_balance_hosts", Seen("load_balance_hosts_takes_turns_or_the_first")),
+    ("pool_mode", Seen("modes_of_databases_and_users_win")),
+    ("connect_query", Seen("every_server_begins_with_the_connect_query")),
+    ("target_session_attrs", Seen("only_a_server_that_fits_is_taken")),
+];
+
+/// Words of a line in `[users]`.
+const USERS: &[(&str, Effect)] = &[
+    ("pool_mode", Seen("modes_of_databases_and_users_win")),
+    ("pool_size", Seen("sizes_and_times_of_a_user_win")),
+    ("reserve_pool_size", Seen("sizes_and_times_of_a_user_win")),
+    ("max_user_connections", Seen("servers_are_limited_a_pool_and_a_database_and_a_user")),
+    ("max_user_client_connections", Seen("clients_are_limited_in_all_and_a_database_and_a_user")),
+    ("query_timeout", Seen("behaviour_16_time_outs_of_a_user_win_over_those_of_all")),
+    ("query_wait_timeout", Seen("sizes_and_times_of_a_user_win")),
+    ("idle_transaction_timeout", Seen("behaviour_16_time_outs_of_a_user_win_over_those_of_all")),
+    ("transaction_timeout", Seen("time_outs_of_a_users_transactions_and_of_its_idle_clients")),
+    ("client_idle_timeout", Seen("time_outs_of_a_users_transactions_and_of_its_idle_clients")),
+];
+
+/// The repository.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// All Rust sources below a folder.
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display())) {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(sources(&path));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+    found
+}
+
+fn names(list: &[(&str, Effect)]) -> BTreeSet<String> {
+    list.iter().map(|(name, _)| (*name).to_owned()).collect()
+}
+
+#[track_caller]
+fn assert_same(what: &str, listed: &BTreeSet<String>, wanted: &BTreeSet<String>) {
+    let missing: Vec<_> = wanted.difference(listed).collect();
+    let left_over: Vec<_> = listed.difference(wanted).collect();
+    assert!(missing.is_empty() && left_over.is_empty(), "{what}: no test of {missing:?}, no setting {left_over:?}");
+}
+
+#[test]
+fn every_setting_of_show_config_has_its_test() {
+    let site = Site::ini(&Ini::new());
+    let shown = site.weir().show("CONFIG");
+    let keys = (0..shown.rows.len()).map(|row| shown.get(row, "key").unwrap().to_owned()).collect();
+    assert_same("[pgbouncer]", &names(&[GENERAL, OWN].concat()), &keys);
+}
+
+#[test]
+fn every_word_of_a_database_and_of_a_user_has_its_test() {
+    // The table of settings says by `.database(&["…"])` and `.user("…")` what the ini's face calls them.
+    let mut databases = BTreeSet::new();
+    let mut users = BTreeSet::new();
+    for source in sources(&root().join("crates/config/src/settings")) {
+        let text = fs::read_to_string(source).unwrap();
+        for call in [".database(&[", ".database_own(&["] {
+            for words in text.split(call).skip(1).filter_map(|rest| rest.split(']').next()) {
+                databases.extend(words.split('"').skip(1).step_by(2).map(str::to_owned));
+            }
+        }
+        users.extend(text.split(".user(\"").skip(1).filter_map(|rest| rest.split('"').next()).map(str::to_owned));
+    }
+    assert_same("[databases]", &names(DATABASES), &databases);
+    assert_same("[users]", &names(USERS), &users);
+}
+
+#[test]
+fn every_test_that_is_named_for_a_setting_exists() {
+    let folders = ["tests/postgres", "tests/pgbouncer", "crates"];
+    let files = folders.iter().flat_map(|folder| sources(&root().join(folder)));
+    let text: String = files.map(|file| fs::read_to_string(file).unwrap()).collect();
+    let mut missing = Vec::new();
+    for (setting, effect) in [GENERAL, OWN, DATABASES, USERS].concat() {
+        if let Seen(test) = effect
+            && !text.contains(&format!("fn {test}("))
+        {
+            missing.push((setting, test));
+        }
+    }
+    assert!(missing.is_empty(), "there is no such test: {missing:?}");
+}
+
+#[test]
+fn settings_without_effect_are_accepted_and_reported() {
+    let mut ini = Ini::new();
+    for (name, effect) in GENERAL {
+        if let Nothing(value) = effect {
+            ini = ini.set(name, value);
+        }
+    }
+    let site = Site::ini(&ini);
+    let file = site.weir().folder().join("pgbouncer.ini");
+    let output = Command::new(weir_binary()).arg("check").arg(&file).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    for (name, effect) in GENERAL {
+        let reported = said.contains(&format!("{name} has no effect"));
+        assert_eq!(reported, matches!(effect, Nothing(_)), "{name}: {said}");
+    }
+    // Accepted, and shown as written.
+    let shown = site.weir().show("CONFIG");
+    let value = |name: &str| (0..shown.rows.len()).find(|row| shown.get(*row, "key") == Some(name));
+    for (name, effect) in GENERAL {
+        let row = value(name).unwrap_or_else(|| panic!("SHOW CONFIG has no {name}"));
+        if let Nothing(written) = effect
+            && *name != "conffile"
+        {
+            assert_eq!(shown.get(row, "value"), Some(*written), "{name}");
+        }
+    }
+}
+
+#[test]
+fn an_unknown_setting_is_an_error_that_names_file_and_line() {
+    let folder = weir_pglocal::TempFolder::new().unwrap();
+    let file = folder.path().join("pgbouncer.ini");
+    for (text, line, name) in [
+        ("[pgbouncer]\nlisten_port = 6432\nmax_clients_con = 7\n", 3, "max_clients_con"),
+        ("[pgbouncer]\n[databases]\napp = host=127.0.0.1 pool_sise=7\n", 3, "pool_sise"),
+        ("[pgbouncer]\n[users]\napp = pool_size=3 min_pool_size=7\n", 3, "min_pool_size"),
+    ] {
+        fs::write(&file, text).unwrap();
+        let output = Command::new(weir_binary()).arg("serve").arg(&file).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && said.contains(name), "{said}");
+        assert!(said.contains(&format!("pgbouncer.ini:{line}")), "{said}");
+    }
+}

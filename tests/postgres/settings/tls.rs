@@ -1,0 +1,130 @@
+//! Protocols, ciphers and certificates of both sides, as psql and PostgreSQL see them. The modes stand in the suite that
+//! also runs before PgBouncer.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::Path;
+use std::process::Command;
+use std::sync::OnceLock;
+
+use weir_pglocal::{Account, TempFolder};
+use weir_tests::{Ini, Postgres, Site, users};
+
+const NEW_KEY: &str = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes";
+
+/// An authority, a certificate for `localhost`, and one of the client `app`.
+fn certificates() -> &'static Path {
+    static FOLDER: OnceLock<TempFolder> = OnceLock::new();
+    let folder = FOLDER.get_or_init(|| {
+        let account = Account::to_drop_to().unwrap();
+        let folder = TempFolder::owned_by(account.as_ref()).unwrap();
+        let constraints = "-addext basicConstraints=critical,CA:TRUE";
+        let request = format!("req -x509 {NEW_KEY} -days 30 -keyout ca.key -out ca.crt -subj /CN=ca {constraints}");
+        openssl(folder.path(), &request);
+        for (name, subject) in [("server", "localhost"), ("app", "app")] {
+            openssl(folder.path(), &format!("req {NEW_KEY} -keyout {name}.key -out {name}.csr -subj /CN={subject}"));
+            fs::write(folder.path().join("ext"), format!("subjectAltName=DNS:{subject}\n")).unwrap();
+            let by = "-CA ca.crt -CAkey ca.key -CAcreateserial -days 30 -extfile ext";
+            openssl(folder.path(), &format!("x509 -req -in {name}.csr {by} -out {name}.crt"));
+        }
+        for entry in fs::read_dir(folder.path()).unwrap().flatten() {
+            fs::set_permissions(entry.path(), fs::Permissions::from_mode(0o600)).unwrap();
+            if let Some(account) = &account {
+                chown(entry.path(), Some(account.uid), Some(account.gid)).unwrap();
+            }
+        }
+        folder
+    });
+    folder.path()
+}
+
+fn openssl(folder: &Path, words: &str) {
+    let output = Command::new("openssl").args(words.split_whitespace()).current_dir(folder).output().unwrap();
+    assert!(output.status.success(), "openssl {words}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+fn at(name: &str) -> String {
+    certificates().join(name).display().to_string()
+}
+
+/// Weir with a certificate for its clients.
+fn encrypting() -> Ini {
+    let ini = Ini::transaction(2).set("client_tls_sslmode", "allow");
+    ini.set("client_tls_key_file", at("server.key")).set("client_tls_cert_file", at("server.crt"))
+}
+
+/// What psql says of its encryption, `TLSv1.3/TLS_AES_256_GCM_SHA384`; or `none`, where it does not get in.
+fn handshake(site: &Site, highest: &str) -> String {
+    let words = format!(
+        "host=127.0.0.1 port={} dbname=app user=app sslmode=require ssl_max_protocol_version={highest}",
+        site.weir().port()
+    );
+    let mut psql = Command::new("psql");
+    psql.env("PGPASSWORD", users::APP.password).env("HOME", site.weir().folder()).env("LC_ALL", "C");
+    let output = psql.args(["-X", "-w", "-c", "\\conninfo", &words]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let part = |name: &str| {
+        let rest = said.split(&format!("{name}: ")).nth(1)?;
+        rest.split([',', ')', '\n']).next().map(str::to_owned)
+    };
+    match (output.status.success(), part("protocol"), part("cipher")) {
+        (true, Some(protocol), Some(cipher)) => format!("{protocol}/{cipher}"),
+        _ => "none".to_owned(),
+    }
+}
+
+#[test]
+fn ciphers_and_protocols_to_clients_are_the_operators() {
+    let site = Site::ini(&encrypting());
+    assert!(handshake(&site, "TLSv1.3").starts_with("TLSv1.3/"));
+    assert!(handshake(&site, "TLSv1.2").starts_with("TLSv1.2/ECDHE"));
+    let site = Site::ini(&encrypting().set("client_tls_protocols", "tlsv1.3"));
+    assert!(handshake(&site, "TLSv1.3").starts_with("TLSv1.3/"));
+    assert_eq!(handshake(&site, "TLSv1.2"), "none");
+    for cipher in ["ECDHE-ECDSA-AES128-GCM-SHA256", "ECDHE-ECDSA-AES256-GCM-SHA384"] {
+        let site = Site::ini(&encrypting().set("client_tls_ciphers", cipher));
+        assert_eq!(handshake(&site, "TLSv1.2"), format!("TLSv1.2/{cipher}"));
+    }
+    for cipher in ["TLS_AES_128_GCM_SHA256", "TLS_CHACHA20_POLY1305_SHA256"] {
+        let site = Site::ini(&encrypting().set("client_tls13_ciphers", cipher));
+        assert_eq!(handshake(&site, "TLSv1.3"), format!("TLSv1.3/{cipher}"));
+    }
+}
+
+/// PostgreSQL with a certificate, which knows the authority of ours.
+fn encrypted() -> &'static Postgres {
+    static POSTGRES: OnceLock<Postgres> = OnceLock::new();
+    POSTGRES.get_or_init(|| {
+        let (certificate, key, authority) = (at("server.crt"), at("server.key"), at("ca.crt"));
+        let files = [("ssl_cert_file", &*certificate), ("ssl_key_file", &*key), ("ssl_ca_file", &*authority)];
+        Postgres::with(60, &[&[("ssl", "on")][..], &files].concat())
+    })
+}
+
+/// What the server says of the connection on which it is asked: protocol, cipher, whose certificate it was shown.
+fn seen_by_server(ini: &Ini) -> [String; 3] {
+    let site = Site::ini_on(encrypted(), ini);
+    let sql = "SELECT version || ',' || cipher || ',' || coalesce(client_dn, 'nobody') \
+               FROM pg_stat_ssl WHERE pid = pg_backend_pid() AND ssl";
+    let seen = site.connect().value(sql).unwrap().unwrap_or_default();
+    let mut parts = seen.split(',').map(str::to_owned);
+    [(); 3].map(|()| parts.next().unwrap_or_default())
+}
+
+#[test]
+fn ciphers_protocols_and_the_certificate_to_servers_are_the_operators() {
+    let ini = || Ini::transaction(2).set("server_tls_sslmode", "require");
+    let [protocol, _, certificate] = seen_by_server(&ini());
+    assert_eq!((protocol.as_str(), certificate.as_str()), ("TLSv1.3", "nobody"));
+    let ours = ini().set("server_tls_key_file", at("app.key")).set("server_tls_cert_file", at("app.crt"));
+    assert_eq!(seen_by_server(&ours)[2], "/CN=app");
+    assert_eq!(seen_by_server(&ini().set("server_tls_protocols", "tlsv1.2"))[0], "TLSv1.2");
+    for cipher in ["ECDHE-ECDSA-AES128-GCM-SHA256", "ECDHE-ECDSA-AES256-GCM-SHA384"] {
+        let chosen = ini().set("server_tls_protocols", "tlsv1.2").set("server_tls_ciphers", cipher);
+        assert_eq!(seen_by_server(&chosen)[1], cipher);
+    }
+    for cipher in ["TLS_AES_128_GCM_SHA256", "TLS_CHACHA20_POLY1305_SHA256"] {
+        assert_eq!(seen_by_server(&ini().set("server_tls13_ciphers", cipher))[1], cipher);
+    }
+    assert_eq!(seen_by_server(&Ini::transaction(2).set("server_tls_sslmode", "disable"))[0], "");
+}

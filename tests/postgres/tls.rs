@@ -1,0 +1,289 @@
+//! Encrypted clients, with libpq and OpenSSL as the other side: what the suites of one connection can't show.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Child, Command, Output, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use weir_pglocal::client::{Connection, Error};
+use weir_pglocal::{Signal, TempFolder, send_signal};
+use weir_pgwire::put_front;
+use weir_tests::{ADMIN, Certificates, Mode, Setup, Site, eventually, users};
+
+/// As much as the largest answers here are long: no buffer holds it.
+const ROWS: &str = "select repeat(md5(i::text), 32) from generate_series(1, 100000) i";
+
+/// A Weir that encrypts, and what its clients have: the authority's certificate as `ca.crt`, their own by their names.
+struct Place {
+    site: Site,
+    authority: Certificates,
+    folder: TempFolder,
+}
+
+impl Place {
+    /// With this mode towards clients, and the tests' own console by the Unix socket, which no mode refuses.
+    fn new(mode: &str) -> Place {
+        Place::with(mode, Setup::new(Mode::Transaction).workers(2))
+    }
+
+    fn with(mode: &str, setup: Setup) -> Place {
+        let authority = Certificates::new();
+        let setup = authority.setup(setup.console_by_socket(), mode);
+        let folder = TempFolder::new().unwrap();
+        fs::write(folder.path().join("ca.crt"), authority.authority()).unwrap();
+        Place { site: Site::with(setup, Mode::Transaction), authority, folder }
+    }
+
+    /// Connection parameters with a client's own certificate of this authority.
+    fn certified(&self, authority: &Certificates, subject: &str) -> String {
+        let (key, certificate) = authority.sign(subject);
+        let at = |end: &str| self.folder.path().join(format!("client.{end}"));
+        fs::write(at("crt"), certificate).unwrap();
+        fs::write(at("key"), key).unwrap();
+        // libpq takes no key that others may read.
+        fs::set_permissions(at("key"), fs::Permissions::from_mode(0o600)).unwrap();
+        format!("sslmode=require sslcert={} sslkey={}", at("crt").display(), at("key").display())
+    }
+
+    /// psql with these parameters besides the usual ones.
+    fn psql(&self, parameters: &str) -> Command {
+        let (port, folder) = (self.site.weir().port(), self.folder.path().display());
+        let place = format!("host=localhost hostaddr=127.0.0.1 port={port} user={} dbname=app", users::APP.name);
+        let mut psql = Command::new("psql");
+        psql.env("PGPASSWORD", users::APP.password).env("HOME", self.folder.path());
+        psql.args(["-X", "-A", "-t", "-w", "-q", "-v", "ON_ERROR_STOP=1"]);
+        psql.arg(format!("{place} gssencmode=disable sslrootcert={folder}/ca.crt {parameters}"));
+        psql
+    }
+
+    fn run(&self, parameters: &str, sql: &str) -> Output {
+        self.psql(parameters).args(["-c", sql]).output().expect("psql runs")
+    }
+
+    #[track_caller]
+    fn value(&self, parameters: &str, sql: &str) -> String {
+        let output = self.run(parameters, sql);
+        assert!(output.status.success(), "{parameters}: {output:?}");
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    }
+
+    #[track_caller]
+    fn refused(&self, parameters: &str, text: &str) {
+        let output = self.run(parameters, "select 42");
+        assert!(!output.status.success(), "{parameters}: {output:?}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains(text), "{parameters}: {output:?}");
+    }
+
+    #[track_caller]
+    fn logged(&self, text: &str) {
+        eventually(text, || {
+            let log = self.site.weir().log();
+            if log.contains(text) { Ok(()) } else { Err(log) }
+        });
+    }
+
+    /// OpenSSL's own client with these words; what it says after it has sent these bytes.
+    fn s_client(&self, words: &[&str], bytes: &[u8]) -> String {
+        let mut client = Command::new("openssl");
+        client.args(["s_client", "-connect", &format!("127.0.0.1:{}", self.site.weir().port())]).args(words);
+        let mut client = client.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        client.stdin.take().unwrap().write_all(bytes).unwrap();
+        String::from_utf8_lossy(&client.wait_with_output().unwrap().stdout).into_owned()
+    }
+
+    /// A connection that has sent this, and nothing before it.
+    fn begun(&self, bytes: &[u8]) -> Connection {
+        let mut client = Connection::open(&self.site.params()).unwrap();
+        client.send_bytes(bytes).unwrap();
+        client
+    }
+}
+
+fn ssl_request() -> Vec<u8> {
+    let mut bytes = Vec::new();
+    put_front::ssl_request(&mut bytes);
+    bytes
+}
+
+/// Everything up to the end of the connection.
+#[track_caller]
+fn until_closed(client: &mut Connection) -> Vec<u8> {
+    let mut all = Vec::new();
+    loop {
+        match client.read_bytes(Duration::from_secs(20)) {
+            Ok(bytes) if bytes.is_empty() => return all,
+            Ok(bytes) => all.extend_from_slice(&bytes),
+            Err(Error::Timeout) => panic!("it is not closed after {all:?}"),
+            Err(_) => return all,
+        }
+    }
+}
+
+#[test]
+fn clients_are_encrypted_as_the_modes_on_both_sides_say() {
+    let all = ["disable", "allow", "prefer", "require", "verify-ca", "verify-full"];
+    for (mode, welcome) in [("disable", &all[..3]), ("allow", &all), ("prefer", &all), ("require", &all[1..])] {
+        let place = Place::new(mode);
+        let text = if mode == "disable" { "server does not support SSL" } else { "SSL required" };
+        for sslmode in all.map(|sslmode| format!("sslmode={sslmode}")) {
+            match welcome.contains(&&sslmode[8..]) {
+                true => assert_eq!(place.value(&sslmode, "select 42"), "42", "{mode}, {sslmode}"),
+                false => place.refused(&sslmode, text),
+            }
+        }
+        if mode == "require" {
+            place.refused("sslmode=verify-full host=127.0.0.1", "does not match host name");
+            place.logged("tls=TLSv1.3/TLS_");
+        }
+    }
+}
+
+#[test]
+fn verify_ca_lets_in_who_has_a_certificate_of_the_authority() {
+    let place = Place::new("verify-ca");
+    let own = place.certified(&place.authority, "anybody");
+    assert_eq!(place.value(&own, "select 42"), "42");
+    assert_eq!(place.value(&format!("{own} ssl_max_protocol_version=TLSv1.2"), "select 42"), "42");
+    let strange = place.certified(&Certificates::new(), "anybody");
+    assert!(!place.run(&strange, "select 42").status.success());
+    place.logged("TLS handshake failed");
+    place.refused("sslmode=disable", "SSL required");
+}
+
+#[test]
+fn certificates_name_users_by_a_map() {
+    let setup = Setup::new(Mode::Transaction).auth("hba").auth_line("hba_file = \"hba.conf\"");
+    let rules = format!("local all {0} md5\nlocal all pgbouncer peer\nhostssl all all all cert map=people\n", ADMIN.0);
+    let map = format!("people \"Ann Smith\" {}\n", users::APP.name);
+    let setup = setup.auth_line("ident_file = \"ident.conf\"").file("hba.conf", &rules).file("ident.conf", &map);
+    let place = Place::with("allow", setup);
+    let ann = place.certified(&place.authority, "Ann Smith");
+    assert_eq!(place.value(&ann, "select 42"), "42");
+    place.refused(&format!("{ann} user={}", users::OTHER.name), "FATAL");
+    place.refused("sslmode=require", "FATAL");
+    place.refused("sslmode=disable", "FATAL");
+    // Her name alone is no user's name where a map is asked for.
+    let bob = place.certified(&place.authority, users::APP.name);
+    place.refused(&bob, "FATAL");
+}
+
+#[test]
+fn scram_is_bound_to_the_connection() {
+    let place = Place::new("allow");
+    assert_eq!(place.value("sslmode=require channel_binding=require", "select 42"), "42");
+    let old = "sslmode=require channel_binding=require ssl_max_protocol_version=TLSv1.2";
+    assert_eq!(place.value(old, "select 42"), "42");
+    place.refused("sslmode=disable channel_binding=require", "channel binding");
+}
+
+#[test]
+fn a_hundred_megabytes_are_the_same_as_without_encryption() {
+    let place = Place::new("require");
+    let database = place.site.database();
+    let straight = format!("sslmode=disable port={} dbname={}", database.postgres().port(), database.name());
+    let (direct, secure) = (place.run(&straight, ROWS).stdout, place.run("sslmode=require", ROWS).stdout);
+    assert_eq!(secure.len(), 100_000 * (32 * 32 + 1));
+    assert!(direct == secure, "the same bytes");
+    let file = place.folder.path().join("rows");
+    fs::write(&file, &secure).unwrap();
+    place.value("sslmode=require", "create table t (t text)");
+    place.value("sslmode=require", &format!("\\copy t from '{}'", file.display()));
+    place.value("sslmode=require", &format!("\\copy t to '{}.again'", file.display()));
+    assert!(fs::read(file.with_extension("again")).unwrap() == direct, "there and back");
+}
+
+#[test]
+fn garbage_in_a_handshake_ends_it() {
+    let place = Place::new("allow");
+    let mut client = place.begun(&ssl_request());
+    assert_eq!(client.read_bytes(Duration::from_secs(20)).unwrap(), b"S");
+    client.send_bytes(&[0x42; 600]).unwrap();
+    until_closed(&mut client);
+    place.logged("TLS handshake failed");
+    // A handshake of its own accord, and then nothing of the kind.
+    until_closed(&mut place.begun(&[&[0x16, 3, 1, 0, 40], &[0xff; 40][..]].concat()));
+    drop(place.begun(&[0x16, 3, 1]));
+}
+
+#[test]
+fn a_handshake_without_a_request_names_the_protocol() {
+    let place = Place::new("allow");
+    assert!(place.s_client(&["-alpn", "postgresql"], b"").contains("ALPN protocol: postgresql"));
+    place.s_client(&[], b"");
+    place.logged("received direct SSL connection request without ALPN protocol negotiation extension");
+}
+
+#[test]
+fn a_login_that_stalls_in_its_handshake_is_closed() {
+    let setup = Setup::new(Mode::Transaction).general("client_login_timeout = \"1s\"");
+    let place = Place::with("allow", setup);
+    let mut client = place.begun(&ssl_request());
+    assert_eq!(client.read_bytes(Duration::from_secs(20)).unwrap(), b"S");
+    // Without a word: it would be taken for a part of the handshake.
+    assert_eq!(until_closed(&mut client), b"");
+}
+
+/// Waits until the pool's server is at work.
+fn await_work(place: &Place) {
+    eventually("it runs", || {
+        let backends = place.site.database().backends();
+        if backends.iter().any(|(_, state)| state == "active") { Ok(()) } else { Err(backends) }
+    });
+}
+
+#[test]
+fn an_encrypted_client_is_cancelled_by_a_plain_request() {
+    let place = Place::new("require");
+    let mut psql = place.psql("sslmode=require");
+    let psql = psql.args(["-c", "select pg_sleep(60)"]).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    await_work(&place);
+    // libpq before 17 sends it plain whatever the connection is, so no mode refuses it.
+    send_signal(psql.id(), Signal::SIGINT);
+    let output = psql.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("canceling statement due to user request"), "{said}");
+}
+
+#[test]
+fn a_client_is_cancelled_by_an_encrypted_request() {
+    let place = Place::new("allow");
+    let mut client = place.site.connect();
+    let request = client.canceller().request();
+    let error = thread::scope(|scope| {
+        let query = scope.spawn(|| client.query("select pg_sleep(60)").unwrap_err());
+        await_work(&place);
+        place.s_client(&["-starttls", "postgres", "-quiet"], &request);
+        query.join().unwrap()
+    });
+    assert_eq!(error.sqlstate(), Some("57014"), "{error}");
+}
+
+/// One answer of a psql that reads its commands from a pipe.
+fn answer(psql: &mut Child, sql: &str) -> String {
+    writeln!(psql.stdin.as_mut().unwrap(), "{sql};").unwrap();
+    let mut line = String::new();
+    BufReader::with_capacity(1, psql.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    line.trim().to_owned()
+}
+
+#[test]
+fn a_new_certificate_is_for_new_clients_and_the_old_ones_stay() {
+    let place = Place::new("require");
+    let mut old = place.psql("sslmode=verify-full").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    assert_eq!(answer(&mut old, "select 42"), "42");
+    let next = Certificates::new();
+    let (key, certificate) = next.sign("next");
+    let file = |name: &str| place.site.weir().folder().join(name);
+    fs::write(file("server.key"), key).unwrap();
+    assert_eq!(place.value("sslmode=verify-full", "select 42"), "42", "nothing is read before a reload");
+    fs::write(file("server.crt"), certificate).unwrap();
+    place.site.weir().command("RELOAD").unwrap();
+    place.refused("sslmode=verify-full", "SSL error");
+    fs::write(place.folder.path().join("ca.crt"), next.authority()).unwrap();
+    assert_eq!(place.value("sslmode=verify-full", "select 42"), "42");
+    assert_eq!(answer(&mut old, "select 43"), "43");
+    drop(old.stdin.take());
+    assert!(old.wait().unwrap().success());
+}
