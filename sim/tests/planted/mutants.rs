@@ -1,0 +1,185 @@
+//! The bugs that are planted: where, and which checkers may find them.
+//!
+//! An edit's text must stand exactly once in its file; where the source has moved on, the edit has to follow. In what
+//! replaces it, `PLANTED` is true while the bug is switched on.
+
+use weir_sim::Checker;
+
+/// A bug.
+pub(crate) struct Mutant {
+    pub(crate) name: &'static str,
+    /// What it does, in a few words.
+    pub(crate) what: &'static str,
+    /// Who may find it first.
+    pub(crate) found_by: &'static [Checker],
+    pub(crate) edits: &'static [Edit],
+}
+
+/// A change of a source file.
+pub(crate) struct Edit {
+    pub(crate) file: &'static str,
+    pub(crate) from: &'static str,
+    pub(crate) to: &'static str,
+}
+
+const LINKS: &str = "crates/engine/src/links.rs";
+const POOL: &str = "crates/pool/src/pool.rs";
+const SERVER: &str = "crates/session/src/server.rs";
+const OUTSTANDING: &str = "crates/session/src/outstanding.rs";
+
+/// Somebody's result, or an answer, is not what it would be on a connection of one's own.
+const ANSWERS: &[Checker] = &[
+    Checker::ResultsReachTheirOwner,
+    Checker::AnsweredAsDirect,
+    Checker::OneOwnerAServer,
+    Checker::NoErrorWithoutFault,
+];
+
+/// All of them: the first five are those that every pooler has had.
+pub(crate) const MUTANTS: &[Mutant] = &[
+    Mutant {
+        name: "dirty server",
+        what: "what a client left on its server is not seen when it is released",
+        found_by: &[Checker::NextOwnerSeesCleanServer, Checker::ResultsReachTheirOwner, Checker::AnsweredAsDirect],
+        edits: &[Edit {
+            file: LINKS,
+            from: "    let left = !dirty.is_empty() || (session && used);\n",
+            to: "    let dirty = if PLANTED { Dirty::NONE } else { dirty };
+    let left = !dirty.is_empty() || (session && used);\n",
+        }],
+    },
+    Mutant {
+        name: "lost waiter",
+        what: "where three wait, a server that is released makes the first of them forgotten",
+        found_by: &[Checker::WaitersAreAnswered, Checker::AllFinishes, Checker::Invariant],
+        edits: &[Edit {
+            file: POOL,
+            from: "            && let Some((client, since)) = self.queue.pop()
+        {
+            self.servers[key].state = State::Linked(client);",
+            to: "            && let Some((client, since)) = {
+                if PLANTED && self.queue.len() > 2 {
+                    self.queue.pop();
+                }
+                self.queue.pop()
+            }
+        {
+            self.servers[key].state = State::Linked(client);",
+        }],
+    },
+    Mutant {
+        name: "stolen reply",
+        what: "a server is released while it still owes replies, and its next client gets them",
+        // Whose replies were stolen may find out first: nothing comes.
+        found_by: &[
+            Checker::ResultsReachTheirOwner,
+            Checker::AnsweredAsDirect,
+            Checker::OneOwnerAServer,
+            Checker::WaitersAreAnswered,
+        ],
+        edits: &[Edit {
+            file: SERVER,
+            from: "self.owed.is_clean() && self.stream.is_between()",
+            to: "(self.owed.is_clean() || PLANTED) && self.stream.is_between()",
+        }],
+    },
+    Mutant {
+        name: "off by one",
+        what: "a pool opens one server more than it may",
+        found_by: &[Checker::LimitsHold],
+        edits: &[Edit {
+            file: POOL,
+            from: "self.settings.size.saturating_add(more) }",
+            to: "self.settings.size.saturating_add(more + u32::from(PLANTED)) }",
+        }],
+    },
+    Mutant {
+        name: "late cancel",
+        what: "a server is given on while a cancel for it is under way",
+        found_by: &[Checker::CancelHitsItsOwn],
+        edits: &[
+            Edit {
+                file: LINKS,
+                from: "            if session_mode || mid_message || (cancels > 0 && !spoiled) {",
+                to: "            if session_mode || mid_message || (cancels > 0 && !spoiled && !PLANTED) {",
+            },
+            Edit {
+                file: LINKS,
+                from: "        } else if cancels > 0 && !spoiled {",
+                to: "        } else if cancels > 0 && !spoiled && !PLANTED {",
+            },
+        ],
+    },
+    Mutant {
+        name: "open transaction",
+        what: "a server is released within a transaction",
+        found_by: ANSWERS,
+        edits: &[Edit {
+            file: SERVER,
+            from: "    pub fn is_quiet(&self) -> bool {\n        self.status == TxStatus::Idle",
+            to: "    pub fn is_quiet(&self) -> bool {\n        (self.status == TxStatus::Idle || PLANTED)",
+        }],
+    },
+    Mutant {
+        name: "forgotten Sync",
+        what: "in a deep pipeline a Sync is not noted among what is owed",
+        found_by: ANSWERS,
+        edits: &[Edit {
+            file: OUTSTANDING,
+            from: "        self.segment = self.segment.wrapping_add(1);
+        self.push(Expect::Sync);",
+            to: "        self.segment = self.segment.wrapping_add(1);
+        if PLANTED && self.runs.len() > 4 {
+            return true;
+        }
+        self.push(Expect::Sync);",
+        }],
+    },
+    Mutant {
+        name: "error that cuts nothing",
+        what: "after an error what the server skips is still awaited",
+        found_by: ANSWERS,
+        edits: &[Edit {
+            file: OUTSTANDING,
+            from: "            if next == Expect::Sync {\n                return Some(head);",
+            to: "            if next == Expect::Sync || PLANTED {\n                return Some(head);",
+        }],
+    },
+    Mutant {
+        name: "parameter not restored",
+        what: "a server keeps the TimeZone of the client before",
+        found_by: ANSWERS,
+        edits: &[Edit {
+            file: "crates/session/src/params.rs",
+            from: "            if wanted == has || (wanted.is_none() && reported) {",
+            to: "            if wanted == has
+                || (wanted.is_none() && reported)
+                || (PLANTED && name.eq_ignore_ascii_case(\"TimeZone\"))
+            {",
+        }],
+    },
+    Mutant {
+        name: "server given twice",
+        what: "a server that is handed out stays among the idle ones",
+        found_by: &[Checker::Invariant, Checker::OneOwnerAServer, Checker::ResultsReachTheirOwner],
+        edits: &[Edit {
+            file: POOL,
+            from: "        self.servers.unlink(&mut self.idle, key);
+        self.servers[key].state = State::Linked(client);",
+            to: "        if !PLANTED {
+            self.servers.unlink(&mut self.idle, key);
+        }
+        self.servers[key].state = State::Linked(client);",
+        }],
+    },
+    Mutant {
+        name: "statement mixed up",
+        what: "different statements get the same name on servers",
+        found_by: ANSWERS,
+        edits: &[Edit {
+            file: "crates/session/src/statements.rs",
+            from: "        *digit = HEX[(key.0 >> (124 - 4 * i) & 15) as usize];",
+            to: "        *digit = HEX[(key.0 >> (124 - 4 * i) & if PLANTED && i > 0 { 0 } else { 15 }) as usize];",
+        }],
+    },
+];
