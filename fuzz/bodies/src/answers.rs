@@ -1,0 +1,159 @@
+//! What comes from elsewhere in formats of its own: answers to auth_query, the DNS's, certificates, frozen clients.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use weir_base::Mode;
+use weir_pgwire::{Head, put_back, put_front};
+use weir_session::lookup::{Answer, Lookup};
+use weir_session::{CancelKey, Out, Server, frozen};
+
+use crate::foreign::certificate::Certificate;
+use crate::foreign::message::{self, Kind, Reply};
+use crate::foreign::resolver::{Conf, hosts_have};
+use crate::requests::any_message;
+use crate::session::{Shared, feed_alone};
+use crate::tape::{Tape, pieces};
+
+/// Nobody hears anything.
+struct Deaf;
+
+impl Out for Deaf {
+    fn client_range(&mut self, _: Range<usize>) {}
+    fn client(&mut self, _: &[u8]) {}
+    fn server_range(&mut self, _: Range<usize>) {}
+    fn server(&mut self, _: &[u8]) {}
+}
+
+/// What a server says to auth_query: a cut changes nothing, and there is an answer only where there was a ReadyForQuery.
+pub(crate) fn auth_query(data: &[u8]) {
+    let mut tape = Tape::new(data);
+    let cuts = [1 + tape.below(30), 1 + tape.below(300)];
+    let mut said = Vec::new();
+    for _ in 0..tape.below(10) {
+        match tape.below(10) {
+            0 => put_back::parse_complete(&mut said),
+            1 => put_back::bind_complete(&mut said),
+            2 => put_back::row_description(&mut said, &[COLUMN, COLUMN]),
+            3 => put_back::data_row(&mut said, &[Some(tape.some()), Some(tape.some())]),
+            4 => put_back::data_row(&mut said, &[None, None]),
+            5 => put_back::command_complete(&mut said, "SELECT 1"),
+            6 => put_back::ready(&mut said, tape.one(b"IIITE")),
+            _ => any_message(&mut tape, b"12TtDnCZENASKsG", &mut said),
+        }
+    }
+    said.extend_from_slice(tape.rest());
+    let whole = ask(&said, &[]);
+    for cuts in [&cuts[..], &[1]] {
+        assert_eq!(ask(&said, cuts), whole);
+    }
+    assert!(!whole.starts_with("answer") || count(&said, b'Z') > 0, "an answer without an end");
+}
+
+const COLUMN: weir_pgwire::Column<'_> = weir_pgwire::Column { name: "x", kind: weir_pgwire::ColumnType::Text };
+
+/// How a question ends, in words.
+fn ask(said: &[u8], cuts: &[usize]) -> String {
+    let shared = Shared::new(1);
+    let mut server = Server::new(Arc::new(shared.params.unknown()), CancelKey::default());
+    let mut lookup = Lookup::begin(&mut server, "select $1", "u", &mut Vec::new(), &mut Deaf);
+    let mut end = String::from("nothing yet");
+    // What comes behind the answer spoils the server or not; an answer that came is told in any case.
+    for piece in pieces(said, cuts) {
+        match lookup.feed(&mut server, piece, &shared.params) {
+            Ok(None) => {}
+            Ok(Some(answer)) => end = told(&end, answer),
+            Err(unexpected) => return format!("closed: {}", unexpected.0),
+        }
+    }
+    format!("{end}, clean: {}", server.prove_clean().is_some())
+}
+
+/// Only the first answer counts; whoever asked has gone with it.
+fn told(end: &str, answer: Answer) -> String {
+    if end.starts_with("answer") {
+        return end.to_owned();
+    }
+    match answer {
+        Ok(Some(found)) => format!("answer {:?} {:?}", found.user, found.secret),
+        Ok(None) => "answer nobody".to_owned(),
+        Err(error) => format!("answer {error:?}"),
+    }
+}
+
+fn count(mut said: &[u8], tag: u8) -> usize {
+    let mut count = 0;
+    while let Ok(Some(head)) = Head::parse(said) {
+        count += usize::from(head.tag == tag);
+        said = said.get(head.total()..).unwrap_or_default();
+    }
+    count
+}
+
+/// An answer of the DNS, to a question that is ours: bounded, and of the kind that was asked for.
+pub(crate) fn dns_answer(data: &[u8]) {
+    let mut tape = Tape::new(data);
+    let (ipv6, honest) = (tape.flag(), tape.below(4) > 0);
+    let name = tape.one(&["db.example", "x", "a.b.c.d.e."]);
+    let kind = if ipv6 { Kind::Aaaa } else { Kind::A };
+    let Some(question) = message::question(7, name, kind) else { panic!("a good name") };
+    let mut answer = Vec::new();
+    if honest {
+        // The head of an answer to this very question; flags and counts are the fuzzer's.
+        answer.extend_from_slice(&question);
+        answer[2..4].copy_from_slice(&[0x80 | tape.byte(), tape.byte()]);
+        answer[6..8].copy_from_slice(&[0, tape.byte()]);
+    }
+    answer.extend_from_slice(tape.rest());
+    let Some(Reply::Addresses(addresses, _)) = message::reply(&answer, &question) else { return };
+    assert!(addresses.len() * 10 <= answer.len(), "more addresses than the message has room for");
+    assert!(addresses.iter().all(|address| address.is_ipv6() == ipv6), "an address of the other kind");
+}
+
+/// The system's files about names, and names themselves.
+pub(crate) fn resolver_files(data: &[u8]) {
+    let mut tape = Tape::new(data);
+    let name = String::from_utf8_lossy(tape.some());
+    let text = String::from_utf8_lossy(tape.rest());
+    let _ = hosts_have(&text, &name);
+    let candidates = Conf::parse(&text).candidates(&name);
+    assert!((1..=7).contains(&candidates.len()));
+    for candidate in candidates {
+        let _ = message::question(7, &candidate, Kind::A).map(|question| assert!(question.len() <= 300));
+    }
+}
+
+/// A certificate of a stranger.
+pub(crate) fn certificate(data: &[u8]) {
+    let Some(certificate) = Certificate::read(data) else { return };
+    assert!(certificate.binding().is_none_or(|hash| matches!(hash.len(), 32 | 48 | 64)));
+    assert!(certificate.common_name.is_none_or(|name| name.len() <= 4 * data.len()));
+    assert!(certificate.public_key.len() <= data.len());
+}
+
+/// A frozen client: what thaws freezes to the same again, and lives on whatever it was.
+pub(crate) fn frozen_client(data: &[u8]) {
+    let mut tape = Tape::new(data);
+    let asked = tape.below(32);
+    let mut shared = Shared::new(100);
+    let bytes = tape.rest();
+    let Ok(client) = frozen::thaw(bytes, &shared.params, &mut shared.interner) else { return };
+    let again = frozen::freeze(&client, &shared.params).expect("nothing of it is half-way");
+    let client = frozen::thaw(&again, &shared.params, &mut shared.interner).expect("what was frozen here thaws here");
+    // Statements stand in no order; all else does.
+    let sorted = |mut bytes: Vec<u8>| {
+        bytes.sort_unstable();
+        bytes
+    };
+    assert_eq!(frozen::freeze(&client, &shared.params).map(sorted), Some(sorted(again)));
+    assert!(matches!(client.mode(), Mode::Session | Mode::Transaction | Mode::Statement));
+    let mut input = Vec::new();
+    for name in ["", "a", "b"].iter().take(asked) {
+        put_front::bind(&mut input, b"", name.as_bytes(), &[]);
+        put_front::describe(&mut input, weir_pgwire::Of::Statement, name.as_bytes());
+        put_front::close(&mut input, weir_pgwire::Of::Statement, name.as_bytes());
+    }
+    put_front::query(&mut input, "DEALLOCATE ALL");
+    put_front::sync(&mut input);
+    feed_alone(client, &mut shared, &input);
+}

@@ -1,0 +1,428 @@
+//! A whole engine through its port: clients and servers whose bytes, cuts, habits and ends the fuzzer makes.
+//!
+//! What must hold: nothing panics; the rules of the port; what an engine itself asserts between inputs
+//! ([`Engine::check`]); no client that came in by the front door hears a reply that it did not ask for; and no row that
+//! answers one client reaches another, as long as the server that says it has not lied.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use weir_base::{ClientAddr, Host, Mode, Peer, Span, Target, Time, WorkerId};
+use weir_config::{Config, Method, Pool, SslMode};
+use weir_engine::port::{Answer, Gone, Input, Signal};
+use weir_engine::{Engine, Setup};
+use weir_pgwire::startup::{self, First};
+use weir_pgwire::{backend, put_back, put_front};
+
+use crate::backend::Backend;
+use crate::contract::{Contract, Stream, is_readable};
+use crate::port::Port;
+use crate::requests::{any_message, request};
+use crate::tape::Tape;
+
+const FRONT_TAGS: &[u8] = b"QPBDECSHFdcfXpz";
+const BACK_TAGS: &[u8] = b"Z12C3DEnTtGHdcSNAIVsWRKvz";
+/// The most connections that a run makes.
+const MOST: usize = 24;
+
+struct Client {
+    peer: Peer,
+    /// What its texts and nobody else's hold.
+    mark: String,
+    waiting: Vec<u8>,
+    asked: Stream,
+    heard: Stream,
+    contract: Contract,
+    /// Whether it is through its login.
+    welcome: bool,
+    /// It sent something else than requests; what it may hear can't be told.
+    odd: bool,
+    blocked: bool,
+}
+
+struct ServerEnd {
+    peer: Peer,
+    backend: Backend,
+    /// What came before its startup packet was whole.
+    first: Vec<u8>,
+    started: bool,
+    waiting: Vec<u8>,
+}
+
+struct World<'a> {
+    tape: Tape<'a>,
+    engine: Engine,
+    port: Port,
+    now: Time,
+    clients: Vec<Client>,
+    servers: Vec<ServerEnd>,
+    made: usize,
+}
+
+/// Runs what the tape says.
+pub(crate) fn whole_engine(data: &[u8]) {
+    let mut tape = Tape::new(data);
+    let config = config(1 + tape.byte() % 2, tape.one(&[Mode::Transaction, Mode::Session, Mode::Statement]));
+    let setup = Setup {
+        worker: WorkerId(0),
+        workers: 1,
+        config: Arc::new(config),
+        seed: [1; 32],
+        process_key: [2; 32],
+        wall_at_start: 0,
+        version: "weir",
+        uid: 700,
+    };
+    let (engine, now) = (Engine::new(setup), Time::START + Span::from_secs(1));
+    let mut world =
+        World { tape, engine, port: Port::default(), now, clients: Vec::new(), servers: Vec::new(), made: 0 };
+    world.arrive(true);
+    world.arrive(true);
+    let mut steps = 0;
+    while !world.tape.is_over() && steps < 400 && !world.port.exited {
+        steps += 1;
+        world.step();
+    }
+}
+
+/// One pool of `size` servers; everybody is trusted.
+fn config(size: u8, mode: Mode) -> Config {
+    let mut config = Config { admin_users: vec!["admin".into()], mode, ..Config::default() };
+    config.auth.method = Method::Trust;
+    config.auth.failure_delay = Span::ZERO;
+    config.auth.users = Arc::new([("ann", "secret"), ("admin", "secret")].into_iter().collect());
+    config.tls.server.mode = SslMode::Disable;
+    config.limits.size = size.into();
+    config.limits.min_size = 0;
+    let target = Target { host: Host::Ip(Ipv4Addr::LOCALHOST.into()), port: 5432 };
+    let pool = Pool {
+        name: "db".into(),
+        targets: vec![target],
+        database: "db".into(),
+        mode,
+        on_dirty: config.on_dirty,
+        limits: config.limits.clone(),
+        ..Pool::default()
+    };
+    config.pools.insert("db".into(), Arc::new(pool));
+    config
+}
+
+impl World<'_> {
+    fn step(&mut self) {
+        let kind = self.tape.byte();
+        let (who, kind) = (usize::from(kind >> 6), kind & 0x3f);
+        match kind % 20 {
+            0..=3 => self.ask(who),
+            4 => self.say_odd(who),
+            5 => {
+                let size = usize::from(self.tape.byte());
+                self.client_sends(who, size);
+            }
+            6..=8 => self.client_sends(who, usize::MAX),
+            9 => self.answer(who, 1),
+            10 => self.answer(who, 5),
+            11 => {
+                let size = usize::from(self.tape.byte());
+                self.server_sends(who, size);
+            }
+            12 | 13 => self.server_sends(who, usize::MAX),
+            14 => self.lie(who),
+            15 => self.greet(),
+            16 => self.pass(),
+            17 => self.leave(who),
+            18 => self.block(who),
+            _ => self.unusual(),
+        }
+    }
+
+    /// One input, and what follows from it at once.
+    fn input(&mut self, input: Input<'_>) {
+        self.engine.handle(self.now, input, &mut self.port);
+        loop {
+            if let Some((mail, socket)) = self.port.mail.pop_front() {
+                self.engine.handle(self.now, Input::Mail { from: WorkerId(0), mail, socket }, &mut self.port);
+            } else if let Some(peer) = self.port.detaches.pop_front() {
+                self.engine.handle(self.now, Input::Detached { peer }, &mut self.port);
+            } else {
+                break;
+            }
+        }
+        self.engine.check();
+        for (peer, bytes) in std::mem::take(&mut self.port.sent) {
+            self.heard(peer, &bytes);
+        }
+        let port = &self.port;
+        self.clients.retain(|client| port.is_alive(client.peer));
+        self.servers.retain(|server| port.is_alive(server.peer));
+    }
+
+    fn bytes(&mut self, peer: Peer, bytes: &[u8]) {
+        if !bytes.is_empty() {
+            self.port.input.clear();
+            self.port.input.extend_from_slice(bytes);
+            self.input(Input::Bytes { peer, bytes });
+        }
+    }
+
+    /// What was sent to somebody arrives there.
+    fn heard(&mut self, peer: Peer, bytes: &[u8]) {
+        if let Some(server) = self.servers.iter_mut().find(|server| server.peer == peer) {
+            server.hears(bytes);
+        } else if let Some(client) = self.clients.iter_mut().find(|client| client.peer == peer) {
+            client.hears(bytes);
+        }
+    }
+
+    /// A client connects; by the front door with a good startup packet.
+    fn arrive(&mut self, good: bool) {
+        if self.made == MOST {
+            return;
+        }
+        self.made += 1;
+        let peer = self.port.peer();
+        let mark = format!("client {};", self.made);
+        self.clients.push(Client {
+            peer,
+            mark,
+            waiting: Vec::new(),
+            asked: Stream::default(),
+            heard: Stream::default(),
+            contract: Contract::default(),
+            welcome: false,
+            odd: !good,
+            blocked: false,
+        });
+        let from = ClientAddr::Tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, 4000)));
+        self.input(Input::Accepted { peer, from });
+        let mut first = Vec::new();
+        if good {
+            put_front::startup(&mut first, &[("user", "ann"), ("database", "db")], 0);
+        } else {
+            let (user, database) = (self.tape.one(&["ann", "admin", "eve"]), self.tape.one(&["db", "pgbouncer", "x"]));
+            let minor = u16::from(self.tape.byte());
+            put_front::startup(
+                &mut first,
+                &[("user", user), ("database", database), ("options", "-c geqo=off")],
+                minor,
+            );
+            first.extend_from_slice(self.tape.some());
+        }
+        self.bytes(peer, &first);
+    }
+
+    fn client(&mut self, who: usize) -> Option<&mut Client> {
+        let count = self.clients.len().max(1);
+        self.clients.get_mut(who % count)
+    }
+
+    fn server(&mut self, who: usize) -> Option<&mut ServerEnd> {
+        let count = self.servers.len().max(1);
+        self.servers.get_mut(who % count)
+    }
+
+    fn ask(&mut self, who: usize) {
+        let mut tape = self.tape;
+        if let Some(client) = self.client(who) {
+            let mark = client.mark.clone();
+            request(&mut tape, &mark, &mut client.waiting);
+        }
+        self.tape = tape;
+    }
+
+    fn say_odd(&mut self, who: usize) {
+        let mut tape = self.tape;
+        if let Some(client) = self.client(who) {
+            match tape.flag() {
+                true => any_message(&mut tape, FRONT_TAGS, &mut client.waiting),
+                false => client.waiting.extend_from_slice(tape.some()),
+            }
+        }
+        self.tape = tape;
+    }
+
+    fn client_sends(&mut self, who: usize, size: usize) {
+        let Some(peer) = self.client(who).map(|client| client.peer) else { return };
+        if !self.port.is_read(peer) {
+            return;
+        }
+        let Some(client) = self.client(who) else { return };
+        let size = size.min(client.waiting.len());
+        let piece: Vec<u8> = client.waiting.drain(..size).collect();
+        client.sends(&piece);
+        self.bytes(peer, &piece);
+    }
+
+    fn answer(&mut self, who: usize, times: usize) {
+        let mut tape = self.tape;
+        if let Some(server) = self.server(who).filter(|server| server.started) {
+            for _ in 0..times {
+                let said = server.backend.answer(&mut tape);
+                server.waiting.extend_from_slice(&said);
+            }
+        }
+        self.tape = tape;
+    }
+
+    fn server_sends(&mut self, who: usize, size: usize) {
+        let Some(peer) = self.server(who).map(|server| server.peer) else { return };
+        if !self.port.is_read(peer) {
+            return;
+        }
+        let Some(server) = self.server(who) else { return };
+        let size = size.min(server.waiting.len());
+        let piece: Vec<u8> = server.waiting.drain(..size).collect();
+        self.bytes(peer, &piece);
+    }
+
+    /// A server says what nobody may rely on.
+    fn lie(&mut self, who: usize) {
+        let mut tape = self.tape;
+        if let Some(server) = self.server(who) {
+            server.backend.lied = true;
+            match tape.flag() {
+                true => any_message(&mut tape, BACK_TAGS, &mut server.waiting),
+                false => server.waiting.extend_from_slice(tape.some()),
+            }
+        }
+        self.tape = tape;
+    }
+
+    /// A connect that was asked for succeeds, or fails.
+    fn greet(&mut self) {
+        let Some(peer) = self.port.connects.pop_front().filter(|peer| self.port.is_alive(*peer)) else { return };
+        if self.tape.below(8) == 7 || self.servers.len() == MOST {
+            self.port.end(peer);
+            return self.input(Input::ConnectFailed { peer, error: "refused".into() });
+        }
+        self.servers.push(ServerEnd {
+            peer,
+            backend: Backend::default(),
+            first: Vec::new(),
+            started: false,
+            waiting: Vec::new(),
+        });
+        self.input(Input::Connected { peer, local: "127.0.0.1:5000".into(), remote: None });
+    }
+
+    /// Time passes, and every deadline is kept.
+    fn pass(&mut self) {
+        let span =
+            self.tape.one(&[Span::from_millis(1), Span::from_millis(300), Span::from_secs(20), Span::from_secs(900)]);
+        let end = self.now + span;
+        let mut ticks = 0;
+        while self.engine.next_deadline() <= end && ticks < 200 {
+            ticks += 1;
+            self.now = self.now.max(self.engine.next_deadline());
+            self.input(Input::Tick);
+        }
+        self.now = self.now.max(end);
+    }
+
+    /// Somebody's connection ends.
+    fn leave(&mut self, who: usize) {
+        let client = self.tape.flag();
+        let peer = if client { self.client(who).map(|c| c.peer) } else { self.server(who).map(|s| s.peer) };
+        let Some(peer) = peer else { return };
+        // A paused peer's end of file is not read, but its reset is heard.
+        let cause = if self.port.is_read(peer) { Gone::Eof } else { Gone::Error };
+        self.port.end(peer);
+        self.input(Input::Closed { peer, cause });
+    }
+
+    /// A client's socket is full, or has room again.
+    fn block(&mut self, who: usize) {
+        let Some(client) = self.client(who) else { return };
+        client.blocked = !client.blocked;
+        let (peer, blocked) = (client.peer, client.blocked);
+        self.input(if blocked { Input::Blocked { peer } } else { Input::Drained { peer } });
+    }
+
+    fn unusual(&mut self) {
+        match self.tape.below(8) {
+            0 | 1 => self.arrive(true),
+            2 | 3 => self.arrive(false),
+            4 => self.input(Input::Signal(Signal::Reload)),
+            5 => {
+                let size = 1 + self.tape.byte() % 3;
+                let Some(job) = self.port.jobs.pop_front() else { return };
+                let answer = match self.tape.flag() {
+                    true => Answer::Config(Ok(Arc::new(config(size, Mode::Transaction)))),
+                    false => Answer::Config(Err("a mistake".into())),
+                };
+                self.input(Input::Helped { job, answer });
+            }
+            6 => {
+                let signal = self.tape.one(&[Signal::Pause, Signal::Resume]);
+                self.input(Input::Signal(signal));
+            }
+            _ => {
+                let peers: Vec<Peer> = self.clients.iter().map(|client| client.peer).collect();
+                peers.into_iter().for_each(|peer| {
+                    let _ = self.engine.refreeze(peer);
+                });
+            }
+        }
+    }
+}
+
+impl Client {
+    /// Notes what it is about to ask.
+    fn sends(&mut self, piece: &[u8]) {
+        // What follows a goodbye, or is no message, is not read.
+        let bytes = [self.asked.held(), piece].concat();
+        self.odd |= !is_readable(&bytes);
+        if !self.odd {
+            let asks = self.asked.push(piece);
+            asks.into_iter().for_each(|ask| self.contract.ask(ask));
+        }
+    }
+
+    fn hears(&mut self, bytes: &[u8]) {
+        if self.odd {
+            return;
+        }
+        for message in self.heard.push(bytes) {
+            if !self.welcome {
+                self.welcome = message.tag == b'Z';
+                continue;
+            }
+            let asked = self.contract.reply(message.tag);
+            assert!(asked, "{} did not ask for {:?}", self.mark, char::from(message.tag));
+            if message.tag == b'D' {
+                self.sees(&message.body);
+            }
+        }
+    }
+
+    /// A row that says whose it is, is its own.
+    fn sees(&self, row: &[u8]) {
+        let Some(text) = backend::data_row(row).ok().and_then(|mut values| values.next().flatten()) else { return };
+        let marked = text.windows(2).position(|two| two == b"--").map(|at| &text[at + 2..]);
+        let own = marked.is_none_or(|rest| rest.starts_with(self.mark.as_bytes()));
+        assert!(own, "{} hears a row of another: {:?}", self.mark, String::from_utf8_lossy(text));
+    }
+}
+
+impl ServerEnd {
+    fn hears(&mut self, bytes: &[u8]) {
+        if self.started {
+            self.backend.receive(bytes);
+            return;
+        }
+        self.first.extend_from_slice(bytes);
+        match startup::first(&self.first) {
+            Ok(None) => {}
+            Ok(Some((First::Startup(_), used))) => {
+                assert_eq!(used, self.first.len(), "nothing may follow before we are let in");
+                self.started = true;
+                put_back::auth_ok(&mut self.waiting);
+                put_back::parameter_status(&mut self.waiting, "TimeZone", "UTC");
+                put_back::backend_key_data(&mut self.waiting, 77, &[1, 2, 3, 4]);
+                put_back::ready(&mut self.waiting, b'I');
+            }
+            Ok(Some((First::Cancel { .. }, _))) => {}
+            other => panic!("a server was sent {other:?}"),
+        }
+    }
+}

@@ -1,0 +1,458 @@
+//! A whole session: two clients and two servers, linked and parted as an engine would, with bytes on both sides that the
+//! fuzzer makes and cuts.
+//!
+//! What must hold, whatever comes: nothing panics; both ends are only ever sent whole messages; no client hears a reply that
+//! it did not ask for; no row reaches anybody twice, or anybody who is not linked; a server is proven clean only if nothing
+//! is owed by a reading of the protocol that is not the session's own ([`Contract`]).
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use weir_base::Mode;
+use weir_session::back::{self, Told};
+use weir_session::front::{self, Context, Counts, Messages, Simple, Then};
+use weir_session::{Accepted, CancelKey, Client, Interner, Out, ParamTable, Server};
+
+use crate::backend::Backend;
+use crate::contract::{Contract, Stream, is_readable};
+use crate::requests::{any_message, request};
+use crate::tape::{Tape, pieces};
+
+/// The tags that a client may send, and some that it may not.
+const FRONT_TAGS: &[u8] = b"QPBDECSHFdcfXpz";
+/// The tags that a server may send, and some that it may not.
+const BACK_TAGS: &[u8] = b"Z12C3DEnTtGHdcSNAIVsWRKvz";
+
+/// What the sessions of a worker share.
+pub(crate) struct Shared {
+    pub(crate) interner: Interner,
+    accepted: Accepted,
+    pub(crate) params: ParamTable,
+    spare: Vec<Vec<u8>>,
+    scratch: Vec<u8>,
+    counts: Counts,
+    max_prepared: usize,
+}
+
+impl Shared {
+    pub(crate) fn new(max_prepared: usize) -> Shared {
+        Shared {
+            interner: Interner::new([3; 16], 1 << 16),
+            accepted: Accepted::default(),
+            params: ParamTable::new([]),
+            spare: Vec::new(),
+            scratch: Vec::new(),
+            counts: Counts::default(),
+            max_prepared,
+        }
+    }
+
+    fn context(&mut self) -> Context<'_> {
+        Context {
+            interner: &mut self.interner,
+            accepted: &mut self.accepted,
+            params: &self.params,
+            spare: &mut self.spare,
+            scratch: &mut self.scratch,
+            counts: &mut self.counts,
+            max_prepared: self.max_prepared,
+            client_statements: 3,
+            messages: Messages { longest: 1 << 20, simple: Simple::Allowed },
+        }
+    }
+}
+
+/// What was written to both ends in one step.
+#[derive(Default)]
+struct Written {
+    client: Vec<u8>,
+    server: Vec<u8>,
+}
+
+struct Recorder<'a> {
+    input: &'a [u8],
+    written: &'a mut Written,
+}
+
+impl Out for Recorder<'_> {
+    fn client_range(&mut self, range: Range<usize>) {
+        self.written.client.extend_from_slice(&self.input[range]);
+    }
+    fn client(&mut self, bytes: &[u8]) {
+        self.written.client.extend_from_slice(bytes);
+    }
+    fn server_range(&mut self, range: Range<usize>) {
+        self.written.server.extend_from_slice(&self.input[range]);
+    }
+    fn server(&mut self, bytes: &[u8]) {
+        self.written.server.extend_from_slice(bytes);
+    }
+}
+
+struct ClientEnd {
+    client: Client,
+    link: Option<usize>,
+    gone: bool,
+    /// Written by the client, and not yet offered or not yet taken.
+    waiting: Vec<u8>,
+    taken: Stream,
+    contract: Contract,
+    heard: Stream,
+}
+
+struct ServerEnd {
+    server: Server,
+    link: Option<usize>,
+    gone: bool,
+    backend: Backend,
+    /// Said by the server, and not yet delivered.
+    waiting: Vec<u8>,
+    said: Stream,
+    /// What the session has seen of it.
+    contract: Contract,
+    /// Rows that it said since it was linked, of which its client may hear each once.
+    rows: Vec<Vec<u8>>,
+}
+
+struct World<'a> {
+    tape: Tape<'a>,
+    shared: Shared,
+    clients: Vec<ClientEnd>,
+    servers: Vec<ServerEnd>,
+}
+
+/// Runs what the tape says.
+pub(crate) fn whole_session(data: &[u8]) {
+    let mut tape = Tape::new(data);
+    let mode = tape.one(&[Mode::Transaction, Mode::Session, Mode::Transaction, Mode::Statement]);
+    let mut world = World::new(mode, tape.one(&[100, 1, 0, 2]), tape);
+    let mut steps = 0;
+    while !world.tape.is_over() && steps < 600 {
+        steps += 1;
+        world.step();
+        world.check();
+    }
+}
+
+impl<'a> World<'a> {
+    fn new(mode: Mode, max_prepared: usize, tape: Tape<'a>) -> Self {
+        let shared = Shared::new(max_prepared);
+        let params = Arc::new(shared.params.unknown());
+        let client = |id| ClientEnd {
+            client: Client::new(id, mode, params.clone()),
+            link: None,
+            gone: false,
+            waiting: Vec::new(),
+            taken: Stream::default(),
+            contract: Contract::default(),
+            heard: Stream::default(),
+        };
+        let server = || ServerEnd {
+            server: Server::new(params.clone(), CancelKey::default()),
+            link: None,
+            gone: false,
+            backend: Backend::default(),
+            waiting: Vec::new(),
+            said: Stream::default(),
+            contract: Contract::default(),
+            rows: Vec::new(),
+        };
+        World { tape, shared, clients: vec![client(1), client(2)], servers: vec![server(), server()] }
+    }
+
+    fn step(&mut self) {
+        let kind = self.tape.byte();
+        let (who, kind) = (usize::from(kind & 1), kind >> 1);
+        match kind % 12 {
+            0..=2 => request(&mut self.tape, "", &mut self.clients[who].waiting),
+            3 => any_message(&mut self.tape, FRONT_TAGS, &mut self.clients[who].waiting),
+            4 => {
+                let raw = self.tape.some();
+                self.clients[who].waiting.extend_from_slice(raw);
+            }
+            5 => {
+                let size = usize::from(self.tape.byte());
+                self.client_sends(who, size);
+            }
+            6 => self.client_sends(who, usize::MAX),
+            7 => self.server_answers(who),
+            8 => {
+                let server = &mut self.servers[who];
+                any_message(&mut self.tape, BACK_TAGS, &mut server.waiting);
+            }
+            9 => {
+                let size = usize::from(self.tape.byte());
+                self.server_sends(who, size);
+            }
+            10 => {
+                (0..4).for_each(|_| self.server_answers(who));
+                self.server_sends(who, usize::MAX);
+            }
+            _ => self.release(who),
+        }
+    }
+
+    /// A modelled server says something that it may say.
+    fn server_answers(&mut self, who: usize) {
+        let server = &mut self.servers[who];
+        if !server.gone {
+            let said = server.backend.answer(&mut self.tape);
+            server.waiting.extend_from_slice(&said);
+        }
+    }
+
+    /// What a client wrote arrives, up to `size` bytes of it.
+    fn client_sends(&mut self, who: usize, size: usize) {
+        if self.clients[who].gone {
+            return;
+        }
+        let size = size.min(self.clients[who].waiting.len());
+        let mut piece: Vec<u8> = self.clients[who].waiting.drain(..size).collect();
+        loop {
+            let (used, then, written) = self.feed_client(who, &piece);
+            assert!(used <= piece.len());
+            take(&mut self.clients[who], &piece[..used]);
+            self.pass_on(who, written);
+            piece.drain(..used);
+            match then {
+                Then::More => break assert!(piece.is_empty(), "not all was taken, and nothing is waited for"),
+                Then::NeedServer if self.link(who) => {}
+                Then::NeedServer => break,
+                Then::Full => break assert!(self.linked(who).is_some_and(|s| self.servers[s].server.is_busy())),
+                Then::Leaves | Then::Refuse(_) => return self.part(who),
+            }
+        }
+        self.clients[who].waiting.splice(..0, piece);
+    }
+
+    fn feed_client(&mut self, who: usize, piece: &[u8]) -> (usize, Then, Written) {
+        let mut written = Written::default();
+        let ClientEnd { client, link, .. } = &mut self.clients[who];
+        let server = link.map(|s| &mut self.servers[s].server);
+        let mut out = Recorder { input: piece, written: &mut written };
+        let fed = front::feed(client, server, piece, &mut self.shared.context(), &mut out);
+        (fed.used, fed.then, written)
+    }
+
+    fn linked(&self, client: usize) -> Option<usize> {
+        self.clients[client].link
+    }
+
+    /// What a step wrote goes to its ends.
+    fn pass_on(&mut self, client: usize, written: Written) {
+        let link = self.clients[client].link;
+        match link {
+            Some(server) => self.server_hears(server, &written.server),
+            None => assert!(written.server.is_empty(), "bytes for no server"),
+        }
+        self.client_hears(client, &written.client);
+    }
+
+    fn server_hears(&mut self, server: usize, bytes: &[u8]) {
+        let server = &mut self.servers[server];
+        server.backend.receive(bytes).into_iter().for_each(|ask| server.contract.ask(ask));
+    }
+
+    fn client_hears(&mut self, who: usize, bytes: &[u8]) {
+        let client = &mut self.clients[who];
+        for message in client.heard.push(bytes) {
+            let asked = client.contract.reply(message.tag);
+            assert!(asked, "a reply that its client did not ask for: {:?}", char::from(message.tag));
+            if message.tag == b'D' {
+                let server = client.link.expect("a row comes from a server");
+                let rows = &mut self.servers[server].rows;
+                let at = rows.iter().position(|row| *row == message.body);
+                rows.drain(..=at.expect("a row that its server did not say, or not any more"));
+            }
+        }
+    }
+
+    /// What a server said arrives, up to `size` bytes of it.
+    fn server_sends(&mut self, who: usize, size: usize) {
+        if self.servers[who].gone {
+            return;
+        }
+        let size = size.min(self.servers[who].waiting.len());
+        let piece: Vec<u8> = self.servers[who].waiting.drain(..size).collect();
+        let link = self.servers[who].link;
+        note_rows(&mut self.servers[who], &piece);
+        let mut written = Written::default();
+        let mut out = Recorder { input: &piece, written: &mut written };
+        let client = link.map(|c| &mut self.clients[c].client);
+        let told = back::feed(&mut self.servers[who].server, client, &piece, &mut self.shared.context(), &mut out);
+        assert!(written.server.is_empty(), "a server's words are not for servers");
+        match link {
+            Some(client) => self.client_hears(client, &written.client),
+            None => assert!(written.client.is_empty(), "bytes for no client"),
+        }
+        if !told.is_ok_and(|told| is_bearable(&told)) {
+            return self.lose(who);
+        }
+        let server = &mut self.servers[who];
+        for message in server.said.push(&piece) {
+            assert!(server.contract.reply(message.tag), "nobody asked for {:?}", char::from(message.tag));
+        }
+    }
+
+    /// A client asks for a server; `false` if there is none.
+    fn link(&mut self, who: usize) -> bool {
+        let free = |s: &ServerEnd| !s.gone && s.link.is_none() && s.server.prove_clean().is_some();
+        let Some(ix) = self.servers.iter().position(free) else { return false };
+        assert!(self.clients[who].link.is_none(), "a client that has a server asks for one");
+        let mut written = Written::default();
+        let asks = {
+            let mut out = Recorder { input: &[], written: &mut written };
+            let Shared { params, scratch, .. } = &mut self.shared;
+            back::agree(&mut self.servers[ix].server, &mut self.clients[who].client, params, scratch, &mut out)
+        };
+        assert!(written.client.is_empty());
+        self.server_hears(ix, &written.server);
+        if asks && !self.agrees(ix) {
+            self.servers[ix].gone = true;
+            return false;
+        }
+        if asks {
+            back::agreed(&self.servers[ix].server, &mut self.clients[who].client, None);
+        }
+        self.servers[ix].rows.clear();
+        self.clients[who].link = Some(ix);
+        self.servers[ix].link = Some(who);
+        true
+    }
+
+    /// A server answers a query of our own: well, if what it had said before allows.
+    fn agrees(&mut self, ix: usize) -> bool {
+        self.servers[ix].waiting.clear();
+        let mut said = Vec::new();
+        weir_pgwire::put_back::command_complete(&mut said, "SET");
+        weir_pgwire::put_back::ready(&mut said, b'I');
+        let server = &mut self.servers[ix];
+        let honest = b"CZ".iter().all(|tag| server.backend.contract.reply(*tag));
+        let mut written = Written::default();
+        let mut out = Recorder { input: &said, written: &mut written };
+        let told = back::feed(&mut server.server, None, &said, &mut self.shared.context(), &mut out);
+        assert!(written.client.is_empty() && written.server.is_empty(), "our own affair");
+        let done = told.is_ok_and(|told| told.own_done == Some(Ok(())));
+        done && honest && b"CZ".iter().all(|tag| server.contract.reply(*tag)) && server.server.prove_clean().is_some()
+    }
+
+    /// A server that is clean leaves its client.
+    fn release(&mut self, ix: usize) {
+        let Some(client) = self.servers[ix].link else { return };
+        if self.servers[ix].server.prove_clean().is_none() || self.clients[client].client.is_mid_message() {
+            return;
+        }
+        assert!(self.clients[client].heard.is_between(), "a client is left in the middle of a message");
+        self.servers[ix].link = None;
+        self.clients[client].link = None;
+    }
+
+    /// A client is gone. Its server stays if it is clean.
+    fn part(&mut self, who: usize) {
+        self.clients[who].gone = true;
+        if let Some(ix) = self.clients[who].link.take() {
+            self.servers[ix].link = None;
+            let mid = self.clients[who].client.is_mid_message();
+            self.servers[ix].gone |= mid || self.servers[ix].server.prove_clean().is_none();
+        }
+    }
+
+    /// A server is closed, and its client with it.
+    fn lose(&mut self, ix: usize) {
+        self.servers[ix].gone = true;
+        if let Some(client) = self.servers[ix].link.take() {
+            self.clients[client].link = None;
+            self.clients[client].gone = true;
+        }
+    }
+
+    fn check(&self) {
+        for server in self.servers.iter().filter(|server| !server.gone) {
+            if server.server.prove_clean().is_none() {
+                continue;
+            }
+            let owed = server.contract.ends_owed();
+            assert_eq!(owed, 0, "proven clean, and {owed} ReadyForQuery are owed");
+            assert!(server.contract.is_fulfilled(), "proven clean, but {:?}", server.contract);
+            // What its client sends in pieces is not its last word, and it can't be parted from it now.
+            let mid = server.link.is_some_and(|client| self.clients[client].client.is_mid_message());
+            assert!(server.backend.is_between() || mid, "proven clean in the middle of a message");
+        }
+    }
+}
+
+/// Notes what the session took from a client; bytes that are no message are refused with their client.
+fn take(client: &mut ClientEnd, bytes: &[u8]) {
+    if is_readable(&[client.taken.held(), bytes].concat()) {
+        client.taken.push(bytes).into_iter().for_each(|ask| client.contract.ask(ask));
+    }
+}
+
+/// Notes the rows that a piece completes. Rows must be known before they are heard, and replies are judged after that; so
+/// this reads ahead in a copy.
+fn note_rows(server: &mut ServerEnd, piece: &[u8]) {
+    if is_readable(&[server.said.held(), piece].concat()) {
+        let whole = server.said.clone().push(piece);
+        server.rows.extend(whole.into_iter().filter(|m| m.tag == b'D').map(|m| m.body));
+    }
+}
+
+/// Whether an engine would keep a link after this.
+fn is_bearable(told: &Told) -> bool {
+    !told.block_in_statement_mode && !told.copy_breached && told.fatal.is_none()
+}
+
+/// Messages of both sides, whole and in pieces: both ends get the same bytes, and the books end the same.
+pub(crate) fn split_messages(data: &[u8]) {
+    let mut tape = Tape::new(data);
+    let mode = tape.one(&[Mode::Transaction, Mode::Session]);
+    let cuts = [1 + tape.below(40), 1 + tape.below(9), 1 + tape.below(700)];
+    let (mut asked, mut said) = (Vec::new(), Vec::new());
+    for _ in 0..tape.below(12) {
+        request(&mut tape, "", &mut asked);
+    }
+    let raw = tape.some();
+    for _ in 0..tape.below(12) {
+        any_message(&mut tape, BACK_TAGS, &mut said);
+    }
+    said.extend_from_slice(tape.rest());
+    let whole = converse(mode, &asked, raw, &said, &[]);
+    assert_eq!(converse(mode, &asked, raw, &said, &cuts), whole);
+    assert_eq!(converse(mode, &asked, raw, &said, &[1]), whole);
+}
+
+/// What both ends were sent, and how it ended.
+fn converse(mode: Mode, asked: &[u8], raw: &[u8], said: &[u8], cuts: &[usize]) -> (Vec<u8>, Vec<u8>, String) {
+    let mut shared = Shared::new(2);
+    let params = Arc::new(shared.params.unknown());
+    let (mut client, mut server) = (Client::new(1, mode, params.clone()), Server::new(params, CancelKey::default()));
+    let (mut written, mut end) = (Written::default(), String::new());
+    for piece in pieces(asked, cuts).into_iter().chain(pieces(raw, cuts)) {
+        let mut out = Recorder { input: piece, written: &mut written };
+        let fed = front::feed(&mut client, Some(&mut server), piece, &mut shared.context(), &mut out);
+        if fed.then != Then::More {
+            end = format!("{:?}", fed.then);
+            break;
+        }
+    }
+    for piece in pieces(said, cuts) {
+        let mut out = Recorder { input: piece, written: &mut written };
+        let told = back::feed(&mut server, Some(&mut client), piece, &mut shared.context(), &mut out);
+        if let Err(unexpected) = told {
+            // The server is closed, and its state means nothing any more.
+            return (written.client, written.server, end + unexpected.0);
+        }
+    }
+    end.push_str(&format!("{:?} {:?} {:?}", server.prove_clean().is_some(), server.hold_reason(), server.dirty()));
+    (written.client, written.server, end)
+}
+
+/// Feeds a client that has a fresh server, for as long as it is not stopped. What its server is sent is whole messages.
+pub(crate) fn feed_alone(mut client: Client, shared: &mut Shared, input: &[u8]) {
+    let mut server = Server::new(client.params().clone(), CancelKey::default());
+    let mut written = Written::default();
+    let mut out = Recorder { input, written: &mut written };
+    let _ = front::feed(&mut client, Some(&mut server), input, &mut shared.context(), &mut out);
+    Stream::default().push(&written.server);
+    Stream::default().push(&written.client);
+}

@@ -1,0 +1,132 @@
+//! Heads of statements and command tags. What a head promises is checked by a reader of its own, which knows nothing but
+//! where statements end.
+
+use weir_pgwire::sql::{self, SqlHead};
+use weir_pgwire::{Dealloc, Dirty};
+
+/// A text, whole and cut.
+pub(crate) fn statement_heads(data: &[u8]) {
+    let whole = sql::head(data);
+    if promises(&whole) {
+        for backslash in [Backslash::Escapes, Backslash::IsOneByte] {
+            assert!(statements(data, backslash) <= 1, "a promise about one statement of several: {whole:?}");
+        }
+    }
+    if let SqlHead::Deallocate(Dealloc::Name(name)) = &whole {
+        assert!(name.len() <= data.len());
+    }
+    let _ = sql::may_make_temporary(data, &whole);
+    for end in (0..=data.len()).step_by(data.len() / 60 + 1) {
+        let early = sql::head_of_prefix(&data[..end]);
+        assert!(!promises(&early) && early != SqlHead::CreateOther, "a promise about what was not seen: {early:?}");
+    }
+}
+
+/// A command tag.
+pub(crate) fn command_tags(data: &[u8]) {
+    let left = sql::left_by_tag(data);
+    let all = Dirty::SETTINGS.union(Dirty::LISTEN).union(Dirty::STATEMENTS).union(Dirty::CURSORS).union(Dirty::TEMP);
+    assert!(all.contains(left) && left.without(all).is_empty());
+    assert!(left.is_empty() || data.first().is_some_and(u8::is_ascii_uppercase));
+}
+
+/// Whether a session relies on the text being this one statement.
+fn promises(head: &SqlHead<'_>) -> bool {
+    matches!(
+        head,
+        SqlHead::SetLocal | SqlHead::Deallocate(_) | SqlHead::DiscardAll | SqlHead::DeclareCursor { hold: false }
+    )
+}
+
+/// What a backslash is within a plain string: that depends on a setting of the server (standard_conforming_strings).
+#[derive(Clone, Copy, PartialEq)]
+enum Backslash {
+    Escapes,
+    IsOneByte,
+}
+
+/// How many statements a text holds that are not empty (PostgreSQL's documentation, "Lexical Structure").
+fn statements(text: &[u8], backslash: Backslash) -> usize {
+    // The protocol ends a text at its first NUL.
+    let text = text.split(|byte| *byte == 0).next().unwrap_or_default();
+    let (mut count, mut inside, mut at) = (0, false, 0);
+    while at < text.len() {
+        let rest = &text[at..];
+        let (length, empty) = match rest[0] {
+            b';' => {
+                inside = false;
+                (1, true)
+            }
+            b if is_space(b) => (1, true),
+            b'-' if rest.starts_with(b"--") => {
+                (rest.iter().position(|b| matches!(b, b'\n' | b'\r')).unwrap_or(rest.len()), true)
+            }
+            b'/' if rest.starts_with(b"/*") => (comment(rest), true),
+            b'\'' => (quoted(rest, backslash == Backslash::Escapes), false),
+            b'"' => (quoted(rest, false), false),
+            b'e' | b'E' if rest.get(1) == Some(&b'\'') => (1 + quoted(&rest[1..], true), false),
+            b'$' => (dollar(rest), false),
+            b if is_word(b) => (rest.iter().position(|b| !is_word(*b) && *b != b'$').unwrap_or(rest.len()), false),
+            _ => (1, false),
+        };
+        if !empty && !inside {
+            inside = true;
+            count += 1;
+        }
+        at += length;
+    }
+    count
+}
+
+fn is_space(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t' | b'\n' | b'\r' | 0x0b | 0x0c)
+}
+
+fn is_word(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'_' || byte >= 0x80
+}
+
+/// The length of a block comment, nested ones included.
+fn comment(text: &[u8]) -> usize {
+    let (mut depth, mut at) = (0, 0);
+    while at < text.len() {
+        if text[at..].starts_with(b"/*") {
+            depth += 1;
+            at += 2;
+        } else if text[at..].starts_with(b"*/") {
+            depth -= 1;
+            at += 2;
+            if depth == 0 {
+                return at;
+            }
+        } else {
+            at += 1;
+        }
+    }
+    text.len()
+}
+
+/// The length of a quoted piece; a doubled quote is two pieces, which comes to the same.
+fn quoted(text: &[u8], escapes: bool) -> usize {
+    let (quote, mut at) = (text[0], 1);
+    while at < text.len() {
+        match text[at] {
+            b'\\' if escapes => at += 2,
+            byte if byte == quote => return at + 1,
+            _ => at += 1,
+        }
+    }
+    text.len()
+}
+
+/// The length of a string between dollar signs, or of what only looks like its beginning.
+fn dollar(text: &[u8]) -> usize {
+    let tag = text[1..].iter().position(|byte| !is_word(*byte)).map_or(text.len(), |length| 1 + length);
+    if text.get(tag) != Some(&b'$') || text[1].is_ascii_digit() {
+        return 1;
+    }
+    let delimiter = &text[..=tag];
+    let body = &text[delimiter.len()..];
+    let end = body.windows(delimiter.len()).position(|window| window == delimiter);
+    end.map_or(text.len(), |end| delimiter.len() + end + delimiter.len())
+}

@@ -1,0 +1,5 @@
+//! What a server says to auth_query.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| weir_fuzz::run("auth_query", data));

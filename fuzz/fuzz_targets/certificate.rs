@@ -1,0 +1,5 @@
+//! A certificate of a stranger.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| weir_fuzz::run("certificate", data));

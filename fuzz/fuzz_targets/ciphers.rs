@@ -1,0 +1,5 @@
+//! OpenSSL's cipher lists.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| weir_fuzz::run("ciphers", data));

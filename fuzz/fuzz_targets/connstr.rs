@@ -1,0 +1,5 @@
+//! Connection strings of an ini.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| weir_fuzz::run("connstr", data));

@@ -1,0 +1,5 @@
+//! Commands of the console.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| weir_fuzz::run("console", data));

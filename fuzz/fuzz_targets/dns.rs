@@ -1,0 +1,5 @@
+//! Answers of the DNS.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| weir_fuzz::run("dns", data));

@@ -1,0 +1,5 @@
+//! Ident files.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| weir_fuzz::run("ident", data));

@@ -1,0 +1,5 @@
+//! PgBouncer's ini.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| weir_fuzz::run("ini", data));

@@ -1,0 +1,5 @@
+//! The options of a startup packet.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| weir_fuzz::run("options", data));

@@ -1,0 +1,5 @@
+//! A balancer's header.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| weir_fuzz::run("proxy", data));

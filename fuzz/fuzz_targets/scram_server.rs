@@ -1,0 +1,5 @@
+//! SCRAM, our role towards clients.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| weir_fuzz::run("scram_server", data));

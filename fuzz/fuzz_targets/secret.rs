@@ -1,0 +1,5 @@
+//! Secrets as pg_authid holds them.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| weir_fuzz::run("secret", data));

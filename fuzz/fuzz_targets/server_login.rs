@@ -1,0 +1,5 @@
+//! What a server says to our login.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| weir_fuzz::run("server_login", data));

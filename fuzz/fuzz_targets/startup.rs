@@ -1,0 +1,5 @@
+//! The first packet.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| weir_fuzz::run("startup", data));

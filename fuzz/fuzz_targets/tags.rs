@@ -1,0 +1,5 @@
+//! Command tags.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| weir_fuzz::run("tags", data));

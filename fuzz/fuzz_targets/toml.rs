@@ -1,0 +1,5 @@
+//! Weir's TOML.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| weir_fuzz::run("toml", data));
