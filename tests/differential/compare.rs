@@ -1,0 +1,180 @@
+//! When two answers are alike: byte for byte, but for what stands in [`EXEMPTIONS`].
+//!
+//! Object ids that a database gives to its own tables and types are compared by the order in which they first appear, so
+//! a wrong one still shows.
+
+use std::collections::HashMap;
+
+use weir_pglocal::client::Frame;
+use weir_pgwire::{backend, tag::back};
+
+/// The first object id that a database gives away itself (`FirstNormalObjectId` of PostgreSQL).
+const FIRST_OWN_OID: u32 = 16_384;
+
+/// What may differ, and why.
+pub(crate) struct Exemption {
+    pub(crate) what: &'static str,
+    pub(crate) why: &'static str,
+    applies: fn(&Frame, &Frame) -> bool,
+}
+
+/// All that may differ between an answer of PostgreSQL's and the same through Weir.
+pub(crate) const EXEMPTIONS: [Exemption; 5] = [
+    Exemption {
+        what: "the process id and key of BackendKeyData",
+        why: "Weir gives its clients keys of its own",
+        applies: |direct, weir| both(direct, weir, back::BACKEND_KEY_DATA) && direct.body.len() == weir.body.len(),
+    },
+    Exemption {
+        what: "the process id of NotificationResponse",
+        why: "it is that of another server process",
+        applies: |direct, weir| both(direct, weir, back::NOTIFICATION) && direct.body[4..] == weir.body[4..],
+    },
+    Exemption {
+        what: "the version in NegotiateProtocolVersion",
+        why: "Weir speaks 3.2, whatever the server does",
+        applies: |direct, weir| both(direct, weir, back::NEGOTIATE) && direct.body[4..] == weir.body[4..],
+    },
+    Exemption {
+        what: "which of a client's names for one text an error gives",
+        why: "they are one statement on servers (docs/pooling.md)",
+        applies: |direct, weir| {
+            both(direct, weir, back::ERROR)
+                && unnamed(&direct.body).is_some_and(|message| Some(message) == unnamed(&weir.body))
+        },
+    },
+    Exemption {
+        what: "which fault is named within a failed transaction, or by which of the server's functions",
+        why: "a statement that this server does not have can't be prepared there (docs/pooling.md): 25P02",
+        applies: |direct, weir| {
+            both(direct, weir, back::ERROR)
+                && [&direct.body, &weir.body].iter().any(|body| sqlstate(body).as_deref() == Some(b"25P02"))
+                && (sqlstate(&direct.body) != sqlstate(&weir.body) || message(&direct.body) == message(&weir.body))
+        },
+    },
+];
+
+fn both(direct: &Frame, weir: &Frame, tag: u8) -> bool {
+    direct.tag == tag && weir.tag == tag
+}
+
+/// The words of an error about what a Bind brought for a statement, without the statement's name.
+fn unnamed(body: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
+    let view = backend::error_fields(body).ok()?;
+    let (before, rest) = split(view.message()?, b" but prepared statement \"")?;
+    let (name, after) = split(rest, b"\" requires ")?;
+    (!name.starts_with(b"weir_")).then(|| (before.to_vec(), after.to_vec()))
+}
+
+fn split<'a>(text: &'a [u8], at: &[u8]) -> Option<(&'a [u8], &'a [u8])> {
+    let begin = text.windows(at.len()).position(|window| window == at)?;
+    Some((&text[..begin], &text[begin + at.len()..]))
+}
+
+fn message(body: &[u8]) -> Option<Vec<u8>> {
+    backend::error_fields(body).ok()?.message().map(<[u8]>::to_vec)
+}
+
+fn sqlstate(body: &[u8]) -> Option<Vec<u8>> {
+    backend::error_fields(body).ok()?.sqlstate().map(<[u8]>::to_vec)
+}
+
+/// Whether two answers are alike.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Verdict {
+    Alike,
+    /// They are, by this entry of [`EXEMPTIONS`].
+    Exempt(usize),
+    Differ,
+}
+
+/// One side's object ids, numbered as they appear.
+#[derive(Debug, Default)]
+pub(crate) struct Oids(HashMap<u32, u32>);
+
+impl Oids {
+    fn number(&mut self, bytes: &mut [u8]) {
+        let Ok(four) = <[u8; 4]>::try_from(&*bytes) else { return };
+        let oid = u32::from_be_bytes(four);
+        if oid >= FIRST_OWN_OID {
+            let next = FIRST_OWN_OID + self.0.len() as u32;
+            bytes.copy_from_slice(&self.0.entry(oid).or_insert(next).to_be_bytes());
+        }
+    }
+
+    /// A frame with the numbers in place of the ids. Where they stand: PostgreSQL's documentation, "Message Formats",
+    /// RowDescription and ParameterDescription.
+    pub(crate) fn numbered(&mut self, frame: &Frame) -> Frame {
+        let mut frame = frame.clone();
+        match frame.tag {
+            back::ROW_DESCRIPTION => {
+                let mut at = 2;
+                while let Some(end) = frame.body.get(at..).and_then(|rest| rest.iter().position(|byte| *byte == 0)) {
+                    let (table, kind) = (at + end + 1, at + end + 7);
+                    frame.body.get_mut(table..table + 4).into_iter().for_each(|bytes| self.number(bytes));
+                    frame.body.get_mut(kind..kind + 4).into_iter().for_each(|bytes| self.number(bytes));
+                    at = table + 18;
+                }
+            }
+            back::PARAMETER_DESCRIPTION => {
+                let types = frame.body.get_mut(2..).into_iter().flat_map(|types| types.chunks_exact_mut(4));
+                types.for_each(|bytes| self.number(bytes));
+            }
+            _ => {}
+        }
+        frame
+    }
+}
+
+/// Compares two answers.
+pub(crate) fn compare(direct: &Frame, weir: &Frame) -> Verdict {
+    if direct == weir {
+        return Verdict::Alike;
+    }
+    let entry = EXEMPTIONS.iter().position(|exemption| (exemption.applies)(direct, weir));
+    entry.map_or(Verdict::Differ, Verdict::Exempt)
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_pgwire::{ErrorFields, put_back};
+
+    use super::*;
+
+    fn frame(write: impl FnOnce(&mut Vec<u8>)) -> Frame {
+        let mut bytes = Vec::new();
+        write(&mut bytes);
+        Frame { tag: bytes[0], body: bytes[5..].to_vec() }
+    }
+
+    fn error(sqlstate: &str, message: &str) -> Frame {
+        let fields = ErrorFields { severity: "ERROR", sqlstate, message, detail: None, hint: None };
+        frame(|buffer| put_back::error(buffer, &fields))
+    }
+
+    #[test]
+    fn another_row_another_error_and_another_state_are_differences() {
+        let row = |text: &[u8]| frame(|buffer| put_back::data_row(buffer, &[Some(text)]));
+        let ready = |state| frame(|buffer| put_back::ready(buffer, state));
+        assert_eq!(compare(&row(b"1"), &row(b"1")), Verdict::Alike);
+        assert_eq!(compare(&row(b"1"), &row(b"2")), Verdict::Differ);
+        assert_eq!(compare(&ready(b'I'), &ready(b'T')), Verdict::Differ);
+        assert_eq!(compare(&error("22012", "a"), &error("22012", "b")), Verdict::Differ);
+        assert_eq!(compare(&error("22012", "a"), &error("26000", "a")), Verdict::Differ);
+        assert_eq!(compare(&error("25P02", "a"), &error("25P02", "b")), Verdict::Differ);
+        assert_eq!(compare(&error("26000", "a"), &error("25P02", "b")), Verdict::Exempt(4));
+    }
+
+    #[test]
+    fn object_ids_are_alike_if_they_appear_in_the_same_order() {
+        let types = |oids: [u32; 3]| Frame {
+            tag: back::PARAMETER_DESCRIPTION,
+            body: [vec![0, 3], oids.iter().flat_map(|oid| oid.to_be_bytes()).collect()].concat(),
+        };
+        let (mut one, mut other) = (Oids::default(), Oids::default());
+        assert_eq!(one.numbered(&types([23, 20_000, 30_000])), other.numbered(&types([23, 40_000, 16_999])));
+        assert_eq!(one.numbered(&types([20_000, 20_000, 23])), other.numbered(&types([40_000, 40_000, 23])));
+        assert_ne!(one.numbered(&types([20_000, 0, 0])), other.numbered(&types([16_999, 0, 0])));
+        assert_ne!(one.numbered(&types([23, 0, 0])), other.numbered(&types([25, 0, 0])));
+    }
+}

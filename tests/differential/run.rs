@@ -1,0 +1,277 @@
+//! Many sessions at once over few servers: which seed runs where, and what is said at the end.
+//!
+//! Owns the pools before the databases and the clients' schemas. A seed alone decides what a session says and in front of
+//! which pool; what else is going on there does not, so a failure that needs the others may take several tries to repeat.
+
+use std::env;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use weir_tests::{Mode, Postgres, Rng, Setup, Site, users};
+
+use crate::author;
+use crate::catalog::SCHEMA;
+use crate::compare::EXEMPTIONS;
+use crate::minimise::minimise;
+use crate::play::{End, PATIENCE, Played, Stage, play};
+use crate::script::Script;
+use crate::show::{side_by_side, transcript};
+
+/// How many failures are explained; a run ends with the last of them.
+const FAILURES: usize = 4;
+
+/// Clients at once; each has a schema of its own.
+const CLIENTS: usize = 8;
+
+/// A pool before a database.
+pub(crate) struct Pool {
+    name: &'static str,
+    mode: Mode,
+    pub(crate) site: Site,
+}
+
+/// Pools of every mode, smaller than the crowd before them where the mode allows it.
+pub(crate) fn pools() -> Vec<Pool> {
+    let pool = |name, mode, change: fn(Setup) -> Setup| {
+        let setup = Setup::new(mode).auth("trust").server_user(users::TRUSTED);
+        Pool { name, mode, site: Site::with(change(setup), mode) }
+    };
+    vec![
+        pool("session", Mode::Session, |setup| setup.size(CLIENTS as u32 + 2)),
+        pool("transaction", Mode::Transaction, |setup| setup.size(3)),
+        pool("transaction, one server", Mode::Transaction, |setup| setup.size(1)),
+        pool("transaction, two workers, two statements a server", Mode::Transaction, |setup| {
+            setup.size(2).workers(2).pool("max_prepared_statements = 2")
+        }),
+        pool("statement", Mode::Statement, |setup| setup.size(2)),
+    ]
+}
+
+/// A database on another server than those behind Weir, on which names that a whole server shares, as those of prepared
+/// transactions, are not taken by what goes through Weir. For the same reason no two tests give clients the same numbers.
+pub(crate) fn apart() -> Site {
+    static APART: OnceLock<Postgres> = OnceLock::new();
+    Site::direct_on(APART.get_or_init(Postgres::private))
+}
+
+/// Makes a client's schema anew, as the superuser, for all who come.
+pub(crate) fn make_schema(site: &Site, number: usize) {
+    let mut superuser = site.superuser();
+    let own = |sql: &str| sql.replace("@.", &format!("c{number:02}.")).replace("@#", &format!("{number:02}"));
+    let left =
+        format!("SELECT gid FROM pg_prepared_xacts WHERE gid = 'tx{number:02}' AND database = current_database()");
+    if superuser.value(&left).is_ok_and(|gid| gid.is_some()) {
+        superuser.query(&format!("ROLLBACK PREPARED 'tx{number:02}'")).expect("a prepared transaction can be ended");
+    }
+    let user = users::TRUSTED.name;
+    let sql = format!(
+        "SET client_min_messages = warning; DROP SCHEMA IF EXISTS c{number:02} CASCADE; \
+         CREATE SCHEMA c{number:02} AUTHORIZATION {user}; SET ROLE {user}; {}",
+        own(SCHEMA)
+    );
+    superuser.query_all(&sql).unwrap_or_else(|error| panic!("schema {number}: {error}"));
+}
+
+/// What all clients of a database meet. A statement that waits for ever, for a lock that a script forgot, ends with an
+/// error on either side.
+pub(crate) fn make_common(site: &Site) {
+    let sql = format!(
+        "CREATE TABLE contended (shared int PRIMARY KEY, n int); INSERT INTO contended VALUES (1, 0); \
+         GRANT ALL ON contended TO PUBLIC; ALTER DATABASE {} SET lock_timeout = '15s'",
+        site.database().name()
+    );
+    site.superuser().query_all(&sql).unwrap_or_else(|error| panic!("what is common: {error}"));
+}
+
+/// The figures of a run.
+#[derive(Default)]
+struct Tally {
+    sessions: u64,
+    sent: u64,
+    heard: u64,
+    bytes: u64,
+    differences: u64,
+    exempt: [u64; EXEMPTIONS.len()],
+}
+
+impl Tally {
+    fn add(&mut self, played: &Played) {
+        self.sessions += 1;
+        self.sent += played.sent;
+        self.heard += played.heard;
+        self.bytes += played.bytes;
+        self.exempt.iter_mut().zip(played.exempt).for_each(|(sum, more)| *sum += more);
+    }
+
+    fn line(&self) -> String {
+        format!(
+            "{} sessions, {} messages sent, {} compared, {} bytes compared, {} differences",
+            self.sessions, self.sent, self.heard, self.bytes, self.differences
+        )
+    }
+}
+
+/// How much is to be done.
+#[derive(Clone, Copy, Debug)]
+struct Plan {
+    first: u64,
+    count: u64,
+    until: Option<Instant>,
+    /// The number of the first client.
+    number: usize,
+}
+
+impl Plan {
+    /// From `WEIR_SEED`, `WEIR_COUNT` and `WEIR_HOURS`; otherwise as many seeds as fit into the time, from a new one on.
+    fn asked(usual: Duration) -> Plan {
+        let number = |name: &str| env::var(name).ok().filter(|text| !text.is_empty());
+        let seed = number("WEIR_SEED").map(|text| text.parse().expect("WEIR_SEED is a number"));
+        let count = number("WEIR_COUNT").map(|text| text.parse().expect("WEIR_COUNT is a number"));
+        let hours: Option<f64> = number("WEIR_HOURS").map(|text| text.parse().expect("WEIR_HOURS is a number"));
+        let time = hours.map(|hours| Duration::from_secs_f64(hours * 3600.0)).or(if count.is_some() {
+            None
+        } else {
+            Some(usual)
+        });
+        // A change is judged by the same sessions each time; the long runs draw new ones.
+        let drawn = || Rng::seeded("differential").bits() % 1_000_000_000;
+        let first = seed.unwrap_or_else(|| if cfg!(feature = "long") { drawn() } else { 587_010_640 });
+        // A seed that is named and nothing else is one to be repeated.
+        let alone = seed.is_some() && count.is_none() && hours.is_none();
+        let count = if alone { 1 } else { count.unwrap_or(if cfg!(feature = "long") { u64::MAX } else { 500 }) };
+        Plan { first, count, until: time.filter(|_| !alone).map(|time| Instant::now() + time), number: 10 }
+    }
+}
+
+/// What failed: the seed, the pool, the script and what came of it.
+struct Failure {
+    seed: u64,
+    pool: usize,
+    number: usize,
+    script: Script,
+    played: Played,
+}
+
+/// Runs a plan over these pools. Returns the figures and the failures' texts.
+fn run(direct: &Site, pools: &[Pool], plan: Plan) -> (Tally, Vec<String>) {
+    let next = AtomicU64::new(0);
+    let stop = AtomicBool::new(false);
+    let tally = Mutex::new(Tally::default());
+    let failed: Mutex<Vec<Failure>> = Mutex::new(Vec::new());
+    let begin = Instant::now();
+    thread::scope(|scope| {
+        for number in plan.number..plan.number + CLIENTS {
+            let (next, stop, tally, failed) = (&next, &stop, &tally, &failed);
+            scope.spawn(move || {
+                while !stop.load(Ordering::Relaxed) && plan.until.is_none_or(|until| Instant::now() < until) {
+                    let nth = next.fetch_add(1, Ordering::Relaxed);
+                    if nth >= plan.count {
+                        return;
+                    }
+                    let seed = plan.first.wrapping_add(nth);
+                    let (script, pool, played) = one(direct, pools, seed, number);
+                    let mut tally = tally.lock().expect("nobody panics with it");
+                    tally.add(&played);
+                    if tally.sessions.is_multiple_of(1000) {
+                        println!("{} after {} s", tally.line(), begin.elapsed().as_secs());
+                    }
+                    if played.end != End::Alike {
+                        tally.differences += 1;
+                        println!("seed {seed} differs");
+                        let mut failed = failed.lock().expect("nobody panics with it");
+                        failed.push(Failure { seed, pool, number, script, played });
+                        stop.fetch_or(failed.len() >= FAILURES, Ordering::Relaxed);
+                    }
+                }
+            });
+        }
+    });
+    let failed = failed.into_inner().expect("nobody panicked with it");
+    let texts = failed.iter().take(FAILURES).map(|failure| explain(direct, pools, failure)).collect();
+    (tally.into_inner().expect("nobody panicked with it"), texts)
+}
+
+/// One session, before the pool that its seed chooses.
+fn one(direct: &Site, pools: &[Pool], seed: u64, number: usize) -> (Script, usize, Played) {
+    let pool = (Rng::new(seed ^ 0x5eed).bits() % pools.len() as u64) as usize;
+    let script = author::session(seed, pools[pool].mode);
+    let site = &pools[pool].site;
+    make_schema(direct, number);
+    make_schema(site, number);
+    let played = play(&script, Stage { direct, weir: site, number, patience: PATIENCE }, seed);
+    (script, pool, played)
+}
+
+/// The failure as it happened, and the shortest script that repeats it.
+fn explain(direct: &Site, pools: &[Pool], failure: &Failure) -> String {
+    let Failure { seed, pool, number, script, played } = failure;
+    let pool = &pools[*pool];
+    let mut text = format!("seed {seed} differs, pool \"{}\"\n{}", pool.name, side_by_side(played));
+    let stage = Stage { direct, weir: &pool.site, number: *number, patience: PATIENCE };
+    let prepare = || {
+        make_schema(direct, *number);
+        make_schema(&pool.site, *number);
+    };
+    match minimise(script, &played.end, stage, *seed, prepare) {
+        Some((short, shown)) => {
+            text += &format!("\nthe shortest script that differs so:\n{}", side_by_side(&shown));
+            text += &format!("\nas a file of tests/transcripts:\n{}", transcript(&short));
+        }
+        None => text += "\nplayed alone it does not differ: it needs the other clients\n",
+    }
+    text + &format!("\nagain: make differential SEED={seed}\n")
+}
+
+#[test]
+fn drawn_sessions_are_answered_alike_directly_and_through_weir() {
+    let (direct, pools) = (apart(), pools());
+    make_common(&direct);
+    pools.iter().for_each(|pool| make_common(&pool.site));
+    // The time counts from here: in a clean clone Weir is built first.
+    let plan = Plan::asked(Duration::from_secs(if cfg!(feature = "long") { 300 } else { 25 }));
+    let (tally, failures) = run(&direct, &pools, plan);
+    for (exemption, count) in EXEMPTIONS.iter().zip(tally.exempt) {
+        println!("not compared {count} times: {} ({})", exemption.what, exemption.why);
+    }
+    // Their logs tell nothing that a transcript does not.
+    drop((direct, pools));
+    println!("differential: seeds from {}: {}", plan.first, tally.line());
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+    assert!(tally.heard > 0, "nothing was compared");
+}
+
+#[test]
+fn drawn_sessions_are_answered_alike_directly_and_directly() {
+    // The comparison must not see differences where there are none, and the generator must not draw what chance decides.
+    let (direct, again) = (apart(), Site::direct());
+    make_common(&direct);
+    make_common(&again);
+    let pools = [Pool { name: "none", mode: Mode::Session, site: again }];
+    let first = Rng::seeded("directly").bits() % 1_000_000_000;
+    let until = Some(Instant::now() + Duration::from_secs(5));
+    let (tally, failures) = run(&direct, &pools, Plan { first, count: u64::MAX, until, number: 30 });
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+    println!("directly: seeds from {first}: {}", tally.line());
+}
+
+#[test]
+fn a_difference_is_seen_and_shown_and_made_short() {
+    // Two databases that do differ: a row more in one of them.
+    let (direct, other) = (Site::direct(), Site::direct());
+    for site in [&direct, &other] {
+        make_schema(site, 50);
+    }
+    let text = "modes session\nQuery \"SELECT 1\"\nwait\nQuery \"SELECT 2\"\nwait\nQuery \"SELECT n FROM @.parent ORDER BY n\"\nwait";
+    let script = Script::read(text).expect("it can be read").with_logins();
+    let prepare = || drop(other.superuser().query("INSERT INTO c50.parent VALUES (3) ON CONFLICT DO NOTHING"));
+    prepare();
+    let stage = Stage { direct: &direct, weir: &other, number: 50, patience: PATIENCE };
+    let played = play(&script, stage, 1);
+    assert_eq!(played.end, End::Differ { direct: "Complete SELECT 2".into(), weir: "Row 3".into() });
+    assert!(side_by_side(&played).contains("! Complete SELECT 2"));
+    let (short, _) = minimise(&script, &played.end, stage, 1, prepare).expect("it repeats");
+    let kept: Vec<_> = short.steps[2..].iter().map(ToString::to_string).collect();
+    assert_eq!(kept, ["Query \"SELECT n FROM @.parent ORDER BY n\""]);
+}
