@@ -9,6 +9,7 @@
 mod build;
 mod bulk;
 mod certificates;
+mod fault;
 mod ini;
 mod names;
 mod pgbench;
@@ -27,6 +28,7 @@ mod wire;
 pub use build::weir_binary;
 pub use bulk::Bulk;
 pub use certificates::{Certificates, encrypting_postgres};
+pub use fault::{End, FaultProxy, Plan, Way};
 pub use ini::Ini;
 pub use names::NameServer;
 pub use pgbench::{Bench, BenchRun};

@@ -1,0 +1,81 @@
+//! Clients that are cut off at any byte: no server stays with one that is gone.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use weir_pglocal::client::Connection;
+use weir_tests::{Batch, Mode, Setup, Site, eventually, until_quiet};
+
+use crate::report::{Report, size};
+
+const SERVERS: usize = 3;
+
+fn site(mode: Mode) -> Site {
+    let site = Site::with(Setup::new(mode).size(SERVERS as u32).auth("trust"), mode);
+    site.connect().query("CREATE TABLE cut (n int)").unwrap();
+    site
+}
+
+/// The console's counters that must come back to what they were: all of SHOW LISTS, and of SHOW POOLS all but how long a
+/// server that idles has been unused.
+fn counters(site: &Site) -> BTreeMap<String, i64> {
+    let lists = site.weir().show("LISTS");
+    let cell = |row: usize, column| lists.get(row, column).unwrap_or_default().to_owned();
+    let mut counters: BTreeMap<_, _> = (0..lists.rows.len())
+        .map(|row| (cell(row, "list"), cell(row, "items").parse().unwrap_or_default()))
+        .filter(|(list, _): &(String, i64)| !list.contains("servers") && !list.starts_with("dns"))
+        .collect();
+    let pool = site.weir().pool("app");
+    for column in ["cl_active", "cl_waiting", "cl_active_cancel_req", "cl_waiting_cancel_req", "sv_active", "sv_login"]
+    {
+        counters.insert(column.to_owned(), pool.get(column));
+    }
+    counters
+}
+
+/// Cuts a client off after each byte of the batch, and looks at what is left.
+fn cut_after_every_byte(mode: Mode, cut: impl Fn(&mut Connection)) -> usize {
+    let site = site(mode);
+    let before = counters(&site);
+    let batch = Batch::to_be_cut();
+    for end in 0..=batch.bytes().len() {
+        let mut client = site.connect();
+        client.send_bytes(&batch.bytes()[..end]).unwrap();
+        cut(&mut client);
+    }
+    site.await_no_stuck_server(SERVERS);
+    eventually("counters are back where they began", || {
+        let now = counters(&site);
+        if now == before { Ok(()) } else { Err(format!("{now:?} instead of {before:?}")) }
+    });
+    // All servers serve: more clients at once than there are servers, each within a transaction of its own.
+    for _ in 0..2 {
+        let mut clients: Vec<_> = (0..SERVERS).map(|_| site.connect()).collect();
+        for client in &mut clients {
+            client.query("BEGIN").unwrap();
+            assert_eq!(client.value("SELECT 'clean'").unwrap().as_deref(), Some("clean"));
+        }
+    }
+    batch.bytes().len() + 1
+}
+
+/// A client is gone after each byte of a pipelined batch: at once, after a first look at the answer, or having shut down
+/// its writing side only. A pooler that waits for the rest of a message whose sender is gone keeps the server for ever, in
+/// the state `ClientRead` within a transaction.
+#[test]
+fn a_client_cut_off_after_any_byte_leaves_no_server_stuck() {
+    let report = Report::begin();
+    let mut cuts = 0;
+    for mode in [Mode::Transaction, Mode::Session] {
+        cuts += cut_after_every_byte(mode, |_| {});
+        let patience = Duration::from_millis(size(2, 10));
+        cuts += cut_after_every_byte(mode, |client| drop(client.read_frame(patience)));
+        cuts += cut_after_every_byte(mode, |client| {
+            client.shutdown_write().unwrap();
+            // What it asked is answered or not; but it goes.
+            let story = until_quiet(client, Duration::from_secs(20));
+            assert_eq!(story.last().map(String::as_str), Some("Closed"), "{story:?}");
+        });
+    }
+    report.figure(format!("{cuts} clients cut off, 0 servers stuck"));
+}

@@ -1,0 +1,196 @@
+//! Secrets that are asked for at the server (auth_query): nobody's SQL runs there, and nobody's time is forgotten.
+
+use weir_pglocal::client::{Connection, Error, Params};
+use weir_tests::{Ini, Mode, PgBouncer, Postgres, Setup, Site, User, users};
+
+use crate::report::Report;
+
+/// Who asks; a superuser, as it reads pg_authid.
+const ASKER: User = User { name: "asker", password: "asks for others", method: "scram-sha-256" };
+
+/// What PgBouncer asks unless it is told otherwise: names without their schema.
+const UNQUALIFIED: &str = "SELECT usename, passwd FROM pg_shadow WHERE usename = $1";
+
+fn postgres() -> Postgres {
+    let postgres = Postgres::private();
+    let sql = format!("CREATE ROLE {} LOGIN SUPERUSER PASSWORD '{}'", ASKER.name, ASKER.password);
+    postgres.superuser("postgres").query(&sql).unwrap();
+    postgres
+}
+
+/// Things that a lookup might take for PostgreSQL's own, if it looked in this schema first. Whoever runs one of them
+/// leaves a mark that no rollback takes away.
+const TRAP: &str = "
+    CREATE SCHEMA evil;
+    CREATE SEQUENCE evil.sprung;
+    CREATE FUNCTION evil.spring(name, text) RETURNS bool LANGUAGE sql AS 'SELECT nextval(''evil.sprung'') > 0';
+    CREATE FUNCTION evil.spring(name, name) RETURNS bool LANGUAGE sql AS 'SELECT nextval(''evil.sprung'') > 0';
+    CREATE FUNCTION evil.spring(timestamptz, timestamptz) RETURNS bool
+        LANGUAGE sql AS 'SELECT nextval(''evil.sprung'') < 0';
+    CREATE OPERATOR evil.= (FUNCTION = evil.spring, LEFTARG = name, RIGHTARG = text);
+    CREATE OPERATOR evil.= (FUNCTION = evil.spring, LEFTARG = name, RIGHTARG = name);
+    CREATE OPERATOR evil.< (FUNCTION = evil.spring, LEFTARG = timestamptz, RIGHTARG = timestamptz);
+    CREATE FUNCTION evil.now() RETURNS timestamptz
+        LANGUAGE sql AS 'SELECT ''-infinity''::timestamptz + nextval(''evil.sprung'') * ''0s''::interval';
+    CREATE VIEW evil.pg_shadow AS
+        SELECT usename, 'evil'::text AS passwd FROM pg_catalog.pg_shadow WHERE nextval('evil.sprung') > 0;
+    CREATE VIEW evil.pg_authid AS
+        SELECT rolname, 'evil'::text AS rolpassword, true AS rolcanlogin, NULL::timestamptz AS rolvaliduntil
+        FROM pg_catalog.pg_authid WHERE nextval('evil.sprung') > 0;
+    GRANT USAGE ON SCHEMA evil TO PUBLIC; GRANT ALL ON ALL TABLES IN SCHEMA evil TO PUBLIC;
+    GRANT ALL ON ALL SEQUENCES IN SCHEMA evil TO PUBLIC";
+
+/// Whether anything of the trap has run, ever.
+fn sprung(superuser: &mut Connection) -> bool {
+    superuser.value("SELECT is_called FROM evil.sprung").unwrap().as_deref() == Some("t")
+}
+
+/// Startup parameters by which a stranger might get SQL of its own to run where its secret is looked up.
+fn hostile(params: &Params) -> Vec<Params> {
+    let path = "evil, pg_catalog";
+    let mut all: Vec<_> = ["search_path", "SEARCH_PATH", "\"search_path\"", "_pq_.search_path"]
+        .iter()
+        .map(|name| params.clone().option(name, path))
+        .collect();
+    for options in
+        ["-c search_path=evil,pg_catalog", "--search_path=evil,pg_catalog", "-csearch_path=evil -c role=asker"]
+    {
+        all.push(params.clone().option("options", options));
+    }
+    let inject = "x'; SELECT evil.now(); SET search_path = evil; --";
+    for name in ["application_name", "client_encoding", "DateStyle", "TimeZone", "IntervalStyle", "lc_messages", "role"]
+    {
+        all.push(params.clone().option(name, inject));
+    }
+    for name in ["app'; SELECT evil.now(); --", "app\" OR evil.now() IS NOT NULL --", "$1", "%s", "app\\'"] {
+        let mut other = params.clone();
+        name.clone_into(&mut other.user);
+        all.push(other);
+    }
+    all
+}
+
+/// Nobody, with a password that is nobody's, and everything hostile.
+fn knock(params: impl Fn(&str) -> Params) -> usize {
+    let mut tried = 0;
+    for user in [users::APP.name, "nobody", ASKER.name] {
+        for params in hostile(&params(user)) {
+            tried += 1;
+            match Connection::connect(&params.password("evil")) {
+                Ok(_) => panic!("{user} got in"),
+                Err(error) => assert!(!matches!(error, Error::Timeout), "{user}: {error}"),
+            }
+        }
+    }
+    tried
+}
+
+/// A Weir that looks secrets up as the asker, who knows them all, and keeps the hostile parameters for its clients.
+fn asking(postgres: &Postgres, query: Option<&str>) -> Site {
+    let setup = Setup::new(Mode::Transaction).auth("scram-sha-256").no_server_user();
+    let setup =
+        users::ALL.iter().fold(setup, |setup, user| setup.without(user.name)).secret(ASKER.name, ASKER.password);
+    let setup = setup.pool(&format!("auth_user = \"{}\"", ASKER.name)).auth_line("failure_delay = 0");
+    let setup = setup.general("track_extra_parameters = [\"search_path\", \"IntervalStyle\", \"role\"]");
+    let setup = query.iter().fold(setup, |setup, query| setup.auth_line(&format!("query = \"{query}\"")));
+    Site::on(postgres, setup, Mode::Transaction)
+}
+
+/// Clients that have proven nothing name a search path, in every way there is, in which functions, operators and views
+/// stand before PostgreSQL's own; and put SQL into whatever else they may say before they are known. The lookup of their
+/// secret, which runs as a superuser, never steps on any of it: neither Weir's own query, nor one that an operator wrote
+/// without naming schemas. That the trap works is shown by a session which does set that path.
+#[test]
+fn no_sql_of_a_client_runs_before_its_login() {
+    let report = Report::begin();
+    let postgres = postgres();
+    let mut tried = 0;
+    for query in [None, Some(UNQUALIFIED)] {
+        let site = asking(&postgres, query);
+        site.superuser().query_all(TRAP).unwrap();
+        tried += knock(|user| site.weir().params(user, "app"));
+        assert!(!sprung(&mut site.superuser()), "something ran before the login");
+        // Whoever is known gets in, with the same path, which is its own affair afterwards.
+        let known = site.params().option("search_path", "evil, pg_catalog");
+        let mut client = Connection::connect(&known).unwrap_or_else(|error| panic!("{query:?}: {error}"));
+        assert_eq!(client.value("SELECT current_user::text").unwrap().as_deref(), Some("app"));
+        assert!(!sprung(&mut site.superuser()), "something ran during the login");
+        client.query(&UNQUALIFIED.replace("$1", "'app'")).unwrap();
+        assert!(sprung(&mut site.superuser()), "the trap itself does not work");
+    }
+    report.figure(format!("{tried} hostile logins, nothing ran"));
+}
+
+/// The same trap on the path of the asker itself, as a careless `ALTER ROLE` sets it. Weir's own query names the schema of
+/// everything; the one that PgBouncer 1.18 asks steps right into it.
+#[test]
+fn a_search_path_of_the_asking_role_deceives_nobody() {
+    let report = Report::begin();
+    let postgres = postgres();
+    let site = asking(&postgres, None);
+    let path = format!("ALTER ROLE {} SET search_path = evil, pg_catalog", ASKER.name);
+    site.superuser().query_all(&format!("{TRAP}; {path}")).unwrap();
+    let tried = knock(|user| site.weir().params(user, "app"));
+    let mut client = site.connect();
+    assert_eq!(client.value("SELECT current_user::text").unwrap().as_deref(), Some("app"));
+    assert!(!sprung(&mut site.superuser()), "Weir was deceived");
+    report.figure(format!("{tried} hostile logins, nothing ran"));
+
+    let database = site.database();
+    let ini = Ini::transaction(1).set("auth_user", ASKER.name).without(users::APP.name);
+    if let Some(pgbouncer) = PgBouncer::start(&ini.secret(ASKER.name, ASKER.password), database) {
+        let _ = Connection::connect(&pgbouncer.params(users::APP));
+        assert!(sprung(&mut database.superuser()), "PgBouncer was not deceived, so the trap proves nothing");
+        report.figure("PgBouncer 1.18 runs what stands in the way");
+    }
+}
+
+/// A password that is valid until a moment that has passed lets nobody in, by whatever method, though the pool's own
+/// login to the server would do; one that is still valid does. PgBouncer with the query that it had
+/// before, which asks for the password alone, lets both in.
+#[test]
+fn an_expired_password_lets_nobody_in() {
+    let report = Report::begin();
+    let postgres = postgres();
+    let mut superuser = postgres.superuser("postgres");
+    for (encryption, suffix) in [("md5", "md5"), ("scram-sha-256", "scram")] {
+        for (name, until) in
+            [("late", "2001-01-01"), ("now", "2999-01-01"), ("ever", "infinity"), ("past", "-infinity")]
+        {
+            let sql = format!(
+                "SET password_encryption = '{encryption}'; \
+                 CREATE ROLE {name}_{suffix} LOGIN PASSWORD 'its password' VALID UNTIL '{until}'"
+            );
+            superuser.query_all(&sql).unwrap();
+        }
+    }
+    let try_with = |params: Params| Connection::connect(&params.password("its password")).map(drop);
+    let mut refused = 0;
+    for (auth, kinds) in [("plain", &["md5", "scram"][..]), ("md5", &["md5", "scram"]), ("scram-sha-256", &["scram"])] {
+        let setup = Setup::new(Mode::Transaction).auth(auth).auth_line("failure_delay = 0");
+        let setup = setup.secret(ASKER.name, ASKER.password).pool(&format!("auth_user = \"{}\"", ASKER.name));
+        let site = Site::on(&postgres, setup, Mode::Transaction);
+        for kind in kinds {
+            for name in ["late", "past"] {
+                let error = try_with(site.weir().params(&format!("{name}_{kind}"), "app"));
+                let error = error.expect_err("its time is over");
+                assert_eq!(error.sqlstate(), Some("28P01"), "{auth}: {name}_{kind}: {error}");
+                refused += 1;
+            }
+            for name in ["now", "ever"] {
+                let entered = try_with(site.weir().params(&format!("{name}_{kind}"), "app"));
+                entered.unwrap_or_else(|error| panic!("{auth}: {name}_{kind}: {error}"));
+            }
+        }
+    }
+    report.figure(format!("{refused} expired logins refused"));
+
+    let database = postgres.database();
+    let ini = Ini::transaction(1).forced(users::APP).set("auth_user", ASKER.name);
+    let ini = ini.set("auth_query", UNQUALIFIED);
+    if let Some(pgbouncer) = PgBouncer::start(&ini.secret(ASKER.name, ASKER.password), &database) {
+        let entered = try_with(pgbouncer.named("late_md5", "app"));
+        entered.expect("the query that PgBouncer used to ask knows no date, so the check could fail");
+        report.figure("PgBouncer with its query of before lets in whose time is over");
+    }
+}

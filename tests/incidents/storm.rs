@@ -1,0 +1,243 @@
+//! A server that stands still, and the storm of logins that follows.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use weir_pglocal::client::{Connection, Params};
+use weir_pglocal::raise_descriptors;
+use weir_tests::{ADMIN, Database, Ini, Mode, PgBouncer, Postgres, Rng, Setup, Tap, users, within};
+
+use crate::report::{Report, full, size};
+
+/// The most logins that a pool begins within a second.
+const CONNECTS_PER_SECOND: u32 = 20;
+const SERVERS: u32 = 20;
+
+/// How the storm is made.
+struct Weather {
+    clients: u32,
+    /// The pause between two queries of a client.
+    think: Duration,
+    /// How long the server stands still.
+    stop: Duration,
+    /// How long goodput is counted before.
+    calm: Duration,
+}
+
+impl Weather {
+    fn of_today() -> Weather {
+        Weather {
+            clients: size(300, 5000),
+            think: Duration::from_millis(size(600, 8000)),
+            stop: Duration::from_secs(size(6, 30)),
+            calm: Duration::from_secs(size(4, 20)),
+        }
+    }
+}
+
+/// What clients count.
+#[derive(Default)]
+struct Counts {
+    answered: AtomicU64,
+    failed: AtomicU64,
+    connects: AtomicU64,
+    stop: AtomicBool,
+}
+
+impl Counts {
+    fn answered(&self) -> u64 {
+        self.answered.load(Ordering::Relaxed)
+    }
+}
+
+/// Connects, asks, thinks, asks; gives up anything after a second, and begins anew at once.
+fn client(params: &Params, number: u32, think: Duration, counts: &Counts) {
+    let mut rng = Rng::new(u64::from(number));
+    let mut connection = None;
+    // Not all at the same moment.
+    thread::sleep(think.mul_f64(rng.below(1000) as f64 / 1000.0));
+    while !counts.stop.load(Ordering::Relaxed) {
+        let outcome = connection.take().map_or_else(
+            || {
+                counts.connects.fetch_add(1, Ordering::Relaxed);
+                Connection::connect(params)
+            },
+            Ok,
+        );
+        let outcome = outcome.and_then(|mut connection| {
+            let value = connection.value("SELECT 'served'")?;
+            assert_eq!(value.as_deref(), Some("served"));
+            Ok(connection)
+        });
+        match outcome {
+            Ok(same) => {
+                counts.answered.fetch_add(1, Ordering::Relaxed);
+                connection = Some(same);
+                // The stop is seen soon, however long the pause.
+                let end = Instant::now() + think;
+                while Instant::now() < end && !counts.stop.load(Ordering::Relaxed) {
+                    thread::sleep((end - Instant::now()).min(Duration::from_millis(500)));
+                }
+            }
+            Err(_) => {
+                counts.failed.fetch_add(1, Ordering::Relaxed);
+                // One who is refused at once does not spin.
+                thread::sleep(Duration::from_millis(50));
+            }
+        }
+    }
+}
+
+/// Queries answered within this time, in a second.
+fn goodput(counts: &Counts, time: Duration) -> f64 {
+    let (before, began) = (counts.answered(), Instant::now());
+    thread::sleep(time);
+    (counts.answered() - before) as f64 / began.elapsed().as_secs_f64()
+}
+
+/// What a storm was like.
+struct Outcome {
+    before: f64,
+    after: f64,
+    /// From the moment the server goes on until goodput is back at 90 %; none if it never is.
+    back: Option<Duration>,
+    failed: u64,
+    connects: u64,
+    logins: usize,
+    /// The longest that the console took.
+    console: Duration,
+    consoles: u32,
+}
+
+fn storm(postgres: &Postgres, tap: &Tap, params: &Params, console: &Params, weather: &Weather) -> Outcome {
+    raise_descriptors();
+    let counts = Counts::default();
+    let slowest = AtomicU64::new(0);
+    let consoles = AtomicU32::new(0);
+    thread::scope(|scope| {
+        let _guard = Guard { postgres, counts: &counts };
+        for number in 0..weather.clients {
+            let counts = &counts;
+            let think = weather.think;
+            let own = thread::Builder::new().stack_size(256 * 1024);
+            own.spawn_scoped(scope, move || client(params, number, think, counts)).expect("a thread");
+        }
+        scope.spawn(|| {
+            while !counts.stop.load(Ordering::Relaxed) {
+                let began = Instant::now();
+                let answer = Connection::connect(console).and_then(|mut console| console.query("SHOW POOLS"));
+                answer.unwrap_or_else(|error| panic!("the console is out of reach: {error}"));
+                slowest.fetch_max(began.elapsed().as_millis() as u64, Ordering::Relaxed);
+                consoles.fetch_add(1, Ordering::Relaxed);
+                thread::sleep(Duration::from_millis(200));
+            }
+        });
+        // All are in.
+        within(Duration::from_secs(120), "all are served", || {
+            let answered = counts.answered();
+            if answered > u64::from(weather.clients) { Ok(()) } else { Err(answered) }
+        });
+        let before = goodput(&counts, weather.calm);
+        let (logins, connects) = (tap.logins(), counts.connects.load(Ordering::Relaxed));
+        let failed = counts.failed.load(Ordering::Relaxed);
+        postgres.server().sigstop();
+        thread::sleep(weather.stop);
+        postgres.server().sigcont();
+        let went_on = Instant::now();
+        let mut back = None;
+        let mut after = 0.0;
+        while back.is_none() && went_on.elapsed() < Duration::from_secs(120) {
+            after = goodput(&counts, weather.calm / 2);
+            back = (after >= before * 0.9).then(|| went_on.elapsed());
+        }
+        let connects = counts.connects.load(Ordering::Relaxed) - connects;
+        let failed = counts.failed.load(Ordering::Relaxed) - failed;
+        let logins = tap.logins() - logins;
+        counts.stop.store(true, Ordering::Relaxed);
+        Outcome {
+            before,
+            after,
+            back,
+            failed,
+            connects,
+            logins,
+            console: Duration::from_millis(slowest.load(Ordering::Relaxed)),
+            consoles: consoles.load(Ordering::Relaxed),
+        }
+    })
+}
+
+/// Lets the server go on and the clients end, also when something has failed.
+struct Guard<'a> {
+    postgres: &'a Postgres,
+    counts: &'a Counts,
+}
+
+impl Drop for Guard<'_> {
+    fn drop(&mut self) {
+        self.counts.stop.store(true, Ordering::Relaxed);
+        self.postgres.server().sigcont();
+    }
+}
+
+fn told(who: &str, weather: &Weather, outcome: &Outcome) -> String {
+    let Outcome { before, after, back, failed, connects, logins, console, consoles } = outcome;
+    let back = back.map_or("never".to_owned(), |back| format!("after {:.1} s", back.as_secs_f64()));
+    format!(
+        "{who}: {} clients, {} s of standstill: {failed} attempts given up, {connects} connects of clients, {logins} logins \
+         to the server; goodput {before:.0}/s before, {after:.0}/s again {back}; {consoles} visits to the console, at most \
+         {} ms",
+        weather.clients,
+        weather.stop.as_secs(),
+        console.as_millis()
+    )
+}
+
+/// Many clients, each of which gives up after a second and connects anew, meet a server that stands still. When it goes on,
+/// nine tenths of what was answered before are answered again; the logins to the server stay below what the pool may begin
+/// in that time, though every client that gives up takes its server along; and an administrator gets in all the while. A
+/// pooler that logs in for each client that comes, or works through questions whose askers are gone, never gets back.
+#[test]
+fn goodput_returns_after_a_standstill_and_logins_stay_bounded() {
+    let report = Report::begin();
+    let weather = Weather::of_today();
+    let postgres = Postgres::private();
+    let tap = Tap::before(&postgres);
+    let setup = Setup::new(Mode::Transaction).size(SERVERS).auth("trust").listen("backlog = 4096");
+    let setup = setup.pool(&format!("connects_per_second = {CONNECTS_PER_SECOND}"));
+    let text = |setup: &Setup, database: &Database| {
+        setup.toml(database).replace(&format!("port = {}\n", postgres.port()), &format!("port = {}\n", tap.port()))
+    };
+    let database = postgres.database();
+    let weir = weir_tests::Weir::start(&text(&setup, &database), &setup.userlist());
+    let params = weir.params(users::APP.name, "app").timeout(Duration::from_secs(1));
+    let began = Instant::now();
+    let outcome = storm(&postgres, &tap, &params, &weir.console_params(), &weather);
+    let most = CONNECTS_PER_SECOND as usize * (began.elapsed().as_secs() as usize + 1) + SERVERS as usize;
+    report.figure(told("Weir", &weather, &outcome));
+    assert!(outcome.failed > 0, "nobody gave up, so there was no storm");
+    assert!(outcome.logins <= most, "{} logins to the server, {most} are allowed", outcome.logins);
+    assert!(outcome.back.is_some(), "goodput is {:.0}/s, and was {:.0}/s", outcome.after, outcome.before);
+    assert!(outcome.consoles > 0);
+}
+
+/// The same weather for PgBouncer, in the full run: how it fares is a figure, and no promise.
+#[test]
+fn how_pgbouncer_1_18_fares_after_a_standstill() {
+    if !full() {
+        return;
+    }
+    let report = Report::begin();
+    let weather = Weather::of_today();
+    let postgres = Postgres::private();
+    let tap = Tap::before(&postgres);
+    let database = postgres.database();
+    let ini = Ini::transaction(SERVERS).set("auth_type", "trust").set("max_client_conn", 10_000);
+    let ini = ini.set("listen_backlog", 4096).forced(users::APP).through(tap.port());
+    let Some(pgbouncer) = PgBouncer::start(&ini, &database) else { return };
+    let params = pgbouncer.params(users::APP).timeout(Duration::from_secs(1));
+    let console = pgbouncer.named(ADMIN.0, "pgbouncer");
+    let outcome = storm(&postgres, &tap, &params, &console, &weather);
+    report.figure(told("PgBouncer 1.18", &weather, &outcome));
+}
