@@ -10,6 +10,7 @@ mod build;
 mod bulk;
 mod certificates;
 mod fault;
+pub mod faults;
 mod ini;
 mod names;
 mod pgbench;
