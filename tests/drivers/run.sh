@@ -1,151 +1,80 @@
 #!/bin/bash
-# Real drivers through Weir: each with its default settings, in session and in transaction mode.
+# Real drivers through Weir: each with its default settings, in session and in transaction mode, and against PostgreSQL
+# itself, which proves the checks. README.md beside this file says how a driver is added.
 #
-#   tests/drivers/run.sh [DRIVER…]        all drivers, or these
-#   WEIR_DRIVERS_DIRECT=1                 against PostgreSQL as well, which proves the checks themselves
+#   tests/drivers/run.sh [DRIVER…]   all drivers, or these
+#   MODES='direct session transaction'   all modes, or these
+#   KEEP=1                               writes each driver's results into its folder, of which docs/drivers.md is made
+#   TRACE=1                              drivers of Python and Node.js show where a check failed
 #
-# Starts its own PostgreSQL and Weir (the program `stand` of this crate). What a driver needs is installed, in pinned
-# versions, into a cache below the target folder. A driver whose runtime is missing, or whose packages can't be fetched,
-# is reported as skipped. The exit status is 1 if a check failed.
+# Starts its own PostgreSQL and Weir (the program `stand` of this crate); WEIR_TEST_POSTGRES=18 takes a server of that
+# version. What a driver needs is installed, in pinned versions, into a cache below the target folder. A driver whose
+# runtime is missing, or whose packages can't be fetched, is reported as skipped. The exit status is 1 if a check failed.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
-all=(psql psycopg node-postgres lib-pq pgx pgjdbc tokio-postgres)
 
 if [ -z "${WEIR_PORT:-}" ]; then
     target=${CARGO_TARGET_DIR:-$here/../../target}
     cd "$here/.." || exit 1
-    cargo build --quiet --package weir-tests --bin stand || exit 1
+    cargo build --quiet --package weir-tests --bin stand --bin drivers || exit 1
     if [ -z "${WEIR_BIN:-}" ]; then
         cargo build --quiet --package weir || exit 1
         export WEIR_BIN=$target/debug/weir
     fi
-    export CACHE=${WEIR_DRIVERS_CACHE:-$target/drivers}
-    mkdir -p "$CACHE"
-    exec "$target/debug/stand" "$here/run.sh" "$@"
+    export WEIR_DRIVERS_CACHE=${WEIR_DRIVERS_CACHE:-$target/drivers}
+    mkdir -p "$WEIR_DRIVERS_CACHE"
+    WEIR_DRIVERS_TABLE=$(realpath "$target")/debug/drivers exec "$target/debug/stand" "$here/run.sh" "$@"
 fi
 
-[ $# -gt 0 ] && drivers=("$@") || drivers=("${all[@]}")
-modes=(session transaction)
-[ -n "${WEIR_DRIVERS_DIRECT:-}" ] && modes=(direct "${modes[@]}")
-export HOST=$WEIR_HOST USER_NAME=$WEIR_USER PASSWORD=$WEIR_PASSWORD
-
-# Each makes the driver ready and sets `command`; 1 means that it can't run here, and `why` says why.
-need() {
-    local program
-    for program; do
-        command -v "$program" >/dev/null || { why="no $program"; return 1; }
-    done
-}
-
-fetched() { # LOG COMMAND…: runs it quietly; a failure is a skip that says so
-    local log=$1
-    shift
-    "$@" >"$log" 2>&1 || { why="packages could not be fetched (see $log)"; return 1; }
-}
-
-# A driver's dependencies are installed once for each version of the file that pins them.
-fresh() { [ -e "$2/.done" ] && cmp -s "$1" "$2/.done"; }
-
-prepare_psql() {
-    need psql || return 1
-    command=("$here/psql/check.sh")
-}
-
-prepare_psycopg() {
-    need python3 || return 1
-    local folder=$CACHE/psycopg pins=$here/psycopg/requirements.txt
-    if ! fresh "$pins" "$folder"; then
-        fetched "$CACHE/psycopg.log" python3 -m venv --clear "$folder" || { why='no venv for python3'; return 1; }
-        fetched "$CACHE/psycopg.log" "$folder/bin/pip" install --quiet --no-deps --disable-pip-version-check \
-            -r "$pins" || return 1
-        cp "$pins" "$folder/.done"
-    fi
-    command=("$folder/bin/python" "$here/psycopg/check.py")
-}
-
-prepare_node_postgres() {
-    need node npm || return 1
-    local folder=$CACHE/node-postgres pins=$here/node-postgres/package-lock.json
-    if ! fresh "$pins" "$folder"; then
-        mkdir -p "$folder"
-        cp "$here/node-postgres/package.json" "$pins" "$folder/"
-        fetched "$CACHE/node-postgres.log" npm ci --prefix "$folder" --no-audit --no-fund --ignore-scripts || return 1
-        cp "$pins" "$folder/.done"
-    fi
-    cp "$here/node-postgres/check.js" "$folder/"
-    command=(node --no-deprecation "$folder/check.js")
-}
-
-prepare_go() { # FOLDER
-    need go || return 1
-    (cd "$here/$1" && fetched "$CACHE/$1.log" go build -mod=readonly -o "$CACHE/$1" .) || {
-        why="could not be built (see $CACHE/$1.log)"
-        return 1
-    }
-    command=("$CACHE/$1")
-}
-
-prepare_lib_pq() { prepare_go lib-pq; }
-prepare_pgx() { prepare_go pgx; }
-
-prepare_pgjdbc() {
-    need java mvn || return 1
-    local folder=$CACHE/pgjdbc pins=$here/pgjdbc/pom.xml
-    if ! fresh "$pins" "$folder"; then
-        rm -rf "$folder" && mkdir -p "$folder"
-        fetched "$CACHE/pgjdbc.log" mvn --batch-mode --quiet -f "$pins" \
-            org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies "-DoutputDirectory=$folder" -DincludeScope=runtime || return 1
-        cp "$pins" "$folder/.done"
-    fi
-    command=(java -cp "$folder/*" "$here/pgjdbc/Check.java")
-}
-
-prepare_tokio_postgres() {
-    need cargo || return 1
-    fetched "$CACHE/tokio-postgres.log" env CARGO_TARGET_DIR="$CACHE/tokio-postgres" cargo build --quiet --locked \
-        --manifest-path "$here/tokio-postgres/Cargo.toml" || return 1
-    command=("$CACHE/tokio-postgres/debug/weir-driver-tokio-postgres")
-}
+if [ $# -gt 0 ]; then
+    drivers=("$@")
+else
+    drivers=()
+    for file in "$here"/*/driver.sh; do drivers+=("$(basename "$(dirname "$file")")"); done
+fi
+read -ra modes <<<"${MODES:-direct session transaction}"
+export HOST=$WEIR_HOST USER_NAME=$WEIR_USER PASSWORD=$WEIR_PASSWORD SHARED=$here/shared
+echo "PostgreSQL $PG_DIRECT_VERSION"
+# shellcheck source-path=SCRIPTDIR source=languages.sh
+. "$here/languages.sh"
 
 failures=0
-rows=()
+results=$WEIR_DRIVERS_CACHE/results.${PG_DIRECT_VERSION%%.*}
+rm -rf "$results"
+mkdir -p "$results/files"
+
 for driver in "${drivers[@]}"; do
-    why=
-    row=$driver
-    if "prepare_${driver//-/_}"; then
-        for mode in "${modes[@]}"; do
-            export MODE=$mode PORT=$WEIR_PORT
-            case $mode in
-                direct) export PORT=$PG_DIRECT_PORT DATABASE=$PG_DIRECT_DATABASE ;;
-                session) export DATABASE=$WEIR_SESSION ;;
-                transaction) export DATABASE=$WEIR_TRANSACTION ;;
-            esac
-            echo "--- $driver, $mode"
-            output=$(timeout --kill-after=5 180 "${command[@]}" 2>&1)
-            status=$?
-            echo "$output"
-            if [ $status -eq 0 ]; then
-                row+="|$(tail -1 <<<"$output" | sed 's/^.*: \([0-9]* checks\).*$/\1/')"
-            else
-                failures=$((failures + 1))
-                [ $status -eq 124 ] && row+='|HANGS' || row+="|$(grep -c '^FAIL' <<<"$output") FAILED"
-            fi
-        done
-    else
+    # What driver.sh may use, and what it sets.
+    folder=$here/$driver cache=$WEIR_DRIVERS_CACHE/$driver why='' command=()
+    mkdir -p "$cache"
+    # shellcheck source=/dev/null
+    . "$folder/driver.sh" || exit 1
+    if ! prepare; then
         echo "--- $driver: skipped, $why"
-        for mode in "${modes[@]}"; do row+='|skipped'; done
+        echo "$why" >"$results/$driver.skipped"
+        continue
     fi
-    rows+=("$row")
+    for mode in "${modes[@]}"; do
+        export MODE=$mode PORT=$WEIR_PORT CACHE=$results/files TLS_AUTHORITY=$WEIR_AUTHORITY
+        case $mode in
+            direct)
+                # There are packages of PostgreSQL without TLS.
+                [ -n "${PG_DIRECT_TLS:-}" ] || TLS_AUTHORITY=
+                export PORT=$PG_DIRECT_PORT DATABASE=$PG_DIRECT_DATABASE
+                ;;
+            session) export DATABASE=$WEIR_SESSION ;;
+            transaction) export DATABASE=$WEIR_TRANSACTION ;;
+            *) echo "no such mode: $mode" >&2; exit 2 ;;
+        esac
+        echo "--- $driver, $mode"
+        timeout --kill-after=5 "${WEIR_DRIVERS_SECONDS:-300}" "${command[@]}" 2>&1 | tee "$results/$driver.$mode"
+        status=${PIPESTATUS[0]}
+        [ "$status" -eq 124 ] && echo "FAIL hangs: not done after ${WEIR_DRIVERS_SECONDS:-300} s" | tee -a "$results/$driver.$mode"
+        [ "$status" -eq 0 ] || failures=$((failures + 1))
+    done
 done
 
 echo
-format='%-16s'
-for mode in "${modes[@]}"; do format+=' %-14s'; done
-# shellcheck disable=SC2059
-printf "$format\n" driver "${modes[@]}"
-for row in "${rows[@]}"; do
-    IFS='|' read -ra cells <<<"$row"
-    # shellcheck disable=SC2059
-    printf "$format\n" "${cells[@]}"
-done
+"$WEIR_DRIVERS_TABLE" table "$results" "${drivers[@]}" || failures=$((failures + 1))
+[ -z "${KEEP:-}" ] || "$WEIR_DRIVERS_TABLE" keep "$results" "$PG_DIRECT_VERSION" "${drivers[@]}" || exit 1
 [ $failures -eq 0 ]

@@ -9,6 +9,7 @@
 mod build;
 mod bulk;
 mod certificates;
+pub mod drivers;
 mod fault;
 pub mod faults;
 mod ini;

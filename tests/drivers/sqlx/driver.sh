@@ -1,0 +1,6 @@
+# shellcheck shell=bash disable=SC2034,SC2154
+title='sqlx'
+prepare() {
+    rust_program || return 1
+    command=("$cache/debug/weir-driver-sqlx")
+}
