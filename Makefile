@@ -4,7 +4,7 @@ CARGO ?= cargo
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build lab lab-deps test test-all bench soak sim lint deny
+.PHONY: help demo build lab lab-deps test test-all bench soak regress incidents sim planted fuzz drivers faults lint deny
 
 help: ## Say what there is to do
 	@echo "make TARGET, where TARGET is one of"
@@ -25,11 +25,14 @@ lab: ## Rerun the published experiments about pooling (ARGS='all --quick' is the
 lab-deps: ## Install what the experiments compare with: PgBouncer, Pgpool-II, MariaDB, Go, Node.js
 	@scripts/lab-deps.sh
 
-test: ## What a change needs: lints, unit tests, real PostgreSQL, simulator (under 15 minutes)
+test: ## What a change needs: lints, unit tests, real PostgreSQL, simulator (half an hour)
 	@scripts/test.sh $(ARGS)
 
 test-all: ## The same with the long and the many: huge results, soak, more seeds
 	@scripts/test.sh --all $(ARGS)
+
+incidents: ## What has gone wrong in poolers, a test each; FULL=1 takes the incidents' own sizes (ONLY=NAME)
+	@scripts/incidents.sh $(if $(FULL),--full) $(ONLY) $(ARGS)
 
 bench: ## Weir beside PgBouncer, in interleaved rounds of pgbench (ARGS=idle, tail, bulk: other measurements)
 	$(CARGO) build --quiet --release -p weir -p weir-bench
@@ -39,8 +42,28 @@ soak: ## Mixed traffic with clients killed at random, for ten minutes
 	$(CARGO) build --quiet --release -p weir -p weir-bench
 	$(CARGO) run --quiet --release -p weir-bench -- soak $(ARGS)
 
-sim: ## The simulator with many seeds (SEEDS=10000; SEED=1 is the first)
-	$(CARGO) run --quiet -p weir-sim -- --seed $(or $(SEED),1) --count $(or $(SEEDS),10000) $(ARGS)
+regress: ## PostgreSQL's own regression tests, directly and through Weir in session mode (ARGS='date guc': only these)
+	@tests/regress/run.sh $(ARGS)
+
+sim: ## The simulator with many seeds (SEED=1 COUNT=3000, or HOURS=0.5 for as long; JOBS=1)
+	@$(CARGO) run --quiet --profile sim -p weir-sim -- --seed $(or $(SEED),1) \
+		$(if $(HOURS),--hours $(HOURS),--count $(or $(COUNT),3000)) $(if $(JOBS),--jobs $(JOBS)) $(ARGS)
+
+planted: ## Bugs planted in a copy of the engine: the simulator must find each within a minute
+	@$(CARGO) test --quiet --profile sim -p weir-sim --test planted -- --include-ignored --nocapture
+
+fuzz: ## Every fuzz target for a short time (SECONDS=10; TARGET=session is one; ARGS=--keep keeps what it reached)
+	@scripts/fuzz.sh --seconds $(or $(SECONDS),10) $(ARGS) $(TARGET)
+
+.PHONY: differential
+differential: ## The same sessions directly and through Weir, compared (COUNT=10000, SEED=1, HOURS=1)
+	@SEED=$(SEED) COUNT=$(COUNT) HOURS=$(HOURS) CARGO=$(CARGO) scripts/differential.sh $(ARGS)
+
+drivers: ## Real drivers through Weir, and docs/drivers.md made anew (ONLY='pgx psycopg', SERVER='18')
+	@ONLY="$(ONLY)" SERVER="$(SERVER)" tests/drivers/all.sh
+
+faults: ## Faults done to a real PostgreSQL and a real Weir, measured into docs/faults.md (ONLY=partition, ARGS=--list)
+	@$(CARGO) run --quiet -p weir-tests --bin faults -- $(or $(ONLY),--page) $(ARGS)
 
 lint: ## Formatting, clippy, and who may know whom
 	$(CARGO) fmt --all --check

@@ -44,9 +44,12 @@ step "Formatting" cargo fmt --all --check -- --color never
 step "Lints" cargo clippy --quiet --workspace --all-targets --all-features -- --deny warnings
 step "Unit tests, the simulator's, and who may know whom" cargo test --quiet --workspace --no-fail-fast
 step "Real PostgreSQL" cargo test --quiet -p weir-tests --features postgres --no-fail-fast
-step "The simulator" make --no-print-directory sim SEEDS="${SEEDS:-$([ "$all" = yes ] && echo 20000 || echo 1000)}"
+step "The simulator" make --no-print-directory sim COUNT="${COUNT:-$([ "$all" = yes ] && echo 50000 || echo 3000)}"
 if [ "$all" = yes ]; then
+    step "Planted bugs, which the simulator must find" make --no-print-directory planted
     step "Real drivers" tests/drivers/run.sh
+    step "PostgreSQL's own regression tests" make --no-print-directory regress
+    step "The fuzz targets" make --no-print-directory fuzz
     step "Huge results and long runs" cargo test --quiet -p weir-tests --features long
     step "What is fetched where there is no PostgreSQL" cargo test --quiet -p weir-pglocal -- --ignored
     step "Mixed traffic with clients killed at random" make --no-print-directory soak
