@@ -148,7 +148,7 @@ fn storm(postgres: &Postgres, tap: &Tap, params: &Params, console: &Params, weat
         let mut back = None;
         let mut after = 0.0;
         while back.is_none() && went_on.elapsed() < Duration::from_secs(120) {
-            after = goodput(&counts, weather.calm / 2);
+            after = goodput(&counts, Duration::from_secs(2));
             back = (after >= before * 0.9).then(|| went_on.elapsed());
         }
         let connects = counts.connects.load(Ordering::Relaxed) - connects;
