@@ -99,6 +99,8 @@ pub(crate) enum Happening {
     Bytes,
     /// The other end will write no more.
     Eof,
+    /// The same of an end that is not read from: what was written before may stand unread.
+    Ending,
     /// The connection broke.
     Error,
     /// All that was written has been taken.

@@ -380,10 +380,12 @@ impl Net {
             self.reap(end.conn);
             return Some((end, owner, Happening::Error));
         }
-        if reader.paused {
-            return None;
-        }
+        let paused = reader.paused;
         let source = conn.end(end.side.other());
+        if paused {
+            let announced = source.finished && source.backlog.is_empty();
+            return announced.then_some((end, owner, Happening::Ending));
+        }
         if source.pipe.is_empty() {
             if !source.finished || source.fin_read {
                 return None;

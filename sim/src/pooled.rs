@@ -110,6 +110,9 @@ pub(crate) fn draw(rng: &mut Rng) -> Scenario {
         })
         .collect();
     add_operator(rng, &mut scenario);
+    if rng.chance(100) {
+        scenario.hasten();
+    }
     scenario.pooling = Some(Pooling { workers: rng.between(1, 4) as u16, config: Arc::new(config), reloads });
     scenario
 }

@@ -142,6 +142,7 @@ impl Pooler {
                 let cause = if *happening == Happening::Eof { Gone::Eof } else { Gone::Error };
                 self.handle(ctx, worker, Input::Closed { peer, cause });
             }
+            Happening::Ending => self.handle(ctx, worker, Input::Ending { peer }),
             Happening::Arrived(_) => {}
         }
         ctx.misled.hearing = false;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use weir_base::Time;
 use weir_config::Config;
 
-use crate::client::{Identity, Kind, Stay};
+use crate::client::{Haste, Identity, Kind, Stay};
 use crate::context::Rules;
 use crate::network::Address;
 use crate::postgres::login::password_of;
@@ -125,7 +125,17 @@ impl Scenario {
     pub(crate) fn add_client(&mut self, number: u32, address: Address, user: &str, database: &str, kind: Kind) {
         let password = if kind == Kind::Impostor { "wrong".to_owned() } else { password_of(user) };
         let (user, database) = (user.to_owned(), database.to_owned());
-        self.clients.push(Identity { number, address, user, password, database, kind, stay: Stay::default() });
+        let stay = Stay::default();
+        self.clients.push(Identity { number, address, user, password, database, kind, stay, haste: None });
+    }
+
+    /// Makes this a run about cancels.
+    pub(crate) fn hasten(&mut self) {
+        // Two connections, and something to say on each; then the server takes its time.
+        let haste = Haste { way: 4 * self.weather.latency.1 + self.flavour.slow_cancel };
+        for client in &mut self.clients {
+            client.haste = Some(haste);
+        }
     }
 
     /// Draws faults and the end of them.

@@ -187,6 +187,7 @@ impl World {
             Owner::Backend(number) => match happening {
                 Happening::Bytes => self.postgres.bytes(&mut self.ctx, number, bytes),
                 Happening::Drained => self.postgres.drained(&mut self.ctx, number),
+                Happening::Ending => {}
                 _ => self.postgres.gone(&mut self.ctx, number),
             },
             Owner::Engine(worker, peer) => self.pooler.happened(&mut self.ctx, worker, peer, &happening, bytes),

@@ -66,6 +66,7 @@ impl Engine {
             waiting: Vec::new(),
             pause: Pause::default(),
             cut: false,
+            ended: false,
             user: "".into(),
             tls: None,
             ticket: None,

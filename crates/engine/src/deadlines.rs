@@ -17,6 +17,10 @@ use crate::{Engine, Todo, period};
 /// How long a query of ours may take where the operator set no limit.
 const OWN_QUERY_TIMEOUT: Span = Span::from_secs(60);
 
+/// How long a server may be silent that owes answers to a client that has closed its side: then nobody waits for them any
+/// more, and both are let go.
+pub(crate) const LAST_ANSWERS: Span = Span::from_secs(60);
+
 impl Engine {
     /// Does what is due.
     pub(crate) fn ticks<I: Io>(&mut self, now: Time, io: &mut I) {
@@ -98,10 +102,20 @@ impl Engine {
             Phase::Ready(_) if client.link.is_none() && !client.pause.waits => {
                 client.request_at.deadline(self.idle_timeout(client))
             }
+            Phase::Ready(_) if client.ended => self.last_answers_due(client),
             Phase::Held(held) => held.until,
             Phase::Canceller => client.connected_at.deadline(self.config.limits.cancel_wait_timeout),
             _ => Time::NEVER,
         }
+    }
+
+    /// Until when the server of a client that has closed its side must have said something. Its silence says nothing while
+    /// one of the two does not read what the other has said.
+    fn last_answers_due(&self, client: &ClientSlot) -> Time {
+        let Some(server) = client.link.and_then(|server| self.peers.get_server(server)) else { return Time::NEVER };
+        let stuck = client.pause.full || client.pause.peer_full;
+        let heard_at = if stuck { self.clock } else { server.heard_at };
+        heard_at.max(client.request_at).deadline(LAST_ANSWERS)
     }
 
     /// How long a client without a server may idle: its own user decides (PgBouncer), not the one its pool forces on it.
@@ -126,6 +140,10 @@ impl Engine {
             Phase::Held(held) => {
                 let refusal = held.refusal.clone();
                 self.refuse(now, client, refusal, io);
+            }
+            Phase::Ready(_) if client.link.is_some() => {
+                io.close(peer);
+                self.client_gone(now, client, io);
             }
             Phase::Ready(_) => self.refuse(now, client, Refusal::ClientIdleTimeout, io),
             Phase::Canceller => self.client_leaves(now, client, io),

@@ -53,6 +53,8 @@ pub(crate) struct ClientSlot {
     pub(crate) pause: Pause,
     /// Its server was lost in the middle of a message to it: it can be told nothing more.
     pub(crate) cut: bool,
+    /// It has closed its side while it had a server and was not read from.
+    pub(crate) ended: bool,
     pub(crate) user: Arc<str>,
     /// What its handshake has shown; `None` without encryption.
     pub(crate) tls: Option<Box<Secured>>,

@@ -11,6 +11,7 @@ use crate::arrive::NO_POOL;
 use crate::links::Wish;
 use crate::peers::{ClientSlot, Doing, Entry, Pause, Phase, ServerSlot};
 use crate::port::{Io, Level};
+use crate::timers::Who;
 use crate::wire::Wire;
 use crate::{Engine, Todo};
 
@@ -222,16 +223,22 @@ impl Engine {
 
     /// A client that is not read has closed its side. One that waits for a server is gone: nobody is there for the answer,
     /// and the server that it would be given would be lost with it, which is how a pool never gets out of a standstill that
-    /// lasted longer than its clients' patience. Others are read to their end in their time.
+    /// lasted longer than its clients' patience. Others are read to their end in their time: those whose server answers, as
+    /// long as it does ([`LAST_ANSWERS`](crate::deadlines::LAST_ANSWERS)).
     pub(crate) fn ending<I: Io>(&mut self, now: Time, peer: Peer, io: &mut I) {
-        let Some(client) = self.peers.take_client(peer) else { return };
+        let Some(mut client) = self.peers.take_client(peer) else { return };
         let waits = client.link.is_none() && client.pause.waits && !client.pause.suspended;
         if waits && matches!(client.phase, Phase::Ready(_) | Phase::Welcome(_)) {
             io.close(peer);
-            self.client_gone(now, client, io);
-        } else {
-            self.peers.put(peer, Entry::Client(client));
+            return self.client_gone(now, client, io);
         }
+        if client.link.is_some() && !client.ended {
+            client.ended = true;
+            client.request_at = now;
+            let deadline = self.client_deadline(&client);
+            self.timers.arm(Who::Peer(peer), deadline, &mut client.armed);
+        }
+        self.peers.put(peer, Entry::Client(client));
     }
 
     /// A client's or a server's socket is full: its source is not read from.

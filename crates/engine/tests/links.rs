@@ -59,6 +59,43 @@ fn a_client_that_leaves_while_it_waits_is_given_no_server() {
 }
 
 #[test]
+fn a_client_that_has_gone_is_let_go_with_a_server_that_falls_silent() {
+    let mut world = World::new(config(1));
+    let client = world.arrival("ann", "db");
+    let server = world.server();
+    world.heard(client);
+    let mut goodbye = Vec::new();
+    put_front::terminate(&mut goodbye);
+    world.bytes(client, &[query("one"), query("two"), goodbye].concat());
+    assert!(world.is_paused(client), "it is answered first");
+    world.pass(Span::from_secs(3_600));
+    world.input(Input::Ending { peer: client });
+    world.pass(Span::from_secs(50));
+    world.bytes(server, &done("SELECT 1", b'I'));
+    world.pass(Span::from_secs(50));
+    assert!(world.is_open(client) && world.is_open(server), "as long as its server answers");
+    assert_eq!(world.heard(client), done("SELECT 1", b'I'));
+    world.pass(Span::from_secs(11));
+    assert!(!world.is_open(client) && !world.is_open(server));
+}
+
+#[test]
+fn a_client_that_has_gone_is_not_let_go_while_its_words_are_on_their_way() {
+    let mut world = World::new(config(1));
+    let client = world.arrival("ann", "db");
+    let server = world.server();
+    world.bytes(client, &query("copy t from stdin"));
+    world.input(Input::Blocked { peer: server });
+    world.input(Input::Ending { peer: client });
+    world.pass(Span::from_secs(300));
+    assert!(world.is_open(client) && world.is_open(server));
+    world.input(Input::Drained { peer: server });
+    assert!(!world.is_paused(client), "it is read to its end");
+    world.gone(client);
+    assert!(!world.is_open(server));
+}
+
+#[test]
 fn a_transaction_keeps_its_server() {
     let mut world = World::new(config(1));
     let first = world.arrival("ann", "db");

@@ -86,7 +86,7 @@ impl Hostile {
             Happening::Connected => self.connected(ctx),
             Happening::Bytes => self.bytes(ctx, bytes),
             Happening::Eof | Happening::Error | Happening::ConnectFailed => self.over(ctx),
-            Happening::Drained | Happening::Arrived(_) => {}
+            Happening::Ending | Happening::Drained | Happening::Arrived(_) => {}
         }
     }
 

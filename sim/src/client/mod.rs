@@ -26,6 +26,15 @@ pub(crate) struct Identity {
     pub(crate) database: String,
     pub(crate) kind: Kind,
     pub(crate) stay: Stay,
+    pub(crate) haste: Option<Haste>,
+}
+
+/// Clients of a run that is about cancels: they sleep about as long as a cancel is on its way, and cancel most of it, so
+/// that many a cancel comes just too late.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Haste {
+    /// How long a cancel may be on its way, in microseconds.
+    pub(crate) way: u64,
 }
 
 /// How often and for how long a client comes at most, whatever it draws.

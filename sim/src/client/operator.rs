@@ -116,7 +116,7 @@ impl Operator {
                 self.complain(ctx, &format!("{happening:?}"));
                 self.over(ctx);
             }
-            Happening::Drained | Happening::Arrived(_) => {}
+            Happening::Ending | Happening::Drained | Happening::Arrived(_) => {}
         }
     }
 

@@ -6,6 +6,7 @@
 use weir_base::{Mode, OnDirty};
 use weir_pgwire::Of;
 
+use super::Haste;
 use crate::context::Rules;
 use crate::message::Front;
 use crate::postgres::core::{Core, Transaction};
@@ -21,8 +22,8 @@ pub(crate) struct Habits {
     rows: (u64, u64),
     /// How many bursts in a thousand of those that sleep are cancelled.
     pub(crate) cancels: u32,
-    /// The longest sleep, in microseconds.
-    sleep: u64,
+    /// The shortest and the longest sleep, in microseconds.
+    sleep: (u64, u64),
     /// How many units in a thousand are mistakes.
     mistakes: u32,
 }
@@ -75,7 +76,12 @@ const TRACKED_VALUES: [(&str, &str); 11] = [
 
 impl Habits {
     /// Draws habits.
-    pub(crate) fn draw(rng: &mut Rng) -> Habits {
+    pub(crate) fn draw(rng: &mut Rng, haste: Option<Haste>) -> Habits {
+        let habits = Habits::draw_any(rng);
+        haste.map_or(habits.clone(), |haste| habits.hurried(haste))
+    }
+
+    fn draw_any(rng: &mut Rng) -> Habits {
         let mut weights = std::array::from_fn(|_| rng.skewed(0, 20));
         weights[0] += 1;
         Habits {
@@ -83,9 +89,18 @@ impl Habits {
             depth: rng.skewed(1, 24),
             rows: (rng.skewed(1, 3_000), rng.skewed(1, 400)),
             cancels: *rng.pick(&[0, 300, 900]),
-            sleep: rng.skewed(1, 2_000_000),
+            sleep: (1, rng.skewed(1, 2_000_000)),
             mistakes: *rng.pick(&[0, 30, 200]),
         }
+    }
+
+    /// The same with many cancels.
+    fn hurried(mut self, haste: Haste) -> Habits {
+        let others: u64 = self.weights.iter().sum();
+        for (kind, weight) in KINDS.into_iter().zip(&mut self.weights) {
+            *weight += if kind == Kind::Sleep { 2 * others } else { 0 };
+        }
+        Habits { cancels: 900, sleep: (haste.way / 8, haste.way * 2), ..self }
     }
 }
 
@@ -265,7 +280,7 @@ impl Script<'_> {
 
     fn sleep(&mut self) -> Burst {
         let token = self.token();
-        let micros = self.rng.skewed(1, self.habits.sleep);
+        let micros = self.nap();
         let text = format!("SLEEP {micros} {token}");
         let mut burst = match self.rng.below(3) {
             0 => self.one_extended(text),
@@ -274,6 +289,12 @@ impl Script<'_> {
         };
         burst.sleeps = micros;
         burst
+    }
+
+    /// How long a statement sleeps.
+    fn nap(&mut self) -> u64 {
+        let (low, high) = self.habits.sleep;
+        self.rng.skewed(low, high)
     }
 
     fn copy_in(&mut self) -> Burst {
@@ -366,7 +387,7 @@ impl Script<'_> {
                 push(burst, [Front::Query(text)]);
             }
             11 => {
-                let (token, micros) = (self.token(), self.rng.skewed(1, self.habits.sleep));
+                let (token, micros) = (self.token(), self.nap());
                 burst.sleeps += micros;
                 push(burst, unnamed(format!("SLEEP {micros} {token}")));
             }

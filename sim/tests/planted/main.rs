@@ -71,7 +71,7 @@ fn a_failure_is_made_small_and_fails_again() {
     let (seed, options) = again.trim().split_once(" COUNT=1 ARGS='").expect("it can be had again");
     let seed = seed.trim_start_matches("make sim SEED=");
     let options: Vec<&str> =
-        options.trim_end_matches('\'').split(' ').chain(["--seed", seed, "--count", "1"]).collect();
+        options.trim_end_matches('\'').split(' ').chain(["--seed", seed, "--count", "1", "--trace"]).collect();
     let small = simulate(simulator, BUG, &options);
     assert_eq!(small.rule.as_deref(), Some(rule), "{}", small.output);
     let lines = |found: &Found| found.output.lines().count();

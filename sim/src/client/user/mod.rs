@@ -104,7 +104,7 @@ pub(crate) struct Client {
 impl Client {
     /// A client that will come when it is woken for the first time.
     pub(crate) fn new(identity: Identity, reporting: Reporting, mut rng: Rng) -> Client {
-        let habits = Habits::draw(&mut rng);
+        let habits = Habits::draw(&mut rng, identity.haste);
         let shadow = Shadow::new(identity.number, &[], reporting);
         let lives = if identity.is_impostor() { 1 } else { rng.skewed(1, 6) }.min(identity.stay.sessions);
         Client {
@@ -175,7 +175,7 @@ impl Client {
             Happening::Connected => self.connected(ctx),
             Happening::Bytes => self.bytes(ctx, bytes),
             Happening::Eof | Happening::Error | Happening::ConnectFailed => self.lost(ctx, happening),
-            Happening::Drained | Happening::Arrived(_) => {}
+            Happening::Ending | Happening::Drained | Happening::Arrived(_) => {}
         }
     }
 
@@ -197,7 +197,7 @@ impl Client {
                 // Cut off from us, the request may still reach the server at any time.
                 self.cancel_is_lost |= *happening == Happening::Error;
             }
-            Happening::Bytes | Happening::Drained | Happening::Arrived(_) => {}
+            Happening::Bytes | Happening::Ending | Happening::Drained | Happening::Arrived(_) => {}
         }
     }
 
