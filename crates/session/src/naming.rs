@@ -4,9 +4,9 @@
 //! way, and the answers that need no server. What a request changes in the client's books is noted, so that it can be taken
 //! back if the server skips it.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
+use weir_pgwire::frontend::BindHead;
 use weir_pgwire::tag::front;
 use weir_pgwire::{Dealloc, Dirty, HEAD, Head, Of, SqlHead, TxStatus, frontend, put_back, put_front, sql};
 
@@ -17,7 +17,9 @@ use crate::notes::{Change, Subject};
 use crate::out::{Out, View};
 use crate::outstanding::Expect;
 use crate::refusal::Refusal;
-use crate::statements::{Key, NAME_LEN, NAME_PREFIX, NotInterned, OnServer, Reading, Statement, makes_temporary};
+use crate::statements::{
+    Key, NAME_LEN, NAME_PREFIX, NotInterned, OnServer, Reading, Statement, makes_temporary, text_in,
+};
 
 /// A name of ours that no statement has.
 pub(crate) const NOBODYS: &[u8; NAME_LEN] = b"weir_of_nobody_0000000000000000000000";
@@ -74,7 +76,9 @@ impl<O: Out> Step<'_, '_, O> {
                 return Ok(self.rest(view, head, Fate::Discard));
             }
         }
-        self.note_dropping(&what);
+        if drops_all(&what) {
+            self.note_dropping();
+        }
         // These are only answered for a text that is one statement.
         let harmless =
             matches!(what, SqlHead::SetLocal | SqlHead::DeclareCursor { hold: false } | SqlHead::CreateOther);
@@ -106,11 +110,6 @@ impl<O: Out> Step<'_, '_, O> {
         }
         let parse = frontend::parse(&view.bytes[HEAD..]).map_err(|m| Then::Refuse(protocol(m)))?;
         if parse.name.is_empty() {
-            if let Cow::Owned(substitute) = self.substitute(parse) {
-                self.parse_unnamed_as(&substitute);
-                return Ok(self.rest(view, head, Fate::Discard));
-            }
-            self.note_dropping(&sql::head(parse.text));
             self.hold_unnamed(parse.rest);
             return Ok(self.rest(view, head, Fate::Forward));
         }
@@ -163,6 +162,10 @@ impl<O: Out> Step<'_, '_, O> {
             }
             Err(malformed) => return Err(Then::Refuse(protocol(malformed))),
         };
+        self.must_be_settled(Subject::of(bind.statement))?;
+        if let Some(gone) = self.ends_statements(bind.statement) {
+            return self.bind_deallocation(view, head, bind, &gone);
+        }
         if bind.statement.is_empty() {
             self.ensure_unnamed()?;
             return Ok(self.plain(view, head, Expect::Bind));
@@ -170,14 +173,19 @@ impl<O: Out> Step<'_, '_, O> {
         let Some(server_name) = self.server_name(bind.statement)? else {
             return Ok(self.plain(view, head, Expect::Bind));
         };
-        let names = HEAD + bind.rest_at;
         self.owed().request(Expect::Bind);
+        Ok(self.send_bind(view, head, bind, &server_name))
+    }
+
+    /// Sends a Bind with another name for its statement.
+    fn send_bind(&mut self, view: View<'_>, head: Head, bind: BindHead<'_>, statement: &[u8]) -> usize {
+        let names = HEAD + bind.rest_at;
         self.ctx.scratch.clear();
-        put_front::bind_head(self.ctx.scratch, bind.portal, &server_name, head.total() - names);
+        put_front::bind_head(self.ctx.scratch, bind.portal, statement, head.total() - names);
         self.out.server(self.ctx.scratch);
         view.to_server(names..view.bytes.len(), self.out);
         self.client.stream.rest(head.total() - view.bytes.len(), Fate::Forward);
-        Ok(view.bytes.len())
+        view.bytes.len()
     }
 
     /// Describe and Close.
@@ -363,27 +371,55 @@ impl<O: Out> Step<'_, '_, O> {
         Ok(())
     }
 
-    /// An unnamed `DEALLOCATE name` of a statement that only we know by that name, made into one that the server can carry
-    /// out; any other Parse stays what it is.
-    fn substitute<'p>(&mut self, parse: frontend::Parse<'p>) -> Cow<'p, [u8]> {
-        let SqlHead::Deallocate(Dealloc::Name(name)) = sql::head(parse.text) else { return Cow::Borrowed(parse.rest) };
-        if !self.knows(&name) || self.server.as_ref().is_none_or(|s| s.status == TxStatus::Failed) {
-            return Cow::Borrowed(parse.rest);
+    /// What a statement that is about to be bound does to others: one that drops all is noted, and a `DEALLOCATE name` of
+    /// one that only we know by that name is returned.
+    fn ends_statements(&mut self, statement: &[u8]) -> Option<Deallocation> {
+        let rest = match &self.client.unnamed {
+            Unnamed::Held(rest) if statement.is_empty() => rest,
+            _ => self.client.statements.as_ref()?.get(statement)?.rest(),
+        };
+        // Nearly all begin with another letter, and are not read further.
+        if rest.first().is_some_and(|first| first.is_ascii_alphabetic() && !first.eq_ignore_ascii_case(&b'd')) {
+            return None;
         }
-        self.forget(&name);
-        Cow::Owned([b"DEALLOCATE ", GONE, &[0, 0, 0]].concat())
+        let text = text_in(rest);
+        match sql::head(text) {
+            SqlHead::Deallocate(Dealloc::Name(name)) if self.knows(&name) => {
+                let failed = self.server.as_ref().is_none_or(|server| server.status == TxStatus::Failed);
+                (!failed).then(|| Deallocation { name: name.into(), types: rest[text.len()..].into() })
+            }
+            what if drops_all(&what) => {
+                self.note_dropping();
+                None
+            }
+            _ => None,
+        }
     }
 
-    fn parse_unnamed_as(&mut self, rest: &[u8]) {
-        let Some(server) = self.server.as_deref_mut() else { return };
+    /// Binds a `DEALLOCATE name` of a statement that only we know by that name: to one that the server can carry out, and
+    /// that says the same. The name is the client's no more once it is bound; a portal that is bound is run.
+    fn bind_deallocation(
+        &mut self,
+        view: View<'_>,
+        head: Head,
+        bind: BindHead<'_>,
+        gone: &Deallocation,
+    ) -> Result<usize, Then> {
+        self.must_be_settled(Subject::Name(&gone.name))?;
+        let Some(server) = self.server.as_deref_mut() else { return Err(Then::NeedServer) };
         server.closes.push_back((server.owed.segment(), None));
         server.owed.request(Expect::OwnClose);
         self.ctx.scratch.clear();
         put_front::close(self.ctx.scratch, Of::Statement, GONE);
         self.out.server(self.ctx.scratch);
         self.send_parse(GONE, b"SELECT 1\0\0\0", Expect::OwnParseUnnamed);
-        self.hold_unnamed(rest);
-        self.write_parse(b"", rest);
+        // The unnamed slot is not the client's own from here on.
+        self.send_parse(b"", &[b"DEALLOCATE ", GONE, &gone.types].concat(), Expect::OwnParseUnnamed);
+        if let Some(server) = self.server.as_deref_mut() {
+            server.unnamed = None;
+        }
+        self.rename(Expect::BindNoted, None, &gone.name, None);
+        Ok(self.send_bind(view, head, bind, b""))
     }
 
     /// The client's unnamed statement is `rest` from now on, and its Parse is expected to be answered.
@@ -453,10 +489,8 @@ impl<O: Out> Step<'_, '_, O> {
     }
 
     /// A statement that drops all others makes what follows it wait: what it names may be gone by then.
-    fn note_dropping(&mut self, what: &SqlHead<'_>) {
-        if matches!(what, SqlHead::DiscardAll | SqlHead::Deallocate(Dealloc::All))
-            && let Some(server) = self.server.as_deref_mut()
-        {
+    fn note_dropping(&mut self) {
+        if let Some(server) = self.server.as_deref_mut() {
             server.dropping_all = Some(server.owed.segment());
         }
     }
@@ -484,6 +518,17 @@ impl<O: Out> Step<'_, '_, O> {
             statements.remove(name);
         }
     }
+}
+
+/// A `DEALLOCATE name` that is about to be bound.
+struct Deallocation {
+    name: Box<[u8]>,
+    /// What follows the text in its Parse: a NUL, the count of types, the types.
+    types: Box<[u8]>,
+}
+
+fn drops_all(what: &SqlHead<'_>) -> bool {
+    matches!(what, SqlHead::DiscardAll | SqlHead::Deallocate(Dealloc::All))
 }
 
 /// Keeps a buffer for the next unnamed statement.

@@ -50,6 +50,13 @@ pub(crate) struct Notes {
     notes: VecDeque<Note>,
 }
 
+impl<'a> Subject<'a> {
+    /// What a Parse, Bind or Describe calls so.
+    pub(crate) fn of(name: &'a [u8]) -> Subject<'a> {
+        if name.is_empty() { Subject::Unnamed } else { Subject::Name(name) }
+    }
+}
+
 impl Change {
     fn is_about(&self, subject: Subject<'_>) -> bool {
         match (self, subject) {

@@ -35,6 +35,8 @@ pub(crate) enum Expect {
     ParseUnnamed,
     /// Bind.
     Bind,
+    /// Bind of a statement that deallocates one of the client's; noted.
+    BindNoted,
     /// Describe of a statement: two messages.
     DescribeStatement,
     /// Describe of a portal, or the second half of [`Expect::DescribeStatement`].
@@ -102,6 +104,7 @@ impl Expect {
                 | Expect::ParseNamed
                 | Expect::ParseTaken
                 | Expect::ParseUnnamed
+                | Expect::BindNoted
                 | Expect::CloseUnnamed
                 | Expect::LocalParse
                 | Expect::LocalClose
@@ -289,7 +292,7 @@ impl Outstanding {
             }
             (Expect::FunctionCall, back::FUNCTION_RESULT) => false,
             (_, back::PARSE_COMPLETE) if to.is_parse() => true,
-            (Expect::Bind, back::BIND_COMPLETE) => true,
+            (Expect::Bind | Expect::BindNoted, back::BIND_COMPLETE) => true,
             (Expect::DescribeStatement, back::PARAMETER_DESCRIPTION) => {
                 self.pop();
                 self.push_front(Expect::DescribeRows);

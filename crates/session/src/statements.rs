@@ -172,8 +172,13 @@ impl Interner {
 
 /// Whether a statement may make something temporary. `rest` is what follows the name in its Parse.
 pub(crate) fn makes_temporary(rest: &[u8]) -> bool {
-    let text = rest.split(|byte| *byte == 0).next().unwrap_or_default();
+    let text = text_in(rest);
     sql::may_make_temporary(text, &sql::head(text))
+}
+
+/// The text in what follows the name in a Parse.
+pub(crate) fn text_in(rest: &[u8]) -> &[u8] {
+    rest.split(|byte| *byte == 0).next().unwrap_or_default()
 }
 
 /// What a statement costs in memory: its text and the tables' share.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use weir_base::Mode;
+use weir_pgwire::put_front;
 
 use super::rig::*;
 use crate::front::Then;
@@ -105,6 +106,48 @@ fn what_the_server_skips_after_an_error_has_not_happened() {
     assert!(!link.has("new") && link.has("old"));
     let sent = link.ask(&[bind(""), sync()]);
     assert!(!tags(&sent).contains('P'), "there is no unnamed statement either");
+}
+
+#[test]
+fn a_deallocate_in_the_extended_protocol_takes_the_name_when_it_is_bound_and_not_before() {
+    let mut link = Link::transaction();
+    link.prepared("s", "select 1");
+    let sent = link.ask(&[parse("", "DEALLOCATE s"), sync()]);
+    assert_eq!(tags(&sent), "PS");
+    link.tell(&[parsed(), ready()]);
+    assert!(link.has("s"), "nothing has run");
+    let sent = link.ask(&[bind(""), execute(), sync()]);
+    assert_eq!(tags(&sent), "CPPBES", "the server is given a statement to deallocate");
+    assert!(!link.has("s"), "what follows in the pipeline depends on it");
+    let heard = link.tell(&[closed(), parsed(), parsed(), bound(), complete("DEALLOCATE"), ready()]);
+    assert_eq!(tags(&heard), "2CZ");
+    let sent = link.ask(&[bind(""), execute(), sync()]);
+    assert!(text(&sent).contains("DEALLOCATE s"), "the server shall say that there is no such statement");
+}
+
+#[test]
+fn a_deallocate_that_can_not_be_bound_takes_nothing() {
+    let mut link = Link::transaction();
+    link.prepared("s", "select 1");
+    link.prepared("d", "deallocate prepare \"s\"");
+    for name in ["", "d"] {
+        link.ask(&[parse("", "deallocate s"), bind(name), execute(), sync()]);
+        assert!(!link.has("s"));
+        let answers = [parsed(), closed(), parsed(), parsed(), error("08P01", "bind message supplies"), ready()];
+        assert_eq!(tags(&link.tell(&answers)), "1EZ");
+        assert!(link.has("s"));
+    }
+}
+
+#[test]
+fn a_deallocate_keeps_the_parameter_types_that_it_was_given() {
+    let mut link = Link::transaction();
+    link.prepared("s", "select 1");
+    let mut message = Vec::new();
+    put_front::parse(&mut message, b"", b"DEALLOCATE s\0\0\x01\0\0\0\x17");
+    let sent = link.ask(&[message, bind(""), sync()]);
+    let own = sent.windows(7).filter(|bytes| *bytes == b"\0\0\x01\0\0\0\x17").count();
+    assert_eq!((tags(&sent).as_str(), own), ("PCPPBS", 2));
 }
 
 #[test]
