@@ -212,7 +212,11 @@ impl<O: Out> Step<'_, '_, O> {
         if all {
             self.server.dirty = Dirty::NONE;
             self.ctx.params.after_reset(&mut self.server.params);
-            self.adopt_params();
+        }
+        if tag == b"RESET" {
+            // It may have taken back what the client, and others, asked for at startup, which is set again before the next
+            // link. What the server reports, it reports.
+            self.ctx.params.doubt(&mut self.server.params);
         }
         if all || tag == b"DEALLOCATE ALL" {
             self.server.unnamed = None;
@@ -292,10 +296,10 @@ impl<O: Out> Step<'_, '_, O> {
         Fate::Forward
     }
 
-    /// The client sees what the server has, and wants it from now on.
+    /// The client sees what the server reports, and wants it from now on.
     fn adopt_params(&mut self) {
         if let Some(client) = self.client.as_deref_mut() {
-            client.params = self.server.params.clone();
+            self.ctx.params.adopt(&mut client.params, &self.server.params);
         }
     }
 

@@ -199,6 +199,21 @@ impl ParamTable {
         }
     }
 
+    /// A client takes over what its server reports. What a server does not report stays what the client asked for at
+    /// startup, whatever has become of it there.
+    pub(crate) fn adopt(&self, client: &mut Arc<Params>, server: &Arc<Params>) {
+        let agree = |index: usize| server.reports(index) || client.values[index] == server.values[index];
+        if (0..self.names.len()).all(agree) {
+            client.clone_from(server);
+            return;
+        }
+        let client = Arc::make_mut(client);
+        for index in (0..self.names.len()).filter(|index| server.reports(*index)) {
+            client.values[index].clone_from(&server.values[index]);
+        }
+        client.reported = server.reported;
+    }
+
     /// What a server's set is after `RESET ALL`, as far as nothing reports it.
     pub(crate) fn after_reset(&self, server: &mut Arc<Params>) {
         let assumed = |index: &usize| !server.reports(*index) && server.values[*index].is_some();
@@ -315,6 +330,18 @@ mod tests {
         let mut silent = server(&t, &[]);
         assert!(t.agree(&client, &mut silent, &mut query));
         assert_eq!(t.get(&silent, "my.setting"), Some("1"), "it is known to have what was set");
+    }
+
+    #[test]
+    fn what_a_client_takes_over_from_its_server_is_what_that_reports() {
+        let t = table();
+        let mut reports = server(&t, &[("TimeZone", "UTC")]);
+        let mut client = params(&t, &[("TimeZone", "GMT"), ("search_path", "a")]);
+        t.adopt(&mut client, &reports);
+        assert_eq!((t.get(&client, "TimeZone"), t.get(&client, "search_path")), (Some("UTC"), Some("a")));
+        assert!(t.agree(&client, &mut reports, &mut String::new()));
+        t.adopt(&mut client, &reports);
+        assert!(Arc::ptr_eq(&client, &reports), "those that agree share one set");
     }
 
     #[test]

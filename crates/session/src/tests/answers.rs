@@ -1,5 +1,7 @@
 //! Whose each message of a server is, and what it tells about the server.
 
+use std::sync::Arc;
+
 use weir_base::Mode;
 use weir_pgwire::{Dirty, put_back, put_front};
 
@@ -369,4 +371,23 @@ fn nothing_that_follows_a_transaction_block_in_statement_mode_reaches_the_client
     assert!(told.block_in_statement_mode);
     assert_eq!(std::mem::take(&mut link.to_client), complete("BEGIN"), "an error takes the place of the rest");
     assert!(link.server().prove_clean().is_none());
+}
+
+#[test]
+fn a_reset_takes_what_was_asked_for_at_startup_from_the_server_and_not_from_its_clients() {
+    let mut link = Link::transaction();
+    let mut asked = link.params.unknown();
+    link.params.set(&mut asked, "search_path", "a").unwrap();
+    let asked = Arc::new(asked);
+    for tag in ["RESET", "DISCARD ALL"] {
+        (link.client.params, link.server().params) = (asked.clone(), asked.clone());
+        link.ask(&[query("RESET ALL -- or the like")]);
+        link.tell(&[complete(tag), parameter("TimeZone", "UTC"), ready()]);
+        assert_eq!(link.params.get(&link.client.params, "search_path"), Some("a"));
+        assert_eq!(link.params.get(&link.client.params, "TimeZone"), Some("UTC"));
+        let mut query = String::new();
+        let mut has = link.server().params.clone();
+        assert!(link.params.agree(&asked, &mut has, &mut query));
+        assert_eq!(query, "SELECT pg_catalog.set_config('search_path','a',false)", "for whoever comes next");
+    }
 }
