@@ -308,18 +308,24 @@ impl Client {
         if self.phase == Phase::AskingForTls {
             // Past a yes all goes on as past a no: the handshake is the port's, which does not wait for the answer to be
             // heard here. An answer that was held up may so bring the end of a login that took too long.
+            // A request that was itself held up for too long is answered with that end alone.
             let heard = self.inbox.rest().to_vec();
-            let ([b'N' | b'S'] | [b'N' | b'S', tag::back::ERROR, ..]) = heard.as_slice() else {
-                let number = self.identity.number;
-                let what = || format!("c{number}: SSLRequest answered with {heard:?}");
-                return ctx.violated(Checker::AnsweredAsDirect, what);
-            };
-            self.inbox = Inbox::default();
-            self.send_startup(ctx);
-            if heard.len() == 1 {
+            match heard.as_slice() {
+                [tag::back::ERROR, ..] => self.phase = Phase::LoggingIn,
+                [b'N' | b'S'] | [b'N' | b'S', tag::back::ERROR, ..] => {
+                    self.inbox = Inbox::default();
+                    self.send_startup(ctx);
+                    self.inbox.push(&heard[1..]);
+                }
+                _ => {
+                    let number = self.identity.number;
+                    let what = || format!("c{number}: SSLRequest answered with {heard:?}");
+                    return ctx.violated(Checker::AnsweredAsDirect, what);
+                }
+            }
+            if self.inbox.rest().is_empty() {
                 return;
             }
-            self.inbox.push(&heard[1..]);
         }
         if let Some(end) = self.end.filter(|_| self.rng.chance(self.stalls)) {
             ctx.net.pause(end);
