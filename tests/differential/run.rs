@@ -65,6 +65,9 @@ pub(crate) fn make_schema(site: &Site, number: usize) {
     if superuser.value(&left).is_ok_and(|gid| gid.is_some()) {
         superuser.query(&format!("ROLLBACK PREPARED 'tx{number:02}'")).expect("a prepared transaction can be ended");
     }
+    // A session may leave it behind, and its database is not that of the next one, but for those played directly.
+    let left = format!("SELECT lo_unlink(oid) FROM pg_largeobject_metadata WHERE oid = 90{number:02}");
+    superuser.query_all(&left).expect("a large object can be unlinked");
     let user = users::TRUSTED.name;
     let sql = format!(
         "SET client_min_messages = warning; DROP SCHEMA IF EXISTS c{number:02} CASCADE; \
