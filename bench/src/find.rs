@@ -28,6 +28,7 @@ pub(crate) struct Program {
 pub(crate) fn program(kind: Kind, setup: &Setup) -> Outcome<Option<Program>> {
     match kind {
         Kind::Direct => Ok(None),
+        Kind::Forwarder => forwarder().map(Some),
         Kind::Weir => weir(setup.weir.as_deref()).map(Some),
         Kind::Pgbouncer => pgbouncer(setup.pgbouncer.as_deref()).map(Some).ok_or_else(|| Error::new(GET_PGBOUNCER)),
     }
@@ -54,6 +55,15 @@ fn weir(named: Option<&Path>) -> Outcome<Program> {
     };
     let path = named.map(Path::to_owned).or_else(beside).ok_or_else(|| Error::new(GET_WEIR))?;
     versioned(path.clone()).ok_or_else(|| Error::new(format!("{} does not run: {GET_WEIR}", path.display())))
+}
+
+/// The bare forwarder is a command of this program.
+fn forwarder() -> Outcome<Program> {
+    let path = env::current_exe().map_err(|e| Error::at("find this program", e))?;
+    if !is_release(&path) {
+        return Err(Error::new("the bare forwarder is measured in a release build only: run `make bench`"));
+    }
+    Ok(Program { path, version: String::new() })
 }
 
 fn is_release(path: &Path) -> bool {

@@ -6,6 +6,7 @@ mod bulk;
 mod cases;
 mod error;
 mod find;
+mod forwarder;
 mod idle;
 mod json;
 mod options;
@@ -33,7 +34,7 @@ is marked NOISY or UNSTEADY.";
 
 const EXAMPLES: &str = "\
 Examples:
-  weir-bench rounds                                   all cases, some ten minutes
+  weir-bench rounds                                   all cases, a quarter of an hour
   weir-bench rounds --only simple-50 --rounds 9 --seconds 3
   weir-bench rounds --pgbouncer ~/pgbouncer-1.25/pgbouncer --only prepared
   weir-bench soak --minutes 1 --acts named,victim     what a problem needs
@@ -46,8 +47,10 @@ const ABOUT_ROUNDS: &str = "\
 CPU time a transaction and TPS, in interleaved rounds of pgbench.
 
 Each case is run through each pooler in turns. A line of the table has TPS, then CPU microseconds a transaction of the
-pooler's process (all threads; user, system), then the ratio to PgBouncer and Weir's budget for it. Cases: simple-20,
-simple-50, simple-200 (-S), prepared-50, extended-50, connect-10 (-C: a login for each transaction), tpcb-50.
+pooler's process (all threads; user, system), then the ratio to PgBouncer, the ratio to a bare forwarder (no pool's logic,
+no checks: the limit of what one thread on epoll can do) and Weir's budget. Cases: simple-1, -20, -50, -200, -1000 (-S),
+prepared-50, extended-50, connect-10 (-C: a login for each transaction), tpcb-50, simple-50-tls and connect-10-tls (TLS
+between client and pooler, RSA 2048), simple-50-socket (a Unix socket between pooler and server).
 PgBouncer before 1.21 has no prepared statements in transaction mode; its simple figure stands in for them.
 
 A process's CPU time is counted in hundredths of a second: runs of some seconds are exact to a percent.";
@@ -88,6 +91,9 @@ enum Command {
     Bulk(bulk::Options),
     /// System calls a transaction, counted by strace
     Syscalls(syscalls::Options),
+    /// The limit: a bare forwarder, which `rounds` runs beside the poolers
+    #[command(hide = true)]
+    Forwarder(forwarder::Options),
     /// Random traffic for a long time, with clients and servers dying in it
     #[command(long_about = ABOUT_SOAK)]
     Soak(soak::Options),
@@ -102,6 +108,7 @@ fn main() -> ExitCode {
         Command::Tail(options) => tail::run(options),
         Command::Bulk(options) => bulk::run(options),
         Command::Syscalls(options) => syscalls::run(options),
+        Command::Forwarder(options) => forwarder::run(options),
         Command::Soak(options) => soak::run(options),
     };
     match outcome {

@@ -7,7 +7,7 @@ use clap::Args;
 use crate::error::{Error, Outcome};
 use crate::find;
 use crate::pgbench::Pgbench;
-use crate::setup::{Kind, Login, Mode, Pool, Setup, USER};
+use crate::setup::{Certificate, Kind, Link, Login, Mode, Pool, SOCKET_POOL, Setup, USER};
 use crate::stage::{Pooler, Stage};
 
 /// Whom to measure, and how they are set up.
@@ -39,7 +39,7 @@ pub(crate) struct Rig {
 impl Rig {
     /// Starts PostgreSQL with pgbench's tables.
     pub(crate) fn stage(&self, scale: u32) -> Outcome<(Stage, Pgbench)> {
-        let stage = Stage::start(self.setup(), &[])?;
+        let stage = Stage::start(self.setup()?, &[])?;
         let pgbench = Pgbench::of(&stage)?;
         pgbench.initialize(&stage, scale)?;
         Ok((stage, pgbench))
@@ -47,7 +47,7 @@ impl Rig {
 
     /// Starts PostgreSQL and nothing else.
     pub(crate) fn bare_stage(&self) -> Outcome<Stage> {
-        Stage::start(self.setup(), &[])
+        Stage::start(self.setup()?, &[])
     }
 
     /// Whom to measure, without the PgBouncer that is not there, which is said.
@@ -62,9 +62,23 @@ impl Rig {
         if kinds.is_empty() { Err(Error::new("there is no pooler to measure")) } else { Ok(kinds) }
     }
 
+    /// The same, and the bare forwarder, which marks the limit; it knows no passwords.
+    pub(crate) fn kinds_and_limit(&self) -> Outcome<Vec<Kind>> {
+        let mut kinds = self.kinds()?;
+        if self.auth == Login::Trust && !kinds.contains(&Kind::Forwarder) {
+            kinds.push(Kind::Forwarder);
+        }
+        Ok(kinds)
+    }
+
     /// Starts all of them.
     pub(crate) fn poolers(&self, stage: &Stage) -> Outcome<Vec<Pooler>> {
-        self.kinds()?.into_iter().map(|kind| stage.pooler(kind)).collect()
+        Rig::start(stage, self.kinds()?)
+    }
+
+    /// Starts these.
+    pub(crate) fn start(stage: &Stage, kinds: Vec<Kind>) -> Outcome<Vec<Pooler>> {
+        kinds.into_iter().map(|kind| stage.pooler(kind)).collect()
     }
 
     /// PgBouncer's version; without one, the newest rules hold.
@@ -81,13 +95,18 @@ impl Rig {
         Ok(())
     }
 
-    fn setup(&self) -> Setup {
-        Setup {
-            pools: vec![Pool { name: USER, mode: Mode::Transaction, size: self.pool_size }],
+    fn pool(&self, name: &'static str, server: Link) -> Pool {
+        Pool { name, mode: Mode::Transaction, size: self.pool_size, server }
+    }
+
+    fn setup(&self) -> Outcome<Setup> {
+        Ok(Setup {
+            pools: vec![self.pool(USER, Link::Tcp), self.pool(SOCKET_POOL, Link::UnixSocket)],
             login: self.auth,
             workers: self.workers,
+            certificate: Some(Certificate::new()?),
             weir: self.weir.clone(),
             pgbouncer: self.pgbouncer.clone(),
-        }
+        })
     }
 }

@@ -1,13 +1,14 @@
 //! Runs pgbench and reads what it says.
 //!
-//! Without its own vacuum (`-n`), in one thread, by TCP, with libpq's defaults. A failed transaction, an aborted client
+//! Without its own vacuum (`-n`), in one thread, by TCP, and otherwise with libpq's defaults. A failed transaction, an aborted client
 //! or another exit status than 0 is an error: a figure from a run that went wrong is no figure.
 
 use std::path::PathBuf;
 use std::process::Command;
 
+use crate::cases::Way;
 use crate::error::{Error, Outcome};
-use crate::setup::USER;
+use crate::setup::{SOCKET_POOL, USER};
 use crate::stage::{Pooler, Stage};
 
 /// What one run said.
@@ -42,10 +43,18 @@ impl Pgbench {
         self.finish(command).map(drop)
     }
 
-    /// Runs for so many seconds through a pooler; `args` say what.
+    /// Runs for so many seconds through a pooler's first pool, in the clear; `args` say what.
     pub(crate) fn run(&self, pooler: &Pooler, seconds: u32, args: &[String]) -> Outcome<Run> {
+        self.run_by(Way::Plain, pooler, seconds, args)
+    }
+
+    /// The same, with the bytes going this way.
+    pub(crate) fn run_by(&self, way: Way, pooler: &Pooler, seconds: u32, args: &[String]) -> Outcome<Run> {
         let mut command = self.command(pooler.port);
-        command.arg("-n").args(args).args(["-T", &seconds.to_string(), pooler.database()]);
+        // The default asks for TLS and makes do without: a message more, and TLS where it is to be had.
+        command.env("PGSSLMODE", if way == Way::Tls { "require" } else { "disable" });
+        let database = if way == Way::ServerSocket { SOCKET_POOL } else { pooler.database() };
+        command.arg("-n").args(args).args(["-T", &seconds.to_string(), database]);
         let said = self.finish(command).map_err(|e| Error::at(&pooler.name, e))?;
         let run = parse(&said).ok_or_else(|| Error::new(format!("pgbench said what we can't read:\n{said}")))?;
         match run.failed {

@@ -5,7 +5,7 @@
 
 use clap::Args;
 
-use crate::cases::{self, Case, Work};
+use crate::cases::{self, Case, Way, Work};
 use crate::error::{Error, Outcome};
 use crate::options::Rig;
 use crate::pgbench::Pgbench;
@@ -21,10 +21,10 @@ pub(crate) struct Options {
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
     /// How long each run lasts
-    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..))]
     seconds: u32,
     /// Numbers of clients for the simple SELECT
-    #[arg(long, value_delimiter = ',', default_value = "20,50,200")]
+    #[arg(long, value_delimiter = ',', default_value = "1,20,50,200,1000")]
     clients: Vec<u32>,
     /// Only these cases, by name or by the beginning of one: simple-50, prepared, tpcb
     #[arg(long, value_delimiter = ',', value_name = "CASE")]
@@ -42,11 +42,11 @@ pub(crate) struct Options {
 /// Measures, and prints the table. `Ok(false)` when a budget was missed and the caller wants to know.
 pub(crate) fn run(options: &Options) -> Outcome<bool> {
     let cases = chosen(options)?;
-    let kinds = options.rig.kinds()?;
+    let kinds = options.rig.kinds_and_limit()?;
     let duration = cases.len() as u64 * kinds.len() as u64 * u64::from(options.rounds * (options.seconds + 1));
     println!("Starting PostgreSQL, pgbench scale {}.", options.scale);
     let (stage, pgbench) = options.rig.stage(options.scale)?;
-    let mut poolers = options.rig.poolers(&stage)?;
+    let mut poolers = Rig::start(&stage, kinds)?;
     let names: Vec<_> = poolers.iter().map(|pooler| pooler.name.as_str()).collect();
     println!(
         "{}: {} rounds of {} s a case, about {} min.\n",
@@ -85,20 +85,21 @@ fn measure(
     case: Case,
 ) -> Outcome<CaseResult> {
     let version = options.rig.pgbouncer_version();
+    let mut poolers: Vec<_> = poolers.iter_mut().filter(|pooler| case.served_by(pooler.kind)).collect();
     let mut result = CaseResult::new(case, poolers.iter().map(|pooler| (pooler.kind, pooler.name.clone())));
-    for pooler in poolers.iter() {
+    let arguments = |case: &Case, kind| case.arguments(case.protocol_for(kind, &version));
+    for pooler in &poolers {
         // Opens the pool's servers, and fills their caches.
-        pgbench.run(pooler, 1, &result.case.arguments(result.case.protocol_for(pooler.kind, &version)))?;
+        pgbench.run_by(result.case.way, pooler, 1, &arguments(&result.case, pooler.kind))?;
     }
     for round in 0..options.rounds as usize {
         for step in 0..poolers.len() {
             let at = (round + step) % poolers.len();
-            let pooler = &mut poolers[at];
             if result.case.work == Work::TpcB {
                 tidy(stage)?;
             }
-            let arguments = result.case.arguments(result.case.protocol_for(pooler.kind, &version));
-            let sample = one_run(pgbench, pooler, options.seconds, &arguments)?;
+            let arguments = arguments(&result.case, poolers[at].kind);
+            let sample = one_run(pgbench, result.case.way, poolers[at], options.seconds, &arguments)?;
             result.add(at, sample);
         }
         result.show_progress(round + 1, options.rounds);
@@ -107,11 +108,11 @@ fn measure(
 }
 
 /// One run: pgbench's figures, the pooler's CPU time, and what strangers took meanwhile.
-fn one_run(pgbench: &Pgbench, pooler: &mut Pooler, seconds: u32, arguments: &[String]) -> Outcome<Sample> {
+fn one_run(pgbench: &Pgbench, way: Way, pooler: &mut Pooler, seconds: u32, arguments: &[String]) -> Outcome<Sample> {
     let gone = |pooler: &Pooler| Error::new(format!("{} has ended:\n{}", pooler.name, pooler.log_end()));
     let cpu = |pooler: &Pooler| pooler.pid().map(|pid| proc::cpu(pid).ok_or_else(|| gone(pooler))).transpose();
     let (machine, before) = (Machine::now(), cpu(pooler)?);
-    let run = pgbench.run(pooler, seconds, arguments)?;
+    let run = pgbench.run_by(way, pooler, seconds, arguments)?;
     let (used, after) = (cpu(pooler)?, Machine::now());
     if !pooler.alive() {
         return Err(gone(pooler));

@@ -7,10 +7,14 @@ use std::fmt::{self, Write as _};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use rcgen::{CertificateParams, KeyPair, PKCS_RSA_SHA256, RsaKeySize};
+
 use crate::error::{Error, Outcome};
 
 /// User, password and database of every run.
 pub(crate) const USER: &str = "bench";
+/// The pool whose servers are reached by a Unix socket.
+pub(crate) const SOCKET_POOL: &str = "bench_socket";
 /// What poolers are told to accept; both lower it to what the descriptors allow.
 const MAX_CLIENTS: u32 = 20_000;
 
@@ -21,6 +25,8 @@ pub(crate) enum Kind {
     Pgbouncer,
     /// Weir.
     Weir,
+    /// A bare forwarder, the limit: it pools pgbench's small queries, and nothing else.
+    Forwarder,
     /// Nothing: PostgreSQL itself. It has TPS and latency, but no pooler whose CPU time could be taken.
     Direct,
 }
@@ -30,6 +36,7 @@ impl fmt::Display for Kind {
         f.write_str(match self {
             Kind::Pgbouncer => "PgBouncer",
             Kind::Weir => "Weir",
+            Kind::Forwarder => "bare forwarder",
             Kind::Direct => "direct",
         })
     }
@@ -77,6 +84,15 @@ pub(crate) struct Pool {
     pub(crate) name: &'static str,
     pub(crate) mode: Mode,
     pub(crate) size: u32,
+    /// How the pooler reaches PostgreSQL.
+    pub(crate) server: Link,
+}
+
+/// How a pooler reaches PostgreSQL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Link {
+    Tcp,
+    UnixSocket,
 }
 
 /// What the poolers are told.
@@ -86,8 +102,44 @@ pub(crate) struct Setup {
     pub(crate) login: Login,
     /// Worker threads, where a pooler has them.
     pub(crate) workers: u32,
+    /// With it, clients may encrypt.
+    pub(crate) certificate: Option<Certificate>,
     pub(crate) weir: Option<PathBuf>,
     pub(crate) pgbouncer: Option<PathBuf>,
+}
+
+/// A self-signed certificate and its key, both as PEM.
+#[derive(Clone, Debug)]
+pub(crate) struct Certificate {
+    key: String,
+    pem: String,
+}
+
+impl Certificate {
+    /// A new one, for RSA with 2,048 bits: what most poolers are given, and the dearest login.
+    pub(crate) fn new() -> Outcome<Certificate> {
+        let failed = |e| Error::new(format!("make a certificate: {e}"));
+        let key = KeyPair::generate_rsa_for(&PKCS_RSA_SHA256, RsaKeySize::_2048).map_err(failed)?;
+        let params = CertificateParams::new(vec!["localhost".to_owned()]).map_err(failed)?;
+        let pem = params.self_signed(&key).map_err(failed)?.pem();
+        Ok(Certificate { key: key.serialize_pem(), pem })
+    }
+}
+
+/// Where PostgreSQL is reached.
+#[derive(Clone, Debug)]
+pub(crate) struct Address {
+    pub(crate) port: u16,
+    pub(crate) socket_dir: PathBuf,
+}
+
+impl Address {
+    fn host(&self, link: Link) -> String {
+        match link {
+            Link::Tcp => "127.0.0.1".to_owned(),
+            Link::UnixSocket => self.socket_dir.display().to_string(),
+        }
+    }
 }
 
 /// The files of a running pooler; written again before a RELOAD.
@@ -96,26 +148,48 @@ pub(crate) struct Configuration {
     kind: Kind,
     folder: PathBuf,
     port: u16,
-    server_port: u16,
+    server: Address,
     setup: Setup,
 }
 
 impl Configuration {
-    pub(crate) fn new(kind: Kind, folder: &Path, port: u16, server_port: u16, setup: Setup) -> Configuration {
-        Configuration { kind, folder: folder.to_owned(), port, server_port, setup }
+    pub(crate) fn new(kind: Kind, folder: &Path, port: u16, server: Address, setup: Setup) -> Configuration {
+        Configuration { kind, folder: folder.to_owned(), port, server, setup }
+    }
+
+    /// What the program is started with; the user is who it has to become, where that is told on the command line.
+    pub(crate) fn arguments(&self, user: Option<&str>) -> Vec<String> {
+        let file = self.file().display().to_string();
+        match (self.kind, user) {
+            (Kind::Weir, _) => vec!["serve".to_owned(), file],
+            (Kind::Forwarder, _) => {
+                let (port, server) = (self.port, self.server.port);
+                let flags =
+                    format!("forwarder --port {port} --server-port {server} --servers {}", self.setup.pools[0].size);
+                flags.split(' ').map(str::to_owned).collect()
+            }
+            // It refuses to be root, as PostgreSQL does, and drops to the same user.
+            (_, Some(user)) => vec!["-u".to_owned(), user.to_owned(), file],
+            (_, None) => vec![file],
+        }
     }
 
     /// The file that the pooler is given.
-    pub(crate) fn file(&self) -> PathBuf {
+    fn file(&self) -> PathBuf {
         self.folder.join(if self.kind == Kind::Weir { "weir.toml" } else { "pgbouncer.ini" })
     }
 
     /// Writes all files.
     pub(crate) fn write(&self) -> Outcome<()> {
         write(&self.folder.join("userlist.txt"), &format!("\"{USER}\" \"{USER}\"\n"))?;
+        if let Some(certificate) = &self.setup.certificate {
+            write(&self.folder.join("server.key"), &certificate.key)?;
+            write(&self.folder.join("server.crt"), &certificate.pem)?;
+        }
         let text = match self.kind {
-            Kind::Weir => weir_toml(&self.setup, self.port, self.server_port),
-            Kind::Pgbouncer | Kind::Direct => pgbouncer_ini(&self.setup, &self.folder, self.port, self.server_port),
+            Kind::Weir => weir_toml(&self.setup, self.port, &self.server),
+            Kind::Pgbouncer => pgbouncer_ini(&self.setup, &self.folder, self.port, &self.server),
+            Kind::Forwarder | Kind::Direct => return Ok(()),
         };
         write(&self.file(), &text)
     }
@@ -131,7 +205,7 @@ fn write(path: &Path, text: &str) -> Outcome<()> {
     fs::write(path, text).map_err(|e| Error::at(format!("write {}", path.display()), e))
 }
 
-fn weir_toml(setup: &Setup, port: u16, server_port: u16) -> String {
+fn weir_toml(setup: &Setup, port: u16, server: &Address) -> String {
     let (workers, login) = (setup.workers, setup.login.name());
     let mut text = format!(
         "[general]\nworkers = {workers}\nmax_clients = {MAX_CLIENTS}\nadmin_users = [\"{USER}\"]\n\n\
@@ -139,25 +213,27 @@ fn weir_toml(setup: &Setup, port: u16, server_port: u16) -> String {
          [auth]\ntype = \"{login}\"\nfile = \"userlist.txt\"\n\n\
          [log]\nconnections = false\ndisconnections = false\npooler_errors = false\nstats = false\n",
     );
-    for Pool { name, mode, size } in &setup.pools {
-        let mode = mode.name();
+    if setup.certificate.is_some() {
+        let files = "key_file = \"server.key\"\ncert_file = \"server.crt\"";
+        let _ = write!(text, "\n[tls.client]\nmode = \"allow\"\n{files}\n");
+    }
+    for Pool { name, mode, size, server: link } in &setup.pools {
+        let (mode, host, server_port) = (mode.name(), server.host(*link), server.port);
         let _ = write!(
             text,
-            "\n[pools.{name}]\nhost = \"127.0.0.1\"\nport = {server_port}\ndatabase = \"{USER}\"\nmode = \"{mode}\"\n\
+            "\n[pools.{name}]\nhost = \"{host}\"\nport = {server_port}\ndatabase = \"{USER}\"\nmode = \"{mode}\"\n\
              size = {size}\n"
         );
     }
     text
 }
 
-fn pgbouncer_ini(setup: &Setup, folder: &Path, port: u16, server_port: u16) -> String {
+fn pgbouncer_ini(setup: &Setup, folder: &Path, port: u16, server: &Address) -> String {
     let mut text = String::from("[databases]\n");
-    for Pool { name, mode, size } in &setup.pools {
-        let mode = mode.name();
-        let _ = writeln!(
-            text,
-            "{name} = host=127.0.0.1 port={server_port} dbname={USER} pool_mode={mode} pool_size={size}"
-        );
+    for Pool { name, mode, size, server: link } in &setup.pools {
+        let (mode, host, server_port) = (mode.name(), server.host(*link), server.port);
+        let _ =
+            writeln!(text, "{name} = host={host} port={server_port} dbname={USER} pool_mode={mode} pool_size={size}");
     }
     let (login, folder) = (setup.login.name(), folder.display());
     let _ = write!(
@@ -167,6 +243,10 @@ fn pgbouncer_ini(setup: &Setup, folder: &Path, port: u16, server_port: u16) -> S
          pool_mode = transaction\nmax_client_conn = {MAX_CLIENTS}\n\
          log_connections = 0\nlog_disconnections = 0\nlog_pooler_errors = 0\nlog_stats = 0\n"
     );
+    if setup.certificate.is_some() {
+        let files = format!("client_tls_key_file = {folder}/server.key\nclient_tls_cert_file = {folder}/server.crt");
+        let _ = writeln!(text, "client_tls_sslmode = allow\n{files}");
+    }
     text
 }
 
@@ -176,19 +256,28 @@ mod tests {
 
     fn setup() -> Setup {
         let pools = vec![
-            Pool { name: "a", mode: Mode::Transaction, size: 20 },
-            Pool { name: "b", mode: Mode::Session, size: 3 },
+            Pool { name: "a", mode: Mode::Transaction, size: 20, server: Link::UnixSocket },
+            Pool { name: "b", mode: Mode::Session, size: 3, server: Link::Tcp },
         ];
-        Setup { pools, login: Login::Trust, workers: 1, weir: None, pgbouncer: None }
+        let certificate = Certificate { key: String::new(), pem: String::new() };
+        let certificate = Some(certificate);
+        Setup { pools, login: Login::Trust, workers: 1, certificate, weir: None, pgbouncer: None }
+    }
+
+    fn address() -> Address {
+        Address { port: 5432, socket_dir: PathBuf::from("/tmp/s") }
     }
 
     #[test]
     fn both_poolers_get_the_same_pools() {
-        let toml = weir_toml(&setup(), 6432, 5432);
+        let toml = weir_toml(&setup(), 6432, &address());
         assert!(toml.contains("[pools.b]\nhost = \"127.0.0.1\"\nport = 5432\n"));
         assert!(toml.contains("mode = \"session\"\nsize = 3\n"));
-        let ini = pgbouncer_ini(&setup(), Path::new("/tmp/x"), 6432, 5432);
+        assert!(toml.contains("[pools.a]\nhost = \"/tmp/s\"\nport = 5432\n"));
+        assert!(toml.contains("[tls.client]\nmode = \"allow\"\n"));
+        let ini = pgbouncer_ini(&setup(), Path::new("/tmp/x"), 6432, &address());
         assert!(ini.contains("b = host=127.0.0.1 port=5432 dbname=bench pool_mode=session pool_size=3\n"));
+        assert!(ini.contains("a = host=/tmp/s port=5432 ") && ini.contains("client_tls_sslmode = allow\n"));
         assert!(ini.contains("auth_type = trust\nauth_file = /tmp/x/userlist.txt\n"));
     }
 }

@@ -15,7 +15,7 @@ use weir_pglocal::{Auth, Options, Server, Signal, free_port, send_signal};
 
 use crate::error::{Error, Outcome};
 use crate::find::{self, Program};
-use crate::setup::{Configuration, Kind, Login, Setup, USER};
+use crate::setup::{Address, Configuration, Kind, Login, Setup, USER};
 
 /// How long a pooler may take to serve its first query, or to end.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -63,7 +63,7 @@ impl Stage {
         };
         let port = free_port().map_err(|e| Error::at("find a free port", e))?;
         let process = Process::start(&self.server, kind, &program, port, &self.setup)?;
-        let name = format!("{kind} {}", program.version);
+        let name = format!("{kind} {}", program.version).trim_end().to_owned();
         let first_pool = self.setup.pools[0].name;
         let mut pooler = Pooler { kind, name, port, process: Some(process), first_pool };
         pooler.await_ready()?;
@@ -145,16 +145,11 @@ impl Process {
     fn start(server: &Arc<Server>, kind: Kind, program: &Program, port: u16, setup: &Setup) -> Outcome<Process> {
         let folder = server.socket_dir().join(format!("pooler-{port}"));
         fs::create_dir_all(&folder).map_err(|e| Error::at(format!("create {}", folder.display()), e))?;
-        let configuration = Configuration::new(kind, &folder, port, server.port(), setup.clone());
+        let address = Address { port: server.port(), socket_dir: server.socket_dir().to_owned() };
+        let configuration = Configuration::new(kind, &folder, port, address, setup.clone());
         configuration.write()?;
         let mut command = Command::new(&program.path);
-        match (kind, server.runs_as()) {
-            (Kind::Weir, _) => command.arg("serve"),
-            // It refuses to be root, as PostgreSQL does, and drops to the same user.
-            (_, Some(user)) => command.args(["-u", user]),
-            (_, None) => &mut command,
-        };
-        command.arg(configuration.file());
+        command.args(configuration.arguments(server.runs_as()));
         let log = folder.join("log");
         let out = File::create(&log).map_err(|e| Error::at(format!("create {}", log.display()), e))?;
         let errors = out.try_clone().map_err(|e| Error::at("duplicate a descriptor", e))?;

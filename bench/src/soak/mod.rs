@@ -113,6 +113,7 @@ fn start(options: &Options) -> Outcome<Stage> {
         pools: POOLS.to_vec(),
         login: Login::Trust,
         workers: options.workers,
+        certificate: None,
         weir: options.weir.clone(),
         pgbouncer: options.pgbouncer.clone(),
     };

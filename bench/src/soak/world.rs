@@ -6,16 +6,16 @@ use weir_pglocal::client::Params;
 
 use super::gate::Gate;
 use super::tally::Tally;
-use crate::setup::{Kind, Mode, Pool};
+use crate::setup::{Kind, Link, Mode, Pool};
 use crate::stage::Pooler;
 
 /// The pools: two for transactions, of different size, and one of each other mode. All are smaller than the number of
 /// their clients, so that there is always a queue.
 pub(super) const POOLS: [Pool; 4] = [
-    Pool { name: "tx_wide", mode: Mode::Transaction, size: 5 },
-    Pool { name: "tx_tight", mode: Mode::Transaction, size: 2 },
-    Pool { name: "sessions", mode: Mode::Session, size: 6 },
-    Pool { name: "statements", mode: Mode::Statement, size: 3 },
+    Pool { name: "tx_wide", mode: Mode::Transaction, size: 5, server: Link::Tcp },
+    Pool { name: "tx_tight", mode: Mode::Transaction, size: 2, server: Link::Tcp },
+    Pool { name: "sessions", mode: Mode::Session, size: 6, server: Link::Tcp },
+    Pool { name: "statements", mode: Mode::Statement, size: 3, server: Link::Tcp },
 ];
 
 /// Of ten clients, who goes to which pool.
