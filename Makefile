@@ -34,7 +34,7 @@ test-all: ## The same with the long and the many: huge results, soak, more seeds
 incidents: ## What has gone wrong in poolers, a test each; FULL=1 takes the incidents' own sizes (ONLY=NAME)
 	@scripts/incidents.sh $(if $(FULL),--full) $(ONLY) $(ARGS)
 
-bench: ## Weir beside PgBouncer, in interleaved rounds of pgbench (ARGS=idle, tail, bulk: other measurements)
+bench: ## Weir beside PgBouncer, in interleaved rounds of pgbench (ARGS=own, idle, tail, bulk, syscalls: others)
 	$(CARGO) build --quiet --release -p weir -p weir-bench
 	$(CARGO) run --quiet --release -p weir-bench -- $(or $(ARGS),rounds)
 

@@ -10,6 +10,7 @@ mod forwarder;
 mod idle;
 mod json;
 mod options;
+mod own;
 mod pgbench;
 mod report;
 mod rounds;
@@ -37,6 +38,7 @@ Examples:
   weir-bench rounds                                   all cases, a quarter of an hour
   weir-bench rounds --only simple-50 --rounds 9 --seconds 3
   weir-bench rounds --pgbouncer ~/pgbouncer-1.25/pgbouncer --only prepared
+  weir-bench own                                      Weir's own code without a kernel, by callgrind too
   weir-bench soak --minutes 1 --acts named,victim     what a problem needs
   weir-bench soak --through direct --minutes 1        the soak itself, without a pooler
 
@@ -89,6 +91,8 @@ enum Command {
     Tail(tail::Options),
     /// CPU time of large results
     Bulk(bulk::Options),
+    /// What Weir's own code costs, without a kernel: nanoseconds, and instructions by callgrind
+    Own(own::Options),
     /// System calls a transaction, counted by strace
     Syscalls(syscalls::Options),
     /// The limit: a bare forwarder, which `rounds` runs beside the poolers
@@ -107,6 +111,7 @@ fn main() -> ExitCode {
         Command::Idle(options) => idle::run(options),
         Command::Tail(options) => tail::run(options),
         Command::Bulk(options) => bulk::run(options),
+        Command::Own(options) => own::run(options),
         Command::Syscalls(options) => syscalls::run(options),
         Command::Forwarder(options) => forwarder::run(options),
         Command::Soak(options) => soak::run(options),

@@ -27,7 +27,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("pglocal", &["pgwire", "auth"]),
     ("weir", &["base", "runtime", "admin", "config", "pglocal"]),
     ("tests", &["base", "pgwire", "auth", "pglocal"]),
-    ("bench", &["base", "pgwire", "auth", "pglocal"]),
+    ("bench", &["base", "pgwire", "auth", "config", "engine", "pglocal"]),
     ("lab", &["pglocal"]),
 ];
 

@@ -1,0 +1,390 @@
+//! An engine in memory: a port that copies, clients of one habit, and servers that answer at once.
+//!
+//! Invariant: all that a round begins is over at its end, so that each round costs the same.
+
+use std::fmt;
+use std::hint::black_box;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use weir_base::{ClientAddr, Host, Peer, Span, Target, Time, WorkerId};
+use weir_config::{Config, Method, Pool, SslMode};
+use weir_engine::mail::Mail;
+use weir_engine::port::{About, Handshake, Input, Io, Level, Work};
+use weir_engine::{Engine, Setup};
+use weir_pgwire::{Column, ColumnType, Of, put_back, put_front};
+
+/// What a client asks, again and again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Habit {
+    Simple,
+    Transaction,
+    Extended,
+    Prepared,
+}
+
+impl Habit {
+    /// What is sent in one piece each, an answer awaited after each.
+    fn asks(self) -> Vec<Vec<u8>> {
+        let simple = |text: &str| {
+            let mut bytes = Vec::new();
+            put_front::query(&mut bytes, text);
+            bytes
+        };
+        let select = "SELECT abalance FROM pgbench_accounts WHERE aid = 4711;";
+        match self {
+            Habit::Simple => vec![simple(select)],
+            Habit::Transaction => vec![simple("BEGIN;"), simple(select), simple("COMMIT;")],
+            Habit::Extended => {
+                let mut bytes = Vec::new();
+                put_front::parse_text(&mut bytes, b"", "SELECT abalance FROM pgbench_accounts WHERE aid = $1;", &[]);
+                run_portal(&mut bytes, b"");
+                vec![bytes]
+            }
+            Habit::Prepared => {
+                let mut bytes = Vec::new();
+                run_portal(&mut bytes, b"P_0");
+                vec![bytes]
+            }
+        }
+    }
+
+    /// What a client sends once, before.
+    fn before(self) -> Option<Vec<u8>> {
+        let mut bytes = Vec::new();
+        put_front::parse_text(&mut bytes, b"P_0", "SELECT abalance FROM pgbench_accounts WHERE aid = $1;", &[]);
+        put_front::sync(&mut bytes);
+        (self == Habit::Prepared).then_some(bytes)
+    }
+}
+
+/// As libpq does it.
+fn run_portal(bytes: &mut Vec<u8>, statement: &[u8]) {
+    put_front::bind(bytes, b"", statement, &[Some(b"4711")]);
+    put_front::describe(bytes, Of::Portal, b"");
+    put_front::execute(bytes, b"", 0);
+    put_front::sync(bytes);
+}
+
+/// What a server has been told and has not answered.
+#[derive(Default)]
+struct Server {
+    asked: Vec<u8>,
+    in_transaction: bool,
+}
+
+/// The engine's port: bytes for clients are copied and forgotten, bytes for servers kept until they are answered.
+#[derive(Default)]
+struct Port {
+    input: Vec<u8>,
+    peers: Vec<Option<Server>>,
+    /// Servers that owe an answer.
+    owing: Vec<Peer>,
+    /// What clients were told, over and over in the same room.
+    told: Vec<u8>,
+    connecting: Option<Peer>,
+}
+
+impl Port {
+    fn peer(&mut self, server: Option<Server>) -> Peer {
+        self.peers.push(server);
+        Peer::new(u32::try_from(self.peers.len() - 1).unwrap_or(u32::MAX), 1)
+    }
+
+    fn write(&mut self, to: Peer, bytes: &[u8]) {
+        match &mut self.peers[to.slot as usize] {
+            Some(server) => {
+                if server.asked.is_empty() {
+                    self.owing.push(to);
+                }
+                server.asked.extend_from_slice(bytes);
+            }
+            None => {
+                self.told.clear();
+                self.told.extend_from_slice(bytes);
+                black_box(&self.told);
+            }
+        }
+    }
+}
+
+impl Io for Port {
+    fn forward(&mut self, to: Peer, range: Range<usize>) {
+        let input = std::mem::take(&mut self.input);
+        self.write(to, &input[range]);
+        self.input = input;
+    }
+    fn send(&mut self, to: Peer, bytes: &[u8]) {
+        self.write(to, bytes);
+    }
+    fn connect(&mut self, _: &Target) -> Peer {
+        let peer = self.peer(Some(Server::default()));
+        self.connecting = Some(peer);
+        peer
+    }
+    fn look_up(&mut self, _: &Arc<str>) {}
+    fn close(&mut self, _: Peer) {}
+    fn pause(&mut self, _: Peer) {}
+    fn resume(&mut self, _: Peer) {}
+    fn detach(&mut self, _: Peer) {}
+    fn post(&mut self, _: WorkerId, _: Mail, _: Option<Peer>) {}
+    fn help(&mut self, _: u64, _: Work) {}
+    fn start_tls(&mut self, _: Peer, _: Handshake) {}
+    fn log(&mut self, _: Level, _: About<'_>, _: fmt::Arguments<'_>) {}
+    fn adopt(&mut self, _: &Arc<Config>) {}
+    fn accept(&mut self, _: bool) {}
+    fn exit(&mut self, _: i32) {}
+}
+
+/// An engine, its clients, and the clock that runs within its turns only.
+pub(super) struct World {
+    engine: Engine,
+    port: Port,
+    clients: Vec<Peer>,
+    asks: Vec<Vec<u8>>,
+    answer: Vec<u8>,
+    /// How long the engine's turns took, and how many there were.
+    spent: Duration,
+    turns: u32,
+    transactions: u32,
+}
+
+impl World {
+    /// Clients are logged in, servers are open, and what a client sends once has been sent.
+    pub(super) fn new(habit: Habit, clients: usize, servers: u32) -> World {
+        let setup = Setup {
+            worker: WorkerId(0),
+            workers: 1,
+            config: Arc::new(config(servers)),
+            seed: [1; 32],
+            process_key: [2; 32],
+            wall_at_start: 0,
+            version: "weir",
+            uid: 0,
+        };
+        let mut world = World {
+            engine: Engine::new(setup),
+            port: Port::default(),
+            clients: Vec::new(),
+            asks: habit.asks(),
+            answer: Vec::new(),
+            spent: Duration::ZERO,
+            turns: 0,
+            transactions: 0,
+        };
+        (0..clients).for_each(|_| world.log_in());
+        for ask in habit.before().into_iter().chain(habit.asks()) {
+            world.ask_all(&ask);
+        }
+        world.reset_clock();
+        world
+    }
+
+    /// Every client has one transaction.
+    pub(super) fn round(&mut self) {
+        let asks = std::mem::take(&mut self.asks);
+        if let [ask] = asks.as_slice() {
+            self.ask_all(ask);
+        } else {
+            // A transaction of several queries is one client's after the other's, as far as there are servers.
+            for first in (0..self.clients.len()).step_by(20) {
+                for ask in &asks {
+                    let group = first..self.clients.len().min(first + 20);
+                    self.ask(group, ask);
+                }
+            }
+        }
+        self.asks = asks;
+        self.transactions += u32::try_from(self.clients.len()).unwrap_or(u32::MAX);
+    }
+
+    pub(super) fn reset_clock(&mut self) {
+        (self.spent, self.turns, self.transactions) = (Duration::ZERO, 0, 0);
+    }
+
+    /// What reading the clock costs is taken off.
+    pub(super) fn nanoseconds_a_transaction(&self) -> f64 {
+        let clock = clock_cost() * f64::from(self.turns);
+        #[allow(clippy::cast_precision_loss)]
+        let spent = self.spent.as_nanos() as f64;
+        (spent - clock) / f64::from(self.transactions.max(1))
+    }
+
+    fn ask_all(&mut self, ask: &[u8]) {
+        self.ask(0..self.clients.len(), ask);
+    }
+
+    fn ask(&mut self, clients: Range<usize>, ask: &[u8]) {
+        for at in clients {
+            self.bytes(self.clients[at], ask);
+        }
+        self.servers_answer();
+    }
+
+    fn servers_answer(&mut self) {
+        loop {
+            if let Some(peer) = self.port.connecting.take() {
+                self.let_in(peer);
+            }
+            let Some(peer) = self.port.owing.pop() else { return };
+            let mut answer = std::mem::take(&mut self.answer);
+            answer.clear();
+            if let Some(server) = &mut self.port.peers[peer.slot as usize] {
+                server.answer(&mut answer);
+            }
+            self.bytes(peer, &answer);
+            self.answer = answer;
+        }
+    }
+
+    fn bytes(&mut self, peer: Peer, bytes: &[u8]) {
+        self.port.input.clear();
+        self.port.input.extend_from_slice(bytes);
+        let began = Instant::now();
+        turn(&mut self.engine, &mut self.port, Input::Bytes { peer, bytes });
+        self.spent += began.elapsed();
+        self.turns += 1;
+    }
+
+    fn log_in(&mut self) {
+        let peer = self.port.peer(None);
+        let from = ClientAddr::Tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, 4000)));
+        turn(&mut self.engine, &mut self.port, Input::Accepted { peer, from });
+        let mut startup = Vec::new();
+        put_front::startup(&mut startup, &[("user", "ann"), ("database", "db")], 0);
+        self.bytes(peer, &startup);
+        self.servers_answer();
+        self.clients.push(peer);
+    }
+
+    fn let_in(&mut self, peer: Peer) {
+        let local = "127.0.0.1:5000".into();
+        turn(&mut self.engine, &mut self.port, Input::Connected { peer, local, remote: None });
+        self.port.owing.retain(|owing| *owing != peer);
+        if let Some(server) = &mut self.port.peers[peer.slot as usize] {
+            server.asked.clear();
+        }
+        let mut bytes = Vec::new();
+        put_back::auth_ok(&mut bytes);
+        put_back::parameter_status(&mut bytes, "TimeZone", "UTC");
+        put_back::backend_key_data(&mut bytes, 77, &[1, 2, 3, 4]);
+        put_back::ready(&mut bytes, b'I');
+        self.bytes(peer, &bytes);
+    }
+}
+
+/// One turn of the engine. A function of its own, by whose name callgrind knows what to count.
+#[inline(never)]
+fn turn(engine: &mut Engine, port: &mut Port, input: Input<'_>) {
+    engine.handle(Time::START + Span::from_secs(1), input, port);
+}
+
+/// How many transactions a run of `asked` plays, those before its clock begins included.
+pub(super) fn played(asked: u32, clients: usize) -> u64 {
+    let clients = u32::try_from(clients).unwrap_or(1);
+    let rounds = asked.div_ceil(clients);
+    u64::from(rounds + rounds.div_ceil(10)) * u64::from(clients)
+}
+
+/// Nanoseconds that reading the clock twice adds to what lies between: the least of many tries, as nobody else's time is
+/// to be taken off.
+fn clock_cost() -> f64 {
+    const TIMES: u32 = 100;
+    let one = || -> Duration { (0..TIMES).map(|_| black_box(Instant::now()).elapsed()).sum() };
+    let least = (0..100).map(|_| one()).min().unwrap_or_default();
+    #[allow(clippy::cast_precision_loss)]
+    let nanoseconds = least.as_nanos() as f64;
+    nanoseconds / f64::from(TIMES)
+}
+
+impl Server {
+    /// Answers all that it was asked: PostgreSQL's documentation, section 55.2.
+    fn answer(&mut self, out: &mut Vec<u8>) {
+        let asked = std::mem::take(&mut self.asked);
+        let mut rest = asked.as_slice();
+        while let [tag, length @ ..] = rest {
+            let Some(length) = length.first_chunk().map(|bytes| u32::from_be_bytes(*bytes) as usize) else { break };
+            self.answer_one(*tag, rest.get(5..=length).unwrap_or_default(), out);
+            rest = rest.get(length + 1..).unwrap_or_default();
+        }
+        self.asked = asked;
+        self.asked.clear();
+    }
+
+    fn answer_one(&mut self, tag: u8, body: &[u8], out: &mut Vec<u8>) {
+        match tag {
+            b'Q' if body.starts_with(b"BEGIN") => self.complete("BEGIN", true, out),
+            b'Q' if body.starts_with(b"COMMIT") => self.complete("COMMIT", false, out),
+            b'Q' => {
+                describe(out);
+                row(out);
+                put_back::ready(out, if self.in_transaction { b'T' } else { b'I' });
+            }
+            b'P' => put_back::parse_complete(out),
+            b'B' => put_back::bind_complete(out),
+            b'D' => describe(out),
+            b'E' => row(out),
+            b'C' => put_back::close_complete(out),
+            b'S' => put_back::ready(out, b'I'),
+            other => unreachable!("a message {:?}, which no habit sends", char::from(other)),
+        }
+    }
+
+    fn complete(&mut self, command: &str, in_transaction: bool, out: &mut Vec<u8>) {
+        self.in_transaction = in_transaction;
+        put_back::command_complete(out, command);
+        put_back::ready(out, if in_transaction { b'T' } else { b'I' });
+    }
+}
+
+fn describe(out: &mut Vec<u8>) {
+    put_back::row_description(out, &[Column { name: "abalance", kind: ColumnType::Int4 }]);
+}
+
+fn row(out: &mut Vec<u8>) {
+    put_back::data_row(out, &[Some(b"0")]);
+    put_back::command_complete(out, "SELECT 1");
+}
+
+/// One pool, `db`, and everybody trusted.
+fn config(servers: u32) -> Config {
+    let mut config = Config::default();
+    config.auth.method = Method::Trust;
+    config.auth.users = Arc::new([("ann", "secret")].into_iter().collect());
+    config.tls.server.mode = SslMode::Disable;
+    config.limits.size = servers;
+    config.limits.server_check_delay = Span::from_secs(3600);
+    config.log.connections = false;
+    let target = Target { host: Host::Ip(Ipv4Addr::LOCALHOST.into()), port: 5432 };
+    let pool = Pool {
+        name: "db".into(),
+        targets: vec![target],
+        database: "db".into(),
+        mode: config.mode,
+        on_dirty: config.on_dirty,
+        limits: config.limits.clone(),
+        ..Pool::default()
+    };
+    config.pools.insert("db".into(), Arc::new(pool));
+    config
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_habit_is_answered_and_leaves_nothing_behind() {
+        for habit in [Habit::Simple, Habit::Transaction, Habit::Extended, Habit::Prepared] {
+            let mut world = World::new(habit, 7, 3);
+            (0..10).for_each(|_| world.round());
+            assert_eq!(world.transactions, 70, "{habit:?}");
+            let owed: usize = world.port.peers.iter().flatten().map(|server| server.asked.len()).sum();
+            assert_eq!(owed, 0, "{habit:?}");
+            // A client's piece and a server's for each query at the least: nobody was left waiting.
+            assert!(world.turns >= 140, "{habit:?}: {} turns", world.turns);
+        }
+    }
+}
