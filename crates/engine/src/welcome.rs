@@ -44,6 +44,10 @@ impl Engine {
         };
         let own = config.user.is_none() || config.user.as_deref() == Some(&phase.hello.user);
         let user = config.user.clone().unwrap_or_else(|| phase.hello.user.clone());
+        if self.home_of(&phase.hello.database, &user) != self.worker {
+            // A reload has moved its pool while it logged in. A second pool here would have servers beyond the limit.
+            return self.refuse(now, client, Refusal::PoolGone, io);
+        }
         let ix = self.pool_of(&phase.hello.database, &config, &user, now);
         client.pool = ix;
         self.count_client(ix, 1);

@@ -2,7 +2,7 @@
 
 mod common;
 
-use weir_base::{Mode, OnDirty, Span};
+use weir_base::{Mode, OnDirty, Peer, Span};
 use weir_engine::port::{Input, Signal};
 use weir_pgwire::{put_back, put_front};
 
@@ -400,6 +400,16 @@ fn term_waits_for_clients_and_lets_no_more_in() {
     assert!(!world.is_open(late));
     world.gone(client);
     assert!(world.has_exited());
+}
+
+#[test]
+fn the_pools_of_users_with_names_alike_are_spread_over_the_workers() {
+    let mut config = config(1);
+    config.max_clients = 1_000;
+    let mut world = World::with_workers(config, 4);
+    let arrivals: Vec<Peer> = (0..200).map(|number| world.arrival(&format!("tenant_{number:03}"), "db")).collect();
+    let elsewhere = arrivals.iter().filter(|peer| world.is_detaching(**peer)).count();
+    assert!((100..190).contains(&elsewhere), "three in four, about: {elsewhere}");
 }
 
 #[test]
