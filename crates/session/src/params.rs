@@ -16,8 +16,8 @@ const TRACKED: [&str; 19] = [
     "TimeZone",
     "standard_conforming_strings",
     "IntervalStyle",
-    "application_name",
     "search_path",
+    "application_name",
     "extra_float_digits",
     "statement_timeout",
     "lock_timeout",
@@ -32,8 +32,8 @@ const TRACKED: [&str; 19] = [
     "row_security",
 ];
 
-/// The first of [`TRACKED`], which decide how the literals of a statement's text are read when it is parsed.
-const READ_BY: usize = 5;
+/// The first of [`TRACKED`], which decide how a statement's text is read when it is parsed: its literals and its names.
+const READ_BY: usize = 6;
 
 /// Reported from PostgreSQL 14 on, and yet never taken from a report: it says as much about a server as about a session.
 /// When an operator makes a primary read-only, every session of it reports so. A client that took that for a wish of its
@@ -56,7 +56,7 @@ pub(crate) enum Reported {
     Untracked,
     /// A parameter that follows its client.
     Tracked,
-    /// One of these by which literals are read, too.
+    /// One of these by which a text is read, too.
     Reading,
 }
 
@@ -144,7 +144,7 @@ impl ParamTable {
         known.filter_map(|(name, value)| Some((&**name, value.as_deref()?)))
     }
 
-    /// The values by which the literals of a text are read.
+    /// The values by which the literals and the names of a text are read.
     pub(crate) fn read_by<'p>(&self, params: &'p Params) -> impl Iterator<Item = &'p str> {
         params.values.iter().take(READ_BY).map(|value| value.as_deref().unwrap_or_default())
     }

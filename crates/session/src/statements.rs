@@ -3,8 +3,8 @@
 //! Owns the identity of a statement (its text, its parameter types, and its reading), the names clients gave, and the
 //! bounded set of statements on each server. Must not know messages on the wire.
 //!
-//! A *reading* stands for what PostgreSQL reads a text by when it parses it: the parameters that decide what a literal is
-//! (encoding, date style, time zone and so on), and the definitions of what the text names. The same text of clients that
+//! A *reading* stands for what PostgreSQL reads a text by when it parses it: the parameters that decide what a literal or a
+//! name is (encoding, date style, time zone, search path and so on), and the definitions of what the text names. The same text of clients that
 //! differ in these, and the same text before and after a definition has changed, are two statements.
 //!
 //! A statement's name on servers comes from a keyed 128-bit hash of its identity. The key is random for the process, so
@@ -44,7 +44,7 @@ impl Key {
     }
 }
 
-/// A keyed hash of the parameters by which literals are read, and of how often definitions had changed.
+/// A keyed hash of the parameters by which texts are read, and of how often definitions had changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Reading(pub(crate) u64);
 

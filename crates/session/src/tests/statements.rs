@@ -44,6 +44,21 @@ fn clients_with_the_same_text_share_a_statement_and_texts_that_differ_do_not() {
 }
 
 #[test]
+fn one_text_is_two_statements_to_clients_with_two_search_paths() {
+    let mut link = Link::transaction();
+    let mut names = Vec::new();
+    for path in ["tenant_a", "tenant_b"] {
+        let mut wanted = link.params.unknown();
+        link.params.set(&mut wanted, "search_path", path).unwrap();
+        let wanted = Arc::new(wanted);
+        link.client = crate::Client::new(2, Mode::Transaction, wanted.clone());
+        link.server().params = wanted;
+        names.push(link.prepared("s", "select * from customers"));
+    }
+    assert_ne!(names[0], names[1]);
+}
+
+#[test]
 fn our_answer_to_a_parse_comes_in_its_place() {
     let mut link = Link::transaction();
     link.prepared("a", "select 1");
