@@ -4,7 +4,7 @@
 #
 #   tests/drivers/run.sh [DRIVER…]   all drivers, or these
 #   MODES='direct session transaction'   all modes, or these
-#   KEEP=1                               writes each driver's results into its folder, of which docs/drivers.md is made
+#   KEEP=1                               writes each driver's results into its folder, and docs/drivers.md of all of them
 #   TRACE=1                              drivers of Python and Node.js show where a check failed
 #
 # Starts its own PostgreSQL and Weir (the program `stand` of this crate); WEIR_TEST_POSTGRES=18 takes a server of that
@@ -16,11 +16,13 @@ here=$(cd "$(dirname "$0")" && pwd)
 if [ -z "${WEIR_PORT:-}" ]; then
     target=${CARGO_TARGET_DIR:-$here/../../target}
     cd "$here/.." || exit 1
-    cargo build --quiet --package weir-tests --bin stand --bin drivers || exit 1
+    # One call: what two packages are built of is built once where they agree on its features.
+    build=(--package weir-tests --bin stand --bin drivers)
     if [ -z "${WEIR_BIN:-}" ]; then
-        cargo build --quiet --package weir || exit 1
+        build+=(--package weir --bin weir)
         export WEIR_BIN=$target/debug/weir
     fi
+    cargo build --quiet "${build[@]}" || exit 1
     export WEIR_DRIVERS_CACHE=${WEIR_DRIVERS_CACHE:-$target/drivers}
     mkdir -p "$WEIR_DRIVERS_CACHE"
     WEIR_DRIVERS_TABLE=$(realpath "$target")/debug/drivers exec "$target/debug/stand" "$here/run.sh" "$@"
@@ -76,5 +78,9 @@ done
 
 echo
 "$WEIR_DRIVERS_TABLE" table "$results" "${drivers[@]}" || failures=$((failures + 1))
-[ -z "${KEEP:-}" ] || "$WEIR_DRIVERS_TABLE" keep "$results" "$PG_DIRECT_VERSION" "${drivers[@]}" || exit 1
+if [ -n "${KEEP:-}" ]; then
+    page=$here/../../docs/drivers.md
+    "$WEIR_DRIVERS_TABLE" keep "$results" "$PG_DIRECT_VERSION" "${drivers[@]}" || exit 1
+    { "$WEIR_DRIVERS_TABLE" page >"$page.new" && mv "$page.new" "$page"; } || exit 1
+fi
 [ $failures -eq 0 ]

@@ -3,11 +3,12 @@
 
 const assert = require('node:assert');
 const { pipeline } = require('node:stream/promises');
-const { Readable } = require('node:stream');
 const { Client, Pool, Query } = require('pg');
 const Cursor = require('pg-cursor');
 const copy = require('pg-copy-streams');
-const { MODE, where, authority, sessionOnly, needsTls, sleep, range, soon, run } = require('./checks.js');
+const shared = require('./checks.js');
+const { MODE, where, authority, versionOf, sessionOnly, needsTls, sleep, range, soon, together, run } = shared;
+const sources = require('./copy.js');
 
 const TABLE = `node_${MODE}`;
 
@@ -28,11 +29,7 @@ const client = (work, more) => async () => {
   }
 };
 
-async function withClients(count, work) {
-  const clients = await Promise.all(range(count).map(() => connect()));
-  await work(clients);
-  await Promise.all(clients.map((one) => one.end()));
-}
+const withClients = (count, work) => together(count, connect, work);
 
 const value = async (one, text, values) => Object.values((await one.query(text, values)).rows[0])[0];
 const count = (one) => value(one, `SELECT count(*)::int FROM ${TABLE}`);
@@ -100,8 +97,7 @@ const checks = {
     assert.strictEqual(await value(one, 'SELECT 4'), 4);
   }),
   'copy in': client(async (one) => {
-    const rows = range(5000).map((n) => `${n}\trow ${n}\n`);
-    await pipeline(Readable.from(rows), one.query(copy.from(`COPY ${TABLE} FROM STDIN`)));
+    await pipeline(sources.rows(5000), one.query(copy.from(`COPY ${TABLE} FROM STDIN`)));
     assert.strictEqual(await count(one), 5000);
   }),
   'copy out': client(async (one) => {
@@ -112,14 +108,8 @@ const checks = {
   }),
   'copy error': client(async (one) => {
     const copied = (source) => pipeline(source, one.query(copy.from(`COPY ${TABLE} FROM STDIN`)));
-    await assert.rejects(copied(Readable.from(['x\ty\n'])), { code: '22P02' });
-    const givenUp = Readable.from(
-      (async function* () {
-        yield '9000\tnever\n';
-        throw new Error('changed my mind');
-      })(),
-    );
-    await assert.rejects(copied(givenUp));
+    await assert.rejects(copied(sources.badRow()), { code: '22P02' });
+    await assert.rejects(copied(sources.givenUp()));
     assert.strictEqual(await count(one), 5000);
     await one.query(`TRUNCATE ${TABLE}`);
   }),
@@ -267,4 +257,4 @@ const checks = {
   },
 };
 
-run(`pg ${require('pg/package.json').version}`, checks);
+run(`pg ${versionOf('pg')}`, checks);

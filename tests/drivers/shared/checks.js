@@ -2,6 +2,7 @@
 'use strict';
 
 const { readFileSync } = require('node:fs');
+const { join } = require('node:path');
 
 const MODE = process.env.MODE;
 const where = {
@@ -13,8 +14,14 @@ const where = {
 };
 const authority = process.env.TLS_AUTHORITY ? readFileSync(process.env.TLS_AUTHORITY, 'utf8') : null;
 
+/** A package's version as it is installed: not every one lets its package.json be required. */
+const versionOf = (name) => JSON.parse(readFileSync(join(__dirname, 'node_modules', name, 'package.json'))).version;
+
 /** The driver, or a pool in this mode, does not have what the check is about; the text says so. */
 class NotThere extends Error {}
+
+/** Thrown at the end of a check that passed, but only with the setting that the text names. */
+class Setting extends Error {}
 
 function sessionOnly(what) {
   if (MODE === 'transaction') throw new NotThere(`${what} needs session mode`);
@@ -30,6 +37,13 @@ const range = (count) => [...Array(count).keys()];
 /** A value if it comes within 20 seconds; what never comes is a failure and not a hang. */
 const soon = (promise) => Promise.race([promise, sleep(20000).then(() => Promise.reject(new Error('nothing came')))]);
 
+/** As many as wanted of what `open` opens, at once; the work has all of them, and all are ended. */
+async function together(count, open, work) {
+  const opened = await Promise.all(range(count).map(() => open()));
+  await work(opened);
+  await Promise.all(opened.map((one) => one.end()));
+}
+
 /** Runs the checks in their order, prints a line for each, and exits. */
 async function run(version, checks) {
   let failed = 0;
@@ -40,6 +54,8 @@ async function run(version, checks) {
     } catch (error) {
       if (error instanceof NotThere) {
         console.log(`none ${name}: ${error.message}`);
+      } else if (error instanceof Setting) {
+        console.log(`set  ${name}: ${error.message}`);
       } else {
         failed += 1;
         console.log(`FAIL ${name}: ${String(error.message).replace(/\s+/g, ' ')}`);
@@ -51,4 +67,4 @@ async function run(version, checks) {
   process.exit(failed ? 1 : 0);
 }
 
-module.exports = { MODE, where, authority, NotThere, sessionOnly, needsTls, sleep, range, soon, run };
+module.exports = { MODE, where, authority, versionOf, NotThere, Setting, sessionOnly, needsTls, sleep, range, soon, together, run };
