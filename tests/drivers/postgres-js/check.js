@@ -56,8 +56,8 @@ const checks = {
   types: client(async (sql) => {
     const values = [7, 'é ☃', Buffer.from([0, 255]), null, [1, 2], new Date('2026-01-02T03:04:05Z')];
     const [n, text, bytes, none, list, time] = values;
-    const query = sql`SELECT ${n}::int, ${text}::text, ${bytes}::bytea, ${none}::text, ${list}::int[], ${time}::timestamptz`;
-    assert.deepStrictEqual([...(await query.values())[0]], values);
+    const columns = sql`${n}::int, ${text}::text, ${bytes}::bytea, ${none}::text, ${list}::int[], ${time}::timestamptz`;
+    assert.deepStrictEqual([...(await sql`SELECT ${columns}`.values())[0]], values);
   }),
   prepared: () =>
     withClients(10, async (pools) => {

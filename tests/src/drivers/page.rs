@@ -25,6 +25,7 @@ pub fn page() -> String {
     results(&mut text, &drivers);
     settings(&mut text, &drivers);
     matrix(&mut text, &drivers);
+    lacking(&mut text, &drivers);
     text.push_str("\n## What is checked\n\n| check | |\n|---|---|\n");
     names().iter().for_each(|(name, what)| _ = writeln!(text, "| {name} | {what} |"));
     text
@@ -122,7 +123,7 @@ impl Driver {
 
 fn matrix(text: &mut String, drivers: &[Driver]) {
     text.push_str("\n## Check by check\n\n");
-    text.push_str("*yes*: in both modes with the defaults; *session*: in session mode; *setting*: see above; –: the driver has no such thing.\n\n| |");
+    text.push_str("*yes*: in both modes with the defaults; *session*: in session mode; *setting*: see above; –: the driver has no such thing, see below.\n\n| |");
     let run: Vec<&Driver> = drivers.iter().filter(|driver| !driver.runs.is_empty()).collect();
     run.iter().for_each(|driver| _ = write!(text, " {} |", driver.title));
     text.push_str("\n|---|");
@@ -132,6 +133,23 @@ fn matrix(text: &mut String, drivers: &[Driver]) {
         let _ = write!(text, "| {name} |");
         run.iter().for_each(|driver| _ = write!(text, " {} |", driver.cell(&name)));
         text.push('\n');
+    }
+}
+
+/// The reasons behind each –, where it is the driver that has nothing of the kind.
+fn lacking(text: &mut String, drivers: &[Driver]) {
+    text.push_str("\n## What drivers do not have\n\n| driver | check | why |\n|---|---|---|\n");
+    for driver in drivers {
+        let mut checks: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        // The first such run says it for all, of each mode and version.
+        for check in driver.runs.iter().find(|run| run.mode == "direct").map_or(&[][..], |run| &run.checks) {
+            if let Outcome::NotThere(why) = &check.outcome {
+                checks.entry(why).or_default().push(&check.name);
+            }
+        }
+        for (why, names) in checks {
+            let _ = writeln!(text, "| {} | {} | {why} |", driver.title, names.join(", "));
+        }
     }
 }
 
