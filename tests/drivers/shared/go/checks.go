@@ -79,8 +79,8 @@ func Each(count int, work func(number int) error) error {
 	return <-failures
 }
 
-// KillOthers ends all other connections of the user; their processes take a moment to go.
-const KillOthers = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = current_user AND pid <> pg_backend_pid()"
+// KillOthers ends all other connections of the user, and waits until their processes are gone.
+const KillOthers = "SELECT pg_terminate_backend(pid, 20000) FROM pg_stat_activity WHERE usename = current_user AND pid <> pg_backend_pid()"
 
 // Eventually tries again for a while, and returns the last error.
 func Eventually(work func() error) (err error) {

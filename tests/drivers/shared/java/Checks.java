@@ -18,8 +18,8 @@ public final class Checks {
     static final String AUTHORITY = System.getenv().getOrDefault("TLS_AUTHORITY", "");
     static final String URL = "jdbc:postgresql://" + System.getenv("HOST") + ":" + System.getenv("PORT") + "/"
             + System.getenv("DATABASE") + "?connectTimeout=20";
-    /** Ends all other connections of the user; their processes take a moment to go. */
-    static final String KILL_OTHERS = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+    /** Ends all other connections of the user, and waits until their processes are gone. */
+    static final String KILL_OTHERS = "SELECT pg_terminate_backend(pid, 20000) FROM pg_stat_activity"
             + " WHERE usename = current_user AND pid <> pg_backend_pid()";
 
     interface Work {

@@ -14,8 +14,8 @@ pub type Failure = Box<dyn Error + Send + Sync>;
 /// What a check comes to.
 pub type Outcome = Result<(), Failure>;
 
-/// Ends all other connections of the user; their processes take a moment to go.
-pub const KILL_OTHERS: &str = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+/// Ends all other connections of the user, and waits until their processes are gone.
+pub const KILL_OTHERS: &str = "SELECT pg_terminate_backend(pid, 20000) FROM pg_stat_activity \
                                WHERE usename = current_user AND pid <> pg_backend_pid()";
 
 /// A value of the environment; none is an empty one.
