@@ -3,6 +3,7 @@
 //! The command line; each command has a file of its own. Nothing here is part of the pooler.
 
 mod bulk;
+mod burst;
 mod cases;
 mod error;
 mod find;
@@ -87,6 +88,8 @@ enum Command {
     Rounds(rounds::Options),
     /// Memory of an idle client
     Idle(idle::Options),
+    /// Thousands of logins at the same moment, by TCP and by a Unix socket
+    Burst(burst::Options),
     /// Latencies of a thousand clients on a full pool
     Tail(tail::Options),
     /// CPU time of large results
@@ -109,6 +112,7 @@ fn main() -> ExitCode {
     let outcome = match &arguments.command {
         Command::Rounds(options) => rounds::run(options),
         Command::Idle(options) => idle::run(options),
+        Command::Burst(options) => burst::run(options),
         Command::Tail(options) => tail::run(options),
         Command::Bulk(options) => bulk::run(options),
         Command::Own(options) => own::run(options),

@@ -206,10 +206,10 @@ fn write(path: &Path, text: &str) -> Outcome<()> {
 }
 
 fn weir_toml(setup: &Setup, port: u16, server: &Address) -> String {
-    let (workers, login) = (setup.workers, setup.login.name());
+    let (workers, login, sockets) = (setup.workers, setup.login.name(), server.socket_dir.display());
     let mut text = format!(
         "[general]\nworkers = {workers}\nmax_clients = {MAX_CLIENTS}\nadmin_users = [\"{USER}\"]\n\n\
-         [listen]\naddress = \"127.0.0.1\"\nport = {port}\n\n\
+         [listen]\naddress = \"127.0.0.1\"\nport = {port}\nunix_socket_dir = \"{sockets}\"\n\n\
          [auth]\ntype = \"{login}\"\nfile = \"userlist.txt\"\n\n\
          [log]\nconnections = false\ndisconnections = false\npooler_errors = false\nstats = false\n",
     );
@@ -235,10 +235,10 @@ fn pgbouncer_ini(setup: &Setup, folder: &Path, port: u16, server: &Address) -> S
         let _ =
             writeln!(text, "{name} = host={host} port={server_port} dbname={USER} pool_mode={mode} pool_size={size}");
     }
-    let (login, folder) = (setup.login.name(), folder.display());
+    let (login, folder, sockets) = (setup.login.name(), folder.display(), server.socket_dir.display());
     let _ = write!(
         text,
-        "\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\nunix_socket_dir =\n\
+        "\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\nunix_socket_dir = {sockets}\n\
          auth_type = {login}\nauth_file = {folder}/userlist.txt\nadmin_users = {USER}\n\
          pool_mode = transaction\nmax_client_conn = {MAX_CLIENTS}\n\
          log_connections = 0\nlog_disconnections = 0\nlog_pooler_errors = 0\nlog_stats = 0\n"

@@ -93,6 +93,12 @@ impl Pooler {
         self.first_pool
     }
 
+    /// Its Unix socket; `None` for PostgreSQL alone.
+    pub(crate) fn socket(&self) -> Option<PathBuf> {
+        let process = self.process.as_ref()?;
+        Some(process.server.socket_dir().join(format!(".s.PGSQL.{}", self.port)))
+    }
+
     /// How to connect to one of its pools.
     pub(crate) fn params(&self, pool: &str) -> Params {
         let database = if self.kind == Kind::Direct { USER } else { pool };

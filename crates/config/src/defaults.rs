@@ -241,7 +241,7 @@ mod tests {
     fn the_process_has_its_defaults() {
         let config = Config::default();
         assert_eq!(config.listen.addresses, ["127.0.0.1".parse::<std::net::IpAddr>().unwrap()]);
-        assert_eq!((config.listen.port, config.listen.unix_socket_mode, config.listen.backlog), (6432, 0o777, 128));
+        assert_eq!((config.listen.port, config.listen.unix_socket_mode, config.listen.backlog), (6432, 0o777, 4096));
         assert_eq!((config.workers, config.max_clients), (1, 10_000));
         assert_eq!((config.mode, config.on_dirty), (Mode::Transaction, OnDirty::Reset));
         assert_eq!(config.auth.method, Method::ScramSha256);

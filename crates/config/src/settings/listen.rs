@@ -64,11 +64,13 @@ pub(super) static SETTINGS: &[Setting] = &[
         Listen,
         "backlog",
         Kind::Number { min: 1, max: 65_535 },
-        "128",
+        "4096",
         Place::Config(|c| Slot::U32(&mut c.listen.backlog)),
-        "Connections that the system may hold ready for Weir to accept.",
+        "Connections that the system may hold ready for Weir to accept; Linux holds at most `net.core.somaxconn`. Who comes \
+         beyond them waits a second by TCP, and is refused by a Unix socket.",
     )
     .ini("listen_backlog")
+    .ini_default("128")
     .effect(Effect::Restart),
     Setting::new(
         Listen,

@@ -1,0 +1,217 @@
+//! `weir-bench burst`: thousands of clients that log in at the same moment, by TCP and by a Unix socket.
+//!
+//! Connections are made as fast as one thread can, without waiting for any of them, as after a deployment or a restarted
+//! application. What counts is that nobody is refused; then, when the last is in. A Unix socket's backlog that is full
+//! refuses at once (connect(2), EAGAIN), that of TCP lets the client's kernel try again after a second.
+
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use mio::event::Source;
+use mio::net::{TcpStream, UnixStream};
+use mio::{Events, Interest, Poll, Token};
+use weir_pgwire::put_front;
+
+use crate::error::{Error, Outcome};
+use crate::json::Json;
+use crate::options::Rig;
+use crate::setup::USER;
+use crate::stage::Pooler;
+use crate::stats::quantile;
+
+/// Who is not in by then never will be.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// ReadyForQuery, idle: the end of a login.
+const READY: [u8; 6] = [b'Z', 0, 0, 0, 5, b'I'];
+
+/// What `burst` is told.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Options {
+    /// How many clients come at once
+    #[arg(long, default_value_t = 5000)]
+    clients: usize,
+    /// How often each pooler is stormed by each way, in turns
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: u32,
+    #[command(flatten)]
+    rig: Rig,
+}
+
+/// Where the clients knock.
+#[derive(Clone, Copy, Debug)]
+enum Door {
+    Tcp,
+    Unix,
+}
+
+impl Door {
+    fn name(self) -> &'static str {
+        match self {
+            Door::Tcp => "TCP",
+            Door::Unix => "Unix",
+        }
+    }
+}
+
+/// One that knocks.
+trait Socket: Read + Write + Source {}
+impl<S: Read + Write + Source> Socket for S {}
+
+struct Client {
+    stream: Box<dyn Socket>,
+    began: Instant,
+    asked: bool,
+    /// The last bytes of what it was told.
+    end: Vec<u8>,
+}
+
+/// How one burst went.
+struct Burst {
+    /// How long each took that got in, in milliseconds, sorted.
+    logins: Vec<f64>,
+    refused: usize,
+    /// Why the first of them was refused.
+    reason: Option<String>,
+    all_in: Duration,
+}
+
+/// Measures, and prints a line a burst. `Ok(false)` when Weir refused somebody.
+pub(crate) fn run(options: &Options) -> Outcome<bool> {
+    let stage = options.rig.bare_stage()?;
+    let poolers = options.rig.poolers(&stage)?;
+    println!("{} clients at once", options.clients);
+    println!(
+        "{:<17} {:<5} {:>8} {:>9} {:>9} {:>9} {:>9}",
+        "pooler", "way", "refused", "p50 ms", "p99 ms", "max ms", "all in ms"
+    );
+    let (mut lines, mut all_served) = (Vec::new(), true);
+    for _ in 0..options.rounds {
+        for door in [Door::Tcp, Door::Unix] {
+            for pooler in poolers.iter().filter(|pooler| pooler.pid().is_some()) {
+                let burst = storm(pooler, door, options.clients)?;
+                all_served &= burst.refused == 0 || pooler.kind != crate::setup::Kind::Weir;
+                lines.push(told(pooler, door, &burst));
+            }
+        }
+    }
+    println!("\nbudget of Weir's: nobody is refused: {}", if all_served { "met" } else { "MISSED" });
+    options.rig.write_json(&Json::List(lines))?;
+    Ok(all_served)
+}
+
+fn told(pooler: &Pooler, door: Door, burst: &Burst) -> Json {
+    let at = |q: f64| quantile(&burst.logins, q).unwrap_or(f64::NAN);
+    let all_in = burst.all_in.as_secs_f64() * 1000.0;
+    println!(
+        "{:<17} {:<5} {:>8} {:>9.0} {:>9.0} {:>9.0} {all_in:>9.0}",
+        pooler.name,
+        door.name(),
+        burst.refused,
+        at(0.5),
+        at(0.99),
+        at(1.0),
+    );
+    if let Some(reason) = &burst.reason {
+        println!("  the first was refused because: {reason}");
+    }
+    Json::Object(vec![
+        ("pooler", pooler.name.as_str().into()),
+        ("way", door.name().into()),
+        ("refused", (burst.refused as u64).into()),
+        ("p50_ms", at(0.5).into()),
+        ("p99_ms", at(0.99).into()),
+        ("max_ms", at(1.0).into()),
+        ("all_in_ms", all_in.into()),
+    ])
+}
+
+fn storm(pooler: &Pooler, door: Door, count: usize) -> Outcome<Burst> {
+    let failed = |e| Error::at("storm", e);
+    let mut poll = Poll::new().map_err(failed)?;
+    let mut startup = Vec::new();
+    put_front::startup(&mut startup, &[("user", USER), ("database", pooler.database())], 0);
+    let mut burst = Burst { logins: Vec::new(), refused: 0, reason: None, all_in: Duration::ZERO };
+    let began = Instant::now();
+    let mut clients: Vec<Option<Client>> = Vec::with_capacity(count);
+    for number in 0..count {
+        let client = knock(pooler, door, number, &poll).map_err(|e| burst.refuse(&e)).ok();
+        clients.push(client);
+    }
+    let mut events = Events::with_capacity(1024);
+    let mut out = clients.iter().flatten().count();
+    while out > 0 && began.elapsed() < PATIENCE {
+        poll.poll(&mut events, Some(Duration::from_secs(1))).map_err(failed)?;
+        for event in &events {
+            let Some(client) = &mut clients[event.token().0] else { continue };
+            let before = client.end.ends_with(&READY);
+            match client.turn(&startup) {
+                Ok(()) if !before && client.end.ends_with(&READY) => {
+                    burst.logins.push(client.began.elapsed().as_secs_f64() * 1000.0);
+                    out -= 1;
+                }
+                Ok(()) => {}
+                Err(error) => {
+                    burst.refuse(&error);
+                    clients[event.token().0] = None;
+                    out -= usize::from(!before);
+                }
+            }
+        }
+    }
+    burst.all_in = began.elapsed();
+    if out > 0 {
+        burst.refused += out;
+        burst.reason.get_or_insert_with(|| format!("not in after {} s", PATIENCE.as_secs()));
+    }
+    burst.logins.sort_by(f64::total_cmp);
+    drop(clients);
+    let params = pooler.params(pooler.database());
+    // The next burst is not to meet the goodbyes of this one.
+    weir_pglocal::client::Connection::connect(&params)?.query("select 1")?;
+    std::thread::sleep(Duration::from_secs(1));
+    Ok(burst)
+}
+
+fn knock(pooler: &Pooler, door: Door, number: usize, poll: &Poll) -> io::Result<Client> {
+    let began = Instant::now();
+    let mut stream: Box<dyn Socket> = match door {
+        Door::Tcp => Box::new(TcpStream::connect(SocketAddr::from((Ipv4Addr::LOCALHOST, pooler.port)))?),
+        Door::Unix => Box::new(UnixStream::connect(pooler.socket().ok_or_else(|| io::Error::other("no socket"))?)?),
+    };
+    poll.registry().register(&mut stream, Token(number), Interest::READABLE | Interest::WRITABLE)?;
+    Ok(Client { stream, began, asked: false, end: Vec::new() })
+}
+
+impl Client {
+    fn turn(&mut self, startup: &[u8]) -> io::Result<()> {
+        if !self.asked {
+            match self.stream.write(startup) {
+                Ok(length) if length == startup.len() => self.asked = true,
+                Ok(_) => return Err(io::Error::other("a startup packet did not fit")),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
+        let mut piece = [0; 4096];
+        loop {
+            match self.stream.read(&mut piece) {
+                Ok(0) => return Err(io::Error::other("the connection was closed")),
+                Ok(length) => {
+                    self.end.extend_from_slice(&piece[..length]);
+                    self.end.drain(..self.end.len().saturating_sub(READY.len()));
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+impl Burst {
+    fn refuse(&mut self, error: &io::Error) {
+        self.refused += 1;
+        self.reason.get_or_insert_with(|| error.to_string());
+    }
+}
