@@ -344,7 +344,10 @@ impl<O: Out> Step<'_, '_, O> {
         self.must_be_settled(Subject::Unnamed)?;
         let id = self.client.unnamed_id();
         let Some(server) = self.server.as_deref_mut() else { return Ok(()) };
-        if server.unnamed == Some(id) {
+        // What we have put there in an earlier segment may have been skipped with the rest of that.
+        let segment = server.owed.segment();
+        let may_be_skipped = server.unnamed_at != segment && server.owed.is_ahead();
+        if server.unnamed == Some(id) && !may_be_skipped {
             return Ok(());
         }
         match &self.client.unnamed {
@@ -353,6 +356,7 @@ impl<O: Out> Step<'_, '_, O> {
                     server.dirty.insert(Dirty::TEMP);
                 }
                 server.unnamed = Some(id);
+                server.unnamed_at = segment;
                 server.owed.request(Expect::OwnParseUnnamed);
                 self.ctx.counts.server_parses += 1;
                 self.ctx.scratch.clear();

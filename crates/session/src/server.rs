@@ -28,6 +28,8 @@ pub struct Server {
     pub(crate) dropping_all: Option<u32>,
     /// Whose unnamed statement is in the server's unnamed slot, if it is known to be good.
     pub(crate) unnamed: Option<(u64, u32)>,
+    /// The segment in which we put it there ourselves.
+    pub(crate) unnamed_at: u32,
     pub(crate) status: TxStatus,
     pub(crate) dirty: Dirty,
     /// The query under way leaves nothing behind although its command tag looks like it (`SET LOCAL`).
@@ -102,6 +104,7 @@ impl Server {
             statements: ServerStatements::default(),
             dropping_all: None,
             unnamed: None,
+            unnamed_at: 0,
             status: TxStatus::Idle,
             dirty: Dirty::NONE,
             harmless: false,

@@ -303,6 +303,18 @@ fn nobody_gets_at_the_statements_of_others_by_guessing_names() {
 }
 
 #[test]
+fn an_unnamed_statement_of_ours_that_may_be_skipped_is_not_relied_upon_in_the_next_segment() {
+    let mut link = Link::transaction();
+    link.ask(&[parse("", "select 1"), sync()]);
+    link.tell(&[parsed(), ready()]);
+    link.server = Some(Server::new(link.client.params().clone(), CancelKey::default()));
+    assert_eq!(tags(&link.ask(&[bind("gone"), bind(""), sync(), bind(""), sync()])), "BPBSPBS");
+    let failed = error("26000", "prepared statement \"gone\" does not exist");
+    let heard = link.tell(&[failed, ready(), parsed(), bound(), ready()]);
+    assert_eq!(tags(&heard), "EZ2Z", "the second one is there, whatever became of the first");
+}
+
+#[test]
 fn the_unnamed_statement_follows_its_client_to_the_next_server() {
     let mut link = Link::transaction();
     link.ask(&[parse("", "select 1"), sync()]);
