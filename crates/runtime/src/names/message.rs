@@ -80,7 +80,7 @@ pub(crate) fn reply(message: &[u8], question: &[u8]) -> Option<Reply> {
         }
         ttl = ttl.min(record.ttl);
         if record.kind == kind && !missing {
-            addresses.push(address(record.data)?);
+            addresses.push(address(kind, record.data)?);
         }
     }
     Some(Reply::Addresses(addresses, ttl))
@@ -125,11 +125,12 @@ fn skip_name(message: &[u8], at: &mut usize) -> Option<()> {
     }
 }
 
-fn address(data: &[u8]) -> Option<IpAddr> {
-    match data.len() {
-        4 => <[u8; 4]>::try_from(data).ok().map(|b| Ipv4Addr::from(b).into()),
-        16 => <[u8; 16]>::try_from(data).ok().map(|b| Ipv6Addr::from(b).into()),
-        _ => None,
+/// An address has the length of its record's kind (RFC 1035, section 3.4.1; RFC 3596, section 2.2).
+fn address(kind: u16, data: &[u8]) -> Option<IpAddr> {
+    if kind == Kind::Aaaa as u16 {
+        <[u8; 16]>::try_from(data).ok().map(|b| Ipv6Addr::from(b).into())
+    } else {
+        <[u8; 4]>::try_from(data).ok().map(|b| Ipv4Addr::from(b).into())
     }
 }
 
@@ -177,6 +178,17 @@ mod tests {
         assert_eq!(reply(&answer(&asked, TRUNCATED), &asked), Some(Reply::Truncated));
         assert_eq!(reply(&answer(&asked, 2), &asked), Some(Reply::Failed));
         assert_eq!(reply(&answer(&asked, 3), &asked), Some(Reply::Addresses(vec![], 30)));
+    }
+
+    #[test]
+    fn an_address_has_the_length_of_its_kind() {
+        let asked = question(7, "db.example", Kind::A).unwrap();
+        let mut answer = answer(&asked, 0);
+        // The last record is one of four bytes; it is made one of sixteen.
+        let length = answer.len() - 5;
+        answer[length] = 16;
+        answer.extend_from_slice(&[0; 12]);
+        assert_eq!(reply(&answer, &asked), None);
     }
 
     #[test]
