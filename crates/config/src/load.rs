@@ -112,11 +112,6 @@ impl Loader<'_> {
             let message = "unix_socket_dir names a socket without a file, which is not supported";
             return Err(self.error(config, "listen.unix_socket_dir", message, "name a folder, as in /run/weir"));
         }
-        // PgBouncer's are relative to where it was started.
-        if config.face == Face::Toml && !folder.is_absolute() {
-            let hint = "write the whole path, as in \"/run/weir\"";
-            return Err(self.error(config, "listen.unix_socket_dir", "unix_socket_dir is no whole path", hint));
-        }
         Ok(())
     }
 
@@ -125,7 +120,7 @@ impl Loader<'_> {
         if config.face == Face::Ini {
             return;
         }
-        for setting in settings::all().filter(|s| s.key() != "listen.unix_socket_dir") {
+        for setting in settings::all() {
             if let Some(Slot::Path(Some(path))) = setting.slot(config) {
                 *path = self.path.parent().map_or_else(|| path.clone(), |folder| folder.join(&path));
             }

@@ -233,8 +233,9 @@ fn nothing_to_listen_on() {
          [\"127.0.0.1\", \"::1\"] or \"*\", not \"example.com\""
     );
     assert_eq!(
-        error("[listen]\nunix_socket_dir = \"run\""),
-        "weir.toml:2: unix_socket_dir is no whole path; write the whole path, as in \"/run/weir\""
+        error("[listen]\nunix_socket_dir = \"@run\""),
+        "weir.toml:2: unix_socket_dir names a socket without a file, which is not supported; name a folder, as in \
+         /run/weir"
     );
 }
 
