@@ -128,12 +128,16 @@ pub fn feed<O: Out>(
         };
         let done = match piece {
             Piece::End => return Fed { used: at, then: Then::More },
-            Piece::Rest(range, fate) => {
-                if fate == Fate::Forward && server.is_some() {
+            Piece::Rest(range, Fate::Forward) => {
+                if let Some(server) = server.as_deref_mut() {
                     out.server_range(range);
+                    if !client.stream.is_forwarding() {
+                        server.owed.set_half(false);
+                    }
                 }
                 continue;
             }
+            Piece::Rest(_, Fate::Discard) => continue,
             Piece::Here(here) => {
                 let view = View { bytes: &input[here..], at: Some(here) };
                 Step { client, server: server.as_deref_mut(), ctx, out, renames }.message(view).map(|used| at += used)
@@ -226,6 +230,7 @@ impl<O: Out> Step<'_, '_, O> {
     /// A message of a client without a server.
     fn unlinked(&mut self, view: View<'_>, head: Head) -> Result<usize, Then> {
         match head.tag {
+            front::SYNC if head.total() > HEAD => Err(Then::Refuse(Refusal::Protocol("a Sync with a body".into()))),
             front::SYNC => {
                 self.answer(|buffer| put_back::ready(buffer, b'I'));
                 Ok(self.rest(view, head, Fate::Discard))
@@ -321,7 +326,17 @@ impl<O: Out> Step<'_, '_, O> {
         if fate == Fate::Forward {
             view.to_server(0..view.bytes.len(), self.out);
         }
-        self.client.stream.rest(head.total() - view.bytes.len(), fate);
+        self.follow(view, head, fate)
+    }
+
+    /// Decides the fate of what is still to come of a message.
+    #[inline]
+    pub(crate) fn follow(&mut self, view: View<'_>, head: Head, fate: Fate) -> usize {
+        let left = head.total() - view.bytes.len();
+        if left > 0 && fate == Fate::Forward && is_request(head.tag) {
+            self.owed().set_half(true);
+        }
+        self.client.stream.rest(left, fate);
         view.bytes.len()
     }
 

@@ -184,8 +184,7 @@ impl<O: Out> Step<'_, '_, O> {
         put_front::bind_head(self.ctx.scratch, bind.portal, statement, head.total() - names);
         self.out.server(self.ctx.scratch);
         view.to_server(names..view.bytes.len(), self.out);
-        self.client.stream.rest(head.total() - view.bytes.len(), Fate::Forward);
-        view.bytes.len()
+        self.follow(view, head, Fate::Forward)
     }
 
     /// Describe and Close.

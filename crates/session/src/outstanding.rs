@@ -149,6 +149,8 @@ pub(crate) struct Outstanding {
     doubtful: bool,
     /// A request was sent while the server reads COPY data.
     breached: bool,
+    /// The newest request has been sent in part only: nothing but an error can answer it yet.
+    half: bool,
     /// Counts the ends of segments that were sent: what is skipped after an error lies within one.
     segment: u32,
     /// Segments whose end is still owed its ReadyForQuery.
@@ -239,6 +241,17 @@ impl Outstanding {
         true
     }
 
+    /// Whether the rest of the newest request's message is still to be sent.
+    #[inline]
+    pub(crate) fn set_half(&mut self, half: bool) {
+        self.half = half;
+    }
+
+    /// Whether nothing is owed but an answer to what the server has not been sent to its end.
+    fn only_half_is_owed(&self) -> bool {
+        self.runs.len() == 1 && self.runs[0].1 == 1
+    }
+
     /// Notes that something was sent which is owed no answer but a Sync (Flush).
     pub(crate) fn flush(&mut self) {
         if !self.skipping {
@@ -265,8 +278,8 @@ impl Outstanding {
     /// Matches a reply other than an error, a notice, a notification or a parameter's status with its request.
     #[inline]
     pub(crate) fn reply(&mut self, tag: u8) -> Result<Reply, Surprise> {
-        if self.copy_in {
-            // Until the client ends the COPY there is nothing to answer but by an error.
+        // Until the client ends the COPY, or its message, there is nothing to answer but by an error.
+        if self.copy_in || (self.half && self.only_half_is_owed()) {
             return Err(Surprise);
         }
         let Some(to) = self.head() else {

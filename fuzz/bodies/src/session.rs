@@ -275,9 +275,6 @@ impl<'a> World<'a> {
         let size = size.min(self.servers[who].waiting.len());
         let piece: Vec<u8> = self.servers[who].waiting.drain(..size).collect();
         let link = self.servers[who].link;
-        if self.answers_early(who, &piece) {
-            return;
-        }
         note_rows(&mut self.servers[who], &piece);
         let mut written = Written::default();
         let mut out = Recorder { input: &piece, written: &mut written };
@@ -295,18 +292,6 @@ impl<'a> World<'a> {
         for message in server.said.push(&piece) {
             assert!(server.contract.reply(message.tag), "nobody asked for {:?}", char::from(message.tag));
         }
-    }
-
-    /// Whether a server answers a message that it has not been sent to its end. It can't have read it, and harms its own
-    /// client only; Weir, which forwards a message as it comes, believes it. Such servers are left out here.
-    fn answers_early(&self, who: usize, piece: &[u8]) -> bool {
-        let server = &self.servers[who];
-        let mid = server.link.is_some_and(|client| self.clients[client].client.is_mid_message());
-        if !mid || !is_readable(&[server.said.held(), piece].concat()) {
-            return false;
-        }
-        let mut contract = server.contract.clone();
-        server.said.clone().push(piece).into_iter().any(|message| !contract.reply(message.tag))
     }
 
     /// A client asks for a server; `false` if there is none.

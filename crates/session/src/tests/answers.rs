@@ -201,6 +201,7 @@ fn a_client_without_a_server_asks_for_one_only_when_it_must() {
         assert_eq!(link.stopped(&[asked]), Then::NeedServer);
     }
     assert!(matches!(link.stopped(&[vec![b'?', 0, 0, 0, 4]]), Then::Refuse(Refusal::Protocol(_))));
+    assert!(matches!(link.stopped(&[vec![b'S', 0, 0, 0, 8]]), Then::Refuse(Refusal::Protocol(_))), "half a Sync");
     assert_eq!(link.stopped(&[vec![b'X', 0, 0, 0, 4]]), Then::Leaves);
 }
 
@@ -217,6 +218,31 @@ fn copy_data_streams_to_the_server_without_being_held() {
     link.ask(&[copy_done()]);
     assert_eq!(tags(&link.tell(&[complete("COPY 1"), ready()])), "CZ");
     assert!(link.server().prove_clean().is_some());
+}
+
+#[test]
+fn a_server_that_answers_what_it_was_not_sent_to_the_end_is_not_believed() {
+    let long = query(&format!("select '{}'", "x".repeat(10_000)));
+    for (asked, answer) in [(long, ready()), (bind(""), bound())] {
+        let halves = || asked.split_at(asked.len() - 2);
+        let half_asked = || {
+            let mut link = Link::transaction();
+            link.ask(&[parse("", "select 1"), flush()]);
+            link.tell(&[parsed()]);
+            link.ask(&[halves().0.to_vec()]);
+            assert!(link.client.is_mid_message());
+            link
+        };
+        assert!(half_asked().feed_server(&answer, true).is_err());
+        let mut link = half_asked();
+        link.ask(&[halves().1.to_vec()]);
+        assert!(link.feed_server(&answer, true).is_ok());
+        // What was asked before it is answered all the same, and so is it by an error.
+        let mut link = Link::transaction();
+        link.ask(&[parse("", "select 1"), flush(), halves().0.to_vec()]);
+        link.tell(&[parsed()]);
+        link.tell(&[fatal("57P01", "terminating connection due to administrator command")]);
+    }
 }
 
 #[test]
