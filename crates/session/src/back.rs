@@ -257,8 +257,11 @@ impl<O: Out> Step<'_, '_, O> {
         let statement_mode = self.client.as_ref().is_some_and(|c| c.mode == Mode::Statement);
         let block = statement_mode && status != TxStatus::Idle;
         self.told.block_in_statement_mode |= block;
-        // An error takes the place of this ReadyForQuery.
-        let used = self.rest(view, head, if block { Fate::Discard } else { Fate::Forward });
+        if block {
+            // An error takes the place of this ReadyForQuery, and of all that would follow it.
+            return Ok(self.rest(view, head, Fate::Discard));
+        }
+        let used = self.rest(view, head, Fate::Forward);
         self.emit();
         Ok(used)
     }

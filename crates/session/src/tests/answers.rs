@@ -163,6 +163,10 @@ fn a_transaction_block_in_statement_mode_is_told_and_its_ready_withheld() {
     assert!(told.block_in_statement_mode);
     assert_eq!(tags(&link.to_client), "C");
     let mut link = Link::new(Mode::Statement);
+    link.ask(&[query("begin"), close("never_prepared")]);
+    link.told(&[complete("BEGIN"), ready_in(b'T')]);
+    assert_eq!(tags(&link.to_client), "C", "nor does an answer of ours take its place");
+    let mut link = Link::new(Mode::Statement);
     link.ask(&[query("select 1")]);
     assert!(!link.told(&[complete("SELECT 1"), ready()]).block_in_statement_mode);
 }
