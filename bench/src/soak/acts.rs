@@ -128,8 +128,18 @@ pub(super) fn live(world: &World, id: u64) {
         }
     }) {
         session = step(&mut actor, session.take());
+        rest(&mut actor);
     }
     leave(session);
+}
+
+/// The pause after an act, where acts have a rate.
+fn rest(actor: &mut Actor<'_>) {
+    let most = u64::try_from(2 * actor.world.pause.as_micros()).unwrap_or(u64::MAX);
+    if most > 0 {
+        let pause = actor.rng.between(0, most);
+        actor.world.gate.nap(Duration::from_micros(pause));
+    }
 }
 
 fn leave(session: Option<Session<'_>>) {

@@ -52,6 +52,9 @@ pub(crate) struct Options {
     /// How many clients, over four pools
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(10..=2000))]
     clients: u64,
+    /// The most acts a second, of all clients together; 0: as many as the machine can
+    #[arg(long, default_value_t = 0)]
+    rate: u32,
     /// Weir's worker threads
     #[arg(long, default_value_t = 2)]
     workers: u32,
@@ -84,7 +87,8 @@ pub(crate) fn run(options: &Options) -> Outcome<bool> {
         options.clients,
         POOLS.len()
     );
-    let world = World::before(&pooler, seed, options.acts.clone());
+    let mut world = World::before(&pooler, seed, options.acts.clone());
+    world.pause = pause(options);
     let mut auditor = Auditor::new(&world, stage.server().superuser_connection(USER)?, pooler.pid())?;
     let mut operator = stage.server().superuser_connection(USER)?;
     let configuration = pooler.configuration();
@@ -105,6 +109,7 @@ pub(crate) fn run(options: &Options) -> Outcome<bool> {
     check_money(&world, &stage)?;
     check_losses(&world);
     let growth = check_memory(&world, &sights);
+    println!("{}", course(options, &sights));
     Ok(verdict(options, &world, &pooler, seed, &growth))
 }
 
@@ -209,6 +214,28 @@ fn check_losses(world: &World) {
             texts.join("\n")
         ));
     }
+}
+
+/// What a client pauses on average between two acts, so that all together keep to the rate.
+fn pause(options: &Options) -> Duration {
+    if options.rate == 0 {
+        return Duration::ZERO;
+    }
+    Duration::from_secs(options.clients) / options.rate
+}
+
+/// Memory over the time, in at most seven readings: at the first moment of quiet, at equal distances, at the last.
+fn course(options: &Options, sights: &[Sight]) -> String {
+    const READINGS: usize = 6;
+    let last = sights.len().saturating_sub(1);
+    let mut places: Vec<_> = (0..=READINGS).map(|reading| last * reading / READINGS).collect();
+    places.dedup();
+    let readings = places.iter().filter_map(|place| {
+        #[allow(clippy::cast_precision_loss)]
+        let minute = options.minutes * (place + 1) as f64 / sights.len() as f64;
+        Some(format!("{:.1} MB at {minute:.1} min", megabytes(sights.get(*place)?.rss)))
+    });
+    format!("RSS: {}", readings.collect::<Vec<_>>().join(", "))
 }
 
 /// Memory's level: the most in the first quarter of the time against the most in the last.

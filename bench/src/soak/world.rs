@@ -1,6 +1,7 @@
 //! What all actors share: the pools, what the pooler before them can do, the gate, the tally.
 
 use std::sync::atomic::{AtomicI64, Ordering::SeqCst};
+use std::time::Duration;
 
 use weir_pglocal::client::Params;
 
@@ -54,6 +55,8 @@ pub(super) struct World {
     pub(super) seed: u64,
     /// The names of the acts to perform; all of them when there are none.
     pub(super) only: Vec<String>,
+    /// What a client pauses on average between two acts.
+    pub(super) pause: Duration,
     params: Vec<Params>,
     console: Params,
     /// Clients that are logged in, a pool.
@@ -70,6 +73,7 @@ impl World {
             tally: Tally::new(),
             seed,
             only,
+            pause: Duration::ZERO,
             params: POOLS.iter().map(|pool| pooler.params(pool.name)).collect(),
             console: pooler.params("pgbouncer"),
             open: Default::default(),
