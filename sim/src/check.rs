@@ -27,6 +27,8 @@ pub enum Checker {
     NoPeerLeaks,
     /// Nobody is failed when nothing is at fault.
     NoErrorWithoutFault,
+    /// Each refusal is counted once, under what lay behind it.
+    RefusalsAreCounted,
     /// The engine keeps to the port's rules.
     PortIsKept,
     /// The engine's own invariants.
@@ -46,6 +48,7 @@ impl fmt::Display for Checker {
             Checker::AllFinishes => "all finishes when faults stop",
             Checker::NoPeerLeaks => "no peer leaks",
             Checker::NoErrorWithoutFault => "no error without a fault",
+            Checker::RefusalsAreCounted => "refusals are counted",
             Checker::PortIsKept => "the port's rules are kept",
             Checker::Invariant => "the engine's invariants",
         })

@@ -11,6 +11,7 @@ use crate::check::{Checker, Violation};
 use crate::names::{Found, Names};
 use crate::network::{Address, End, Net, NetEvent, Owner, Written};
 use crate::queue::Queue;
+use crate::refused::Refused;
 use crate::rng::Rng;
 use crate::trace::{Detail, Trace};
 use crate::weather::Weather;
@@ -80,6 +81,7 @@ pub(crate) struct Context {
     pub(crate) violation: Option<Violation>,
     pub(crate) counts: Counts,
     pub(crate) misled: Misled,
+    pub(crate) refused: Refused,
     /// The ends of clients that have been let in.
     logged_in: Vec<End>,
 }
@@ -166,6 +168,7 @@ impl Context {
             violation: None,
             counts: Counts::default(),
             misled: Misled::default(),
+            refused: Refused::default(),
             logged_in: Vec::new(),
         }
     }

@@ -18,6 +18,7 @@ use crate::check::Checker;
 use crate::context::{Context, Event};
 use crate::names::Found;
 use crate::network::{Address, End, Owner, Written};
+use crate::refused::{LOGGED, Says, says};
 use crate::rng::Rng;
 
 /// What waits at a blocked peer must stay below this: whoever feeds it has been paused.
@@ -150,6 +151,8 @@ pub(crate) struct Wishes {
     pub(crate) handshakes: Vec<(Peer, Vec<u8>)>,
     /// Peers whose sockets refused bytes just now.
     pub(crate) blocked: Vec<Peer>,
+    /// Clients that were told that their pool is full, by their numbers.
+    pub(crate) crowded_out: Vec<u32>,
     pub(crate) accept: Option<bool>,
     pub(crate) exit: Option<i32>,
 }
@@ -162,13 +165,15 @@ pub(crate) struct SimIo<'a> {
     input: &'a [u8],
     /// Peers that were written to or closed, in the order of the first time.
     touched: Vec<Peer>,
+    /// The last fatal error for a client.
+    fatal: Option<(Peer, (Says, String))>,
     wishes: Wishes,
 }
 
 impl<'a> SimIo<'a> {
     /// Begins a turn whose input has these bytes.
     pub(crate) fn new(worker: u16, ctx: &'a mut Context, slots: &'a mut Slots, input: &'a [u8]) -> SimIo<'a> {
-        SimIo { worker, ctx, slots, input, touched: Vec::new(), wishes: Wishes::default() }
+        SimIo { worker, ctx, slots, input, touched: Vec::new(), fatal: None, wishes: Wishes::default() }
     }
 
     /// Ends the turn: writes what was queued, closes what was to be closed.
@@ -224,6 +229,22 @@ impl<'a> SimIo<'a> {
         Target { host: Host::Ip(address), port: to.port }
     }
 
+    /// Keeps the books of what clients are refused with. A fatal error that the log has no line about was the server's.
+    fn note_refusal(&mut self, text: &str) {
+        self.ctx.refused.logged(text);
+        let Some((to, (says, message))) = self.fatal.take() else { return };
+        if text.strip_prefix(LOGGED) != Some(&*message) {
+            return;
+        }
+        self.ctx.refused.told(says);
+        let Some(turn) = self.slots.get(to) else { return };
+        if says == Says::PoolFull
+            && let Some(Owner::Client(number)) = turn.end.map(|end| self.ctx.net.owner(end.peer()))
+        {
+            self.wishes.crowded_out.push(number);
+        }
+    }
+
     fn queue(&mut self, peer: Peer, bytes: &[u8], what: &str) {
         let Some(turn) = self.alive(peer, what) else { return };
         if turn.shaking {
@@ -269,6 +290,8 @@ impl Io for SimIo<'_> {
     }
 
     fn send(&mut self, to: Peer, bytes: &[u8]) {
+        let client = self.slots.get(to).is_some_and(|turn| turn.kind == Kind::Client);
+        self.fatal = says(bytes).filter(|_| client).map(|says| (to, says)).or(self.fatal.take());
         self.queue(to, bytes, "send");
     }
 
@@ -354,6 +377,7 @@ impl Io for SimIo<'_> {
 
     fn log(&mut self, level: Level, about: About<'_>, text: fmt::Arguments<'_>) {
         let worker = self.worker;
+        self.note_refusal(&text.to_string());
         self.ctx.port(|| format!("w{worker} log {level:?}: {about}{text}"));
     }
 

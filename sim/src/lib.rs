@@ -21,6 +21,7 @@ mod pooled;
 mod pooler;
 mod postgres;
 mod queue;
+mod refused;
 mod reply;
 mod rng;
 mod run;

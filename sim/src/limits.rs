@@ -15,6 +15,8 @@ pub(crate) struct Allowed {
     history: Vec<Arc<Config>>,
     /// What was found in the history, by database and user on the server.
     found: BTreeMap<(String, String), Most>,
+    /// Operators may have made pools smaller.
+    pub(crate) operated: bool,
 }
 
 /// The most server connections that a pool, its database and its user may have.
@@ -50,6 +52,21 @@ impl Allowed {
             let (count, most, what) = counts.into_iter().find(|(count, most, _)| count > most)?;
             Some(format!("{count} server connections of {what}, with {most} allowed"))
         })
+    }
+
+    /// Whether a pool that is said to be full may be so, by any of the settings so far, with so many servers for a database
+    /// and a user; what speaks against it.
+    pub(crate) fn not_full(&self, database: &str, user: &str, servers: impl Fn(&str, &str) -> usize) -> Option<String> {
+        let pools = self.history.iter().filter_map(|config| {
+            let pool = config.pool(database)?;
+            let user = pool.user.clone().unwrap_or_else(|| user.to_owned());
+            let size = limited(config.pool_of_user(&pool, &user).limits.size);
+            Some((servers(&pool.database, &user), size))
+        });
+        let (there, sizes): (Vec<usize>, Vec<usize>) = pools.unzip();
+        let (there, size) = (there.into_iter().max()?, sizes.into_iter().min()?);
+        let size = if self.operated { size.min(1) } else { size };
+        (there < size).then(|| format!("it has {there} of {size} servers"))
     }
 
     fn most(&mut self, database: &str, user: &str) -> Most {
@@ -165,6 +182,17 @@ mod tests {
         let found = allowed(9, 0, 1).broken(servers.into_iter());
         assert_eq!(found.as_deref(), Some("2 server connections of the user ann, with 1 allowed"));
         assert_eq!(allowed(9, 3, 2).broken(servers.into_iter()), None);
+    }
+
+    #[test]
+    fn a_pool_that_is_said_to_be_full_and_is_not_is_caught() {
+        let mut allowed = allowed(2, 0, 0);
+        assert_eq!(allowed.not_full("pool0", "ann", |_, _| 2), None);
+        let found = allowed.not_full("pool0", "ann", |database, user| usize::from((database, user) == ("db0", "ann")));
+        assert_eq!(found.as_deref(), Some("it has 1 of 2 servers"));
+        allowed.operated = true;
+        assert_eq!(allowed.not_full("pool0", "ann", |_, _| 1), None);
+        assert!(allowed.not_full("pool0", "ann", |_, _| 0).is_some());
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
+use weir_admin::Refusals;
 use weir_base::{ClientAddr, Peer, Time, WorkerId};
 use weir_config::Config;
 use weir_engine::mail::Mail;
@@ -33,6 +34,12 @@ pub(crate) struct Pooler {
     shared: Shared,
 }
 
+/// Whom a client says to be.
+pub(crate) struct Who {
+    pub(crate) database: String,
+    pub(crate) user: String,
+}
+
 /// One worker.
 struct Node {
     engine: Engine,
@@ -48,6 +55,7 @@ struct Shared {
     config: Arc<Config>,
     reloads: Vec<Arc<Config>>,
     allowed: Allowed,
+    clients: BTreeMap<u32, Who>,
     accepting: bool,
     ended: bool,
     /// When the last mail from one engine to another arrives: they keep their order.
@@ -83,6 +91,12 @@ impl Pooler {
             rng: rng.fork("worker", u64::from(worker)),
         };
         Pooler { nodes: (0..workers).map(node).collect(), shared: Shared::new(config, reloads, rng.fork("pooler", 0)) }
+    }
+
+    /// Who will come, by their numbers. An operator among them may make pools smaller than the settings do.
+    pub(crate) fn expect(&mut self, clients: BTreeMap<u32, Who>, operated: bool) {
+        self.shared.clients = clients;
+        self.shared.allowed.operated = operated;
     }
 
     /// Whether the process has ended.
@@ -275,6 +289,7 @@ impl Pooler {
             return self.exit(ctx);
         }
         self.check_limits(ctx, worker);
+        self.check_full(ctx, &wishes.crowded_out);
         self.probe(ctx, worker);
         for peer in wishes.blocked {
             if self.nodes[worker].slots.end(peer).is_some() {
@@ -289,6 +304,7 @@ impl Pooler {
         let node = &mut self.nodes[worker];
         if node.rng.chance(30) {
             node.engine.check();
+            self.check_refusals(ctx);
             let inside = self.nodes.iter().flat_map(|node| node.engine.inside());
             if let Some(what) = crowded(inside, &self.shared.config) {
                 ctx.violated(Checker::LimitsHold, || what);
@@ -341,10 +357,33 @@ impl Pooler {
     }
 
     fn exit(&mut self, ctx: &mut Context) {
+        self.check_refusals(ctx);
         ctx.note(|| "the pooler's process ends".to_owned());
         self.shared.ended = true;
         for node in &mut self.nodes {
             node.slots.take_all().for_each(|end| ctx.close(end));
+        }
+    }
+
+    /// What clients were refused with against what the engines have counted.
+    fn check_refusals(&self, ctx: &mut Context) {
+        let mut counted = Refusals::default();
+        self.nodes.iter().for_each(|node| counted.add(&node.engine.refusals()));
+        if let Some(what) = ctx.refused.differs(&counted) {
+            ctx.violated(Checker::RefusalsAreCounted, || what);
+        }
+    }
+
+    /// Whoever was told that a pool is full: as many connections of it as it may have were there.
+    fn check_full(&self, ctx: &mut Context, crowded_out: &[u32]) {
+        for number in crowded_out {
+            let Who { database, user } = &self.shared.clients[number];
+            let servers: Vec<(&str, &str)> = self.nodes.iter().flat_map(|node| node.slots.servers()).collect();
+            let count = |database: &str, user: &str| servers.iter().filter(|s| **s == (database, user)).count();
+            if let Some(what) = self.shared.allowed.not_full(database, user, count) {
+                let what = format!("c{number} was told that its pool is full: {what}");
+                ctx.violated(Checker::RefusalsAreCounted, || what);
+            }
         }
     }
 
@@ -367,6 +406,7 @@ impl Shared {
             config: Arc::clone(&config),
             reloads,
             allowed: Allowed::default(),
+            clients: BTreeMap::new(),
             accepting: true,
             ended: false,
             mail: BTreeMap::new(),

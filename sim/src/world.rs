@@ -10,10 +10,11 @@ use weir_engine::port::Signal;
 
 use crate::check::{Checker, Violation};
 use crate::client::actor::Actor;
+use crate::client::{Identity, Kind};
 use crate::context::{Context, Counts, Event};
 use crate::names::Names;
 use crate::network::{Address, End, Happening, Owner, Side};
-use crate::pooler::Pooler;
+use crate::pooler::{Pooler, Who};
 use crate::postgres::{Postgres, Server, State};
 use crate::rng::Rng;
 use crate::scenario::{Act, Scenario};
@@ -67,9 +68,12 @@ impl World {
         let network = rng.fork("network", scenario.timing);
         let mut ctx = Context::new(scenario.rules, scenario.weather, network, detail);
         ctx.names = Names::new(addresses(&scenario.servers), rng.fork("names", 0));
-        let pooler = Pooler::new(scenario.pooling, &rng);
+        let mut pooler = Pooler::new(scenario.pooling, &rng);
         let reporting = scenario.flavour.reporting;
         let postgres = Postgres::new(scenario.servers, scenario.flavour, rng.fork("postgres", 0));
+        let who = |i: &Identity| (i.number, Who { database: i.database.clone(), user: i.user.clone() });
+        let operated = scenario.clients.iter().any(|identity| identity.kind == Kind::Operator);
+        pooler.expect(scenario.clients.iter().map(who).collect(), operated);
         let mut clients = Vec::new();
         for identity in scenario.clients {
             let number = identity.number as usize;
@@ -309,7 +313,6 @@ mod tests {
     use weir_base::Target;
 
     use super::*;
-    use crate::client::Kind;
     use crate::context::Rules;
     use crate::postgres::Flavour;
 

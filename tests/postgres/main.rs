@@ -47,6 +47,7 @@ mod limits_servers;
 mod login;
 mod modes;
 mod outage;
+mod overload;
 mod parameters;
 mod pgbench;
 mod queries;

@@ -91,6 +91,8 @@ pub enum Show {
     DnsZones,
     Peers,
     PeerPools,
+    /// Weir's own: refused clients, overload told apart from failure.
+    Refusals,
     /// One parameter of the session, which drivers ask for after connecting.
     Parameter(Parameter),
 }

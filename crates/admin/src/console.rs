@@ -32,12 +32,13 @@ const COMMANDS: [&str; 14] = [
 ];
 
 /// The tables, in the groups that share a line of the help.
-const GROUPS: [&[Show]; 5] = [
+const GROUPS: [&[Show]; 6] = [
     &[Show::Help, Show::Config, Show::Databases, Show::Pools, Show::Clients, Show::Servers, Show::Users, Show::Version],
     &[Show::Peers, Show::PeerPools],
     &[Show::Fds, Show::Sockets, Show::ActiveSockets, Show::Lists, Show::Mem, Show::State],
     &[Show::DnsHosts, Show::DnsZones],
     &[Show::Stats, Show::StatsTotals, Show::StatsAverages, Show::Totals],
+    &[Show::Refusals],
 ];
 
 /// The answer to SHOW HELP: the DETAIL of a NOTICE (SQLSTATE 00000) whose message is `Console usage`. Each line begins

@@ -9,6 +9,7 @@ mod command;
 mod console;
 mod error;
 mod records;
+mod refusals;
 mod stats;
 mod tables;
 mod token;
@@ -17,5 +18,6 @@ pub use command::{Command, Connections, Parameter, Role, Show, ShutdownMode, par
 pub use console::{CONSOLE_DATABASE, CONSOLE_NAMES, help_text, is_console};
 pub use error::CommandError;
 pub use records::{DnsRecord, MemoryRecord, PoolRecord, Report, Serving, SocketRecord};
+pub use refusals::{RefusalRecord, Refusals};
 pub use stats::{DatabaseStats, Stats};
 pub use tables::{Column, Facts, Kind, Row, Table, columns, connection_row, show};

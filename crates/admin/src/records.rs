@@ -8,6 +8,7 @@ use std::net::IpAddr;
 
 use weir_base::{Mode, Span};
 
+use crate::refusals::RefusalRecord;
 use crate::stats::DatabaseStats;
 
 /// Everything that the console, the API and the metrics show of running workers: one worker's, or merged.
@@ -17,6 +18,8 @@ pub struct Report {
     pub pools: Vec<PoolRecord>,
     /// Counters, one entry a database.
     pub stats: Vec<DatabaseStats>,
+    /// Refused clients, one entry a pool, and one for those without.
+    pub refusals: Vec<RefusalRecord>,
     /// Clients that are in, by the database that they named, console apart. Left empty where no table wants to know.
     pub clients_by_database: BTreeMap<String, u32>,
     /// The same by the user that they log in as.
@@ -220,6 +223,8 @@ impl Report {
         self.stats.extend(other.stats);
         self.stats.sort_by(|a, b| a.database.cmp(&b.database));
         self.stats.dedup_by(|b, a| a.database == b.database && a.merge(b));
+        self.refusals.extend(other.refusals);
+        RefusalRecord::merge(&mut self.refusals);
         self.memory.extend(other.memory);
         self.memory.sort_by_key(|m| (m.name, m.size));
         self.memory.dedup_by(|b, a| (a.name, a.size) == (b.name, b.size) && a.merge(b));

@@ -1,4 +1,4 @@
-//! Who holds the servers of a pool that somebody waits for: the reason that waiting clients and the log are told.
+//! Why somebody has to wait, and who holds the servers meanwhile: what waiting clients and the log are told.
 //!
 //! A pool can stand still while its database idles: as many clients as it has servers have begun a transaction and gone
 //! to sleep. The age of the oldest wait shows that something is wrong, and this line shows what.
@@ -8,10 +8,11 @@ use std::fmt::Write as _;
 use weir_base::{Span, Time};
 use weir_pgwire::TxStatus;
 use weir_pool::ServerState as InPool;
-use weir_session::Refusal;
+use weir_session::{Cause, Refusal};
 
 use crate::Engine;
 use crate::peers::{Doing, PoolIx, ServerSlot, ServerState};
+use crate::pools::PoolSlot;
 use crate::port::{Io, Level};
 use crate::say::say;
 
@@ -38,13 +39,45 @@ struct Group {
 impl Engine {
     /// A client has waited too long: what it is told. The log has it once a second, as they come in crowds.
     pub(crate) fn waited_too_long<I: Io>(&mut self, now: Time, ix: PoolIx, io: &mut I) -> Refusal {
-        let holders = self.holders(ix, now);
+        let (cause, detail) = self.cause_of_wait(ix, now);
         let slot = self.pools.get_mut(ix);
         if slot.holders_said.is_none_or(|said| now.since(said) >= Span::from_secs(1)) {
             slot.holders_said = Some(now);
-            say(Level::Warning, format_args!("{}/{}: a client waited in vain: {holders}", slot.name, slot.user), io);
+            say(Level::Warning, format_args!("{}/{}: a client waited in vain: {detail}", slot.name, slot.user), io);
         }
-        Refusal::QueryWaitTimeout { holders }
+        Refusal::QueryWaitTimeout { cause, detail }
+    }
+
+    /// Why a wait in a pool's queue does not end, with names and figures. The pool is full if it has all the servers that
+    /// it may have without its reserve; otherwise one more is wanted, and what keeps it from coming is the cause.
+    fn cause_of_wait(&self, ix: PoolIx, now: Time) -> (Cause, String) {
+        let slot = self.pools.get(ix);
+        let (now_in, size) = (slot.pool.snapshot(now), slot.pool.settings().size);
+        let holders = self.holders(ix, now);
+        if now_in.paused {
+            return (Cause::Paused, format!("The pool is paused. {holders}"));
+        }
+        if size > 0 && now_in.active + now_in.idle >= size {
+            return (Cause::PoolFull, holders);
+        }
+        if let (Some(_), Some(error)) = (now_in.retry_at, &slot.last_error) {
+            let cause = if slot.too_slow { Cause::ServerSlow } else { Cause::ServerDown };
+            let since = now.since(slot.failing_since.min(now)).micros() / 1_000_000;
+            return (cause, format!("Logins have failed for {since} s, the last one so: {}. {holders}", error.message));
+        }
+        if now_in.login == 0 && slot.standing.limited {
+            return (Cause::LimitReached, format!("{} {holders}", self.shared_limits(slot)));
+        }
+        (Cause::ServerSlow, format!("A server's login has not come to its end. {holders}"))
+    }
+
+    /// The limits of servers that a pool shares with others, as a sentence.
+    fn shared_limits(&self, slot: &PoolSlot) -> String {
+        let (database, user) = (self.config.db_connections(&slot.name), self.config.user_connections(&slot.user));
+        let of_database = (database > 0).then(|| format!("max_db_connections of {} is {database}", slot.name));
+        let of_user = (user > 0).then(|| format!("max_user_connections of {} is {user}", slot.user));
+        let limits: Vec<String> = of_database.into_iter().chain(of_user).collect();
+        format!("No other server is allowed: {}.", limits.join(", "))
     }
 
     /// Who holds the servers of a pool, as a sentence: `3 of 3 servers are in use: 2 by clients that idle in a

@@ -13,7 +13,7 @@
 //! - `tls`: what handshakes lead to. `names`: what look-ups say. `say`: lines of the log about peers.
 //! - `console`: operators and their commands. `gather`: commands that all workers carry out. `halt`: what is stopped.
 //!   `stream`: long tables, in pieces.
-//! - `holders`: why somebody has to wait. `cancel`, `report`, `deadlines`, `shutdown`: what the names say.
+//! - `holders`: why somebody has to wait. `refusals`: who got nothing, counted. `cancel`, `report`, `deadlines`, `shutdown`: what the names say.
 
 mod arrive;
 mod cancel;
@@ -33,6 +33,7 @@ mod peers;
 mod permits;
 mod places;
 mod pools;
+mod refusals;
 mod relay;
 mod renew;
 mod report;
@@ -53,6 +54,7 @@ use std::sync::Arc;
 
 use rand_chacha::ChaCha12Rng;
 use rand_core::{RngCore, SeedableRng};
+use weir_admin::Refusals;
 use weir_auth::ScramPolicy;
 use weir_base::{Peer, Span, Time, WorkerId};
 use weir_config::Config;
@@ -126,6 +128,8 @@ pub struct Engine {
     /// Clients that wait for worker 0's answer, and the places they asked for.
     entering: HashMap<u64, (Peer, Box<clients::Ticket>)>,
     failures: failures::Failures,
+    /// Clients that were refused before they had a pool, and those of pools that are forgotten.
+    refusals: Refusals,
     user_names: entry::UserNames,
     /// The operating system's user that this process runs as.
     uid: u32,
@@ -223,6 +227,7 @@ impl Engine {
             ledger: clients::Ledger::default(),
             entering: HashMap::new(),
             failures: failures::Failures::default(),
+            refusals: Refusals::default(),
             user_names: entry::UserNames::default(),
             uid: setup.uid,
             newest: config.clone(),

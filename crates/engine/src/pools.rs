@@ -7,13 +7,13 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use rand_core::RngCore;
-use weir_admin::{CommandError, Stats};
+use weir_admin::{CommandError, Refusals, Stats};
 use weir_auth::Secret;
 use weir_base::{Mode, Peer, Span, Time, WorkerId};
 use weir_config::Config;
 use weir_pool::{CloseReason, Effect, Pool, Settings};
 use weir_session::login::Learnt;
-use weir_session::{Accepted, Clean, OwnError, Params, Refusal};
+use weir_session::{Accepted, Cause, Clean, OwnError, Params, Refusal};
 
 use crate::limits::Standing;
 use crate::lookup::Waiter;
@@ -43,6 +43,8 @@ pub(crate) struct PoolSlot {
     /// Its earliest wake-up in the timers.
     pub(crate) armed: Time,
     pub(crate) stats: Stats,
+    /// Its clients that were refused.
+    pub(crate) refusals: Refusals,
     /// The counters at the start of the last complete period, and at its end.
     pub(crate) previous: Reading,
     pub(crate) latest: Reading,
@@ -60,6 +62,10 @@ pub(crate) struct PoolSlot {
     pub(crate) places: Places,
     /// Why the last login failed.
     pub(crate) last_error: Option<OwnError>,
+    /// It did because it took too long.
+    pub(crate) too_slow: bool,
+    /// When the first login after the last success failed; never if none has.
+    pub(crate) failing_since: Time,
     /// Clients logged in.
     pub(crate) clients: u32,
     /// Questions about secrets that it carries.
@@ -220,6 +226,7 @@ impl Engine {
             pool: Pool::new(settings(config), self.random.next_u64(), now),
             armed: Time::NEVER,
             stats: Stats::default(),
+            refusals: Refusals::default(),
             previous: Reading { stats: Stats::default(), at: now },
             latest: Reading { stats: Stats::default(), at: now },
             welcome: None,
@@ -229,6 +236,8 @@ impl Engine {
             salted: None,
             places: Places::default(),
             last_error: None,
+            too_slow: false,
+            failing_since: Time::NEVER,
             clients: 0,
             lookups: 0,
             cancels: Vec::new(),
@@ -267,6 +276,7 @@ impl Engine {
         let deadline = slot.pool.next_deadline().min(forget_at);
         self.timers.arm(Who::Pool(ix), deadline, &mut slot.armed);
         if slot.removed && slot.is_vacant() {
+            self.keep_refusals(ix);
             self.pools.free(ix);
         } else if forget_at <= now {
             self.pools.remove(ix);
@@ -280,7 +290,7 @@ impl Engine {
     fn effect<I: Io>(&mut self, now: Time, ix: PoolIx, effect: Effect, io: &mut I) {
         match effect {
             Effect::Open => self.may_open(now, ix, io),
-            Effect::Close { server, reason } => self.pool_closes(server, reason, io),
+            Effect::Close { server, reason } => self.pool_closes(now, server, reason, io),
             Effect::Refuse { client, why, waited } => {
                 self.pools.get_mut(ix).stats.wait_time += waited.micros();
                 let refusal = match why {
@@ -339,15 +349,15 @@ impl Engine {
     }
 
     /// The pool has let a server go.
-    fn pool_closes<I: Io>(&mut self, server: Peer, reason: CloseReason, io: &mut I) {
+    fn pool_closes<I: Io>(&mut self, now: Time, server: Peer, reason: CloseReason, io: &mut I) {
         let Some(slot) = self.peers.take_server(server) else { return };
         if reason == CloseReason::ConnectTimeout {
             let message = format!("server {} did not finish the login within server_connect_timeout", slot.target);
-            let error = OwnError { sqlstate: "08006".into(), message };
+            let error = OwnError { sqlstate: "08001".into(), message };
             let pool = self.pools.get_mut(slot.pool);
             // The pool has judged it already, by what it was told when the connect began.
             let (_, told) = pool.places.failed(&pool.config, slot.attempt, error, None);
-            pool.last_error = Some(told);
+            pool.note_failure(told, true, now);
         }
         self.goodbye(slot, reason.text(), io);
     }
@@ -356,8 +366,11 @@ impl Engine {
     pub(crate) fn refusal(&self, ix: PoolIx, why: weir_pool::Refusal) -> Refusal {
         let slot = self.pools.get(ix);
         match why {
-            weir_pool::Refusal::WaitTimeout => Refusal::QueryWaitTimeout { holders: String::new() },
+            weir_pool::Refusal::WaitTimeout => {
+                Refusal::QueryWaitTimeout { cause: Cause::PoolFull, detail: String::new() }
+            }
             weir_pool::Refusal::ServerDown => match &slot.last_error {
+                Some(error) if slot.too_slow => Refusal::ServerSlow { message: error.message.clone() },
                 Some(error) => Refusal::ServerDown { sqlstate: error.sqlstate.clone(), message: error.message.clone() },
                 None => Refusal::ServerDown { sqlstate: "08006".into(), message: "server login failed".into() },
             },
@@ -486,6 +499,13 @@ fn adjust(slot: &mut PoolSlot, config: Arc<weir_config::Pool>, now: Time) {
 }
 
 impl PoolSlot {
+    /// A login has failed: what clients are told of it, and whether it only took too long.
+    pub(crate) fn note_failure(&mut self, error: OwnError, too_slow: bool, now: Time) {
+        self.last_error = Some(error);
+        self.too_slow = too_slow;
+        self.failing_since = self.failing_since.min(now);
+    }
+
     pub(crate) fn mode(&self) -> Mode {
         self.config.mode
     }

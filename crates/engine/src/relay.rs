@@ -324,6 +324,7 @@ impl Engine {
     /// Tells a client why, and closes its connection. In the middle of a message from its server it is told nothing: it
     /// would take our words for the rest of that message.
     pub(crate) fn refuse<I: Io>(&mut self, now: Time, client: Box<ClientSlot>, refusal: Refusal, io: &mut I) {
+        self.count_refusal(&client, &refusal);
         let server = client.link.and_then(|server| self.peers.server(server));
         let mid_message = server.and_then(|s| s.up()).is_some_and(|(up, _)| up.is_mid_message());
         // In a handshake it would take our words for a part of that.
@@ -337,7 +338,7 @@ impl Engine {
             self.say_client(Level::Warning, &client, format_args!("pooler error: {refusal}"), io);
         }
         io.close(client.peer);
-        let why = refusal.to_string();
+        let why = refusal.reason();
         // A server that is closed because of a time-out has the time-out for a reason, as its client has.
         let timed_out =
             matches!(refusal, Refusal::QueryTimeout | Refusal::IdleTransactionTimeout | Refusal::TransactionTimeout);

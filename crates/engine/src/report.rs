@@ -17,6 +17,7 @@ impl Engine {
         let mut report = Report {
             pools: self.pools.indices().into_iter().map(|ix| self.pool_record(now, ix)).collect(),
             stats: self.database_stats(now),
+            refusals: self.refusal_records(),
             memory: vec![self.memory()],
             serving: match self.draining {
                 Some(Drain::Servers) => Serving::Paused,

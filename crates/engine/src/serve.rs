@@ -268,6 +268,7 @@ impl Engine {
             }
         }
         slot.last_error = None;
+        slot.failing_since = Time::NEVER;
         slot.places.succeeded();
         slot.welcome = Some(Welcome { params, reported: reported.into() });
         let doomed = server.doomed;
@@ -409,7 +410,7 @@ impl Engine {
         let again = other_way(self.config.tls.server.mode, server.attempt, ending);
         let slot = self.pools.get_mut(server.pool);
         let (failure, told) = slot.places.failed(&slot.config, server.attempt, error, again);
-        slot.last_error = Some(told);
+        slot.note_failure(told, false, now);
         slot.pool.connect_failed(server.peer, failure, now);
         self.todo.push_back(Todo::Settle(server.pool));
     }

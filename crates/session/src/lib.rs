@@ -32,6 +32,6 @@ pub mod server_login;
 pub use client::Client;
 pub use out::Out;
 pub use params::{BadParam, ParamTable, Params};
-pub use refusal::Refusal;
+pub use refusal::{Cause, Class, Refusal};
 pub use server::{CancelKey, Clean, OwnError, Role, Server};
 pub use statements::{Accepted, Interner, NAME_LEN, NAME_PREFIX};

@@ -1,10 +1,91 @@
 //! What a peer is told when Weir refuses: one table of texts and SQLSTATEs.
 //!
 //! Where PgBouncer has a text for a case, this is the same text. A refusal ends the client's connection.
+//!
+//! Overload is told apart from failure: a full pool, a slow server, a server that can't be had and a limit are four
+//! [`Class`]es, which counters have too. One text of PgBouncer's, `query_wait_timeout`, stands for all four; its SQLSTATE, its
+//! detail and its hint say which it was ([`Cause`]).
 
 use std::fmt;
 
 use weir_pgwire::{ErrorFields, put_back};
+
+/// What lay behind a refusal, as counters tell it apart.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Class {
+    /// All servers of the pool were in use for too long.
+    PoolFull,
+    /// A server took too long: for a login, or for a query.
+    ServerSlow,
+    /// No server could be had, or the one in use was lost.
+    ServerDown,
+    /// A limit of clients, of servers or of statements was reached; ours, or the server's own.
+    LimitReached,
+    /// Something else: who the client is, what it does, what the operator does.
+    Other,
+}
+
+/// Why a wait did not end with a server.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Cause {
+    /// Every server that the pool may have was in use.
+    PoolFull,
+    /// There was room for another server, and its login did not come to its end.
+    ServerSlow,
+    /// There was room for another server, and none could be had.
+    ServerDown,
+    /// There was room in the pool, but not under a limit that it shares with others.
+    LimitReached,
+    /// The operator had stopped the pool.
+    Paused,
+}
+
+impl Cause {
+    /// The SQLSTATE of a wait that ended so (PostgreSQL documentation, Appendix A).
+    pub fn sqlstate(self) -> &'static str {
+        match self {
+            Cause::PoolFull | Cause::Paused => "57014",
+            Cause::ServerSlow => "08001",
+            Cause::ServerDown => "08006",
+            Cause::LimitReached => "53300",
+        }
+    }
+
+    fn class(self) -> Class {
+        match self {
+            Cause::PoolFull => Class::PoolFull,
+            Cause::ServerSlow => Class::ServerSlow,
+            Cause::ServerDown => Class::ServerDown,
+            Cause::LimitReached => Class::LimitReached,
+            Cause::Paused => Class::Other,
+        }
+    }
+
+    fn hint(self) -> &'static str {
+        match self {
+            Cause::PoolFull => "All servers of the pool were in use. A retry is safe.",
+            Cause::ServerSlow => "The server did not take another login in time. A retry is safe.",
+            Cause::ServerDown => "No server could be had. A retry is safe.",
+            Cause::LimitReached => {
+                "Other pools had all server connections that max_db_connections or max_user_connections allows. A \
+                 retry is safe."
+            }
+            Cause::Paused => "The operator has paused the pool. A retry is safe.",
+        }
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Cause::PoolFull => "pool full",
+            Cause::ServerSlow => "server slow",
+            Cause::ServerDown => "server down",
+            Cause::LimitReached => "limit reached",
+            Cause::Paused => "paused",
+        })
+    }
+}
 
 /// Why a client is refused or disconnected. `Display` is the text that the client is told and the log says.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -59,8 +140,10 @@ pub enum Refusal {
     NotAllowed,
     /// The wait for a server exceeded query_wait_timeout.
     QueryWaitTimeout {
-        /// Who held the servers meanwhile, as a sentence.
-        holders: String,
+        /// Why it did.
+        cause: Cause,
+        /// The same with names and figures, in sentences.
+        detail: String,
     },
     /// A query exceeded query_timeout.
     QueryTimeout,
@@ -75,6 +158,11 @@ pub enum Refusal {
         /// The server's SQLSTATE, or 08006 where there was none.
         sqlstate: String,
         /// What it said.
+        message: String,
+    },
+    /// No login to a server came to its end in time; which one.
+    ServerSlow {
+        /// What took too long.
         message: String,
     },
     /// The server went away while this client used it.
@@ -146,16 +234,43 @@ impl Refusal {
             | Refusal::TooManyDatabaseClients
             | Refusal::TooManyUserClients
             | Refusal::TooManyAddressClients => "53300",
-            Refusal::QueryWaitTimeout { .. } | Refusal::QueryTimeout => "57014",
+            Refusal::QueryWaitTimeout { cause, .. } => Cause::sqlstate(*cause),
+            Refusal::QueryTimeout => "57014",
             Refusal::ClientIdleTimeout => "57P05",
             Refusal::IdleTransactionTimeout => "25P03",
             Refusal::TransactionTimeout => "25P04",
             Refusal::ServerDown { sqlstate, .. } | Refusal::ParameterFailed { sqlstate, .. } => sqlstate,
+            Refusal::ServerSlow { .. } => "08001",
             Refusal::ServerLost | Refusal::ServerUnexpected => "08006",
             Refusal::StatementLimit(_) | Refusal::MessageTooLong => "54000",
             Refusal::ShuttingDown | Refusal::Killed | Refusal::DatabaseKilled | Refusal::SuspendTimeout => "57P01",
             Refusal::DatabaseDisabled(_) | Refusal::AuthDatabaseDisabled(_) => "57P03",
             Refusal::Broken(_) => "XX000",
+        }
+    }
+
+    /// What lay behind it.
+    pub fn class(&self) -> Class {
+        match self {
+            Refusal::QueryWaitTimeout { cause, .. } => cause.class(),
+            Refusal::QueryTimeout | Refusal::ServerSlow { .. } => Class::ServerSlow,
+            // A server that has no room is not down: it has reached its max_connections.
+            Refusal::ServerDown { sqlstate, .. } if sqlstate.starts_with("53") => Class::LimitReached,
+            Refusal::ServerDown { .. } | Refusal::ServerLost | Refusal::ServerUnexpected => Class::ServerDown,
+            Refusal::TooManyClients
+            | Refusal::TooManyDatabaseClients
+            | Refusal::TooManyUserClients
+            | Refusal::TooManyAddressClients
+            | Refusal::StatementLimit(_) => Class::LimitReached,
+            _ => Class::Other,
+        }
+    }
+
+    /// The reason as the log has it: the text, and for a wait its cause.
+    pub fn reason(&self) -> String {
+        match self {
+            Refusal::QueryWaitTimeout { cause, .. } => format!("{self}, {cause}"),
+            _ => self.to_string(),
         }
     }
 
@@ -175,7 +290,7 @@ impl Refusal {
     /// What is particular about this case, beside the text that is the same for all.
     pub fn detail(&self) -> Option<&str> {
         match self {
-            Refusal::QueryWaitTimeout { holders } if !holders.is_empty() => Some(holders),
+            Refusal::QueryWaitTimeout { detail, .. } if !detail.is_empty() => Some(detail),
             _ => None,
         }
     }
@@ -190,7 +305,8 @@ impl Refusal {
             }
             Refusal::EncryptionRequired => Some("Connect with sslmode=require, or a stricter one."),
             Refusal::TooManyClients => Some("Raise max_clients."),
-            Refusal::QueryWaitTimeout { .. } => Some("All servers of the pool were in use. A retry is safe."),
+            Refusal::QueryWaitTimeout { cause, .. } => Some(cause.hint()),
+            Refusal::ServerSlow { .. } => Some("The pool has no server now. A retry is safe."),
             // What the server itself refuses (a database that does not exist, a password) stays refused.
             Refusal::ServerDown { sqlstate, .. }
                 if ["08", "53", "57"].iter().any(|class| sqlstate.starts_with(class)) =>
@@ -236,7 +352,9 @@ impl fmt::Display for Refusal {
             Refusal::ClientIdleTimeout => f.write_str("client_idle_timeout"),
             Refusal::IdleTransactionTimeout => f.write_str("idle transaction timeout"),
             Refusal::TransactionTimeout => f.write_str("transaction timeout"),
-            Refusal::ServerDown { message, .. } | Refusal::ParameterFailed { message, .. } => f.write_str(message),
+            Refusal::ServerDown { message, .. }
+            | Refusal::ServerSlow { message }
+            | Refusal::ParameterFailed { message, .. } => f.write_str(message),
             Refusal::ServerLost => f.write_str("server conn crashed?"),
             Refusal::ServerUnexpected => f.write_str("unexpected response from server"),
             Refusal::TransactionInStatementMode => {
@@ -255,5 +373,33 @@ impl fmt::Display for Refusal {
             Refusal::PoolGone => f.write_str("database configuration changed"),
             Refusal::Broken(what) => write!(f, "internal error: {what}"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn overload_and_failure_differ_in_class_in_sqlstate_and_in_words() {
+        let causes = [Cause::PoolFull, Cause::ServerSlow, Cause::ServerDown, Cause::LimitReached];
+        let waits = causes.map(|cause| Refusal::QueryWaitTimeout { cause, detail: String::new() });
+        for (at, one) in waits.iter().enumerate() {
+            assert_eq!(one.to_string(), "query_wait_timeout", "PgBouncer's text");
+            for other in &waits[at + 1..] {
+                assert_ne!(one.class(), other.class());
+                assert_ne!(one.sqlstate(), other.sqlstate());
+                assert_ne!(one.hint(), other.hint());
+                assert_ne!(one.reason(), other.reason());
+            }
+        }
+    }
+
+    #[test]
+    fn a_server_without_room_is_at_its_limit_and_not_down() {
+        let said = |sqlstate: &str| Refusal::ServerDown { sqlstate: sqlstate.into(), message: "no".into() }.class();
+        assert_eq!(said("53300"), Class::LimitReached);
+        assert_eq!(said("57P03"), Class::ServerDown);
+        assert_eq!(said("08006"), Class::ServerDown);
     }
 }

@@ -24,6 +24,7 @@ pub(crate) struct Edit {
 
 const LINKS: &str = "crates/engine/src/links.rs";
 const POOL: &str = "crates/pool/src/pool.rs";
+const RELAY: &str = "crates/engine/src/relay.rs";
 const SERVER: &str = "crates/session/src/server.rs";
 const OUTSTANDING: &str = "crates/session/src/outstanding.rs";
 
@@ -91,6 +92,18 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             file: POOL,
             from: "self.settings.size.saturating_add(more) }",
             to: "self.settings.size.saturating_add(more + u32::from(PLANTED)) }",
+        }],
+    },
+    Mutant {
+        name: "uncounted refusal",
+        what: "a client that is refused is not counted",
+        found_by: &[Checker::RefusalsAreCounted],
+        edits: &[Edit {
+            file: RELAY,
+            from: "        self.count_refusal(&client, &refusal);",
+            to: "        if !PLANTED {
+            self.count_refusal(&client, &refusal);
+        }",
         }],
     },
     Mutant {

@@ -9,6 +9,7 @@
 mod connections;
 mod pools;
 mod process;
+mod refusals;
 mod settings;
 mod statistics;
 
@@ -98,7 +99,7 @@ pub(crate) struct Entry {
 }
 
 /// Every table.
-pub(crate) const TABLES: [Entry; 22] = [
+pub(crate) const TABLES: [Entry; 23] = [
     Entry { show: Show::Pools, name: "pools", columns: pools::POOLS, rows: pools::pools },
     Entry { show: Show::Stats, name: "stats", columns: statistics::STATS, rows: statistics::stats },
     Entry { show: Show::StatsTotals, name: "stats_totals", columns: statistics::SUMS, rows: statistics::stats_totals },
@@ -126,6 +127,7 @@ pub(crate) const TABLES: [Entry; 22] = [
     Entry { show: Show::DnsZones, name: "dns_zones", columns: process::DNS_ZONES, rows: none },
     Entry { show: Show::Peers, name: "peers", columns: process::PEERS, rows: none },
     Entry { show: Show::PeerPools, name: "peer_pools", columns: process::PEER_POOLS, rows: none },
+    Entry { show: Show::Refusals, name: "refusals", columns: refusals::REFUSALS, rows: refusals::refusals },
 ];
 
 /// The rows of a table about what a process without peers, without zones and without a takeover does not have; and of one

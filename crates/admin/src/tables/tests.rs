@@ -7,11 +7,12 @@ use weir_base::{Mode, Span};
 use super::*;
 use crate::console::help_text;
 use crate::records::{DnsRecord, MemoryRecord, PoolRecord, Serving};
+use crate::refusals::{RefusalRecord, Refusals};
 use crate::stats::{DatabaseStats, Stats};
 
 /// The columns of PgBouncer 1.25, in order, with the letters of its own row descriptions: s text, i int4, q int8,
-/// N numeric, b bytea.
-const REFERENCE: [(Show, &str, &str); 22] = [
+/// N numeric, b bytea. The last one is Weir's own.
+const REFERENCE: [(Show, &str, &str); 23] = [
     (
         Show::Pools,
         "ssiiiiiiiiiiiiiss",
@@ -73,6 +74,7 @@ const REFERENCE: [(Show, &str, &str); 22] = [
     (Show::DnsZones, "sqi", "zonename, serial, count"),
     (Show::Peers, "isii", "peer_id, host, port, pool_size"),
     (Show::PeerPools, "iiiii", "peer_id, cl_active_cancel_req, cl_waiting_cancel_req, sv_active_cancel, sv_login"),
+    (Show::Refusals, "ssNNNNN", "database, user, pool_full, server_slow, server_down, limit_reached, other"),
 ];
 
 const CONNECTION_KINDS: &str = "ssssssisissiiississiq";
@@ -133,6 +135,13 @@ fn report() -> Report {
             addresses: vec![[10, 0, 0, 1].into(), [10, 0, 0, 2].into()],
         }],
         stats: vec![stats("zoo", 100), stats("app", 300)],
+        refusals: vec![
+            RefusalRecord {
+                pool: Some(("app".to_owned(), "joe".to_owned())),
+                refusals: Refusals { pool_full: 7, server_down: 2, ..Refusals::default() },
+            },
+            RefusalRecord { pool: None, refusals: Refusals { limit_reached: 3, other: 1, ..Refusals::default() } },
+        ],
         console_clients: 1,
         login_clients: 1,
         serving: Serving::Paused,
@@ -250,6 +259,11 @@ fn pools_are_sorted_and_the_console_is_one_of_them() {
             "pgbouncer,pgbouncer,1,0,0,0,0,0,0,0,0,0,0,0,0,statement,-",
         ]
     );
+}
+
+#[test]
+fn refusals_are_told_apart_and_those_without_a_pool_are_there() {
+    assert_eq!(lines(Show::Refusals), ["app,joe,7,0,2,0,0", "-,-,0,0,0,3,1"]);
 }
 
 #[test]

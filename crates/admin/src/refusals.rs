@@ -1,0 +1,86 @@
+//! Refused clients, counted by what lay behind it: overload told apart from failure.
+//!
+//! Owns the counters and how readings of several workers become one. Must not know which refusal is of which class:
+//! that stands beside the refusals.
+
+/// How many clients were refused or dropped, each under one class.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Refusals {
+    /// All servers of the pool were in use for too long.
+    pub pool_full: u64,
+    /// A server took too long: for a login, or for a query.
+    pub server_slow: u64,
+    /// No server could be had, or the one in use was lost.
+    pub server_down: u64,
+    /// A limit of clients, of servers or of statements was reached.
+    pub limit_reached: u64,
+    /// Something else: who the client is, what it does, what the operator does.
+    pub other: u64,
+}
+
+/// One pool's refusals.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct RefusalRecord {
+    /// Database and user; `None` for clients that had no pool yet, and for pools that are forgotten: a sum over all
+    /// records never shrinks.
+    pub pool: Option<(String, String)>,
+    /// The counters.
+    pub refusals: Refusals,
+}
+
+impl Refusals {
+    /// Adds what another reading counted.
+    pub fn add(&mut self, other: &Refusals) {
+        self.pool_full += other.pool_full;
+        self.server_slow += other.server_slow;
+        self.server_down += other.server_down;
+        self.limit_reached += other.limit_reached;
+        self.other += other.other;
+    }
+
+    /// All of them, whatever the class.
+    pub fn total(&self) -> u64 {
+        self.to_array().iter().sum()
+    }
+
+    /// The counters in the order of the console's columns.
+    pub(crate) fn to_array(self) -> [u64; 5] {
+        [self.pool_full, self.server_slow, self.server_down, self.limit_reached, self.other]
+    }
+}
+
+impl RefusalRecord {
+    /// Makes one record of those that several workers have of the same pool; those without a pool come last.
+    pub(crate) fn merge(records: &mut Vec<RefusalRecord>) {
+        records.sort_by(|a, b| (a.pool.is_none(), &a.pool).cmp(&(b.pool.is_none(), &b.pool)));
+        records.dedup_by(|b, a| {
+            let same = a.pool == b.pool;
+            if same {
+                a.refusals.add(&b.refusals);
+            }
+            same
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_readings_of_several_workers_add_up_a_pool() {
+        let record = |pool: Option<&str>, pool_full| RefusalRecord {
+            pool: pool.map(|name| (name.to_owned(), "app".to_owned())),
+            refusals: Refusals { pool_full, other: 1, ..Refusals::default() },
+        };
+        let mut records = vec![record(None, 1), record(Some("b"), 2), record(Some("a"), 4), record(None, 8)];
+        records.push(record(Some("b"), 16));
+        RefusalRecord::merge(&mut records);
+        let database = |r: &RefusalRecord| r.pool.as_ref().map(|(database, _)| database.clone());
+        let told: Vec<_> = records.iter().map(|r| (database(r), r.refusals.pool_full)).collect();
+        assert_eq!(told, [(Some("a".to_owned()), 4), (Some("b".to_owned()), 18), (None, 9)]);
+        let mut sum = Refusals::default();
+        records.iter().for_each(|record| sum.add(&record.refusals));
+        assert_eq!((sum.pool_full, sum.other, sum.total()), (31, 5, 36));
+    }
+}

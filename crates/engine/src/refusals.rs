@@ -1,0 +1,65 @@
+//! Refused clients, counted by what lay behind it, at the pool that they had or asked for.
+//!
+//! Owns where a refusal is counted. Which class it is of stands beside the refusals, in `weir-session`; who is refused is
+//! decided all over the engine, and told in one place, `relay`, which counts here.
+
+use weir_admin::{RefusalRecord, Refusals};
+use weir_session::{Class, Refusal};
+
+use crate::Engine;
+use crate::arrive::NO_POOL;
+use crate::peers::{ClientSlot, PoolIx};
+use crate::pools::PoolSlot;
+
+impl Engine {
+    /// A client is refused, or dropped.
+    pub(crate) fn count_refusal(&mut self, client: &ClientSlot, refusal: &Refusal) {
+        let ix = if client.pool == NO_POOL { self.pool_wanted(client) } else { Some(client.pool) };
+        let refusals = match ix {
+            Some(ix) => &mut self.pools.get_mut(ix).refusals,
+            None => &mut self.refusals,
+        };
+        *counter(refusals, refusal.class()) += 1;
+    }
+
+    /// The pool of the database that a client without a pool has named, if that pool is here.
+    fn pool_wanted(&self, client: &ClientSlot) -> Option<PoolIx> {
+        let database = self.database_of(client);
+        let config = self.config.pool(database)?;
+        let user = config.user.as_deref().unwrap_or(&client.user);
+        self.pools.find(&database.into(), &user.into())
+    }
+
+    /// A pool is forgotten. What it counted stays, so that a sum over all pools never shrinks.
+    pub(crate) fn keep_refusals(&mut self, ix: PoolIx) {
+        self.refusals.add(&self.pools.get(ix).refusals);
+    }
+
+    /// The counters of each pool, and those of clients without one.
+    pub(crate) fn refusal_records(&self) -> Vec<RefusalRecord> {
+        let of_pool = |slot: &PoolSlot| RefusalRecord {
+            pool: Some((slot.name.to_string(), slot.user.to_string())),
+            refusals: slot.refusals,
+        };
+        let without = RefusalRecord { pool: None, refusals: self.refusals };
+        self.pools.iter().map(of_pool).chain([without]).collect()
+    }
+
+    /// All clients that were refused so far.
+    pub fn refusals(&self) -> Refusals {
+        let mut sum = self.refusals;
+        self.pools.iter().for_each(|slot| sum.add(&slot.refusals));
+        sum
+    }
+}
+
+/// Which counter a class has.
+fn counter(refusals: &mut Refusals, class: Class) -> &mut u64 {
+    match class {
+        Class::PoolFull => &mut refusals.pool_full,
+        Class::ServerSlow => &mut refusals.server_slow,
+        Class::ServerDown => &mut refusals.server_down,
+        Class::LimitReached => &mut refusals.limit_reached,
+        Class::Other => &mut refusals.other,
+    }
+}
