@@ -3,6 +3,7 @@
 //! Owns the sockets of one engine by handle. Every use of a handle that is dead, and every range beyond the input,
 //! breaks the port's rules.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
 use std::ops::Range;
@@ -21,6 +22,9 @@ use crate::network::{Address, End, Owner, Written};
 use crate::refused::{LOGGED, Says, says};
 use crate::rng::Rng;
 
+/// ReadyForQuery, outside of a transaction.
+const READY: &[u8] = b"Z\0\0\0\x05I";
+
 /// What waits at a blocked peer must stay below this: whoever feeds it has been paused.
 const MOST_WAITING: usize = 512 * 1024;
 
@@ -37,6 +41,10 @@ pub(crate) struct Turn {
     shaking: bool,
     /// What a server connection was started for: database and user.
     started: Option<(String, String)>,
+    /// Where it goes, as the engine wrote it.
+    target: Option<Target>,
+    /// The last bytes of its login, until that is over.
+    login: Option<Vec<u8>>,
     /// The address that was connected to.
     remote: Option<IpAddr>,
     kind: Kind,
@@ -126,6 +134,26 @@ impl Slots {
     /// What each server connection was started for.
     pub(crate) fn servers(&self) -> impl Iterator<Item = (&str, &str)> {
         self.slots.iter().filter_map(|(_, turn)| turn.as_ref()?.started.as_ref()).map(|(d, u)| (d.as_str(), u.as_str()))
+    }
+
+    /// A server has said something: its login is over with its first ReadyForQuery.
+    pub(crate) fn heard(&mut self, peer: Peer, bytes: &[u8]) {
+        let Some(turn) = self.get(peer) else { return };
+        let Some(login) = &mut turn.login else { return };
+        login.extend_from_slice(bytes);
+        if login.windows(READY.len()).any(|window| window == READY) {
+            turn.login = None;
+        } else {
+            login.drain(..login.len().saturating_sub(READY.len() - 1));
+        }
+    }
+
+    /// How many logins are under way to each place.
+    pub(crate) fn logins(&self) -> BTreeMap<String, usize> {
+        let mut logins = BTreeMap::new();
+        let turns = self.slots.iter().filter_map(|(_, turn)| turn.as_ref()).filter(|turn| turn.login.is_some());
+        turns.filter_map(|turn| turn.target.as_ref()).for_each(|to| *logins.entry(to.to_string()).or_insert(0) += 1);
+        logins
     }
 
     /// Whether a server connection has been started since this was asked last.
@@ -259,6 +287,7 @@ impl<'a> SimIo<'a> {
             if let Ok(Some((First::Startup(startup), _))) = first {
                 let text = |name: &[u8]| String::from_utf8_lossy(startup.get(name).unwrap_or_default()).into_owned();
                 turn.started = Some((text(b"database"), text(b"user")));
+                turn.login = Some(Vec::new());
                 started = true;
             }
         }
@@ -297,10 +326,11 @@ impl Io for SimIo<'_> {
 
     fn connect(&mut self, to: &Target) -> Peer {
         let peer = self.slots.reserve();
-        let to = self.resolved(to);
-        let remote = if let Host::Ip(address) = to.host { Some(address) } else { None };
-        let end = self.ctx.connect(Owner::Engine(self.worker, peer), Address::Server(to));
-        self.slots.fill(peer, end, Turn { kind: Kind::FreshServer, remote, ..Turn::default() });
+        let address = self.resolved(to);
+        let remote = if let Host::Ip(address) = address.host { Some(address) } else { None };
+        let end = self.ctx.connect(Owner::Engine(self.worker, peer), Address::Server(address));
+        let target = Some(to.clone());
+        self.slots.fill(peer, end, Turn { kind: Kind::FreshServer, remote, target, ..Turn::default() });
         let worker = self.worker;
         self.ctx.port(|| format!("w{worker} connects {peer:?}"));
         peer

@@ -69,6 +69,12 @@ impl Allowed {
         (there < size).then(|| format!("it has {there} of {size} servers"))
     }
 
+    /// The most logins at once of one worker at one place.
+    pub(crate) fn logins(&self, workers: usize) -> usize {
+        let most = self.history.iter().map(|config| limited(config.max_logins_per_host)).max().unwrap_or(usize::MAX);
+        (most / workers).max(1)
+    }
+
     fn most(&mut self, database: &str, user: &str) -> Most {
         let key = (database.to_owned(), user.to_owned());
         if let Some(most) = self.found.get(&key) {

@@ -41,6 +41,7 @@ pub(crate) fn draw(rng: &mut Rng) -> Scenario {
         config.auth.failure_delay = *rng.pick(&[Span::ZERO, Span::from_millis(100), Span::from_secs(2)]);
     }
     draw_shared_limits(rng, &mut config);
+    config.max_logins_per_host = *rng.pick(&[0, 1, 1, 2, 64]);
     config.max_clients = if faulty { rng.between(1, 100) as u32 } else { 1_000 };
     let pools = rng.between(1, 3);
     for number in 0..pools {

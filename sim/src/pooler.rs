@@ -139,7 +139,10 @@ impl Pooler {
         let Some(end) = self.nodes[worker].slots.end(peer) else { return };
         ctx.misled.hearing = ctx.misled.is_from(end);
         match happening {
-            Happening::Bytes => self.handle(ctx, worker, Input::Bytes { peer, bytes }),
+            Happening::Bytes => {
+                self.nodes[worker].slots.heard(peer, bytes);
+                self.handle(ctx, worker, Input::Bytes { peer, bytes });
+            }
             Happening::Drained => self.handle(ctx, worker, Input::Drained { peer }),
             Happening::Connected => {
                 let local = format!("10.9.0.1:{}", 2000 + peer.slot);
@@ -395,6 +398,11 @@ impl Pooler {
         let servers = self.nodes.iter().flat_map(|node| node.slots.servers());
         if let Some(what) = self.shared.allowed.broken(servers) {
             ctx.violated(Checker::LimitsHold, || what);
+        }
+        let most = self.shared.allowed.logins(self.nodes.len());
+        let logins = self.nodes[worker].slots.logins();
+        if let Some((place, count)) = logins.into_iter().find(|(_, count)| *count > most) {
+            ctx.violated(Checker::LimitsHold, || format!("{count} logins at once at {place}, with {most} allowed"));
         }
     }
 }

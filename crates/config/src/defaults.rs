@@ -143,6 +143,7 @@ fn blank_config() -> Config {
         pool_idle_timeout: Span::ZERO,
         users: BTreeMap::new(),
         max_user_connections: 0,
+        max_logins_per_host: 0,
         max_user_client_connections: 0,
         max_address_connections: 0,
         tls: Tls::default(),

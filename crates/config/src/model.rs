@@ -70,6 +70,8 @@ pub struct Config {
     pub users: BTreeMap<String, UserRules>,
     /// The most server connections of a user, over all pools; 0 is unlimited.
     pub max_user_connections: u32,
+    /// The most logins under way at once at one host and port, over all pools; 0 is unlimited.
+    pub max_logins_per_host: u32,
     /// The most clients of a user, over all pools; 0 is unlimited.
     pub max_user_client_connections: u32,
     /// The most clients of an address; 0 is unlimited.

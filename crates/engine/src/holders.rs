@@ -65,6 +65,11 @@ impl Engine {
             let since = now.since(slot.failing_since.min(now)).micros() / 1_000_000;
             return (cause, format!("Logins have failed for {since} s, the last one so: {}. {holders}", error.message));
         }
+        if slot.turn.waits_at.is_some() {
+            let most = self.config.max_logins_per_host;
+            let text = format!("Its turn to log in has not come (max_logins_per_host is {most}). {holders}");
+            return (Cause::ServerSlow, text);
+        }
         if now_in.login == 0 && slot.standing.limited {
             return (Cause::LimitReached, format!("{} {holders}", self.shared_limits(slot)));
         }

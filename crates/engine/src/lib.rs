@@ -8,7 +8,7 @@
 //!   are told. `clients`: how many there may be. `failures`: who fails is slowed down.
 //! - `relay`: what passes between clients and servers. `links`: when they are linked, released and cleaned up after.
 //! - `serve`: the life of a server connection. `places`: which of a pool's servers is tried, and which will do.
-//! - `lookup`: secrets that a server is asked for. `limits`, `permits`: limits that cross pools.
+//! - `turns`: how many logins a place gets at once. `lookup`: secrets that a server is asked for. `limits`, `permits`: limits that cross pools.
 //! - `pools`: which pools there are, what they ask for, what a new configuration changes.
 //! - `tls`: what handshakes lead to. `names`: what look-ups say. `say`: lines of the log about peers.
 //! - `console`: operators and their commands. `gather`: commands that all workers carry out. `halt`: what is stopped.
@@ -43,6 +43,7 @@ mod shutdown;
 mod stream;
 mod timers;
 mod tls;
+mod turns;
 mod welcome;
 mod wire;
 
@@ -111,6 +112,8 @@ pub struct Engine {
     /// Where room is wanted for another pool: whether it has been told of something idle.
     pressed: BTreeMap<permits::Key, limits::Offer>,
     timers: Timers,
+    /// Logins at servers under way, and pools that wait for theirs.
+    turns: turns::Turns,
     shared: Shared,
     /// What look-ups said.
     names: names::Names,
@@ -208,6 +211,7 @@ impl Engine {
             permits: permits::Ledger::default(),
             pressed: BTreeMap::new(),
             timers: Timers::default(),
+            turns: turns::Turns::default(),
             shared: Shared {
                 interner: Interner::new(hash_key, config.limits.statement_memory),
                 params: ParamTable::new(config.track_extra_parameters.iter().map(String::as_str)),
@@ -389,6 +393,7 @@ impl Engine {
             assert_eq!(link, Some(Some(server.peer)), "a server's client does not know it");
             assert!(server.doing() != Some(peers::Doing::Idle), "an idle server has a client");
         }
+        self.check_turns();
         for ix in self.pools.indices() {
             let slot = self.pools.get(ix);
             slot.check();

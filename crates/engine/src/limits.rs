@@ -46,7 +46,7 @@ impl Engine {
     /// The pool wants to open a server: now, or when the ledger allows it.
     pub(crate) fn may_open<I: Io>(&mut self, now: Time, ix: PoolIx, io: &mut I) {
         if !self.pools.get(ix).standing.limited {
-            return self.open_server(now, ix, io);
+            return self.take_turn(now, ix, io);
         }
         let id = self.next_id();
         let slot = self.pools.get_mut(ix);
@@ -69,7 +69,7 @@ impl Engine {
         slot.standing.asking = None;
         slot.standing.permits += u32::from(granted);
         if granted && slot.pool.wants_server() {
-            self.open_server(now, ix, io);
+            self.take_turn(now, ix, io);
         } else {
             slot.pool.declined(if granted { now } else { now + SPARE_AGAIN }, now);
         }
@@ -88,10 +88,11 @@ impl Engine {
             slot.pool.declined(now, now);
             plead(Plea::Withdraw { id }, io);
         }
-        let servers = slot.pool.len() as u32;
-        let surplus = slot.standing.permits.saturating_sub(servers);
+        // One that waits for its turn to log in has its permit already.
+        let due = slot.pool.len() as u32 + u32::from(slot.turn.waits_at.is_some());
+        let surplus = slot.standing.permits.saturating_sub(due);
         if surplus > 0 {
-            slot.standing.permits = servers;
+            slot.standing.permits = due;
             let pool = slot.id();
             plead(Plea::Return { pool, count: surplus }, io);
         }
@@ -101,6 +102,10 @@ impl Engine {
     pub(crate) fn limit_pool<I: Io>(&mut self, now: Time, ix: PoolIx, io: &mut I) {
         let slot = self.pools.get(ix);
         let limited = self.config.is_limited(&slot.name, &slot.user);
+        if limited && !slot.standing.limited {
+            // It must ask first.
+            self.leave_line(now, ix);
+        }
         let slot = self.pools.get_mut(ix);
         let (pool, servers) = (slot.id(), slot.pool.len() as u32);
         match (slot.standing.limited, limited) {

@@ -106,6 +106,19 @@ impl Places {
         (attempt, pool.targets[attempt.place].clone())
     }
 
+    /// Where the next try goes.
+    pub(crate) fn peek<'p>(&self, pool: &'p Pool) -> &'p Target {
+        let again = self.again.map(|again| again.place).filter(|place| *place < pool.targets.len());
+        &pool.targets[again.unwrap_or(self.next % pool.targets.len())]
+    }
+
+    /// The place that is next has no room for now: the one after it comes first, unless one is to be tried once more.
+    pub(crate) fn pass(&mut self, pool: &Pool) {
+        if self.again.is_none() {
+            self.next = (self.next + 1) % pool.targets.len();
+        }
+    }
+
     /// What it counts as if the try that has just begun fails: whether another of the round is left.
     pub(crate) fn failure(&self, pool: &Pool, attempt: Attempt) -> ConnectFailure {
         let failed = self.failed.len() + usize::from(!self.has_failed(attempt));

@@ -21,6 +21,7 @@ use crate::peers::{ClientSlot, Entry, PoolIx, SaltedKey, ServerSlot, ServerState
 use crate::places::Places;
 use crate::port::Io;
 use crate::timers::Who;
+use crate::turns::Turn;
 use crate::{Engine, Todo};
 
 /// The pools of a worker.
@@ -80,6 +81,8 @@ pub(crate) struct PoolSlot {
     /// Since when nobody uses it, and since when it has no servers besides; never if it is not so.
     pub(crate) idle_since: Time,
     pub(crate) empty_since: Time,
+    /// Its turn to log in where its servers are.
+    pub(crate) turn: Turn,
     /// Under the limits that cross pools.
     pub(crate) standing: Standing,
 }
@@ -246,6 +249,7 @@ impl Engine {
             removed: false,
             idle_since: Time::NEVER,
             empty_since: Time::NEVER,
+            turn: Turn::default(),
             standing,
         };
         let ix = self.pools.insert(slot);
@@ -270,6 +274,7 @@ impl Engine {
         while let Some(effect) = self.pools.get_mut(ix).pool.poll(now) {
             self.effect(now, ix, effect, io);
         }
+        self.square_turns(now, ix, io);
         self.square_permits(now, ix, io);
         let forget_at = self.forget_at(now, ix);
         let slot = self.pools.get_mut(ix);
@@ -315,6 +320,8 @@ impl Engine {
         let slot = self.pools.get_mut(ix);
         let (attempt, target) = slot.places.begin(&slot.config, self.config.tls.server.mode);
         let peer = io.connect(&target);
+        self.turn_begins(ix, &target);
+        let slot = self.pools.get_mut(ix);
         slot.pool.too_slow_is(slot.places.failure(&slot.config, attempt));
         slot.pool.opening(peer, now);
         let server = ServerSlot {
@@ -352,12 +359,16 @@ impl Engine {
     fn pool_closes<I: Io>(&mut self, now: Time, server: Peer, reason: CloseReason, io: &mut I) {
         let Some(slot) = self.peers.take_server(server) else { return };
         if reason == CloseReason::ConnectTimeout {
+            let unreached = matches!(slot.state, ServerState::Connecting);
             let message = format!("server {} did not finish the login within server_connect_timeout", slot.target);
             let error = OwnError { sqlstate: "08001".into(), message };
             let pool = self.pools.get_mut(slot.pool);
             // The pool has judged it already, by what it was told when the connect began.
-            let (_, told) = pool.places.failed(&pool.config, slot.attempt, error, None);
+            let (_, told) = pool.places.failed(&pool.config, slot.attempt, error.clone(), None);
             pool.note_failure(told, true, now);
+            if unreached {
+                self.fail_line(now, &slot.target, &error, true);
+            }
         }
         self.goodbye(slot, reason.text(), io);
     }
@@ -404,6 +415,7 @@ impl Engine {
             self.hurry(ix);
         }
         self.create_forced_pools(now);
+        self.review_turns(now, io);
         self.settle_ledger(io);
     }
 

@@ -111,8 +111,9 @@ impl Engine {
         match self.peers.take(peer) {
             Entry::Cancel(cancel) => self.cancel_over(&cancel, io),
             Entry::Server(server) => {
-                let message = format!("could not connect to server {}: {error}", server.target);
-                self.login_failed(now, server, ours(message), Ending::Other, io);
+                let error = ours(format!("could not connect to server {}: {error}", server.target));
+                self.fail_line(now, &server.target, &error, false);
+                self.login_failed(now, server, error, Ending::Other, io);
             }
             Entry::Client(client) => self.peers.put(peer, Entry::Client(client)),
             Entry::Free => {}

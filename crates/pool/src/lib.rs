@@ -21,7 +21,8 @@
 //! ```text
 //! Effect::Open ─ opening() ─> login ─ connected() ─┬─> linked <─ acquire() ─┐
 //!      │                        │                  │     │                  │
-//!      └ declined()             │                  └──── │ ───────────────> idle
+//!      ├ declined()             │                  │     │                  │
+//!      └ unreachable()          │                  └──── │ ───────────────> idle
 //!                connect_failed()│                 release()─────────────────┘
 //!                               v                        v                  v
 //!                             gone <── Release::Close, Effect::Close, lost() ──

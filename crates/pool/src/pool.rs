@@ -190,6 +190,15 @@ impl<P> Pool<P> {
         self.stirred = true;
     }
 
+    /// The server that [`crate::Effect::Open`] asked for can't be reached, which the engine knows without trying: it counts
+    /// as a connect that failed.
+    pub fn unreachable(&mut self, failure: ConnectFailure, now: Time) {
+        assert_eq!(self.login, Login::Asked, "nothing was asked for that could be unreachable");
+        self.login = Login::None;
+        self.gate.failed(failure, self.settings.server_login_retry, &mut self.jitter, now);
+        self.stirred = true;
+    }
+
     /// A server's login is done, and it is clean.
     pub fn connected(&mut self, server: Peer, proof: P, now: Time) -> Release {
         let key = self.servers.find(server).expect("a connected server is in the pool");
@@ -338,6 +347,11 @@ impl<P> Pool<P> {
     /// allowed.
     pub fn wants_server(&self) -> bool {
         self.mode == Mode::Running && self.wanted() != Time::NEVER
+    }
+
+    /// Whether a login is under way.
+    pub fn is_logging_in(&self) -> bool {
+        self.login.begun().is_some()
     }
 
     /// The settings in force.

@@ -584,3 +584,13 @@ fn a_server_is_not_released_twice() {
     pool.release(server(0), (), START);
     pool.release(server(0), (), START);
 }
+
+#[test]
+fn a_server_that_is_known_to_be_out_of_reach_is_a_failed_login_without_a_try() {
+    let mut pool = pool(defaults());
+    queue(&mut pool, 1, START);
+    assert_eq!(effects(&mut pool, START), [Effect::Open]);
+    pool.unreachable(ConnectFailure::Refused, START);
+    assert_eq!(effects(&mut pool, START), [refused(client(1), Refusal::ServerDown, 0)]);
+    assert!(pool.snapshot(START).retry_at.is_some_and(|next| next > START), "the next try waits");
+}

@@ -142,6 +142,7 @@ const OWN: &[(&str, Effect)] = &[
     ("auth_query_cache", Seen("clients_of_one_user_wait_for_one_question_and_the_answer_is_kept")),
     ("log_format", Seen("lines_are_json_where_the_file_says_so")),
     ("shutdown_timeout", Seen("shutdown_timeout_ends_a_shutdown_that_waits")),
+    ("max_logins_per_host", Seen("a_host_gets_so_many_logins_at_once_whatever_the_number_of_pools")),
     ("connects_per_second", Seen("connects_per_second_bounds_how_fast_servers_open")),
     ("client_statements", Seen("a_client_may_not_hold_more_statements_than_its_limit")),
     ("statement_memory", Seen("the_statements_of_a_client_and_their_memory_are_bounded")),

@@ -137,3 +137,25 @@ fn shutdown_timeout_ends_a_shutdown_that_waits() {
     site.weir().command("SHUTDOWN WAIT_FOR_CLIENTS").unwrap();
     assert_eq!(site.weir().wait_for_exit().code(), Some(0), "the client is still there");
 }
+
+#[test]
+fn a_host_gets_so_many_logins_at_once_whatever_the_number_of_pools() {
+    let tap = Tap::before(&Postgres::shared());
+    let mut ini = Ini::transaction(1).set("max_logins_per_host", 3).through(tap.port());
+    for number in 0..12 {
+        ini = ini.database(&format!("pool{number}"), "{dbname}");
+    }
+    let site = Site::ini(&ini);
+    tap.hold_logins(true);
+    std::thread::scope(|scope| {
+        let site = &site;
+        let enter = |number: usize| enter(site, &format!("pool{number}")).value("SELECT 1").unwrap();
+        let clients: Vec<_> = (0..12).map(|number| scope.spawn(move || enter(number))).collect();
+        eventually("three log in", || if tap.logins_now() == 3 { Ok(()) } else { Err(tap.logins_now()) });
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        assert_eq!(tap.logins_now(), 3, "and nobody else");
+        tap.hold_logins(false);
+        clients.into_iter().for_each(|client| assert_eq!(client.join().unwrap().as_deref(), Some("1")));
+    });
+    assert_eq!(tap.logins(), 12, "each pool has its server in the end");
+}

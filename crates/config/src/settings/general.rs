@@ -232,6 +232,16 @@ pub(super) static SETTINGS: &[Setting] = &[
     .ini("max_user_connections"),
     Setting::new(
         General,
+        "max_logins_per_host",
+        MANY,
+        "64",
+        Place::Config(|c| Slot::U32(&mut c.max_logins_per_host)),
+        "The most logins under way at once at one host and port, over all pools, in equal parts a worker and at least one \
+         each: a server that was restarted is not stormed. 0: any number.",
+    )
+    .ini_own("max_logins_per_host"),
+    Setting::new(
+        General,
         "max_user_client_connections",
         MANY,
         "0",
