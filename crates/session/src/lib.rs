@@ -9,6 +9,7 @@
 //! A session is a value without pointers into a worker: [`frozen`] turns a client into bytes and back.
 
 mod assembly;
+mod cause;
 mod client;
 mod naming;
 mod notes;
@@ -29,9 +30,10 @@ pub mod login;
 pub mod lookup;
 pub mod server_login;
 
+pub use cause::{Cause, Class};
 pub use client::Client;
 pub use out::Out;
 pub use params::{BadParam, ParamTable, Params};
-pub use refusal::{Cause, Class, Refusal};
+pub use refusal::Refusal;
 pub use server::{CancelKey, Clean, OwnError, Role, Server};
 pub use statements::{Accepted, Interner, NAME_LEN, NAME_PREFIX};
