@@ -34,9 +34,9 @@ test-all: ## The same with the long and the many: huge results, soak, more seeds
 incidents: ## What has gone wrong in poolers, a test each; FULL=1 takes the incidents' own sizes (ONLY=NAME)
 	@scripts/incidents.sh $(if $(FULL),--full) $(ONLY) $(ARGS)
 
-bench: ## Weir beside PgBouncer, in interleaved rounds of pgbench (ARGS=own, idle, tail, bulk, syscalls: others)
+bench: ## Weir beside its rivals, every group, then the budgets: 15 min (ARGS='rounds --only simple', --help)
 	$(CARGO) build --quiet --release -p weir -p weir-bench
-	$(CARGO) run --quiet --release -p weir-bench -- $(or $(ARGS),rounds)
+	$(CARGO) run --quiet --release -p weir-bench -- $(or $(ARGS),all)
 
 soak: ## Mixed traffic with clients killed at random, for ten minutes
 	$(CARGO) build --quiet --release -p weir -p weir-bench

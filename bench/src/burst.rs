@@ -14,9 +14,12 @@ use mio::net::{TcpStream, UnixStream};
 use mio::{Events, Interest, Poll, Token};
 use weir_pgwire::put_front;
 
+use crate::budgets::{Finding, Findings, budget};
+use crate::contender::Role;
 use crate::error::{Error, Outcome};
 use crate::json::Json;
-use crate::options::Rig;
+use crate::options::{Group, Output, Rig};
+use crate::out::{Out, say};
 use crate::setup::USER;
 use crate::stage::Pooler;
 use crate::stats::quantile;
@@ -37,6 +40,8 @@ pub(crate) struct Options {
     rounds: u32,
     #[command(flatten)]
     rig: Rig,
+    #[command(flatten)]
+    output: Output,
 }
 
 /// Where the clients knock.
@@ -77,34 +82,52 @@ struct Burst {
     all_in: Duration,
 }
 
-/// Measures, and prints a line a burst. `Ok(false)` when Weir refused somebody.
-pub(crate) fn run(options: &Options) -> Outcome<bool> {
-    let stage = options.rig.bare_stage()?;
-    let poolers = options.rig.poolers(&stage)?;
-    println!("{} clients at once", options.clients);
-    println!(
-        "{:<17} {:<5} {:>8} {:>9} {:>9} {:>9} {:>9}",
-        "pooler", "way", "refused", "p50 ms", "p99 ms", "max ms", "all in ms"
-    );
-    let (mut lines, mut all_served) = (Vec::new(), true);
-    for _ in 0..options.rounds {
-        for door in [Door::Tcp, Door::Unix] {
-            for pooler in poolers.iter().filter(|pooler| pooler.pid().is_some()) {
-                let burst = storm(pooler, door, options.clients)?;
-                all_served &= burst.refused == 0 || pooler.kind != crate::setup::Kind::Weir;
-                lines.push(told(pooler, door, &burst));
+impl Group for Options {
+    const NAME: &'static str = "burst";
+
+    fn output(&self) -> &Output {
+        &self.output
+    }
+
+    /// Measures, and prints a line a burst.
+    fn run(&self, out: &mut Out) -> Outcome<Findings> {
+        let stage = self.rig.bare_stage()?;
+        let poolers = self.rig.poolers(&stage, out)?;
+        say!(out, "{} clients at once", self.clients);
+        say!(
+            out,
+            "{:<17} {:<5} {:>8} {:>9} {:>9} {:>9} {:>9}",
+            "pooler",
+            "way",
+            "refused",
+            "p50 ms",
+            "p99 ms",
+            "max ms",
+            "all in ms"
+        );
+        let (mut lines, mut refused) = (Vec::new(), 0);
+        for _ in 0..self.rounds {
+            for door in [Door::Tcp, Door::Unix] {
+                // A rival has no Unix socket that we know of, and a way in of its own.
+                for pooler in poolers.iter().filter(|pooler| pooler.socket().is_some()) {
+                    let burst = storm(pooler, door, self.clients)?;
+                    refused += if pooler.kind.role() == Role::Ours { burst.refused } else { 0 };
+                    lines.push(told(pooler, door, &burst, out));
+                }
             }
         }
+        #[allow(clippy::cast_precision_loss)]
+        let refused = refused as f64;
+        say!(out, "\n{}: {refused}: {}", budget("burst").what, budget("burst").told(refused));
+        Ok(Findings { budgets: vec![Finding::new("burst", refused)], json: Json::List(lines) })
     }
-    println!("\nbudget of Weir's: nobody is refused: {}", if all_served { "met" } else { "MISSED" });
-    options.rig.write_json(&Json::List(lines))?;
-    Ok(all_served)
 }
 
-fn told(pooler: &Pooler, door: Door, burst: &Burst) -> Json {
+fn told(pooler: &Pooler, door: Door, burst: &Burst, out: &mut Out) -> Json {
     let at = |q: f64| quantile(&burst.logins, q).unwrap_or(f64::NAN);
     let all_in = burst.all_in.as_secs_f64() * 1000.0;
-    println!(
+    say!(
+        out,
         "{:<17} {:<5} {:>8} {:>9.0} {:>9.0} {:>9.0} {all_in:>9.0}",
         pooler.name,
         door.name(),
@@ -114,7 +137,7 @@ fn told(pooler: &Pooler, door: Door, burst: &Burst) -> Json {
         at(1.0),
     );
     if let Some(reason) = &burst.reason {
-        println!("  the first was refused because: {reason}");
+        say!(out, "  the first was refused because: {reason}");
     }
     Json::Object(vec![
         ("pooler", pooler.name.as_str().into()),

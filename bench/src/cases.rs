@@ -1,13 +1,8 @@
-//! What is measured, and what is claimed of it: one entry a line of the table.
-//!
-//! A budget is a limit for Weir's CPU time a transaction as a multiple of PgBouncer's in the same run. The goal beyond it is
-//! what is asked of io_uring.
+//! What is measured in rounds: one entry a line of the table.
 
+use crate::budgets::{Budget, budget};
+use crate::contender::{Kind, Role};
 use crate::find;
-use crate::setup::Kind;
-
-/// Clients that PostgreSQL alone has connections for, beside its own and the poolers'.
-const MAX_DIRECT: u32 = 200;
 
 /// pgbench's query mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,11 +44,12 @@ pub(crate) enum Way {
     ServerSocket,
 }
 
-/// A limit, and the goal beyond it where there is one.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Budget {
-    pub(crate) limit: f64,
-    pub(crate) goal: Option<f64>,
+/// Whether a case is in every run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum When {
+    Always,
+    /// With `--full`, or when it is named.
+    Full,
 }
 
 /// One line of the table.
@@ -65,51 +61,116 @@ pub(crate) struct Case {
     pub(crate) protocol: Protocol,
     pub(crate) way: Way,
     pub(crate) clients: u32,
-    pub(crate) budget: Option<Budget>,
+    pub(crate) when: When,
+    /// The name of its budget.
+    budget: Option<&'static str>,
+}
+
+/// Work, protocol, way, clients, when, budget.
+type Entry = (Work, Protocol, Way, u32, When, Option<&'static str>);
+
+const CASES: &[Entry] = {
+    use Protocol::{Extended, Prepared, Simple};
+    use Way::{Plain, ServerSocket, Tls};
+    use When::{Always, Full};
+    use Work::{Connect, Select, TpcB};
+    &[
+        (Select, Simple, Plain, 1, Always, None),
+        (Select, Simple, Plain, 20, Always, None),
+        (Select, Simple, Plain, 50, Always, Some("simple-50")),
+        (Select, Simple, Plain, 200, Always, Some("simple-200")),
+        (Select, Simple, Plain, 1000, Always, None),
+        (Select, Extended, Plain, 1, Full, None),
+        (Select, Extended, Plain, 20, Full, None),
+        (Select, Extended, Plain, 50, Always, None),
+        (Select, Extended, Plain, 200, Full, None),
+        (Select, Extended, Plain, 1000, Full, None),
+        (Select, Prepared, Plain, 1, Full, None),
+        (Select, Prepared, Plain, 20, Full, None),
+        (Select, Prepared, Plain, 50, Always, Some("prepared-50")),
+        (Select, Prepared, Plain, 200, Full, None),
+        (Select, Prepared, Plain, 1000, Full, None),
+        (Connect, Simple, Plain, 10, Always, Some("connect-10")),
+        (Connect, Simple, Plain, 50, Full, None),
+        (TpcB, Simple, Plain, 20, Full, None),
+        (TpcB, Simple, Plain, 50, Always, None),
+        (TpcB, Simple, Plain, 200, Full, None),
+        (TpcB, Prepared, Plain, 50, Full, None),
+        (Select, Simple, Tls, 50, Always, Some("simple-50-tls")),
+        (Select, Simple, Tls, 200, Full, None),
+        (Select, Prepared, Tls, 50, Full, None),
+        (Connect, Simple, Tls, 10, Always, Some("connect-10-tls")),
+        (Select, Simple, ServerSocket, 50, Always, None),
+        (Select, Simple, ServerSocket, 200, Full, None),
+        (Select, Prepared, ServerSocket, 50, Full, None),
+        (TpcB, Simple, ServerSocket, 50, Full, None),
+    ]
+};
+
+/// Words that name several cases at once.
+pub(crate) const GROUPS: &[&str] = &["simple", "extended", "prepared", "connect", "tpcb", "tls", "socket"];
+
+/// The table.
+pub(crate) fn table() -> Vec<Case> {
+    CASES.iter().map(Case::of).collect()
 }
 
 impl Case {
-    fn new(work: Work, protocol: Protocol, clients: u32, budget: Option<Budget>) -> Case {
-        let word = match work {
-            Work::Select => protocol.name(),
-            Work::Connect => "connect",
-            Work::TpcB => "tpcb",
+    fn of(&(work, protocol, way, clients, when, budget): &Entry) -> Case {
+        let word = match (work, protocol) {
+            (Work::Select, protocol) => protocol.name(),
+            (Work::Connect, _) => "connect",
+            (Work::TpcB, Protocol::Prepared) => "tpcb-prepared",
+            (Work::TpcB, _) => "tpcb",
         };
-        Case { name: format!("{word}-{clients}"), work, protocol, way: Way::Plain, clients, budget }
+        let end = match way {
+            Way::Plain => "",
+            Way::Tls => "-tls",
+            Way::ServerSocket => "-socket",
+        };
+        Case { name: format!("{word}-{clients}{end}"), work, protocol, way, clients, when, budget }
     }
 
-    fn by(mut self, way: Way) -> Case {
-        let word = match way {
-            Way::Plain => return self,
-            Way::Tls => "tls",
-            Way::ServerSocket => "socket",
-        };
-        self.name = format!("{}-{word}", self.name);
-        self.way = way;
-        self
-    }
-
-    /// Whether this one can be measured in it. The bare forwarder knows no names of statements, no TLS and no sockets;
-    /// PostgreSQL alone has no certificate, and no connections for more than a few hundred.
-    pub(crate) fn served_by(&self, kind: Kind) -> bool {
-        match kind {
-            Kind::Pgbouncer | Kind::Weir => true,
-            Kind::Forwarder => self.way == Way::Plain && self.protocol != Protocol::Prepared,
-            Kind::Direct => self.way == Way::Plain && self.clients <= MAX_DIRECT,
+    /// Whether this word names it: a group's or a case's name, or the beginning of one that is neither.
+    pub(crate) fn is_called(&self, word: &str) -> bool {
+        if GROUPS.contains(&word) {
+            return self.group() == word;
         }
+        self.name == word || (!CASES.iter().any(|case| Case::of(case).name == word) && self.name.starts_with(word))
+    }
+
+    fn group(&self) -> &'static str {
+        match (self.way, self.work) {
+            (Way::Tls, _) => "tls",
+            (Way::ServerSocket, _) => "socket",
+            (Way::Plain, Work::Select) => self.protocol.name(),
+            (Way::Plain, Work::Connect) => "connect",
+            (Way::Plain, Work::TpcB) => "tpcb",
+        }
+    }
+
+    pub(crate) fn has_budget(&self) -> bool {
+        self.budget.is_some()
     }
 
     /// The protocol that this pooler is measured with: a PgBouncer without prepared statements in transaction mode
     /// stands in with its simple figure.
     pub(crate) fn protocol_for(&self, kind: Kind, pgbouncer_version: &str) -> Protocol {
-        let stand_in = self.protocol == Protocol::Prepared && kind == Kind::Pgbouncer;
+        let stand_in = self.protocol == Protocol::Prepared && kind.role() == Role::Base;
         if stand_in && !find::has_prepared(pgbouncer_version) { Protocol::Simple } else { self.protocol }
     }
 
     /// The budget against this PgBouncer: where its *simple* figure stands in for *prepared*, another limit holds.
-    pub(crate) fn budget_against(&self, pgbouncer_version: &str) -> Option<Budget> {
-        let stands_in = self.protocol == Protocol::Prepared && !find::has_prepared(pgbouncer_version);
-        if stands_in { Some(Budget { limit: 0.95, goal: None }) } else { self.budget }
+    pub(crate) fn budget_against(&self, pgbouncer_version: &str) -> Option<&'static Budget> {
+        let id = self.budget?;
+        let stands_in = id == "prepared-50" && !find::has_prepared(pgbouncer_version);
+        Some(budget(if stands_in { "prepared-50-simple" } else { id }))
+    }
+
+    /// The share of transactions that pgbench logs. A line of its log costs it as much as a tenth of a short query; there are
+    /// enough of them, but not of slow ones.
+    pub(crate) fn sampled(&self) -> f64 {
+        if self.work == Work::Select && self.clients > 1 { 0.1 } else { 1.0 }
     }
 
     /// pgbench's arguments for it.
@@ -125,57 +186,70 @@ impl Case {
     }
 }
 
-/// The table; `clients` are the numbers of clients of the simple SELECT.
-pub(crate) fn table(clients: &[u32]) -> Vec<Case> {
-    let simple = clients.iter().map(|&clients| Case::new(Work::Select, Protocol::Simple, clients, simple(clients)));
-    let within = |limit| Some(Budget { limit, goal: None });
-    let others = [
-        Case::new(Work::Select, Protocol::Prepared, 50, within(0.75)),
-        Case::new(Work::Select, Protocol::Extended, 50, None),
-        Case::new(Work::Connect, Protocol::Simple, 10, within(0.95)),
-        Case::new(Work::TpcB, Protocol::Simple, 50, None),
-        Case::new(Work::Select, Protocol::Simple, 50, within(0.75)).by(Way::Tls),
-        Case::new(Work::Connect, Protocol::Simple, 10, None).by(Way::Tls),
-        Case::new(Work::Select, Protocol::Simple, 50, None).by(Way::ServerSocket),
-    ];
-    simple.chain(others).collect()
-}
-
-fn simple(clients: u32) -> Option<Budget> {
-    match clients {
-        50 => Some(Budget { limit: 0.82, goal: Some(0.76) }),
-        200 => Some(Budget { limit: 0.77, goal: Some(0.70) }),
-        _ => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::budgets::Limit;
+
+    fn case(name: &str) -> Case {
+        table().into_iter().find(|case| case.name == name).unwrap_or_else(|| panic!("no case {name}"))
+    }
+
+    fn called(word: &str) -> Vec<String> {
+        table().into_iter().filter(|case| case.is_called(word)).map(|case| case.name).collect()
+    }
 
     #[test]
-    fn names_are_unique_and_tell_work_and_clients() {
-        let names: Vec<_> = table(&[20, 50, 200]).into_iter().map(|case| case.name).collect();
-        let expected = ["simple-20", "simple-50", "simple-200", "prepared-50", "extended-50", "connect-10", "tpcb-50"];
-        assert_eq!(names[..7], expected);
-        assert_eq!(names[7..], ["simple-50-tls", "connect-10-tls", "simple-50-socket"]);
+    fn names_are_unique_and_every_case_is_in_one_group() {
+        let names: Vec<_> = table().into_iter().map(|case| case.name).collect();
+        for case in table() {
+            assert_eq!(names.iter().filter(|name| **name == case.name).count(), 1, "{}", case.name);
+            assert_eq!(GROUPS.iter().filter(|group| case.is_called(group)).count(), 1, "{}", case.name);
+        }
+    }
+
+    #[test]
+    fn a_word_names_a_group_or_a_case_or_how_several_begin() {
+        assert_eq!(called("simple"), ["simple-1", "simple-20", "simple-50", "simple-200", "simple-1000"]);
+        assert_eq!(called("simple-50"), ["simple-50"]);
+        assert_eq!(called("simple-5"), ["simple-50", "simple-50-tls", "simple-50-socket"]);
+        assert_eq!(called("connect"), ["connect-10", "connect-50"]);
+        assert_eq!(called("tls").len(), 4);
+        assert_eq!(called("nonsense"), Vec::<String>::new());
+    }
+
+    #[test]
+    fn all_protocols_are_measured_with_every_number_of_clients() {
+        for protocol in ["simple", "extended", "prepared"] {
+            for clients in [1, 20, 50, 200, 1000] {
+                assert_eq!(case(&format!("{protocol}-{clients}")).clients, clients);
+            }
+        }
     }
 
     #[test]
     fn an_old_pgbouncer_stands_in_with_its_simple_figure() {
-        let case = table(&[]).remove(0);
+        let case = case("prepared-50");
         assert_eq!(case.protocol_for(Kind::Pgbouncer, "1.18.0"), Protocol::Simple);
         assert_eq!(case.protocol_for(Kind::Pgbouncer, "1.25.2"), Protocol::Prepared);
         assert_eq!(case.protocol_for(Kind::Weir, "1.18.0"), Protocol::Prepared);
-        assert_eq!(case.budget_against("1.18.0").unwrap().limit, 0.95);
-        assert_eq!(case.budget_against("1.25.2").unwrap().limit, 0.75);
+        assert_eq!(case.budget_against("1.18.0").unwrap().limit, Limit::AtMost(0.95));
+        assert_eq!(case.budget_against("1.25.2").unwrap().limit, Limit::AtMost(0.75));
     }
 
     #[test]
     fn pgbench_is_told_what_the_case_says() {
-        let cases = table(&[50]);
-        assert_eq!(cases[0].arguments(Protocol::Simple), ["-c", "50", "-M", "simple", "-S"]);
-        assert_eq!(cases[3].arguments(Protocol::Simple), ["-c", "10", "-M", "simple", "-S", "-C"]);
-        assert_eq!(cases[4].arguments(Protocol::Simple), ["-c", "50", "-M", "simple"]);
+        assert_eq!(case("simple-50").arguments(Protocol::Simple), ["-c", "50", "-M", "simple", "-S"]);
+        assert_eq!(case("connect-10-tls").arguments(Protocol::Simple), ["-c", "10", "-M", "simple", "-S", "-C"]);
+        assert_eq!(case("tpcb-50").arguments(Protocol::Simple), ["-c", "50", "-M", "simple"]);
+        assert_eq!((case("simple-50").sampled(), case("connect-10").sampled()), (0.1, 1.0));
+    }
+
+    #[test]
+    fn what_a_contender_cannot_do_is_told() {
+        assert!(Kind::Forwarder.refuses(&case("prepared-50")).is_some());
+        assert!(Kind::Forwarder.refuses(&case("simple-50")).is_none());
+        assert!(Kind::Pgpool.refuses(&case("simple-1000")).unwrap().contains("a server for each client"));
+        assert!(table().iter().all(|case| Kind::Weir.refuses(case).is_none()));
     }
 }

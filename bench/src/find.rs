@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::error::{Error, Outcome};
-use crate::setup::{Kind, Setup};
 
 /// How PgBouncer is had.
 pub(crate) const GET_PGBOUNCER: &str = "PgBouncer was not found, so there is nothing to compare to. To get it:\n\
@@ -13,6 +12,12 @@ pub(crate) const GET_PGBOUNCER: &str = "PgBouncer was not found, so there is not
     \x20 Fedora, RHEL     sudo dnf install pgbouncer\n\
     \x20 Alpine           apk add pgbouncer\n\
     or name one: --pgbouncer /path/to/pgbouncer";
+
+/// How Pgpool-II is had.
+pub(crate) const GET_PGPOOL: &str = "Pgpool-II was not found. To get it:\n\
+    \x20 Debian, Ubuntu   sudo apt-get install pgpool2\n\
+    \x20 Fedora, RHEL     sudo dnf install pgpool-II\n\
+    or name one: --pgpool /path/to/pgpool";
 
 /// How Weir is had.
 const GET_WEIR: &str = "no release build of weir was found: `cargo build --release -p weir`, or --weir /path/to/weir";
@@ -24,29 +29,25 @@ pub(crate) struct Program {
     pub(crate) version: String,
 }
 
-/// The program of this kind; `None` for PostgreSQL alone, which needs none.
-pub(crate) fn program(kind: Kind, setup: &Setup) -> Outcome<Option<Program>> {
-    match kind {
-        Kind::Direct => Ok(None),
-        Kind::Forwarder => forwarder().map(Some),
-        Kind::Weir => weir(setup.weir.as_deref()).map(Some),
-        Kind::Pgbouncer => pgbouncer(setup.pgbouncer.as_deref()).map(Some).ok_or_else(|| Error::new(GET_PGBOUNCER)),
-    }
+/// PgBouncer: the one named, or the one installed.
+pub(crate) fn pgbouncer(named: Option<&Path>) -> Option<Program> {
+    versioned(named.map(Path::to_owned).or_else(|| installed("pgbouncer"))?)
 }
 
-/// PgBouncer: the one named, in PATH, or where distributions put what is only root's in theirs.
-pub(crate) fn pgbouncer(named: Option<&Path>) -> Option<Program> {
+/// Pgpool-II: the one named, or the one installed.
+pub(crate) fn pgpool(named: Option<&Path>) -> Option<Program> {
+    versioned(named.map(Path::to_owned).or_else(|| installed("pgpool"))?)
+}
+
+/// In PATH, or where distributions put what is only root's in theirs.
+fn installed(program: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let folders = env::split_paths(&path).chain(["/usr/sbin", "/usr/local/sbin", "/usr/bin"].map(PathBuf::from));
-    let found = match named {
-        Some(path) => path.to_owned(),
-        None => folders.map(|folder| folder.join("pgbouncer")).find(|path| path.is_file())?,
-    };
-    versioned(found)
+    folders.map(|folder| folder.join(program)).find(|path| path.is_file())
 }
 
 /// Weir: the one named, or the release build beside us, be we a release build ourselves or not.
-fn weir(named: Option<&Path>) -> Outcome<Program> {
+pub(crate) fn weir(named: Option<&Path>) -> Outcome<Program> {
     let beside = || {
         let folder = env::current_exe().ok()?.parent()?.to_owned();
         let places = [folder.join("weir"), folder.join("../release/weir")];
@@ -57,8 +58,8 @@ fn weir(named: Option<&Path>) -> Outcome<Program> {
     versioned(path.clone()).ok_or_else(|| Error::new(format!("{} does not run: {GET_WEIR}", path.display())))
 }
 
-/// The bare forwarder is a command of this program.
-fn forwarder() -> Outcome<Program> {
+/// This program, of which the bare forwarder is a command.
+pub(crate) fn ourselves() -> Outcome<Program> {
     let path = env::current_exe().map_err(|e| Error::at("find this program", e))?;
     if !is_release(&path) {
         return Err(Error::new("the bare forwarder is measured in a release build only: run `make bench`"));
@@ -70,10 +71,12 @@ fn is_release(path: &Path) -> bool {
     path.parent().and_then(Path::file_name).is_some_and(|folder| folder == "release")
 }
 
-/// Asks a program for its version: `PgBouncer 1.18.0`, `weir 0.1.0`.
+/// Asks a program for its version: `PgBouncer 1.18.0`, `weir 0.1.0`, `pgpool-II version 4.3.5 (tamahomeboshi)`.
 fn versioned(path: PathBuf) -> Option<Program> {
     let output = Command::new(&path).arg("--version").output().ok()?;
-    let version = version(&String::from_utf8_lossy(&output.stdout))?;
+    // Pgpool-II says it where others complain.
+    let said = [output.stdout, output.stderr].concat();
+    let version = version(&String::from_utf8_lossy(&said))?;
     Some(Program { path, version })
 }
 
@@ -99,6 +102,7 @@ mod tests {
     fn versions_are_read_from_what_programs_say() {
         assert_eq!(version("PgBouncer 1.18.0\nlibevent 2.1.12-stable").as_deref(), Some("1.18.0"));
         assert_eq!(version("weir 0.1.0 (PgBouncer 1.25.2)").as_deref(), Some("0.1.0"));
+        assert_eq!(version("pgpool-II version 4.3.5 (tamahomeboshi)").as_deref(), Some("4.3.5"));
         assert_eq!(version("usage: what"), None);
     }
 

@@ -2,18 +2,28 @@
 //!
 //! The command line; each command has a file of its own. Nothing here is part of the pooler.
 
+mod all;
+mod budgets;
 mod bulk;
 mod burst;
 mod cases;
+mod contender;
 mod error;
 mod find;
 mod forwarder;
 mod idle;
 mod json;
+mod latency;
+mod load;
+mod meter;
+mod open;
 mod options;
+mod out;
 mod own;
 mod pgbench;
 mod report;
+mod rival;
+mod rng;
 mod rounds;
 mod setup;
 mod soak;
@@ -21,13 +31,18 @@ mod stage;
 mod stats;
 mod syscalls;
 mod tail;
+mod workers;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+use crate::error::Outcome;
+use crate::options::Group;
+use crate::out::Out;
+
 const LONG_ABOUT: &str = "\
-Measures Weir beside PgBouncer, on one PostgreSQL that is started for the purpose and is gone afterwards.
+Measures Weir beside its rivals, on one PostgreSQL that is started for the purpose and is gone afterwards.
 
 The figure that counts is the CPU time of the pooler's own process a transaction, as a multiple of PgBouncer's in the
 same run: on a machine where client, pooler and server share the processors, TPS says more about the machine. Runs are
@@ -36,27 +51,42 @@ is marked NOISY or UNSTEADY.";
 
 const EXAMPLES: &str = "\
 Examples:
-  weir-bench rounds                                   all cases, a quarter of an hour
-  weir-bench rounds --only simple-50 --rounds 9 --seconds 3
+  weir-bench all                                      every group, then the budgets: a quarter of an hour
+  weir-bench all --page                               the same, and docs/performance.md has it
+  weir-bench all --groups tail,idle
+  weir-bench rounds --only simple                     -S by simple queries, 1 to 1,000 clients
+  weir-bench rounds --only simple-50 --rounds 9
   weir-bench rounds --pgbouncer ~/pgbouncer-1.25/pgbouncer --only prepared
+  weir-bench rounds --postgres-port 5499 --rival PgCat=127.0.0.1:6433,4711
   weir-bench own                                      Weir's own code without a kernel, by callgrind too
   weir-bench soak --minutes 1 --acts named,victim     what a problem needs
   weir-bench soak --through direct --minutes 1        the soak itself, without a pooler
 
-Linux only: figures come from /proc. Nothing is left behind, also after Ctrl-C. As root, PostgreSQL and PgBouncer run
+Linux only: figures come from /proc. Nothing is left behind, also after Ctrl-C. As root, PostgreSQL and its poolers run
 as an ordinary user. `make bench` and `make soak` build what is needed first.";
 
+const ABOUT_ALL: &str = "\
+Every group in turn, and at the end one table: which budget holds, its figure, and the command that measures it alone.
+
+Takes a quarter of an hour; --full takes all cases of the rounds, --quick shows in a minute that everything runs.";
+
 const ABOUT_ROUNDS: &str = "\
-CPU time a transaction and TPS, in interleaved rounds of pgbench.
+CPU time a transaction, TPS, latency and memory, in interleaved rounds of pgbench.
 
-Each case is run through each pooler in turns. A line of the table has TPS, then CPU microseconds a transaction of the
-pooler's process (all threads; user, system), then the ratio to PgBouncer, the ratio to a bare forwarder (no pool's logic,
-no checks: the limit of what one thread on epoll can do) and Weir's budget. Cases: simple-1, -20, -50, -200, -1000 (-S),
-prepared-50, extended-50, connect-10 (-C: a login for each transaction), tpcb-50, simple-50-tls and connect-10-tls (TLS
-between client and pooler, RSA 2048), simple-50-socket (a Unix socket between pooler and server).
-PgBouncer before 1.21 has no prepared statements in transaction mode; its simple figure stands in for them.
+Each case is run through each pooler in turns. A line of the first table has TPS, then CPU microseconds a transaction of
+the pooler's process (all threads and children; user, system), then the ratio to PgBouncer, the ratio to a bare
+forwarder (no pool's logic, no checks: the limit of what one thread on epoll can do) and Weir's budget. The second table
+has p50, p99, p99.9 and memory.
 
-A process's CPU time is counted in hundredths of a second: runs of some seconds are exact to a percent.";
+Cases are named for what a transaction is, the number of clients, and the way of the bytes: simple-50, prepared-200,
+connect-10 (-C: a login for each transaction), tpcb-50, simple-50-tls (TLS between client and pooler, RSA 2048),
+simple-50-socket (a Unix socket between pooler and server). Groups name several: simple, extended, prepared, connect,
+tpcb, tls, socket. PgBouncer before 1.21 has no prepared statements in transaction mode; its simple figure stands in.
+
+Pgpool-II takes part where it is installed, with a process and a server for each client, as it is made. Any other pooler
+does by --rival NAME=HOST:PORT,PID: start it so that it serves user, password and database `bench` of the PostgreSQL
+on --postgres-port (or say --rival-user, -password, -database), with one worker, in transaction mode, a pool of 20.
+Who can't do a case is told so in its row.";
 
 const ABOUT_SOAK: &str = "\
 Random traffic for a long time, with clients and servers dying in it.
@@ -83,21 +113,28 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// CPU time a transaction and TPS, in interleaved rounds of pgbench
+    /// Every group in turn, and at the end a table of all budgets
+    #[command(long_about = ABOUT_ALL)]
+    All(all::Options),
+    /// CPU time a transaction, TPS, latency and memory, in interleaved rounds of pgbench
     #[command(long_about = ABOUT_ROUNDS)]
     Rounds(rounds::Options),
-    /// Memory of an idle client
-    Idle(idle::Options),
-    /// Thousands of logins at the same moment, by TCP and by a Unix socket
-    Burst(burst::Options),
-    /// Latencies of a thousand clients on a full pool
-    Tail(tail::Options),
-    /// CPU time of large results
-    Bulk(bulk::Options),
     /// What Weir's own code costs, without a kernel: nanoseconds, and instructions by callgrind
     Own(own::Options),
     /// System calls a transaction, counted by strace
     Syscalls(syscalls::Options),
+    /// Latencies of a thousand clients on a full pool
+    Tail(tail::Options),
+    /// Thousands of idle clients: their memory, and what a hundred active ones among them notice
+    Idle(idle::Options),
+    /// Latencies under a load that no answer holds up, at shares of saturation
+    Open(open::Options),
+    /// CPU time and memory of large results and COPY
+    Bulk(bulk::Options),
+    /// Thousands of logins at the same moment, by TCP and by a Unix socket
+    Burst(burst::Options),
+    /// One pool over several workers, beside one
+    Workers(workers::Options),
     /// The limit: a bare forwarder, which `rounds` runs beside the poolers
     #[command(hide = true)]
     Forwarder(forwarder::Options),
@@ -110,13 +147,16 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     weir_pglocal::raise_descriptors();
     let outcome = match &arguments.command {
-        Command::Rounds(options) => rounds::run(options),
-        Command::Idle(options) => idle::run(options),
-        Command::Burst(options) => burst::run(options),
-        Command::Tail(options) => tail::run(options),
-        Command::Bulk(options) => bulk::run(options),
-        Command::Own(options) => own::run(options),
-        Command::Syscalls(options) => syscalls::run(options),
+        Command::All(options) => measure(options),
+        Command::Rounds(options) => measure(options),
+        Command::Own(options) => measure(options),
+        Command::Syscalls(options) => measure(options),
+        Command::Tail(options) => measure(options),
+        Command::Idle(options) => measure(options),
+        Command::Open(options) => measure(options),
+        Command::Bulk(options) => measure(options),
+        Command::Burst(options) => measure(options),
+        Command::Workers(options) => measure(options),
         Command::Forwarder(options) => forwarder::run(options),
         Command::Soak(options) => soak::run(options),
     };
@@ -128,4 +168,12 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Runs a group. `Ok(false)` when a budget was missed and the caller wants to know.
+fn measure<G: Group>(group: &G) -> Outcome<bool> {
+    let mut out = Out::new();
+    let findings = group.run(&mut out)?;
+    group.output().write(G::NAME, &out, &findings.json)?;
+    Ok(!(group.output().strict && findings.missed()))
 }

@@ -1,27 +1,86 @@
-//! The flags that several commands share.
+//! The flags that several groups share.
 
 use std::path::PathBuf;
 
 use clap::Args;
 
+use crate::budgets::Findings;
+use crate::contender::{Kind, MAX_SESSIONS, Role};
 use crate::error::{Error, Outcome};
 use crate::find;
+use crate::json::Json;
+use crate::out::{Out, say};
 use crate::pgbench::Pgbench;
-use crate::setup::{Certificate, Kind, Link, Login, Mode, Pool, SOCKET_POOL, Setup, USER};
+use crate::rival::Rivals;
+use crate::setup::{Certificate, Link, Login, Mode, Pool, Programs, SOCKET_POOL, Setup, USER};
 use crate::stage::{Pooler, Stage};
+
+/// One part of the benchmarks, a command of its own.
+pub(crate) trait Group: Args {
+    /// Its command.
+    const NAME: &'static str;
+
+    /// Measures, and says what was measured.
+    fn run(&self, out: &mut Out) -> Outcome<Findings>;
+
+    fn output(&self) -> &Output;
+
+    /// Its flags' defaults, with these flags given.
+    fn with(flags: &[String]) -> Outcome<Self> {
+        let command = Self::augment_args(clap::Command::new(Self::NAME).no_binary_name(true));
+        let matches = command.try_get_matches_from(flags).map_err(|e| Error::new(e.to_string()))?;
+        Self::from_arg_matches(&matches).map_err(|e| Error::new(e.to_string()))
+    }
+}
+
+/// Where results go besides the terminal.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Output {
+    /// Where the results are written as JSON
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// A page in which the output takes the place of the last one, between its marks
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "docs/performance.md")]
+    page: Option<PathBuf>,
+    /// End with status 1 when a budget is missed
+    #[arg(long)]
+    pub(crate) strict: bool,
+}
+
+impl Output {
+    /// Writes what a group said and found where the caller wants it.
+    pub(crate) fn write(&self, group: &str, out: &Out, json: &Json) -> Outcome<()> {
+        if let Some(path) = &self.json {
+            std::fs::write(path, format!("{json}\n")).map_err(|e| Error::at(format!("write {}", path.display()), e))?;
+            println!("Written to {}.", path.display());
+        }
+        self.write_page(group, out)
+    }
+
+    /// The page alone.
+    pub(crate) fn write_page(&self, group: &str, out: &Out) -> Outcome<()> {
+        let Some(page) = &self.page else { return Ok(()) };
+        out.write_into(page, group)?;
+        println!("{} has it now.", page.display());
+        Ok(())
+    }
+}
 
 /// Whom to measure, and how they are set up.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Rig {
-    /// Whom to measure; `direct` is PostgreSQL without a pooler
-    #[arg(long, value_delimiter = ',', default_value = "pgbouncer,weir")]
+    /// Whom to measure [default: pgbouncer,weir, and in `rounds` pgpool, the limits]; `direct` is PostgreSQL alone
+    #[arg(long, value_delimiter = ',', value_name = "KIND")]
     pub(crate) poolers: Vec<Kind>,
     /// Weir's program [default: the release build beside this program]
     #[arg(long, value_name = "PATH")]
-    pub(crate) weir: Option<PathBuf>,
+    weir: Option<PathBuf>,
     /// PgBouncer's program [default: from PATH or /usr/sbin]
     #[arg(long, value_name = "PATH")]
-    pub(crate) pgbouncer: Option<PathBuf>,
+    pgbouncer: Option<PathBuf>,
+    /// Pgpool-II's program [default: from PATH or /usr/sbin]
+    #[arg(long, value_name = "PATH")]
+    pgpool: Option<PathBuf>,
     /// The pool's size, of each pooler
     #[arg(long, default_value_t = 20)]
     pub(crate) pool_size: u32,
@@ -31,15 +90,14 @@ pub(crate) struct Rig {
     /// Worker threads of a pooler that has them
     #[arg(long, default_value_t = 1)]
     pub(crate) workers: u32,
-    /// Where the results are written as JSON
-    #[arg(long, value_name = "FILE")]
-    pub(crate) json: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) rivals: Rivals,
 }
 
 impl Rig {
     /// Starts PostgreSQL with pgbench's tables.
     pub(crate) fn stage(&self, scale: u32) -> Outcome<(Stage, Pgbench)> {
-        let stage = Stage::start(self.setup()?, &[])?;
+        let stage = self.bare_stage()?;
         let pgbench = Pgbench::of(&stage)?;
         pgbench.initialize(&stage, scale)?;
         Ok((stage, pgbench))
@@ -47,52 +105,67 @@ impl Rig {
 
     /// Starts PostgreSQL and nothing else.
     pub(crate) fn bare_stage(&self) -> Outcome<Stage> {
-        Stage::start(self.setup()?, &[])
+        Stage::start(self.setup()?, &[], self.rivals.postgres_port)
     }
 
     /// Whom to measure, without the PgBouncer that is not there, which is said.
-    pub(crate) fn kinds(&self) -> Outcome<Vec<Kind>> {
-        let mut kinds = self.poolers.clone();
+    pub(crate) fn kinds(&self, out: &mut Out) -> Outcome<Vec<Kind>> {
+        let mut kinds = if self.poolers.is_empty() { vec![Kind::Pgbouncer, Kind::Weir] } else { self.poolers.clone() };
         kinds.sort_unstable();
         kinds.dedup();
         if kinds.contains(&Kind::Pgbouncer) && find::pgbouncer(self.pgbouncer.as_deref()).is_none() {
             kinds.retain(|kind| *kind != Kind::Pgbouncer);
-            println!("{}\nGoing on without it; ratios are absent.\n", find::GET_PGBOUNCER);
+            say!(out, "{}\nGoing on without it; ratios are absent.\n", find::GET_PGBOUNCER);
         }
         if kinds.is_empty() { Err(Error::new("there is no pooler to measure")) } else { Ok(kinds) }
     }
 
-    /// The same, and the bare forwarder, which marks the limit; it knows no passwords.
-    pub(crate) fn kinds_and_limit(&self) -> Outcome<Vec<Kind>> {
-        let mut kinds = self.kinds()?;
-        if self.auth == Login::Trust && !kinds.contains(&Kind::Forwarder) {
-            kinds.push(Kind::Forwarder);
+    /// The same, with Pgpool-II where it is installed, and those that mark a limit.
+    pub(crate) fn kinds_and_limits(&self, out: &mut Out) -> Outcome<Vec<Kind>> {
+        let mut kinds = self.kinds(out)?;
+        if self.poolers.is_empty() && find::pgpool(self.pgpool.as_deref()).is_some() {
+            kinds.push(Kind::Pgpool);
         }
+        kinds.extend(Kind::limits());
+        kinds.sort_unstable();
+        kinds.dedup();
+        for kind in &kinds {
+            if let Some(why) = kind.bars(self.auth) {
+                say!(out, "{kind} is left out: {why}.");
+            }
+        }
+        kinds.retain(|kind| kind.bars(self.auth).is_none());
         Ok(kinds)
     }
 
     /// Starts all of them.
-    pub(crate) fn poolers(&self, stage: &Stage) -> Outcome<Vec<Pooler>> {
-        Rig::start(stage, self.kinds()?)
+    pub(crate) fn poolers(&self, stage: &Stage, out: &mut Out) -> Outcome<Vec<Pooler>> {
+        let kinds = self.kinds(out)?;
+        self.start(stage, kinds, out)
     }
 
-    /// Starts these.
-    pub(crate) fn start(stage: &Stage, kinds: Vec<Kind>) -> Outcome<Vec<Pooler>> {
-        kinds.into_iter().map(|kind| stage.pooler(kind)).collect()
+    /// Starts these, and joins the rivals that run already. One that is only shown beside ours and does not serve is left
+    /// out, and it is said why.
+    pub(crate) fn start(&self, stage: &Stage, kinds: Vec<Kind>, out: &mut Out) -> Outcome<Vec<Pooler>> {
+        let mut poolers = Vec::new();
+        let started = kinds.into_iter().map(|kind| (kind, stage.pooler(kind)));
+        let joined = self.rivals.list.iter().map(|rival| (Kind::Other, Pooler::of(rival, &self.rivals)));
+        for (kind, pooler) in started.chain(joined) {
+            match pooler {
+                Ok(pooler) => poolers.push(pooler),
+                Err(error) if matches!(kind.role(), Role::Rival | Role::Limit) => {
+                    say!(out, "{error}\nGoing on without it.\n")
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(poolers)
     }
 
     /// PgBouncer's version; without one, the newest rules hold.
     pub(crate) fn pgbouncer_version(&self) -> String {
         let program = find::pgbouncer(self.pgbouncer.as_deref());
         program.map_or_else(|| "1.25".to_owned(), |program| program.version)
-    }
-
-    /// Writes results where the caller wants them.
-    pub(crate) fn write_json(&self, json: &crate::json::Json) -> Outcome<()> {
-        let Some(path) = &self.json else { return Ok(()) };
-        std::fs::write(path, format!("{json}\n")).map_err(|e| Error::at(format!("write {}", path.display()), e))?;
-        println!("Written to {}.", path.display());
-        Ok(())
     }
 
     fn pool(&self, name: &'static str, server: Link) -> Pool {
@@ -105,8 +178,12 @@ impl Rig {
             login: self.auth,
             workers: self.workers,
             certificate: Some(Certificate::new()?),
-            weir: self.weir.clone(),
-            pgbouncer: self.pgbouncer.clone(),
+            sessions: MAX_SESSIONS,
+            programs: Programs {
+                weir: self.weir.clone(),
+                pgbouncer: self.pgbouncer.clone(),
+                pgpool: self.pgpool.clone(),
+            },
         })
     }
 }

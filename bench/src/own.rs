@@ -11,8 +11,11 @@ use std::process::Command;
 
 use clap::Args;
 
+use crate::budgets::{Finding, Findings, budget};
 use crate::error::{Error, Outcome};
 use crate::json::Json;
+use crate::options::{Group, Output};
+use crate::out::{Out, say};
 use world::{Habit, World};
 
 /// Instructions a transaction change by this much for no reason, as tables grow; a smaller difference says nothing.
@@ -27,12 +30,11 @@ pub(crate) struct Options {
     /// Without callgrind
     #[arg(long)]
     quick: bool,
-    /// Where the results are written as JSON
-    #[arg(long, value_name = "FILE")]
-    json: Option<std::path::PathBuf>,
     /// Only runs this kind so often, and prints nothing: what callgrind looks at
     #[arg(long, hide = true)]
     only: Option<String>,
+    #[command(flatten)]
+    output: Output,
 }
 
 /// A kind of traffic.
@@ -77,35 +79,49 @@ const CASES: &[Case] = &[
     },
 ];
 
-/// Measures and prints a line a case.
-pub(crate) fn run(options: &Options) -> Outcome<bool> {
-    if let Some(name) = &options.only {
-        let case = CASES.iter().find(|case| case.name == name).ok_or_else(|| Error::new("there is no such case"))?;
-        case.play(options.transactions);
-        return Ok(true);
+impl Group for Options {
+    const NAME: &'static str = "own";
+
+    fn output(&self) -> &Output {
+        &self.output
     }
-    println!("{:<12} {:>8} {:>14}   what a transaction is", "case", "ns", "instructions");
-    let mut lines = Vec::new();
-    for case in CASES {
-        let nanoseconds = case.play(options.transactions);
-        let instructions = if options.quick { None } else { Some(case.instructions()?) };
-        let shown = instructions.map_or_else(|| "–".to_owned(), |count| count.to_string());
-        println!("{:<12} {nanoseconds:>8.0} {shown:>14}   {}", case.name, case.about);
-        lines.push(Json::Object(vec![
-            ("case", case.name.into()),
-            ("nanoseconds", nanoseconds.into()),
-            ("instructions", instructions.into()),
-        ]));
+
+    /// Measures and prints a line a case.
+    fn run(&self, out: &mut Out) -> Outcome<Findings> {
+        let mut found = Findings { budgets: Vec::new(), json: Json::Null };
+        if let Some(name) = &self.only {
+            let case =
+                CASES.iter().find(|case| case.name == name).ok_or_else(|| Error::new("there is no such case"))?;
+            case.play(self.transactions);
+            return Ok(found);
+        }
+        say!(out, "{:<12} {:>8} {:>14}   what a transaction is", "case", "ns", "instructions");
+        let mut lines = Vec::new();
+        for case in CASES {
+            let nanoseconds = case.play(self.transactions);
+            let instructions = if self.quick { None } else { Some(case.instructions()?) };
+            let shown = instructions.map_or_else(|| "–".to_owned(), |count| count.to_string());
+            say!(out, "{:<12} {nanoseconds:>8.0} {shown:>14}   {}", case.name, case.about);
+            if case.name == "simple" {
+                found.budgets.push(Finding::new("own", nanoseconds));
+            }
+            lines.push(Json::Object(vec![
+                ("case", case.name.into()),
+                ("nanoseconds", nanoseconds.into()),
+                ("instructions", instructions.into()),
+            ]));
+        }
+        say!(
+            out,
+            "\nWithin the engine and a port that copies; no sockets, no kernel. Budget of simple: {} ns.",
+            budget("own").asked()
+        );
+        if !self.quick {
+            say!(out, "Instructions are callgrind's, and the same from run to run within {GRAIN}.");
+        }
+        found.json = Json::List(lines);
+        Ok(found)
     }
-    println!("\nWithin the engine and a port that copies; no sockets, no kernel. Budget: 1,000 ns.");
-    if !options.quick {
-        println!("Instructions are callgrind's, and the same from run to run within {GRAIN}.");
-    }
-    if let Some(path) = &options.json {
-        let written = std::fs::write(path, format!("{}\n", Json::List(lines)));
-        written.map_err(|e| Error::at(format!("write {}", path.display()), e))?;
-    }
-    Ok(true)
 }
 
 impl Case {

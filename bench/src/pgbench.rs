@@ -1,15 +1,27 @@
 //! Runs pgbench and reads what it says.
 //!
 //! Without its own vacuum (`-n`), in one thread, by TCP, and otherwise with libpq's defaults. A failed transaction, an aborted client
-//! or another exit status than 0 is an error: a figure from a run that went wrong is no figure.
+//! or another exit status than 0 is an error, and so is a run that does not end: a figure from a run that went wrong is no
+//! figure.
 
+use std::fs::{self, File};
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use weir_pglocal::TempFolder;
 
 use crate::cases::Way;
 use crate::error::{Error, Outcome};
-use crate::setup::{SOCKET_POOL, USER};
+use crate::latency::{self, Entry};
+use crate::setup::USER;
 use crate::stage::{Pooler, Stage};
+
+/// How much longer than asked a run may take: it first opens all its connections, and leaves with the last answer.
+const GRACE: Duration = Duration::from_secs(20);
+/// How long the tables may take.
+const INITIALIZE: Duration = Duration::from_secs(300);
 
 /// What one run said.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -38,9 +50,9 @@ impl Pgbench {
 
     /// Makes the tables, `scale` × 100,000 accounts, directly in PostgreSQL.
     pub(crate) fn initialize(&self, stage: &Stage, scale: u32) -> Outcome<()> {
-        let mut command = self.command(stage.server().port());
+        let mut command = self.command("127.0.0.1", stage.server().port(), USER, USER);
         command.args(["-i", "-q", "-s", &scale.to_string(), USER]);
-        self.finish(command).map(drop)
+        self.finish(command, INITIALIZE).map(drop)
     }
 
     /// Runs for so many seconds through a pooler's first pool, in the clear; `args` say what.
@@ -50,39 +62,90 @@ impl Pgbench {
 
     /// The same, with the bytes going this way.
     pub(crate) fn run_by(&self, way: Way, pooler: &Pooler, seconds: u32, args: &[String]) -> Outcome<Run> {
-        let mut command = self.command(pooler.port);
+        let account = &pooler.account;
+        let mut command = self.command(&pooler.host, pooler.port, &account.user, &account.password);
         // The default asks for TLS and makes do without: a message more, and TLS where it is to be had.
         command.env("PGSSLMODE", if way == Way::Tls { "require" } else { "disable" });
-        let database = if way == Way::ServerSocket { SOCKET_POOL } else { pooler.database() };
+        let database = if way == Way::ServerSocket { pooler.socket_pool() } else { pooler.database() };
         command.arg("-n").args(args).args(["-T", &seconds.to_string(), database]);
-        let said = self.finish(command).map_err(|e| Error::at(&pooler.name, e))?;
+        let patience = Duration::from_secs(u64::from(seconds)) + GRACE;
+        let said = self.finish(command, patience).map_err(|e| Error::at(&pooler.name, e))?;
         let run = parse(&said).ok_or_else(|| Error::new(format!("pgbench said what we can't read:\n{said}")))?;
         match run.failed {
-            0 => Ok(run),
+            0 if run.transactions > 0 => Ok(run),
+            0 => Err(Error::new(format!("{}: no transaction in {seconds} s", pooler.name))),
             failed => Err(Error::new(format!("{}: {failed} transactions failed:\n{said}", pooler.name))),
         }
     }
 
-    fn command(&self, port: u16) -> Command {
+    /// The same, with the share `sampled` of all transactions logged.
+    pub(crate) fn run_logged(
+        &self,
+        way: Way,
+        pooler: &Pooler,
+        seconds: u32,
+        args: &[String],
+        sampled: f64,
+    ) -> Outcome<(Run, Vec<Entry>)> {
+        let folder = TempFolder::new()?;
+        let prefix = format!("--log-prefix={}", folder.path().join("log").display());
+        let log = ["-l".to_owned(), prefix, format!("--sampling-rate={sampled}")];
+        // A rate of 1 is what happens without one.
+        let log = if sampled < 1.0 { &log[..] } else { &log[..2] };
+        let run = self.run_by(way, pooler, seconds, &[args, log].concat())?;
+        Ok((run, latency::read_logs(folder.path())?))
+    }
+
+    fn command(&self, host: &str, port: u16, user: &str, password: &str) -> Command {
         let mut command = Command::new(&self.path);
-        for (name, _) in std::env::vars_os().filter(|(name, _)| name.as_encoded_bytes().starts_with(b"PG")) {
-            command.env_remove(name);
-        }
-        command.env("LC_ALL", "C").env("PGPASSWORD", USER);
-        command.args(["-h", "127.0.0.1", "-p", &port.to_string(), "-U", USER]);
+        clear_libpq(&mut command);
+        command.env("LC_ALL", "C").env("PGPASSWORD", password);
+        command.args(["-h", host, "-p", &port.to_string(), "-U", user]);
         command
     }
 
-    fn finish(&self, mut command: Command) -> Outcome<String> {
-        let output = command.output().map_err(|e| Error::at(format!("run {}", self.path.display()), e))?;
-        let said = String::from_utf8_lossy(&output.stdout).into_owned();
-        let complaints = String::from_utf8_lossy(&output.stderr);
-        if output.status.success() && !complaints.contains("aborted") {
+    /// Runs it to its end, or to that of our patience.
+    fn finish(&self, mut command: Command, patience: Duration) -> Outcome<String> {
+        let folder = TempFolder::new()?;
+        let file = |name: &str| folder.path().join(name);
+        let create = |name| File::create(file(name)).map_err(|e| Error::at("write what pgbench says", e));
+        command.stdin(Stdio::null()).stdout(create("out")?).stderr(create("errors")?);
+        let child = command.spawn().map_err(|e| Error::at(format!("run {}", self.path.display()), e))?;
+        let status = wait(child, patience)?;
+        let said = |name: &str| String::from_utf8_lossy(&fs::read(file(name)).unwrap_or_default()).into_owned();
+        let (said, complaints) = (said("out"), said("errors"));
+        let Some(status) = status else {
+            return Err(Error::new(format!("it hangs: pgbench was ended after {} s", patience.as_secs())));
+        };
+        if status.success() && !complaints.contains("aborted") {
             return Ok(said);
         }
         let lines: Vec<_> = complaints.lines().collect();
         let shown = lines[..lines.len().min(6)].join("\n");
-        Err(Error::new(format!("pgbench failed ({}):\n{shown}", output.status)))
+        Err(Error::new(format!("pgbench failed ({status}):\n{shown}")))
+    }
+}
+
+/// libpq is told by our flags alone.
+pub(crate) fn clear_libpq(command: &mut Command) {
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.as_encoded_bytes().starts_with(b"PG")) {
+        command.env_remove(name);
+    }
+}
+
+/// The end of a child that may take so long; `None` when it had to be ended.
+pub(crate) fn wait(mut child: Child, patience: Duration) -> Outcome<Option<ExitStatus>> {
+    let end = Instant::now() + patience;
+    loop {
+        if let Some(status) = child.try_wait().map_err(|e| Error::at("wait for a child", e))? {
+            return Ok(Some(status));
+        }
+        if Instant::now() > end {
+            let _ = child.kill();
+            let _ = child.wait();
+            return Ok(None);
+        }
+        thread::sleep(Duration::from_millis(5));
     }
 }
 
@@ -92,8 +155,9 @@ fn parse(said: &str) -> Option<Run> {
     let transactions = first(after("number of transactions actually processed:")?)?.parse().ok()?;
     // The line came with PostgreSQL 15; before it, a failure ended pgbench.
     let failed = after("number of failed transactions:").and_then(first).map_or(Some(0), |text| text.parse().ok())?;
-    let tps = first(after("tps =")?)?.parse().ok()?;
-    let latency_ms = first(after("latency average =")?)?.parse().ok()?;
+    // Neither has a figure where there was no transaction.
+    let figure = |label: &str| first(after(label)?)?.parse().ok();
+    let (tps, latency_ms) = (figure("tps =").unwrap_or(0.0), figure("latency average =").unwrap_or(0.0));
     Some(Run { transactions, failed, tps, latency_ms })
 }
 
@@ -118,6 +182,14 @@ mod tests {
         let said = "latency average = 0.5 ms\nnumber of transactions actually processed: 100/100\ntps = 7.0 (x)\n";
         assert_eq!(parse(said).unwrap().transactions, 100);
         assert_eq!(parse("tps = 1"), None);
+        assert_eq!(parse("number of transactions actually processed: 0\n").unwrap().transactions, 0);
+    }
+
+    #[test]
+    fn who_hangs_is_ended() {
+        let sleeper = |seconds: &str| Command::new("sleep").arg(seconds).spawn().unwrap();
+        assert_eq!(wait(sleeper("60"), Duration::from_millis(50)).unwrap(), None);
+        assert!(wait(sleeper("0"), Duration::from_secs(60)).unwrap().unwrap().success());
     }
 
     #[test]

@@ -1,11 +1,15 @@
-//! What the rounds say: a table for people, JSON for programs, and which budgets hold.
+//! What the rounds say: tables for people, JSON for programs, and what becomes of the budgets.
 //!
 //! Invariant: a ratio is only shown beside a base of the same run.
 
-use crate::cases::{Budget, Case};
+use crate::budgets::{Budget, Finding};
+use crate::cases::Case;
+use crate::contender::{Kind, Role};
+use crate::error::Error;
 use crate::json::Json;
+use crate::latency::Quantiles;
+use crate::out::{Out, say};
 use crate::pgbench::Run;
-use crate::setup::Kind;
 use crate::stats::{Ratio, Spread};
 
 /// From this share of the machine's time in strangers' hands on, a run counts as disturbed.
@@ -17,6 +21,10 @@ const WIDE: f64 = 0.12;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sample {
     pub(crate) run: Run,
+    /// With `-C` of whole visits, else of transactions.
+    pub(crate) latency: Option<Quantiles>,
+    /// The pooler's memory after the run, in bytes.
+    pub(crate) memory: Option<u64>,
     /// CPU time a transaction of the pooler's process, µs; `None` without a pooler.
     pub(crate) user_us: Option<f64>,
     pub(crate) system_us: Option<f64>,
@@ -36,6 +44,8 @@ struct Runs {
     kind: Kind,
     name: String,
     samples: Vec<Sample>,
+    /// Why it can't do this case.
+    failure: Option<String>,
 }
 
 impl Runs {
@@ -45,6 +55,15 @@ impl Runs {
 
     fn tps(&self) -> Vec<f64> {
         self.samples.iter().map(|sample| sample.run.tps).collect()
+    }
+
+    fn latency(&self, part: fn(&Quantiles) -> f64) -> Option<Spread> {
+        Spread::of(self.samples.iter().filter_map(|sample| sample.latency.as_ref().map(part)))
+    }
+
+    fn megabytes(&self) -> Option<Spread> {
+        #[allow(clippy::cast_precision_loss)]
+        Spread::of(self.samples.iter().filter_map(|sample| Some(sample.memory? as f64 / 1e6)))
     }
 }
 
@@ -57,12 +76,23 @@ pub(crate) struct CaseResult {
 
 impl CaseResult {
     pub(crate) fn new(case: Case, poolers: impl Iterator<Item = (Kind, String)>) -> CaseResult {
-        let poolers = poolers.map(|(kind, name)| Runs { kind, name, samples: Vec::new() }).collect();
+        let poolers = poolers.map(|(kind, name)| Runs { kind, name, samples: Vec::new(), failure: None }).collect();
         CaseResult { case, poolers }
     }
 
     pub(crate) fn add(&mut self, pooler: usize, sample: Sample) {
         self.poolers[pooler].samples.push(sample);
+    }
+
+    /// It can't do this: what it has measured so far is no figure, and it is not asked again.
+    pub(crate) fn fail(&mut self, pooler: usize, error: &Error) {
+        let runs = &mut self.poolers[pooler];
+        runs.samples.clear();
+        runs.failure = Some(gist(&error.to_string()));
+    }
+
+    pub(crate) fn failed(&self, pooler: usize) -> bool {
+        self.poolers[pooler].failure.is_some()
     }
 
     /// One line on stderr a round, for who waits.
@@ -76,16 +106,27 @@ impl CaseResult {
     }
 
     fn base(&self) -> Option<&Runs> {
-        self.poolers.iter().find(|runs| runs.kind == Kind::Pgbouncer)
+        self.poolers.iter().find(|runs| runs.kind.role() == Role::Base)
+    }
+
+    fn ours(&self) -> impl Iterator<Item = &Runs> {
+        self.poolers.iter().filter(|runs| runs.kind.role() == Role::Ours)
+    }
+
+    /// Why one has no ratio: it has failed, or there is nobody to compare with, or that one has failed.
+    fn why_no_ratio(&self, runs: &Runs) -> String {
+        let failure = |runs: &Runs| runs.failure.as_ref().map(|why| format!("{}: {why}", runs.name));
+        let base = || self.base().map_or(Some("PgBouncer is not here to compare with".to_owned()), failure);
+        failure(runs).or_else(base).unwrap_or_else(|| "there are no figures".to_owned())
     }
 
     fn cpu_ratio(&self, runs: &Runs) -> Option<Ratio> {
         Ratio::of(&runs.cpu(), &self.base()?.cpu())
     }
 
-    /// To the bare forwarder's, in the rounds' pairs as well.
+    /// To the first limit's, in the rounds' pairs as well.
     fn limit_ratio(&self, runs: &Runs) -> Option<Ratio> {
-        let limit = self.poolers.iter().find(|runs| runs.kind == Kind::Forwarder)?;
+        let limit = self.poolers.iter().find(|runs| runs.kind.role() == Role::Limit)?;
         Ratio::of(&runs.cpu(), &limit.cpu())
     }
 
@@ -100,29 +141,9 @@ impl CaseResult {
 
     /// Whether the ratios of the rounds lie so far apart that their median says little.
     fn unsteady(&self) -> bool {
-        let weir = self.poolers.iter().filter(|runs| runs.kind == Kind::Weir);
-        weir.filter_map(|runs| self.cpu_ratio(runs)).any(|ratio| (ratio.max - ratio.min) / ratio.of_medians > WIDE)
-    }
-}
-
-/// Whether a budget holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Verdict {
-    Missed,
-    Met,
-    GoalMet,
-    /// No budget, or nothing to compare to.
-    Unjudged,
-}
-
-fn judge(ratio: Option<Ratio>, budget: Option<Budget>) -> Verdict {
-    let (Some(ratio), Some(budget)) = (ratio, budget) else { return Verdict::Unjudged };
-    if ratio.of_medians > budget.limit {
-        Verdict::Missed
-    } else if budget.goal.is_some_and(|goal| ratio.of_medians <= goal) {
-        Verdict::GoalMet
-    } else {
-        Verdict::Met
+        self.ours()
+            .filter_map(|runs| self.cpu_ratio(runs))
+            .any(|ratio| (ratio.max - ratio.min) / ratio.of_medians > WIDE)
     }
 }
 
@@ -140,55 +161,65 @@ impl Report {
     }
 
     /// Takes a case's result and prints its lines.
-    pub(crate) fn add(&mut self, result: CaseResult) {
+    pub(crate) fn add(&mut self, result: CaseResult, out: &mut Out) {
         if !self.header_printed {
-            println!("{HEADER}");
+            say!(out, "{HEADER}");
             self.header_printed = true;
         }
         for runs in &result.poolers {
-            println!("{}", self.line(&result, runs));
+            say!(out, "{}", self.line(&result, runs));
         }
-        println!();
+        say!(out);
         self.results.push(result);
     }
 
-    pub(crate) fn budgets_met(&self) -> bool {
-        self.verdicts().all(|(_, verdict)| verdict != Verdict::Missed)
-    }
-
-    /// What to make of it.
-    pub(crate) fn print_verdict(&self) {
-        println!(
-            "CPU is that of the pooler's process, all threads, user and system, a transaction; medians, and in brackets"
-        );
-        println!(
-            "the least and the most of the rounds. × is the ratio to PgBouncer's, in brackets that within each round;"
-        );
-        println!("× limit is that to a bare forwarder without a pool's logic, which no pooler on epoll can beat.");
-        self.print_stand_in();
+    /// Latency and memory, and what to make of all that.
+    pub(crate) fn print_end(&self, out: &mut Out) {
+        say!(out, "{ABOUT_CPU}");
+        self.print_stand_in(out);
+        say!(out, "\n{LATENCY_HEADER}");
+        for result in &self.results {
+            for runs in result.poolers.iter().filter(|runs| runs.failure.is_none()) {
+                say!(out, "{}", latency_line(&result.case.name, runs));
+            }
+            say!(out);
+        }
+        say!(out, "{ABOUT_LATENCY}");
         for result in &self.results {
             let name = &result.case.name;
             if let Some(foreign) = result.foreign().filter(|foreign| *foreign > DISTURBED) {
-                println!(
-                    "NOISY: {name}: other programs took {:.0} % of the machine; read ratios only.",
-                    foreign * 100.0
-                );
+                let percent = foreign * 100.0;
+                say!(out, "NOISY: {name}: other programs took {percent:.0} % of the machine; read ratios only.");
             }
             if result.unsteady() {
-                println!(
+                say!(
+                    out,
                     "UNSTEADY: {name}: the ratios of the rounds lie apart; repeat with more --rounds or --seconds."
                 );
             }
         }
-        let count = |wanted: fn(Verdict) -> bool| self.verdicts().filter(|(_, verdict)| wanted(*verdict)).count();
-        let judged = count(|verdict| verdict != Verdict::Unjudged);
-        let missed: Vec<_> =
-            self.verdicts().filter(|(_, verdict)| *verdict == Verdict::Missed).map(|(name, _)| name).collect();
-        match (judged, missed.as_slice()) {
-            (0, _) => println!("No budget was judged."),
-            (judged, []) => println!("All {judged} budgets met."),
-            (judged, missed) => println!("{} of {judged} budgets missed: {}.", missed.len(), missed.join(", ")),
-        }
+    }
+
+    /// What was found about the budgets of the cases.
+    pub(crate) fn findings(&self) -> Vec<Finding> {
+        let findings = self.results.iter().filter_map(|result| {
+            let budget = self.budget(result)?;
+            let ours = result.ours().next()?;
+            Some(match result.cpu_ratio(ours) {
+                Some(ratio) => Finding::new(budget.id, ratio.of_medians).within(ratio.min, ratio.max),
+                None => Finding::none(budget.id, result.why_no_ratio(ours)),
+            })
+        });
+        findings.collect()
+    }
+
+    /// `Weir 0.1.0, simple-50: why`, of those with this role.
+    pub(crate) fn failures_of(&self, role: Role) -> Vec<String> {
+        let of_case = |result: &CaseResult| {
+            let failed = |runs: &Runs| Some(format!("{}, {}: {}", runs.name, result.case.name, runs.failure.as_ref()?));
+            result.poolers.iter().filter(|runs| runs.kind.role() == role).filter_map(failed).collect::<Vec<_>>()
+        };
+        self.results.iter().flat_map(of_case).collect()
     }
 
     pub(crate) fn json(&self) -> Json {
@@ -202,43 +233,40 @@ impl Report {
                 ("poolers", poolers),
             ])
         });
-        Json::Object(vec![("cases", Json::List(cases.collect())), ("budgets_met", self.budgets_met().into())])
+        Json::Object(vec![("cases", Json::List(cases.collect()))])
     }
 
     /// PgBouncer before 1.21 has no prepared statements in transaction mode.
-    fn print_stand_in(&self) {
+    fn print_stand_in(&self, out: &mut Out) {
         let stand_in = |result: &&CaseResult| {
-            result.base().is_some()
-                && result.case.protocol_for(Kind::Pgbouncer, &self.pgbouncer_version) != result.case.protocol
+            result.base().is_some_and(|base| {
+                result.case.protocol_for(base.kind, &self.pgbouncer_version) != result.case.protocol
+            })
         };
         for result in self.results.iter().filter(stand_in) {
-            let version = &self.pgbouncer_version;
-            println!(
-                "{}: PgBouncer {version} has no prepared statements in transaction mode; beside Weir's prepared figure \
-                 stands PgBouncer's simple one.",
-                result.case.name
+            let (name, version) = (&result.case.name, &self.pgbouncer_version);
+            say!(
+                out,
+                "{name}: PgBouncer {version} has no prepared statements in transaction mode; beside the others' figure"
             );
+            say!(out, "stands its simple one.");
         }
     }
 
-    fn verdicts(&self) -> impl Iterator<Item = (&str, Verdict)> {
-        self.results.iter().flat_map(|result| {
-            let weir = result.poolers.iter().filter(|runs| runs.kind == Kind::Weir);
-            weir.map(|runs| (result.case.name.as_str(), judge(result.cpu_ratio(runs), self.budget(result))))
-        })
-    }
-
-    fn budget(&self, result: &CaseResult) -> Option<Budget> {
+    fn budget(&self, result: &CaseResult) -> Option<&'static Budget> {
         result.case.budget_against(&self.pgbouncer_version)
     }
 
     fn line(&self, result: &CaseResult, runs: &Runs) -> String {
+        if let Some(failure) = &runs.failure {
+            return format!("{:<16} {:<17} – {failure}", result.case.name, runs.name);
+        }
         let tps = Spread::of(runs.tps());
         let cpu = Spread::of(runs.cpu());
         let median = |part: fn(&Sample) -> Option<f64>| {
             Spread::of(runs.samples.iter().filter_map(part)).map_or_else(dash, |s| format!("{:.2}", s.median))
         };
-        let ratio = result.cpu_ratio(runs).filter(|_| runs.kind != Kind::Pgbouncer);
+        let ratio = result.cpu_ratio(runs).filter(|_| runs.kind.role() != Role::Base);
         format!(
             "{:<16} {:<17} {:>7} {:<15} {:>6} {:>6} {:>6} {:<15} {:>5} {:<12} {:>7} {}",
             result.case.name,
@@ -259,32 +287,23 @@ impl Report {
     }
 
     fn base_mark(&self, runs: &Runs) -> String {
-        if runs.kind == Kind::Pgbouncer { "1".to_owned() } else { dash() }
+        if runs.kind.role() == Role::Base { "1".to_owned() } else { dash() }
     }
 
     /// The budget, and whether it holds, beside Weir's figures.
     fn claim(&self, result: &CaseResult, runs: &Runs) -> String {
-        if runs.kind != Kind::Weir {
+        if runs.kind.role() != Role::Ours {
             return String::new();
         }
         let Some(budget) = self.budget(result) else { return "no budget".to_owned() };
-        let verdict = match judge(result.cpu_ratio(runs), Some(budget)) {
-            Verdict::Missed => ": MISSED",
-            Verdict::Met if budget.goal.is_some() => ": met, the goal is not",
-            Verdict::Met => ": met",
-            Verdict::GoalMet => ": met, the goal too",
-            Verdict::Unjudged => "",
-        };
-        let goal = budget.goal.map_or_else(String::new, |goal| format!(", goal {goal}"));
-        format!("≤ {}{goal}{verdict}", budget.limit)
+        result.cpu_ratio(runs).map_or_else(|| budget.asked(), |ratio| budget.told(ratio.of_medians))
     }
 
     fn runs_json(&self, result: &CaseResult, runs: &Runs) -> Json {
-        let budget = self.budget(result).filter(|_| runs.kind == Kind::Weir);
         let list = |part: fn(&Sample) -> Option<f64>| -> Json { runs.samples.iter().map(part).collect() };
-        let spread = |values: Vec<f64>| {
+        let spread = |spread: Option<Spread>| {
             let members = |s: Spread| [("median", s.median.into()), ("min", s.min.into()), ("max", s.max.into())];
-            Spread::of(values).map_or(Json::Null, |s| Json::Object(members(s).into()))
+            spread.map_or(Json::Null, |s| Json::Object(members(s).into()))
         };
         let ratio = |ratio: Option<Ratio>| {
             let members = |r: Ratio| [("median", r.of_medians.into()), ("min", r.min.into()), ("max", r.max.into())];
@@ -293,13 +312,16 @@ impl Report {
         Json::Object(vec![
             ("pooler", runs.name.as_str().into()),
             ("protocol", result.case.protocol_for(runs.kind, &self.pgbouncer_version).name().into()),
-            ("tps", spread(runs.tps())),
-            ("cpu_us", spread(runs.cpu())),
+            ("failure", runs.failure.as_deref().into()),
+            ("tps", spread(Spread::of(runs.tps()))),
+            ("cpu_us", spread(Spread::of(runs.cpu()))),
+            ("p50_ms", spread(runs.latency(|q| q.p50))),
+            ("p99_ms", spread(runs.latency(|q| q.p99))),
+            ("p999_ms", spread(runs.latency(|q| q.p999))),
+            ("memory_mb", spread(runs.megabytes())),
             ("cpu_ratio", ratio(result.cpu_ratio(runs))),
             ("tps_ratio", ratio(result.tps_ratio(runs))),
             ("limit_ratio", ratio(result.limit_ratio(runs))),
-            ("budget", budget.map(|budget| budget.limit).into()),
-            ("goal", budget.and_then(|budget| budget.goal).into()),
             ("rounds_tps", list(|sample| Some(sample.run.tps))),
             ("rounds_latency_ms", list(|sample| Some(sample.run.latency_ms))),
             ("rounds_user_us", list(|sample| sample.user_us)),
@@ -308,10 +330,45 @@ impl Report {
     }
 }
 
+/// One line: latencies, each with the least and the most of the rounds, and memory.
+fn latency_line(case: &str, runs: &Runs) -> String {
+    let parts: [fn(&Quantiles) -> f64; 3] = [|q| q.p50, |q| q.p99, |q| q.p999];
+    let told = parts.map(|part| {
+        let told = |s: Spread| format!("{:>8.2} ({:.2}..{:.2})", s.median, s.min, s.max);
+        runs.latency(part).map_or_else(|| format!("{:>8}", dash()), told)
+    });
+    let memory = runs.megabytes().map_or_else(dash, |s| format!("{:.1}", s.median));
+    format!("{case:<16} {:<17} {:<26} {:<26} {:<26} {memory:>9}", runs.name, told[0], told[1], told[2])
+}
+
+/// What a person needs of an error in a row: its first line, or what PostgreSQL or the pooler said in it.
+fn gist(text: &str) -> String {
+    let said = |line: &&str| ["ERROR:", "FATAL:", "failed:"].iter().any(|mark| line.contains(mark));
+    let lines: Vec<_> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    let line = lines.iter().find(|line| line.contains("ERROR:") || line.contains("FATAL:"));
+    let line = line.or_else(|| lines.iter().rfind(|line| said(line))).or_else(|| lines.first());
+    line.map_or_else(String::new, |line| line.chars().take(110).collect())
+}
+
 const HEADER: &str = concat!(
     "case             pooler                TPS (min..max)      CPU µs   user system (min..max)           × (rounds)     ",
     "× limit budget of Weir's ×"
 );
+
+const ABOUT_CPU: &str = "\
+CPU is that of the pooler's process, all threads and children, user and system, a transaction; medians, and in brackets
+the least and the most of the rounds. × is the ratio to PgBouncer's, in brackets that within each round; × limit is
+that to a bare forwarder without a pool's logic, which no pooler on epoll can beat. Pgpool-II has a process and a
+server for each client (200 children), the others one thread and a pool.";
+
+const LATENCY_HEADER: &str = concat!(
+    "case             pooler              p50 ms (min..max)          p99 ms (min..max)        p99.9 ms (min..max)         ",
+    "memory MB"
+);
+
+const ABOUT_LATENCY: &str = "\
+Latencies are pgbench's own, from its log of every tenth transaction (of each, where they are slow or few); of connect
+from one end to the next, so with the login. Memory is what is resident, of several processes their fair shares.";
 
 fn dash() -> String {
     "–".to_owned()
@@ -320,16 +377,19 @@ fn dash() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::budgets::Verdict;
     use crate::cases;
 
     fn result(base: &[f64], weir: &[f64]) -> CaseResult {
-        let case = cases::table(&[50]).remove(0);
+        let case = cases::table().into_iter().find(|case| case.name == "simple-50").unwrap();
         let names = [(Kind::Pgbouncer, "PgBouncer 1.18.0".to_owned()), (Kind::Weir, "Weir 0.1.0".to_owned())];
         let mut result = CaseResult::new(case, names.into_iter());
         for (at, figures) in [base, weir].into_iter().enumerate() {
             for cpu in figures {
                 let run = Run { transactions: 1000, failed: 0, tps: 30_000.0, latency_ms: 1.5 };
-                let sample = Sample { run, user_us: Some(2.0), system_us: Some(cpu - 2.0), foreign: Some(0.0) };
+                let latency = Some(Quantiles { p50: *cpu / 10.0, p99: 2.0, p999: 3.0, max: 4.0 });
+                let (user_us, system_us) = (Some(2.0), Some(cpu - 2.0));
+                let sample = Sample { run, latency, memory: Some(3_250_000), user_us, system_us, foreign: Some(0.0) };
                 result.add(at, sample);
             }
         }
@@ -343,11 +403,15 @@ mod tests {
     }
 
     #[test]
-    fn a_ratio_below_the_limit_meets_the_budget_and_below_the_goal_that_too() {
-        let verdict = |weir: &[f64]| report(&[10.0, 10.0, 10.0], weir).verdicts().next().unwrap().1;
-        assert_eq!(verdict(&[8.3, 8.3, 8.3]), Verdict::Missed);
-        assert_eq!(verdict(&[8.1, 8.1, 8.1]), Verdict::Met);
-        assert_eq!(verdict(&[7.5, 20.0, 7.5]), Verdict::GoalMet);
+    fn a_ratio_of_medians_is_judged_and_its_spread_told() {
+        let found = |weir: &[f64]| report(&[10.0, 10.0, 10.0], weir).findings().remove(0);
+        let finding = found(&[8.3, 8.3, 8.4]);
+        let (min, max) = finding.spread.unwrap();
+        assert!(finding.id == "simple-50" && (min - 0.83).abs() < 1e-9 && (max - 0.84).abs() < 1e-9, "{finding:?}");
+        let budget = crate::budgets::budget("simple-50");
+        assert_eq!(budget.judge(finding.figure.unwrap()), Verdict::Missed);
+        assert_eq!(budget.judge(found(&[8.1, 8.1, 8.1]).figure.unwrap()), Verdict::Held);
+        assert_eq!(budget.judge(found(&[7.5, 20.0, 7.5]).figure.unwrap()), Verdict::GoalHeld);
     }
 
     #[test]
@@ -356,8 +420,7 @@ mod tests {
         alone.poolers.remove(0);
         let mut report = Report::new("1.25".to_owned());
         report.results.push(alone);
-        assert_eq!(report.verdicts().next().unwrap().1, Verdict::Unjudged);
-        assert!(report.budgets_met());
+        assert_eq!(report.findings()[0].figure, Err("PgBouncer is not here to compare with".to_owned()));
         let json = report.json().to_string();
         assert!(json.contains(r#""cpu_ratio": null"#), "{json}");
     }
@@ -368,7 +431,25 @@ mod tests {
         let line = report.line(&report.results[0], &report.results[0].poolers[1]);
         assert!(line.contains("8.00   2.00   6.00 (7.00..9.00)"), "{line}");
         assert!(line.contains("0.80 (0.70..0.80)"), "{line}");
-        assert!(line.ends_with("≤ 0.82, goal 0.76: met, the goal is not"), "{line}");
+        assert!(line.ends_with("≤ 0.82, goal 0.76: held, the goal is not"), "{line}");
+        let line = latency_line("simple-50", &report.results[0].poolers[1]);
+        assert!(line.contains("0.80 (0.70..0.90)") && line.contains("3.00 (3.00..3.00)"), "{line}");
+        assert!(line.ends_with(" 3.2"), "{line}");
+    }
+
+    #[test]
+    fn who_fails_is_told_why_in_its_row_and_has_no_figures() {
+        let mut report = report(&[10.0], &[8.0]);
+        let error =
+            Error::new("pgbench failed (exit status: 1):\npgbench: error: client 3 aborted: ERROR:  no such\nx");
+        report.results[0].fail(0, &error);
+        assert!(report.results[0].failed(0) && !report.results[0].failed(1));
+        let line = report.line(&report.results[0], &report.results[0].poolers[0]);
+        assert!(line.ends_with("– pgbench: error: client 3 aborted: ERROR:  no such"), "{line}");
+        assert!(report.failures_of(Role::Ours).is_empty());
+        report.results[0].fail(1, &Error::new("it hangs"));
+        assert_eq!(report.failures_of(Role::Ours), ["Weir 0.1.0, simple-50: it hangs"]);
+        assert_eq!(report.findings()[0].figure, Err("Weir 0.1.0: it hangs".to_owned()));
     }
 
     #[test]

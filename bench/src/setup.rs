@@ -3,12 +3,13 @@
 //! Alike means: the same pools, modes and login, logging off, room for as many clients as there are descriptors. What
 //! is not said here is left at each pooler's default.
 
-use std::fmt::{self, Write as _};
+use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use rcgen::{CertificateParams, KeyPair, PKCS_RSA_SHA256, RsaKeySize};
 
+use crate::contender::Kind;
 use crate::error::{Error, Outcome};
 
 /// User, password and database of every run.
@@ -17,30 +18,6 @@ pub(crate) const USER: &str = "bench";
 pub(crate) const SOCKET_POOL: &str = "bench_socket";
 /// What poolers are told to accept; both lower it to what the descriptors allow.
 const MAX_CLIENTS: u32 = 20_000;
-
-/// What stands between pgbench and PostgreSQL.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
-pub(crate) enum Kind {
-    /// PgBouncer, to which all others are compared.
-    Pgbouncer,
-    /// Weir.
-    Weir,
-    /// A bare forwarder, the limit: it pools pgbench's small queries, and nothing else.
-    Forwarder,
-    /// Nothing: PostgreSQL itself. It has TPS and latency, but no pooler whose CPU time could be taken.
-    Direct,
-}
-
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Kind::Pgbouncer => "PgBouncer",
-            Kind::Weir => "Weir",
-            Kind::Forwarder => "bare forwarder",
-            Kind::Direct => "direct",
-        })
-    }
-}
 
 /// How clients and poolers log in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -104,8 +81,17 @@ pub(crate) struct Setup {
     pub(crate) workers: u32,
     /// With it, clients may encrypt.
     pub(crate) certificate: Option<Certificate>,
+    /// Clients that a pooler with a server for each of them must have room for.
+    pub(crate) sessions: u32,
+    pub(crate) programs: Programs,
+}
+
+/// Programs that the operator names; the others are looked for.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Programs {
     pub(crate) weir: Option<PathBuf>,
     pub(crate) pgbouncer: Option<PathBuf>,
+    pub(crate) pgpool: Option<PathBuf>,
 }
 
 /// A self-signed certificate and its key, both as PEM.
@@ -157,41 +143,33 @@ impl Configuration {
         Configuration { kind, folder: folder.to_owned(), port, server, setup }
     }
 
-    /// What the program is started with; the user is who it has to become, where that is told on the command line.
-    pub(crate) fn arguments(&self, user: Option<&str>) -> Vec<String> {
-        let file = self.file().display().to_string();
-        match (self.kind, user) {
-            (Kind::Weir, _) => vec!["serve".to_owned(), file],
-            (Kind::Forwarder, _) => {
-                let (port, server) = (self.port, self.server.port);
-                let flags =
-                    format!("forwarder --port {port} --server-port {server} --servers {}", self.setup.pools[0].size);
-                flags.split(' ').map(str::to_owned).collect()
-            }
-            // It refuses to be root, as PostgreSQL does, and drops to the same user.
-            (_, Some(user)) => vec!["-u".to_owned(), user.to_owned(), file],
-            (_, None) => vec![file],
-        }
+    /// The file that the program is given.
+    pub(crate) fn file(&self) -> String {
+        self.beside(self.kind.file().map_or("none", |(name, _)| name))
     }
 
-    /// The file that the pooler is given.
-    fn file(&self) -> PathBuf {
-        self.folder.join(if self.kind == Kind::Weir { "weir.toml" } else { "pgbouncer.ini" })
+    /// A file in the pooler's folder.
+    pub(crate) fn beside(&self, name: &str) -> String {
+        self.folder.join(name).display().to_string()
+    }
+
+    /// What the bare forwarder is told, which has no file.
+    pub(crate) fn forwarder_arguments(&self) -> Vec<String> {
+        let (port, server, size) = (self.port, self.server.port, self.setup.pools[0].size);
+        let flags = format!("forwarder --port {port} --server-port {server} --servers {size}");
+        flags.split(' ').map(str::to_owned).collect()
     }
 
     /// Writes all files.
     pub(crate) fn write(&self) -> Outcome<()> {
         write(&self.folder.join("userlist.txt"), &format!("\"{USER}\" \"{USER}\"\n"))?;
+        write(&self.folder.join("pcp.conf"), "")?;
         if let Some(certificate) = &self.setup.certificate {
             write(&self.folder.join("server.key"), &certificate.key)?;
             write(&self.folder.join("server.crt"), &certificate.pem)?;
         }
-        let text = match self.kind {
-            Kind::Weir => weir_toml(&self.setup, self.port, &self.server),
-            Kind::Pgbouncer => pgbouncer_ini(&self.setup, &self.folder, self.port, &self.server),
-            Kind::Forwarder | Kind::Direct => return Ok(()),
-        };
-        write(&self.file(), &text)
+        let Some((name, text)) = self.kind.file() else { return Ok(()) };
+        write(&self.folder.join(name), &text(self))
     }
 
     /// Writes the file with another size for one pool; the pooler learns of it by a RELOAD.
@@ -205,7 +183,7 @@ fn write(path: &Path, text: &str) -> Outcome<()> {
     fs::write(path, text).map_err(|e| Error::at(format!("write {}", path.display()), e))
 }
 
-fn weir_toml(setup: &Setup, port: u16, server: &Address) -> String {
+pub(crate) fn weir_toml(Configuration { setup, port, server, .. }: &Configuration) -> String {
     let (workers, login, sockets) = (setup.workers, setup.login.name(), server.socket_dir.display());
     let mut text = format!(
         "[general]\nworkers = {workers}\nmax_clients = {MAX_CLIENTS}\nadmin_users = [\"{USER}\"]\n\n\
@@ -228,7 +206,7 @@ fn weir_toml(setup: &Setup, port: u16, server: &Address) -> String {
     text
 }
 
-fn pgbouncer_ini(setup: &Setup, folder: &Path, port: u16, server: &Address) -> String {
+pub(crate) fn pgbouncer_ini(Configuration { setup, folder, port, server, .. }: &Configuration) -> String {
     let mut text = String::from("[databases]\n");
     for Pool { name, mode, size, server: link } in &setup.pools {
         let (mode, host, server_port) = (mode.name(), server.host(*link), server.port);
@@ -250,34 +228,73 @@ fn pgbouncer_ini(setup: &Setup, folder: &Path, port: u16, server: &Address) -> S
     text
 }
 
+/// As its package sets it, but for where things are, the children, and the checks of a server that has no replicas.
+///
+/// Source: the manual of Pgpool-II 4.3, "Server configuration". A child serves one client at a time, and all are started
+/// beforehand; `raw` is the mode without replication, which asks least of it.
+pub(crate) fn pgpool_conf(configuration: &Configuration) -> String {
+    let Configuration { setup, folder, port, server, .. } = configuration;
+    let (folder, server_port, children) = (folder.display(), server.port, setup.sessions);
+    let mut text = format!(
+        "listen_addresses = '127.0.0.1'\nport = {port}\nsocket_dir = '{folder}'\n\
+         pcp_listen_addresses = ''\npcp_port = 9898\npcp_socket_dir = '{folder}'\n\
+         wd_ipc_socket_dir = '{folder}'\npid_file_name = '{folder}/pgpool.pid'\nlogdir = '{folder}'\n\
+         memqcache_oiddir = '{folder}'\npool_passwd = ''\nbackend_clustering_mode = 'raw'\n\
+         backend_hostname0 = '127.0.0.1'\nbackend_port0 = {server_port}\n\
+         num_init_children = {children}\nmax_pool = 1\nlisten_backlog_multiplier = 2\n\
+         sr_check_period = 0\nhealth_check_period = 0\n"
+    );
+    if setup.certificate.is_some() {
+        let _ = write!(text, "ssl = on\nssl_key = '{folder}/server.key'\nssl_cert = '{folder}/server.crt'\n");
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn setup() -> Setup {
+    fn configuration(kind: Kind) -> Configuration {
         let pools = vec![
             Pool { name: "a", mode: Mode::Transaction, size: 20, server: Link::UnixSocket },
             Pool { name: "b", mode: Mode::Session, size: 3, server: Link::Tcp },
         ];
-        let certificate = Certificate { key: String::new(), pem: String::new() };
-        let certificate = Some(certificate);
-        Setup { pools, login: Login::Trust, workers: 1, certificate, weir: None, pgbouncer: None }
-    }
-
-    fn address() -> Address {
-        Address { port: 5432, socket_dir: PathBuf::from("/tmp/s") }
+        let certificate = Some(Certificate { key: String::new(), pem: String::new() });
+        let programs = Programs::default();
+        let setup = Setup { pools, login: Login::Trust, workers: 1, certificate, sessions: 50, programs };
+        let address = Address { port: 5432, socket_dir: PathBuf::from("/tmp/s") };
+        Configuration::new(kind, Path::new("/tmp/x"), 6432, address, setup)
     }
 
     #[test]
     fn both_poolers_get_the_same_pools() {
-        let toml = weir_toml(&setup(), 6432, &address());
+        let toml = weir_toml(&configuration(Kind::Weir));
         assert!(toml.contains("[pools.b]\nhost = \"127.0.0.1\"\nport = 5432\n"));
         assert!(toml.contains("mode = \"session\"\nsize = 3\n"));
         assert!(toml.contains("[pools.a]\nhost = \"/tmp/s\"\nport = 5432\n"));
         assert!(toml.contains("[tls.client]\nmode = \"allow\"\n"));
-        let ini = pgbouncer_ini(&setup(), Path::new("/tmp/x"), 6432, &address());
+        let ini = pgbouncer_ini(&configuration(Kind::Pgbouncer));
         assert!(ini.contains("b = host=127.0.0.1 port=5432 dbname=bench pool_mode=session pool_size=3\n"));
         assert!(ini.contains("a = host=/tmp/s port=5432 ") && ini.contains("client_tls_sslmode = allow\n"));
         assert!(ini.contains("auth_type = trust\nauth_file = /tmp/x/userlist.txt\n"));
+    }
+
+    #[test]
+    fn pgpool_gets_a_child_for_each_client_and_stays_in_its_folder() {
+        let text = pgpool_conf(&configuration(Kind::Pgpool));
+        assert!(text.contains("\nnum_init_children = 50\n") && text.contains("\nbackend_port0 = 5432\n"), "{text}");
+        for name in ["socket_dir", "wd_ipc_socket_dir", "logdir", "memqcache_oiddir"] {
+            assert!(text.contains(&format!("\n{name} = '/tmp/x'\n")), "{name}: {text}");
+        }
+        assert!(text.contains("\nssl_key = '/tmp/x/server.key'\n"), "{text}");
+    }
+
+    #[test]
+    fn the_file_is_named_for_the_program() {
+        assert_eq!(configuration(Kind::Weir).file(), "/tmp/x/weir.toml");
+        let arguments = Kind::Pgbouncer.arguments(&configuration(Kind::Pgbouncer), Some("postgres"));
+        assert_eq!(arguments, ["-u", "postgres", "/tmp/x/pgbouncer.ini"]);
+        let arguments = Kind::Forwarder.arguments(&configuration(Kind::Forwarder), None);
+        assert_eq!(arguments.join(" "), "forwarder --port 6432 --server-port 5432 --servers 20");
     }
 }

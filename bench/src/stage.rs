@@ -4,18 +4,25 @@
 //! to a file, whose end is shown when the pooler fails.
 
 use std::fs::{self, File};
-use std::path::PathBuf;
+use std::os::unix::fs::chown;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use weir_pglocal::client::{Connection, Params};
-use weir_pglocal::{Auth, Options, Server, Signal, free_port, send_signal};
+use weir_pglocal::proc;
+use weir_pglocal::{Account as Person, Auth, Options, Server, Signal, free_port, send_signal};
 
+use crate::contender::{Kind, MAX_SESSIONS};
 use crate::error::{Error, Outcome};
-use crate::find::{self, Program};
-use crate::setup::{Address, Configuration, Kind, Login, Setup, USER};
+use crate::find::Program;
+use crate::rival::{self, Account, Rival, Rivals};
+use crate::setup::{Address, Configuration, Login, SOCKET_POOL, Setup, USER};
+
+/// `max_connections` beside one for each client of a pooler with a server a client.
+const CONNECTIONS: u32 = 300;
 
 /// How long a pooler may take to serve its first query, or to end.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -28,8 +35,8 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    /// Starts PostgreSQL with these further settings, and makes user and database.
-    pub(crate) fn start(setup: Setup, settings: &[(&str, &str)]) -> Outcome<Stage> {
+    /// Starts PostgreSQL with these further settings, on this port or a free one, and makes user and database.
+    pub(crate) fn start(setup: Setup, settings: &[(&str, &str)], port: Option<u16>) -> Outcome<Stage> {
         let auth = match setup.login {
             Login::Trust => Auth::Trust,
             Login::Md5 => Auth::Md5,
@@ -43,7 +50,8 @@ impl Stage {
             ("jit", "off"),
         ];
         let settings = always.iter().chain(settings).map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-        let options = Options { max_connections: 300, settings: settings.collect(), auth, ..Options::default() };
+        let max_connections = CONNECTIONS + MAX_SESSIONS;
+        let options = Options { max_connections, settings: settings.collect(), auth, port, ..Options::default() };
         let server = Arc::new(Server::start(options)?);
         server.execute("postgres", &format!("create role {USER} login password '{USER}'"))?;
         server.execute("postgres", &format!("create database {USER} owner {USER}"))?;
@@ -56,18 +64,28 @@ impl Stage {
 
     /// Starts a pooler, and returns when it answers a query on its first pool.
     pub(crate) fn pooler(&self, kind: Kind) -> Outcome<Pooler> {
-        let Some(program) = find::program(kind, &self.setup)? else {
-            let name = kind.to_string();
-            let first_pool = USER;
-            return Ok(Pooler { kind, name, port: self.server.port(), process: None, first_pool });
+        self.pooler_with(kind, &self.setup)
+    }
+
+    /// The same with another setup than the stage's.
+    pub(crate) fn pooler_with(&self, kind: Kind, setup: &Setup) -> Outcome<Pooler> {
+        let host = "127.0.0.1".to_owned();
+        let Some(program) = kind.program(setup)? else {
+            let (name, port, account) = (kind.to_string(), self.server.port(), Account::ours(USER));
+            return Ok(Pooler { kind, name, host, port, account, owner: Owner::Nobody });
         };
         let port = free_port().map_err(|e| Error::at("find a free port", e))?;
-        let process = Process::start(&self.server, kind, &program, port, &self.setup)?;
+        let process = Process::start(&self.server, kind, &program, port, setup)?;
         let name = format!("{kind} {}", program.version).trim_end().to_owned();
-        let first_pool = self.setup.pools[0].name;
-        let mut pooler = Pooler { kind, name, port, process: Some(process), first_pool };
+        let account = Account::ours(setup.pools[0].name);
+        let mut pooler = Pooler { kind, name, host, port, account, owner: Owner::We(Box::new(process)) };
         pooler.await_ready()?;
         Ok(pooler)
+    }
+
+    /// What its poolers are told.
+    pub(crate) fn setup(&self) -> &Setup {
+        &self.setup
     }
 }
 
@@ -77,47 +95,104 @@ pub(crate) struct Pooler {
     pub(crate) kind: Kind,
     /// With its version.
     pub(crate) name: String,
+    pub(crate) host: String,
     pub(crate) port: u16,
-    process: Option<Process>,
-    first_pool: &'static str,
+    /// Who logs in, and to which database: the first pool.
+    pub(crate) account: Account,
+    owner: Owner,
+}
+
+/// Whose the process is.
+#[derive(Debug)]
+enum Owner {
+    We(Box<Process>),
+    /// Somebody else's, by its id.
+    Other(u32),
+    /// There is none.
+    Nobody,
 }
 
 impl Pooler {
+    /// A rival that somebody else has started. It has to answer a query, in a bounded time.
+    pub(crate) fn of(rival: &Rival, rivals: &Rivals) -> Outcome<Pooler> {
+        let mut pooler = Pooler {
+            kind: Kind::Other,
+            name: rival.name.clone(),
+            host: rival.host.clone(),
+            port: rival.port,
+            account: rivals.account(),
+            owner: Owner::Other(rival.pid),
+        };
+        if !pooler.alive() {
+            return Err(Error::new(format!("{}: there is no process {}", rival.name, rival.pid)));
+        }
+        pooler.await_ready()?;
+        Ok(pooler)
+    }
+
     /// The pooler's process; `None` for PostgreSQL alone.
     pub(crate) fn pid(&self) -> Option<u32> {
-        self.process.as_ref().map(|process| process.child.id())
+        match &self.owner {
+            Owner::We(process) => Some(process.child.id()),
+            Owner::Other(pid) => Some(*pid),
+            Owner::Nobody => None,
+        }
     }
 
     /// What to connect to as the database: the first pool.
-    pub(crate) fn database(&self) -> &'static str {
-        self.first_pool
+    pub(crate) fn database(&self) -> &str {
+        &self.account.database
     }
 
-    /// Its Unix socket; `None` for PostgreSQL alone.
+    /// The pool whose servers are reached by a Unix socket.
+    pub(crate) fn socket_pool(&self) -> &str {
+        if self.kind == Kind::Direct { USER } else { SOCKET_POOL }
+    }
+
+    /// Its Unix socket; `None` for who has none that we know of.
     pub(crate) fn socket(&self) -> Option<PathBuf> {
-        let process = self.process.as_ref()?;
+        let Owner::We(process) = &self.owner else { return None };
         Some(process.server.socket_dir().join(format!(".s.PGSQL.{}", self.port)))
     }
 
     /// How to connect to one of its pools.
     pub(crate) fn params(&self, pool: &str) -> Params {
-        let database = if self.kind == Kind::Direct { USER } else { pool };
-        Params::new("127.0.0.1", self.port, USER, database).password(USER)
+        let database = match self.kind {
+            Kind::Direct => USER,
+            // One pool is all that is known of it.
+            Kind::Other => &self.account.database,
+            _ => pool,
+        };
+        let params = self.account.params(&self.host, self.port, database);
+        if self.kind == Kind::Other { params.timeout(rival::PATIENCE) } else { params }
     }
 
-    /// What it is told, which can be changed before a RELOAD; `None` for PostgreSQL alone.
+    /// What it is told, which can be changed before a RELOAD; `None` for who is not ours to tell.
     pub(crate) fn configuration(&self) -> Option<Configuration> {
-        self.process.as_ref().map(|process| process.configuration.clone())
+        match &self.owner {
+            Owner::We(process) => Some(process.configuration.clone()),
+            Owner::Other(_) | Owner::Nobody => None,
+        }
     }
 
     /// Whether its process still runs; PostgreSQL alone always does.
     pub(crate) fn alive(&mut self) -> bool {
-        self.process.as_mut().is_none_or(|process| matches!(process.child.try_wait(), Ok(None)))
+        match &mut self.owner {
+            Owner::We(process) => matches!(process.child.try_wait(), Ok(None)),
+            Owner::Other(pid) => proc::cpu(*pid).is_some(),
+            Owner::Nobody => true,
+        }
+    }
+
+    /// That its process is gone, with its last words.
+    pub(crate) fn gone(&self) -> Error {
+        Error::new(format!("{} has ended:\n{}", self.name, self.log_end()))
     }
 
     /// The last lines of its log.
     pub(crate) fn log_end(&self) -> String {
-        let text = self.process.as_ref().map(|process| fs::read(&process.log).unwrap_or_default()).unwrap_or_default();
+        let Owner::We(process) = &self.owner else { return String::new() };
+        let text = fs::read(&process.log).unwrap_or_default();
         let text = String::from_utf8_lossy(&text);
         let lines: Vec<_> = text.lines().collect();
         lines[lines.len().saturating_sub(15)..].join("\n")
@@ -125,13 +200,13 @@ impl Pooler {
 
     fn await_ready(&mut self) -> Outcome<()> {
         let end = Instant::now() + PATIENCE;
-        let params = self.params(self.first_pool).timeout(Duration::from_secs(5));
+        let params = self.params(self.database()).timeout(Duration::from_secs(5));
         loop {
             let answer = Connection::connect(&params).and_then(|mut connection| connection.query("select 1"));
             let Err(error) = answer else { return Ok(()) };
             if !self.alive() || Instant::now() > end {
                 let (name, log) = (&self.name, self.log_end());
-                return Err(Error::new(format!("{name} does not serve: {error}\n{log}")));
+                return Err(Error::new(format!("{name} does not serve: {error}\n{log}").trim_end()));
             }
             thread::sleep(Duration::from_millis(20));
         }
@@ -155,7 +230,11 @@ impl Process {
         let configuration = Configuration::new(kind, &folder, port, address, setup.clone());
         configuration.write()?;
         let mut command = Command::new(&program.path);
-        command.args(configuration.arguments(server.runs_as()));
+        command.args(kind.arguments(&configuration, server.runs_as()));
+        if let Some(person) = Person::to_drop_to()?.filter(|_| kind.drops_root()) {
+            person.run(&mut command);
+            hand_over(&folder, &person)?;
+        }
         let log = folder.join("log");
         let out = File::create(&log).map_err(|e| Error::at(format!("create {}", log.display()), e))?;
         let errors = out.try_clone().map_err(|e| Error::at("duplicate a descriptor", e))?;
@@ -164,6 +243,16 @@ impl Process {
         server.caretaker().watch(child.id());
         Ok(Process { child, log, configuration, server: Arc::clone(server) })
     }
+}
+
+/// The folder and what is in it, for one that is not root any more.
+fn hand_over(folder: &Path, person: &Person) -> Outcome<()> {
+    let failed = |e| Error::at(format!("hand {} over to {}", folder.display(), person.name), e);
+    let files = fs::read_dir(folder).map_err(failed)?.flatten().map(|file| file.path());
+    for path in files.chain([folder.to_owned()]) {
+        chown(&path, Some(person.uid), Some(person.gid)).map_err(failed)?;
+    }
+    Ok(())
 }
 
 impl Drop for Process {

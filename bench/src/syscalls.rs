@@ -11,10 +11,13 @@ use std::time::Duration;
 use clap::Args;
 use weir_pglocal::{Signal, TempFolder, send_signal};
 
+use crate::budgets::{Finding, Findings};
 use crate::cases::{self, Case};
+use crate::contender::Role;
 use crate::error::{Error, Outcome};
 use crate::json::Json;
-use crate::options::Rig;
+use crate::options::{Group, Output, Rig};
+use crate::out::{Out, say};
 use crate::pgbench::Pgbench;
 use crate::stage::Pooler;
 
@@ -29,22 +32,43 @@ pub(crate) struct Options {
     seconds: u32,
     #[command(flatten)]
     rig: Rig,
+    #[command(flatten)]
+    output: Output,
 }
 
-/// Counts and prints a table a pooler.
-pub(crate) fn run(options: &Options) -> Outcome<bool> {
-    let case = cases::table(&[20, 50, 200]).into_iter().find(|case| case.name == options.case);
-    let case = case.ok_or_else(|| Error::new(format!("there is no case {}", options.case)))?;
-    let (stage, pgbench) = options.rig.stage(1)?;
-    let mut lines = Vec::new();
-    for kind in options.rig.kinds()? {
-        let pooler = stage.pooler(kind)?;
-        let (transactions, calls) = count(options, &case, &pgbench, &pooler)?;
-        print_table(&pooler.name, transactions, &calls);
-        lines.push(json(&pooler.name, transactions, &calls));
+impl Group for Options {
+    const NAME: &'static str = "syscalls";
+
+    fn output(&self) -> &Output {
+        &self.output
     }
-    options.rig.write_json(&Json::List(lines))?;
-    Ok(true)
+
+    /// Counts and prints a table a pooler.
+    fn run(&self, out: &mut Out) -> Outcome<Findings> {
+        let case = cases::table().into_iter().find(|case| case.name == self.case);
+        let case = case.ok_or_else(|| {
+            let names: Vec<_> = cases::table().into_iter().map(|case| case.name).collect();
+            Error::new(format!("there is no case {}; there are: {}", self.case, names.join(", ")))
+        })?;
+        let (stage, pgbench) = self.rig.stage(1)?;
+        let (mut lines, mut budgets) = (Vec::new(), Vec::new());
+        for kind in self.rig.kinds(out)? {
+            let pooler = stage.pooler(kind)?;
+            let (transactions, calls) = count(self, &case, &pgbench, &pooler)?;
+            print_table(&pooler.name, transactions, &calls, out);
+            if kind.role() == Role::Ours {
+                budgets.push(Finding::new("socket-calls", each(of_sockets(&calls), transactions)));
+            }
+            lines.push(json(&pooler.name, transactions, &calls));
+        }
+        Ok(Findings { budgets, json: Json::List(lines) })
+    }
+}
+
+/// Those that read or write. On io_uring there are none: `io_uring_enter` is shared by many.
+fn of_sockets(calls: &Calls) -> u64 {
+    let sockets = ["recvfrom", "sendto", "recvmsg", "sendmsg", "read", "write", "readv", "writev"];
+    calls.iter().filter(|(name, _)| sockets.contains(&name.as_str())).map(|(_, count)| count).sum()
 }
 
 /// A system call's name, and how often it was made.
@@ -83,13 +107,13 @@ fn each(calls: u64, transactions: u64) -> f64 {
     calls as f64 / transactions.max(1) as f64
 }
 
-fn print_table(name: &str, transactions: u64, calls: &Calls) {
+fn print_table(name: &str, transactions: u64, calls: &Calls, out: &mut Out) {
     let all: u64 = calls.iter().map(|(_, count)| count).sum();
-    println!("{name}: {:.2} system calls a transaction, of {transactions} transactions", each(all, transactions));
+    say!(out, "{name}: {:.2} system calls a transaction, of {transactions} transactions", each(all, transactions));
     for (call, count) in calls {
         let each = each(*count, transactions);
         if each >= 0.005 {
-            println!("  {call:<20} {each:>6.2}");
+            say!(out, "  {call:<20} {each:>6.2}");
         }
     }
 }
@@ -140,6 +164,7 @@ mod tests {
         let calls = parse(TABLE);
         let expected = [("recvfrom", 95000), ("sendto", 90210), ("epoll_wait", 1700)];
         assert_eq!(calls.len(), expected.len());
+        assert_eq!(of_sockets(&calls), 95000 + 90210);
         for ((name, count), expected) in calls.iter().zip(expected) {
             assert_eq!((name.as_str(), *count), expected);
         }

@@ -1,23 +1,22 @@
 //! `weir-bench tail`: how much longer than others the unlucky wait, when many clients share a full pool.
 //!
-//! Latencies come from pgbench's own log of every transaction. A fair queue gives a p99 close to the p50.
-
-use std::fs;
-use std::path::Path;
+//! Latencies come from pgbench's own log of every transaction. A fair queue gives a p99 close to the p50, on a machine that
+//! keeps its pace. Where it does not, *places* still tell: how many others were served while one waited, which is the same
+//! for all in a fair queue, whatever the pace.
 
 use clap::Args;
-use weir_pglocal::TempFolder;
 
+use crate::budgets::{Finding, Findings, print_findings};
+use crate::cases::Way;
+use crate::contender::{Kind, Role};
 use crate::error::{Error, Outcome};
 use crate::json::Json;
-use crate::options::Rig;
+use crate::latency::{Quantiles, places};
+use crate::options::{Group, Output, Rig};
+use crate::out::{Out, say};
 use crate::pgbench::Pgbench;
-use crate::setup::Kind;
 use crate::stage::Pooler;
 use crate::stats::{Spread, quantile};
-
-/// p99 / p50: the budget for Weir.
-const BUDGET: f64 = 1.2;
 
 /// What `tail` is told.
 #[derive(Args, Clone, Debug)]
@@ -26,110 +25,110 @@ pub(crate) struct Options {
     #[arg(long, default_value_t = 1000)]
     clients: u32,
     /// How often each pooler is measured, in turns
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
     /// How long each run lasts
-    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     seconds: u32,
     #[command(flatten)]
     rig: Rig,
+    #[command(flatten)]
+    output: Output,
 }
 
-/// Latencies of one run, in milliseconds.
+/// One run.
 #[derive(Clone, Copy, Debug)]
 struct Tail {
-    p50: f64,
-    p99: f64,
-    p999: f64,
-    max: f64,
+    latency: Quantiles,
+    /// p99 / p50 of the places.
+    places: f64,
 }
 
-/// Measures and prints a line a run, then one a pooler.
-pub(crate) fn run(options: &Options) -> Outcome<bool> {
-    if options.rig.poolers.contains(&Kind::Direct) {
-        return Err(Error::new("PostgreSQL alone does not serve that many clients: that is what poolers are for"));
+impl Tail {
+    fn ratio(&self) -> f64 {
+        self.latency.p99 / self.latency.p50
     }
-    let (stage, pgbench) = options.rig.stage(10)?;
-    let poolers = options.rig.poolers(&stage)?;
-    let mut tails: Vec<Vec<Tail>> = poolers.iter().map(|_| Vec::new()).collect();
-    println!("{} clients on a pool of {}, -S simple, ms", options.clients, options.rig.pool_size);
-    println!("{:<17} {:>8} {:>8} {:>8} {:>8} {:>8}", "pooler", "p50", "p99", "p99.9", "max", "p99/p50");
-    for _ in 0..options.rounds {
-        for (pooler, tails) in poolers.iter().zip(&mut tails) {
-            let tail = measure(options, &pgbench, pooler)?;
-            print_line(&pooler.name, tail);
-            tails.push(tail);
+}
+
+impl Group for Options {
+    const NAME: &'static str = "tail";
+
+    fn output(&self) -> &Output {
+        &self.output
+    }
+
+    /// Measures and prints a line a run, then one a pooler.
+    fn run(&self, out: &mut Out) -> Outcome<Findings> {
+        if self.rig.poolers.contains(&Kind::Direct) {
+            return Err(Error::new("PostgreSQL alone does not serve that many clients: that is what poolers are for"));
         }
+        let (stage, pgbench) = self.rig.stage(10)?;
+        let poolers = self.rig.poolers(&stage, out)?;
+        let mut tails: Vec<Vec<Tail>> = poolers.iter().map(|_| Vec::new()).collect();
+        say!(out, "{} clients on a pool of {}, -S simple, ms", self.clients, self.rig.pool_size);
+        let titles = ["p50", "p99", "p99.9", "max", "p99/p50", "places"];
+        say!(out, "{:<17} {}", "pooler", titles.map(|title| format!("{title:>8}")).join(" "));
+        for round in 0..self.rounds as usize {
+            for step in 0..poolers.len() {
+                let at = (round + step) % poolers.len();
+                match measure(self, &pgbench, &poolers[at]) {
+                    Ok(tail) => {
+                        print_line(&poolers[at].name, &tail, tail.ratio(), out);
+                        tails[at].push(tail);
+                    }
+                    Err(error) if poolers[at].kind.role() == Role::Rival => say!(out, "{error}"),
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        say!(out, "\nmedians; places: p99/p50 of how many others were served while one waited");
+        let (mut lines, mut budgets) = (Vec::new(), Vec::new());
+        for (pooler, tails) in poolers.iter().zip(&tails) {
+            let Some(spread) = Spread::of(tails.iter().map(Tail::ratio)) else { continue };
+            lines.push(summary(pooler, tails, spread, out));
+            if pooler.kind.role() == Role::Ours {
+                budgets.push(Finding::new("tail", spread.median).within(spread.min, spread.max));
+            }
+        }
+        print_findings(out, &budgets);
+        Ok(Findings { budgets, json: Json::List(lines) })
     }
-    println!("\nmedians; budget of Weir's: p99/p50 ≤ {BUDGET}");
-    let lines = poolers.iter().zip(&tails).map(|(pooler, tails)| summary(pooler, tails)).collect();
-    options.rig.write_json(&Json::List(lines))?;
-    Ok(true)
 }
 
-fn print_line(name: &str, Tail { p50, p99, p999, max }: Tail) {
-    println!("{name:<17} {p50:>8.2} {p99:>8.2} {p999:>8.2} {max:>8.2} {:>8.2}", p99 / p50);
+fn print_line(name: &str, tail: &Tail, ratio: f64, out: &mut Out) {
+    let Quantiles { p50, p99, p999, max } = tail.latency;
+    say!(out, "{name:<17} {p50:>8.2} {p99:>8.2} {p999:>8.2} {max:>8.2} {ratio:>8.2} {:>8.2}", tail.places);
 }
 
-fn summary(pooler: &Pooler, tails: &[Tail]) -> Json {
+fn summary(pooler: &Pooler, tails: &[Tail], ratio: Spread, out: &mut Out) -> Json {
     let median = |part: fn(&Tail) -> f64| Spread::of(tails.iter().map(part)).map_or(f64::NAN, |spread| spread.median);
-    let ratio = median(|tail| tail.p99 / tail.p50);
-    let tail = Tail {
-        p50: median(|tail| tail.p50),
-        p99: median(|tail| tail.p99),
-        p999: median(|tail| tail.p999),
-        max: median(|tail| tail.max),
+    let latency = Quantiles {
+        p50: median(|tail| tail.latency.p50),
+        p99: median(|tail| tail.latency.p99),
+        p999: median(|tail| tail.latency.p999),
+        max: median(|tail| tail.latency.max),
     };
-    print_line(&pooler.name, tail);
+    let tail = Tail { latency, places: median(|tail| tail.places) };
+    print_line(&pooler.name, &tail, ratio.median, out);
     Json::Object(vec![
         ("pooler", pooler.name.as_str().into()),
-        ("p50_ms", tail.p50.into()),
-        ("p99_ms", tail.p99.into()),
-        ("p999_ms", tail.p999.into()),
-        ("max_ms", tail.max.into()),
-        ("p99_over_p50", ratio.into()),
-        ("met", (pooler.kind == Kind::Weir).then_some(ratio <= BUDGET).into()),
+        ("p50_ms", latency.p50.into()),
+        ("p99_ms", latency.p99.into()),
+        ("p999_ms", latency.p999.into()),
+        ("max_ms", latency.max.into()),
+        ("p99_over_p50", ratio.median.into()),
+        ("places_p99_over_p50", tail.places.into()),
     ])
 }
 
 fn measure(options: &Options, pgbench: &Pgbench, pooler: &Pooler) -> Outcome<Tail> {
-    let folder = TempFolder::new()?;
     let clients = options.clients.to_string();
-    let prefix = format!("--log-prefix={}", folder.path().join("log").display());
-    let arguments = ["-S", "-c", &clients, "-l", &prefix].map(str::to_owned);
-    pgbench.run(pooler, options.seconds, &arguments)?;
-    let latencies = latencies(folder.path())?;
-    let at = |q: f64| f64::from(quantile(&latencies, q).unwrap_or(0)) / 1000.0;
-    if latencies.is_empty() {
-        return Err(Error::new(format!("{}: no transactions in {} s", pooler.name, options.seconds)));
-    }
-    Ok(Tail { p50: at(0.5), p99: at(0.99), p999: at(0.999), max: at(1.0) })
-}
-
-/// All latencies in the logs of a folder, in µs, sorted.
-fn latencies(folder: &Path) -> Outcome<Vec<u32>> {
-    let files = fs::read_dir(folder).map_err(|e| Error::at(folder.display(), e))?;
-    let mut all = Vec::new();
-    for file in files.flatten() {
-        let text = fs::read_to_string(file.path()).map_err(|e| Error::at(file.path().display(), e))?;
-        all.extend(text.lines().filter_map(latency));
-    }
-    all.sort_unstable();
-    Ok(all)
-}
-
-/// A line of pgbench's log is `client transaction latency script seconds microseconds …`.
-fn latency(line: &str) -> Option<u32> {
-    line.split(' ').nth(2)?.parse().ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_third_field_of_a_log_line_is_its_latency_and_a_skipped_one_has_none() {
-        assert_eq!(latency("0 199 2241 0 1175850568 995598"), Some(2241));
-        assert_eq!(latency("0 199 skipped 0 1175850568 995598"), None);
-    }
+    let arguments = ["-S", "-c", &clients].map(str::to_owned);
+    let (_, log) = pgbench.run_logged(Way::Plain, pooler, options.seconds, &arguments, 1.0)?;
+    let none = || Error::new(format!("{}: no transactions in {} s", pooler.name, options.seconds));
+    let latency = Quantiles::of(log.iter().map(|entry| entry.took).collect()).ok_or_else(none)?;
+    let mut places = places(&log);
+    places.sort_unstable();
+    let at = |q: f64| f64::from(quantile(&places, q).unwrap_or(0).max(1));
+    Ok(Tail { latency, places: at(0.99) / at(0.5) })
 }

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use weir_pglocal::client::Connection;
 
-use super::rng::Rng;
 use super::tally::{Tally, add};
 use super::world::{POOLS, Presence, World};
+use crate::rng::Rng;
 use crate::setup::{Configuration, Mode, USER};
 
 /// Tables that the operator looks at.

@@ -11,7 +11,6 @@ mod audit;
 mod batch;
 mod chaos;
 mod gate;
-mod rng;
 mod scripts;
 mod session;
 mod state;
@@ -25,8 +24,9 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 
+use crate::contender::Kind;
 use crate::error::{Error, Outcome};
-use crate::setup::{Kind, Login, Setup, USER};
+use crate::setup::{Login, Programs, Setup, USER};
 use crate::stage::{Pooler, Stage};
 use audit::{Auditor, Sight};
 use tally::get;
@@ -119,10 +119,10 @@ fn start(options: &Options) -> Outcome<Stage> {
         login: Login::Trust,
         workers: options.workers,
         certificate: None,
-        weir: options.weir.clone(),
-        pgbouncer: options.pgbouncer.clone(),
+        sessions: u32::try_from(options.clients).unwrap_or(u32::MAX),
+        programs: Programs { weir: options.weir.clone(), pgbouncer: options.pgbouncer.clone(), pgpool: None },
     };
-    let stage = Stage::start(setup, &[("deadlock_timeout", "1s")])?;
+    let stage = Stage::start(setup, &[("deadlock_timeout", "1s")], None)?;
     let (accounts, amount) = (scripts::ACCOUNTS, scripts::AMOUNT);
     let tables = format!(
         "create table soak_account (id int primary key, amount bigint not null); \

@@ -8,9 +8,9 @@ use weir_pglocal::client::{Connection, Error, Frame, ServerError};
 use weir_pgwire::{TxStatus, backend, tag::back};
 
 use super::batch::{Batch, Expect, Script};
-use super::rng::Rng;
 use super::tally::{Trouble, add};
 use super::world::{PoolId, Presence, World};
+use crate::rng::Rng;
 
 /// The longest that any answer may take, waiting in a queue and a PAUSE included.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);

@@ -7,7 +7,8 @@ use weir_pglocal::client::Params;
 
 use super::gate::Gate;
 use super::tally::Tally;
-use crate::setup::{Kind, Link, Mode, Pool};
+use crate::contender::Kind;
+use crate::setup::{Link, Mode, Pool};
 use crate::stage::Pooler;
 
 /// The pools: two for transactions, of different size, and one of each other mode. All are smaller than the number of

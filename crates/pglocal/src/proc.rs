@@ -23,6 +23,11 @@ impl Cpu {
         self.user + self.system
     }
 
+    /// The sum of two.
+    fn plus(self, other: Cpu) -> Cpu {
+        Cpu { user: self.user + other.user, system: self.system + other.system }
+    }
+
     /// What was used since an earlier look.
     pub fn since(self, earlier: Cpu) -> Cpu {
         Cpu { user: self.user.saturating_sub(earlier.user), system: self.system.saturating_sub(earlier.system) }
@@ -134,6 +139,12 @@ impl Snapshot {
         Family { pids, seconds }
     }
 
+    /// CPU time of the family of `root` in ticks, which tell the program's time from the kernel's.
+    pub fn ticks(&self, root: u32) -> Cpu {
+        let members = self.0.iter().filter(|(pid, _)| descends(&self.0, **pid, root));
+        members.flat_map(|(_, entry)| [entry.own, entry.reaped]).fold(Cpu::default(), Cpu::plus)
+    }
+
     /// The children of `parent`.
     pub fn children(&self, parent: u32) -> Vec<u32> {
         self.0.iter().filter(|(_, entry)| entry.parent == parent).map(|(pid, _)| *pid).collect()
@@ -232,6 +243,20 @@ mod tests {
         assert_eq!(family_time(&table, 10), 10);
         assert_eq!(family_time(&table, 20), 50);
         assert_eq!(family_time(&table, 99), 0);
+    }
+
+    #[test]
+    fn the_ticks_of_a_family_tell_the_program_from_the_kernel() {
+        let one = |parent, user, system, reaped| Entry {
+            parent,
+            own: Cpu { user, system },
+            reaped: Cpu { user: 0, system: reaped },
+        };
+        // No process has such a number, so the kernel has no nanoseconds to add.
+        let (root, child) = (u32::MAX - 1, u32::MAX - 2);
+        let snapshot = Snapshot(HashMap::from([(root, one(1, 100, 30, 5)), (child, one(root, 7, 40, 0))]));
+        assert_eq!(snapshot.ticks(root), Cpu { user: 107, system: 75 });
+        assert!((snapshot.family(root).seconds - 1.82).abs() < 1e-9);
     }
 
     #[test]

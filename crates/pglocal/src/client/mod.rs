@@ -14,6 +14,7 @@ pub use error::{Error, ServerError};
 pub use params::{Address, Params};
 
 use std::collections::BTreeMap;
+use std::net::TcpStream;
 use std::time::Duration;
 
 use weir_pgwire::{TxStatus, backend, put_front, tag};
@@ -217,6 +218,12 @@ impl Connection {
         let mut message = Vec::new();
         put_front::terminate(&mut message);
         self.send_bytes(&message)
+    }
+
+    /// The socket of a connection by TCP at rest, for who speaks the protocol alone from here on; `None` for a Unix socket, and
+    /// when bytes have come that nobody has taken.
+    pub fn into_tcp(self) -> Option<TcpStream> {
+        self.stream.into_tcp()
     }
 
     /// The next message within the connection's own time limit.

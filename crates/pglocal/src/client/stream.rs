@@ -47,6 +47,13 @@ impl Stream {
         Ok(stream)
     }
 
+    pub(super) fn into_tcp(self) -> Option<TcpStream> {
+        match self.socket {
+            Socket::Tcp(socket) if self.at == self.incoming.len() => Some(socket),
+            _ => None,
+        }
+    }
+
     pub(super) fn send(&mut self, bytes: &[u8]) -> Result<(), Error> {
         match &mut self.socket {
             Socket::Tcp(socket) => socket.write_all(bytes)?,

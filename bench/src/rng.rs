@@ -2,17 +2,17 @@
 
 /// A generator; equal seeds make equal choices.
 #[derive(Clone, Debug)]
-pub(super) struct Rng(u64);
+pub(crate) struct Rng(u64);
 
 impl Rng {
     /// The generator of one of many actors that share a seed.
-    pub(super) fn of(seed: u64, actor: u64) -> Rng {
+    pub(crate) fn of(seed: u64, actor: u64) -> Rng {
         let mut rng = Rng(seed ^ actor.wrapping_mul(0xd134_2543_de82_ef95));
         rng.next();
         rng
     }
 
-    pub(super) fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -21,21 +21,21 @@ impl Rng {
     }
 
     /// A number from `low` to `high`, both included.
-    pub(super) fn between(&mut self, low: u64, high: u64) -> u64 {
+    pub(crate) fn between(&mut self, low: u64, high: u64) -> u64 {
         low + self.next() % (high - low + 1)
     }
 
     /// A place in something of this length, which is not 0.
-    pub(super) fn place(&mut self, length: usize) -> usize {
+    pub(crate) fn place(&mut self, length: usize) -> usize {
         usize::try_from(self.next() % length as u64).unwrap_or(0)
     }
 
     /// True in so many of a hundred cases.
-    pub(super) fn percent(&mut self, chance: u64) -> bool {
+    pub(crate) fn percent(&mut self, chance: u64) -> bool {
         self.next() % 100 < chance
     }
 
-    pub(super) fn pick<'a, T>(&mut self, of: &'a [T]) -> &'a T {
+    pub(crate) fn pick<'a, T>(&mut self, of: &'a [T]) -> &'a T {
         &of[self.place(of.len())]
     }
 }

@@ -1,0 +1,187 @@
+//! `weir-bench all`: every group in turn, and at the end one table: which budget holds.
+//!
+//! A group that fails does not keep the others from being measured: its budgets are open, and the table says why.
+
+use std::time::Instant;
+
+use clap::Args;
+
+use crate::budgets::{self, BUDGETS, Finding, Findings, Measured};
+use crate::error::{Error, Outcome};
+use crate::json::Json;
+use crate::options::{Group, Output};
+use crate::out::Out;
+use crate::{bulk, burst, idle, open, own, rounds, syscalls, tail, workers};
+
+/// What `all` is told.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Options {
+    /// Only these groups, in this order
+    #[arg(long, value_delimiter = ',', value_name = "GROUP")]
+    groups: Vec<String>,
+    /// All cases of the rounds
+    #[arg(long, conflicts_with = "quick")]
+    full: bool,
+    /// Each for a second and small: that everything runs; its figures mean nothing
+    #[arg(long)]
+    quick: bool,
+    /// Flags for each group that knows them, such as `--pgbouncer PATH`, `--rival …` (after --)
+    #[arg(last = true, value_name = "FLAGS")]
+    flags: Vec<String>,
+    #[command(flatten)]
+    output: Output,
+}
+
+/// A group as `all` runs it.
+struct Entry {
+    name: &'static str,
+    /// Runs it with these flags.
+    run: fn(&[String], &mut Out) -> Outcome<Findings>,
+    /// Whether it knows them.
+    knows: fn(&[String]) -> Outcome<()>,
+    /// Whether it has the flags about whom to measure.
+    has_rig: bool,
+    /// Its flags for a quick run.
+    quick: &'static str,
+}
+
+const fn entry<G: Group>(quick: &'static str, has_rig: bool) -> Entry {
+    Entry {
+        name: G::NAME,
+        run: |flags, out| G::with(flags)?.run(out),
+        knows: |flags| G::with(flags).map(drop),
+        has_rig,
+        quick,
+    }
+}
+
+static GROUPS: &[Entry] = &[
+    entry::<rounds::Options>("--rounds 1 --seconds 1 --scale 1 --only simple-50,connect-10", true),
+    entry::<own::Options>("--quick --transactions 1000", false),
+    entry::<syscalls::Options>("--seconds 1", true),
+    entry::<tail::Options>("--rounds 1 --seconds 1 --clients 100", true),
+    entry::<idle::Options>("--clients 100,200 --idle 200 --active 10 --rate 200 --rounds 1 --seconds 1", true),
+    entry::<open::Options>("--rounds 1 --seconds 1 --clients 40 --load 50,120", true),
+    entry::<bulk::Options>("--rounds 1 --megabytes 10", true),
+    entry::<burst::Options>("--rounds 1 --clients 200", true),
+    entry::<workers::Options>("--rounds 1 --seconds 1", true),
+];
+
+impl Group for Options {
+    const NAME: &'static str = "budgets";
+
+    fn output(&self) -> &Output {
+        &self.output
+    }
+
+    fn run(&self, out: &mut Out) -> Outcome<Findings> {
+        let groups = self.chosen()?;
+        // A flag that one of them does not know is better told now than in a quarter of an hour.
+        groups.iter().try_for_each(|group| (group.knows)(&self.flags_of(group)))?;
+        let (begin, mut found, mut figures) = (Instant::now(), Vec::new(), Vec::new());
+        for group in groups {
+            println!("\n=== {} ===\n", group.name);
+            let mut said = Out::new();
+            match (group.run)(&self.flags_of(group), &mut said) {
+                Ok(findings) => {
+                    found.extend(findings.budgets);
+                    self.output.write_page(group.name, &said)?;
+                    figures.push(Json::Object(vec![("group", group.name.into()), ("figures", findings.json)]));
+                }
+                Err(error) => {
+                    eprintln!("weir-bench {}: {error}", group.name);
+                    found.extend(left_open(group.name, &error));
+                }
+            }
+        }
+        println!("\n=== budgets ===\n");
+        budgets::print_table(out, &found);
+        println!("({} min)", begin.elapsed().as_secs().div_ceil(60));
+        let json = Json::Object(vec![("budgets", budgets::json(&found)), ("groups", Json::List(figures))]);
+        Ok(Findings { budgets: found, json })
+    }
+}
+
+impl Options {
+    fn chosen(&self) -> Outcome<Vec<&'static Entry>> {
+        if self.groups.is_empty() {
+            return Ok(GROUPS.iter().collect());
+        }
+        let of = |name: &String| {
+            let names: Vec<_> = GROUPS.iter().map(|group| group.name).collect();
+            let unknown = || Error::new(format!("--groups {name}: there are {}", names.join(", ")));
+            GROUPS.iter().find(|group| group.name == name).ok_or_else(unknown)
+        };
+        self.groups.iter().map(of).collect()
+    }
+
+    fn flags_of(&self, group: &Entry) -> Vec<String> {
+        let mut flags: Vec<_> = if group.has_rig { self.flags.clone() } else { Vec::new() };
+        if self.quick {
+            flags.extend(group.quick.split_whitespace().map(str::to_owned));
+        }
+        if self.full && group.name == <rounds::Options as Group>::NAME {
+            flags.push("--full".to_owned());
+        }
+        flags
+    }
+}
+
+/// The budgets of a group that has failed.
+fn left_open<'a>(group: &'a str, error: &'a Error) -> impl Iterator<Item = Finding> + 'a {
+    let of_group = move |command: Measured| match command {
+        Measured::By(command) => command.split(' ').next() == Some(group),
+        Measured::Test(_) => false,
+    };
+    let of_group = BUDGETS.iter().filter(move |budget| of_group(budget.command));
+    of_group.map(move |budget| Finding::none(budget.id, format!("{group} failed: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(flags: &[&str]) -> Options {
+        Options::with(&flags.iter().map(|flag| (*flag).to_owned()).collect::<Vec<_>>()).unwrap()
+    }
+
+    #[test]
+    fn every_budget_is_measured_by_a_group_that_there_is() {
+        for budget in BUDGETS {
+            let Measured::By(command) = budget.command else { continue };
+            let name = command.split(' ').next().unwrap();
+            assert!(GROUPS.iter().any(|group| group.name == name), "{}: {command}", budget.id);
+        }
+    }
+
+    #[test]
+    fn the_flags_of_a_quick_run_are_flags_that_the_groups_have() {
+        let quick = options(&["--quick"]);
+        for group in GROUPS {
+            let known = (group.knows)(&quick.flags_of(group));
+            assert!(known.is_ok(), "{}: {}", group.name, known.unwrap_err());
+        }
+    }
+
+    #[test]
+    fn flags_after_the_dashes_go_to_the_groups_that_know_them() {
+        let all = options(&["--full", "--", "--pgbouncer", "/x"]);
+        let flags = |name: &str| all.flags_of(GROUPS.iter().find(|group| group.name == name).unwrap()).join(" ");
+        assert_eq!(flags("rounds"), "--pgbouncer /x --full");
+        assert_eq!((flags("tail").as_str(), flags("own").as_str()), ("--pgbouncer /x", ""));
+    }
+
+    #[test]
+    fn an_unknown_group_is_answered_with_those_there_are() {
+        let error = options(&["--groups", "tail,tails"]).chosen().err().unwrap().to_string();
+        assert!(error.starts_with("--groups tails: there are rounds, own,"), "{error}");
+        assert_eq!(options(&["--groups", "tail,own"]).chosen().unwrap()[1].name, "own");
+    }
+
+    #[test]
+    fn the_budgets_of_a_group_that_failed_are_open() {
+        let found: Vec<_> = left_open("bulk", &Error::new("no psql")).collect();
+        assert_eq!(found.iter().map(|finding| finding.id).collect::<Vec<_>>(), ["bulk-plain", "bulk-tls"]);
+        assert_eq!(found[0].figure, Err("bulk failed: no psql".to_owned()));
+    }
+}

@@ -1,0 +1,284 @@
+//! The budgets: one entry each, with its limit and the command that measures it; and whether it holds.
+//!
+//! Invariant: a limit stands here and nowhere else. docs/performance.md has a line for each; a test compares them.
+
+use crate::json::Json;
+use crate::out::{Out, say};
+
+/// A limit for Weir.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Budget {
+    /// What a group calls it when it says what it measured.
+    pub(crate) id: &'static str,
+    /// What is limited, in which unit.
+    pub(crate) what: &'static str,
+    pub(crate) limit: Limit,
+    /// What is asked of io_uring, beyond the limit.
+    pub(crate) goal: Option<f64>,
+    /// What measures it.
+    pub(crate) command: Measured,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Limit {
+    AtMost(f64),
+    AtLeast(f64),
+}
+
+/// By what a budget is held.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Measured {
+    /// A group of this program, with these arguments.
+    By(&'static str),
+    /// A test, which fails when it is missed.
+    Test(&'static str),
+}
+
+use Limit::{AtLeast, AtMost};
+use Measured::{By, Test};
+
+const fn at_most(id: &'static str, what: &'static str, limit: f64, command: &'static str) -> Budget {
+    Budget { id, what, limit: AtMost(limit), goal: None, command: By(command) }
+}
+
+pub(crate) static BUDGETS: &[Budget] = &[
+    at_most("own", "own code, simple query, ns", 1000.0, "own"),
+    Budget {
+        goal: Some(0.76),
+        ..at_most("simple-50", "CPU, simple, 50 clients, × PgBouncer", 0.82, "rounds --only simple-50")
+    },
+    Budget {
+        goal: Some(0.70),
+        ..at_most("simple-200", "CPU, simple, 200 clients, × PgBouncer", 0.77, "rounds --only simple-200")
+    },
+    at_most(
+        "prepared-50",
+        "CPU, prepared, 50 clients, × PgBouncer 1.21+",
+        0.75,
+        "rounds --only prepared-50 --pgbouncer PATH",
+    ),
+    at_most("prepared-50-simple", "the same × an older one's simple", 0.95, "rounds --only prepared-50"),
+    at_most("connect-10", "CPU, -C: login and query, × PgBouncer", 0.95, "rounds --only connect-10"),
+    at_most("simple-50-tls", "CPU, TLS, simple, 50 clients, × PgBouncer", 0.75, "rounds --only simple-50-tls"),
+    at_most("connect-10-tls", "CPU, a TLS login and query, × PgBouncer", 1.0, "rounds --only connect-10-tls"),
+    at_most("socket-calls", "reads and writes of sockets a transaction", 4.05, "syscalls"),
+    Budget {
+        id: "allocations",
+        what: "heap allocations on the relay path",
+        limit: AtMost(0.0),
+        goal: None,
+        command: Test("cargo test -p weir-engine -p weir-runtime --test allocations"),
+    },
+    at_most("idle-bytes", "memory of an idle client, B", 640.0, "idle"),
+    at_most("idle-flat", "the same at the most clients, × at 5,000", 1.1, "idle"),
+    at_most("idle-active", "p99 of 100 among 10,000 idle, × alone", 2.0, "idle"),
+    at_most("bulk-plain", "CPU of rows and COPY, × PgBouncer", 0.65, "bulk"),
+    at_most("bulk-tls", "the same under TLS, × PgBouncer", 0.65, "bulk"),
+    at_most("tail", "p99 / p50, 1,000 clients on a pool of 20", 1.2, "tail"),
+    at_most("burst", "of 5,000 logins at once, refused", 0.0, "burst"),
+    at_most("workers-cpu", "CPU, 2 workers on one pool, × 1 worker", 1.1, "workers"),
+    Budget {
+        id: "workers-tps",
+        what: "TPS, 2 workers on one pool, × 1 worker",
+        limit: AtLeast(1.8),
+        goal: None,
+        command: By("workers"),
+    },
+];
+
+/// The budget of this name.
+pub(crate) fn budget(id: &str) -> &'static Budget {
+    BUDGETS.iter().find(|budget| budget.id == id).unwrap_or_else(|| panic!("{id} is no budget"))
+}
+
+/// Whether a budget holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Missed,
+    Held,
+    /// The goal beyond it too.
+    GoalHeld,
+}
+
+impl Budget {
+    pub(crate) fn judge(&self, figure: f64) -> Verdict {
+        match self.limit {
+            AtMost(limit) if figure > limit => Verdict::Missed,
+            AtLeast(limit) if figure < limit => Verdict::Missed,
+            _ if self.goal.is_some_and(|goal| figure <= goal) => Verdict::GoalHeld,
+            _ => Verdict::Held,
+        }
+    }
+
+    /// `≤ 0.82, goal 0.76`.
+    pub(crate) fn asked(&self) -> String {
+        let goal = self.goal.map_or_else(String::new, |goal| format!(", goal {goal}"));
+        match self.limit {
+            AtMost(limit) => format!("≤ {limit}{goal}"),
+            AtLeast(limit) => format!("≥ {limit}{goal}"),
+        }
+    }
+
+    /// `≤ 0.82, goal 0.76: held, the goal is not`.
+    pub(crate) fn told(&self, figure: f64) -> String {
+        let verdict = match self.judge(figure) {
+            Verdict::Missed => "MISSED",
+            Verdict::Held if self.goal.is_some() => "held, the goal is not",
+            Verdict::Held => "held",
+            Verdict::GoalHeld => "held, the goal too",
+        };
+        format!("{}: {verdict}", self.asked())
+    }
+}
+
+/// What a group found about a budget.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Finding {
+    pub(crate) id: &'static str,
+    /// The figure, or why there is none.
+    pub(crate) figure: Result<f64, String>,
+    /// The least and the most of it in single rounds, where it has rounds.
+    pub(crate) spread: Option<(f64, f64)>,
+}
+
+impl Finding {
+    pub(crate) fn new(id: &'static str, figure: f64) -> Finding {
+        Finding { id, figure: Ok(figure), spread: None }
+    }
+
+    /// With its spread over the rounds.
+    pub(crate) fn within(self, min: f64, max: f64) -> Finding {
+        Finding { spread: Some((min, max)), ..self }
+    }
+
+    /// That it could not be measured, and why.
+    pub(crate) fn none(id: &'static str, why: impl Into<String>) -> Finding {
+        Finding { id, figure: Err(why.into()), spread: None }
+    }
+
+    fn missed(&self) -> bool {
+        self.figure.as_ref().is_ok_and(|figure| budget(self.id).judge(*figure) == Verdict::Missed)
+    }
+}
+
+/// All that a group found: what it says about budgets, and its figures for programs.
+#[derive(Clone, Debug)]
+pub(crate) struct Findings {
+    pub(crate) budgets: Vec<Finding>,
+    pub(crate) json: Json,
+}
+
+impl Findings {
+    pub(crate) fn missed(&self) -> bool {
+        self.budgets.iter().any(Finding::missed)
+    }
+}
+
+/// Prints a line for each budget there is.
+pub(crate) fn print_table(out: &mut Out, findings: &[Finding]) {
+    say!(out, "{:<46} {:<18} {:<22} {:<8} command", "budget", "asked", "figure", "");
+    for budget in BUDGETS {
+        let found = findings.iter().find(|finding| finding.id == budget.id);
+        let (figure, verdict) = line(budget, found);
+        let command = match budget.command {
+            By(arguments) => format!("make bench ARGS='{arguments}'"),
+            Test(command) => command.to_owned(),
+        };
+        say!(out, "{:<46} {:<18} {figure:<22} {verdict:<8} {command}", budget.what, budget.asked());
+    }
+    for finding in findings {
+        if let Err(why) = &finding.figure {
+            say!(out, "{}: {why}", budget(finding.id).what);
+        }
+    }
+    let judged = findings.iter().filter(|finding| finding.figure.is_ok()).count();
+    let missed = findings.iter().filter(|finding| finding.missed()).count();
+    say!(out, "{judged} budgets were measured; {} held, {missed} missed.", judged - missed);
+}
+
+fn line(budget: &Budget, found: Option<&Finding>) -> (String, &'static str) {
+    let Some(Finding { figure: Ok(figure), spread, .. }) = found else {
+        let by_test = matches!(budget.command, Test(_));
+        return ("–".to_owned(), if by_test { "a test" } else { "open" });
+    };
+    let spread = spread.map_or_else(String::new, |(min, max)| format!(" ({}..{})", short(min), short(max)));
+    let verdict = if budget.judge(*figure) == Verdict::Missed { "MISSED" } else { "held" };
+    (format!("{}{spread}", short(*figure)), verdict)
+}
+
+/// A ratio with two places, a count or nanoseconds with none.
+fn short(figure: f64) -> String {
+    if figure.abs() >= 100.0 || figure == 0.0 { format!("{figure:.0}") } else { format!("{figure:.2}") }
+}
+
+/// `what: 0.85 (0.80..0.90): ≤ 0.82: MISSED`, or why there is no figure.
+pub(crate) fn print_findings(out: &mut Out, findings: &[Finding]) {
+    for finding in findings {
+        let budget = budget(finding.id);
+        match &finding.figure {
+            Ok(figure) => say!(out, "{}: {}: {}", budget.what, line(budget, Some(finding)).0, budget.told(*figure)),
+            Err(why) => say!(out, "{}: {why}", budget.what),
+        }
+    }
+}
+
+pub(crate) fn json(findings: &[Finding]) -> Json {
+    let one = |finding: &Finding| {
+        let figure = finding.figure.as_ref().ok().copied();
+        Json::Object(vec![
+            ("budget", finding.id.into()),
+            ("figure", figure.into()),
+            ("held", figure.map(|_| !finding.missed()).into()),
+            ("why_not", finding.figure.as_ref().err().map(String::as_str).into()),
+        ])
+    };
+    Json::List(findings.iter().map(one).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_figure_below_the_limit_holds_and_below_the_goal_that_too() {
+        let simple = budget("simple-50");
+        assert_eq!(simple.judge(0.83), Verdict::Missed);
+        assert_eq!(simple.told(0.80), "≤ 0.82, goal 0.76: held, the goal is not");
+        assert_eq!(simple.judge(0.75), Verdict::GoalHeld);
+        assert_eq!(budget("workers-tps").judge(1.7), Verdict::Missed);
+        assert_eq!(budget("workers-tps").told(1.9), "≥ 1.8: held");
+    }
+
+    #[test]
+    fn names_are_unique() {
+        for one in BUDGETS {
+            assert_eq!(BUDGETS.iter().filter(|other| other.id == one.id).count(), 1, "{}", one.id);
+        }
+    }
+
+    #[test]
+    fn the_table_has_a_line_for_each_budget_and_says_what_is_open() {
+        let mut out = Out::silent();
+        let findings = [
+            Finding::new("simple-50", 0.9).within(0.85, 0.95),
+            Finding::new("tail", 1.1),
+            Finding::none("burst", "nobody came"),
+        ];
+        print_table(&mut out, &findings);
+        let text = out.text();
+        let line = |start: &str| text.lines().find(|line| line.starts_with(start)).unwrap().to_owned();
+        assert!(line("CPU, simple, 50").contains("0.90 (0.85..0.95)") && line("CPU, simple, 50").contains("MISSED"));
+        assert!(line("p99 / p50").contains("held"));
+        assert!(line("of 5,000 logins").contains("open") && text.contains("refused: nobody came"), "{text}");
+        assert!(line("heap").contains("a test"));
+        assert!(text.ends_with("2 budgets were measured; 1 held, 1 missed.\n"), "{text}");
+        assert!(BUDGETS.iter().all(|budget| text.contains(budget.what)), "{text}");
+    }
+
+    #[test]
+    fn the_page_of_performance_has_a_line_for_each_budget() {
+        let page = include_str!("../../docs/performance.md");
+        let missing: Vec<_> = BUDGETS.iter().filter(|budget| !page.contains(budget.what)).map(|b| b.id).collect();
+        assert!(missing.is_empty(), "docs/performance.md lacks {missing:?}: `make bench ARGS='all --page'` writes it");
+    }
+}

@@ -1,0 +1,159 @@
+//! `weir-bench workers`: one pool over several workers, beside the same pool on one.
+//!
+//! What counts is CPU a transaction, which must not rise with hand-overs, and TPS where there are processors to be had:
+//! on a machine whose clients and servers already take them all, a second worker can bring nothing.
+
+use std::thread;
+
+use clap::Args;
+
+use crate::budgets::{Finding, Findings, print_findings};
+use crate::contender::{Kind, Role};
+use crate::error::Outcome;
+use crate::json::Json;
+use crate::meter::Meter;
+use crate::options::{Group, Output, Rig};
+use crate::out::{Out, say};
+use crate::pgbench::Pgbench;
+use crate::setup::Setup;
+use crate::stage::Pooler;
+use crate::stats::{Ratio, Spread};
+
+/// Processors from which on a second worker can be expected to pay: one each, and some for clients and servers.
+const PROCESSORS: usize = 8;
+
+/// What `workers` is told.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Options {
+    /// How many workers are compared with one
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(2..))]
+    several: u32,
+    /// How many clients share the pool
+    #[arg(long, default_value_t = 50)]
+    clients: u32,
+    /// How often each is measured, in turns
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: u32,
+    /// How long each run lasts
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+    seconds: u32,
+    #[command(flatten)]
+    rig: Rig,
+    #[command(flatten)]
+    output: Output,
+}
+
+impl Group for Options {
+    const NAME: &'static str = "workers";
+
+    fn output(&self) -> &Output {
+        &self.output
+    }
+
+    fn run(&self, out: &mut Out) -> Outcome<Findings> {
+        let (stage, pgbench) = self.rig.stage(10)?;
+        let start = |workers| -> Outcome<(String, Pooler)> {
+            let pooler = stage.pooler_with(Kind::Weir, &Setup { workers, ..stage.setup().clone() })?;
+            Ok((format!("{}, {workers} workers", pooler.name).replace(" 1 workers", " 1 worker"), pooler))
+        };
+        let mut sides = vec![start(1)?, start(self.several)?];
+        if self.rig.kinds(out)?.iter().any(|kind| kind.role() == Role::Base) {
+            let base = stage.pooler(Kind::Pgbouncer)?;
+            sides.push((base.name.clone(), base));
+        }
+        let arguments = ["-S", "-c", &self.clients.to_string()].map(str::to_owned);
+        for (_, pooler) in &sides {
+            pgbench.run(pooler, 1, &arguments)?;
+        }
+        let (mut cpu, mut tps) = (vec![Vec::new(); sides.len()], vec![Vec::new(); sides.len()]);
+        for round in 0..self.rounds as usize {
+            for step in 0..sides.len() {
+                let at = (round + step) % sides.len();
+                let (used, rate) = self.one(&pgbench, &sides[at].1, &arguments)?;
+                cpu[at].push(used);
+                tps[at].push(rate);
+            }
+        }
+        say!(
+            out,
+            "{} clients, -S simple, one pool of {}; medians of {} rounds",
+            self.clients,
+            self.rig.pool_size,
+            self.rounds
+        );
+        say!(
+            out,
+            "{:<24} {:>7} {:<16} {:>5} {:>7} {:<16} {:>5}",
+            "pooler",
+            "CPU µs",
+            "(min..max)",
+            "×",
+            "TPS",
+            "(min..max)",
+            "×"
+        );
+        let mut lines = Vec::new();
+        for (at, (name, _)) in sides.iter().enumerate() {
+            let of = |values: &[Vec<f64>], places: usize| {
+                let spread = Spread::of(values[at].iter().copied());
+                let ratio = Ratio::of(&values[at], &values[0]).map_or(f64::NAN, |ratio| ratio.of_medians);
+                let within = |s: Spread| {
+                    format!("{:>7.places$} {:<16}", s.median, format!("({:.places$}..{:.places$})", s.min, s.max))
+                };
+                format!("{} {ratio:>5.2}", spread.map_or_else(String::new, within))
+            };
+            say!(out, "{name:<24} {} {}", of(&cpu, 2), of(&tps, 0));
+            let list = |values: &[f64]| -> Json { values.iter().copied().collect() };
+            lines.push(Json::Object(vec![
+                ("pooler", name.as_str().into()),
+                ("cpu_us", list(&cpu[at])),
+                ("tps", list(&tps[at])),
+            ]));
+        }
+        let budgets = findings(Ratio::of(&cpu[1], &cpu[0]), Ratio::of(&tps[1], &tps[0]), processors());
+        say!(out, "× is the ratio to one worker's.");
+        print_findings(out, &budgets);
+        Ok(Findings { budgets, json: Json::List(lines) })
+    }
+}
+
+impl Options {
+    /// CPU microseconds a transaction, and TPS.
+    fn one(&self, pgbench: &Pgbench, pooler: &Pooler, arguments: &[String]) -> Outcome<(f64, f64)> {
+        let look = || pooler.pid().and_then(Meter::of).ok_or_else(|| pooler.gone());
+        let before = look()?;
+        let run = pgbench.run(pooler, self.seconds, arguments)?;
+        #[allow(clippy::cast_precision_loss)]
+        let each = look()?.since(&before).total() * 1e6 / run.transactions as f64;
+        Ok((each, run.tps))
+    }
+}
+
+fn processors() -> usize {
+    thread::available_parallelism().map_or(1, Into::into)
+}
+
+fn findings(cpu: Option<Ratio>, tps: Option<Ratio>, processors: usize) -> Vec<Finding> {
+    let of = |id, ratio: Option<Ratio>| match ratio {
+        Some(ratio) => Finding::new(id, ratio.of_medians).within(ratio.min, ratio.max),
+        None => Finding::none(id, "there are no figures"),
+    };
+    let room = processors >= PROCESSORS;
+    let few =
+        || format!("not judged on {processors} processors, which clients and servers share; it takes {PROCESSORS}");
+    vec![of("workers-cpu", cpu), if room { of("workers-tps", tps) } else { Finding::none("workers-tps", few()) }]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn throughput_is_judged_only_where_there_are_processors_for_it() {
+        let ratio = Some(Ratio { of_medians: 1.2, min: 1.0, max: 1.3 });
+        assert_eq!(findings(ratio, ratio, PROCESSORS)[1].figure, Ok(1.2));
+        let few = findings(ratio, ratio, 2);
+        assert_eq!(few[0].figure, Ok(1.2));
+        assert!(few[1].figure.as_ref().unwrap_err().contains("2 processors"));
+    }
+}
