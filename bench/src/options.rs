@@ -121,11 +121,16 @@ impl Rig {
     }
 
     /// The same, with Pgpool-II where it is installed, and those that mark a limit.
-    pub(crate) fn kinds_and_limits(&self, out: &mut Out) -> Outcome<Vec<Kind>> {
+    pub(crate) fn all_kinds(&self, out: &mut Out) -> Outcome<Vec<Kind>> {
         let mut kinds = self.kinds(out)?;
         if self.poolers.is_empty() && find::pgpool(self.pgpool.as_deref()).is_some() {
             kinds.push(Kind::Pgpool);
         }
+        Ok(self.with_limits(kinds, out))
+    }
+
+    /// These, and those that mark a limit; without who can't be measured with our login, which is said.
+    pub(crate) fn with_limits(&self, mut kinds: Vec<Kind>, out: &mut Out) -> Vec<Kind> {
         kinds.extend(Kind::limits());
         kinds.sort_unstable();
         kinds.dedup();
@@ -135,7 +140,7 @@ impl Rig {
             }
         }
         kinds.retain(|kind| kind.bars(self.auth).is_none());
-        Ok(kinds)
+        kinds
     }
 
     /// Starts all of them.

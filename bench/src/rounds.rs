@@ -59,7 +59,7 @@ impl Group for Options {
     /// Measures, and prints the table. An error at its end when Weir failed in a case.
     fn run(&self, out: &mut Out) -> Outcome<Findings> {
         let cases = self.chosen()?;
-        let kinds = self.rig.kinds_and_limits(out)?;
+        let kinds = self.rig.all_kinds(out)?;
         eprintln!("Starting PostgreSQL, pgbench scale {}.", self.scale);
         let (stage, pgbench) = self.rig.stage(self.scale)?;
         let mut poolers = self.rig.start(&stage, kinds, out)?;
