@@ -22,6 +22,7 @@ use crate::places::Places;
 use crate::port::Io;
 use crate::timers::Who;
 use crate::turns::Turn;
+use crate::welcome::Told;
 use crate::{Engine, Todo};
 
 /// The pools of a worker.
@@ -97,7 +98,7 @@ pub(crate) struct Reading {
 /// What clients of a pool are told at their login.
 #[derive(Clone)]
 pub(crate) struct Welcome {
-    pub(crate) reported: Arc<[(String, String)]>,
+    pub(crate) told: Arc<Told>,
     pub(crate) params: Arc<Params>,
 }
 

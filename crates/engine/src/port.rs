@@ -323,6 +323,11 @@ pub trait Io {
     fn start_tls(&mut self, peer: Peer, handshake: Handshake);
     /// Gives slow work to a helper. Bounded: refused work is answered when a helper is free again, never dropped.
     fn help(&mut self, job: u64, work: Work);
+    /// Whether lines of this level are written: what is not need not be made.
+    fn logs(&self, level: Level) -> bool {
+        let _ = level;
+        true
+    }
     /// Writes a line to the log, without ever waiting for it.
     fn log(&mut self, level: Level, about: About<'_>, text: fmt::Arguments<'_>);
     /// A configuration is in force from now on: what the port itself goes by (the log, its sockets' options) follows.

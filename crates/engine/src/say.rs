@@ -26,6 +26,9 @@ impl Engine {
 
     /// A line about a client.
     pub(crate) fn say_client<I: Io>(&self, level: Level, client: &ClientSlot, text: fmt::Arguments<'_>, io: &mut I) {
+        if !io.logs(level) {
+            return;
+        }
         let (database, address) = (self.database_of(client), client.addr.to_string());
         let about = About::Peer { side: Side::Client, id: client.id, database, user: &client.user, address: &address };
         io.log(level, about, text);

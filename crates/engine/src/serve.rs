@@ -9,6 +9,7 @@
 //! not decide when servers are wanted, nor which is tried next (`places`).
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use weir_base::{Host, Peer, Time};
 use weir_pool::{Acquire, Release};
@@ -20,6 +21,7 @@ use crate::places::{Encryption, Ending, Fitness, fitness, other_way};
 use crate::pools::Welcome;
 use crate::port::{Handshake, Io, Level, Work};
 use crate::say::say;
+use crate::welcome::Told;
 use crate::wire::Wire;
 use crate::{Engine, Job, Todo};
 
@@ -271,7 +273,7 @@ impl Engine {
         slot.last_error = None;
         slot.failing_since = Time::NEVER;
         slot.places.succeeded();
-        slot.welcome = Some(Welcome { params, reported: reported.into() });
+        slot.welcome = Some(Welcome { params, told: Arc::new(Told::new(&self.shared.params, reported)) });
         let doomed = server.doomed;
         self.peers.put(peer, Entry::Server(server));
         if doomed {

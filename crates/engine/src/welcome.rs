@@ -6,13 +6,55 @@ use weir_base::Time;
 use weir_pgwire::{ErrorFields, put_back};
 use weir_pool::Acquire;
 use weir_session::hello::Hello;
-use weir_session::{Client, Params, Refusal};
+use weir_session::{Client, ParamTable, Params, Refusal};
 
 use crate::console::Console;
 use crate::peers::{ClientSlot, LoginPhase, Phase};
 use crate::pools::Welcome;
 use crate::port::{Io, Level};
 use crate::{Engine, Todo};
+
+/// What a server reported at its login, as the messages that clients are told it by: made once, for most clients of a pool
+/// are told the same.
+#[derive(Debug)]
+pub(crate) struct Told {
+    messages: Vec<u8>,
+    parts: Vec<Part>,
+}
+
+/// One parameter of it.
+#[derive(Debug)]
+struct Part {
+    name: String,
+    value: String,
+    /// Its place among the tracked ones.
+    place: Option<usize>,
+    /// Where its message ends.
+    end: usize,
+}
+
+impl Told {
+    pub(crate) fn new(table: &ParamTable, reported: Vec<(String, String)>) -> Told {
+        let (mut messages, mut parts) = (Vec::new(), Vec::new());
+        for (name, value) in reported {
+            put_back::parameter_status(&mut messages, &name, &value);
+            parts.push(Part { place: table.place(&name), name, value, end: messages.len() });
+        }
+        Told { messages, parts }
+    }
+
+    /// Appends what a client with these values is told: the same, but where it has a value of its own.
+    fn write(&self, buffer: &mut Vec<u8>, params: &Params) {
+        let mut begin = 0;
+        for part in &self.parts {
+            match part.place.and_then(|place| params.at(place)).filter(|own| *own != part.value) {
+                Some(own) => put_back::parameter_status(buffer, &part.name, own),
+                None => buffer.extend_from_slice(&self.messages[begin..part.end]),
+            }
+            begin = part.end;
+        }
+    }
+}
 
 impl Engine {
     /// The client is who it says it is: may it come in here?
@@ -102,9 +144,7 @@ impl Engine {
         let params: Arc<Params> = if wanted == *welcome.params { welcome.params.clone() } else { Arc::new(wanted) };
         let mut buffer = Vec::with_capacity(512);
         put_back::auth_ok(&mut buffer);
-        for (name, value) in welcome.reported.iter() {
-            put_back::parameter_status(&mut buffer, name, table.get(&params, name).unwrap_or(value));
-        }
+        welcome.told.write(&mut buffer, &params);
         let secret = if phase.hello.minor >= 2 { &client.secret[..] } else { &client.secret[..4] };
         put_back::backend_key_data(&mut buffer, crate::cancel::pid_of(self.worker, client.peer), secret);
         if !self.config.login_notify_message.is_empty() {
@@ -163,5 +203,35 @@ impl Engine {
         if ahead {
             self.todo.push_back(Todo::Feed(peer));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_is_told_what_the_server_said_but_where_it_has_a_value_of_its_own() {
+        let table = ParamTable::new([]);
+        let reported =
+            [("server_version", "15.1"), ("TimeZone", "UTC"), ("application_name", ""), ("is_superuser", "off")];
+        let told = Told::new(&table, reported.map(|(name, value)| (name.to_owned(), value.to_owned())).into());
+        let with = |values: &[(&str, &str)]| {
+            let mut params = table.unknown();
+            values.iter().for_each(|(name, value)| table.set(&mut params, name, value).unwrap());
+            let mut buffer = Vec::new();
+            told.write(&mut buffer, &params);
+            buffer
+        };
+        let expected = |values: [&str; 4]| {
+            let mut buffer = Vec::new();
+            for ((name, _), value) in reported.iter().zip(values) {
+                put_back::parameter_status(&mut buffer, name, value);
+            }
+            buffer
+        };
+        assert_eq!(with(&[]), expected(["15.1", "UTC", "", "off"]));
+        assert_eq!(with(&[("timezone", "UTC")]), expected(["15.1", "UTC", "", "off"]));
+        assert_eq!(with(&[("application_name", "a"), ("TimeZone", "CET")]), expected(["15.1", "CET", "a", "off"]));
     }
 }

@@ -466,6 +466,10 @@ impl Io for Port {
         self.asking.help(job, work);
     }
 
+    fn logs(&self, level: Level) -> bool {
+        self.shared.log.takes(level)
+    }
+
     fn log(&mut self, level: Level, about: About<'_>, text: fmt::Arguments<'_>) {
         self.shared.log.about(level, about, text);
     }

@@ -125,6 +125,16 @@ fn hello(packet: &startup::Startup<'_>) -> Result<Hello, Refusal> {
         params: Vec::new(),
     };
     for (name, value) in packet.params() {
+        // The two that every client sends, without a copy of their names.
+        let known = match name {
+            b"user" => Some(&mut hello.user),
+            b"database" => Some(&mut hello.database),
+            _ => None,
+        };
+        if let Some(known) = known {
+            *known = text(value)?;
+            continue;
+        }
         let name = text(name)?;
         if let Some(option) = name.strip_prefix("_pq_.") {
             let _ = option;
@@ -133,8 +143,6 @@ fn hello(packet: &startup::Startup<'_>) -> Result<Hello, Refusal> {
         }
         let value = text(value)?;
         match name.as_str() {
-            "user" => hello.user = value,
-            "database" => hello.database = value,
             "options" => {
                 let options = startup::options(&value).map_err(|Malformed(_)| Refusal::BadOptions)?;
                 hello.options.extend(options);

@@ -66,10 +66,11 @@ pub struct ParamTable {
     names: Vec<Box<str>>,
 }
 
-/// The values of one client or one server, by the table's order. Shared between all that agree.
+/// The values of one client or one server, by the table's order. Shared between all that agree; a set of its own shares the
+/// values that it has from a server.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Params {
-    values: Vec<Option<Box<str>>>,
+    values: Vec<Option<Arc<str>>>,
     /// Which of them the server reports by itself, a bit each.
     reported: u64,
 }
@@ -126,6 +127,11 @@ impl ParamTable {
     /// The value of a parameter, if it is known.
     pub fn get<'p>(&self, params: &'p Params, name: &str) -> Option<&'p str> {
         params.values[self.index(name)?].as_deref()
+    }
+
+    /// The place of a parameter in every set; `None` where it is not tracked.
+    pub fn place(&self, name: &str) -> Option<usize> {
+        self.index(name)
     }
 
     /// Fills what `params` does not say from what a server reports.
@@ -244,6 +250,11 @@ impl ParamTable {
 }
 
 impl Params {
+    /// The value at a place of the table, if it is known.
+    pub fn at(&self, place: usize) -> Option<&str> {
+        self.values.get(place)?.as_deref()
+    }
+
     fn reports(&self, index: usize) -> bool {
         self.reported >> index & 1 == 1
     }

@@ -104,9 +104,14 @@ impl Log {
         self.about(level, About::Process, line);
     }
 
+    /// Whether lines of this level are written.
+    pub(crate) fn takes(&self, level: Level) -> bool {
+        (level as u8) >= self.least.load(Ordering::Relaxed)
+    }
+
     /// Queues a line.
     pub(crate) fn about(&self, level: Level, about: About<'_>, line: fmt::Arguments<'_>) {
-        if (level as u8) < self.least.load(Ordering::Relaxed) {
+        if !self.takes(level) {
             return;
         }
         let mut text = line.to_string();
