@@ -4,7 +4,7 @@
 use std::net::TcpListener;
 
 use weir_pglocal::client::{Connection, ServerError};
-use weir_tests::{Mode, Setup, Site, User, users};
+use weir_tests::{Mode, Setup, Site, User, eventually, users};
 
 /// What the counters of all pools together say, in the order of the columns.
 fn refusals(site: &Site) -> [u64; 5] {
@@ -42,7 +42,10 @@ fn a_full_pool_is_told_as_full_and_counted_so() {
     assert_eq!((error.sqlstate.as_str(), error.message.as_str()), ("57014", "query_wait_timeout"));
     assert!(error.detail.unwrap().starts_with("1 of 1 servers are in use"));
     assert_eq!(refusals(&site), [1, 0, 0, 0, 0]);
-    assert!(site.weir().log().contains("closing because: query_wait_timeout, pool full"), "{}", site.weir().log());
+    eventually("the log has the reason", || {
+        let log = site.weir().log();
+        if log.contains("closing because: query_wait_timeout, pool full") { Ok(()) } else { Err(log) }
+    });
 }
 
 #[test]

@@ -20,9 +20,7 @@ pub struct Report {
     pub stats: Vec<DatabaseStats>,
     /// Refused clients, one entry a pool, and one for those without.
     pub refusals: Vec<RefusalRecord>,
-    /// Clients that are in, by the database that they named, console apart. Left empty where no table wants to know.
-    pub clients_by_database: BTreeMap<String, u32>,
-    /// The same by the user that they log in as.
+    /// Clients that are in, by the user that they log in as, console apart. Left empty where no table wants to know.
     pub clients_by_user: BTreeMap<String, u32>,
     /// Clients of the console.
     pub console_clients: u32,
@@ -232,9 +230,6 @@ impl Report {
         // Each worker looks up for itself; the youngest answer speaks for all.
         self.dns.sort_by(|a, b| (&a.hostname, b.ttl).cmp(&(&b.hostname, a.ttl)));
         self.dns.dedup_by(|b, a| a.hostname == b.hostname);
-        for (name, count) in other.clients_by_database {
-            *self.clients_by_database.entry(name).or_default() += count;
-        }
         for (name, count) in other.clients_by_user {
             *self.clients_by_user.entry(name).or_default() += count;
         }

@@ -56,6 +56,7 @@ impl Engine {
     }
 
     fn new_client(&mut self, now: Time, peer: Peer, id: u64, addr: ClientAddr, phase: Phase) -> Box<ClientSlot> {
+        self.census.came(&phase);
         Box::new(ClientSlot {
             peer,
             id,
@@ -192,6 +193,7 @@ impl Engine {
     pub(crate) fn detached<I: Io>(&mut self, peer: Peer, io: &mut I) {
         let Some(mut client) = self.peers.take_client(peer) else { return };
         let Phase::Moving(journey) = std::mem::replace(&mut client.phase, Phase::Gone) else { return };
+        self.census.left(&client.phase);
         let (to, letter) = match *journey {
             Journey::Startup(hello, leftover) => {
                 let user = self.config.pool(&hello.database).and_then(|p| p.user.clone());

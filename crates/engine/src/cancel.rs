@@ -46,6 +46,7 @@ impl Engine {
             return self.seat(client);
         }
         client.phase = Phase::Canceller;
+        self.census.became(&client.phase);
         self.seat(client);
         self.cancel(now, peer, pid, &secret, io);
     }

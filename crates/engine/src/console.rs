@@ -105,7 +105,7 @@ impl Engine {
             Command::Show(Show::Help) => return self.answer_help(client, io),
             Command::Show(Show::Fds) => Err(CommandError::NoHandOver),
             Command::Show(what) if !what.lists().is_empty() => return self.begin_listing(client, *what, io),
-            Command::Show(what) => Ok(Ask::Report { counts: matches!(what, Show::Users | Show::Databases) }),
+            Command::Show(what) => Ok(Ask::Report { counts: *what == Show::Users }),
             Command::SetParameter(_) => return self.answer_set_ignored(client, io),
             Command::Reload => {
                 self.wait_console(client, None, io);

@@ -13,10 +13,11 @@
 //! - `tls`: what handshakes lead to. `names`: what look-ups say. `say`: lines of the log about peers.
 //! - `console`: operators and their commands. `gather`: commands that all workers carry out. `halt`: what is stopped.
 //!   `stream`: long tables, in pieces.
-//! - `holders`: why somebody has to wait. `refusals`: who got nothing, counted. `cancel`, `report`, `deadlines`, `shutdown`: what the names say.
+//! - `census`: how many clients there are, without looking at them. `holders`: why somebody has to wait. `refusals`: who got nothing, counted. `cancel`, `report`, `deadlines`, `shutdown`: what the names say.
 
 mod arrive;
 mod cancel;
+mod census;
 mod clients;
 mod console;
 mod deadlines;
@@ -46,6 +47,14 @@ mod tls;
 mod turns;
 mod welcome;
 mod wire;
+
+#[cfg(test)]
+extern crate self as weir_engine;
+#[cfg(test)]
+#[path = "../tests/common/mod.rs"]
+mod common;
+#[cfg(test)]
+mod idle_tests;
 
 pub mod mail;
 pub mod port;
@@ -104,6 +113,7 @@ pub struct Engine {
     /// The time of the input that is being handled.
     clock: Time,
     peers: Peers,
+    census: census::Census,
     pools: Pools,
     /// Secrets that servers are asked for.
     lookups: lookup::Lookups,
@@ -206,6 +216,7 @@ impl Engine {
             random: ChaCha12Rng::from_seed(setup.seed),
             clock: Time::START,
             peers: Peers::default(),
+            census: census::Census::default(),
             pools: Pools::default(),
             lookups: lookup::Lookups::default(),
             permits: permits::Ledger::default(),
@@ -381,6 +392,7 @@ impl Engine {
     /// When an invariant is broken.
     pub fn check(&self) {
         assert!(self.todo.is_empty(), "a turn has left work behind");
+        self.check_census();
         for client in self.peers.clients() {
             let Some(server) = client.link else { continue };
             let owner = self.peers.servers().find(|s| s.peer == server).map(|s| s.link);

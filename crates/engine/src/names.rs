@@ -4,7 +4,7 @@
 //! which servers a changed answer leaves behind: those on addresses that the name has no more are closed when they are
 //! free. An answer without addresses changes nothing: a name server in trouble must not cost servers that work.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -81,9 +81,9 @@ impl Engine {
         self.names.armed = None;
         let due: Vec<Arc<str>> =
             self.names.known.iter().filter(|(_, known)| known.until <= now).map(|(name, _)| name.clone()).collect();
+        let used = if due.is_empty() { HashSet::new() } else { self.names_in_use() };
         for name in due {
-            let used = |server: &ServerSlot| matches!(&server.target.host, Host::Name(host) if **host == *name);
-            if !self.peers.servers().any(used) {
+            if !used.contains(&*name) {
                 self.names.known.remove(&name);
                 continue;
             }
@@ -93,6 +93,13 @@ impl Engine {
             io.look_up(&name);
         }
         self.arm_names();
+    }
+
+    /// The names that servers are on. Looks at the pools' servers, and at no client.
+    fn names_in_use(&self) -> HashSet<Box<str>> {
+        let servers = self.pools.iter().flat_map(|slot| slot.pool.servers());
+        let hosts = servers.filter_map(|(peer, ..)| Some(&self.peers.get_server(peer)?.target.host));
+        hosts.filter_map(|host| if let Host::Name(name) = host { Some((**name).into()) } else { None }).collect()
     }
 
     fn arm_names(&mut self) {

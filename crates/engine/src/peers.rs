@@ -330,9 +330,25 @@ impl ServerSlot {
 #[derive(Default)]
 pub(crate) struct Peers {
     slots: Vec<(u32, Entry)>,
+    /// How many slots have been looked at, for tests: work that grows with the number of clients shows here.
+    #[cfg(test)]
+    looks: std::cell::Cell<u64>,
 }
 
 impl Peers {
+    /// A slot is looked at.
+    #[inline]
+    fn look(&self) {
+        #[cfg(test)]
+        self.looks.set(self.looks.get() + 1);
+    }
+
+    /// How many slots have been looked at so far.
+    #[cfg(test)]
+    pub(crate) fn looks(&self) -> u64 {
+        self.looks.get()
+    }
+
     /// Puts a new peer in. A handle whose slot is still taken breaks the port's rules.
     pub(crate) fn put(&mut self, peer: Peer, entry: Entry) {
         let slot = peer.slot as usize;
@@ -345,6 +361,7 @@ impl Peers {
     /// Takes a peer out to work on it, or for good.
     #[inline]
     pub(crate) fn take(&mut self, peer: Peer) -> Entry {
+        self.look();
         match self.slots.get_mut(peer.slot as usize) {
             Some((generation, entry)) if *generation == peer.generation => std::mem::take(entry),
             _ => Entry::Free,
@@ -384,16 +401,19 @@ impl Peers {
 
     /// The client in a slot.
     pub(crate) fn client_at(&self, slot: u32) -> Option<&ClientSlot> {
+        self.look();
         if let Some((_, Entry::Client(client))) = self.slots.get(slot as usize) { Some(client) } else { None }
     }
 
     /// The server in a slot.
     pub(crate) fn server_at(&self, slot: u32) -> Option<&ServerSlot> {
+        self.look();
         if let Some((_, Entry::Server(server))) = self.slots.get(slot as usize) { Some(server) } else { None }
     }
 
     /// A server to look at.
     pub(crate) fn get_server(&self, peer: Peer) -> Option<&ServerSlot> {
+        self.look();
         match self.slots.get(peer.slot as usize) {
             Some((generation, Entry::Server(server))) if *generation == peer.generation => Some(server),
             _ => None,
@@ -402,6 +422,7 @@ impl Peers {
 
     /// A client to look at.
     pub(crate) fn get_client(&self, peer: Peer) -> Option<&ClientSlot> {
+        self.look();
         match self.slots.get(peer.slot as usize) {
             Some((generation, Entry::Client(client))) if *generation == peer.generation => Some(client),
             _ => None,
@@ -409,6 +430,7 @@ impl Peers {
     }
 
     pub(crate) fn client(&mut self, peer: Peer) -> Option<&mut ClientSlot> {
+        self.look();
         match self.slots.get_mut(peer.slot as usize) {
             Some((generation, Entry::Client(client))) if *generation == peer.generation => Some(client),
             _ => None,
@@ -416,6 +438,7 @@ impl Peers {
     }
 
     pub(crate) fn server(&mut self, peer: Peer) -> Option<&mut ServerSlot> {
+        self.look();
         match self.slots.get_mut(peer.slot as usize) {
             Some((generation, Entry::Server(server))) if *generation == peer.generation => Some(server),
             _ => None,
@@ -453,6 +476,7 @@ impl Peers {
 
     /// The client in a slot, whatever its generation.
     pub(crate) fn client_in_slot(&mut self, slot: u32) -> Option<&mut ClientSlot> {
+        self.look();
         match self.slots.get_mut(slot as usize) {
             Some((_, Entry::Client(client))) => Some(client),
             _ => None,
@@ -460,10 +484,16 @@ impl Peers {
     }
 
     pub(crate) fn clients(&self) -> impl Iterator<Item = &ClientSlot> {
-        self.slots.iter().filter_map(|(_, e)| if let Entry::Client(client) = e { Some(&**client) } else { None })
+        self.slots
+            .iter()
+            .inspect(|_| self.look())
+            .filter_map(|(_, e)| if let Entry::Client(client) = e { Some(&**client) } else { None })
     }
 
     pub(crate) fn servers(&self) -> impl Iterator<Item = &ServerSlot> {
-        self.slots.iter().filter_map(|(_, e)| if let Entry::Server(server) = e { Some(&**server) } else { None })
+        self.slots
+            .iter()
+            .inspect(|_| self.look())
+            .filter_map(|(_, e)| if let Entry::Server(server) = e { Some(&**server) } else { None })
     }
 }

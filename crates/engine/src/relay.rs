@@ -356,6 +356,7 @@ impl Engine {
             let age = now.since(client.connected_at).micros() / 1_000_000;
             self.say_client(Level::Info, &client, format_args!("closing because: {why} (age={age}s)"), io);
         }
+        self.census.left(&client.phase);
         if let Phase::Console(console) = &client.phase {
             self.console_left(now, console, io);
             self.look_for_operators(now, io);

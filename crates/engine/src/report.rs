@@ -7,12 +7,13 @@ use weir_base::{ClientAddr, Host, Span, Target, Time};
 use weir_pool::ServerState as InPool;
 
 use crate::Engine;
+use crate::census::Census;
 use crate::mail::Drain;
 use crate::peers::{ClientSlot, Doing, Phase, PoolIx, ServerSlot, ServerState};
 use crate::pools::PoolSlot;
 
 impl Engine {
-    /// A snapshot of everything but connections; with `counts`, clients are counted by database and user.
+    /// A snapshot of everything but connections; with `counts`, clients are counted by user.
     pub(crate) fn report(&self, now: Time, counts: bool) -> Report {
         let mut report = Report {
             pools: self.pools.indices().into_iter().map(|ix| self.pool_record(now, ix)).collect(),
@@ -26,30 +27,42 @@ impl Engine {
             paused: self.halt.paused.clone(),
             disabled: self.halt.disabled.clone(),
             dns: self.dns_records(now),
+            console_clients: self.census.consoles,
+            login_clients: self.clients_at_the_door(),
             ..Report::default()
         };
-        for client in self.peers.clients() {
-            match client.phase {
-                Phase::Console(_) => report.console_clients += 1,
-                Phase::Header
-                | Phase::Opening { .. }
-                | Phase::Handshake(_)
-                | Phase::Asking(_)
-                | Phase::Login(_)
-                | Phase::Held(_)
-                | Phase::Moving(_) => {
-                    report.login_clients += 1;
-                }
-                _ => {}
-            }
-        }
         if counts {
-            self.count_inside(&mut report);
+            report.clients_by_user = self.clients_by_user();
         }
         report
             .pools
             .retain(|pool| pool.clients() + pool.servers() > 0 || self.config.pools.contains_key(&pool.database));
         report
+    }
+
+    /// Clients that are not logged in yet: all that have no pool and are not here for something else.
+    fn clients_at_the_door(&self) -> u32 {
+        let inside: u32 = self.pools.iter().map(|slot| slot.clients).sum();
+        self.census.clients - self.census.consoles - self.census.cancellers - inside
+    }
+
+    /// Asserts that the counts of clients are right. Costs a look at all of them.
+    pub(crate) fn check_census(&self) {
+        let (mut census, mut door) = (Census::default(), 0);
+        for client in self.peers.clients() {
+            census.came(&client.phase);
+            door += u32::from(matches!(
+                client.phase,
+                Phase::Header
+                    | Phase::Opening { .. }
+                    | Phase::Handshake(_)
+                    | Phase::Asking(_)
+                    | Phase::Login(_)
+                    | Phase::Held(_)
+                    | Phase::Moving(_)
+            ));
+        }
+        assert_eq!((self.census, self.clients_at_the_door()), (census, door), "clients are miscounted");
     }
 
     fn pool_record(&self, now: Time, ix: PoolIx) -> PoolRecord {
@@ -94,19 +107,15 @@ impl Engine {
         by_name.into_values().collect()
     }
 
-    /// Clients that are in, by database and by user. Looks at all of them, and makes a text only for each name.
-    fn count_inside(&self, report: &mut Report) {
-        let (mut databases, mut users): (HashMap<&str, u32>, HashMap<&str, u32>) = Default::default();
-        for (database, user, _) in self.inside() {
-            *databases.entry(database).or_default() += 1;
-            *users.entry(user).or_default() += 1;
-        }
-        let own = |counts: HashMap<&str, u32>| counts.into_iter().map(|(name, n)| (name.to_owned(), n)).collect();
-        (report.clients_by_database, report.clients_by_user) = (own(databases), own(users));
+    /// Clients that are in, by user. Looks at all of them, and makes a text only for each name.
+    fn clients_by_user(&self) -> BTreeMap<String, u32> {
+        let mut users: HashMap<&str, u32> = HashMap::new();
+        self.inside().for_each(|(_, user, _)| *users.entry(user).or_default() += 1);
+        users.into_iter().map(|(name, count)| (name.to_owned(), count)).collect()
     }
 
     fn memory(&self) -> MemoryRecord {
-        let used = self.peers.clients().count() as u64;
+        let used = u64::from(self.census.clients);
         MemoryRecord { name: "client_cache", size: size_of::<ClientSlot>() as u64, used, free: 0 }
     }
 

@@ -195,6 +195,7 @@ impl Engine {
         put_back::ready(&mut buffer, b'I');
         io.send(client.peer, &buffer);
         client.phase = Phase::Console(Box::new(Console::new(role, hello.database.clone())));
+        self.census.became(&client.phase);
         client.request_at = now;
         self.say_login(&client, &hello.database, io);
         let ahead = !client.waiting.is_empty();

@@ -148,7 +148,6 @@ fn report() -> Report {
         paused: ["app".to_owned()].into(),
         disabled: ["zoo".to_owned()].into(),
         memory: vec![MemoryRecord { name: "client_cache", size: 100, used: 5, free: 59 }],
-        ..Report::default()
     }
 }
 

@@ -1,0 +1,101 @@
+//! What idle clients cost everybody else: nothing. Counted in slots that are looked at, not in time.
+
+use weir_base::{Peer, Span};
+
+use crate::common::*;
+use crate::stream::PAGE;
+
+/// More than any turn of these tests may look at, and far less than there are idle clients.
+const FEW: u64 = 64;
+
+/// An engine with so many idle clients; one who asks, its server, and an operator.
+struct Crowded {
+    world: World,
+    client: Peer,
+    server: Peer,
+    console: Peer,
+}
+
+impl Crowded {
+    fn with(idle: usize) -> Crowded {
+        let mut config = config(1);
+        config.log.stats = true;
+        config.max_clients = 1_000_000;
+        config.limits.query_timeout = Span::from_secs(60);
+        let mut world = World::new(config);
+        let client = world.arrival("ann", "db");
+        let server = world.server();
+        let console = world.arrival("admin", "pgbouncer");
+        world.crowd(idle);
+        // Who has logged in is woken once more, when its login would have been too long.
+        world.pass_only(Span::from_secs(61));
+        Crowded { world, client, server, console }
+    }
+
+    /// How many slots are looked at meanwhile.
+    fn looks(&mut self, act: impl FnOnce(&mut Crowded)) -> u64 {
+        let before = self.world.engine.peers.looks();
+        act(self);
+        self.world.engine.peers.looks() - before
+    }
+
+    fn transact(&mut self) {
+        self.world.forget(self.client);
+        self.world.bytes_only(self.client, &query("select 1"));
+        let before = self.world.engine.peers.looks();
+        self.world.bytes_only(self.server, &done("SELECT 1", b'I'));
+        assert!(self.world.engine.peers.looks() > before, "what is looked at is counted");
+        assert!(self.world.heard(self.client).ends_with(&ready(b'I')), "it is answered");
+    }
+
+    /// A period of the statistics and all that is due in it.
+    fn tick(&mut self) {
+        assert!(self.world.engine.next_deadline() <= self.world.now + Span::from_secs(60), "something is due");
+        self.world.pass_only(Span::from_secs(60));
+    }
+
+    fn show(&mut self, what: &str) {
+        self.world.forget(self.console);
+        self.world.bytes_only(self.console, &query(what));
+        while self.world.open_letter() {}
+        assert!(self.world.heard(self.console).ends_with(&ready(b'I')), "{what} is answered");
+    }
+}
+
+#[test]
+fn a_query_a_tick_and_a_table_look_at_no_more_with_100_000_idle_clients_than_with_10() {
+    let (mut few, mut many) = (Crowded::with(10), Crowded::with(100_000));
+    let mut same = |what: &str, act: fn(&mut Crowded)| {
+        let looks = (few.looks(act), many.looks(act));
+        assert!(looks.0 <= FEW, "{what}: {looks:?}");
+        assert_eq!(looks.0, looks.1, "{what}, with 10 and with 100,000 idle clients");
+    };
+    same("a query", Crowded::transact);
+    same("the end of a period", Crowded::tick);
+    for table in ["POOLS", "DATABASES", "LISTS", "STATS", "MEM", "STATE", "REFUSALS", "CONFIG"] {
+        let looks = (few.looks(|w| w.show(&format!("SHOW {table}"))), many.looks(|w| w.show(&format!("SHOW {table}"))));
+        assert!(looks.1 <= FEW && looks.0 == looks.1, "{table}: {looks:?}");
+    }
+}
+
+#[test]
+fn a_table_of_100_000_clients_comes_in_turns_that_look_at_a_bounded_number() {
+    let mut crowded = Crowded::with(100_000);
+    let console = crowded.console;
+    crowded.world.forget(console);
+    let (mut turns, mut most) = (0, 0);
+    most = most.max(crowded.looks(|crowded| crowded.world.bytes_only(console, &query("SHOW CLIENTS"))));
+    loop {
+        let mut open = false;
+        let looks = crowded.looks(|crowded| open = crowded.world.open_letter());
+        if !open {
+            break;
+        }
+        (turns, most) = (turns + 1, most.max(looks));
+        // Somebody else is served in between, at its usual price.
+        assert!(crowded.looks(Crowded::transact) <= FEW);
+    }
+    assert!(crowded.world.heard(console).ends_with(&ready(b'I')), "the table has come to its end");
+    assert!(turns >= 100_000 / PAGE, "{turns} turns");
+    assert!(most <= 3 * PAGE as u64, "{most} slots in one turn");
+}
