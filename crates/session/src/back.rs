@@ -462,7 +462,7 @@ pub fn agree(
         server.own_query(&query, scratch, out);
         return true;
     }
-    agreed(server, client, None);
+    ParamTable::share(&mut client.params, &mut server.params);
     false
 }
 

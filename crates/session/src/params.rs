@@ -186,6 +186,17 @@ impl ParamTable {
         !query.is_empty()
     }
 
+    /// A client and a server that agree share one set from now on. Where both hold the same, the set with the lower
+    /// address wins: that is an order, so a pool's clients and servers end with a single set however they meet, and their
+    /// comparison with that of two pointers.
+    pub(crate) fn share(client: &mut Arc<Params>, server: &mut Arc<Params>) {
+        if Arc::as_ptr(client) < Arc::as_ptr(server) && client == server {
+            server.clone_from(client);
+        } else {
+            client.clone_from(server);
+        }
+    }
+
     /// Takes a ParameterStatus into a server's set. Returns what it is about.
     pub(crate) fn report(&self, server: &mut Arc<Params>, name: &str, value: &str) -> Reported {
         let Some(index) = self.index_of_report(name) else { return Reported::Untracked };
@@ -353,6 +364,36 @@ mod tests {
         assert!(t.agree(&client, &mut reports, &mut String::new()));
         t.adopt(&mut client, &reports);
         assert!(Arc::ptr_eq(&client, &reports), "those that agree share one set");
+    }
+
+    #[test]
+    fn sets_that_are_equal_end_as_one_whoever_meets_whom() {
+        let t = table();
+        let set = || server(&t, &[("TimeZone", "UTC"), ("application_name", "x")]);
+        let (mut clients, mut servers) = ([set(), set(), set()], [set(), set()]);
+        // Wherever the lowest lies, two rounds carry it to all; then nobody has anything to compare.
+        for round in 0..3 {
+            for server in &mut servers {
+                for client in &mut clients {
+                    assert!(round < 2 || Arc::ptr_eq(client, server));
+                    ParamTable::share(client, server);
+                    assert!(Arc::ptr_eq(client, server));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_client_that_asked_for_less_takes_its_server_s_set_wherever_that_lies() {
+        let t = table();
+        let mut both = [params(&t, &[]), server(&t, &[("TimeZone", "UTC")])];
+        for _ in 0..2 {
+            let [client, server] = &mut both;
+            let told = server.clone();
+            *client = params(&t, &[]);
+            ParamTable::share(client, server);
+            assert!(Arc::ptr_eq(client, &told) && Arc::ptr_eq(server, &told));
+        }
     }
 
     #[test]
