@@ -6,7 +6,11 @@
 //! makes a read and a write of each piece. Fit for pgbench's small queries only, and it ends at the first thing that it was
 //! not made for.
 //!
+//! With `--io io-uring` it does the same on one io_uring instead of epoll (`ring`): the limit of another kind of loop.
+//!
 //! Source of what little it knows: PostgreSQL's documentation, section 55.2, Message Flow.
+
+mod ring;
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
@@ -39,10 +43,29 @@ pub(crate) struct Options {
     /// How many servers it opens
     #[arg(long, default_value_t = 20)]
     servers: usize,
+    /// What waits for its sockets
+    #[arg(long, value_enum, default_value_t = Loop::Epoll)]
+    io: Loop,
+    /// With io_uring, the bytes of a buffer to receive into
+    #[arg(long, default_value_t = ring::BUFFER)]
+    buffer: u32,
+    /// With io_uring, how many of them there are; a power of two
+    #[arg(long, default_value_t = ring::BUFFERS)]
+    buffers: u16,
+}
+
+/// What the loop is built on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Loop {
+    Epoll,
+    IoUring,
 }
 
 /// Forwards until it is ended.
 pub(crate) fn run(options: &Options) -> Outcome<bool> {
+    if options.io == Loop::IoUring {
+        return ring::run(options);
+    }
     let mut forwarder = Forwarder::new(options).map_err(|e| Error::at("start the forwarder", e))?;
     forwarder.serve().map_err(|e| Error::at("forward", e))?;
     Ok(true)

@@ -1,0 +1,27 @@
+//! io_uring as a safe interface: what a worker's loop needs of it, and no more. The one crate that may be unsafe.
+//!
+//! A [`Ring`] receives from sockets into buffers of its own, sends bytes that it is given, accepts, and watches
+//! descriptors. What happened comes out of [`Ring::next`] after each [`Ring::wait`], which also hands in whatever was
+//! asked for meanwhile: one system call a turn of the loop.
+//!
+//! Why it is sound, in four sentences that the `unsafe` blocks refer to:
+//!
+//! 1. *Memory that the kernel may touch is the ring's own.* Receives go into provided buffers only, sends come from vectors
+//!    that were moved into the ring; nothing refers to memory of a caller.
+//! 2. *It is not touched meanwhile.* A buffer belongs to the kernel from its publication until a completion names it, a
+//!    vector from its entry's push until its completion; a lent buffer is published again only when the borrow is over.
+//! 3. *It is not freed meanwhile.* Dropping the ring cancels what is in flight and waits for its end; what does not end is
+//!    leaked.
+//! 4. *One thread.* A ring is neither `Send` nor `Sync`; the kernel is told so (`SINGLE_ISSUER`), and completes work only
+//!    within our calls (`DEFER_TASKRUN`). So between two calls of [`Ring::wait`] or [`Ring::submit`] it reads no byte from any socket.
+//!
+//! An entry names its descriptor by number until it is handed in. Whoever closes a descriptor calls [`Ring::submit`]
+//! first, if something was asked for it since the last call; otherwise the entry is for whatever has that number then.
+//! That is wrong, but touches no memory.
+//!
+//! Source: io_uring_setup(2), io_uring_enter(2), io_uring_register(2); Linux 6.1 at least.
+
+mod buffers;
+mod ring;
+
+pub use ring::{Completion, Ended, Key, Refused, Ring, Shape};

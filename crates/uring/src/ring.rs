@@ -1,0 +1,484 @@
+//! The ring: what is asked for, what has happened.
+//!
+//! Owns the kernel's two queues, the provided buffers, the vectors that are being sent, and the count of what is in
+//! flight. Knows nothing of what the bytes are. The four sentences at the top of the crate are kept here.
+
+use std::fmt;
+use std::io;
+use std::marker::PhantomData;
+use std::mem;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::time::Duration;
+
+use io_uring::types::{CancelBuilder, Fd, SubmitArgs, Timespec};
+use io_uring::{IoUring, cqueue, opcode, squeue};
+use rustix::io::Errno;
+use rustix::net::{SendFlags, SocketFlags};
+use weir_base::Slab;
+
+use crate::buffers::Buffers;
+
+/// The one group of provided buffers.
+const GROUP: u16 = 0;
+/// There is something to read (poll(2)).
+const READABLE: u32 = 0x001;
+/// How often, and how long each time, the end of what is in flight is waited for by a ring that is dropped.
+const LAST_WAITS: u32 = 200;
+const LAST_WAIT: Duration = Duration::from_millis(10);
+
+/// How large a ring is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Shape {
+    /// Entries that can be asked for between two calls to the kernel without one more; a power of two.
+    pub entries: u32,
+    /// Completions that the kernel keeps for us without an allocation of its own; a power of two.
+    pub completions: u32,
+    /// Buffers to receive into, a power of two up to 32,768.
+    pub buffers: u16,
+    /// Bytes of each, up to 1 MiB.
+    pub buffer_size: u32,
+}
+
+/// Why there is no ring: one line.
+#[derive(Debug)]
+pub struct Refused(String);
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Refused {}
+
+/// Whom a request is about, in the caller's own numbers; below 2^60.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Key(u64);
+
+impl Key {
+    /// The bits of a key.
+    pub const BITS: u32 = 60;
+
+    /// A key with this value. Panics if it has more than [`Key::BITS`] bits.
+    #[inline]
+    pub fn new(value: u64) -> Key {
+        assert!(value >> Key::BITS == 0, "a key has 60 bits");
+        Key(value)
+    }
+
+    /// Its value.
+    #[inline]
+    pub fn value(self) -> u64 {
+        self.0
+    }
+}
+
+/// What has happened.
+#[derive(Debug)]
+pub enum Completion<'r> {
+    /// Bytes came; their buffer goes back to the ring by itself.
+    Received {
+        /// From whom.
+        key: Key,
+        /// What; never empty, and as long as a buffer at most.
+        bytes: &'r [u8],
+        /// Whether the receive goes on.
+        more: bool,
+    },
+    /// A receive is over.
+    ReceiveEnded {
+        /// Whose.
+        key: Key,
+        /// How.
+        ended: Ended,
+    },
+    /// A send is over.
+    Sent {
+        /// To whom.
+        key: Key,
+        /// The vector that was given, for the next use.
+        bytes: Vec<u8>,
+        /// How many of its bytes the socket took; `WouldBlock` is none, for it was full.
+        taken: io::Result<usize>,
+    },
+    /// Somebody connected.
+    Accepted {
+        /// To which listener.
+        key: Key,
+        /// The new socket, non-blocking.
+        socket: OwnedFd,
+        /// Whether accepting goes on.
+        more: bool,
+    },
+    /// Accepting is over.
+    AcceptEnded {
+        /// At which listener.
+        key: Key,
+        /// Why.
+        error: io::Error,
+    },
+    /// A descriptor that is watched may be read.
+    Readable {
+        /// Which.
+        key: Key,
+        /// Whether watching goes on.
+        more: bool,
+    },
+}
+
+/// How a receive ended.
+#[derive(Debug)]
+pub enum Ended {
+    /// The other side has closed, or shut down.
+    Eof,
+    /// All buffers were taken. What has come waits in the socket.
+    NoBuffers,
+    /// [`Ring::cancel_receive`] asked for it.
+    Cancelled,
+    /// The connection broke.
+    Error(io::Error),
+}
+
+/// The kinds of requests, in the four highest bits of what the kernel keeps for us.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Receive = 1,
+    Send = 2,
+    Accept = 3,
+    Watch = 4,
+    Cancel = 5,
+}
+
+impl Kind {
+    fn mark(self, value: u64) -> u64 {
+        (self as u64) << Key::BITS | value
+    }
+
+    fn of(mark: u64) -> Kind {
+        match mark >> Key::BITS {
+            1 => Kind::Receive,
+            2 => Kind::Send,
+            3 => Kind::Accept,
+            4 => Kind::Watch,
+            5 => Kind::Cancel,
+            other => unreachable!("no request of ours has the kind {other}"),
+        }
+    }
+}
+
+/// A vector that is being sent.
+struct Sending {
+    key: Key,
+    bytes: Vec<u8>,
+}
+
+/// A completion as the kernel wrote it.
+#[derive(Clone, Copy)]
+struct Done {
+    mark: u64,
+    result: i32,
+    flags: u32,
+}
+
+impl Done {
+    fn key(self) -> Key {
+        Key(self.mark & ((1 << Key::BITS) - 1))
+    }
+
+    fn more(self) -> bool {
+        cqueue::more(self.flags)
+    }
+
+    /// A result as a number, or the error that it stands for.
+    fn result(self) -> io::Result<usize> {
+        usize::try_from(self.result).map_err(|_| io::Error::from_raw_os_error(-self.result))
+    }
+}
+
+/// One io_uring; see the crate's top.
+pub struct Ring {
+    uring: IoUring,
+    /// `None` only while the ring is dropped.
+    buffers: Option<Box<Buffers>>,
+    sends: Slab<Sending>,
+    /// Requests that were asked for and whose last completion has not been seen.
+    in_flight: usize,
+    /// What has been taken from the kernel's queue; below `at` it has been told.
+    done: Vec<Done>,
+    at: usize,
+    /// The buffer that is lent to the caller.
+    lent: Option<u16>,
+    /// Bound to its thread.
+    _thread: PhantomData<*const ()>,
+}
+
+impl Ring {
+    /// Makes a ring for this thread, if the kernel has what it takes and lets us.
+    pub fn new(shape: Shape) -> Result<Ring, Refused> {
+        let mut builder = IoUring::builder();
+        builder.setup_single_issuer().setup_defer_taskrun().setup_taskrun_flag().setup_submit_all();
+        builder.setup_cqsize(shape.completions).dontfork();
+        let uring = builder.build(shape.entries).map_err(refused)?;
+        if !uring.params().is_feature_nodrop() || !uring.params().is_feature_ext_arg() {
+            return Err(Refused("this kernel's io_uring is too old; Linux 6.1 is the oldest that will do".to_owned()));
+        }
+        let mut buffers = Box::new(Buffers::new(shape.buffers, shape.buffer_size as usize));
+        let (address, count) = (buffers.address(), buffers.count());
+        // SAFETY: the descriptors stay where they are, within the box, until `drop` has unregistered them; if that fails
+        // they are leaked.
+        let registered = unsafe { uring.submitter().register_buf_ring_with_flags(address, count, GROUP, 0) };
+        registered.map_err(|e| Refused(format!("io_uring's provided buffers are refused: {e}")))?;
+        (0..count).for_each(|id| buffers.publish(id));
+        Ok(Ring {
+            uring,
+            buffers: Some(buffers),
+            sends: Slab::new(),
+            in_flight: 0,
+            done: Vec::with_capacity(shape.completions as usize),
+            at: 0,
+            lent: None,
+            _thread: PhantomData,
+        })
+    }
+
+    /// Receives from a socket, again and again, until that ends by itself or by [`Ring::cancel_receive`].
+    #[inline]
+    pub fn receive(&mut self, socket: BorrowedFd<'_>, key: Key) -> io::Result<()> {
+        let entry = opcode::RecvMulti::new(Fd(socket.as_raw_fd()), GROUP).build();
+        self.ask(entry.user_data(Kind::Receive.mark(key.0)))
+    }
+
+    /// Has a receive end. [`Completion::ReceiveEnded`] follows, with what came first before it.
+    pub fn cancel_receive(&mut self, key: Key) -> io::Result<()> {
+        self.cancel(Kind::Receive.mark(key.0))
+    }
+
+    /// Sends bytes, as many as the socket takes at once. Two sends to one socket may overtake each other: the second one waits
+    /// for the first one's completion.
+    #[inline]
+    pub fn send(&mut self, socket: BorrowedFd<'_>, key: Key, bytes: Vec<u8>) -> io::Result<()> {
+        let (start, length) = (bytes.as_ptr(), u32::try_from(bytes.len()).unwrap_or(u32::MAX));
+        // The vector is moved; its bytes are not.
+        let index = self.sends.insert(Sending { key, bytes });
+        let flags = (SendFlags::NOSIGNAL | SendFlags::DONTWAIT).bits();
+        let entry = opcode::Send::new(Fd(socket.as_raw_fd()), start, length).flags(flags.cast_signed()).build();
+        self.ask(entry.user_data(Kind::Send.mark(u64::from(index)))).inspect_err(|_| {
+            // Never pushed, so the kernel has not seen it.
+            self.sends.remove(index);
+        })
+    }
+
+    /// Accepts at a listener, again and again, until that ends by itself or by [`Ring::cancel_accept`].
+    pub fn accept(&mut self, listener: BorrowedFd<'_>, key: Key) -> io::Result<()> {
+        let flags = (SocketFlags::CLOEXEC | SocketFlags::NONBLOCK).bits().cast_signed();
+        let entry = opcode::AcceptMulti::new(Fd(listener.as_raw_fd())).flags(flags).build();
+        self.ask(entry.user_data(Kind::Accept.mark(key.0)))
+    }
+
+    /// Has accepting end. [`Completion::AcceptEnded`] follows.
+    pub fn cancel_accept(&mut self, key: Key) -> io::Result<()> {
+        self.cancel(Kind::Accept.mark(key.0))
+    }
+
+    /// Tells each time that a descriptor has become readable.
+    pub fn watch(&mut self, descriptor: BorrowedFd<'_>, key: Key) -> io::Result<()> {
+        let entry = opcode::PollAdd::new(Fd(descriptor.as_raw_fd()), READABLE).multi(true).build();
+        self.ask(entry.user_data(Kind::Watch.mark(key.0)))
+    }
+
+    /// Hands in what was asked for, and does not wait.
+    pub fn submit(&mut self) -> io::Result<()> {
+        self.uring.submit().map(drop)
+    }
+
+    /// Hands in what was asked for, and waits until something has happened or the time is over; `None` is for as long as
+    /// it takes.
+    #[inline]
+    pub fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
+        self.give_back();
+        if self.at < self.done.len() {
+            // There is something to tell already.
+            self.submit()?;
+        } else {
+            self.done.clear();
+            self.at = 0;
+            self.enter(timeout)?;
+        }
+        let completions = self.uring.completion();
+        self.done.extend(completions.map(|e| Done { mark: e.user_data(), result: e.result(), flags: e.flags() }));
+        Ok(())
+    }
+
+    fn enter(&mut self, timeout: Option<Duration>) -> io::Result<()> {
+        let entered = match timeout {
+            None => self.uring.submit_and_wait(1),
+            Some(timeout) => {
+                let timeout = Timespec::from(timeout);
+                self.uring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&timeout))
+            }
+        };
+        match entered.map_err(|error| Errno::from_io_error(&error).ok_or(error)) {
+            // With a full queue of completions there is something to tell.
+            Ok(_) | Err(Ok(Errno::TIME | Errno::INTR | Errno::BUSY)) => Ok(()),
+            Err(Ok(errno)) => Err(errno.into()),
+            Err(Err(error)) => Err(error),
+        }
+    }
+
+    /// Whether more has happened than the last wait has brought: the kernel brings so much at once, and no more.
+    pub fn has_more(&mut self) -> bool {
+        self.uring.submission().taskrun() || !self.uring.completion().is_empty()
+    }
+
+    /// The next thing that has happened.
+    #[inline]
+    #[expect(clippy::should_implement_trait, reason = "what it returns borrows the ring, as no iterator's items may")]
+    pub fn next(&mut self) -> Option<Completion<'_>> {
+        self.give_back();
+        while let Some(done) = self.done.get(self.at).copied() {
+            self.at += 1;
+            let kind = Kind::of(done.mark);
+            if kind == Kind::Cancel {
+                // What it cancelled tells of its end itself, or had ended already.
+                continue;
+            }
+            if !done.more() {
+                self.in_flight -= 1;
+            }
+            return Some(match kind {
+                Kind::Receive => self.received(done),
+                Kind::Send => self.sent(done),
+                Kind::Accept => accepted(done),
+                Kind::Watch | Kind::Cancel => Completion::Readable { key: done.key(), more: done.more() },
+            });
+        }
+        None
+    }
+
+    /// How many bytes a buffer has: what has come full may have more behind it.
+    pub fn buffer_size(&self) -> usize {
+        self.buffers.as_ref().map_or(0, |buffers| buffers.size())
+    }
+
+    #[inline]
+    fn received(&mut self, done: Done) -> Completion<'_> {
+        let key = done.key();
+        let buffers = self.buffers.as_mut().expect("there until the ring is dropped");
+        if let Some(id) = cqueue::buffer_select(done.flags) {
+            buffers.take_back(id);
+            self.lent = Some(id);
+        }
+        let ended = match (done.result(), self.lent) {
+            (Ok(length @ 1..), Some(id)) => {
+                return Completion::Received { key, bytes: buffers.bytes(id, length), more: done.more() };
+            }
+            (Ok(_), _) => Ended::Eof,
+            (Err(error), _) => match Errno::from_io_error(&error) {
+                Some(Errno::NOBUFS) => Ended::NoBuffers,
+                Some(Errno::CANCELED) => Ended::Cancelled,
+                _ => Ended::Error(error),
+            },
+        };
+        Completion::ReceiveEnded { key, ended }
+    }
+
+    #[inline]
+    fn sent(&mut self, done: Done) -> Completion<'static> {
+        let index = done.key().0 as u32;
+        let Sending { key, bytes } = self.sends.remove(index).expect("a send has one completion");
+        Completion::Sent { key, bytes, taken: done.result() }
+    }
+
+    /// The buffer that was lent is the kernel's again.
+    #[inline]
+    fn give_back(&mut self) {
+        if let (Some(id), Some(buffers)) = (self.lent.take(), self.buffers.as_mut()) {
+            buffers.publish(id);
+        }
+    }
+
+    fn cancel(&mut self, mark: u64) -> io::Result<()> {
+        let entry = opcode::AsyncCancel::new(mark).build();
+        self.push(&entry.user_data(Kind::Cancel.mark(0)).flags(squeue::Flags::SKIP_SUCCESS))
+    }
+
+    #[inline]
+    fn ask(&mut self, entry: squeue::Entry) -> io::Result<()> {
+        self.push(&entry)?;
+        self.in_flight += 1;
+        Ok(())
+    }
+
+    #[inline]
+    fn push(&mut self, entry: &squeue::Entry) -> io::Result<()> {
+        loop {
+            let mut queue = self.uring.submission();
+            // SAFETY: the entries made above refer to no memory but that of `sends`, which moves and is freed only after
+            // its completion (see `sent`, `drop`), and to the provided buffers, which are leaked rather than freed
+            // before everything has ended.
+            if unsafe { queue.push(entry) }.is_ok() {
+                return Ok(());
+            }
+            drop(queue);
+            self.submit()?;
+        }
+    }
+
+    /// Cancels everything and waits for its end; `false` if that did not come.
+    fn quiet(&mut self) -> bool {
+        let all = opcode::AsyncCancel2::new(CancelBuilder::any()).build().user_data(Kind::Cancel.mark(0));
+        if self.in_flight > 0 && self.push(&all).is_err() {
+            return false;
+        }
+        for _ in 0..LAST_WAITS {
+            // Sockets that were accepted are closed on the way.
+            while self.next().is_some() {}
+            if self.in_flight == 0 {
+                return true;
+            }
+            if self.wait(Some(LAST_WAIT)).is_err() {
+                return false;
+            }
+        }
+        false
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        let quiet = self.quiet() && self.uring.submitter().unregister_buf_ring(GROUP).is_ok();
+        if !quiet {
+            // Some memory is lost, and nothing is written to where it was.
+            mem::forget(self.buffers.take());
+            mem::forget(mem::take(&mut self.sends));
+        }
+    }
+}
+
+impl fmt::Debug for Ring {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ring").field("in_flight", &self.in_flight).finish_non_exhaustive()
+    }
+}
+
+fn accepted(done: Done) -> Completion<'static> {
+    let (key, more) = (done.key(), done.more());
+    match done.result() {
+        // SAFETY: the kernel has just opened this descriptor and tells nobody else of it; each completion is told once.
+        Ok(_) => Completion::Accepted { key, socket: unsafe { OwnedFd::from_raw_fd(done.result) }, more },
+        Err(error) => Completion::AcceptEnded { key, error },
+    }
+}
+
+/// In words of what can be done about it.
+fn refused(error: io::Error) -> Refused {
+    Refused(match Errno::from_io_error(&error) {
+        Some(Errno::NOSYS) => "this kernel has no io_uring".to_owned(),
+        Some(Errno::PERM) => {
+            "io_uring is forbidden here, by the kernel's setting io_uring_disabled or by a filter of system calls"
+                .to_owned()
+        }
+        Some(Errno::INVAL) => "this kernel's io_uring is too old; Linux 6.1 is the oldest that will do".to_owned(),
+        _ => format!("io_uring is refused: {error}"),
+    })
+}
