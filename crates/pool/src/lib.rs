@@ -29,6 +29,7 @@
 //! ```
 
 mod duties;
+pub mod lending;
 mod pace;
 mod pool;
 mod queue;
@@ -41,4 +42,6 @@ mod small_world;
 mod tests;
 
 pub use pool::Pool;
-pub use words::{Acquire, CloseReason, ConnectFailure, Effect, Refusal, Release, ServerState, Settings, Snapshot};
+pub use words::{
+    Acquire, Ages, CloseReason, ConnectFailure, Effect, Refusal, Release, ServerState, Settings, Snapshot,
+};

@@ -48,6 +48,11 @@ impl Gate {
         matches!(self.health, Health::Down(_)) && now < self.opens
     }
 
+    /// Somebody else tries the logins, and says that the server is down until then.
+    pub(crate) fn told_down(&mut self, until: Time) {
+        *self = Gate { health: Health::Down(1), opens: until };
+    }
+
     pub(crate) fn succeeded(&mut self) {
         *self = Gate::new();
     }

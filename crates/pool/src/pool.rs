@@ -9,7 +9,7 @@ use weir_base::{Peer, Span, Time};
 use crate::pace::{Gate, Health, Jitter, Rate};
 use crate::queue::Queue;
 use crate::table::{Key, List, Table};
-use crate::words::{Acquire, CloseReason, ConnectFailure, Refusal, Release, ServerState, Settings, Snapshot};
+use crate::words::{Acquire, Ages, CloseReason, ConnectFailure, Refusal, Release, ServerState, Settings, Snapshot};
 
 /// The servers of one pair of database and user, and the clients that wait for them.
 ///
@@ -219,6 +219,65 @@ impl<P> Pool<P> {
         self.pass_on(key, proof, false, now)
     }
 
+    /// The ages of a server that is about to be lent.
+    pub fn ages(&self, server: Peer) -> Ages {
+        let key = self.servers.find(server).expect("a server that is lent is in the pool");
+        Ages { connected_at: self.servers[key].connected_at, expires: self.servers[key].expires }
+    }
+
+    /// A server that was lent is back, under a handle of its own, and clean. Where the answer is [`Release::Next`], it
+    /// is linked to that client.
+    pub fn returned(&mut self, lent: Peer, server: Peer, proof: P, now: Time) -> Release {
+        let key = self.servers.find(lent).expect("a server that was lent is in the pool");
+        self.servers.rename(key, server);
+        self.stirred = true;
+        self.release(server, proof, now)
+    }
+
+    /// A server that another pool has lent to this one, clean. The ask under way, if this answers it, must have been
+    /// ended by [`Pool::answered`].
+    pub fn borrowed(&mut self, server: Peer, ages: Ages, proof: P, now: Time) -> Release {
+        let Ages { connected_at, expires } = ages;
+        let state = State::Linked(Peer::NONE);
+        let key = self.servers.insert(server, Server { state, connected_at, expires, epoch: self.epoch });
+        self.gate.succeeded();
+        self.stirred = true;
+        if let Some(reason) = self.unwanted(key) {
+            self.forget(key);
+            return Release::Close(reason);
+        }
+        self.pass_on(key, proof, false, now)
+    }
+
+    /// What [`crate::Effect::Open`] asked for has come by another way, or is wanted no more.
+    pub fn answered(&mut self) {
+        assert_eq!(self.login, Login::Asked, "an ask is answered but there was none");
+        self.login = Login::None;
+        self.stirred = true;
+    }
+
+    /// What [`crate::Effect::Open`] asked for can't be had: whoever tries the logins says that the server is down until
+    /// then. Those who wait are refused as by a failed login.
+    pub fn told_down(&mut self, until: Time) {
+        self.answered();
+        self.gate.told_down(until);
+    }
+
+    /// Takes the server that has been idle longest out of the idle ones, as if somebody had it.
+    pub fn withhold(&mut self) -> Option<Peer> {
+        let key = self.idle.last()?;
+        self.servers.unlink(&mut self.idle, key);
+        self.servers[key].state = State::Linked(Peer::NONE);
+        self.linked += 1;
+        self.stirred = true;
+        Some(self.servers.peer(key))
+    }
+
+    /// Since when the client that is next to be served has waited.
+    pub fn oldest_wait(&self) -> Option<Time> {
+        self.queue.oldest()
+    }
+
     /// A connect or a login failed; the server is gone. Says nothing about a server whose login the pool had given up.
     pub fn connect_failed(&mut self, server: Peer, failure: ConnectFailure, now: Time) {
         let Some(key) = self.servers.find(server) else { return };
@@ -359,6 +418,11 @@ impl<P> Pool<P> {
         &self.settings
     }
 
+    /// Whether a server is in the pool, in whatever state.
+    pub fn has(&self, server: Peer) -> bool {
+        self.servers.find(server).is_some()
+    }
+
     /// How many servers there are, those that are closing included.
     pub fn len(&self) -> usize {
         self.servers.len() as usize
@@ -487,6 +551,11 @@ impl<P> Pool<P> {
     /// Whether a server was opened before the last [`Pool::reconnect`], and is closed when it is released.
     pub fn is_outdated(&self, server: Peer) -> bool {
         self.servers.find(server).is_some_and(|key| self.servers[key].epoch != self.epoch)
+    }
+
+    /// Whether a server would be closed if it were released now, its age aside.
+    pub fn is_unwanted(&self, server: Peer) -> bool {
+        self.servers.find(server).is_some_and(|key| self.unwanted(key).is_some())
     }
 
     #[cfg(test)]

@@ -110,6 +110,14 @@ impl<T> Table<T> {
         value
     }
 
+    /// The value goes by another peer from now on, whom nobody has.
+    pub(crate) fn rename(&mut self, key: Key, peer: Peer) {
+        let old = std::mem::replace(&mut self.nodes[key as usize].peer, peer);
+        self.at.remove(&old);
+        let before = self.at.insert(peer, key);
+        assert!(before.is_none(), "{peer:?} is known already");
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Key, Peer, &T)> {
         self.nodes.iter().enumerate().filter_map(|(key, node)| Some((key as Key, node.peer, node.value.as_ref()?)))
     }

@@ -98,6 +98,15 @@ pub enum ConnectFailure {
     Elsewhere,
 }
 
+/// When a server that goes from one pool to another was connected, and when it is old.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ages {
+    /// When its login was done.
+    pub connected_at: Time,
+    /// When it is closed for its age.
+    pub expires: Time,
+}
+
 /// What the engine is asked to do. Each is said once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Effect {

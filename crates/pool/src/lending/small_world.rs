@@ -1,0 +1,657 @@
+//! Every order of events in small worlds of lending: a home and one or two guests, their clients, and letters on their way.
+//!
+//! Real pools on all sides; the letters between them arrive in order, and whenever the world likes. After each event every
+//! server must be in exactly one place, and their number within the limit; where no letter is on its way, nobody may wait
+//! at one worker beside a server that idles at another, nor be passed over, by what is known, for one who came later; and from each state everybody must be served once all goes well.
+
+use std::collections::{HashSet, VecDeque};
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use weir_base::{Peer, Span, Time, WorkerId};
+
+use super::{Ask, Loans, NEWS, SLACK, Share, of_a_guest};
+use crate::pace::Jitter;
+use crate::pool::Mode;
+use crate::{Acquire, Ages, Effect, Pool, Refusal, Release, Settings};
+
+const HOME: usize = 0;
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum Event {
+    /// The next client of this worker wants a server.
+    Acquire(usize),
+    /// The server that this worker linked first is free.
+    Release(usize),
+    /// Its connection is lost.
+    Lost(usize),
+    /// Who waits longest at this worker leaves.
+    Leave(usize),
+    /// The next letter arrives.
+    Arrive {
+        from: usize,
+        to: usize,
+    },
+    /// A socket has left this worker's loop.
+    Detached(usize),
+    /// Its connection is lost instead.
+    LostLeaving(usize),
+    /// The server that was asked for is there, or not.
+    Connected,
+    Failed,
+    /// To the next deadline of any.
+    Tick,
+    /// Time passes, more than the bound.
+    Wait,
+    Pause,
+    Resume,
+    Reconnect,
+    Resize,
+}
+
+#[derive(Clone, Debug)]
+enum Letter {
+    Want { id: u32, since: Time },
+    Withdraw,
+    Gone { server: Peer },
+    Back { server: Peer },
+    Lend { id: u32, server: Peer, ages: Ages },
+    Refused { id: u32, why: Refusal, retry_at: Time },
+    Missed { id: u32 },
+    Elder(Time),
+    Recall,
+}
+
+#[derive(Clone)]
+struct Rules {
+    settings: Settings,
+    /// Clients of each worker.
+    clients: Vec<u32>,
+    events: fn(Event) -> bool,
+}
+
+#[derive(Clone)]
+struct Worker {
+    pool: Pool<()>,
+    share: Share,
+    /// Linked servers and their clients, the oldest link first.
+    links: Vec<(Peer, Peer)>,
+    /// Servers whose sockets are leaving: at home each with the ask that it is for, and its age.
+    leaving: VecDeque<(Peer, Option<(Ask, Time)>)>,
+    /// Since when its oldest waiter is that.
+    head: Option<(Peer, Time)>,
+}
+
+#[derive(Clone)]
+struct World {
+    rules: Rules,
+    now: Time,
+    loans: Loans,
+    workers: Vec<Worker>,
+    mail: Vec<Vec<VecDeque<Letter>>>,
+    /// The home's pool has asked for a server.
+    wanted: bool,
+    made: u32,
+    small: bool,
+    trace: Vec<Event>,
+}
+
+fn server_at(worker: usize, number: u32) -> Peer {
+    Peer::new(1_000 * (worker as u32 + 1) + number, number)
+}
+
+impl World {
+    fn new(rules: Rules) -> World {
+        let now = Time::from_micros(1_000_000_000);
+        let worker = |number: usize| {
+            let settings = if number == HOME { rules.settings.clone() } else { of_a_guest(rules.settings.clone()) };
+            let pool = Pool::new(settings, 7, now);
+            Worker { pool, share: Share::default(), links: Vec::new(), leaving: VecDeque::new(), head: None }
+        };
+        let count = rules.clients.len();
+        World {
+            workers: (0..count).map(worker).collect(),
+            mail: vec![vec![VecDeque::new(); count]; count],
+            rules,
+            now,
+            loans: Loans::default(),
+            wanted: false,
+            made: 0,
+            small: false,
+            trace: Vec::new(),
+        }
+    }
+
+    fn events(&self) -> Vec<Event> {
+        let mut events = vec![Event::Pause, Event::Resume, Event::Reconnect, Event::Resize];
+        for (number, worker) in self.workers.iter().enumerate() {
+            if self.free_client(number).is_some() {
+                events.push(Event::Acquire(number));
+            }
+            if !worker.links.is_empty() {
+                events.extend([Event::Release(number), Event::Lost(number)]);
+            }
+            if self.waiting(number).next().is_some() {
+                events.push(Event::Leave(number));
+            }
+            if !worker.leaving.is_empty() {
+                events.extend([Event::Detached(number), Event::LostLeaving(number)]);
+            }
+            let letters = (0..self.workers.len()).filter(|to| !self.mail[number][*to].is_empty());
+            events.extend(letters.map(|to| Event::Arrive { from: number, to }));
+        }
+        if self.wanted {
+            events.extend([Event::Connected, Event::Failed]);
+        }
+        if self.deadline() != Time::NEVER {
+            events.push(Event::Tick);
+        }
+        events.push(Event::Wait);
+        events.retain(|event| (self.rules.events)(*event));
+        events
+    }
+
+    fn deadline(&self) -> Time {
+        let at_home = self.loans.clone().news(&self.workers[HOME].pool, self.now).1;
+        let guests = self.workers.iter().skip(1).map(|guest| {
+            let again = guest.share.clone().asks_anew(&guest.pool, self.now).1;
+            again.min(guest.share.idle_ends(&guest.pool))
+        });
+        let pools = self.workers.iter().map(|worker| worker.pool.next_deadline());
+        pools.chain(guests).fold(at_home, Time::min)
+    }
+
+    fn apply(&mut self, event: Event) {
+        self.trace.push(event);
+        let _story = Story(self.trace.clone());
+        self.workers.iter_mut().for_each(|worker| worker.pool.jitter = Jitter::new(7));
+        let now = self.now;
+        match event {
+            Event::Acquire(at) => {
+                let client = self.free_client(at).expect("one is free");
+                match self.workers[at].pool.acquire(client, now) {
+                    Acquire::Granted { server, .. } => self.link(at, client, server, now),
+                    Acquire::Queued | Acquire::Refused(_) => {}
+                }
+            }
+            Event::Release(at) => self.release(at),
+            Event::Lost(at) => {
+                let (server, _) = self.workers[at].links.remove(0);
+                self.workers[at].pool.lost(server, now);
+            }
+            Event::Leave(at) => {
+                let client = self.waiting(at).next().expect("one waits").0;
+                self.workers[at].pool.leave(client, now);
+            }
+            Event::Arrive { from, to } => {
+                let letter = self.mail[from][to].pop_front().expect("a letter is on its way");
+                if to == HOME { self.read_at_home(from, letter) } else { self.read(to, letter) }
+            }
+            Event::Detached(at) => self.detached(at),
+            Event::LostLeaving(at) => {
+                let (server, ask) = self.workers[at].leaving.pop_front().expect("one is leaving");
+                self.workers[at].pool.lost(server, now);
+                if let Some((ask, _)) = ask {
+                    self.loans.over(ask.from);
+                    self.mail[HOME][usize::from(ask.from.0)].push_back(Letter::Missed { id: ask.id });
+                }
+            }
+            Event::Connected => {
+                self.wanted = false;
+                self.made += 1;
+                let server = server_at(HOME, self.made);
+                self.workers[HOME].pool.opening(server, now);
+                let answer = self.workers[HOME].pool.connected(server, (), now);
+                self.passed_on(HOME, server, answer);
+            }
+            Event::Failed => {
+                self.wanted = false;
+                self.workers[HOME].pool.declined(now, now);
+            }
+            Event::Tick => self.now = self.deadline(),
+            Event::Wait => self.now = now + SLACK + NEWS,
+            Event::Pause => {
+                self.workers[HOME].pool.pause();
+                self.recall();
+            }
+            Event::Resume => self.workers[HOME].pool.resume(now),
+            Event::Reconnect => {
+                self.workers[HOME].pool.reconnect(now);
+                self.recall();
+            }
+            Event::Resize => {
+                self.small = !self.small;
+                let size = if self.small { 1 } else { self.rules.settings.size };
+                let settings = Settings { size, ..self.rules.settings.clone() };
+                self.workers[HOME].pool.resize(settings.clone(), now);
+                self.workers[1..].iter_mut().for_each(|w| w.pool.resize(of_a_guest(settings.clone()), now));
+                if self.small {
+                    self.recall();
+                }
+            }
+        }
+        self.settle();
+        self.check();
+    }
+
+    fn release(&mut self, at: usize) {
+        let (server, _) = self.workers[at].links.remove(0);
+        let worker = &mut self.workers[at];
+        if at != HOME && worker.share.goes_home(&worker.pool, server) {
+            return worker.leaving.push_back((server, None));
+        }
+        let answer = worker.pool.release(server, (), self.now);
+        if let Release::Next { client, waited, .. } = answer {
+            self.assert_fair(at, client, self.now.micros() - waited.micros());
+        }
+        self.passed_on(at, server, answer);
+    }
+
+    fn passed_on(&mut self, at: usize, server: Peer, answer: Release) {
+        if let Release::Next { client, waited, .. } = answer {
+            let since = Time::from_micros(self.now.micros() - waited.micros());
+            self.link(at, client, server, since);
+        }
+    }
+
+    fn link(&mut self, at: usize, client: Peer, server: Peer, since: Time) {
+        match Ask::of(client) {
+            Some(ask) => {
+                assert_eq!(at, HOME);
+                self.loans.answered(ask, true);
+                self.workers[at].leaving.push_back((server, Some((ask, since))));
+            }
+            None => self.workers[at].links.push((server, client)),
+        }
+    }
+
+    fn detached(&mut self, at: usize) {
+        let (server, ask) = self.workers[at].leaving.pop_front().expect("one is leaving");
+        let worker = &mut self.workers[at];
+        let Some((ask, _)) = ask else {
+            let home = worker.share.left(&mut worker.pool, server, self.now).expect("it was borrowed");
+            return self.mail[at][HOME].push_back(Letter::Back { server: home });
+        };
+        let to = usize::from(ask.from.0);
+        let unwanted = worker.pool.is_unwanted(server);
+        let ages = worker.pool.ages(server);
+        self.mail[HOME][to].push_back(Letter::Lend { id: ask.id, server, ages });
+        if unwanted {
+            self.mail[HOME][to].push_back(Letter::Recall);
+        }
+    }
+
+    fn recall(&mut self) {
+        for to in self.loans.borrowers() {
+            self.mail[HOME][usize::from(to.0)].push_back(Letter::Recall);
+        }
+    }
+
+    fn read_at_home(&mut self, from: usize, letter: Letter) {
+        let (now, guest) = (self.now, WorkerId(from as u16));
+        let home = &mut self.workers[HOME];
+        match letter {
+            Letter::Want { id, since } => {
+                let ask = Ask { from: guest, id };
+                match self.loans.asked(&mut home.pool, ask, since, now) {
+                    Acquire::Granted { server, .. } => self.link(HOME, ask.peer(), server, since),
+                    Acquire::Queued => {}
+                    Acquire::Refused(why) => {
+                        self.mail[HOME][from].push_back(Letter::Refused { id, why, retry_at: now });
+                    }
+                }
+            }
+            Letter::Withdraw => self.loans.withdrawn(&mut home.pool, guest, now),
+            Letter::Gone { server } => {
+                self.loans.over(guest);
+                home.pool.lost(server, now);
+            }
+            Letter::Back { server } => {
+                self.loans.over(guest);
+                self.made += 1;
+                let new = server_at(HOME, self.made);
+                let answer = home.pool.returned(server, new, (), now);
+                self.passed_on(HOME, new, answer);
+            }
+            letter => panic!("{letter:?} reached the home"),
+        }
+    }
+
+    fn read(&mut self, at: usize, letter: Letter) {
+        let now = self.now;
+        let worker = &mut self.workers[at];
+        match letter {
+            Letter::Lend { id, server: home, ages } => {
+                self.made += 1;
+                let server = server_at(at, self.made);
+                let answer = worker.share.lent(&mut worker.pool, id, (server, home), ages, (), now);
+                self.passed_on(at, server, answer);
+            }
+            Letter::Refused { id, why, retry_at } => worker.share.refused(&mut worker.pool, id, why, retry_at, now),
+            Letter::Missed { id } => worker.share.missed(&mut worker.pool, id),
+            Letter::Elder(since) => worker.share.hears(since),
+            Letter::Recall => worker.pool.reconnect(now),
+            letter => panic!("{letter:?} reached a guest"),
+        }
+    }
+
+    fn settle(&mut self) {
+        for at in 0..self.workers.len() {
+            while let Some(effect) = self.workers[at].pool.poll(self.now) {
+                self.effect(at, effect);
+            }
+            if at == HOME { self.settle_home() } else { self.settle_guest(at) }
+        }
+    }
+
+    fn settle_home(&mut self) {
+        let (news, _) = self.loans.news(&self.workers[HOME].pool, self.now);
+        for (to, since) in news {
+            self.mail[HOME][usize::from(to.0)].push_back(Letter::Elder(since));
+        }
+    }
+
+    fn settle_guest(&mut self, at: usize) {
+        let (now, worker) = (self.now, &mut self.workers[at]);
+        let mail = &mut self.mail[at][HOME];
+        while let Some(server) = worker.share.sends_home(&mut worker.pool, true, now) {
+            worker.leaving.push_back((server, None));
+        }
+        if worker.share.withdraws(&mut worker.pool) {
+            mail.push_back(Letter::Withdraw);
+        }
+        if let Some((id, since)) = worker.share.asks_anew(&worker.pool, now).0 {
+            mail.push_back(Letter::Want { id, since });
+        }
+        mail.extend(worker.share.ended(&worker.pool).into_iter().map(|server| Letter::Gone { server }));
+        assert_eq!(worker.pool.poll(now), None, "a guest's pool has more to say");
+    }
+
+    fn effect(&mut self, at: usize, effect: Effect) {
+        match effect {
+            Effect::Open if at == HOME => self.wanted = true,
+            Effect::Open => {
+                let worker = &mut self.workers[at];
+                let (id, since) = worker.share.ask(&worker.pool, self.now);
+                self.mail[at][HOME].push_back(Letter::Want { id, since });
+            }
+            Effect::Grant { client, server, waited, .. } => {
+                self.link(at, client, server, Time::from_micros(self.now.micros() - waited.micros()));
+            }
+            Effect::Refuse { client, why, .. } => {
+                if let Some(ask) = Ask::of(client) {
+                    self.loans.answered(ask, false);
+                    let letter = Letter::Refused { id: ask.id, why, retry_at: self.now };
+                    self.mail[HOME][usize::from(ask.from.0)].push_back(letter);
+                }
+            }
+            Effect::Close { .. } | Effect::Notice { .. } => {}
+        }
+    }
+
+    fn free_client(&self, at: usize) -> Option<Peer> {
+        (0..self.rules.clients[at]).map(|n| Peer::new(100 * (at as u32 + 1) + n, 1)).find(|client| {
+            let worker = &self.workers[at];
+            worker.links.iter().all(|(_, owner)| owner != client) && worker.pool.waiting().all(|(w, _)| w != *client)
+        })
+    }
+
+    /// The clients that wait at a worker.
+    fn waiting(&self, at: usize) -> impl Iterator<Item = (Peer, Time)> {
+        self.workers[at].pool.waiting().filter(|(peer, _)| Ask::of(*peer).is_none())
+    }
+
+    fn is_quiet(&self) -> bool {
+        self.mail.iter().flatten().all(VecDeque::is_empty) && self.workers.iter().all(|w| w.leaving.is_empty())
+    }
+
+    /// A server is given on to whoever has waited since `since`: nobody elsewhere whose turn it was may have been known for
+    /// longer than the bound.
+    fn assert_fair(&self, at: usize, client: Peer, since: u64) {
+        let to = Ask::of(client).map_or(at, |ask| usize::from(ask.from.0));
+        if !self.is_quiet() {
+            return;
+        }
+        let served = if to == at { Some(since) } else { self.waiting(to).next().map(|(_, since)| since.micros()) };
+        let Some(served) = served else { return };
+        for (other, worker) in self.workers.iter().enumerate().filter(|(other, _)| *other != to) {
+            let Some((_, oldest)) = self.waiting(other).next() else { continue };
+            let young = |worker: &Worker| worker.head.is_none_or(|(_, since)| self.now - since <= NEWS);
+            let stale = young(worker) || (to != at && young(&self.workers[to]));
+            let passed_over = oldest.micros() + SLACK.micros() < served && !stale;
+            assert!(!passed_over, "w{other}'s oldest has waited since {oldest:?}, and w{to}'s of {served} is served");
+        }
+    }
+
+    fn check(&mut self) {
+        let now = self.now;
+        for at in 0..self.workers.len() {
+            let first = self.waiting(at).next().map(|(client, _)| client);
+            let head = &mut self.workers[at].head;
+            *head = first.map(|client| head.filter(|(known, _)| *known == client).unwrap_or((client, now)));
+        }
+        self.check_places();
+        let asks: Vec<WorkerId> =
+            self.workers[HOME].pool.waiting().filter_map(|(w, _)| Some(Ask::of(w)?.from)).collect();
+        assert!(
+            asks.iter().all(|from| asks.iter().filter(|f| *f == from).count() == 1),
+            "a guest asks twice: {asks:?}"
+        );
+        if !self.is_quiet() {
+            return;
+        }
+        let home = &self.workers[HOME].pool;
+        if home.mode == Mode::Paused && self.workers.iter().all(|worker| worker.links.is_empty()) {
+            assert!(home.quiet() || self.wanted, "a pause does not end");
+        }
+        if home.mode != Mode::Running {
+            return;
+        }
+        let idle = |worker: &Worker| worker.pool.longest_idle().is_some();
+        for at in 0..self.workers.len() {
+            let beside = self.workers.iter().position(idle);
+            let waits = self.waiting(at).next().is_some();
+            // A guest that was refused something asks again when its pause is over.
+            let pausing = at != HOME && self.workers[at].pool.declined_until > now;
+            assert!(
+                beside.is_none() || !waits || pausing,
+                "somebody waits at w{at}, and w{beside:?} has an idle server"
+            );
+        }
+    }
+
+    /// Every server of the home's pool is in exactly one place.
+    fn check_places(&self) {
+        let mut places: Vec<Peer> = Vec::new();
+        let home = &self.workers[HOME];
+        for (server, state, _) in home.pool.servers() {
+            let here = match state {
+                crate::ServerState::Linked(owner) => Ask::of(owner).is_none(),
+                _ => true,
+            };
+            if here {
+                places.push(server);
+            }
+        }
+        places.extend(home.leaving.iter().filter(|(_, ask)| ask.is_some()).map(|(server, _)| *server));
+        let mut gone = 0;
+        for letter in self.mail.iter().flatten().flatten() {
+            match letter {
+                Letter::Lend { server, .. } | Letter::Back { server } => places.push(*server),
+                Letter::Gone { server } => {
+                    places.push(*server);
+                    gone += 1;
+                }
+                _ => {}
+            }
+        }
+        for guest in &self.workers[1..] {
+            guest.share.check(&guest.pool);
+            places.extend(guest.share.borrowed.values());
+        }
+        let count = places.len();
+        places.sort_unstable();
+        places.dedup();
+        assert_eq!(places.len(), count, "a server is in two places");
+        assert_eq!(count, home.pool.len(), "a server is nowhere, or beyond the books");
+        let most = (self.rules.settings.size + self.rules.settings.reserve_size) as usize;
+        assert!(count - gone <= most, "{count} servers, and {most} are allowed");
+    }
+
+    /// From here on all goes well: everybody who waits is served.
+    fn calm_down(&mut self) {
+        self.apply(Event::Resume);
+        for _ in 0..400 {
+            let letter = self.events_of_letters();
+            let linked = (0..self.workers.len()).find(|at| !self.workers[*at].links.is_empty());
+            let waits = (0..self.workers.len()).any(|at| self.waiting(at).next().is_some());
+            let event = match (letter, self.wanted, linked) {
+                (Some(event), ..) => event,
+                (_, true, _) => Event::Connected,
+                _ if !waits => return,
+                (.., Some(at)) => Event::Release(at),
+                _ => {
+                    assert!(self.deadline() != Time::NEVER, "nothing will ever happen again, and somebody waits");
+                    Event::Tick
+                }
+            };
+            self.apply(event);
+        }
+        panic!("somebody waits for ever");
+    }
+
+    fn events_of_letters(&self) -> Option<Event> {
+        let count = self.workers.len();
+        let pairs = (0..count).flat_map(|from| (0..count).map(move |to| (from, to)));
+        let letter = pairs.into_iter().find(|(from, to)| !self.mail[*from][*to].is_empty());
+        let leaving = || (0..count).find(|at| !self.workers[*at].leaving.is_empty()).map(Event::Detached);
+        letter.map(|(from, to)| Event::Arrive { from, to }).or_else(leaving)
+    }
+
+    /// What tells this state from others; who is who counts, so some that are alike are visited twice.
+    fn looks(&self) -> u64 {
+        let mut hash = DefaultHasher::new();
+        let ago = |time: Time| if time == Time::NEVER { u64::MAX } else { self.now.since(time).micros() };
+        let ahead = |time: Time| if time == Time::NEVER { u64::MAX } else { time.since(self.now).micros() };
+        (self.wanted, self.small).hash(&mut hash);
+        for worker in &self.workers {
+            let pool = &worker.pool;
+            (pool.mode, pool.login == crate::pool::Login::Asked, ahead(pool.declined_until)).hash(&mut hash);
+            (ahead(pool.declined_pause), ahead(pool.deadline), ahead(pool.gate.opens()), worker.links.len())
+                .hash(&mut hash);
+            pool.waiting().for_each(|(peer, since)| (Ask::of(peer).map(|a| a.from), ago(since)).hash(&mut hash));
+            for (server, state, _) in pool.servers() {
+                let kind = match state {
+                    crate::ServerState::Idle { since } => (1, ago(since)),
+                    crate::ServerState::Linked(owner) => (2, u64::from(Ask::of(owner).is_some())),
+                    _ => (3, 0),
+                };
+                (kind, pool.is_outdated(server)).hash(&mut hash);
+            }
+            let share = &worker.share;
+            (ago(share.elder), share.asking.is_some(), ago(share.asked.0), ago(share.asked.1)).hash(&mut hash);
+            worker.leaving.iter().for_each(|(_, ask)| ask.map(|(ask, _)| ask.from).hash(&mut hash));
+            worker.head.map(|(_, since)| ago(since)).hash(&mut hash);
+        }
+        for (to, guest) in &self.loans.guests {
+            (to, guest.ask.is_some(), guest.lent, ago(guest.told), ago(guest.told_at).min(NEWS.micros() + 1))
+                .hash(&mut hash);
+        }
+        for (number, letters) in self.mail.iter().flatten().enumerate() {
+            for letter in letters {
+                let what = match letter {
+                    Letter::Want { id, since } => (1, ago(*since), u64::from(*id)),
+                    Letter::Withdraw => (2, 0, 0),
+                    Letter::Gone { .. } => (3, 0, 0),
+                    Letter::Back { .. } => (4, 0, 0),
+                    Letter::Lend { id, .. } => (5, u64::from(*id), 0),
+                    Letter::Refused { id, why, .. } => (6, u64::from(*id), *why as u64),
+                    Letter::Elder(since) => (7, ago(*since), 0),
+                    Letter::Recall => (8, 0, 0),
+                    Letter::Missed { id } => (9, u64::from(*id), 0),
+                };
+                (number, what).hash(&mut hash);
+            }
+        }
+        hash.finish()
+    }
+}
+
+/// Says how a world came to be when an assertion fails in it.
+struct Story(Vec<Event>);
+
+impl Drop for Story {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("this happened: {:?}", self.0);
+        }
+    }
+}
+
+/// Tries everything to `depth` events; the number of different states.
+fn walk(name: &str, rules: Rules, depth: usize) -> usize {
+    let root = World::new(rules);
+    let mut seen = HashSet::from([root.looks()]);
+    let mut front = vec![root];
+    for _ in 0..depth {
+        let mut next = Vec::new();
+        for world in &front {
+            for event in world.events() {
+                let mut after = world.clone();
+                after.apply(event);
+                if seen.insert(after.looks()) {
+                    after.clone().calm_down();
+                    next.push(after);
+                }
+            }
+        }
+        front = next;
+    }
+    println!("lending, {name}: {depth} events, {} states", seen.len());
+    seen.len()
+}
+
+fn settings() -> Settings {
+    Settings {
+        size: 2,
+        min_size: 0,
+        reserve_size: 0,
+        reserve_timeout: Span::ZERO,
+        query_wait_timeout: Span::ZERO,
+        query_wait_notify: Span::ZERO,
+        server_lifetime: Span::from_secs(3600),
+        server_idle_timeout: Span::from_secs(600),
+        server_connect_timeout: Span::from_secs(15),
+        server_login_retry: Span::from_secs(15),
+        server_check_delay: Span::from_secs(30),
+        checks: false,
+        round_robin: false,
+        connects_per_second: 0,
+        max_waiting: 0,
+    }
+}
+
+fn traffic(event: Event) -> bool {
+    !matches!(event, Event::Pause | Event::Resume | Event::Reconnect | Event::Resize | Event::Failed)
+}
+
+fn commands_too(event: Event) -> bool {
+    !matches!(event, Event::Leave(_))
+}
+
+#[test]
+fn a_home_and_a_guest_share_two_servers() {
+    let rules = Rules { settings: settings(), clients: vec![2, 2], events: traffic };
+    assert!(walk("a home and a guest", rules, 10) > 5_000);
+}
+
+#[test]
+fn a_home_and_two_guests_share_one_server() {
+    let rules = Rules { settings: Settings { size: 1, ..settings() }, clients: vec![1, 1, 1], events: traffic };
+    assert!(walk("a home and two guests", rules, 10) > 5_000);
+}
+
+#[test]
+fn the_operator_pauses_reconnects_and_shrinks() {
+    let rules = Rules { settings: settings(), clients: vec![1, 2], events: commands_too };
+    assert!(walk("the operator", rules, 8) > 5_000);
+}
