@@ -52,6 +52,7 @@ mod parameters;
 mod pgbench;
 mod queries;
 mod reload;
+mod scale;
 mod server_tls;
 mod settings;
 mod simple;
