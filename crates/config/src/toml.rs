@@ -34,7 +34,7 @@ pub(crate) struct Draft {
 
 /// Reads the text of a TOML file.
 pub(crate) fn read(file: &Path, text: &str) -> Result<Draft, ConfigError> {
-    let mut reader = Reader { file, text, lines: Lines::default() };
+    let mut reader = Reader { file, line_ends: line_ends(text), lines: Lines::default() };
     let document = Document::parse(text).map_err(|e| {
         let line = e.span().map(|span| reader.line_at(span.start));
         let hint = (e.message() == "duplicate key").then(|| "keep one of them".to_owned());
@@ -48,7 +48,8 @@ pub(crate) fn read(file: &Path, text: &str) -> Result<Draft, ConfigError> {
 
 struct Reader<'a> {
     file: &'a Path,
-    text: &'a str,
+    /// Where lines end. A file of many pools has many places to be found.
+    line_ends: Vec<usize>,
     lines: Lines,
 }
 
@@ -306,13 +307,16 @@ impl Reader<'_> {
     }
 
     fn line_at(&self, offset: usize) -> usize {
-        let before = self.text.as_bytes().iter().take(offset);
-        1 + before.filter(|byte| **byte == b'\n').count()
+        1 + self.line_ends.partition_point(|end| *end < offset)
     }
 
     fn error(&self, line: Option<usize>, message: &str, hint: Option<String>) -> ConfigError {
         ConfigError::new(self.file, line, message, hint)
     }
+}
+
+fn line_ends(text: &str) -> Vec<usize> {
+    text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(at, _)| at).collect()
 }
 
 /// A value as text, if its type suits `kind`.

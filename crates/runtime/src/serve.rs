@@ -120,10 +120,12 @@ fn engine(seat: Seat, config: Arc<Config>) -> Engine {
     })
 }
 
-/// The configuration with no more clients than the descriptors allow beside all servers.
+/// The configuration with no more clients than the descriptors allow beside all servers. Thousands of pools may have more
+/// servers on paper than there are descriptors; clients keep half of them all the same.
 fn fitted(config: Arc<Config>) -> Arc<Config> {
     let (limit, _) = descriptors();
-    let left = limit.saturating_sub(weir_config::most_servers(&config) + OTHER_DESCRIPTORS).max(1);
+    let all = limit.saturating_sub(OTHER_DESCRIPTORS);
+    let left = all.saturating_sub(weir_config::most_servers(&config)).max(all / 2).max(1);
     if u64::from(config.max_clients) <= left {
         return config;
     }
