@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use weir_base::ClientAddr;
-use weir_config::{Config, Pool};
+use weir_config::{AuthLookup, Config, Pool};
 
 /// What the settings so far allow.
 #[derive(Default)]
@@ -54,12 +54,24 @@ impl Allowed {
         })
     }
 
-    /// Whether a pool that is said to be full may be so, by any of the settings so far, with so many servers for a database
-    /// and a user; what speaks against it.
+    /// Whether the pool that a client waited in may have been full, by any of the settings so far, with so many servers for a
+    /// database and a user; what speaks against it. That is its own pool, or the one where its secret was asked for.
     pub(crate) fn not_full(&self, database: &str, user: &str, servers: impl Fn(&str, &str) -> usize) -> Option<String> {
+        let own = self.lacks(database, |pool| pool.user.clone().unwrap_or_else(|| user.to_owned()), &servers)?;
+        let mut lookups = self.history.iter().filter_map(|config| config.auth_lookup(database));
+        let full = |lookup: AuthLookup| self.lacks(&lookup.database, |_| lookup.user.clone(), &servers).is_none();
+        (!lookups.any(full)).then_some(own)
+    }
+
+    fn lacks(
+        &self,
+        database: &str,
+        user: impl Fn(&Pool) -> String,
+        servers: impl Fn(&str, &str) -> usize,
+    ) -> Option<String> {
         let pools = self.history.iter().filter_map(|config| {
             let pool = config.pool(database)?;
-            let user = pool.user.clone().unwrap_or_else(|| user.to_owned());
+            let user = user(&pool);
             let size = limited(config.pool_of_user(&pool, &user).limits.size);
             Some((servers(&pool.database, &user), size))
         });
@@ -196,6 +208,11 @@ mod tests {
         assert_eq!(allowed.not_full("pool0", "ann", |_, _| 2), None);
         let found = allowed.not_full("pool0", "ann", |database, user| usize::from((database, user) == ("db0", "ann")));
         assert_eq!(found.as_deref(), Some("it has 1 of 2 servers"));
+        let mut config = (**allowed.history.last().unwrap()).clone();
+        config.auth.query_user = Some("asker".to_owned());
+        allowed.note(&Arc::new(config));
+        let asked = |database: &str, user: &str| 2 * usize::from((database, user) == ("db0", "asker"));
+        assert_eq!(allowed.not_full("pool0", "ann", asked), None, "its secret was being asked for");
         allowed.operated = true;
         assert_eq!(allowed.not_full("pool0", "ann", |_, _| 1), None);
         assert!(allowed.not_full("pool0", "ann", |_, _| 0).is_some());
