@@ -106,7 +106,9 @@ fn answered(connection: &mut Connection, tag: &str) -> bool {
         let last = story.last().expect("one was read");
         assert!(!last.starts_with("Row ") || last.starts_with(&format!("Row {tag}-")), "{tag} was told {story:?}");
         let error = last.starts_with("Error ");
-        assert!(!error || last.starts_with("Error 57014 query_wait_timeout"), "{tag}: {story:?}");
+        // In so short a wait a login of the crawling server comes to no end either.
+        let refused = ["57014", "08001"].map(|state| format!("Error {state} query_wait_timeout"));
+        assert!(!error || refused.iter().any(|told| last.starts_with(told)), "{tag}: {story:?}");
     }
     let rows: Vec<_> = story.iter().filter(|line| line.starts_with("Row")).cloned().collect();
     let wanted: Vec<_> = (0..4).map(|part| format!("Row {tag}-{part},")).collect();

@@ -44,7 +44,11 @@ fn a_full_pool_is_told_as_full_and_counted_so() {
     assert_eq!(refusals(&site), [1, 0, 0, 0, 0]);
     eventually("the log has the reason", || {
         let log = site.weir().log();
-        if log.contains("closing because: query_wait_timeout, pool full") { Ok(()) } else { Err(log) }
+        if log.contains("app/app: a client waited in vain, pool full: 1 of 1 servers are in use") {
+            Ok(())
+        } else {
+            Err(log)
+        }
     });
 }
 

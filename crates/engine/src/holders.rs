@@ -43,7 +43,11 @@ impl Engine {
         let slot = self.pools.get_mut(ix);
         if slot.holders_said.is_none_or(|said| now.since(said) >= Span::from_secs(1)) {
             slot.holders_said = Some(now);
-            say(Level::Warning, format_args!("{}/{}: a client waited in vain: {detail}", slot.name, slot.user), io);
+            say(
+                Level::Warning,
+                format_args!("{}/{}: a client waited in vain, {cause}: {detail}", slot.name, slot.user),
+                io,
+            );
         }
         Refusal::QueryWaitTimeout { cause, detail }
     }

@@ -338,7 +338,7 @@ impl Engine {
             self.say_client(Level::Warning, &client, format_args!("pooler error: {refusal}"), io);
         }
         io.close(client.peer);
-        let why = refusal.reason();
+        let why = refusal.to_string();
         // A server that is closed because of a time-out has the time-out for a reason, as its client has.
         let timed_out =
             matches!(refusal, Refusal::QueryTimeout | Refusal::IdleTransactionTimeout | Refusal::TransactionTimeout);

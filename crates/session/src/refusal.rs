@@ -191,14 +191,6 @@ impl Refusal {
         }
     }
 
-    /// The reason as the log has it: the text, and for a wait its cause.
-    pub fn reason(&self) -> String {
-        match self {
-            Refusal::QueryWaitTimeout { cause, .. } => format!("{self}, {cause}"),
-            _ => self.to_string(),
-        }
-    }
-
     /// Appends the error as a message for the client.
     pub fn write(&self, buffer: &mut Vec<u8>) {
         let message = self.to_string();
@@ -315,7 +307,6 @@ mod tests {
                 assert_ne!(one.class(), other.class());
                 assert_ne!(one.sqlstate(), other.sqlstate());
                 assert_ne!(one.hint(), other.hint());
-                assert_ne!(one.reason(), other.reason());
             }
         }
     }
