@@ -97,6 +97,11 @@ impl Session {
         self.end
     }
 
+    /// What has been shown to the library and is still needed.
+    pub(super) fn held(&self) -> &[u8] {
+        &self.held
+    }
+
     /// Copies what is held to the front of `buffer`, before bytes are read behind it. Returns where; `None` if there would be no
     /// room for more.
     pub(super) fn put_held(&self, buffer: &mut [u8]) -> Option<usize> {

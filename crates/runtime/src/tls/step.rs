@@ -17,6 +17,9 @@ use super::contexts::{Accept, verifies};
 use super::session::Session;
 use super::{suites, x509};
 
+/// The bytes before a record: its type, a version, its length.
+const HEADER: usize = 5;
+
 /// A handshake under way.
 #[derive(Debug)]
 pub(crate) struct Step {
@@ -62,12 +65,23 @@ impl Step {
         Step { stand: Stand::Connect { config, host, mode }, received: Vec::new(), reply: Vec::new() }
     }
 
-    /// Whether there is something to do: a whole record, or anything that is none.
+    /// Whether there is something to do: a whole record, or anything that is none. Its beginning may have been shown to the
+    /// session by the last step.
     pub(super) fn is_due(&self) -> bool {
-        match self.received[..] {
-            [] => matches!(self.stand, Stand::Connect { .. }),
-            [20..=23, _, _, high, low, ref rest @ ..] => rest.len() >= usize::from(u16::from_be_bytes([high, low])),
-            [20..=23, ..] => false,
+        let held = match &self.stand {
+            Stand::Going(session, _) => session.held(),
+            Stand::Connect { .. } if self.received.is_empty() => return true,
+            Stand::Accept(_) | Stand::Connect { .. } | Stand::Over => &[],
+        };
+        if self.received.is_empty() {
+            return false;
+        }
+        let mut bytes = held.iter().chain(&self.received).copied();
+        match [(); HEADER].map(|()| bytes.next()) {
+            [Some(20..=23), _, _, Some(high), Some(low)] => {
+                held.len() + self.received.len() - HEADER >= usize::from(u16::from_be_bytes([high, low]))
+            }
+            [Some(20..=23), ..] => false,
             _ => true,
         }
     }
@@ -142,5 +156,60 @@ fn secured(session: &Session, role: &Role) -> Secured {
         certificate: certificate.map(|read| Certificate { common_name: read.common_name.unwrap_or_default() }),
         alpn: common.alpn_protocol().map(<[u8]>::to_vec),
         binding,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rcgen::{CertificateParams, KeyPair};
+    use rustls::pki_types::PrivateKeyDer;
+    use rustls::{RootCertStore, ServerConfig, ServerConnection};
+
+    use super::*;
+
+    fn configs() -> (Arc<ClientConfig>, Arc<ServerConfig>) {
+        let key = KeyPair::generate().unwrap();
+        let certificate = CertificateParams::new(vec!["localhost".into()]).unwrap().self_signed(&key).unwrap();
+        let mut roots = RootCertStore::empty();
+        roots.add(certificate.der().clone()).unwrap();
+        let client = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
+        let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
+        let server =
+            ServerConfig::builder().with_no_client_auth().with_single_cert(vec![certificate.der().clone()], key);
+        (Arc::new(client), Arc::new(server.unwrap()))
+    }
+
+    /// A step that has said hello, and the server's whole answer.
+    fn answered((client, server): &(Arc<ClientConfig>, Arc<ServerConfig>)) -> (Step, Vec<u8>) {
+        let mut step = Step::connect(client.clone(), Host::Name("localhost".into()), SslMode::VerifyFull);
+        assert!(step.is_due() && matches!(step.take(), Outcome::More));
+        let mut server = ServerConnection::new(server.clone()).unwrap();
+        server.read_tls(&mut step.reply.as_slice()).unwrap();
+        server.process_new_packets().unwrap();
+        let mut answer = Vec::new();
+        while server.wants_write() {
+            server.write_tls(&mut answer).unwrap();
+        }
+        step.reply.clear();
+        (step, answer)
+    }
+
+    #[test]
+    fn an_answer_cut_anywhere_is_taken_in_as_soon_as_all_of_it_is_there() {
+        let configs = configs();
+        let length = answered(&configs).1.len();
+        for cut in 0..length {
+            let (mut step, answer) = answered(&configs);
+            let cut = cut.min(answer.len() - 1);
+            step.received.extend_from_slice(&answer[..cut]);
+            if step.is_due() {
+                assert!(matches!(step.take(), Outcome::More), "cut at {cut}");
+                assert!(!step.is_due(), "nothing has come since, cut at {cut}");
+            }
+            // What comes next may look like the beginning of a record, and is the middle of one.
+            step.received.extend_from_slice(&answer[cut..]);
+            assert!(step.is_due(), "cut at {cut}");
+            assert!(matches!(step.take(), Outcome::Done(_)), "cut at {cut}");
+        }
     }
 }
