@@ -8,6 +8,7 @@ use weir_engine::mail::Mail;
 use weir_engine::port::{Answer, Signal};
 
 use crate::check::{Checker, Violation};
+use crate::io::Carried;
 use crate::names::{Found, Names};
 use crate::network::{Address, End, Net, NetEvent, Owner, Written};
 use crate::queue::Queue;
@@ -23,7 +24,7 @@ pub(crate) enum Event {
     /// An actor asked to be woken, with its own number for the reason.
     Wake(Owner, u32),
     /// A mail reaches an engine.
-    Mail { from: WorkerId, to: u16, mail: Box<Mail>, socket: Option<End> },
+    Mail { from: WorkerId, to: u16, mail: Box<Mail>, socket: Option<Box<Carried>> },
     /// A helper has finished for an engine.
     Helped { worker: u16, job: u64, answer: Box<Answer> },
     /// A name has been looked up for an engine.

@@ -64,7 +64,15 @@ impl Turn {
     pub(crate) fn client() -> Turn {
         Turn::default()
     }
+
+    /// What a server connection was started for: database and user.
+    pub(crate) fn started(&self) -> Option<&(String, String)> {
+        self.started.as_ref()
+    }
 }
+
+/// A socket on its way to another engine.
+pub(crate) type Carried = (End, Turn);
 
 /// The sockets of one engine.
 #[derive(Debug, Default)]
@@ -171,7 +179,7 @@ impl Slots {
 #[derive(Default)]
 pub(crate) struct Wishes {
     pub(crate) helps: Vec<(u64, Work)>,
-    pub(crate) posts: Vec<(WorkerId, Mail, Option<End>)>,
+    pub(crate) posts: Vec<(WorkerId, Mail, Option<Carried>)>,
     pub(crate) detaches: Vec<Peer>,
     /// What has been found of names; heard after a while.
     pub(crate) looks: Vec<Found>,
@@ -378,12 +386,12 @@ impl Io for SimIo<'_> {
     }
 
     fn post(&mut self, to: WorkerId, mail: Mail, socket: Option<Peer>) {
-        let end = socket.and_then(|peer| {
-            let end = self.alive(peer, "post").and_then(|turn| turn.end);
+        let socket = socket.and_then(|peer| {
+            let turn = self.alive(peer, "post").map(std::mem::take);
             self.slots.remove(peer);
-            end
+            turn.and_then(|turn| Some((turn.end?, turn)))
         });
-        self.wishes.posts.push((to, mail, end));
+        self.wishes.posts.push((to, mail, socket));
     }
 
     fn help(&mut self, job: u64, work: Work) {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use weir_base::{Host, Mode, OnDirty, Span, Target, Time};
-use weir_config::{Balance, Config, Limits, Method, Pool, SslMode, Users};
+use weir_config::{Balance, Config, Limits, Method, Pool, Spread, SslMode, Users};
 
 use crate::client::Kind;
 use crate::context::Rules;
@@ -156,6 +156,7 @@ fn settings(rng: &mut Rng, mode: Mode, on_dirty: OnDirty, method: Method, faulty
         if faulty { *rng.pick(&[Span::ZERO, Span::from_secs(2), Span::from_secs(60)]) } else { Span::ZERO };
     // It takes servers from clients, who are told.
     config.server_fast_close = faulty && rng.chance(300);
+    config.spread = *rng.fork("spread", 0).pick(&[Spread::Busy, Spread::Always, Spread::Always, Spread::Never]);
     config.stats_period = Span::from_secs(*rng.pick(&[1, 60]));
     config.pool_idle_timeout = *rng.pick(&[Span::ZERO, Span::from_secs(1), Span::from_secs(20)]);
     config.autodb_idle_timeout = *rng.pick(&[Span::ZERO, Span::from_secs(1), Span::from_secs(3600)]);

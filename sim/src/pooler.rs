@@ -17,7 +17,7 @@ use weir_engine::{Engine, Setup};
 
 use crate::check::Checker;
 use crate::context::{Context, Event};
-use crate::io::{SimIo, Slots, Turn};
+use crate::io::{Carried, SimIo, Slots, Turn};
 use crate::limits::{Allowed, crowded};
 use crate::names::Found;
 use crate::network::{End, Happening, Owner};
@@ -48,6 +48,8 @@ struct Node {
     tick: Time,
     /// The chance in what its machine does for it.
     rng: Rng,
+    /// The chance in how busy it is.
+    loads: Rng,
 }
 
 /// What the workers share.
@@ -61,6 +63,8 @@ struct Shared {
     /// When the last mail from one engine to another arrives: they keep their order.
     mail: BTreeMap<(u16, u16), Time>,
     accepted: u32,
+    /// Server connections that are between two workers: what they were started for.
+    travelling: Vec<(End, (String, String))>,
     /// After how many turns in a thousand a client is frozen and thawed.
     freezes: u32,
     rng: Rng,
@@ -89,6 +93,7 @@ impl Pooler {
             slots: Slots::default(),
             tick: Time::NEVER,
             rng: rng.fork("worker", u64::from(worker)),
+            loads: rng.fork("loads", u64::from(worker)),
         };
         Pooler { nodes: (0..workers).map(node).collect(), shared: Shared::new(config, reloads, rng.fork("pooler", 0)) }
     }
@@ -191,13 +196,20 @@ impl Pooler {
             }
             Event::Detached { worker, peer } => self.detached(ctx, worker, peer),
             Event::Handshaken { worker, peer, failure } => self.handshaken(ctx, usize::from(worker), peer, failure),
-            Event::Mail { from, to, mail, socket } => self.mail(ctx, from, usize::from(to), *mail, socket),
+            Event::Mail { from, to, mail, socket } => {
+                self.mail(ctx, from, usize::from(to), *mail, socket.map(|socket| *socket))
+            }
             _ => {}
         }
     }
 
     fn detached(&mut self, ctx: &mut Context, worker: u16, peer: Peer) {
         let Some(end) = self.nodes[usize::from(worker)].slots.end(peer) else { return };
+        if ctx.net.backlog(end) > 0 {
+            // It leaves when nothing waits for it.
+            let delay = self.nodes[usize::from(worker)].rng.span(1, 5_000);
+            return ctx.queue.after(delay, Event::Detached { worker, peer });
+        }
         // Until it has a new handle nobody hears of it.
         ctx.net.set_owner(end, Owner::Nobody);
         self.handle(ctx, usize::from(worker), Input::Detached { peer });
@@ -229,22 +241,24 @@ impl Pooler {
         ctx.queue.after(delay, Event::Handshaken { worker, peer, failure });
     }
 
-    fn mail(&mut self, ctx: &mut Context, from: WorkerId, to: usize, mail: Mail, socket: Option<End>) {
+    fn mail(&mut self, ctx: &mut Context, from: WorkerId, to: usize, mail: Mail, socket: Option<Carried>) {
         if self.shared.ended {
-            socket.into_iter().for_each(|end| ctx.close(end));
+            socket.into_iter().for_each(|(end, _)| ctx.close(end));
             return;
         }
         let slots = &mut self.nodes[to].slots;
-        let peer = socket.map(|end| {
+        let end = socket.as_ref().map(|(end, _)| *end);
+        self.shared.travelling.retain(|(travelling, _)| Some(*travelling) != end);
+        let peer = socket.map(|(end, turn)| {
             let peer = slots.reserve();
-            slots.fill(peer, end, Turn::client());
+            slots.fill(peer, end, turn);
             ctx.net.set_owner(end, Owner::Engine(to as u16, peer));
             ctx.resume(end);
             peer
         });
         self.handle(ctx, to, Input::Mail { from, mail, socket: peer });
         // It may have broken on its way.
-        if let (Some(peer), Some(end)) = (peer, socket)
+        if let (Some(peer), Some(end)) = (peer, end)
             && !ctx.net.is_open(end)
             && self.nodes[to].slots.end(peer).is_some()
         {
@@ -294,6 +308,10 @@ impl Pooler {
         self.check_limits(ctx, worker);
         self.check_full(ctx, &wishes.crowded_out);
         self.probe(ctx, worker);
+        if self.nodes.len() > 1 && self.nodes[worker].loads.chance(50) {
+            let percent = self.nodes[worker].loads.below(101) as u8;
+            self.handle(ctx, worker, Input::Load(percent));
+        }
         for peer in wishes.blocked {
             if self.nodes[worker].slots.end(peer).is_some() {
                 self.handle(ctx, worker, Input::Blocked { peer });
@@ -347,7 +365,7 @@ impl Pooler {
         ctx.queue.after(delay, Event::Helped { worker, job, answer: Box::new(answer) });
     }
 
-    fn post(&mut self, ctx: &mut Context, from: u16, to: WorkerId, mail: Mail, socket: Option<End>) {
+    fn post(&mut self, ctx: &mut Context, from: u16, to: WorkerId, mail: Mail, socket: Option<Carried>) {
         if usize::from(to.0) >= self.nodes.len() {
             return ctx.violated(Checker::PortIsKept, || format!("w{from} posts to {to:?}, who does not exist"));
         }
@@ -355,6 +373,12 @@ impl Pooler {
         let last = self.shared.mail.entry((from, to.0)).or_insert(Time::START);
         let at = (ctx.now() + delay).max(*last);
         *last = at;
+        if let Some((end, turn)) = &socket
+            && let Some(started) = turn.started()
+        {
+            self.shared.travelling.push((*end, started.clone()));
+        }
+        let socket = socket.map(Box::new);
         let event = Event::Mail { from: WorkerId(from), to: to.0, mail: Box::new(mail), socket };
         ctx.queue.at(at, event);
     }
@@ -395,7 +419,8 @@ impl Pooler {
         if !self.nodes[worker].slots.take_started() {
             return;
         }
-        let servers = self.nodes.iter().flat_map(|node| node.slots.servers());
+        let travelling = self.shared.travelling.iter().map(|(_, (database, user))| (database.as_str(), user.as_str()));
+        let servers = self.nodes.iter().flat_map(|node| node.slots.servers()).chain(travelling);
         if let Some(what) = self.shared.allowed.broken(servers) {
             ctx.violated(Checker::LimitsHold, || what);
         }
@@ -419,6 +444,7 @@ impl Shared {
             ended: false,
             mail: BTreeMap::new(),
             accepted: 0,
+            travelling: Vec::new(),
             freezes: *rng.pick(&[0, 20, 300]),
             rng,
         };

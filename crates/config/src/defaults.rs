@@ -9,7 +9,7 @@ use weir_auth::{IdentMaps, Method};
 use weir_base::{Mode, OnDirty, Span};
 
 use crate::model::{
-    Auth, Balance, Config, Dns, Keepalive, Limits, Listen, Log, LogFormat, Pool, Process, SessionAttrs, Tls,
+    Auth, Balance, Config, Dns, Keepalive, Limits, Listen, Log, LogFormat, Pool, Process, SessionAttrs, Spread, Tls,
 };
 use crate::origin::{Face, Lines};
 use crate::settings;
@@ -112,6 +112,7 @@ fn blank_config() -> Config {
         admin_users: Vec::new(),
         stats_users: Vec::new(),
         workers: 0,
+        spread: Spread::Busy,
         max_clients: 0,
         stats_period: Span::ZERO,
         log: Log {

@@ -29,6 +29,8 @@ pub struct Config {
     pub stats_users: Vec<String>,
     /// Worker threads.
     pub workers: u16,
+    /// When clients of one pool live on several of them.
+    pub spread: Spread,
     /// The most clients at once; the runtime lowers it to what the descriptors allow.
     pub max_clients: u32,
     /// How often averages are formed and, if asked for, logged.
@@ -381,6 +383,18 @@ pub enum Balance {
     Disable,
 }
 
+/// When clients of one pool are spread over several workers.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Spread {
+    /// When the worker where the pool lives is busy, and another one is not.
+    #[default]
+    Busy,
+    /// In turn, however little there is to do.
+    Always,
+    /// Not at all.
+    Never,
+}
+
 /// Which servers are good for a pool (libpq's `target_session_attrs`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum SessionAttrs {
@@ -479,6 +493,7 @@ macro_rules! words {
 words!(SslMode: Disable = "disable", Allow = "allow", Prefer = "prefer", Require = "require", VerifyCa = "verify-ca",
     VerifyFull = "verify-full");
 words!(LogFormat: Text = "text", Json = "json", Journal = "journal");
+words!(Spread: Busy = "busy", Always = "always", Never = "never");
 words!(Balance: RoundRobin = "round-robin", Disable = "disable");
 words!(SessionAttrs: Any = "any", ReadWrite = "read-write", ReadOnly = "read-only", Primary = "primary",
     Standby = "standby", PreferStandby = "prefer-standby");

@@ -7,7 +7,7 @@ use weir_auth::Method;
 use weir_base::{Mode, OnDirty, Span};
 
 use crate::ciphers;
-use crate::model::{Balance, LogFormat, Network, SessionAttrs, SslMode, TlsProtocols};
+use crate::model::{Balance, LogFormat, Network, SessionAttrs, Spread, SslMode, TlsProtocols};
 use crate::table::{Kind, Raw, Setting};
 use crate::units;
 
@@ -38,6 +38,7 @@ pub(crate) enum Slot<'a> {
     Mode(&'a mut Mode),
     OnDirty(&'a mut OnDirty),
     Balance(&'a mut Balance),
+    Spread(&'a mut Spread),
     SessionAttrs(&'a mut SessionAttrs),
     SslMode(&'a mut SslMode),
     Protocols(&'a mut TlsProtocols),
@@ -71,6 +72,7 @@ impl Setting {
             Slot::Mode(v) => *v = text.parse().map_err(|e| format!("{e}"))?,
             Slot::OnDirty(v) => *v = text.parse().map_err(|e| format!("{e}"))?,
             Slot::Balance(v) => *v = text.parse()?,
+            Slot::Spread(v) => *v = text.parse()?,
             Slot::SessionAttrs(v) => *v = text.parse()?,
             Slot::SslMode(v) => *v = text.parse()?,
             Slot::Protocols(v) => *v = ciphers::protocols(text)?.allowed,
@@ -205,6 +207,7 @@ impl Slot<'_> {
             Slot::Mode(v) => v.to_string(),
             Slot::OnDirty(v) => v.to_string(),
             Slot::Balance(v) => v.to_string(),
+            Slot::Spread(v) => v.to_string(),
             Slot::SessionAttrs(v) => v.to_string(),
             Slot::SslMode(v) => v.to_string(),
             Slot::Protocols(v) => v.to_string(),

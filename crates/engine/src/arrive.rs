@@ -174,30 +174,34 @@ impl Engine {
         if self.draining.is_some() && !console {
             return self.refuse(now, client, Refusal::ShuttingDown, io);
         }
-        let home = match self.config.pool(&hello.database) {
+        let place = match self.config.pool(&hello.database) {
             _ if console => self.worker,
-            Some(pool) => self.home_of(&hello.database, pool.user.as_deref().unwrap_or(&hello.user)),
+            Some(pool) => {
+                let home = self.home_of(&hello.database, pool.user.as_deref().unwrap_or(&hello.user));
+                self.place(home)
+            }
             // It is told so when it has proven who it is: strangers learn nothing.
             None => self.worker,
         };
-        if home == self.worker {
+        if place == self.worker {
             return self.begin_login(now, client, hello, io);
         }
         let leftover = std::mem::take(&mut client.waiting);
-        client.phase = Phase::Moving(Box::new(Journey::Startup(hello, leftover)));
+        client.phase = Phase::Moving(Box::new(Journey::Startup(place, hello, leftover)));
         io.detach(client.peer);
         self.seat(client);
     }
 
     /// A client's socket is free to travel.
-    pub(crate) fn detached<I: Io>(&mut self, peer: Peer, io: &mut I) {
+    pub(crate) fn detached<I: Io>(&mut self, now: Time, peer: Peer, io: &mut I) {
+        if let Some(server) = self.peers.take_server(peer) {
+            return self.server_detached(now, server, io);
+        }
         let Some(mut client) = self.peers.take_client(peer) else { return };
         let Phase::Moving(journey) = std::mem::replace(&mut client.phase, Phase::Gone) else { return };
         self.census.left(&client.phase);
         let (to, letter) = match *journey {
-            Journey::Startup(hello, leftover) => {
-                let user = self.config.pool(&hello.database).and_then(|p| p.user.clone());
-                let to = self.home_of(&hello.database, user.as_deref().unwrap_or(&hello.user));
+            Journey::Startup(to, hello, leftover) => {
                 let (id, addr, connected_at, tls) = (client.id, client.addr, client.connected_at, client.tls);
                 (to, Letter::Client(Traveller { hello, leftover, id, addr, tls, connected_at }))
             }

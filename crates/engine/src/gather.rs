@@ -125,7 +125,7 @@ impl Engine {
             }
             Ask::Forget(id) => return self.unwatch(id),
             Ask::Pause(name) => {
-                self.pause_databases(now, name.as_deref());
+                self.pause_databases(now, name.as_deref(), io);
                 wait(name, Until::Quiet)
             }
             Ask::Suspend => {
@@ -155,7 +155,7 @@ impl Engine {
                 self.forget_halts();
             }
             Ask::Resume(name) => self.resume_databases(now, name.as_deref(), io)?,
-            Ask::Reconnect(name) => self.pools_reconnect(now, name.as_deref()),
+            Ask::Reconnect(name) => self.pools_reconnect(now, name.as_deref(), io),
             Ask::Kill(name) => self.kill_databases(now, name.as_deref(), io),
             Ask::KillClient(client) => {
                 let peer = self.client_with_id(client).ok_or(CommandError::ClientNotFound)?;

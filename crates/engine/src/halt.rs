@@ -13,7 +13,7 @@ use weir_base::{Peer, Time, WorkerId};
 use weir_session::Refusal;
 
 use crate::mail::{Answer, Ask, Drain};
-use crate::peers::{Phase, PoolIx, ServerState};
+use crate::peers::{Doing, Phase, PoolIx, ServerState};
 use crate::port::{Io, Level};
 use crate::relay::change_pause;
 use crate::say::say;
@@ -109,17 +109,22 @@ impl Engine {
         self.todo.push_back(Todo::Settle(ix));
     }
 
-    pub(crate) fn halt_pools(&mut self, now: Time, name: Option<&str>) {
-        self.pools.named(name).into_iter().for_each(|ix| self.halt_pool(now, ix));
+    pub(crate) fn halt_pools<I: Io>(&mut self, now: Time, name: Option<&str>, io: &mut I) {
+        for ix in self.pools.named(name) {
+            self.halt_pool(now, ix);
+            if !self.halt.is_suspended() && self.pools.get(ix).pool.is_paused() {
+                self.recall(ix, io);
+            }
+        }
     }
 
     /// PAUSE: no server is handed out, and those that are free are closed.
-    pub(crate) fn pause_databases(&mut self, now: Time, name: Option<&str>) {
+    pub(crate) fn pause_databases<I: Io>(&mut self, now: Time, name: Option<&str>, io: &mut I) {
         match name {
             Some(name) => drop(self.halt.paused.insert(name.to_owned())),
             None => self.halt.serving = Serving::Paused,
         }
-        self.halt_pools(now, name);
+        self.halt_pools(now, name, io);
     }
 
     /// RESUME. Without a name it ends everything that PAUSE, SUSPEND and KILL have stopped.
@@ -144,7 +149,7 @@ impl Engine {
                 }
             }
         }
-        self.halt_pools(now, name);
+        self.halt_pools(now, name, io);
         // Whoever waits for the rest that this ends will not see it.
         let lost = |w: &Watch| {
             (w.until == Until::Flushed && name.is_none())
@@ -168,7 +173,7 @@ impl Engine {
                 self.halt.paused.extend(self.config.pools.keys().cloned().chain(here));
             }
         }
-        self.halt_pools(now, name);
+        self.halt_pools(now, name, io);
         let clients: Vec<Peer> = self.peers.clients().filter(|c| pools.contains(&c.pool)).map(|c| c.peer).collect();
         clients.into_iter().for_each(|client| self.refuse_handle(now, client, Refusal::DatabaseKilled, io));
         let servers: Vec<Peer> = self.peers.servers().filter(|s| pools.contains(&s.pool)).map(|s| s.peer).collect();
@@ -178,7 +183,7 @@ impl Engine {
     /// SUSPEND: nothing more is read.
     pub(crate) fn suspend<I: Io>(&mut self, now: Time, io: &mut I) {
         self.halt.serving = Serving::Suspended;
-        self.halt_pools(now, None);
+        self.halt_pools(now, None, io);
         let peers: Vec<Peer> =
             self.peers.clients().map(|c| c.peer).chain(self.peers.servers().map(|s| s.peer)).collect();
         for peer in peers {
@@ -200,6 +205,7 @@ impl Engine {
             }
         } else if let Some(server) = self.peers.server(peer)
             && matches!(server.state, ServerState::Up(..))
+            && !matches!(server.doing(), Some(Doing::Lent { .. } | Doing::Returning))
             && !server.suspended
         {
             server.suspended = true;
@@ -299,7 +305,9 @@ impl Engine {
             Until::Flushed => !self.halt.is_flushing(),
             Until::Closed => {
                 let slots = pools.iter().map(|ix| &self.pools.get(*ix).pool);
-                !slots.flat_map(|pool| pool.servers()).any(|(server, ..)| self.is_outdated(server))
+                // What is lent is known to its pool alone.
+                let outdated = |pool: &weir_pool::Pool<_>, server| pool.is_outdated(server) || self.is_outdated(server);
+                !slots.into_iter().any(|pool| pool.servers().any(|(server, ..)| outdated(pool, server)))
             }
         }
     }

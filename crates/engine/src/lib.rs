@@ -9,6 +9,7 @@
 //! - `relay`: what passes between clients and servers. `links`: when they are linked, released and cleaned up after.
 //! - `serve`: the life of a server connection. `places`: which of a pool's servers is tried, and which will do.
 //! - `turns`: how many logins a place gets at once. `lookup`: secrets that a server is asked for. `limits`, `permits`: limits that cross pools.
+//! - `lend`: pools that span several workers. `placement`: which worker a client lives on.
 //! - `pools`: which pools there are, what they ask for, what a new configuration changes.
 //! - `tls`: what handshakes lead to. `names`: what look-ups say. `say`: lines of the log about peers.
 //! - `console`: operators and their commands. `gather`: commands that all workers carry out. `halt`: what is stopped.
@@ -26,12 +27,14 @@ mod failures;
 mod gather;
 mod halt;
 mod holders;
+mod lend;
 mod limits;
 mod links;
 mod lookup;
 mod names;
 mod peers;
 mod permits;
+mod placement;
 mod places;
 mod pools;
 mod refusals;
@@ -119,6 +122,8 @@ pub struct Engine {
     lookups: lookup::Lookups,
     /// Limits that cross pools; worker 0 keeps them.
     permits: permits::Ledger,
+    /// Servers of this worker's pools that are lent, by the handle they had here: the pool, and to whom.
+    lent: HashMap<Peer, (PoolIx, WorkerId)>,
     /// Where room is wanted for another pool: whether it has been told of something idle.
     pressed: BTreeMap<permits::Key, limits::Offer>,
     timers: Timers,
@@ -144,6 +149,8 @@ pub struct Engine {
     /// Clients that were refused before they had a pool, and those of pools that are forgotten.
     refusals: Refusals,
     user_names: entry::UserNames,
+    /// How busy workers are; worker 0 wants to know.
+    loads: placement::Loads,
     /// The operating system's user that this process runs as.
     uid: u32,
     gathering: HashMap<u64, Gathering>,
@@ -220,6 +227,7 @@ impl Engine {
             pools: Pools::default(),
             lookups: lookup::Lookups::default(),
             permits: permits::Ledger::default(),
+            lent: HashMap::new(),
             pressed: BTreeMap::new(),
             timers: Timers::default(),
             turns: turns::Turns::default(),
@@ -244,6 +252,7 @@ impl Engine {
             failures: failures::Failures::default(),
             refusals: Refusals::default(),
             user_names: entry::UserNames::default(),
+            loads: placement::Loads::default(),
             uid: setup.uid,
             newest: config.clone(),
             gathering: HashMap::new(),
@@ -278,9 +287,10 @@ impl Engine {
             Input::TlsFailed { peer, error } => self.tls_failed(now, peer, &error, io),
             Input::Resolved { name, addresses, ttl } => self.resolved(now, name, addresses, ttl, io),
             Input::ConnectFailed { peer, error } => self.connect_failed(now, peer, &error, io),
-            Input::Detached { peer } => self.detached(peer, io),
+            Input::Detached { peer } => self.detached(now, peer, io),
             Input::Helped { job, answer } => self.helped(now, job, answer, io),
             Input::Mail { from, mail, socket } => self.mail(now, from, mail, socket, io),
+            Input::Load(percent) => self.loaded(percent, io),
             Input::Signal(signal) => self.signal(now, signal, io),
             Input::Tick => self.ticks(now, io),
         }
@@ -342,6 +352,7 @@ impl Engine {
             (Letter::Counted(ticket), _) => self.seat_counted(&ticket),
             (Letter::Left(ticket), _) => self.place_left(&ticket),
             (Letter::LookUp(question), _) => self.look_up(now, from, *question, io),
+            (Letter::Loan(loan), peer) => self.heard_loan(now, from, *loan, peer, io),
             (Letter::Plea(plea), _) => self.pleaded(from, *plea, io),
             (Letter::Order(order), _) => self.ordered(now, *order, io),
             (Letter::LookUpNoMore(id), _) => self.look_up_no_more(now, id),
@@ -349,6 +360,7 @@ impl Engine {
             (Letter::Ask { id, ask }, _) => self.asked(now, from, id, ask, io),
             (Letter::Answer { id, answer }, _) => self.answered(now, id, answer, io),
             (Letter::Paging(paging), _) => self.paging(from, paging, io),
+            (Letter::Load(percent), _) => self.load_told(from, percent),
             (Letter::Drained(drain), _) => self.worker_drained(from, drain, io),
             (Letter::Client(_) | Letter::Cancel { .. }, None) => {
                 say::say(Level::Error, format_args!("a client arrived without its socket"), io);
@@ -410,13 +422,15 @@ impl Engine {
             let slot = self.pools.get(ix);
             slot.check();
             for (peer, ..) in slot.pool.servers() {
-                let known = self.peers.servers().any(|s| s.peer == peer && s.pool == ix);
+                let here = || self.peers.servers().any(|s| s.peer == peer && s.pool == ix);
+                let known = self.lent.get(&peer).is_some_and(|(pool, _)| *pool == ix) || here();
                 assert!(known, "a pool has a server that is gone: {peer:?}");
             }
             for (peer, _) in slot.pool.waiting() {
                 let waits = match Waiter::of(peer) {
                     Waiter::Client(_) => self.peers.clients().any(|c| c.peer == peer && c.pool == ix && c.pause.waits),
                     Waiter::Lookup(_) => self.lookups.waits(peer, ix),
+                    Waiter::Guest(_) => slot.part.is_vacant() || !slot.part.is_guest(),
                 };
                 assert!(waits, "a pool's queue holds one who does not wait: {peer:?}");
             }

@@ -37,7 +37,7 @@ pub(crate) enum Offer {
 }
 
 impl PoolSlot {
-    fn id(&self) -> PoolId {
+    pub(crate) fn id(&self) -> PoolId {
         PoolId { database: self.name.clone(), user: self.user.clone() }
     }
 }
@@ -45,6 +45,9 @@ impl PoolSlot {
 impl Engine {
     /// The pool wants to open a server: now, or when the ledger allows it.
     pub(crate) fn may_open<I: Io>(&mut self, now: Time, ix: PoolIx, io: &mut I) {
+        if self.pools.get(ix).part.is_guest() {
+            return self.ask_home(now, ix, io);
+        }
         if !self.pools.get(ix).standing.limited {
             return self.take_turn(now, ix, io);
         }
@@ -101,7 +104,8 @@ impl Engine {
     /// Whether a limit holds for a pool may have changed.
     pub(crate) fn limit_pool<I: Io>(&mut self, now: Time, ix: PoolIx, io: &mut I) {
         let slot = self.pools.get(ix);
-        let limited = self.config.is_limited(&slot.name, &slot.user);
+        // What a guest has, its home has permits for.
+        let limited = self.config.is_limited(&slot.name, &slot.user) && !slot.part.is_guest();
         if limited && !slot.standing.limited {
             // It must ask first.
             self.leave_line(now, ix);

@@ -9,7 +9,7 @@ use weir_pool::{Acquire, Release};
 use weir_session::{Refusal, Server, back};
 
 use crate::lookup::Waiter;
-use crate::peers::{ClientSlot, Doing, Entry, Phase, Reset};
+use crate::peers::{ClientSlot, Doing, Entry, Phase, PoolIx, Reset};
 use crate::places::{Fitness, fitness};
 use crate::port::{Io, Level};
 use crate::relay::change_pause;
@@ -101,6 +101,7 @@ impl Engine {
         let client = match Waiter::of(client) {
             Waiter::Client(client) => client,
             Waiter::Lookup(lookup) => return self.run_lookup(now, lookup, server, io),
+            Waiter::Guest(ask) => return self.lend(ask, server, check, io),
         };
         let Some(mut client) = self.peers.take_client(client) else { return };
         if let Phase::Welcome(_) = client.phase {
@@ -355,9 +356,19 @@ impl Engine {
             return self.close_server(now, server, "unclean server", io);
         };
         *doing = Doing::Idle;
-        match self.pools.get_mut(ix).pool.release(server, proof, now) {
+        if self.goes_home(ix, server) {
+            return self.send_home(server, io);
+        }
+        let answer = self.pools.get_mut(ix).pool.release(server, proof, now);
+        self.passed_on(now, ix, server, answer, io);
+    }
+
+    /// Does what a pool says is to become of a server that is clean.
+    #[inline]
+    pub(crate) fn passed_on<I: Io>(&mut self, now: Time, ix: PoolIx, server: Peer, answer: Release, io: &mut I) {
+        match answer {
             Release::Next { client, waited, check } => {
-                self.pools.get_mut(ix).stats.wait_time += waited.micros();
+                self.count_wait(ix, client, waited);
                 self.grant(now, client, server, check, io);
             }
             Release::Idle => self.offer_idle(ix, io),

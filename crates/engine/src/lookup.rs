@@ -15,6 +15,7 @@ use weir_auth::Secret;
 use weir_base::{Peer, Slab, Time, WorkerId};
 use weir_config::AuthLookup;
 use weir_pool::Acquire;
+use weir_pool::lending::Ask;
 use weir_session::hello::Hello;
 use weir_session::{Refusal, back, lookup};
 
@@ -42,11 +43,16 @@ pub(crate) enum Waiter {
     Client(Peer),
     /// A question of ours.
     Lookup(Peer),
+    /// Another worker, which is a guest of the pool.
+    Guest(Ask),
 }
 
 impl Waiter {
     pub(crate) fn of(peer: Peer) -> Waiter {
-        if peer.slot >= FIRST_SLOT { Waiter::Lookup(peer) } else { Waiter::Client(peer) }
+        if peer.slot < FIRST_SLOT {
+            return Waiter::Client(peer);
+        }
+        Ask::of(peer).map_or(Waiter::Lookup(peer), Waiter::Guest)
     }
 }
 

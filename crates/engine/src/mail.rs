@@ -9,6 +9,7 @@ use weir_session::Refusal;
 use weir_session::hello::Hello;
 
 use crate::clients::Ticket;
+use crate::lend::Loan;
 use crate::lookup::{Question, Verdict};
 use crate::permits::{Order, Plea};
 use crate::port::Secured;
@@ -44,12 +45,16 @@ pub(crate) enum Letter {
     Plea(Box<Plea>),
     /// From it.
     Order(Box<Order>),
+    /// From a pool's home to a guest of it, or the other way round; a server's socket may travel along.
+    Loan(Box<Loan>),
     /// Something to be done by every worker.
     Ask { id: u64, ask: Ask },
     /// It has been done.
     Answer { id: u64, answer: Answer },
     /// A piece of a long table is wanted, or comes.
     Paging(Paging),
+    /// So much of its time the sender is busy, in per cent; to worker 0.
+    Load(u8),
     /// The sender has no clients left, while a shutdown waits for that.
     Drained(Drain),
 }

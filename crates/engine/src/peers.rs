@@ -7,7 +7,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use weir_auth::Secret;
-use weir_base::{ClientAddr, Peer, Target, Time};
+use weir_base::{ClientAddr, Peer, Target, Time, WorkerId};
+use weir_pool::lending::Ask;
 use weir_session::hello::Hello;
 use weir_session::login::{Learnt, Login};
 use weir_session::server_login::ServerLogin;
@@ -127,7 +128,7 @@ pub(crate) enum Way {
 
 /// What a client is sent to another worker for.
 pub(crate) enum Journey {
-    Startup(Box<Hello>, Vec<u8>),
+    Startup(WorkerId, Box<Hello>, Vec<u8>),
     Cancel { pid: u32, secret: Vec<u8> },
 }
 
@@ -245,6 +246,10 @@ pub(crate) enum Doing {
     Restoring,
     /// Being asked for a user's secret; the question's handle.
     Looking(Peer),
+    /// On its way to a guest of the pool, for this ask; `check`: to be checked there first.
+    Lent { ask: Ask, check: bool },
+    /// On its way home from a guest.
+    Returning,
 }
 
 /// Why a server is being cleaned.

@@ -11,10 +11,12 @@ use weir_admin::{CommandError, Refusals, Stats};
 use weir_auth::Secret;
 use weir_base::{Mode, Peer, Span, Time, WorkerId};
 use weir_config::Config;
+use weir_pool::lending::{Ask, Loans, Share, of_a_guest};
 use weir_pool::{CloseReason, Effect, Pool, Settings};
 use weir_session::login::Learnt;
 use weir_session::{Accepted, Cause, Clean, OwnError, Params, Refusal};
 
+use crate::lend::{Guest, Part};
 use crate::limits::Standing;
 use crate::lookup::Waiter;
 use crate::peers::{ClientSlot, Entry, PoolIx, SaltedKey, ServerSlot, ServerState};
@@ -86,6 +88,8 @@ pub(crate) struct PoolSlot {
     pub(crate) turn: Turn,
     /// Under the limits that cross pools.
     pub(crate) standing: Standing,
+    /// What this worker is to it.
+    pub(crate) part: Part,
 }
 
 /// The counters at a moment.
@@ -96,7 +100,7 @@ pub(crate) struct Reading {
 }
 
 /// What clients of a pool are told at their login.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(crate) struct Welcome {
     pub(crate) told: Arc<Told>,
     pub(crate) params: Arc<Params>,
@@ -167,6 +171,13 @@ impl Pools {
     }
 }
 
+impl Part {
+    /// The limits of a configured pool, as this worker's pool goes by them.
+    fn settings(&self, pool: &weir_config::Pool) -> Settings {
+        if self.is_guest() { of_a_guest(settings(pool)) } else { settings(pool) }
+    }
+}
+
 /// The limits of a configured pool, as the pool wants them.
 fn settings(pool: &weir_config::Pool) -> Settings {
     let limits = &pool.limits;
@@ -222,12 +233,19 @@ impl Engine {
             return *ix;
         }
         let config = &self.config.pool_of_user(config, user);
-        let standing = Standing { limited: self.config.is_limited(name, user), ..Standing::default() };
+        let home = self.home_of(name, user);
+        let part = if home == self.worker {
+            Part::Home(Loans::default())
+        } else {
+            Part::Guest(Box::new(Guest { home, share: Share::default() }))
+        };
+        let limited = self.config.is_limited(name, user) && !part.is_guest();
+        let standing = Standing { limited, ..Standing::default() };
         let slot = PoolSlot {
             name: key.0.clone(),
             user: key.1.clone(),
             config: config.clone(),
-            pool: Pool::new(settings(config), self.random.next_u64(), now),
+            pool: Pool::new(part.settings(config), self.random.next_u64(), now),
             armed: Time::NEVER,
             stats: Stats::default(),
             refusals: Refusals::default(),
@@ -252,6 +270,7 @@ impl Engine {
             empty_since: Time::NEVER,
             turn: Turn::default(),
             standing,
+            part,
         };
         let ix = self.pools.insert(slot);
         self.halt_pool(now, ix);
@@ -262,7 +281,8 @@ impl Engine {
     pub(crate) fn count_client(&mut self, ix: PoolIx, change: i32) {
         let slot = self.pools.get_mut(ix);
         slot.clients = slot.clients.wrapping_add_signed(change);
-        slot.pool.set_demand(slot.clients > 0 || slot.config.user.is_some());
+        let elsewhere = matches!(&slot.part, Part::Home(loans) if loans.has_clients());
+        slot.pool.set_demand(slot.clients > 0 || elsewhere || slot.config.user.is_some());
         self.todo.push_back(Todo::Settle(ix));
     }
 
@@ -272,19 +292,20 @@ impl Engine {
             // RESUME makes up for a suspension.
             return;
         }
-        while let Some(effect) = self.pools.get_mut(ix).pool.poll(now) {
-            self.effect(now, ix, effect, io);
-        }
+        self.poll(now, ix, io);
+        let again = self.settle_loans(now, ix, io);
+        self.poll(now, ix, io);
         self.square_turns(now, ix, io);
         self.square_permits(now, ix, io);
         let forget_at = self.forget_at(now, ix);
         let slot = self.pools.get_mut(ix);
-        let deadline = slot.pool.next_deadline().min(forget_at);
+        let deadline = slot.pool.next_deadline().min(forget_at).min(again);
         self.timers.arm(Who::Pool(ix), deadline, &mut slot.armed);
         if slot.removed && slot.is_vacant() {
             self.keep_refusals(ix);
             self.pools.free(ix);
         } else if forget_at <= now {
+            self.recall(ix, io);
             self.pools.remove(ix);
             self.todo.push_back(Todo::Settle(ix));
         }
@@ -293,10 +314,19 @@ impl Engine {
         }
     }
 
+    fn poll<I: Io>(&mut self, now: Time, ix: PoolIx, io: &mut I) {
+        while let Some(effect) = self.pools.get_mut(ix).pool.poll(now) {
+            self.effect(now, ix, effect, io);
+        }
+    }
+
     fn effect<I: Io>(&mut self, now: Time, ix: PoolIx, effect: Effect, io: &mut I) {
         match effect {
             Effect::Open => self.may_open(now, ix, io),
             Effect::Close { server, reason } => self.pool_closes(now, server, reason, io),
+            Effect::Refuse { client, why, .. } if Ask::of(client).is_some() => {
+                Ask::of(client).into_iter().for_each(|ask| self.refuse_ask(now, ix, ask, why, io));
+            }
             Effect::Refuse { client, why, waited } => {
                 self.pools.get_mut(ix).stats.wait_time += waited.micros();
                 let refusal = match why {
@@ -306,13 +336,22 @@ impl Engine {
                 match Waiter::of(client) {
                     Waiter::Client(client) => self.refuse_handle(now, client, refusal, io),
                     Waiter::Lookup(lookup) => self.lookup_over(lookup, Err(refusal), io),
+                    Waiter::Guest(_) => {}
                 }
             }
             Effect::Notice { client, .. } => self.notice_waiting(now, ix, client, io),
             Effect::Grant { client, server, waited, check } => {
-                self.pools.get_mut(ix).stats.wait_time += waited.micros();
+                self.count_wait(ix, client, waited);
                 self.grant(now, client, server, check, io);
             }
+        }
+    }
+
+    /// A wait is over. Those of a guest's clients are counted there.
+    #[inline]
+    pub(crate) fn count_wait(&mut self, ix: PoolIx, client: Peer, waited: Span) {
+        if Ask::of(client).is_none() {
+            self.pools.get_mut(ix).stats.wait_time += waited.micros();
         }
     }
 
@@ -401,15 +440,19 @@ impl Engine {
         self.salted.clear();
         self.lookups.forget_all();
         for ix in self.pools.indices() {
+            let slot = self.pools.get(ix);
+            let config = self.config.pool(&slot.name).filter(|pool| self.fits(pool, &slot.user));
             let slot = self.pools.get_mut(ix);
-            let asks = self.config.asks_as(&slot.user);
-            let fits = |pool: &&Arc<weir_config::Pool>| asks || pool.user.as_deref().is_none_or(|u| u == &*slot.user);
-            match self.config.pool(&slot.name).filter(|pool| fits(&pool)) {
+            match config {
                 None if slot.removed => {}
-                None => self.pools.remove(ix),
+                None => {
+                    self.recall(ix, io);
+                    self.pools.remove(ix);
+                }
                 // A pool that is shut stays shut: one that returns begins anew, under the same name.
                 Some(_) if slot.removed => {}
-                Some(pool) => adjust(slot, self.config.pool_of_user(&pool, &slot.user), now),
+                Some(pool) if adjust(slot, self.config.pool_of_user(&pool, &slot.user), now) => self.recall(ix, io),
+                Some(_) => {}
             }
             self.limit_pool(now, ix, io);
             self.todo.push_back(Todo::Settle(ix));
@@ -418,6 +461,11 @@ impl Engine {
         self.create_forced_pools(now);
         self.review_turns(now, io);
         self.settle_ledger(io);
+    }
+
+    /// Whether a configured pool has servers of this user's.
+    pub(crate) fn fits(&self, pool: &weir_config::Pool, user: &str) -> bool {
+        self.config.asks_as(user) || pool.user.as_deref().is_none_or(|forced| forced == user)
     }
 
     /// When a pool that nobody uses is forgotten, with its statistics.
@@ -445,22 +493,20 @@ impl Engine {
         idle.min(empty)
     }
 
-    /// A client whose pool the configuration has replaced (another user) goes on in the new one, if that lives here.
+    /// A client whose pool the configuration has replaced (another user) goes on in the new one.
     pub(crate) fn move_to_successor(&mut self, now: Time, client: &mut ClientSlot) {
         let name = self.pools.get(client.pool).name.clone();
         let Some(config) = self.config.pool(&name) else { return };
         let user = config.user.clone().unwrap_or_else(|| client.user.to_string());
-        if self.home_of(&name, &user) != self.worker {
-            return;
-        }
         self.count_client(client.pool, -1);
         client.pool = self.pool_of(&name, &config, &user, now);
         self.count_client(client.pool, 1);
     }
 
     /// RECONNECT of the pools that `name` means.
-    pub(crate) fn pools_reconnect(&mut self, now: Time, name: Option<&str>) {
+    pub(crate) fn pools_reconnect<I: Io>(&mut self, now: Time, name: Option<&str>, io: &mut I) {
         for ix in self.pools.named(name) {
+            self.recall(ix, io);
             self.pools.get_mut(ix).pool.reconnect(now);
             self.todo.push_back(Todo::Settle(ix));
             self.hurry(ix);
@@ -489,7 +535,8 @@ fn after(since: Time, span: Span) -> Time {
     if since == Time::NEVER { Time::NEVER } else { since.deadline(span) }
 }
 
-fn adjust(slot: &mut PoolSlot, config: Arc<weir_config::Pool>, now: Time) {
+/// Takes a pool's new configuration over; whether servers that are lent may have to go.
+fn adjust(slot: &mut PoolSlot, config: Arc<weir_config::Pool>, now: Time) -> bool {
     let old = &slot.config;
     let elsewhere = old.targets != config.targets
         || old.database != config.database
@@ -498,17 +545,19 @@ fn adjust(slot: &mut PoolSlot, config: Arc<weir_config::Pool>, now: Time) {
         || old.session_attrs != config.session_attrs
         || old.connect_query != config.connect_query
         || old.startup != config.startup;
-    if settings(old) != settings(&config) {
-        slot.pool.resize(settings(&config), now);
+    let resized = settings(old) != settings(&config);
+    if resized {
+        slot.pool.resize(slot.part.settings(&config), now);
     }
     if elsewhere {
         slot.welcome = None;
-        slot.accepted = Accepted::default();
+        slot.accepted.forget();
         slot.salted = None;
         slot.places = Places::default();
         slot.pool.reconnect(now);
     }
     slot.config = config;
+    resized || elsewhere
 }
 
 impl PoolSlot {
@@ -525,12 +574,20 @@ impl PoolSlot {
 
     /// Whether nobody uses it.
     fn is_idle(&self) -> bool {
-        self.clients == 0 && self.lookups == 0 && self.cancels.is_empty() && self.cancel_queue.is_empty()
+        self.clients == 0
+            && self.lookups == 0
+            && self.part.is_idle()
+            && self.cancels.is_empty()
+            && self.cancel_queue.is_empty()
     }
 
     /// Whether nothing is left of it.
     fn is_vacant(&self) -> bool {
-        self.is_idle() && self.pool.is_empty() && self.standing.permits == 0 && self.standing.asking.is_none()
+        self.is_idle()
+            && self.part.is_vacant()
+            && self.pool.is_empty()
+            && self.standing.permits == 0
+            && self.standing.asking.is_none()
     }
 
     /// Asserts what must hold between inputs.
@@ -538,6 +595,14 @@ impl PoolSlot {
         if self.standing.limited {
             assert!(self.standing.permits as usize >= self.pool.len(), "{}: a server without a permit", self.name);
         }
+    }
+
+    /// A client's login has taught something for ours at the server. The newest proof is the best one: a changed password
+    /// replaces the old.
+    pub(crate) fn learns(&mut self, learnt: &Learnt, asked: &Option<Secret>) {
+        self.learnt.password = learnt.password.clone().or(self.learnt.password.take());
+        self.learnt.keys = learnt.keys.clone().or(self.learnt.keys.take());
+        self.asked.clone_from(asked);
     }
 
     /// Whether its user is the one that clients of the database have on the server. It is not where secrets are asked for

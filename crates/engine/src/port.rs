@@ -123,6 +123,8 @@ pub enum Input<'a> {
         /// The socket that travelled with it, under its new handle here; no input names it before this one does.
         socket: Option<Peer>,
     },
+    /// In so many per cent of its time this worker has had something to do of late; a hint, told when it has changed.
+    Load(u8),
     /// The operating system sent a signal to the process (delivered to worker 0 only).
     Signal(Signal),
     /// The moment that [`Engine::next_deadline`](crate::Engine::next_deadline) named has come, and what came before it

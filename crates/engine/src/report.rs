@@ -8,6 +8,7 @@ use weir_pool::ServerState as InPool;
 
 use crate::Engine;
 use crate::census::Census;
+use crate::lend::Part;
 use crate::mail::Drain;
 use crate::peers::{ClientSlot, Doing, Phase, PoolIx, ServerSlot, ServerState};
 use crate::pools::PoolSlot;
@@ -69,9 +70,11 @@ impl Engine {
         let slot = self.pools.get(ix);
         let snapshot = slot.pool.snapshot(now);
         let mut record = PoolRecord::new(&*slot.name, &*slot.user, slot.mode());
-        record.cl_waiting = snapshot.waiting;
+        let asks = if let Part::Home(loans) = &slot.part { loans.asks() } else { 0 };
+        // Guests of the pool tell of their clients themselves.
+        record.cl_waiting = snapshot.waiting - asks;
         let questions = if slot.lookups > 0 { self.lookups.waiting(ix) } else { 0 };
-        record.cl_active = (slot.clients + questions).saturating_sub(snapshot.waiting);
+        record.cl_active = (slot.clients + questions).saturating_sub(record.cl_waiting);
         record.cl_active_cancel_req = self.requests_under_way(ix) as u32;
         record.cl_waiting_cancel_req = slot.cancel_queue.len() as u32;
         record.sv_active_cancel = slot.cancels.len() as u32;
@@ -83,6 +86,7 @@ impl Engine {
                 InPool::Idle { .. } => record.sv_idle += 1,
                 InPool::Linked(_) => match self.peers.get_server(server) {
                     Some(slot) => *linked_count(&mut record, slot) += 1,
+                    None if self.lent.contains_key(&server) => {}
                     None => record.sv_active += 1,
                 },
                 InPool::Login | InPool::Closing => {}

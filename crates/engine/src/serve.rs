@@ -12,7 +12,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use weir_base::{Host, Peer, Time};
-use weir_pool::{Acquire, Release};
+use weir_pool::Acquire;
 use weir_session::server_login::{Credentials, LoginTold, ServerLogin};
 use weir_session::{OwnError, Refusal};
 
@@ -279,19 +279,8 @@ impl Engine {
         if doomed {
             return self.close_server(now, peer, RECONFIGURED, io);
         }
-        match self.pools.get_mut(ix).pool.connected(peer, proof, now) {
-            Release::Next { client, waited, check } => {
-                self.pools.get_mut(ix).stats.wait_time += waited.micros();
-                self.grant(now, client, peer, check, io);
-            }
-            Release::Idle => self.offer_idle(ix, io),
-            Release::Close(reason) => {
-                if let Some(server) = self.peers.take_server(peer) {
-                    self.goodbye(server, reason.text(), io);
-                }
-            }
-        }
-        self.todo.push_back(Todo::Settle(ix));
+        let answer = self.pools.get_mut(ix).pool.connected(peer, proof, now);
+        self.passed_on(now, ix, peer, answer, io);
     }
 
     /// A helper has hashed the password of a login of ours.
@@ -331,8 +320,10 @@ impl Engine {
         }
         self.pools.get_mut(ix).pool.lost(peer, now);
         self.todo.push_back(Todo::Settle(ix));
-        if let Doing::Looking(lookup) = doing {
-            return self.lookup_lost(now, lookup, server.last_words, io);
+        match doing {
+            Doing::Looking(lookup) => return self.lookup_lost(now, lookup, server.last_words, io),
+            Doing::Lent { ask, .. } => return self.loan_missed(ix, ask, io),
+            _ => {}
         }
         let Some(client) = server.link else { return };
         let Some(mut client) = self.peers.take_client(client) else { return };
@@ -373,8 +364,10 @@ impl Engine {
         self.todo.push_back(Todo::Settle(ix));
         let doing = slot.doing();
         self.goodbye(slot, why, io);
-        if let Some(Doing::Looking(lookup)) = doing {
-            self.lookup_lost(now, lookup, None, io);
+        match doing {
+            Some(Doing::Looking(lookup)) => self.lookup_lost(now, lookup, None, io),
+            Some(Doing::Lent { ask, .. }) => self.loan_missed(ix, ask, io),
+            _ => {}
         }
     }
 

@@ -57,7 +57,7 @@ impl Engine {
         self.draining = Some(drain);
         self.told_drained = false;
         if drain == Drain::Servers {
-            self.halt_pools(now, None);
+            self.halt_pools(now, None, io);
             let waiting: Vec<Peer> = self.peers.clients().filter(|c| c.state() == "waiting").map(|c| c.peer).collect();
             waiting.into_iter().for_each(|peer| self.refuse_handle(now, peer, Refusal::ShuttingDown, io));
             self.work_off(now, io);

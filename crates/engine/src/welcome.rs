@@ -9,6 +9,7 @@ use weir_session::hello::Hello;
 use weir_session::{Client, ParamTable, Params, Refusal};
 
 use crate::console::Console;
+use crate::lend::Taught;
 use crate::peers::{ClientSlot, LoginPhase, Phase};
 use crate::pools::Welcome;
 use crate::port::{Io, Level};
@@ -86,21 +87,17 @@ impl Engine {
         };
         let own = config.user.is_none() || config.user.as_deref() == Some(&phase.hello.user);
         let user = config.user.clone().unwrap_or_else(|| phase.hello.user.clone());
-        if self.home_of(&phase.hello.database, &user) != self.worker {
-            // A reload has moved its pool while it logged in. A second pool here would have servers beyond the limit.
-            return self.refuse(now, client, Refusal::PoolGone, io);
-        }
         let ix = self.pool_of(&phase.hello.database, &config, &user, now);
         client.pool = ix;
         self.count_client(ix, 1);
         let slot = self.pools.get_mut(ix);
         if own {
-            // The newest proof is the best one: a changed password replaces the old.
-            let learnt = &phase.learnt;
-            slot.learnt.password = learnt.password.clone().or(slot.learnt.password.take());
-            slot.learnt.keys = learnt.keys.clone().or(slot.learnt.keys.take());
-            slot.asked.clone_from(&phase.asked);
+            slot.learns(&phase.learnt, &phase.asked);
+            if slot.part.is_guest() {
+                self.teach(ix, Taught { learnt: phase.learnt.clone(), asked: phase.asked.clone() }, io);
+            }
         }
+        let slot = self.pools.get_mut(ix);
         if let Some(welcome) = slot.welcome.clone() {
             return self.welcome(now, client, phase, &welcome, io);
         }

@@ -22,6 +22,7 @@ mod connect;
 mod descriptors;
 mod helpers;
 mod listen;
+mod load;
 mod log;
 mod mailbox;
 mod names;

@@ -16,6 +16,7 @@ use weir_base::{Peer, Time};
 use weir_engine::port::{Gone, Input, Level};
 
 use crate::brain::Brain;
+use crate::load::Load;
 use crate::mailbox::{BELL, Letter};
 use crate::port::{Due, Notice, Port};
 use crate::shared::Ending;
@@ -41,11 +42,13 @@ pub(crate) struct Worker<B> {
     /// Decrypted bytes of a turn; without memory as long as nobody is encrypted.
     pub(crate) plain: Vec<u8>,
     pub(crate) port: Port,
+    load: Load,
 }
 
 impl<B: Brain> Worker<B> {
     pub(crate) fn new(brain: B, port: Port) -> Self {
-        Worker { brain, scratch: vec![0; SCRATCH].into(), plain: Vec::new(), port }
+        let load = Load::new(port.inbox.post.workers() == 1, port.now);
+        Worker { brain, scratch: vec![0; SCRATCH].into(), plain: Vec::new(), port, load }
     }
 
     /// How all workers are ended.
@@ -73,6 +76,9 @@ impl<B: Brain> Worker<B> {
             unheard = if events.iter().count() == EVENTS { unheard + 1 } else { 0 };
             if unheard % UNHEARD == 0 {
                 self.keep_deadlines(asked);
+            }
+            if let Some(percent) = self.load.changed(self.port.now) {
+                self.turn(Input::Load(percent));
             }
         }
     }
@@ -106,6 +112,7 @@ impl<B: Brain> Worker<B> {
         if let Some(listening) = &port.listening {
             until = until.min(listening.deadline());
         }
+        until = until.min(self.load.deadline());
         (until != Time::NEVER).then(|| Duration::from_micros(until.since(port.now).micros()))
     }
 

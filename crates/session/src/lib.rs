@@ -36,4 +36,4 @@ pub use out::Out;
 pub use params::{BadParam, ParamTable, Params};
 pub use refusal::Refusal;
 pub use server::{CancelKey, Clean, OwnError, Role, Server};
-pub use statements::{Accepted, Interner, NAME_LEN, NAME_PREFIX};
+pub use statements::{Accepted, Definitions, Interner, NAME_LEN, NAME_PREFIX};

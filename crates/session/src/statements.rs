@@ -15,6 +15,7 @@ use std::collections::hash_map::RandomState;
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use siphasher::sip128::{Hasher128, SipHasher13};
 use weir_pgwire::sql;
@@ -202,8 +203,12 @@ fn name_of(key: Key) -> [u8; NAME_LEN] {
 pub struct Accepted {
     keys: HashSet<Key, BuildHasherDefault<KeyHasher>>,
     /// Counts what clients of the pool did to definitions, as far as command tags tell.
-    definitions: u64,
+    definitions: Definitions,
 }
+
+/// The count of changed definitions, which all workers that have servers of a pool hold in common.
+#[derive(Clone, Debug, Default)]
+pub struct Definitions(Arc<AtomicU64>);
 
 /// The most statements that are remembered as accepted; when it is reached, all are forgotten.
 const MAX_ACCEPTED: usize = 65_536;
@@ -226,14 +231,29 @@ impl Accepted {
 
     /// How often definitions have changed.
     pub(crate) fn definitions(&self) -> u64 {
-        self.definitions
+        self.definitions.0.load(Ordering::Acquire)
     }
 
     /// A definition has changed, or the change was taken back: a text that is parsed from here on is another statement, so
     /// that it does not meet a plan that was made before.
     pub(crate) fn definitions_changed(&mut self) {
-        self.definitions += 1;
+        self.definitions.0.fetch_add(1, Ordering::AcqRel);
         self.keys.clear();
+    }
+
+    /// Nothing is known any more of what servers accept.
+    pub fn forget(&mut self) {
+        self.keys.clear();
+    }
+
+    /// The count that another worker's part of the pool is to hold in common with this one.
+    pub fn definitions_of_all(&self) -> Definitions {
+        self.definitions.clone()
+    }
+
+    /// Counts with the others from now on.
+    pub fn join(&mut self, definitions: Definitions) {
+        self.definitions = definitions;
     }
 }
 

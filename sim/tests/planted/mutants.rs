@@ -22,6 +22,8 @@ pub(crate) struct Edit {
     pub(crate) to: &'static str,
 }
 
+const LENDING: &str = "crates/pool/src/lending.rs";
+const LEND: &str = "crates/engine/src/lend.rs";
 const LINKS: &str = "crates/engine/src/links.rs";
 const POOL: &str = "crates/pool/src/pool.rs";
 const RELAY: &str = "crates/engine/src/relay.rs";
@@ -193,6 +195,50 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             file: "crates/session/src/statements.rs",
             from: "        *digit = HEX[(key.0 >> (124 - 4 * i) & 15) as usize];",
             to: "        *digit = HEX[(key.0 >> (124 - 4 * i) & if PLANTED && i > 0 { 0 } else { 15 }) as usize];",
+        }],
+    },
+    Mutant {
+        name: "uncleaned loan",
+        what: "a server that is to be closed, and was not cleaned for that, goes home to another client",
+        found_by: &[Checker::NextOwnerSeesCleanServer, Checker::ResultsReachTheirOwner, Checker::AnsweredAsDirect],
+        edits: &[Edit {
+            file: LENDING,
+            from: "is_none_or(|own| self.elder + SLACK < own) && !pool.is_unwanted(server)",
+            to: "is_none_or(|own| self.elder + SLACK < own) && (PLANTED || !pool.is_unwanted(server))",
+        }],
+    },
+    Mutant {
+        name: "kept loan",
+        what: "a guest keeps servers that idle while somebody waits elsewhere",
+        found_by: &[Checker::WaitersAreAnswered, Checker::AllFinishes],
+        edits: &[Edit {
+            file: LENDING,
+            from: "        let due = !keep || self.elder != Time::NEVER || self.idle_ends(pool) <= now;\n",
+            to: "        let due = !PLANTED && (!keep || self.elder != Time::NEVER || self.idle_ends(pool) <= now);\n",
+        }],
+    },
+    Mutant {
+        name: "forgotten loan",
+        what: "a server that ends at a guest is not told to be gone",
+        found_by: &[Checker::WaitersAreAnswered, Checker::AllFinishes, Checker::Invariant],
+        edits: &[Edit {
+            file: LENDING,
+            from: "            if !there {\n                ended.push(*home);",
+            to: "            if !there && !PLANTED {\n                ended.push(*home);",
+        }],
+    },
+    Mutant {
+        name: "uncounted loan",
+        what: "a server that is lent is counted no more, and another one opened for it",
+        found_by: &[Checker::LimitsHold, Checker::Invariant],
+        edits: &[Edit {
+            file: LEND,
+            from: "        let (letter, recall) = ",
+            to: "        if PLANTED {
+            self.pools.get_mut(ix).pool.lost(lent, self.clock);
+        }
+        let slot = self.pools.get(ix);
+        let (letter, recall) = ",
         }],
     },
 ];

@@ -2,6 +2,7 @@
 
 use weir_base::{Mode, OnDirty, Span};
 
+use crate::model::Spread;
 use crate::slot::Slot;
 use crate::table::{Effect, Kind, Place, Section::General, Setting};
 
@@ -15,10 +16,22 @@ pub(super) static SETTINGS: &[Setting] = &[
         Kind::Number { min: 1, max: 256 },
         "1",
         Place::Config(|c| Slot::U16(&mut c.workers)),
-        "Worker threads. Each pool lives on one of them; one is enough until it keeps a core busy.",
+        "Worker threads. One is the cheapest until it keeps a core busy: threads that work for the same pool have to hand \
+         things over. Then as many pay as there are cores that nobody else needs: with the database on the same machine, \
+         half of them at most.",
     )
     .ini_own("workers")
     .effect(Effect::Restart),
+    Setting::new(
+        General,
+        "spread_clients",
+        Kind::Word(Spread::WORDS),
+        "busy",
+        Place::Config(|c| Slot::Spread(&mut c.spread)),
+        "When clients of one pool are served by several workers, which lend each other its servers: `busy`, when the \
+         worker where the pool lives is busy and another is not; `always`, in turn; `never`. Decided as a client comes.",
+    )
+    .ini_own("spread_clients"),
     Setting::new(
         General,
         "max_clients",

@@ -1,0 +1,469 @@
+//! One pool over several workers, as engines carry it out: letters between a pool's home and its guests, and servers that move.
+//!
+//! Which letter says what when is decided in `weir_pool::lending`; here it is written and read, and the servers, with all
+//! that is known of them, go along with their sockets. A server moves only between two links, clean, so that what moves is a
+//! value, and the worker that gets it goes on as if it had always had it.
+//!
+//! Always true: a server is in the table of one worker, or in one letter; whatever becomes of it at a guest, the home hears of
+//! it once, because what is borrowed is compared with what is there at each settling of the guest's pool.
+
+use std::fmt;
+
+use weir_auth::Secret;
+use weir_base::{Peer, Time, WorkerId};
+use weir_pool::lending::{Ask, Loans, Share};
+use weir_pool::{Acquire, Ages, Release};
+use weir_session::login::Learnt;
+use weir_session::{Definitions, OwnError};
+
+use crate::mail::{Letter, Mail};
+use crate::peers::{Doing, Entry, PoolIx, ServerSlot};
+use crate::permits::PoolId;
+use crate::pools::{PoolSlot, Welcome};
+use crate::port::{Io, Level};
+use crate::say::say;
+use crate::{Engine, Todo};
+
+/// A worker's part in a pool.
+pub(crate) enum Part {
+    /// The pool's limit, its queue and its logins are here.
+    Home(Loans),
+    /// It has clients here, whose servers are borrowed.
+    Guest(Box<Guest>),
+}
+
+pub(crate) struct Guest {
+    pub(crate) home: WorkerId,
+    pub(crate) share: Share,
+}
+
+/// A letter about one pool.
+#[derive(Debug)]
+pub(crate) struct Loan {
+    pool: PoolId,
+    says: Says,
+}
+
+#[derive(Debug)]
+enum Says {
+    /// To the home: a server is wanted, for a client that has waited since then.
+    Want { id: u32, since: Time },
+    /// To the home: not any more.
+    Withdraw,
+    /// To the home: a server that was lent has come to its end.
+    Gone(Peer),
+    /// To the home: a server that was lent; its socket travels along.
+    Back { lent: Peer, server: Moved },
+    /// To the home: there are clients here, or none any more.
+    Inhabited(bool),
+    /// To the home: what a client's login taught, for the logins at the server.
+    Taught(Box<Taught>),
+    /// To a guest: a server in answer to an ask; its socket travels along.
+    Lend(Box<Lent>),
+    /// To a guest: the server that was on its way in answer to this ask is lost.
+    Missed(u32),
+    /// To a guest: no server for this ask.
+    Refused { id: u32, why: weir_pool::Refusal, error: Option<(OwnError, bool)>, retry_at: Time },
+    /// To a guest: since when somebody elsewhere waits; never: nobody.
+    Elder(Time),
+    /// To a guest: what it has by now is closed as it becomes free.
+    Recall,
+}
+
+/// What is lent.
+#[derive(Debug)]
+struct Lent {
+    id: u32,
+    /// The server's handle at home.
+    lent: Peer,
+    server: Moved,
+    ages: Ages,
+    /// It has been unused for so long that it is checked first.
+    check: bool,
+    welcome: Option<Welcome>,
+    definitions: Definitions,
+}
+
+/// What a login taught.
+pub(crate) struct Taught {
+    pub(crate) learnt: Learnt,
+    pub(crate) asked: Option<Secret>,
+}
+
+/// A server between two tables.
+struct Moved(Box<ServerSlot>);
+
+impl fmt::Debug for Moved {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "S-{:#x}", self.0.id)
+    }
+}
+
+impl fmt::Debug for Taught {
+    // Nothing secret reaches a log.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Taught")
+    }
+}
+
+impl Part {
+    /// The guests' side of it, at home.
+    pub(crate) fn loans(&mut self) -> Option<&mut Loans> {
+        if let Part::Home(loans) = self { Some(loans) } else { None }
+    }
+
+    pub(crate) fn is_guest(&self) -> bool {
+        matches!(self, Part::Guest(_))
+    }
+
+    /// Whether no other worker has anything to do with the pool.
+    pub(crate) fn is_idle(&self) -> bool {
+        match self {
+            Part::Home(loans) => loans.is_idle(),
+            Part::Guest(_) => true,
+        }
+    }
+
+    /// Whether nothing is on its way between the workers.
+    pub(crate) fn is_vacant(&self) -> bool {
+        match self {
+            Part::Home(loans) => loans.lent() == 0,
+            Part::Guest(guest) => guest.share.is_vacant(),
+        }
+    }
+}
+
+impl PoolSlot {
+    fn loan(&self, says: Says) -> Mail {
+        Mail(Letter::Loan(Box::new(Loan { pool: self.id(), says })))
+    }
+}
+
+/// At the home.
+impl Engine {
+    /// The pool has given a server to a guest's ask: it moves.
+    pub(crate) fn lend<I: Io>(&mut self, ask: Ask, server: Peer, check: bool, io: &mut I) {
+        let Some(slot) = self.peers.server(server) else { return };
+        slot.link = None;
+        let ix = slot.pool;
+        let Some((_, doing)) = slot.up() else { return };
+        *doing = Doing::Lent { ask, check };
+        if let Some(loans) = self.pools.get_mut(ix).part.loans() {
+            loans.answered(ask, true);
+        }
+        io.detach(server);
+    }
+
+    /// The socket of a server that is lent is free to travel.
+    fn lent<I: Io>(&mut self, mut server: Box<ServerSlot>, ask: Ask, check: bool, io: &mut I) {
+        let (lent, ix) = (server.peer, server.pool);
+        self.packed(&mut server);
+        let slot = self.pools.get(ix);
+        let unwanted = slot.pool.is_unwanted(lent) || server.doomed;
+        let says = Lent {
+            id: ask.id,
+            lent,
+            server: Moved(server),
+            ages: slot.pool.ages(lent),
+            check,
+            welcome: slot.welcome.clone(),
+            definitions: slot.accepted.definitions_of_all(),
+        };
+        let (letter, recall) = (slot.loan(Says::Lend(Box::new(says))), slot.loan(Says::Recall));
+        self.lent.insert(lent, (ix, ask.from));
+        io.post(ask.from, letter, Some(lent));
+        if unwanted {
+            // Guests were told before this one was among them.
+            io.post(ask.from, recall, None);
+        }
+    }
+
+    /// The server for a guest's ask is gone before it left.
+    pub(crate) fn loan_missed<I: Io>(&mut self, ix: PoolIx, ask: Ask, io: &mut I) {
+        let slot = self.pools.get_mut(ix);
+        if let Some(loans) = slot.part.loans() {
+            loans.over(ask.from);
+        }
+        let letter = slot.loan(Says::Missed(ask.id));
+        io.post(ask.from, letter, None);
+        self.todo.push_back(Todo::Settle(ix));
+    }
+
+    /// The pool refuses a guest's ask.
+    pub(crate) fn refuse_ask<I: Io>(&mut self, now: Time, ix: PoolIx, ask: Ask, why: weir_pool::Refusal, io: &mut I) {
+        let slot = self.pools.get_mut(ix);
+        if let Some(loans) = slot.part.loans() {
+            loans.answered(ask, false);
+        }
+        let retry_at = slot.pool.snapshot(now).retry_at.unwrap_or(now);
+        let error = slot.last_error.clone().map(|error| (error, slot.too_slow));
+        let letter = slot.loan(Says::Refused { id: ask.id, why, error, retry_at });
+        io.post(ask.from, letter, None);
+    }
+
+    /// Whatever is lent is not to be used again once it is free.
+    pub(crate) fn recall<I: Io>(&mut self, ix: PoolIx, io: &mut I) {
+        let slot = self.pools.get(ix);
+        if let Part::Home(loans) = &slot.part {
+            loans.borrowers().for_each(|guest| io.post(guest, slot.loan(Says::Recall), None));
+        }
+    }
+
+    fn wanted<I: Io>(&mut self, now: Time, ask: Ask, pool: &PoolId, since: Time, io: &mut I) {
+        let config = self.config.pool(&pool.database).filter(|config| self.fits(config, &pool.user));
+        let Some(config) = config else {
+            // A reload has taken it away, or has not brought it yet; the guest will hear of it, too.
+            let (why, error, retry_at) = (weir_pool::Refusal::ShuttingDown, None, now);
+            let says = Says::Refused { id: ask.id, why, error, retry_at };
+            return io.post(ask.from, Mail(Letter::Loan(Box::new(Loan { pool: pool.clone(), says }))), None);
+        };
+        let ix = self.pool_of(&pool.database, &config, &pool.user, now);
+        let slot = self.pools.get_mut(ix);
+        let Part::Home(loans) = &mut slot.part else { return };
+        match loans.asked(&mut slot.pool, ask, since, now) {
+            Acquire::Granted { server, check } => self.lend(ask, server, check, io),
+            Acquire::Queued => {}
+            Acquire::Refused(why) => self.refuse_ask(now, ix, ask, why, io),
+        }
+        self.todo.push_back(Todo::Settle(ix));
+    }
+
+    /// A server that was lent is gone, or its socket has not come with it.
+    fn lent_gone(&mut self, now: Time, lent: Peer) {
+        let Some((ix, guest)) = self.lent.remove(&lent) else { return };
+        let slot = self.pools.get_mut(ix);
+        if let Some(loans) = slot.part.loans() {
+            loans.over(guest);
+        }
+        slot.pool.lost(lent, now);
+        self.todo.push_back(Todo::Settle(ix));
+    }
+
+    /// A server that was lent is back.
+    fn back<I: Io>(&mut self, now: Time, lent: Peer, mut server: Box<ServerSlot>, peer: Peer, io: &mut I) {
+        let Some((ix, guest)) = self.lent.get(&lent).copied() else { return io.close(peer) };
+        let Some(proof) = self.unpacked(&mut server, peer, ix) else {
+            io.close(peer);
+            return self.lent_gone(now, lent);
+        };
+        self.lent.remove(&lent);
+        let slot = self.pools.get_mut(ix);
+        if let Some(loans) = slot.part.loans() {
+            loans.over(guest);
+        }
+        self.peers.put(peer, Entry::Server(server));
+        if self.halt.is_suspended() {
+            self.hold(peer, io);
+        }
+        let answer = self.pools.get_mut(ix).pool.returned(lent, peer, proof, now);
+        self.passed_on(now, ix, peer, answer, io);
+    }
+}
+
+/// At a guest.
+impl Engine {
+    /// The guest's pool wants a server.
+    pub(crate) fn ask_home<I: Io>(&mut self, now: Time, ix: PoolIx, io: &mut I) {
+        let slot = self.pools.get_mut(ix);
+        let Part::Guest(guest) = &mut slot.part else { return };
+        let (id, since) = guest.share.ask(&slot.pool, now);
+        let home = guest.home;
+        io.post(home, slot.loan(Says::Want { id, since }), None);
+    }
+
+    /// Whether a server that is clean goes home instead of to the next client here.
+    #[inline]
+    pub(crate) fn goes_home(&self, ix: PoolIx, server: Peer) -> bool {
+        let slot = self.pools.get(ix);
+        match &slot.part {
+            Part::Home(_) => false,
+            Part::Guest(guest) => guest.share.goes_home(&slot.pool, server) && !self.halt.is_suspended(),
+        }
+    }
+
+    /// A clean server, which the guest's pool counts as somebody's, begins its way home.
+    pub(crate) fn send_home<I: Io>(&mut self, server: Peer, io: &mut I) {
+        let Some(slot) = self.peers.server(server) else { return };
+        let Some((_, doing)) = slot.up() else { return };
+        *doing = Doing::Returning;
+        io.detach(server);
+    }
+
+    /// The socket of a server that goes home is free to travel.
+    fn returned<I: Io>(&mut self, now: Time, mut server: Box<ServerSlot>, io: &mut I) {
+        let (peer, ix) = (server.peer, server.pool);
+        let slot = self.pools.get_mut(ix);
+        let Part::Guest(guest) = &mut slot.part else { return };
+        let home = guest.home;
+        let Some(lent) = guest.share.left(&mut slot.pool, peer, now) else { return };
+        self.packed(&mut server);
+        let letter = self.pools.get(ix).loan(Says::Back { lent, server: Moved(server) });
+        io.post(home, letter, Some(peer));
+        self.todo.push_back(Todo::Settle(ix));
+    }
+
+    /// A server has come.
+    fn borrowed<I: Io>(&mut self, now: Time, from: WorkerId, pool: PoolId, lent: Lent, peer: Peer, io: &mut I) {
+        let Lent { id, lent, server: Moved(mut server), ages, check, welcome, definitions } = lent;
+        let ix = self.guest_of(&pool);
+        let proof = ix.and_then(|ix| self.unpacked(&mut server, peer, ix).map(|proof| (ix, proof)));
+        let Some((ix, proof)) = proof else {
+            // The pool is gone here.
+            io.close(peer);
+            return io.post(from, Mail(Letter::Loan(Box::new(Loan { pool, says: Says::Gone(lent) }))), None);
+        };
+        let slot = self.pools.get_mut(ix);
+        let Part::Guest(guest) = &mut slot.part else { return };
+        slot.accepted.join(definitions);
+        slot.welcome = welcome.or(slot.welcome.take());
+        slot.last_error = None;
+        slot.failing_since = Time::NEVER;
+        self.peers.put(peer, Entry::Server(server));
+        let mut answer = guest.share.lent(&mut slot.pool, id, (peer, lent), ages, proof, now);
+        if let Release::Next { check: checked, .. } = &mut answer {
+            *checked |= check;
+        }
+        if self.halt.is_suspended() {
+            self.hold(peer, io);
+        }
+        self.passed_on(now, ix, peer, answer, io);
+    }
+
+    fn guest_of(&self, pool: &PoolId) -> Option<PoolIx> {
+        self.pools.find(&pool.database, &pool.user).filter(|ix| self.pools.get(*ix).part.is_guest())
+    }
+
+    /// Tells the home what a client's login has taught.
+    pub(crate) fn teach<I: Io>(&mut self, ix: PoolIx, taught: Taught, io: &mut I) {
+        let slot = self.pools.get(ix);
+        if let Part::Guest(guest) = &slot.part {
+            io.post(guest.home, slot.loan(Says::Taught(Box::new(taught))), None);
+        }
+    }
+}
+
+/// On both sides.
+impl Engine {
+    /// A letter about a pool of which this worker is the home or a guest.
+    pub(crate) fn heard_loan<I: Io>(&mut self, now: Time, from: WorkerId, loan: Loan, peer: Option<Peer>, io: &mut I) {
+        let Loan { pool, says } = loan;
+        match (says, peer) {
+            (Says::Want { id, since }, _) => self.wanted(now, Ask { from, id }, &pool, since, io),
+            (Says::Gone(lent), _) => self.lent_gone(now, lent),
+            (Says::Back { lent, server }, Some(peer)) => self.back(now, lent, server.0, peer, io),
+            (Says::Lend(lent), Some(peer)) => self.borrowed(now, from, pool, *lent, peer, io),
+            (Says::Back { lent, .. }, None) => {
+                say(Level::Error, format_args!("a server arrived without its socket"), io);
+                self.lent_gone(now, lent);
+            }
+            (Says::Lend(lent), None) => {
+                say(Level::Error, format_args!("a server arrived without its socket"), io);
+                io.post(from, Mail(Letter::Loan(Box::new(Loan { pool, says: Says::Gone(lent.lent) }))), None);
+            }
+            (says, _) => self.told_of_loan(now, from, &pool, says, io),
+        }
+    }
+
+    /// What is said to a pool that is there; what is said to none needs no answer.
+    fn told_of_loan<I: Io>(&mut self, now: Time, from: WorkerId, pool: &PoolId, says: Says, io: &mut I) {
+        let Some(ix) = self.pools.find(&pool.database, &pool.user) else { return };
+        let slot = self.pools.get_mut(ix);
+        match (&mut slot.part, says) {
+            (Part::Home(loans), Says::Withdraw) => loans.withdrawn(&mut slot.pool, from, now),
+            (Part::Home(loans), Says::Inhabited(yes)) => {
+                loans.inhabited(from, yes);
+                self.count_client(ix, 0);
+            }
+            (Part::Home(_), Says::Taught(taught)) => slot.learns(&taught.learnt, &taught.asked),
+            (Part::Guest(guest), Says::Missed(id)) => guest.share.missed(&mut slot.pool, id),
+            (Part::Guest(guest), Says::Refused { id, why, error, retry_at }) => {
+                guest.share.refused(&mut slot.pool, id, why, retry_at, now);
+                error.into_iter().for_each(|(error, too_slow)| slot.note_failure(error, too_slow, now));
+            }
+            (Part::Guest(guest), Says::Elder(since)) => guest.share.hears(since),
+            (Part::Guest(_), Says::Recall) => {
+                slot.pool.reconnect(now);
+                self.hurry(ix);
+            }
+            _ => say(Level::Error, format_args!("a letter about a loan reached the wrong worker"), io),
+        }
+        self.todo.push_back(Todo::Settle(ix));
+    }
+
+    /// A server's socket is free to travel, as it was asked to be.
+    pub(crate) fn server_detached<I: Io>(&mut self, now: Time, server: Box<ServerSlot>, io: &mut I) {
+        match server.doing() {
+            Some(Doing::Lent { ask, check }) => self.lent(server, ask, check, io),
+            Some(Doing::Returning) => self.returned(now, server, io),
+            _ => self.peers.put(server.peer, Entry::Server(server)),
+        }
+    }
+
+    /// Takes a server's ties to this worker off it.
+    fn packed(&mut self, server: &mut ServerSlot) {
+        if std::mem::replace(&mut server.armed, Time::NEVER) != Time::NEVER {
+            self.timers.forget();
+            self.tidy_timers();
+        }
+        (server.paused, server.suspended, server.full) = (false, false, false);
+    }
+
+    /// Ties a server to its new handle and pool, with the proof that it is clean.
+    fn unpacked(&mut self, server: &mut ServerSlot, peer: Peer, ix: PoolIx) -> Option<weir_session::Clean> {
+        (server.peer, server.pool) = (peer, ix);
+        let welcome = self.pools.get(ix).welcome.as_ref().map(|welcome| welcome.params.clone());
+        let (up, doing) = server.up()?;
+        *doing = Doing::Idle;
+        welcome.iter().for_each(|known| up.share_params(known));
+        up.prove_clean()
+    }
+
+    /// What is due between the workers of a pool, which has nothing to do by itself; and when something will be, if nothing
+    /// happens before.
+    pub(crate) fn settle_loans<I: Io>(&mut self, now: Time, ix: PoolIx, io: &mut I) -> Time {
+        match &self.pools.get(ix).part {
+            Part::Home(loans) if loans.lent() == 0 => Time::NEVER,
+            Part::Home(_) => self.tell_guests(now, ix, io),
+            Part::Guest(_) => self.settle_guest(now, ix, io),
+        }
+    }
+
+    fn tell_guests<I: Io>(&mut self, now: Time, ix: PoolIx, io: &mut I) -> Time {
+        let slot = self.pools.get_mut(ix);
+        let Part::Home(loans) = &mut slot.part else { return Time::NEVER };
+        let (news, again) = loans.news(&slot.pool, now);
+        for (guest, since) in news {
+            io.post(guest, slot.loan(Says::Elder(since)), None);
+        }
+        again
+    }
+
+    fn settle_guest<I: Io>(&mut self, now: Time, ix: PoolIx, io: &mut I) -> Time {
+        // Under a limit that crosses pools nothing may idle where it can't be taken from.
+        let keep = !self.config.is_limited(&self.pools.get(ix).name, &self.pools.get(ix).user);
+        loop {
+            let slot = self.pools.get_mut(ix);
+            let Part::Guest(guest) = &mut slot.part else { return Time::NEVER };
+            let Some(server) = guest.share.sends_home(&mut slot.pool, keep, now) else { break };
+            self.send_home(server, io);
+        }
+        let slot = self.pools.get_mut(ix);
+        let Part::Guest(guest) = &mut slot.part else { return Time::NEVER };
+        let (home, mut says) = (guest.home, Vec::new());
+        if guest.share.withdraws(&mut slot.pool) {
+            says.push(Says::Withdraw);
+        }
+        let (anew, again) = guest.share.asks_anew(&slot.pool, now);
+        says.extend(anew.map(|(id, since)| Says::Want { id, since }));
+        says.extend(guest.share.ended(&slot.pool).into_iter().map(Says::Gone));
+        let inhabited = slot.clients > 0;
+        if guest.share.tells_inhabited(inhabited) {
+            says.push(Says::Inhabited(inhabited));
+        }
+        let again = again.min(guest.share.idle_ends(&slot.pool));
+        for says in says {
+            io.post(home, slot.loan(says), None);
+        }
+        again
+    }
+}
