@@ -242,7 +242,7 @@ impl<B: Brain> Worker<B> {
 
     /// Records came: the scratch buffer holds them, up to `end`.
     fn unseal(&mut self, peer: Peer, end: usize, again: bool) {
-        let Worker { brain, scratch, plain, port } = self;
+        let Worker { brain, scratch, plain, port, .. } = self;
         let Some(slot) = port.peers.get(peer) else { return };
         let Some(Tls::Open(session)) = port.tls.get_mut(slot.tls) else { return };
         plain.clear();
