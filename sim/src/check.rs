@@ -21,6 +21,10 @@ pub enum Checker {
     CancelHitsItsOwn,
     /// Who waits is served, refused or timed out in time.
     WaitersAreAnswered,
+    /// Nobody waits at one worker while a server of the pool idles at another, but for as long as a few letters take.
+    NobodyWaitsBesideIdle,
+    /// Nobody is passed over by those who came later to another worker, but for as long as a few letters take.
+    WaitsAreFair,
     /// When faults stop, all clients come to their end.
     AllFinishes,
     /// Nothing stays open when all is over.
@@ -45,6 +49,8 @@ impl fmt::Display for Checker {
             Checker::NextOwnerSeesCleanServer => "the next owner sees a clean server",
             Checker::CancelHitsItsOwn => "a cancel hits its own query",
             Checker::WaitersAreAnswered => "waiters are answered in time",
+            Checker::NobodyWaitsBesideIdle => "nobody waits beside an idle server",
+            Checker::WaitsAreFair => "waits are fair",
             Checker::AllFinishes => "all finishes when faults stop",
             Checker::NoPeerLeaks => "no peer leaks",
             Checker::NoErrorWithoutFault => "no error without a fault",

@@ -81,6 +81,8 @@ pub(crate) struct Slots {
     free: Vec<u32>,
     /// A server connection has been started since this was asked last.
     started: bool,
+    /// What server connections were started for that have ended since this was asked last.
+    gone: Vec<(String, String)>,
 }
 
 impl Slots {
@@ -128,7 +130,9 @@ impl Slots {
 
     /// Ends a handle's life.
     pub(crate) fn remove(&mut self, peer: Peer) {
-        if self.get(peer).is_some() {
+        if let Some(turn) = self.get(peer) {
+            let started = turn.started.take();
+            self.gone.extend(started);
             self.slots[peer.slot as usize].1 = None;
             self.free.push(peer.slot);
         }
@@ -169,6 +173,11 @@ impl Slots {
         std::mem::take(&mut self.started)
     }
 
+    /// What server connections were started for that have ended since this was asked last.
+    pub(crate) fn take_gone(&mut self) -> Vec<(String, String)> {
+        std::mem::take(&mut self.gone)
+    }
+
     fn get(&mut self, peer: Peer) -> Option<&mut Turn> {
         let (generation, turn) = self.slots.get_mut(peer.slot as usize)?;
         turn.as_mut().filter(|_| *generation == peer.generation)
@@ -190,6 +199,8 @@ pub(crate) struct Wishes {
     /// Clients that were told that their pool is full, by their numbers.
     pub(crate) crowded_out: Vec<u32>,
     pub(crate) accept: Option<bool>,
+    /// New settings were taken over.
+    pub(crate) adopted: bool,
     pub(crate) exit: Option<i32>,
 }
 
@@ -419,7 +430,9 @@ impl Io for SimIo<'_> {
         self.ctx.port(|| format!("w{worker} log {level:?}: {about}{text}"));
     }
 
-    fn adopt(&mut self, _config: &Arc<Config>) {}
+    fn adopt(&mut self, _config: &Arc<Config>) {
+        self.wishes.adopted = true;
+    }
 
     fn accept(&mut self, on: bool) {
         self.wishes.accept = Some(on);

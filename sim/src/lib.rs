@@ -11,6 +11,7 @@ mod context;
 mod direct;
 mod ends;
 mod io;
+mod lending;
 mod limits;
 mod message;
 mod minimise;

@@ -15,9 +15,10 @@ use weir_engine::mail::Mail;
 use weir_engine::port::{Answer, Gone, Input, Secured, Signal, Work};
 use weir_engine::{Engine, Setup};
 
-use crate::check::Checker;
+use crate::check::{Checker, Violation};
 use crate::context::{Context, Event};
 use crate::io::{Carried, SimIo, Slots, Turn};
+use crate::lending::{LETTER, Lines};
 use crate::limits::{Allowed, crowded};
 use crate::names::Found;
 use crate::network::{End, Happening, Owner};
@@ -65,6 +66,9 @@ struct Shared {
     accepted: u32,
     /// Server connections that are between two workers: what they were started for.
     travelling: Vec<(End, (String, String))>,
+    /// Those that ended so lately that not every worker has heard of it, and when.
+    gone: Vec<(Time, (String, String))>,
+    lines: Lines,
     /// After how many turns in a thousand a client is frozen and thawed.
     freezes: u32,
     rng: Rng,
@@ -306,6 +310,7 @@ impl Pooler {
             return self.exit(ctx);
         }
         self.check_limits(ctx, worker);
+        self.check_lines(ctx, worker, wishes.adopted);
         self.check_full(ctx, &wishes.crowded_out);
         self.probe(ctx, worker);
         if self.nodes.len() > 1 && self.nodes[worker].loads.chance(50) {
@@ -369,7 +374,7 @@ impl Pooler {
         if usize::from(to.0) >= self.nodes.len() {
             return ctx.violated(Checker::PortIsKept, || format!("w{from} posts to {to:?}, who does not exist"));
         }
-        let delay = self.nodes[usize::from(from)].rng.span(1, 3_000);
+        let delay = self.nodes[usize::from(from)].rng.span(1, LETTER.micros());
         let last = self.shared.mail.entry((from, to.0)).or_insert(Time::START);
         let at = (ctx.now() + delay).max(*last);
         *last = at;
@@ -401,11 +406,33 @@ impl Pooler {
         }
     }
 
-    /// Whoever was told that a pool is full: as many connections of it as it may have were there.
+    /// Who waits while others have servers: only where there are others.
+    fn check_lines(&mut self, ctx: &mut Context, worker: usize, adopted: bool) {
+        if self.nodes.len() < 2 {
+            return;
+        }
+        let (now, shared) = (ctx.now(), &mut self.shared);
+        let node = &mut self.nodes[worker];
+        shared.gone.retain(|(at, _)| *at + LETTER + LETTER >= now);
+        shared.gone.extend(node.slots.take_gone().into_iter().map(|what| (now, what)));
+        if adopted {
+            shared.lines.unsettle(now);
+        }
+        if let Some(Violation { checker, what }) = shared.lines.look(worker, &node.engine, now) {
+            ctx.violated(checker, || what);
+        }
+    }
+
+    /// Whoever was told that a pool is full: as many connections of it as it may have were there, as far as the worker could
+    /// know that told so.
     fn check_full(&self, ctx: &mut Context, crowded_out: &[u32]) {
         for number in crowded_out {
             let Who { database, user } = &self.shared.clients[number];
-            let servers: Vec<(&str, &str)> = self.nodes.iter().flat_map(|node| node.slots.servers()).collect();
+            let elsewhere = self.shared.travelling.iter().map(|(_, what)| what);
+            let elsewhere = elsewhere.chain(self.shared.gone.iter().map(|(_, what)| what));
+            let elsewhere = elsewhere.map(|(database, user)| (database.as_str(), user.as_str()));
+            let servers: Vec<(&str, &str)> =
+                self.nodes.iter().flat_map(|node| node.slots.servers()).chain(elsewhere).collect();
             let count = |database: &str, user: &str| servers.iter().filter(|s| **s == (database, user)).count();
             if let Some(what) = self.shared.allowed.not_full(database, user, count) {
                 let what = format!("c{number} was told that its pool is full: {what}");
@@ -445,6 +472,8 @@ impl Shared {
             mail: BTreeMap::new(),
             accepted: 0,
             travelling: Vec::new(),
+            gone: Vec::new(),
+            lines: Lines::default(),
             freezes: *rng.pick(&[0, 20, 300]),
             rng,
         };

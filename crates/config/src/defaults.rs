@@ -112,7 +112,7 @@ fn blank_config() -> Config {
         admin_users: Vec::new(),
         stats_users: Vec::new(),
         workers: 0,
-        spread: Spread::Busy,
+        spread: Spread::Never,
         max_clients: 0,
         stats_period: Span::ZERO,
         log: Log {

@@ -229,13 +229,18 @@ impl Engine {
     /// A client has waited long enough to be told that it waits.
     pub(crate) fn notice_waiting<I: Io>(&mut self, now: Time, ix: u32, client: Peer, io: &mut I) {
         let holders = self.holders(ix, now);
-        let Some(client) = self.peers.client(client) else { return };
+        self.notice(ix, client, &holders, io);
+    }
+
+    /// Tells a client that it waits, and why; also the log.
+    pub(crate) fn notice<I: Io>(&mut self, ix: u32, client: Peer, why: &str, io: &mut I) {
+        let Some(client) = self.peers.client(client).filter(|client| client.pause.waits) else { return };
         let mut buffer = Vec::new();
         let fields = weir_pgwire::ErrorFields {
             severity: "NOTICE",
             sqlstate: "00000",
             message: "No server connection available in postgres backend, client being queued",
-            detail: Some(&holders),
+            detail: Some(why),
             hint: None,
         };
         weir_pgwire::put_back::notice(&mut buffer, &fields);
@@ -245,7 +250,7 @@ impl Engine {
         let pool = self.pools.get(ix);
         say(
             Level::Info,
-            format_args!("{}/{}: a client is queued for query_wait_notify: {holders}", pool.name, pool.user),
+            format_args!("{}/{}: a client is queued for query_wait_notify: {why}", pool.name, pool.user),
             io,
         );
     }

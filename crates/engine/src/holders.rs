@@ -2,10 +2,12 @@
 //!
 //! A pool can stand still while its database idles: as many clients as it has servers have begun a transaction and gone
 //! to sleep. The age of the oldest wait shows that something is wrong, and this line shows what.
+//!
+//! What keeps a pool from giving more is known at its home alone, so a guest asks there before it tells its clients.
 
 use std::fmt::Write as _;
 
-use weir_base::{Span, Time};
+use weir_base::{Peer, Span, Time};
 use weir_pgwire::TxStatus;
 use weir_pool::ServerState as InPool;
 use weir_session::{Cause, Refusal};
@@ -15,6 +17,15 @@ use crate::peers::{Doing, PoolIx, ServerSlot, ServerState};
 use crate::pools::PoolSlot;
 use crate::port::{Io, Level};
 use crate::say::say;
+
+/// Somebody of a guest's who is to be told why there is no server.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Asker {
+    /// A client that has waited too long.
+    Refused(Peer),
+    /// A client that is told that it waits.
+    Noticed(Peer),
+}
 
 /// What a server that is in use is held by.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -27,6 +38,8 @@ enum Hold {
     IdleSession,
     /// Work of ours: a check, a reset, a look-up.
     Own,
+    /// Another worker, to which it is lent.
+    Lent,
 }
 
 /// So many servers, and since when the one that has been held longest.
@@ -37,9 +50,14 @@ struct Group {
 }
 
 impl Engine {
-    /// A client has waited too long: what it is told. The log has it once a second, as they come in crowds.
+    /// A client or a question has waited too long: what it is told.
     pub(crate) fn waited_too_long<I: Io>(&mut self, now: Time, ix: PoolIx, io: &mut I) -> Refusal {
         let (cause, detail) = self.cause_of_wait(ix, now);
+        self.in_vain(now, ix, cause, detail, io)
+    }
+
+    /// The log has it once a second, as they come in crowds.
+    fn in_vain<I: Io>(&mut self, now: Time, ix: PoolIx, cause: Cause, detail: String, io: &mut I) -> Refusal {
         let slot = self.pools.get_mut(ix);
         if slot.holders_said.is_none_or(|said| now.since(said) >= Span::from_secs(1)) {
             slot.holders_said = Some(now);
@@ -52,9 +70,30 @@ impl Engine {
         Refusal::QueryWaitTimeout { cause, detail }
     }
 
+    /// A guest's clients are told what the home says about their waits, and what their own worker knows.
+    pub(crate) fn told_why<I: Io>(
+        &mut self,
+        now: Time,
+        ix: PoolIx,
+        askers: &[Asker],
+        (cause, detail): (Cause, String),
+        io: &mut I,
+    ) {
+        let detail = format!("{detail} At the client's own worker {}", self.holders(ix, now));
+        for asker in askers {
+            match *asker {
+                Asker::Noticed(client) => self.notice(ix, client, &detail, io),
+                Asker::Refused(client) => {
+                    let refusal = self.in_vain(now, ix, cause, detail.clone(), io);
+                    self.refuse_handle(now, client, refusal, io);
+                }
+            }
+        }
+    }
+
     /// Why a wait in a pool's queue does not end, with names and figures. The pool is full if it has all the servers that
-    /// it may have without its reserve; otherwise one more is wanted, and what keeps it from coming is the cause.
-    fn cause_of_wait(&self, ix: PoolIx, now: Time) -> (Cause, String) {
+    /// it may have without its reserve, here or lent; otherwise one more is wanted, and what keeps it from coming is the cause.
+    pub(crate) fn cause_of_wait(&self, ix: PoolIx, now: Time) -> (Cause, String) {
         let slot = self.pools.get(ix);
         let (now_in, size) = (slot.pool.snapshot(now), slot.pool.settings().size);
         let holders = self.holders(ix, now);
@@ -94,13 +133,14 @@ impl Engine {
     pub(crate) fn holders(&self, ix: PoolIx, now: Time) -> String {
         let slot = self.pools.get(ix);
         let (mut servers, mut used) = (0, 0);
-        let mut groups = [Group::default(); 4];
+        let mut groups = [Group::default(); 5];
         for (peer, state, _) in slot.pool.servers() {
             servers += u32::from(state != InPool::Closing);
             let InPool::Linked(_) = state else { continue };
             used += 1;
             let (hold, since) = match self.peers.get_server(peer) {
                 Some(server) => hold(server, now),
+                None if self.is_lent(peer) => (Hold::Lent, now),
                 // It is worked on just now.
                 None => (Hold::Query, now),
             };
@@ -116,12 +156,16 @@ impl Engine {
             (Hold::Own, "by work of the pooler's own"),
         ];
         let mut sign = ": ";
+        let lent = groups[Hold::Lent as usize].count;
         for (hold, words) in words {
             let Group { count, longest } = groups[hold as usize];
             if count > 0 {
                 let _ = write!(text, "{sign}{count} {words}, for up to {} s", longest.micros() / 1_000_000);
                 sign = "; ";
             }
+        }
+        if lent > 0 {
+            let _ = write!(text, "{sign}{lent} lent to other workers");
         }
         text.push('.');
         text

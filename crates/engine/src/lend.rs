@@ -8,14 +8,16 @@
 //! it once, because what is borrowed is compared with what is there at each settling of the guest's pool.
 
 use std::fmt;
+use std::sync::Arc;
 
 use weir_auth::Secret;
 use weir_base::{Peer, Time, WorkerId};
 use weir_pool::lending::{Ask, Loans, Share};
 use weir_pool::{Acquire, Ages, Release};
 use weir_session::login::Learnt;
-use weir_session::{Definitions, OwnError};
+use weir_session::{Cause, Definitions, OwnError};
 
+use crate::holders::Asker;
 use crate::mail::{Letter, Mail};
 use crate::peers::{Doing, Entry, PoolIx, ServerSlot};
 use crate::permits::PoolId;
@@ -35,6 +37,15 @@ pub(crate) enum Part {
 pub(crate) struct Guest {
     pub(crate) home: WorkerId,
     pub(crate) share: Share,
+    /// Those who want to know why they wait, and whether the home has been asked for them.
+    askers: Vec<Asker>,
+    asked_why: bool,
+}
+
+impl Guest {
+    pub(crate) fn new(home: WorkerId) -> Guest {
+        Guest { home, share: Share::default(), askers: Vec::new(), asked_why: false }
+    }
 }
 
 /// A letter about one pool.
@@ -58,6 +69,10 @@ enum Says {
     Inhabited(bool),
     /// To the home: what a client's login taught, for the logins at the server.
     Taught(Box<Taught>),
+    /// To the home: why do its clients wait?
+    Why,
+    /// To a guest: why those wait for whom it asked.
+    Because(Cause, String),
     /// To a guest: a server in answer to an ask; its socket travels along.
     Lend(Box<Lent>),
     /// To a guest: the server that was on its way in answer to this ask is lost.
@@ -136,6 +151,40 @@ impl Part {
 impl PoolSlot {
     fn loan(&self, says: Says) -> Mail {
         Mail(Letter::Loan(Box::new(Loan { pool: self.id(), says })))
+    }
+}
+
+/// What a worker shows of a pool.
+#[derive(Debug)]
+pub struct Line<'a> {
+    /// The pool's name.
+    pub database: &'a Arc<str>,
+    /// Its user on the server.
+    pub user: &'a Arc<str>,
+    /// Who of this worker's is next to be served, and since when they wait.
+    pub head: Option<(Peer, Time)>,
+    /// Since when a server idles here.
+    pub idle: Option<Time>,
+    /// It hands nothing out now, or is to go.
+    pub stopped: bool,
+}
+
+/// For tests and the simulator.
+impl Engine {
+    /// The pools of this worker.
+    pub fn lines(&self) -> impl Iterator<Item = Line<'_>> {
+        self.pools.iter().map(|slot| Line {
+            database: &slot.name,
+            user: &slot.user,
+            head: slot.pool.waiting().find(|(peer, _)| Ask::of(*peer).is_none()),
+            idle: slot.pool.longest_idle(),
+            stopped: slot.removed || slot.pool.is_paused(),
+        })
+    }
+
+    /// Whether a client has a server now.
+    pub fn is_served(&self, client: Peer) -> bool {
+        self.peers.get_client(client).is_some_and(|client| client.link.is_some())
     }
 }
 
@@ -228,6 +277,21 @@ impl Engine {
         self.todo.push_back(Todo::Settle(ix));
     }
 
+    /// A guest's clients want to know why they wait. There is always an answer: they are told nothing before.
+    fn asked_why<I: Io>(&mut self, now: Time, from: WorkerId, pool: PoolId, io: &mut I) {
+        let (cause, detail) = match self.pools.find(&pool.database, &pool.user) {
+            Some(ix) => self.cause_of_wait(ix, now),
+            None => (Cause::ServerDown, "A reload has taken the pool away.".to_owned()),
+        };
+        let says = Says::Because(cause, detail);
+        io.post(from, Mail(Letter::Loan(Box::new(Loan { pool, says }))), None);
+    }
+
+    /// Whether a handle of a pool that lives here names a server that is with a guest.
+    pub(crate) fn is_lent(&self, server: Peer) -> bool {
+        self.lent.contains_key(&server)
+    }
+
     /// A server that was lent is gone, or its socket has not come with it.
     fn lent_gone(&mut self, now: Time, lent: Peer) {
         let Some((ix, guest)) = self.lent.remove(&lent) else { return };
@@ -308,9 +372,9 @@ impl Engine {
         let ix = self.guest_of(&pool);
         let proof = ix.and_then(|ix| self.unpacked(&mut server, peer, ix).map(|proof| (ix, proof)));
         let Some((ix, proof)) = proof else {
-            // The pool is gone here.
+            // The pool is gone here, or the server said something when it was about to leave.
             io.close(peer);
-            return io.post(from, Mail(Letter::Loan(Box::new(Loan { pool, says: Says::Gone(lent) }))), None);
+            return self.not_taken(from, pool, id, lent, io);
         };
         let slot = self.pools.get_mut(ix);
         let Part::Guest(guest) = &mut slot.part else { return };
@@ -327,6 +391,57 @@ impl Engine {
             self.hold(peer, io);
         }
         self.passed_on(now, ix, peer, answer, io);
+    }
+
+    /// A server that has come is of no use: the home hears that it is gone, and another one is asked for.
+    fn not_taken<I: Io>(&mut self, home: WorkerId, pool: PoolId, id: u32, lent: Peer, io: &mut I) {
+        if let Some(ix) = self.guest_of(&pool) {
+            let slot = self.pools.get_mut(ix);
+            if let Part::Guest(guest) = &mut slot.part {
+                guest.share.missed(&mut slot.pool, id);
+            }
+            self.todo.push_back(Todo::Settle(ix));
+        }
+        io.post(home, Mail(Letter::Loan(Box::new(Loan { pool, says: Says::Gone(lent) }))), None);
+    }
+
+    pub(crate) fn is_guest(&self, ix: PoolIx) -> bool {
+        self.pools.get(ix).part.is_guest()
+    }
+
+    /// Somebody is to be told why there is no server; the home is asked when the pool is settled.
+    pub(crate) fn ask_why(&mut self, ix: PoolIx, asker: Asker) {
+        if let Part::Guest(guest) = &mut self.pools.get_mut(ix).part {
+            guest.askers.push(asker);
+            self.todo.push_back(Todo::Settle(ix));
+        }
+    }
+
+    /// The home has said why.
+    fn heard_why<I: Io>(&mut self, now: Time, pool: &PoolId, why: (Cause, String), io: &mut I) {
+        let Some(ix) = self.guest_of(pool) else { return };
+        let Part::Guest(guest) = &mut self.pools.get_mut(ix).part else { return };
+        guest.asked_why = false;
+        // Within a suspension nobody is told anything; RESUME asks again.
+        if !self.halt.is_suspended() {
+            let askers = std::mem::take(&mut guest.askers);
+            self.told_why(now, ix, &askers, why, io);
+        }
+    }
+
+    /// Those who waited at a guest for a pool that is gone are not told by the home any more.
+    fn refuse_askers<I: Io>(&mut self, now: Time, ix: PoolIx, io: &mut I) {
+        let slot = self.pools.get_mut(ix);
+        let Part::Guest(guest) = &mut slot.part else { return };
+        if !slot.removed || guest.askers.is_empty() {
+            return;
+        }
+        for asker in std::mem::take(&mut guest.askers) {
+            if let Asker::Refused(client) = asker {
+                let refusal = self.refusal(ix, weir_pool::Refusal::ShuttingDown);
+                self.refuse_handle(now, client, refusal, io);
+            }
+        }
     }
 
     fn guest_of(&self, pool: &PoolId) -> Option<PoolIx> {
@@ -349,6 +464,8 @@ impl Engine {
         let Loan { pool, says } = loan;
         match (says, peer) {
             (Says::Want { id, since }, _) => self.wanted(now, Ask { from, id }, &pool, since, io),
+            (Says::Why, _) => self.asked_why(now, from, pool, io),
+            (Says::Because(cause, detail), _) => self.heard_why(now, &pool, (cause, detail), io),
             (Says::Gone(lent), _) => self.lent_gone(now, lent),
             (Says::Back { lent, server }, Some(peer)) => self.back(now, lent, server.0, peer, io),
             (Says::Lend(lent), Some(peer)) => self.borrowed(now, from, pool, *lent, peer, io),
@@ -358,7 +475,7 @@ impl Engine {
             }
             (Says::Lend(lent), None) => {
                 say(Level::Error, format_args!("a server arrived without its socket"), io);
-                io.post(from, Mail(Letter::Loan(Box::new(Loan { pool, says: Says::Gone(lent.lent) }))), None);
+                self.not_taken(from, pool, lent.id, lent.lent, io);
             }
             (says, _) => self.told_of_loan(now, from, &pool, says, io),
         }
@@ -438,7 +555,19 @@ impl Engine {
         again
     }
 
+    /// The home hears at once of what has ended at a guest, within a suspension too: it counts it until then.
+    pub(crate) fn tell_ended<I: Io>(&mut self, ix: PoolIx, io: &mut I) {
+        let slot = self.pools.get_mut(ix);
+        let Part::Guest(guest) = &mut slot.part else { return };
+        let (home, ended) = (guest.home, guest.share.ended(&slot.pool));
+        for lent in ended {
+            io.post(home, slot.loan(Says::Gone(lent)), None);
+        }
+    }
+
     fn settle_guest<I: Io>(&mut self, now: Time, ix: PoolIx, io: &mut I) -> Time {
+        self.refuse_askers(now, ix, io);
+        self.tell_ended(ix, io);
         // Under a limit that crosses pools nothing may idle where it can't be taken from.
         let keep = !self.config.is_limited(&self.pools.get(ix).name, &self.pools.get(ix).user);
         loop {
@@ -455,7 +584,9 @@ impl Engine {
         }
         let (anew, again) = guest.share.asks_anew(&slot.pool, now);
         says.extend(anew.map(|(id, since)| Says::Want { id, since }));
-        says.extend(guest.share.ended(&slot.pool).into_iter().map(Says::Gone));
+        if !guest.askers.is_empty() && !std::mem::replace(&mut guest.asked_why, true) {
+            says.push(Says::Why);
+        }
         let inhabited = slot.clients > 0;
         if guest.share.tells_inhabited(inhabited) {
             says.push(Says::Inhabited(inhabited));

@@ -59,6 +59,8 @@ mod common;
 #[cfg(test)]
 mod idle_tests;
 
+pub use lend::Line;
+
 pub mod mail;
 pub mod port;
 

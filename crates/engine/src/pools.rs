@@ -11,11 +11,12 @@ use weir_admin::{CommandError, Refusals, Stats};
 use weir_auth::Secret;
 use weir_base::{Mode, Peer, Span, Time, WorkerId};
 use weir_config::Config;
-use weir_pool::lending::{Ask, Loans, Share, of_a_guest};
+use weir_pool::lending::{Ask, Loans, of_a_guest};
 use weir_pool::{CloseReason, Effect, Pool, Settings};
 use weir_session::login::Learnt;
 use weir_session::{Accepted, Cause, Clean, OwnError, Params, Refusal};
 
+use crate::holders::Asker;
 use crate::lend::{Guest, Part};
 use crate::limits::Standing;
 use crate::lookup::Waiter;
@@ -234,11 +235,8 @@ impl Engine {
         }
         let config = &self.config.pool_of_user(config, user);
         let home = self.home_of(name, user);
-        let part = if home == self.worker {
-            Part::Home(Loans::default())
-        } else {
-            Part::Guest(Box::new(Guest { home, share: Share::default() }))
-        };
+        let part =
+            if home == self.worker { Part::Home(Loans::default()) } else { Part::Guest(Box::new(Guest::new(home))) };
         let limited = self.config.is_limited(name, user) && !part.is_guest();
         let standing = Standing { limited, ..Standing::default() };
         let slot = PoolSlot {
@@ -288,9 +286,12 @@ impl Engine {
 
     /// Does what a pool asks for, until it asks for nothing, and sees to it that it is asked again in time.
     pub(crate) fn settle<I: Io>(&mut self, now: Time, ix: PoolIx, io: &mut I) {
-        if self.halt.is_suspended() || self.pools.find_mut(ix).is_none() {
-            // RESUME makes up for a suspension.
+        if self.pools.find_mut(ix).is_none() {
             return;
+        }
+        if self.halt.is_suspended() {
+            // RESUME makes up for a suspension.
+            return self.tell_ended(ix, io);
         }
         self.poll(now, ix, io);
         let again = self.settle_loans(now, ix, io);
@@ -327,6 +328,11 @@ impl Engine {
             Effect::Refuse { client, why, .. } if Ask::of(client).is_some() => {
                 Ask::of(client).into_iter().for_each(|ask| self.refuse_ask(now, ix, ask, why, io));
             }
+            Effect::Refuse { client, why: weir_pool::Refusal::WaitTimeout, waited } if self.is_guest(ix) => {
+                self.pools.get_mut(ix).stats.wait_time += waited.micros();
+                self.ask_why(ix, Asker::Refused(client));
+            }
+            Effect::Notice { client, .. } if self.is_guest(ix) => self.ask_why(ix, Asker::Noticed(client)),
             Effect::Refuse { client, why, waited } => {
                 self.pools.get_mut(ix).stats.wait_time += waited.micros();
                 let refusal = match why {

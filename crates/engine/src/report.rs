@@ -86,7 +86,7 @@ impl Engine {
                 InPool::Idle { .. } => record.sv_idle += 1,
                 InPool::Linked(_) => match self.peers.get_server(server) {
                     Some(slot) => *linked_count(&mut record, slot) += 1,
-                    None if self.lent.contains_key(&server) => {}
+                    None if self.is_lent(server) => {}
                     None => record.sv_active += 1,
                 },
                 InPool::Login | InPool::Closing => {}

@@ -209,22 +209,70 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "kept loan",
-        what: "a guest keeps servers that idle while somebody waits elsewhere",
-        found_by: &[Checker::WaitersAreAnswered, Checker::AllFinishes],
+        what: "a guest keeps servers that idle while somebody waits elsewhere, for as long as it may",
+        found_by: &[Checker::NobodyWaitsBesideIdle],
         edits: &[Edit {
             file: LENDING,
             from: "        let due = !keep || self.elder != Time::NEVER || self.idle_ends(pool) <= now;\n",
-            to: "        let due = !PLANTED && (!keep || self.elder != Time::NEVER || self.idle_ends(pool) <= now);\n",
+            to: "        let due = !keep || (self.elder != Time::NEVER && !PLANTED) || self.idle_ends(pool) <= now;\n",
+        }],
+    },
+    Mutant {
+        name: "never lent",
+        what: "an ask whose turn has not come at once is forgotten at home",
+        found_by: &[Checker::WaitsAreFair, Checker::NobodyWaitsBesideIdle],
+        edits: &[Edit {
+            file: LENDING,
+            from: "            self.guests.entry(ask.from).or_default().ask = Some(ask.id);\n",
+            to: "            self.guests.entry(ask.from).or_default().ask = Some(ask.id);
+            if PLANTED {
+                self.withdrawn(pool, ask.from, now);
+            }\n",
+        }],
+    },
+    Mutant {
+        name: "unfair loan",
+        what: "a guest serves its own first, however long others have waited",
+        found_by: &[Checker::WaitsAreFair],
+        edits: &[Edit {
+            file: LENDING,
+            from: "        if self.elder == Time::NEVER {\n            return false;",
+            to: "        if self.elder == Time::NEVER || (PLANTED && pool.oldest_wait().is_some()) {\n            return false;",
+        }],
+    },
+    Mutant {
+        name: "no news",
+        what: "guests are not told that somebody waits elsewhere",
+        found_by: &[Checker::WaitsAreFair, Checker::NobodyWaitsBesideIdle],
+        edits: &[Edit {
+            file: LENDING,
+            from: "            if due <= now {\n",
+            to: "            if due <= now && !PLANTED {\n",
         }],
     },
     Mutant {
         name: "forgotten loan",
         what: "a server that ends at a guest is not told to be gone",
-        found_by: &[Checker::WaitersAreAnswered, Checker::AllFinishes, Checker::Invariant],
+        found_by: &[Checker::WaitersAreAnswered, Checker::AllFinishes, Checker::Invariant, Checker::RefusalsAreCounted],
         edits: &[Edit {
             file: LENDING,
             from: "            if !there {\n                ended.push(*home);",
             to: "            if !there && !PLANTED {\n                ended.push(*home);",
+        }],
+    },
+    Mutant {
+        name: "full anyway",
+        what: "a guest's clients are told of a full pool, whatever it is that they wait for",
+        found_by: &[Checker::RefusalsAreCounted],
+        edits: &[Edit {
+            file: "crates/engine/src/lend.rs",
+            from: "            Some(ix) => self.cause_of_wait(ix, now),",
+            to: "            Some(ix) => if PLANTED {
+                let (_, detail) = self.cause_of_wait(ix, now);
+                (Cause::PoolFull, detail)
+            } else {
+                self.cause_of_wait(ix, now)
+            },",
         }],
     },
     Mutant {

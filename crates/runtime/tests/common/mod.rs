@@ -105,6 +105,7 @@ pub(crate) fn told(input: &Input<'_>) -> String {
         Input::Secured { .. } => "secured".into(),
         Input::TlsFailed { error, .. } => format!("TLS failed: {error}"),
         Input::Resolved { name, .. } => format!("resolved {name}"),
+        Input::Load(percent) => format!("load {percent}"),
     }
 }
 
