@@ -64,6 +64,8 @@ struct At {
     before: VecDeque<(Time, Time)>,
     /// Since when a server idles.
     idle: Option<Time>,
+    /// It hands nothing out here, as far as is known.
+    stopped: bool,
     seen: bool,
 }
 
@@ -91,7 +93,8 @@ impl Lines {
             if pool.at.len() <= worker {
                 pool.at.resize(worker + 1, At::default());
             }
-            if line.stopped {
+            pool.at[worker].stopped = line.stopped;
+            if pool.at.iter().any(|at| at.stopped) {
                 pool.unsettled = now + UNSETTLED;
             }
             let settled = self.unsettled.max(pool.unsettled);
