@@ -36,6 +36,10 @@ fn counters(site: &Site) -> BTreeMap<String, i64> {
 /// Cuts a client off after each byte of the batch, and looks at what is left.
 fn cut_after_every_byte(mode: Mode, cut: impl Fn(&mut Connection)) -> usize {
     let site = site(mode);
+    eventually("who made the table is gone", || match site.weir().pool("app").get("cl_active") {
+        0 => Ok(()),
+        left => Err(left),
+    });
     let before = counters(&site);
     let batch = Batch::to_be_cut();
     for end in 0..=batch.bytes().len() {
