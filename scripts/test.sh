@@ -99,6 +99,15 @@ step "Formatting" cargo fmt --all --check -- --color never
 step "Lints" cargo clippy --quiet --workspace --all-targets --all-features -- --deny warnings
 tests "Unit tests, the simulator's, and who may know whom" --workspace
 tests "Real PostgreSQL" -p weir-tests --features postgres
+# Above, sockets are served with epoll. Here, where the kernel has it, with io_uring: all of it with --all.
+export WEIR_TEST_IO=io_uring
+tests "The runtime by io_uring" -p weir-runtime
+if [ "$all" = yes ]; then
+    tests "Real PostgreSQL by io_uring" -p weir-tests --features postgres
+else
+    tests "Real PostgreSQL by io_uring, in part" -p weir-tests --features postgres --test postgres -- bulk cancel tls
+fi
+unset WEIR_TEST_IO
 step "The simulator" make --no-print-directory sim COUNT="${COUNT:-$([ "$all" = yes ] && echo 50000 || echo 3000)}"
 if [ "$all" = yes ]; then
     step "Planted bugs, which the simulator must find" make --no-print-directory planted

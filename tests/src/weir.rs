@@ -414,10 +414,22 @@ impl Weir {
 }
 
 fn write_all(folder: &Path, port: u16, config: &str, text: &str, files: &[(String, String)]) {
-    let main = (config.to_owned(), text.to_owned());
+    let main = (config.to_owned(), with_io(config, text));
     let own = folder.display().to_string();
     for (name, text) in files.iter().chain([&main]) {
         write(&folder.join(name), &text.replace("{port}", &port.to_string()).replace("{folder}", &own));
+    }
+}
+
+/// A configuration with what a whole suite is to be run by, where `WEIR_TEST_IO` says so and the test does not.
+fn with_io(config: &str, text: &str) -> String {
+    match std::env::var("WEIR_TEST_IO") {
+        Ok(_) if text.contains("\nio = ") => text.to_owned(),
+        Ok(word) if config.ends_with(".ini") => {
+            text.replacen("[pgbouncer]\n", &format!("[pgbouncer]\nio = {word}\n"), 1)
+        }
+        Ok(word) => text.replacen("[general]\n", &format!("[general]\nio = \"{word}\"\n"), 1),
+        Err(_) => text.to_owned(),
     }
 }
 

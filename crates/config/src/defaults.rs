@@ -9,7 +9,8 @@ use weir_auth::{IdentMaps, Method};
 use weir_base::{Mode, OnDirty, Span};
 
 use crate::model::{
-    Auth, Balance, Config, Dns, Keepalive, Limits, Listen, Log, LogFormat, Pool, Process, SessionAttrs, Spread, Tls,
+    Auth, Balance, Config, Dns, Keepalive, Limits, Listen, Log, LogFormat, Pool, Process, SessionAttrs, SocketIo,
+    Spread, Tls,
 };
 use crate::origin::{Face, Lines};
 use crate::settings;
@@ -113,6 +114,7 @@ fn blank_config() -> Config {
         stats_users: Vec::new(),
         workers: 0,
         spread: Spread::Never,
+        io: SocketIo::Epoll,
         max_clients: 0,
         stats_period: Span::ZERO,
         log: Log {

@@ -31,6 +31,8 @@ pub struct Config {
     pub workers: u16,
     /// When clients of one pool live on several of them.
     pub spread: Spread,
+    /// What workers wait for their sockets with.
+    pub io: SocketIo,
     /// The most clients at once; the runtime lowers it to what the descriptors allow.
     pub max_clients: u32,
     /// How often averages are formed and, if asked for, logged.
@@ -319,6 +321,18 @@ pub struct Log {
     pub verbose: u8,
 }
 
+/// What workers wait for their sockets with.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum SocketIo {
+    /// io_uring where the kernel has it and lets us, epoll elsewhere.
+    Auto,
+    /// Readiness, and a call for each read and write.
+    #[default]
+    Epoll,
+    /// Completions, one call a round; epoll all the same where there is none, with a warning.
+    IoUring,
+}
+
 /// How lines of the log are written.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum LogFormat {
@@ -492,6 +506,7 @@ macro_rules! words {
 
 words!(SslMode: Disable = "disable", Allow = "allow", Prefer = "prefer", Require = "require", VerifyCa = "verify-ca",
     VerifyFull = "verify-full");
+words!(SocketIo: Auto = "auto", Epoll = "epoll", IoUring = "io_uring");
 words!(LogFormat: Text = "text", Json = "json", Journal = "journal");
 words!(Spread: Busy = "busy", Always = "always", Never = "never");
 words!(Balance: RoundRobin = "round-robin", Disable = "disable");

@@ -80,6 +80,7 @@ pub fn keep_fixed(old: &Config, new: &mut Config) {
     let kept = Listen { keepalive: new.listen.keepalive, ..old.listen.clone() };
     new.listen = kept;
     new.workers = old.workers;
+    new.io = old.io;
     new.process = old.process.clone();
     new.dns.resolv_conf.clone_from(&old.dns.resolv_conf);
     new.track_extra_parameters.clone_from(&old.track_extra_parameters);
@@ -165,6 +166,7 @@ mod tests {
         for setting in settings::all().filter(|s| s.effect == Effect::Restart) {
             let other = match setting.name {
                 "address" => "*",
+                "io" => "auto",
                 "unix_socket_dir" => "/run/weir",
                 "unix_socket_mode" => "0700",
                 "proxy_from" => "10.0.0.0/8",

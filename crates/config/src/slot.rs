@@ -7,7 +7,7 @@ use weir_auth::Method;
 use weir_base::{Mode, OnDirty, Span};
 
 use crate::ciphers;
-use crate::model::{Balance, LogFormat, Network, SessionAttrs, Spread, SslMode, TlsProtocols};
+use crate::model::{Balance, LogFormat, Network, SessionAttrs, SocketIo, Spread, SslMode, TlsProtocols};
 use crate::table::{Kind, Raw, Setting};
 use crate::units;
 
@@ -43,6 +43,7 @@ pub(crate) enum Slot<'a> {
     SslMode(&'a mut SslMode),
     Protocols(&'a mut TlsProtocols),
     LogFormat(&'a mut LogFormat),
+    SocketIo(&'a mut SocketIo),
     MaybeU32(&'a mut Option<u32>),
     MaybeSpan(&'a mut Option<Span>),
     MaybeMode(&'a mut Option<Mode>),
@@ -77,6 +78,7 @@ impl Setting {
             Slot::SslMode(v) => *v = text.parse()?,
             Slot::Protocols(v) => *v = ciphers::protocols(text)?.allowed,
             Slot::LogFormat(v) => *v = text.parse()?,
+            Slot::SocketIo(v) => *v = text.parse()?,
             Slot::MaybeU32(v) => *v = Some(self.number(text)?),
             Slot::MaybeSpan(v) => *v = Some(self.time(text)?),
             Slot::MaybeMode(v) => *v = Some(text.parse().map_err(|e| format!("{e}"))?),
@@ -212,6 +214,7 @@ impl Slot<'_> {
             Slot::SslMode(v) => v.to_string(),
             Slot::Protocols(v) => v.to_string(),
             Slot::LogFormat(v) => v.to_string(),
+            Slot::SocketIo(v) => v.to_string(),
             Slot::MaybeU32(v) => v.map(|v| v.to_string()).unwrap_or_default(),
             Slot::MaybeSpan(v) => v.map(units::seconds).unwrap_or_default(),
             Slot::MaybeMode(v) => v.map(|v| v.to_string()).unwrap_or_default(),

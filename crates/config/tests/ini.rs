@@ -125,6 +125,7 @@ fn the_defaults_are_pgbouncers() {
         fixed,
         [
             "disable_pqexec",
+            "io",
             "job_name",
             "listen_addr",
             "listen_backlog",

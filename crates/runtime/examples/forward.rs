@@ -78,6 +78,7 @@ fn plan(port: u16) -> Plan {
     Plan {
         listen: Listen { addresses, port, unix_socket_dir: None, backlog: 512, ..Config::default().listen },
         workers: 1,
+        io: Config::default().io,
         reload: Arc::new(|| Err("a forwarder has no configuration".into())),
         log: LogTarget::Stderr,
         logging: Config::default().log,

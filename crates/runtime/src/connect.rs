@@ -206,7 +206,7 @@ impl Port {
                 let local = local_name(socket, self.connects.attempts.remove(&peer.slot));
                 slot.stage = Stage::Open;
                 let waits = slot.backlog != NONE;
-                self.watch(peer, Watch::Reads);
+                self.begin_reading(peer);
                 self.notices.push_back(Notice::Connected(peer, local, remote));
                 if waits {
                     self.drain(peer);

@@ -11,11 +11,13 @@
 //! | `worker` | the loop: events in, turns, deadlines |
 //! | `port` | what a brain asks for, done with sockets |
 //! | `slots`, `socket`, `output` | the peers, one socket, what is to be written and what was refused |
+//! | `ahead` | what an io_uring does besides: reading ahead, writing at the round's end |
 //! | `connect`, `listen` | connections that we begin, and those that we accept |
 //! | `tls` | encryption: what is agreed on with whom, handshakes, sessions |
 //! | `mailbox`, `helpers`, `signals`, `log` | letters between threads, slow work, the operator's signals, lines |
 //! | `supervisor` | what systemd is told |
 
+mod ahead;
 mod brain;
 mod clock;
 mod connect;

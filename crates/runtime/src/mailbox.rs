@@ -46,6 +46,8 @@ pub(crate) enum Letter {
 pub(crate) struct Carried {
     pub(crate) socket: Socket,
     pub(crate) tls: Option<Tls>,
+    /// Bytes of it that came before it left.
+    pub(crate) held: Vec<u8>,
 }
 
 struct Mailbox {

@@ -261,6 +261,16 @@ impl Backlogs {
         backlog.bytes.len() - backlog.taken <= BACKLOG_LIMIT
     }
 
+    /// Keeps bytes for the peer in `slot`, before what already waits. `false` if that is more than may wait.
+    pub(crate) fn keep_first(&mut self, slot: &mut Slot, bytes: &[u8]) -> bool {
+        if let Some(backlog) = self.all.get_mut(slot.backlog) {
+            backlog.bytes.splice(..backlog.taken, bytes.iter().copied());
+            backlog.taken = 0;
+            return backlog.bytes.len() <= BACKLOG_LIMIT;
+        }
+        self.keep(slot, std::iter::once(bytes))
+    }
+
     /// Offers what waits to the socket; gives the buffer back when all is taken.
     pub(crate) fn offer(&mut self, slot: &mut Slot) -> io::Result<Offer> {
         let (Some(backlog), Some(socket)) = (self.all.get_mut(slot.backlog), slot.socket.as_mut()) else {

@@ -19,13 +19,14 @@ use weir_config::{Config, Keepalive};
 use weir_engine::mail::Mail;
 use weir_engine::port::{About, Gone, Handshake, Io, Level, Secured, Work};
 
+use crate::ahead::Ahead;
 use crate::connect::Connects;
 use crate::helpers::Asking;
 use crate::listen::Listening;
 use crate::mailbox::{Carried, Inbox, Letter};
 use crate::output::{Backlogs, Offer, Output, Touched, take};
 use crate::shared::Shared;
-use crate::slots::{NONE, Peers, Ready, Removed, Slot, Stage, Watch, token};
+use crate::slots::{NONE, Outgoing, Peers, Reader, Ready, Removed, Slot, Stage, Watch, token};
 use crate::socket::Socket;
 use crate::tls::{Sealing, Tls};
 
@@ -73,6 +74,7 @@ pub(crate) struct Port {
     closing: Vec<Peer>,
     detaching: Vec<Peer>,
     pub(crate) later: BinaryHeap<Reverse<(Time, Peer, Due)>>,
+    pub(crate) ahead: Ahead,
     pub(crate) connects: Connects,
     pub(crate) asking: Asking,
     pub(crate) inbox: Inbox,
@@ -105,6 +107,7 @@ impl Port {
             closing: Vec::new(),
             detaching: Vec::new(),
             later: BinaryHeap::new(),
+            ahead: Ahead::default(),
             connects: Connects::default(),
             inbox,
             listening,
@@ -150,7 +153,14 @@ impl Port {
             self.output = output;
             return;
         }
-        let direct = slot.backlog == NONE && writes(slot);
+        let open = slot.backlog == NONE && writes(slot);
+        if open && self.ahead.on {
+            let rest = self.output.unwritten(touched, input);
+            if self.ahead.stage(touched.peer, slot, rest.pieces()) {
+                return;
+            }
+        }
+        let direct = open && slot.outgoing == Outgoing::Nothing;
         let rest = match (direct, slot.socket.as_mut()) {
             (true, Some(socket)) => match self.output.write(touched, input, socket) {
                 Ok(rest) if rest.is_empty() => return,
@@ -171,7 +181,11 @@ impl Port {
     pub(crate) fn deliver(&mut self, peer: Peer, mut bytes: &[u8]) {
         let Some(slot) = self.peers.get(peer) else { return };
         let first = slot.backlog == NONE;
-        if let (true, true, Some(socket)) = (first, writes(slot), slot.socket.as_mut()) {
+        let open = first && writes(slot);
+        if open && self.ahead.on && self.ahead.stage(peer, slot, std::iter::once(bytes)) {
+            return;
+        }
+        if let (true, Outgoing::Nothing, Some(socket)) = (open, slot.outgoing, slot.socket.as_mut()) {
             match take(|| socket.write(bytes)) {
                 Ok(taken) => bytes = &bytes[taken..],
                 Err(_) => return self.break_off(peer),
@@ -185,7 +199,7 @@ impl Port {
     }
 
     /// Bytes wait for a peer that its socket did not take: the first ones, or more of them, or too many.
-    fn kept(&mut self, peer: Peer, first: bool, kept: bool) {
+    pub(crate) fn kept(&mut self, peer: Peer, first: bool, kept: bool) {
         if !kept {
             self.shared.log.line(Level::Error, format_args!("{peer:?}: too many bytes wait for one peer"));
             self.break_off(peer);
@@ -219,7 +233,7 @@ impl Port {
         while let Some(peer) = self.closing.pop() {
             self.say_closed(peer);
             let Some(slot) = self.peers.get(peer) else { continue };
-            if slot.backlog == NONE || slot.socket.is_none() || slot.ready == Ready::Broken {
+            if !slot.owes() || slot.socket.is_none() || slot.ready == Ready::Broken {
                 self.drop_peer(peer);
             } else {
                 self.later.push(Reverse((self.now + LINGER, peer, Due::Drop)));
@@ -234,10 +248,13 @@ impl Port {
     }
 
     /// Takes a peer that wants to leave out of the loop, as soon as nothing waits for it.
-    fn take_out(&mut self, peer: Peer) {
+    pub(crate) fn take_out(&mut self, peer: Peer) {
         let Some(slot) = self.peers.live(peer) else { return };
-        if slot.stage != Stage::Detaching || slot.backlog != NONE || slot.ready == Ready::Broken {
+        if slot.stage != Stage::Detaching || slot.owes() || slot.ready == Ready::Broken {
             return;
+        }
+        if slot.reader != Reader::Epoll {
+            return self.leave_ring(peer);
         }
         slot.stage = Stage::Detached;
         self.watch(peer, Watch::Nothing);
@@ -247,7 +264,7 @@ impl Port {
     /// Offers a peer's backlog to its socket, which has room again.
     pub(crate) fn drain(&mut self, peer: Peer) {
         let Some(slot) = self.peers.get(peer) else { return };
-        if slot.backlog == NONE || !writes(slot) {
+        if slot.backlog == NONE || slot.outgoing != Outgoing::Nothing || !writes(slot) {
             return;
         }
         let stage = slot.stage;
@@ -263,15 +280,16 @@ impl Port {
         }
     }
 
-    /// Has epoll watch a peer's socket.
+    /// Has epoll watch a peer's socket, but not for bytes that the ring receives.
     pub(crate) fn watch(&mut self, peer: Peer, watch: Watch) {
         let registry = self.poll.registry();
         let Some(slot) = self.peers.get(peer) else { return };
         let Some(socket) = slot.socket.as_mut() else { return };
         // A TCP socket that was full once stays watched for room: it costs nothing, as the system wakes us only after it
         // refused bytes. A Unix socket would wake us at each read of the other end.
-        let watch =
-            if watch == Watch::Reads && slot.watch == Watch::Both && socket.is_tcp() { Watch::Both } else { watch };
+        let stays = watch == Watch::Reads && slot.watch.has_room() && socket.is_tcp();
+        let reads = matches!(watch, Watch::Reads | Watch::Both) && slot.reader == Reader::Epoll;
+        let watch = Watch::of(reads, watch.has_room() || stays);
         if slot.watch == watch {
             return;
         }
@@ -290,13 +308,18 @@ impl Port {
     /// Takes a new socket into the table and has it watched for bytes.
     pub(crate) fn adopt(&mut self, socket: Socket) -> Peer {
         let peer = self.peers.insert(Some(socket), Stage::Open);
-        self.watch(peer, Watch::Reads);
+        self.begin_reading(peer);
         peer
     }
 
     /// Takes a socket that travelled into the table, with its encryption.
     pub(crate) fn adopt_carried(&mut self, carried: Carried) -> Peer {
         let peer = self.adopt(carried.socket);
+        let Some(slot) = self.peers.get(peer) else { return peer };
+        if !carried.held.is_empty() {
+            self.ahead.hold(peer, slot, &carried.held);
+            self.enqueue(peer);
+        }
         let (Some(tls), Some(slot)) = (carried.tls, self.peers.get(peer)) else { return peer };
         let early = tls.has_early();
         slot.tls = self.tls.insert(tls);
@@ -310,7 +333,8 @@ impl Port {
 
     /// Forgets a peer and closes its socket.
     pub(crate) fn drop_peer(&mut self, peer: Peer) {
-        let Some(Removed { socket, backlog, tls }) = self.peers.remove(peer) else { return };
+        let Some(Removed { socket, backlog, tls, held, reader }) = self.peers.remove(peer) else { return };
+        self.forget_ahead(peer, reader, held);
         self.backlogs.drop(backlog);
         if tls != NONE {
             self.tls.remove(tls);
@@ -334,7 +358,7 @@ impl Port {
     /// `false` if the engine has no such peer.
     pub(crate) fn bury(&mut self, peer: Peer, cause: Gone) -> bool {
         let Some(slot) = self.peers.live(peer) else { return false };
-        if slot.backlog != NONE && cause == Gone::Eof {
+        if slot.owes() && cause == Gone::Eof {
             slot.stage = Stage::Lingering;
             self.later.push(Reverse((self.now + LINGER, peer, Due::Drop)));
         } else {
@@ -352,6 +376,7 @@ impl Port {
         }
         let ended = event.is_read_closed() || event.is_error();
         let ready = if ended { Ready::Ending } else { Ready::Bytes };
+        let is_news = slot.ready < ready;
         if ended || event.is_readable() {
             slot.ready = slot.ready.max(ready);
         }
@@ -364,7 +389,7 @@ impl Port {
             // An error gets through to the engine of a peer that is not read.
             Stage::Open | Stage::Detaching if event.is_error() => self.break_off(peer),
             // So does the news that it will say no more.
-            Stage::Open if slot.ready == Ready::Ending => self.enqueue(peer),
+            Stage::Open if slot.ready == Ready::Ending && is_news => self.enqueue(peer),
             _ => {}
         }
         false
@@ -387,6 +412,7 @@ fn interest(watch: Watch) -> Option<Interest> {
     match watch {
         Watch::Nothing => None,
         Watch::Reads => Some(Interest::READABLE),
+        Watch::Room => Some(Interest::WRITABLE),
         Watch::Both => Some(Interest::READABLE | Interest::WRITABLE),
     }
 }
@@ -452,7 +478,8 @@ impl Io for Port {
         let socket = socket.and_then(|peer| {
             if self.peers.live(peer).is_some_and(|slot| slot.stage == Stage::Detached) {
                 let Removed { socket, tls, .. } = self.peers.remove(peer)?;
-                return Some(Carried { socket: socket?, tls: self.tls.remove(tls) });
+                let held = self.ahead.take_held(peer.slot);
+                return Some(Carried { socket: socket?, tls: self.tls.remove(tls), held });
             }
             self.shared.log.line(Level::Error, format_args!("{peer:?}: can't be posted, it is not detached"));
             None

@@ -89,6 +89,7 @@ fn start_with(
     let plan = Plan {
         listen: config.listen.clone(),
         workers: config.workers,
+        io: config.io,
         reload: Arc::new(reload),
         log,
         logging: config.log.clone(),

@@ -58,8 +58,49 @@ pub(crate) enum Watch {
     Nothing,
     /// Readable.
     Reads,
+    /// Writable.
+    Room,
     /// Readable and writable.
     Both,
+}
+
+impl Watch {
+    /// For bytes, for room, for both, or for neither.
+    pub(crate) fn of(reads: bool, room: bool) -> Watch {
+        match (reads, room) {
+            (false, false) => Watch::Nothing,
+            (true, false) => Watch::Reads,
+            (false, true) => Watch::Room,
+            (true, true) => Watch::Both,
+        }
+    }
+
+    /// Whether that is for room.
+    pub(crate) fn has_room(self) -> bool {
+        matches!(self, Watch::Room | Watch::Both)
+    }
+}
+
+/// Who tells of a peer's bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Reader {
+    /// Epoll tells that there are some, and they are read from the socket.
+    Epoll,
+    /// The worker's ring receives them ahead.
+    Ring,
+    /// The ring has been asked to end that, and has not ended yet.
+    Leaving,
+}
+
+/// What is on its way to a peer through the worker's ring.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Outgoing {
+    /// Nothing.
+    Nothing,
+    /// Bytes that are handed in at the round's end.
+    Staged,
+    /// Bytes whose fate is not known yet.
+    InFlight,
 }
 
 /// One peer.
@@ -81,6 +122,10 @@ pub(crate) struct Slot {
     pub(crate) paused: bool,
     /// Whether it stands in the run queue.
     pub(crate) queued: bool,
+    /// Whether bytes of it are held that came ahead.
+    pub(crate) held: bool,
+    pub(crate) reader: Reader,
+    pub(crate) outgoing: Outgoing,
 }
 
 impl Slot {
@@ -96,7 +141,22 @@ impl Slot {
             watch: Watch::Nothing,
             paused: false,
             queued: false,
+            held: false,
+            reader: Reader::Epoll,
+            outgoing: Outgoing::Nothing,
         }
+    }
+
+    /// Whether bytes for it wait, or are on their way: it can't be closed yet, or leave.
+    #[inline]
+    pub(crate) fn owes(&self) -> bool {
+        self.backlog != NONE || self.outgoing != Outgoing::Nothing
+    }
+
+    /// Whether more is to be read than a portion of held bytes that has just been taken: further ones, an end, or what
+    /// nobody but us reads.
+    pub(crate) fn has_more_than_held(&self) -> bool {
+        self.held || self.ready > Ready::Bytes || self.reader != Reader::Ring
     }
 
     /// Whether bytes that arrive go to the engine now.
@@ -114,6 +174,9 @@ pub(crate) struct Removed {
     pub(crate) backlog: u32,
     /// Index of its encryption, or [`NONE`].
     pub(crate) tls: u32,
+    /// Whether bytes are held for it.
+    pub(crate) held: bool,
+    pub(crate) reader: Reader,
 }
 
 /// All peers of a worker.
@@ -160,12 +223,12 @@ impl Peers {
         let free = self.free;
         let slot = self.get(peer)?;
         let socket = slot.socket.take();
-        let (backlog, tls) = (slot.backlog, slot.tls);
+        let (backlog, tls, held, reader) = (slot.backlog, slot.tls, slot.held, slot.reader);
         slot.generation = (slot.generation + 1) % GENERATIONS;
         slot.stage = Stage::Vacant;
         slot.backlog = free;
         self.free = peer.slot;
-        Some(Removed { socket, backlog, tls })
+        Some(Removed { socket, backlog, tls, held, reader })
     }
 
     #[inline]

@@ -4,14 +4,17 @@ use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::channel;
 use std::thread::{self, JoinHandle};
 
 use mio::Poll;
 use rand_core::{OsRng, RngCore};
 use weir_base::WorkerId;
-use weir_config::Listen;
+use weir_config::{Listen, SocketIo};
 use weir_engine::port::{Level, Signal};
+use weir_uring::{Refused, Ring};
 
+use crate::ahead::SHAPE;
 use crate::brain::{Brain, Seat};
 use crate::clock::Clock;
 use crate::descriptors::raise_descriptors;
@@ -34,6 +37,8 @@ pub struct Plan {
     pub listen: Listen,
     /// Worker threads; at least one runs.
     pub workers: u16,
+    /// What they wait for their sockets with.
+    pub io: SocketIo,
     /// Reads the configuration again, on a helper thread.
     pub reload: Reload,
     /// Where the log goes.
@@ -117,7 +122,7 @@ pub fn start<B: Brain>(plan: Plan, brain: impl FnMut(Seat) -> B) -> Result<Runni
     let registries: Vec<_> = polls.iter().map(Poll::registry).collect();
     let (post, inboxes) = Post::open(&registries).map_err(StartError::because("can't make a mailbox"))?;
     let (log, log_thread) = Log::start(plan.log, &plan.logging).map_err(StartError::because("can't open the log"))?;
-    log.line(Level::Info, format_args!("{}", plan.greeting));
+    let by_ring = choose_io(plan.io, &plan.greeting, &log);
     let places = bound.tcp.iter().map(ToString::to_string);
     for place in places.chain(bound.unix.iter().map(|path| format!("unix:{}", path.display()))) {
         log.line(Level::Info, format_args!("listening on {place}"));
@@ -149,11 +154,46 @@ pub fn start<B: Brain>(plan: Plan, brain: impl FnMut(Seat) -> B) -> Result<Runni
         port.connects.adopt(&plan.dns);
         port
     });
-    running.workers = spawn(ports.collect(), brain)?;
+    running.workers = spawn(ports.collect(), brain, by_ring)?;
     Ok(running)
 }
 
-fn spawn<B: Brain>(ports: Vec<Port>, mut brain: impl FnMut(Seat) -> B) -> Result<Vec<JoinHandle<()>>, StartError> {
+/// Whether workers wait with an io_uring. Writes the log's first line, which says so, and why not where there is none.
+fn choose_io(io: SocketIo, greeting: &str, log: &Log) -> bool {
+    let refused = match io {
+        SocketIo::Epoll => None,
+        SocketIo::Auto | SocketIo::IoUring => probe(),
+    };
+    if io != SocketIo::Epoll && refused.is_none() {
+        log.line(Level::Info, format_args!("{greeting}, io: io_uring"));
+        return true;
+    }
+    match (io, refused) {
+        (SocketIo::Auto, Some(refused)) => {
+            log.line(Level::Info, format_args!("{greeting}, io: epoll, for {refused}"));
+        }
+        (_, refused) => {
+            log.line(Level::Info, format_args!("{greeting}, io: epoll"));
+            if let Some(refused) = refused {
+                let text = format_args!("io = \"io_uring\" is not to be had, sockets go by epoll: {refused}");
+                log.line(Level::Warning, text);
+            }
+        }
+    }
+    false
+}
+
+/// Why there can't be a ring; on a thread of its own, because the end of a ring interrupts calls of the thread that made it.
+fn probe() -> Option<Refused> {
+    let thread = thread::Builder::new().spawn(|| Ring::new(SHAPE).err()).ok()?;
+    thread.join().ok()?
+}
+
+fn spawn<B: Brain>(
+    ports: Vec<Port>,
+    mut brain: impl FnMut(Seat) -> B,
+    by_ring: bool,
+) -> Result<Vec<JoinHandle<()>>, StartError> {
     let workers = ports.len() as u16;
     // All brains exist before the first thread does, so that the first letter finds its reader.
     let process_key = random();
@@ -162,20 +202,26 @@ fn spawn<B: Brain>(ports: Vec<Port>, mut brain: impl FnMut(Seat) -> B) -> Result
         .map(|port| {
             let wall_at_start = port.shared.clock.wall_at_start();
             let seat = Seat { worker: port.me, workers, wall_at_start, seed: random(), process_key };
-            Worker::new(brain(seat), port)
+            Worker::new(brain(seat), port, by_ring)
         })
         .collect();
+    let (begun, begins) = channel();
     let start = |(i, worker): (usize, Worker<B>)| {
+        let begun = begun.clone();
         thread::Builder::new().name(format!("weir-{i}")).spawn(move || {
             let _ends_all = EndsAll(worker.ending());
-            worker.run();
+            // Nobody listens any more if a thread could not be started.
+            worker.run(move || {
+                let _ = begun.send(());
+            });
         })
     };
-    made.into_iter()
-        .enumerate()
-        .map(start)
-        .collect::<Result<_, _>>()
-        .map_err(StartError::because("can't start a thread"))
+    let threads: Result<Vec<_>, _> = made.into_iter().enumerate().map(start).collect();
+    let threads = threads.map_err(StartError::because("can't start a thread"))?;
+    drop(begun);
+    // One that died before it began has let go of its end, too.
+    begins.iter().take(threads.len()).for_each(drop);
+    Ok(threads)
 }
 
 fn random() -> [u8; 32] {

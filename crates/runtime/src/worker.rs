@@ -1,20 +1,26 @@
-//! A worker: one thread, one epoll, one brain.
+//! A worker: one thread, one epoll, one brain, and where it is to be had one io_uring.
 //!
 //! The loop: wait for events or the next deadline; read each ready socket once into the worker's scratch buffer and let
 //! the brain handle it; go round the sockets whose last read filled the buffer; open letters, accept clients, keep
 //! deadlines. Each of these is bounded a round, so none starves the others. Invariants: in steady state a round allocates
 //! nothing, and a turn costs one read and one write; a deadline is kept only after what had come by then was heard, also
 //! when the process stood still over it.
+//!
+//! With a ring the loop waits there, and epoll is one of the things that the ring tells of (see `ahead`). Sockets are
+//! read, by whatever occasion, only when all that the ring had to tell has been told: so bytes stay in order.
 
 use std::cmp::Reverse;
-use std::io::{Error, ErrorKind};
+use std::io::{self, Error, ErrorKind};
+use std::os::fd::AsFd;
 use std::time::Duration;
 
 use mio::Events;
 use mio::event::Event;
 use weir_base::{Peer, Time};
 use weir_engine::port::{Gone, Input, Level};
+use weir_uring::{Completion, Key, Ring};
 
+use crate::ahead::{self, EPOLL, SHAPE};
 use crate::brain::Brain;
 use crate::load::Load;
 use crate::mailbox::{BELL, Letter};
@@ -43,12 +49,14 @@ pub(crate) struct Worker<B> {
     pub(crate) plain: Vec<u8>,
     pub(crate) port: Port,
     load: Load,
+    /// Whether to wait with an io_uring.
+    by_ring: bool,
 }
 
 impl<B: Brain> Worker<B> {
-    pub(crate) fn new(brain: B, port: Port) -> Self {
+    pub(crate) fn new(brain: B, port: Port, by_ring: bool) -> Self {
         let load = Load::new(port.inbox.post.workers() == 1, port.now);
-        Worker { brain, scratch: vec![0; SCRATCH].into(), plain: Vec::new(), port, load }
+        Worker { brain, scratch: vec![0; SCRATCH].into(), plain: Vec::new(), port, load, by_ring }
     }
 
     /// How all workers are ended.
@@ -56,8 +64,126 @@ impl<B: Brain> Worker<B> {
         self.port.shared.ending.clone()
     }
 
-    /// Serves until the process ends.
-    pub(crate) fn run(mut self) {
+    /// Serves until the process ends; `begun` is called when everything is there that it takes.
+    pub(crate) fn run(mut self, begun: impl FnOnce()) {
+        if !self.by_ring {
+            begun();
+            return self.run_by_epoll();
+        }
+        // A ring belongs to the thread that made it.
+        match Ring::new(SHAPE) {
+            Ok(mut ring) => {
+                self.port.ahead.begin();
+                begun();
+                if let Err(error) = self.run_by_ring(&mut ring) {
+                    self.port.shared.log.line(Level::Error, format_args!("waiting for events failed: {error}"));
+                    self.port.shared.end(1);
+                }
+            }
+            Err(refused) => {
+                let text = format_args!("this worker goes by epoll: {refused}");
+                self.port.shared.log.line(Level::Warning, text);
+                begun();
+                self.run_by_epoll();
+            }
+        }
+    }
+
+    fn run_by_ring(&mut self, ring: &mut Ring) -> io::Result<()> {
+        let mut events = Events::with_capacity(EVENTS);
+        let mut unheard = 0;
+        let (mut watching, mut more) = (false, false);
+        while self.port.shared.ending.status().is_none() {
+            if !watching {
+                ring.watch(self.port.poll.registry().as_fd(), Key::new(EPOLL))?;
+                watching = true;
+            }
+            self.port.hand_in(ring)?;
+            let asked = self.port.now;
+            let wait = if more { Some(Duration::ZERO) } else { self.wait() };
+            ring.wait(wait)?;
+            self.port.now = self.port.shared.clock.now();
+            let mut others = more | self.tell_completed(ring, &mut watching);
+            while ring.is_behind() {
+                ring.wait(Some(Duration::ZERO))?;
+                others |= self.tell_completed(ring, &mut watching);
+            }
+            events.clear();
+            if others {
+                match self.port.poll.poll(&mut events, Some(Duration::ZERO)) {
+                    Err(error) if error.kind() != ErrorKind::Interrupted => return Err(error),
+                    _ => {}
+                }
+            }
+            self.round(&events);
+            more = events.iter().count() == EVENTS;
+            unheard = if more || ring.has_more() { unheard + 1 } else { 0 };
+            if unheard % UNHEARD == 0 {
+                self.keep_deadlines(asked);
+            }
+            self.tell_load();
+        }
+        // What the last turns wrote is sent before the process ends.
+        while self.port.ahead.waits() {
+            self.port.hand_in(ring)?;
+            ring.submit()?;
+        }
+        Ok(())
+    }
+
+    /// Tells all that a wait has brought. Returns whether epoll has something to tell, too.
+    fn tell_completed(&mut self, ring: &mut Ring, watching: &mut bool) -> bool {
+        let (mut others, mut told) = (false, 0);
+        while let Some(completion) = ring.next() {
+            told += 1;
+            if told % CLOCK_EVERY == 0 {
+                self.port.now = self.port.shared.clock.now();
+            }
+            if let Completion::Readable { more, .. } = completion {
+                (others, *watching) = (true, more);
+            } else {
+                self.completed(completion);
+            }
+        }
+        others
+    }
+
+    #[inline]
+    fn completed(&mut self, completion: Completion<'_>) {
+        match completion {
+            Completion::Received { key, bytes, more } => {
+                let peer = ahead::peer_of(key);
+                self.receive(peer, bytes);
+                if !more {
+                    self.port.receive_stopped(peer);
+                }
+            }
+            Completion::Sent { key, bytes, taken } => self.port.sent(ahead::peer_of(key), bytes, taken),
+            Completion::ReceiveEnded { key, ended } => self.port.receive_ended(ahead::peer_of(key), &ended),
+            // Nothing of that kind is asked of the ring.
+            Completion::Accepted { .. } | Completion::AcceptEnded { .. } | Completion::Readable { .. } => {}
+        }
+        self.tell_notices();
+    }
+
+    /// Bytes came ahead; the brain handles them, unless it does not want any now.
+    #[inline]
+    fn receive(&mut self, peer: Peer, bytes: &[u8]) {
+        let Worker { brain, port, .. } = self;
+        let Some(slot) = port.peers.get(peer) else { return };
+        if !slot.reads() || slot.held {
+            return port.hold(peer, bytes);
+        }
+        if slot.tls == NONE {
+            brain.handle(port.now, Input::Bytes { peer, bytes }, port);
+            port.finish(bytes);
+        } else {
+            self.receive_sealed(peer, bytes);
+        }
+        self.port.note_length(peer, bytes.len());
+    }
+
+    fn run_by_epoll(mut self) {
         let mut events = Events::with_capacity(EVENTS);
         let mut unheard = 0;
         while self.port.shared.ending.status().is_none() {
@@ -77,9 +203,7 @@ impl<B: Brain> Worker<B> {
             if unheard % UNHEARD == 0 {
                 self.keep_deadlines(asked);
             }
-            if let Some(percent) = self.load.changed(self.port.now) {
-                self.turn(Input::Load(percent));
-            }
+            self.tell_load();
         }
     }
 
@@ -102,7 +226,7 @@ impl<B: Brain> Worker<B> {
     /// How long to wait for events.
     fn wait(&self) -> Option<Duration> {
         let port = &self.port;
-        if !port.runnable.is_empty() || port.inbox.waits() {
+        if !port.runnable.is_empty() || port.inbox.waits() || port.ahead.waits() {
             return Some(Duration::ZERO);
         }
         let mut until = self.brain.next_deadline();
@@ -155,6 +279,9 @@ impl<B: Brain> Worker<B> {
         if slot.tls != NONE {
             return self.read_sealed(peer);
         }
+        if slot.held {
+            return self.read_held(peer);
+        }
         let Some(socket) = slot.socket.as_mut() else { return };
         match socket.read(scratch) {
             Ok(0) => self.gone(peer, Gone::Eof),
@@ -169,11 +296,34 @@ impl<B: Brain> Worker<B> {
                 port.finish(bytes);
                 if again {
                     port.enqueue(peer);
+                } else {
+                    port.emptied(peer, length);
                 }
                 self.tell_notices();
             }
             Err(error) => self.read_failed(peer, &error),
         }
+    }
+
+    /// Has the brain handle bytes that came ahead of its wish to read them.
+    fn read_held(&mut self, peer: Peer) {
+        let Worker { brain, scratch, port, .. } = self;
+        let Some(slot) = port.peers.get(peer) else { return };
+        let bytes = scratch;
+        let length = port.ahead.portion(peer, slot, bytes);
+        if !slot.has_more_than_held() {
+            slot.ready = Ready::Nothing;
+        }
+        let again = slot.ready != Ready::Nothing;
+        if length > 0 {
+            let bytes = &bytes[..length];
+            brain.handle(port.now, Input::Bytes { peer, bytes }, port);
+            port.finish(bytes);
+        }
+        if again {
+            port.enqueue(peer);
+        }
+        self.tell_notices();
     }
 
     /// A read gave no bytes: there are none for now, or the peer is gone.
@@ -277,6 +427,13 @@ impl<B: Brain> Worker<B> {
         for _ in 0..ACCEPTS {
             let Some((peer, from)) = self.port.accept_one() else { return };
             self.turn(Input::Accepted { peer, from });
+        }
+    }
+
+    #[inline]
+    fn tell_load(&mut self) {
+        if let Some(percent) = self.load.changed(self.port.now) {
+            self.turn(Input::Load(percent));
         }
     }
 

@@ -12,6 +12,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 use weir_base::{ClientAddr, Host, Target, Time};
+use weir_config::SocketIo;
 use weir_engine::port::{Answer, Input, Level, Signal, Work};
 use weir_runtime::{LogTarget, Plan, Running, start};
 
@@ -306,6 +307,31 @@ fn the_brain_ends_the_process_with_its_status_and_the_last_lines_are_logged() {
     running.handle().signal(Signal::Quit);
     assert_eq!(running.wait(), 3);
     assert!(lines.text().ends_with(" LOG got SIGQUIT, fast exit\n"), "{}", lines.text());
+}
+
+#[test]
+fn the_log_s_first_line_says_what_sockets_are_served_with() {
+    for io in [SocketIo::Epoll, SocketIo::Auto, SocketIo::IoUring] {
+        let lines = Lines::default();
+        let plan = Plan { log: LogTarget::Writer(Box::new(lines.clone())), io, ..plan(2) };
+        let (echo, _heard) = Echo::new();
+        let mut echoes = vec![Echo { told: echo.told.clone() }, echo];
+        let running = start(plan, |_| echoes.pop().unwrap()).unwrap();
+        let mut stream = client(&running);
+        stream.write_all(b"hello").unwrap();
+        assert_eq!(read(&mut stream, 5), b"hello");
+        drop(running);
+        let text = lines.text();
+        let first = text.lines().next().unwrap_or_default();
+        let warned = text.contains(" WARNING io = \"io_uring\" is not to be had");
+        // Where the kernel has no ring it is said why: nowhere with epoll, in the same line with auto, as a warning otherwise.
+        let fits = match io {
+            SocketIo::Epoll => first.ends_with("up, io: epoll") && !warned,
+            SocketIo::Auto => (first.ends_with("up, io: io_uring") || first.contains("up, io: epoll, for ")) && !warned,
+            SocketIo::IoUring => first.ends_with(if warned { "up, io: epoll" } else { "up, io: io_uring" }),
+        };
+        assert!(fits, "{io}: {text}");
+    }
 }
 
 #[test]

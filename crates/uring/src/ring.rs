@@ -286,9 +286,9 @@ impl Ring {
         self.ask(entry.user_data(Kind::Watch.mark(key.0)))
     }
 
-    /// Hands in what was asked for, and does not wait.
+    /// Hands in what was asked for, and does not wait. What the kernel has no memory for now is handed in by a later call.
     pub fn submit(&mut self) -> io::Result<()> {
-        self.uring.submit().map(drop)
+        passed(self.uring.submit())
     }
 
     /// Hands in what was asked for, and waits until something has happened or the time is over; `None` is for as long as
@@ -317,17 +317,18 @@ impl Ring {
                 self.uring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&timeout))
             }
         };
-        match entered.map_err(|error| Errno::from_io_error(&error).ok_or(error)) {
-            // With a full queue of completions there is something to tell.
-            Ok(_) | Err(Ok(Errno::TIME | Errno::INTR | Errno::BUSY)) => Ok(()),
-            Err(Ok(errno)) => Err(errno.into()),
-            Err(Err(error)) => Err(error),
-        }
+        passed(entered)
     }
 
     /// Whether more has happened than the last wait has brought: the kernel brings so much at once, and no more.
     pub fn has_more(&mut self) -> bool {
         self.uring.submission().taskrun() || !self.uring.completion().is_empty()
+    }
+
+    /// Whether some of what the kernel has done for us is still to be brought by further waits, because there was no room
+    /// for its completions. Until then, what is read from a socket by other means may overtake what the ring has received.
+    pub fn is_behind(&mut self) -> bool {
+        self.uring.submission().cq_overflow() || !self.uring.completion().is_empty()
     }
 
     /// The next thing that has happened.
@@ -461,6 +462,16 @@ impl fmt::Debug for Ring {
     }
 }
 
+/// A call to the kernel that is over for a reason that passes is no failure: the time is over, a signal came, there is
+/// something to tell first, or no memory just now.
+fn passed(entered: io::Result<usize>) -> io::Result<()> {
+    match entered.map_err(|error| Errno::from_io_error(&error).ok_or(error)) {
+        Ok(_) | Err(Ok(Errno::TIME | Errno::INTR | Errno::BUSY | Errno::AGAIN)) => Ok(()),
+        Err(Ok(errno)) => Err(errno.into()),
+        Err(Err(error)) => Err(error),
+    }
+}
+
 fn accepted(done: Done) -> Completion<'static> {
     let (key, more) = (done.key(), done.more());
     match done.result() {
@@ -476,6 +487,10 @@ fn refused(error: io::Error) -> Refused {
         Some(Errno::NOSYS) => "this kernel has no io_uring".to_owned(),
         Some(Errno::PERM) => {
             "io_uring is forbidden here, by the kernel's setting io_uring_disabled or by a filter of system calls"
+                .to_owned()
+        }
+        Some(Errno::NOMEM) => {
+            "there is no memory for an io_uring, or less may be locked than it takes (ulimit -l, LimitMEMLOCK)"
                 .to_owned()
         }
         Some(Errno::INVAL) => "this kernel's io_uring is too old; Linux 6.1 is the oldest that will do".to_owned(),

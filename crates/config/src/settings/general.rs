@@ -2,7 +2,7 @@
 
 use weir_base::{Mode, OnDirty, Span};
 
-use crate::model::Spread;
+use crate::model::{SocketIo, Spread};
 use crate::slot::Slot;
 use crate::table::{Effect, Kind, Place, Section::General, Setting};
 
@@ -32,6 +32,18 @@ pub(super) static SETTINGS: &[Setting] = &[
          worker where the pool lives is busy and another is not; `always`, in turn; `never`. Decided as a client comes.",
     )
     .ini_own("spread_clients"),
+    Setting::new(
+        General,
+        "io",
+        Kind::Word(SocketIo::WORDS),
+        "epoll",
+        Place::Config(|c| Slot::SocketIo(&mut c.io)),
+        "What workers serve their sockets with: `epoll`, or `io_uring`, which can cost less (docs/performance.md) and needs \
+         Linux 6.1 and a kernel that lets us: where it is not to be had, epoll serves, with a warning; with `auto`, \
+         without one. The log's first line says which it is.",
+    )
+    .ini_own("io")
+    .effect(Effect::Restart),
     Setting::new(
         General,
         "max_clients",

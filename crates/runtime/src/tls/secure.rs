@@ -193,6 +193,7 @@ impl<B: Brain> Worker<B> {
     pub(crate) fn read_sealed(&mut self, peer: Peer) {
         let Worker { scratch, port, .. } = self;
         let Some(slot) = port.peers.get(peer) else { return };
+        let held = slot.held;
         let (Some(socket), Some(tls)) = (slot.socket.as_mut(), port.tls.get_mut(slot.tls)) else { return };
         let front = match tls {
             // Its bytes wait in the socket until the step is taken.
@@ -202,6 +203,9 @@ impl<B: Brain> Worker<B> {
             Tls::Open(session) => session.put_held(scratch),
         };
         let Some(front) = front else { return self.gone(peer, Gone::Error) };
+        if held {
+            return self.read_held_sealed(peer, front);
+        }
         match socket.read(&mut scratch[front..]) {
             Ok(0) => {
                 // Without its close_notify the end may be anybody's doing.
@@ -214,13 +218,55 @@ impl<B: Brain> Worker<B> {
                 if !again {
                     slot.ready = Ready::Nothing;
                 }
-                if matches!(tls, Tls::Shaking(_)) {
-                    self.shake(peer, end, again)
-                } else {
-                    self.unseal(peer, end, again)
+                self.sealed_came(peer, end, again);
+                if !again {
+                    self.port.emptied(peer, length);
                 }
             }
             Err(error) => self.read_failed(peer, &error),
+        }
+    }
+
+    /// Bytes of an encrypted peer came ahead.
+    pub(crate) fn receive_sealed(&mut self, peer: Peer, bytes: &[u8]) {
+        let Worker { scratch, port, .. } = self;
+        let Some(slot) = port.peers.get(peer) else { return };
+        let Some(tls) = port.tls.get_mut(slot.tls) else { return };
+        let front = match tls {
+            // They wait until the step is taken, or behind what is to be delivered first.
+            Tls::Shaking(None) => return port.hold(peer, bytes),
+            Tls::Open(session) if session.has_early() || session.end() != End::Open => {
+                port.hold(peer, bytes);
+                return port.enqueue(peer);
+            }
+            Tls::Shaking(Some(_)) => Some(0),
+            Tls::Open(session) => session.put_held(scratch),
+        };
+        let room = front.and_then(|front| scratch.get_mut(front..front + bytes.len()));
+        let (Some(front), Some(room)) = (front, room) else { return self.gone(peer, Gone::Error) };
+        room.copy_from_slice(bytes);
+        let again = slot.ready > Ready::Bytes;
+        self.sealed_came(peer, front + bytes.len(), again);
+    }
+
+    /// Takes a portion of what came ahead of the wish to read it; `front` bytes of a record stand before it.
+    fn read_held_sealed(&mut self, peer: Peer, front: usize) {
+        let Worker { scratch, port, .. } = self;
+        let Some(slot) = port.peers.get(peer) else { return };
+        let length = port.ahead.portion(peer, slot, &mut scratch[front..]);
+        if !slot.has_more_than_held() {
+            slot.ready = Ready::Nothing;
+        }
+        let again = slot.ready != Ready::Nothing;
+        self.sealed_came(peer, front + length, again);
+    }
+
+    fn sealed_came(&mut self, peer: Peer, end: usize, again: bool) {
+        let Some(slot) = self.port.peers.get(peer) else { return };
+        if matches!(self.port.tls.get(slot.tls), Some(Tls::Shaking(_))) {
+            self.shake(peer, end, again)
+        } else {
+            self.unseal(peer, end, again)
         }
     }
 

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use weir_base::{Host, Peer, Target, Time};
-use weir_config::{Config, Listen};
+use weir_config::{Config, Listen, SocketIo};
 use weir_engine::port::{About, Input, Io, Level};
 use weir_runtime::{Brain, Inherited, LogTarget, Plan, Running, Seat, Signals, TlsFiles, start};
 
@@ -39,10 +39,16 @@ pub(crate) fn listen() -> Listen {
     Listen { addresses: vec![LOCAL], port: 0, unix_socket_dir: None, backlog: 512, ..Config::default().listen }
 }
 
+/// With what the runtime waits: `WEIR_TEST_IO`, or what is the default.
+pub(crate) fn io() -> SocketIo {
+    std::env::var("WEIR_TEST_IO").map_or(Config::default().io, |word| word.parse().expect("epoll or io_uring"))
+}
+
 pub(crate) fn plan(workers: u16) -> Plan {
     Plan {
         listen: listen(),
         workers,
+        io: io(),
         reload: Arc::new(|| Err("no configuration here".into())),
         log: LogTarget::Stderr,
         logging: Config::default().log,
