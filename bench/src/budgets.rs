@@ -119,6 +119,13 @@ impl Budget {
         }
     }
 
+    /// `goal ≤ 0.76: MISSED`, of Weir by io_uring.
+    pub(crate) fn goal_told(&self, figure: f64) -> String {
+        self.goal.map_or_else(String::new, |goal| {
+            format!("goal ≤ {goal}: {}", if figure > goal { "MISSED" } else { "held" })
+        })
+    }
+
     /// `≤ 0.82, goal 0.76: held, the goal is not`.
     pub(crate) fn told(&self, figure: f64) -> String {
         let verdict = match self.judge(figure) {
@@ -245,6 +252,7 @@ mod tests {
         assert_eq!(simple.judge(0.83), Verdict::Missed);
         assert_eq!(simple.told(0.80), "≤ 0.82, goal 0.76: held, the goal is not");
         assert_eq!(simple.judge(0.75), Verdict::GoalHeld);
+        assert_eq!([simple.goal_told(0.75), simple.goal_told(0.77)], ["goal ≤ 0.76: held", "goal ≤ 0.76: MISSED"]);
         assert_eq!(budget("workers-tps").judge(1.7), Verdict::Missed);
         assert_eq!(budget("workers-tps").told(1.9), "≥ 1.8: held");
     }

@@ -153,6 +153,11 @@ impl Case {
         self.budget.is_some()
     }
 
+    /// Whether more is asked of io_uring than of epoll.
+    pub(crate) fn has_goal(&self) -> bool {
+        self.budget.is_some_and(|id| budget(id).goal.is_some())
+    }
+
     /// The protocol that this pooler is measured with: a PgBouncer without prepared statements in transaction mode
     /// stands in with its simple figure.
     pub(crate) fn protocol_for(&self, kind: Kind, pgbouncer_version: &str) -> Protocol {

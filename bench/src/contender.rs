@@ -5,6 +5,8 @@
 
 use std::fmt;
 
+use weir_uring::{Ring, Shape};
+
 use crate::cases::{Case, Protocol, Way};
 use crate::error::{Error, Outcome};
 use crate::find::{self, Program};
@@ -13,13 +15,18 @@ use crate::setup::{self, Configuration, Login, Setup};
 /// Clients that PostgreSQL has connections for where each takes one, beside its own and the poolers'.
 pub(crate) const MAX_SESSIONS: u32 = 200;
 
+/// A small ring, to see whether there are any.
+const SMALL: Shape = Shape { entries: 8, completions: 8, buffers: 8, buffer_size: 64 };
+
 /// What stands between pgbench and PostgreSQL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
 pub(crate) enum Kind {
     /// PgBouncer, to which all others are compared.
     Pgbouncer,
-    /// Weir.
+    /// Weir, its workers by epoll.
     Weir,
+    /// Weir, its workers by io_uring: what its goals are about.
+    WeirRing,
     /// Pgpool-II: a process and a server for each client.
     Pgpool,
     /// One that is running already, told of by its address and its process.
@@ -38,6 +45,8 @@ pub(crate) enum Role {
     Base,
     /// Ours, whom the budgets bind.
     Ours,
+    /// Ours by io_uring, whom the goals beyond them bind.
+    Ring,
     /// Shown beside them. What it can't do is told in its row.
     Rival,
     /// What no pooler of its make can go below.
@@ -98,6 +107,17 @@ static CONTENDERS: &[Contender] = &[
         drops_root: false,
         refuses: |_| None,
         bars: |_| None,
+    },
+    Contender {
+        kind: Kind::WeirRing,
+        name: "Weir io_uring",
+        role: Role::Ring,
+        program: |setup| find::weir(setup.programs.weir.as_deref()).map(Some),
+        arguments: |configuration, _| vec!["serve".to_owned(), configuration.file()],
+        file: Some(("weir.toml", setup::weir_toml)),
+        drops_root: false,
+        refuses: |_| None,
+        bars: |_| Ring::new(SMALL).is_err().then_some("io_uring is not to be had here"),
     },
     Contender {
         kind: Kind::Pgpool,

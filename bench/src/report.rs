@@ -259,7 +259,7 @@ impl Report {
 
     fn line(&self, result: &CaseResult, runs: &Runs) -> String {
         if let Some(failure) = &runs.failure {
-            return format!("{:<16} {:<17} – {failure}", result.case.name, runs.name);
+            return format!("{:<16} {:<20} – {failure}", result.case.name, runs.name);
         }
         let tps = Spread::of(runs.tps());
         let cpu = Spread::of(runs.cpu());
@@ -268,7 +268,7 @@ impl Report {
         };
         let ratio = result.cpu_ratio(runs).filter(|_| runs.kind.role() != Role::Base);
         format!(
-            "{:<16} {:<17} {:>7} {:<15} {:>6} {:>6} {:>6} {:<15} {:>5} {:<12} {:>7} {}",
+            "{:<16} {:<20} {:>7} {:<15} {:>6} {:>6} {:>6} {:<15} {:>5} {:<12} {:>7} {}",
             result.case.name,
             runs.name,
             tps.map_or_else(dash, |s| format!("{:.0}", s.median)),
@@ -290,13 +290,15 @@ impl Report {
         if runs.kind.role() == Role::Base { "1".to_owned() } else { dash() }
     }
 
-    /// The budget, and whether it holds, beside Weir's figures.
+    /// The budget, and whether it holds, beside Weir's figures; beside those of io_uring its goal.
     fn claim(&self, result: &CaseResult, runs: &Runs) -> String {
-        if runs.kind.role() != Role::Ours {
-            return String::new();
+        let ratio = result.cpu_ratio(runs).map(|ratio| ratio.of_medians);
+        match (runs.kind.role(), self.budget(result)) {
+            (Role::Ours, Some(budget)) => ratio.map_or_else(|| budget.asked(), |ratio| budget.told(ratio)),
+            (Role::Ours, None) => "no budget".to_owned(),
+            (Role::Ring, Some(budget)) => ratio.map_or_else(String::new, |ratio| budget.goal_told(ratio)),
+            _ => String::new(),
         }
-        let Some(budget) = self.budget(result) else { return "no budget".to_owned() };
-        result.cpu_ratio(runs).map_or_else(|| budget.asked(), |ratio| budget.told(ratio.of_medians))
     }
 
     fn runs_json(&self, result: &CaseResult, runs: &Runs) -> Json {
@@ -338,7 +340,7 @@ fn latency_line(case: &str, runs: &Runs) -> String {
         runs.latency(part).map_or_else(|| format!("{:>8}", dash()), told)
     });
     let memory = runs.megabytes().map_or_else(dash, |s| format!("{:.1}", s.median));
-    format!("{case:<16} {:<17} {:<26} {:<26} {:<26} {memory:>9}", runs.name, told[0], told[1], told[2])
+    format!("{case:<16} {:<20} {:<26} {:<26} {:<26} {memory:>9}", runs.name, told[0], told[1], told[2])
 }
 
 /// What a person needs of an error in a row: its first line, or what PostgreSQL or the pooler said in it.
@@ -351,7 +353,7 @@ fn gist(text: &str) -> String {
 }
 
 const HEADER: &str = concat!(
-    "case             pooler                TPS (min..max)      CPU µs   user system (min..max)           × (rounds)     ",
+    "case             pooler                   TPS (min..max)      CPU µs   user system (min..max)           × (rounds)     ",
     "× limit budget of Weir's ×"
 );
 
@@ -362,7 +364,7 @@ that to a bare forwarder without a pool's logic, which no pooler on epoll can be
 server for each client (200 children), the others one thread and a pool.";
 
 const LATENCY_HEADER: &str = concat!(
-    "case             pooler              p50 ms (min..max)          p99 ms (min..max)        p99.9 ms (min..max)         ",
+    "case             pooler                 p50 ms (min..max)          p99 ms (min..max)        p99.9 ms (min..max)         ",
     "memory MB"
 );
 

@@ -74,9 +74,11 @@ impl Group for Options {
         }
         report.print_end(out);
         check_balances(&stage)?;
-        match report.failures_of(Role::Ours).as_slice() {
-            [] => Ok(Findings { budgets: report.findings(), json: report.json() }),
-            failures => Err(Error::new(failures.join("\n"))),
+        let failures = [report.failures_of(Role::Ours), report.failures_of(Role::Ring)].concat();
+        if failures.is_empty() {
+            Ok(Findings { budgets: report.findings(), json: report.json() })
+        } else {
+            Err(Error::new(failures.join("\n")))
         }
     }
 }
@@ -111,6 +113,7 @@ impl Options {
     fn takes_part(&self, kind: Kind, case: &Case) -> bool {
         match kind.role() {
             Role::Limit | Role::Nothing => kind.refuses(case).is_none(),
+            Role::Ring => self.full || !self.rig.poolers.is_empty() || case.has_goal(),
             _ => kind != Kind::Pgpool || self.full || !self.rig.poolers.is_empty() || case.clients <= PGPOOL_CLIENTS,
         }
     }
@@ -237,6 +240,15 @@ mod tests {
         };
         assert_eq!(count(&["--only", "simple-1,simple-50"]), [3, 5]);
         assert_eq!(count(&["--only", "simple-1,simple-50", "--rounds", "7"]), [7, 7]);
+    }
+
+    #[test]
+    fn weir_by_io_uring_is_where_a_goal_is_unless_asked_for_more() {
+        let case = |name| cases::table().into_iter().find(|case| case.name == name).unwrap();
+        let (goal, none) = (case("simple-50"), case("simple-1"));
+        let part = |flags: &[&str], case| options(flags).takes_part(Kind::WeirRing, case);
+        assert!(part(&[], &goal) && !part(&[], &none));
+        assert!(part(&["--full"], &none) && part(&["--poolers", "weir,weir-ring"], &none));
     }
 
     #[test]
