@@ -56,6 +56,7 @@ mod scale;
 mod server_tls;
 mod settings;
 mod simple;
+mod spread;
 mod startup;
 mod statements;
 mod tls;

@@ -37,6 +37,7 @@ pub struct Setup {
     mode: Mode,
     size: u32,
     workers: u32,
+    spread: Option<String>,
     auth: &'static str,
     login: Login,
     secrets: Userlist,
@@ -68,12 +69,14 @@ enum Login {
 
 impl Setup {
     /// A pool of 5 in this mode; clients log in with SCRAM, the server is used as `users::APP`. One worker, or as many
-    /// as `WEIR_TESTS_WORKERS` says, which runs everything again on several.
+    /// as `WEIR_TESTS_WORKERS` says, which runs everything again on several; each pool's clients live on one of them, or
+    /// where `WEIR_TESTS_SPREAD` says.
     pub fn new(mode: Mode) -> Self {
         Setup {
             mode,
             size: 5,
             workers: usual_workers(),
+            spread: std::env::var("WEIR_TESTS_SPREAD").ok(),
             auth: "scram-sha-256",
             login: Login::As(users::APP),
             secrets: Userlist::everybody(),
@@ -99,6 +102,13 @@ impl Setup {
     #[must_use]
     pub fn workers(mut self, workers: u32) -> Self {
         self.workers = workers;
+        self
+    }
+
+    /// When the pools' clients live on several of them: `busy`, `always`, `never`.
+    #[must_use]
+    pub fn spread(mut self, word: &str) -> Self {
+        self.spread = Some(word.to_owned());
         self
     }
 
@@ -202,12 +212,13 @@ impl Setup {
     /// `weir.toml`, with `{port}` where the port to listen on belongs.
     pub fn toml(&self, database: &Database) -> String {
         let mut text = format!(
-            "[general]\nworkers = {}\nadmin_users = [\"{}\"]\nstats_users = [\"{}\"]\n{}\n\
+            "[general]\nworkers = {}\n{}admin_users = [\"{}\"]\nstats_users = [\"{}\"]\n{}\n\
              [listen]\naddress = \"127.0.0.1\"\nport = {{port}}\n{}\n\
              [auth]\ntype = \"{}\"\nfile = \"userlist.txt\"\n{}\n\
              [limits]\n{}\n\
              [pools.app]\nhost = \"127.0.0.1\"\nport = {}\ndatabase = \"{}\"\nmode = \"{}\"\nsize = {}\n",
             self.workers,
+            self.spread.iter().map(|word| format!("spread_clients = {}\n", quoted(word))).collect::<String>(),
             ADMIN.0,
             WATCHER.0,
             self.general,
