@@ -16,9 +16,8 @@ pub(super) static SETTINGS: &[Setting] = &[
         Kind::Number { min: 1, max: 256 },
         "1",
         Place::Config(|c| Slot::U16(&mut c.workers)),
-        "Worker threads. One is the cheapest until it keeps a core busy: threads that work for the same pool have to hand \
-         things over. Then as many pay as there are cores that nobody else needs: with the database on the same machine, \
-         half of them at most.",
+        "Worker threads. Each pool has its home on one of them, and its clients live there unless `spread_clients` says \
+         otherwise; one is enough until it keeps a core busy.",
     )
     .ini_own("workers")
     .effect(Effect::Restart),
