@@ -12,7 +12,7 @@ use std::sync::Arc;
 use weir_base::{Host, Peer, Span, Target, WorkerId};
 use weir_config::Config;
 use weir_engine::mail::Mail;
-use weir_engine::port::{About, Handshake, Io, Level, Work};
+use weir_engine::port::{About, Handshake, Io, Level, Response, Work};
 use weir_pgwire::startup::{self, First};
 
 use crate::check::Checker;
@@ -436,6 +436,10 @@ impl Io for SimIo<'_> {
 
     fn accept(&mut self, on: bool) {
         self.wishes.accept = Some(on);
+    }
+
+    fn answer(&mut self, _: u64, _: Response) {
+        unreachable!("nobody asks from outside in this world");
     }
 
     fn exit(&mut self, status: i32) {

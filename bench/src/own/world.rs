@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use weir_base::{ClientAddr, Host, Peer, Span, Target, Time, WorkerId};
 use weir_config::{Config, Method, Pool, SslMode};
 use weir_engine::mail::Mail;
-use weir_engine::port::{About, Handshake, Input, Io, Level, Work};
+use weir_engine::port::{About, Handshake, Input, Io, Level, Response, Work};
 use weir_engine::{Engine, Setup};
 use weir_pgwire::{Column, ColumnType, Of, put_back, put_front};
 
@@ -135,6 +135,7 @@ impl Io for Port {
     fn log(&mut self, _: Level, _: About<'_>, _: fmt::Arguments<'_>) {}
     fn adopt(&mut self, _: &Arc<Config>) {}
     fn accept(&mut self, _: bool) {}
+    fn answer(&mut self, _: u64, _: Response) {}
     fn exit(&mut self, _: i32) {}
 }
 

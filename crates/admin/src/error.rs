@@ -46,6 +46,8 @@ pub enum CommandError {
     NoHandOver,
     /// A Parse, Bind or Execute instead of a simple query.
     ExtendedProtocol,
+    /// So many questions of the control plane are under way that no more fit.
+    TooBusy,
 }
 
 impl CommandError {
@@ -63,6 +65,7 @@ impl CommandError {
         match self {
             CommandError::ReloadFailed(_) => "F0000",
             CommandError::NotSupported(_) | CommandError::NoHandOver => "0A000",
+            CommandError::TooBusy => "53000",
             _ => "08P01",
         }
     }
@@ -100,6 +103,7 @@ impl fmt::Display for CommandError {
                 "SHOW FDS is refused: no process can take over the sockets; use SHOW CLIENTS and SHOW SERVERS",
             ),
             CommandError::ExtendedProtocol => f.write_str("extended query protocol not supported by admin console"),
+            CommandError::TooBusy => f.write_str("too many questions are under way; try again in a moment"),
         }
     }
 }

@@ -7,6 +7,7 @@
 mod clock;
 mod command;
 mod console;
+mod control;
 mod error;
 mod records;
 mod refusals;
@@ -16,6 +17,7 @@ mod token;
 
 pub use command::{Command, Connections, Parameter, Role, Show, ShutdownMode, parse};
 pub use console::{CONSOLE_DATABASE, CONSOLE_NAMES, help_text, is_console};
+pub use control::{Control, Cursor, Deliver, Reply, Request, Response};
 pub use error::CommandError;
 pub use records::{DnsRecord, MemoryRecord, PoolRecord, Report, Serving, SocketRecord};
 pub use refusals::{RefusalRecord, Refusals};

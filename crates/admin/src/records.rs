@@ -30,6 +30,8 @@ pub struct Report {
     pub serving: Serving,
     /// Databases paused by name, whether they have a pool or not.
     pub paused: BTreeSet<String>,
+    /// A shutdown has begun, and waits for clients or servers.
+    pub draining: bool,
     /// Databases that take no new clients.
     pub disabled: BTreeSet<String>,
     /// The worker's tables of things, for SHOW MEM; PgBouncer's names where it has such a table.
@@ -236,6 +238,7 @@ impl Report {
         self.console_clients += other.console_clients;
         self.login_clients += other.login_clients;
         self.serving = self.serving.max(other.serving);
+        self.draining |= other.draining;
         self.paused.extend(other.paused);
         self.disabled.extend(other.disabled);
     }

@@ -12,6 +12,7 @@ use weir_pgwire::tag::front;
 use weir_pgwire::{ErrorFields, HEAD, Head, frontend, put_back};
 use weir_session::Refusal;
 
+use crate::gather::Caller;
 use crate::mail::Ask;
 use crate::peers::{ClientSlot, Entry, Phase};
 use crate::port::{self, Io, Level, Work};
@@ -109,14 +110,14 @@ impl Engine {
             Command::SetParameter(_) => return self.answer_set_ignored(client, io),
             Command::Reload => {
                 self.wait_console(client, None, io);
-                return self.begin_reload(Some(client.peer), io);
+                return self.begin_reload(Caller::Console(client.peer), io);
             }
             Command::Shutdown(mode) => return self.shutdown(now, client, *mode, io),
             order => self.order(order),
         };
         match asked {
             Ok(ask) => {
-                let id = self.scatter(now, Some(client.peer), command, ask, io);
+                let id = self.scatter(now, Caller::Console(client.peer), command, ask, io);
                 self.wait_console(client, Some(id), io);
             }
             Err(error) => {
@@ -130,7 +131,7 @@ impl Engine {
     }
 
     /// What a command asks of all workers, if this is the time for it.
-    fn order(&self, command: &Command) -> Result<Ask, CommandError> {
+    pub(crate) fn order(&self, command: &Command) -> Result<Ask, CommandError> {
         self.check_name(command.database())?;
         let stopped = self.halt.serving != Serving::Active;
         match command {
@@ -207,10 +208,10 @@ impl Engine {
     }
 
     /// Reads the configuration again, on a helper.
-    pub(crate) fn begin_reload<I: Io>(&mut self, console: Option<Peer>, io: &mut I) {
+    pub(crate) fn begin_reload<I: Io>(&mut self, caller: Caller, io: &mut I) {
         say(Level::Info, format_args!("RELOAD: reading {}", self.config.source.display()), io);
         let job = self.next_id();
-        self.jobs.insert(job, Job::Reload(console));
+        self.jobs.insert(job, Job::Reload(caller));
         io.help(job, Work::LoadConfig);
     }
 
@@ -222,22 +223,33 @@ impl Engine {
                 self.user_named(now, peer, uid, name.as_deref(), io);
             }
             (Some(Job::ServerSalt(peer)), port::Answer::Salted(salted)) => self.server_salted(now, peer, &salted, io),
-            (Some(Job::Reload(console)), port::Answer::Config(Ok(config))) => {
+            (Some(Job::Reload(caller)), port::Answer::Config(Ok(config))) => {
                 let config = self.renewed(config, io);
-                let id = self.scatter(now, console, Command::Reload, Ask::Adopt(config), io);
-                if let Some(client) = console.and_then(|c| self.peers.client(c))
+                let id = self.scatter(now, caller, Command::Reload, Ask::Adopt(config), io);
+                if let Caller::Console(console) = caller
+                    && let Some(client) = self.peers.client(console)
                     && let Phase::Console(state) = &mut client.phase
                 {
                     state.pending = Some(id);
                 }
             }
-            (Some(Job::Reload(console)), port::Answer::Config(Err(why))) => {
+            (Some(Job::Reload(caller)), port::Answer::Config(Err(why))) => {
                 say(Level::Error, format_args!("RELOAD failed, the old configuration stays: {why}"), io);
-                let mut buffer = Vec::new();
-                put_failure(&mut buffer, &CommandError::ReloadFailed(why));
-                console.into_iter().for_each(|console| self.reply(console, &buffer, io));
+                self.reload_failed(caller, CommandError::ReloadFailed(why), io);
             }
             _ => say(Level::Error, format_args!("a helper's answer that nobody waits for"), io),
+        }
+    }
+
+    fn reload_failed<I: Io>(&mut self, caller: Caller, why: CommandError, io: &mut I) {
+        match caller {
+            Caller::Nobody => {}
+            Caller::Console(console) => {
+                let mut buffer = Vec::new();
+                put_failure(&mut buffer, &why);
+                self.reply(console, &buffer, io);
+            }
+            Caller::Control(number) => io.answer(number, Err(why)),
         }
     }
 

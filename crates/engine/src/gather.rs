@@ -22,8 +22,7 @@ const GATHER_TIMEOUT: Span = Span::from_secs(10);
 
 /// A command on its way through the workers.
 pub(crate) struct Gathering {
-    /// Who wants to know; nobody, if a signal asked.
-    console: Option<Peer>,
+    caller: Caller,
     command: Command,
     left: u16,
     report: Report,
@@ -31,6 +30,17 @@ pub(crate) struct Gathering {
     done: bool,
     failed: Option<CommandError>,
     armed: Time,
+}
+
+/// Who wants something from all workers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Caller {
+    /// A signal, or the engine itself.
+    Nobody,
+    /// An operator at the console.
+    Console(Peer),
+    /// The control plane, under this number.
+    Control(u64),
 }
 
 impl Gathering {
@@ -54,13 +64,13 @@ impl Engine {
             Ask::Report { .. } => Command::Show(Show::Stats),
             _ => Command::Pause(None),
         };
-        self.scatter(now, None, command, ask, io);
+        self.scatter(now, Caller::Nobody, command, ask, io);
     }
 
     pub(crate) fn scatter<I: Io>(
         &mut self,
         now: Time,
-        console: Option<Peer>,
+        caller: Caller,
         command: Command,
         ask: Ask,
         io: &mut I,
@@ -68,7 +78,7 @@ impl Engine {
         let id = self.next_id();
         let waits = matches!(ask, Ask::Pause(_) | Ask::Suspend | Ask::WaitClose(_));
         let gathering = Gathering {
-            console,
+            caller,
             command,
             left: self.workers,
             report: Report::default(),
@@ -98,6 +108,11 @@ impl Engine {
         self.gathering.values().any(|g| matches!(g.command, Command::Pause(None) | Command::Suspend))
     }
 
+    /// The command of this caller that is on its way.
+    pub(crate) fn gathering_of(&self, caller: Caller) -> Option<u64> {
+        self.gathering.iter().find(|(_, gathering)| gathering.caller == caller).map(|(id, _)| *id)
+    }
+
     /// Takes back a command that waits for others: what it stopped goes on. Returns whether there was one.
     pub(crate) fn take_back<I: Io>(&mut self, now: Time, id: u64, io: &mut I) -> bool {
         let undo = match self.gathering.get(&id).map(|gathering| &gathering.command) {
@@ -109,7 +124,7 @@ impl Engine {
         self.gathering.remove(&id);
         self.post_to_all(id, &Ask::Forget(id), io);
         if let Some(name) = undo {
-            self.scatter(now, None, Command::Resume(name.clone()), Ask::Resume(name), io);
+            self.scatter(now, Caller::Nobody, Command::Resume(name.clone()), Ask::Resume(name), io);
         }
         true
     }
@@ -199,19 +214,32 @@ impl Engine {
 
     fn gathered<I: Io>(&mut self, now: Time, mut gathering: Gathering, io: &mut I) {
         let verdict = gathering.verdict();
-        let Gathering { console, command, report, left, .. } = gathering;
-        let Some(console) = console else {
-            return self.gathered_for_nobody(now, &command, left, &report, io);
-        };
+        let Gathering { caller, command, report, left, .. } = gathering;
+        match caller {
+            Caller::Nobody => self.gathered_for_nobody(now, &command, left, &report, io),
+            Caller::Console(console) => self.gathered_for_console(now, console, &command, verdict, &report, io),
+            Caller::Control(number) => self.gathered_for_control(number, &command, verdict, report, io),
+        }
+    }
+
+    fn gathered_for_console<I: Io>(
+        &mut self,
+        now: Time,
+        console: Peer,
+        command: &Command,
+        verdict: Result<(), CommandError>,
+        report: &Report,
+        io: &mut I,
+    ) {
         let mut buffer = Vec::new();
-        match (verdict, &command) {
+        match (verdict, command) {
             (Err(error), _) => {
                 say(Level::Error, format_args!("{error}"), io);
                 put_failure(&mut buffer, &error);
             }
             (Ok(()), Command::Show(what)) => {
                 let facts =
-                    Facts { report: &report, config: &self.config, version: self.version, now_wall: self.wall(now) };
+                    Facts { report, config: &self.config, version: self.version, now_wall: self.wall(now) };
                 let table = weir_admin::show(*what, &facts);
                 return self.send_table(console, *what, table, io);
             }

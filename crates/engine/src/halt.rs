@@ -12,6 +12,7 @@ use weir_admin::{Command, CommandError, Serving, Show};
 use weir_base::{Peer, Time, WorkerId};
 use weir_session::Refusal;
 
+use crate::gather::Caller;
 use crate::mail::{Answer, Ask, Drain};
 use crate::peers::{Doing, Phase, PoolIx, ServerState};
 use crate::port::{Io, Level};
@@ -328,7 +329,7 @@ impl Engine {
     /// An operator left. If all is suspended, the workers are asked whether another one is there.
     pub(crate) fn look_for_operators<I: Io>(&mut self, now: Time, io: &mut I) {
         if self.halt.is_suspended() {
-            self.scatter(now, None, Command::Show(Show::State), Ask::Report { counts: false }, io);
+            self.scatter(now, Caller::Nobody, Command::Show(Show::State), Ask::Report { counts: false }, io);
         }
     }
 

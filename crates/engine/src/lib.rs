@@ -21,6 +21,7 @@ mod cancel;
 mod census;
 mod clients;
 mod console;
+mod control;
 mod deadlines;
 mod entry;
 mod failures;
@@ -76,7 +77,7 @@ use weir_config::Config;
 use weir_session::front::{Context, Counts, Messages, Simple};
 use weir_session::{Accepted, Interner, ParamTable};
 
-use crate::gather::Gathering;
+use crate::gather::{Caller, Gathering};
 use crate::halt::Halt;
 use crate::lookup::Waiter;
 use crate::mail::{Drain, Letter, Mail};
@@ -201,8 +202,8 @@ enum Job {
     /// What the operating system calls a user.
     NameOfUser(Peer, u32),
     ServerSalt(Peer),
-    /// RELOAD, for a console or for a signal.
-    Reload(Option<Peer>),
+    /// RELOAD, and who wants it.
+    Reload(Caller),
 }
 
 /// Most buffers kept for waiting clients.
@@ -294,6 +295,8 @@ impl Engine {
             Input::Mail { from, mail, socket } => self.mail(now, from, mail, socket, io),
             Input::Load(percent) => self.loaded(percent, io),
             Input::Signal(signal) => self.signal(now, signal, io),
+            Input::Asked { number, request } => self.outside_asks(now, number, request, io),
+            Input::AskedNoMore { number } => self.outside_leaves(now, number, io),
             Input::Tick => self.ticks(now, io),
         }
         self.work_off(now, io);
@@ -372,7 +375,7 @@ impl Engine {
 
     fn signal<I: Io>(&mut self, now: Time, signal: Signal, io: &mut I) {
         match signal {
-            Signal::Reload => self.begin_reload(None, io),
+            Signal::Reload => self.begin_reload(Caller::Nobody, io),
             Signal::Quit => io.exit(0),
             Signal::ShutdownClients if self.draining.is_some() => io.exit(0),
             Signal::ShutdownClients => self.begin_drain(now, Drain::Clients, io),

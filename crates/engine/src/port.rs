@@ -19,6 +19,7 @@ use std::net::IpAddr;
 use std::ops::Range;
 use std::sync::Arc;
 
+pub use weir_admin::{Request, Response};
 use weir_base::{ClientAddr, Host, Peer, Span, Target, WorkerId};
 use weir_config::{Config, SslMode};
 
@@ -125,6 +126,18 @@ pub enum Input<'a> {
     },
     /// In so many per cent of its time this worker has had something to do of late; a hint, told when it has changed.
     Load(u8),
+    /// The control plane asks something (delivered to worker 0 only); answered by [`Io::answer`], once.
+    Asked {
+        /// What the answer will be under; never used twice.
+        number: u64,
+        /// What is asked.
+        request: Request,
+    },
+    /// The answer of this number is not wanted any more; one may be given all the same.
+    AskedNoMore {
+        /// As it was asked.
+        number: u64,
+    },
     /// The operating system sent a signal to the process (delivered to worker 0 only).
     Signal(Signal),
     /// The moment that [`Engine::next_deadline`](crate::Engine::next_deadline) named has come, and what came before it
@@ -330,6 +343,8 @@ pub trait Io {
         let _ = level;
         true
     }
+    /// Answers what the control plane has asked by [`Input::Asked`].
+    fn answer(&mut self, number: u64, response: Response);
     /// Writes a line to the log, without ever waiting for it.
     fn log(&mut self, level: Level, about: About<'_>, text: fmt::Arguments<'_>);
     /// A configuration is in force from now on: what the port itself goes by (the log, its sockets' options) follows.

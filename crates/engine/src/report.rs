@@ -25,6 +25,7 @@ impl Engine {
                 Some(Drain::Servers) => Serving::Paused,
                 _ => self.halt.serving,
             },
+            draining: self.draining.is_some(),
             paused: self.halt.paused.clone(),
             disabled: self.halt.disabled.clone(),
             dns: self.dns_records(now),

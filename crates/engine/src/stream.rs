@@ -57,6 +57,10 @@ pub(crate) enum Paging {
     Page { console: Peer, id: u64, records: Vec<SocketRecord>, next: Option<u32> },
     /// The next rows of a table that is made already.
     GoOn { console: Peer, id: u64 },
+    /// The same question, of the control plane's.
+    Asked { number: u64, of: Connections, slot: u32 },
+    /// And its answer.
+    Told { number: u64, records: Vec<SocketRecord>, next: Option<u32> },
 }
 
 impl Engine {
@@ -98,6 +102,11 @@ impl Engine {
             }
             Paging::Page { console, id, records, next } => self.page_came(console, id, &records, next, io),
             Paging::GoOn { console, id } => self.more_rows(console, id, io),
+            Paging::Asked { number, of, slot } => {
+                let (records, next) = self.page(of, slot);
+                io.post(from, Mail(Letter::Paging(Paging::Told { number, records, next })), None);
+            }
+            Paging::Told { number, records, next } => self.page_for_control(from, number, records, next, io),
         }
     }
 

@@ -22,6 +22,7 @@ mod brain;
 mod clock;
 mod connect;
 mod descriptors;
+mod desk;
 mod helpers;
 mod listen;
 mod load;

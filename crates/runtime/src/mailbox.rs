@@ -13,7 +13,7 @@ use mio::{Registry, Token, Waker};
 
 use weir_base::{Peer, WorkerId};
 use weir_engine::mail::Mail;
-use weir_engine::port::{Answer, Signal};
+use weir_engine::port::{Answer, Request, Signal};
 
 use crate::names::Found;
 use crate::socket::Socket;
@@ -32,6 +32,10 @@ pub(crate) enum Letter {
     Found(Found),
     /// A helper took a step of a handshake.
     Stepped { peer: Peer, step: Box<Step>, outcome: Outcome },
+    /// The control plane's question; to worker 0.
+    Asked { number: u64, request: Request },
+    /// Its answer is not wanted any more; to worker 0.
+    AskedNoMore { number: u64 },
     /// The operator's signal; to worker 0.
     Signal(Signal),
     /// Start or stop accepting; to worker 0.

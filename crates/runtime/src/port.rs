@@ -17,7 +17,7 @@ use mio::{Interest, Poll};
 use weir_base::{Peer, Slab, Span, Target, Time, WorkerId};
 use weir_config::{Config, Keepalive};
 use weir_engine::mail::Mail;
-use weir_engine::port::{About, Gone, Handshake, Io, Level, Secured, Work};
+use weir_engine::port::{About, Gone, Handshake, Io, Level, Response, Secured, Work};
 
 use crate::ahead::Ahead;
 use crate::connect::Connects;
@@ -522,6 +522,10 @@ impl Io for Port {
             Some(_) => self.set_accepting(on),
             None => drop(self.inbox.post.send(WorkerId(0), Letter::Accept(on))),
         }
+    }
+
+    fn answer(&mut self, number: u64, response: Response) {
+        self.shared.desk.answer(number, response);
     }
 
     fn exit(&mut self, status: i32) {

@@ -4,6 +4,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
 use crate::clock::Clock;
+use crate::desk::Desk;
 use crate::helpers::Helpers;
 use crate::log::Log;
 use crate::mailbox::{Letter, Post};
@@ -18,6 +19,8 @@ pub(crate) struct Shared {
     /// Worker 0 can't accept for the lack of a descriptor.
     pub(crate) starved: Arc<AtomicBool>,
     pub(crate) ending: Ending,
+    /// Where the control plane asks.
+    pub(crate) desk: Desk,
     pub(crate) vault: Arc<Vault>,
 }
 

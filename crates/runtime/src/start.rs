@@ -9,6 +9,7 @@ use std::thread::{self, JoinHandle};
 
 use mio::Poll;
 use rand_core::{OsRng, RngCore};
+use weir_admin::Control;
 use weir_base::WorkerId;
 use weir_config::{Listen, SocketIo};
 use weir_engine::port::{Level, Signal};
@@ -17,6 +18,7 @@ use weir_uring::{Refused, Ring};
 use crate::ahead::SHAPE;
 use crate::brain::{Brain, Seat};
 use crate::clock::Clock;
+use crate::desk::Desk;
 use crate::descriptors::raise_descriptors;
 use crate::helpers::{Helpers, Reload};
 use crate::listen::{Bound, Inherited, Listening};
@@ -92,6 +94,7 @@ pub struct Running {
 #[derive(Clone)]
 pub struct Handle {
     ending: Ending,
+    desk: Desk,
     post: Post,
 }
 
@@ -99,6 +102,11 @@ impl Handle {
     /// Ends it at once, with this exit status. The first one counts.
     pub fn stop(&self, status: i32) {
         self.ending.end(status);
+    }
+
+    /// The workers, for a control plane to ask.
+    pub fn control(&self) -> Arc<dyn Control> {
+        Arc::new(self.desk.clone())
     }
 
     /// Has worker 0's brain handle this signal, as if the process had received it.
@@ -133,11 +141,12 @@ pub fn start<B: Brain>(plan: Plan, brain: impl FnMut(Seat) -> B) -> Result<Runni
         helpers: Helpers::start(&post, plan.reload).map_err(StartError::because("can't start a thread"))?,
         starved: Arc::new(AtomicBool::new(false)),
         ending: Ending::new(post.clone()),
+        desk: Desk::new(post.clone()),
         vault: plan.tls.0,
     };
     let mut running = Running {
         bound,
-        handle: Handle { ending: shared.ending.clone(), post: post.clone() },
+        handle: Handle { ending: shared.ending.clone(), desk: shared.desk.clone(), post: post.clone() },
         workers: Vec::new(),
         signals: None,
         log: Some(log_thread),

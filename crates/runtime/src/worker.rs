@@ -415,6 +415,8 @@ impl<B: Brain> Worker<B> {
                     self.port.stepped(peer, step, outcome);
                     self.tell_notices();
                 }
+                Letter::Asked { number, request } => self.turn(Input::Asked { number, request }),
+                Letter::AskedNoMore { number } => self.turn(Input::AskedNoMore { number }),
                 Letter::Signal(signal) => self.turn(Input::Signal(signal)),
                 Letter::Accept(on) => self.port.set_accepting(on),
                 Letter::Room => self.port.end_rest(),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use weir_base::{Peer, Target, WorkerId};
 use weir_config::Config;
 use weir_engine::mail::Mail;
-use weir_engine::port::{About, Handshake, Io, Level, Work};
+use weir_engine::port::{About, Handshake, Io, Level, Response, Work};
 
 /// The most that one turn may queue for one peer: a few of the largest messages that are made here.
 const MOST_A_TURN: usize = 1 << 20;
@@ -106,6 +106,7 @@ impl Io for Port {
     }
     fn adopt(&mut self, _: &Arc<Config>) {}
     fn accept(&mut self, _: bool) {}
+    fn answer(&mut self, _: u64, _: Response) {}
     fn exit(&mut self, _: i32) {
         self.exited = true;
     }

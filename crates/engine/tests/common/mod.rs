@@ -12,7 +12,7 @@ use std::sync::Arc;
 use weir_base::{ClientAddr, Host, Peer, Span, Target, Time, WorkerId};
 use weir_config::{Config, Method, Pool, SslMode};
 use weir_engine::mail::Mail;
-use weir_engine::port::{About, Answer, Gone, Handshake, Input, Io, Level, Signal, Work};
+use weir_engine::port::{About, Answer, Gone, Handshake, Input, Io, Level, Response, Signal, Work};
 use weir_engine::{Engine, Setup};
 use weir_pgwire::{put_back, put_front};
 
@@ -44,6 +44,7 @@ pub(crate) struct Port {
     pub(crate) asked: Vec<Asked>,
     target: Option<Target>,
     lookups: usize,
+    pub(crate) answers: Vec<(u64, Response)>,
     pub(crate) mail: VecDeque<(WorkerId, Mail, Option<Peer>)>,
 }
 
@@ -116,6 +117,9 @@ impl Io for Port {
     fn adopt(&mut self, _: &Arc<Config>) {}
     fn accept(&mut self, on: bool) {
         self.asked.push(Asked::Accept(on));
+    }
+    fn answer(&mut self, number: u64, response: Response) {
+        self.answers.push((number, response));
     }
     fn exit(&mut self, status: i32) {
         self.asked.push(Asked::Exit(status));

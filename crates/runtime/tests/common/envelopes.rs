@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use weir_base::{Peer, Target, Time, WorkerId};
 use weir_engine::mail::Mail;
-use weir_engine::port::{Input, Io, Level, Signal, Work};
+use weir_engine::port::{Input, Io, Level, Response, Signal, Work};
 use weir_engine::{Engine, Setup};
 
 /// Mail is opaque to all but engines, so envelopes are had from one: PAUSE makes it write to every other worker.
@@ -61,5 +61,6 @@ impl Io for Caught {
     fn log(&mut self, _: Level, _: weir_engine::port::About<'_>, _: std::fmt::Arguments<'_>) {}
     fn adopt(&mut self, _: &Arc<weir_config::Config>) {}
     fn accept(&mut self, _: bool) {}
+    fn answer(&mut self, _: u64, _: Response) {}
     fn exit(&mut self, _: i32) {}
 }
