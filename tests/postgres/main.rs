@@ -61,6 +61,7 @@ mod startup;
 mod statements;
 mod tls;
 mod waiting;
+mod web;
 mod workers;
 
 #[cfg(feature = "long")]

@@ -141,8 +141,8 @@ impl PoolRecord {
         (&self.database, &self.user)
     }
 
-    /// Adds another worker's part of the pool; true, as `dedup_by` wants to hear that the other can go.
-    fn merge(&mut self, other: &PoolRecord) -> bool {
+    /// Adds what another part of the pool has, or another pool, where one figure stands for both.
+    pub fn add(&mut self, other: &PoolRecord) {
         self.cl_active += other.cl_active;
         self.cl_waiting += other.cl_waiting;
         self.cl_active_cancel_req += other.cl_active_cancel_req;
@@ -155,6 +155,11 @@ impl PoolRecord {
         self.sv_tested += other.sv_tested;
         self.sv_login += other.sv_login;
         self.maxwait = self.maxwait.max(other.maxwait);
+    }
+
+    /// Adds another worker's part of the pool; true, as `dedup_by` wants to hear that the other can go.
+    fn merge(&mut self, other: &PoolRecord) -> bool {
+        self.add(other);
         true
     }
 }

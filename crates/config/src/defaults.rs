@@ -10,7 +10,7 @@ use weir_base::{Mode, OnDirty, Span};
 
 use crate::model::{
     Auth, Balance, Config, Dns, Keepalive, Limits, Listen, Log, LogFormat, Pool, Process, SessionAttrs, SocketIo,
-    Spread, Tls,
+    Spread, Tls, Web,
 };
 use crate::origin::{Face, Lines};
 use crate::settings;
@@ -152,6 +152,7 @@ fn blank_config() -> Config {
         tls: Tls::default(),
         dns: Dns::default(),
         process: Process::default(),
+        web: Web::default(),
         application_name_add_host: false,
         login_notify_message: String::new(),
         disable_pqexec: false,

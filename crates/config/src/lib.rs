@@ -37,7 +37,7 @@ pub use load::{RESERVED, load};
 pub use lookup::{AUTH_QUERY, AuthLookup};
 pub use model::{
     Auth, Balance, Config, Dns, Keepalive, Limits, Listen, Log, LogFormat, Network, Pool, Process, SessionAttrs,
-    SocketIo, Spread, SslMode, Tls, TlsProtocols, TlsSide, UserRules,
+    SocketIo, Spread, SslMode, Tls, TlsProtocols, TlsSide, UserRules, Web,
 };
 pub use origin::{Face, Lines, Remark, Spot};
 pub use reference::reference_markdown;

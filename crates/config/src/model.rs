@@ -86,6 +86,8 @@ pub struct Config {
     pub dns: Dns,
     /// What the process does with itself.
     pub process: Process,
+    /// The control plane.
+    pub web: Web,
     /// Adds the client's address to its application_name.
     pub application_name_add_host: bool,
     /// A notice for each client that logs in; empty: none.
@@ -187,6 +189,15 @@ pub struct Auth {
     /// The pause before a client is told that its login failed; it doubles with each failure from the same address, up to
     /// 32 times. Zero: none.
     pub failure_delay: Span,
+}
+
+/// Where the control plane is reached by HTTP.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Web {
+    /// Addresses to listen on, all of the loopback; empty: nowhere.
+    pub addresses: Vec<IpAddr>,
+    /// The port.
+    pub port: u16,
 }
 
 /// Rules of one user (`[users]`); what is not given is the pool's or the process's.

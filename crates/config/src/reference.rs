@@ -64,6 +64,9 @@ fn purpose(section: Section) -> &'static str {
         Section::TlsServer => "Encryption towards servers.",
         Section::Dns => "How names of servers are looked up.",
         Section::Process => "What the process does with itself.",
+        Section::Web => {
+            "The HTTP API, `/metrics` and `/healthz`; see [api.md](api.md). There is none unless an address is given."
+        }
         Section::Log => "What is logged, and where to.",
         Section::User => {
             "Rules of a user, who is the one on the server; what is not given is the pool's, or the process's. Secrets \

@@ -82,6 +82,7 @@ pub fn keep_fixed(old: &Config, new: &mut Config) {
     new.workers = old.workers;
     new.io = old.io;
     new.process = old.process.clone();
+    new.web = old.web.clone();
     new.dns.resolv_conf.clone_from(&old.dns.resolv_conf);
     new.track_extra_parameters.clone_from(&old.track_extra_parameters);
     new.disable_pqexec = old.disable_pqexec;

@@ -57,6 +57,7 @@ pub(crate) enum Section {
     TlsServer,
     Dns,
     Process,
+    Web,
     Log,
     Limits,
     User,
@@ -152,7 +153,7 @@ pub(crate) enum Raw {
 
 impl Section {
     /// The sections that TOML has, in the order of the reference.
-    pub(crate) const ALL: [Section; 11] = [
+    pub(crate) const ALL: [Section; 12] = [
         Section::General,
         Section::Listen,
         Section::Auth,
@@ -160,6 +161,7 @@ impl Section {
         Section::TlsServer,
         Section::Dns,
         Section::Process,
+        Section::Web,
         Section::Log,
         Section::Limits,
         Section::User,
@@ -176,6 +178,7 @@ impl Section {
             Section::TlsServer => "tls.server",
             Section::Dns => "dns",
             Section::Process => "process",
+            Section::Web => "web",
             Section::Log => "log",
             Section::Limits => "limits",
             Section::User => "users",

@@ -140,6 +140,8 @@ fn the_defaults_are_pgbouncers() {
             "unix_socket_group",
             "unix_socket_mode",
             "user",
+            "web_address",
+            "web_port",
             "workers",
         ]
     );

@@ -67,14 +67,7 @@ impl Engine {
         self.scatter(now, Caller::Nobody, command, ask, io);
     }
 
-    pub(crate) fn scatter<I: Io>(
-        &mut self,
-        now: Time,
-        caller: Caller,
-        command: Command,
-        ask: Ask,
-        io: &mut I,
-    ) -> u64 {
+    pub(crate) fn scatter<I: Io>(&mut self, now: Time, caller: Caller, command: Command, ask: Ask, io: &mut I) -> u64 {
         let id = self.next_id();
         let waits = matches!(ask, Ask::Pause(_) | Ask::Suspend | Ask::WaitClose(_));
         let gathering = Gathering {
@@ -238,8 +231,7 @@ impl Engine {
                 put_failure(&mut buffer, &error);
             }
             (Ok(()), Command::Show(what)) => {
-                let facts =
-                    Facts { report, config: &self.config, version: self.version, now_wall: self.wall(now) };
+                let facts = Facts { report, config: &self.config, version: self.version, now_wall: self.wall(now) };
                 let table = weir_admin::show(*what, &facts);
                 return self.send_table(console, *what, table, io);
             }

@@ -43,7 +43,9 @@ fn a_report_comes_with_the_configuration_in_force() {
 fn connections_come_in_pages_until_there_are_no_more() {
     let mut world = World::new(config(1));
     world.client();
-    (0..600).for_each(|_| drop(world.arrival("ann", "db")));
+    for _ in 0..600 {
+        world.arrival("ann", "db");
+    }
     let (mut from, mut ids, mut pages) = (Some(Cursor::START), Vec::new(), 0);
     while let Some(cursor) = from {
         ask(&mut world, pages, Request::Connections(Connections::Clients, cursor));

@@ -46,7 +46,7 @@ pub use descriptors::descriptors;
 pub use helpers::Reload;
 pub use listen::{Bound, Inherited};
 pub use log::{LogTarget, last_words};
-pub use serve::{Options, VERSION, serve, start_engines};
+pub use serve::{Options, Ready, VERSION, serve, start_engines};
 pub use signals::Signals;
 pub use start::{Handle, Plan, Running, StartError, start};
 pub use tls::{TlsFiles, TlsFinding, check_tls};

@@ -2,6 +2,7 @@
 //!
 //! This is the one place of the crate that knows that a brain is an engine.
 
+use std::any::Any;
 use std::sync::Arc;
 
 use weir_base::Time;
@@ -12,7 +13,7 @@ use weir_engine::{Engine, Setup};
 use crate::brain::{Brain, Seat};
 use crate::descriptors::{descriptors, raise_descriptors};
 use crate::helpers::Reload;
-use crate::listen::{Bound, Inherited};
+use crate::listen::Inherited;
 use crate::log::LogTarget;
 use crate::signals::Signals;
 use crate::start::{Plan, Running, StartError, start};
@@ -23,6 +24,9 @@ use crate::tls::TlsFiles;
 pub const VERSION: &str = concat!("PgBouncer 1.25.2 (Weir ", env!("CARGO_PKG_VERSION"), ")");
 /// Descriptors that are neither clients nor servers: listeners, event queues, the log, cancels under way.
 const OTHER_DESCRIPTORS: u64 = 64;
+
+/// What follows when clients may come: something that is kept as long as serving lasts, and ends with it.
+pub type Ready = Box<dyn FnOnce(&Running) -> Result<Box<dyn Any>, StartError>>;
 
 /// What it takes to serve a configuration.
 pub struct Options {
@@ -37,7 +41,7 @@ pub struct Options {
     /// Listening sockets that somebody opened for us.
     pub inherited: Inherited,
     /// Called once everything is bound and runs.
-    pub ready: Box<dyn FnOnce(&Bound)>,
+    pub ready: Ready,
 }
 
 /// Serves a configuration until it is told to end; returns the exit status. Nothing runs if this fails.
@@ -52,9 +56,10 @@ pub fn serve(options: Options) -> Result<i32, StartError> {
         loaded
     });
     let running = start_with(options.config, reload, options.log, options.signals, options.inherited)?;
-    ready(running.bound());
+    let beside = ready(&running)?;
     supervisor::ready();
     let status = running.wait();
+    drop(beside);
     supervisor::stopping();
     Ok(status)
 }

@@ -18,8 +18,8 @@ use weir_uring::{Refused, Ring};
 use crate::ahead::SHAPE;
 use crate::brain::{Brain, Seat};
 use crate::clock::Clock;
-use crate::desk::Desk;
 use crate::descriptors::raise_descriptors;
+use crate::desk::Desk;
 use crate::helpers::{Helpers, Reload};
 use crate::listen::{Bound, Inherited, Listening};
 use crate::log::{Log, LogTarget, LogThread};
@@ -64,7 +64,8 @@ pub struct Plan {
 pub struct StartError(String);
 
 impl StartError {
-    pub(crate) fn new(text: String) -> Self {
+    /// Of this line.
+    pub fn new(text: String) -> Self {
         StartError(text)
     }
 

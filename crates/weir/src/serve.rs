@@ -6,7 +6,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use weir_config::{Config, Facts, Finding, Severity};
-use weir_runtime::{Bound, Inherited, LogTarget, Options, Signals};
+use weir_runtime::{Bound, Inherited, LogTarget, Options, Running, Signals, StartError, VERSION};
+use weir_web::Web;
 
 use crate::failure::Failure;
 use crate::load;
@@ -50,10 +51,12 @@ pub(crate) fn serve(
         log: if console == Console::Talks { LogTarget::Stderr } else { LogTarget::Quiet },
         signals: Signals::Handle,
         inherited: Inherited::from_environment(),
-        ready: Box::new(move |bound| {
+        ready: Box::new(move |running| {
+            let web = start_web(&config, running)?;
             if console == Console::Talks {
-                announce(bound, &config);
+                announce(running.bound(), &config, web.as_ref());
             }
+            Ok(Box::new(web))
         }),
     };
     let logging = options.config.log.clone();
@@ -92,13 +95,25 @@ fn is_about_fewer_clients(finding: &Finding) -> bool {
     finding.text.contains("clients will be served")
 }
 
+/// The control plane, where the configuration wants one.
+fn start_web(config: &Config, running: &Running) -> Result<Option<Web>, StartError> {
+    if config.web.addresses.is_empty() {
+        return Ok(None);
+    }
+    let addresses = config.web.addresses.iter().map(|address| (*address, config.web.port).into()).collect();
+    let options = weir_web::Options { addresses, control: running.handle().control(), version: VERSION };
+    Web::start(options).map(Some).map_err(|error| StartError::new(error.to_string()))
+}
+
 /// One line, when clients may come.
-fn announce(bound: &Bound, config: &Config) {
+fn announce(bound: &Bound, config: &Config, web: Option<&Web>) {
     let tcp = bound.tcp.iter().map(ToString::to_string);
     let unix = bound.unix.iter().map(|path| path.display().to_string());
     let places = tcp.chain(unix).collect::<Vec<_>>().join(", ");
     let pools = config.pools.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
-    eprintln!("weir {}: ready on {places}; pools: {pools}", env!("CARGO_PKG_VERSION"));
+    let api = web.into_iter().flat_map(Web::bound).map(|address| format!("; API on http://{address}"));
+    let api: String = api.collect();
+    eprintln!("weir {}: ready on {places}; pools: {pools}{api}", env!("CARGO_PKG_VERSION"));
 }
 
 #[cfg(test)]

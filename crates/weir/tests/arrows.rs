@@ -23,10 +23,11 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("engine", &["base", "pgwire", "auth", "session", "pool", "admin", "config"]),
     ("uring", &["base"]),
     ("runtime", &["base", "auth", "engine", "admin", "config", "uring"]),
+    ("web", &["base", "admin", "config"]),
     ("sim", &["base", "pgwire", "auth", "admin", "config", "engine"]),
     ("fuzz", &["base", "pgwire", "auth", "session", "admin", "config", "engine"]),
     ("pglocal", &["pgwire", "auth"]),
-    ("weir", &["base", "runtime", "admin", "config", "pglocal"]),
+    ("weir", &["base", "runtime", "web", "admin", "config", "pglocal"]),
     ("tests", &["base", "pgwire", "auth", "pglocal"]),
     ("bench", &["base", "pgwire", "auth", "config", "engine", "pglocal", "uring"]),
     ("lab", &["pglocal"]),
@@ -36,7 +37,7 @@ const ARROWS: &[(&str, &[&str])] = &[
 const WITHOUT_IO: &[&str] = &["base", "pgwire", "auth", "pool", "config", "session", "admin", "engine"];
 
 /// Libraries that do I/O, which the crates without I/O must not depend on.
-const IO_LIBRARIES: &[&str] = &["io-uring", "mio", "nix", "signal-hook", "socket2", "tokio"];
+const IO_LIBRARIES: &[&str] = &["io-uring", "mio", "nix", "signal-hook", "socket2", "tokio", "hyper", "axum"];
 
 /// What the crates without I/O must not name: the world's files, sockets, threads, clocks, chance and terminal, and the
 /// locks that would betray a second thread. Inputs bring all of it.

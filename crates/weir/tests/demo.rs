@@ -1,6 +1,6 @@
 //! The demo from the outside: it tells its story without a terminal, and leaves nothing behind however it ends.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Mutex;
@@ -26,7 +26,11 @@ fn until_live(demo: &mut Child) -> (String, PathBuf, BufReader<ChildStdout>) {
     let (mut story, mut folder, mut line) = (String::new(), None, String::new());
     while !line.contains(" TPS ") {
         line.clear();
-        assert_ne!(reader.read_line(&mut line).unwrap(), 0, "the demo ended early");
+        if reader.read_line(&mut line).unwrap() == 0 {
+            let mut why = String::new();
+            demo.stderr.take().unwrap().read_to_string(&mut why).unwrap();
+            panic!("the demo ended early: {story}{why}");
+        }
         if let Some((_, path)) = line.split_once("data in ") {
             folder = Some(PathBuf::from(path.trim()));
         }
@@ -141,7 +145,8 @@ fn a_busy_port_is_passed_by() {
     let _alone = ALONE.lock();
     // Where somebody has them already, that serves as well.
     let _taken: Vec<_> = [5432, 6432].map(|port| std::net::TcpListener::bind(("127.0.0.1", port))).into();
-    let mut demo = start(&["--seconds", "1"]);
+    // Long enough for a live line on a machine that is busy with other things.
+    let mut demo = start(&["--seconds", "5"]);
     let (story, folder, reader) = until_live(&mut demo);
     assert!(story.contains("(5432 is taken)") && story.contains("(6432 is taken)"), "{story}");
     assert!(reader.lines().map_while(Result::ok).last().unwrap().contains("nothing is left behind"));

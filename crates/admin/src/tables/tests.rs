@@ -127,6 +127,7 @@ fn report() -> Report {
     let mut ann = PoolRecord::new("app", "ann", Mode::Transaction);
     (ann.cl_active, ann.sv_login) = (1, 1);
     Report {
+        draining: false,
         pools: vec![owner, ann],
         clients_by_user: [("joe".to_owned(), 2)].into(),
         dns: vec![DnsRecord {

@@ -9,6 +9,7 @@ use crate::table::Section;
 impl Review<'_> {
     pub(super) fn entry(&mut self) {
         self.open_doors();
+        self.open_panel();
         self.files_of_rules();
         self.forced_users();
         self.users();
@@ -28,6 +29,16 @@ impl Review<'_> {
             _ => return,
         };
         self.warn("auth.type", text);
+    }
+
+    /// The API has no logins yet, so it must be out of everybody else's reach.
+    fn open_panel(&mut self) {
+        let Some(address) = self.config.web.addresses.iter().find(|address| !address.is_loopback()) else { return };
+        let text = format!(
+            "[web] address {address} is not of the loopback: the API has no logins yet, and whoever reaches it may do \
+             everything; use 127.0.0.1 or ::1"
+        );
+        self.fail("web.address", text);
     }
 
     fn files_of_rules(&mut self) {

@@ -10,6 +10,7 @@ mod pool;
 mod process;
 mod tls;
 mod users;
+mod web;
 
 use crate::table::Setting;
 
@@ -21,6 +22,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Setting> {
         auth::SETTINGS,
         tls::SETTINGS,
         process::SETTINGS,
+        web::SETTINGS,
         log::SETTINGS,
         limits::SETTINGS,
         users::SETTINGS,

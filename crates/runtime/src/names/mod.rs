@@ -83,6 +83,7 @@ fn by_system(name: &str) -> Result<Vec<IpAddr>, String> {
 #[cfg(test)]
 mod tests {
     use std::io::{Read, Write};
+    use std::iter;
     use std::net::{TcpListener, UdpSocket};
     use std::thread;
 
@@ -102,9 +103,15 @@ mod tests {
 
     /// A name server that answers a few questions by UDP, and, where it says so, the rest by TCP.
     fn server(truncated: bool) -> Arc<Dns> {
-        let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
+        // The port that is free for UDP may be somebody's for TCP.
+        let (udp, tcp) = iter::repeat_with(|| {
+            let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
+            let tcp = TcpListener::bind(udp.local_addr().unwrap());
+            (udp, tcp)
+        })
+        .find_map(|(udp, tcp)| Some((udp, tcp.ok()?)))
+        .unwrap();
         let port = udp.local_addr().unwrap().port();
-        let tcp = TcpListener::bind(("127.0.0.1", port)).unwrap();
         thread::spawn(move || {
             let mut buffer = [0; 512];
             while let Ok((length, from)) = udp.recv_from(&mut buffer) {

@@ -112,6 +112,8 @@ pub(crate) fn told(input: &Input<'_>) -> String {
         Input::TlsFailed { error, .. } => format!("TLS failed: {error}"),
         Input::Resolved { name, .. } => format!("resolved {name}"),
         Input::Load(percent) => format!("load {percent}"),
+        Input::Asked { number, .. } => format!("asked {number}"),
+        Input::AskedNoMore { number } => format!("asked no more {number}"),
     }
 }
 

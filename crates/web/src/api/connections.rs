@@ -1,0 +1,162 @@
+//! Connections, of clients and to servers, in pages.
+//!
+//! Workers give some at a time, so however many there are, nobody waits for a list. What is left out by a filter is looked
+//! at all the same; a page that has looked at [`LOOKS`] worker's pages ends early, and says where to go on.
+
+use axum::Json;
+use axum::extract::rejection::{PathRejection, QueryRejection};
+use axum::extract::{Path, Query, State};
+use axum::http::StatusCode;
+use serde::{Deserialize, Serialize};
+use weir_admin::{Command, Connections, Cursor, SocketRecord};
+use weir_base::WorkerId;
+
+use crate::ask::Workers;
+use crate::error::ApiError;
+use crate::metrics::seconds;
+
+/// Connections of a page, unless asked otherwise, and at most.
+const PAGE: usize = 100;
+const MOST: usize = 1000;
+/// Pages of workers that are looked at for one of ours.
+const LOOKS: usize = 64;
+
+#[derive(Serialize)]
+pub(crate) struct Page {
+    connections: Vec<Connection>,
+    /// What to give as `after` for the next page; nothing on the last one.
+    next: Option<String>,
+}
+
+#[derive(Serialize)]
+pub(crate) struct Connection {
+    id: u64,
+    user: String,
+    pool: String,
+    state: &'static str,
+    address: String,
+    port: u16,
+    local_address: String,
+    local_port: u16,
+    /// Seconds since 1970.
+    connected_at: f64,
+    /// Seconds since 1970: when its latest request began.
+    requested_at: f64,
+    wait_seconds: f64,
+    close_needed: bool,
+    /// What its other side repeats as `linked_to`.
+    link: u64,
+    linked_to: Option<u64>,
+    process_id: Option<u32>,
+    tls: Option<String>,
+    application_name: String,
+    prepared_statements: u32,
+}
+
+impl From<SocketRecord> for Connection {
+    fn from(record: SocketRecord) -> Connection {
+        let since_1970 = |micros: u64| micros as f64 / 1e6;
+        Connection {
+            id: record.id,
+            user: record.user,
+            pool: record.database,
+            state: record.state,
+            address: record.addr,
+            port: record.port,
+            local_address: record.local_addr,
+            local_port: record.local_port,
+            connected_at: since_1970(record.connect_time),
+            requested_at: since_1970(record.request_time),
+            wait_seconds: seconds(record.wait),
+            close_needed: record.close_needed,
+            link: record.ptr,
+            linked_to: record.link,
+            process_id: (record.remote_pid != 0).then_some(record.remote_pid),
+            tls: (!record.tls.is_empty()).then_some(record.tls),
+            application_name: record.application_name,
+            prepared_statements: record.prepared_statements,
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Wanted {
+    pool: Option<String>,
+    user: Option<String>,
+    state: Option<String>,
+    after: Option<String>,
+    limit: Option<usize>,
+}
+
+impl Wanted {
+    fn takes(&self, record: &SocketRecord) -> bool {
+        let fits = |wanted: &Option<String>, is: &str| wanted.as_deref().is_none_or(|wanted| wanted == is);
+        fits(&self.pool, &record.database) && fits(&self.user, &record.user) && fits(&self.state, record.state)
+    }
+
+    /// Where to begin, as an earlier page has said it: worker, slot, and how many of that worker's page were taken.
+    fn place(&self) -> Result<(Cursor, usize), ApiError> {
+        let Some(after) = &self.after else { return Ok((Cursor::START, 0)) };
+        let bad = || ApiError::Bad("after must be what an earlier page gave as next".to_owned());
+        let mut parts = after.split('-');
+        let mut part = || parts.next().ok_or_else(bad);
+        let worker = part()?.parse().map_err(|_| bad())?;
+        let slot = part()?.parse().map_err(|_| bad())?;
+        let skip = part()?.parse().map_err(|_| bad())?;
+        if parts.next().is_some() {
+            return Err(bad());
+        }
+        Ok((Cursor { worker: WorkerId(worker), slot }, skip))
+    }
+}
+
+fn place_text(Cursor { worker, slot }: Cursor, skip: usize) -> String {
+    format!("{}-{slot}-{skip}", worker.0)
+}
+
+type Asked = Result<Query<Wanted>, QueryRejection>;
+
+/// `GET /api/v1/clients`.
+pub(crate) async fn clients(State(workers): State<Workers>, wanted: Asked) -> Result<Json<Page>, ApiError> {
+    page(&workers, Connections::Clients, wanted).await.map(Json)
+}
+
+/// `GET /api/v1/servers`.
+pub(crate) async fn servers(State(workers): State<Workers>, wanted: Asked) -> Result<Json<Page>, ApiError> {
+    page(&workers, Connections::Servers, wanted).await.map(Json)
+}
+
+async fn page(workers: &Workers, of: Connections, wanted: Asked) -> Result<Page, ApiError> {
+    let Query(wanted) = wanted.map_err(|error| ApiError::Bad(error.body_text()))?;
+    let limit = wanted.limit.unwrap_or(PAGE);
+    if !(1..=MOST).contains(&limit) {
+        return Err(ApiError::Bad(format!("limit must be from 1 to {MOST}")));
+    }
+    let (mut from, mut skip) = wanted.place()?;
+    let mut connections = Vec::new();
+    for _ in 0..LOOKS {
+        let (records, next) = workers.connections(of, from).await?;
+        for (number, record) in records.into_iter().enumerate().skip(skip) {
+            if !wanted.takes(&record) {
+                continue;
+            }
+            if connections.len() == limit {
+                return Ok(Page { connections, next: Some(place_text(from, number)) });
+            }
+            connections.push(record.into());
+        }
+        let Some(next) = next else { return Ok(Page { connections, next: None }) };
+        (from, skip) = (next, 0);
+    }
+    Ok(Page { connections, next: Some(place_text(from, skip)) })
+}
+
+/// `DELETE /api/v1/clients/{id}`.
+pub(crate) async fn kill(
+    State(workers): State<Workers>,
+    id: Result<Path<u64>, PathRejection>,
+) -> Result<StatusCode, ApiError> {
+    let Path(id) = id.map_err(|_| ApiError::Bad("a client's id is a number; GET /api/v1/clients lists them".into()))?;
+    workers.order(Command::KillClient(id)).await.map(|()| StatusCode::NO_CONTENT)
+}

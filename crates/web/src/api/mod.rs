@@ -1,0 +1,108 @@
+//! The paths of the API. What stands behind each is beside this file; what each takes and gives is in `openapi.json`,
+//! which a test compares with the paths.
+
+mod connections;
+mod pools;
+mod process;
+
+use std::time::Duration;
+
+use axum::extract::{DefaultBodyLimit, FromRef, FromRequestParts, Path, Request};
+use axum::http::header::CONTENT_TYPE;
+use axum::http::request::Parts;
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{MethodRouter, delete, get, post, put};
+use axum::{Router, middleware};
+use tokio::time::timeout;
+
+use crate::ask::Workers;
+use crate::error::ApiError;
+use crate::{guard, health, metrics};
+
+/// The longest body, in bytes.
+const MOST_BODY: usize = 64 << 10;
+/// How long a request may take, its body included: longer than any command may be waited for.
+const LONGEST: Duration = Duration::from_secs(120);
+
+/// What the handlers stand on.
+#[derive(Clone)]
+struct App {
+    workers: Workers,
+    version: &'static str,
+}
+
+impl FromRef<App> for Workers {
+    fn from_ref(app: &App) -> Workers {
+        app.workers.clone()
+    }
+}
+
+impl FromRef<App> for &'static str {
+    fn from_ref(app: &App) -> &'static str {
+        app.version
+    }
+}
+
+/// The paths and what answers there.
+fn paths() -> Vec<(&'static str, MethodRouter<App>)> {
+    vec![
+        ("/healthz", get(health::alive)),
+        ("/readyz", get(health::ready)),
+        ("/metrics", get(metrics::metrics)),
+        ("/api/v1/openapi.json", get(openapi)),
+        ("/api/v1/status", get(process::status)),
+        ("/api/v1/reload", post(process::reload)),
+        ("/api/v1/settings", get(process::settings)),
+        ("/api/v1/settings/{key}", put(process::set)),
+        ("/api/v1/pools", get(pools::list)),
+        ("/api/v1/pools/{name}", get(pools::one)),
+        ("/api/v1/pools/{name}/pause", post(pools::pause)),
+        ("/api/v1/pools/{name}/resume", post(pools::resume)),
+        ("/api/v1/pools/{name}/reconnect", post(pools::reconnect)),
+        ("/api/v1/pools/{name}/kill", post(pools::kill)),
+        ("/api/v1/pools/{name}/disable", post(pools::disable)),
+        ("/api/v1/pools/{name}/enable", post(pools::enable)),
+        ("/api/v1/pause", post(pools::pause_all)),
+        ("/api/v1/resume", post(pools::resume_all)),
+        ("/api/v1/reconnect", post(pools::reconnect_all)),
+        ("/api/v1/clients", get(connections::clients)),
+        ("/api/v1/clients/{id}", delete(connections::kill)),
+        ("/api/v1/servers", get(connections::servers)),
+    ]
+}
+
+/// All of it, behind the guard.
+pub(crate) fn router(workers: Workers, version: &'static str) -> Router {
+    let empty = Router::new();
+    let router = paths().into_iter().fold(empty, |router, (path, methods)| router.route(path, methods));
+    router
+        .method_not_allowed_fallback(async || ApiError::NoSuchMethod)
+        .fallback(async || ApiError::NoSuchPath)
+        .layer(DefaultBodyLimit::max(MOST_BODY))
+        .layer(middleware::from_fn(in_time))
+        .layer(middleware::from_fn(guard::guard))
+        .with_state(App { workers, version })
+}
+
+/// Ends a request whose body does not come, or whose answer does not.
+async fn in_time(request: Request, next: Next) -> Response {
+    let answer = timeout(LONGEST, next.run(request)).await;
+    answer.unwrap_or_else(|_| ApiError::TooSlow.into_response())
+}
+
+/// The part of a path that names something.
+struct Name(String);
+
+impl<S: Send + Sync> FromRequestParts<S> for Name {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Name, ApiError> {
+        let name = Path::<String>::from_request_parts(parts, state).await;
+        name.map(|Path(name)| Name(name)).map_err(|error| ApiError::Bad(error.body_text()))
+    }
+}
+
+async fn openapi() -> impl IntoResponse {
+    ([(CONTENT_TYPE, "application/json")], include_str!("openapi.json"))
+}

@@ -1,0 +1,321 @@
+//! Pools: what they are set to, how they are, and what can be done to them.
+//!
+//! A pool here is one of the configuration, by the name that clients give as their database; it has servers for each user
+//! that came to it. A database made on demand has no entry of its own there.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Query, State};
+use axum::http::StatusCode;
+use serde::{Deserialize, Serialize};
+use weir_admin::{Command, PoolRecord, Refusals, Report, Stats};
+use weir_config::Config;
+
+use super::Name;
+use crate::ask::Workers;
+use crate::error::ApiError;
+use crate::metrics::{classes, seconds};
+
+/// Pools of a page, unless asked otherwise, and at most.
+const PAGE: usize = 100;
+const MOST: usize = 1000;
+/// How long a command that waits for servers is waited for, unless asked otherwise, and at most.
+const PATIENCE: u64 = 10;
+const MOST_PATIENCE: u64 = 60;
+
+#[derive(Serialize)]
+pub(crate) struct Page {
+    pools: Vec<Pool>,
+    /// What to give as `after` for the next page; nothing on the last one.
+    next: Option<String>,
+}
+
+#[derive(Serialize)]
+pub(crate) struct Pool {
+    name: String,
+    /// Whether the configuration has it; databases made on demand it has not.
+    configured: bool,
+    hosts: Vec<String>,
+    database: String,
+    user: Option<String>,
+    mode: String,
+    on_dirty: String,
+    size: u32,
+    min_size: u32,
+    reserve_size: u32,
+    paused: bool,
+    disabled: bool,
+    clients: Clients,
+    servers: Servers,
+    longest_wait_seconds: f64,
+    totals: Totals,
+    refusals: BTreeMap<&'static str, u64>,
+    users: Vec<User>,
+}
+
+/// A user's part of a pool.
+#[derive(Serialize)]
+struct User {
+    user: String,
+    clients: Clients,
+    servers: Servers,
+    longest_wait_seconds: f64,
+}
+
+#[derive(Serialize, Default)]
+struct Clients {
+    active: u32,
+    waiting: u32,
+    canceling: u32,
+}
+
+#[derive(Serialize, Default)]
+struct Servers {
+    active: u32,
+    idle: u32,
+    used: u32,
+    tested: u32,
+    login: u32,
+    canceling: u32,
+}
+
+/// Counted since the start.
+#[derive(Serialize)]
+struct Totals {
+    transactions: u64,
+    queries: u64,
+    received_bytes: u64,
+    sent_bytes: u64,
+    transaction_seconds: f64,
+    query_seconds: f64,
+    wait_seconds: f64,
+}
+
+impl Clients {
+    fn of(pool: &PoolRecord) -> Clients {
+        let canceling = pool.cl_active_cancel_req + pool.cl_waiting_cancel_req;
+        Clients { active: pool.cl_active, waiting: pool.cl_waiting, canceling }
+    }
+
+    fn add(&mut self, other: &Clients) {
+        self.active += other.active;
+        self.waiting += other.waiting;
+        self.canceling += other.canceling;
+    }
+}
+
+impl Servers {
+    fn of(pool: &PoolRecord) -> Servers {
+        Servers {
+            active: pool.sv_active,
+            idle: pool.sv_idle,
+            used: pool.sv_used,
+            tested: pool.sv_tested,
+            login: pool.sv_login,
+            canceling: pool.sv_active_cancel + pool.sv_being_canceled,
+        }
+    }
+
+    fn add(&mut self, other: &Servers) {
+        self.active += other.active;
+        self.idle += other.idle;
+        self.used += other.used;
+        self.tested += other.tested;
+        self.login += other.login;
+        self.canceling += other.canceling;
+    }
+}
+
+impl Totals {
+    fn of(stats: &Stats) -> Totals {
+        let seconds = |micros: u64| micros as f64 / 1e6;
+        Totals {
+            transactions: stats.xact_count,
+            queries: stats.query_count,
+            received_bytes: stats.received,
+            sent_bytes: stats.sent,
+            transaction_seconds: seconds(stats.xact_time),
+            query_seconds: seconds(stats.query_time),
+            wait_seconds: seconds(stats.wait_time),
+        }
+    }
+}
+
+/// A report, by the names of pools.
+struct Index<'a> {
+    config: &'a Config,
+    report: &'a Report,
+    records: BTreeMap<&'a str, Vec<&'a PoolRecord>>,
+    stats: BTreeMap<&'a str, &'a Stats>,
+    refusals: BTreeMap<&'a str, Refusals>,
+}
+
+impl<'a> Index<'a> {
+    fn new(report: &'a Report, config: &'a Config) -> Index<'a> {
+        let mut records: BTreeMap<&str, Vec<&PoolRecord>> = BTreeMap::new();
+        report.pools.iter().for_each(|pool| records.entry(&pool.database).or_default().push(pool));
+        let mut refusals: BTreeMap<&str, Refusals> = BTreeMap::new();
+        for record in &report.refusals {
+            let Some((database, _)) = &record.pool else { continue };
+            refusals.entry(database).or_default().add(&record.refusals);
+        }
+        let stats = report.stats.iter().map(|stats| (stats.database.as_str(), &stats.total)).collect();
+        Index { config, report, records, stats, refusals }
+    }
+
+    /// All names behind `after`, sorted.
+    fn names(&self, after: &str) -> impl Iterator<Item = &'a str> {
+        let mut names: Vec<&str> = self.config.pools.keys().map(String::as_str).collect();
+        names.extend(self.records.keys());
+        names.retain(|name| *name > after);
+        names.sort_unstable();
+        names.dedup();
+        names.into_iter()
+    }
+
+    fn pool(&self, name: &str) -> Option<Pool> {
+        let records = self.records.get(name).map_or(&[][..], Vec::as_slice);
+        let own = self.config.pools.get(name);
+        if own.is_none() && records.is_empty() {
+            return None;
+        }
+        let pattern = own.or(self.config.fallback.as_ref())?;
+        let users: Vec<User> = records.iter().map(|record| User::of(record)).collect();
+        let (mut clients, mut servers) = (Clients::default(), Servers::default());
+        users.iter().for_each(|user| (clients.add(&user.clients), servers.add(&user.servers)).0);
+        Some(Pool {
+            name: name.to_owned(),
+            configured: own.is_some(),
+            hosts: pattern.targets.iter().map(ToString::to_string).collect(),
+            database: if own.is_some() { pattern.database.clone() } else { name.to_owned() },
+            user: pattern.user.clone(),
+            mode: pattern.mode.to_string(),
+            on_dirty: pattern.on_dirty.to_string(),
+            size: pattern.limits.size,
+            min_size: pattern.limits.min_size,
+            reserve_size: pattern.limits.reserve_size,
+            paused: self.report.paused.contains(name),
+            disabled: self.report.disabled.contains(name),
+            clients,
+            servers,
+            longest_wait_seconds: users.iter().map(|user| user.longest_wait_seconds).fold(0.0, f64::max),
+            totals: Totals::of(self.stats.get(name).copied().unwrap_or(&Stats::default())),
+            refusals: classes(&self.refusals.get(name).copied().unwrap_or_default()).into(),
+            users,
+        })
+    }
+}
+
+impl User {
+    fn of(record: &PoolRecord) -> User {
+        User {
+            user: record.user.clone(),
+            clients: Clients::of(record),
+            servers: Servers::of(record),
+            longest_wait_seconds: seconds(record.maxwait),
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Wanted {
+    #[serde(default)]
+    after: String,
+    limit: Option<usize>,
+}
+
+/// `GET /api/v1/pools`.
+pub(crate) async fn list(
+    State(workers): State<Workers>,
+    wanted: Result<Query<Wanted>, QueryRejection>,
+) -> Result<Json<Page>, ApiError> {
+    let Query(wanted) = wanted.map_err(|error| ApiError::Bad(error.body_text()))?;
+    let limit = within("limit", wanted.limit.unwrap_or(PAGE), 1, MOST)?;
+    let (report, config) = workers.report().await?;
+    let index = Index::new(&report, &config);
+    let mut names = index.names(&wanted.after);
+    let pools: Vec<Pool> = names.by_ref().take(limit).filter_map(|name| index.pool(name)).collect();
+    let next = names.next().and(pools.last()).map(|last| last.name.clone());
+    Ok(Json(Page { pools, next }))
+}
+
+/// `GET /api/v1/pools/{name}`.
+pub(crate) async fn one(State(workers): State<Workers>, Name(name): Name) -> Result<Json<Pool>, ApiError> {
+    let (report, config) = workers.report().await?;
+    let pool = Index::new(&report, &config).pool(&name);
+    pool.map(Json).ok_or(ApiError::Unknown("pool", name))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Patience {
+    timeout: Option<u64>,
+}
+
+type Patient = Result<Query<Patience>, QueryRejection>;
+type Done = Result<StatusCode, ApiError>;
+
+const DONE: StatusCode = StatusCode::NO_CONTENT;
+
+/// Asks for a command that waits until servers are free, for as long as its asker likes.
+async fn wait_for(workers: &Workers, command: Command, patience: Patient) -> Done {
+    let Query(Patience { timeout }) = patience.map_err(|error| ApiError::Bad(error.body_text()))?;
+    let seconds = within("timeout", timeout.unwrap_or(PATIENCE), 1, MOST_PATIENCE)?;
+    workers.order_within(command, Duration::from_secs(seconds)).await.map(|()| DONE)
+}
+
+fn within<T: PartialOrd + std::fmt::Display>(name: &str, value: T, least: T, most: T) -> Result<T, ApiError> {
+    if value >= least && value <= most {
+        return Ok(value);
+    }
+    Err(ApiError::Bad(format!("{name} must be from {least} to {most}")))
+}
+
+/// `POST /api/v1/pools/{name}/pause`.
+pub(crate) async fn pause(State(workers): State<Workers>, Name(name): Name, patience: Patient) -> Done {
+    wait_for(&workers, Command::Pause(Some(name)), patience).await
+}
+
+/// `POST /api/v1/pools/{name}/resume`.
+pub(crate) async fn resume(State(workers): State<Workers>, Name(name): Name) -> Done {
+    workers.order(Command::Resume(Some(name))).await.map(|()| DONE)
+}
+
+/// `POST /api/v1/pools/{name}/reconnect`.
+pub(crate) async fn reconnect(State(workers): State<Workers>, Name(name): Name) -> Done {
+    workers.order(Command::Reconnect(Some(name))).await.map(|()| DONE)
+}
+
+/// `POST /api/v1/pools/{name}/kill`.
+pub(crate) async fn kill(State(workers): State<Workers>, Name(name): Name) -> Done {
+    workers.order(Command::Kill(Some(name))).await.map(|()| DONE)
+}
+
+/// `POST /api/v1/pools/{name}/disable`.
+pub(crate) async fn disable(State(workers): State<Workers>, Name(name): Name) -> Done {
+    workers.order(Command::Disable(name)).await.map(|()| DONE)
+}
+
+/// `POST /api/v1/pools/{name}/enable`.
+pub(crate) async fn enable(State(workers): State<Workers>, Name(name): Name) -> Done {
+    workers.order(Command::Enable(name)).await.map(|()| DONE)
+}
+
+/// `POST /api/v1/pause`.
+pub(crate) async fn pause_all(State(workers): State<Workers>, patience: Patient) -> Done {
+    wait_for(&workers, Command::Pause(None), patience).await
+}
+
+/// `POST /api/v1/resume`.
+pub(crate) async fn resume_all(State(workers): State<Workers>) -> Done {
+    workers.order(Command::Resume(None)).await.map(|()| DONE)
+}
+
+/// `POST /api/v1/reconnect`.
+pub(crate) async fn reconnect_all(State(workers): State<Workers>) -> Done {
+    workers.order(Command::Reconnect(None)).await.map(|()| DONE)
+}

@@ -1,0 +1,110 @@
+//! The process as a whole: how it is, and its settings.
+
+use axum::Json;
+use axum::extract::State;
+use axum::extract::rejection::JsonRejection;
+use axum::http::StatusCode;
+use serde::{Deserialize, Serialize};
+use weir_admin::{Command, Serving};
+
+use super::Name;
+use crate::ask::Workers;
+use crate::error::ApiError;
+
+#[derive(Serialize)]
+pub(crate) struct Status {
+    version: &'static str,
+    /// `active`, `paused` or `suspended`.
+    state: &'static str,
+    draining: bool,
+    workers: u16,
+    configuration: String,
+    pools: usize,
+    clients: u32,
+    waiting_clients: u32,
+    login_clients: u32,
+    console_clients: u32,
+    max_clients: u32,
+    servers: u32,
+}
+
+/// `GET /api/v1/status`.
+pub(crate) async fn status(
+    State(workers): State<Workers>,
+    State(version): State<&'static str>,
+) -> Result<Json<Status>, ApiError> {
+    let (report, config) = workers.report().await?;
+    Ok(Json(Status {
+        version,
+        state: match report.serving {
+            Serving::Active => "active",
+            Serving::Paused => "paused",
+            Serving::Suspended => "suspended",
+        },
+        draining: report.draining,
+        workers: config.workers,
+        configuration: config.source.display().to_string(),
+        pools: config.pools.len(),
+        clients: report.pools.iter().map(|pool| pool.clients()).sum(),
+        waiting_clients: report.pools.iter().map(|pool| pool.cl_waiting).sum(),
+        login_clients: report.login_clients,
+        console_clients: report.console_clients,
+        max_clients: config.max_clients,
+        servers: report.pools.iter().map(|pool| pool.servers()).sum(),
+    }))
+}
+
+/// `POST /api/v1/reload`.
+pub(crate) async fn reload(State(workers): State<Workers>) -> Result<StatusCode, ApiError> {
+    workers.order(Command::Reload).await.map(|()| StatusCode::NO_CONTENT)
+}
+
+#[derive(Serialize)]
+pub(crate) struct Setting {
+    key: &'static str,
+    value: String,
+    default: Option<String>,
+    changeable: bool,
+}
+
+/// `GET /api/v1/settings`.
+pub(crate) async fn settings(State(workers): State<Workers>) -> Result<Json<Vec<Setting>>, ApiError> {
+    let (_, config) = workers.report().await?;
+    let rows = weir_config::show(&config).into_iter();
+    let setting = |row: weir_config::ShowRow| Setting {
+        key: row.key,
+        value: row.value,
+        default: row.default,
+        changeable: row.changeable,
+    };
+    Ok(Json(rows.map(setting).collect()))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Value {
+    value: String,
+}
+
+#[derive(Serialize)]
+pub(crate) struct Changed {
+    key: String,
+    value: String,
+    /// Whether the change outlasts the process and the next reload.
+    persisted: bool,
+}
+
+/// `PUT /api/v1/settings/{key}`.
+pub(crate) async fn set(
+    State(workers): State<Workers>,
+    Name(key): Name,
+    value: Result<Json<Value>, JsonRejection>,
+) -> Result<Json<Changed>, ApiError> {
+    let Json(Value { value }) = value.map_err(ApiError::BadBody)?;
+    let (_, config) = workers.report().await?;
+    if !weir_config::show(&config).iter().any(|row| row.key == key) {
+        return Err(ApiError::Unknown("setting", key));
+    }
+    workers.order(Command::Set { key: key.clone(), value: value.clone() }).await?;
+    Ok(Json(Changed { key, value, persisted: false }))
+}

@@ -1,0 +1,82 @@
+//! Questions to the workers, as futures: who stops waiting takes the question back.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+use weir_admin::{Command, Connections, Control, Cursor, Reply, Report, Request, SocketRecord};
+use weir_config::Config;
+
+use crate::error::ApiError;
+
+/// How long workers may take to report. They answer each other within ten seconds, or not at all.
+const PATIENCE: Duration = Duration::from_secs(12);
+
+/// The workers; cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Workers(Arc<dyn Control>);
+
+/// Takes a question back when it is dropped; of no effect once the answer has come.
+struct Asked<'a> {
+    control: &'a dyn Control,
+    number: u64,
+}
+
+impl Drop for Asked<'_> {
+    fn drop(&mut self) {
+        self.control.forget(self.number);
+    }
+}
+
+impl Workers {
+    pub(crate) fn new(control: Arc<dyn Control>) -> Workers {
+        Workers(control)
+    }
+
+    /// What all workers report, and the configuration in force.
+    pub(crate) async fn report(&self) -> Result<(Report, Arc<Config>), ApiError> {
+        match self.ask(Request::Report, PATIENCE).await? {
+            Reply::Report(report, config) => Ok((*report, config)),
+            _ => Err(ApiError::NoAnswer),
+        }
+    }
+
+    /// Some connections, from a place on, and where to go on.
+    pub(crate) async fn connections(
+        &self,
+        of: Connections,
+        from: Cursor,
+    ) -> Result<(Vec<SocketRecord>, Option<Cursor>), ApiError> {
+        match self.ask(Request::Connections(of, from), PATIENCE).await? {
+            Reply::Connections(records, next) => Ok((records, next)),
+            _ => Err(ApiError::NoAnswer),
+        }
+    }
+
+    /// Has something done that is done at once.
+    pub(crate) async fn order(&self, command: Command) -> Result<(), ApiError> {
+        self.ask(Request::Do(command), PATIENCE).await.map(drop)
+    }
+
+    /// Has something done that waits for clients or servers; after `patience` it is taken back.
+    pub(crate) async fn order_within(&self, command: Command, patience: Duration) -> Result<(), ApiError> {
+        match self.ask(Request::Do(command), patience).await {
+            Err(ApiError::NoAnswer) => Err(ApiError::TakenBack(patience)),
+            done => done.map(drop),
+        }
+    }
+
+    async fn ask(&self, request: Request, patience: Duration) -> Result<Reply, ApiError> {
+        let (sender, answer) = oneshot::channel();
+        // Who does not listen any more is not told.
+        let number = self.0.ask(request, Box::new(move |response| drop(sender.send(response))));
+        let _asked = Asked { control: &*self.0, number };
+        match timeout(patience, answer).await {
+            Ok(Ok(response)) => response.map_err(ApiError::Refused),
+            // The process ends.
+            Ok(Err(_)) => Err(ApiError::Ending),
+            Err(_) => Err(ApiError::NoAnswer),
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! Every error of the API: its status, its text, and what to do about it, in one table.
+
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::rejection::JsonRejection;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use weir_admin::CommandError;
+
+/// Why a request was not answered as asked.
+#[derive(Debug)]
+pub(crate) enum ApiError {
+    /// The workers said no.
+    Refused(CommandError),
+    /// The workers did not answer in time.
+    NoAnswer,
+    /// A command waited for so long, and was taken back.
+    TakenBack(Duration),
+    /// The process ends.
+    Ending,
+    /// There is no such thing: what kind, and its name.
+    Unknown(&'static str, String),
+    /// Nothing is at this path.
+    NoSuchPath,
+    /// Something is at this path, but it does not take this method.
+    NoSuchMethod,
+    /// A parameter or a body that can't be meant.
+    Bad(String),
+    /// A body that can't be read, or can't be meant.
+    BadBody(JsonRejection),
+    /// A name of a host that is not ours.
+    ForeignHost,
+    /// A page of another origin has sent it.
+    ForeignOrigin,
+    /// The request took too long to come, or to be answered.
+    TooSlow,
+}
+
+/// An error as it is sent.
+#[derive(Serialize)]
+struct Body {
+    error: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    detail: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hint: Option<&'static str>,
+}
+
+impl ApiError {
+    fn status(&self) -> StatusCode {
+        match self {
+            ApiError::Refused(error) => match error {
+                CommandError::NoSuchDatabase(_) | CommandError::ClientNotFound => StatusCode::NOT_FOUND,
+                CommandError::SetFailed(_) | CommandError::ReloadFailed(_) => StatusCode::UNPROCESSABLE_ENTITY,
+                CommandError::NotSupported(_) => StatusCode::NOT_IMPLEMENTED,
+                CommandError::TooBusy => StatusCode::SERVICE_UNAVAILABLE,
+                CommandError::ConsoleDatabase(..) | CommandError::BadArguments => StatusCode::BAD_REQUEST,
+                _ => StatusCode::CONFLICT,
+            },
+            ApiError::NoAnswer | ApiError::Ending => StatusCode::SERVICE_UNAVAILABLE,
+            ApiError::TakenBack(_) => StatusCode::CONFLICT,
+            ApiError::Unknown(..) | ApiError::NoSuchPath => StatusCode::NOT_FOUND,
+            ApiError::NoSuchMethod => StatusCode::METHOD_NOT_ALLOWED,
+            ApiError::Bad(_) => StatusCode::BAD_REQUEST,
+            ApiError::BadBody(rejection) => rejection.status(),
+            ApiError::ForeignHost => StatusCode::MISDIRECTED_REQUEST,
+            ApiError::ForeignOrigin => StatusCode::FORBIDDEN,
+            ApiError::TooSlow => StatusCode::REQUEST_TIMEOUT,
+        }
+    }
+
+    fn body(&self) -> Body {
+        let plain = |error: &str, hint| Body { error: error.to_owned(), detail: None, hint: Some(hint) };
+        match self {
+            ApiError::Refused(error) => {
+                Body { error: error.to_string(), detail: error.detail().map(str::to_owned), hint: None }
+            }
+            ApiError::NoAnswer => plain("the workers did not answer in time", "look at the log; try again"),
+            ApiError::TakenBack(patience) => Body {
+                error: format!("it was not done within {} s, and is taken back", patience.as_secs()),
+                detail: None,
+                hint: Some(
+                    "some servers are still in use; GET /api/v1/servers says by whom; ask with a longer timeout",
+                ),
+            },
+            ApiError::Ending => plain("the process ends", "try again when it has been started anew"),
+            ApiError::Unknown(kind, name) => {
+                Body { error: format!("no such {kind}: {name}"), detail: None, hint: None }
+            }
+            ApiError::NoSuchPath => plain("nothing is here", "GET /api/v1/openapi.json lists what there is"),
+            ApiError::NoSuchMethod => plain("not with this method", "GET /api/v1/openapi.json lists what there is"),
+            ApiError::BadBody(rejection) => Body { error: rejection.body_text(), detail: None, hint: None },
+            ApiError::Bad(why) => Body { error: why.clone(), detail: None, hint: None },
+            ApiError::ForeignHost => plain(
+                "this host name is not served",
+                "reach it as 127.0.0.1, [::1] or localhost; other names may be somebody else's",
+            ),
+            ApiError::ForeignOrigin => plain(
+                "a page of another origin may not change anything",
+                "send it from a page of this server, or without a browser",
+            ),
+            ApiError::TooSlow => plain("the request took too long", "send it in one piece"),
+        }
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        (self.status(), Json(self.body())).into_response()
+    }
+}

@@ -1,0 +1,108 @@
+//! What is refused before anything is looked at: requests that a browser sends for somebody else's page.
+//!
+//! Two attacks reach a server of the loopback through its user's browser. A page may send requests that change something
+//! (cross-site request forgery): browsers say so in `Origin` and `Sec-Fetch-Site` (Fetch standard, "Origin header";
+//! W3C Fetch Metadata). And a name of the attacker's may be made to mean 127.0.0.1 (DNS rebinding), so that the page is of
+//! the same origin: its `Host` gives it away. Programs send neither header, and call us by our own name.
+
+use axum::extract::Request;
+use axum::http::header::{HOST, HeaderName, ORIGIN};
+use axum::http::{HeaderMap, HeaderValue, Method, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+
+use crate::error::ApiError;
+
+const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+
+/// What every answer says: no script, no frame, no guess at its type, no copy kept.
+const HEADERS: [(HeaderName, &str); 5] = [
+    (header::CONTENT_SECURITY_POLICY, "default-src 'none'; frame-ancestors 'none'"),
+    (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (header::REFERRER_POLICY, "no-referrer"),
+    (header::CACHE_CONTROL, "no-store"),
+    (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+];
+
+/// Lets a request pass, or refuses it.
+pub(crate) async fn guard(request: Request, next: Next) -> Response {
+    let mut response = match judge(request.method(), request.headers()) {
+        Ok(()) => next.run(request).await,
+        Err(error) => error.into_response(),
+    };
+    for (name, value) in HEADERS {
+        response.headers_mut().insert(name, HeaderValue::from_static(value));
+    }
+    response
+}
+
+fn judge(method: &Method, headers: &HeaderMap) -> Result<(), ApiError> {
+    let text = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
+    let host = text(HOST).filter(|host| is_ours(host)).ok_or(ApiError::ForeignHost)?;
+    if method.is_safe() {
+        return Ok(());
+    }
+    if text(FETCH_SITE).is_some_and(|site| site != "same-origin" && site != "none") {
+        return Err(ApiError::ForeignOrigin);
+    }
+    match headers.get(ORIGIN).map(HeaderValue::to_str) {
+        None => Ok(()),
+        Some(Ok(origin)) if origin.strip_prefix("http://") == Some(host) => Ok(()),
+        Some(_) => Err(ApiError::ForeignOrigin),
+    }
+}
+
+/// Whether a `Host` names the loopback, with any port or none.
+fn is_ours(host: &str) -> bool {
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => host,
+    };
+    let address = name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(name);
+    name.eq_ignore_ascii_case("localhost")
+        || address.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn judged(method: Method, headers: &[(&str, &str)]) -> Result<(), ApiError> {
+        let headers = headers.iter().map(|(name, value)| {
+            (name.parse::<HeaderName>().expect("a name"), HeaderValue::from_str(value).expect("a value"))
+        });
+        judge(&method, &headers.collect())
+    }
+
+    #[test]
+    fn only_names_of_the_loopback_are_ours() {
+        for host in ["localhost", "LocalHost:8432", "127.0.0.1", "127.0.0.1:8432", "127.8.8.8", "[::1]:1", "[::1]"] {
+            assert!(is_ours(host), "{host}");
+        }
+        for host in ["", "evil.example", "localhost.evil.example", "10.0.0.1", "127.0.0.1.evil.example:8432", "[::2]"] {
+            assert!(!is_ours(host), "{host}");
+        }
+        assert!(matches!(judged(Method::GET, &[("host", "evil.example")]), Err(ApiError::ForeignHost)));
+        assert!(matches!(judged(Method::GET, &[]), Err(ApiError::ForeignHost)));
+    }
+
+    #[test]
+    fn pages_of_other_origins_may_look_at_nothing_new_and_change_nothing() {
+        let host = ("host", "127.0.0.1:8432");
+        assert!(judged(Method::POST, &[host]).is_ok());
+        assert!(judged(Method::POST, &[host, ("origin", "http://127.0.0.1:8432")]).is_ok());
+        assert!(judged(Method::GET, &[host, ("origin", "http://evil.example")]).is_ok(), "its answer can't be read");
+        for sent in [
+            ("origin", "http://evil.example"),
+            ("origin", "null"),
+            ("origin", "https://127.0.0.1:8432"),
+            ("origin", "http://127.0.0.1:9000"),
+            ("sec-fetch-site", "cross-site"),
+            ("sec-fetch-site", "same-site"),
+        ] {
+            for method in [Method::POST, Method::PUT, Method::DELETE, Method::PATCH] {
+                assert!(matches!(judged(method, &[host, sent]), Err(ApiError::ForeignOrigin)), "{sent:?}");
+            }
+        }
+    }
+}

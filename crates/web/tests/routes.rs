@@ -1,0 +1,156 @@
+//! What the API says of itself in `openapi.json`, compared with what it does; and what it refuses, whoever asks.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+use weir_admin::{Control, Deliver, Request};
+use weir_web::{Options, Web};
+
+/// Workers that have ended: nobody answers, and whoever waits hears that at once.
+struct Ended;
+
+impl Control for Ended {
+    fn ask(&self, _: Request, deliver: Deliver) -> u64 {
+        drop(deliver);
+        1
+    }
+
+    fn forget(&self, _: u64) {}
+}
+
+fn web() -> Web {
+    let any = SocketAddr::from(([127, 0, 0, 1], 0));
+    Web::start(Options { addresses: vec![any], control: Arc::new(Ended), version: "test" }).expect("a free port")
+}
+
+/// Sends this; returns the status, the head and the body of the answer.
+fn send(web: &Web, text: &str) -> (u16, String, String) {
+    let mut stream = TcpStream::connect(web.bound()[0]).expect("it listens");
+    stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a time");
+    stream.write_all(text.as_bytes()).expect("it reads");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("it answers");
+    let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
+    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
+    (status, head.to_ascii_lowercase(), body.to_owned())
+}
+
+fn request(web: &Web, method: &str, path: &str, more: &str, body: &str) -> (u16, String, String) {
+    let length = body.len();
+    send(
+        web,
+        &format!(
+            "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\n\
+             Content-Length: {length}\r\n{more}\r\n{body}"
+        ),
+    )
+}
+
+fn description() -> Value {
+    serde_json::from_str(include_str!("../src/api/openapi.json")).expect("JSON")
+}
+
+#[test]
+fn every_path_of_the_description_is_there_with_its_methods_and_no_others() {
+    let web = web();
+    let description = description();
+    let paths = description["paths"].as_object().expect("paths");
+    for (path, methods) in paths {
+        let concrete = path.replace("{name}", "app").replace("{key}", "max_clients").replace("{id}", "7");
+        for method in ["GET", "POST", "PUT", "PATCH", "DELETE"] {
+            let (status, _, body) = request(&web, method, &concrete, "", "{\"value\": \"1\"}");
+            let Some(operation) = methods.get(method.to_ascii_lowercase()) else {
+                assert_eq!(status, 405, "{method} {path}");
+                continue;
+            };
+            let responses = operation["responses"].as_object().expect("responses");
+            assert!(responses.contains_key(&status.to_string()), "{method} {path} answered {status}: {body}");
+            assert_ne!(status, 405);
+        }
+    }
+    assert_eq!(request(&web, "GET", "/api/v1/openapi.json", "", "").2, include_str!("../src/api/openapi.json"));
+    assert_eq!(request(&web, "GET", "/api/v2/pools", "", "").0, 404);
+    assert_eq!(request(&web, "GET", "/../../etc/passwd", "", "").0, 404);
+}
+
+#[test]
+fn errors_are_json_and_answers_are_nobody_elses_to_keep_or_frame() {
+    let web = web();
+    let (status, head, body) = request(&web, "GET", "/api/v1/pools", "", "");
+    assert_eq!(status, 503, "the workers have ended");
+    let body: Value = serde_json::from_str(&body).expect("JSON");
+    assert_eq!(body["error"], "the process ends");
+    for header in ["content-security-policy: default-src 'none'", "x-content-type-options: nosniff", "no-store"] {
+        assert!(head.contains(header), "{header} is not in {head}");
+    }
+}
+
+#[test]
+fn other_hosts_and_other_origins_are_refused() {
+    let web = web();
+    let foreign = send(&web, "GET /api/v1/pools HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n");
+    assert_eq!(foreign.0, 421);
+    let cross = "Origin: http://evil.example\r\n";
+    assert_eq!(request(&web, "POST", "/api/v1/reload", cross, "").0, 403);
+    assert_eq!(request(&web, "DELETE", "/api/v1/clients/1", "Sec-Fetch-Site: cross-site\r\n", "").0, 403);
+    assert_eq!(request(&web, "POST", "/api/v1/reload", "Origin: http://localhost\r\n", "").0, 503);
+}
+
+#[test]
+fn what_can_not_be_meant_is_a_clear_error() {
+    let web = web();
+    for (method, path, body, status) in [
+        ("GET", "/api/v1/pools?limit=0", "", 400),
+        ("GET", "/api/v1/pools?limit=1001", "", 400),
+        ("GET", "/api/v1/pools?limt=1", "", 400),
+        ("GET", "/api/v1/clients?after=x", "", 400),
+        ("GET", "/api/v1/clients?after=1-2-3-4", "", 400),
+        ("DELETE", "/api/v1/clients/x", "", 400),
+        ("POST", "/api/v1/pause?timeout=0", "", 400),
+        ("POST", "/api/v1/pools/%ff/pause", "", 400),
+        ("PUT", "/api/v1/settings/max_clients", "{", 400),
+        ("PUT", "/api/v1/settings/max_clients", "{\"value\": 5}", 422),
+        ("PUT", "/api/v1/settings/max_clients", "{\"value\": \"5\", \"other\": 1}", 422),
+    ] {
+        let (answered, _, text) = request(&web, method, path, "", body);
+        assert_eq!(answered, status, "{method} {path} {body}: {text}");
+        let error: Value = serde_json::from_str(&text).expect("JSON");
+        assert!(!error["error"].as_str().expect("a text").is_empty());
+    }
+    let long = "x".repeat(70_000);
+    assert_eq!(request(&web, "PUT", "/api/v1/settings/max_clients", "", &long).0, 413);
+    let long = format!("X-Long: {long}\r\n");
+    assert_eq!(request(&web, "GET", "/healthz", &long, "").0, 431);
+}
+
+#[test]
+fn it_listens_on_the_loopback_alone() {
+    let everywhere = SocketAddr::from(([0, 0, 0, 0], 0));
+    let options = Options { addresses: vec![everywhere], control: Arc::new(Ended), version: "test" };
+    let error = Web::start(options).expect_err("not the loopback").to_string();
+    assert!(error.contains("loopback"), "{error}");
+}
+
+#[test]
+fn a_port_that_is_taken_is_said_at_the_start() {
+    let first = web();
+    let options = Options { addresses: first.bound().to_vec(), control: Arc::new(Ended), version: "test" };
+    let error = Web::start(options).expect_err("it is taken").to_string();
+    assert!(error.contains("change [web] port"), "{error}");
+}
+
+#[test]
+fn connections_beyond_the_limit_wait_and_are_served_when_others_end() {
+    let web = web();
+    let idle: Vec<_> = (0..128).map(|_| TcpStream::connect(web.bound()[0]).expect("it listens")).collect();
+    std::thread::scope(|scope| {
+        let late = scope.spawn(|| request(&web, "GET", "/api/v1/openapi.json", "", "").0);
+        std::thread::sleep(Duration::from_millis(200));
+        assert!(!late.is_finished(), "there was no room");
+        drop(idle);
+        assert_eq!(late.join().expect("it is answered"), 200);
+    });
+}

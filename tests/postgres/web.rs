@@ -1,0 +1,162 @@
+//! The API and the metrics of a Weir that pools a real server.
+
+use std::thread;
+
+use serde_json::Value;
+use weir_tests::{Api, Mode, Setup, Site, eventually};
+
+/// A site with an API.
+fn site(setup: Setup) -> (Site, Api) {
+    let api = Api::default();
+    (Site::with(setup.more(&api.section()), Mode::Transaction), api)
+}
+
+fn transaction(size: u32) -> Setup {
+    Setup::new(Mode::Transaction).size(size)
+}
+
+/// Waits until a pool looks so.
+#[track_caller]
+fn pool(api: Api, what: &str, fits: impl Fn(&Value) -> bool) -> Value {
+    eventually(what, || {
+        let pool = api.get("/api/v1/pools/app");
+        if fits(&pool) { Ok(pool) } else { Err(pool.to_string()) }
+    })
+}
+
+#[test]
+fn a_pool_shows_its_settings_its_clients_its_servers_and_what_was_done() {
+    let (site, api) = site(transaction(3));
+    let mut one = site.connect();
+    let mut two = site.connect();
+    one.query("SELECT 1").unwrap();
+    two.query("BEGIN").unwrap();
+    let seen = pool(api, "one holds a server", |pool| pool["servers"]["active"] == 1);
+    assert_eq!((&seen["size"], &seen["mode"], &seen["configured"]), (&3.into(), &"transaction".into(), &true.into()));
+    assert_eq!((&seen["clients"]["active"], &seen["clients"]["waiting"]), (&2.into(), &0.into()));
+    assert!(seen["totals"]["transactions"].as_u64().unwrap() >= 1, "{seen}");
+    assert_eq!(seen["users"].as_array().unwrap().len(), 1);
+    assert!(!seen.to_string().contains("password"), "secrets are never shown");
+    let list = api.get("/api/v1/pools");
+    assert!(list["pools"].as_array().unwrap().iter().any(|pool| pool["name"] == "app") && list["next"].is_null());
+    assert_eq!(api.ask("GET", "/api/v1/pools/nowhere", "").0, 404);
+}
+
+#[test]
+fn a_pause_waits_for_servers_is_taken_back_when_it_takes_too_long_and_holds_queries() {
+    let (site, api) = site(transaction(2));
+    let mut client = site.connect();
+    client.query("BEGIN").unwrap();
+    let (status, why) = api.post("/api/v1/pools/app/pause?timeout=1");
+    assert_eq!(status, 409, "{why}");
+    assert_eq!(pool(api, "it goes on", |pool| pool["paused"] == false)["paused"], false);
+    client.query("COMMIT").unwrap();
+    assert_eq!(api.post("/api/v1/pools/app/pause"), (204, String::new()));
+    thread::scope(|scope| {
+        let query = scope.spawn(|| client.value("SELECT 7").unwrap());
+        pool(api, "it waits", |pool| pool["clients"]["waiting"] == 1 && pool["paused"] == true);
+        assert_eq!(api.post("/api/v1/pools/app/resume").0, 204);
+        assert_eq!(query.join().unwrap().as_deref(), Some("7"));
+    });
+    let (status, why) = api.post("/api/v1/pools/app/resume");
+    assert_eq!((status, why.as_str()), (409, "database app is not paused"));
+    assert_eq!(api.post("/api/v1/pools/nowhere/pause").0, 404);
+}
+
+#[test]
+fn readiness_follows_a_pause_of_everything_and_life_does_not() {
+    let (_site, api) = site(transaction(1));
+    let health = |path| api.ask("GET", path, "");
+    assert_eq!((health("/healthz").0, health("/readyz").0), (200, 200));
+    assert_eq!(api.post("/api/v1/pause").0, 204);
+    assert_eq!((health("/healthz").0, health("/readyz")), (200, (503, "paused\n".to_owned())));
+    assert_eq!(api.get("/api/v1/status")["state"], "paused");
+    assert_eq!(api.post("/api/v1/resume").0, 204);
+    assert_eq!(health("/readyz").0, 200);
+}
+
+#[test]
+fn clients_come_in_pages_and_one_of_them_can_be_dropped() {
+    let (site, api) = site(transaction(2));
+    let mut clients: Vec<_> = (0..7).map(|_| site.connect()).collect();
+    let (mut after, mut ids) = (String::new(), Vec::new());
+    loop {
+        let page = api.get(&format!("/api/v1/clients?pool=app&limit=3{after}"));
+        let connections = page["connections"].as_array().unwrap();
+        assert!(connections.len() <= 3);
+        ids.extend(connections.iter().map(|client| client["id"].as_u64().unwrap()));
+        let Some(next) = page["next"].as_str() else { break };
+        after = format!("&after={next}");
+    }
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), 7);
+    assert!(api.get("/api/v1/clients?pool=other")["connections"].as_array().unwrap().is_empty());
+    assert!(api.get("/api/v1/clients?state=waiting")["connections"].as_array().unwrap().is_empty());
+    assert_eq!(api.ask("DELETE", &format!("/api/v1/clients/{}", ids[0]), ""), (204, String::new()));
+    let lost = clients.iter_mut().filter_map(|client| client.query("SELECT 1").err()).count();
+    assert_eq!(lost, 1);
+    assert_eq!(api.ask("DELETE", &format!("/api/v1/clients/{}", ids[0]), "").0, 404);
+    let servers = api.get("/api/v1/servers");
+    assert_eq!(servers["connections"][0]["state"], "idle");
+}
+
+#[test]
+fn a_setting_is_changed_at_once_and_a_wrong_one_is_refused_with_its_reason() {
+    let (_site, api) = site(transaction(2));
+    let set = |key: &str, value: &str| {
+        let (status, text) = api.ask("PUT", &format!("/api/v1/settings/{key}"), &format!("{{\"value\": \"{value}\"}}"));
+        (status, serde_json::from_str::<Value>(&text).unwrap())
+    };
+    let (status, changed) = set("query_wait_timeout", "7");
+    assert_eq!((status, &changed["persisted"]), (200, &false.into()), "{changed}");
+    let settings = api.get("/api/v1/settings");
+    let now = settings.as_array().unwrap().iter().find(|row| row["key"] == "query_wait_timeout").unwrap();
+    assert_eq!(now["value"], "7");
+    let (status, error) = set("query_wait_timeout", "soon");
+    assert_eq!(status, 422, "{error}");
+    assert!(error["detail"].as_str().unwrap().contains("query_wait_timeout"), "{error}");
+    assert_eq!(set("no_such_setting", "1").0, 404);
+    assert_eq!(set("listen_port", "1").0, 422, "that needs a restart");
+    // The next reload brings the file's own value back.
+    assert_eq!(api.post("/api/v1/reload").0, 204);
+    let settings = api.get("/api/v1/settings");
+    let now = settings.as_array().unwrap().iter().find(|row| row["key"] == "query_wait_timeout").unwrap();
+    assert_ne!(now["value"], "7");
+}
+
+#[test]
+fn metrics_count_what_was_done() {
+    let (site, api) = site(transaction(1));
+    let mut client = site.connect();
+    (0..5).for_each(|_| drop(client.query("SELECT 1").unwrap()));
+    let figure =
+        |text: &str, name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<f64>().ok());
+    let text = eventually("five are counted", || {
+        let (status, text) = api.ask("GET", "/metrics", "");
+        assert_eq!(status, 200);
+        match figure(&text, "weir_transactions_total{database=\"app\"}") {
+            Some(count) if count >= 5.0 => Ok(text),
+            _ => Err(text),
+        }
+    });
+    assert_eq!(figure(&text, "weir_pool_size{database=\"app\"}"), Some(1.0));
+    assert!(text.contains("weir_pool_servers{database=\"app\""), "{text}");
+    assert!(text.ends_with("# EOF\n"));
+}
+
+#[test]
+fn many_askers_at_once_disturb_no_client() {
+    let (site, api) = site(transaction(2));
+    thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(move || {
+                for path in ["/api/v1/pools", "/metrics", "/api/v1/clients", "/api/v1/status"].repeat(5) {
+                    assert_eq!(api.ask("GET", path, "").0, 200);
+                }
+            });
+        }
+        let mut client = site.connect();
+        (0..200).for_each(|_| drop(client.query("SELECT 1").unwrap()));
+    });
+}

@@ -1,0 +1,88 @@
+//! HTTP as a test speaks it: one request a connection, answers whole.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::time::Duration;
+
+use serde_json::Value;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The API of a Weir of this process's: an address of the loopback that nobody else has.
+#[derive(Clone, Copy, Debug)]
+pub struct Api(SocketAddr);
+
+impl Default for Api {
+    fn default() -> Self {
+        static NEXT: AtomicU16 = AtomicU16::new(1);
+        let [high, low] = NEXT.fetch_add(1, Ordering::Relaxed).to_be_bytes();
+        let process = std::process::id().to_le_bytes();
+        // All of 127.0.0.0/8 is the loopback: 127, two bytes of chance, and a number of ours, with its port.
+        Api(SocketAddr::from(([127, process[0], process[1], low.max(1)], 18_000 + u16::from(high))))
+    }
+}
+
+impl Api {
+    /// The section that has a Weir listen there.
+    pub fn section(&self) -> String {
+        format!("[web]\naddress = \"{}\"\nport = {}\n", self.0.ip(), self.0.port())
+    }
+
+    /// Asks; returns the status and the text.
+    ///
+    /// # Panics
+    ///
+    /// When nobody listens, or the answer is no HTTP.
+    pub fn ask(&self, method: &str, path: &str, body: &str) -> (u16, String) {
+        let mut stream = TcpStream::connect(self.0).expect("the API listens");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a time");
+        let (host, length) = (self.0, body.len());
+        let head = format!("{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nContent-Length: {length}");
+        write!(stream, "{head}\r\nContent-Type: application/json\r\n\r\n{body}").expect("it reads");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("it answers");
+        let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
+        let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
+        (status, unchunked(head, body))
+    }
+
+    /// Asks for JSON.
+    ///
+    /// # Panics
+    ///
+    /// When it is answered with anything but 200 and JSON.
+    pub fn get(&self, path: &str) -> Value {
+        let (status, text) = self.ask("GET", path, "");
+        assert_eq!(status, 200, "{path}: {text}");
+        serde_json::from_str(&text).expect("JSON")
+    }
+
+    /// Has something done; returns the status, and the error's text if there is one.
+    ///
+    /// # Panics
+    ///
+    /// When an error is no JSON.
+    pub fn post(&self, path: &str) -> (u16, String) {
+        let (status, text) = self.ask("POST", path, "");
+        if text.is_empty() {
+            return (status, text);
+        }
+        let error: Value = serde_json::from_str(&text).expect("JSON");
+        (status, error["error"].as_str().expect("a text").to_owned())
+    }
+}
+
+/// A body that came in chunks (RFC 9112, section 7.1), put together.
+fn unchunked(head: &str, body: &str) -> String {
+    if !head.to_ascii_lowercase().contains("transfer-encoding: chunked") {
+        return body.to_owned();
+    }
+    let (mut rest, mut whole) = (body, String::new());
+    while let Some((length, more)) = rest.split_once("\r\n") {
+        let length = usize::from_str_radix(length, 16).expect("a length");
+        whole.push_str(&more[..length]);
+        rest = more[length..].trim_start_matches("\r\n");
+    }
+    whole
+}
