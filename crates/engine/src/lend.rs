@@ -481,9 +481,21 @@ impl Engine {
         }
     }
 
+    /// A pool whose first clients live with a guest begins at home with what their logins have taught.
+    fn found_by_guest(&mut self, now: Time, pool: &PoolId, says: &Says) -> Option<PoolIx> {
+        if !matches!(says, Says::Taught(_) | Says::Inhabited(true)) {
+            return None;
+        }
+        let config = self.config.pool(&pool.database).filter(|config| self.fits(config, &pool.user))?;
+        Some(self.pool_of(&pool.database, &config, &pool.user, now))
+    }
+
     /// What is said to a pool that is there; what is said to none needs no answer.
     fn told_of_loan<I: Io>(&mut self, now: Time, from: WorkerId, pool: &PoolId, says: Says, io: &mut I) {
-        let Some(ix) = self.pools.find(&pool.database, &pool.user) else { return };
+        let Some(ix) = self.pools.find(&pool.database, &pool.user).or_else(|| self.found_by_guest(now, pool, &says))
+        else {
+            return;
+        };
         let slot = self.pools.get_mut(ix);
         match (&mut slot.part, says) {
             (Part::Home(loans), Says::Withdraw) => loans.withdrawn(&mut slot.pool, from, now),
