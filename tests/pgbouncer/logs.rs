@@ -81,7 +81,7 @@ fn why_clients_were_closed() {
         drop(site.client());
         note(site, facts, "dropped", "closing because: client unexpected eof");
         facts.login("wrong password", &site.params(users::APP, "app").password("x"));
-        note(site, facts, "wrong password: logged", "password authentication failed");
+        note_some(site, facts, "wrong password: logged", "password authentication failed", 2);
         facts.login("no database", &site.params(users::APP, "nowhere"));
         // 1.18 forgets which database it was before it writes the line.
         let logged = lines(site, "closing because: no such database", 1).join("\n");
@@ -124,7 +124,7 @@ fn waiting_in_vain() {
         one.query("BEGIN").expect("done");
         two.send_bytes(Batch::new().query("SELECT 1").bytes()).expect("it reads");
         facts.end("told", &mut two);
-        note(site, facts, "logged", "query_wait_timeout");
+        note_some(site, facts, "logged", "query_wait_timeout", 2);
     });
 }
 

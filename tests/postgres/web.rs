@@ -3,7 +3,7 @@
 use std::thread;
 
 use serde_json::Value;
-use weir_tests::{Api, Mode, Setup, Site, eventually};
+use weir_tests::{Api, Ini, Mode, Setup, Site, eventually};
 
 /// A site with an API.
 fn site(setup: Setup) -> (Site, Api) {
@@ -123,6 +123,15 @@ fn a_setting_is_changed_at_once_and_a_wrong_one_is_refused_with_its_reason() {
     let settings = api.get("/api/v1/settings");
     let now = settings.as_array().unwrap().iter().find(|row| row["key"] == "query_wait_timeout").unwrap();
     assert_ne!(now["value"], "7");
+}
+
+#[test]
+fn an_ini_may_have_an_api_too() {
+    let api = Api::default();
+    let ini = api.keys().into_iter().fold(Ini::transaction(1), |ini, (key, value)| ini.set(key, &value));
+    let site = Site::ini(&ini);
+    site.connect().query("SELECT 1").unwrap();
+    assert_eq!(api.get("/api/v1/pools/app")["size"], 1);
 }
 
 #[test]

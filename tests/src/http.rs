@@ -29,6 +29,11 @@ impl Api {
         format!("[web]\naddress = \"{}\"\nport = {}\n", self.0.ip(), self.0.port())
     }
 
+    /// The same for an ini.
+    pub fn keys(&self) -> [(&'static str, String); 2] {
+        [("web_address", self.0.ip().to_string()), ("web_port", self.0.port().to_string())]
+    }
+
     /// Asks; returns the status and the text.
     ///
     /// # Panics
