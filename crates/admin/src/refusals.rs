@@ -3,6 +3,9 @@
 //! Owns the counters and how readings of several workers become one. Must not know which refusal is of which class:
 //! that stands beside the refusals.
 
+/// What the classes are called.
+pub(crate) const CLASSES: [&str; 5] = ["pool_full", "server_slow", "server_down", "limit_reached", "other"];
+
 /// How many clients were refused or dropped, each under one class.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Refusals {
@@ -40,12 +43,19 @@ impl Refusals {
 
     /// All of them, whatever the class.
     pub fn total(&self) -> u64 {
-        self.to_array().iter().sum()
+        self.named().iter().map(|(_, count)| count).sum()
     }
 
-    /// The counters in the order of the console's columns.
-    pub(crate) fn to_array(self) -> [u64; 5] {
-        [self.pool_full, self.server_slow, self.server_down, self.limit_reached, self.other]
+    /// The counters, by the names that the console's columns, the API and the metrics have for their classes.
+    pub fn named(&self) -> [(&'static str, u64); 5] {
+        let [full, slow, down, limit, other] = CLASSES;
+        [
+            (full, self.pool_full),
+            (slow, self.server_slow),
+            (down, self.server_down),
+            (limit, self.limit_reached),
+            (other, self.other),
+        ]
     }
 }
 

@@ -10,6 +10,7 @@
 mod api;
 mod ask;
 mod error;
+mod figures;
 mod guard;
 mod health;
 mod metrics;

@@ -16,11 +16,11 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::exemplar::Exemplar;
 use prometheus_client::registry::{Registry, Unit};
 use weir_admin::{DatabaseStats, PoolRecord, Refusals, Report, Serving, Stats};
-use weir_base::Span;
 use weir_config::Config;
 
 use crate::ask::Workers;
 use crate::error::ApiError;
+use crate::figures::{Clients, Servers, seconds, seconds_of};
 
 /// Databases, and pools, that have labels of their own.
 const MOST: usize = 1000;
@@ -106,24 +106,6 @@ fn labels(taken: usize, database: &str, user: &str) -> (String, String) {
 fn escaped(value: &str) -> String {
     value.replace('\\', r"\\").replace('"', "\\\"").replace('\n', r"\n")
 }
-
-/// A number of clients or of servers in a state, of a pool.
-type Count = fn(&PoolRecord) -> u32;
-
-const CLIENTS: [(&str, Count); 3] = [
-    ("active", |pool| pool.cl_active),
-    ("waiting", |pool| pool.cl_waiting),
-    ("canceling", |pool| pool.cl_active_cancel_req + pool.cl_waiting_cancel_req),
-];
-
-const SERVERS: [(&str, Count); 6] = [
-    ("active", |pool| pool.sv_active),
-    ("idle", |pool| pool.sv_idle),
-    ("used", |pool| pool.sv_used),
-    ("tested", |pool| pool.sv_tested),
-    ("login", |pool| pool.sv_login),
-    ("canceling", |pool| pool.sv_active_cancel + pool.sv_being_canceled),
-];
 
 /// A counter of a database: its name, its help, and what it counts.
 struct Counter {
@@ -214,8 +196,9 @@ impl Figures {
 
     fn of_pools(&self, to: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let help = "Clients of a pool; active ones are linked to a server or idle";
-        self.of_states(to, "weir_pool_clients", help, &CLIENTS)?;
-        self.of_states(to, "weir_pool_servers", "Connections of a pool to its server", &SERVERS)?;
+        self.of_states(to, "weir_pool_clients", help, |pool| Clients::of(pool).named())?;
+        let help = "Connections of a pool to its server";
+        self.of_states(to, "weir_pool_servers", help, |pool| Servers::of(pool).named())?;
         let help = "How long the oldest waiting client has waited";
         let mut family =
             to.encode_descriptor("weir_pool_longest_wait", help, Some(&Unit::Seconds), MetricType::Gauge)?;
@@ -226,7 +209,7 @@ impl Figures {
         let help = "Clients that were refused or dropped, overload told apart from failure";
         let mut family = to.encode_descriptor("weir_refusals", help, None, MetricType::Counter)?;
         for ((database, user), refusals) in &self.refusals {
-            for (class, count) in classes(refusals) {
+            for (class, count) in refusals.named() {
                 let labels = [("database", database.as_str()), ("user", user), ("class", class)];
                 count_of(&mut family, &labels, count)?;
             }
@@ -239,18 +222,18 @@ impl Figures {
         Ok(())
     }
 
-    fn of_states(
+    fn of_states<const N: usize>(
         &self,
         to: &mut DescriptorEncoder<'_>,
         name: &str,
         help: &str,
-        states: &[(&str, Count)],
+        states: fn(&PoolRecord) -> [(&'static str, u32); N],
     ) -> fmt::Result {
         let mut family = to.encode_descriptor(name, help, None, MetricType::Gauge)?;
         for ((database, user), pool) in &self.pools {
-            for (state, count) in states {
+            for (state, count) in states(pool) {
                 let labels = [("database", database.as_str()), ("user", user), ("state", state)];
-                family.encode_family(&labels)?.encode_gauge(&count(pool))?;
+                family.encode_family(&labels)?.encode_gauge(&count)?;
             }
         }
         Ok(())
@@ -268,7 +251,7 @@ impl Figures {
         for Counter { name, help, of } in &TIMES {
             let mut family = to.encode_descriptor(name, help, Some(&Unit::Seconds), MetricType::Counter)?;
             for (database, stats) in &self.stats {
-                let time = seconds(Span::from_micros(of(stats)));
+                let time = seconds_of(of(stats));
                 let labels = [("database", database.as_str())];
                 family.encode_family(&labels)?.encode_counter::<NoLabelSet, _, f64>(&time, None)?;
             }
@@ -282,25 +265,9 @@ fn count_of(family: &mut MetricEncoder<'_>, labels: &impl EncodeLabelSet, count:
     family.encode_family(labels)?.encode_counter(&count, none)
 }
 
-/// The classes of refusals, by the names that the console has for them.
-pub(crate) fn classes(refusals: &Refusals) -> [(&'static str, u64); 5] {
-    [
-        ("pool_full", refusals.pool_full),
-        ("server_slow", refusals.server_slow),
-        ("server_down", refusals.server_down),
-        ("limit_reached", refusals.limit_reached),
-        ("other", refusals.other),
-    ]
-}
-
-/// A time as metrics have it.
-pub(crate) fn seconds(span: Span) -> f64 {
-    span.micros() as f64 / 1e6
-}
-
 #[cfg(test)]
 mod tests {
-    use weir_base::Mode;
+    use weir_base::{Mode, Span};
 
     use super::*;
 

@@ -1,16 +1,16 @@
 //! SHOW REFUSALS, which PgBouncer does not have: who was refused, by what lay behind it.
 
 use super::{Column, Facts, Row, numeric, text, text_column};
-use crate::refusals::RefusalRecord;
+use crate::refusals::{CLASSES, RefusalRecord};
 
 pub(super) const REFUSALS: &[Column] = &[
     text_column("database"),
     text_column("user"),
-    numeric("pool_full"),
-    numeric("server_slow"),
-    numeric("server_down"),
-    numeric("limit_reached"),
-    numeric("other"),
+    numeric(CLASSES[0]),
+    numeric(CLASSES[1]),
+    numeric(CLASSES[2]),
+    numeric(CLASSES[3]),
+    numeric(CLASSES[4]),
 ];
 
 /// A row a pool, by database and user, and one for clients without.
@@ -20,5 +20,5 @@ pub(super) fn refusals(facts: &Facts<'_>) -> Vec<Row> {
 
 fn row(record: &RefusalRecord) -> Row {
     let (database, user) = record.pool.clone().unzip();
-    [database, user].into_iter().chain(record.refusals.to_array().map(text)).collect()
+    [database, user].into_iter().chain(record.refusals.named().map(|(_, count)| text(count))).collect()
 }

@@ -11,13 +11,11 @@ use serde::{Deserialize, Serialize};
 use weir_admin::{Command, Connections, Cursor, SocketRecord};
 use weir_base::WorkerId;
 
+use super::page_limit;
 use crate::ask::Workers;
 use crate::error::ApiError;
-use crate::metrics::seconds;
+use crate::figures::{seconds, seconds_of};
 
-/// Connections of a page, unless asked otherwise, and at most.
-const PAGE: usize = 100;
-const MOST: usize = 1000;
 /// Pages of workers that are looked at for one of ours.
 const LOOKS: usize = 64;
 
@@ -55,7 +53,6 @@ pub(crate) struct Connection {
 
 impl From<SocketRecord> for Connection {
     fn from(record: SocketRecord) -> Connection {
-        let since_1970 = |micros: u64| micros as f64 / 1e6;
         Connection {
             id: record.id,
             user: record.user,
@@ -65,8 +62,8 @@ impl From<SocketRecord> for Connection {
             port: record.port,
             local_address: record.local_addr,
             local_port: record.local_port,
-            connected_at: since_1970(record.connect_time),
-            requested_at: since_1970(record.request_time),
+            connected_at: seconds_of(record.connect_time),
+            requested_at: seconds_of(record.request_time),
             wait_seconds: seconds(record.wait),
             close_needed: record.close_needed,
             link: record.ptr,
@@ -129,10 +126,7 @@ pub(crate) async fn servers(State(workers): State<Workers>, wanted: Asked) -> Re
 
 async fn page(workers: &Workers, of: Connections, wanted: Asked) -> Result<Page, ApiError> {
     let Query(wanted) = wanted.map_err(|error| ApiError::Bad(error.body_text()))?;
-    let limit = wanted.limit.unwrap_or(PAGE);
-    if !(1..=MOST).contains(&limit) {
-        return Err(ApiError::Bad(format!("limit must be from 1 to {MOST}")));
-    }
+    let limit = page_limit(wanted.limit)?;
     let (mut from, mut skip) = wanted.place()?;
     let mut connections = Vec::new();
     for _ in 0..LOOKS {

@@ -5,6 +5,7 @@ mod connections;
 mod pools;
 mod process;
 
+use std::fmt::Display;
 use std::time::Duration;
 
 use axum::extract::{DefaultBodyLimit, FromRef, FromRequestParts, Path, Request};
@@ -22,6 +23,9 @@ use crate::{guard, health, metrics};
 
 /// The longest body, in bytes.
 const MOST_BODY: usize = 64 << 10;
+/// Things of a page, unless asked otherwise, and at most.
+const PAGE: usize = 100;
+const MOST: usize = 1000;
 /// How long a request may take, its body included: longer than any command may be waited for.
 const LONGEST: Duration = Duration::from_secs(120);
 
@@ -89,6 +93,19 @@ pub(crate) fn router(workers: Workers, version: &'static str) -> Router {
 async fn in_time(request: Request, next: Next) -> Response {
     let answer = timeout(LONGEST, next.run(request)).await;
     answer.unwrap_or_else(|_| ApiError::TooSlow.into_response())
+}
+
+/// How many a page has at most: as many as asked for, within reason.
+fn page_limit(wanted: Option<usize>) -> Result<usize, ApiError> {
+    within("limit", wanted.unwrap_or(PAGE), MOST)
+}
+
+/// A number from a query, from 1 to as many as may be.
+fn within<T: PartialOrd + From<u8> + Display>(name: &str, value: T, most: T) -> Result<T, ApiError> {
+    if value >= T::from(1) && value <= most {
+        return Ok(value);
+    }
+    Err(ApiError::Bad(format!("{name} must be from 1 to {most}")))
 }
 
 /// The part of a path that names something.

@@ -14,14 +14,11 @@ use serde::{Deserialize, Serialize};
 use weir_admin::{Command, PoolRecord, Refusals, Report, Stats};
 use weir_config::Config;
 
-use super::Name;
+use super::{Name, page_limit, within};
 use crate::ask::Workers;
 use crate::error::ApiError;
-use crate::metrics::{classes, seconds};
+use crate::figures::{Clients, Servers, seconds, seconds_of};
 
-/// Pools of a page, unless asked otherwise, and at most.
-const PAGE: usize = 100;
-const MOST: usize = 1000;
 /// How long a command that waits for servers is waited for, unless asked otherwise, and at most.
 const PATIENCE: u64 = 10;
 const MOST_PATIENCE: u64 = 60;
@@ -65,23 +62,6 @@ struct User {
     longest_wait_seconds: f64,
 }
 
-#[derive(Serialize, Default)]
-struct Clients {
-    active: u32,
-    waiting: u32,
-    canceling: u32,
-}
-
-#[derive(Serialize, Default)]
-struct Servers {
-    active: u32,
-    idle: u32,
-    used: u32,
-    tested: u32,
-    login: u32,
-    canceling: u32,
-}
-
 /// Counted since the start.
 #[derive(Serialize)]
 struct Totals {
@@ -94,52 +74,16 @@ struct Totals {
     wait_seconds: f64,
 }
 
-impl Clients {
-    fn of(pool: &PoolRecord) -> Clients {
-        let canceling = pool.cl_active_cancel_req + pool.cl_waiting_cancel_req;
-        Clients { active: pool.cl_active, waiting: pool.cl_waiting, canceling }
-    }
-
-    fn add(&mut self, other: &Clients) {
-        self.active += other.active;
-        self.waiting += other.waiting;
-        self.canceling += other.canceling;
-    }
-}
-
-impl Servers {
-    fn of(pool: &PoolRecord) -> Servers {
-        Servers {
-            active: pool.sv_active,
-            idle: pool.sv_idle,
-            used: pool.sv_used,
-            tested: pool.sv_tested,
-            login: pool.sv_login,
-            canceling: pool.sv_active_cancel + pool.sv_being_canceled,
-        }
-    }
-
-    fn add(&mut self, other: &Servers) {
-        self.active += other.active;
-        self.idle += other.idle;
-        self.used += other.used;
-        self.tested += other.tested;
-        self.login += other.login;
-        self.canceling += other.canceling;
-    }
-}
-
 impl Totals {
     fn of(stats: &Stats) -> Totals {
-        let seconds = |micros: u64| micros as f64 / 1e6;
         Totals {
             transactions: stats.xact_count,
             queries: stats.query_count,
             received_bytes: stats.received,
             sent_bytes: stats.sent,
-            transaction_seconds: seconds(stats.xact_time),
-            query_seconds: seconds(stats.query_time),
-            wait_seconds: seconds(stats.wait_time),
+            transaction_seconds: seconds_of(stats.xact_time),
+            query_seconds: seconds_of(stats.query_time),
+            wait_seconds: seconds_of(stats.wait_time),
         }
     }
 }
@@ -183,9 +127,8 @@ impl<'a> Index<'a> {
             return None;
         }
         let pattern = own.or(self.config.fallback.as_ref())?;
-        let users: Vec<User> = records.iter().map(|record| User::of(record)).collect();
-        let (mut clients, mut servers) = (Clients::default(), Servers::default());
-        users.iter().for_each(|user| (clients.add(&user.clients), servers.add(&user.servers)).0);
+        let mut all = PoolRecord::new(name, "", pattern.mode);
+        records.iter().for_each(|record| all.add(record));
         Some(Pool {
             name: name.to_owned(),
             configured: own.is_some(),
@@ -199,12 +142,12 @@ impl<'a> Index<'a> {
             reserve_size: pattern.limits.reserve_size,
             paused: self.report.paused.contains(name),
             disabled: self.report.disabled.contains(name),
-            clients,
-            servers,
-            longest_wait_seconds: users.iter().map(|user| user.longest_wait_seconds).fold(0.0, f64::max),
+            clients: Clients::of(&all),
+            servers: Servers::of(&all),
+            longest_wait_seconds: seconds(all.maxwait),
             totals: Totals::of(self.stats.get(name).copied().unwrap_or(&Stats::default())),
-            refusals: classes(&self.refusals.get(name).copied().unwrap_or_default()).into(),
-            users,
+            refusals: self.refusals.get(name).copied().unwrap_or_default().named().into(),
+            users: records.iter().map(|record| User::of(record)).collect(),
         })
     }
 }
@@ -234,7 +177,7 @@ pub(crate) async fn list(
     wanted: Result<Query<Wanted>, QueryRejection>,
 ) -> Result<Json<Page>, ApiError> {
     let Query(wanted) = wanted.map_err(|error| ApiError::Bad(error.body_text()))?;
-    let limit = within("limit", wanted.limit.unwrap_or(PAGE), 1, MOST)?;
+    let limit = page_limit(wanted.limit)?;
     let (report, config) = workers.report().await?;
     let index = Index::new(&report, &config);
     let mut names = index.names(&wanted.after);
@@ -264,15 +207,8 @@ const DONE: StatusCode = StatusCode::NO_CONTENT;
 /// Asks for a command that waits until servers are free, for as long as its asker likes.
 async fn wait_for(workers: &Workers, command: Command, patience: Patient) -> Done {
     let Query(Patience { timeout }) = patience.map_err(|error| ApiError::Bad(error.body_text()))?;
-    let seconds = within("timeout", timeout.unwrap_or(PATIENCE), 1, MOST_PATIENCE)?;
+    let seconds = within("timeout", timeout.unwrap_or(PATIENCE), MOST_PATIENCE)?;
     workers.order_within(command, Duration::from_secs(seconds)).await.map(|()| DONE)
-}
-
-fn within<T: PartialOrd + std::fmt::Display>(name: &str, value: T, least: T, most: T) -> Result<T, ApiError> {
-    if value >= least && value <= most {
-        return Ok(value);
-    }
-    Err(ApiError::Bad(format!("{name} must be from {least} to {most}")))
 }
 
 /// `POST /api/v1/pools/{name}/pause`.
