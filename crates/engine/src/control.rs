@@ -18,7 +18,8 @@ impl Engine {
     pub(crate) fn outside_asks<I: Io>(&mut self, now: Time, number: u64, request: Request, io: &mut I) {
         match request {
             Request::Report => {
-                let ask = Ask::Report { counts: true };
+                // No answer of the control plane counts clients by user, which would be a look at all of them.
+                let ask = Ask::Report { counts: false };
                 self.scatter(now, Caller::Control(number), Command::Show(Show::Lists), ask, io);
             }
             Request::Connections(_, Cursor { worker, .. }) if worker.0 >= self.workers => {
