@@ -49,7 +49,7 @@ impl Api {
         stream.read_to_string(&mut answer).expect("it answers");
         let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
         let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
-        (status, unchunked(head, body))
+        (status, body.to_owned())
     }
 
     /// Asks for JSON.
@@ -76,18 +76,4 @@ impl Api {
         let error: Value = serde_json::from_str(&text).expect("JSON");
         (status, error["error"].as_str().expect("a text").to_owned())
     }
-}
-
-/// A body that came in chunks (RFC 9112, section 7.1), put together.
-fn unchunked(head: &str, body: &str) -> String {
-    if !head.to_ascii_lowercase().contains("transfer-encoding: chunked") {
-        return body.to_owned();
-    }
-    let (mut rest, mut whole) = (body, String::new());
-    while let Some((length, more)) = rest.split_once("\r\n") {
-        let length = usize::from_str_radix(length, 16).expect("a length");
-        whole.push_str(&more[..length]);
-        rest = more[length..].trim_start_matches("\r\n");
-    }
-    whole
 }
