@@ -10,9 +10,9 @@
 //!
 //! Source of what little it knows: PostgreSQL's documentation, section 55.2, Message Flow.
 
+mod links;
 mod ring;
 
-use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener as Listener, TcpStream as Blocking};
 
@@ -20,16 +20,13 @@ use clap::Args;
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token};
 
+use self::links::{Links, Side, is_free, is_ready, wants_encryption};
 use crate::error::{Error, Outcome};
 use crate::setup::USER;
 
 const LISTENER: Token = Token(usize::MAX);
 /// As much as is read at once; a piece that fills it is not what this was made for.
 const PIECE: usize = 64 * 1024;
-/// ReadyForQuery up to its status.
-const READY: [u8; 5] = [b'Z', 0, 0, 0, 5];
-const SSL_REQUEST: [u8; 4] = 80_877_103_u32.to_be_bytes();
-const GSS_REQUEST: [u8; 4] = 80_877_104_u32.to_be_bytes();
 
 /// What `forwarder` is told.
 #[derive(Args, Clone, Debug)]
@@ -71,28 +68,10 @@ pub(crate) fn run(options: &Options) -> Outcome<bool> {
     Ok(true)
 }
 
-/// A connection and who is at its other end: the client of a server, the server of a client.
-struct Peer {
-    stream: TcpStream,
-    link: Option<usize>,
-    side: Side,
-}
-
-enum Side {
-    Server,
-    /// Has not said yet who it is.
-    Arriving,
-    /// What it asked while all servers were taken.
-    Client(Vec<u8>),
-}
-
 struct Forwarder {
     poll: Poll,
     listener: TcpListener,
-    peers: Vec<Option<Peer>>,
-    free: Vec<usize>,
-    idle: Vec<usize>,
-    waiting: VecDeque<usize>,
+    links: Links<TcpStream>,
     /// What a server said at its login, from the Authentication's end to ReadyForQuery: every client is told the same.
     greeting: Vec<u8>,
     piece: Vec<u8>,
@@ -105,38 +84,22 @@ impl Forwarder {
         listener.set_nonblocking(true)?;
         let mut listener = TcpListener::from_std(listener);
         poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
-        let mut forwarder = Forwarder {
-            poll,
-            listener,
-            peers: Vec::new(),
-            free: Vec::new(),
-            idle: Vec::new(),
-            waiting: VecDeque::new(),
-            greeting: Vec::new(),
-            piece: vec![0; PIECE],
-        };
+        let mut forwarder =
+            Forwarder { poll, listener, links: Links::new(), greeting: Vec::new(), piece: vec![0; PIECE] };
         for _ in 0..options.servers {
             let (stream, greeting) = log_in(options.server_port)?;
             forwarder.greeting = greeting;
-            let server = forwarder.admit(TcpStream::from_std(stream), Side::Server)?;
-            forwarder.idle.push(server);
+            forwarder.admit(TcpStream::from_std(stream), Side::Server)?;
         }
         Ok(forwarder)
     }
 
-    fn admit(&mut self, mut stream: TcpStream, side: Side) -> io::Result<usize> {
+    fn admit(&mut self, mut stream: TcpStream, side: Side) -> io::Result<()> {
         stream.set_nodelay(true)?;
-        let id = self.free.pop().unwrap_or_else(|| {
-            self.peers.push(None);
-            self.peers.len() - 1
-        });
+        let id = self.links.place();
         self.poll.registry().register(&mut stream, Token(id), Interest::READABLE)?;
-        self.peers[id] = Some(Peer { stream, link: None, side });
-        Ok(id)
-    }
-
-    fn peer(&mut self, id: usize) -> &mut Peer {
-        self.peers[id].as_mut().expect("a link's other end, or who has just been read from")
+        self.links.seat(id, stream, side);
+        Ok(())
     }
 
     fn serve(&mut self) -> io::Result<()> {
@@ -158,7 +121,7 @@ impl Forwarder {
     fn accept(&mut self) -> io::Result<()> {
         loop {
             match self.listener.accept() {
-                Ok((stream, _)) => self.admit(stream, Side::Arriving).map(drop)?,
+                Ok((stream, _)) => self.admit(stream, Side::Arriving)?,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
                 Err(error) => return Err(error),
             }
@@ -167,7 +130,7 @@ impl Forwarder {
 
     /// One read, and what follows from it. A read that did not fill its room has emptied the socket (epoll(7)).
     fn turn(&mut self, id: usize) -> io::Result<()> {
-        let Some(peer) = &mut self.peers[id] else { return Ok(()) };
+        let Some(peer) = self.links.get(id) else { return Ok(()) };
         let mut piece = std::mem::take(&mut self.piece);
         let length = match peer.stream.read(&mut piece) {
             Ok(length) => length,
@@ -178,7 +141,7 @@ impl Forwarder {
             Err(_) => 0,
         };
         let outcome = match (&peer.side, length) {
-            (_, 0) => self.leave(id),
+            (_, 0) => self.links.leave(id),
             (_, PIECE) => Err(io::Error::other("a piece of 64 kB: not what a bare forwarder is for")),
             (Side::Server, length) => self.answer(id, &piece[..length]),
             (Side::Arriving, length) => self.arrive(id, &piece[..length]),
@@ -189,9 +152,8 @@ impl Forwarder {
     }
 
     fn arrive(&mut self, id: usize, piece: &[u8]) -> io::Result<()> {
-        let Some(code) = piece.get(4..8) else { return Err(io::Error::other("a startup in pieces")) };
-        let Some(peer) = &mut self.peers[id] else { return Ok(()) };
-        if code == SSL_REQUEST || code == GSS_REQUEST {
+        let peer = self.links.peer(id);
+        if wants_encryption(piece)? {
             return peer.stream.write_all(b"N");
         }
         peer.side = Side::Client(Vec::new());
@@ -200,64 +162,22 @@ impl Forwarder {
 
     fn ask(&mut self, id: usize, piece: &[u8]) -> io::Result<()> {
         if piece[0] == b'X' {
-            return self.leave(id);
+            return self.links.leave(id);
         }
-        let linked = self.peer(id).link;
-        let Some(server) = linked.or_else(|| self.idle.pop()) else {
-            self.wait(id, piece);
-            return Ok(());
-        };
-        self.link(id, server);
-        self.peer(server).stream.write_all(piece)
-    }
-
-    fn wait(&mut self, id: usize, piece: &[u8]) {
-        let Side::Client(asked) = &mut self.peer(id).side else { return };
-        let first = asked.is_empty();
-        asked.extend_from_slice(piece);
-        if first {
-            self.waiting.push_back(id);
-        }
-    }
-
-    fn link(&mut self, client: usize, server: usize) {
-        self.peer(client).link = Some(server);
-        self.peer(server).link = Some(client);
+        let Some(server) = self.links.ask(id, piece) else { return Ok(()) };
+        self.links.peer(server).stream.write_all(piece)
     }
 
     fn answer(&mut self, server: usize, piece: &[u8]) -> io::Result<()> {
-        let Some(client) = self.peer(server).link else {
-            return Err(io::Error::other("a server speaks unasked"));
-        };
-        self.peer(client).stream.write_all(piece)?;
-        let free = piece.len() >= 6 && piece[piece.len() - 6..piece.len() - 1] == READY && piece.ends_with(b"I");
-        if free { self.release(client, server) } else { Ok(()) }
-    }
-
-    fn release(&mut self, client: usize, server: usize) -> io::Result<()> {
-        self.peer(client).link = None;
-        self.peer(server).link = None;
-        while let Some(next) = self.waiting.pop_front() {
-            let Some(Peer { side: Side::Client(asked), .. }) = &mut self.peers[next] else { continue };
-            let mut asked = std::mem::take(asked);
-            self.link(next, server);
-            self.peer(server).stream.write_all(&asked)?;
-            asked.clear();
-            // The same room for its next wait.
-            self.peer(next).side = Side::Client(asked);
-            return Ok(());
+        let client = self.links.asker(server)?;
+        self.links.peer(client).stream.write_all(piece)?;
+        if is_free(piece)
+            && let Some((next, asked)) = self.links.release(client, server)
+        {
+            self.links.peer(server).stream.write_all(&asked)?;
+            self.links.sent(next, asked);
         }
-        self.idle.push(server);
         Ok(())
-    }
-
-    fn leave(&mut self, id: usize) -> io::Result<()> {
-        self.free.push(id);
-        match self.peers[id].take() {
-            Some(Peer { side: Side::Server, .. }) => Err(io::Error::other("a server has ended")),
-            Some(Peer { link: Some(_), .. }) => Err(io::Error::other("a client left in the middle of its transaction")),
-            _ => Ok(()),
-        }
     }
 }
 
@@ -271,7 +191,7 @@ fn log_in(port: u16) -> io::Result<(Blocking, Vec<u8>)> {
     stream.write_all(&startup)?;
     let mut greeting = Vec::new();
     let mut piece = [0; 4096];
-    while !(greeting.len() >= 6 && greeting[greeting.len() - 6..greeting.len() - 1] == READY) {
+    while !is_ready(&greeting) {
         match stream.read(&mut piece)? {
             0 => return Err(io::Error::other("PostgreSQL does not let the forwarder in; it needs trust")),
             length => greeting.extend_from_slice(&piece[..length]),

@@ -4,14 +4,14 @@
 //! call for each send. A client's descriptor is closed when its receive has ended, so none is closed with an entry on
 //! its way.
 
-use std::collections::VecDeque;
 use std::io;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 
 use weir_uring::{Completion, Ended, Key, Ring, Shape};
 
-use super::{GSS_REQUEST, Options, READY, SSL_REQUEST, log_in};
+use super::links::{Links, Side, is_free, wants_encryption};
+use super::{Options, log_in};
 use crate::error::{Error, Outcome};
 
 pub(super) const BUFFER: u32 = 4096;
@@ -28,27 +28,10 @@ pub(super) fn run(options: &Options) -> Outcome<bool> {
     Ok(true)
 }
 
-struct Peer {
-    stream: TcpStream,
-    link: Option<usize>,
-    side: Side,
-}
-
-enum Side {
-    Server,
-    /// Has not said yet who it is.
-    Arriving,
-    /// What it asked while all servers were taken.
-    Client(Vec<u8>),
-}
-
 struct Forwarder {
     ring: Option<Ring>,
     listener: TcpListener,
-    peers: Vec<Option<Peer>>,
-    free: Vec<usize>,
-    idle: Vec<usize>,
-    waiting: VecDeque<usize>,
+    links: Links<TcpStream>,
     greeting: Vec<u8>,
     /// What is to be sent at the end of the turn, and vectors for the next ones.
     sends: Vec<(usize, Vec<u8>)>,
@@ -62,10 +45,7 @@ impl Forwarder {
         let mut forwarder = Forwarder {
             ring: None,
             listener,
-            peers: Vec::new(),
-            free: Vec::new(),
-            idle: Vec::new(),
-            waiting: VecDeque::new(),
+            links: Links::new(),
             greeting: Vec::new(),
             sends: Vec::new(),
             spares: Vec::new(),
@@ -73,26 +53,18 @@ impl Forwarder {
         for _ in 0..options.servers {
             let (stream, greeting) = log_in(options.server_port)?;
             forwarder.greeting = greeting;
-            let server = forwarder.admit(&mut ring, stream, Side::Server)?;
-            forwarder.idle.push(server);
+            forwarder.admit(&mut ring, stream, Side::Server)?;
         }
         forwarder.ring = Some(ring);
         Ok(forwarder)
     }
 
-    fn admit(&mut self, ring: &mut Ring, stream: TcpStream, side: Side) -> io::Result<usize> {
+    fn admit(&mut self, ring: &mut Ring, stream: TcpStream, side: Side) -> io::Result<()> {
         stream.set_nodelay(true)?;
-        let id = self.free.pop().unwrap_or_else(|| {
-            self.peers.push(None);
-            self.peers.len() - 1
-        });
+        let id = self.links.place();
         ring.receive(stream.as_fd(), Key::new(id as u64))?;
-        self.peers[id] = Some(Peer { stream, link: None, side });
-        Ok(id)
-    }
-
-    fn peer(&mut self, id: usize) -> &mut Peer {
-        self.peers[id].as_mut().expect("a link's other end, or who has just been read from")
+        self.links.seat(id, stream, side);
+        Ok(())
     }
 
     fn serve(&mut self) -> io::Result<()> {
@@ -111,7 +83,7 @@ impl Forwarder {
                     Completion::ReceiveEnded { key, ended: Ended::NoBuffers } => {
                         self.receive_again(&mut ring, key.value() as usize)?;
                     }
-                    Completion::ReceiveEnded { key, .. } => self.leave(key.value() as usize)?,
+                    Completion::ReceiveEnded { key, .. } => self.links.leave(key.value() as usize)?,
                     Completion::Sent { bytes, taken, .. } => self.sent(bytes, &taken)?,
                     Completion::Accepted { socket, more, .. } => {
                         self.admit(&mut ring, socket.into(), Side::Arriving)?;
@@ -124,14 +96,14 @@ impl Forwarder {
                 }
             }
             for (to, bytes) in self.sends.drain(..) {
-                let Some(peer) = &self.peers[to] else { continue };
+                let Some(peer) = self.links.get(to) else { continue };
                 ring.send(peer.stream.as_fd(), Key::new(to as u64), bytes)?;
             }
         }
     }
 
     fn receive_again(&mut self, ring: &mut Ring, id: usize) -> io::Result<()> {
-        ring.receive(self.peer(id).stream.as_fd(), Key::new(id as u64))
+        ring.receive(self.links.peer(id).stream.as_fd(), Key::new(id as u64))
     }
 
     fn sent(&mut self, mut bytes: Vec<u8>, taken: &io::Result<usize>) -> io::Result<()> {
@@ -151,7 +123,7 @@ impl Forwarder {
     }
 
     fn turn(&mut self, id: usize, piece: &[u8]) -> io::Result<()> {
-        match &self.peer(id).side {
+        match &self.links.peer(id).side {
             Side::Server => self.answer(id, piece),
             Side::Arriving => self.arrive(id, piece),
             // A Terminate: its end follows.
@@ -164,11 +136,10 @@ impl Forwarder {
     }
 
     fn arrive(&mut self, id: usize, piece: &[u8]) -> io::Result<()> {
-        let Some(code) = piece.get(4..8) else { return Err(io::Error::other("a startup in pieces")) };
-        if code == SSL_REQUEST || code == GSS_REQUEST {
+        if wants_encryption(piece)? {
             self.send(id, b"N");
         } else {
-            self.peer(id).side = Side::Client(Vec::new());
+            self.links.peer(id).side = Side::Client(Vec::new());
             let greeting = std::mem::take(&mut self.greeting);
             self.send(id, &greeting);
             self.greeting = greeting;
@@ -177,60 +148,20 @@ impl Forwarder {
     }
 
     fn ask(&mut self, id: usize, piece: &[u8]) {
-        let linked = self.peer(id).link;
-        let Some(server) = linked.or_else(|| self.idle.pop()) else { return self.wait(id, piece) };
-        self.link(id, server);
-        self.send(server, piece);
-    }
-
-    fn wait(&mut self, id: usize, piece: &[u8]) {
-        let Side::Client(asked) = &mut self.peer(id).side else { return };
-        let first = asked.is_empty();
-        asked.extend_from_slice(piece);
-        if first {
-            self.waiting.push_back(id);
+        if let Some(server) = self.links.ask(id, piece) {
+            self.send(server, piece);
         }
-    }
-
-    fn link(&mut self, client: usize, server: usize) {
-        self.peer(client).link = Some(server);
-        self.peer(server).link = Some(client);
     }
 
     fn answer(&mut self, server: usize, piece: &[u8]) -> io::Result<()> {
-        let Some(client) = self.peer(server).link else {
-            return Err(io::Error::other("a server speaks unasked"));
-        };
+        let client = self.links.asker(server)?;
         self.send(client, piece);
-        let free = piece.len() >= 6 && piece[piece.len() - 6..piece.len() - 1] == READY && piece.ends_with(b"I");
-        if free {
-            self.release(client, server);
+        if is_free(piece)
+            && let Some((next, asked)) = self.links.release(client, server)
+        {
+            self.send(server, &asked);
+            self.links.sent(next, asked);
         }
         Ok(())
-    }
-
-    fn release(&mut self, client: usize, server: usize) {
-        self.peer(client).link = None;
-        self.peer(server).link = None;
-        while let Some(next) = self.waiting.pop_front() {
-            let Some(Peer { side: Side::Client(asked), .. }) = &mut self.peers[next] else { continue };
-            let mut asked = std::mem::take(asked);
-            self.link(next, server);
-            self.send(server, &asked);
-            asked.clear();
-            // The same room for its next wait.
-            self.peer(next).side = Side::Client(asked);
-            return;
-        }
-        self.idle.push(server);
-    }
-
-    fn leave(&mut self, id: usize) -> io::Result<()> {
-        self.free.push(id);
-        match self.peers[id].take() {
-            Some(Peer { side: Side::Server, .. }) => Err(io::Error::other("a server has ended")),
-            Some(Peer { link: Some(_), .. }) => Err(io::Error::other("a client left in the middle of its transaction")),
-            _ => Ok(()),
-        }
     }
 }
