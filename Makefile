@@ -70,6 +70,10 @@ lint: ## Formatting, clippy, and who may know whom
 	$(CARGO) clippy --workspace --all-targets --all-features -- --deny warnings
 	$(CARGO) test --quiet -p weir --test arrows --test docs
 
+.PHONY: panel
+panel: ## Build the panel into crates/web/panel, from where it is committed (needs Node.js 20 and npm)
+	cd panel && npm ci --no-audit --no-fund && npm run --silent check && npm run --silent build
+
 deny: ## Licences, bans and sources of the dependencies (installs cargo-deny if it is missing)
 	@$(CARGO) deny --version >/dev/null 2>&1 || $(CARGO) install --locked cargo-deny
 	$(CARGO) deny check licenses bans sources

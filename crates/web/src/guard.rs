@@ -15,7 +15,7 @@ use crate::error::ApiError;
 
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// What every answer says: no script, no frame, no guess at its type, no copy kept.
+/// What every answer says that does not say otherwise: no script, no frame, no guess at its type, no copy kept.
 const HEADERS: [(HeaderName, &str); 5] = [
     (header::CONTENT_SECURITY_POLICY, "default-src 'none'; frame-ancestors 'none'"),
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
@@ -31,7 +31,7 @@ pub(crate) async fn guard(request: Request, next: Next) -> Response {
         Err(error) => error.into_response(),
     };
     for (name, value) in HEADERS {
-        response.headers_mut().insert(name, HeaderValue::from_static(value));
+        response.headers_mut().entry(name).or_insert(HeaderValue::from_static(value));
     }
     response
 }

@@ -1,4 +1,4 @@
-//! The control plane by HTTP: the API, health, and metrics for Prometheus.
+//! The control plane by HTTP: the API, health, metrics for Prometheus, and the panel's files.
 //!
 //! Owns one thread, its listeners, and everything that HTTP means here. Knows the workers only through
 //! [`Control`](weir_admin::Control): it asks, and shows what it is told. Nothing here is on the way of a query, and what
@@ -14,6 +14,7 @@ mod figures;
 mod guard;
 mod health;
 mod metrics;
+mod panel;
 mod serve;
 
 pub use serve::{Options, Web, WebError};

@@ -1,6 +1,6 @@
 //! The demo from the outside: it tells its story without a terminal, and leaves nothing behind however it ends.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Mutex;
@@ -99,12 +99,24 @@ fn clients(story: &str) -> Option<Vec<Vec<String>>> {
     Some(told.lines().map(|line| line.split('|').map(str::to_owned).collect()).collect())
 }
 
+/// What a link of the story leads to, head and all.
+fn get(link: &str) -> String {
+    let (host, path) = link.strip_prefix("http://").and_then(|rest| rest.split_once('/')).expect("a link");
+    let mut stream = std::net::TcpStream::connect(host).unwrap();
+    write!(stream, "GET /{path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
 #[test]
-fn the_lines_to_copy_are_encrypted_beside_plain_clients() {
+fn the_panel_is_served_and_the_lines_to_copy_are_encrypted_beside_plain_clients() {
     let _alone = ALONE.lock();
     let mut demo = start(&["--seconds", "600"]);
     let (story, _, reader) = until_live(&mut demo);
     copied(&story, "a client ");
+    let page = get(story.lines().find_map(|line| line.trim().strip_prefix("the panel ")).expect("a link").trim());
+    assert!(page.starts_with("HTTP/1.1 200") && page.contains("<title>Weir</title>"), "{page}");
     if let Some(rows) = clients(&story) {
         let tls = rows[0].iter().position(|column| column == "tls").unwrap();
         let how: Vec<_> = rows[1..].iter().filter_map(|row| row.get(tls)).collect();

@@ -19,7 +19,7 @@ use tokio::time::timeout;
 
 use crate::ask::Workers;
 use crate::error::ApiError;
-use crate::{guard, health, metrics};
+use crate::{guard, health, metrics, panel};
 
 /// The longest body, in bytes.
 const MOST_BODY: usize = 64 << 10;
@@ -81,6 +81,7 @@ pub(crate) fn router(workers: Workers, version: &'static str) -> Router {
     let empty = Router::new();
     let router = paths().into_iter().fold(empty, |router, (path, methods)| router.route(path, methods));
     router
+        .merge(panel::router())
         .method_not_allowed_fallback(async || ApiError::NoSuchMethod)
         .fallback(async || ApiError::NoSuchPath)
         .layer(DefaultBodyLimit::max(MOST_BODY))

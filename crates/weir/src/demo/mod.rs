@@ -183,6 +183,7 @@ impl Teller {
             None => "until Ctrl-C".to_owned(),
         };
         self.heading(4, &format!("It stays up {until}, with some traffic: look around"));
+        self.line(&format!("the panel     {}", self.term.bold(&stage.panel())));
         let missing = stage.server().programs().psql().is_none();
         if missing {
             self.line(&self.term.dim("(there is no psql on this machine; any PostgreSQL client will do)"));

@@ -28,6 +28,8 @@ pub(super) const POOL_SIZE: u32 = 20;
 pub(super) const USUAL_PORT: u16 = 5432;
 /// Where a pooler is expected.
 pub(super) const USUAL_WEIR_PORT: u16 = 6432;
+/// Where the panel is expected.
+const USUAL_WEB_PORT: u16 = 8432;
 
 /// The user's name, its password and its database's name.
 const DEMO: &str = "demo";
@@ -46,6 +48,7 @@ pub(crate) struct Stage {
 struct Weir {
     child: Child,
     port: u16,
+    web_port: u16,
 }
 
 impl Stage {
@@ -70,9 +73,9 @@ impl Stage {
 
     /// Starts `weir serve`, this very program, and waits until it answers.
     pub(super) fn add_weir(&mut self) -> Result<(), Failure> {
-        let port = if is_free(USUAL_WEIR_PORT) { Ok(USUAL_WEIR_PORT) } else { free_port() };
-        let port = port.map_err(|e| Failure::at("find a free port", e))?;
-        self.write_config(port)?;
+        let port = usual_or_free(USUAL_WEIR_PORT)?;
+        let web_port = usual_or_free(USUAL_WEB_PORT)?;
+        self.write_config(port, web_port)?;
         let program = std::env::current_exe().map_err(|e| Failure::at("find this program", e))?;
         let log = File::create(self.log()).map_err(|e| Failure::at(self.log().display(), e))?;
         let errors = log.try_clone().map_err(|e| Failure::at(self.log().display(), e))?;
@@ -87,7 +90,7 @@ impl Stage {
             .spawn()
             .map_err(|e| Failure::at(program.display(), e))?;
         self.server.caretaker().watch(child.id());
-        self.weir = Some(Weir { child, port });
+        self.weir = Some(Weir { child, port, web_port });
         self.await_weir()
     }
 
@@ -98,6 +101,11 @@ impl Stage {
     /// Weir's port; 0 before it is there.
     pub(super) fn port(&self) -> u16 {
         self.weir.as_ref().map_or(0, |weir| weir.port)
+    }
+
+    /// Where a browser finds the panel.
+    pub(super) fn panel(&self) -> String {
+        format!("http://127.0.0.1:{}/", self.weir.as_ref().map_or(0, |weir| weir.web_port))
     }
 
     pub(super) fn folder(&self) -> &Path {
@@ -160,9 +168,9 @@ impl Stage {
         self.folder().join("weir.log")
     }
 
-    fn write_config(&self, port: u16) -> Result<(), Failure> {
+    fn write_config(&self, port: u16, web_port: u16) -> Result<(), Failure> {
         certificate::write(self.folder())?;
-        certificate::write_private(&self.config(), &config(port, self.server.port()))
+        certificate::write_private(&self.config(), &config(port, web_port, self.server.port()))
     }
 
     fn await_weir(&mut self) -> Result<(), Failure> {
@@ -192,7 +200,7 @@ impl Drop for Stage {
     }
 }
 
-fn config(port: u16, server_port: u16) -> String {
+fn config(port: u16, web_port: u16, server_port: u16) -> String {
     let (key, certificate) = (certificate::KEY, certificate::CERTIFICATE);
     format!(
         "[general]\n\
@@ -213,6 +221,10 @@ fn config(port: u16, server_port: u16) -> String {
          key_file = \"{key}\"\n\
          cert_file = \"{certificate}\"\n\
          \n\
+         [web]\n\
+         address = \"127.0.0.1\"\n\
+         port = {web_port}\n\
+         \n\
          [pools.{POOL}]\n\
          host = \"127.0.0.1\"\n\
          port = {server_port}\n\
@@ -222,6 +234,11 @@ fn config(port: u16, server_port: u16) -> String {
          mode = \"transaction\"\n\
          size = {POOL_SIZE}\n"
     )
+}
+
+fn usual_or_free(usual: u16) -> Result<u16, Failure> {
+    let port = if is_free(usual) { Ok(usual) } else { free_port() };
+    port.map_err(|e| Failure::at("find a free port", e))
 }
 
 fn is_free(port: u16) -> bool {
@@ -234,7 +251,7 @@ mod tests {
 
     #[test]
     fn the_demos_configuration_is_understood_without_a_complaint() {
-        let read = |_: &Path| Ok(config(6432, 5432));
+        let read = |_: &Path| Ok(config(6432, 8432, 5432));
         let config = weir_config::load(Path::new("weir.toml"), &read, &|_| None).unwrap();
         assert_eq!(config.pools[POOL].limits.size, POOL_SIZE);
         assert!(config.tls.client.key_file.is_some());

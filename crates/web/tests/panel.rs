@@ -1,0 +1,124 @@
+//! The panel's built files: that they belong to its source, that they are small, and how they are served.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use sha2::{Digest, Sha256};
+use weir_admin::{Control, Deliver, Request};
+use weir_web::{Options, Web};
+
+/// What the panel is built of: the same list as in panel/vite.config.ts.
+const SOURCES: &[&str] =
+    &["index.html", "package-lock.json", "package.json", "public", "src", "tsconfig.json", "vite.config.ts"];
+
+fn built() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("panel")
+}
+
+fn source() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../panel")
+}
+
+fn files(path: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(path) else { return vec![path.to_owned()] };
+    entries.flat_map(|entry| files(&entry.expect("an entry").path())).collect()
+}
+
+/// The SHA-256 of each file, by its path below `root`.
+fn digests(root: &Path, files: Vec<PathBuf>) -> BTreeMap<String, String> {
+    let digest = |file: &Path| {
+        let hash = Sha256::digest(fs::read(file).unwrap_or_else(|error| panic!("{}: {error}", file.display())));
+        hash.iter().map(|byte| format!("{byte:02x}")).collect()
+    };
+    let name = |file: &Path| file.strip_prefix(root).expect("below it").display().to_string();
+    files.iter().map(|file| (name(file), digest(file))).collect()
+}
+
+#[test]
+fn the_committed_build_is_of_this_source() {
+    let told = fs::read_to_string(built().join("built-of.txt")).expect("a build");
+    let (sources, files_built) = told.split_once("\n\n").expect("two lists");
+    let read = |list: &str| -> BTreeMap<String, String> {
+        let pairs = list.lines().filter_map(|line| line.split_once("  "));
+        pairs.map(|(hash, name)| (name.to_owned(), hash.to_owned())).collect()
+    };
+    let own = SOURCES.iter().flat_map(|name| files(&source().join(name))).collect();
+    let again = "the panel's source and its build differ: run `make panel`, and commit crates/web/panel with it";
+    assert_eq!(read(sources), digests(&source(), own), "{again}");
+    let there = files(&built()).into_iter().filter(|file| !file.ends_with("built-of.txt")).collect();
+    assert_eq!(read(files_built), digests(&built(), there), "{again}");
+}
+
+/// Nobody answers; the panel's files need nobody.
+struct Ended;
+
+impl Control for Ended {
+    fn ask(&self, _: Request, deliver: Deliver) -> u64 {
+        drop(deliver);
+        1
+    }
+
+    fn forget(&self, _: u64) {}
+}
+
+fn web() -> Web {
+    let any = SocketAddr::from(([127, 0, 0, 1], 0));
+    Web::start(Options { addresses: vec![any], control: Arc::new(Ended), version: "test" }).expect("a free port")
+}
+
+/// The status, the head in lower case, and the body.
+fn get(web: &Web, path: &str, more: &str) -> (u16, String, Vec<u8>) {
+    let mut stream = TcpStream::connect(web.bound()[0]).expect("it listens");
+    stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a time");
+    let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{more}\r\n");
+    stream.write_all(request.as_bytes()).expect("it reads");
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).expect("it answers");
+    let end = answer.windows(4).position(|four| four == b"\r\n\r\n").expect("a head");
+    let head = String::from_utf8_lossy(&answer[..end]).to_ascii_lowercase();
+    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
+    (status, head, answer[end + 4..].to_vec())
+}
+
+fn header<'h>(head: &'h str, name: &str) -> &'h str {
+    let line = head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
+    line.unwrap_or_else(|| panic!("no {name} in {head}"))
+}
+
+#[test]
+fn every_file_is_served_as_it_is_with_its_type_and_a_policy_that_lets_nothing_else_in() {
+    let web = web();
+    for file in files(&built()).into_iter().filter(|file| !file.ends_with("built-of.txt")) {
+        let name = file.strip_prefix(built()).expect("below it").display().to_string();
+        let (status, head, body) = get(&web, &format!("/{name}"), "");
+        assert_eq!(status, 200, "{name}");
+        assert_eq!(body, fs::read(&file).expect("a file"), "{name}");
+        let policy = header(&head, "content-security-policy");
+        assert!(policy.starts_with("default-src 'none'; ") && policy.contains("frame-ancestors 'none'"), "{policy}");
+        assert!(!policy.contains("unsafe") && !policy.contains("data:") && !policy.contains('*'), "{policy}");
+        assert_eq!(header(&head, "x-content-type-options"), "nosniff");
+        assert_eq!(header(&head, "referrer-policy"), "no-referrer");
+        let kept = header(&head, "cache-control");
+        assert_eq!(kept.contains("immutable"), name.starts_with("assets/"), "{name}: {kept}");
+        let tag = header(&head, "etag").to_owned();
+        let (status, head, body) = get(&web, &format!("/{name}"), &format!("If-None-Match: {tag}\r\n"));
+        assert_eq!((status, body.len()), (304, 0), "{name}: {head}");
+    }
+}
+
+#[test]
+fn the_page_is_at_the_root_and_asks_no_other_host_for_anything() {
+    let web = web();
+    let (status, head, body) = get(&web, "/", "");
+    assert_eq!((status, header(&head, "content-type")), (200, "text/html; charset=utf-8"));
+    let page = String::from_utf8(body).expect("text");
+    assert!(!page.contains("://") && !page.contains("<style") && !page.contains("style="), "{page}");
+    for path in ["/built-of.txt", "/assets/", "/assets/none.js", "/assets/..%2findex.html", "/index.php"] {
+        assert_eq!(get(&web, path, "").0, 404, "{path}");
+    }
+}

@@ -1,0 +1,38 @@
+// Figures as people read them: few digits, the unit that fits, nothing where nothing is known.
+
+const NONE = '–';
+const whole = new Intl.NumberFormat('en', { maximumFractionDigits: 0 });
+const tenths = new Intl.NumberFormat('en', { maximumFractionDigits: 1 });
+
+export function count(value: number | null | undefined): string {
+  return value === null || value === undefined ? NONE : whole.format(value);
+}
+
+export function rate(value: number | null | undefined): string {
+  if (value === null || value === undefined) return NONE;
+  return value < 10 ? tenths.format(value) : whole.format(value);
+}
+
+export function milliseconds(value: number | null | undefined): string {
+  if (value === null || value === undefined) return NONE;
+  if (value >= 1000) return `${tenths.format(value / 1000)} s`;
+  if (value >= 100) return `${whole.format(value)} ms`;
+  if (value >= 1 || value === 0) return `${tenths.format(value)} ms`;
+  return `${whole.format(value * 1000)} µs`;
+}
+
+export function span(seconds: number): string {
+  if (seconds < 1) return milliseconds(seconds * 1000);
+  if (seconds < 60) return `${tenths.format(seconds)} s`;
+  if (seconds < 3600) return `${Math.floor(seconds / 60)} min ${Math.floor(seconds % 60)} s`;
+  if (seconds < 86400) return `${Math.floor(seconds / 3600)} h ${Math.floor((seconds % 3600) / 60)} min`;
+  return `${Math.floor(seconds / 86400)} d ${Math.floor((seconds % 86400) / 3600)} h`;
+}
+
+export function ago(unix: number): string {
+  return span(Math.max(0, Date.now() / 1000 - unix));
+}
+
+export function plural(number: number, one: string, many = `${one}s`): string {
+  return `${count(number)} ${number === 1 ? one : many}`;
+}

@@ -1,0 +1,109 @@
+// All pools, for the overview and whatever needs their names: the list, the latest figures, and a minute of each one's past.
+// Rows are plain objects in an array that is replaced at each beat: ten thousand of them must not be watched one by one.
+import { ApiError } from './api';
+import { eachPage, figuresOf, follow, type FeedState } from './feed';
+import type { Figures, Pool } from './types';
+
+/** Beats that a small graph shows. */
+export const PAST = 60;
+/** How often settings and states are asked for beside the stream, which has only figures. */
+const REFRESH = 15000;
+
+export interface Row {
+  pool: Pool;
+  now: Figures;
+  /** Transactions a second, oldest first; null where it is not known. */
+  tps: (number | null)[];
+  /** The list's round in which an event last told of it. */
+  told: number;
+}
+
+class Pools {
+  rows = $state.raw<Row[]>([]);
+  state = $state<FeedState>('connecting');
+  /** Whether all pages have come once. */
+  complete = $state(false);
+  error = $state<ApiError | null>(null);
+
+  private known = new Map<string, Row>();
+  private users = 0;
+  private round = 0;
+  private stop = () => {};
+
+  /** Follows while somebody looks; call the answer when they don't any more. */
+  watch(): () => void {
+    this.users += 1;
+    if (this.users === 1) this.start();
+    return () => {
+      this.users -= 1;
+      if (this.users === 0) this.stop();
+    };
+  }
+
+  /** Asks for the list again, as after a change. */
+  async refresh() {
+    const seen = new Set<string>();
+    this.round += 1;
+    try {
+      await eachPage((pools) => {
+        pools.forEach((pool) => seen.add(pool.name));
+        this.merge(pools);
+        if (!this.complete) this.publish();
+      });
+      for (const name of this.known.keys()) if (!seen.has(name)) this.known.delete(name);
+      this.complete = true;
+      this.error = null;
+      this.publish();
+    } catch (error) {
+      if (error instanceof ApiError) this.error = error;
+      else throw error;
+    }
+  }
+
+  private start() {
+    void this.refresh();
+    const timer = setInterval(() => {
+      if (!document.hidden) void this.refresh();
+    }, REFRESH);
+    const unfollow = follow({
+      pool: null,
+      take: (event) => this.take(event.pools),
+      state: (state) => (this.state = state),
+    });
+    this.stop = () => {
+      clearInterval(timer);
+      unfollow();
+    };
+  }
+
+  private merge(pools: Pool[]) {
+    for (const pool of pools) {
+      const row = this.known.get(pool.name);
+      // Of very many pools, events tell of the busiest only; the others' figures are those of the list.
+      const told = row !== undefined && row.told >= this.round - 1;
+      const now = told ? row.now : figuresOf(pool, 0);
+      this.known.set(pool.name, { pool, now, tps: told ? row.tps : [], told: row?.told ?? -1 });
+    }
+  }
+
+  private take(figures: Record<string, Figures>) {
+    let strangers = false;
+    for (const [name, now] of Object.entries(figures)) {
+      const row = this.known.get(name);
+      if (!row) {
+        strangers = true;
+        continue;
+      }
+      const tps = [...row.tps.slice(1 - PAST), now.transactions_per_second];
+      this.known.set(name, { ...row, now, tps, told: this.round });
+    }
+    if (strangers && this.complete) void this.refresh();
+    this.publish();
+  }
+
+  private publish() {
+    this.rows = [...this.known.values()];
+  }
+}
+
+export const pools = new Pools();

@@ -1,0 +1,46 @@
+// Who looks at this page, and what they may; and the process itself.
+import { ApiError, get, post, whenLoginIsNeeded } from './api';
+import type { Me, Status } from './types';
+
+const ROLES = ['viewer', 'operator', 'admin'] as const;
+
+class Session {
+  me = $state<Me | null>(null);
+  status = $state<Status | null>(null);
+  loginNeeded = $state(false);
+
+  constructor() {
+    whenLoginIsNeeded(() => (this.loginNeeded = true));
+  }
+
+  /** Whether they have at least this role. */
+  may(role: Me['role']): boolean {
+    return this.me !== null && ROLES.indexOf(this.me.role) >= ROLES.indexOf(role);
+  }
+
+  async load() {
+    try {
+      this.me = await get<Me>('me');
+      this.loginNeeded = this.me.login_needed && this.me.user === null;
+    } catch (error) {
+      if (error instanceof ApiError && error.status === 401) this.loginNeeded = true;
+      // Where there are no logins, everybody may everything.
+      else if (error instanceof ApiError && error.absent) this.me = { user: null, role: 'admin', login_needed: false };
+      else throw error;
+    }
+    if (!this.loginNeeded) this.status = await get<Status>('status');
+  }
+
+  async login(user: string, password: string) {
+    await post('login', { user, password });
+    await this.load();
+  }
+
+  async logout() {
+    await post('logout');
+    this.me = null;
+    this.loginNeeded = true;
+  }
+}
+
+export const session = new Session();

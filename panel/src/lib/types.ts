@@ -1,0 +1,177 @@
+// What the API answers, as docs/api.md and its openapi.json have it.
+
+export interface Clients {
+  active: number;
+  waiting: number;
+  canceling: number;
+}
+
+export interface Servers {
+  active: number;
+  idle: number;
+  used: number;
+  tested: number;
+  login: number;
+  canceling: number;
+}
+
+export interface Totals {
+  transactions: number;
+  queries: number;
+  received_bytes: number;
+  sent_bytes: number;
+  transaction_seconds: number;
+  query_seconds: number;
+  wait_seconds: number;
+}
+
+export type Mode = 'session' | 'transaction' | 'statement';
+
+export interface Pool {
+  name: string;
+  configured: boolean;
+  hosts: string[];
+  database: string;
+  user: string | null;
+  mode: Mode;
+  on_dirty: string;
+  size: number;
+  min_size: number;
+  reserve_size: number;
+  paused: boolean;
+  disabled: boolean;
+  clients: Clients;
+  servers: Servers;
+  longest_wait_seconds: number;
+  totals: Totals;
+  refusals: Record<string, number>;
+  users: { user: string; clients: Clients; servers: Servers; longest_wait_seconds: number }[];
+}
+
+export interface PoolPage {
+  pools: Pool[];
+  next: string | null;
+}
+
+export interface Connection {
+  id: number;
+  user: string;
+  pool: string;
+  state: string;
+  address: string;
+  port: number;
+  connected_at: number;
+  requested_at: number;
+  wait_seconds: number;
+  close_needed: boolean;
+  link: number;
+  linked_to: number | null;
+  process_id: number | null;
+  tls: string | null;
+  application_name: string;
+  prepared_statements: number;
+}
+
+export interface ConnectionPage {
+  connections: Connection[];
+  next: string | null;
+}
+
+export interface Status {
+  version: string;
+  state: 'active' | 'paused' | 'suspended';
+  draining: boolean;
+  workers: number;
+  configuration: string;
+  pools: number;
+  clients: number;
+  waiting_clients: number;
+  login_clients: number;
+  console_clients: number;
+  max_clients: number;
+  servers: number;
+}
+
+export interface Setting {
+  key: string;
+  value: string;
+  default: string | null;
+  changeable: boolean;
+}
+
+export interface Percentiles {
+  p50: number | null;
+  p95: number | null;
+  p99: number | null;
+}
+
+/** A second of a pool, as an event has it; what is not known is null, and may be absent where events are not to be had. */
+export interface Figures {
+  /** With a server, without, and in the queue. */
+  clients_active: number;
+  clients_idle: number;
+  clients_waiting: number;
+  servers_active: number;
+  servers_idle: number;
+  servers_login: number;
+  servers_idle_in_transaction?: number | null;
+  oldest_wait_seconds: number;
+  transactions_per_second: number | null;
+  queries_per_second: number | null;
+  logins_per_second?: number | null;
+  connects_per_second?: number | null;
+  errors_per_second?: number | null;
+  refusals_per_second?: number | null;
+  idle_in_transaction_share?: number | null;
+  statement_hit_share?: number | null;
+  wait_ms?: Percentiles;
+  query_ms?: Percentiles;
+  transaction_ms?: Percentiles;
+  /** Since the start, by SQLSTATE. */
+  errors?: Record<string, number>;
+}
+
+export interface Event {
+  at: number;
+  pools: Record<string, Figures>;
+  workers?: { worker: number; cpu: number }[];
+}
+
+export interface History {
+  step: number;
+  at: number[];
+  series: Record<string, (number | null)[]>;
+}
+
+export interface Tested {
+  ok: boolean;
+  error?: string;
+  version?: string;
+  milliseconds?: number;
+  max_connections?: number;
+  superuser_reserved_connections?: number;
+  connections?: number;
+}
+
+export type PoolConfig = Record<string, unknown>;
+
+export interface Changed {
+  pool?: Pool;
+  persisted: boolean;
+  reason?: string;
+}
+
+export interface Advice {
+  pool: string;
+  sign: string;
+  cause: string;
+  evidence: Record<string, unknown>;
+  change: Record<string, unknown> | null;
+  text: string;
+}
+
+export interface Me {
+  user: string | null;
+  role: 'viewer' | 'operator' | 'admin';
+  login_needed: boolean;
+}

@@ -1,0 +1,2 @@
+// TypeScript within components is understood without a preprocessor.
+export default {};

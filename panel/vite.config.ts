@@ -1,0 +1,59 @@
+// Builds the panel into crates/web/panel, where the binary takes it from, and writes there what it was built of, so that
+// a test can tell when the two have drifted apart (crates/web/tests/panel.rs).
+import { createHash } from 'node:crypto';
+import { readFileSync, readdirSync, writeFileSync } from 'node:fs';
+import { dirname, join, relative } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { svelte } from '@sveltejs/vite-plugin-svelte';
+import { defineConfig, type Plugin } from 'vite';
+
+const here = dirname(fileURLToPath(import.meta.url));
+const out = join(here, '../crates/web/panel');
+/** What the build is made of; the test walks the same. */
+const SOURCES = ['index.html', 'package-lock.json', 'package.json', 'public', 'src', 'tsconfig.json', 'vite.config.ts'];
+
+function filesOf(path: string): string[] {
+  try {
+    const entries = readdirSync(path, { withFileTypes: true });
+    return entries.flatMap((entry) => filesOf(join(path, entry.name)));
+  } catch {
+    return [path];
+  }
+}
+
+function digest(path: string): string {
+  return createHash('sha256').update(readFileSync(path)).digest('hex');
+}
+
+/** A line a file: its SHA-256 and its path, sorted by path. */
+function lines(root: string, files: string[]): string {
+  const named = files.map((file) => [relative(root, file), file]).sort(([a], [b]) => (a < b ? -1 : 1));
+  return named.map(([name, file]) => `${digest(file)}  ${name}\n`).join('');
+}
+
+function provenance(): Plugin {
+  return {
+    name: 'provenance',
+    apply: 'build',
+    closeBundle() {
+      const sources = lines(here, SOURCES.flatMap((name) => filesOf(join(here, name))));
+      const built = lines(out, filesOf(out).filter((file) => !file.endsWith('built-of.txt')));
+      writeFileSync(join(out, 'built-of.txt'), `${sources}\n${built}`);
+    },
+  };
+}
+
+export default defineConfig({
+  plugins: [svelte(), provenance()],
+  base: './',
+  build: {
+    outDir: out,
+    emptyOutDir: true,
+    target: ['chrome123', 'firefox120', 'safari17.5'],
+    modulePreload: false,
+    // Everything is a file of its own: the policy allows no data: scripts or styles.
+    assetsInlineLimit: 0,
+    reportCompressedSize: true,
+  },
+  server: { proxy: { '/api': process.env.WEIR ?? 'http://127.0.0.1:8432' } },
+});
