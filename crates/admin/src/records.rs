@@ -80,6 +80,8 @@ pub struct PoolRecord {
     pub cl_waiting_cancel_req: u32,
     /// Servers linked to a client.
     pub sv_active: u32,
+    /// Those of them whose client is in a transaction, and asks nothing.
+    pub sv_idle_in_transaction: u32,
     /// Connections that carry a cancel request.
     pub sv_active_cancel: u32,
     /// Servers held back until a cancel request that aims at them is done.
@@ -109,6 +111,7 @@ impl PoolRecord {
             cl_active_cancel_req: 0,
             cl_waiting_cancel_req: 0,
             sv_active: 0,
+            sv_idle_in_transaction: 0,
             sv_active_cancel: 0,
             sv_being_canceled: 0,
             sv_idle: 0,
@@ -148,6 +151,7 @@ impl PoolRecord {
         self.cl_active_cancel_req += other.cl_active_cancel_req;
         self.cl_waiting_cancel_req += other.cl_waiting_cancel_req;
         self.sv_active += other.sv_active;
+        self.sv_idle_in_transaction += other.sv_idle_in_transaction;
         self.sv_active_cancel += other.sv_active_cancel;
         self.sv_being_canceled += other.sv_being_canceled;
         self.sv_idle += other.sv_idle;

@@ -5,6 +5,8 @@
 
 use weir_base::Span;
 
+use crate::tally::Tally;
+
 /// How many counters there are.
 pub(crate) const COUNT: usize = 11;
 
@@ -153,6 +155,8 @@ pub struct DatabaseStats {
     pub previous: Stats,
     /// The time from `previous` to now.
     pub period: Span,
+    /// What is counted beside.
+    pub tally: Tally,
 }
 
 impl DatabaseStats {
@@ -179,6 +183,7 @@ impl DatabaseStats {
         self.total.add(&other.total);
         self.previous.add(&other.previous);
         self.period = self.period.max(other.period);
+        self.tally.add(&other.tally);
         true
     }
 }

@@ -38,11 +38,8 @@ impl Engine {
         let slot = self.pools.get_mut(client.pool);
         match slot.pool.acquire(client.peer, now) {
             Acquire::Granted { server, check } => {
-                if self.link(now, client, server, check, io) {
-                    Wish::Go
-                } else {
-                    Wish::Wait
-                }
+                slot.tally.times().wait.count(0);
+                if self.link(now, client, server, check, io) { Wish::Go } else { Wish::Wait }
             }
             Acquire::Queued => {
                 self.todo.push_back(Todo::Settle(client.pool));

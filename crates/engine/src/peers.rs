@@ -325,6 +325,11 @@ impl ServerSlot {
         if let ServerState::Up(_, doing) = &self.state { Some(*doing) } else { None }
     }
 
+    /// Whether its client is in a transaction, and asks nothing.
+    pub(crate) fn is_idle_in_transaction(&self) -> bool {
+        self.link.is_some() && self.transaction_at != Time::NEVER && self.query_at == Time::NEVER
+    }
+
     /// Whether its pool knows it as logging in still.
     pub(crate) fn is_new(&self) -> bool {
         matches!(self.doing(), None | Some(Doing::Probing | Doing::Greeting))

@@ -7,7 +7,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use rand_core::RngCore;
-use weir_admin::{CommandError, Refusals, Stats};
+use weir_admin::{CommandError, Refusals, Stats, Tally};
 use weir_auth::Secret;
 use weir_base::{Mode, Peer, Span, Time, WorkerId};
 use weir_config::Config;
@@ -48,6 +48,7 @@ pub(crate) struct PoolSlot {
     /// Its earliest wake-up in the timers.
     pub(crate) armed: Time,
     pub(crate) stats: Stats,
+    pub(crate) tally: Tally,
     /// Its clients that were refused.
     pub(crate) refusals: Refusals,
     /// The counters at the start of the last complete period, and at its end.
@@ -246,6 +247,7 @@ impl Engine {
             pool: Pool::new(part.settings(config), self.random.next_u64(), now),
             armed: Time::NEVER,
             stats: Stats::default(),
+            tally: Tally::default(),
             refusals: Refusals::default(),
             previous: Reading { stats: Stats::default(), at: now },
             latest: Reading { stats: Stats::default(), at: now },
@@ -329,12 +331,12 @@ impl Engine {
                 Ask::of(client).into_iter().for_each(|ask| self.refuse_ask(now, ix, ask, why, io));
             }
             Effect::Refuse { client, why: weir_pool::Refusal::WaitTimeout, waited } if self.is_guest(ix) => {
-                self.pools.get_mut(ix).stats.wait_time += waited.micros();
+                self.pools.get_mut(ix).waited(waited);
                 self.ask_why(ix, Asker::Refused(client));
             }
             Effect::Notice { client, .. } if self.is_guest(ix) => self.ask_why(ix, Asker::Noticed(client)),
             Effect::Refuse { client, why, waited } => {
-                self.pools.get_mut(ix).stats.wait_time += waited.micros();
+                self.pools.get_mut(ix).waited(waited);
                 let refusal = match why {
                     weir_pool::Refusal::WaitTimeout => self.waited_too_long(now, ix, io),
                     why => self.refusal(ix, why),
@@ -357,7 +359,7 @@ impl Engine {
     #[inline]
     pub(crate) fn count_wait(&mut self, ix: PoolIx, client: Peer, waited: Span) {
         if Ask::of(client).is_none() {
-            self.pools.get_mut(ix).stats.wait_time += waited.micros();
+            self.pools.get_mut(ix).waited(waited);
         }
     }
 
@@ -370,6 +372,7 @@ impl Engine {
         let slot = self.pools.get_mut(ix);
         slot.pool.too_slow_is(slot.places.failure(&slot.config, attempt));
         slot.pool.opening(peer, now);
+        slot.tally.connects += 1;
         let server = ServerSlot {
             peer,
             id,
@@ -601,6 +604,13 @@ impl PoolSlot {
         if self.standing.limited {
             assert!(self.standing.permits as usize >= self.pool.len(), "{}: a server without a permit", self.name);
         }
+    }
+
+    /// Somebody has waited so long for a server.
+    #[inline]
+    pub(crate) fn waited(&mut self, waited: Span) {
+        self.stats.wait_time += waited.micros();
+        self.tally.times().wait.count(waited.micros());
     }
 
     /// A client's login has taught something for ours at the server. The newest proof is the best one: a changed password

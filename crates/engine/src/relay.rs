@@ -3,6 +3,7 @@
 //! Owns the way of bytes to the sessions that understand them, who is paused while another's socket is full, and how a client
 //! leaves. When links are made and ended is in `links`; what bytes mean is decided in `weir-session`.
 
+use weir_admin::Histogram;
 use weir_base::{Peer, Time};
 use weir_session::front::{self, Then};
 use weir_session::{Refusal, back};
@@ -170,6 +171,10 @@ impl Engine {
         if told.queries > 0 {
             self.count_queries(now, &mut server, &told);
         }
+        if !told.errors.is_empty() {
+            let errors = &mut self.pools.get_mut(server.pool).tally.errors;
+            told.errors.iter().for_each(|code| errors.count(*code, 1));
+        }
         let breach = breach(&told);
         if let Some(fatal) = told.fatal {
             self.say_server(Level::Warning, &server, format_args!("the server said: {}", fatal.message), io);
@@ -206,14 +211,20 @@ impl Engine {
     }
 
     fn count_queries(&mut self, now: Time, server: &mut ServerSlot, told: &back::Told) {
-        let stats = &mut self.pools.get_mut(server.pool).stats;
-        stats.query_count += u64::from(told.queries);
-        stats.xact_count += u64::from(told.transactions);
+        let (queries, transactions) = (u64::from(told.queries), u64::from(told.transactions));
+        let pool = self.pools.get_mut(server.pool);
+        let (stats, times) = (&mut pool.stats, pool.tally.times());
+        stats.query_count += queries;
+        stats.xact_count += transactions;
         if server.query_at != Time::NEVER {
-            stats.query_time += now.since(server.query_at).micros();
+            let took = now.since(server.query_at).micros();
+            stats.query_time += took;
+            count_times(&mut times.query, took, queries);
         }
-        if told.transactions > 0 && server.transaction_at != Time::NEVER {
-            stats.xact_time += now.since(server.transaction_at).micros();
+        if transactions > 0 && server.transaction_at != Time::NEVER {
+            let took = now.since(server.transaction_at).micros();
+            stats.xact_time += took;
+            count_times(&mut times.transaction, took, transactions);
             server.transaction_at = Time::NEVER;
         }
         let busy = server.up().is_some_and(|(up, _)| up.is_busy());
@@ -391,6 +402,16 @@ fn breach(told: &back::Told) -> Option<Refusal> {
         return Some(Refusal::TransactionInStatementMode);
     }
     told.copy_breached.then(|| Refusal::Protocol("a request during COPY".into()))
+}
+
+/// Counts what ended together, each with its even part of the time.
+#[inline]
+fn count_times(times: &mut Histogram, took: u64, ended: u64) {
+    if ended == 1 {
+        times.count(took);
+    } else {
+        times.count_many(took / ended, ended);
+    }
 }
 
 #[inline]

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use weir_admin::{DatabaseStats, MemoryRecord, PoolRecord, Report, Serving, SocketRecord, Stats};
+use weir_admin::{DatabaseStats, MemoryRecord, PoolRecord, Report, Serving, SocketRecord, Stats, Tally};
 use weir_base::{ClientAddr, Host, Span, Target, Time};
 use weir_pool::ServerState as InPool;
 
@@ -86,7 +86,10 @@ impl Engine {
                 InPool::Idle { since } if is_due(slot, since, now) => record.sv_used += 1,
                 InPool::Idle { .. } => record.sv_idle += 1,
                 InPool::Linked(_) => match self.peers.get_server(server) {
-                    Some(slot) => *linked_count(&mut record, slot) += 1,
+                    Some(slot) => {
+                        *linked_count(&mut record, slot) += 1;
+                        record.sv_idle_in_transaction += u32::from(slot.is_idle_in_transaction());
+                    }
                     None if self.is_lent(server) => {}
                     None => record.sv_active += 1,
                 },
@@ -104,8 +107,10 @@ impl Engine {
                 total: Stats::default(),
                 previous: Stats::default(),
                 period: Span::ZERO,
+                tally: Tally::default(),
             });
             entry.total.add(&slot.stats);
+            entry.tally.add(&slot.tally);
             entry.previous.add(&slot.previous.stats);
             entry.period = entry.period.max(now.since(slot.previous.at));
         }

@@ -151,10 +151,12 @@ impl Engine {
         }
         put_back::ready(&mut buffer, b'I');
         io.send(client.peer, &buffer);
-        let slot = self.pools.get(client.pool);
+        let slot = self.pools.get_mut(client.pool);
+        slot.tally.logins += 1;
         client.phase = Phase::Ready(Client::new(client.id, slot.mode(), params));
         client.request_at = now;
-        self.say_login(&client, &slot.name, io);
+        let name = slot.name.clone();
+        self.say_login(&client, &name, io);
         let peer = client.peer;
         self.unpause_client(&mut client, io);
         let ahead = !client.waiting.is_empty();

@@ -5,6 +5,7 @@ mod common;
 use weir_admin::{Command, CommandError, Connections, Cursor, Reply, Request, Response};
 use weir_base::Span;
 use weir_engine::port::{Answer, Input};
+use weir_pgwire::put_back::{self, ErrorFields};
 
 use common::*;
 
@@ -119,4 +120,37 @@ fn workers_that_say_nothing_are_not_waited_for_for_ever() {
     assert!(world.port.answers.is_empty(), "the other worker has not answered");
     world.pass(Span::from_secs(11));
     assert!(matches!(answer(&mut world, 1), Ok(Reply::Report(..))));
+}
+
+#[test]
+fn a_report_has_the_times_by_their_length_the_errors_by_code_and_who_holds_a_server_idle() {
+    let mut world = World::new(config(1));
+    let (client, server) = (world.arrival("ann", "db"), world.server());
+    let other = world.client();
+    world.bytes(client, &query("begin"));
+    world.bytes(other, &query("select 1"));
+    world.pass(Span::from_millis(3));
+    world.bytes(server, &done("BEGIN", b'T'));
+    ask(&mut world, 1, Request::Report);
+    let Ok(Reply::Report(report, _)) = answer(&mut world, 1) else { panic!("no report") };
+    assert_eq!((report.pools[0].sv_active, report.pools[0].sv_idle_in_transaction), (1, 1));
+    world.pass(Span::from_millis(5));
+    world.bytes(client, &query("select no"));
+    let mut failed = Vec::new();
+    let fields = ErrorFields { severity: "ERROR", sqlstate: "42703", message: "no", detail: None, hint: None };
+    put_back::error(&mut failed, &fields);
+    failed.extend_from_slice(&ready(b'E'));
+    world.bytes(server, &failed);
+    world.bytes(client, &query("rollback"));
+    world.bytes(server, &done("ROLLBACK", b'I'));
+    world.bytes(server, &done("SELECT 1", b'I'));
+    ask(&mut world, 2, Request::Report);
+    let Ok(Reply::Report(report, _)) = answer(&mut world, 2) else { panic!("no report") };
+    let tally = &report.stats[0].tally;
+    let times = tally.counted().expect("something was counted");
+    assert_eq!((times.query.total(), times.transaction.total()), (4, 2));
+    assert_eq!((times.query.below(2_048), times.transaction.below(4_096)), (3, 1), "{times:?}");
+    assert_eq!((times.wait.total(), times.wait.below(1)), (3, 2), "one waited: {times:?}");
+    assert_eq!((tally.logins, tally.connects, tally.errors.by_code()), (2, 1, vec![("42703".to_owned(), 1)]));
+    assert_eq!(report.pools[0].sv_idle_in_transaction, 0);
 }

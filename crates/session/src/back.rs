@@ -36,6 +36,8 @@ pub struct Told {
     pub queries: u32,
     /// Those that left the transaction idle: transactions that ended.
     pub transactions: u32,
+    /// The SQLSTATEs of errors that the client was sent.
+    pub errors: Vec<[u8; 5]>,
     /// The server said that it is about to close the connection.
     pub fatal: Option<OwnError>,
     /// The client opened a transaction block in statement mode.
@@ -327,6 +329,9 @@ impl<O: Out> Step<'_, '_, O> {
                 Fate::Forward
             }
         };
+        if fate == Fate::Forward && self.client.is_some() {
+            self.told.errors.push(told.code);
+        }
         let used = match rewritten.filter(|_| fate == Fate::Forward && self.client.is_some()) {
             Some(rewritten) => {
                 self.out.client(&rewritten);
@@ -424,6 +429,8 @@ impl<O: Out> Step<'_, '_, O> {
 pub(crate) struct ErrorRead {
     pub(crate) error: OwnError,
     pub(crate) fatal: bool,
+    /// The SQLSTATE, which is letters and digits.
+    code: [u8; 5],
     /// Statements on the server are not what we think.
     distrust: bool,
 }
@@ -442,7 +449,10 @@ pub(crate) fn read_error(body: &[u8]) -> ErrorRead {
     let message = get(b'M').unwrap_or_else(|| "the server sent an error without a text".into());
     // "cached plan must not change result type"; a statement that is gone; one that is there already.
     let distrust = matches!(sqlstate.as_str(), "0A000" | "26000" | "42P05");
-    ErrorRead { fatal: matches!(severity.as_str(), "FATAL" | "PANIC"), distrust, error: OwnError { sqlstate, message } }
+    let fatal = matches!(severity.as_str(), "FATAL" | "PANIC");
+    let letters = sqlstate.as_bytes().first_chunk().filter(|code| code.iter().all(u8::is_ascii_alphanumeric));
+    let code = *letters.unwrap_or(b"XX000");
+    ErrorRead { fatal, code, distrust, error: OwnError { sqlstate, message } }
 }
 
 /// Makes a server's parameters agree with a client's before they are linked. Returns whether a query was sent whose end

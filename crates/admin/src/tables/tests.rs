@@ -185,7 +185,13 @@ fn connections() -> Vec<(Connections, SocketRecord)> {
 fn stats(database: &str, xacts: u64) -> DatabaseStats {
     let total = Stats { xact_count: xacts, xact_time: 50 * xacts, received: 7 * xacts, ..Stats::default() };
     let previous = Stats { xact_count: xacts - 20, xact_time: 50 * (xacts - 20), ..Stats::default() };
-    DatabaseStats { database: database.into(), total, previous, period: Span::from_secs(10) }
+    DatabaseStats {
+        database: database.into(),
+        total,
+        previous,
+        period: Span::from_secs(10),
+        ..DatabaseStats::default()
+    }
 }
 
 fn table(what: Show) -> Table {

@@ -1,0 +1,123 @@
+//! What a pool has counted beside the counters of SHOW STATS: times by their length, logins, and the server's errors.
+//!
+//! Owns its size: a pool that nobody has used costs a pointer, and however many kinds of errors there are, [`MOST_CODES`]
+//! are told apart.
+
+use crate::histogram::Times;
+
+/// Kinds of errors that are told apart; the rest is one count.
+const MOST_CODES: usize = 32;
+
+/// The five characters of an SQLSTATE.
+pub type SqlState = [u8; 5];
+
+/// One pool's counts, or those of all pools of a database.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Tally {
+    /// Clients that logged in.
+    pub logins: u64,
+    /// Connections to servers that were begun.
+    pub connects: u64,
+    /// Errors that servers sent to clients.
+    pub errors: Errors,
+    /// Nothing as long as there was nothing to count.
+    times: Option<Box<Times>>,
+}
+
+/// Errors by SQLSTATE.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Errors {
+    codes: Vec<(SqlState, u64)>,
+    others: u64,
+}
+
+impl Tally {
+    /// The times, to count one.
+    #[inline]
+    pub fn times(&mut self) -> &mut Times {
+        self.times.get_or_insert_with(Box::default)
+    }
+
+    /// The times, if any was counted.
+    #[must_use]
+    pub fn counted(&self) -> Option<&Times> {
+        self.times.as_deref()
+    }
+
+    /// Adds what another has counted.
+    pub fn add(&mut self, other: &Tally) {
+        self.logins += other.logins;
+        self.connects += other.connects;
+        self.errors.add(&other.errors);
+        if let Some(times) = other.counted() {
+            self.times().add(times);
+        }
+    }
+}
+
+impl Errors {
+    /// Counts so many errors of a kind.
+    pub fn count(&mut self, code: SqlState, times: u64) {
+        if let Some((_, count)) = self.codes.iter_mut().find(|(known, _)| *known == code) {
+            *count += times;
+        } else if self.codes.len() < MOST_CODES {
+            self.codes.push((code, times));
+        } else {
+            self.others += times;
+        }
+    }
+
+    /// Adds what another has counted.
+    pub fn add(&mut self, other: &Errors) {
+        other.codes.iter().for_each(|(code, times)| self.count(*code, *times));
+        self.others += other.others;
+    }
+
+    /// All of them.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.codes.iter().map(|(_, count)| count).sum::<u64>() + self.others
+    }
+
+    /// By SQLSTATE, sorted; the rest, if there is any, as `other`.
+    #[must_use]
+    pub fn by_code(&self) -> Vec<(String, u64)> {
+        let name = |code: &SqlState| code.iter().map(|byte| char::from(*byte)).collect();
+        let mut all: Vec<(String, u64)> = self.codes.iter().map(|(code, count)| (name(code), *count)).collect();
+        all.sort();
+        all.extend((self.others > 0).then(|| ("other".to_owned(), self.others)));
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn however_many_kinds_of_errors_there_are_their_number_is_bounded_and_the_sum_is_right() {
+        let mut errors = Errors::default();
+        let codes = (0..100_u8).map(|n| [b'4', b'2', b'0', b'0' + n / 10, b'0' + n % 10]);
+        codes.for_each(|code| errors.count(code, 2));
+        errors.count(*b"42000", 5);
+        assert_eq!(errors.total(), 205);
+        let by_code = errors.by_code();
+        assert_eq!(by_code.len(), MOST_CODES + 1);
+        assert_eq!(by_code[0], ("42000".to_owned(), 7));
+        assert_eq!(by_code[MOST_CODES], ("other".to_owned(), 2 * (100 - MOST_CODES as u64)));
+    }
+
+    #[test]
+    fn parts_of_a_pool_add_up_and_one_that_did_nothing_holds_nothing() {
+        let (mut one, mut other) = (Tally::default(), Tally::default());
+        one.add(&other);
+        assert_eq!(one.counted(), None);
+        other.times().query.count(7);
+        other.errors.count(*b"23505", 1);
+        other.logins = 3;
+        one.add(&other);
+        one.add(&other);
+        assert_eq!((one.logins, one.errors.total()), (6, 2));
+        assert_eq!(one.counted().map(|times| times.query.total()), Some(2));
+    }
+}
