@@ -34,6 +34,8 @@ pub(crate) enum ApiError {
     ForeignHost,
     /// A page of another origin has sent it.
     ForeignOrigin,
+    /// As many listen to events as may.
+    TooManyStreams,
     /// The request took too long to come, or to be answered.
     TooSlow,
 }
@@ -67,8 +69,14 @@ impl ApiError {
             ApiError::BadBody(rejection) => rejection.status(),
             ApiError::ForeignHost => StatusCode::MISDIRECTED_REQUEST,
             ApiError::ForeignOrigin => StatusCode::FORBIDDEN,
+            ApiError::TooManyStreams => StatusCode::TOO_MANY_REQUESTS,
             ApiError::TooSlow => StatusCode::REQUEST_TIMEOUT,
         }
+    }
+
+    /// As it is sent where no status can be.
+    pub(crate) fn json(&self) -> String {
+        serde_json::to_string(&self.body()).unwrap_or_default()
     }
 
     fn body(&self) -> Body {
@@ -100,6 +108,10 @@ impl ApiError {
             ApiError::ForeignOrigin => plain(
                 "a page of another origin may not change anything",
                 "send it from a page of this server, or without a browser",
+            ),
+            ApiError::TooManyStreams => plain(
+                "as many listen to events as may",
+                "close a page that watches, or ask for figures without staying",
             ),
             ApiError::TooSlow => plain("the request took too long", "send it in one piece"),
         }

@@ -16,5 +16,6 @@ mod health;
 mod metrics;
 mod panel;
 mod serve;
+mod watch;
 
 pub use serve::{Options, Web, WebError};

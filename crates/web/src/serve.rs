@@ -23,6 +23,7 @@ use weir_admin::Control;
 
 use crate::api;
 use crate::ask::Workers;
+use crate::watch::Watch;
 
 /// Connections at once; the next wait until one ends.
 const MOST_CONNECTIONS: usize = 128;
@@ -76,9 +77,11 @@ impl Web {
         let bound = listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
         let failed = |error: std::io::Error| WebError(format!("can't start the thread of the HTTP API: {error}"));
         let runtime = Builder::new_current_thread().enable_all().build().map_err(failed)?;
-        let router = api::router(Workers::new(options.control), options.version);
+        let (workers, watch) = (Workers::new(options.control), Watch::default());
+        let router = api::router(workers.clone(), watch.clone(), options.version);
         let (end, ended) = oneshot::channel();
-        let run = move || run(&runtime, listeners, &router, ended);
+        let watching = watch.run(workers);
+        let run = move || run(&runtime, listeners, &router, watching, ended);
         let thread = thread::Builder::new().name("weir-web".into()).spawn(run).map_err(failed)?;
         Ok(Web { bound, end: Some(end), thread: Some(thread) })
     }
@@ -110,10 +113,17 @@ fn bind(address: SocketAddr) -> Result<TcpListener, WebError> {
     Ok(listener)
 }
 
-fn run(runtime: &Runtime, listeners: Vec<TcpListener>, router: &Router, ended: oneshot::Receiver<()>) {
+fn run(
+    runtime: &Runtime,
+    listeners: Vec<TcpListener>,
+    router: &Router,
+    watching: impl Future<Output = ()> + Send + 'static,
+    ended: oneshot::Receiver<()>,
+) {
     runtime.block_on(async {
         let room = Arc::new(Semaphore::new(MOST_CONNECTIONS));
         let mut tasks = JoinSet::new();
+        tasks.spawn(watching);
         for listener in listeners {
             // Within a runtime, a socket that does not block always is taken.
             let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { continue };

@@ -31,11 +31,24 @@ fn send(web: &Web, text: &str) -> (u16, String, String) {
     let mut stream = TcpStream::connect(web.bound()[0]).expect("it listens");
     stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a time");
     stream.write_all(text.as_bytes()).expect("it reads");
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).expect("it answers");
+    let answer = read(&mut stream);
     let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
     let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
     (status, head.to_ascii_lowercase(), body.to_owned())
+}
+
+/// Reads an answer to its end; of one that has none, its beginning.
+fn read(stream: &mut TcpStream) -> String {
+    let (mut answer, mut piece) = (Vec::new(), [0; 4096]);
+    loop {
+        let count = stream.read(&mut piece).expect("it answers");
+        answer.extend_from_slice(&piece[..count]);
+        let text = String::from_utf8_lossy(&answer).into_owned();
+        let endless = text.contains("text/event-stream") && text.contains("retry: ");
+        if count == 0 || endless {
+            return text;
+        }
+    }
 }
 
 fn request(web: &Web, method: &str, path: &str, more: &str, body: &str) -> (u16, String, String) {

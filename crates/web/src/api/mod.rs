@@ -2,6 +2,7 @@
 //! which a test compares with the paths.
 
 mod connections;
+mod events;
 mod pools;
 mod process;
 
@@ -19,6 +20,7 @@ use tokio::time::timeout;
 
 use crate::ask::Workers;
 use crate::error::ApiError;
+use crate::watch::Watch;
 use crate::{guard, health, metrics, panel};
 
 /// The longest body, in bytes.
@@ -34,11 +36,18 @@ const LONGEST: Duration = Duration::from_secs(120);
 struct App {
     workers: Workers,
     version: &'static str,
+    watch: Watch,
 }
 
 impl FromRef<App> for Workers {
     fn from_ref(app: &App) -> Workers {
         app.workers.clone()
+    }
+}
+
+impl FromRef<App> for Watch {
+    fn from_ref(app: &App) -> Watch {
+        app.watch.clone()
     }
 }
 
@@ -59,6 +68,7 @@ fn paths() -> Vec<(&'static str, MethodRouter<App>)> {
         ("/api/v1/reload", post(process::reload)),
         ("/api/v1/settings", get(process::settings)),
         ("/api/v1/settings/{key}", put(process::set)),
+        ("/api/v1/events", get(events::events)),
         ("/api/v1/pools", get(pools::list)),
         ("/api/v1/pools/{name}", get(pools::one)),
         ("/api/v1/pools/{name}/pause", post(pools::pause)),
@@ -77,7 +87,7 @@ fn paths() -> Vec<(&'static str, MethodRouter<App>)> {
 }
 
 /// All of it, behind the guard.
-pub(crate) fn router(workers: Workers, version: &'static str) -> Router {
+pub(crate) fn router(workers: Workers, watch: Watch, version: &'static str) -> Router {
     let empty = Router::new();
     let router = paths().into_iter().fold(empty, |router, (path, methods)| router.route(path, methods));
     router
@@ -87,7 +97,7 @@ pub(crate) fn router(workers: Workers, version: &'static str) -> Router {
         .layer(DefaultBodyLimit::max(MOST_BODY))
         .layer(middleware::from_fn(in_time))
         .layer(middleware::from_fn(guard::guard))
-        .with_state(App { workers, version })
+        .with_state(App { workers, version, watch })
 }
 
 /// Ends a request whose body does not come, or whose answer does not.

@@ -1,0 +1,158 @@
+//! One second's figures, and how they are written as an event (HTML standard, "Server-sent events").
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+
+use super::series::{SERIES, Sample, place};
+use crate::error::ApiError;
+
+/// What is known at a moment.
+pub(super) struct Frame {
+    /// Seconds since 1970.
+    pub(super) at: f64,
+    pub(super) pools: BTreeMap<String, Pool>,
+    /// All pools as one.
+    pub(super) all: Sample,
+    /// Which share of its time each worker was busy.
+    pub(super) workers: BTreeMap<u16, f64>,
+}
+
+/// One pool's figures.
+pub(super) struct Pool {
+    pub(super) sample: Sample,
+    /// By SQLSTATE, since the start.
+    pub(super) errors: Vec<(String, u64)>,
+}
+
+/// Which pools a listener wants to hear of.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Selection {
+    /// This one.
+    One(String),
+    /// At most so many, those with the most to tell.
+    Busiest(usize),
+}
+
+impl Frame {
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.pools.contains_key(name)
+    }
+
+    /// As an event for who selected these pools.
+    pub(super) fn event(&self, selection: &Selection) -> String {
+        let pools: Vec<(&String, &Pool)> = match selection {
+            Selection::One(name) => self.pools.get_key_value(name).into_iter().collect(),
+            Selection::Busiest(most) => self.busiest(*most),
+        };
+        let pools: Map<String, Value> = pools.into_iter().map(|(name, pool)| (name.clone(), pool.json())).collect();
+        let workers: Vec<Value> =
+            self.workers.iter().map(|(worker, cpu)| json!({"worker": worker, "cpu": rounded(*cpu)})).collect();
+        let data = json!({"at": self.at, "pools": pools, "all": figures(&self.all), "workers": workers});
+        format!("event: figures\ndata: {data}\n\n")
+    }
+
+    /// Those with the most clients that wait, then the most transactions, then the most clients.
+    fn busiest(&self, most: usize) -> Vec<(&String, &Pool)> {
+        let mut pools: Vec<_> = self.pools.iter().collect();
+        if pools.len() > most {
+            let [waiting, transactions, clients] =
+                ["clients_waiting", "transactions_per_second", "clients_idle"].map(|name| place(name).unwrap_or(0));
+            let key = |pool: &Pool| [waiting, transactions, clients].map(|place| known(pool.sample[place]));
+            pools.sort_by(|(_, a), (_, b)| key(b).partial_cmp(&key(a)).unwrap_or(std::cmp::Ordering::Equal));
+            pools.truncate(most);
+        }
+        pools
+    }
+}
+
+impl Pool {
+    fn json(&self) -> Value {
+        let mut figures = figures(&self.sample);
+        let errors: Map<String, Value> = self.errors.iter().map(|(code, count)| (code.clone(), json!(count))).collect();
+        figures.insert("errors".to_owned(), errors.into());
+        figures.into()
+    }
+}
+
+/// A sample by its names; parts of one figure become an object. What is unknown is null.
+pub(super) fn figures(sample: &Sample) -> Map<String, Value> {
+    let mut all = Map::new();
+    for (series, value) in SERIES.iter().zip(sample) {
+        match part(series.name) {
+            None => drop(all.insert(series.name.to_owned(), number(*value))),
+            Some((whole, part)) => {
+                let parts = all.entry(whole).or_insert_with(|| Value::Object(Map::new()));
+                if let Value::Object(parts) = parts {
+                    parts.insert(part.to_owned(), number(*value));
+                }
+            }
+        }
+    }
+    all
+}
+
+/// `wait_ms_p95` is the part `p95` of `wait_ms`.
+fn part(name: &str) -> Option<(&str, &str)> {
+    name.rsplit_once('_').filter(|(_, part)| matches!(*part, "p50" | "p95" | "p99" | "mean"))
+}
+
+/// A figure as it is written: with as many digits as it can have a meaning in.
+pub(super) fn number(value: f32) -> Value {
+    if value.is_nan() { Value::Null } else { json!(rounded(f64::from(value))) }
+}
+
+fn rounded(value: f64) -> f64 {
+    (value * 1e4).round() / 1e4
+}
+
+fn known(value: f32) -> f32 {
+    if value.is_nan() { 0.0 } else { value }
+}
+
+/// That there are no figures, as an event.
+pub(super) fn trouble(error: &ApiError) -> String {
+    format!("event: trouble\ndata: {}\n\n", error.json())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::watch::series::COUNT;
+
+    const UNKNOWN: [f32; COUNT] = [f32::NAN; COUNT];
+
+    fn frame(pools: usize) -> Frame {
+        let pool = |n: usize| {
+            let mut sample = UNKNOWN;
+            sample[place("transactions_per_second").expect("a figure")] = n as f32;
+            (format!("app{n:03}"), Pool { sample, errors: vec![("23505".to_owned(), 2)] })
+        };
+        Frame { at: 5.0, pools: (0..pools).map(pool).collect(), all: UNKNOWN, workers: [(0, 0.25)].into() }
+    }
+
+    fn data(event: &str) -> Value {
+        let data = event.strip_prefix("event: figures\ndata: ").and_then(|rest| rest.strip_suffix("\n\n"));
+        serde_json::from_str(data.expect("one event")).expect("JSON")
+    }
+
+    #[test]
+    fn an_event_has_each_figure_by_its_name_and_null_for_what_is_unknown() {
+        let data = data(&frame(3).event(&Selection::One("app002".into())));
+        assert_eq!(data["pools"].as_object().map(Map::len), Some(1));
+        let pool = &data["pools"]["app002"];
+        assert_eq!((&pool["transactions_per_second"], &pool["wait_ms"]["p95"]), (&json!(2.0), &Value::Null));
+        assert_eq!((&pool["errors"]["23505"], &data["workers"][0]["cpu"]), (&json!(2), &json!(0.25)));
+        assert!(data["all"]["queries_per_second"].is_null());
+        assert_eq!(data["at"], json!(5.0));
+    }
+
+    #[test]
+    fn of_many_pools_the_busiest_are_told() {
+        let frame = frame(200);
+        let told = data(&frame.event(&Selection::Busiest(2)));
+        let names: Vec<_> = told["pools"].as_object().expect("pools").keys().collect();
+        assert_eq!(names, ["app198", "app199"]);
+        assert!(frame.event(&Selection::One("none".into())).contains("\"pools\":{}"));
+    }
+}

@@ -1,0 +1,124 @@
+//! Who listens: streams of events, each the body of an answer that does not end.
+//!
+//! Owns the bound on streams, and how far one may lag behind: a listener that does not read is dropped after [`LAG`]
+//! events, and nobody ever waits for one.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use hyper::body::{Body, Bytes, Frame as Piece};
+use tokio::sync::mpsc::{self, Receiver, Sender};
+
+use super::frame::{Frame, Selection};
+use crate::error::ApiError;
+
+/// Streams at once: half of the connections, so that there is always one for a question.
+pub(crate) const MOST_STREAMS: usize = 64;
+/// Events that wait for a listener.
+const LAG: usize = 4;
+/// What a stream begins with: after a broken connection, ask again in a second.
+const BEGINNING: &str = "retry: 1000\n\n";
+
+/// All who listen.
+#[derive(Default)]
+pub(super) struct Streams(Vec<Stream>);
+
+struct Stream {
+    selection: Selection,
+    to: Sender<Bytes>,
+}
+
+/// A stream, as its connection takes it.
+pub(crate) struct Events(Receiver<Bytes>);
+
+impl Streams {
+    /// One more; it hears the latest figures at once.
+    pub(super) fn join(&mut self, selection: Selection, latest: Option<&Frame>) -> Result<Events, ApiError> {
+        self.0.retain(|stream| !stream.to.is_closed());
+        if self.0.len() >= MOST_STREAMS {
+            return Err(ApiError::TooManyStreams);
+        }
+        if let (Selection::One(name), Some(latest)) = (&selection, latest)
+            && !latest.has(name)
+        {
+            return Err(ApiError::Unknown("pool", name.clone()));
+        }
+        let (to, events) = mpsc::channel(LAG);
+        let first = latest.map(|latest| latest.event(&selection)).unwrap_or_default();
+        // It is empty, and there is room.
+        let _ = to.try_send(Bytes::from(format!("{BEGINNING}{first}")));
+        self.0.push(Stream { selection, to });
+        Ok(Events(events))
+    }
+
+    /// Tells all these figures; those who want the same share its text.
+    pub(super) fn tell(&mut self, frame: &Frame) {
+        let mut texts: BTreeMap<Selection, Bytes> = BTreeMap::new();
+        self.0.retain(|Stream { selection, to }| {
+            let text = texts.entry(selection.clone()).or_insert_with(|| frame.event(selection).into());
+            to.try_send(text.clone()).is_ok()
+        });
+    }
+
+    /// Tells all the same.
+    pub(super) fn tell_all(&mut self, text: &str) {
+        let text = Bytes::copy_from_slice(text.as_bytes());
+        self.0.retain(|stream| stream.to.try_send(text.clone()).is_ok());
+    }
+}
+
+impl Body for Events {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Piece<Bytes>, Infallible>>> {
+        self.0.poll_recv(cx).map(|text| text.map(|text| Ok(Piece::data(text))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::watch::series::COUNT;
+
+    const UNKNOWN: [f32; COUNT] = [f32::NAN; COUNT];
+
+    fn frame() -> Frame {
+        Frame { at: 1.0, pools: BTreeMap::new(), all: UNKNOWN, workers: BTreeMap::new() }
+    }
+
+    #[test]
+    fn streams_are_bounded_and_who_has_left_makes_room() {
+        let mut streams = Streams::default();
+        let mut join = || streams.join(Selection::Busiest(9), None);
+        let mut listeners: Vec<_> = (0..MOST_STREAMS).map(|_| join().expect("there is room")).collect();
+        assert!(matches!(join(), Err(ApiError::TooManyStreams)));
+        listeners.pop();
+        assert!(join().is_ok());
+    }
+
+    #[test]
+    fn who_does_not_read_is_dropped_and_who_reads_is_not() {
+        let mut streams = Streams::default();
+        let mut reader = streams.join(Selection::Busiest(9), Some(&frame())).expect("room");
+        let mut sleeper = streams.join(Selection::Busiest(9), Some(&frame())).expect("room");
+        for _ in 0..3 * LAG {
+            assert!(reader.0.try_recv().is_ok_and(|text| text.ends_with(b"}\n\n")));
+            streams.tell(&frame());
+        }
+        assert_eq!(streams.0.len(), 1);
+        let mut heard = 0;
+        while sleeper.0.try_recv().is_ok() {
+            heard += 1;
+        }
+        assert_eq!((heard, sleeper.0.is_closed()), (LAG, true));
+    }
+
+    #[test]
+    fn a_pool_that_is_not_there_can_not_be_listened_to() {
+        let joined = Streams::default().join(Selection::One("no".into()), Some(&frame()));
+        assert!(matches!(joined, Err(ApiError::Unknown("pool", name)) if name == "no"));
+    }
+}
