@@ -7,8 +7,9 @@
 use std::sync::Arc;
 
 use weir_base::WorkerId;
-use weir_config::Config;
+use weir_config::{Config, Edit};
 
+use crate::change::{Kept, Unmade};
 use crate::command::{Command, Connections};
 use crate::error::CommandError;
 use crate::records::{Report, SocketRecord};
@@ -22,6 +23,8 @@ pub enum Request {
     Connections(Connections, Cursor),
     /// Something is to be done; everything but SHOW, SHUTDOWN and what is about a console's own session.
     Do(Command),
+    /// The configuration is to be changed, and what comes of it taken over like a RELOAD.
+    Change(Arc<Edit>),
 }
 
 /// What is answered.
@@ -34,6 +37,8 @@ pub enum Reply {
     Connections(Vec<SocketRecord>, Option<Cursor>),
     /// It has been done.
     Done,
+    /// To [`Request::Change`]: it has been made, and all workers have taken it over; or nothing was changed.
+    Changed(Result<Kept, Unmade>),
 }
 
 /// A reply, or why there is none.

@@ -4,6 +4,7 @@
 //! ([`show`]). Does no I/O and knows no wire protocol: a table is columns with a type and rows of text, and the engine
 //! encodes them. The names, their order and their types are PgBouncer's; monitoring reads them by position.
 
+mod change;
 mod clock;
 mod command;
 mod console;
@@ -17,6 +18,7 @@ mod tables;
 mod tally;
 mod token;
 
+pub use change::{Answered, Kept, TryPool, Unmade};
 pub use command::{Command, Connections, Parameter, Role, Show, ShutdownMode, parse};
 pub use console::{CONSOLE_DATABASE, CONSOLE_NAMES, help_text, is_console};
 pub use control::{Control, Cursor, Deliver, Reply, Request, Response};

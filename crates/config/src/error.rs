@@ -14,13 +14,20 @@ pub struct ConfigError {
     pub message: String,
     /// What to do about it.
     pub hint: Option<String>,
+    /// What it is about, where that is one setting or section: its dotted name, as in `pools.app.size`.
+    pub key: Option<String>,
 }
 
 impl ConfigError {
     /// A mistake in `file`; line ends in `message` become commas, since the whole is one line.
     pub(crate) fn new(file: &Path, line: Option<usize>, message: &str, hint: Option<String>) -> ConfigError {
         let message = message.lines().map(str::trim).collect::<Vec<_>>().join(", ");
-        ConfigError { file: file.to_owned(), line, message, hint }
+        ConfigError { file: file.to_owned(), line, message, hint, key: None }
+    }
+
+    /// The same, about this setting or section.
+    pub(crate) fn about(self, key: &str) -> ConfigError {
+        ConfigError { key: Some(key.to_owned()), ..self }
     }
 }
 

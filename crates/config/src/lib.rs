@@ -8,6 +8,7 @@ mod ciphers;
 mod connstr;
 mod convert;
 mod defaults;
+mod edit;
 mod error;
 mod ini;
 mod load;
@@ -32,8 +33,9 @@ mod wording;
 
 pub use ciphers::{CipherSuite, resolve_ciphers, resolve_tls13};
 pub use convert::to_toml;
+pub use edit::{Act, Edit, Edits, Keys, Value, Written, rewrite, written};
 pub use error::ConfigError;
-pub use load::{RESERVED, load};
+pub use load::{RESERVED, load, load_with};
 pub use lookup::{AUTH_QUERY, AuthLookup};
 pub use model::{
     Auth, Balance, Config, Dns, Keepalive, Limits, Listen, Log, LogFormat, Network, Pool, Process, SessionAttrs,

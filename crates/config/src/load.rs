@@ -9,6 +9,7 @@ use weir_auth::Method;
 use weir_base::{Host, Target};
 
 use crate::access;
+use crate::edit::{self, Edits};
 use crate::error::ConfigError;
 use crate::ini;
 use crate::model::{Config, Pool};
@@ -37,15 +38,25 @@ type ReadEnv<'a> = &'a dyn Fn(&str) -> Option<String>;
 ///
 /// The first mistake, with file and line and what to do about it.
 pub fn load(path: &Path, read: ReadFile<'_>, env: ReadEnv<'_>) -> Result<Config, ConfigError> {
+    load_with(path, read, env, &Edits::default())
+}
+
+/// The same, with changes laid over what the file says.
+///
+/// # Errors
+///
+/// The first mistake, as for [`load`]; one in a change has no line.
+pub fn load_with(path: &Path, read: ReadFile<'_>, env: ReadEnv<'_>, edits: &Edits) -> Result<Config, ConfigError> {
     let text = read(path).map_err(|e| {
         let hint = "give the path of a weir.toml or a pgbouncer.ini".to_owned();
         ConfigError::new(path, None, &format!("can't be read: {e}"), Some(hint))
     })?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
-    let draft = match face(path, text) {
+    let mut draft = match face(path, text) {
         Face::Toml => toml::read(path, text)?,
         Face::Ini => ini::read(path, text, read)?,
     };
+    edit::lay_over(&mut draft, path, edits)?;
     Loader { path, read, env }.resolve(draft)
 }
 
@@ -311,7 +322,7 @@ impl Loader<'_> {
 
     /// A mistake in the setting `key`; its place is that of the nearest thing written.
     fn error(&self, config: &Config, key: &str, message: &str, hint: &str) -> ConfigError {
-        wording::error_at(self.path, config.lines.near(key), message, Some(hint.to_owned()))
+        wording::error_at(self.path, config.lines.near(key), message, Some(hint.to_owned())).about(key)
     }
 }
 

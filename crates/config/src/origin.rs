@@ -28,7 +28,7 @@ pub struct Spot {
 
 /// Where each setting stands, by its dotted name.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Lines(BTreeMap<String, Spot>);
+pub struct Lines(BTreeMap<String, Option<Spot>>);
 
 /// What is odd about a setting, though it can be lived with. Holds no secret.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -47,7 +47,12 @@ impl Lines {
 
     /// Where a dotted name stands, if a file has it.
     pub fn spot(&self, name: &str) -> Option<&Spot> {
-        self.0.get(name)
+        self.0.get(name)?.as_ref()
+    }
+
+    /// Whether a dotted name was given, in a file or by a change that no file has.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.0.contains_key(name)
     }
 
     /// Where a dotted name stands, or else the nearest section around it.
@@ -64,6 +69,15 @@ impl Lines {
     }
 
     pub(crate) fn insert(&mut self, name: String, spot: Spot) {
-        self.0.insert(name, spot);
+        self.0.insert(name, Some(spot));
+    }
+
+    /// A dotted name was given by a change that no file has.
+    pub(crate) fn insert_nowhere(&mut self, name: String) {
+        self.0.insert(name, None);
+    }
+
+    pub(crate) fn remove(&mut self, name: &str) {
+        self.0.remove(name);
     }
 }

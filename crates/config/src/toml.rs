@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use toml_edit::{Document, Item, TableLike, Value};
+use toml_edit::{Document, Item, Table, TableLike, Value};
 
 use crate::ciphers;
 use crate::error::ConfigError;
@@ -44,6 +44,15 @@ pub(crate) fn read(file: &Path, text: &str) -> Result<Draft, ConfigError> {
     draft.config.source = file.to_owned();
     draft.config.lines = reader.lines;
     Ok(draft)
+}
+
+/// Gives a pool the values of some keys, as if its section had them.
+pub(crate) fn fill_pool(file: &Path, keys: &Table, pool: &mut PoolText) -> Result<(), ConfigError> {
+    let mut reader = Reader { file, line_ends: Vec::new(), lines: Lines::default() };
+    let name = pool.name.clone();
+    reader.fill(Section::Pool, &name, keys, |setting, raw| {
+        setting.pool_slot(pool).map_or(Ok(()), |slot| setting.write(slot, raw))
+    })
 }
 
 struct Reader<'a> {
@@ -202,13 +211,25 @@ impl Reader<'_> {
     ) -> Result<(), ConfigError> {
         let title = format!("[{}.{}]", section.name(), plain(name));
         for (key, item) in keys.iter() {
-            let setting = self.setting(section, &title, keys, key)?;
-            let line = self.key_line(keys, key);
-            self.remember_once(format!("{}.{name}.{}", section.name(), setting.name), &title, setting, line)?;
-            let raw = self.raw(setting, &title, line, item)?;
-            write(setting, &raw).map_err(|e| self.bad_value(setting, &title, line, &raw, &e))?;
+            self.fill_one(section, name, &title, (keys, key, item), &mut write)
+                .map_err(|error| error.about(&format!("{}.{name}.{key}", section.name())))?;
         }
         Ok(())
+    }
+
+    fn fill_one(
+        &mut self,
+        section: Section,
+        name: &str,
+        title: &str,
+        (keys, key, item): (&dyn TableLike, &str, &Item),
+        write: &mut impl FnMut(&Setting, &Raw) -> Result<(), String>,
+    ) -> Result<(), ConfigError> {
+        let setting = self.setting(section, title, keys, key)?;
+        let line = self.key_line(keys, key);
+        self.remember_once(format!("{}.{name}.{}", section.name(), setting.name), title, setting, line)?;
+        let raw = self.raw(setting, title, line, item)?;
+        write(setting, &raw).map_err(|e| self.bad_value(setting, title, line, &raw, &e))
     }
 
     fn setting(

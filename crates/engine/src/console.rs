@@ -15,7 +15,7 @@ use weir_session::Refusal;
 use crate::gather::Caller;
 use crate::mail::Ask;
 use crate::peers::{ClientSlot, Entry, Phase};
-use crate::port::{self, Io, Level, Work};
+use crate::port::{self, Io, Level};
 use crate::say::say;
 use crate::stream::Streaming;
 use crate::{Engine, Job, Todo};
@@ -191,6 +191,15 @@ impl Engine {
         }
     }
 
+    /// What a console waits for has got a number.
+    pub(crate) fn console_waits_for(&mut self, console: Peer, id: u64) {
+        if let Some(client) = self.peers.client(console)
+            && let Phase::Console(state) = &mut client.phase
+        {
+            state.pending = Some(id);
+        }
+    }
+
     /// Answers a console that waits, and lets it go on.
     pub(crate) fn reply<I: Io>(&mut self, console: Peer, buffer: &[u8], io: &mut I) {
         let Some(mut client) = self.peers.take_client(console) else { return };
@@ -207,14 +216,6 @@ impl Engine {
         self.todo.push_back(Todo::Feed(console));
     }
 
-    /// Reads the configuration again, on a helper.
-    pub(crate) fn begin_reload<I: Io>(&mut self, caller: Caller, io: &mut I) {
-        say(Level::Info, format_args!("RELOAD: reading {}", self.config.source.display()), io);
-        let job = self.next_id();
-        self.jobs.insert(job, Job::Reload(caller));
-        io.help(job, Work::LoadConfig);
-    }
-
     /// A helper finished something.
     pub(crate) fn helped<I: Io>(&mut self, now: Time, job: u64, answer: port::Answer, io: &mut I) {
         match (self.jobs.remove(&job), answer) {
@@ -223,33 +224,9 @@ impl Engine {
                 self.user_named(now, peer, uid, name.as_deref(), io);
             }
             (Some(Job::ServerSalt(peer)), port::Answer::Salted(salted)) => self.server_salted(now, peer, &salted, io),
-            (Some(Job::Reload(caller)), port::Answer::Config(Ok(config))) => {
-                let config = self.renewed(config, io);
-                let id = self.scatter(now, caller, Command::Reload, Ask::Adopt(config), io);
-                if let Caller::Console(console) = caller
-                    && let Some(client) = self.peers.client(console)
-                    && let Phase::Console(state) = &mut client.phase
-                {
-                    state.pending = Some(id);
-                }
-            }
-            (Some(Job::Reload(caller)), port::Answer::Config(Err(why))) => {
-                say(Level::Error, format_args!("RELOAD failed, the old configuration stays: {why}"), io);
-                self.reload_failed(caller, CommandError::ReloadFailed(why), io);
-            }
+            (Some(Job::Renewal), port::Answer::Config(read)) => self.reloaded(now, read, io),
+            (Some(Job::Renewal), port::Answer::Changed(made)) => self.changed(now, made, io),
             _ => say(Level::Error, format_args!("a helper's answer that nobody waits for"), io),
-        }
-    }
-
-    fn reload_failed<I: Io>(&mut self, caller: Caller, why: CommandError, io: &mut I) {
-        match caller {
-            Caller::Nobody => {}
-            Caller::Console(console) => {
-                let mut buffer = Vec::new();
-                put_failure(&mut buffer, &why);
-                self.reply(console, &buffer, io);
-            }
-            Caller::Control(number) => io.answer(number, Err(why)),
         }
     }
 

@@ -10,6 +10,7 @@ use crate::Engine;
 use crate::gather::Caller;
 use crate::mail::{Ask, Letter, Mail};
 use crate::port::{Io, Level};
+use crate::renew::Renewal;
 use crate::say::say;
 use crate::stream::Paging;
 
@@ -28,6 +29,7 @@ impl Engine {
             Request::Connections(of, Cursor { worker, slot }) => {
                 io.post(worker, Mail(Letter::Paging(Paging::Asked { number, of, slot })), None);
             }
+            Request::Change(edit) => self.renew(Renewal::Change(number, edit), io),
             Request::Do(Command::Reload) => self.begin_reload(Caller::Control(number), io),
             Request::Do(command) => match self.order(&command) {
                 Ok(ask) => {
@@ -57,8 +59,9 @@ impl Engine {
         report: Report,
         io: &mut I,
     ) {
-        let reply = match command {
-            Command::Show(_) => Reply::Report(Box::new(report), self.newest.clone()),
+        let reply = match (command, self.kept.remove(&number)) {
+            (_, Some(kept)) => Reply::Changed(Ok(kept)),
+            (Command::Show(_), None) => Reply::Report(Box::new(report), self.newest.clone()),
             _ => Reply::Done,
         };
         io.answer(number, verdict.map(|()| reply));

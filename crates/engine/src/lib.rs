@@ -157,6 +157,10 @@ pub struct Engine {
     /// The operating system's user that this process runs as.
     uid: u32,
     gathering: HashMap<u64, Gathering>,
+    /// What renews the configuration, one at a time; a helper works on the first.
+    renewals: VecDeque<renew::Renewal>,
+    /// Where changes are kept that workers are taking over, by the control plane's numbers.
+    kept: HashMap<u64, weir_admin::Kept>,
     /// What the operator has stopped.
     halt: Halt,
     draining: Option<Drain>,
@@ -202,8 +206,8 @@ enum Job {
     /// What the operating system calls a user.
     NameOfUser(Peer, u32),
     ServerSalt(Peer),
-    /// RELOAD, and who wants it.
-    Reload(Caller),
+    /// The first of [`Engine::renewals`].
+    Renewal,
 }
 
 /// Most buffers kept for waiting clients.
@@ -258,6 +262,8 @@ impl Engine {
             loads: placement::Loads::default(),
             uid: setup.uid,
             newest: config.clone(),
+            renewals: VecDeque::new(),
+            kept: HashMap::new(),
             gathering: HashMap::new(),
             halt: Halt::default(),
             draining: None,

@@ -19,9 +19,10 @@ use std::net::IpAddr;
 use std::ops::Range;
 use std::sync::Arc;
 
+use weir_admin::{Kept, Unmade};
 pub use weir_admin::{Request, Response};
 use weir_base::{ClientAddr, Host, Peer, Span, Target, WorkerId};
-use weir_config::{Config, SslMode};
+use weir_config::{Config, Edit, SslMode};
 
 use crate::mail::Mail;
 
@@ -226,6 +227,8 @@ pub enum Work {
     NameOfUser(u32),
     /// Read and validate the configuration files again.
     LoadConfig,
+    /// Change the configuration: validated as a whole before anything is written.
+    ChangeConfig(Arc<Edit>),
 }
 
 impl fmt::Debug for Work {
@@ -235,6 +238,7 @@ impl fmt::Debug for Work {
             Work::SaltPassword { .. } => "SaltPassword",
             Work::NameOfUser(_) => "NameOfUser",
             Work::LoadConfig => "LoadConfig",
+            Work::ChangeConfig(_) => "ChangeConfig",
         })
     }
 }
@@ -247,6 +251,8 @@ pub enum Answer {
     UserName(Option<String>),
     /// For [`Work::LoadConfig`]: a configuration that is valid as a whole, or one line that says what is wrong and where.
     Config(Result<Arc<Config>, String>),
+    /// For [`Work::ChangeConfig`]: the configuration that is to follow, and where the change is kept; or why there is none.
+    Changed(Result<(Arc<Config>, Kept), Unmade>),
 }
 
 impl fmt::Debug for Answer {
@@ -255,6 +261,7 @@ impl fmt::Debug for Answer {
             Answer::Salted(_) => "Salted",
             Answer::UserName(_) => "UserName",
             Answer::Config(_) => "Config",
+            Answer::Changed(_) => "Changed",
         })
     }
 }

@@ -1,18 +1,115 @@
-//! What a reload can't change: it is said, and the old values stay, so that the configuration in force is the one shown.
+//! Another configuration while serving: read again, or changed by the control plane, both by a helper.
 //!
-//! Must not know how a configuration is spread or taken over.
+//! Owns their order: one at a time, so that the one that was asked for last is the one that stays. What can't change
+//! without a restart is said, and the old values stay, so that the configuration in force is the one shown. Must not know
+//! how a configuration is spread or taken over, or where it is kept.
 
 use std::sync::Arc;
 
-use weir_config::{Config, differences, keep_fixed};
+use weir_admin::{Command, CommandError, Kept, Reply, Unmade};
+use weir_base::Time;
+use weir_config::{Config, Edit, differences, keep_fixed};
 
-use crate::Engine;
-use crate::port::{Io, Level};
+use crate::console::put_failure;
+use crate::gather::Caller;
+use crate::mail::Ask;
+use crate::port::{Io, Level, Work};
 use crate::say::say;
+use crate::{Engine, Job};
+
+/// What has the configuration renewed.
+#[derive(Clone, Debug)]
+pub(crate) enum Renewal {
+    /// A RELOAD, and who wants it.
+    Reload(Caller),
+    /// A change of the control plane, under its number.
+    Change(u64, Arc<Edit>),
+}
 
 impl Engine {
+    pub(crate) fn begin_reload<I: Io>(&mut self, caller: Caller, io: &mut I) {
+        say(Level::Info, format_args!("RELOAD: reading {}", self.config.source.display()), io);
+        self.renew(Renewal::Reload(caller), io);
+    }
+
+    /// Has a helper renew the configuration when those before are done.
+    pub(crate) fn renew<I: Io>(&mut self, renewal: Renewal, io: &mut I) {
+        self.renewals.push_back(renewal);
+        if self.renewals.len() == 1 {
+            self.next_renewal(io);
+        }
+    }
+
+    fn next_renewal<I: Io>(&mut self, io: &mut I) {
+        let work = match self.renewals.front() {
+            None => return,
+            Some(Renewal::Reload(_)) => Work::LoadConfig,
+            Some(Renewal::Change(_, edit)) => Work::ChangeConfig(edit.clone()),
+        };
+        let job = self.next_id();
+        self.jobs.insert(job, Job::Renewal);
+        io.help(job, work);
+    }
+
+    /// The configuration has been read again.
+    pub(crate) fn reloaded<I: Io>(&mut self, now: Time, read: Result<Arc<Config>, String>, io: &mut I) {
+        let Some(Renewal::Reload(caller)) = self.renewals.pop_front() else { return };
+        match read {
+            Ok(config) => {
+                let id = self.take_over(now, caller, config, io);
+                if let Caller::Console(console) = caller {
+                    self.console_waits_for(console, id);
+                }
+            }
+            Err(why) => {
+                say(Level::Error, format_args!("RELOAD failed, the old configuration stays: {why}"), io);
+                self.reload_failed(caller, CommandError::ReloadFailed(why), io);
+            }
+        }
+        self.next_renewal(io);
+    }
+
+    /// The configuration has been changed, or has not.
+    pub(crate) fn changed<I: Io>(&mut self, now: Time, made: Result<(Arc<Config>, Kept), Unmade>, io: &mut I) {
+        let Some(Renewal::Change(number, edit)) = self.renewals.pop_front() else { return };
+        let name = edit.pool.escape_debug();
+        match made {
+            Ok((config, kept)) => {
+                match &kept {
+                    Kept::InFile => say(Level::Info, format_args!("pool {name} was changed by the control plane"), io),
+                    Kept::InMemory(why) => say(
+                        Level::Warning,
+                        format_args!("pool {name} was changed by the control plane until the restart: {why}"),
+                        io,
+                    ),
+                }
+                self.kept.insert(number, kept);
+                self.take_over(now, Caller::Control(number), config, io);
+            }
+            Err(why) => io.answer(number, Ok(Reply::Changed(Err(why)))),
+        }
+        self.next_renewal(io);
+    }
+
+    fn take_over<I: Io>(&mut self, now: Time, caller: Caller, config: Arc<Config>, io: &mut I) -> u64 {
+        let config = self.renewed(config, io);
+        self.scatter(now, caller, Command::Reload, Ask::Adopt(config), io)
+    }
+
+    fn reload_failed<I: Io>(&mut self, caller: Caller, why: CommandError, io: &mut I) {
+        match caller {
+            Caller::Nobody => {}
+            Caller::Console(console) => {
+                let mut buffer = Vec::new();
+                put_failure(&mut buffer, &why);
+                self.reply(console, &buffer, io);
+            }
+            Caller::Control(number) => io.answer(number, Err(why)),
+        }
+    }
+
     /// A configuration that was read again, as far as it can take effect without a restart.
-    pub(crate) fn renewed<I: Io>(&self, read: Arc<Config>, io: &mut I) -> Arc<Config> {
+    fn renewed<I: Io>(&self, read: Arc<Config>, io: &mut I) -> Arc<Config> {
         let fixed = differences(&self.config, &read).restart;
         if fixed.is_empty() {
             return read;

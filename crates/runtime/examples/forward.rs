@@ -80,6 +80,7 @@ fn plan(port: u16) -> Plan {
         workers: 1,
         io: Config::default().io,
         reload: Arc::new(|| Err("a forwarder has no configuration".into())),
+        change: None,
         log: LogTarget::Stderr,
         logging: Config::default().log,
         dns: Config::default().dns,

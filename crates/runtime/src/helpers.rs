@@ -12,8 +12,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use nix::unistd::{Uid, User};
+use weir_admin::{Kept, Unmade};
 use weir_base::{Peer, WorkerId};
-use weir_config::Config;
+use weir_config::{Config, Edit};
 use weir_engine::port::{Answer, Work};
 
 use crate::mailbox::{Letter, Post};
@@ -27,6 +28,12 @@ const THREADS: usize = 2;
 
 /// Reads the configuration again; an error is one line.
 pub type Reload = Arc<dyn Fn() -> Result<Arc<Config>, String> + Send + Sync>;
+
+/// Says how a configuration that is valid will be served, or in one line why it can't be.
+pub type Fit<'a> = &'a dyn Fn(Arc<Config>) -> Result<Arc<Config>, String>;
+
+/// Changes the configuration: nothing, unless the result is valid and fits.
+pub type Change = Arc<dyn Fn(&Edit, Fit<'_>) -> Result<(Arc<Config>, Kept), Unmade> + Send + Sync>;
 
 struct Request<T> {
     from: WorkerId,
@@ -43,8 +50,8 @@ pub(crate) struct Helpers {
 
 impl Helpers {
     /// Starts the threads. They end when the last `Helpers` is gone.
-    pub(crate) fn start(post: &Post, reload: Reload) -> io::Result<Helpers> {
-        let answer = move |(job, work)| Letter::Helped { job, answer: help(&reload, work) };
+    pub(crate) fn start(post: &Post, reload: Reload, change: Option<Change>) -> io::Result<Helpers> {
+        let answer = move |(job, work)| Letter::Helped { job, answer: help(&reload, change.as_ref(), work) };
         Ok(Helpers {
             work: lane("weir-help", post, answer)?,
             names: lane("weir-names", post, |query| Letter::Found(names::look_up(query)))?,
@@ -80,13 +87,14 @@ fn serve<T>(post: &Post, queue: &Mutex<Receiver<Request<T>>>, answer: &impl Fn(T
     }
 }
 
-fn help(reload: &Reload, work: Work) -> Answer {
+fn help(reload: &Reload, change: Option<&Change>, work: Work) -> Answer {
     match work {
         Work::SaltPassword { password, salt, iterations } => {
             Answer::Salted(weir_auth::salt_password(&password, &salt, iterations))
         }
         Work::NameOfUser(uid) => Answer::UserName(name_of_user(uid)),
         Work::LoadConfig => Answer::Config(reload()),
+        Work::ChangeConfig(edit) => Answer::Changed(change.map_or(Err(Unmade::Fixed), |change| change(&edit, &Ok))),
     }
 }
 

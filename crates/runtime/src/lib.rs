@@ -43,7 +43,7 @@ mod worker;
 
 pub use brain::{Brain, Seat};
 pub use descriptors::descriptors;
-pub use helpers::Reload;
+pub use helpers::{Change, Fit, Reload};
 pub use listen::{Bound, Inherited};
 pub use log::{LogTarget, last_words};
 pub use serve::{Options, Ready, VERSION, serve, start_engines};

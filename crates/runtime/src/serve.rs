@@ -12,7 +12,7 @@ use weir_engine::{Engine, Setup};
 
 use crate::brain::{Brain, Seat};
 use crate::descriptors::{descriptors, raise_descriptors};
-use crate::helpers::Reload;
+use crate::helpers::{Change, Reload};
 use crate::listen::Inherited;
 use crate::log::LogTarget;
 use crate::signals::Signals;
@@ -34,6 +34,8 @@ pub struct Options {
     pub config: Arc<Config>,
     /// Reads it again, on a helper thread, when the engine asks.
     pub reload: Reload,
+    /// Changes it, on a helper thread, when the control plane asks.
+    pub change: Option<Change>,
     /// Where the log goes.
     pub log: LogTarget,
     /// Whether the process's signals are ours.
@@ -55,7 +57,7 @@ pub fn serve(options: Options) -> Result<i32, StartError> {
         supervisor::ready();
         loaded
     });
-    let running = start_with(options.config, reload, options.log, options.signals, options.inherited)?;
+    let running = start_with(options.config, reload, options.change, options.log, options.signals, options.inherited)?;
     let beside = ready(&running)?;
     supervisor::ready();
     let status = running.wait();
@@ -71,12 +73,13 @@ pub fn start_engines(
     log: LogTarget,
     signals: Signals,
 ) -> Result<Running, StartError> {
-    start_with(config, reload, log, signals, Inherited::default())
+    start_with(config, reload, None, log, signals, Inherited::default())
 }
 
 fn start_with(
     config: Arc<Config>,
     reload: Reload,
+    change: Option<Change>,
     log: LogTarget,
     signals: Signals,
     inherited: Inherited,
@@ -85,17 +88,21 @@ fn start_with(
     let config = fitted(config);
     let tls = TlsFiles::load(&config).map_err(StartError::new)?;
     let files = tls.clone();
-    let reload = move || {
-        let config = fitted(reload()?);
+    let fit = move |config| {
+        let config = fitted(config);
         // A certificate that can't be used fails the whole reload.
         files.prepare(&config)?;
         Ok(config)
     };
+    let fits = fit.clone();
+    let change = change.map(|change| -> Change { Arc::new(move |edit, _| change(edit, &fits)) });
+    let reload = move || fit(reload()?);
     let plan = Plan {
         listen: config.listen.clone(),
         workers: config.workers,
         io: config.io,
         reload: Arc::new(reload),
+        change,
         log,
         logging: config.log.clone(),
         dns: config.dns.clone(),

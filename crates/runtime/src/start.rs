@@ -20,7 +20,7 @@ use crate::brain::{Brain, Seat};
 use crate::clock::Clock;
 use crate::descriptors::raise_descriptors;
 use crate::desk::Desk;
-use crate::helpers::{Helpers, Reload};
+use crate::helpers::{Change, Helpers, Reload};
 use crate::listen::{Bound, Inherited, Listening};
 use crate::log::{Log, LogTarget, LogThread};
 use crate::mailbox::{Inbox, Letter, Post};
@@ -43,6 +43,8 @@ pub struct Plan {
     pub io: SocketIo,
     /// Reads the configuration again, on a helper thread.
     pub reload: Reload,
+    /// Changes the configuration, on a helper thread, where it can be changed.
+    pub change: Option<Change>,
     /// Where the log goes.
     pub log: LogTarget,
     /// What is logged, how, and where else.
@@ -139,7 +141,8 @@ pub fn start<B: Brain>(plan: Plan, brain: impl FnMut(Seat) -> B) -> Result<Runni
     let shared = Shared {
         clock: Clock::start(),
         log,
-        helpers: Helpers::start(&post, plan.reload).map_err(StartError::because("can't start a thread"))?,
+        helpers: Helpers::start(&post, plan.reload, plan.change)
+            .map_err(StartError::because("can't start a thread"))?,
         starved: Arc::new(AtomicBool::new(false)),
         ending: Ending::new(post.clone()),
         desk: Desk::new(post.clone()),

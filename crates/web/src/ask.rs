@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::time::timeout;
-use weir_admin::{Command, Connections, Control, Cursor, Reply, Report, Request, SocketRecord};
-use weir_config::Config;
+use weir_admin::{Command, Connections, Control, Cursor, Kept, Reply, Report, Request, SocketRecord};
+use weir_config::{Config, Edit};
 
 use crate::error::ApiError;
 
@@ -64,6 +64,14 @@ impl Workers {
         match self.ask(Request::Do(command), patience).await {
             Err(ApiError::NoAnswer) => Err(ApiError::TakenBack(patience)),
             done => done.map(drop),
+        }
+    }
+
+    /// Has the configuration changed.
+    pub(crate) async fn change(&self, edit: Edit) -> Result<Kept, ApiError> {
+        match self.ask(Request::Change(Arc::new(edit)), PATIENCE).await? {
+            Reply::Changed(made) => made.map_err(ApiError::Unmade),
+            _ => Err(ApiError::NoAnswer),
         }
     }
 

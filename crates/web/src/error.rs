@@ -1,5 +1,6 @@
 //! Every error of the API: its status, its text, and what to do about it, in one table.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use axum::Json;
@@ -7,13 +8,16 @@ use axum::extract::rejection::JsonRejection;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
-use weir_admin::CommandError;
+use weir_admin::{CommandError, Unmade};
+use weir_config::ConfigError;
 
 /// Why a request was not answered as asked.
 #[derive(Debug)]
 pub(crate) enum ApiError {
     /// The workers said no.
     Refused(CommandError),
+    /// The configuration was not changed.
+    Unmade(Unmade),
     /// The workers did not answer in time.
     NoAnswer,
     /// A command waited for so long, and was taken back.
@@ -28,6 +32,8 @@ pub(crate) enum ApiError {
     NoSuchMethod,
     /// A parameter or a body that can't be meant.
     Bad(String),
+    /// A field of a body that can't be meant: its name, and why.
+    BadKey(String, String),
     /// A body that can't be read, or can't be meant.
     BadBody(JsonRejection),
     /// A name of a host that is not ours.
@@ -47,7 +53,33 @@ struct Body {
     #[serde(skip_serializing_if = "Option::is_none")]
     detail: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    hint: Option<&'static str>,
+    hint: Option<Cow<'static, str>>,
+    /// The field of the body that it is about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key: Option<String>,
+}
+
+impl Body {
+    fn plain(error: impl Into<String>) -> Body {
+        Body { error: error.into(), detail: None, hint: None, key: None }
+    }
+
+    fn hint(self, hint: impl Into<Cow<'static, str>>) -> Body {
+        Body { hint: Some(hint.into()), ..self }
+    }
+
+    /// Of a configuration that would not be valid: the key is that of the pool's field.
+    fn invalid(error: &ConfigError) -> Body {
+        let place = error.line.map(|line| format!("{}:{line}", error.file.display()));
+        let key =
+            error.key.as_deref().and_then(|key| key.rsplit_once('.')).filter(|(section, _)| section.contains('.'));
+        Body {
+            error: error.message.clone(),
+            detail: place,
+            hint: error.hint.clone().map(Cow::Owned),
+            key: key.map(|(_, field)| field.to_owned()),
+        }
+    }
 }
 
 impl ApiError {
@@ -61,11 +93,16 @@ impl ApiError {
                 CommandError::ConsoleDatabase(..) | CommandError::BadArguments => StatusCode::BAD_REQUEST,
                 _ => StatusCode::CONFLICT,
             },
+            ApiError::Unmade(why) => match why {
+                Unmade::NameTaken(_) | Unmade::ChangedByHand(_) | Unmade::Fixed => StatusCode::CONFLICT,
+                Unmade::NoSuchPool(_) => StatusCode::NOT_FOUND,
+                Unmade::Invalid(_) | Unmade::Unfit(_) => StatusCode::BAD_REQUEST,
+            },
             ApiError::NoAnswer | ApiError::Ending => StatusCode::SERVICE_UNAVAILABLE,
             ApiError::TakenBack(_) => StatusCode::CONFLICT,
             ApiError::Unknown(..) | ApiError::NoSuchPath => StatusCode::NOT_FOUND,
             ApiError::NoSuchMethod => StatusCode::METHOD_NOT_ALLOWED,
-            ApiError::Bad(_) => StatusCode::BAD_REQUEST,
+            ApiError::Bad(_) | ApiError::BadKey(..) => StatusCode::BAD_REQUEST,
             ApiError::BadBody(rejection) => rejection.status(),
             ApiError::ForeignHost => StatusCode::MISDIRECTED_REQUEST,
             ApiError::ForeignOrigin => StatusCode::FORBIDDEN,
@@ -80,27 +117,24 @@ impl ApiError {
     }
 
     fn body(&self) -> Body {
-        let plain = |error: &str, hint| Body { error: error.to_owned(), detail: None, hint: Some(hint) };
+        let plain = |error: &str, hint: &'static str| Body::plain(error).hint(hint);
         match self {
             ApiError::Refused(error) => {
-                Body { error: error.to_string(), detail: error.detail().map(str::to_owned), hint: None }
+                Body { detail: error.detail().map(str::to_owned), ..Body::plain(error.to_string()) }
             }
+            ApiError::Unmade(why) => unmade(why),
             ApiError::NoAnswer => plain("the workers did not answer in time", "look at the log; try again"),
-            ApiError::TakenBack(patience) => Body {
-                error: format!("it was not done within {} s, and is taken back", patience.as_secs()),
-                detail: None,
-                hint: Some(
-                    "some servers are still in use; GET /api/v1/servers says by whom; ask with a longer timeout",
-                ),
-            },
-            ApiError::Ending => plain("the process ends", "try again when it has been started anew"),
-            ApiError::Unknown(kind, name) => {
-                Body { error: format!("no such {kind}: {name}"), detail: None, hint: None }
+            ApiError::TakenBack(patience) => {
+                Body::plain(format!("it was not done within {} s, and is taken back", patience.as_secs()))
+                    .hint("some servers are still in use; GET /api/v1/servers says by whom; ask with a longer timeout")
             }
+            ApiError::Ending => plain("the process ends", "try again when it has been started anew"),
+            ApiError::Unknown(kind, name) => Body::plain(format!("no such {kind}: {name}")),
             ApiError::NoSuchPath => plain("nothing is here", "GET /api/v1/openapi.json lists what there is"),
             ApiError::NoSuchMethod => plain("not with this method", "GET /api/v1/openapi.json lists what there is"),
-            ApiError::BadBody(rejection) => Body { error: rejection.body_text(), detail: None, hint: None },
-            ApiError::Bad(why) => Body { error: why.clone(), detail: None, hint: None },
+            ApiError::BadBody(rejection) => Body::plain(rejection.body_text()),
+            ApiError::Bad(why) => Body::plain(why.clone()),
+            ApiError::BadKey(key, why) => Body { key: Some(key.clone()), ..Body::plain(why.clone()) },
             ApiError::ForeignHost => plain(
                 "this host name is not served",
                 "reach it as 127.0.0.1, [::1] or localhost; other names may be somebody else's",
@@ -115,6 +149,16 @@ impl ApiError {
             ),
             ApiError::TooSlow => plain("the request took too long", "send it in one piece"),
         }
+    }
+}
+
+fn unmade(why: &Unmade) -> Body {
+    let body = Body::plain(why.to_string());
+    match why {
+        Unmade::Invalid(error) => Body::invalid(error),
+        Unmade::NameTaken(_) => Body { key: Some("name".to_owned()), ..body }.hint("change it with PATCH"),
+        Unmade::ChangedByHand(_) => body.hint("have it read again with POST /api/v1/reload, look at it, and ask again"),
+        Unmade::NoSuchPool(_) | Unmade::Unfit(_) | Unmade::Fixed => body,
     }
 }
 

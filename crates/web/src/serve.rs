@@ -19,9 +19,9 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
-use weir_admin::Control;
+use weir_admin::{Control, TryPool};
 
-use crate::api;
+use crate::api::{self, Trials};
 use crate::ask::Workers;
 use crate::watch::Watch;
 
@@ -42,6 +42,8 @@ pub struct Options {
     pub addresses: Vec<SocketAddr>,
     /// Whom to ask.
     pub control: Arc<dyn Control>,
+    /// Who tries pools before they are made.
+    pub trials: Arc<dyn TryPool>,
     /// What SHOW VERSION says.
     pub version: &'static str,
 }
@@ -78,7 +80,8 @@ impl Web {
         let failed = |error: std::io::Error| WebError(format!("can't start the thread of the HTTP API: {error}"));
         let runtime = Builder::new_current_thread().enable_all().build().map_err(failed)?;
         let (workers, watch) = (Workers::new(options.control), Watch::default());
-        let router = api::router(workers.clone(), watch.clone(), options.version);
+        let trials = Trials::new(options.trials);
+        let router = api::router(workers.clone(), trials, watch.clone(), options.version);
         let (end, ended) = oneshot::channel();
         let watching = watch.run(workers);
         let run = move || run(&runtime, listeners, &router, watching, ended);

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
-use weir_admin::{Control, Deliver, Request};
+use weir_admin::{Answered, Control, Deliver, Request, TryPool, Unmade};
+use weir_config::Edit;
 use weir_web::{Options, Web};
 
 /// Workers that have ended: nobody answers, and whoever waits hears that at once.
@@ -21,9 +22,19 @@ impl Control for Ended {
     fn forget(&self, _: u64) {}
 }
 
+impl TryPool for Ended {
+    fn try_pool(&self, edit: Edit) -> Result<Result<Answered, String>, Unmade> {
+        Ok(Err(format!("nobody tries {}", edit.pool)))
+    }
+}
+
+fn options(address: SocketAddr) -> Options {
+    let ended = Arc::new(Ended);
+    Options { addresses: vec![address], control: ended.clone(), trials: ended, version: "test" }
+}
+
 fn web() -> Web {
-    let any = SocketAddr::from(([127, 0, 0, 1], 0));
-    Web::start(Options { addresses: vec![any], control: Arc::new(Ended), version: "test" }).expect("a free port")
+    Web::start(options(SocketAddr::from(([127, 0, 0, 1], 0)))).expect("a free port")
 }
 
 /// Sends this; returns the status, the head and the body of the answer.
@@ -66,6 +77,10 @@ fn description() -> Value {
     serde_json::from_str(include_str!("../src/api/openapi.json")).expect("JSON")
 }
 
+fn body_for(path: &str) -> &'static str {
+    if path.contains("/pools") { "{\"name\": \"app\", \"host\": \"h\"}" } else { "{\"value\": \"1\"}" }
+}
+
 #[test]
 fn every_path_of_the_description_is_there_with_its_methods_and_no_others() {
     let web = web();
@@ -74,7 +89,7 @@ fn every_path_of_the_description_is_there_with_its_methods_and_no_others() {
     for (path, methods) in paths {
         let concrete = path.replace("{name}", "app").replace("{key}", "max_clients").replace("{id}", "7");
         for method in ["GET", "POST", "PUT", "PATCH", "DELETE"] {
-            let (status, _, body) = request(&web, method, &concrete, "", "{\"value\": \"1\"}");
+            let (status, _, body) = request(&web, method, &concrete, "", body_for(path));
             let Some(operation) = methods.get(method.to_ascii_lowercase()) else {
                 assert_eq!(status, 405, "{method} {path}");
                 continue;
@@ -127,6 +142,14 @@ fn what_can_not_be_meant_is_a_clear_error() {
         ("PUT", "/api/v1/settings/max_clients", "{", 400),
         ("PUT", "/api/v1/settings/max_clients", "{\"value\": 5}", 422),
         ("PUT", "/api/v1/settings/max_clients", "{\"value\": \"5\", \"other\": 1}", 422),
+        ("POST", "/api/v1/pools", "{}", 400),
+        ("POST", "/api/v1/pools", "{\"name\": 7}", 400),
+        ("POST", "/api/v1/pools", "{\"name\": \"a\", \"size\": {}}", 400),
+        ("POST", "/api/v1/pools", "{\"name\": \"a\", \"size\": 1, \"pool_size\": 2}", 400),
+        ("POST", "/api/v1/pools", "[]", 422),
+        ("PATCH", "/api/v1/pools/app", "{\"size\": [1, null]}", 400),
+        ("PATCH", "/api/v1/pools/app", "{\"size\": ", 400),
+        ("POST", "/api/v1/pools/test", "{\"host\": \"h\"}", 400),
     ] {
         let (answered, _, text) = request(&web, method, path, "", body);
         assert_eq!(answered, status, "{method} {path} {body}: {text}");
@@ -142,16 +165,14 @@ fn what_can_not_be_meant_is_a_clear_error() {
 #[test]
 fn it_listens_on_the_loopback_alone() {
     let everywhere = SocketAddr::from(([0, 0, 0, 0], 0));
-    let options = Options { addresses: vec![everywhere], control: Arc::new(Ended), version: "test" };
-    let error = Web::start(options).expect_err("not the loopback").to_string();
+    let error = Web::start(options(everywhere)).expect_err("not the loopback").to_string();
     assert!(error.contains("loopback"), "{error}");
 }
 
 #[test]
 fn a_port_that_is_taken_is_said_at_the_start() {
     let first = web();
-    let options = Options { addresses: first.bound().to_vec(), control: Arc::new(Ended), version: "test" };
-    let error = Web::start(options).expect_err("it is taken").to_string();
+    let error = Web::start(options(first.bound()[0])).expect_err("it is taken").to_string();
     assert!(error.contains("change [web] port"), "{error}");
 }
 

@@ -7,11 +7,13 @@ mod check;
 mod convert;
 mod demo;
 mod failure;
+mod keeper;
 mod lab;
 mod load;
 mod pgbouncer;
 mod probe;
 mod process;
+mod replace;
 mod serve;
 mod term;
 

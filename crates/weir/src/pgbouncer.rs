@@ -7,7 +7,10 @@ use std::path::{Path, PathBuf};
 
 use clap::{ArgAction, Parser};
 
+use weir_config::Config;
+
 use crate::failure::Failure;
+use crate::keeper::Keeper;
 use crate::process::{self, Ground};
 use crate::serve::{self, Console};
 
@@ -76,8 +79,9 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     let Some(file) = arguments.file else {
         return Err(Failure::Because("Need config file. See pgbouncer -h for usage.".into()));
     };
-    let mut config = crate::load::load(&file).map_err(Failure::of)?;
     let more = arguments.verbose;
+    let louder = move |config: &mut Config| config.log.verbose = config.log.verbose.saturating_add(more);
+    let (keeper, mut config) = Keeper::open(&file, louder).map_err(Failure::of)?;
     config.log.verbose = config.log.verbose.saturating_add(more);
     config.process.user = arguments.user.or(config.process.user);
     if config.process.user.is_none() && process::is_root() {
@@ -86,9 +90,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     }
     let ground = if arguments.daemon { Ground::Back } else { Ground::Fore };
     let console = if arguments.quiet || arguments.daemon { Console::Quiet } else { Console::Talks };
-    serve::serve(&file, config, ground, console, move |config| {
-        config.log.verbose = config.log.verbose.saturating_add(more);
-    })
+    serve::serve(keeper, config, ground, console)
 }
 
 #[cfg(test)]

@@ -3,8 +3,9 @@
 //! Logs in once a pool as Weir would, asks three things, and leaves.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use weir_admin::Answered;
 use weir_base::Target;
 use weir_config::{Config, Finding, Pool, Severity, most_servers};
 use weir_pglocal::client::{Connection, Error, Params};
@@ -20,8 +21,17 @@ pub(crate) struct Report {
 /// What one server said of itself.
 struct Server {
     version: String,
+    max_connections: u64,
+    reserved: u64,
+    /// Open now, this one included.
+    connections: u64,
+}
+
+impl Server {
     /// Connections for others than the superuser.
-    room: u64,
+    fn room(&self) -> u64 {
+        self.max_connections.saturating_sub(self.reserved)
+    }
 }
 
 /// As whom a pool's server is asked.
@@ -52,8 +62,8 @@ pub(crate) fn probe(config: &Config) -> Report {
             Login::As { user, password } => match ask(pool, &user, password.as_deref()) {
                 Ok(server) => {
                     let wanted = servers_at(config, pool.target());
-                    rooms.insert(pool.target().to_string(), (pool, wanted, server.room));
-                    row(pool, &user, "ok", &server.version, &wanted.to_string(), &server.room.to_string())
+                    rooms.insert(pool.target().to_string(), (pool, wanted, server.room()));
+                    row(pool, &user, "ok", &server.version, &wanted.to_string(), &server.room().to_string())
                 }
                 Err(error) => {
                     let text = format!("pool {}: {} as {user}: {error}", pool.name, pool.target());
@@ -113,9 +123,29 @@ fn ask(pool: &Pool, user: &str, password: Option<&str>) -> Result<Server, Error>
     let mut setting = |name: &str| connection.value(&format!("show {name}")).map(Option::unwrap_or_default);
     let version = setting("server_version")?;
     let number = |text: String| text.parse::<u64>().unwrap_or(0);
-    let room = number(setting("max_connections")?).saturating_sub(number(setting("superuser_reserved_connections")?));
+    let max_connections = number(setting("max_connections")?);
+    let reserved = number(setting("superuser_reserved_connections")?);
+    let open = "select count(*) from pg_catalog.pg_stat_activity where backend_type = 'client backend'";
+    let connections = number(connection.value(open)?.unwrap_or_default());
     connection.close()?;
-    Ok(Server { version, room })
+    Ok(Server { version, max_connections, reserved, connections })
+}
+
+/// Tries one pool: what its server says, or why it says nothing.
+pub(crate) fn try_pool(config: &Config, pool: &Pool) -> Result<Answered, String> {
+    let Login::As { user, password } = login(config, pool) else {
+        return Err("it logs in with each client's own password, and none is known: give a user and a password".into());
+    };
+    let begun = Instant::now();
+    let server =
+        ask(pool, &user, password.as_deref()).map_err(|error| format!("{} as {user}: {error}", pool.target()))?;
+    Ok(Answered {
+        version: server.version,
+        milliseconds: begun.elapsed().as_secs_f64() * 1e3,
+        max_connections: server.max_connections,
+        superuser_reserved_connections: server.reserved,
+        connections: server.connections,
+    })
 }
 
 /// The most connections that the pools may open to one server.

@@ -10,6 +10,7 @@ use weir_runtime::{Bound, Inherited, LogTarget, Options, Running, Signals, Start
 use weir_web::Web;
 
 use crate::failure::Failure;
+use crate::keeper::Keeper;
 use crate::load;
 use crate::process::{self, Ground};
 
@@ -24,35 +25,26 @@ pub(crate) enum Console {
 
 /// Serves until told to stop.
 pub(crate) fn run(file: &Path) -> Result<(), Failure> {
-    let config = load::load(file).map_err(Failure::of)?;
-    serve(file, config, Ground::Fore, Console::Talks, |_| {})
+    let (keeper, config) = Keeper::open(file, |_| {}).map_err(Failure::of)?;
+    serve(keeper, config, Ground::Fore, Console::Talks)
 }
 
-/// Serves `config`, which was read from `file`; `adjust` is what the command line changes in it after each reload.
-pub(crate) fn serve(
-    file: &Path,
-    config: Config,
-    ground: Ground,
-    console: Console,
-    adjust: impl Fn(&mut Config) + Send + Sync + 'static,
-) -> Result<(), Failure> {
+/// Serves `config`, whose file is `keeper`'s.
+pub(crate) fn serve(keeper: Keeper, config: Config, ground: Ground, console: Console) -> Result<(), Failure> {
     review(&config, &load::facts(), console)?;
     let _pid_file = process::settle(&config, ground)?;
     let config = Arc::new(config);
-    let file = file.to_owned();
-    let reload = move || {
-        let mut config = load::load(&file).map_err(|error| error.to_string())?;
-        adjust(&mut config);
-        Ok(Arc::new(config))
-    };
+    let keeper = Arc::new(keeper);
+    let (reads, changes) = (keeper.clone(), keeper.clone());
     let options = Options {
         config: Arc::clone(&config),
-        reload: Arc::new(reload),
+        reload: Arc::new(move || reads.reload()),
+        change: Some(Arc::new(move |edit, fit| changes.change(edit, fit))),
         log: if console == Console::Talks { LogTarget::Stderr } else { LogTarget::Quiet },
         signals: Signals::Handle,
         inherited: Inherited::from_environment(),
         ready: Box::new(move |running| {
-            let web = start_web(&config, running)?;
+            let web = start_web(&config, running, keeper)?;
             if console == Console::Talks {
                 announce(running.bound(), &config, web.as_ref());
             }
@@ -96,12 +88,13 @@ fn is_about_fewer_clients(finding: &Finding) -> bool {
 }
 
 /// The control plane, where the configuration wants one.
-fn start_web(config: &Config, running: &Running) -> Result<Option<Web>, StartError> {
+fn start_web(config: &Config, running: &Running, keeper: Arc<Keeper>) -> Result<Option<Web>, StartError> {
     if config.web.addresses.is_empty() {
         return Ok(None);
     }
     let addresses = config.web.addresses.iter().map(|address| (*address, config.web.port).into()).collect();
-    let options = weir_web::Options { addresses, control: running.handle().control(), version: VERSION };
+    let options =
+        weir_web::Options { addresses, control: running.handle().control(), trials: keeper, version: VERSION };
     Web::start(options).map(Some).map_err(|error| StartError::new(error.to_string()))
 }
 

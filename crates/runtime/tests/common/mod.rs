@@ -50,6 +50,7 @@ pub(crate) fn plan(workers: u16) -> Plan {
         workers,
         io: io(),
         reload: Arc::new(|| Err("no configuration here".into())),
+        change: None,
         log: LogTarget::Stderr,
         logging: Config::default().log,
         dns: Config::default().dns,

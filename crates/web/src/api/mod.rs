@@ -1,10 +1,13 @@
 //! The paths of the API. What stands behind each is beside this file; what each takes and gives is in `openapi.json`,
 //! which a test compares with the paths.
 
+mod change;
 mod connections;
 mod events;
 mod pools;
 mod process;
+
+pub(crate) use change::Trials;
 
 use std::fmt::Display;
 use std::time::Duration;
@@ -35,8 +38,15 @@ const LONGEST: Duration = Duration::from_secs(120);
 #[derive(Clone)]
 struct App {
     workers: Workers,
+    trials: Trials,
     version: &'static str,
     watch: Watch,
+}
+
+impl FromRef<App> for Trials {
+    fn from_ref(app: &App) -> Trials {
+        app.trials.clone()
+    }
 }
 
 impl FromRef<App> for Workers {
@@ -69,8 +79,10 @@ fn paths() -> Vec<(&'static str, MethodRouter<App>)> {
         ("/api/v1/settings", get(process::settings)),
         ("/api/v1/settings/{key}", put(process::set)),
         ("/api/v1/events", get(events::events)),
-        ("/api/v1/pools", get(pools::list)),
-        ("/api/v1/pools/{name}", get(pools::one)),
+        ("/api/v1/pools", get(pools::list).post(change::make)),
+        ("/api/v1/pools/test", post(change::test)),
+        ("/api/v1/pools/{name}", get(pools::one).patch(change::alter).delete(change::delete)),
+        ("/api/v1/pools/{name}/config", get(change::config)),
         ("/api/v1/pools/{name}/pause", post(pools::pause)),
         ("/api/v1/pools/{name}/resume", post(pools::resume)),
         ("/api/v1/pools/{name}/reconnect", post(pools::reconnect)),
@@ -87,7 +99,7 @@ fn paths() -> Vec<(&'static str, MethodRouter<App>)> {
 }
 
 /// All of it, behind the guard.
-pub(crate) fn router(workers: Workers, watch: Watch, version: &'static str) -> Router {
+pub(crate) fn router(workers: Workers, trials: Trials, watch: Watch, version: &'static str) -> Router {
     let empty = Router::new();
     let router = paths().into_iter().fold(empty, |router, (path, methods)| router.route(path, methods));
     router
@@ -97,7 +109,7 @@ pub(crate) fn router(workers: Workers, watch: Watch, version: &'static str) -> R
         .layer(DefaultBodyLimit::max(MOST_BODY))
         .layer(middleware::from_fn(in_time))
         .layer(middleware::from_fn(guard::guard))
-        .with_state(App { workers, version, watch })
+        .with_state(App { workers, trials, version, watch })
 }
 
 /// Ends a request whose body does not come, or whose answer does not.

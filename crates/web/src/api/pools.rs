@@ -188,9 +188,13 @@ pub(crate) async fn list(
 
 /// `GET /api/v1/pools/{name}`.
 pub(crate) async fn one(State(workers): State<Workers>, Name(name): Name) -> Result<Json<Pool>, ApiError> {
+    find(&workers, &name).await.map(Json)
+}
+
+/// A pool as it is now.
+pub(super) async fn find(workers: &Workers, name: &str) -> Result<Pool, ApiError> {
     let (report, config) = workers.report().await?;
-    let pool = Index::new(&report, &config).pool(&name);
-    pool.map(Json).ok_or(ApiError::Unknown("pool", name))
+    Index::new(&report, &config).pool(name).ok_or_else(|| ApiError::Unknown("pool", name.to_owned()))
 }
 
 #[derive(Deserialize)]

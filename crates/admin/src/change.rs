@@ -1,0 +1,72 @@
+//! Changes of the configuration that are asked for from outside: what became of one, and why one was not made.
+//!
+//! Must not know how a file is written, or where it lies.
+
+use std::fmt;
+
+use weir_config::{ConfigError, Edit};
+
+/// Where a change that was made is kept.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Kept {
+    /// In the file: it outlasts the process.
+    InFile,
+    /// In memory, until the process ends: why it is not in the file.
+    InMemory(String),
+}
+
+/// Why nothing was changed. Never holds a secret.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Unmade {
+    /// There is a pool of this name already.
+    NameTaken(String),
+    /// There is no pool of this name.
+    NoSuchPool(String),
+    /// The configuration would not be valid.
+    Invalid(Box<ConfigError>),
+    /// The configuration would be valid, but could not be served: why.
+    Unfit(String),
+    /// The file is not as it was when it was read; holds its path.
+    ChangedByHand(String),
+    /// Nothing can be changed where this process runs.
+    Fixed,
+}
+
+impl fmt::Display for Unmade {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Unmade::NameTaken(name) => write!(f, "there is a pool {name} already"),
+            Unmade::NoSuchPool(name) => write!(f, "no such pool: {name}"),
+            Unmade::Invalid(error) => f.write_str(&error.message),
+            Unmade::Unfit(why) => f.write_str(why),
+            Unmade::ChangedByHand(file) => write!(f, "{file} was changed by hand since it was read"),
+            Unmade::Fixed => f.write_str("this process has no configuration that could be changed"),
+        }
+    }
+}
+
+impl std::error::Error for Unmade {}
+
+/// What a server said when a pool's login was tried.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Answered {
+    /// Its version, as in `15.18`.
+    pub version: String,
+    /// How long connecting, logging in and asking took, in milliseconds.
+    pub milliseconds: f64,
+    /// How many connections it takes.
+    pub max_connections: u64,
+    /// How many of them it keeps for superusers.
+    pub superuser_reserved_connections: u64,
+    /// How many are open now, this one included.
+    pub connections: u64,
+}
+
+/// Tries a pool before it is made: waits for its server, so on a thread that may wait.
+pub trait TryPool: Send + Sync {
+    /// Logs in where the pool would. The inner error is the server's, or the network's.
+    ///
+    /// # Errors
+    /// The pool could not be made like this.
+    fn try_pool(&self, edit: Edit) -> Result<Result<Answered, String>, Unmade>;
+}

@@ -1,0 +1,171 @@
+//! Changes of pools that are asked for while Weir runs: what a change is, and what it comes to.
+//!
+//! A change names a pool and some of its keys, as a file has them. Changes reach a file as text (`rewrite`), with its
+//! comments and its order kept; where a file can't be written, they are laid over what is read from it (`overlay`). Either
+//! way the result is read and checked like any other file. Values may be secret, so no `Debug` here shows one.
+
+mod overlay;
+mod rewrite;
+mod written;
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use toml_edit::{Array, Table};
+
+use crate::table::Section;
+
+pub(crate) use overlay::lay_over;
+pub use rewrite::rewrite;
+pub use written::{Written, written};
+
+/// A value, as a file would have it.
+#[derive(Clone, PartialEq)]
+pub enum Value {
+    /// Text; also a time or a size with its unit.
+    Text(String),
+    /// A whole number.
+    Number(i64),
+    /// A number with a fraction.
+    Fraction(f64),
+    /// Yes or no.
+    Flag(bool),
+    /// A list.
+    List(Vec<Value>),
+}
+
+/// Keys of a pool by the names of TOML, each with its value; without one, it is taken out, and its default holds.
+#[derive(Clone, PartialEq, Default)]
+pub struct Keys(BTreeMap<String, Option<Value>>);
+
+/// What becomes of a pool.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Act {
+    /// It is made, with these keys.
+    Make(Keys),
+    /// These of its keys are set or taken out.
+    Alter(Keys),
+    /// It is deleted.
+    Drop,
+}
+
+/// A change of one pool.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Edit {
+    /// The pool.
+    pub pool: String,
+    /// What becomes of it.
+    pub act: Act,
+}
+
+/// Changes, one after another, as what they come to for each pool.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Edits(BTreeMap<String, Sum>);
+
+/// What changes come to for one pool.
+#[derive(Clone, PartialEq, Debug)]
+enum Sum {
+    /// The file's pool, with these keys set or taken out. If the file has no such pool any more, nothing.
+    Altered(Keys),
+    /// A pool with these keys; `hides` one that the file may have.
+    Made { keys: Keys, hides: bool },
+    /// No such pool.
+    Gone,
+}
+
+impl Keys {
+    /// Sets a key, or takes it out; PgBouncer's names mean what they mean in the file. Returns whether it was new here.
+    pub fn set(&mut self, name: &str, value: Option<Value>) -> bool {
+        // What is unknown is refused with all else, when the result is read.
+        let name = Section::Pool.find(name).map_or(name, |setting| setting.name);
+        self.0.insert(name.to_owned(), value).is_none()
+    }
+
+    /// As a table of the file has it, without those that are taken out.
+    fn table(&self) -> Table {
+        let mut table = Table::new();
+        for (name, value) in &self.0 {
+            if let Some(value) = value {
+                table.insert(name, toml_edit::Item::Value(value.toml()));
+            }
+        }
+        table
+    }
+
+    fn add(&mut self, later: Keys) {
+        self.0.extend(later.0);
+    }
+}
+
+impl Value {
+    fn toml(&self) -> toml_edit::Value {
+        match self {
+            Value::Text(text) => text.as_str().into(),
+            Value::Number(number) => (*number).into(),
+            Value::Fraction(number) => (*number).into(),
+            Value::Flag(flag) => (*flag).into(),
+            Value::List(items) => items.iter().map(Value::toml).collect::<Array>().into(),
+        }
+    }
+
+    /// The value of a file; dates and tables are none that a setting could have.
+    fn of(value: &toml_edit::Value) -> Option<Value> {
+        Some(match value {
+            toml_edit::Value::String(text) => Value::Text(text.value().clone()),
+            toml_edit::Value::Integer(number) => Value::Number(*number.value()),
+            toml_edit::Value::Float(number) => Value::Fraction(*number.value()),
+            toml_edit::Value::Boolean(flag) => Value::Flag(*flag.value()),
+            toml_edit::Value::Array(items) => Value::List(items.iter().map(Value::of).collect::<Option<_>>()?),
+            toml_edit::Value::Datetime(_) | toml_edit::Value::InlineTable(_) => return None,
+        })
+    }
+}
+
+impl Edits {
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Adds a later one.
+    pub fn add(&mut self, edit: Edit) {
+        let before = self.0.remove(&edit.pool);
+        let sum = match (edit.act, before) {
+            (Act::Make(keys), before) => Sum::Made { keys, hides: before.is_some() },
+            (Act::Alter(keys), None | Some(Sum::Gone)) => Sum::Altered(keys),
+            (Act::Alter(later), Some(Sum::Altered(mut keys))) => {
+                keys.add(later);
+                Sum::Altered(keys)
+            }
+            (Act::Alter(later), Some(Sum::Made { mut keys, hides })) => {
+                keys.add(later);
+                keys.0.retain(|_, value| value.is_some());
+                Sum::Made { keys, hides }
+            }
+            // Nothing is left to say of a pool that only lived here.
+            (Act::Drop, Some(Sum::Made { hides: false, .. })) => return,
+            (Act::Drop, _) => Sum::Gone,
+        };
+        self.0.insert(edit.pool, sum);
+    }
+}
+
+impl From<Edit> for Edits {
+    fn from(edit: Edit) -> Edits {
+        let mut edits = Edits::default();
+        edits.add(edit);
+        edits
+    }
+}
+
+impl fmt::Debug for Keys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
+    }
+}
+
+impl fmt::Debug for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("…")
+    }
+}

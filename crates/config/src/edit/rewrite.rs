@@ -1,0 +1,161 @@
+//! Changes made on the text of a `weir.toml`: only what they are about differs afterwards.
+//!
+//! A comment belongs to what stands below it, up to a blank line. It goes with a pool that is deleted; everything else
+//! that was said stays, next to where it was.
+
+use std::fmt::Write as _;
+
+use toml_edit::{Decor, DocumentMut, Item, Table, TableLike};
+
+use crate::table::Section;
+
+use super::{Edits, Keys, Sum};
+
+/// The text with the changes made on it; `None` if it is no TOML, or its pools stand in no table.
+pub fn rewrite(text: &str, edits: &Edits) -> Option<String> {
+    let (mark, body) = text.strip_prefix('\u{feff}').map_or(("", text), |body| ("\u{feff}", body));
+    let crlf = body.contains("\r\n");
+    let mut document: DocumentMut = body.replace("\r\n", "\n").parse().ok()?;
+    for (name, sum) in &edits.0 {
+        match sum {
+            Sum::Gone => delete(&mut document, name)?,
+            Sum::Made { keys, .. } => {
+                delete(&mut document, name)?;
+                make(&mut document, name, keys)?;
+            }
+            Sum::Altered(keys) => alter(&mut document, name, keys)?,
+        }
+    }
+    let text = document.to_string();
+    let text = if crlf { text.replace('\n', "\r\n") } else { text };
+    Some(format!("{mark}{text}"))
+}
+
+fn pools(document: &mut DocumentMut) -> Option<&mut dyn TableLike> {
+    let item = document.entry(Section::Pool.name()).or_insert_with(|| {
+        let mut table = Table::new();
+        table.set_implicit(true);
+        Item::Table(table)
+    });
+    item.as_table_like_mut()
+}
+
+/// A new pool stands at the end, behind a blank line.
+fn make(document: &mut DocumentMut, name: &str, keys: &Keys) -> Option<()> {
+    let end = last_position(document.as_table()) + 1;
+    let trailing = document.trailing().as_str().unwrap_or_default().to_owned();
+    let inline = document.get(Section::Pool.name()).is_some_and(Item::is_inline_table);
+    let pools = pools(document)?;
+    let mut table = keys.table();
+    if inline || pools.iter().any(|(_, item)| item.is_inline_table()) {
+        pools.insert(name, Item::Value(table.into_inline_table().into()));
+        return Some(());
+    }
+    table.set_position(end);
+    // One blank line more than the file ends with, so that deleting it leaves the file as it was.
+    let blank = if trailing.is_empty() || trailing.ends_with('\n') { "\n" } else { "\n\n" };
+    table.decor_mut().set_prefix(format!("{trailing}{blank}"));
+    pools.insert(name, Item::Table(table));
+    document.set_trailing("");
+    Some(())
+}
+
+fn alter(document: &mut DocumentMut, name: &str, keys: &Keys) -> Option<()> {
+    let Some(table) = pools(document)?.get_mut(name).and_then(Item::as_table_like_mut) else { return Some(()) };
+    let mut left = String::new();
+    for (key, value) in &keys.0 {
+        let found = Section::Pool.find(key);
+        let names = found.into_iter().flat_map(|setting| setting.aliases.iter().chain([&setting.name]));
+        let present = names.copied().find(|name| table.contains_key(name)).unwrap_or(key);
+        match value.as_ref().map(super::Value::toml) {
+            None => left.push_str(&take_out(table, present)),
+            Some(mut value) => match table.get_mut(present).and_then(Item::as_value_mut) {
+                Some(old) => {
+                    *value.decor_mut() = old.decor().clone();
+                    *old = value;
+                }
+                None => drop(table.insert(present, Item::Value(value))),
+            },
+        }
+    }
+    let position = document.get(Section::Pool.name()).and_then(|pools| pools.get(name)).and_then(position_of);
+    say_below(document, position, &left);
+    Some(())
+}
+
+/// Takes a key out; what was said above it is said above the next key, or returned.
+fn take_out(table: &mut dyn TableLike, key: &str) -> String {
+    let said = table.key(key).and_then(|key| prefix(key.leaf_decor())).unwrap_or_default().to_owned();
+    let names: Vec<String> = table.iter().map(|(name, _)| name.to_owned()).collect();
+    let next = names.iter().position(|name| name == key).and_then(|at| names.get(at + 1));
+    table.remove(key);
+    if said.trim().is_empty() {
+        return String::new();
+    }
+    match next.and_then(|next| table.key_mut(next)) {
+        Some(mut next) => {
+            put_before(next.leaf_decor_mut(), &said);
+            String::new()
+        }
+        None => said,
+    }
+}
+
+fn delete(document: &mut DocumentMut, name: &str) -> Option<()> {
+    let Some(item) = pools(document)?.remove(name) else { return Some(()) };
+    let said = item.as_table().and_then(|table| prefix(table.decor())).unwrap_or_default();
+    // Its own comment goes with it; what is further up was about something else.
+    let others = said.rfind("\n\n").map_or("", |blank| &said[..=blank]);
+    let others = if others.trim().is_empty() { "" } else { others };
+    say_below(document, position_of(&item), others);
+    Some(())
+}
+
+fn position_of(item: &Item) -> Option<isize> {
+    item.as_table().and_then(Table::position)
+}
+
+/// Says it above the section that follows a position, or at the end.
+fn say_below(document: &mut DocumentMut, position: Option<isize>, said: &str) {
+    if said.is_empty() {
+        return;
+    }
+    let next = position.and_then(|position| next_section(document.as_table_mut(), position));
+    match next {
+        Some(table) => put_before(table.decor_mut(), said),
+        None => {
+            let mut text = said.to_owned();
+            let _ = write!(text, "{}", document.trailing().as_str().unwrap_or_default());
+            document.set_trailing(text);
+        }
+    }
+}
+
+fn put_before(decor: &mut Decor, said: &str) {
+    let own = prefix(decor).unwrap_or_default();
+    decor.set_prefix(format!("{said}{own}"));
+}
+
+fn prefix(decor: &Decor) -> Option<&str> {
+    decor.prefix().and_then(|prefix| prefix.as_str())
+}
+
+fn last_position(table: &Table) -> isize {
+    let below = table.iter().filter_map(|(_, item)| item.as_table()).map(last_position).max();
+    below.unwrap_or(0).max(table.position().unwrap_or(0))
+}
+
+/// The section that stands next behind a position.
+fn next_section(table: &mut Table, position: isize) -> Option<&mut Table> {
+    let mut nearest: Option<&mut Table> = None;
+    for (_, item) in table.iter_mut() {
+        let Item::Table(child) = item else { continue };
+        let own = child.position().filter(|own| *own > position && !child.is_implicit() && !child.is_dotted());
+        let found = if own.is_some() { Some(child) } else { next_section(child, position) };
+        let place = |table: &Table| table.position().unwrap_or(isize::MAX);
+        if found.as_ref().is_some_and(|found| nearest.as_ref().is_none_or(|best| place(found) < place(best))) {
+            nearest = found;
+        }
+    }
+    nearest
+}

@@ -1,0 +1,46 @@
+//! What a file, and the changes laid over it, say of a pool: the keys that are written, without what is secret.
+
+use crate::load::FALLBACK;
+use crate::model::Config;
+use crate::pool_text::PoolText;
+use crate::slot::Slot;
+use crate::table::{Kind, Section, Setting};
+
+use super::Value;
+
+/// The value of a key that is written.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Written {
+    /// It may be shown.
+    Value(Value),
+    /// It is set, and not to be shown.
+    Secret,
+}
+
+/// The keys that are written of a pool, by the names of TOML; `None` if there is no such pool. The pool's other settings
+/// are those for all.
+pub fn written(config: &Config, name: &str) -> Option<Vec<(&'static str, Written)>> {
+    let fallback = config.fallback.as_ref().filter(|_| name == FALLBACK);
+    let pool = config.pools.get(name).or(fallback)?;
+    let mut text = PoolText::of(pool, config);
+    let is_written = |setting: &&Setting| config.lines.has(&format!("pools.{name}.{}", setting.name));
+    let value = |setting: &'static Setting| {
+        // Where a password comes from may be a password in the wrong place.
+        if setting.kind == Kind::Secret || setting.name.starts_with("password_") {
+            return Some((setting.name, Written::Secret));
+        }
+        let value = shown(setting, &setting.pool_slot(&mut text)?)?;
+        Some((setting.name, Written::Value(value)))
+    };
+    Some(Section::Pool.settings().filter(is_written).filter_map(value).collect())
+}
+
+fn shown(setting: &Setting, slot: &Slot<'_>) -> Option<Value> {
+    let text = slot.toml(setting.kind)?;
+    let value = Value::of(&text.parse().ok()?)?;
+    Some(match value {
+        // One host stands for itself, as people write it.
+        Value::List(mut items) if items.len() == 1 && setting.kind == Kind::Hosts => items.remove(0),
+        value => value,
+    })
+}

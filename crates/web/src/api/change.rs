@@ -1,0 +1,181 @@
+//! Pools made, changed, deleted and tried: a body's keys are those of a pool's section in the file.
+//!
+//! What is valid is for the configuration's own reader to say; here only JSON becomes its values, and back. Secrets come
+//! in, and never go out.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use axum::extract::rejection::JsonRejection;
+use axum::http::StatusCode;
+use serde::Serialize;
+use serde_json::{Map, Number, Value, json};
+use tokio::sync::Semaphore;
+use tokio::task::spawn_blocking;
+use weir_admin::{Kept, TryPool};
+use weir_config::{Act, Edit, Keys, Written};
+
+use super::Name;
+use super::pools::{self, Pool};
+use crate::ask::Workers;
+use crate::error::ApiError;
+
+/// Pools tried at once, each with a thread that waits for a server.
+const TRIALS: usize = 4;
+
+type Body = Result<Json<Map<String, Value>>, JsonRejection>;
+
+/// What a change has made.
+#[derive(Serialize)]
+pub(crate) struct Changed {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pool: Option<Pool>,
+    /// Whether the change is in the file, and so outlasts the process.
+    persisted: bool,
+    /// Why it is not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+}
+
+impl Changed {
+    fn of(kept: Kept, pool: Option<Pool>) -> Json<Changed> {
+        let (persisted, reason) = match kept {
+            Kept::InFile => (true, None),
+            Kept::InMemory(why) => (false, Some(why)),
+        };
+        Json(Changed { pool, persisted, reason })
+    }
+}
+
+/// `POST /api/v1/pools`.
+pub(crate) async fn make(State(workers): State<Workers>, body: Body) -> Result<(StatusCode, Json<Changed>), ApiError> {
+    let (pool, keys) = named(body)?;
+    let kept = workers.change(Edit { pool: pool.clone(), act: Act::Make(keys) }).await?;
+    Ok((StatusCode::CREATED, Changed::of(kept, shown(&workers, &pool).await?)))
+}
+
+/// `PATCH /api/v1/pools/{name}`.
+pub(crate) async fn alter(
+    State(workers): State<Workers>,
+    Name(pool): Name,
+    body: Body,
+) -> Result<Json<Changed>, ApiError> {
+    let Json(body) = body.map_err(ApiError::BadBody)?;
+    let kept = workers.change(Edit { pool: pool.clone(), act: Act::Alter(keys(body)?) }).await?;
+    Ok(Changed::of(kept, shown(&workers, &pool).await?))
+}
+
+/// `DELETE /api/v1/pools/{name}`.
+pub(crate) async fn delete(State(workers): State<Workers>, Name(pool): Name) -> Result<Json<Changed>, ApiError> {
+    let kept = workers.change(Edit { pool, act: Act::Drop }).await?;
+    Ok(Changed::of(kept, None))
+}
+
+/// `GET /api/v1/pools/{name}/config`.
+pub(crate) async fn config(
+    State(workers): State<Workers>,
+    Name(name): Name,
+) -> Result<Json<Map<String, Value>>, ApiError> {
+    let (_, config) = workers.report().await?;
+    let written = weir_config::written(&config, &name).ok_or(ApiError::Unknown("pool", name))?;
+    let value = |written| match written {
+        Written::Value(value) => json_of(value),
+        Written::Secret => json!({ "set": true }),
+    };
+    Ok(Json(written.into_iter().map(|(key, written)| (key.to_owned(), value(written))).collect()))
+}
+
+/// The one pool that the list does not show stands for all without one.
+async fn shown(workers: &Workers, name: &str) -> Result<Option<Pool>, ApiError> {
+    match pools::find(workers, name).await {
+        Err(ApiError::Unknown(..)) => Ok(None),
+        found => found.map(Some),
+    }
+}
+
+/// Who tries pools, a few at a time; cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Trials {
+    who: Arc<dyn TryPool>,
+    room: Arc<Semaphore>,
+}
+
+impl Trials {
+    pub(crate) fn new(who: Arc<dyn TryPool>) -> Trials {
+        Trials { who, room: Arc::new(Semaphore::new(TRIALS)) }
+    }
+}
+
+/// `POST /api/v1/pools/test`.
+pub(crate) async fn test(State(trials): State<Trials>, body: Body) -> Result<Json<Value>, ApiError> {
+    let (pool, keys) = named(body)?;
+    let Trials { who, room } = trials;
+    // The semaphore is never closed.
+    let permit = room.acquire_owned().await.map_err(|_| ApiError::Ending)?;
+    let trial = spawn_blocking(move || {
+        let _permit = permit;
+        who.try_pool(Edit { pool, act: Act::Make(keys) })
+    });
+    let said = trial.await.map_err(|_| ApiError::Ending)?.map_err(ApiError::Unmade)?;
+    Ok(Json(match said {
+        Ok(server) => json!({
+            "ok": true,
+            "version": server.version,
+            "milliseconds": server.milliseconds,
+            "max_connections": server.max_connections,
+            "superuser_reserved_connections": server.superuser_reserved_connections,
+            "connections": server.connections,
+        }),
+        Err(error) => json!({ "ok": false, "error": error }),
+    }))
+}
+
+/// A body that names its pool.
+fn named(body: Body) -> Result<(String, Keys), ApiError> {
+    let Json(mut body) = body.map_err(ApiError::BadBody)?;
+    match body.remove("name") {
+        Some(Value::String(name)) => Ok((name, keys(body)?)),
+        Some(_) => Err(ApiError::BadKey("name".to_owned(), "\"name\" must be text".to_owned())),
+        None => Err(ApiError::BadKey("name".to_owned(), "\"name\" is missing".to_owned())),
+    }
+}
+
+fn keys(body: Map<String, Value>) -> Result<Keys, ApiError> {
+    let mut keys = Keys::default();
+    for (key, value) in body {
+        let value = match value {
+            Value::Null => None,
+            value => Some(value_of(value).ok_or_else(|| {
+                ApiError::BadKey(key.clone(), format!("\"{key}\" must be text, a number, true or false, or a list"))
+            })?),
+        };
+        if !keys.set(&key, value) {
+            return Err(ApiError::BadKey(key.clone(), format!("\"{key}\" is given twice, by two of its names")));
+        }
+    }
+    Ok(keys)
+}
+
+fn value_of(value: Value) -> Option<weir_config::Value> {
+    Some(match value {
+        Value::String(text) => weir_config::Value::Text(text),
+        Value::Bool(flag) => weir_config::Value::Flag(flag),
+        Value::Number(number) => match number.as_i64() {
+            Some(whole) => weir_config::Value::Number(whole),
+            None => weir_config::Value::Fraction(number.as_f64()?),
+        },
+        Value::Array(items) => weir_config::Value::List(items.into_iter().map(value_of).collect::<Option<_>>()?),
+        Value::Null | Value::Object(_) => return None,
+    })
+}
+
+fn json_of(value: weir_config::Value) -> Value {
+    match value {
+        weir_config::Value::Text(text) => Value::String(text),
+        weir_config::Value::Number(number) => number.into(),
+        weir_config::Value::Fraction(number) => Number::from_f64(number).map_or(Value::Null, Value::Number),
+        weir_config::Value::Flag(flag) => flag.into(),
+        weir_config::Value::List(items) => items.into_iter().map(json_of).collect(),
+    }
+}

@@ -1,0 +1,165 @@
+//! The configuration of a running process: its file, and what was changed over the control plane.
+//!
+//! Owns the order of a change: read the file again and see that nobody else has changed it, make the change on its text,
+//! check the whole as at the start, and only then write. What can't be written is kept here, and laid over the file at each
+//! reload. Reads and changes go one at a time. Must not know how the result reaches the workers.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use weir_admin::{Answered, Kept, TryPool, Unmade};
+use weir_config::{Act, Config, ConfigError, Edit, Edits, Face, Severity, rewrite};
+use weir_runtime::Fit;
+
+use crate::replace::{Fault, replace};
+use crate::{load, probe};
+
+/// A configuration's file, and what is in force of it.
+pub(crate) struct Keeper {
+    file: PathBuf,
+    /// What the command line changes in each configuration that is read.
+    adjust: Box<dyn Fn(&mut Config) + Send + Sync>,
+    held: Mutex<Held>,
+}
+
+struct Held {
+    /// The file as it was read.
+    text: String,
+    /// What was changed, and is not in the file.
+    edits: Edits,
+    config: Arc<Config>,
+}
+
+/// A change that has not been made yet.
+struct Plan {
+    /// All that would not be in the file, should it not be written.
+    edits: Edits,
+    /// The file's next text, or why it can't have one.
+    text: Result<String, String>,
+    config: Arc<Config>,
+}
+
+impl Keeper {
+    /// Reads the file. The configuration is as the file has it: not adjusted.
+    pub(crate) fn open(
+        file: &Path,
+        adjust: impl Fn(&mut Config) + Send + Sync + 'static,
+    ) -> Result<(Keeper, Config), ConfigError> {
+        let (text, config) = load::load_text(file)?;
+        let held = Held { text, edits: Edits::default(), config: Arc::new(config.clone()) };
+        Ok((Keeper { file: file.to_owned(), adjust: Box::new(adjust), held: Mutex::new(held) }, config))
+    }
+
+    /// Reads the file again, and lays over it what it could not take.
+    pub(crate) fn reload(&self) -> Result<Arc<Config>, String> {
+        let mut held = self.held();
+        let text = fs::read_to_string(&self.file).map_err(|error| format!("{}: {error}", self.file.display()))?;
+        let config = self.read(&text, &held.edits).map_err(|error| error.to_string())?;
+        (held.text, held.config) = (text, config.clone());
+        Ok(config)
+    }
+
+    /// Makes a change, or none.
+    pub(crate) fn change(&self, edit: &Edit, fit: Fit<'_>) -> Result<(Arc<Config>, Kept), Unmade> {
+        let mut held = self.held();
+        self.check_unchanged(&held)?;
+        let plan = self.plan(&held, edit)?;
+        let config = fit(plan.config.clone()).map_err(Unmade::Unfit)?;
+        let written = plan.text.map_err(Fault::Refused).and_then(|text| self.write(&mut held, text));
+        let kept = match written {
+            Ok(()) => Kept::InFile,
+            Err(Fault::Changed) => return Err(self.changed_by_hand()),
+            Err(Fault::Refused(why)) => {
+                held.edits = plan.edits;
+                Kept::InMemory(why)
+            }
+        };
+        held.config = plan.config;
+        Ok((config, kept))
+    }
+
+    /// What a change would come to.
+    fn plan(&self, held: &Held, edit: &Edit) -> Result<Plan, Unmade> {
+        check_name(&held.config, edit)?;
+        let mut edits = held.edits.clone();
+        edits.add(edit.clone());
+        let text = match held.config.face {
+            Face::Ini => Err("a pgbouncer.ini is not written to; \"weir convert\" makes a weir.toml of it".to_owned()),
+            Face::Toml => rewrite(&held.text, &edits).ok_or_else(|| "its pools are not in sections".to_owned()),
+        };
+        let read = match &text {
+            Ok(text) => self.read(text, &Edits::default()),
+            Err(_) => self.read(&held.text, &edits),
+        };
+        let config = read.map_err(|error| Unmade::Invalid(Box::new(error)))?;
+        let findings = weir_config::review(&config, &load::facts());
+        match findings.into_iter().find(|finding| finding.severity == Severity::Error) {
+            Some(finding) => Err(Unmade::Unfit(finding.text)),
+            None => Ok(Plan { edits, text, config }),
+        }
+    }
+
+    fn write(&self, held: &mut Held, text: String) -> Result<(), Fault> {
+        // What was only in memory until now is written with it.
+        replace(&self.file, &held.text, &text)?;
+        (held.text, held.edits) = (text, Edits::default());
+        Ok(())
+    }
+
+    /// Somebody else's change would be lost. A file that can't be read any more can't be written either: that is said
+    /// when it is tried.
+    fn check_unchanged(&self, held: &Held) -> Result<(), Unmade> {
+        match fs::read_to_string(&self.file) {
+            Ok(text) if text != held.text => Err(self.changed_by_hand()),
+            Err(error) if error.kind() == ErrorKind::NotFound => Err(self.changed_by_hand()),
+            Ok(_) | Err(_) => Ok(()),
+        }
+    }
+
+    fn changed_by_hand(&self) -> Unmade {
+        Unmade::ChangedByHand(self.file.display().to_string())
+    }
+
+    fn read(&self, text: &str, edits: &Edits) -> Result<Arc<Config>, ConfigError> {
+        let mut config = load::load_changed(&self.file, text, edits)?;
+        (self.adjust)(&mut config);
+        Ok(Arc::new(config))
+    }
+
+    fn held(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl TryPool for Keeper {
+    fn try_pool(&self, mut edit: Edit) -> Result<Result<Answered, String>, Unmade> {
+        let config = {
+            let held = self.held();
+            // With a pool that is there, what is not said is as it is: its password need not be told again.
+            if let Act::Make(keys) = &edit.act
+                && has(&held.config, &edit.pool)
+            {
+                edit.act = Act::Alter(keys.clone());
+            }
+            self.plan(&held, &edit)?.config
+        };
+        let fallback = config.fallback.as_ref().filter(|pool| pool.name == edit.pool);
+        let pool = config.pools.get(&edit.pool).or(fallback);
+        let pool = pool.ok_or_else(|| Unmade::NoSuchPool(edit.pool.clone()))?;
+        Ok(probe::try_pool(&config, pool))
+    }
+}
+
+fn has(config: &Config, pool: &str) -> bool {
+    config.pools.contains_key(pool) || config.fallback.as_ref().is_some_and(|fallback| fallback.name == pool)
+}
+
+fn check_name(config: &Config, edit: &Edit) -> Result<(), Unmade> {
+    match (&edit.act, has(config, &edit.pool)) {
+        (Act::Make(_), true) => Err(Unmade::NameTaken(edit.pool.clone())),
+        (Act::Alter(_) | Act::Drop, false) => Err(Unmade::NoSuchPool(edit.pool.clone())),
+        _ => Ok(()),
+    }
+}

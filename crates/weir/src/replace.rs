@@ -1,0 +1,129 @@
+//! A file replaced as a whole: whoever reads it finds the old text or the new one, also after a crash.
+//!
+//! The new text is written beside it, with the same mode and owner, and takes its name. Where that can't be done, nothing
+//! has happened.
+
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
+use std::path::{Path, PathBuf};
+
+use nix::unistd::{AccessFlags, access};
+
+/// Why a file was not replaced.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// It does not have the expected text.
+    Changed,
+    /// It can't be: why.
+    Refused(String),
+}
+
+/// Gives the file at `path`, or what a link there leads to, another text, if it still has the `expected` one.
+pub(crate) fn replace(path: &Path, expected: &str, text: &str) -> Result<(), Fault> {
+    let refused = |error: io::Error| Fault::Refused(format!("{} can't be written: {error}", path.display()));
+    let target = fs::canonicalize(path).map_err(refused)?;
+    let old = fs::metadata(&target).map_err(refused)?;
+    if old.mode() & 0o222 == 0 || access(&target, AccessFlags::W_OK).is_err() {
+        return Err(Fault::Refused(format!("{} is read-only", path.display())));
+    }
+    let beside = name_beside(&target);
+    let done = write(&beside, &old, text).map_err(refused).and_then(|()| {
+        // As late as can be: what is changed after this look is lost.
+        match fs::read_to_string(&target) {
+            Ok(now) if now == expected => fs::rename(&beside, &target).map_err(refused),
+            _ => Err(Fault::Changed),
+        }
+    });
+    match done {
+        // It has its name; a folder that can't be synchronised only makes it a little later that this is certain.
+        Ok(()) => drop(target.parent().map(|folder| File::open(folder).and_then(|folder| folder.sync_all()))),
+        // It may not be there.
+        Err(_) => drop(fs::remove_file(&beside)),
+    }
+    done
+}
+
+/// The name that a text has until it is the file's: hidden, and the same each time, so that none is left behind for long.
+fn name_beside(target: &Path) -> PathBuf {
+    let mut name = std::ffi::OsString::from(".");
+    name.push(target.file_name().unwrap_or_default());
+    name.push(".new");
+    target.with_file_name(name)
+}
+
+fn write(path: &Path, like: &Metadata, text: &str) -> io::Result<()> {
+    // One that a crash has left. Never written through: somebody may have put a link there.
+    let _ = fs::remove_file(path);
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    let own = file.metadata()?;
+    if (own.uid(), own.gid()) != (like.uid(), like.gid()) {
+        fchown(&file, Some(like.uid()), Some(like.gid()))?;
+    }
+    file.set_permissions(like.permissions())?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new(name: &str) -> Folder {
+            let folder = std::env::temp_dir().join(format!("weir-replace-{}-{name}", std::process::id()));
+            fs::create_dir_all(&folder).unwrap();
+            Folder(folder)
+        }
+
+        fn file(&self, name: &str, mode: u32) -> PathBuf {
+            let path = self.0.join(name);
+            fs::write(&path, "old").unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            path
+        }
+
+        fn names(&self) -> usize {
+            fs::read_dir(&self.0).unwrap().count()
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn a_file_keeps_its_mode_and_a_link_still_leads_to_it() {
+        let folder = Folder::new("mode");
+        let file = folder.file("weir.toml", 0o640);
+        let link = folder.0.join("link.toml");
+        symlink("weir.toml", &link).unwrap();
+        // What a crash left is no obstacle, and a link there is not followed.
+        let other = folder.file("other", 0o600);
+        symlink(&other, folder.0.join(".weir.toml.new")).unwrap();
+        replace(&link, "old", "new").unwrap();
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert_eq!(fs::read_to_string(&file).unwrap(), "new");
+        assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o7777, 0o640);
+        assert_eq!(fs::read_to_string(&other).unwrap(), "old");
+        assert_eq!(folder.names(), 3);
+    }
+
+    #[test]
+    fn nothing_happens_to_a_file_that_is_not_as_expected_or_read_only() {
+        let folder = Folder::new("refused");
+        let file = folder.file("weir.toml", 0o644);
+        assert_eq!(replace(&file, "older", "new"), Err(Fault::Changed));
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o444)).unwrap();
+        let Err(Fault::Refused(why)) = replace(&file, "old", "new") else { panic!("it is read-only") };
+        assert!(why.ends_with("is read-only"), "{why}");
+        assert!(matches!(replace(&folder.0.join("none"), "", "new"), Err(Fault::Refused(_))));
+        assert_eq!((fs::read_to_string(&file).unwrap().as_str(), folder.names()), ("old", 1));
+    }
+}

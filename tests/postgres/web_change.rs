@@ -1,0 +1,263 @@
+//! Pools made, changed, deleted and tried over the API of a Weir that pools a real server.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use serde_json::{Value, json};
+use weir_pglocal::client::Connection;
+use weir_tests::{Api, Ini, Mode, Setup, Site, eventually, users};
+
+/// A site with an API, and a file with something to say.
+struct Stage {
+    site: Site,
+    api: Api,
+}
+
+const COMMENT: &str = "\n# What follows was decided in May.\n[log]\nlog_stats = false # too much of it\n# The end.\n";
+
+impl Stage {
+    fn new(setup: Setup) -> Stage {
+        let api = Api::default();
+        let setup = setup.more(&format!("{}{COMMENT}", api.section()));
+        Stage { site: Site::with(setup, Mode::Transaction), api }
+    }
+
+    fn file(&self) -> PathBuf {
+        self.site.weir().folder().join("weir.toml")
+    }
+
+    fn text(&self) -> String {
+        fs::read_to_string(self.file()).unwrap()
+    }
+
+    fn ask(&self, method: &str, path: &str, body: &Value) -> (u16, Value) {
+        ask(self.api, method, path, body)
+    }
+
+    /// What it takes to make a pool before the site's database.
+    fn pool(&self, name: &str) -> Value {
+        let database = self.site.database();
+        json!({
+            "name": name, "host": "127.0.0.1", "port": database.postgres().port(), "database": database.name(),
+            "user": users::APP.name, "password": users::APP.password, "size": 2,
+        })
+    }
+
+    fn connect(&self, pool: &str) -> Result<Connection, weir_pglocal::client::Error> {
+        Connection::connect(&self.site.weir().params(users::APP.name, pool).password(users::APP.password))
+    }
+}
+
+fn ask(api: Api, method: &str, path: &str, body: &Value) -> (u16, Value) {
+    let (status, text) = api.ask(method, path, &body.to_string());
+    (status, serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}")))
+}
+
+fn stage() -> Stage {
+    Stage::new(Setup::new(Mode::Transaction).size(2))
+}
+
+#[test]
+fn a_pool_made_over_the_api_serves_stands_in_the_file_and_goes_again() {
+    let stage = stage();
+    let before = stage.text();
+    let (status, made) = stage.ask("POST", "/api/v1/pools", &stage.pool("new"));
+    assert_eq!((status, &made["persisted"], &made["pool"]["size"]), (201, &true.into(), &2.into()), "{made}");
+    assert!(!made.to_string().contains(users::APP.password));
+    let mut client = stage.connect("new").unwrap();
+    assert_eq!(client.value("SELECT current_user").unwrap().as_deref(), Some(users::APP.name));
+    let text = stage.text();
+    assert!(text.starts_with(&before), "what was there stays as it was: {text}");
+    assert!(text[before.len()..].contains("[pools.new]\n"), "{text}");
+    // What the file says is what is in force.
+    assert_eq!(stage.api.post("/api/v1/reload").0, 204);
+    assert_eq!(client.value("SELECT 2").unwrap().as_deref(), Some("2"));
+    let (status, again) = stage.ask("POST", "/api/v1/pools", &stage.pool("new"));
+    assert_eq!((status, &again["key"]), (409, &"name".into()), "{again}");
+    let (status, gone) = stage.ask("DELETE", "/api/v1/pools/new", &Value::Null);
+    assert_eq!((status, gone), (200, json!({ "persisted": true })));
+    assert_eq!(stage.text(), before);
+    assert_eq!(stage.connect("new").unwrap_err().sqlstate(), Some("3D000"));
+    assert_eq!(stage.ask("DELETE", "/api/v1/pools/new", &Value::Null).0, 404);
+    assert_eq!(stage.ask("PATCH", "/api/v1/pools/new", &json!({ "size": 3 })).0, 404);
+}
+
+#[test]
+fn a_pool_resized_under_load_disconnects_nobody() {
+    let stage = stage();
+    let ended = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let work = || {
+            let mut client = stage.site.connect();
+            let mut done = 0_u64;
+            while !ended.load(Ordering::Relaxed) || done == 0 {
+                client.query("BEGIN").unwrap();
+                client.query("SELECT 1").unwrap();
+                client.query("COMMIT").unwrap();
+                done += 1;
+            }
+        };
+        let clients: Vec<_> = (0..8).map(|_| scope.spawn(work)).collect();
+        for size in [6, 1, 4, 2, 5, 1] {
+            let (status, changed) = stage.ask("PATCH", "/api/v1/pools/app", &json!({ "size": size }));
+            assert_eq!((status, &changed["pool"]["size"]), (200, &size.into()), "{changed}");
+            eventually("it has no more servers than that", || {
+                let pool = stage.api.get("/api/v1/pools/app");
+                let servers = ["active", "idle", "used", "tested", "login"].map(|state| &pool["servers"][state]);
+                let open: u64 = servers.iter().map(|count| count.as_u64().unwrap()).sum();
+                if open <= size { Ok(()) } else { Err(open) }
+            });
+        }
+        ended.store(true, Ordering::Relaxed);
+        clients.into_iter().for_each(|client| client.join().expect("no client was disturbed"));
+    });
+}
+
+#[test]
+fn a_key_goes_back_to_its_default_and_what_is_written_is_shown_without_secrets() {
+    let stage = stage();
+    let before = stage.text();
+    let change = json!({ "query_wait_timeout": "7s", "max_db_connections": 9, "reserve_size": 1 });
+    assert_eq!(stage.ask("PATCH", "/api/v1/pools/app", &change).0, 200);
+    let config = stage.api.get("/api/v1/pools/app/config");
+    assert_eq!((&config["query_wait_timeout"], &config["max_db_connections"]), (&"7s".into(), &9.into()), "{config}");
+    assert_eq!((&config["size"], &config["password"]), (&2.into(), &json!({ "set": true })), "{config}");
+    assert!(!config.to_string().contains(users::APP.password));
+    let back = json!({ "query_wait_timeout": null, "max_db_connections": null, "reserve_size": null });
+    let (status, changed) = stage.ask("PATCH", "/api/v1/pools/app", &back);
+    assert_eq!((status, &changed["pool"]["reserve_size"]), (200, &0.into()), "{changed}");
+    assert_eq!(stage.text(), before);
+    assert_eq!(stage.ask("GET", "/api/v1/pools/nowhere/config", &Value::Null).0, 404);
+}
+
+#[test]
+fn what_is_not_valid_changes_nothing() {
+    let stage = stage();
+    let before = stage.text();
+    for (method, path, body, key) in [
+        ("PATCH", "/api/v1/pools/app", json!({ "size": "many" }), "size"),
+        ("PATCH", "/api/v1/pools/app", json!({ "size": 3, "mode": "sesion" }), "mode"),
+        ("PATCH", "/api/v1/pools/app", json!({ "sice": 3 }), "sice"),
+        ("PATCH", "/api/v1/pools/app", json!({ "host": null }), ""),
+        ("POST", "/api/v1/pools", json!({ "name": "new" }), ""),
+        ("POST", "/api/v1/pools", json!({ "name": "weir", "host": "h" }), ""),
+        ("POST", "/api/v1/pools", json!({ "name": "", "host": "h" }), ""),
+        ("POST", "/api/v1/pools", json!({ "name": "a\u{1b}b", "host": "h" }), ""),
+        ("POST", "/api/v1/pools", json!({ "name": "new", "host": "h", "password_file": "none" }), "password_file"),
+        ("POST", "/api/v1/pools", json!({ "name": "new", "host": "h", "password": "hush\u{0}hush" }), "password"),
+    ] {
+        let (status, error) = stage.ask(method, path, &body);
+        assert_eq!(status, 400, "{body}: {error}");
+        assert_eq!(error["key"].as_str().unwrap_or_default(), key, "{body}: {error}");
+        assert!(!error["error"].as_str().unwrap().is_empty() && !error.to_string().contains("hush"), "{error}");
+    }
+    assert_eq!(stage.text(), before);
+    assert_eq!(stage.api.get("/api/v1/pools/app")["size"], 2);
+    assert_eq!(
+        fs::read_dir(stage.site.weir().folder())
+            .unwrap()
+            .filter(|e| { e.as_ref().unwrap().file_name().to_string_lossy().ends_with(".new") })
+            .count(),
+        0
+    );
+}
+
+#[test]
+fn a_file_changed_by_hand_is_a_conflict_until_it_is_read_again() {
+    let stage = stage();
+    let by_hand = format!("{}\n# I was here.\n", stage.text());
+    fs::write(stage.file(), &by_hand).unwrap();
+    let (status, error) = stage.ask("PATCH", "/api/v1/pools/app", &json!({ "size": 5 }));
+    assert_eq!(status, 409, "{error}");
+    assert!(error["hint"].as_str().unwrap().contains("reload"), "{error}");
+    assert_eq!((stage.text(), &stage.api.get("/api/v1/pools/app")["size"]), (by_hand.clone(), &2.into()));
+    // A file that can't be read is none that was read again.
+    fs::write(stage.file(), "nonsense").unwrap();
+    assert_eq!(stage.api.post("/api/v1/reload").0, 422);
+    assert_eq!(stage.ask("PATCH", "/api/v1/pools/app", &json!({ "size": 5 })).0, 409);
+    fs::write(stage.file(), &by_hand).unwrap();
+    assert_eq!(stage.api.post("/api/v1/reload").0, 204);
+    assert_eq!(stage.ask("PATCH", "/api/v1/pools/app", &json!({ "size": 5 })).0, 200);
+    assert_eq!(stage.text(), by_hand.replacen("size = 2", "size = 5", 1));
+}
+
+#[test]
+fn with_a_read_only_file_changes_live_until_the_restart_and_are_written_once_it_is_not() {
+    let stage = stage();
+    let before = stage.text();
+    let mode = |mode| fs::set_permissions(stage.file(), fs::Permissions::from_mode(mode)).unwrap();
+    mode(0o444);
+    let (status, made) = stage.ask("POST", "/api/v1/pools", &stage.pool("new"));
+    assert_eq!((status, &made["persisted"]), (201, &false.into()), "{made}");
+    assert!(made["reason"].as_str().unwrap().contains("read-only"), "{made}");
+    let mut client = stage.connect("new").unwrap();
+    // A reload does not take it away.
+    assert_eq!(stage.api.post("/api/v1/reload").0, 204);
+    assert_eq!(client.value("SELECT 1").unwrap().as_deref(), Some("1"));
+    assert_eq!(stage.ask("PATCH", "/api/v1/pools/app", &json!({ "size": 4 })).1["persisted"], false);
+    assert_eq!(stage.api.get("/api/v1/pools/app/config")["size"], 4);
+    assert_eq!(stage.text(), before);
+    mode(0o644);
+    assert_eq!(stage.ask("PATCH", "/api/v1/pools/app", &json!({ "mode": "session" })).1["persisted"], true);
+    let text = stage.text();
+    assert!(text.contains("size = 4") && text.contains("[pools.new]") && text.contains("# The end."), "{text}");
+    assert_eq!(client.value("SELECT 1").unwrap().as_deref(), Some("1"));
+}
+
+#[test]
+fn an_ini_is_not_written_and_takes_changes_all_the_same() {
+    let api = Api::default();
+    let ini = api.keys().into_iter().fold(Ini::transaction(1), |ini, (key, value)| ini.set(key, &value));
+    let site = Site::ini(&ini);
+    let (status, changed) = ask(api, "PATCH", "/api/v1/pools/app", &json!({ "size": 3 }));
+    assert_eq!((status, &changed["pool"]["size"], &changed["persisted"]), (200, &3.into(), &false.into()));
+    assert!(changed["reason"].as_str().unwrap().contains("weir convert"), "{changed}");
+    site.connect().query("SELECT 1").unwrap();
+    assert_eq!(api.post("/api/v1/reload").0, 204);
+    assert_eq!(api.get("/api/v1/pools/app")["size"], 3);
+}
+
+#[test]
+fn changes_at_once_are_made_one_after_another_and_none_is_lost() {
+    let stage = stage();
+    thread::scope(|scope| {
+        for number in 0..8 {
+            let stage = &stage;
+            scope.spawn(move || {
+                let (status, made) = stage.ask("POST", "/api/v1/pools", &stage.pool(&format!("pool{number}")));
+                assert_eq!(status, 201, "{made}");
+            });
+        }
+    });
+    let text = stage.text();
+    for number in 0..8 {
+        assert!(text.contains(&format!("[pools.pool{number}]")), "{text}");
+        stage.connect(&format!("pool{number}")).unwrap().query("SELECT 1").unwrap();
+    }
+}
+
+#[test]
+fn a_pool_is_tried_before_it_is_made() {
+    let stage = stage();
+    let (status, said) = stage.ask("POST", "/api/v1/pools/test", &stage.pool("new"));
+    assert_eq!((status, &said["ok"]), (200, &true.into()), "{said}");
+    let mut superuser = stage.site.superuser();
+    let mut shown = |name: &str| superuser.value(&format!("SHOW {name}")).unwrap().unwrap();
+    assert!(shown("server_version").starts_with(said["version"].as_str().unwrap()));
+    assert_eq!(shown("max_connections"), said["max_connections"].to_string());
+    assert_eq!(shown("superuser_reserved_connections"), said["superuser_reserved_connections"].to_string());
+    assert!(said["connections"].as_u64().unwrap() >= 1 && said["milliseconds"].as_f64().unwrap() > 0.0, "{said}");
+    assert_eq!(stage.ask("GET", "/api/v1/pools/new/config", &Value::Null).0, 404, "it was only tried");
+    // Of a pool that is there, the password need not be told.
+    let (_, said) = stage.ask("POST", "/api/v1/pools/test", &json!({ "name": "app", "size": 9 }));
+    assert_eq!(said["ok"], true, "{said}");
+    let mut wrong = stage.pool("new");
+    wrong["password"] = "wrong".into();
+    let (status, said) = stage.ask("POST", "/api/v1/pools/test", &wrong);
+    assert_eq!((status, &said["ok"]), (200, &false.into()), "{said}");
+    assert!(said["error"].as_str().unwrap().contains("password") && !said.to_string().contains("wrong"), "{said}");
+    assert_eq!(stage.ask("POST", "/api/v1/pools/test", &json!({ "name": "new" })).0, 400);
+}
