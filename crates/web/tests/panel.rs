@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sha2::{Digest, Sha256};
-use weir_admin::{Control, Deliver, Request};
+use weir_admin::{Answered, Control, Deliver, Request, TryPool, Unmade};
+use weir_config::Edit;
 use weir_web::{Options, Web};
 
 /// What the panel is built of: the same list as in panel/vite.config.ts.
@@ -57,6 +58,12 @@ fn the_committed_build_is_of_this_source() {
 /// Nobody answers; the panel's files need nobody.
 struct Ended;
 
+impl TryPool for Ended {
+    fn try_pool(&self, _: Edit) -> Result<Result<Answered, String>, Unmade> {
+        Err(Unmade::Fixed)
+    }
+}
+
 impl Control for Ended {
     fn ask(&self, _: Request, deliver: Deliver) -> u64 {
         drop(deliver);
@@ -68,7 +75,9 @@ impl Control for Ended {
 
 fn web() -> Web {
     let any = SocketAddr::from(([127, 0, 0, 1], 0));
-    Web::start(Options { addresses: vec![any], control: Arc::new(Ended), version: "test" }).expect("a free port")
+    let ended = Arc::new(Ended);
+    Web::start(Options { addresses: vec![any], control: ended.clone(), trials: ended, version: "test" })
+        .expect("a free port")
 }
 
 /// The status, the head in lower case, and the body.
