@@ -9,6 +9,7 @@ import { defineConfig, type Plugin } from 'vite';
 
 const here = dirname(fileURLToPath(import.meta.url));
 const out = join(here, '../crates/web/panel');
+const proxy = { '/api': process.env.WEIR ?? 'http://127.0.0.1:8432' };
 /** What the build is made of; the test walks the same. */
 const SOURCES = ['index.html', 'package-lock.json', 'package.json', 'public', 'src', 'tsconfig.json', 'vite.config.ts'];
 
@@ -55,5 +56,7 @@ export default defineConfig({
     assetsInlineLimit: 0,
     reportCompressedSize: true,
   },
-  server: { proxy: { '/api': process.env.WEIR ?? 'http://127.0.0.1:8432' } },
+  // For work on the page: the API of a Weir that runs, which wants to be asked by its own name.
+  server: { proxy },
+  preview: { proxy },
 });

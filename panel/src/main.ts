@@ -4,6 +4,11 @@ import './style/tokens.css';
 import './style/base.css';
 import './style/parts.css';
 import App from './App.svelte';
+import { pools } from './lib/pools.svelte';
+import { router } from './lib/router.svelte';
+
+// Most come for the overview: its pools are asked for while it is being made.
+if (router.route.page === 'pools' && router.route.rest.length === 0) void pools.refresh();
 
 const target = document.getElementById('app');
 if (target) mount(App, { target });

@@ -12,6 +12,8 @@ const PAGE = 1000;
 /** Between two rounds of questions, and how much longer than a round took at least. */
 const PAUSE = 2000;
 const PATIENCE = 4;
+/** A stream that breaks off comes again within a second or two; only after this long something is amiss. */
+const LOST = 5000;
 /** Before a stream that was refused is asked for again. */
 const RETRY = 15000;
 
@@ -41,15 +43,18 @@ function stream(follow: Follow): () => void {
   const query = follow.pool === null ? `?limit=${PAGE}` : `?pool=${encodeURIComponent(follow.pool)}`;
   const source = new EventSource(`api/v1/events${query}`);
   let after = () => {};
+  let lost = 0;
   follow.state('connecting');
   source.addEventListener('figures', (event) => {
+    clearTimeout(lost);
     follow.state('live');
     follow.take(JSON.parse((event as MessageEvent<string>).data) as Event);
   });
   source.onerror = () => {
     if (source.readyState !== EventSource.CLOSED) {
       // It was there and broke off; the browser comes again by itself.
-      follow.state('lost');
+      clearTimeout(lost);
+      lost = setTimeout(() => follow.state('lost'), LOST);
       return;
     }
     const poll = polled(follow);
@@ -63,6 +68,7 @@ function stream(follow: Follow): () => void {
     };
   };
   return () => {
+    clearTimeout(lost);
     source.close();
     after();
   };

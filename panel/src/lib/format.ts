@@ -24,9 +24,15 @@ export function milliseconds(value: number | null | undefined): string {
 export function span(seconds: number): string {
   if (seconds < 1) return milliseconds(seconds * 1000);
   if (seconds < 60) return `${tenths.format(seconds)} s`;
-  if (seconds < 3600) return `${Math.floor(seconds / 60)} min ${Math.floor(seconds % 60)} s`;
-  if (seconds < 86400) return `${Math.floor(seconds / 3600)} h ${Math.floor((seconds % 3600) / 60)} min`;
-  return `${Math.floor(seconds / 86400)} d ${Math.floor((seconds % 86400) / 3600)} h`;
+  if (seconds < 3600) return parts(seconds, 60, 'min', 1, 's');
+  if (seconds < 86400) return parts(seconds, 3600, 'h', 60, 'min');
+  return parts(seconds, 86400, 'd', 3600, 'h');
+}
+
+/** Two units, the smaller one only where there is some of it. */
+function parts(seconds: number, large: number, largeName: string, small: number, smallName: string): string {
+  const rest = Math.floor((seconds % large) / small);
+  return `${Math.floor(seconds / large)} ${largeName}${rest ? ` ${rest} ${smallName}` : ''}`;
 }
 
 export function ago(unix: number): string {

@@ -61,7 +61,7 @@ class Pools {
   }
 
   private start() {
-    void this.refresh();
+    if (this.round === 0 || this.complete) void this.refresh();
     const timer = setInterval(() => {
       if (!document.hidden) void this.refresh();
     }, REFRESH);

@@ -19,6 +19,8 @@ class Session {
   }
 
   async load() {
+    // Asked for at the same time; it is of no use to who has to log in first.
+    const status = get<Status>('status').catch(() => null);
     try {
       this.me = await get<Me>('me');
       this.loginNeeded = this.me.login_needed && this.me.user === null;
@@ -28,7 +30,7 @@ class Session {
       else if (error instanceof ApiError && error.absent) this.me = { user: null, role: 'admin', login_needed: false };
       else throw error;
     }
-    if (!this.loginNeeded) this.status = await get<Status>('status');
+    this.status = await status;
   }
 
   async login(user: string, password: string) {
