@@ -74,6 +74,10 @@ lint: ## Formatting, clippy, and who may know whom
 panel: ## Build the panel into crates/web/panel, from where it is committed (needs Node.js 20 and npm)
 	cd panel && npm ci --no-audit --no-fund && npm run --silent check && npm run --silent build
 
+.PHONY: panel-test
+panel-test: ## The panel in a real browser, before a real Weir (ONLY=REGEX, SHOTS=FOLDER for pictures)
+	@ONLY="$(ONLY)" SHOTS="$(SHOTS)" tests/panel/run.sh $(ARGS)
+
 deny: ## Licences, bans and sources of the dependencies (installs cargo-deny if it is missing)
 	@$(CARGO) deny --version >/dev/null 2>&1 || $(CARGO) install --locked cargo-deny
 	$(CARGO) deny check licenses bans sources

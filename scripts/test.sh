@@ -99,6 +99,7 @@ step "Formatting" cargo fmt --all --check -- --color never
 step "Lints" cargo clippy --quiet --workspace --all-targets --all-features -- --deny warnings
 tests "Unit tests, the simulator's, and who may know whom" --workspace
 tests "Real PostgreSQL" -p weir-tests --features postgres
+step "The panel in a browser" tests/panel/run.sh
 # Above, sockets are served with epoll. Here, where the kernel has it, with io_uring: all of it with --all.
 export WEIR_TEST_IO=io_uring
 tests "The runtime by io_uring" -p weir-runtime

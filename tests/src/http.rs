@@ -34,6 +34,11 @@ impl Api {
         [("web_address", self.0.ip().to_string()), ("web_port", self.0.port().to_string())]
     }
 
+    /// Where a browser finds the panel.
+    pub fn url(&self) -> String {
+        format!("http://{}/", self.0)
+    }
+
     /// Asks; returns the status and the text.
     ///
     /// # Panics

@@ -4,13 +4,14 @@
 //! `WEIR_TRANSACTION` and `WEIR_SESSION` (names of databases to connect to), and, past Weir, `PG_DIRECT_PORT`,
 //! `PG_DIRECT_DATABASE` and `PG_DIRECT_VERSION`. Weir encrypts for those who want it, with a certificate for 127.0.0.1
 //! and localhost that the authority in the file `WEIR_AUTHORITY` has signed; so does PostgreSQL where it was built so,
-//! and then `PG_DIRECT_TLS` is set. The exit status is the command's, or 1 if Weir's counters are not back at the end.
+//! and then `PG_DIRECT_TLS` is set. `WEIR_PANEL` is the panel's address. The exit status is the command's, or 1 if Weir's
+//! counters are not back at the end.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::{Command, ExitCode};
 
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
-use weir_tests::{Mode, Postgres, Setup, Site, eventually, users};
+use weir_tests::{Api, Mode, Postgres, Setup, Site, eventually, users};
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args_os().skip(1);
@@ -39,8 +40,9 @@ fn run(command: &mut Command) -> ExitCode {
     if papers.install(&postgres) {
         command.env("PG_DIRECT_TLS", "1");
     }
+    let api = Api::default();
     let tls = "[tls.client]\nmode = \"prefer\"\nkey_file = \"server.key\"\ncert_file = \"server.crt\"\n";
-    let setup = Setup::new(Mode::Transaction).size(5).more(&session).more(tls);
+    let setup = Setup::new(Mode::Transaction).size(5).more(&session).more(tls).more(&api.section());
     let setup = setup.file("server.key", &papers.key).file("server.crt", &papers.certificate);
     let site = Site::with(setup.file("ca.crt", &papers.authority), Mode::Transaction);
     let status = command
@@ -50,6 +52,7 @@ fn run(command: &mut Command) -> ExitCode {
         .env("WEIR_PASSWORD", users::APP.password)
         .env("WEIR_TRANSACTION", "app")
         .env("WEIR_SESSION", "session")
+        .env("WEIR_PANEL", api.url())
         .env("WEIR_AUTHORITY", site.weir().folder().join("ca.crt"))
         .env("PG_DIRECT_VERSION", postgres.server().programs().version())
         .env("PG_DIRECT_PORT", postgres.port().to_string())
