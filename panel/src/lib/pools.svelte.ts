@@ -28,6 +28,7 @@ class Pools {
   private known = new Map<string, Row>();
   private users = 0;
   private round = 0;
+  private asking = false;
   private stop = () => {};
 
   /** Follows while somebody looks; call the answer when they don't any more. */
@@ -44,6 +45,7 @@ class Pools {
   async refresh() {
     const seen = new Set<string>();
     this.round += 1;
+    this.asking = true;
     try {
       await eachPage((pools) => {
         pools.forEach((pool) => seen.add(pool.name));
@@ -57,11 +59,13 @@ class Pools {
     } catch (error) {
       if (error instanceof ApiError) this.error = error;
       else throw error;
+    } finally {
+      this.asking = false;
     }
   }
 
   private start() {
-    if (this.round === 0 || this.complete) void this.refresh();
+    if (!this.asking) void this.refresh();
     const timer = setInterval(() => {
       if (!document.hidden) void this.refresh();
     }, REFRESH);
