@@ -75,7 +75,9 @@ fn users_with_every_kind_of_secret_get_in_and_on_to_the_server() {
 fn what_is_changed_on_the_server_holds_at_the_next_login_that_fails() {
     let postgres = postgres();
     for workers in [1, 3] {
-        let site = site(&postgres, "scram-sha-256", workers);
+        // Spread, a login may come to a worker that has asked for nobody's secret yet.
+        let setup = setup("scram-sha-256", workers).spread("never");
+        let site = Site::on(&postgres, setup, Mode::Transaction);
         let sql = |sql: &str| drop(postgres.superuser("postgres").query(sql).unwrap());
         sql("CREATE ROLE guest LOGIN PASSWORD 'first'");
         gets_in(&site, "guest", "first");
@@ -94,6 +96,19 @@ fn what_is_changed_on_the_server_holds_at_the_next_login_that_fails() {
         let error = refused(&site, "guest", "second");
         assert_eq!(error.sqlstate(), Some("28P01"), "{error}");
     }
+}
+
+#[test]
+fn a_login_that_fails_at_one_worker_has_all_of_them_ask_anew() {
+    let postgres = postgres();
+    let site = Site::on(&postgres, setup("scram-sha-256", 2).spread("always"), Mode::Transaction);
+    let sql = |sql: &str| drop(postgres.superuser("postgres").query(sql).unwrap());
+    sql("CREATE ROLE guest LOGIN PASSWORD 'first'");
+    // By turns at both workers, which keep what they were told.
+    let _held: Vec<Connection> = (0..2).map(|_| connect(&site, "guest", "first").unwrap()).collect();
+    sql("ALTER ROLE guest PASSWORD 'second'");
+    refused(&site, "guest", "second");
+    let _held: Vec<Connection> = (0..4).map(|_| connect(&site, "guest", "second").unwrap()).collect();
 }
 
 #[test]

@@ -168,7 +168,16 @@ fn clients_of_an_address_are_limited() {
 
 #[test]
 fn failed_logins_are_slowed_down_and_good_ones_are_not() {
-    let site = Site::with(Setup::new(Mode::Transaction).auth_line("failure_delay = \"200ms\""), Mode::Transaction);
+    failures_are_slowed_down(Setup::new(Mode::Transaction));
+}
+
+#[test]
+fn failed_logins_are_slowed_down_whichever_worker_they_come_to() {
+    failures_are_slowed_down(Setup::new(Mode::Transaction).workers(2).spread("always"));
+}
+
+fn failures_are_slowed_down(setup: Setup) {
+    let site = Site::with(setup.auth_line("failure_delay = \"200ms\""), Mode::Transaction);
     let begin = Instant::now();
     for _ in 0..3 {
         refused_with(Connection::connect(&site.params().password("wrong")), "SASL authentication failed", "28P01");

@@ -176,11 +176,20 @@ impl NameServer {
 
 #[test]
 fn a_name_that_moves_takes_its_servers_along() {
+    a_name_moves(Setup::new(Mode::Transaction).size(2));
+}
+
+#[test]
+fn a_name_that_moves_takes_servers_along_that_are_with_another_worker() {
+    a_name_moves(Setup::new(Mode::Transaction).size(2).workers(2).spread("always"));
+}
+
+fn a_name_moves(setup: Setup) {
     let postgres = Postgres::with(60, &[("listen_addresses", "127.0.0.1,127.0.0.2")]);
     let names = NameServer::start();
     let file = std::env::temp_dir().join(format!("weir-names-{}-{}", std::process::id(), names.port));
     fs::write(&file, format!("nameserver [127.0.0.1]:{}\noptions timeout:1 attempts:1\n", names.port)).unwrap();
-    let setup = Setup::new(Mode::Transaction).size(2).more(&format!("[dns]\nresolv_conf = \"{}\"\n", file.display()));
+    let setup = setup.more(&format!("[dns]\nresolv_conf = \"{}\"\n", file.display()));
     let database = postgres.database();
     let toml = setup
         .toml(&database)

@@ -88,6 +88,8 @@ fn a_restart_of_postgresql_is_survived_by_idle_clients() {
     let site = Site::on(&postgres, setup(3), Mode::Transaction);
     let mut clients: Vec<_> = (0..10).map(|_| site.connect()).collect();
     clients.iter_mut().for_each(|client| drop(client.query("SELECT 1").unwrap()));
+    // A login that the restart ends is a failure, and the next clients are told of it.
+    site.weir().await_pool("no server logs in", |pool| pool.get("sv_login") == 0);
     postgres.server().restart().unwrap();
     for client in &mut clients {
         let answer = client.value("SELECT 'still here'");

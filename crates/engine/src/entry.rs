@@ -267,7 +267,8 @@ impl Engine {
                 if let Phase::Login(phase) = &client.phase {
                     if phase.asked.is_some() {
                         // The password may be a new one: the next attempt is measured by what the server says then.
-                        self.lookups.forget(&phase.hello.database, &phase.hello.user);
+                        let subject = (phase.hello.database.as_str().into(), phase.hello.user.as_str().into());
+                        self.distrust(subject, io);
                     }
                     if let Some(why) = phase.why {
                         // The client is told less.

@@ -1,8 +1,8 @@
 //! Failed logins, slowed down.
 //!
 //! The refusal of a wrong password is held back, for twice as long with each failure from the same place, up to 32 times
-//! as long; after a quiet minute the place is forgotten. Only the one who failed waits. Each worker remembers by itself
-//! what failed on it.
+//! as long; after a quiet minute the place is forgotten. Only the one who failed waits. All workers hear of each failure,
+//! and remember it by themselves.
 //!
 //! Bounds: [`MOST_PLACES`] are remembered, and [`MOST_HELD`] refusals held back; beyond that a failure is answered as
 //! the first one of its place, or at once.
@@ -13,6 +13,7 @@ use weir_base::{ClientAddr, Span, Time};
 use weir_session::Refusal;
 
 use crate::Engine;
+use crate::mail::Letter;
 use crate::peers::{ClientSlot, Held, Phase};
 use crate::port::Io;
 
@@ -27,7 +28,7 @@ const QUIET: Span = Span::from_secs(60);
 
 /// Where clients come from, as far as failures are concerned.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-enum Place {
+pub(crate) enum Place {
     V4(u32),
     /// The first half of an IPv6 address: who has one address usually has all that begin like it.
     V6(u64),
@@ -108,7 +109,9 @@ impl Engine {
         if pause.is_zero() || !guessed {
             return self.refuse(now, client, refusal, io);
         }
-        let pause = self.failures.note(Place::of(&client.addr), pause, now);
+        let place = Place::of(&client.addr);
+        let pause = self.failures.note(place, pause, now);
+        self.tell_others(|| Letter::Failed(place), io);
         if !self.failures.hold() {
             return self.refuse(now, client, refusal, io);
         }
@@ -118,6 +121,11 @@ impl Engine {
         client.phase = Phase::Held(Box::new(Held { refusal, until: now.deadline(pause), database }));
         client.waiting.clear();
         self.wait_more(client, io);
+    }
+
+    /// A login has failed at another worker.
+    pub(crate) fn failed_elsewhere(&mut self, now: Time, place: Place) {
+        self.failures.note(place, self.config.auth.failure_delay, now);
     }
 }
 

@@ -8,10 +8,11 @@
 //! it once, because what is borrowed is compared with what is there at each settling of the guest's pool.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use weir_auth::Secret;
-use weir_base::{Peer, Time, WorkerId};
+use weir_base::{Host, Peer, Time, WorkerId};
 use weir_pool::lending::{Ask, Loans, Share};
 use weir_pool::{Acquire, Ages, Release};
 use weir_session::login::Learnt;
@@ -148,9 +149,30 @@ impl Part {
     }
 }
 
+/// A server that is with a guest, as its home remembers it.
+#[derive(Clone, Debug)]
+pub(crate) struct Away {
+    pub(crate) pool: PoolIx,
+    pub(crate) guest: WorkerId,
+    /// The name that it was reached by, and the address that it is on.
+    pub(crate) on: Option<(Arc<str>, IpAddr)>,
+}
+
+fn name_of(server: &ServerSlot) -> Option<(Arc<str>, IpAddr)> {
+    match (&server.target.host, server.remote) {
+        (Host::Name(name), Some(address)) => Some((name.as_str().into(), address)),
+        _ => None,
+    }
+}
+
+/// What is said of a pool, on its way.
+fn of_pool(pool: PoolId, says: Says) -> Mail {
+    Mail(Letter::Loan(Box::new(Loan { pool, says })))
+}
+
 impl PoolSlot {
     fn loan(&self, says: Says) -> Mail {
-        Mail(Letter::Loan(Box::new(Loan { pool: self.id(), says })))
+        of_pool(self.id(), says)
     }
 }
 
@@ -206,6 +228,7 @@ impl Engine {
     /// The socket of a server that is lent is free to travel.
     fn lent<I: Io>(&mut self, mut server: Box<ServerSlot>, ask: Ask, check: bool, io: &mut I) {
         let (lent, ix) = (server.peer, server.pool);
+        let away = Away { pool: ix, guest: ask.from, on: name_of(&server) };
         self.packed(&mut server);
         let slot = self.pools.get(ix);
         let unwanted = slot.pool.is_unwanted(lent) || server.doomed;
@@ -219,7 +242,7 @@ impl Engine {
             definitions: slot.accepted.definitions_of_all(),
         };
         let (letter, recall) = (slot.loan(Says::Lend(Box::new(says))), slot.loan(Says::Recall));
-        self.lent.insert(lent, (ix, ask.from));
+        self.lent.insert(lent, away);
         io.post(ask.from, letter, Some(lent));
         if unwanted {
             // Guests were told before this one was among them.
@@ -258,13 +281,18 @@ impl Engine {
         }
     }
 
+    /// The same, of what this guest has.
+    pub(crate) fn recall_from<I: Io>(&self, ix: PoolIx, guest: WorkerId, io: &mut I) {
+        io.post(guest, self.pools.get(ix).loan(Says::Recall), None);
+    }
+
     fn wanted<I: Io>(&mut self, now: Time, ask: Ask, pool: &PoolId, since: Time, io: &mut I) {
         let config = self.config.pool(&pool.database).filter(|config| self.fits(config, &pool.user));
         let Some(config) = config else {
             // A reload has taken it away, or has not brought it yet; the guest will hear of it, too.
             let (why, error, retry_at) = (weir_pool::Refusal::ShuttingDown, None, now);
             let says = Says::Refused { id: ask.id, why, error, retry_at };
-            return io.post(ask.from, Mail(Letter::Loan(Box::new(Loan { pool: pool.clone(), says }))), None);
+            return io.post(ask.from, of_pool(pool.clone(), says), None);
         };
         let ix = self.pool_of(&pool.database, &config, &pool.user, now);
         let slot = self.pools.get_mut(ix);
@@ -284,7 +312,7 @@ impl Engine {
             None => (Cause::ServerDown, "A reload has taken the pool away.".to_owned()),
         };
         let says = Says::Because(cause, detail);
-        io.post(from, Mail(Letter::Loan(Box::new(Loan { pool, says }))), None);
+        io.post(from, of_pool(pool, says), None);
     }
 
     /// Whether a handle of a pool that lives here names a server that is with a guest.
@@ -294,7 +322,7 @@ impl Engine {
 
     /// A server that was lent is gone, or its socket has not come with it.
     fn lent_gone(&mut self, now: Time, lent: Peer) {
-        let Some((ix, guest)) = self.lent.remove(&lent) else { return };
+        let Some(Away { pool: ix, guest, .. }) = self.lent.remove(&lent) else { return };
         let slot = self.pools.get_mut(ix);
         if let Some(loans) = slot.part.loans() {
             loans.over(guest);
@@ -305,12 +333,13 @@ impl Engine {
 
     /// A server that was lent is back.
     fn back<I: Io>(&mut self, now: Time, lent: Peer, mut server: Box<ServerSlot>, peer: Peer, io: &mut I) {
-        let Some((ix, guest)) = self.lent.get(&lent).copied() else { return io.close(peer) };
+        let Some(&Away { pool: ix, guest, .. }) = self.lent.get(&lent) else { return io.close(peer) };
         let Some(proof) = self.unpacked(&mut server, peer, ix) else {
             io.close(peer);
             return self.lent_gone(now, lent);
         };
         self.lent.remove(&lent);
+        server.doomed |= self.names.has_vanished(&server);
         let slot = self.pools.get_mut(ix);
         if let Some(loans) = slot.part.loans() {
             loans.over(guest);
@@ -402,7 +431,7 @@ impl Engine {
             }
             self.todo.push_back(Todo::Settle(ix));
         }
-        io.post(home, Mail(Letter::Loan(Box::new(Loan { pool, says: Says::Gone(lent) }))), None);
+        io.post(home, of_pool(pool, Says::Gone(lent)), None);
     }
 
     pub(crate) fn is_guest(&self, ix: PoolIx) -> bool {

@@ -126,7 +126,7 @@ pub struct Engine {
     /// Limits that cross pools; worker 0 keeps them.
     permits: permits::Ledger,
     /// Servers of this worker's pools that are lent, by the handle they had here: the pool, and to whom.
-    lent: HashMap<Peer, (PoolIx, WorkerId)>,
+    lent: HashMap<Peer, lend::Away>,
     /// Where room is wanted for another pool: whether it has been told of something idle.
     pressed: BTreeMap<permits::Key, limits::Offer>,
     timers: Timers,
@@ -366,6 +366,8 @@ impl Engine {
             (Letter::Loan(loan), peer) => self.heard_loan(now, from, *loan, peer, io),
             (Letter::Plea(plea), _) => self.pleaded(from, *plea, io),
             (Letter::Order(order), _) => self.ordered(now, *order, io),
+            (Letter::Distrust { database, user }, _) => self.lookups.forget(&(database, user)),
+            (Letter::Failed(place), _) => self.failed_elsewhere(now, place),
             (Letter::LookUpNoMore(id), _) => self.look_up_no_more(now, id),
             (Letter::LookedUp { id, answer }, _) => self.looked_up(now, id, answer, io),
             (Letter::Ask { id, ask }, _) => self.asked(now, from, id, ask, io),
@@ -434,7 +436,7 @@ impl Engine {
             slot.check();
             for (peer, ..) in slot.pool.servers() {
                 let here = || self.peers.servers().any(|s| s.peer == peer && s.pool == ix);
-                let known = self.lent.get(&peer).is_some_and(|(pool, _)| *pool == ix) || here();
+                let known = self.lent.get(&peer).is_some_and(|away| away.pool == ix) || here();
                 assert!(known, "a pool has a server that is gone: {peer:?}");
             }
             for (peer, _) in slot.pool.waiting() {

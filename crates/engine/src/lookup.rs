@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use weir_auth::Secret;
 use weir_base::{Peer, Slab, Time, WorkerId};
-use weir_config::AuthLookup;
+use weir_config::{AuthLookup, Spread};
 use weir_pool::Acquire;
 use weir_pool::lending::Ask;
 use weir_session::hello::Hello;
@@ -117,9 +117,9 @@ impl Lookups {
         self.kept.clear();
     }
 
-    /// Forgets what was said about one user: a login with it has failed, and the password may be a new one.
-    pub(crate) fn forget(&mut self, database: &str, user: &str) {
-        self.kept.remove(&(database.into(), user.into()));
+    /// Forgets what was said about one user.
+    pub(crate) fn forget(&mut self, subject: &Subject) {
+        self.kept.remove(subject);
     }
 
     /// How many questions wait in a pool's queue.
@@ -154,6 +154,18 @@ impl Lookups {
 
 /// Asking, where the client is.
 impl Engine {
+    /// A login has failed by what was said about its user, and the password may be a new one: the next attempt asks anew, on
+    /// whatever worker it is.
+    pub(crate) fn distrust<I: Io>(&mut self, subject: Subject, io: &mut I) {
+        self.lookups.forget(&subject);
+        if self.config.spread == Spread::Never {
+            // Clients of one database and user all come to this worker.
+            return;
+        }
+        let (database, user) = subject;
+        self.tell_others(|| Letter::Distrust { database: database.clone(), user: user.clone() }, io);
+    }
+
     /// A client's secret must be asked for. It goes on with [`Engine::challenge`] or is refused.
     pub(crate) fn ask<I: Io>(
         &mut self,

@@ -3,16 +3,18 @@
 use std::sync::Arc;
 
 use weir_admin::{CommandError, Report};
-use weir_base::{ClientAddr, Time};
+use weir_base::{ClientAddr, Time, WorkerId};
 use weir_config::Config;
 use weir_session::Refusal;
 use weir_session::hello::Hello;
 
+use crate::Engine;
 use crate::clients::Ticket;
+use crate::failures::Place;
 use crate::lend::Loan;
 use crate::lookup::{Question, Verdict};
 use crate::permits::{Order, Plea};
-use crate::port::Secured;
+use crate::port::{Io, Secured};
 use crate::stream::Paging;
 
 /// A message from one worker's engine to another's. Opaque to whoever carries it.
@@ -41,6 +43,10 @@ pub(crate) enum Letter {
     LookUpNoMore(u64),
     /// The answer: the secret as written, nothing if nobody may enter with it, or why there is no answer.
     LookedUp { id: u64, answer: Result<Verdict, Refusal> },
+    /// A login has failed with a secret that a server was asked for: what the receiver keeps of it may be old, too.
+    Distrust { database: Arc<str>, user: Arc<str> },
+    /// A login from there has failed, and its next refusal waits longer, whichever worker it comes from.
+    Failed(Place),
     /// To the keeper of the limits that cross pools.
     Plea(Box<Plea>),
     /// From it.
@@ -110,4 +116,12 @@ pub(crate) enum Answer {
     Done,
     Report(Box<Report>),
     Failed(CommandError),
+}
+
+impl Engine {
+    /// Writes to all other workers.
+    pub(crate) fn tell_others<I: Io>(&self, letter: impl Fn() -> Letter, io: &mut I) {
+        let others = (0..self.workers).map(WorkerId).filter(|worker| *worker != self.worker);
+        others.for_each(|worker| io.post(worker, Mail(letter()), None));
+    }
 }

@@ -2,7 +2,9 @@
 //!
 //! Owns what SHOW DNS_HOSTS lists, when a name is looked up again (as its answer grows old, while servers are on it), and
 //! which servers a changed answer leaves behind: those on addresses that the name has no more are closed when they are
-//! free. An answer without addresses changes nothing: a name server in trouble must not cost servers that work.
+//! free. An answer without addresses changes nothing: a name server in trouble must not cost servers that work. What is
+//! lent to another worker is looked after here, at its home: workers that were told different addresses of one name would
+//! otherwise close each other's servers.
 
 use std::collections::{BTreeMap, HashSet};
 use std::net::IpAddr;
@@ -12,6 +14,7 @@ use weir_admin::DnsRecord;
 use weir_base::{Host, Peer, Span, Time};
 
 use crate::Engine;
+use crate::lend::Away;
 use crate::peers::{Doing, ServerSlot};
 use crate::port::Io;
 use crate::serve::RECONFIGURED;
@@ -39,7 +42,11 @@ impl Names {
     /// Whether a server is on an address that its name has no more.
     pub(crate) fn has_vanished(&self, server: &ServerSlot) -> bool {
         let (Host::Name(name), Some(address)) = (&server.target.host, server.remote) else { return false };
-        let known = self.known.get(name.as_str());
+        self.has_left(name, address)
+    }
+
+    fn has_left(&self, name: &str, address: IpAddr) -> bool {
+        let known = self.known.get(name);
         known.is_some_and(|known| !known.addresses.is_empty() && !known.addresses.contains(&address))
     }
 }
@@ -74,6 +81,22 @@ impl Engine {
                 self.hurry(pool);
             }
         }
+        self.recall_vanished(io);
+    }
+
+    /// Those who have servers that are left behind give them up, and whatever else they have of the same pools.
+    fn recall_vanished<I: Io>(&mut self, io: &mut I) {
+        let names = &self.names;
+        let left = |away: &&mut Away| away.on.as_ref().is_some_and(|(name, address)| names.has_left(name, *address));
+        let mut told = Vec::new();
+        for away in self.lent.values_mut().filter(left) {
+            // Once: what is in use there may stay for long.
+            away.on = None;
+            told.push((away.pool, away.guest));
+        }
+        told.sort_unstable();
+        told.dedup();
+        told.into_iter().for_each(|(pool, guest)| self.recall_from(pool, guest, io));
     }
 
     /// Answers may have grown old: names that servers are on are looked up again, the others are forgotten.
@@ -99,7 +122,9 @@ impl Engine {
     fn names_in_use(&self) -> HashSet<Box<str>> {
         let servers = self.pools.iter().flat_map(|slot| slot.pool.servers());
         let hosts = servers.filter_map(|(peer, ..)| Some(&self.peers.get_server(peer)?.target.host));
-        hosts.filter_map(|host| if let Host::Name(name) = host { Some((**name).into()) } else { None }).collect()
+        let here = hosts.filter_map(|host| if let Host::Name(name) = host { Some((**name).into()) } else { None });
+        let lent = self.lent.values().filter_map(|away| Some((*away.on.as_ref()?.0).into()));
+        here.chain(lent).collect()
     }
 
     fn arm_names(&mut self) {

@@ -554,8 +554,10 @@ fn adjust(slot: &mut PoolSlot, config: Arc<weir_config::Pool>, now: Time) -> boo
         || old.session_attrs != config.session_attrs
         || old.connect_query != config.connect_query
         || old.startup != config.startup;
-    let resized = settings(old) != settings(&config);
-    if resized {
+    let (before, after) = (settings(old), settings(&config));
+    let most = |settings: &Settings| settings.size.saturating_add(settings.reserve_size);
+    let fewer = most(&after) < most(&before);
+    if before != after {
         slot.pool.resize(slot.part.settings(&config), now);
     }
     if elsewhere {
@@ -566,7 +568,7 @@ fn adjust(slot: &mut PoolSlot, config: Arc<weir_config::Pool>, now: Time) -> boo
         slot.pool.reconnect(now);
     }
     slot.config = config;
-    resized || elsewhere
+    fewer || elsewhere
 }
 
 impl PoolSlot {
