@@ -100,13 +100,13 @@ step "Lints" cargo clippy --quiet --workspace --all-targets --all-features -- --
 tests "Unit tests, the simulator's, and who may know whom" --workspace
 tests "Real PostgreSQL" -p weir-tests --features postgres
 step "The panel in a browser" tests/panel/run.sh
-# Above, sockets are served with epoll. Here, where the kernel has it, with io_uring: all of it with --all.
-export WEIR_TEST_IO=io_uring
-tests "The runtime by io_uring" -p weir-runtime
+# Above, sockets are served by io_uring where the kernel has it. Here by epoll, as elsewhere: all of it with --all.
+export WEIR_TEST_IO=epoll
+tests "The runtime by epoll" -p weir-runtime
 if [ "$all" = yes ]; then
-    tests "Real PostgreSQL by io_uring" -p weir-tests --features postgres
+    tests "Real PostgreSQL by epoll" -p weir-tests --features postgres
 else
-    tests "Real PostgreSQL by io_uring, in part" -p weir-tests --features postgres --test postgres -- bulk cancel tls
+    tests "Real PostgreSQL by epoll, in part" -p weir-tests --features postgres --test postgres -- bulk cancel tls
 fi
 unset WEIR_TEST_IO
 step "The simulator" make --no-print-directory sim COUNT="${COUNT:-$([ "$all" = yes ] && echo 50000 || echo 3000)}"

@@ -13,8 +13,6 @@ pub(crate) struct Budget {
     /// What is limited, in which unit.
     pub(crate) what: &'static str,
     pub(crate) limit: Limit,
-    /// What is asked of io_uring, beyond the limit.
-    pub(crate) goal: Option<f64>,
     /// What measures it.
     pub(crate) command: Measured,
 }
@@ -38,19 +36,15 @@ use Limit::{AtLeast, AtMost};
 use Measured::{By, Test};
 
 const fn at_most(id: &'static str, what: &'static str, limit: f64, command: &'static str) -> Budget {
-    Budget { id, what, limit: AtMost(limit), goal: None, command: By(command) }
+    Budget { id, what, limit: AtMost(limit), command: By(command) }
 }
 
 pub(crate) static BUDGETS: &[Budget] = &[
     at_most("own", "own code, simple query, ns", 1000.0, "own"),
-    Budget {
-        goal: Some(0.76),
-        ..at_most("simple-50", "CPU, simple, 50 clients, × PgBouncer", 0.82, "rounds --only simple-50")
-    },
-    Budget {
-        goal: Some(0.70),
-        ..at_most("simple-200", "CPU, simple, 200 clients, × PgBouncer", 0.77, "rounds --only simple-200")
-    },
+    at_most("simple-50", "CPU, simple, 50 clients, × PgBouncer", 0.76, "rounds --only simple-50"),
+    at_most("simple-50-epoll", "the same without io_uring", 0.82, "rounds --only simple-50"),
+    at_most("simple-200", "CPU, simple, 200 clients, × PgBouncer", 0.70, "rounds --only simple-200"),
+    at_most("simple-200-epoll", "the same, without io_uring", 0.77, "rounds --only simple-200"),
     at_most(
         "prepared-50",
         "CPU, prepared, 50 clients, × PgBouncer 1.21+",
@@ -66,7 +60,6 @@ pub(crate) static BUDGETS: &[Budget] = &[
         id: "allocations",
         what: "heap allocations on the relay path",
         limit: AtMost(0.0),
-        goal: None,
         command: Test("cargo test -p weir-engine -p weir-runtime --test allocations"),
     },
     at_most("idle-bytes", "memory of an idle client, B", 640.0, "idle"),
@@ -81,7 +74,6 @@ pub(crate) static BUDGETS: &[Budget] = &[
         id: "workers-tps",
         what: "TPS, 2 workers on one pool, × 1 worker",
         limit: AtLeast(1.8),
-        goal: None,
         command: By("workers"),
     },
 ];
@@ -96,8 +88,6 @@ pub(crate) fn budget(id: &str) -> &'static Budget {
 pub(crate) enum Verdict {
     Missed,
     Held,
-    /// The goal beyond it too.
-    GoalHeld,
 }
 
 impl Budget {
@@ -105,34 +95,23 @@ impl Budget {
         match self.limit {
             AtMost(limit) if figure > limit => Verdict::Missed,
             AtLeast(limit) if figure < limit => Verdict::Missed,
-            _ if self.goal.is_some_and(|goal| figure <= goal) => Verdict::GoalHeld,
             _ => Verdict::Held,
         }
     }
 
-    /// `≤ 0.82, goal 0.76`.
+    /// `≤ 0.76`.
     pub(crate) fn asked(&self) -> String {
-        let goal = self.goal.map_or_else(String::new, |goal| format!(", goal {goal}"));
         match self.limit {
-            AtMost(limit) => format!("≤ {limit}{goal}"),
-            AtLeast(limit) => format!("≥ {limit}{goal}"),
+            AtMost(limit) => format!("≤ {limit}"),
+            AtLeast(limit) => format!("≥ {limit}"),
         }
     }
 
-    /// `goal ≤ 0.76: MISSED`, of Weir by io_uring.
-    pub(crate) fn goal_told(&self, figure: f64) -> String {
-        self.goal.map_or_else(String::new, |goal| {
-            format!("goal ≤ {goal}: {}", if figure > goal { "MISSED" } else { "held" })
-        })
-    }
-
-    /// `≤ 0.82, goal 0.76: held, the goal is not`.
+    /// `≤ 0.76: held`.
     pub(crate) fn told(&self, figure: f64) -> String {
         let verdict = match self.judge(figure) {
             Verdict::Missed => "MISSED",
-            Verdict::Held if self.goal.is_some() => "held, the goal is not",
             Verdict::Held => "held",
-            Verdict::GoalHeld => "held, the goal too",
         };
         format!("{}: {verdict}", self.asked())
     }
@@ -183,7 +162,7 @@ impl Findings {
 
 /// Prints a line for each budget there is.
 pub(crate) fn print_table(out: &mut Out, findings: &[Finding]) {
-    say!(out, "{:<46} {:<18} {:<22} {:<8} command", "budget", "asked", "figure", "");
+    say!(out, "{:<46} {:<8} {:<22} {:<8} command", "budget", "asked", "figure", "");
     for budget in BUDGETS {
         let found = findings.iter().find(|finding| finding.id == budget.id);
         let (figure, verdict) = line(budget, found);
@@ -191,7 +170,7 @@ pub(crate) fn print_table(out: &mut Out, findings: &[Finding]) {
             By(arguments) => format!("make bench ARGS='{arguments}'"),
             Test(command) => command.to_owned(),
         };
-        say!(out, "{:<46} {:<18} {figure:<22} {verdict:<8} {command}", budget.what, budget.asked());
+        say!(out, "{:<46} {:<8} {figure:<22} {verdict:<8} {command}", budget.what, budget.asked());
     }
     for finding in findings {
         if let Err(why) = &finding.figure {
@@ -218,7 +197,7 @@ fn short(figure: f64) -> String {
     if figure.abs() >= 100.0 || figure == 0.0 { format!("{figure:.0}") } else { format!("{figure:.2}") }
 }
 
-/// `what: 0.85 (0.80..0.90): ≤ 0.82: MISSED`, or why there is no figure.
+/// `what: 0.85 (0.80..0.90): ≤ 0.76: MISSED`, or why there is no figure.
 pub(crate) fn print_findings(out: &mut Out, findings: &[Finding]) {
     for finding in findings {
         let budget = budget(finding.id);
@@ -247,12 +226,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_figure_below_the_limit_holds_and_below_the_goal_that_too() {
+    fn a_figure_on_the_right_side_of_its_limit_holds() {
         let simple = budget("simple-50");
-        assert_eq!(simple.judge(0.83), Verdict::Missed);
-        assert_eq!(simple.told(0.80), "≤ 0.82, goal 0.76: held, the goal is not");
-        assert_eq!(simple.judge(0.75), Verdict::GoalHeld);
-        assert_eq!([simple.goal_told(0.75), simple.goal_told(0.77)], ["goal ≤ 0.76: held", "goal ≤ 0.76: MISSED"]);
+        assert_eq!((simple.judge(0.76), simple.judge(0.77)), (Verdict::Held, Verdict::Missed));
+        assert_eq!([simple.told(0.70), simple.told(0.80)], ["≤ 0.76: held", "≤ 0.76: MISSED"]);
         assert_eq!(budget("workers-tps").judge(1.7), Verdict::Missed);
         assert_eq!(budget("workers-tps").told(1.9), "≥ 1.8: held");
     }

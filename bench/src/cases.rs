@@ -1,6 +1,6 @@
 //! What is measured in rounds: one entry a line of the table.
 
-use crate::budgets::{Budget, budget};
+use crate::budgets::{BUDGETS, Budget, budget};
 use crate::contender::{Kind, Role};
 use crate::find;
 
@@ -153,9 +153,10 @@ impl Case {
         self.budget.is_some()
     }
 
-    /// Whether more is asked of io_uring than of epoll.
-    pub(crate) fn has_goal(&self) -> bool {
-        self.budget.is_some_and(|id| budget(id).goal.is_some())
+    /// The budget of Weir without io_uring, where it is another one.
+    pub(crate) fn epoll_budget(&self) -> Option<&'static Budget> {
+        let id = format!("{}-epoll", self.budget?);
+        BUDGETS.iter().find(|budget| budget.id == id)
     }
 
     /// The protocol that this pooler is measured with: a PgBouncer without prepared statements in transaction mode
@@ -165,8 +166,18 @@ impl Case {
         if stand_in && !find::has_prepared(pgbouncer_version) { Protocol::Simple } else { self.protocol }
     }
 
+    /// The budget of one in this role, which has io_uring or not, against this PgBouncer.
+    pub(crate) fn budget_of(&self, role: Role, ring: bool, pgbouncer_version: &str) -> Option<&'static Budget> {
+        match role {
+            Role::Ours if ring => self.budget_against(pgbouncer_version),
+            Role::Ours => self.epoll_budget().or_else(|| self.budget_against(pgbouncer_version)),
+            Role::Epoll => self.epoll_budget(),
+            _ => None,
+        }
+    }
+
     /// The budget against this PgBouncer: where its *simple* figure stands in for *prepared*, another limit holds.
-    pub(crate) fn budget_against(&self, pgbouncer_version: &str) -> Option<&'static Budget> {
+    fn budget_against(&self, pgbouncer_version: &str) -> Option<&'static Budget> {
         let id = self.budget?;
         let stands_in = id == "prepared-50" && !find::has_prepared(pgbouncer_version);
         Some(budget(if stands_in { "prepared-50-simple" } else { id }))

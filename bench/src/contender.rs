@@ -18,15 +18,20 @@ pub(crate) const MAX_SESSIONS: u32 = 200;
 /// A small ring, to see whether there are any.
 const SMALL: Shape = Shape { entries: 8, completions: 8, buffers: 8, buffer_size: 64 };
 
+/// Whether there is io_uring here.
+pub(crate) fn has_ring() -> bool {
+    Ring::new(SMALL).is_ok()
+}
+
 /// What stands between pgbench and PostgreSQL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
 pub(crate) enum Kind {
     /// PgBouncer, to which all others are compared.
     Pgbouncer,
-    /// Weir, its workers by epoll.
+    /// Weir as it comes: by io_uring where the kernel has it.
     Weir,
-    /// Weir, its workers by io_uring: what its goals are about.
-    WeirRing,
+    /// Weir by epoll, as it is elsewhere.
+    WeirEpoll,
     /// Pgpool-II: a process and a server for each client.
     Pgpool,
     /// One that is running already, told of by its address and its process.
@@ -45,8 +50,8 @@ pub(crate) enum Role {
     Base,
     /// Ours, whom the budgets bind.
     Ours,
-    /// Ours by io_uring, whom the goals beyond them bind.
-    Ring,
+    /// Ours where there is no io_uring; some budgets are others then.
+    Epoll,
     /// Shown beside them. What it can't do is told in its row.
     Rival,
     /// What no pooler of its make can go below.
@@ -109,15 +114,15 @@ static CONTENDERS: &[Contender] = &[
         bars: |_| None,
     },
     Contender {
-        kind: Kind::WeirRing,
-        name: "Weir io_uring",
-        role: Role::Ring,
+        kind: Kind::WeirEpoll,
+        name: "Weir epoll",
+        role: Role::Epoll,
         program: |setup| find::weir(setup.programs.weir.as_deref()).map(Some),
         arguments: |configuration, _| vec!["serve".to_owned(), configuration.file()],
         file: Some(("weir.toml", setup::weir_toml)),
         drops_root: false,
         refuses: |_| None,
-        bars: |_| Ring::new(SMALL).is_err().then_some("io_uring is not to be had here"),
+        bars: |_| (!has_ring()).then_some("io_uring is not to be had here, so Weir is by epoll as it comes"),
     },
     Contender {
         kind: Kind::Pgpool,

@@ -69,7 +69,7 @@ impl Output {
 /// Whom to measure, and how they are set up.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Rig {
-    /// Whom to measure [default: pgbouncer,weir, and in `rounds` weir-ring, pgpool, the limits]; `direct` is PostgreSQL alone
+    /// Whom to measure [default: pgbouncer,weir, and in `rounds` weir-epoll, pgpool, the limits]; `direct` is PostgreSQL alone
     #[arg(long, value_delimiter = ',', value_name = "KIND")]
     pub(crate) poolers: Vec<Kind>,
     /// Weir's program [default: the release build beside this program]
@@ -120,11 +120,11 @@ impl Rig {
         if kinds.is_empty() { Err(Error::new("there is no pooler to measure")) } else { Ok(kinds) }
     }
 
-    /// The same, with Weir by io_uring, Pgpool-II where it is installed, and those that mark a limit.
+    /// The same, with Weir by epoll, Pgpool-II where it is installed, and those that mark a limit.
     pub(crate) fn all_kinds(&self, out: &mut Out) -> Outcome<Vec<Kind>> {
         let mut kinds = self.kinds(out)?;
         if self.poolers.is_empty() {
-            kinds.push(Kind::WeirRing);
+            kinds.push(Kind::WeirEpoll);
         }
         if self.poolers.is_empty() && find::pgpool(self.pgpool.as_deref()).is_some() {
             kinds.push(Kind::Pgpool);

@@ -8,7 +8,7 @@ use clap::Args;
 
 use crate::budgets::Findings;
 use crate::cases::{self, Case, GROUPS, When, Work};
-use crate::contender::{Kind, Role};
+use crate::contender::{Kind, Role, has_ring};
 use crate::error::{Error, Outcome};
 use crate::latency::{self, Quantiles};
 use crate::meter::{self, Meter};
@@ -67,14 +67,14 @@ impl Group for Options {
         let rounds: u32 = cases.iter().map(|case| self.rounds(case)).sum();
         let minutes = (u64::from(rounds) * names.len() as u64 * u64::from(self.seconds)).div_ceil(50);
         say!(out, "{}: runs of {} s, about {minutes} min.\n", names.join(", "), self.seconds);
-        let mut report = Report::new(self.rig.pgbouncer_version());
+        let mut report = Report::new(self.rig.pgbouncer_version(), has_ring());
         for case in cases {
             let result = self.measure(&stage, &pgbench, &mut poolers, case)?;
             report.add(result, out);
         }
         report.print_end(out);
         check_balances(&stage)?;
-        let failures = [report.failures_of(Role::Ours), report.failures_of(Role::Ring)].concat();
+        let failures = [report.failures_of(Role::Ours), report.failures_of(Role::Epoll)].concat();
         if failures.is_empty() {
             Ok(Findings { budgets: report.findings(), json: report.json() })
         } else {
@@ -113,7 +113,7 @@ impl Options {
     fn takes_part(&self, kind: Kind, case: &Case) -> bool {
         match kind.role() {
             Role::Limit | Role::Nothing => kind.refuses(case).is_none(),
-            Role::Ring => self.full || !self.rig.poolers.is_empty() || case.has_goal(),
+            Role::Epoll => self.full || !self.rig.poolers.is_empty() || case.epoll_budget().is_some(),
             _ => kind != Kind::Pgpool || self.full || !self.rig.poolers.is_empty() || case.clients <= PGPOOL_CLIENTS,
         }
     }
@@ -243,12 +243,12 @@ mod tests {
     }
 
     #[test]
-    fn weir_by_io_uring_is_where_a_goal_is_unless_asked_for_more() {
+    fn weir_by_epoll_is_where_it_has_a_budget_unless_asked_for_more() {
         let case = |name| cases::table().into_iter().find(|case| case.name == name).unwrap();
-        let (goal, none) = (case("simple-50"), case("simple-1"));
-        let part = |flags: &[&str], case| options(flags).takes_part(Kind::WeirRing, case);
-        assert!(part(&[], &goal) && !part(&[], &none));
-        assert!(part(&["--full"], &none) && part(&["--poolers", "weir,weir-ring"], &none));
+        let (one, none) = (case("simple-50"), case("simple-1"));
+        let part = |flags: &[&str], case| options(flags).takes_part(Kind::WeirEpoll, case);
+        assert!(part(&[], &one) && !part(&[], &none));
+        assert!(part(&["--full"], &none) && part(&["--poolers", "weir,weir-epoll"], &none));
     }
 
     #[test]

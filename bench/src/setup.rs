@@ -184,10 +184,10 @@ fn write(path: &Path, text: &str) -> Outcome<()> {
 }
 
 pub(crate) fn weir_toml(Configuration { kind, setup, port, server, .. }: &Configuration) -> String {
-    let io = if *kind == Kind::WeirRing { "io_uring" } else { "epoll" };
+    let io = if *kind == Kind::WeirEpoll { "io = \"epoll\"\n" } else { "" };
     let (workers, login, sockets) = (setup.workers, setup.login.name(), server.socket_dir.display());
     let mut text = format!(
-        "[general]\nio = \"{io}\"\nworkers = {workers}\nmax_clients = {MAX_CLIENTS}\nadmin_users = [\"{USER}\"]\n\n\
+        "[general]\n{io}workers = {workers}\nmax_clients = {MAX_CLIENTS}\nadmin_users = [\"{USER}\"]\n\n\
          [listen]\naddress = \"127.0.0.1\"\nport = {port}\nunix_socket_dir = \"{sockets}\"\n\n\
          [auth]\ntype = \"{login}\"\nfile = \"userlist.txt\"\n\n\
          [log]\nconnections = false\ndisconnections = false\npooler_errors = false\nstats = false\n",

@@ -38,7 +38,7 @@ pub(super) struct Promises {
 
 impl Promises {
     pub(super) fn of(kind: Kind) -> Promises {
-        let (weir, pooler) = (matches!(kind, Kind::Weir | Kind::WeirRing), kind != Kind::Direct);
+        let (weir, pooler) = (matches!(kind, Kind::Weir | Kind::WeirEpoll), kind != Kind::Direct);
         Promises { statements: weir, clean: weir, interval_style: weir, console: pooler }
     }
 }

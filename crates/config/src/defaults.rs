@@ -114,7 +114,7 @@ fn blank_config() -> Config {
         stats_users: Vec::new(),
         workers: 0,
         spread: Spread::Never,
-        io: SocketIo::Epoll,
+        io: SocketIo::Auto,
         max_clients: 0,
         stats_period: Span::ZERO,
         log: Log {

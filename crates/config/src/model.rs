@@ -336,9 +336,9 @@ pub struct Log {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum SocketIo {
     /// io_uring where the kernel has it and lets us, epoll elsewhere.
+    #[default]
     Auto,
     /// Readiness, and a call for each read and write.
-    #[default]
     Epoll,
     /// Completions, one call a round; epoll all the same where there is none, with a warning.
     IoUring,

@@ -167,7 +167,7 @@ mod tests {
         for setting in settings::all().filter(|s| s.effect == Effect::Restart) {
             let other = match setting.name {
                 "address" => "*",
-                "io" => "auto",
+                "io" => "epoll",
                 "unix_socket_dir" => "/run/weir",
                 "unix_socket_mode" => "0700",
                 "proxy_from" => "10.0.0.0/8",

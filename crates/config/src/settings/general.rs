@@ -35,11 +35,11 @@ pub(super) static SETTINGS: &[Setting] = &[
         General,
         "io",
         Kind::Word(SocketIo::WORDS),
-        "epoll",
+        "auto",
         Place::Config(|c| Slot::SocketIo(&mut c.io)),
-        "What workers serve their sockets with: `epoll`, or `io_uring`, which can cost less (docs/performance.md) and needs \
-         Linux 6.1 and a kernel that lets us: where it is not to be had, epoll serves, with a warning; with `auto`, \
-         without one. The log's first line says which it is.",
+        "What workers serve their sockets with: `io_uring`, which costs less (docs/performance.md) and needs Linux 6.1 and \
+         a kernel that lets us, or `epoll`. With `auto` it is io_uring where that is to be had and epoll elsewhere; with \
+         `io_uring` as well, but with a warning. The log's first line says which it is.",
     )
     .ini_own("io")
     .effect(Effect::Restart),
