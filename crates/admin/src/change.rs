@@ -3,8 +3,9 @@
 //! Must not know how a file is written, or where it lies.
 
 use std::fmt;
+use std::sync::Arc;
 
-use weir_config::{ConfigError, Edit};
+use weir_config::{Accounts, ConfigError, Edit};
 
 /// Where a change that was made is kept.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -62,8 +63,13 @@ pub struct Answered {
     pub connections: u64,
 }
 
-/// Tries a pool before it is made: waits for its server, so on a thread that may wait.
-pub trait TryPool: Send + Sync {
+/// The configuration, as far as the control plane looks at it past the workers.
+pub trait Book: Send + Sync {
+    /// Who may come to the control plane, as the file has it that was read last.
+    fn accounts(&self) -> Arc<Accounts>;
+
+    /// Tries a pool before it is made: waits for its server, so on a thread that may wait.
+    ///
     /// Logs in where the pool would. The inner error is the server's, or the network's.
     ///
     /// # Errors

@@ -25,6 +25,8 @@ pub enum Request {
     Do(Command),
     /// The configuration is to be changed, and what comes of it taken over like a RELOAD.
     Change(Arc<Edit>),
+    /// A line is to be written into the log.
+    Note(String),
 }
 
 /// What is answered.

@@ -18,7 +18,7 @@ mod tables;
 mod tally;
 mod token;
 
-pub use change::{Answered, Kept, TryPool, Unmade};
+pub use change::{Answered, Book, Kept, Unmade};
 pub use command::{Command, Connections, Parameter, Role, Show, ShutdownMode, parse};
 pub use console::{CONSOLE_DATABASE, CONSOLE_NAMES, help_text, is_console};
 pub use control::{Control, Cursor, Deliver, Reply, Request, Response};

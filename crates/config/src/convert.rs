@@ -27,8 +27,10 @@ pub fn to_toml(config: &Config) -> String {
         if !lines.is_empty() {
             let _ = write!(page, "\n{}\n{lines}", section.title());
         }
-        if section == Section::Auth {
-            page.push_str(&users(&config));
+        match section {
+            Section::Auth => page.push_str(&users(&config)),
+            Section::Web => page.push_str(&accounts(&config)),
+            _ => {}
         }
     }
     for (name, rules) in &config.users {
@@ -87,6 +89,18 @@ fn users(config: &Config) -> String {
         let _ = writeln!(section, "{} = {}", key(name), toml_edit::Value::from(secret));
     }
     section
+}
+
+fn accounts(config: &Config) -> String {
+    let mut sections = String::new();
+    let all = [("users", &config.web.accounts.users), ("tokens", &config.web.accounts.tokens)];
+    for (title, accounts) in all.into_iter().filter(|(_, accounts)| !accounts.is_empty()) {
+        let _ = writeln!(sections, "\n[web.{title}]");
+        for (name, account) in accounts {
+            let _ = writeln!(sections, "{} = {}", key(name), toml_edit::Value::from(account.to_string()));
+        }
+    }
+    sections
 }
 
 fn user(name: &str, rules: &UserRules) -> String {

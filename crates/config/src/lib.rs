@@ -4,6 +4,7 @@
 //! the functions given to `load`, so it behaves the same in a test, in a simulator and in production.
 
 mod access;
+mod accounts;
 mod ciphers;
 mod connstr;
 mod convert;
@@ -31,6 +32,7 @@ mod units;
 mod users;
 mod wording;
 
+pub use accounts::{Account, Accounts, WebRole};
 pub use ciphers::{CipherSuite, resolve_ciphers, resolve_tls13};
 pub use convert::to_toml;
 pub use edit::{Act, Edit, Edits, Keys, Value, Written, rewrite, written};

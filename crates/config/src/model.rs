@@ -194,10 +194,16 @@ pub struct Auth {
 /// Where the control plane is reached by HTTP.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Web {
-    /// Addresses to listen on, all of the loopback; empty: nowhere.
+    /// Addresses to listen on; empty: nowhere. Others than those of the loopback want encryption and logins.
     pub addresses: Vec<IpAddr>,
     /// The port.
     pub port: u16,
+    /// The certificate, PEM; with it, all connections are encrypted.
+    pub tls_cert_file: Option<PathBuf>,
+    /// Its key, PEM.
+    pub tls_key_file: Option<PathBuf>,
+    /// Who may come, and what they may do; empty: everybody on this machine, everything.
+    pub accounts: Arc<Accounts>,
 }
 
 /// Rules of one user (`[users]`); what is not given is the pool's or the process's.

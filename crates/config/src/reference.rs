@@ -127,7 +127,7 @@ fn value(kind: Kind) -> String {
         Kind::Networks => "list of networks".to_owned(),
         Kind::Protocols => "`secure`, or versions".to_owned(),
         Kind::Addresses => "address, or list".to_owned(),
-        Kind::Users => "section".to_owned(),
+        Kind::Users | Kind::Accounts => "section".to_owned(),
     }
 }
 

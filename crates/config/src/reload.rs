@@ -1,7 +1,7 @@
 //! What a reload changes, and what it can't.
 
 use crate::load::FALLBACK;
-use crate::model::{Config, Listen, Pool};
+use crate::model::{Config, Listen, Pool, Web};
 use crate::origin::Face;
 use crate::settings;
 use crate::table::Effect;
@@ -82,7 +82,7 @@ pub fn keep_fixed(old: &Config, new: &mut Config) {
     new.workers = old.workers;
     new.io = old.io;
     new.process = old.process.clone();
-    new.web = old.web.clone();
+    new.web = Web { accounts: new.web.accounts.clone(), ..old.web.clone() };
     new.dns.resolv_conf.clone_from(&old.dns.resolv_conf);
     new.track_extra_parameters.clone_from(&old.track_extra_parameters);
     new.disable_pqexec = old.disable_pqexec;

@@ -108,6 +108,8 @@ pub(crate) enum Kind {
     Protocols,
     /// A table of users and their secrets.
     Users,
+    /// A table of accounts of the control plane.
+    Accounts,
 }
 
 /// When a changed setting takes effect.
@@ -358,6 +360,7 @@ impl Kind {
             Kind::Addresses => "an address or a list of addresses, as in [\"127.0.0.1\", \"::1\"] or \"*\"".to_owned(),
             Kind::Networks => "a list of networks, as in [\"10.0.0.0/8\"]".to_owned(),
             Kind::Protocols => "\"secure\", or versions, as in \"tlsv1.3\"".to_owned(),
+            Kind::Accounts => "a table of names, roles and hashes, as \"weir account NAME\" prints it".to_owned(),
             Kind::Users => "a table of users and secrets, as in { app = \"secret\" }".to_owned(),
         }
     }

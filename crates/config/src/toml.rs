@@ -5,9 +5,11 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
 use toml_edit::{Document, Item, Table, TableLike, Value};
 
+use crate::accounts::Account;
 use crate::ciphers;
 use crate::error::ConfigError;
 use crate::model::{Config, UserRules};
@@ -168,6 +170,11 @@ impl Reader<'_> {
             self.remember_once(format!("{}.{}", section.name(), setting.name), &title, setting, line)?;
             if setting.kind == Kind::Users {
                 *users = Some(self.users(line, item)?);
+            } else if setting.kind == Kind::Accounts {
+                let accounts = Arc::make_mut(&mut config.web.accounts);
+                let is_users = setting.name == "users";
+                let place = if is_users { &mut accounts.users } else { &mut accounts.tokens };
+                *place = self.accounts(is_users, line, item)?;
             } else if let Some(slot) = setting.slot(config) {
                 let raw = self.raw(setting, &title, line, item)?;
                 setting.write(slot, &raw).map_err(|e| self.bad_value(setting, &title, line, &raw, &e))?;
@@ -269,6 +276,31 @@ impl Reader<'_> {
         Ok(users)
     }
 
+    /// `[web.users]` or `[web.tokens]`.
+    fn accounts(
+        &self,
+        is_users: bool,
+        line: Option<usize>,
+        item: &Item,
+    ) -> Result<BTreeMap<String, Account>, ConfigError> {
+        let (title, option) = if is_users { ("[web.users]", "") } else { ("[web.tokens]", " --token") };
+        let hint = || Some(format!("\"weir account NAME --role admin{option}\" prints the line to put below {title}"));
+        let Some(table) = item.as_table_like() else {
+            return Err(self.error(line, &format!("{title} must be a section"), hint()));
+        };
+        let mut accounts = BTreeMap::new();
+        for (name, item) in table.iter() {
+            let line = self.key_line(table, name).or(line);
+            let account = item.as_str().and_then(if is_users { Account::user } else { Account::token });
+            let Some(account) = account.filter(|_| !name.is_empty()) else {
+                let message = format!("\"{}\" in {title} must be text of a role and a hash", plain(name));
+                return Err(self.error(line, &message, hint()));
+            };
+            accounts.insert(name.to_owned(), account);
+        }
+        Ok(accounts)
+    }
+
     /// Takes a value over as text, if TOML's type suits the setting.
     fn raw(&self, setting: &Setting, title: &str, line: Option<usize>, item: &Item) -> Result<Raw, ConfigError> {
         item.as_value().and_then(|value| raw(setting.kind, value)).ok_or_else(|| {
@@ -358,7 +390,7 @@ fn raw(kind: Kind, value: &Value) -> Option<Raw> {
         (Kind::Names | Kind::Hosts | Kind::Addresses | Kind::Networks, Value::Array(items)) => {
             return items.iter().map(|v| v.as_str().map(str::to_owned)).collect::<Option<_>>().map(Raw::Many);
         }
-        (Kind::Number { .. } | Kind::Flag | Kind::Ports | Kind::Users, _) => return None,
+        (Kind::Number { .. } | Kind::Flag | Kind::Ports | Kind::Users | Kind::Accounts, _) => return None,
         (_, Value::String(v)) => v.value().clone(),
         _ => return None,
     };

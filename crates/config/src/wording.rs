@@ -26,7 +26,7 @@ pub(crate) fn example(setting: &Setting, name: &str, face: Face) -> Option<Strin
     let shown = match (setting.kind, face) {
         _ if default.is_empty() => return None,
         (Kind::Text | Kind::Secret | Kind::Query | Kind::Names | Kind::Hosts | Kind::Addresses, _) => return None,
-        (Kind::Networks | Kind::Users, _) => return None,
+        (Kind::Networks | Kind::Users | Kind::Accounts, _) => return None,
         (Kind::Flag, Face::Ini) => u8::from(default == "true").to_string(),
         (Kind::Time { .. }, Face::Ini) => crate::units::span(default).map(crate::units::seconds)?,
         (Kind::Number { .. } | Kind::Flag | Kind::Ports, _) | (_, Face::Ini) => default.to_owned(),

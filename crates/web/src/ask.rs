@@ -75,6 +75,11 @@ impl Workers {
         }
     }
 
+    /// Has a line written into the log; nobody waits for it.
+    pub(crate) fn note(&self, line: String) {
+        self.0.ask(Request::Note(line), Box::new(drop));
+    }
+
     async fn ask(&self, request: Request, patience: Duration) -> Result<Reply, ApiError> {
         let (sender, answer) = oneshot::channel();
         // Who does not listen any more is not told.

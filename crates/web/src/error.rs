@@ -6,10 +6,11 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::rejection::JsonRejection;
 use axum::http::StatusCode;
+use axum::http::header::{RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use weir_admin::{CommandError, Unmade};
-use weir_config::ConfigError;
+use weir_config::{ConfigError, WebRole};
 
 /// Why a request was not answered as asked.
 #[derive(Debug)]
@@ -40,6 +41,16 @@ pub(crate) enum ApiError {
     ForeignHost,
     /// A page of another origin has sent it.
     ForeignOrigin,
+    /// It comes from a browser, and not from our page.
+    NotThePage,
+    /// Nobody is logged in.
+    LoginNeeded,
+    /// Somebody is, with less than this role.
+    NotAllowed(WebRole),
+    /// A user or a password that does not fit the other.
+    WrongPassword,
+    /// Too many have tried to log in; when one may again.
+    TooManyLogins(Duration),
     /// As many listen to events as may.
     TooManyStreams,
     /// The request took too long to come, or to be answered.
@@ -83,7 +94,7 @@ impl Body {
 }
 
 impl ApiError {
-    fn status(&self) -> StatusCode {
+    pub(crate) fn status(&self) -> StatusCode {
         match self {
             ApiError::Refused(error) => match error {
                 CommandError::NoSuchDatabase(_) | CommandError::ClientNotFound => StatusCode::NOT_FOUND,
@@ -105,7 +116,9 @@ impl ApiError {
             ApiError::Bad(_) | ApiError::BadKey(..) => StatusCode::BAD_REQUEST,
             ApiError::BadBody(rejection) => rejection.status(),
             ApiError::ForeignHost => StatusCode::MISDIRECTED_REQUEST,
-            ApiError::ForeignOrigin => StatusCode::FORBIDDEN,
+            ApiError::ForeignOrigin | ApiError::NotThePage | ApiError::NotAllowed(_) => StatusCode::FORBIDDEN,
+            ApiError::LoginNeeded | ApiError::WrongPassword => StatusCode::UNAUTHORIZED,
+            ApiError::TooManyLogins(_) => StatusCode::TOO_MANY_REQUESTS,
             ApiError::TooManyStreams => StatusCode::TOO_MANY_REQUESTS,
             ApiError::TooSlow => StatusCode::REQUEST_TIMEOUT,
         }
@@ -143,6 +156,20 @@ impl ApiError {
                 "a page of another origin may not change anything",
                 "send it from a page of this server, or without a browser",
             ),
+            ApiError::NotThePage => plain(
+                "a browser may not change anything without the header X-Weir-Panel: 1",
+                "send it with the request; only a page of this server can",
+            ),
+            ApiError::LoginNeeded => {
+                plain("a login is needed", "POST /api/v1/login, or send Authorization: Bearer TOKEN")
+            }
+            ApiError::NotAllowed(least) => {
+                Body::plain(format!("only {} may do this", least.and_more())).hint("ask one, or log in as another user")
+            }
+            ApiError::WrongPassword => plain("this user and password do not fit", "[web.users] lists who may log in"),
+            ApiError::TooManyLogins(wait) => {
+                Body::plain("there were too many attempts to log in").hint(format!("wait {} s", wait.as_secs() + 1))
+            }
             ApiError::TooManyStreams => plain(
                 "as many listen to events as may",
                 "close a page that watches, or ask for figures without staying",
@@ -164,6 +191,13 @@ fn unmade(why: &Unmade) -> Body {
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        (self.status(), Json(self.body())).into_response()
+        let response = (self.status(), Json(self.body()));
+        match self {
+            ApiError::LoginNeeded => ([(WWW_AUTHENTICATE, "Bearer".to_owned())], response).into_response(),
+            ApiError::TooManyLogins(wait) => {
+                ([(RETRY_AFTER, (wait.as_secs() + 1).to_string())], response).into_response()
+            }
+            _ => response.into_response(),
+        }
     }
 }

@@ -5,15 +5,17 @@
 //! W3C Fetch Metadata). And a name of the attacker's may be made to mean 127.0.0.1 (DNS rebinding), so that the page is of
 //! the same origin: its `Host` gives it away. Programs send neither header, and call us by our own name.
 
-use axum::extract::Request;
+use axum::extract::{Request, State};
 use axum::http::header::{HOST, HeaderName, ORIGIN};
 use axum::http::{HeaderMap, HeaderValue, Method, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
+use crate::access::{Access, has_session};
 use crate::error::ApiError;
 
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+const PANEL: HeaderName = HeaderName::from_static("x-weir-panel");
 
 /// What every answer says that does not say otherwise: no script, no frame, no guess at its type, no copy kept.
 const HEADERS: [(HeaderName, &str); 5] = [
@@ -25,8 +27,8 @@ const HEADERS: [(HeaderName, &str); 5] = [
 ];
 
 /// Lets a request pass, or refuses it.
-pub(crate) async fn guard(request: Request, next: Next) -> Response {
-    let mut response = match judge(request.method(), request.headers()) {
+pub(crate) async fn guard(State(access): State<Access>, request: Request, next: Next) -> Response {
+    let mut response = match judge(request.method(), request.headers(), access.is_secure()) {
         Ok(()) => next.run(request).await,
         Err(error) => error.into_response(),
     };
@@ -36,9 +38,11 @@ pub(crate) async fn guard(request: Request, next: Next) -> Response {
     response
 }
 
-fn judge(method: &Method, headers: &HeaderMap) -> Result<(), ApiError> {
+/// With encryption any name will do: a browser has compared it with the certificate.
+fn judge(method: &Method, headers: &HeaderMap, secure: bool) -> Result<(), ApiError> {
     let text = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
-    let host = text(HOST).filter(|host| is_ours(host)).ok_or(ApiError::ForeignHost)?;
+    let host = text(HOST).filter(|host| secure || is_ours(host)).ok_or(ApiError::ForeignHost)?;
+    let scheme = if secure { "https://" } else { "http://" };
     if method.is_safe() {
         return Ok(());
     }
@@ -46,10 +50,13 @@ fn judge(method: &Method, headers: &HeaderMap) -> Result<(), ApiError> {
         return Err(ApiError::ForeignOrigin);
     }
     match headers.get(ORIGIN).map(HeaderValue::to_str) {
-        None => Ok(()),
-        Some(Ok(origin)) if origin.strip_prefix("http://") == Some(host) => Ok(()),
-        Some(_) => Err(ApiError::ForeignOrigin),
+        None => {}
+        Some(Ok(origin)) if origin.strip_prefix(scheme) == Some(host) => {}
+        Some(_) => return Err(ApiError::ForeignOrigin),
     }
+    // No other origin may send this header without asking us first, and nobody here would say yes.
+    let browser = [ORIGIN, FETCH_SITE].iter().any(|name| headers.contains_key(name)) || has_session(headers);
+    if browser && !headers.contains_key(PANEL) { Err(ApiError::NotThePage) } else { Ok(()) }
 }
 
 /// Whether a `Host` names the loopback, with any port or none.
@@ -71,7 +78,7 @@ mod tests {
         let headers = headers.iter().map(|(name, value)| {
             (name.parse::<HeaderName>().expect("a name"), HeaderValue::from_str(value).expect("a value"))
         });
-        judge(&method, &headers.collect())
+        judge(&method, &headers.collect(), false)
     }
 
     #[test]
@@ -90,7 +97,14 @@ mod tests {
     fn pages_of_other_origins_may_look_at_nothing_new_and_change_nothing() {
         let host = ("host", "127.0.0.1:8432");
         assert!(judged(Method::POST, &[host]).is_ok());
-        assert!(judged(Method::POST, &[host, ("origin", "http://127.0.0.1:8432")]).is_ok());
+        let (ours, page) = (("origin", "http://127.0.0.1:8432"), ("x-weir-panel", "1"));
+        assert!(judged(Method::POST, &[host, ours, page]).is_ok());
+        for browser in [ours, ("sec-fetch-site", "same-origin"), ("cookie", "a=b; weir_session=x")] {
+            assert!(matches!(judged(Method::POST, &[host, browser]), Err(ApiError::NotThePage)), "{browser:?}");
+            assert!(
+                judged(Method::POST, &[host, browser, page]).is_ok() && judged(Method::GET, &[host, browser]).is_ok()
+            );
+        }
         assert!(judged(Method::GET, &[host, ("origin", "http://evil.example")]).is_ok(), "its answer can't be read");
         for sent in [
             ("origin", "http://evil.example"),
@@ -101,7 +115,7 @@ mod tests {
             ("sec-fetch-site", "same-site"),
         ] {
             for method in [Method::POST, Method::PUT, Method::DELETE, Method::PATCH] {
-                assert!(matches!(judged(method, &[host, sent]), Err(ApiError::ForeignOrigin)), "{sent:?}");
+                assert!(matches!(judged(method, &[host, page, sent]), Err(ApiError::ForeignOrigin)), "{sent:?}");
             }
         }
     }

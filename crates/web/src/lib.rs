@@ -4,11 +4,13 @@
 //! [`Control`](weir_admin::Control): it asks, and shows what it is told. Nothing here is on the way of a query, and what
 //! goes wrong here costs no client of a pool anything.
 //!
-//! There are no logins yet, so it listens on the loopback alone, and refuses what a page of another origin sends
-//! (`guard`). Connections, bodies, and the time that a request may take are limited (`serve`).
+//! What a page of another origin sends is refused (`guard`), and who may do what is asked before each path (`access`).
+//! Others than this machine are served only with encryption and logins. Connections, bodies, and the time that a request may take are limited (`serve`).
 
+mod access;
 mod api;
 mod ask;
+mod audit;
 mod error;
 mod figures;
 mod guard;
@@ -16,6 +18,8 @@ mod health;
 mod metrics;
 mod panel;
 mod serve;
+mod tls;
 mod watch;
 
+pub use access::{hash_password, hash_token, new_token};
 pub use serve::{Options, Web, WebError};

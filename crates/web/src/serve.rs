@@ -6,23 +6,31 @@
 
 use std::fmt;
 use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use axum::Router;
+use hyper::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
-use weir_admin::{Control, TryPool};
+use tokio_rustls::TlsAcceptor;
+use weir_admin::{Book, Control};
 
+use crate::access::{Access, Caller};
 use crate::api::{self, Trials};
 use crate::ask::Workers;
+use crate::tls;
 use crate::watch::Watch;
 
 /// Connections at once; the next wait until one ends.
@@ -38,14 +46,23 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 /// What it takes to serve.
 pub struct Options {
-    /// Where to listen: addresses of the loopback; port 0 is any.
+    /// Where to listen; port 0 is any. Others than those of the loopback want encryption, and somebody who may log in.
     pub addresses: Vec<SocketAddr>,
+    /// The certificate and its key, PEM; with them all connections are encrypted.
+    pub tls: Option<(PathBuf, PathBuf)>,
     /// Whom to ask.
     pub control: Arc<dyn Control>,
-    /// Who tries pools before they are made.
-    pub trials: Arc<dyn TryPool>,
+    /// Who may come, and who tries pools before they are made.
+    pub book: Arc<dyn Book>,
     /// What SHOW VERSION says.
     pub version: &'static str,
+}
+
+/// What is served, and how.
+#[derive(Clone)]
+struct Site {
+    router: Router,
+    tls: Option<TlsAcceptor>,
 }
 
 /// Why nothing is served: one line, with what to do about it.
@@ -73,18 +90,22 @@ impl Web {
     ///
     /// # Errors
     ///
-    /// An address that is not of the loopback or can't be had, or a thread that can't be started.
+    /// An address that can't be had or would be open to everybody, a certificate that can't be used, or a thread that can't
+    /// be started.
     pub fn start(options: Options) -> Result<Web, WebError> {
+        let exposed = refuse_open(&options)?;
+        let tls = options.tls.as_ref().map(|(certificate, key)| tls::acceptor(certificate, key)).transpose();
+        let tls = tls.map_err(|error| WebError(format!("[web] {error}; change tls_cert_file or tls_key_file")))?;
         let listeners = options.addresses.iter().copied().map(bind).collect::<Result<Vec<_>, _>>()?;
         let bound = listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
         let failed = |error: std::io::Error| WebError(format!("can't start the thread of the HTTP API: {error}"));
         let runtime = Builder::new_current_thread().enable_all().build().map_err(failed)?;
         let (workers, watch) = (Workers::new(options.control), Watch::default());
-        let trials = Trials::new(options.trials);
-        let router = api::router(workers.clone(), trials, watch.clone(), options.version);
+        let (access, trials) = (Access::new(options.book.clone(), exposed, tls.is_some()), Trials::new(options.book));
+        let router = api::router(workers.clone(), access, trials, watch.clone(), options.version);
         let (end, ended) = oneshot::channel();
         let watching = watch.run(workers);
-        let run = move || run(&runtime, listeners, &router, watching, ended);
+        let run = move || run(&runtime, listeners, &Site { router, tls }, watching, ended);
         let thread = thread::Builder::new().name("weir-web".into()).spawn(run).map_err(failed)?;
         Ok(Web { bound, end: Some(end), thread: Some(thread) })
     }
@@ -105,11 +126,20 @@ impl Drop for Web {
     }
 }
 
+/// Whoever reaches an address that is not of the loopback must log in, and be the only one who reads the password.
+/// Returns whether there is such an address.
+fn refuse_open(options: &Options) -> Result<bool, WebError> {
+    let Some(address) = options.addresses.iter().find(|address| !address.ip().is_loopback()) else { return Ok(false) };
+    let missing = match (&options.tls, options.book.accounts().is_empty()) {
+        (Some(_), false) => return Ok(true),
+        (None, false) => "give tls_cert_file and tls_key_file",
+        (Some(_), true) => "list somebody in [web.users], whose line \"weir account NAME\" prints",
+        (None, true) => "give tls_cert_file and tls_key_file, and list somebody in [web.users]",
+    };
+    Err(WebError(format!("[web] {address} is not of the loopback (127.0.0.1 or ::1): {missing}, or change address")))
+}
+
 fn bind(address: SocketAddr) -> Result<TcpListener, WebError> {
-    if !address.ip().is_loopback() {
-        let why = "the API has no logins yet, so [web] address must be of the loopback (127.0.0.1 or ::1)";
-        return Err(WebError(format!("{address}: {why}")));
-    }
     let failed = |error| WebError(format!("can't listen on {address} for HTTP: {error}; change [web] port or address"));
     let listener = TcpListener::bind(address).map_err(failed)?;
     listener.set_nonblocking(true).map_err(failed)?;
@@ -119,7 +149,7 @@ fn bind(address: SocketAddr) -> Result<TcpListener, WebError> {
 fn run(
     runtime: &Runtime,
     listeners: Vec<TcpListener>,
-    router: &Router,
+    site: &Site,
     watching: impl Future<Output = ()> + Send + 'static,
     ended: oneshot::Receiver<()>,
 ) {
@@ -130,29 +160,45 @@ fn run(
         for listener in listeners {
             // Within a runtime, a socket that does not block always is taken.
             let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { continue };
-            tasks.spawn(accept(listener, router.clone(), room.clone()));
+            tasks.spawn(accept(listener, site.clone(), room.clone()));
         }
         let _ = ended.await;
     });
 }
 
-async fn accept(listener: tokio::net::TcpListener, router: Router, room: Arc<Semaphore>) {
+async fn accept(listener: tokio::net::TcpListener, site: Site, room: Arc<Semaphore>) {
     let mut connections = JoinSet::new();
     loop {
         // The semaphore is never closed.
         let Ok(permit) = room.clone().acquire_owned().await else { return };
         match listener.accept().await {
-            Ok((stream, _)) => drop(connections.spawn(serve(stream, router.clone(), permit))),
+            Ok((stream, caller)) => drop(connections.spawn(serve(stream, caller, site.clone(), permit))),
             Err(_) => sleep(PAUSE).await,
         }
         while connections.try_join_next().is_some() {}
     }
 }
 
-async fn serve(stream: TcpStream, router: Router, _permit: OwnedSemaphorePermit) {
+async fn serve(stream: TcpStream, caller: SocketAddr, site: Site, _permit: OwnedSemaphorePermit) {
+    match site.tls {
+        None => talk(stream, caller, site.router).await,
+        Some(tls) => {
+            if let Ok(Ok(stream)) = timeout(HEAD_TIMEOUT, tls.accept(stream)).await {
+                talk(stream, caller, site.router).await;
+            }
+        }
+    }
+}
+
+async fn talk(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, caller: SocketAddr, router: Router) {
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).max_buf_size(BUFFER);
-    let connection = http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+    let router = TowerToHyperService::new(router);
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        request.extensions_mut().insert(Caller(caller));
+        router.call(request)
+    });
+    let connection = http.serve_connection(TokioIo::new(stream), service);
     // What goes wrong with a connection is its other end's affair.
     let _ = timeout(LIFETIME, connection).await;
 }

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sha2::{Digest, Sha256};
-use weir_admin::{Answered, Control, Deliver, Request, TryPool, Unmade};
-use weir_config::Edit;
+use weir_admin::{Answered, Book, Control, Deliver, Request, Unmade};
+use weir_config::{Accounts, Edit};
 use weir_web::{Options, Web};
 
 /// What the panel is built of: the same list as in panel/vite.config.ts.
@@ -58,7 +58,11 @@ fn the_committed_build_is_of_this_source() {
 /// Nobody answers; the panel's files need nobody.
 struct Ended;
 
-impl TryPool for Ended {
+impl Book for Ended {
+    fn accounts(&self) -> Arc<Accounts> {
+        Arc::default()
+    }
+
     fn try_pool(&self, _: Edit) -> Result<Result<Answered, String>, Unmade> {
         Err(Unmade::Fixed)
     }
@@ -76,7 +80,7 @@ impl Control for Ended {
 fn web() -> Web {
     let any = SocketAddr::from(([127, 0, 0, 1], 0));
     let ended = Arc::new(Ended);
-    Web::start(Options { addresses: vec![any], control: ended.clone(), trials: ended, version: "test" })
+    Web::start(Options { addresses: vec![any], control: ended.clone(), tls: None, book: ended, version: "test" })
         .expect("a free port")
 }
 

@@ -9,8 +9,8 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use weir_admin::{Answered, Kept, TryPool, Unmade};
-use weir_config::{Act, Config, ConfigError, Edit, Edits, Face, Severity, rewrite};
+use weir_admin::{Answered, Book, Kept, Unmade};
+use weir_config::{Accounts, Act, Config, ConfigError, Edit, Edits, Face, Severity, rewrite};
 use weir_runtime::Fit;
 
 use crate::replace::{Fault, replace};
@@ -22,6 +22,8 @@ pub(crate) struct Keeper {
     /// What the command line changes in each configuration that is read.
     adjust: Box<dyn Fn(&mut Config) + Send + Sync>,
     held: Mutex<Held>,
+    /// Those of what is held: asked for with each request, so nobody may wait for a change here.
+    accounts: Mutex<Arc<Accounts>>,
 }
 
 struct Held {
@@ -49,7 +51,8 @@ impl Keeper {
     ) -> Result<(Keeper, Config), ConfigError> {
         let (text, config) = load::load_text(file)?;
         let held = Held { text, edits: Edits::default(), config: Arc::new(config.clone()) };
-        Ok((Keeper { file: file.to_owned(), adjust: Box::new(adjust), held: Mutex::new(held) }, config))
+        let (held, accounts) = (Mutex::new(held), Mutex::new(config.web.accounts.clone()));
+        Ok((Keeper { file: file.to_owned(), adjust: Box::new(adjust), held, accounts }, config))
     }
 
     /// Reads the file again, and lays over it what it could not take.
@@ -57,6 +60,7 @@ impl Keeper {
         let mut held = self.held();
         let text = fs::read_to_string(&self.file).map_err(|error| format!("{}: {error}", self.file.display()))?;
         let config = self.read(&text, &held.edits).map_err(|error| error.to_string())?;
+        *self.accounts.lock().unwrap_or_else(PoisonError::into_inner) = config.web.accounts.clone();
         (held.text, held.config) = (text, config.clone());
         Ok(config)
     }
@@ -133,7 +137,11 @@ impl Keeper {
     }
 }
 
-impl TryPool for Keeper {
+impl Book for Keeper {
+    fn accounts(&self) -> Arc<Accounts> {
+        self.accounts.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     fn try_pool(&self, mut edit: Edit) -> Result<Result<Answered, String>, Unmade> {
         let config = {
             let held = self.held();

@@ -3,6 +3,7 @@
 //! Owns flags, help and exit statuses: 0 for done, 1 for an error (one clear line on stderr), 2 for a command line that
 //! was not understood. Must not know how anything is done.
 
+mod account;
 mod check;
 mod convert;
 mod demo;
@@ -24,6 +25,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use failure::Failure;
+use weir_config::WebRole;
 
 const ABOUT: &str = "Weir, a PostgreSQL connection pooler: thousands of clients on a few well-used servers";
 
@@ -73,6 +75,14 @@ Examples:
 
 Users stay in their file. Passwords of databases are printed as they are: keep the result private.";
 
+const ACCOUNT_EXAMPLES: &str = "\
+Examples:
+  weir account ann                              asks for a password; a line for [web.users]
+  weir account grafana --role viewer --token    makes a token; a line for [web.tokens]
+
+A viewer looks; an operator also pauses, resumes, reloads and drops clients; an admin also changes
+pools and settings.";
+
 const DEMO_EXAMPLES: &str = "\
 Starts a throw-away PostgreSQL (found on this machine, or fetched) that takes 100 connections, sends
 150 clients straight at it, then the same 150 through Weir, and stays up for you to look at. Ctrl-C
@@ -119,6 +129,18 @@ enum Command {
         /// The configuration, a pgbouncer.ini
         file: PathBuf,
     },
+    /// Print the line of weir.toml that lets somebody log in to the API and the panel
+    #[command(after_help = ACCOUNT_EXAMPLES)]
+    Account {
+        /// The name to log in with
+        name: String,
+        /// What the account may do: viewer, operator or admin
+        #[arg(long, default_value = "admin")]
+        role: WebRole,
+        /// Make a token for a program, in place of a password for a person
+        #[arg(long)]
+        token: bool,
+    },
     /// Show the whole story in half a minute, on a throw-away server
     #[command(after_help = DEMO_EXAMPLES)]
     Demo {
@@ -151,6 +173,9 @@ fn main() -> ExitCode {
             check::run(&file, if connect { check::Ask::Servers } else { check::Ask::File })
         }
         Command::Convert { file } => convert::run(&file),
+        Command::Account { name, role, token } => {
+            account::run(&name, role, if token { account::For::Program } else { account::For::User })
+        }
         Command::Demo { seconds } => demo::run(seconds),
         Command::Pgbouncer(arguments) => pgbouncer::run(arguments),
         Command::Lab { arguments } => lab::run(&arguments),

@@ -93,8 +93,13 @@ fn start_web(config: &Config, running: &Running, keeper: Arc<Keeper>) -> Result<
         return Ok(None);
     }
     let addresses = config.web.addresses.iter().map(|address| (*address, config.web.port).into()).collect();
-    let options =
-        weir_web::Options { addresses, control: running.handle().control(), trials: keeper, version: VERSION };
+    let tls = match (&config.web.tls_cert_file, &config.web.tls_key_file) {
+        (Some(certificate), Some(key)) => Some((certificate.clone(), key.clone())),
+        (None, None) => None,
+        _ => return Err(StartError::new("[web] needs both tls_cert_file and tls_key_file, or neither".to_owned())),
+    };
+    let control = running.handle().control();
+    let options = weir_web::Options { addresses, tls, control, book: keeper, version: VERSION };
     Web::start(options).map(Some).map_err(|error| StartError::new(error.to_string()))
 }
 
@@ -104,7 +109,8 @@ fn announce(bound: &Bound, config: &Config, web: Option<&Web>) {
     let unix = bound.unix.iter().map(|path| path.display().to_string());
     let places = tcp.chain(unix).collect::<Vec<_>>().join(", ");
     let pools = config.pools.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
-    let api = web.into_iter().flat_map(Web::bound).map(|address| format!("; API on http://{address}"));
+    let scheme = if config.web.tls_cert_file.is_some() { "https" } else { "http" };
+    let api = web.into_iter().flat_map(Web::bound).map(|address| format!("; API on {scheme}://{address}"));
     let api: String = api.collect();
     eprintln!("weir {}: ready on {places}; pools: {pools}{api}", env!("CARGO_PKG_VERSION"));
 }

@@ -138,6 +138,8 @@ const OWN: &[(&str, Effect)] = &[
     ("io", Seen("the_log_s_first_line_says_what_sockets_are_served_with")),
     ("web_address", Seen("an_ini_may_have_an_api_too")),
     ("web_port", Seen("an_ini_may_have_an_api_too")),
+    ("web_tls_cert_file", Seen("with_a_certificate_the_api_is_encrypted")),
+    ("web_tls_key_file", Seen("with_a_certificate_the_api_is_encrypted")),
     ("spread_clients", Seen("one_server_serves_the_clients_of_both_workers")),
     ("on_dirty", Seen("with_reset_the_next_client_finds_nothing_in_transaction_mode")),
     ("max_address_connections", Seen("limits_of_a_database_of_an_address_and_of_one_user_hold")),

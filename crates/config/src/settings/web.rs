@@ -10,8 +10,8 @@ pub(super) static SETTINGS: &[Setting] = &[
         Kind::Addresses,
         "",
         Place::Config(|c| Slot::Addresses(&mut c.web.addresses)),
-        "Addresses to listen on for HTTP, of the loopback only: there are no logins yet, so whoever can connect may do \
-         everything. Without one there is no API.",
+        "Addresses to listen on for HTTP; others than those of the loopback only with `tls_cert_file` and somebody in \
+         `users`. Without an address there is no API.",
     )
     .aliases(&["addresses"])
     .ini_own("web_address")
@@ -26,4 +26,42 @@ pub(super) static SETTINGS: &[Setting] = &[
     )
     .ini_own("web_port")
     .effect(Effect::Restart),
+    Setting::new(
+        Web,
+        "tls_cert_file",
+        Kind::Text,
+        "",
+        Place::Config(|c| Slot::Path(&mut c.web.tls_cert_file)),
+        "The certificate of the API and those that lead to its root, PEM. With it everything is encrypted.",
+    )
+    .ini_own("web_tls_cert_file")
+    .effect(Effect::Restart),
+    Setting::new(
+        Web,
+        "tls_key_file",
+        Kind::Text,
+        "",
+        Place::Config(|c| Slot::Path(&mut c.web.tls_key_file)),
+        "Its private key, PEM.",
+    )
+    .ini_own("web_tls_key_file")
+    .effect(Effect::Restart),
+    Setting::new(
+        Web,
+        "users",
+        Kind::Accounts,
+        "",
+        Place::Apart,
+        "Who may log in, each as `name = \"role hash\"`; `weir account NAME` prints such a line. A `viewer` looks, an \
+         `operator` also pauses, resumes and drops clients, an `admin` also changes pools and settings. Without users \
+         and tokens, whoever can connect may do everything.",
+    ),
+    Setting::new(
+        Web,
+        "tokens",
+        Kind::Accounts,
+        "",
+        Place::Apart,
+        "The same for programs, which send `Authorization: Bearer TOKEN`; `weir account NAME --token` makes one.",
+    ),
 ];

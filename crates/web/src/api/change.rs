@@ -13,7 +13,7 @@ use serde::Serialize;
 use serde_json::{Map, Number, Value, json};
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
-use weir_admin::{Kept, TryPool};
+use weir_admin::{Book, Kept};
 use weir_config::{Act, Edit, Keys, Written};
 
 use super::Name;
@@ -97,12 +97,12 @@ async fn shown(workers: &Workers, name: &str) -> Result<Option<Pool>, ApiError> 
 /// Who tries pools, a few at a time; cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Trials {
-    who: Arc<dyn TryPool>,
+    who: Arc<dyn Book>,
     room: Arc<Semaphore>,
 }
 
 impl Trials {
-    pub(crate) fn new(who: Arc<dyn TryPool>) -> Trials {
+    pub(crate) fn new(who: Arc<dyn Book>) -> Trials {
         Trials { who, room: Arc::new(Semaphore::new(TRIALS)) }
     }
 }

@@ -4,8 +4,12 @@
 mod change;
 mod connections;
 mod events;
+mod gate;
+mod login;
 mod pools;
 mod process;
+
+use gate::Gate;
 
 pub(crate) use change::Trials;
 
@@ -20,8 +24,11 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, delete, get, post, put};
 use axum::{Router, middleware};
 use tokio::time::timeout;
+use weir_config::WebRole;
 
+use crate::access::{Access, Least};
 use crate::ask::Workers;
+use crate::audit::Audit;
 use crate::error::ApiError;
 use crate::watch::Watch;
 use crate::{guard, health, metrics, panel};
@@ -38,9 +45,23 @@ const LONGEST: Duration = Duration::from_secs(120);
 #[derive(Clone)]
 struct App {
     workers: Workers,
+    access: Access,
+    audit: Audit,
     trials: Trials,
     version: &'static str,
     watch: Watch,
+}
+
+impl FromRef<App> for Access {
+    fn from_ref(app: &App) -> Access {
+        app.access.clone()
+    }
+}
+
+impl FromRef<App> for Audit {
+    fn from_ref(app: &App) -> Audit {
+        app.audit.clone()
+    }
 }
 
 impl FromRef<App> for Trials {
@@ -67,49 +88,65 @@ impl FromRef<App> for &'static str {
     }
 }
 
-/// The paths and what answers there.
-fn paths() -> Vec<(&'static str, MethodRouter<App>)> {
+/// The paths, what is needed to read there and to change something, and what answers.
+fn paths() -> Vec<(&'static str, Least, Least, MethodRouter<App>)> {
     vec![
-        ("/healthz", get(health::alive)),
-        ("/readyz", get(health::ready)),
-        ("/metrics", get(metrics::metrics)),
-        ("/api/v1/openapi.json", get(openapi)),
-        ("/api/v1/status", get(process::status)),
-        ("/api/v1/reload", post(process::reload)),
-        ("/api/v1/settings", get(process::settings)),
-        ("/api/v1/settings/{key}", put(process::set)),
-        ("/api/v1/events", get(events::events)),
-        ("/api/v1/pools", get(pools::list).post(change::make)),
-        ("/api/v1/pools/test", post(change::test)),
-        ("/api/v1/pools/{name}", get(pools::one).patch(change::alter).delete(change::delete)),
-        ("/api/v1/pools/{name}/config", get(change::config)),
-        ("/api/v1/pools/{name}/pause", post(pools::pause)),
-        ("/api/v1/pools/{name}/resume", post(pools::resume)),
-        ("/api/v1/pools/{name}/reconnect", post(pools::reconnect)),
-        ("/api/v1/pools/{name}/kill", post(pools::kill)),
-        ("/api/v1/pools/{name}/disable", post(pools::disable)),
-        ("/api/v1/pools/{name}/enable", post(pools::enable)),
-        ("/api/v1/pause", post(pools::pause_all)),
-        ("/api/v1/resume", post(pools::resume_all)),
-        ("/api/v1/reconnect", post(pools::reconnect_all)),
-        ("/api/v1/clients", get(connections::clients)),
-        ("/api/v1/clients/{id}", delete(connections::kill)),
-        ("/api/v1/servers", get(connections::servers)),
+        ("/healthz", ANYONE, ANYONE, get(health::alive)),
+        ("/readyz", ANYONE, ANYONE, get(health::ready)),
+        ("/metrics", VIEWER, ADMIN, get(metrics::metrics)),
+        ("/api/v1/openapi.json", ANYONE, ADMIN, get(openapi)),
+        ("/api/v1/login", ANYONE, ANYONE, post(login::login)),
+        ("/api/v1/logout", ANYONE, ANYONE, post(login::logout)),
+        ("/api/v1/me", ANYONE, ADMIN, get(login::me)),
+        ("/api/v1/audit", OPERATOR, ADMIN, get(login::audit)),
+        ("/api/v1/status", VIEWER, ADMIN, get(process::status)),
+        ("/api/v1/reload", VIEWER, OPERATOR, post(process::reload)),
+        ("/api/v1/settings", VIEWER, ADMIN, get(process::settings)),
+        ("/api/v1/settings/{key}", VIEWER, ADMIN, put(process::set)),
+        ("/api/v1/events", VIEWER, ADMIN, get(events::events)),
+        ("/api/v1/pools", VIEWER, ADMIN, get(pools::list).post(change::make)),
+        ("/api/v1/pools/test", VIEWER, ADMIN, post(change::test)),
+        ("/api/v1/pools/{name}", VIEWER, ADMIN, get(pools::one).patch(change::alter).delete(change::delete)),
+        ("/api/v1/pools/{name}/config", VIEWER, ADMIN, get(change::config)),
+        ("/api/v1/pools/{name}/pause", VIEWER, OPERATOR, post(pools::pause)),
+        ("/api/v1/pools/{name}/resume", VIEWER, OPERATOR, post(pools::resume)),
+        ("/api/v1/pools/{name}/reconnect", VIEWER, OPERATOR, post(pools::reconnect)),
+        ("/api/v1/pools/{name}/kill", VIEWER, OPERATOR, post(pools::kill)),
+        ("/api/v1/pools/{name}/disable", VIEWER, OPERATOR, post(pools::disable)),
+        ("/api/v1/pools/{name}/enable", VIEWER, OPERATOR, post(pools::enable)),
+        ("/api/v1/pause", VIEWER, OPERATOR, post(pools::pause_all)),
+        ("/api/v1/resume", VIEWER, OPERATOR, post(pools::resume_all)),
+        ("/api/v1/reconnect", VIEWER, OPERATOR, post(pools::reconnect_all)),
+        ("/api/v1/clients", VIEWER, ADMIN, get(connections::clients)),
+        ("/api/v1/clients/{id}", VIEWER, OPERATOR, delete(connections::kill)),
+        ("/api/v1/servers", VIEWER, ADMIN, get(connections::servers)),
     ]
 }
 
+const ANYONE: Least = Least::Anyone;
+const VIEWER: Least = Least::Role(WebRole::Viewer);
+const OPERATOR: Least = Least::Role(WebRole::Operator);
+const ADMIN: Least = Least::Role(WebRole::Admin);
+
 /// All of it, behind the guard.
-pub(crate) fn router(workers: Workers, trials: Trials, watch: Watch, version: &'static str) -> Router {
+pub(crate) fn router(workers: Workers, access: Access, trials: Trials, watch: Watch, version: &'static str) -> Router {
     let empty = Router::new();
-    let router = paths().into_iter().fold(empty, |router, (path, methods)| router.route(path, methods));
+    let audit = Audit::new(workers.clone());
+    let gated = |reads, changes, methods: MethodRouter<App>| {
+        let gate = Gate { access: access.clone(), audit: audit.clone(), reads, changes };
+        methods.route_layer(middleware::from_fn_with_state(gate, gate::pass))
+    };
+    let router = paths()
+        .into_iter()
+        .fold(empty, |router, (path, reads, changes, methods)| router.route(path, gated(reads, changes, methods)));
     router
         .merge(panel::router())
         .method_not_allowed_fallback(async || ApiError::NoSuchMethod)
         .fallback(async || ApiError::NoSuchPath)
         .layer(DefaultBodyLimit::max(MOST_BODY))
         .layer(middleware::from_fn(in_time))
-        .layer(middleware::from_fn(guard::guard))
-        .with_state(App { workers, trials, version, watch })
+        .layer(middleware::from_fn_with_state(access.clone(), guard::guard))
+        .with_state(App { workers, access, audit, trials, version, watch })
 }
 
 /// Ends a request whose body does not come, or whose answer does not.

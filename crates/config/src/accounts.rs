@@ -1,0 +1,109 @@
+//! Who may come to the control plane, and what they may do there: users with passwords, programs with tokens.
+//!
+//! An account is one line of the file, a role and a hash: `ann = "admin $argon2id$…"`. Whether a password or a token is the
+//! one behind a hash is for whoever asks for it; nothing is hashed here.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+
+/// What somebody may do at the control plane; greater may do more.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum WebRole {
+    /// Look.
+    Viewer,
+    /// Pause, resume, reconnect, reload, drop clients.
+    Operator,
+    /// Change pools and settings.
+    Admin,
+}
+
+/// A role, and what proves that somebody has it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Account {
+    /// What the account may do.
+    pub role: WebRole,
+    /// Of a user: its password's hash, a PHC string of Argon2id. Of a token: `sha256:` and its SHA-256 in hexadecimal.
+    pub hash: String,
+}
+
+/// All accounts, by their names.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Accounts {
+    /// People.
+    pub users: BTreeMap<String, Account>,
+    /// Programs.
+    pub tokens: BTreeMap<String, Account>,
+}
+
+impl Accounts {
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.users.is_empty() && self.tokens.is_empty()
+    }
+}
+
+impl WebRole {
+    /// The roles, by their names.
+    pub const NAMES: [(&str, WebRole); 3] =
+        [("viewer", WebRole::Viewer), ("operator", WebRole::Operator), ("admin", WebRole::Admin)];
+
+    /// Who has it or more, for a sentence.
+    pub fn and_more(self) -> &'static str {
+        match self {
+            WebRole::Viewer => "viewers, operators and admins",
+            WebRole::Operator => "operators and admins",
+            WebRole::Admin => "admins",
+        }
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            WebRole::Viewer => "viewer",
+            WebRole::Operator => "operator",
+            WebRole::Admin => "admin",
+        }
+    }
+}
+
+impl FromStr for WebRole {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<WebRole, String> {
+        let found = WebRole::NAMES.into_iter().find(|(name, _)| *name == text);
+        found.map(|(_, role)| role).ok_or_else(|| "must be viewer, operator or admin".to_owned())
+    }
+}
+
+impl Account {
+    /// The account of a user.
+    pub(crate) fn user(text: &str) -> Option<Account> {
+        Account::read(text, |hash| hash.starts_with("$argon2id$"))
+    }
+
+    /// The account of a token.
+    pub(crate) fn token(text: &str) -> Option<Account> {
+        let digest = |hex: &str| hex.len() == 64 && hex.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+        Account::read(text, |hash| hash.strip_prefix("sha256:").is_some_and(digest))
+    }
+
+    fn read(text: &str, suits: impl Fn(&str) -> bool) -> Option<Account> {
+        let (role, hash) = text.split_once(' ')?;
+        let account = Account { role: role.parse().ok()?, hash: hash.trim().to_owned() };
+        suits(&account.hash).then_some(account)
+    }
+}
+
+impl fmt::Display for Account {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.role.name(), self.hash)
+    }
+}
+
+impl fmt::Debug for Account {
+    // A hash never reaches a log.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.role.name())
+    }
+}

@@ -1,0 +1,117 @@
+//! How often somebody may try to log in: counted by address and by user, in a table of bounded size.
+//!
+//! An attempt counts when it begins, so that many at once are no way around it, and is forgotten when it succeeds. A user's
+//! limit is higher than an address's: who guesses at a user from one place does not lock the user out elsewhere.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr};
+use std::time::{Duration, Instant};
+
+/// Attempts of an address, and for a user, within [`WINDOW`].
+const OF_ADDRESS: u32 = 10;
+const FOR_USER: u32 = 50;
+const WINDOW: Duration = Duration::from_secs(60);
+/// Addresses and users that are counted; of more, the oldest are forgotten.
+const MOST: usize = 4096;
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+enum Who {
+    Address(IpAddr),
+    User(String),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Count {
+    attempts: u32,
+    since: Instant,
+}
+
+/// Attempts of late.
+#[derive(Debug, Default)]
+pub(super) struct Attempts(HashMap<Who, Count>);
+
+impl Attempts {
+    /// Somebody tries; or must wait so long first.
+    pub(super) fn begin(&mut self, address: IpAddr, user: &str, now: Instant) -> Result<(), Duration> {
+        let both = keys(address, user);
+        let waits = both.iter().filter_map(|(who, most)| {
+            let count = self.0.get(who).filter(|count| now < count.since + WINDOW && count.attempts >= *most)?;
+            Some(count.since + WINDOW - now)
+        });
+        if let Some(wait) = waits.max() {
+            return Err(wait);
+        }
+        for (who, _) in both {
+            self.make_room(now);
+            let count = self.0.entry(who).or_insert(Count { attempts: 0, since: now });
+            if now >= count.since + WINDOW {
+                *count = Count { attempts: 0, since: now };
+            }
+            count.attempts += 1;
+        }
+        Ok(())
+    }
+
+    /// It was the right one.
+    pub(super) fn succeed(&mut self, address: IpAddr, user: &str) {
+        keys(address, user).iter().for_each(|(who, _)| drop(self.0.remove(who)));
+    }
+
+    fn make_room(&mut self, now: Instant) {
+        if self.0.len() < MOST {
+            return;
+        }
+        self.0.retain(|_, count| now < count.since + WINDOW);
+        if self.0.len() >= MOST {
+            let oldest = self.0.iter().min_by_key(|(_, count)| count.since).map(|(who, _)| who.clone());
+            oldest.iter().for_each(|who| drop(self.0.remove(who)));
+        }
+    }
+}
+
+/// Of an IPv6 address the network counts, which one customer has to himself.
+fn keys(address: IpAddr, user: &str) -> [(Who, u32); 2] {
+    let network = match address.to_canonical() {
+        IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from(u128::from(v6) & !u128::from(u64::MAX))),
+        v4 => v4,
+    };
+    [(Who::Address(network), OF_ADDRESS), (Who::User(user.to_owned()), FOR_USER)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(last: u16) -> IpAddr {
+        IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, last, 0, 0, 0, 1))
+    }
+
+    #[test]
+    fn an_address_and_a_user_wait_when_they_have_tried_too_often() {
+        let (mut attempts, now) = (Attempts::default(), Instant::now());
+        for _ in 0..OF_ADDRESS {
+            assert_eq!(attempts.begin(address(1), "ann", now), Ok(()));
+        }
+        let neighbour = IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 1, 9, 9, 9, 9));
+        assert_eq!(attempts.begin(neighbour, "bob", now), Err(WINDOW));
+        assert_eq!(attempts.begin(address(2), "ann", now), Ok(()), "the user is not locked out by one address");
+        for last in 3..100 {
+            let _ = attempts.begin(address(last), "ann", now);
+        }
+        assert!(attempts.begin(address(200), "ann", now).is_err(), "many addresses are counted together");
+        assert_eq!(attempts.begin(address(1), "ann", now + WINDOW), Ok(()));
+    }
+
+    #[test]
+    fn the_right_password_ends_the_count_and_the_table_is_bounded() {
+        let (mut attempts, now) = (Attempts::default(), Instant::now());
+        for _ in 0..3 * OF_ADDRESS {
+            assert_eq!(attempts.begin(address(1), "ann", now), Ok(()));
+            attempts.succeed(address(1), "ann");
+        }
+        for number in 0..3 * MOST as u16 {
+            let _ = attempts.begin(address(number), &number.to_string(), now);
+        }
+        assert!(attempts.0.len() <= MOST + 1);
+    }
+}

@@ -1,0 +1,80 @@
+//! Passwords, cookies and tokens: how they are made, and how they are kept so that a reader of them can't use them.
+//!
+//! Passwords are slow to guess (Argon2id, with the parameters of RFC 9106's second choice as its library has them). Cookies and tokens are 256 bits of the
+//! operating system's randomness: nobody guesses those, so SHA-256 will do for them.
+
+use std::fmt::Write as _;
+use std::sync::LazyLock;
+
+use argon2::Argon2;
+use argon2::password_hash::{PasswordHash, PasswordHasher, PasswordVerifier, SaltString};
+use rand_core::{OsRng, RngCore};
+use sha2::Sha256;
+
+/// What a cookie or a token is known by.
+pub(super) type Digest = [u8; 32];
+
+/// What the password of nobody is compared with, so that nobody takes as long as somebody.
+static NOBODY: LazyLock<String> = LazyLock::new(|| hash_password("").unwrap_or_default());
+
+/// A password as it is written into a file. Takes a while.
+///
+/// # Errors
+/// The password is too long.
+pub fn hash_password(password: &str) -> Result<String, String> {
+    let salt = SaltString::generate(&mut OsRng);
+    let hash = Argon2::default().hash_password(password.as_bytes(), &salt);
+    hash.map(|hash| hash.to_string()).map_err(|error| error.to_string())
+}
+
+/// Whether a password is the one of this hash; without a hash it is nobody's. Takes a while either way.
+pub(super) fn is_password(password: &str, hash: Option<&str>) -> bool {
+    let parsed = PasswordHash::new(hash.unwrap_or(&NOBODY));
+    let matches = parsed.is_ok_and(|hash| Argon2::default().verify_password(password.as_bytes(), &hash).is_ok());
+    matches && hash.is_some()
+}
+
+/// A new cookie or token.
+pub fn new_token() -> String {
+    let mut bytes = [0; 32];
+    OsRng.fill_bytes(&mut bytes);
+    hex(&bytes)
+}
+
+/// A token as it is written into a file.
+pub fn hash_token(token: &str) -> String {
+    format!("sha256:{}", hex(&digest(token)))
+}
+
+pub(super) fn digest(token: &str) -> Digest {
+    use sha2::Digest as _;
+    Sha256::digest(token.as_bytes()).into()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_right_password_fits_its_hash_and_none_fits_nobody() {
+        let hash = hash_password("correct horse").unwrap();
+        assert!(hash.starts_with("$argon2id$"));
+        assert!(is_password("correct horse", Some(&hash)) && !is_password("correct", Some(&hash)));
+        assert!(!is_password("", None) && !is_password("", Some("$argon2id$nonsense")));
+        assert_ne!(hash, hash_password("correct horse").unwrap(), "each has its own salt");
+    }
+
+    #[test]
+    fn tokens_differ_and_their_hashes_tell_nothing_of_them() {
+        let (one, two) = (new_token(), new_token());
+        assert!(one != two && one.len() == 64);
+        assert_eq!(hash_token("abc"), "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+    }
+}

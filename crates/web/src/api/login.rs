@@ -1,0 +1,91 @@
+//! Logging in and out, who one is, and what was done.
+
+use axum::Json;
+use axum::extract::rejection::{JsonRejection, QueryRejection};
+use axum::extract::{Extension, Query, State};
+use axum::http::header::SET_COOKIE;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{AppendHeaders, IntoResponse};
+use serde::{Deserialize, Serialize};
+
+use super::page_limit;
+use crate::access::{Access, Caller, Who};
+use crate::audit::{Audit, Entry};
+use crate::error::ApiError;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Login {
+    user: String,
+    password: String,
+}
+
+/// Who one is.
+#[derive(Serialize)]
+pub(crate) struct Me {
+    /// None where nobody logs in.
+    user: Option<String>,
+    role: &'static str,
+    login_needed: bool,
+}
+
+impl Me {
+    fn of(who: Who, access: &Access) -> Json<Me> {
+        Json(Me { user: who.name, role: who.role.name(), login_needed: !access.is_open() })
+    }
+}
+
+/// `POST /api/v1/login`.
+pub(crate) async fn login(
+    State(access): State<Access>,
+    State(audit): State<Audit>,
+    Extension(Caller(from)): Extension<Caller>,
+    login: Result<Json<Login>, JsonRejection>,
+) -> Result<impl IntoResponse, ApiError> {
+    let Json(Login { user, password }) = login.map_err(ApiError::BadBody)?;
+    let mut doing =
+        audit.begin(None, from.ip(), &axum::http::Method::POST, &"/api/v1/login".parse().unwrap_or_default());
+    let shown: String = user.chars().take(64).collect();
+    doing.was(&shown);
+    match access.login(from.ip(), user, password).await {
+        Ok((who, cookie)) => {
+            doing.ends(StatusCode::OK);
+            Ok((AppendHeaders([(SET_COOKIE, cookie)]), Me::of(who, &access)))
+        }
+        Err(error) => {
+            doing.ends(error.status());
+            Err(error)
+        }
+    }
+}
+
+/// `POST /api/v1/logout`.
+pub(crate) async fn logout(State(access): State<Access>, headers: HeaderMap) -> impl IntoResponse {
+    (StatusCode::NO_CONTENT, AppendHeaders([(SET_COOKIE, access.logout(&headers))]))
+}
+
+/// `GET /api/v1/me`.
+pub(crate) async fn me(State(access): State<Access>, headers: HeaderMap) -> Result<Json<Me>, ApiError> {
+    let who = access.who(&headers).ok_or(ApiError::LoginNeeded)?;
+    Ok(Me::of(who, &access))
+}
+
+#[derive(Serialize)]
+pub(crate) struct Page {
+    entries: Vec<Entry>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Wanted {
+    limit: Option<usize>,
+}
+
+/// `GET /api/v1/audit`.
+pub(crate) async fn audit(
+    State(audit): State<Audit>,
+    wanted: Result<Query<Wanted>, QueryRejection>,
+) -> Result<Json<Page>, ApiError> {
+    let Query(wanted) = wanted.map_err(|error| ApiError::Bad(error.body_text()))?;
+    Ok(Json(Page { entries: audit.last(page_limit(wanted.limit)?) }))
+}

@@ -1,0 +1,302 @@
+//! Who may do what: logins, roles, tokens, what browsers are refused, and what is written down of it.
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::{Arc, LazyLock, Mutex};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio_rustls::rustls::pki_types::ServerName;
+use tokio_rustls::rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use weir_admin::{Answered, Book, Control, Deliver, Request, Unmade};
+use weir_config::{Account, Accounts, Edit, WebRole};
+use weir_web::{Options, Web, hash_password, hash_token};
+
+const PASSWORD: &str = "correct horse";
+
+/// Workers that have ended, and a file of accounts that can be changed.
+struct Stage {
+    web: Web,
+    file: Arc<File>,
+}
+
+#[derive(Default)]
+struct File(Mutex<Arc<Accounts>>);
+
+impl Control for File {
+    fn ask(&self, _: Request, deliver: Deliver) -> u64 {
+        drop(deliver);
+        1
+    }
+
+    fn forget(&self, _: u64) {}
+}
+
+impl Book for File {
+    fn accounts(&self) -> Arc<Accounts> {
+        self.0.lock().unwrap().clone()
+    }
+
+    fn try_pool(&self, _: Edit) -> Result<Result<Answered, String>, Unmade> {
+        Ok(Err("nobody tries it".to_owned()))
+    }
+}
+
+fn users() -> Accounts {
+    static HASH: LazyLock<String> = LazyLock::new(|| hash_password(PASSWORD).unwrap());
+    let account = |(name, role): (&str, WebRole)| (name.to_owned(), Account { role, hash: HASH.clone() });
+    let token = |(name, role): (&str, WebRole)| (name.to_owned(), Account { role, hash: hash_token(name) });
+    Accounts {
+        users: WebRole::NAMES.into_iter().map(account).collect(),
+        tokens: WebRole::NAMES.into_iter().map(token).collect::<BTreeMap<_, _>>(),
+    }
+}
+
+fn options(file: &Arc<File>) -> Options {
+    let addresses = vec![SocketAddr::from(([127, 0, 0, 1], 0))];
+    Options { addresses, tls: None, control: file.clone(), book: file.clone(), version: "test" }
+}
+
+impl Stage {
+    fn new(accounts: Accounts) -> Stage {
+        let file = Arc::new(File(Mutex::new(Arc::new(accounts))));
+        Stage { web: Web::start(options(&file)).expect("a free port"), file }
+    }
+
+    /// The status, the head and the body of an answer; `more` are lines of its head.
+    fn ask(&self, method: &str, path: &str, more: &str, body: &Value) -> (u16, String, Value) {
+        let mut stream = TcpStream::connect(self.web.bound()[0]).expect("it listens");
+        stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a time");
+        talk(&mut stream, method, path, more, body)
+    }
+
+    fn get(&self, path: &str, more: &str) -> (u16, String, Value) {
+        self.ask("GET", path, more, &Value::Null)
+    }
+
+    /// Logs in; returns the line of a head that says so.
+    fn login(&self, user: &str) -> String {
+        let (status, head, me) = self.ask("POST", "/api/v1/login", "", &json!({ "user": user, "password": PASSWORD }));
+        assert_eq!((status, &me["user"], &me["login_needed"]), (200, &user.into(), &true.into()), "{me}");
+        let cookie = head.lines().find_map(|line| line.strip_prefix("set-cookie: ")).expect("a cookie").to_owned();
+        for flag in ["httponly", "samesite=strict", "path=/", "max-age=43200"] {
+            assert!(cookie.to_ascii_lowercase().contains(flag), "{flag} is not in {cookie}");
+        }
+        format!("Cookie: other=1; {}\r\n", cookie.split(';').next().unwrap_or_default())
+    }
+}
+
+fn talk(stream: &mut (impl Read + Write), method: &str, path: &str, more: &str, body: &Value) -> (u16, String, Value) {
+    let body = body.to_string();
+    let length = body.len();
+    write!(
+        stream,
+        "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\n\
+         Content-Length: {length}\r\n{more}\r\n{body}"
+    )
+    .expect("it reads");
+    let mut answer = Vec::new();
+    let mut piece = [0; 4096];
+    // An end without a goodbye is an end, too; a stream of events has none.
+    while let Ok(count @ 1..) = stream.read(&mut piece) {
+        answer.extend_from_slice(&piece[..count]);
+        if String::from_utf8_lossy(&answer).contains("text/event-stream") {
+            break;
+        }
+    }
+    let answer = String::from_utf8_lossy(&answer).into_owned();
+    let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
+    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
+    (status, head.to_owned(), serde_json::from_str(body).unwrap_or_default())
+}
+
+fn bearer(token: &str) -> String {
+    format!("Authorization: Bearer {token}\r\n")
+}
+
+const PAGE: &str = "X-Weir-Panel: 1\r\n";
+
+/// Each method of each path that the description has.
+fn operations() -> Vec<(String, String)> {
+    let description: Value = serde_json::from_str(include_str!("../src/api/openapi.json")).expect("JSON");
+    let paths = description["paths"].as_object().expect("paths").clone();
+    let all = paths.into_iter().flat_map(|(path, methods)| {
+        let methods: Vec<String> = methods.as_object().expect("methods").keys().cloned().collect();
+        methods.into_iter().map(move |method| (method.to_ascii_uppercase(), path.clone()))
+    });
+    all.map(|(method, path)| {
+        (method, path.replace("{name}", "app").replace("{key}", "max_clients").replace("{id}", "7"))
+    })
+    .collect()
+}
+
+#[test]
+fn without_accounts_whoever_can_connect_may_do_everything() {
+    let stage = Stage::new(Accounts::default());
+    let (status, _, me) = stage.get("/api/v1/me", "");
+    assert_eq!((status, me), (200, json!({ "user": null, "role": "admin", "login_needed": false })));
+    assert_eq!(stage.ask("POST", "/api/v1/reload", "", &Value::Null).0, 503, "the workers have ended");
+}
+
+#[test]
+fn without_a_login_nothing_but_health_and_the_description_is_answered() {
+    let stage = Stage::new(users());
+    let free = ["/healthz", "/readyz", "/api/v1/openapi.json", "/api/v1/login", "/api/v1/logout"];
+    for (method, path) in operations() {
+        for login in ["", &bearer("nobody"), "Cookie: weir_session=nonsense\r\n", "Authorization: Basic YTpi\r\n"] {
+            let (status, head, _) = stage.ask(&method, &path, &format!("{login}{PAGE}"), &json!({}));
+            if free.contains(&path.as_str()) {
+                assert_ne!(status, 401, "{method} {path}");
+            } else {
+                assert_eq!(status, 401, "{method} {path} with {login}");
+                assert!(head.to_ascii_lowercase().contains("www-authenticate: bearer"));
+            }
+        }
+    }
+    assert_eq!(stage.get("/", "").0, 200, "the page asks for the login");
+}
+
+#[test]
+fn each_role_may_do_what_is_its_and_no_more() {
+    let stage = Stage::new(users());
+    let of_operators = ["/pause", "/resume", "/reconnect", "/kill", "/disable", "/enable", "/reload", "/clients/7"];
+    let free = ["/api/v1/login", "/api/v1/logout"];
+    for (method, path) in operations() {
+        let changes = method != "GET" && !free.contains(&path.as_str());
+        let may = |role: WebRole| match role {
+            WebRole::Admin => true,
+            WebRole::Operator => !changes || of_operators.iter().any(|end| path.ends_with(end)),
+            WebRole::Viewer => !changes && path != "/api/v1/audit",
+        };
+        for (name, role) in WebRole::NAMES {
+            let (status, _, error) = stage.ask(&method, &path, &bearer(name), &json!({}));
+            assert_eq!(status != 403, may(role), "{method} {path} as {name} is {status}: {error}");
+            assert_ne!(status, 401, "{method} {path} as {name}, unless it logs in anew");
+        }
+    }
+}
+
+#[test]
+fn a_session_begins_with_a_password_and_ends_with_the_account_or_a_logout() {
+    let stage = Stage::new(users());
+    let wrong = |user: &str, password: &str| {
+        let (status, head, _) = stage.ask("POST", "/api/v1/login", "", &json!({ "user": user, "password": password }));
+        assert!(!head.to_ascii_lowercase().contains("set-cookie"));
+        status
+    };
+    assert_eq!((wrong("admin", "wrong horse"), wrong("nobody", PASSWORD), wrong("", "")), (401, 401, 401));
+    assert_eq!(wrong("admin", &"x".repeat(5_000)), 401);
+    let session = stage.login("operator");
+    let (status, _, me) = stage.get("/api/v1/me", &session);
+    assert_eq!((status, me), (200, json!({ "user": "operator", "role": "operator", "login_needed": true })));
+    let changing = |more: &str| stage.ask("POST", "/api/v1/reload", more, &Value::Null).0;
+    assert_eq!(changing(&session), 403, "not from the page");
+    assert_eq!(changing(&format!("{session}{PAGE}")), 503, "the workers have ended");
+    assert_eq!(changing(&format!("{session}{PAGE}Origin: http://evil.example\r\n")), 403);
+    assert_eq!(stage.ask("POST", "/api/v1/logout", &format!("{session}{PAGE}"), &Value::Null).0, 204);
+    assert_eq!(stage.get("/api/v1/me", &session).0, 401);
+    // With another password, and without the account, it ends too.
+    for change in [|account: &mut Account| account.hash = hash_password("another").unwrap(), |_| {}] {
+        let session = stage.login("viewer");
+        let mut accounts = users();
+        accounts.users.get_mut("viewer").into_iter().for_each(change);
+        if accounts == users() {
+            accounts.users.remove("viewer");
+        }
+        *stage.file.0.lock().unwrap() = Arc::new(accounts);
+        assert_eq!(stage.get("/api/v1/me", &session).0, 401);
+        *stage.file.0.lock().unwrap() = Arc::new(users());
+    }
+}
+
+#[test]
+fn who_guesses_is_told_to_wait() {
+    let stage = Stage::new(users());
+    let guess = || stage.ask("POST", "/api/v1/login", "", &json!({ "user": "admin", "password": "guess" }));
+    let answers: Vec<_> = (0..12).map(|_| guess()).collect();
+    assert!(answers[..10].iter().all(|(status, ..)| *status == 401));
+    assert_eq!((answers[10].0, answers[11].0), (429, 429));
+    assert!(answers[10].1.to_ascii_lowercase().contains("retry-after: "), "{}", answers[10].1);
+    assert_eq!(stage.get("/api/v1/me", &bearer("viewer")).0, 200, "tokens are not guessed at");
+}
+
+#[test]
+fn what_was_done_and_tried_is_written_down_without_secrets() {
+    let stage = Stage::new(users());
+    stage.ask("POST", "/api/v1/login", "", &json!({ "user": "admin", "password": "hush hush" }));
+    stage.ask("POST", "/api/v1/pools", &bearer("viewer"), &json!({ "name": "a", "password": "hush hush" }));
+    stage.ask("DELETE", "/api/v1/pools/a%0Ab", &bearer("admin"), &Value::Null);
+    stage.get("/api/v1/pools", &bearer("viewer"));
+    let (status, _, audit) = stage.get("/api/v1/audit", &bearer("operator"));
+    let entries = audit["entries"].as_array().expect("entries");
+    let told: Vec<_> =
+        entries.iter().map(|entry| (&entry["user"], &entry["method"], &entry["path"], &entry["status"])).collect();
+    let entry = |user: &str, method: &str, path: &str, status: u16| json!([user, method, path, status]);
+    assert_eq!(status, 200);
+    assert_eq!(
+        json!(told),
+        json!([
+            entry("admin", "DELETE", "/api/v1/pools/a%0Ab", 503),
+            entry("viewer", "POST", "/api/v1/pools", 403),
+            entry("admin", "POST", "/api/v1/login", 401),
+        ])
+    );
+    assert!(entries.iter().all(|entry| entry["from"] == "127.0.0.1") && !audit.to_string().contains("hush"));
+}
+
+#[test]
+fn others_than_this_machine_are_served_only_with_encryption_and_logins() {
+    let outside = SocketAddr::from(([192, 0, 2, 1], 0));
+    let refused = |accounts: Accounts, tls: bool| {
+        let file = Arc::new(File(Mutex::new(Arc::new(accounts))));
+        let tls = tls.then(|| ("none.crt".into(), "none.key".into()));
+        let options = Options { addresses: vec![outside], tls, ..options(&file) };
+        Web::start(options).expect_err("it would be open").to_string()
+    };
+    let (neither, no_tls, nobody) =
+        (refused(Accounts::default(), false), refused(users(), false), refused(Accounts::default(), true));
+    assert!(neither.contains("tls_cert_file") && neither.contains("[web.users]"), "{neither}");
+    assert!(no_tls.contains("tls_cert_file") && !no_tls.contains("[web.users]"), "{no_tls}");
+    assert!(nobody.contains("weir account") && !nobody.contains("tls_cert_file"), "{nobody}");
+    let unreadable = refused(users(), true);
+    assert!(unreadable.contains("none.crt"), "{unreadable}");
+}
+
+#[test]
+fn with_a_certificate_everything_is_encrypted() {
+    let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+    let folder = std::env::temp_dir().join(format!("weir-web-tls-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let (certificate, key) = (folder.join("api.crt"), folder.join("api.key"));
+    std::fs::write(&certificate, made.cert.pem()).unwrap();
+    std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+    let file = Arc::new(File(Mutex::new(Arc::new(users()))));
+    let web = Web::start(Options { tls: Some((certificate, key)), ..options(&file) }).expect("a free port");
+    std::fs::remove_dir_all(&folder).unwrap();
+
+    let mut roots = RootCertStore::empty();
+    roots.add(made.cert.der().clone()).unwrap();
+    let provider = Arc::new(tokio_rustls::rustls::crypto::aws_lc_rs::default_provider());
+    let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    let config = Arc::new(config.with_root_certificates(roots).with_no_client_auth());
+    let connect = || {
+        let connection = ClientConnection::new(config.clone(), ServerName::try_from("localhost").unwrap()).unwrap();
+        StreamOwned::new(connection, TcpStream::connect(web.bound()[0]).unwrap())
+    };
+    let body = json!({ "user": "admin", "password": PASSWORD });
+    let origin = format!("{PAGE}Origin: https://localhost\r\n");
+    let (status, head, _) = talk(&mut connect(), "POST", "/api/v1/login", &origin, &body);
+    assert_eq!(status, 200);
+    assert!(head.contains("; Secure"), "{head}");
+    assert_eq!(
+        talk(&mut connect(), "POST", "/api/v1/login", &format!("{PAGE}Origin: http://localhost\r\n"), &body).0,
+        403
+    );
+    // Plain text is no handshake.
+    let mut plain = TcpStream::connect(web.bound()[0]).unwrap();
+    plain.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+    let mut answer = Vec::new();
+    let _ = plain.read_to_end(&mut answer);
+    assert!(!answer.starts_with(b"HTTP"), "{answer:?}");
+}

@@ -1,0 +1,108 @@
+//! `weir account`: the line of `weir.toml` that lets somebody come to the control plane.
+//!
+//! Writes no file, and keeps nothing: a password is read without being shown, and only its hash is printed.
+
+use std::io::{BufRead, IsTerminal, Write, stderr, stdin};
+
+use nix::sys::termios::{LocalFlags, SetArg, Termios, tcgetattr, tcsetattr};
+use weir_config::WebRole;
+
+use crate::failure::Failure;
+use crate::term::say;
+
+/// Whom the account is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum For {
+    /// Somebody with a password.
+    User,
+    /// A program with a token.
+    Program,
+}
+
+/// The fewest characters of a password: whoever reaches the port may guess.
+const SHORTEST: usize = 8;
+
+/// Prints the line, and where it belongs.
+pub(crate) fn run(name: &str, role: WebRole, whom: For) -> Result<(), Failure> {
+    if name.is_empty() || name.chars().any(char::is_control) {
+        return Err(Failure::Because("this can't be the name of an account".to_owned()));
+    }
+    let (section, hash) = match whom {
+        For::User => ("[web.users]", weir_web::hash_password(&password()?).map_err(Failure::of)?),
+        For::Program => {
+            let token = weir_web::new_token();
+            eprintln!("The token, which is shown only now; send it as Authorization: Bearer TOKEN\n{token}\n");
+            ("[web.tokens]", weir_web::hash_token(&token))
+        }
+    };
+    eprintln!("Put this line below {section} of weir.toml, and have it read again (RELOAD):");
+    say(line(name, role, &hash));
+    Ok(())
+}
+
+fn line(name: &str, role: WebRole, hash: &str) -> String {
+    let plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte));
+    let key = if plain { name.to_owned() } else { format!("{name:?}") };
+    format!("{key} = \"{} {hash}\"", role.name())
+}
+
+fn password() -> Result<String, Failure> {
+    let mut password = String::new();
+    if stdin().is_terminal() {
+        eprint!("Password: ");
+        // Nothing can be done about a terminal that is gone.
+        let _ = stderr().flush();
+        let _hidden = Hidden::begin();
+        read_line(&mut password)?;
+        eprintln!();
+    } else {
+        read_line(&mut password)?;
+    }
+    let password = password.trim_end_matches(['\r', '\n']).to_owned();
+    if password.chars().count() < SHORTEST {
+        return Err(Failure::Because(format!("a password has at least {SHORTEST} characters")));
+    }
+    Ok(password)
+}
+
+fn read_line(text: &mut String) -> Result<(), Failure> {
+    stdin().lock().read_line(text).map(drop).map_err(|error| Failure::at("can't read the password", error))
+}
+
+/// The terminal shows nothing of what is typed, until this is dropped.
+struct Hidden(Termios);
+
+impl Hidden {
+    fn begin() -> Option<Hidden> {
+        let before = tcgetattr(stdin()).ok()?;
+        let mut silent = before.clone();
+        silent.local_flags.remove(LocalFlags::ECHO);
+        tcsetattr(stdin(), SetArg::TCSAFLUSH, &silent).ok()?;
+        Some(Hidden(before))
+    }
+}
+
+impl Drop for Hidden {
+    fn drop(&mut self) {
+        let _ = tcsetattr(stdin(), SetArg::TCSAFLUSH, &self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn the_line_is_one_that_is_read() {
+        let user = line("ann", WebRole::Admin, &weir_web::hash_password("correct horse").unwrap());
+        let token = line("the \"grafana\"", WebRole::Viewer, &weir_web::hash_token("abc"));
+        let text =
+            format!("[auth]\ntype = \"trust\"\n[web.users]\n{user}\n[web.tokens]\n{token}\n[pools.a]\nhost = \"h\"\n");
+        let config = weir_config::load(Path::new("weir.toml"), &|_| Ok(text.clone()), &|_| None).unwrap();
+        let accounts = &config.web.accounts;
+        assert_eq!(accounts.users["ann"].role, WebRole::Admin);
+        assert_eq!(accounts.tokens["the \"grafana\""].hash, weir_web::hash_token("abc"));
+    }
+}
