@@ -62,6 +62,7 @@ mod statements;
 mod tls;
 mod waiting;
 mod web;
+mod web_access;
 mod web_change;
 mod workers;
 

@@ -24,6 +24,11 @@ impl Default for Api {
 }
 
 impl Api {
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.0
+    }
+
     /// The section that has a Weir listen there.
     pub fn section(&self) -> String {
         format!("[web]\naddress = \"{}\"\nport = {}\n", self.0.ip(), self.0.port())
@@ -45,11 +50,20 @@ impl Api {
     ///
     /// When nobody listens, or the answer is no HTTP.
     pub fn ask(&self, method: &str, path: &str, body: &str) -> (u16, String) {
+        self.ask_with(method, path, "", body)
+    }
+
+    /// The same, with more lines of its head, each with its end.
+    ///
+    /// # Panics
+    ///
+    /// As for [`ask`](Api::ask).
+    pub fn ask_with(&self, method: &str, path: &str, more: &str, body: &str) -> (u16, String) {
         let mut stream = TcpStream::connect(self.0).expect("the API listens");
         stream.set_read_timeout(Some(PATIENCE)).expect("a time");
         let (host, length) = (self.0, body.len());
         let head = format!("{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nContent-Length: {length}");
-        write!(stream, "{head}\r\nContent-Type: application/json\r\n\r\n{body}").expect("it reads");
+        write!(stream, "{head}\r\nContent-Type: application/json\r\n{more}\r\n{body}").expect("it reads");
         let mut answer = String::new();
         stream.read_to_string(&mut answer).expect("it answers");
         let (head, body) = answer.split_once("\r\n\r\n").expect("a head");

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use weir_auth::{Hba, IdentMaps, Method};
 use weir_base::{Mode, OnDirty, Span, Target};
 
+use crate::accounts::Accounts;
 use crate::origin::{Face, Lines, Remark};
 use crate::users::Users;
 

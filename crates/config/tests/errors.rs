@@ -343,3 +343,21 @@ fn a_password_that_is_not_there() {
         "weir.toml:3: [pools.app] has more than one of password, password_file and password_env; keep one of them"
     );
 }
+
+#[test]
+fn an_account_is_a_role_and_a_hash_and_a_mistake_in_one_shows_no_hash() {
+    let digest = "0".repeat(64);
+    for (section, line) in [
+        ("users", "ann = \"hush hush\"".to_owned()),
+        ("users", "ann = \"boss $argon2id$hush\"".to_owned()),
+        ("users", format!("ann = \"admin sha256:{digest}\"")),
+        ("users", "ann = 7".to_owned()),
+        ("tokens", "grafana = \"viewer $argon2id$hush\"".to_owned()),
+        ("tokens", "grafana = \"viewer sha256:hush\"".to_owned()),
+    ] {
+        let text = format!("[auth]\ntype = \"trust\"\n[web.{section}]\n{line}\n[pools.a]\nhost = \"h\"\n");
+        let error = load_with(&text, &[], &[]).map(|_| ()).unwrap_err().to_string();
+        assert!(error.contains("weir.toml:4: ") && error.contains("weir account"), "{error}");
+        assert!(!error.contains("hush"), "{error}");
+    }
+}

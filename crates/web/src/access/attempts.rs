@@ -54,7 +54,9 @@ impl Attempts {
 
     /// It was the right one.
     pub(super) fn succeed(&mut self, address: IpAddr, user: &str) {
-        keys(address, user).iter().for_each(|(who, _)| drop(self.0.remove(who)));
+        for (who, _) in keys(address, user) {
+            self.0.remove(&who);
+        }
     }
 
     fn make_room(&mut self, now: Instant) {
@@ -64,7 +66,9 @@ impl Attempts {
         self.0.retain(|_, count| now < count.since + WINDOW);
         if self.0.len() >= MOST {
             let oldest = self.0.iter().min_by_key(|(_, count)| count.since).map(|(who, _)| who.clone());
-            oldest.iter().for_each(|who| drop(self.0.remove(who)));
+            if let Some(oldest) = oldest {
+                self.0.remove(&oldest);
+            }
         }
     }
 }

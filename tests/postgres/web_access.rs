@@ -1,0 +1,66 @@
+//! Who may come to the API of a Weir that runs: accounts of its file, as `weir account` prints them.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::process::{Command, Stdio};
+
+use weir_tests::{Api, Certificates, Ini, Mode, Setup, Site, eventually, weir_binary};
+
+/// What `weir account` prints: its line, and the token if it made one.
+fn account(arguments: &[&str], password: &str) -> (String, String) {
+    let mut command = Command::new(weir_binary());
+    command.arg("account").args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    // One that makes a token reads nothing.
+    let _ = child.stdin.take().unwrap().write_all(password.as_bytes());
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let said = String::from_utf8(output.stderr).unwrap();
+    let token = said.lines().find(|line| line.len() == 64 && !line.contains(' ')).unwrap_or_default().to_owned();
+    (String::from_utf8(output.stdout).unwrap(), token)
+}
+
+#[test]
+fn a_token_of_the_file_opens_what_its_role_may_and_a_reload_takes_it_away() {
+    let api = Api::default();
+    let (user, _) = account(&["ann"], "correct horse\n");
+    let (viewer, token) = account(&["grafana", "--role", "viewer", "--token"], "");
+    let section = format!("{}[web.users]\n{user}[web.tokens]\n{viewer}", api.section());
+    let site = Site::with(Setup::new(Mode::Transaction).more(&section), Mode::Transaction);
+    let bearer = format!("Authorization: Bearer {token}\r\n");
+    assert_eq!(api.ask("GET", "/api/v1/pools", "").0, 401);
+    assert_eq!(api.ask("GET", "/healthz", "").0, 200);
+    assert_eq!(api.ask_with("GET", "/api/v1/pools", &bearer, "").0, 200);
+    assert_eq!(api.ask_with("GET", "/metrics", &bearer, "").0, 200);
+    let before = fs::read_to_string(site.weir().folder().join("weir.toml")).unwrap();
+    assert_eq!(api.ask_with("PATCH", "/api/v1/pools/app", &bearer, "{\"size\": 1}").0, 403);
+    assert_eq!(fs::read_to_string(site.weir().folder().join("weir.toml")).unwrap(), before);
+    let right = "{\"user\": \"ann\", \"password\": \"correct horse\"}";
+    assert_eq!(api.ask("POST", "/api/v1/login", "{\"user\": \"ann\", \"password\": \"wrong horse\"}").0, 401);
+    assert_eq!(api.ask("POST", "/api/v1/login", right).0, 200);
+    eventually("it is in the log", || {
+        let log = site.weir().log();
+        let told = ["grafana from 127", "PATCH /api/v1/pools/app: 403", "ann from 127", "POST /api/v1/login: 200"];
+        if told.iter().all(|words| log.contains(words)) && !log.contains("horse") { Ok(()) } else { Err(log) }
+    });
+    fs::write(site.weir().folder().join("weir.toml"), before.replace(&viewer, "")).unwrap();
+    site.weir().command("RELOAD").unwrap();
+    assert_eq!(api.ask_with("GET", "/api/v1/pools", &bearer, "").0, 401);
+}
+
+#[test]
+fn with_a_certificate_the_api_is_encrypted() {
+    let api = Api::default();
+    let (key, certificate) = Certificates::new().sign("api");
+    let ini = api.keys().into_iter().fold(Ini::transaction(1), |ini, (key, value)| ini.set(key, &value));
+    let ini = ini.file("api.key", &key).file("api.crt", &certificate);
+    let site = Site::ini(&ini.set("web_tls_cert_file", "{folder}/api.crt").set("web_tls_key_file", "{folder}/api.key"));
+    site.connect().query("SELECT 1").unwrap();
+    let mut stream = TcpStream::connect(api.address()).unwrap();
+    stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer);
+    // A record of TLS that says what is wrong (RFC 8446, section 5.1: 21 is an alert).
+    assert_eq!(answer.first(), Some(&21), "{answer:?}");
+}
