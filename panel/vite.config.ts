@@ -1,9 +1,10 @@
 // Builds the panel into crates/web/panel, where the binary takes it from, and writes there what it was built of, so that
-// a test can tell when the two have drifted apart (crates/web/tests/panel.rs).
+// a test can tell when the two have drifted apart (crates/web/tests/panel.rs). A build that is too large is none.
 import { createHash } from 'node:crypto';
 import { readFileSync, readdirSync, writeFileSync } from 'node:fs';
 import { dirname, join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { gzipSync } from 'node:zlib';
 import { svelte } from '@sveltejs/vite-plugin-svelte';
 import { defineConfig, type Plugin } from 'vite';
 
@@ -32,13 +33,23 @@ function lines(root: string, files: string[]): string {
   return named.map(([name, file]) => `${digest(file)}  ${name}\n`).join('');
 }
 
+/** What all of it may weigh, compressed, in bytes. */
+const MOST = 150 * 1024;
+
+function weigh(files: string[]) {
+  const bytes = files.reduce((sum, file) => sum + gzipSync(readFileSync(file)).length, 0);
+  if (bytes > MOST) throw new Error(`the panel has grown to ${bytes} bytes, and may have ${MOST}`);
+}
+
 function provenance(): Plugin {
   return {
     name: 'provenance',
     apply: 'build',
     closeBundle() {
       const sources = lines(here, SOURCES.flatMap((name) => filesOf(join(here, name))));
-      const built = lines(out, filesOf(out).filter((file) => !file.endsWith('built-of.txt')));
+      const files = filesOf(out).filter((file) => !file.endsWith('built-of.txt'));
+      weigh(files);
+      const built = lines(out, files);
       writeFileSync(join(out, 'built-of.txt'), `${sources}\n${built}`);
     },
   };

@@ -1,4 +1,4 @@
-//! The panel's built files: that they belong to its source, that they are small, and how they are served.
+//! The panel's built files: that they belong to its source, and how they are served.
 
 use std::collections::BTreeMap;
 use std::fs;
