@@ -38,4 +38,4 @@ fi
 # Modules are looked for beside the file that names them.
 cp "$here"/*.mjs "$cache/"
 export BROWSER=$browser
-cd "$cache" && exec node --test --test-reporter=spec ${ONLY:+--test-name-pattern="$ONLY"} check.mjs
+cd "$cache" && exec node --test --test-reporter=spec ${ONLY:+--test-name-pattern="$ONLY"} check.mjs login.mjs

@@ -19,22 +19,22 @@ const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.mi
 /** A busy machine is no failure. */
 const PATIENCE = Number(env.PATIENCE ?? 60000);
 
-export async function open({ theme = 'light', width = 1280, height = 900 } = {}) {
+export async function open({ theme = 'light', width = 1280, height = 900, panel = PANEL } = {}) {
   const browser = await chromium.launch({ executablePath: env.BROWSER, args: ['--no-sandbox'] });
   const context = await browser.newContext({ viewport: { width, height }, colorScheme: theme });
-  await context.grantPermissions(['clipboard-read', 'clipboard-write'], { origin: new URL(PANEL).origin });
+  await context.grantPermissions(['clipboard-read', 'clipboard-write'], { origin: new URL(panel).origin });
   context.setDefaultTimeout(PATIENCE);
   const page = await context.newPage();
   const wrong = [];
   page.on('request', (request) => {
-    if (!request.url().startsWith(PANEL)) wrong.push(`asked ${request.url()}`);
+    if (!request.url().startsWith(panel)) wrong.push(`asked ${request.url()}`);
   });
   page.on('pageerror', (error) => wrong.push(error.stack));
   page.on('console', (message) => {
     // An answer that is an error is a line of the browser's own; the checks look at what the page makes of it.
     if (message.type() === 'error' && !message.text().startsWith('Failed to load resource')) wrong.push(message.text());
   });
-  const goTo = (path) => page.goto(`${PANEL}#/${path}`);
+  const goTo = (path) => page.goto(`${panel}#/${path}`);
   const close = async () => {
     await browser.close();
     assert.deepEqual(wrong, [], 'the page asked nobody else and made no error');
