@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::net::IpAddr;
 use std::str::FromStr;
 
 /// What somebody may do at the control plane; greater may do more.
@@ -34,6 +35,20 @@ pub struct Accounts {
     pub users: BTreeMap<String, Account>,
     /// Programs.
     pub tokens: BTreeMap<String, Account>,
+}
+
+/// What is wrong with listening on these addresses, `encrypted` or not, with somebody `listed` who may log in or not: one
+/// line with what to do. Whoever reaches an address that is not of the loopback must log in, and be the only one who reads
+/// the password.
+pub fn web_refusal(addresses: impl IntoIterator<Item = IpAddr>, encrypted: bool, listed: bool) -> Option<String> {
+    let address = addresses.into_iter().find(|address| !address.is_loopback())?;
+    let missing = match (encrypted, listed) {
+        (true, true) => return None,
+        (false, true) => "give tls_cert_file and tls_key_file",
+        (true, false) => "list somebody in [web.users], whose line \"weir account NAME\" prints",
+        (false, false) => "give tls_cert_file and tls_key_file, and list somebody in [web.users]",
+    };
+    Some(format!("[web] {address} is not of the loopback (127.0.0.1 or ::1): {missing}, or change address"))
 }
 
 impl Accounts {

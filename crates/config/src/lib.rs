@@ -32,7 +32,7 @@ mod units;
 mod users;
 mod wording;
 
-pub use accounts::{Account, Accounts, WebRole};
+pub use accounts::{Account, Accounts, WebRole, web_refusal};
 pub use ciphers::{CipherSuite, resolve_ciphers, resolve_tls13};
 pub use convert::to_toml;
 pub use edit::{Act, Edit, Edits, Keys, Value, Written, rewrite, written};

@@ -256,3 +256,25 @@ fn doors_of_other_types_are_looked_at() {
     );
     assert_eq!(warned("server_tls_protocols = all"), ["TLS 1.0 and TLS 1.1 are not to be had; TLS 1.2 and 1.3 are"]);
 }
+
+#[test]
+fn an_api_that_others_reach_wants_encryption_and_logins() {
+    let hash = "0".repeat(64);
+    let errors = |address: &str, more: &str| {
+        let text = format!(
+            "[auth]\ntype = \"trust\"\n[pools.app]\nhost = \"h\"\nuser = \"app\"\n[web]\naddress = \"{address}\"\n{more}"
+        );
+        let config = load_with(&text, &[], &[]).unwrap();
+        let findings = review(&config, &Facts { descriptors: 100_000, cores: 1 });
+        let errors = findings.into_iter().filter(|finding| finding.severity == Severity::Error);
+        errors.map(|finding| finding.text).collect::<Vec<_>>()
+    };
+    let tls = "tls_cert_file = \"a.crt\"\ntls_key_file = \"a.key\"\n";
+    let token = format!("[web.tokens]\ngrafana = \"viewer sha256:{hash}\"\n");
+    assert_eq!(errors("127.0.0.1", ""), Vec::<String>::new());
+    assert_eq!(errors("0.0.0.0", &format!("{tls}{token}")), Vec::<String>::new());
+    for (more, told) in [("", "tls_cert_file"), (tls, "[web.users]"), (&*token, "tls_key_file")] {
+        let found = errors("0.0.0.0", more);
+        assert!(found.len() == 1 && found[0].contains(told), "{found:?}");
+    }
+}

@@ -22,4 +22,4 @@ mod tls;
 mod watch;
 
 pub use access::{hash_password, hash_token, new_token};
-pub use serve::{Options, Web, WebError, refusal};
+pub use serve::{Options, Web, WebError};

@@ -5,7 +5,7 @@
 //! [`Web`] ends it.
 
 use std::fmt;
-use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -94,7 +94,7 @@ impl Web {
     /// be started.
     pub fn start(options: Options) -> Result<Web, WebError> {
         let (addresses, listed) = (options.addresses.iter().map(SocketAddr::ip), !options.book.accounts().is_empty());
-        refusal(addresses, options.tls.is_some(), listed).map_or(Ok(()), |why| Err(WebError(why)))?;
+        weir_config::web_refusal(addresses, options.tls.is_some(), listed).map_or(Ok(()), |why| Err(WebError(why)))?;
         let exposed = options.addresses.iter().any(|address| !address.ip().is_loopback());
         let tls = options.tls.as_ref().map(|(certificate, key)| tls::acceptor(certificate, key)).transpose();
         let tls = tls.map_err(|error| WebError(format!("[web] {error}; change tls_cert_file or tls_key_file")))?;
@@ -126,20 +126,6 @@ impl Drop for Web {
             let _ = thread.join();
         }
     }
-}
-
-/// What is wrong with listening on these addresses, `encrypted` or not, with somebody `listed` who may log in or not: one
-/// line with what to do. Whoever reaches an address that is not of the loopback must log in, and be the only one who reads
-/// the password.
-pub fn refusal(addresses: impl IntoIterator<Item = IpAddr>, encrypted: bool, listed: bool) -> Option<String> {
-    let address = addresses.into_iter().find(|address| !address.is_loopback())?;
-    let missing = match (encrypted, listed) {
-        (true, true) => return None,
-        (false, true) => "give tls_cert_file and tls_key_file",
-        (true, false) => "list somebody in [web.users], whose line \"weir account NAME\" prints",
-        (false, false) => "give tls_cert_file and tls_key_file, and list somebody in [web.users]",
-    };
-    Some(format!("[web] {address} is not of the loopback (127.0.0.1 or ::1): {missing}, or change address"))
 }
 
 fn bind(address: SocketAddr) -> Result<TcpListener, WebError> {

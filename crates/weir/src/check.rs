@@ -38,7 +38,6 @@ pub(crate) fn run(file: &Path, ask: Ask) -> Result<(), Failure> {
         print_table(term, pools_table(&config), &[5, 6, 7]);
     }
     troubles.extend(weir_runtime::check_tls(&config).into_iter().map(|found| about_tls(file, found)));
-    troubles.extend(about_web(file, &config));
     if ask == Ask::Servers {
         let report = probe::probe(&config);
         say("");
@@ -55,14 +54,6 @@ fn about_tls(file: &Path, found: TlsFinding) -> Finding {
         TlsFinding::Warning(text) => (Severity::Warning, text),
     };
     Finding { severity, file: file.to_owned(), line: None, text }
-}
-
-/// What keeps the API from being served.
-fn about_web(file: &Path, config: &Config) -> Option<Finding> {
-    let web = &config.web;
-    let text = weir_web::refusal(web.addresses.iter().copied(), web.tls_cert_file.is_some(), !web.accounts.is_empty())?;
-    let line = config.lines.of("web.address");
-    Some(Finding { severity: Severity::Error, file: file.to_owned(), line, text })
 }
 
 /// Prints what is wrong, the worst last, and one line that says how it stands.

@@ -3,6 +3,7 @@
 use weir_auth::Method;
 
 use super::{Review, counted, plain};
+use crate::accounts::web_refusal;
 use crate::model::{SslMode, TlsSide};
 use crate::table::Section;
 
@@ -31,14 +32,13 @@ impl Review<'_> {
         self.warn("auth.type", text);
     }
 
-    /// The API has no logins yet, so it must be out of everybody else's reach.
+    /// What others than this machine reach wants encryption and logins.
     fn open_panel(&mut self) {
-        let Some(address) = self.config.web.addresses.iter().find(|address| !address.is_loopback()) else { return };
-        let text = format!(
-            "[web] address {address} is not of the loopback: the API has no logins yet, and whoever reaches it may do \
-             everything; use 127.0.0.1 or ::1"
-        );
-        self.fail("web.address", text);
+        let web = &self.config.web;
+        let addresses = web.addresses.iter().copied();
+        if let Some(text) = web_refusal(addresses, web.tls_cert_file.is_some(), !web.accounts.is_empty()) {
+            self.fail("web.address", text);
+        }
     }
 
     fn files_of_rules(&mut self) {
