@@ -1,9 +1,11 @@
 //! The API and the metrics of a Weir that pools a real server.
 
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use serde_json::Value;
-use weir_tests::{Api, Ini, Mode, Setup, Site, eventually};
+use weir_tests::{Api, Ini, Mode, Setup, Site, eventually, weir_binary};
 
 /// A site with an API.
 fn site(setup: Setup) -> (Site, Api) {
@@ -153,7 +155,9 @@ fn metrics_count_what_was_done() {
     });
     assert_eq!(figure(&text, "weir_pool_size{database=\"app\"}"), Some(1.0));
     assert!(text.contains("weir_pool_servers{database=\"app\""), "{text}");
-    assert!(text.ends_with("# EOF\n"));
+    let timed = figure(&text, "weir_query_seconds_bucket{le=\"+Inf\",database=\"app\"}");
+    assert_eq!(timed, figure(&text, "weir_queries_total{database=\"app\"}"), "{text}");
+    assert!(!text.contains("# EOF"), "that is OpenMetrics, which was not asked for");
 }
 
 #[test]
@@ -170,4 +174,84 @@ fn many_askers_at_once_disturb_no_client() {
         let mut client = site.connect();
         (0..200).for_each(|_| drop(client.query("SELECT 1").unwrap()));
     });
+}
+
+#[test]
+fn who_listens_hears_the_figures_of_a_pool_every_second() {
+    let (site, api) = site(transaction(2));
+    let mut client = site.connect();
+    client.query("BEGIN").unwrap();
+    let mut busy = site.connect();
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                busy.query("SELECT 1").unwrap();
+                assert!(busy.query("SELECT no_such_column").is_err());
+            }
+        });
+        let heard = api.events("/api/v1/events?pool=app").find(|event| {
+            let pool = &event["pools"]["app"];
+            pool["transactions_per_second"].as_f64() > Some(0.0) && pool["errors_per_second"].as_f64() > Some(0.0)
+        });
+        done.store(true, Ordering::Relaxed);
+        let event = heard.expect("it goes on until it was heard");
+        let pool = &event["pools"]["app"];
+        assert!(pool["query_ms"]["p95"].as_f64() > Some(0.0) && pool["wait_ms"]["p50"] == 0.0, "{pool}");
+        assert!(pool["errors"]["42703"].as_u64() > Some(0), "{pool}");
+        assert!(pool["servers_idle_in_transaction"] == 1.0 && pool["clients_active"].as_f64() >= Some(1.0), "{pool}");
+        assert!(event["workers"][0]["cpu"].is_number() && event["all"]["servers_active"].is_number(), "{event}");
+    });
+    assert_eq!(api.ask("GET", "/api/v1/events?pool=nowhere", "").0, 404);
+}
+
+#[test]
+fn what_was_known_of_a_pool_outlasts_a_restart() {
+    let folder = std::env::temp_dir().join(format!("weir-history-of-{}", std::process::id()));
+    let api = Api::default();
+    let more = format!("{}history = {:?}\n", api.section(), folder.join("of pools"));
+    let known = |api: Api| {
+        let history = api.get("/api/v1/pools/app/history?range=1h&series=clients_idle,servers_idle");
+        assert_eq!(history["persisted"], true, "{}", history["reason"]);
+        assert_eq!(history["at"].as_array().unwrap().len(), 3_600);
+        let values = history["series"]["clients_idle"].as_array().unwrap().clone();
+        values.iter().filter(|value| value.as_f64() == Some(1.0)).count()
+    };
+    let some = |api: Api| {
+        eventually("figures are kept", || match known(api) {
+            0..3 => Err("not yet three".to_owned()),
+            count => Ok(count),
+        })
+    };
+    let first = Site::with(transaction(1).more(&more), Mode::Transaction);
+    let mut client = first.connect();
+    client.query("SELECT 1").unwrap();
+    let before = some(api);
+    drop((client, first));
+    let _second = Site::with(transaction(1).more(&more), Mode::Transaction);
+    eventually("the folder is free", || match api.ask("GET", "/api/v1/pools/app/history", "") {
+        (200, text) if text.contains("\"persisted\":true") => Ok(()),
+        (_, text) => Err(text),
+    });
+    // Both may have had the second in which the one ended and the other began.
+    assert!(known(api) + 1 >= before);
+    // Until the first report nobody knows which pools there are.
+    eventually("the first figures are there", || match api.ask("GET", "/api/v1/pools/nowhere/history", "") {
+        (404, _) => Ok(()),
+        (_, text) => Err(text),
+    });
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn top_prints_the_pools_once_for_a_script() {
+    let (site, api) = site(transaction(2));
+    site.connect().query("SELECT 1").unwrap();
+    let top = |url: &str| Command::new(weir_binary()).args(["top", "--once", url]).output().unwrap();
+    let shown = top(&api.url());
+    assert!(shown.status.success(), "{}", String::from_utf8_lossy(&shown.stderr));
+    let text = String::from_utf8(shown.stdout).unwrap();
+    assert!(text.lines().any(|line| line.starts_with("app ")) && text.contains("wait p95"), "{text}");
+    let nobody = top("http://127.0.0.1:9");
+    assert!(!nobody.status.success() && String::from_utf8_lossy(&nobody.stderr).contains("[web] address"));
 }

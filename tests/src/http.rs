@@ -1,6 +1,6 @@
 //! HTTP as a test speaks it: one request a connection, answers whole.
 
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
@@ -69,6 +69,20 @@ impl Api {
         let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
         let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
         (status, body.to_owned())
+    }
+
+    /// Listens to server-sent events; the data of each, for as long as they come.
+    ///
+    /// # Panics
+    ///
+    /// When nobody listens, or what comes is no stream of events.
+    pub fn events(&self, path: &str) -> impl Iterator<Item = Value> + use<> {
+        let mut stream = TcpStream::connect(self.0).expect("the API listens");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a time");
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: {}\r\n\r\n", self.0).expect("it reads");
+        let lines = BufReader::new(stream).lines().map(|line| line.expect("it goes on"));
+        let data = |line: String| line.strip_prefix("data: ").map(|data| serde_json::from_str(data).expect("JSON"));
+        lines.filter_map(data)
     }
 
     /// Asks for JSON.

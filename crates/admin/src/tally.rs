@@ -44,11 +44,16 @@ impl Tally {
         self.times.as_deref()
     }
 
-    /// Adds what another has counted.
-    pub fn add(&mut self, other: &Tally) {
+    /// Adds what another has counted, but for its times.
+    pub fn add_counts(&mut self, other: &Tally) {
         self.logins += other.logins;
         self.connects += other.connects;
         self.errors.add(&other.errors);
+    }
+
+    /// Adds what another has counted.
+    pub fn add(&mut self, other: &Tally) {
+        self.add_counts(other);
         if let Some(times) = other.counted() {
             self.times().add(times);
         }

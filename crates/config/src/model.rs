@@ -205,6 +205,8 @@ pub struct Web {
     pub tls_key_file: Option<PathBuf>,
     /// Who may come, and what they may do; empty: everybody on this machine, everything.
     pub accounts: Arc<Accounts>,
+    /// The folder of the history of pools; `None`: it is kept in memory.
+    pub history: Option<PathBuf>,
 }
 
 /// Rules of one user (`[users]`); what is not given is the pool's or the process's.

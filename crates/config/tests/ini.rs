@@ -141,6 +141,7 @@ fn the_defaults_are_pgbouncers() {
             "unix_socket_mode",
             "user",
             "web_address",
+            "web_history",
             "web_port",
             "web_tls_cert_file",
             "web_tls_key_file",

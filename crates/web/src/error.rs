@@ -51,6 +51,8 @@ pub(crate) enum ApiError {
     WrongPassword,
     /// Too many have tried to log in; when one may again.
     TooManyLogins(Duration),
+    /// A file of the history can't be read.
+    Unreadable(String),
     /// As many listen to events as may.
     TooManyStreams,
     /// The request took too long to come, or to be answered.
@@ -119,6 +121,7 @@ impl ApiError {
             ApiError::ForeignOrigin | ApiError::NotThePage | ApiError::NotAllowed(_) => StatusCode::FORBIDDEN,
             ApiError::LoginNeeded | ApiError::WrongPassword => StatusCode::UNAUTHORIZED,
             ApiError::TooManyLogins(_) => StatusCode::TOO_MANY_REQUESTS,
+            ApiError::Unreadable(_) => StatusCode::INTERNAL_SERVER_ERROR,
             ApiError::TooManyStreams => StatusCode::TOO_MANY_REQUESTS,
             ApiError::TooSlow => StatusCode::REQUEST_TIMEOUT,
         }
@@ -170,6 +173,8 @@ impl ApiError {
             ApiError::TooManyLogins(wait) => {
                 Body::plain("there were too many attempts to log in").hint(format!("wait {} s", wait.as_secs() + 1))
             }
+            ApiError::Unreadable(why) => Body::plain(format!("the history can't be read: {why}"))
+                .hint("look at the disk that [web] history is on"),
             ApiError::TooManyStreams => plain(
                 "as many listen to events as may",
                 "close a page that watches, or ask for figures without staying",

@@ -8,6 +8,7 @@
 //! Others than this machine are served only with encryption and logins. Connections, bodies, and the time that a request may take are limited (`serve`).
 
 mod access;
+mod advice;
 mod api;
 mod ask;
 mod audit;

@@ -6,7 +6,7 @@
 
 use std::fmt;
 use std::net::{SocketAddr, TcpListener};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -50,6 +50,8 @@ pub struct Options {
     pub addresses: Vec<SocketAddr>,
     /// The certificate and its key, PEM; with them all connections are encrypted.
     pub tls: Option<(PathBuf, PathBuf)>,
+    /// The folder that the history of pools is kept in; without one it ends with the process.
+    pub history: Option<PathBuf>,
     /// Whom to ask.
     pub control: Arc<dyn Control>,
     /// Who may come, and who tries pools before they are made.
@@ -102,7 +104,7 @@ impl Web {
         let bound = listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
         let failed = |error: std::io::Error| WebError(format!("can't start the thread of the HTTP API: {error}"));
         let runtime = Builder::new_current_thread().enable_all().build().map_err(failed)?;
-        let (workers, watch) = (Workers::new(options.control), Watch::default());
+        let (workers, watch) = (Workers::new(options.control), watch(options.history.as_deref())?);
         let (access, trials) = (Access::new(options.book.clone(), exposed, tls.is_some()), Trials::new(options.book));
         let router = api::router(workers.clone(), access, trials, watch.clone(), options.version);
         let (end, ended) = oneshot::channel();
@@ -126,6 +128,13 @@ impl Drop for Web {
             let _ = thread.join();
         }
     }
+}
+
+fn watch(history: Option<&Path>) -> Result<Watch, WebError> {
+    Watch::new(history).map_err(|error| {
+        let folder = history.unwrap_or(Path::new("")).display();
+        WebError(format!("can't keep a history in {folder}: {error}; change [web] history, or make it writable"))
+    })
 }
 
 fn bind(address: SocketAddr) -> Result<TcpListener, WebError> {

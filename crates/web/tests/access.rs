@@ -55,7 +55,7 @@ fn users() -> Accounts {
 
 fn options(file: &Arc<File>) -> Options {
     let addresses = vec![SocketAddr::from(([127, 0, 0, 1], 0))];
-    Options { addresses, tls: None, control: file.clone(), book: file.clone(), version: "test" }
+    Options { addresses, history: None, tls: None, control: file.clone(), book: file.clone(), version: "test" }
 }
 
 impl Stage {

@@ -80,8 +80,15 @@ impl Control for Ended {
 fn web() -> Web {
     let any = SocketAddr::from(([127, 0, 0, 1], 0));
     let ended = Arc::new(Ended);
-    Web::start(Options { addresses: vec![any], control: ended.clone(), tls: None, book: ended, version: "test" })
-        .expect("a free port")
+    Web::start(Options {
+        addresses: vec![any],
+        control: ended.clone(),
+        history: None,
+        tls: None,
+        book: ended,
+        version: "test",
+    })
+    .expect("a free port")
 }
 
 /// The status, the head in lower case, and the body.

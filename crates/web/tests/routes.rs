@@ -34,7 +34,7 @@ impl Book for Ended {
 
 fn options(address: SocketAddr) -> Options {
     let ended = Arc::new(Ended);
-    Options { addresses: vec![address], control: ended.clone(), tls: None, book: ended, version: "test" }
+    Options { addresses: vec![address], control: ended.clone(), history: None, tls: None, book: ended, version: "test" }
 }
 
 fn web() -> Web {

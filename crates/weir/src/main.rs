@@ -17,6 +17,7 @@ mod process;
 mod replace;
 mod serve;
 mod term;
+mod top;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -92,6 +93,15 @@ Examples:
   weir demo                  until Ctrl-C
   weir demo --seconds 5      for a script: ends by itself";
 
+const TOP_EXAMPLES: &str = "\
+Shows the figures of GET /api/v1/events, which weir.toml offers with [web] address = \"127.0.0.1\".
+
+Examples:
+  weir top                            until Ctrl-C
+  weir top http://127.0.0.1:9000      another port
+  weir top --once --pools 5           for a script: the five busiest pools, once
+  WEIR_TOKEN=… weir top               where a login is needed (weir account NAME --token)";
+
 /// A debug build says so: it is several times slower, and must not be taken for what is measured.
 const VERSION: &str = if cfg!(debug_assertions) {
     concat!(env!("CARGO_PKG_VERSION"), " (debug build)")
@@ -148,6 +158,9 @@ enum Command {
         #[arg(long, value_name = "N")]
         seconds: Option<u64>,
     },
+    /// Watch a running Weir: its pools, once a second
+    #[command(after_help = TOP_EXAMPLES)]
+    Top(top::Arguments),
     /// Serve a pgbouncer.ini with PgBouncer's own command line
     Pgbouncer(pgbouncer::Arguments),
     /// Rerun the published experiments about pooling, or your own (`weir lab --help`)
@@ -177,6 +190,7 @@ fn main() -> ExitCode {
             account::run(&name, role, if token { account::For::Program } else { account::For::User })
         }
         Command::Demo { seconds } => demo::run(seconds),
+        Command::Top(arguments) => top::run(&arguments),
         Command::Pgbouncer(arguments) => pgbouncer::run(arguments),
         Command::Lab { arguments } => lab::run(&arguments),
     };

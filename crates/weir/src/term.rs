@@ -33,6 +33,12 @@ impl Term {
         Term { output, colours: output == Output::Terminal && !set("NO_COLOR") }
     }
 
+    /// For tests: no terminal.
+    #[cfg(test)]
+    pub(crate) fn plain() -> Self {
+        Term { output: Output::Plain, colours: false }
+    }
+
     pub(crate) fn bold(self, text: &str) -> String {
         self.paint("1", text)
     }

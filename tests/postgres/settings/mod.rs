@@ -137,6 +137,7 @@ const OWN: &[(&str, Effect)] = &[
     ("workers", Seen("clients_of_all_pools_are_served_on_two_and_three_workers")),
     ("io", Seen("the_log_s_first_line_says_what_sockets_are_served_with")),
     ("web_address", Seen("an_ini_may_have_an_api_too")),
+    ("web_history", Seen("what_was_known_of_a_pool_outlasts_a_restart")),
     ("web_port", Seen("an_ini_may_have_an_api_too")),
     ("web_tls_cert_file", Seen("with_a_certificate_the_api_is_encrypted")),
     ("web_tls_key_file", Seen("with_a_certificate_the_api_is_encrypted")),

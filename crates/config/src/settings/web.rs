@@ -64,4 +64,15 @@ pub(super) static SETTINGS: &[Setting] = &[
         Place::Apart,
         "The same for programs, which send `Authorization: Bearer TOKEN`; `weir account NAME --token` makes one.",
     ),
+    Setting::new(
+        Web,
+        "history",
+        Kind::Text,
+        "",
+        Place::Config(|c| Slot::Path(&mut c.web.history)),
+        "The folder that keeps the figures of the 50 busiest pools, an hour by the second and 30 days by the minute, over \
+         a restart: 2.9 MB a pool. Without one they are in memory, with a day by the minute.",
+    )
+    .ini_own("web_history")
+    .effect(Effect::Restart),
 ];

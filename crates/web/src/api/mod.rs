@@ -1,10 +1,12 @@
 //! The paths of the API. What stands behind each is beside this file; what each takes and gives is in `openapi.json`,
 //! which a test compares with the paths.
 
+mod advice;
 mod change;
 mod connections;
 mod events;
 mod gate;
+mod history;
 mod login;
 mod pools;
 mod process;
@@ -103,11 +105,13 @@ fn paths() -> Vec<(&'static str, Least, Least, MethodRouter<App>)> {
         ("/api/v1/reload", VIEWER, OPERATOR, post(process::reload)),
         ("/api/v1/settings", VIEWER, ADMIN, get(process::settings)),
         ("/api/v1/settings/{key}", VIEWER, ADMIN, put(process::set)),
+        ("/api/v1/advice", VIEWER, ADMIN, get(advice::advice)),
         ("/api/v1/events", VIEWER, ADMIN, get(events::events)),
         ("/api/v1/pools", VIEWER, ADMIN, get(pools::list).post(change::make)),
         ("/api/v1/pools/test", VIEWER, ADMIN, post(change::test)),
         ("/api/v1/pools/{name}", VIEWER, ADMIN, get(pools::one).patch(change::alter).delete(change::delete)),
         ("/api/v1/pools/{name}/config", VIEWER, ADMIN, get(change::config)),
+        ("/api/v1/pools/{name}/history", VIEWER, ADMIN, get(history::history)),
         ("/api/v1/pools/{name}/pause", VIEWER, OPERATOR, post(pools::pause)),
         ("/api/v1/pools/{name}/resume", VIEWER, OPERATOR, post(pools::resume)),
         ("/api/v1/pools/{name}/reconnect", VIEWER, OPERATOR, post(pools::reconnect)),

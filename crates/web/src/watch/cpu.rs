@@ -10,12 +10,23 @@ use std::path::Path;
 const NAME: &str = "weir-";
 
 /// The CPU seconds of each worker's thread so far, by its number.
-pub(super) struct Cpu(BTreeMap<u16, f64>);
+#[derive(Debug)]
+pub(crate) struct Cpu(BTreeMap<u16, f64>);
 
 impl Cpu {
-    pub(super) fn now() -> Cpu {
+    pub(crate) fn now() -> Cpu {
         let Ok(threads) = fs::read_dir("/proc/self/task") else { return Cpu(BTreeMap::new()) };
         Cpu(threads.flatten().filter_map(|thread| of(&thread.path())).collect())
+    }
+
+    /// By the worker's number.
+    pub(crate) fn seconds(&self) -> impl Iterator<Item = (u16, f64)> {
+        self.0.iter().map(|(worker, seconds)| (*worker, *seconds))
+    }
+
+    #[cfg(test)]
+    pub(crate) fn of(seconds: impl Into<BTreeMap<u16, f64>>) -> Cpu {
+        Cpu(seconds.into())
     }
 
     /// Which share of these seconds each worker was busy, from 0 to 1.

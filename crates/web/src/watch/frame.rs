@@ -98,7 +98,7 @@ fn part(name: &str) -> Option<(&str, &str)> {
 }
 
 /// A figure as it is written: with as many digits as it can have a meaning in.
-pub(super) fn number(value: f32) -> Value {
+pub(crate) fn number(value: f32) -> Value {
     if value.is_nan() { Value::Null } else { json!(rounded(f64::from(value))) }
 }
 
@@ -118,9 +118,7 @@ pub(super) fn trouble(error: &ApiError) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::watch::series::COUNT;
-
-    const UNKNOWN: [f32; COUNT] = [f32::NAN; COUNT];
+    use crate::watch::series::UNKNOWN;
 
     fn frame(pools: usize) -> Frame {
         let pool = |n: usize| {

@@ -1,24 +1,35 @@
 //! Watching: the workers are asked once a second how they are, and whoever wants to know is told.
 //!
 //! Owns the one task that asks ([`run`](Watch::run)), what it heard last, and who listens. However many listen, the workers
-//! are asked once. `series` says what the figures are, `frame` how they are written, `stream` how they reach a listener.
+//! are asked once. `series` says what the figures are, `frame` how they are written, `stream` how they reach a listener,
+//! and `history` what is kept of them.
 
 mod cpu;
 mod frame;
+mod history;
+mod ring;
 mod series;
 mod stream;
 
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
 use crate::ask::Workers;
 use crate::error::ApiError;
-use cpu::Cpu;
-pub(crate) use frame::Selection;
+pub(crate) use cpu::Cpu;
 use frame::{Frame, trouble};
-use series::{Readings, sample};
+pub(crate) use frame::{Selection, number};
+use history::History;
+pub(crate) use history::merged;
+pub(crate) use ring::Scale;
+use series::{Readings, UNKNOWN, sample};
+pub(crate) use series::{SERIES, Sample, place};
 pub(crate) use stream::Events;
 use stream::Streams;
 
@@ -26,8 +37,11 @@ use stream::Streams;
 const POOLS_A_SECOND: usize = 5_000;
 
 /// What is watched; cheap to clone.
-#[derive(Clone, Default)]
-pub(crate) struct Watch(Arc<Mutex<State>>);
+#[derive(Clone)]
+pub(crate) struct Watch {
+    state: Arc<Mutex<State>>,
+    history: Arc<Mutex<History>>,
+}
 
 #[derive(Default)]
 struct State {
@@ -35,6 +49,9 @@ struct State {
     /// The latest figures; nothing before the first.
     latest: Option<Arc<Frame>>,
 }
+
+/// What was known of a pool, and why it will be forgotten with the process, if it will be.
+type Known = (Vec<Sample>, Option<String>);
 
 /// What the next figures are compared with.
 struct Before {
@@ -44,6 +61,12 @@ struct Before {
 }
 
 impl Watch {
+    /// With a folder for the history, if it is to outlast the process.
+    pub(crate) fn new(folder: Option<&Path>) -> io::Result<Watch> {
+        let history = Arc::new(Mutex::new(History::new(folder)?));
+        Ok(Watch { state: Arc::default(), history })
+    }
+
     /// Asks the workers again and again.
     pub(crate) async fn run(self, workers: Workers) {
         let mut before = None;
@@ -60,16 +83,57 @@ impl Watch {
     }
 
     /// Looks once; how many pools there were.
-    async fn look(&self, workers: &Workers, before: &mut Option<Before>) -> Result<usize, ApiError> {
+    async fn look(&self, workers: &Workers, before: &mut Option<Arc<Before>>) -> Result<usize, ApiError> {
         let (report, config) = workers.report().await?;
         let pools = report.pools.len();
         let now = Before { at: Instant::now(), readings: Readings::of(report, &config), cpu: Cpu::now() };
-        let frame = Arc::new(now.since(before.as_ref()));
-        *before = Some(now);
-        let mut state = self.state();
-        state.streams.tell(&frame);
-        state.latest = Some(frame);
+        let frame = Arc::new(now.since(before.as_deref()));
+        let now = Arc::new(now);
+        *before = Some(now.clone());
+        {
+            let mut state = self.state();
+            state.streams.tell(&frame);
+            state.latest = Some(frame.clone());
+        }
+        self.keep(now, frame).await;
         Ok(pools)
+    }
+
+    /// Keeps what is known now; a disk may take its time, which is another thread's.
+    async fn keep(&self, now: Arc<Before>, frame: Arc<Frame>) {
+        let history = self.history.clone();
+        let keep = move || {
+            let samples: BTreeMap<String, Sample> =
+                frame.pools.iter().map(|(name, pool)| (name.clone(), pool.sample)).collect();
+            lock(&history).record(frame.at as u64, now.at, &now.readings, &samples);
+        };
+        // It ends, or the process does.
+        let _ = spawn_blocking(keep).await;
+    }
+
+    /// The pools whose figures are kept.
+    pub(crate) async fn kept(&self) -> Result<Vec<String>, ApiError> {
+        let history = self.history.clone();
+        let look = move || lock(&history).names().map(str::to_owned).collect();
+        spawn_blocking(look).await.map_err(|_| ApiError::Ending)
+    }
+
+    /// What was known of a pool at so many moments.
+    pub(crate) async fn history(&self, name: &str, scale: Scale, from: u64, moments: u64) -> Result<Known, ApiError> {
+        let exists = self.state().latest.as_ref().is_none_or(|latest| latest.has(name));
+        let (history, name) = (self.history.clone(), name.to_owned());
+        let look = move || {
+            let history = lock(&history);
+            match history.get(&name, scale, from, moments) {
+                Ok(None) if !exists => Err(ApiError::Unknown("pool", name)),
+                Ok(samples) => {
+                    let samples = samples.unwrap_or_else(|| vec![UNKNOWN; moments as usize]);
+                    Ok((samples, history.why_not_persisted()))
+                }
+                Err(error) => Err(ApiError::Unreadable(error.to_string())),
+            }
+        };
+        spawn_blocking(look).await.unwrap_or(Err(ApiError::Ending))
     }
 
     /// A stream of events about what is selected, from now on.
@@ -79,10 +143,14 @@ impl Watch {
         state.streams.join(selection, latest.as_deref())
     }
 
-    /// Who panics while it is locked leaves nothing half-done.
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
+}
+
+/// Who panics while it is locked leaves nothing half-done.
+fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Before {
@@ -103,6 +171,11 @@ impl Before {
             workers: before.map(|before| self.cpu.shares_since(&before.cpu, seconds)).unwrap_or_default(),
         }
     }
+}
+
+/// Whole seconds since 1970.
+pub(crate) fn seconds_now() -> u64 {
+    now() as u64
 }
 
 /// Seconds since 1970.

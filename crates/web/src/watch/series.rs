@@ -19,7 +19,7 @@ pub(crate) struct Reading {
 }
 
 impl Reading {
-    fn new() -> Reading {
+    pub(super) fn new() -> Reading {
         let record = PoolRecord::new("", "", Mode::Transaction);
         Reading { record, stats: Stats::default(), tally: Tally::default(), refusals: 0 }
     }
@@ -129,15 +129,30 @@ impl<'a> Interval<'a> {
     }
 }
 
+/// How values of several moments become one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Merge {
+    Mean,
+    /// What a mean would hide.
+    Most,
+}
+
 /// One figure.
 pub(crate) struct Series {
     /// Its name; of several that differ by the part behind the last `_`, events make one with parts (`wait_ms`: `p95`).
     pub(crate) name: &'static str,
+    pub(crate) merge: Merge,
+    /// Whether it is counted between two readings rather than looked at.
+    pub(crate) flows: bool,
     of: fn(&Interval<'_>) -> Option<f64>,
 }
 
-const fn figure(name: &'static str, of: fn(&Interval<'_>) -> Option<f64>) -> Series {
-    Series { name, of }
+const fn level(name: &'static str, merge: Merge, of: fn(&Interval<'_>) -> Option<f64>) -> Series {
+    Series { name, merge, flows: false, of }
+}
+
+const fn flow(name: &'static str, merge: Merge, of: fn(&Interval<'_>) -> Option<f64>) -> Series {
+    Series { name, merge, flows: true, of }
 }
 
 /// How many there are.
@@ -145,38 +160,38 @@ pub(crate) const COUNT: usize = 28;
 
 /// All of them. New ones go to the end: files of history hold them by their place.
 pub(crate) static SERIES: [Series; COUNT] = [
-    figure("clients_active", |i| i.is(linked)),
-    figure("clients_idle", |i| i.is(|pool| pool.cl_active - linked(pool))),
-    figure("clients_waiting", |i| i.is(|pool| pool.cl_waiting)),
-    figure("servers_active", |i| i.is(|pool| pool.sv_active)),
-    figure("servers_idle", |i| i.is(|pool| pool.sv_idle + pool.sv_used)),
-    figure("servers_login", |i| i.is(|pool| pool.sv_login)),
-    figure("servers_idle_in_transaction", |i| i.is(|pool| pool.sv_idle_in_transaction)),
-    figure("oldest_wait_seconds", |i| Some(crate::figures::seconds(i.now.record.maxwait))),
-    figure("transactions_per_second", |i| i.rate(|passed| passed.stats.xact_count)),
-    figure("queries_per_second", |i| i.rate(|passed| passed.stats.query_count)),
-    figure("logins_per_second", |i| i.rate(|passed| passed.logins)),
-    figure("connects_per_second", |i| i.rate(|passed| passed.connects)),
-    figure("errors_per_second", |i| i.rate(|passed| passed.errors)),
-    figure("refusals_per_second", |i| i.rate(|passed| passed.refusals)),
-    figure("received_bytes_per_second", |i| i.rate(|passed| passed.stats.received)),
-    figure("sent_bytes_per_second", |i| i.rate(|passed| passed.stats.sent)),
-    figure("idle_in_transaction_share", |i| {
+    level("clients_active", Merge::Mean, |i| i.is(linked)),
+    level("clients_idle", Merge::Mean, |i| i.is(|pool| pool.cl_active - linked(pool))),
+    level("clients_waiting", Merge::Most, |i| i.is(|pool| pool.cl_waiting)),
+    level("servers_active", Merge::Mean, |i| i.is(|pool| pool.sv_active)),
+    level("servers_idle", Merge::Mean, |i| i.is(|pool| pool.sv_idle + pool.sv_used)),
+    level("servers_login", Merge::Most, |i| i.is(|pool| pool.sv_login)),
+    level("servers_idle_in_transaction", Merge::Mean, |i| i.is(|pool| pool.sv_idle_in_transaction)),
+    level("oldest_wait_seconds", Merge::Most, |i| Some(crate::figures::seconds(i.now.record.maxwait))),
+    flow("transactions_per_second", Merge::Mean, |i| i.rate(|passed| passed.stats.xact_count)),
+    flow("queries_per_second", Merge::Mean, |i| i.rate(|passed| passed.stats.query_count)),
+    flow("logins_per_second", Merge::Mean, |i| i.rate(|passed| passed.logins)),
+    flow("connects_per_second", Merge::Mean, |i| i.rate(|passed| passed.connects)),
+    flow("errors_per_second", Merge::Mean, |i| i.rate(|passed| passed.errors)),
+    flow("refusals_per_second", Merge::Mean, |i| i.rate(|passed| passed.refusals)),
+    flow("received_bytes_per_second", Merge::Mean, |i| i.rate(|passed| passed.stats.received)),
+    flow("sent_bytes_per_second", Merge::Mean, |i| i.rate(|passed| passed.stats.sent)),
+    flow("idle_in_transaction_share", Merge::Mean, |i| {
         i.share(|stats| (stats.xact_time.saturating_sub(stats.query_time), stats.xact_time))
     }),
-    figure("statement_hit_share", |i| {
+    flow("statement_hit_share", Merge::Mean, |i| {
         i.share(|stats| (stats.bind_count.saturating_sub(stats.server_parse_count), stats.bind_count))
     }),
-    figure("wait_ms_p50", |i| i.quantile(|times| &times.wait, 0.50)),
-    figure("wait_ms_p95", |i| i.quantile(|times| &times.wait, 0.95)),
-    figure("wait_ms_p99", |i| i.quantile(|times| &times.wait, 0.99)),
-    figure("query_ms_p50", |i| i.quantile(|times| &times.query, 0.50)),
-    figure("query_ms_p95", |i| i.quantile(|times| &times.query, 0.95)),
-    figure("query_ms_p99", |i| i.quantile(|times| &times.query, 0.99)),
-    figure("transaction_ms_p50", |i| i.quantile(|times| &times.transaction, 0.50)),
-    figure("transaction_ms_p95", |i| i.quantile(|times| &times.transaction, 0.95)),
-    figure("transaction_ms_p99", |i| i.quantile(|times| &times.transaction, 0.99)),
-    figure("transaction_ms_mean", |i| i.mean(|stats| (stats.xact_time, stats.xact_count))),
+    flow("wait_ms_p50", Merge::Most, |i| i.quantile(|times| &times.wait, 0.50)),
+    flow("wait_ms_p95", Merge::Most, |i| i.quantile(|times| &times.wait, 0.95)),
+    flow("wait_ms_p99", Merge::Most, |i| i.quantile(|times| &times.wait, 0.99)),
+    flow("query_ms_p50", Merge::Most, |i| i.quantile(|times| &times.query, 0.50)),
+    flow("query_ms_p95", Merge::Most, |i| i.quantile(|times| &times.query, 0.95)),
+    flow("query_ms_p99", Merge::Most, |i| i.quantile(|times| &times.query, 0.99)),
+    flow("transaction_ms_p50", Merge::Most, |i| i.quantile(|times| &times.transaction, 0.50)),
+    flow("transaction_ms_p95", Merge::Most, |i| i.quantile(|times| &times.transaction, 0.95)),
+    flow("transaction_ms_p99", Merge::Most, |i| i.quantile(|times| &times.transaction, 0.99)),
+    flow("transaction_ms_mean", Merge::Mean, |i| i.mean(|stats| (stats.xact_time, stats.xact_count))),
 ];
 
 /// Clients with a server: as many as there are servers with a client.
@@ -187,6 +202,9 @@ fn linked(pool: &PoolRecord) -> u32 {
 /// One value for each of [`SERIES`]; not a number where nothing is known.
 pub(crate) type Sample = [f32; COUNT];
 
+/// Nothing is known.
+pub(crate) const UNKNOWN: Sample = [f32::NAN; COUNT];
+
 /// What is known of a pool at a reading, and of the time since an earlier one, which was so many seconds before.
 pub(crate) fn sample(before: Option<(&Reading, f64)>, now: &Reading) -> Sample {
     let interval = Interval::new(before, now);
@@ -196,6 +214,38 @@ pub(crate) fn sample(before: Option<(&Reading, f64)>, now: &Reading) -> Sample {
 /// The place of a figure in a sample.
 pub(crate) fn place(name: &str) -> Option<usize> {
     SERIES.iter().position(|series| series.name == name)
+}
+
+/// Samples of several moments as one.
+#[derive(Clone, Debug)]
+pub(crate) struct Merged {
+    sum: [f64; COUNT],
+    most: Sample,
+    known: [u32; COUNT],
+}
+
+impl Default for Merged {
+    fn default() -> Merged {
+        Merged { sum: [0.0; COUNT], most: UNKNOWN, known: [0; COUNT] }
+    }
+}
+
+impl Merged {
+    pub(crate) fn add(&mut self, sample: &Sample) {
+        for (index, value) in sample.iter().enumerate().filter(|(_, value)| !value.is_nan()) {
+            self.sum[index] += f64::from(*value);
+            self.most[index] = self.most[index].max(*value);
+            self.known[index] += 1;
+        }
+    }
+
+    pub(crate) fn sample(&self) -> Sample {
+        std::array::from_fn(|index| match (self.known[index], SERIES[index].merge) {
+            (0, _) => f32::NAN,
+            (_, Merge::Most) => self.most[index],
+            (known, Merge::Mean) => (self.sum[index] / f64::from(known)) as f32,
+        })
+    }
 }
 
 #[cfg(test)]
@@ -222,7 +272,7 @@ mod tests {
         let at_once = sample(None, &first);
         assert_eq!((value(&at_once, "clients_active"), value(&at_once, "clients_idle")), (2.0, 3.0));
         assert_eq!(value(&at_once, "clients_waiting"), 3.0);
-        assert!(value(&at_once, "transactions_per_second").is_nan());
+        assert!(SERIES.iter().zip(at_once).all(|(series, value)| series.flows == value.is_nan()));
         let later = sample(Some((&first, 2.0)), &second);
         assert_eq!(value(&later, "transactions_per_second"), 25.0);
         assert_eq!(value(&later, "idle_in_transaction_share"), 0.75);
@@ -236,5 +286,18 @@ mod tests {
     fn counters_that_began_anew_are_no_negative_rate() {
         let later = sample(Some((&reading(100), 1.0)), &reading(3));
         assert_eq!(value(&later, "transactions_per_second"), 0.0);
+    }
+
+    #[test]
+    fn several_moments_are_one_by_their_mean_or_by_the_most_and_what_is_unknown_does_not_count() {
+        let mut merged = Merged::default();
+        assert!(merged.sample().iter().all(|value| value.is_nan()));
+        for (active, waiting) in [(1.0, 0.0), (2.0, 7.0), (f32::NAN, f32::NAN)] {
+            let mut sample = UNKNOWN;
+            (sample[0], sample[2]) = (active, waiting);
+            merged.add(&sample);
+        }
+        let sample = merged.sample();
+        assert_eq!((sample[0], sample[2], sample[3].is_nan()), (1.5, 7.0, true));
     }
 }

@@ -81,9 +81,7 @@ impl Body for Events {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::watch::series::COUNT;
-
-    const UNKNOWN: [f32; COUNT] = [f32::NAN; COUNT];
+    use crate::watch::series::UNKNOWN;
 
     fn frame() -> Frame {
         Frame { at: 1.0, pools: BTreeMap::new(), all: UNKNOWN, workers: BTreeMap::new() }

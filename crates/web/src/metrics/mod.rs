@@ -1,12 +1,18 @@
-//! `/metrics`: what the workers report, in the text format of OpenMetrics (its specification, 1.0), which Prometheus reads.
+//! `/metrics`: what the workers report, for Prometheus and what reads OpenMetrics (its specification, 1.0).
 //!
 //! Names follow Prometheus's conventions: base units, `_total` for what only grows. Databases and users are labels, and
 //! with a `*` database there may be any number of them: beyond [`MOST`] the rest is one sum, `(others)`.
+
+#[cfg(test)]
+mod tests;
+mod text;
+mod times;
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use axum::extract::State;
+use axum::http::HeaderMap;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
 use prometheus_client::collector::Collector;
@@ -15,19 +21,20 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, MetricEncod
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::exemplar::Exemplar;
 use prometheus_client::registry::{Registry, Unit};
-use weir_admin::{DatabaseStats, PoolRecord, Refusals, Report, Serving, Stats};
+use weir_admin::{DatabaseStats, PoolRecord, Refusals, Report, Serving, Stats, Tally};
 use weir_config::Config;
 
 use crate::ask::Workers;
 use crate::error::ApiError;
-use crate::figures::{Clients, Servers, seconds, seconds_of};
+use crate::figures::{Clients, Servers, seconds};
+use crate::watch::Cpu;
+use text::Format;
+use times::Timed;
 
 /// Databases, and pools, that have labels of their own.
 const MOST: usize = 1000;
 /// The label of the rest.
 const OTHERS: &str = "(others)";
-/// The version of OpenMetrics that is written.
-const FORMAT: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Everything that is shown, by the names that become labels.
 #[derive(Debug)]
@@ -43,7 +50,9 @@ struct Figures {
     /// By database and user; without both for clients that had no pool.
     refusals: BTreeMap<(String, String), Refusals>,
     /// By database.
-    stats: BTreeMap<String, Stats>,
+    stats: BTreeMap<String, (Stats, Tally)>,
+    times: Timed,
+    cpu: Cpu,
     /// By configured pool: the most servers that it may have.
     sizes: BTreeMap<String, u32>,
 }
@@ -52,9 +61,12 @@ struct Figures {
 pub(crate) async fn metrics(
     State(workers): State<Workers>,
     State(version): State<&'static str>,
+    headers: HeaderMap,
 ) -> Result<impl IntoResponse, ApiError> {
     let (report, config) = workers.report().await?;
-    Ok(([(CONTENT_TYPE, FORMAT)], text(Figures::new(report, &config, version))))
+    let format = Format::wanted(&headers);
+    let text = text(Figures::new(report, &config, version, Cpu::now()));
+    Ok(([(CONTENT_TYPE, format.content_type())], format.of(text)))
 }
 
 fn text(figures: Figures) -> String {
@@ -67,7 +79,7 @@ fn text(figures: Figures) -> String {
 }
 
 impl Figures {
-    fn new(report: Report, config: &Config, version: &'static str) -> Figures {
+    fn new(report: Report, config: &Config, version: &'static str, cpu: Cpu) -> Figures {
         let mut figures = Figures {
             version,
             max_clients: config.max_clients,
@@ -78,6 +90,8 @@ impl Figures {
             pools: BTreeMap::new(),
             refusals: BTreeMap::new(),
             stats: BTreeMap::new(),
+            times: Timed::default(),
+            cpu,
             sizes: config.pools.iter().take(MOST).map(|(name, pool)| (escaped(name), pool.limits.size)).collect(),
         };
         for pool in report.pools {
@@ -89,9 +103,13 @@ impl Figures {
             let key = labels(figures.refusals.len(), database, user);
             figures.refusals.entry(key).or_default().add(&record.refusals);
         }
-        for DatabaseStats { database, total, .. } in &report.stats {
+        for of in &report.stats {
+            let DatabaseStats { database, total, tally, .. } = of;
             let (key, _) = labels(figures.stats.len(), database, "");
-            figures.stats.entry(key).or_default().add(total);
+            let (stats, counted) = figures.stats.entry(key).or_default();
+            stats.add(total);
+            counted.add_counts(tally);
+            figures.times.add(of);
         }
         figures
     }
@@ -111,52 +129,47 @@ fn escaped(value: &str) -> String {
 struct Counter {
     name: &'static str,
     help: &'static str,
-    of: fn(&Stats) -> u64,
+    of: fn(&Stats, &Tally) -> u64,
 }
 
-const COUNTERS: [Counter; 6] = [
+const COUNTERS: [Counter; 8] = [
     Counter {
         name: "weir_transactions",
         help: "Transactions; a query outside of one counts as one",
-        of: |stats| stats.xact_count,
+        of: |stats, _| stats.xact_count,
     },
     Counter {
         name: "weir_queries",
         help: "Queries: simple ones, and groups up to a Sync",
-        of: |stats| stats.query_count,
+        of: |stats, _| stats.query_count,
     },
     Counter {
         name: "weir_server_assignments",
         help: "Times that a server was given to a client",
-        of: |stats| stats.server_assignment_count,
+        of: |stats, _| stats.server_assignment_count,
     },
     Counter {
         name: "weir_client_parses",
         help: "Named statements that clients prepared",
-        of: |stats| stats.client_parse_count,
+        of: |stats, _| stats.client_parse_count,
     },
     Counter {
         name: "weir_server_parses",
         help: "Named statements that were prepared on servers",
-        of: |stats| stats.server_parse_count,
+        of: |stats, _| stats.server_parse_count,
     },
-    Counter { name: "weir_binds", help: "Binds of prepared statements", of: |stats| stats.bind_count },
-];
-
-/// Times, which the workers count in microseconds.
-const TIMES: [Counter; 3] = [
-    Counter { name: "weir_client_wait", help: "Time that clients waited for a server", of: |stats| stats.wait_time },
-    Counter { name: "weir_query", help: "Time spent on queries", of: |stats| stats.query_time },
+    Counter { name: "weir_binds", help: "Binds of prepared statements", of: |stats, _| stats.bind_count },
+    Counter { name: "weir_client_logins", help: "Clients that logged in", of: |_, tally| tally.logins },
     Counter {
-        name: "weir_transaction",
-        help: "Time spent in transactions, idle ones too",
-        of: |stats| stats.xact_time,
+        name: "weir_server_connects",
+        help: "Connections to servers that were begun",
+        of: |_, tally| tally.connects,
     },
 ];
 
 const BYTES: [Counter; 2] = [
-    Counter { name: "weir_received", help: "Bytes received from clients", of: |stats| stats.received },
-    Counter { name: "weir_sent", help: "Bytes sent to clients", of: |stats| stats.sent },
+    Counter { name: "weir_received", help: "Bytes received from clients", of: |stats, _| stats.received },
+    Counter { name: "weir_sent", help: "Bytes sent to clients", of: |stats, _| stats.sent },
 ];
 
 impl Collector for Figures {
@@ -191,6 +204,12 @@ impl Figures {
         for (name, help, count) in counts {
             to.encode_descriptor(name, help, None, MetricType::Gauge)?.encode_gauge(&count)?;
         }
+        let help = "CPU time of each worker's thread";
+        let mut family = to.encode_descriptor("weir_worker_cpu", help, Some(&Unit::Seconds), MetricType::Counter)?;
+        for (worker, seconds) in self.cpu.seconds() {
+            let labels = [("worker", worker.to_string())];
+            family.encode_family(&labels)?.encode_counter::<NoLabelSet, _, f64>(&seconds, None)?;
+        }
         Ok(())
     }
 
@@ -199,6 +218,13 @@ impl Figures {
         self.of_states(to, "weir_pool_clients", help, |pool| Clients::of(pool).named())?;
         let help = "Connections of a pool to its server";
         self.of_states(to, "weir_pool_servers", help, |pool| Servers::of(pool).named())?;
+        let name = "weir_pool_servers_idle_in_transaction";
+        let help = "Servers whose client is in a transaction, and asks nothing";
+        let mut family = to.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        for ((database, user), pool) in &self.pools {
+            let labels = [("database", database.as_str()), ("user", user)];
+            family.encode_family(&labels)?.encode_gauge(&pool.sv_idle_in_transaction)?;
+        }
         let help = "How long the oldest waiting client has waited";
         let mut family =
             to.encode_descriptor("weir_pool_longest_wait", help, Some(&Unit::Seconds), MetricType::Gauge)?;
@@ -243,88 +269,23 @@ impl Figures {
         for (counters, unit) in [(&COUNTERS[..], None), (&BYTES[..], Some(&Unit::Bytes))] {
             for Counter { name, help, of } in counters {
                 let mut family = to.encode_descriptor(name, help, unit, MetricType::Counter)?;
-                for (database, stats) in &self.stats {
-                    count_of(&mut family, &[("database", database.as_str())], of(stats))?;
+                for (database, (stats, tally)) in &self.stats {
+                    count_of(&mut family, &[("database", database.as_str())], of(stats, tally))?;
                 }
             }
         }
-        for Counter { name, help, of } in &TIMES {
-            let mut family = to.encode_descriptor(name, help, Some(&Unit::Seconds), MetricType::Counter)?;
-            for (database, stats) in &self.stats {
-                let time = seconds_of(of(stats));
-                let labels = [("database", database.as_str())];
-                family.encode_family(&labels)?.encode_counter::<NoLabelSet, _, f64>(&time, None)?;
+        let help = "Errors that servers sent to clients";
+        let mut family = to.encode_descriptor("weir_server_errors", help, None, MetricType::Counter)?;
+        for (database, (_, tally)) in &self.stats {
+            for (sqlstate, count) in tally.errors.by_code() {
+                count_of(&mut family, &[("database", database.as_str()), ("sqlstate", &sqlstate)], count)?;
             }
         }
-        Ok(())
+        self.times.encode(to)
     }
 }
 
 fn count_of(family: &mut MetricEncoder<'_>, labels: &impl EncodeLabelSet, count: u64) -> fmt::Result {
     let none: Option<&Exemplar<NoLabelSet, f64>> = None;
     family.encode_family(labels)?.encode_counter(&count, none)
-}
-
-#[cfg(test)]
-mod tests {
-    use weir_base::{Mode, Span};
-
-    use super::*;
-
-    fn report(pools: usize) -> Report {
-        let record = |n: usize| {
-            let mut pool = PoolRecord::new(format!("app{n}"), "ann", Mode::Transaction);
-            (pool.cl_waiting, pool.sv_active, pool.maxwait) = (2, 1, Span::from_micros(1_500_000));
-            pool
-        };
-        let stats = |n: usize| DatabaseStats {
-            database: format!("app{n}"),
-            total: Stats { xact_count: 10, wait_time: 2_500_000, ..Stats::default() },
-            ..DatabaseStats::default()
-        };
-        Report { pools: (0..pools).map(record).collect(), stats: (0..pools).map(stats).collect(), ..Report::default() }
-    }
-
-    fn lines(report: Report) -> Vec<String> {
-        let figures = Figures::new(report, &Config::default(), "weir \"test\"");
-        text(figures).lines().map(str::to_owned).collect()
-    }
-
-    #[test]
-    fn figures_have_base_units_and_names_that_prometheus_expects() {
-        let lines = lines(report(1));
-        for wanted in [
-            "weir_build_info{version=\"weir \\\"test\\\"\"} 1",
-            "weir_pool_clients{database=\"app0\",user=\"ann\",state=\"waiting\"} 2",
-            "weir_pool_servers{database=\"app0\",user=\"ann\",state=\"active\"} 1",
-            "weir_pool_longest_wait_seconds{database=\"app0\",user=\"ann\"} 1.5",
-            "weir_transactions_total{database=\"app0\"} 10",
-            "weir_client_wait_seconds_total{database=\"app0\"} 2.5",
-            "weir_serving 1",
-        ] {
-            assert!(lines.iter().any(|line| line == wanted), "no {wanted} in {lines:#?}");
-        }
-        assert_eq!(lines.last().map(String::as_str), Some("# EOF"));
-    }
-
-    #[test]
-    fn a_name_can_not_write_lines_of_its_own() {
-        let mut hostile = report(1);
-        hostile.pools[0].database = "a\"} 1\nweir_serving 0\n\\".into();
-        let lines = lines(hostile);
-        assert!(!lines.iter().any(|line| line == "weir_serving 0"), "{lines:#?}");
-        let own = r#"weir_pool_clients{database="a\"} 1\nweir_serving 0\n\\",user="ann",state="waiting"} 2"#;
-        assert!(lines.iter().any(|line| line == own), "{lines:#?}");
-    }
-
-    #[test]
-    fn however_many_pools_there_are_the_labels_are_bounded_and_the_sums_are_right() {
-        let lines = lines(report(MOST + 500));
-        let of = |name: &str| lines.iter().filter(|line| line.starts_with(name)).collect::<Vec<_>>();
-        assert_eq!(of("weir_transactions_total").len(), MOST + 1);
-        assert!(lines.iter().any(|line| line == "weir_transactions_total{database=\"(others)\"} 5000"));
-        let waiting = "weir_pool_clients{database=\"(others)\",user=\"\",state=\"waiting\"} 1000";
-        assert!(lines.iter().any(|line| line == waiting));
-        assert_eq!(of("weir_pool_longest_wait_seconds").len(), MOST + 1);
-    }
 }

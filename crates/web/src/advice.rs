@@ -1,0 +1,330 @@
+//! Advice: which size a pool needs by Little's law, and what its signs say about the cause.
+//!
+//! Owns the arithmetic and the table of signs, as pure functions of what was measured; where the figures come from is not
+//! its affair. Little's law: of what arrives λ times a second and holds a server for W seconds, λ·W hold one at a time on
+//! average. So the peak of λ·W over minutes is what a pool must have, and a quarter more leaves room for chance. A full
+//! pool hides its demand, as no more can arrive than are served: then the law gives its own size, the quarter is a step, and
+//! the next measurement says whether another is needed.
+
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+use weir_base::Mode;
+
+/// Room beyond what is needed on average.
+const ROOM: f64 = 1.25;
+/// Waits that a client feels: half the time that a fast query takes over a network.
+const FELT_MS: f64 = 5.0;
+/// From this share of its size on a pool is busy.
+const BUSY: f64 = 0.9;
+/// From this share on the time in transactions is mostly the application's.
+const IDLE: f64 = 0.5;
+/// Moments of the recent past that must be known before anything is said about waits: half a minute.
+const ENOUGH: usize = 30;
+/// Minutes that must be known before a pool is called too large: two days, but for an hour of restarts.
+const DAYS: usize = 2 * 24 * 60 - 60;
+/// No pool is made smaller than this: two clients at once are nothing unusual.
+const LEAST: u32 = 2;
+
+/// What was known of a pool at one moment, or on average in a minute; `None` where nothing is known.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Moment {
+    pub(crate) transactions_per_second: Option<f64>,
+    pub(crate) transaction_ms_mean: Option<f64>,
+    pub(crate) wait_ms_p95: Option<f64>,
+    pub(crate) clients_waiting: f64,
+    pub(crate) servers_active: f64,
+    pub(crate) servers_idle: f64,
+    pub(crate) servers_idle_in_transaction: f64,
+    pub(crate) idle_in_transaction_share: Option<f64>,
+}
+
+/// What advice is made of.
+#[derive(Clone, Debug)]
+pub(crate) struct Measured {
+    pub(crate) pool: String,
+    pub(crate) size: u32,
+    pub(crate) mode: Mode,
+    /// The last minutes, by the second.
+    pub(crate) recent: Vec<Moment>,
+    /// The last days, by the minute.
+    pub(crate) past: Vec<Moment>,
+}
+
+/// What is to be done, and why.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Advice {
+    pool: String,
+    sign: Sign,
+    cause: &'static str,
+    evidence: Map<String, Value>,
+    /// Keys of the pool and their new values; nothing where no setting helps.
+    change: Option<Map<String, Value>>,
+    text: String,
+}
+
+/// What is seen.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Sign {
+    WaitsAndServersBusy,
+    WaitsAndServersIdleInTransaction,
+    WaitsAndDatabaseAtItsLimit,
+    NobodyWaitsAndServersIdle,
+}
+
+/// The law's figures at the busiest moment.
+#[derive(Clone, Copy, Debug, Default)]
+struct Peak {
+    per_second: f64,
+    held_ms: f64,
+    needed: f64,
+}
+
+/// What a pool's figures say; mostly nothing.
+pub(crate) fn advise(of: &Measured) -> Option<Advice> {
+    waits(of).or_else(|| idles(of))
+}
+
+/// Clients wait: why?
+fn waits(of: &Measured) -> Option<Advice> {
+    if of.recent.len() < ENOUGH {
+        return None;
+    }
+    let wait = mean(of.recent.iter().filter_map(|moment| moment.wait_ms_p95)).unwrap_or(0.0);
+    let waiting = mean_of(&of.recent, |moment| moment.clients_waiting);
+    // Either many waits have ended, or nobody is served and the queue stands.
+    if waiting < 0.5 || (wait < FELT_MS && waiting < 1.0) {
+        return None;
+    }
+    let active = mean_of(&of.recent, |moment| moment.servers_active);
+    let servers = active + mean_of(&of.recent, |moment| moment.servers_idle);
+    let idle_share = mean(of.recent.iter().filter_map(|moment| moment.idle_in_transaction_share)).unwrap_or(0.0);
+    let held_idle = mean_of(&of.recent, |moment| moment.servers_idle_in_transaction);
+    let peak = peak(of.mode, of.recent.iter().chain(&of.past));
+    let evidence = figures(&[
+        ("wait_ms_p95", wait),
+        ("clients_waiting", waiting),
+        ("size", of.size.into()),
+        ("servers_active", active),
+        ("servers", servers),
+        ("servers_idle_in_transaction", held_idle),
+        ("idle_in_transaction_share", idle_share),
+    ]);
+    let (sign, size) = if of.mode != Mode::Session && (idle_share >= IDLE || held_idle >= active * IDLE) && active > 0.0
+    {
+        (Sign::WaitsAndServersIdleInTransaction, None)
+    } else if servers < f64::from(of.size) * BUSY {
+        (Sign::WaitsAndDatabaseAtItsLimit, None)
+    } else if active >= f64::from(of.size) * BUSY {
+        (Sign::WaitsAndServersBusy, Some(grown(of.size, peak.needed)))
+    } else {
+        return None;
+    };
+    Some(Advice::new(of, sign, evidence, peak, size))
+}
+
+/// A step up: what the law asks for, but at least a quarter more and at most twice as many.
+fn grown(size: u32, needed: f64) -> u32 {
+    let step = with_room(f64::from(size));
+    with_room(needed).clamp(step, size.saturating_mul(2).max(step))
+}
+
+/// Nobody waited for days, and most servers were of no use.
+fn idles(of: &Measured) -> Option<Advice> {
+    let known = of.past.len();
+    let nobody = of.past.iter().chain(&of.recent).all(|moment| moment.clients_waiting < 0.5);
+    let peak = peak(of.mode, &of.past);
+    let size = with_room(peak.needed).max(LEAST);
+    if known < DAYS || !nobody || size > of.size / 2 {
+        return None;
+    }
+    let most = of.past.iter().map(|moment| moment.servers_active).fold(0.0, f64::max);
+    let evidence = figures(&[("days", known as f64 / 1440.0), ("size", of.size.into()), ("servers_active_most", most)]);
+    Some(Advice::new(of, Sign::NobodyWaitsAndServersIdle, evidence, peak, Some(size)))
+}
+
+/// The busiest moment by the law. A session holds its server as long as it lasts, so there the servers in use are counted.
+fn peak<'a>(mode: Mode, moments: impl IntoIterator<Item = &'a Moment>) -> Peak {
+    let of = |moment: &Moment| {
+        let per_second = moment.transactions_per_second.unwrap_or(0.0);
+        let held_ms = moment.transaction_ms_mean.unwrap_or(0.0);
+        let needed = if mode == Mode::Session { moment.servers_active } else { per_second * held_ms / 1e3 };
+        Peak { per_second, held_ms, needed }
+    };
+    moments.into_iter().map(of).max_by(|a, b| a.needed.total_cmp(&b.needed)).unwrap_or_default()
+}
+
+fn with_room(needed: f64) -> u32 {
+    (needed * ROOM).ceil() as u32
+}
+
+fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let (sum, count) = values.fold((0.0, 0_u32), |(sum, count), value| (sum + value, count + 1));
+    (count > 0).then(|| sum / f64::from(count))
+}
+
+fn mean_of(moments: &[Moment], of: fn(&Moment) -> f64) -> f64 {
+    mean(moments.iter().map(of)).unwrap_or(0.0)
+}
+
+fn figures(named: &[(&str, f64)]) -> Map<String, Value> {
+    named.iter().map(|(name, value)| ((*name).to_owned(), json!((value * 100.0).round() / 100.0))).collect()
+}
+
+impl Advice {
+    fn new(of: &Measured, sign: Sign, mut evidence: Map<String, Value>, peak: Peak, size: Option<u32>) -> Advice {
+        evidence.extend(figures(&[
+            ("peak_transactions_per_second", peak.per_second),
+            ("peak_transaction_ms_mean", peak.held_ms),
+            ("servers_needed", peak.needed),
+        ]));
+        let change = size.map(|size| [("size".to_owned(), json!(size))].into_iter().collect());
+        let text = sign.text(of, &evidence, size.unwrap_or(of.size));
+        Advice { pool: of.pool.clone(), sign, cause: sign.cause(), evidence, change, text }
+    }
+}
+
+impl Sign {
+    fn cause(self) -> &'static str {
+        match self {
+            Sign::WaitsAndServersBusy => "the pool is smaller than its load",
+            Sign::WaitsAndServersIdleInTransaction => "the application holds servers without using them",
+            Sign::WaitsAndDatabaseAtItsLimit => "the database gives the pool fewer servers than it may have",
+            Sign::NobodyWaitsAndServersIdle => "the pool is larger than its load",
+        }
+    }
+
+    fn text(self, of: &Measured, evidence: &Map<String, Value>, size: u32) -> String {
+        let figure = |name: &str| evidence.get(name).map(Value::to_string).unwrap_or_default();
+        let law = format!(
+            "{} transactions a second of {} ms need {} servers",
+            figure("peak_transactions_per_second"),
+            figure("peak_transaction_ms_mean"),
+            figure("servers_needed")
+        );
+        let waits =
+            format!("{} clients wait, 95 % of them less than {} ms", figure("clients_waiting"), figure("wait_ms_p95"));
+        match self {
+            Sign::WaitsAndServersBusy => format!(
+                "{waits}, and {} of {} servers are busy. At the peak {law}. Try size {size}, if the database's \
+                 max_connections allows {} more, and look again: when its CPU or disks are the limit, more servers make \
+                 all of them slower.",
+                figure("servers_active"),
+                of.size,
+                size.saturating_sub(of.size)
+            ),
+            Sign::WaitsAndServersIdleInTransaction => format!(
+                "{waits}, while {} of {} servers in use idle in transactions: of the time in transactions, the share {} \
+                 is the application's own. A larger pool would be held as well. Find who does it: \
+                 GET /api/v1/servers?pool={} shows each server's client; end transactions sooner, or set \
+                 idle_transaction_timeout.",
+                figure("servers_idle_in_transaction"),
+                figure("servers_active"),
+                figure("idle_in_transaction_share"),
+                of.pool
+            ),
+            Sign::WaitsAndDatabaseAtItsLimit => format!(
+                "{waits}, and the pool has {} servers where {} are allowed: the database, or a limit that pools share, \
+                 gives no more. A larger size changes nothing. Look at max_connections, at what else is connected, and \
+                 in the log for failed logins.",
+                figure("servers"),
+                of.size
+            ),
+            Sign::NobodyWaitsAndServersIdle => format!(
+                "Nobody has waited for {} days, and no more than {} of {} servers were in use. At the peak {law}. With \
+                 size {size} there is room for a quarter more, and the database has connections to spare for others.",
+                figure("days"),
+                figure("servers_active_most"),
+                of.size
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A pool of 20 that is full: 1,000 transactions of 20 ms a second.
+    fn full() -> Moment {
+        Moment {
+            transactions_per_second: Some(1_000.0),
+            transaction_ms_mean: Some(20.0),
+            wait_ms_p95: Some(80.0),
+            clients_waiting: 30.0,
+            servers_active: 20.0,
+            idle_in_transaction_share: Some(0.1),
+            ..Moment::default()
+        }
+    }
+
+    /// The same pool, with a transaction now and then.
+    fn quiet() -> Moment {
+        Moment {
+            transactions_per_second: Some(40.0),
+            transaction_ms_mean: Some(50.0),
+            wait_ms_p95: Some(0.0),
+            servers_active: 2.0,
+            servers_idle: 18.0,
+            idle_in_transaction_share: Some(0.1),
+            ..Moment::default()
+        }
+    }
+
+    fn measured(recent: Moment, past: Moment, minutes: usize) -> Measured {
+        let (recent, past) = (vec![recent; 300], vec![past; minutes]);
+        Measured { pool: "app".into(), size: 20, mode: Mode::Transaction, recent, past }
+    }
+
+    #[test]
+    fn each_sign_has_its_cause_and_a_size_only_where_a_size_helps() {
+        let held = Moment { idle_in_transaction_share: Some(0.8), servers_idle_in_transaction: 16.0, ..full() };
+        let starved = Moment { servers_active: 7.0, ..full() };
+        let stuck = Moment { wait_ms_p95: None, transactions_per_second: None, ..full() };
+        let harmless = Moment { wait_ms_p95: Some(0.2), clients_waiting: 0.6, ..full() };
+        let longer = Moment { transaction_ms_mean: Some(60.0), ..full() };
+        let table = [
+            ("full", full(), quiet(), 0, Some((Sign::WaitsAndServersBusy, Some(25)))),
+            ("full, once needed more", full(), longer, 60, Some((Sign::WaitsAndServersBusy, Some(40)))),
+            ("held by the application", held, quiet(), 0, Some((Sign::WaitsAndServersIdleInTransaction, None))),
+            ("not as many as allowed", starved, quiet(), 0, Some((Sign::WaitsAndDatabaseAtItsLimit, None))),
+            ("nothing ends at all", stuck, quiet(), 0, Some((Sign::WaitsAndServersBusy, Some(25)))),
+            ("waits that nobody feels", harmless, quiet(), 0, None),
+            ("quiet for an hour", quiet(), quiet(), 60, None),
+            ("quiet for three days", quiet(), quiet(), 4_320, Some((Sign::NobodyWaitsAndServersIdle, Some(3)))),
+            ("quiet, but not always", quiet(), full(), 4_320, None),
+            ("nothing is known", Moment::default(), Moment::default(), 0, None),
+        ];
+        for (name, recent, past, minutes, wanted) in table {
+            let advice = advise(&measured(recent, past, minutes));
+            let size = |advice: &Advice| Some(advice.change.as_ref()?.get("size")?.as_u64()? as u32);
+            assert_eq!(advice.as_ref().map(|advice| (advice.sign, size(advice))), wanted, "{name}");
+        }
+    }
+
+    #[test]
+    fn the_evidence_has_the_figures_of_the_law_and_the_text_says_them() {
+        let advice = advise(&measured(full(), quiet(), 0)).expect("advice");
+        assert_eq!(advice.evidence["servers_needed"], json!(20.0));
+        assert_eq!(
+            (&advice.evidence["wait_ms_p95"], &advice.evidence["clients_waiting"]),
+            (&json!(80.0), &json!(30.0))
+        );
+        assert!(advice.text.contains("1000.0 transactions a second of 20.0 ms need 20.0 servers"), "{}", advice.text);
+        assert_eq!(serde_json::to_value(&advice).expect("JSON")["sign"], "waits_and_servers_busy");
+    }
+
+    #[test]
+    fn a_session_holds_its_server_whether_it_asks_anything_or_not() {
+        let idle = Moment { idle_in_transaction_share: Some(0.9), servers_idle_in_transaction: 20.0, ..full() };
+        let advice = advise(&Measured { mode: Mode::Session, ..measured(idle, quiet(), 0) }).expect("advice");
+        assert_eq!((advice.sign, advice.change.is_some()), (Sign::WaitsAndServersBusy, true));
+    }
+
+    #[test]
+    fn after_a_start_nothing_is_said_before_something_is_known() {
+        let mut early = measured(full(), quiet(), 0);
+        early.recent.truncate(ENOUGH - 1);
+        assert!(advise(&early).is_none());
+    }
+}

@@ -1,0 +1,91 @@
+//! `GET /api/v1/pools/{name}/history`: what was known of a pool over the last hour, day or month.
+
+use std::collections::BTreeMap;
+
+use axum::Json;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Query, State};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::Name;
+use crate::error::ApiError;
+use crate::watch::{SERIES, Scale, Watch, merged, number, seconds_now};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Wanted {
+    #[serde(default)]
+    range: Range,
+    until: Option<u64>,
+    series: Option<String>,
+}
+
+/// How far back.
+#[derive(Clone, Copy, Default, Deserialize)]
+enum Range {
+    #[default]
+    #[serde(rename = "1h")]
+    Hour,
+    #[serde(rename = "1d")]
+    Day,
+    #[serde(rename = "30d")]
+    Month,
+}
+
+impl Range {
+    /// What is looked at, how much of it, and how many moments become one.
+    fn plan(self) -> (Scale, u64, usize) {
+        match self {
+            Range::Hour => (Scale::Seconds, 3_600, 1),
+            Range::Day => (Scale::Minutes, 24 * 60, 1),
+            Range::Month => (Scale::Minutes, 30 * 24 * 60, 30),
+        }
+    }
+}
+
+#[derive(Serialize)]
+pub(crate) struct History {
+    /// Seconds from one moment to the next.
+    step: u64,
+    /// The moments, in seconds since 1970.
+    at: Vec<u64>,
+    series: BTreeMap<&'static str, Vec<Value>>,
+    /// Whether it outlasts the process.
+    persisted: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+}
+
+/// `GET /api/v1/pools/{name}/history`.
+pub(crate) async fn history(
+    State(watch): State<Watch>,
+    Name(name): Name,
+    wanted: Result<Query<Wanted>, QueryRejection>,
+) -> Result<Json<History>, ApiError> {
+    let Query(wanted) = wanted.map_err(|error| ApiError::Bad(error.body_text()))?;
+    let shown = chosen(wanted.series.as_deref())?;
+    let (scale, moments, at_a_time) = wanted.range.plan();
+    let step = scale.step() * at_a_time as u64;
+    let until = wanted.until.unwrap_or(u64::MAX).min(seconds_now());
+    // The one under way has its place, and shows once it is over.
+    let from = (until - until % step + step).saturating_sub(scale.step() * moments);
+    let (samples, reason) = watch.history(&name, scale, from, moments).await?;
+    let samples = merged(&samples, at_a_time);
+    let of = |index: usize| samples.iter().map(|sample| number(sample[index])).collect();
+    Ok(Json(History {
+        step,
+        at: (0..samples.len() as u64).map(|number| from + number * step).collect(),
+        series: shown.into_iter().map(|index| (SERIES[index].name, of(index))).collect(),
+        persisted: reason.is_none(),
+        reason,
+    }))
+}
+
+/// The places of the series that are asked for by name; all if none is.
+fn chosen(names: Option<&str>) -> Result<Vec<usize>, ApiError> {
+    let Some(names) = names else { return Ok((0..SERIES.len()).collect()) };
+    let place = |name: &str| SERIES.iter().position(|series| series.name == name);
+    let known = |name: &str| place(name).ok_or_else(|| ApiError::Bad(format!("there is no series {name}")));
+    names.split(',').map(known).collect()
+}

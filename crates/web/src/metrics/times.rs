@@ -1,0 +1,107 @@
+//! How long things took, as histograms of Prometheus: `_bucket`, `_sum` and `_count` of each database.
+//!
+//! Owns the bounds that are shown: each twice the one before, from 64 µs to more than a minute, so that a query can tell
+//! quantiles from a hundred thousandth to many seconds; the workers count finer. A histogram is some seventy lines, so no
+//! more than [`MOST_TIMED`] databases have their own; the rest is one sum.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::registry::Unit;
+use weir_admin::{DatabaseStats, Histogram, Stats, Times};
+
+use super::{OTHERS, escaped};
+use crate::figures::seconds_of;
+
+/// Databases that have histograms of their own.
+const MOST_TIMED: usize = 250;
+/// The powers of two of microseconds that bound the buckets: 64 µs to 67 s.
+const BOUNDS: std::ops::RangeInclusive<u32> = 6..=26;
+
+/// The times of each database.
+#[derive(Debug, Default)]
+pub(super) struct Timed(BTreeMap<String, (Stats, Times)>);
+
+/// One of the times: its name, its help, its counts and its sum in microseconds.
+struct Time {
+    name: &'static str,
+    help: &'static str,
+    counts: fn(&Times) -> &Histogram,
+    sum: fn(&Stats) -> u64,
+}
+
+const TIMES: [Time; 3] = [
+    Time {
+        name: "weir_client_wait",
+        help: "How long clients waited for a server, 0 for who did not",
+        counts: |times| &times.wait,
+        sum: |stats| stats.wait_time,
+    },
+    Time {
+        name: "weir_query",
+        help: "How long queries took",
+        counts: |times| &times.query,
+        sum: |stats| stats.query_time,
+    },
+    Time {
+        name: "weir_transaction",
+        help: "How long transactions took, idle times in them too",
+        counts: |times| &times.transaction,
+        sum: |stats| stats.xact_time,
+    },
+];
+
+impl Timed {
+    pub(super) fn add(&mut self, of: &DatabaseStats) {
+        let name = if self.0.len() < MOST_TIMED { escaped(&of.database) } else { OTHERS.to_owned() };
+        let (stats, times) = self.0.entry(name).or_default();
+        stats.add(&of.total);
+        of.tally.counted().into_iter().for_each(|counted| times.add(counted));
+    }
+
+    pub(super) fn encode(&self, to: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        for Time { name, help, counts, sum } in &TIMES {
+            let mut family = to.encode_descriptor(name, help, Some(&Unit::Seconds), MetricType::Histogram)?;
+            for (database, (stats, times)) in &self.0 {
+                let counts = counts(times);
+                family.encode_family(&[("database", database.as_str())])?.encode_histogram::<NoLabelSet>(
+                    seconds_of(sum(stats)),
+                    counts.total(),
+                    &buckets(counts),
+                    None,
+                )?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Each bound in seconds, and what was counted between it and the one before; the last is open.
+fn buckets(counts: &Histogram) -> Vec<(f64, u64)> {
+    let mut before = 0;
+    let mut buckets = Vec::with_capacity(BOUNDS.count() + 1);
+    for bound in BOUNDS {
+        let below = counts.below(1 << bound);
+        buckets.push((seconds_of(1 << bound), below - before));
+        before = below;
+    }
+    buckets.push((f64::MAX, counts.total() - before));
+    buckets
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buckets_have_all_that_was_counted_each_once() {
+        let mut counts = Histogram::default();
+        [0, 63, 64, 1_000, 67_108_863, 67_108_864, u64::MAX].iter().for_each(|micros| counts.count(*micros));
+        let buckets = buckets(&counts);
+        assert_eq!((buckets[0], buckets[1]), ((0.000_064, 2), (0.000_128, 1)));
+        assert_eq!((buckets[buckets.len() - 2].1, buckets[buckets.len() - 1].1), (1, 2));
+        assert_eq!(buckets.iter().map(|(_, count)| count).sum::<u64>(), counts.total());
+    }
+}

@@ -1,0 +1,302 @@
+//! What was known of the busiest pools: which pools these are, and where their figures are kept.
+//!
+//! Owns the bound: [`MOST_POOLS`] pools, each in a `ring` of fixed size. Without a folder the rings are memory, and end with the
+//! process. In a folder they are one file, open from the start, which belongs to one process at a time; one that finds it taken, as in a restart that overlaps, keeps its
+//! figures in memory until the folder is free. Everything here may wait for a disk, so it is called where that is no harm.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+use rustix::fs::{FlockOperation, flock};
+
+use super::ring::{IN_FILE, Ring, Scale};
+use super::series::{Merged, Reading, Readings, SERIES, Sample, sample};
+
+/// Pools whose figures are kept.
+const MOST_POOLS: usize = 50;
+/// How much of a pool's measured traffic counts a minute later: what was an hour ago counts for a third.
+const FADES: f64 = 0.98;
+/// The file in the folder.
+const FILE: &str = "pools.history";
+
+/// The figures of the busiest pools.
+pub(crate) struct History {
+    kept: BTreeMap<String, Kept>,
+    /// How busy each pool is, kept or not.
+    busy: HashMap<String, Busy>,
+    /// The minute that is under way.
+    minute: u64,
+    folder: Option<Folder>,
+}
+
+struct Kept {
+    ring: Ring,
+    /// Which place of the file it has; nothing if it is in memory.
+    place: Option<usize>,
+    /// How the minute under way began.
+    start: Option<(Instant, Reading)>,
+    merged: Merged,
+}
+
+#[derive(Default)]
+struct Busy {
+    transactions: u64,
+    a_minute: f64,
+}
+
+struct Folder {
+    path: PathBuf,
+    /// Locked, as long as it is ours.
+    file: Option<Arc<File>>,
+    /// What went wrong last.
+    trouble: Option<String>,
+}
+
+impl History {
+    /// With what an earlier process has left in the folder.
+    ///
+    /// # Errors
+    /// The folder can't be had. That another process has it is none.
+    pub(crate) fn new(folder: Option<&Path>) -> io::Result<History> {
+        let folder = folder.map(|path| Folder { path: path.to_owned(), file: None, trouble: None });
+        let mut history = History { kept: BTreeMap::new(), busy: HashMap::new(), minute: 0, folder };
+        if let Some(folder) = &history.folder {
+            fs::create_dir_all(&folder.path)?;
+            folder.open()?;
+        }
+        history.take_folder();
+        Ok(history)
+    }
+
+    /// Why figures will not outlast the process; nothing if they will.
+    pub(crate) fn why_not_persisted(&self) -> Option<String> {
+        match &self.folder {
+            None => Some("there is no [web] history; the minutes of a day are kept in memory".to_owned()),
+            Some(folder) if folder.trouble.is_some() => folder.trouble.clone(),
+            Some(folder) if folder.file.is_none() => {
+                Some(format!("another process keeps its history in {}", folder.path.display()))
+            }
+            Some(_) => None,
+        }
+    }
+
+    /// Keeps what is known at this second of 1970's count.
+    pub(super) fn record(&mut self, second: u64, at: Instant, readings: &Readings, samples: &BTreeMap<String, Sample>) {
+        if second / 60 != self.minute {
+            self.end_minute(at, readings);
+            self.minute = second / 60;
+        }
+        self.fill(readings);
+        let mut failed = None;
+        for (name, kept) in &mut self.kept {
+            let (Some(sample), Some(reading)) = (samples.get(name), readings.0.get(name)) else { continue };
+            kept.merged.add(sample);
+            kept.start.get_or_insert_with(|| (at, reading.clone()));
+            failed = kept.ring.put(Scale::Seconds, second, sample).err().or(failed);
+        }
+        self.said(failed);
+    }
+
+    /// What was known of a pool at each moment of a stretch; nothing if the pool is not among the kept.
+    pub(crate) fn get(&self, name: &str, scale: Scale, from: u64, moments: u64) -> io::Result<Option<Vec<Sample>>> {
+        self.kept.get(name).map(|kept| kept.ring.get(scale, from, moments)).transpose()
+    }
+
+    /// The pools that are kept.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.kept.keys().map(String::as_str)
+    }
+
+    /// The minute under way has ended: what happened in it is kept as one, and who is kept is thought over.
+    fn end_minute(&mut self, at: Instant, readings: &Readings) {
+        let mut failed = None;
+        for (name, kept) in &mut self.kept {
+            let merged = std::mem::take(&mut kept.merged).sample();
+            let reading = readings.0.get(name);
+            if let (Some((start, before)), Some(now)) = (&kept.start, reading) {
+                let flows = sample(Some((before, (at - *start).as_secs_f64())), now);
+                let of_minute = std::array::from_fn(|i| if SERIES[i].flows { flows[i] } else { merged[i] });
+                failed = kept.ring.put(Scale::Minutes, self.minute * 60, &of_minute).err().or(failed);
+            }
+            kept.start = reading.map(|reading| (at, reading.clone()));
+        }
+        self.said(failed);
+        self.take_folder();
+        self.weigh(readings);
+        self.replace();
+    }
+
+    fn weigh(&mut self, readings: &Readings) {
+        self.busy.retain(|name, _| readings.0.contains_key(name));
+        for (name, reading) in &readings.0 {
+            let transactions = reading.stats.xact_count;
+            let Some(busy) = self.busy.get_mut(name) else {
+                self.busy.insert(name.clone(), Busy { transactions, a_minute: 0.0 });
+                continue;
+            };
+            let done = transactions.saturating_sub(busy.transactions) as f64;
+            busy.a_minute = busy.a_minute * FADES + done * (1.0 - FADES);
+            busy.transactions = transactions;
+        }
+    }
+
+    fn busy(&self, name: &str) -> f64 {
+        self.busy.get(name).map_or(0.0, |busy| busy.a_minute)
+    }
+
+    /// As long as there is room, whoever is used is kept.
+    fn fill(&mut self, readings: &Readings) {
+        for (name, reading) in &readings.0 {
+            if self.kept.len() >= MOST_POOLS {
+                return;
+            }
+            let used = reading.record.clients() + reading.record.servers() > 0;
+            if used && !self.kept.contains_key(name) {
+                self.keep(name.clone());
+            }
+        }
+    }
+
+    /// A pool that is not kept takes the place of one that is not half as busy.
+    fn replace(&mut self) {
+        let by_load = |a: &&str, b: &&str| self.busy(a).total_cmp(&self.busy(b));
+        let outside = self.busy.keys().map(String::as_str).filter(|name| !self.kept.contains_key(*name));
+        let (Some(new), Some(old)) = (outside.max_by(by_load), self.names().min_by(by_load)) else { return };
+        if self.kept.len() < MOST_POOLS || self.busy(new) <= 2.0 * self.busy(old) {
+            return;
+        }
+        let (new, old) = (new.to_owned(), old.to_owned());
+        self.kept.remove(&old);
+        self.keep(new);
+    }
+
+    fn keep(&mut self, name: String) {
+        let free = (0..MOST_POOLS).find(|place| self.kept.values().all(|kept| kept.place != Some(*place)));
+        let file = self.folder.as_ref().and_then(|folder| folder.file.as_ref());
+        let made = file.zip(free).map(|(file, place)| Ring::create(file, place, &name));
+        let (ring, place, failed) = match made {
+            Some(Ok(ring)) => (ring, free, None),
+            Some(Err(error)) => (Ring::in_memory(), None, Some(error)),
+            None => (Ring::in_memory(), None, None),
+        };
+        self.said(failed);
+        self.kept.insert(name, Kept { ring, place, start: None, merged: Merged::default() });
+    }
+
+    /// Takes the folder, if it is free and not ours yet, and what is in it.
+    fn take_folder(&mut self) {
+        let Some(folder) = self.folder.as_mut().filter(|folder| folder.file.is_none()) else { return };
+        match folder.take() {
+            Ok(Some(found)) => self.kept = found,
+            Ok(None) => {}
+            Err(error) => self.said(Some(error)),
+        }
+    }
+
+    fn said(&mut self, failed: Option<io::Error>) {
+        if let Some(folder) = &mut self.folder {
+            folder.trouble = failed.map(|error| format!("{}: {error}", folder.path.display()));
+        }
+    }
+}
+
+impl Folder {
+    fn open(&self) -> io::Result<File> {
+        OpenOptions::new().read(true).write(true).create(true).truncate(false).open(self.path.join(FILE))
+    }
+
+    /// The rings in it, if nobody else has it.
+    fn take(&mut self) -> io::Result<Option<BTreeMap<String, Kept>>> {
+        let file = self.open()?;
+        if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+            return Ok(None);
+        }
+        // What is never written takes no room on the disk.
+        file.set_len(MOST_POOLS as u64 * IN_FILE)?;
+        let file = self.file.insert(Arc::new(file));
+        let mut found = BTreeMap::new();
+        for place in 0..MOST_POOLS {
+            if let Some((name, ring)) = Ring::open(file, place)? {
+                found.insert(name, Kept { ring, place: Some(place), start: None, merged: Merged::default() });
+            }
+        }
+        Ok(Some(found))
+    }
+}
+
+/// Merges neighbours, so many at a time.
+pub(crate) fn merged(samples: &[Sample], at_a_time: usize) -> Vec<Sample> {
+    let merge = |some: &[Sample]| {
+        let mut merged = Merged::default();
+        some.iter().for_each(|sample| merged.add(sample));
+        merged.sample()
+    };
+    samples.chunks(at_a_time).map(merge).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    const START: u64 = 1_700_000_040;
+
+    /// So many pools, the first of which has done nothing, the next one transaction a second, and so on.
+    fn readings(pools: usize, second: u64) -> Readings {
+        let reading = |n: usize| {
+            let mut reading = Reading::new();
+            reading.record.cl_active = 1;
+            reading.stats.xact_count = n as u64 * second;
+            (format!("app{n:02}"), reading)
+        };
+        Readings((0..pools).map(reading).collect())
+    }
+
+    fn play(history: &mut History, pools: usize, seconds: std::ops::Range<u64>) {
+        let start = Instant::now();
+        for second in seconds {
+            let (now, before) = (readings(pools, second), readings(pools, second.saturating_sub(1)));
+            let of = |(name, now): (&String, &Reading)| (name.clone(), sample(Some((&before.0[name], 1.0)), now));
+            let samples = now.0.iter().map(of).collect();
+            history.record(START + second, start + Duration::from_secs(second), &now, &samples);
+        }
+    }
+
+    fn rates(history: &History, name: &str, scale: Scale, moments: u64) -> Vec<f32> {
+        let samples = history.get(name, scale, START, moments).expect("it is read").expect("it is kept");
+        let rate = crate::watch::series::place("transactions_per_second").expect("a figure");
+        samples.iter().map(|sample| sample[rate]).collect()
+    }
+
+    #[test]
+    fn seconds_and_minutes_are_kept_and_outlast_the_process_that_has_a_folder() {
+        let folder = std::env::temp_dir().join(format!("weir-history-{}", std::process::id()));
+        let mut history = History::new(Some(&folder)).expect("a folder");
+        assert_eq!(history.why_not_persisted(), None);
+        play(&mut history, 3, 1..130);
+        let second = History::new(Some(&folder)).expect("it waits");
+        assert!(second.why_not_persisted().expect("it is taken").contains("another process"));
+        drop(history);
+        let history = History::new(Some(&folder)).expect("it is free");
+        assert_eq!(rates(&history, "app02", Scale::Seconds, 4)[1..], [2.0, 2.0, 2.0]);
+        let minutes = rates(&history, "app02", Scale::Minutes, 3);
+        assert_eq!((minutes[0], minutes[1], minutes[2].is_nan()), (2.0, 2.0, true), "the third goes on");
+        fs::remove_dir_all(&folder).expect("it goes");
+    }
+
+    #[test]
+    fn the_busiest_are_kept_and_their_number_is_bounded() {
+        let mut history = History::new(None).expect("memory");
+        assert!(history.why_not_persisted().is_some());
+        play(&mut history, MOST_POOLS, 1..130);
+        assert!(history.kept.contains_key("app00"));
+        play(&mut history, MOST_POOLS + 5, 130..900);
+        assert_eq!(history.kept.len(), MOST_POOLS);
+        assert!(!history.kept.contains_key("app00") && history.kept.contains_key("app54"), "{:?}", history.kept.keys());
+    }
+}

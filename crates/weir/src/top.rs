@@ -1,0 +1,210 @@
+//! `weir top`: the overview of a running Weir in a terminal, from its HTTP API.
+//!
+//! Owns what is shown of an event, and when it is painted anew. The figures are those of `GET /api/v1/events`; where they come
+//! from is not known here.
+
+use std::io::{BufRead, BufReader, Write, stdout};
+use std::thread::sleep;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::failure::Failure;
+use crate::term::{Output, Term, columns, say};
+
+/// The variable of the environment with a token, where a login is needed: arguments can be seen by others.
+const TOKEN: &str = "WEIR_TOKEN";
+/// How long a connection may take.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// The pause before the next attempt, when a stream has ended.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// What `weir top` is told.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Arguments {
+    /// Where the API is ([web] address and port)
+    #[arg(default_value = "http://127.0.0.1:8432")]
+    url: String,
+    /// Print the figures once, and end
+    #[arg(long)]
+    once: bool,
+    /// At most so many pools, the busiest ones
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pools: u16,
+}
+
+/// Shows what happens until Ctrl-C, or once.
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let term = Term::stdout();
+    let paints = term.output == Output::Terminal && !arguments.once;
+    let mut shown = false;
+    loop {
+        let trouble = match listen(arguments) {
+            Ok(stream) => {
+                let mut heard = false;
+                for event in events(stream) {
+                    show(&screen(&event, term), paints);
+                    (shown, heard) = (true, true);
+                    if arguments.once {
+                        return Ok(());
+                    }
+                }
+                if heard {
+                    // A stream ends with its connection, after some minutes.
+                    continue;
+                }
+                "the connection has ended".to_owned()
+            }
+            Err(error) => error,
+        };
+        // Who has seen figures once may wait for more; a wrong address is an error at once.
+        if !shown || arguments.once {
+            let hint = "is Weir running, with [web] address in its weir.toml?";
+            return Err(Failure::Because(format!("{}: {trouble}; {hint}", arguments.url)));
+        }
+        show(&[term.yellow(&format!("{}: {trouble}; trying again", arguments.url))], paints);
+        sleep(PAUSE);
+    }
+}
+
+fn listen(arguments: &Arguments) -> Result<impl BufRead + use<>, String> {
+    let agent: ureq::Agent = ureq::Agent::config_builder().timeout_connect(Some(PATIENCE)).build().into();
+    let url = format!("{}/api/v1/events?limit={}", arguments.url.trim_end_matches('/'), arguments.pools);
+    let mut request = agent.get(&url);
+    if let Ok(token) = std::env::var(TOKEN) {
+        request = request.header("Authorization", format!("Bearer {token}"));
+    }
+    let answer = request.call().map_err(|error| error.to_string())?;
+    Ok(BufReader::new(answer.into_body().into_reader()))
+}
+
+/// The data of each event named `figures`, until the stream ends.
+fn events(stream: impl BufRead) -> impl Iterator<Item = Value> {
+    let lines = stream.lines().map_while(Result::ok);
+    let mut name = String::new();
+    lines.filter_map(move |line| {
+        if let Some(event) = line.strip_prefix("event: ") {
+            event.clone_into(&mut name);
+        }
+        let data = line.strip_prefix("data: ").filter(|_| name == "figures")?;
+        serde_json::from_str(data).ok()
+    })
+}
+
+fn show(lines: &[String], paints: bool) {
+    if !paints {
+        return lines.iter().for_each(say);
+    }
+    // Painted over what was there, so that nothing flickers; then what is left of it is cleared.
+    let lines: String = lines.iter().map(|line| format!("{line}\x1b[K\n")).collect();
+    let mut out = stdout();
+    let _ = write!(out, "\x1b[H{lines}\x1b[J").and_then(|()| out.flush());
+}
+
+/// What one column shows.
+struct Column {
+    title: &'static str,
+    of: fn(&Value) -> String,
+}
+
+const COLUMNS: [Column; 13] = [
+    Column { title: "tx/s", of: |pool| whole(&pool["transactions_per_second"]) },
+    Column { title: "queries/s", of: |pool| whole(&pool["queries_per_second"]) },
+    Column { title: "active", of: |pool| whole(&pool["clients_active"]) },
+    Column { title: "waiting", of: |pool| whole(&pool["clients_waiting"]) },
+    Column { title: "idle", of: |pool| whole(&pool["clients_idle"]) },
+    Column { title: "servers", of: |pool| whole(&pool["servers_active"]) },
+    Column { title: "free", of: |pool| whole(&pool["servers_idle"]) },
+    Column { title: "in tx", of: |pool| whole(&pool["servers_idle_in_transaction"]) },
+    Column { title: "oldest", of: |pool| time(pool["oldest_wait_seconds"].as_f64().map(|seconds| seconds * 1e3)) },
+    Column { title: "wait p95", of: |pool| time(pool["wait_ms"]["p95"].as_f64()) },
+    Column { title: "query p95", of: |pool| time(pool["query_ms"]["p95"].as_f64()) },
+    Column { title: "tx p95", of: |pool| time(pool["transaction_ms"]["p95"].as_f64()) },
+    Column { title: "errors/s", of: |pool| whole(&pool["errors_per_second"]) },
+];
+
+/// What an event shows: a line about the whole, the titles, and a line a pool.
+fn screen(event: &Value, term: Term) -> Vec<String> {
+    let title = |column: &Column| column.title.to_owned();
+    let mut rows = vec![std::iter::once("pool".to_owned()).chain(COLUMNS.iter().map(title)).collect::<Vec<_>>()];
+    let row = |name: &str, pool: &Value| {
+        std::iter::once(name.to_owned()).chain(COLUMNS.iter().map(|column| (column.of)(pool))).collect()
+    };
+    let mut pools: Vec<(&String, &Value)> = event["pools"].as_object().into_iter().flatten().collect();
+    pools.sort_by(|(_, a), (_, b)| load(b).total_cmp(&load(a)));
+    let waits: Vec<bool> = pools.iter().map(|(_, pool)| pool["clients_waiting"].as_f64() > Some(0.0)).collect();
+    rows.extend(pools.into_iter().map(|(name, pool)| row(name, pool)));
+    rows.push(row("(all)", &event["all"]));
+    let right: Vec<usize> = (1..=COLUMNS.len()).collect();
+    let mut lines = columns(&rows, &right).into_iter();
+    let workers = event["workers"].as_array().into_iter().flatten();
+    let busy = |worker: &Value| Some(format!("{} {:.0} %", worker["worker"], worker["cpu"].as_f64()? * 100.0));
+    let workers: Vec<String> = workers.filter_map(busy).collect();
+    let mut screen = vec![format!("CPU of workers: {}", workers.join(", ")), String::new()];
+    screen.extend(lines.next().map(|titles| term.bold(&titles)));
+    let painted = |(line, waits): (String, &bool)| if *waits { term.yellow(&line) } else { line };
+    screen.extend(lines.by_ref().take(waits.len()).zip(&waits).map(painted));
+    screen.extend(lines);
+    screen
+}
+
+/// What pools are sorted by: waiting clients first, then work.
+fn load(pool: &Value) -> f64 {
+    let figure = |name: &str| pool[name].as_f64().unwrap_or(0.0);
+    figure("clients_waiting") * 1e9 + figure("transactions_per_second")
+}
+
+/// A count or a rate; what is small has a digit behind the point, and what is unknown is a dash.
+fn whole(value: &Value) -> String {
+    match value.as_f64() {
+        None => "–".to_owned(),
+        Some(value) if value > 0.0 && value < 9.95 && value.fract() > 0.0 => format!("{value:.1}"),
+        Some(value) => format!("{value:.0}"),
+    }
+}
+
+/// Milliseconds in the unit that suits them.
+fn time(milliseconds: Option<f64>) -> String {
+    match milliseconds {
+        None => "–".to_owned(),
+        Some(0.0) => "0".to_owned(),
+        Some(ms) if ms < 0.95 => format!("{:.0} µs", ms * 1e3),
+        Some(ms) if ms < 9.95 => format!("{ms:.1} ms"),
+        Some(ms) if ms < 999.5 => format!("{ms:.0} ms"),
+        Some(ms) => format!("{:.1} s", ms / 1e3),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn figures_are_taken_from_a_stream_and_trouble_is_not() {
+        let stream =
+            "retry: 1000\n\nevent: trouble\ndata: {\"error\": \"no\"}\n\nevent: figures\ndata: {\"at\": 5}\n\n";
+        assert_eq!(events(stream.as_bytes()).collect::<Vec<_>>(), [json!({"at": 5})]);
+    }
+
+    #[test]
+    fn pools_that_wait_come_first_and_all_of_them_last() {
+        let pool = |waiting: u32, rate: f64| json!({"clients_waiting": waiting, "transactions_per_second": rate});
+        let event = json!({
+            "pools": {"a": pool(0, 7.25), "b": pool(2, 1.0), "c": pool(0, 900.0)}, "all": pool(2, 908.25),
+            "workers": [{"worker": 0, "cpu": 0.314}]
+        });
+        let lines = screen(&event, Term::plain());
+        let names: Vec<_> = lines.iter().filter_map(|line| line.split_whitespace().next()).collect();
+        assert_eq!(names, ["CPU", "pool", "b", "c", "a", "(all)"]);
+        assert_eq!(lines[0], "CPU of workers: 0 31 %");
+        assert!(lines[2].contains("queries/s") && lines[5].contains(" 7.2 "), "{lines:#?}");
+    }
+
+    #[test]
+    fn times_have_a_unit_that_suits_them() {
+        let times = [None, Some(0.0), Some(0.25), Some(1.25), Some(120.0), Some(2_500.0)].map(time);
+        assert_eq!(times, ["–", "0", "250 µs", "1.2 ms", "120 ms", "2.5 s"]);
+    }
+}
