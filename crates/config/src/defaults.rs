@@ -113,7 +113,7 @@ fn blank_config() -> Config {
         admin_users: Vec::new(),
         stats_users: Vec::new(),
         workers: 0,
-        spread: Spread::Never,
+        spread: Spread::Busy,
         io: SocketIo::Auto,
         max_clients: 0,
         stats_period: Span::ZERO,

@@ -421,11 +421,11 @@ pub enum Balance {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Spread {
     /// When the worker where the pool lives is busy, and another one is not.
+    #[default]
     Busy,
     /// In turn, however little there is to do.
     Always,
     /// Not at all.
-    #[default]
     Never,
 }
 

@@ -25,7 +25,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         General,
         "spread_clients",
         Kind::Word(Spread::WORDS),
-        "never",
+        "busy",
         Place::Config(|c| Slot::Spread(&mut c.spread)),
         "When clients of one pool are served by several workers, which lend each other its servers: `busy`, when the \
          worker where the pool lives is busy and another is not; `always`, in turn; `never`. Decided as a client comes.",
