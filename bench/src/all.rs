@@ -25,7 +25,7 @@ pub(crate) struct Options {
     /// Each for a second and small: that everything runs; its figures mean nothing
     #[arg(long)]
     quick: bool,
-    /// Flags for each group that knows them, such as `--pgbouncer PATH`, `--rival …` (after --)
+    /// Flags for all of these groups, each of which must know them, such as `--pgbouncer PATH`, `--rival …` (after --)
     #[arg(last = true, value_name = "FLAGS")]
     flags: Vec<String>,
     #[command(flatten)]
