@@ -37,8 +37,8 @@ pub(super) static SETTINGS: &[Setting] = &[
         Kind::Word(SocketIo::WORDS),
         "auto",
         Place::Config(|c| Slot::SocketIo(&mut c.io)),
-        "What workers serve their sockets with: `io_uring`, which costs less (docs/performance.md) and needs Linux 6.1 and \
-         a kernel that lets us, or `epoll`. With `auto` it is io_uring where that is to be had and epoll elsewhere; with \
+        "What workers serve their sockets with: `io_uring`, which costs less for short queries and more for large results \
+         (docs/performance.md), and needs Linux 6.1 and a kernel that lets us, or `epoll`. With `auto` it is io_uring where that is to be had and epoll elsewhere; with \
          `io_uring` as well, but with a warning. The log's first line says which it is.",
     )
     .ini_own("io")
