@@ -12,7 +12,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use weir_auth::Secret;
-use weir_base::{Host, Peer, Time, WorkerId};
+use weir_base::{Peer, Time, WorkerId};
 use weir_pool::lending::{Ask, Loans, Share};
 use weir_pool::{Acquire, Ages, Release};
 use weir_session::login::Learnt;
@@ -158,13 +158,6 @@ pub(crate) struct Away {
     pub(crate) on: Option<(Arc<str>, IpAddr)>,
 }
 
-fn name_of(server: &ServerSlot) -> Option<(Arc<str>, IpAddr)> {
-    match (&server.target.host, server.remote) {
-        (Host::Name(name), Some(address)) => Some((name.as_str().into(), address)),
-        _ => None,
-    }
-}
-
 /// What is said of a pool, on its way.
 fn of_pool(pool: PoolId, says: Says) -> Mail {
     Mail(Letter::Loan(Box::new(Loan { pool, says })))
@@ -228,7 +221,7 @@ impl Engine {
     /// The socket of a server that is lent is free to travel.
     fn lent<I: Io>(&mut self, mut server: Box<ServerSlot>, ask: Ask, check: bool, io: &mut I) {
         let (lent, ix) = (server.peer, server.pool);
-        let away = Away { pool: ix, guest: ask.from, on: name_of(&server) };
+        let on = server.on().map(|(name, address)| (name.into(), address));
         self.packed(&mut server);
         let slot = self.pools.get(ix);
         let unwanted = slot.pool.is_unwanted(lent) || server.doomed;
@@ -241,12 +234,12 @@ impl Engine {
             welcome: slot.welcome.clone(),
             definitions: slot.accepted.definitions_of_all(),
         };
-        let (letter, recall) = (slot.loan(Says::Lend(Box::new(says))), slot.loan(Says::Recall));
-        self.lent.insert(lent, away);
+        let letter = slot.loan(Says::Lend(Box::new(says)));
+        self.lent.insert(lent, Away { pool: ix, guest: ask.from, on });
         io.post(ask.from, letter, Some(lent));
         if unwanted {
             // Guests were told before this one was among them.
-            io.post(ask.from, recall, None);
+            self.recall_from(ix, ask.from, io);
         }
     }
 
@@ -275,9 +268,8 @@ impl Engine {
 
     /// Whatever is lent is not to be used again once it is free.
     pub(crate) fn recall<I: Io>(&mut self, ix: PoolIx, io: &mut I) {
-        let slot = self.pools.get(ix);
-        if let Part::Home(loans) = &slot.part {
-            loans.borrowers().for_each(|guest| io.post(guest, slot.loan(Says::Recall), None));
+        if let Part::Home(loans) = &self.pools.get(ix).part {
+            loans.borrowers().for_each(|guest| self.recall_from(ix, guest, io));
         }
     }
 

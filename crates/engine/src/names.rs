@@ -41,8 +41,7 @@ struct Known {
 impl Names {
     /// Whether a server is on an address that its name has no more.
     pub(crate) fn has_vanished(&self, server: &ServerSlot) -> bool {
-        let (Host::Name(name), Some(address)) = (&server.target.host, server.remote) else { return false };
-        self.has_left(name, address)
+        server.on().is_some_and(|(name, address)| self.has_left(name, address))
     }
 
     fn has_left(&self, name: &str, address: IpAddr) -> bool {

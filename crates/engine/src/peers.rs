@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use weir_auth::Secret;
-use weir_base::{ClientAddr, Peer, Target, Time, WorkerId};
+use weir_base::{ClientAddr, Host, Peer, Target, Time, WorkerId};
 use weir_pool::lending::Ask;
 use weir_session::hello::Hello;
 use weir_session::login::{Learnt, Login};
@@ -323,6 +323,14 @@ impl ServerSlot {
 
     pub(crate) fn doing(&self) -> Option<Doing> {
         if let ServerState::Up(_, doing) = &self.state { Some(*doing) } else { None }
+    }
+
+    /// The name that it was reached by, and the address that it is on; `None` where no name was looked up.
+    pub(crate) fn on(&self) -> Option<(&str, IpAddr)> {
+        match (&self.target.host, self.remote) {
+            (Host::Name(name), Some(address)) => Some((name, address)),
+            _ => None,
+        }
     }
 
     /// Whether its client is in a transaction, and asks nothing.

@@ -555,7 +555,7 @@ fn adjust(slot: &mut PoolSlot, config: Arc<weir_config::Pool>, now: Time) -> boo
         || old.connect_query != config.connect_query
         || old.startup != config.startup;
     let (before, after) = (settings(old), settings(&config));
-    let most = |settings: &Settings| settings.size.saturating_add(settings.reserve_size);
+    let most = |settings: &Settings| settings.most(settings.reserve_size);
     let fewer = most(&after) < most(&before);
     if before != after {
         slot.pool.resize(slot.part.settings(&config), now);

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use common::{Asked, World, config, done, query, ready, says};
 use weir_base::{Peer, Span, WorkerId};
-use weir_config::Spread;
-use weir_engine::port::Input;
+use weir_config::{Config, Spread};
+use weir_engine::port::{Answer, Input, Signal};
 
 /// Two workers. Each socket is followed wherever it goes, by the number under which it was noted.
 struct Pair {
@@ -15,14 +15,19 @@ struct Pair {
     sockets: Vec<(usize, Peer)>,
 }
 
+/// A pool of so many servers, whose clients take turns among the workers.
+fn spread(size: u32) -> Config {
+    let mut config = config(size);
+    config.spread = Spread::Always;
+    for pool in config.pools.values_mut() {
+        Arc::make_mut(pool).limits.query_wait_timeout = Span::from_secs(10);
+    }
+    config
+}
+
 impl Pair {
-    /// A pool of so many servers, whose clients take turns among the workers.
     fn new(size: u32) -> Pair {
-        let mut config = config(size);
-        config.spread = Spread::Always;
-        for pool in config.pools.values_mut() {
-            Arc::make_mut(pool).limits.query_wait_timeout = Span::from_secs(10);
-        }
+        let config = spread(size);
         Pair { worlds: [0, 1].map(|worker| World::worker(config.clone(), 2, worker)), sockets: Vec::new() }
     }
 
@@ -122,6 +127,16 @@ impl Pair {
         (pair, server, host, guest)
     }
 
+    /// A reload brings a pool of so many servers.
+    fn resize(&mut self, size: u32) {
+        let world = &mut self.worlds[0];
+        world.signal(Signal::Reload);
+        let reads = |asked: &Asked| if let Asked::Help(job) = asked { Some(*job) } else { None };
+        let job = world.port.asked.iter().find_map(reads).expect("the configuration is read");
+        world.input(Input::Helped { job, answer: Answer::Config(Ok(Arc::new(spread(size)))) });
+        self.deliver();
+    }
+
     fn pass(&mut self, span: Span) {
         for _ in 0..10 {
             self.worlds.iter_mut().for_each(|world| world.pass(Span::from_micros(span.micros() / 10)));
@@ -207,4 +222,22 @@ fn a_home_whose_servers_are_lent_has_a_full_pool() {
     let told = pair.heard(host);
     assert!(says(&told, "57014"), "{}", String::from_utf8_lossy(&told));
     assert!(says(&told, "1 of 1 servers are in use: 1 lent to other workers."));
+}
+
+#[test]
+fn a_guest_gives_up_its_server_when_a_pool_without_a_limit_gets_one() {
+    let (mut pair, lent, host, guest) = Pair::inhabited(0);
+    pair.send(guest, &query("SELECT 1"));
+    pair.deliver();
+    pair.send(host, &query("BEGIN"));
+    let kept = pair.server().expect("the host's client gets one of its own");
+    pair.send(kept, &done("BEGIN", b'T'));
+    // The guest has heard that nobody waits elsewhere: of itself it would keep its server.
+    pair.pass(Span::from_millis(10));
+    pair.resize(1);
+    assert!(pair.is_open(lent) && pair.is_open(kept), "who is served is not disturbed");
+    pair.send(lent, &done("SELECT", b'I'));
+    pair.deliver();
+    assert!(!pair.is_open(lent), "one is too many, and this one is free");
+    assert!(pair.is_open(kept) && pair.is_open(guest));
 }

@@ -202,9 +202,8 @@ impl Default for Share {
 /// What a guest's pool goes by, where the whole pool has these settings: it opens nothing, keeps nothing open, and leaves it
 /// to the home to close what idles.
 pub fn of_a_guest(settings: Settings) -> Settings {
-    let size = if settings.size == 0 { 0 } else { settings.size + settings.reserve_size };
     Settings {
-        size,
+        size: if settings.size == 0 { 0 } else { settings.most(settings.reserve_size) },
         min_size: 0,
         reserve_size: 0,
         reserve_timeout: Span::ZERO,

@@ -570,7 +570,7 @@ impl<P> Pool<P> {
 
     /// The most servers, with so many more than `size`.
     pub(crate) fn limit(&self, more: u32) -> u32 {
-        if self.settings.size == 0 { u32::MAX } else { self.settings.size.saturating_add(more) }
+        self.settings.most(more)
     }
 
     pub(crate) fn idle_since(&self, key: Key) -> Time {

@@ -38,6 +38,13 @@ pub struct Settings {
     pub max_waiting: u32,
 }
 
+impl Settings {
+    /// The most servers, with so many more than `size`; `u32::MAX` where the size is unlimited.
+    pub fn most(&self, more: u32) -> u32 {
+        if self.size == 0 { u32::MAX } else { self.size.saturating_add(more) }
+    }
+}
+
 /// The answer to a client that needs a server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Acquire {
