@@ -5,13 +5,14 @@
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::{Arc, Mutex};
 
 use axum::http::{Method, StatusCode, Uri};
 use serde::Serialize;
 
 use crate::ask::Workers;
+use crate::clock;
+use crate::lock::lock;
 
 /// Entries that are kept in memory.
 const MOST: usize = 1000;
@@ -52,17 +53,17 @@ impl Audit {
 
     /// Somebody begins to do something.
     pub(crate) fn begin(&self, user: Option<String>, from: IpAddr, method: &Method, uri: &Uri) -> Doing {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         // A path comes percent-encoded: it is ASCII, without control characters.
         let path = uri.path().chars().take(LONGEST_PATH).collect();
         let from = from.to_canonical().to_string();
-        let entry = Entry { at: now.as_secs_f64(), user, from, method: method.to_string(), path, status: None };
+        let entry =
+            Entry { at: clock::now().as_secs_f64(), user, from, method: method.to_string(), path, status: None };
         Doing { audit: self.clone(), entry }
     }
 
     /// The last entries, the newest first.
     pub(crate) fn last(&self, most: usize) -> Vec<Entry> {
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner).iter().rev().take(most).cloned().collect()
+        lock(&self.entries).iter().rev().take(most).cloned().collect()
     }
 
     fn write(&self, entry: Entry) {
@@ -70,7 +71,7 @@ impl Audit {
         let outcome = entry.status.map_or("nobody waited".to_owned(), |status| status.to_string());
         let Entry { from, method, path, .. } = &entry;
         self.workers.note(format!("control plane: {user} from {from}: {method} {path}: {outcome}"));
-        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut entries = lock(&self.entries);
         if entries.len() >= MOST {
             entries.pop_front();
         }

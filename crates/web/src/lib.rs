@@ -5,17 +5,20 @@
 //! goes wrong here costs no client of a pool anything.
 //!
 //! What a page of another origin sends is refused (`guard`), and who may do what is asked before each path (`access`).
-//! Others than this machine are served only with encryption and logins. Connections, bodies, and the time that a request may take are limited (`serve`).
+//! Others than this machine are served only with encryption and logins. Connections, bodies, and the time that a request
+//! may take are limited (`serve`).
 
 mod access;
 mod advice;
 mod api;
 mod ask;
 mod audit;
+mod clock;
 mod error;
 mod figures;
 mod guard;
 mod health;
+mod lock;
 mod metrics;
 mod panel;
 mod serve;

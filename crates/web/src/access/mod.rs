@@ -9,7 +9,7 @@ mod secrets;
 mod sessions;
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use axum::http::header::{AUTHORIZATION, COOKIE};
@@ -20,6 +20,7 @@ use weir_admin::Book;
 use weir_config::{Account, Accounts, WebRole};
 
 use crate::error::ApiError;
+use crate::lock::lock;
 use attempts::Attempts;
 use secrets::{digest, is_password};
 pub use secrets::{hash_password, hash_token, new_token};
@@ -40,6 +41,18 @@ pub(crate) enum Least {
     Anyone,
     /// At least this role.
     Role(WebRole),
+}
+
+impl Least {
+    /// Lets whoever asks pass, or says why not.
+    pub(crate) fn admits(self, who: Option<&Who>) -> Result<(), ApiError> {
+        match (self, who) {
+            (Least::Anyone, _) => Ok(()),
+            (Least::Role(_), None) => Err(ApiError::LoginNeeded),
+            (Least::Role(least), Some(found)) if found.role < least => Err(ApiError::NotAllowed(least)),
+            (Least::Role(_), Some(_)) => Ok(()),
+        }
+    }
 }
 
 /// Who asks.
@@ -97,39 +110,28 @@ impl Access {
         }
     }
 
-    /// Lets whoever asks pass, or says why not.
-    pub(crate) fn check(&self, headers: &HeaderMap, least: Least) -> Result<Option<Who>, ApiError> {
-        let who = self.who(headers);
-        match (least, &who) {
-            (Least::Anyone, _) => Ok(who),
-            (Least::Role(_), None) => Err(ApiError::LoginNeeded),
-            (Least::Role(least), Some(found)) if found.role < least => Err(ApiError::NotAllowed(least)),
-            (Least::Role(_), Some(_)) => Ok(who),
-        }
-    }
-
     /// Logs somebody in; returns who, and the cookie to set.
     pub(crate) async fn login(&self, from: IpAddr, user: String, password: String) -> Result<(Who, String), ApiError> {
         if user.len() > LONGEST_NAME || password.len() > LONGEST_PASSWORD {
             return Err(ApiError::WrongPassword);
         }
         let now = Instant::now();
-        locked(&self.0.attempts).begin(from, &user, now).map_err(ApiError::TooManyLogins)?;
+        lock(&self.0.attempts).begin(from, &user, now).map_err(ApiError::TooManyLogins)?;
         let account = self.0.book.accounts().users.get(&user).cloned();
         if !self.is_password(password, account.as_ref()).await {
             return Err(ApiError::WrongPassword);
         }
         let Account { role, hash } = account.ok_or(ApiError::WrongPassword)?;
-        locked(&self.0.attempts).succeed(from, &user);
+        lock(&self.0.attempts).succeed(from, &user);
         let cookie = new_token();
-        locked(&self.0.sessions).begin(digest(&cookie), user.clone(), hash, now);
+        lock(&self.0.sessions).begin(digest(&cookie), user.clone(), hash, now);
         Ok((Who { name: Some(user), role }, self.cookie(&cookie, sessions::LONGEST)))
     }
 
     /// Ends a session, if there is one; returns the cookie that replaces its.
     pub(crate) fn logout(&self, headers: &HeaderMap) -> String {
         if let Some(cookie) = session_cookie(headers) {
-            locked(&self.0.sessions).end(&digest(cookie));
+            lock(&self.0.sessions).end(&digest(cookie));
         }
         self.cookie("", Duration::ZERO)
     }
@@ -143,7 +145,7 @@ impl Access {
 
     fn by_cookie(&self, accounts: &Accounts, headers: &HeaderMap) -> Option<Who> {
         let cookie = digest(session_cookie(headers)?);
-        let (user, hash) = locked(&self.0.sessions).find(&cookie, Instant::now())?;
+        let (user, hash) = lock(&self.0.sessions).find(&cookie, Instant::now())?;
         let account = accounts.users.get(&user).filter(|account| account.hash == hash)?;
         Some(Who { name: Some(user), role: account.role })
     }
@@ -174,8 +176,4 @@ fn by_token(accounts: &Accounts, value: &HeaderValue) -> Option<Who> {
     let hash = hash_token(token.trim());
     let (name, account) = accounts.tokens.iter().find(|(_, account)| account.hash == hash)?;
     Some(Who { name: Some(name.clone()), role: account.role })
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -6,8 +6,9 @@ use serde::Serialize;
 
 use crate::advice::{Advice, Measured, Moment, advise};
 use crate::ask::Workers;
+use crate::clock;
 use crate::error::ApiError;
-use crate::watch::{Sample, Scale, Watch, place, seconds_now};
+use crate::watch::{Sample, Scale, Watch, place};
 
 /// Seconds that count as now.
 const RECENT: u64 = 300;
@@ -23,7 +24,7 @@ pub(crate) struct All {
 pub(crate) async fn advice(State(workers): State<Workers>, State(watch): State<Watch>) -> Result<Json<All>, ApiError> {
     let (_, config) = workers.report().await?;
     let mut advice = Vec::new();
-    let now = seconds_now();
+    let now = clock::now().as_secs();
     for name in watch.kept().await? {
         let Some(pool) = config.pools.get(&name).or(config.fallback.as_ref()) else { continue };
         let (recent, _) = watch.history(&name, Scale::Seconds, now.saturating_sub(RECENT), RECENT).await?;

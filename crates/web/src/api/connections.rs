@@ -125,7 +125,7 @@ pub(crate) async fn servers(State(workers): State<Workers>, wanted: Asked) -> Re
 }
 
 async fn page(workers: &Workers, of: Connections, wanted: Asked) -> Result<Page, ApiError> {
-    let Query(wanted) = wanted.map_err(|error| ApiError::Bad(error.body_text()))?;
+    let Query(wanted) = wanted?;
     let limit = page_limit(wanted.limit)?;
     let (mut from, mut skip) = wanted.place()?;
     let mut connections = Vec::new();

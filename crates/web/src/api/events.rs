@@ -23,7 +23,7 @@ pub(crate) async fn events(
     State(watch): State<Watch>,
     wanted: Result<Query<Wanted>, QueryRejection>,
 ) -> Result<impl IntoResponse, ApiError> {
-    let Query(wanted) = wanted.map_err(|error| ApiError::Bad(error.body_text()))?;
+    let Query(wanted) = wanted?;
     let limit = page_limit(wanted.limit)?;
     let events = watch.listen(wanted.pool.map_or(Selection::Busiest(limit), Selection::One))?;
     Ok(([(CONTENT_TYPE, "text/event-stream")], Body::new(events)))

@@ -24,20 +24,18 @@ pub(super) struct Gate {
 pub(super) async fn pass(State(gate): State<Gate>, request: Request, next: Next) -> Response {
     let reads = request.method().is_safe();
     let least = if reads { gate.reads } else { gate.changes };
-    let checked = gate.access.check(request.headers(), least);
-    if reads || least == Least::Anyone {
-        return match checked {
-            Ok(_) => next.run(request).await,
-            Err(error) => error.into_response(),
-        };
-    }
-    let who = gate.access.who(request.headers()).and_then(|who| who.name);
-    let doing = gate.audit.begin(who, address(&request), request.method(), request.uri());
-    let response = match checked {
-        Ok(_) => next.run(request).await,
+    let who = gate.access.who(request.headers());
+    let admitted = least.admits(who.as_ref());
+    let noted = !reads && least != Least::Anyone;
+    let name = who.and_then(|who| who.name);
+    let doing = noted.then(|| gate.audit.begin(name, address(&request), request.method(), request.uri()));
+    let response = match admitted {
+        Ok(()) => next.run(request).await,
         Err(error) => error.into_response(),
     };
-    doing.ends(response.status());
+    if let Some(doing) = doing {
+        doing.ends(response.status());
+    }
     response
 }
 

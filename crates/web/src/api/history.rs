@@ -9,8 +9,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::Name;
+use crate::clock;
 use crate::error::ApiError;
-use crate::watch::{SERIES, Scale, Watch, merged, number, seconds_now};
+use crate::watch::{SERIES, Scale, Watch, merged, number, place};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -63,11 +64,11 @@ pub(crate) async fn history(
     Name(name): Name,
     wanted: Result<Query<Wanted>, QueryRejection>,
 ) -> Result<Json<History>, ApiError> {
-    let Query(wanted) = wanted.map_err(|error| ApiError::Bad(error.body_text()))?;
+    let Query(wanted) = wanted?;
     let shown = chosen(wanted.series.as_deref())?;
     let (scale, moments, at_a_time) = wanted.range.plan();
     let step = scale.step() * at_a_time as u64;
-    let until = wanted.until.unwrap_or(u64::MAX).min(seconds_now());
+    let until = wanted.until.unwrap_or(u64::MAX).min(clock::now().as_secs());
     // The one under way has its place, and shows once it is over.
     let from = (until - until % step + step).saturating_sub(scale.step() * moments);
     let (samples, reason) = watch.history(&name, scale, from, moments).await?;
@@ -85,7 +86,6 @@ pub(crate) async fn history(
 /// The places of the series that are asked for by name; all if none is.
 fn chosen(names: Option<&str>) -> Result<Vec<usize>, ApiError> {
     let Some(names) = names else { return Ok((0..SERIES.len()).collect()) };
-    let place = |name: &str| SERIES.iter().position(|series| series.name == name);
     let known = |name: &str| place(name).ok_or_else(|| ApiError::Bad(format!("there is no series {name}")));
     names.split(',').map(known).collect()
 }

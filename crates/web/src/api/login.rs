@@ -86,6 +86,6 @@ pub(crate) async fn audit(
     State(audit): State<Audit>,
     wanted: Result<Query<Wanted>, QueryRejection>,
 ) -> Result<Json<Page>, ApiError> {
-    let Query(wanted) = wanted.map_err(|error| ApiError::Bad(error.body_text()))?;
+    let Query(wanted) = wanted?;
     Ok(Json(Page { entries: audit.last(page_limit(wanted.limit)?) }))
 }

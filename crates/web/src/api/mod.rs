@@ -179,8 +179,8 @@ impl<S: Send + Sync> FromRequestParts<S> for Name {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Name, ApiError> {
-        let name = Path::<String>::from_request_parts(parts, state).await;
-        name.map(|Path(name)| Name(name)).map_err(|error| ApiError::Bad(error.body_text()))
+        let Path(name) = Path::from_request_parts(parts, state).await?;
+        Ok(Name(name))
     }
 }
 

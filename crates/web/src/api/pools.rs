@@ -176,7 +176,7 @@ pub(crate) async fn list(
     State(workers): State<Workers>,
     wanted: Result<Query<Wanted>, QueryRejection>,
 ) -> Result<Json<Page>, ApiError> {
-    let Query(wanted) = wanted.map_err(|error| ApiError::Bad(error.body_text()))?;
+    let Query(wanted) = wanted?;
     let limit = page_limit(wanted.limit)?;
     let (report, config) = workers.report().await?;
     let index = Index::new(&report, &config);
@@ -210,7 +210,7 @@ const DONE: StatusCode = StatusCode::NO_CONTENT;
 
 /// Asks for a command that waits until servers are free, for as long as its asker likes.
 async fn wait_for(workers: &Workers, command: Command, patience: Patient) -> Done {
-    let Query(Patience { timeout }) = patience.map_err(|error| ApiError::Bad(error.body_text()))?;
+    let Query(Patience { timeout }) = patience?;
     let seconds = within("timeout", timeout.unwrap_or(PATIENCE), MOST_PATIENCE)?;
     workers.order_within(command, Duration::from_secs(seconds)).await.map(|()| DONE)
 }

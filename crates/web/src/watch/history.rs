@@ -1,8 +1,9 @@
 //! What was known of the busiest pools: which pools these are, and where their figures are kept.
 //!
-//! Owns the bound: [`MOST_POOLS`] pools, each in a `ring` of fixed size. Without a folder the rings are memory, and end with the
-//! process. In a folder they are one file, open from the start, which belongs to one process at a time; one that finds it taken, as in a restart that overlaps, keeps its
-//! figures in memory until the folder is free. Everything here may wait for a disk, so it is called where that is no harm.
+//! Owns the bound: [`MOST_POOLS`] pools, each in a `ring` of fixed size. Without a folder the rings are memory, and end with
+//! the process. In a folder they are one file, open from the start, which belongs to one process at a time; one that finds it
+//! taken, as in a restart that overlaps, keeps its figures in memory until the folder is free. Everything here may wait for a
+//! disk, so it is called where that is no harm.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File, OpenOptions};
@@ -84,8 +85,14 @@ impl History {
         }
     }
 
-    /// Keeps what is known at this second of 1970's count.
-    pub(super) fn record(&mut self, second: u64, at: Instant, readings: &Readings, samples: &BTreeMap<String, Sample>) {
+    /// Keeps what is known at this second of 1970's count: the readings, and the samples made of them.
+    pub(super) fn record<'a>(
+        &mut self,
+        second: u64,
+        at: Instant,
+        readings: &Readings,
+        sample_of: impl Fn(&str) -> Option<&'a Sample>,
+    ) {
         if second / 60 != self.minute {
             self.end_minute(at, readings);
             self.minute = second / 60;
@@ -93,7 +100,7 @@ impl History {
         self.fill(readings);
         let mut failed = None;
         for (name, kept) in &mut self.kept {
-            let (Some(sample), Some(reading)) = (samples.get(name), readings.0.get(name)) else { continue };
+            let (Some(sample), Some(reading)) = (sample_of(name), readings.0.get(name)) else { continue };
             kept.merged.add(sample);
             kept.start.get_or_insert_with(|| (at, reading.clone()));
             failed = kept.ring.put(Scale::Seconds, second, sample).err().or(failed);
@@ -262,8 +269,8 @@ mod tests {
         for second in seconds {
             let (now, before) = (readings(pools, second), readings(pools, second.saturating_sub(1)));
             let of = |(name, now): (&String, &Reading)| (name.clone(), sample(Some((&before.0[name], 1.0)), now));
-            let samples = now.0.iter().map(of).collect();
-            history.record(START + second, start + Duration::from_secs(second), &now, &samples);
+            let samples: BTreeMap<String, Sample> = now.0.iter().map(of).collect();
+            history.record(START + second, start + Duration::from_secs(second), &now, |name| samples.get(name));
         }
     }
 

@@ -11,24 +11,25 @@ mod ring;
 mod series;
 mod stream;
 
-use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
 
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
 use crate::ask::Workers;
+use crate::clock;
 use crate::error::ApiError;
+use crate::lock::lock;
 pub(crate) use cpu::Cpu;
 use frame::{Frame, trouble};
 pub(crate) use frame::{Selection, number};
 use history::History;
 pub(crate) use history::merged;
 pub(crate) use ring::Scale;
-use series::{Readings, UNKNOWN, sample};
+use series::{Reading, Readings, UNKNOWN, sample};
 pub(crate) use series::{SERIES, Sample, place};
 pub(crate) use stream::Events;
 use stream::Streams;
@@ -57,6 +58,8 @@ type Known = (Vec<Sample>, Option<String>);
 struct Before {
     at: Instant,
     readings: Readings,
+    /// All pools as one.
+    sum: Reading,
     cpu: Cpu,
 }
 
@@ -86,7 +89,7 @@ impl Watch {
     async fn look(&self, workers: &Workers, before: &mut Option<Arc<Before>>) -> Result<usize, ApiError> {
         let (report, config) = workers.report().await?;
         let pools = report.pools.len();
-        let now = Before { at: Instant::now(), readings: Readings::of(report, &config), cpu: Cpu::now() };
+        let now = Before::now(Readings::of(report, &config));
         let frame = Arc::new(now.since(before.as_deref()));
         let now = Arc::new(now);
         *before = Some(now.clone());
@@ -103,9 +106,8 @@ impl Watch {
     async fn keep(&self, now: Arc<Before>, frame: Arc<Frame>) {
         let history = self.history.clone();
         let keep = move || {
-            let samples: BTreeMap<String, Sample> =
-                frame.pools.iter().map(|(name, pool)| (name.clone(), pool.sample)).collect();
-            lock(&history).record(frame.at as u64, now.at, &now.readings, &samples);
+            let of = |name: &str| frame.pools.get(name).map(|pool| &pool.sample);
+            lock(&history).record(frame.at as u64, now.at, &now.readings, of);
         };
         // It ends, or the process does.
         let _ = spawn_blocking(keep).await;
@@ -148,43 +150,30 @@ impl Watch {
     }
 }
 
-/// Who panics while it is locked leaves nothing half-done.
-fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Before {
+    fn now(readings: Readings) -> Before {
+        Before { at: Instant::now(), sum: readings.sum(), readings, cpu: Cpu::now() }
+    }
+
     /// What is known now, and what happened since.
     fn since(&self, before: Option<&Before>) -> Frame {
         let seconds = before.map_or(0.0, |before| (self.at - before.at).as_secs_f64());
         let earlier = |name: &str| before?.readings.0.get(name).map(|reading| (reading, seconds));
         let of_pool = |(name, reading)| {
-            let reading: &series::Reading = reading;
-            let name: &String = name;
+            let (name, reading): (&String, &Reading) = (name, reading);
             (name.clone(), frame::Pool { sample: sample(earlier(name), reading), errors: reading.errors().by_code() })
         };
-        let (sum, sum_before) = (self.readings.sum(), before.map(|before| before.readings.sum()));
         Frame {
-            at: now(),
+            at: clock::now().as_secs_f64(),
             pools: self.readings.0.iter().map(of_pool).collect(),
-            all: sample(sum_before.as_ref().map(|sum| (sum, seconds)), &sum),
+            all: sample(before.map(|before| (&before.sum, seconds)), &self.sum),
             workers: before.map(|before| self.cpu.shares_since(&before.cpu, seconds)).unwrap_or_default(),
         }
     }
 }
 
-/// Whole seconds since 1970.
-pub(crate) fn seconds_now() -> u64 {
-    now() as u64
-}
-
-/// Seconds since 1970.
-fn now() -> f64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
-}
-
 /// The time until a whole second, so many of them from now: the figures of each second have one place in a history.
 fn until_the_next(seconds: u64) -> Duration {
-    let passed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().subsec_nanos();
-    Duration::from_secs(seconds).saturating_sub(Duration::from_nanos(passed.into()))
+    let passed = Duration::from_nanos(clock::now().subsec_nanos().into());
+    Duration::from_secs(seconds).saturating_sub(passed)
 }

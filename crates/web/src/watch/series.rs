@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use weir_admin::{Errors, PoolRecord, Refusals, Report, Stats, Tally, Times};
+use weir_admin::{Errors, PoolRecord, Report, Stats, Tally, Times};
 use weir_base::Mode;
 use weir_config::Config;
 
@@ -51,7 +51,7 @@ impl Readings {
         for refused in &report.refusals {
             let Some((name, _)) = &refused.pool else { continue };
             if let Some(reading) = readings.get_mut(name) {
-                reading.refusals += total(&refused.refusals);
+                reading.refusals += refused.refusals.total();
             }
         }
         for stats in report.stats {
@@ -68,10 +68,6 @@ impl Readings {
         self.0.values().for_each(|reading| sum.add(reading));
         sum
     }
-}
-
-fn total(refusals: &Refusals) -> u64 {
-    refusals.named().iter().map(|(_, count)| count).sum()
 }
 
 /// What happened to a pool from one reading to another.
