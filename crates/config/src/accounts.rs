@@ -8,6 +8,8 @@ use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
+use crate::convert::key;
+
 /// What somebody may do at the control plane; greater may do more.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum WebRole {
@@ -59,9 +61,8 @@ impl Accounts {
 }
 
 impl WebRole {
-    /// The roles, by their names.
-    pub const NAMES: [(&str, WebRole); 3] =
-        [("viewer", WebRole::Viewer), ("operator", WebRole::Operator), ("admin", WebRole::Admin)];
+    /// All of them.
+    pub const ALL: [WebRole; 3] = [WebRole::Viewer, WebRole::Operator, WebRole::Admin];
 
     /// Who has it or more, for a sentence.
     pub fn and_more(self) -> &'static str {
@@ -86,12 +87,19 @@ impl FromStr for WebRole {
     type Err = String;
 
     fn from_str(text: &str) -> Result<WebRole, String> {
-        let found = WebRole::NAMES.into_iter().find(|(name, _)| *name == text);
-        found.map(|(_, role)| role).ok_or_else(|| "must be viewer, operator or admin".to_owned())
+        WebRole::ALL
+            .into_iter()
+            .find(|role| role.name() == text)
+            .ok_or_else(|| "must be viewer, operator or admin".to_owned())
     }
 }
 
 impl Account {
+    /// Its line in `weir.toml`, below `[web.users]` or `[web.tokens]`.
+    pub fn line(&self, name: &str) -> String {
+        format!("{} = {}", key(name), toml_edit::Value::from(self.to_string()))
+    }
+
     /// The account of a user.
     pub(crate) fn user(text: &str) -> Option<Account> {
         Account::read(text, |hash| hash.starts_with("$argon2id$"))
@@ -120,5 +128,25 @@ impl fmt::Debug for Account {
     // A hash never reaches a log.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.role.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn the_line_of_an_account_is_one_that_is_read() {
+        let user = Account { role: WebRole::Admin, hash: "$argon2id$v=19$m=19456,t=2,p=1$c2FsdA$aGFzaA".to_owned() };
+        let token = Account { role: WebRole::Viewer, hash: format!("sha256:{}", "0a".repeat(32)) };
+        let (user_line, token_line) = (user.line("ann"), token.line("the \"grafana\""));
+        let text = format!(
+            "[auth]\ntype = \"trust\"\n[web.users]\n{user_line}\n[web.tokens]\n{token_line}\n[pools.a]\nhost = \"h\"\n"
+        );
+        let config = crate::load(Path::new("weir.toml"), &|_| Ok(text.clone()), &|_| None).unwrap();
+        let accounts = &config.web.accounts;
+        assert_eq!((accounts.users.get("ann"), accounts.tokens.get("the \"grafana\"")), (Some(&user), Some(&token)));
     }
 }

@@ -97,7 +97,7 @@ fn accounts(config: &Config) -> String {
     for (title, accounts) in all.into_iter().filter(|(_, accounts)| !accounts.is_empty()) {
         let _ = writeln!(sections, "\n[web.{title}]");
         for (name, account) in accounts {
-            let _ = writeln!(sections, "{} = {}", key(name), toml_edit::Value::from(account.to_string()));
+            let _ = writeln!(sections, "{}", account.line(name));
         }
     }
     sections
@@ -130,7 +130,8 @@ fn pool_section(pool: &Pool, config: &Config) -> String {
     section
 }
 
-fn key(name: &str) -> String {
+/// A name as a key of TOML.
+pub(crate) fn key(name: &str) -> String {
     toml_edit::Key::new(name).to_string()
 }
 

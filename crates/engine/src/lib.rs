@@ -8,13 +8,15 @@
 //!   are told. `clients`: how many there may be. `failures`: who fails is slowed down.
 //! - `relay`: what passes between clients and servers. `links`: when they are linked, released and cleaned up after.
 //! - `serve`: the life of a server connection. `places`: which of a pool's servers is tried, and which will do.
-//! - `turns`: how many logins a place gets at once. `lookup`: secrets that a server is asked for. `limits`, `permits`: limits that cross pools.
+//! - `turns`: how many logins a place gets at once. `lookup`: secrets that a server is asked for. `limits`, `permits`:
+//!   limits that cross pools.
 //! - `lend`: pools that span several workers. `placement`: which worker a client lives on.
 //! - `pools`: which pools there are, what they ask for, what a new configuration changes.
 //! - `tls`: what handshakes lead to. `names`: what look-ups say. `say`: lines of the log about peers.
 //! - `console`: operators and their commands. `gather`: commands that all workers carry out. `halt`: what is stopped.
 //!   `stream`: long tables, in pieces.
-//! - `census`: how many clients there are, without looking at them. `holders`: why somebody has to wait. `refusals`: who got nothing, counted. `cancel`, `report`, `deadlines`, `shutdown`: what the names say.
+//! - `census`: how many clients there are, without looking at them. `holders`: why somebody has to wait. `refusals`: who
+//!   got nothing, counted. `cancel`, `report`, `deadlines`, `shutdown`: what the names say.
 
 mod arrive;
 mod cancel;

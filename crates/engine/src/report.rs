@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use weir_admin::{DatabaseStats, MemoryRecord, PoolRecord, Report, Serving, SocketRecord, Stats, Tally};
+use weir_admin::{DatabaseStats, MemoryRecord, PoolRecord, Report, Serving, SocketRecord};
 use weir_base::{ClientAddr, Host, Span, Target, Time};
 use weir_pool::ServerState as InPool;
 
@@ -102,13 +102,9 @@ impl Engine {
     fn database_stats(&self, now: Time) -> Vec<DatabaseStats> {
         let mut by_name: BTreeMap<&str, DatabaseStats> = BTreeMap::new();
         for slot in self.pools.iter() {
-            let entry = by_name.entry(&slot.name).or_insert_with(|| DatabaseStats {
-                database: slot.name.to_string(),
-                total: Stats::default(),
-                previous: Stats::default(),
-                period: Span::ZERO,
-                tally: Tally::default(),
-            });
+            let entry = by_name
+                .entry(&slot.name)
+                .or_insert_with(|| DatabaseStats { database: slot.name.to_string(), ..DatabaseStats::default() });
             entry.total.add(&slot.stats);
             entry.tally.add(&slot.tally);
             entry.previous.add(&slot.previous.stats);

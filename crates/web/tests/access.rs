@@ -45,11 +45,11 @@ impl Book for File {
 
 fn users() -> Accounts {
     static HASH: LazyLock<String> = LazyLock::new(|| hash_password(PASSWORD).unwrap());
-    let account = |(name, role): (&str, WebRole)| (name.to_owned(), Account { role, hash: HASH.clone() });
-    let token = |(name, role): (&str, WebRole)| (name.to_owned(), Account { role, hash: hash_token(name) });
+    let account = |role: WebRole| (role.name().to_owned(), Account { role, hash: HASH.clone() });
+    let token = |role: WebRole| (role.name().to_owned(), Account { role, hash: hash_token(role.name()) });
     Accounts {
-        users: WebRole::NAMES.into_iter().map(account).collect(),
-        tokens: WebRole::NAMES.into_iter().map(token).collect::<BTreeMap<_, _>>(),
+        users: WebRole::ALL.into_iter().map(account).collect(),
+        tokens: WebRole::ALL.into_iter().map(token).collect::<BTreeMap<_, _>>(),
     }
 }
 
@@ -169,7 +169,8 @@ fn each_role_may_do_what_is_its_and_no_more() {
             WebRole::Operator => !changes || of_operators.iter().any(|end| path.ends_with(end)),
             WebRole::Viewer => !changes && path != "/api/v1/audit",
         };
-        for (name, role) in WebRole::NAMES {
+        for role in WebRole::ALL {
+            let name = role.name();
             let (status, _, error) = stage.ask(&method, &path, &bearer(name), &json!({}));
             assert_eq!(status != 403, may(role), "{method} {path} as {name} is {status}: {error}");
             assert_ne!(status, 401, "{method} {path} as {name}, unless it logs in anew");

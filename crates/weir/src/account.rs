@@ -5,7 +5,7 @@
 use std::io::{BufRead, IsTerminal, Write, stderr, stdin};
 
 use nix::sys::termios::{LocalFlags, SetArg, Termios, tcgetattr, tcsetattr};
-use weir_config::WebRole;
+use weir_config::{Account, WebRole};
 
 use crate::failure::Failure;
 use crate::term::say;
@@ -36,14 +36,8 @@ pub(crate) fn run(name: &str, role: WebRole, whom: For) -> Result<(), Failure> {
         }
     };
     eprintln!("Put this line below {section} of weir.toml, and have it read again (RELOAD):");
-    say(line(name, role, &hash));
+    say(Account { role, hash }.line(name));
     Ok(())
-}
-
-fn line(name: &str, role: WebRole, hash: &str) -> String {
-    let plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte));
-    let key = if plain { name.to_owned() } else { format!("{name:?}") };
-    format!("{key} = \"{} {hash}\"", role.name())
 }
 
 fn password() -> Result<String, Failure> {
@@ -85,24 +79,5 @@ impl Hidden {
 impl Drop for Hidden {
     fn drop(&mut self) {
         let _ = tcsetattr(stdin(), SetArg::TCSAFLUSH, &self.0);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::path::Path;
-
-    use super::*;
-
-    #[test]
-    fn the_line_is_one_that_is_read() {
-        let user = line("ann", WebRole::Admin, &weir_web::hash_password("correct horse").unwrap());
-        let token = line("the \"grafana\"", WebRole::Viewer, &weir_web::hash_token("abc"));
-        let text =
-            format!("[auth]\ntype = \"trust\"\n[web.users]\n{user}\n[web.tokens]\n{token}\n[pools.a]\nhost = \"h\"\n");
-        let config = weir_config::load(Path::new("weir.toml"), &|_| Ok(text.clone()), &|_| None).unwrap();
-        let accounts = &config.web.accounts;
-        assert_eq!(accounts.users["ann"].role, WebRole::Admin);
-        assert_eq!(accounts.tokens["the \"grafana\""].hash, weir_web::hash_token("abc"));
     }
 }

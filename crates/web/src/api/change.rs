@@ -97,25 +97,25 @@ async fn shown(workers: &Workers, name: &str) -> Result<Option<Pool>, ApiError> 
 /// Who tries pools, a few at a time; cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Trials {
-    who: Arc<dyn Book>,
+    book: Arc<dyn Book>,
     room: Arc<Semaphore>,
 }
 
 impl Trials {
-    pub(crate) fn new(who: Arc<dyn Book>) -> Trials {
-        Trials { who, room: Arc::new(Semaphore::new(TRIALS)) }
+    pub(crate) fn new(book: Arc<dyn Book>) -> Trials {
+        Trials { book, room: Arc::new(Semaphore::new(TRIALS)) }
     }
 }
 
 /// `POST /api/v1/pools/test`.
 pub(crate) async fn test(State(trials): State<Trials>, body: Body) -> Result<Json<Value>, ApiError> {
     let (pool, keys) = named(body)?;
-    let Trials { who, room } = trials;
+    let Trials { book, room } = trials;
     // The semaphore is never closed.
     let permit = room.acquire_owned().await.map_err(|_| ApiError::Ending)?;
     let trial = spawn_blocking(move || {
         let _permit = permit;
-        who.try_pool(Edit { pool, act: Act::Make(keys) })
+        book.try_pool(Edit { pool, act: Act::Make(keys) })
     });
     let said = trial.await.map_err(|_| ApiError::Ending)?.map_err(ApiError::Unmade)?;
     Ok(Json(match said {

@@ -17,7 +17,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, MetricEncoder, NoLabelSet};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeGaugeValue, EncodeLabelSet, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::exemplar::Exemplar;
 use prometheus_client::registry::{Registry, Unit};
@@ -220,18 +220,11 @@ impl Figures {
         self.of_states(to, "weir_pool_servers", help, |pool| Servers::of(pool).named())?;
         let name = "weir_pool_servers_idle_in_transaction";
         let help = "Servers whose client is in a transaction, and asks nothing";
-        let mut family = to.encode_descriptor(name, help, None, MetricType::Gauge)?;
-        for ((database, user), pool) in &self.pools {
-            let labels = [("database", database.as_str()), ("user", user)];
-            family.encode_family(&labels)?.encode_gauge(&pool.sv_idle_in_transaction)?;
-        }
-        let help = "How long the oldest waiting client has waited";
-        let mut family =
-            to.encode_descriptor("weir_pool_longest_wait", help, Some(&Unit::Seconds), MetricType::Gauge)?;
-        for ((database, user), pool) in &self.pools {
-            let labels = [("database", database.as_str()), ("user", user)];
-            family.encode_family(&labels)?.encode_gauge(&seconds(pool.maxwait))?;
-        }
+        let family = to.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        self.of_each(family, |pool| pool.sv_idle_in_transaction)?;
+        let (name, help) = ("weir_pool_longest_wait", "How long the oldest waiting client has waited");
+        let family = to.encode_descriptor(name, help, Some(&Unit::Seconds), MetricType::Gauge)?;
+        self.of_each(family, |pool| seconds(pool.maxwait))?;
         let help = "Clients that were refused or dropped, overload told apart from failure";
         let mut family = to.encode_descriptor("weir_refusals", help, None, MetricType::Counter)?;
         for ((database, user), refusals) in &self.refusals {
@@ -244,6 +237,15 @@ impl Figures {
             to.encode_descriptor("weir_pool_size", "The most servers of a pool", None, MetricType::Gauge)?;
         for (name, size) in &self.sizes {
             family.encode_family(&[("database", name.as_str())])?.encode_gauge(size)?;
+        }
+        Ok(())
+    }
+
+    /// One gauge a pool.
+    fn of_each<V: EncodeGaugeValue>(&self, mut family: MetricEncoder<'_>, of: fn(&PoolRecord) -> V) -> fmt::Result {
+        for ((database, user), pool) in &self.pools {
+            let labels = [("database", database.as_str()), ("user", user)];
+            family.encode_family(&labels)?.encode_gauge(&of(pool))?;
         }
         Ok(())
     }
