@@ -25,6 +25,9 @@ use crate::tools::DEBUG;
 /// The share of the machine's time that strangers may take during a step before it is said.
 const FOREIGN: f64 = 0.10;
 
+/// Where runs go unless told otherwise, below the working directory.
+pub(crate) const REPORTS: &str = "weir-lab";
+
 /// What is to be done.
 pub(crate) struct Order {
     /// For the folder's name: `all`, or an experiment's id.
@@ -65,7 +68,7 @@ pub(crate) fn run(order: &Order) -> Result<(PathBuf, Report), Trouble> {
 /// The journal to go on with: a new one, or that of an interrupted run.
 fn journal(order: &Order) -> Result<Journal, Trouble> {
     let (plan, now) = (plan(order), jiff::Timestamp::now());
-    let parent = Path::new("weir-lab");
+    let parent = Path::new(REPORTS);
     let begun = match &order.out {
         Some(folder) => Journal::read(folder).ok().filter(|j| j.run.plan == plan && j.run.ended.is_none()),
         None => Journal::unfinished(parent, &plan),

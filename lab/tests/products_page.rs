@@ -7,6 +7,7 @@ mod browser;
 mod place;
 
 use std::env;
+use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -15,6 +16,7 @@ use std::thread;
 use std::time::Duration;
 
 use browser::Browser;
+use place::Place;
 use weir_pglocal::{Signal, send_signal};
 
 const LAB: &str = env!("CARGO_BIN_EXE_weir-lab");
@@ -37,7 +39,11 @@ fn the_page_of_the_app_in_rust_shows_the_same() {
 }
 
 fn show_each_endpoint(weir: &Path, chromium: &PathBuf, language: &str, program: &str) {
-    let served = Served::start(weir, language);
+    let place = Place::new();
+    let served = Served::start(weir, language, &place);
+    let notice = place.working_folder().join("weir-lab/products.url");
+    let noted = fs::read_to_string(&notice).expect("the panel is told where the page is");
+    assert_eq!(noted.trim(), served.url);
     let mut page = Browser::start(chromium);
     page.look(1440, 900, "light");
     page.open(&served.url);
@@ -51,6 +57,7 @@ fn show_each_endpoint(weir: &Path, chromium: &PathBuf, language: &str, program: 
     dark_and_narrow(&mut page, language);
     assert_eq!(page.thrown, Vec::<String>::new(), "what the page threw");
     served.stop();
+    assert!(!notice.exists(), "nothing is served any more");
 }
 
 /// Each button once, with the pools reset before, and all of them by the one button.
@@ -179,9 +186,10 @@ struct Served {
 }
 
 impl Served {
-    fn start(weir: &Path, language: &str) -> Served {
+    fn start(weir: &Path, language: &str, place: &Place) -> Served {
         let mut command = Command::new(LAB);
         command.args(["products", "--serve", "--smoke", "--app", language, "--weir"]).arg(weir);
+        command.current_dir(place.working_folder());
         let lab = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("the lab starts");
         // From here on it ends with its value, whatever goes wrong.
         let mut served = Served { lab, url: String::new() };

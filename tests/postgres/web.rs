@@ -1,10 +1,12 @@
 //! The API and the metrics of a Weir that pools a real server.
 
+use std::fs;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use serde_json::Value;
+use weir_pglocal::TempFolder;
 use weir_tests::{Api, Ini, Mode, Setup, Site, eventually, weir_binary};
 
 /// A site with an API.
@@ -136,6 +138,27 @@ fn an_ini_may_have_an_api_too() {
     let site = Site::ini(&ini);
     site.connect().query("SELECT 1").unwrap();
     assert_eq!(api.get("/api/v1/pools/app")["size"], 1);
+}
+
+#[test]
+fn the_lab_s_reports_are_listed_and_read() {
+    let folder = TempFolder::new().unwrap();
+    let report = folder.path().join("size-quick");
+    fs::create_dir(&report).unwrap();
+    let claims = r#"[{"text": "more is less", "verdict": "held", "why": "3 < 4"}]"#;
+    let json = format!(
+        r#"{{"format": 1, "began": "2026-01-31T10:15:00Z", "length": "quick",
+            "experiments": [{{"id": "size", "title": "The pool's size", "claims": {claims}}}]}}"#
+    );
+    fs::write(report.join("report.json"), json).unwrap();
+    fs::write(report.join("report.html"), "<!DOCTYPE html>").unwrap();
+    let api = Api::default();
+    let ini = api.keys().into_iter().fold(Ini::transaction(1), |ini, (key, value)| ini.set(key, &value));
+    let _site = Site::ini(&ini.set("web_lab", &folder.path().display().to_string()));
+    let shelf = api.get("/api/v1/lab");
+    assert_eq!(shelf["reports"][0]["experiments"][0]["verdicts"]["held"], 1, "{shelf}");
+    assert_eq!(api.ask("GET", "/lab/size-quick/report.html", ""), (200, "<!DOCTYPE html>".to_owned()));
+    assert_eq!(api.ask("GET", "/lab/size-quick/%2e%2e%2fweir.toml", "").0, 404);
 }
 
 #[test]

@@ -207,6 +207,8 @@ pub struct Web {
     pub accounts: Arc<Accounts>,
     /// The folder of the history of pools; `None`: it is kept in memory.
     pub history: Option<PathBuf>,
+    /// The folder of the lab's reports; `None`: the panel lists none.
+    pub lab: Option<PathBuf>,
 }
 
 /// Rules of one user (`[users]`); what is not given is the pool's or the process's.

@@ -142,6 +142,7 @@ fn the_defaults_are_pgbouncers() {
             "user",
             "web_address",
             "web_history",
+            "web_lab",
             "web_port",
             "web_tls_cert_file",
             "web_tls_key_file",

@@ -18,6 +18,7 @@ mod error;
 mod figures;
 mod guard;
 mod health;
+mod lab;
 mod lock;
 mod metrics;
 mod panel;

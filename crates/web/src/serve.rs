@@ -30,6 +30,7 @@ use weir_admin::{Book, Control};
 use crate::access::{Access, Caller};
 use crate::api::{self, Trials};
 use crate::ask::Workers;
+use crate::lab::Lab;
 use crate::tls;
 use crate::watch::Watch;
 
@@ -52,6 +53,8 @@ pub struct Options {
     pub tls: Option<(PathBuf, PathBuf)>,
     /// The folder that the history of pools is kept in; without one it ends with the process.
     pub history: Option<PathBuf>,
+    /// The folder of the lab's reports, if the panel is to list them.
+    pub lab: Option<PathBuf>,
     /// Whom to ask.
     pub control: Arc<dyn Control>,
     /// Who may come, and who tries pools before they are made.
@@ -106,7 +109,8 @@ impl Web {
         let runtime = Builder::new_current_thread().enable_all().build().map_err(failed)?;
         let (workers, watch) = (Workers::new(options.control), watch(options.history.as_deref())?);
         let (access, trials) = (Access::new(options.book.clone(), exposed, tls.is_some()), Trials::new(options.book));
-        let router = api::router(workers.clone(), access, trials, watch.clone(), options.version);
+        let router =
+            api::router(workers.clone(), access, trials, watch.clone(), Lab::new(options.lab), options.version);
         let (end, ended) = oneshot::channel();
         let watching = watch.run(workers);
         let run = move || run(&runtime, listeners, &Site { router, tls }, watching, ended);

@@ -55,7 +55,15 @@ fn users() -> Accounts {
 
 fn options(file: &Arc<File>) -> Options {
     let addresses = vec![SocketAddr::from(([127, 0, 0, 1], 0))];
-    Options { addresses, history: None, tls: None, control: file.clone(), book: file.clone(), version: "test" }
+    Options {
+        addresses,
+        history: None,
+        lab: None,
+        tls: None,
+        control: file.clone(),
+        book: file.clone(),
+        version: "test",
+    }
 }
 
 impl Stage {
@@ -126,7 +134,8 @@ fn operations() -> Vec<(String, String)> {
         methods.into_iter().map(move |method| (method.to_ascii_uppercase(), path.clone()))
     });
     all.map(|(method, path)| {
-        (method, path.replace("{name}", "app").replace("{key}", "max_clients").replace("{id}", "7"))
+        let path = path.replace("{name}", "app").replace("{key}", "max_clients").replace("{id}", "7");
+        (method, path.replace("{report}", "quick").replace("{file}", "report.html"))
     })
     .collect()
 }

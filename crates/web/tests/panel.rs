@@ -84,6 +84,7 @@ fn web() -> Web {
         addresses: vec![any],
         control: ended.clone(),
         history: None,
+        lab: None,
         tls: None,
         book: ended,
         version: "test",

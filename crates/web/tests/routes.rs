@@ -34,7 +34,15 @@ impl Book for Ended {
 
 fn options(address: SocketAddr) -> Options {
     let ended = Arc::new(Ended);
-    Options { addresses: vec![address], control: ended.clone(), history: None, tls: None, book: ended, version: "test" }
+    Options {
+        addresses: vec![address],
+        control: ended.clone(),
+        history: None,
+        lab: None,
+        tls: None,
+        book: ended,
+        version: "test",
+    }
 }
 
 fn web() -> Web {
@@ -98,6 +106,7 @@ fn every_path_of_the_description_is_there_with_its_methods_and_no_others() {
     let paths = description["paths"].as_object().expect("paths");
     for (path, methods) in paths {
         let concrete = path.replace("{name}", "app").replace("{key}", "max_clients").replace("{id}", "7");
+        let concrete = concrete.replace("{report}", "quick").replace("{file}", "report.html");
         for method in ["GET", "POST", "PUT", "PATCH", "DELETE"] {
             let (status, _, body) = request(&web, method, &concrete, "", body_for(path));
             let Some(operation) = methods.get(method.to_ascii_lowercase()) else {

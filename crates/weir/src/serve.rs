@@ -98,8 +98,9 @@ fn start_web(config: &Config, running: &Running, keeper: Arc<Keeper>) -> Result<
         (None, None) => None,
         _ => return Err(StartError::new("[web] needs both tls_cert_file and tls_key_file, or neither".to_owned())),
     };
-    let (control, history) = (running.handle().control(), config.web.history.clone());
-    let options = weir_web::Options { addresses, tls, history, control, book: keeper, version: VERSION };
+    let (history, lab) = (config.web.history.clone(), config.web.lab.clone());
+    let control = running.handle().control();
+    let options = weir_web::Options { addresses, tls, history, lab, control, book: keeper, version: VERSION };
     Web::start(options).map(Some).map_err(|error| StartError::new(error.to_string()))
 }
 

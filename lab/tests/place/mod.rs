@@ -60,9 +60,14 @@ impl Place {
         let said = fs::File::create(self.path.join("said")).expect("a file in our folder");
         let mut command = Command::new(LAB);
         command.args(words).arg("--weir").arg(weir);
-        command.env("TMPDIR", &self.path).current_dir(self.path.join("here")).process_group(0);
+        command.env("TMPDIR", &self.path).current_dir(self.working_folder()).process_group(0);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(said);
         command.spawn().expect("the lab starts")
+    }
+
+    /// Where labs are started.
+    pub(crate) fn working_folder(&self) -> PathBuf {
+        self.path.join("here")
     }
 
     /// What it said, for a failure's message.
@@ -72,7 +77,7 @@ impl Place {
 
     /// The folders of its runs.
     pub(crate) fn runs(&self) -> Vec<PathBuf> {
-        let runs = fs::read_dir(self.path.join("here/weir-lab")).expect("a folder for runs").flatten();
+        let runs = fs::read_dir(self.working_folder().join("weir-lab")).expect("a folder for runs").flatten();
         runs.map(|entry| entry.path()).collect()
     }
 

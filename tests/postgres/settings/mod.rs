@@ -138,6 +138,7 @@ const OWN: &[(&str, Effect)] = &[
     ("io", Seen("the_log_s_first_line_says_what_sockets_are_served_with")),
     ("web_address", Seen("an_ini_may_have_an_api_too")),
     ("web_history", Seen("what_was_known_of_a_pool_outlasts_a_restart")),
+    ("web_lab", Seen("the_lab_s_reports_are_listed_and_read")),
     ("web_port", Seen("an_ini_may_have_an_api_too")),
     ("web_tls_cert_file", Seen("with_a_certificate_the_api_is_encrypted")),
     ("web_tls_key_file", Seen("with_a_certificate_the_api_is_encrypted")),

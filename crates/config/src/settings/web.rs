@@ -75,4 +75,15 @@ pub(super) static SETTINGS: &[Setting] = &[
     )
     .ini_own("web_history")
     .effect(Effect::Restart),
+    Setting::new(
+        Web,
+        "lab",
+        Kind::Text,
+        "",
+        Place::Config(|c| Slot::Path(&mut c.web.lab)),
+        "The folder that `weir lab` writes its reports to (`weir-lab` where it was started): the panel lists them, and links \
+         the products page while it is served.",
+    )
+    .ini_own("web_lab")
+    .effect(Effect::Restart),
 ];

@@ -7,6 +7,7 @@ mod connections;
 mod events;
 mod gate;
 mod history;
+mod lab;
 mod login;
 mod pools;
 mod process;
@@ -32,6 +33,7 @@ use crate::access::{Access, Least};
 use crate::ask::Workers;
 use crate::audit::Audit;
 use crate::error::ApiError;
+use crate::lab::Lab;
 use crate::watch::Watch;
 use crate::{guard, health, metrics, panel};
 
@@ -52,6 +54,7 @@ struct App {
     trials: Trials,
     version: &'static str,
     watch: Watch,
+    lab: Lab,
 }
 
 impl FromRef<App> for Access {
@@ -81,6 +84,12 @@ impl FromRef<App> for Workers {
 impl FromRef<App> for Watch {
     fn from_ref(app: &App) -> Watch {
         app.watch.clone()
+    }
+}
+
+impl FromRef<App> for Lab {
+    fn from_ref(app: &App) -> Lab {
+        app.lab.clone()
     }
 }
 
@@ -124,6 +133,9 @@ fn paths() -> Vec<(&'static str, Least, Least, MethodRouter<App>)> {
         ("/api/v1/clients", VIEWER, ADMIN, get(connections::clients)),
         ("/api/v1/clients/{id}", VIEWER, OPERATOR, delete(connections::kill)),
         ("/api/v1/servers", VIEWER, ADMIN, get(connections::servers)),
+        ("/api/v1/lab", VIEWER, ADMIN, get(lab::list)),
+        ("/lab/{report}/{file}", VIEWER, ADMIN, get(lab::file)),
+        ("/lab/{report}/raw/{file}", VIEWER, ADMIN, get(lab::raw)),
     ]
 }
 
@@ -133,7 +145,14 @@ const OPERATOR: Least = Least::Role(WebRole::Operator);
 const ADMIN: Least = Least::Role(WebRole::Admin);
 
 /// All of it, behind the guard.
-pub(crate) fn router(workers: Workers, access: Access, trials: Trials, watch: Watch, version: &'static str) -> Router {
+pub(crate) fn router(
+    workers: Workers,
+    access: Access,
+    trials: Trials,
+    watch: Watch,
+    lab: Lab,
+    version: &'static str,
+) -> Router {
     let empty = Router::new();
     let audit = Audit::new(workers.clone());
     let gated = |reads, changes, methods: MethodRouter<App>| {
@@ -150,7 +169,7 @@ pub(crate) fn router(workers: Workers, access: Access, trials: Trials, watch: Wa
         .layer(DefaultBodyLimit::max(MOST_BODY))
         .layer(middleware::from_fn(in_time))
         .layer(middleware::from_fn_with_state(access.clone(), guard::guard))
-        .with_state(App { workers, access, audit, trials, version, watch })
+        .with_state(App { workers, access, audit, trials, version, watch, lab })
 }
 
 /// Ends a request whose body does not come, or whose answer does not.
@@ -186,4 +205,19 @@ impl<S: Send + Sync> FromRequestParts<S> for Name {
 
 async fn openapi() -> impl IntoResponse {
     ([(CONTENT_TYPE, "application/json")], include_str!("openapi.json"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn the_description_has_every_path() {
+        let description: serde_json::Value = serde_json::from_str(include_str!("openapi.json")).expect("JSON");
+        let described: BTreeSet<&str> =
+            description["paths"].as_object().expect("paths").keys().map(String::as_str).collect();
+        assert_eq!(described, paths().into_iter().map(|(path, ..)| path).collect());
+    }
 }

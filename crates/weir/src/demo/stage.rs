@@ -2,6 +2,7 @@
 //!
 //! Owns the server, its folder, and the child process. Invariant: the child is known to the caretaker as long as it runs.
 
+use std::env;
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::process::CommandExt;
@@ -170,7 +171,7 @@ impl Stage {
 
     fn write_config(&self, port: u16, web_port: u16) -> Result<(), Failure> {
         certificate::write(self.folder())?;
-        certificate::write_private(&self.config(), &config(port, web_port, self.server.port()))
+        certificate::write_private(&self.config(), &config(port, web_port, self.server.port(), &reports()))
     }
 
     fn await_weir(&mut self) -> Result<(), Failure> {
@@ -200,7 +201,15 @@ impl Drop for Stage {
     }
 }
 
-fn config(port: u16, web_port: u16, server_port: u16) -> String {
+/// The line that names the folder which the lab writes its reports to when it is started where we are.
+fn reports() -> String {
+    let folder = env::current_dir().map(|here| here.join("weir-lab").display().to_string());
+    // TOML's strings have no control characters in them; whoever works in such a folder sees no reports.
+    let folder = folder.ok().filter(|folder| !folder.contains(char::is_control));
+    folder.map_or(String::new(), |folder| format!("lab = \"{}\"\n", folder.replace('\\', "\\\\").replace('"', "\\\"")))
+}
+
+fn config(port: u16, web_port: u16, server_port: u16, reports: &str) -> String {
     let (key, certificate) = (certificate::KEY, certificate::CERTIFICATE);
     format!(
         "[general]\n\
@@ -224,6 +233,7 @@ fn config(port: u16, web_port: u16, server_port: u16) -> String {
          [web]\n\
          address = \"127.0.0.1\"\n\
          port = {web_port}\n\
+         {reports}\
          \n\
          [pools.{POOL}]\n\
          host = \"127.0.0.1\"\n\
@@ -251,7 +261,7 @@ mod tests {
 
     #[test]
     fn the_demos_configuration_is_understood_without_a_complaint() {
-        let read = |_: &Path| Ok(config(6432, 8432, 5432));
+        let read = |_: &Path| Ok(config(6432, 8432, 5432, &reports()));
         let config = weir_config::load(Path::new("weir.toml"), &read, &|_| None).unwrap();
         assert_eq!(config.pools[POOL].limits.size, POOL_SIZE);
         assert!(config.tls.client.key_file.is_some());

@@ -5,6 +5,7 @@
 mod app;
 mod data;
 mod httpd;
+mod notice;
 mod plan;
 mod published;
 mod stage;
@@ -12,6 +13,7 @@ mod tell;
 mod webapp;
 
 use std::io::Write;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -22,6 +24,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use app::{Language, Settings};
+use notice::Notice;
 use plan::Plan;
 use stage::Products;
 
@@ -29,6 +32,7 @@ use crate::lab::Lab;
 use crate::length::Length;
 use crate::machine;
 use crate::model;
+use crate::runner::REPORTS;
 use crate::steps::{Experiment, Results, Stage, Step, Trouble};
 
 pub(crate) use webapp::{Flags as AppFlags, run as run_app};
@@ -102,6 +106,7 @@ pub(crate) fn serve(lab: &Lab, options: &Options) -> Result<(), Trouble> {
     }
     let mut app = app.start(lab, &settings)?;
     let program = app.state()?.program;
+    let _notice = Notice::put(Path::new(REPORTS), &format!("{}/", app.url));
     show(&welcome(&app.url, &program, settings.postgres.port()));
     told.serving.store(true, Ordering::Release);
     while !told.stop.load(Ordering::Acquire) {
