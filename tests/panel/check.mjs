@@ -1,11 +1,13 @@
 // What an operator does with the panel, one after the other: look, make a pool, copy its address, connect with a driver, see
 // it work, pause, resume, resize under load, take that back, delete. Nothing here depends on how fast the machine is.
 import assert from 'node:assert/strict';
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { env } from 'node:process';
 import { after, before, test } from 'node:test';
 import { api, client, flaws, load, open, server, until } from './stage.mjs';
 
 const POOL = 'made-here';
-const { SHOTS } = process.env;
+const { SHOTS } = env;
 let page, goTo, close, uri;
 
 before(async () => ({ page, goTo, close } = await open()));
@@ -133,7 +135,25 @@ test('it is deleted only when its name is typed', async () => {
 
 /** Pages that stand on a path of their own are there where the path is. */
 const paths = Object.keys((await api('openapi.json')).paths);
-const PAGES = ['pools', 'pools/app', 'pools/app/clients', 'pools/app/servers', 'pools/app/connect', 'pools/app/change', 'new', 'settings', ...['advice', 'audit'].filter((page) => paths.includes(`/api/v1/${page}`))];
+test('the lab’s reports are a click away, and what makes them can be copied', async () => {
+  await goTo('lab');
+  await page.getByText('None yet.').waitFor();
+  const verdicts = ['held', 'held', 'notheld'].map((verdict) => ({ verdict, text: 'a claim', why: '' }));
+  const report = { format: 1, began: '2026-01-31T10:15:00Z', length: 'quick', experiments: [{ id: 'size', title: 'The size', claims: verdicts }] };
+  mkdirSync(`${env.WEIR_LAB}/size-quick`, { recursive: true });
+  writeFileSync(`${env.WEIR_LAB}/size-quick/report.json`, JSON.stringify(report));
+  writeFileSync(`${env.WEIR_LAB}/size-quick/report.html`, '<!DOCTYPE html><title>A report</title><h1>What came out</h1>');
+  await button('Look again').click();
+  await page.getByText('2 held').waitFor();
+  const opened = page.waitForEvent('popup');
+  await link('Open report size-quick').click();
+  await (await opened).getByRole('heading', { name: 'What came out' }).waitFor();
+  await (await opened).close();
+  await button('Copy weir lab all --quick').click();
+  assert.equal(await page.evaluate(() => navigator.clipboard.readText()), 'weir lab all --quick');
+});
+
+const PAGES = ['pools', 'pools/app', 'pools/app/clients', 'pools/app/servers', 'pools/app/connect', 'pools/app/change', 'new', 'settings', ...['advice', 'audit', 'lab'].filter((page) => paths.includes(`/api/v1/${page}`))];
 
 for (const [theme, width] of [['light', 1280], ['dark', 1280], ['dark', 360]]) {
   test(`pages are accessible and fit: ${theme}, ${width} wide`, async () => {

@@ -80,7 +80,8 @@ pub(crate) struct Page {
 
 impl Lab {
     pub(crate) fn new(folder: Option<PathBuf>) -> Lab {
-        Lab(folder.map(Arc::from))
+        // Whoever reads of it does not know where Weir was started.
+        Lab(folder.map(|folder| std::path::absolute(&folder).unwrap_or(folder).into()))
     }
 
     /// All there is. A folder that is not there yet has nothing; a report that can't be understood has a name.

@@ -4,7 +4,8 @@
 //! `WEIR_TRANSACTION` and `WEIR_SESSION` (names of databases to connect to), and, past Weir, `PG_DIRECT_PORT`,
 //! `PG_DIRECT_DATABASE` and `PG_DIRECT_VERSION`. Weir encrypts for those who want it, with a certificate for 127.0.0.1
 //! and localhost that the authority in the file `WEIR_AUTHORITY` has signed; so does PostgreSQL where it was built so,
-//! and then `PG_DIRECT_TLS` is set. `WEIR_PANEL` is the panel's address. The exit status is the command's, or 1 if Weir's
+//! and then `PG_DIRECT_TLS` is set. `WEIR_PANEL` is the panel's address, and `WEIR_LAB` the folder whose
+//! reports of the lab it lists. The exit status is the command's, or 1 if Weir's
 //! counters are not back at the end.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -42,7 +43,11 @@ fn run(command: &mut Command) -> ExitCode {
     }
     let api = Api::default();
     let tls = "[tls.client]\nmode = \"prefer\"\nkey_file = \"server.key\"\ncert_file = \"server.crt\"\n";
-    let setup = Setup::new(Mode::Transaction).size(5).more(&session).more(tls).more(&api.section());
+    let setup = Setup::new(Mode::Transaction)
+        .size(5)
+        .more(&session)
+        .more(tls)
+        .more(&format!("{}lab = \"weir-lab\"\n", api.section()));
     let setup = setup.file("server.key", &papers.key).file("server.crt", &papers.certificate);
     let site = Site::with(setup.file("ca.crt", &papers.authority), Mode::Transaction);
     let status = command
@@ -53,6 +58,7 @@ fn run(command: &mut Command) -> ExitCode {
         .env("WEIR_TRANSACTION", "app")
         .env("WEIR_SESSION", "session")
         .env("WEIR_PANEL", api.url())
+        .env("WEIR_LAB", site.weir().folder().join("weir-lab"))
         .env("WEIR_AUTHORITY", site.weir().folder().join("ca.crt"))
         .env("PG_DIRECT_VERSION", postgres.server().programs().version())
         .env("PG_DIRECT_PORT", postgres.port().to_string())
