@@ -4,10 +4,11 @@ use std::fs;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use weir_pglocal::TempFolder;
-use weir_tests::{Api, Ini, Mode, Setup, Site, eventually, weir_binary};
+use weir_tests::{Api, Ini, Mode, Setup, Site, eventually, weir_binary, within};
 
 /// A site with an API.
 fn site(setup: Setup) -> (Site, Api) {
@@ -154,11 +155,40 @@ fn the_lab_s_reports_are_listed_and_read() {
     fs::write(report.join("report.html"), "<!DOCTYPE html>").unwrap();
     let api = Api::default();
     let ini = api.keys().into_iter().fold(Ini::transaction(1), |ini, (key, value)| ini.set(key, &value));
-    let _site = Site::ini(&ini.set("web_lab", &folder.path().display().to_string()));
+    let _site = Site::ini(&ini.set("web_lab", folder.path().display().to_string()));
     let shelf = api.get("/api/v1/lab");
     assert_eq!(shelf["reports"][0]["experiments"][0]["verdicts"]["held"], 1, "{shelf}");
     assert_eq!(api.ask("GET", "/lab/size-quick/report.html", ""), (200, "<!DOCTYPE html>".to_owned()));
     assert_eq!(api.ask("GET", "/lab/size-quick/%2e%2e%2fweir.toml", "").0, 404);
+}
+
+#[test]
+fn a_pool_that_is_too_small_is_told_what_its_database_has_room_for() {
+    let (site, api) = site(transaction(2));
+    const PATIENCE: Duration = Duration::from_secs(180);
+    let (ended, begin) = (AtomicBool::new(false), Instant::now());
+    thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                let mut client = site.connect();
+                while !ended.load(Ordering::Relaxed) && begin.elapsed() < 2 * PATIENCE {
+                    client.query("SELECT pg_sleep(0.02)").unwrap();
+                }
+            });
+        }
+        let advice = within(PATIENCE, "there is advice", || {
+            // Half a minute must be known first.
+            thread::sleep(Duration::from_millis(500));
+            let advice = api.get("/api/v1/advice")["advice"][0].clone();
+            if advice["pool"] == "app" { Ok(advice) } else { Err(advice) }
+        });
+        ended.store(true, Ordering::Relaxed);
+        assert_eq!(advice["sign"], "waits_and_servers_busy", "{advice}");
+        let figure = |name: &str| advice["evidence"][name].as_f64().unwrap_or_else(|| panic!("{name}: {advice}"));
+        assert!(advice["change"]["size"].as_u64() > Some(2) && figure("servers_needed") > 1.0, "{advice}");
+        assert!(figure("connections_free") < figure("max_connections"), "{advice}");
+        assert!(advice["text"].as_str().unwrap().contains("room for"), "{advice}");
+    });
 }
 
 #[test]

@@ -48,6 +48,16 @@ pub(crate) struct Measured {
     pub(crate) recent: Vec<Moment>,
     /// The last days, by the minute.
     pub(crate) past: Vec<Moment>,
+    /// What the database has room for, where it was asked.
+    pub(crate) room: Option<Room>,
+}
+
+/// What a database has room for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Room {
+    pub(crate) max_connections: u32,
+    /// How many more it would take now from whoever is no superuser.
+    pub(crate) free: u32,
 }
 
 /// What is to be done, and why.
@@ -101,7 +111,7 @@ fn waits(of: &Measured) -> Option<Advice> {
     let idle_share = mean(of.recent.iter().filter_map(|moment| moment.idle_in_transaction_share)).unwrap_or(0.0);
     let held_idle = mean_of(&of.recent, |moment| moment.servers_idle_in_transaction);
     let peak = peak(of.mode, of.recent.iter().chain(&of.past));
-    let evidence = figures(&[
+    let mut evidence = figures(&[
         ("wait_ms_p95", wait),
         ("clients_waiting", waiting),
         ("size", of.size.into()),
@@ -110,23 +120,30 @@ fn waits(of: &Measured) -> Option<Advice> {
         ("servers_idle_in_transaction", held_idle),
         ("idle_in_transaction_share", idle_share),
     ]);
+    if let Some(Room { max_connections, free }) = of.room {
+        evidence.extend(figures(&[("max_connections", max_connections.into()), ("connections_free", free.into())]));
+    }
     let (sign, size) = if of.mode != Mode::Session && (idle_share >= IDLE || held_idle >= active * IDLE) && active > 0.0
     {
         (Sign::WaitsAndServersIdleInTransaction, None)
     } else if servers < f64::from(of.size) * BUSY {
         (Sign::WaitsAndDatabaseAtItsLimit, None)
     } else if active >= f64::from(of.size) * BUSY {
-        (Sign::WaitsAndServersBusy, Some(grown(of.size, peak.needed)))
+        match of.room {
+            Some(Room { free: 0, .. }) => (Sign::WaitsAndDatabaseAtItsLimit, None),
+            room => (Sign::WaitsAndServersBusy, Some(grown(of.size, peak.needed, room))),
+        }
     } else {
         return None;
     };
     Some(Advice::new(of, sign, evidence, peak, size))
 }
 
-/// A step up: what the law asks for, but at least a quarter more and at most twice as many.
-fn grown(size: u32, needed: f64) -> u32 {
+/// A step up: what the law asks for, but at least a quarter more, at most twice as many, and no more than the database takes.
+fn grown(size: u32, needed: f64, room: Option<Room>) -> u32 {
     let step = with_room(f64::from(size));
-    with_room(needed).clamp(step, size.saturating_mul(2).max(step))
+    let wanted = with_room(needed).clamp(step, size.saturating_mul(2).max(step));
+    room.map_or(wanted, |room| wanted.min(size.saturating_add(room.free)))
 }
 
 /// Nobody waited for days, and most servers were of no use.
@@ -172,6 +189,11 @@ fn figures(named: &[(&str, f64)]) -> Map<String, Value> {
 }
 
 impl Advice {
+    /// Whether it makes the pool larger: then what the database has room for matters.
+    pub(crate) fn grows(&self) -> bool {
+        self.sign == Sign::WaitsAndServersBusy
+    }
+
     fn new(of: &Measured, sign: Sign, mut evidence: Map<String, Value>, peak: Peak, size: Option<u32>) -> Advice {
         evidence.extend(figures(&[
             ("peak_transactions_per_second", peak.per_second),
@@ -206,12 +228,14 @@ impl Sign {
             format!("{} clients wait, 95 % of them less than {} ms", figure("clients_waiting"), figure("wait_ms_p95"));
         match self {
             Sign::WaitsAndServersBusy => format!(
-                "{waits}, and {} of {} servers are busy. At the peak {law}. Try size {size}, if the database's \
-                 max_connections allows {} more, and look again: when its CPU or disks are the limit, more servers make \
-                 all of them slower.",
+                "{waits}, and {} of {} servers are busy. At the peak {law}. Try size {size}{}, and look again: when its \
+                 CPU or disks are the limit, more servers make all of them slower.",
                 figure("servers_active"),
                 of.size,
-                size.saturating_sub(of.size)
+                match of.room {
+                    Some(room) => format!(", as the database has room for {} more connections", room.free),
+                    None => format!(", if the database's max_connections allows {} more", size.saturating_sub(of.size)),
+                }
             ),
             Sign::WaitsAndServersIdleInTransaction => format!(
                 "{waits}, while {} of {} servers in use idle in transactions: of the time in transactions, the share {} \
@@ -222,6 +246,14 @@ impl Sign {
                 figure("servers_active"),
                 figure("idle_in_transaction_share"),
                 of.pool
+            ),
+            Sign::WaitsAndDatabaseAtItsLimit if of.room.is_some() => format!(
+                "{waits}, and {} of {} servers are busy, but the database has as many connections as its \
+                 max_connections of {} allows. A larger pool could not log in. Make other pools smaller, see what else \
+                 is connected (pg_stat_activity), or raise max_connections.",
+                figure("servers_active"),
+                of.size,
+                figure("max_connections")
             ),
             Sign::WaitsAndDatabaseAtItsLimit => format!(
                 "{waits}, and the pool has {} servers where {} are allowed: the database, or a limit that pools share, \
@@ -273,7 +305,7 @@ mod tests {
 
     fn measured(recent: Moment, past: Moment, minutes: usize) -> Measured {
         let (recent, past) = (vec![recent; 300], vec![past; minutes]);
-        Measured { pool: "app".into(), size: 20, mode: Mode::Transaction, recent, past }
+        Measured { pool: "app".into(), size: 20, mode: Mode::Transaction, recent, past, room: None }
     }
 
     #[test]
@@ -312,6 +344,17 @@ mod tests {
         );
         assert!(advice.text.contains("1000.0 transactions a second of 20.0 ms need 20.0 servers"), "{}", advice.text);
         assert_eq!(serde_json::to_value(&advice).expect("JSON")["sign"], "waits_and_servers_busy");
+    }
+
+    #[test]
+    fn a_pool_grows_no_further_than_its_database_has_room() {
+        let asked = |free| Measured { room: Some(Room { max_connections: 100, free }), ..measured(full(), quiet(), 0) };
+        let size = |free| advise(&asked(free)).expect("advice").change.map(|change| change["size"].clone());
+        assert_eq!((size(50), size(3), size(0)), (Some(json!(25)), Some(json!(23)), None));
+        let full = advise(&asked(0)).expect("advice");
+        assert_eq!((full.sign, &full.evidence["connections_free"]), (Sign::WaitsAndDatabaseAtItsLimit, &json!(0.0)));
+        assert!(full.text.contains("max_connections of 100.0"), "{}", full.text);
+        assert!(advise(&asked(3)).expect("advice").text.contains("room for 3 more"));
     }
 
     #[test]

@@ -24,6 +24,7 @@ mod metrics;
 mod panel;
 mod serve;
 mod tls;
+mod trials;
 mod watch;
 
 pub use access::{hash_password, hash_token, new_token};

@@ -28,10 +28,11 @@ use tokio_rustls::TlsAcceptor;
 use weir_admin::{Book, Control};
 
 use crate::access::{Access, Caller};
-use crate::api::{self, Trials};
+use crate::api;
 use crate::ask::Workers;
 use crate::lab::Lab;
 use crate::tls;
+use crate::trials::Trials;
 use crate::watch::Watch;
 
 /// Connections at once; the next wait until one ends.

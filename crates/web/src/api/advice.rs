@@ -8,6 +8,7 @@ use crate::advice::{Advice, Measured, Moment, advise};
 use crate::ask::Workers;
 use crate::clock;
 use crate::error::ApiError;
+use crate::trials::Trials;
 use crate::watch::{Sample, Scale, Watch, place};
 
 /// Seconds that count as now.
@@ -21,7 +22,11 @@ pub(crate) struct All {
 }
 
 /// `GET /api/v1/advice`.
-pub(crate) async fn advice(State(workers): State<Workers>, State(watch): State<Watch>) -> Result<Json<All>, ApiError> {
+pub(crate) async fn advice(
+    State(workers): State<Workers>,
+    State(watch): State<Watch>,
+    State(trials): State<Trials>,
+) -> Result<Json<All>, ApiError> {
     let (_, config) = workers.report().await?;
     let mut advice = Vec::new();
     let now = clock::now().as_secs();
@@ -29,14 +34,20 @@ pub(crate) async fn advice(State(workers): State<Workers>, State(watch): State<W
         let Some(pool) = config.pools.get(&name).or(config.fallback.as_ref()) else { continue };
         let (recent, _) = watch.history(&name, Scale::Seconds, now.saturating_sub(RECENT), RECENT).await?;
         let (past, _) = watch.history(&name, Scale::Minutes, now.saturating_sub(PAST * 60), PAST).await?;
-        let measured = Measured {
+        let mut measured = Measured {
             size: pool.limits.size,
             mode: pool.mode,
             recent: moments(&recent),
             past: moments(&past),
             pool: name,
+            room: None,
         };
-        advice.extend(advise(&measured));
+        let mut said = advise(&measured);
+        if said.as_ref().is_some_and(Advice::grows) {
+            measured.room = trials.room(&measured.pool).await;
+            said = advise(&measured);
+        }
+        advice.extend(said);
     }
     Ok(Json(All { advice }))
 }

@@ -3,26 +3,20 @@
 //! What is valid is for the configuration's own reader to say; here only JSON becomes its values, and back. Secrets come
 //! in, and never go out.
 
-use std::sync::Arc;
-
 use axum::Json;
 use axum::extract::State;
 use axum::extract::rejection::JsonRejection;
 use axum::http::StatusCode;
 use serde::Serialize;
 use serde_json::{Map, Number, Value, json};
-use tokio::sync::Semaphore;
-use tokio::task::spawn_blocking;
-use weir_admin::{Book, Kept};
+use weir_admin::Kept;
 use weir_config::{Act, Edit, Keys, Written};
 
 use super::Name;
 use super::pools::{self, Pool};
 use crate::ask::Workers;
 use crate::error::ApiError;
-
-/// Pools tried at once, each with a thread that waits for a server.
-const TRIALS: usize = 4;
+use crate::trials::Trials;
 
 type Body = Result<Json<Map<String, Value>>, JsonRejection>;
 
@@ -94,31 +88,10 @@ async fn shown(workers: &Workers, name: &str) -> Result<Option<Pool>, ApiError> 
     }
 }
 
-/// Who tries pools, a few at a time; cheap to clone.
-#[derive(Clone)]
-pub(crate) struct Trials {
-    book: Arc<dyn Book>,
-    room: Arc<Semaphore>,
-}
-
-impl Trials {
-    pub(crate) fn new(book: Arc<dyn Book>) -> Trials {
-        Trials { book, room: Arc::new(Semaphore::new(TRIALS)) }
-    }
-}
-
 /// `POST /api/v1/pools/test`.
 pub(crate) async fn test(State(trials): State<Trials>, body: Body) -> Result<Json<Value>, ApiError> {
     let (pool, keys) = named(body)?;
-    let Trials { book, room } = trials;
-    // The semaphore is never closed.
-    let permit = room.acquire_owned().await.map_err(|_| ApiError::Ending)?;
-    let trial = spawn_blocking(move || {
-        let _permit = permit;
-        book.try_pool(Edit { pool, act: Act::Make(keys) })
-    });
-    let said = trial.await.map_err(|_| ApiError::Ending)?.map_err(ApiError::Unmade)?;
-    Ok(Json(match said {
+    Ok(Json(match trials.login(pool, keys).await? {
         Ok(server) => json!({
             "ok": true,
             "version": server.version,

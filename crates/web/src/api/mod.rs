@@ -14,8 +14,6 @@ mod process;
 
 use gate::Gate;
 
-pub(crate) use change::Trials;
-
 use std::fmt::Display;
 use std::time::Duration;
 
@@ -34,6 +32,7 @@ use crate::ask::Workers;
 use crate::audit::Audit;
 use crate::error::ApiError;
 use crate::lab::Lab;
+use crate::trials::Trials;
 use crate::watch::Watch;
 use crate::{guard, health, metrics, panel};
 

@@ -1,0 +1,92 @@
+//! Logins at a pool's server, asked for over the API: a few at a time, and what they found is remembered for a moment.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use tokio::sync::Semaphore;
+use tokio::task::spawn_blocking;
+use weir_admin::{Answered, Book};
+use weir_config::{Act, Edit, Keys};
+
+use crate::advice::Room;
+use crate::error::ApiError;
+use crate::lock::lock;
+
+/// Trials at once: each waits on a thread of its own for its server.
+const TRIALS: usize = 4;
+/// For how long it is believed what a database had room for.
+const FRESH: Duration = Duration::from_secs(60);
+
+/// Who tries pools; cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Trials {
+    book: Arc<dyn Book>,
+    turns: Arc<Semaphore>,
+    rooms: Arc<Mutex<HashMap<String, Asked>>>,
+}
+
+/// When a database was asked, and what it said; nothing if it could not be asked.
+type Asked = (Instant, Option<Room>);
+
+impl Trials {
+    pub(crate) fn new(book: Arc<dyn Book>) -> Trials {
+        Trials { book, turns: Arc::new(Semaphore::new(TRIALS)), rooms: Arc::default() }
+    }
+
+    /// Logs in where a pool with these keys would; the inner error is the server's, or the network's.
+    pub(crate) async fn login(&self, pool: String, keys: Keys) -> Result<Result<Answered, String>, ApiError> {
+        // The semaphore is never closed.
+        let permit = self.turns.clone().acquire_owned().await.map_err(|_| ApiError::Ending)?;
+        let book = self.book.clone();
+        let trial = spawn_blocking(move || {
+            let _permit = permit;
+            book.try_pool(Edit { pool, act: Act::Make(keys) })
+        });
+        trial.await.map_err(|_| ApiError::Ending)?.map_err(ApiError::Unmade)
+    }
+
+    /// What the database of a pool that is there has room for; nothing if it does not say so, as when only clients know its
+    /// passwords.
+    pub(crate) async fn room(&self, pool: &str) -> Option<Room> {
+        let now = Instant::now();
+        let remembered = {
+            let mut rooms = lock(&self.rooms);
+            rooms.retain(|_, (at, _)| now - *at < FRESH);
+            rooms.get(pool).map(|(_, room)| *room)
+        };
+        if let Some(room) = remembered {
+            return room;
+        }
+        let answered = self.login(pool.to_owned(), Keys::default()).await.ok().and_then(Result::ok);
+        let room = answered.map(|server| room_of(&server));
+        lock(&self.rooms).insert(pool.to_owned(), (now, room));
+        room
+    }
+}
+
+/// The connection that asked is over, and its place free again.
+fn room_of(server: &Answered) -> Room {
+    let for_others = server.max_connections.saturating_sub(server.superuser_reserved_connections);
+    let free = for_others.saturating_sub(server.connections.saturating_sub(1));
+    let small = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
+    Room { max_connections: small(server.max_connections), free: small(free) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_room_is_what_is_left_but_for_the_reserved_and_with_the_asker_s_own_place() {
+        let server = |connections| Answered {
+            version: "15.18".to_owned(),
+            milliseconds: 2.0,
+            max_connections: 100,
+            superuser_reserved_connections: 3,
+            connections,
+        };
+        let free = |connections| room_of(&server(connections)).free;
+        assert_eq!((free(1), free(90), free(97), free(98), free(100)), (97, 8, 1, 0, 0));
+    }
+}
