@@ -13,20 +13,10 @@
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 
-if [ -z "${WEIR_PORT:-}" ]; then
-    target=${CARGO_TARGET_DIR:-$here/../../target}
-    cd "$here/.." || exit 1
-    # One call: what two packages are built of is built once where they agree on its features.
-    build=(--package weir-tests --bin stand --bin drivers)
-    if [ -z "${WEIR_BIN:-}" ]; then
-        build+=(--package weir --bin weir)
-        export WEIR_BIN=$target/debug/weir
-    fi
-    cargo build --quiet "${build[@]}" || exit 1
-    export WEIR_DRIVERS_CACHE=${WEIR_DRIVERS_CACHE:-$target/drivers}
-    mkdir -p "$WEIR_DRIVERS_CACHE"
-    WEIR_DRIVERS_TABLE=$(realpath "$target")/debug/drivers exec "$target/debug/stand" "$here/run.sh" "$@"
-fi
+arguments=("$@")
+# shellcheck source-path=SCRIPTDIR source=../on_stand.sh
+. "$here/../on_stand.sh"
+on_stand drivers "$here/run.sh" --bin drivers
 
 if [ $# -gt 0 ]; then
     drivers=("$@")
@@ -36,18 +26,19 @@ else
 fi
 read -ra modes <<<"${MODES:-direct session transaction}"
 export HOST=$WEIR_HOST USER_NAME=$WEIR_USER PASSWORD=$WEIR_PASSWORD SHARED=$here/shared
+table=$target/debug/drivers
 echo "PostgreSQL $PG_DIRECT_VERSION"
 # shellcheck source-path=SCRIPTDIR source=languages.sh
 . "$here/languages.sh"
 
 failures=0
-results=$WEIR_DRIVERS_CACHE/results.${PG_DIRECT_VERSION%%.*}
+caches=$cache results=$cache/results.${PG_DIRECT_VERSION%%.*}
 rm -rf "$results"
 mkdir -p "$results/files"
 
 for driver in "${drivers[@]}"; do
     # What driver.sh may use, and what it sets.
-    folder=$here/$driver cache=$WEIR_DRIVERS_CACHE/$driver why='' command=()
+    folder=$here/$driver cache=$caches/$driver why='' command=()
     mkdir -p "$cache"
     # shellcheck source=/dev/null
     . "$folder/driver.sh" || exit 1
@@ -77,10 +68,10 @@ for driver in "${drivers[@]}"; do
 done
 
 echo
-"$WEIR_DRIVERS_TABLE" table "$results" "${drivers[@]}" || failures=$((failures + 1))
+"$table" table "$results" "${drivers[@]}" || failures=$((failures + 1))
 if [ -n "${KEEP:-}" ]; then
     page=$here/../../docs/drivers.md
-    "$WEIR_DRIVERS_TABLE" keep "$results" "$PG_DIRECT_VERSION" "${drivers[@]}" || exit 1
-    { "$WEIR_DRIVERS_TABLE" page >"$page.new" && mv "$page.new" "$page"; } || exit 1
+    "$table" keep "$results" "$PG_DIRECT_VERSION" "${drivers[@]}" || exit 1
+    { "$table" page >"$page.new" && mv "$page.new" "$page"; } || exit 1
 fi
 [ $failures -eq 0 ]
