@@ -48,6 +48,49 @@ fn a_pool_shows_its_settings_its_clients_its_servers_and_what_was_done() {
 }
 
 #[test]
+fn a_server_says_what_it_is_held_for_and_since_when() {
+    let (site, api) = site(transaction(2));
+    let mut idle = site.connect();
+    idle.query("BEGIN").unwrap();
+    let mut busy = site.connect();
+    let held = |why: &str, query: bool| {
+        eventually(why, || {
+            let list = api.get("/api/v1/servers?pool=app&state=active");
+            let servers = list["connections"].as_array().expect("a list");
+            let found = servers.iter().find(|server| {
+                let [began, asked] = ["transaction_at", "query_at"].map(|key| server[key].is_number());
+                server["held_for"] == why && began && asked == query && server["linked_to"].is_number()
+            });
+            found.map(|_| ()).ok_or(list.to_string())
+        });
+    };
+    held("in transaction", false);
+    thread::scope(|scope| {
+        let sleep = scope.spawn(|| busy.query("SELECT pg_sleep(60)").map(|_| ()));
+        held("replies outstanding", true);
+        let server = api.get("/api/v1/servers?pool=app&state=active");
+        let by_hold = |server: &&Value| server["held_for"] == "replies outstanding";
+        let pid = server["connections"].as_array().unwrap().iter().find(by_hold).unwrap()["process_id"].clone();
+        idle.query(&format!("SELECT pg_cancel_backend({pid})")).unwrap();
+        assert!(sleep.join().unwrap().is_err(), "it was cancelled");
+    });
+    idle.query("COMMIT").unwrap();
+    held_by_nobody(api);
+}
+
+/// A server that nobody has is held for nothing.
+fn held_by_nobody(api: Api) {
+    eventually("nobody holds a server", || {
+        let list = api.get("/api/v1/servers?pool=app");
+        let servers = list["connections"].as_array().expect("a list");
+        let free = |server: &Value| {
+            ["held_for", "transaction_at", "query_at", "linked_to"].iter().all(|key| server[*key].is_null())
+        };
+        if servers.iter().all(free) { Ok(()) } else { Err(list.to_string()) }
+    });
+}
+
+#[test]
 fn a_pause_waits_for_servers_is_taken_back_when_it_takes_too_long_and_holds_queries() {
     let (site, api) = site(transaction(2));
     let mut client = site.connect();

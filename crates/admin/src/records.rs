@@ -208,6 +208,12 @@ pub struct SocketRecord {
     pub application_name: String,
     /// Prepared statements that it holds.
     pub prepared_statements: u32,
+    /// Of a server: why it stays with its client, in words; nothing if only the mode holds it, or nobody does.
+    pub held_for: Option<&'static str>,
+    /// Of a server: when the transaction that it is in began, microseconds since 1970.
+    pub transaction_time: Option<u64>,
+    /// Of a server: when the query that it runs began.
+    pub query_time: Option<u64>,
 }
 
 /// One kind of thing that a worker keeps in memory.

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use weir_admin::{DatabaseStats, MemoryRecord, PoolRecord, Report, Serving, SocketRecord};
 use weir_base::{ClientAddr, Host, Span, Target, Time};
 use weir_pool::ServerState as InPool;
+use weir_session::Server;
 
 use crate::Engine;
 use crate::census::Census;
@@ -155,6 +156,7 @@ impl Engine {
             tls: client.tls.as_ref().map(|tls| tls.description.clone()).unwrap_or_default(),
             application_name: name.unwrap_or_default().to_owned(),
             prepared_statements: session.map_or(0, |s| s.prepared() as u32),
+            ..SocketRecord::default()
         }
     }
 
@@ -187,6 +189,7 @@ impl Engine {
         let up = if let ServerState::Up(up, _) = &server.state { Some(up) } else { None };
         let client = server.link.and_then(|link| self.peers.get_client(link));
         let name = up.and_then(|up| self.shared.params.get(up.params(), "application_name"));
+        let began = |at: Time| (server.link.is_some() && at != Time::NEVER).then(|| self.wall(at));
         let (local_addr, local_port) = server.local.rsplit_once(':').unwrap_or((&server.local, "0"));
         SocketRecord {
             id: server.id,
@@ -214,6 +217,9 @@ impl Engine {
             tls: server.tls.as_ref().map(|tls| tls.description.clone()).unwrap_or_default(),
             application_name: name.unwrap_or_default().to_owned(),
             prepared_statements: up.map_or(0, |up| up.prepared() as u32),
+            held_for: client.and(up).and_then(Server::hold_reason),
+            transaction_time: began(server.transaction_at),
+            query_time: began(server.query_at),
         }
     }
 }

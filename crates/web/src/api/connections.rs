@@ -49,6 +49,10 @@ pub(crate) struct Connection {
     tls: Option<String>,
     application_name: String,
     prepared_statements: u32,
+    /// Of a server that somebody has: what holds it, and since when; seconds since 1970.
+    held_for: Option<&'static str>,
+    transaction_at: Option<f64>,
+    query_at: Option<f64>,
 }
 
 impl From<SocketRecord> for Connection {
@@ -72,6 +76,9 @@ impl From<SocketRecord> for Connection {
             tls: (!record.tls.is_empty()).then_some(record.tls),
             application_name: record.application_name,
             prepared_statements: record.prepared_statements,
+            held_for: record.held_for,
+            transaction_at: record.transaction_time.map(seconds_of),
+            query_at: record.query_time.map(seconds_of),
         }
     }
 }
