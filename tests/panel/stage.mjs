@@ -1,9 +1,6 @@
-// The browser, the page and the clients that the checks work with, and what is always true of the page: it asks nobody but
-// Weir, breaks no rule of its policy, and writes no error.
+// The browser and the page that the checks work with, and what is always true of the page: it asks nobody but Weir, breaks
+// no rule of its policy, and writes no error.
 import assert from 'node:assert/strict';
-import { readFileSync } from 'node:fs';
-import { createRequire } from 'node:module';
-import pg from 'pg';
 import { chromium } from 'playwright-core';
 
 const { env } = process;
@@ -15,7 +12,6 @@ export const server = {
   user: env.WEIR_USER,
   password: env.WEIR_PASSWORD,
 };
-const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 /** A busy machine is no failure. */
 const PATIENCE = Number(env.PATIENCE ?? 60000);
 
@@ -35,59 +31,51 @@ export async function open({ theme = 'light', width = 1280, height = 900, panel 
     if (message.type() === 'error' && !message.text().startsWith('Failed to load resource')) wrong.push(message.text());
   });
   const goTo = (path) => page.goto(`${panel}#/${path}`);
+  const login = async (user, password) => {
+    await goTo('pools');
+    await page.getByLabel('User').fill(user);
+    await page.getByLabel('Password').fill(password);
+    await page.getByRole('button', { name: 'Log in' }).click();
+  };
   const close = async () => {
     await browser.close();
     assert.deepEqual(wrong, [], 'the page asked nobody else and made no error');
   };
-  return { page, goTo, close };
+  return { page, goTo, login, close };
 }
 
-/** What axe-core finds wrong with the page as it is now. */
-export async function flaws(page) {
-  // By the debugger, which the page's policy does not bind; the page itself could not load it.
-  await page.evaluate(axe);
-  const { violations } = await page.evaluate(() => globalThis.axe.run(document, { resultTypes: ['violations'] }));
-  return violations.map(({ id, nodes }) => `${id}: ${nodes.map((node) => node.html).join(' | ')}`);
+/** A browser for one check, which ends with it. */
+export async function inBrowser(options, then) {
+  const stage = await open(options);
+  try {
+    await then(stage);
+  } finally {
+    await stage.close();
+  }
 }
 
-/** Waits until a condition of this program holds. */
-export async function until(what, holds) {
-  const end = Date.now() + PATIENCE;
+/** Waits until a condition of this program holds; some take their time on a fast machine already. */
+export async function until(what, holds, times = 1) {
+  const end = Date.now() + times * PATIENCE;
   while (!(await holds())) {
     assert.ok(Date.now() < end, `waited in vain until ${what}`);
     await new Promise((done) => setTimeout(done, 50));
   }
 }
 
-export function client(connectionString) {
-  const address = new URL(connectionString);
-  address.password = encodeURIComponent(server.password);
-  address.searchParams.delete('sslmode');
-  return new pg.Client({ connectionString: address.href });
+export async function api(path, panel = PANEL) {
+  return (await fetch(`${panel}api/v1/${path}`)).json();
 }
 
-/** Clients that work until they are told to stop; what went wrong with any of them is told then. */
-export async function load(connectionString, clients) {
-  let stop = false;
-  const errors = [];
-  const works = Array.from({ length: clients }, async () => {
-    const one = client(connectionString);
-    one.on('error', (error) => errors.push(error.message));
-    try {
-      await one.connect();
-      while (!stop) await one.query('SELECT pg_sleep(0.01)');
-      await one.end();
-    } catch (error) {
-      errors.push(error.message);
-    }
-  });
-  return async () => {
-    stop = true;
-    await Promise.all(works);
-    return errors;
+/** What operators look for on a page, by the words they read. */
+export function words(page) {
+  const button = (name) => page.getByRole('button', { name, exact: true });
+  const link = (name) => page.getByRole('link', { name, exact: true });
+  return {
+    button,
+    link,
+    field: (label) => page.getByLabel(label, { exact: true }),
+    notice: (text) => page.getByRole('region', { name: 'Notices' }).getByText(text),
+    confirm: (name) => page.getByRole('dialog').getByRole('button', { name, exact: true }).click(),
   };
-}
-
-export async function api(path) {
-  return (await fetch(`${PANEL}api/v1/${path}`)).json();
 }

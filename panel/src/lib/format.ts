@@ -2,6 +2,8 @@
 
 const NONE = '–';
 const whole = new Intl.NumberFormat('en', { maximumFractionDigits: 0 });
+const minutes = new Intl.DateTimeFormat('sv-SE', { dateStyle: 'short', timeStyle: 'short' });
+const seconds = new Intl.DateTimeFormat('sv-SE', { dateStyle: 'short', timeStyle: 'medium' });
 const tenths = new Intl.NumberFormat('en', { maximumFractionDigits: 1 });
 
 export function count(value: number | null | undefined): string {
@@ -41,4 +43,13 @@ export function ago(unix: number): string {
 
 export function plural(number: number, one: string, many = `${one}s`): string {
   return `${count(number)} ${number === 1 ? one : many}`;
+}
+
+export function percent(share: number | null | undefined): string {
+  return share === null || share === undefined ? NONE : `${(100 * share).toFixed(share > 0 && share < 0.1 ? 1 : 0)} %`;
+}
+
+/** Seconds since 1970 as a day and its time, to the minute or the second. */
+export function when(at: number, to: 'minute' | 'second'): string {
+  return (to === 'minute' ? minutes : seconds).format(at * 1000);
 }

@@ -1,5 +1,6 @@
 // What was done, or failed, said once at the foot of the page, and to screen readers; with an undo where there is one.
 import { ApiError } from './api';
+import type { Changed } from './types';
 
 export interface Notice {
   id: number;
@@ -7,6 +8,8 @@ export interface Notice {
   detail: string | null;
   bad: boolean;
   undo: (() => Promise<void>) | null;
+  /** What it is about. An undo goes once the next change of the same is done: it would take back both. */
+  about: string | null;
 }
 
 const LASTS = 8000;
@@ -17,14 +20,20 @@ class Notices {
   list = $state<Notice[]>([]);
   private last = 0;
 
-  say(text: string, undo: Notice['undo'] = null, detail: string | null = null) {
-    this.add({ text, detail, bad: false, undo }, undo ? LASTS_WITH_UNDO : LASTS);
+  say(text: string, detail: string | null = null) {
+    this.add({ text, detail, bad: false, undo: null, about: null }, LASTS);
+  }
+
+  /** Says a change of something, and offers the way back where there is one. */
+  changed(about: string, text: string, undo: Notice['undo'], detail: string | null = null) {
+    this.list = this.list.filter((notice) => notice.about !== about);
+    this.add({ text, detail, bad: false, undo, about }, undo ? LASTS_WITH_UNDO : LASTS);
   }
 
   fail(what: string, error: unknown) {
     const told = error instanceof ApiError ? error : new ApiError(0, String(error));
     const detail = [told.detail, told.hint].filter((part) => part).join(' · ') || null;
-    this.add({ text: `${what}: ${told.message}`, detail, bad: true, undo: null }, LASTS * 2);
+    this.add({ text: `${what}: ${told.message}`, detail, bad: true, undo: null, about: null }, LASTS * 2);
   }
 
   dismiss(id: number) {
@@ -36,6 +45,11 @@ class Notices {
     this.list = [...this.list.slice(-3), { ...notice, id }];
     setTimeout(() => this.dismiss(id), lasts);
   }
+}
+
+/** What is to be said of a change that the file does not have. */
+export function untilRestart({ persisted, reason }: Changed): string | null {
+  return persisted ? null : `Until the restart only: ${reason}`;
 }
 
 export const notices = new Notices();

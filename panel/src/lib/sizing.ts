@@ -26,14 +26,21 @@ export function keepMachine(host: string, machine: Machine) {
   }
 }
 
+/** So many servers, by so many transactions a second that took so many milliseconds each. */
+export interface Needed {
+  size: number;
+  tps: number;
+  ms: number;
+}
+
 /** Little's law: transactions a second times the seconds that one lasts are the servers that are busy at once. The most of
     the last day; null where nothing was measured. */
-export async function needed(pool: string): Promise<{ size: number; tps: number; ms: number } | null> {
+export async function needed(pool: string): Promise<Needed | null> {
   const history = await get<History>(poolPath(pool, '/history'), { range: '1d' }).catch(() => null);
   if (!history) return null;
   const tps = history.series.transactions_per_second ?? [];
   const ms = history.series.transaction_ms_mean ?? [];
-  let most: { size: number; tps: number; ms: number } | null = null;
+  let most: Needed | null = null;
   tps.forEach((rate, index) => {
     const lasts = ms[index];
     if (rate === null || lasts === null || lasts === undefined) return;

@@ -70,6 +70,10 @@ export interface Connection {
   tls: string | null;
   application_name: string;
   prepared_statements: number;
+  /** Of a server that a client has: what holds it, and since when. */
+  held_for?: string | null;
+  transaction_at?: number | null;
+  query_at?: number | null;
 }
 
 export interface ConnectionPage {

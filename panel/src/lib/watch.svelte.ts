@@ -38,7 +38,7 @@ export class PoolWatch {
       take: ({ at, pools, workers }) => {
         this.workers = workers ?? [];
         const figures = pools[this.name];
-        if (figures) this.take(at, figures);
+        if (figures) this.take(at, figures, cpuOf(this.workers));
       },
       state: (state) => (this.state = state),
     });
@@ -67,9 +67,9 @@ export class PoolWatch {
     if (range !== '1h') this.timer = setTimeout(() => void this.load(range), REFRESH);
   }
 
-  private take(at: number, figures: Figures) {
+  private take(at: number, figures: Figures, cpu: Record<string, number>) {
     this.now = figures;
-    this.seconds = added(this.seconds, at, flat(figures));
+    this.seconds = added(this.seconds, at, { ...flat(figures), ...cpu });
     if (this.range === 'live' || this.range === '1h') this.past = this.seconds;
   }
 }
@@ -83,6 +83,15 @@ function flat(figures: Figures): Record<string, number | null> {
     else for (const [part, number] of Object.entries(value as Record<string, number | null>)) values[`${name}_${part}`] = number;
   }
   return values;
+}
+
+/** The workers' part of each second: theirs, the most, and the mean. No history has it, as it is no pool's. */
+function cpuOf(workers: { worker: number; cpu: number }[]): Record<string, number> {
+  if (workers.length === 0) return {};
+  const each = workers.map(({ worker, cpu }) => [`worker_${worker}`, cpu] as const);
+  const cpus = workers.map(({ cpu }) => cpu);
+  const mean = cpus.reduce((sum, cpu) => sum + cpu, 0) / cpus.length;
+  return { ...Object.fromEntries(each), workers_busiest: Math.max(...cpus), workers_mean: mean };
 }
 
 function added(past: Past, at: number, values: Record<string, number | null>): Past {

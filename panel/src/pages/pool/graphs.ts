@@ -1,0 +1,105 @@
+// The graphs of a pool's page: what each shows, by the names that events and history have. Graph.svelte draws them.
+import { count, milliseconds, percent, rate, span } from '../../lib/format';
+import type { Line } from '../../parts/Graph.svelte';
+
+export interface Graphed {
+  title: string;
+  show: (value: number | null | undefined) => string;
+  least?: number;
+  /** Whether the pool's size is drawn as a level. */
+  size?: boolean;
+  /** Lines of which nothing is known, now or ever, are left out, and a graph without lines too. */
+  lines: Line[];
+}
+
+const seconds = (value: number | null | undefined) => (value === null || value === undefined ? '–' : span(value));
+
+const percentiles = (name: string): Line[] => [
+  { name: `${name}_p50`, label: 'p50', ink: 'idle' },
+  { name: `${name}_p95`, label: 'p95', ink: 'accent' },
+  { name: `${name}_p99`, label: 'p99', ink: 'wait' },
+];
+
+export const GRAPHS: Graphed[] = [
+  {
+    title: 'Clients',
+    show: count,
+    least: 4,
+    lines: [
+      { name: 'clients_waiting', label: 'waiting', ink: 'wait', fill: true },
+      { name: 'clients_active', label: 'with a server', ink: 'busy' },
+      { name: 'clients_idle', label: 'idle', ink: 'idle' },
+    ],
+  },
+  {
+    title: 'Servers',
+    show: count,
+    least: 4,
+    size: true,
+    lines: [
+      { name: 'servers_active', label: 'busy', ink: 'busy', fill: true },
+      { name: 'servers_idle_in_transaction', label: 'idle in transaction', ink: 'wait' },
+      { name: 'servers_idle', label: 'idle', ink: 'idle' },
+      { name: 'servers_login', label: 'logging in', ink: 'login' },
+    ],
+  },
+  {
+    title: 'Done a second',
+    show: rate,
+    least: 5,
+    lines: [
+      { name: 'transactions_per_second', label: 'transactions', ink: 'accent', fill: true },
+      { name: 'queries_per_second', label: 'queries', ink: 'idle' },
+    ],
+  },
+  {
+    title: 'Oldest waiter',
+    show: seconds,
+    least: 0.01,
+    lines: [{ name: 'oldest_wait_seconds', label: 'has waited', ink: 'wait', fill: true }],
+  },
+  { title: 'Wait for a server', show: milliseconds, lines: percentiles('wait_ms') },
+  { title: 'Transactions last', show: milliseconds, lines: percentiles('transaction_ms') },
+  { title: 'Queries last', show: milliseconds, lines: percentiles('query_ms') },
+  {
+    title: 'Time in transactions that nothing was asked',
+    show: percent,
+    least: 0.2,
+    lines: [{ name: 'idle_in_transaction_share', label: 'idle in transaction', ink: 'wait', fill: true }],
+  },
+  {
+    title: 'Statement cache',
+    show: percent,
+    least: 1,
+    lines: [{ name: 'statement_hit_share', label: 'found on the server', ink: 'busy', fill: true }],
+  },
+  {
+    title: 'Connections a second',
+    show: rate,
+    lines: [
+      { name: 'logins_per_second', label: 'logins of clients', ink: 'busy' },
+      { name: 'connects_per_second', label: 'to the server', ink: 'login' },
+    ],
+  },
+  {
+    title: 'Went wrong a second',
+    show: rate,
+    lines: [
+      { name: 'errors_per_second', label: 'errors of the server', ink: 'bad' },
+      { name: 'refusals_per_second', label: 'clients refused', ink: 'wait' },
+    ],
+  },
+];
+
+/** So many workers have a line each. */
+const FEW = 4;
+const INKS = ['accent', 'wait', 'login', 'bad'];
+
+/** Of many workers the busiest, and all of them on average. */
+export function workersGraph(workers: number): Graphed {
+  const each = (worker: number): Line => ({ name: `worker_${worker}`, label: `worker ${worker}`, ink: INKS[worker] ?? 'idle' });
+  const lines: Line[] = workers <= FEW
+    ? Array.from({ length: workers }, (_, worker) => each(worker))
+    : [{ name: 'workers_busiest', label: 'the busiest', ink: 'wait' }, { name: 'workers_mean', label: `mean of ${workers}`, ink: 'accent' }];
+  return { title: 'CPU of Weir’s workers', show: percent, least: 1, lines };
+}

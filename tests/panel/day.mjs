@@ -1,0 +1,166 @@
+// An operator's whole day: log in, make a pool, copy its address, connect with a driver by exactly that, see it work, resize
+// it under load, take the advice and take it back, pause, resume, delete. One load runs from the first graph to the last
+// resume, and none of its clients may see an error. Nothing here depends on how fast the machine is.
+import assert from 'node:assert/strict';
+import { dirname, join } from 'node:path';
+import { after, before, test } from 'node:test';
+import { client, load } from './load.mjs';
+import { looks } from './looks.mjs';
+import { open, server, until, words } from './stage.mjs';
+import { accounts, PASSWORD, serve } from './weir.mjs';
+
+const POOL = 'made-here';
+/** So many more than servers that they wait, however many servers there are in between. */
+const CLIENTS = 12;
+let weir, stage, page, on, uri, stop;
+
+before(async () => {
+  // The papers of the stand's own Weir: clients encrypt, and check whom they talk to.
+  const papers = dirname(process.env.WEIR_AUTHORITY);
+  const paper = (name) => JSON.stringify(join(papers, name));
+  weir = await serve(`${accounts({ ann: 'admin' })}[auth.users]
+${server.user} = ${JSON.stringify(server.password)}
+[tls.client]
+mode = "prefer"
+key_file = ${paper('server.key')}
+cert_file = ${paper('server.crt')}
+`);
+  stage = await open({ panel: weir.panel });
+  ({ page } = stage);
+  on = words(page);
+});
+after(async () => {
+  await stage?.close();
+  await weir?.stop();
+});
+
+/** The page's own session asks, so nobody needs another. */
+const pool = () => page.evaluate(async (name) => (await fetch(`api/v1/pools/${name}`)).json(), POOL);
+const openServers = ({ servers }) => servers.active + servers.idle + servers.used;
+const goTo = (part) => page.evaluate((hash) => (location.hash = hash), `#/pools/${POOL}/${part}`);
+
+/** The number that follows a word in what a graph says of itself, in its own unit. */
+async function figure(graph, word) {
+  const said = await page.getByRole('img', { name: new RegExp(`^${graph}:`) }).getAttribute('aria-label');
+  return Number(new RegExp(`${word} ([\\d,.]+)`).exec(said)?.[1].replaceAll(',', '') ?? 0);
+}
+
+async function resize(size) {
+  await on.link('Change…').click();
+  await page.locator('#field-size').fill(String(size));
+  await on.button('Save').click();
+  await until(`its size is ${size}`, async () => (await pool()).size === size);
+}
+
+test('who comes logs in, and finds that there is no pool yet', async () => {
+  await stage.login('ann', PASSWORD);
+  await page.getByRole('heading', { name: 'No pools yet' }).waitFor();
+  await on.link('Make the first pool').click();
+});
+
+test('a pool is tried, made, and written to the file', async () => {
+  await on.field('Name').fill(POOL);
+  await on.field('Host').fill(server.host);
+  await on.field('Port').fill(server.port);
+  await on.field('Database').fill(server.database);
+  await on.field('User').fill(server.user);
+  await on.field('Password').fill('not this one');
+  await on.button('Test connection').click();
+  await page.getByText('Not connected.').waitFor();
+  await on.field('Password').fill(server.password);
+  await on.button('Test connection').click();
+  await page.getByText(/answered in/).waitFor();
+  await page.locator('#field-size').fill('1');
+  await page.getByText('max_connections').first().waitFor();
+  await on.button('Make the pool').click();
+  await on.notice(`${POOL} is made`).waitFor();
+  const { size, mode, user } = await pool();
+  assert.deepEqual([size, mode, user], [1, 'transaction', server.user]);
+});
+
+test('its address, copied, lets a real driver in as it is', async () => {
+  await on.button('Copy URI').click();
+  uri = await page.evaluate(() => navigator.clipboard.readText());
+  const one = client(uri);
+  await one.connect();
+  assert.equal((await one.query('SELECT 6 * 7 AS answer')).rows[0].answer, 42);
+  await one.end();
+});
+
+test('its graphs move when clients work, and clients and servers are listed', async () => {
+  stop = load(uri, CLIENTS);
+  await on.link('Watch').click();
+  await until('the graph shows transactions', async () => (await figure('Done a second', 'transactions')) > 0);
+  await until('the graph shows a queue', async () => (await figure('Clients', 'waiting')) > 0);
+  await until('the graph shows waits', async () => (await figure('Wait for a server', 'p95')) > 0);
+  await on.link('Clients').click();
+  await page.getByRole('cell', { name: /^waits .* for one of 1 server/ }).first().waitFor();
+  await on.link('Servers').click();
+  await page.getByRole('cell', { name: /: (its query runs|asks nothing)/ }).first().waitFor();
+});
+
+test('it is resized under load, up, down, and back by the notice’s undo', async () => {
+  await resize(5);
+  await until('it has more servers', async () => (await pool()).servers.active > 1);
+  await resize(2);
+  await until('it has shrunk', async () => openServers(await pool()) <= 2);
+  await page.getByRole('region', { name: 'Notices' }).getByRole('button', { name: 'Undo' }).click();
+  await until('its size is 5 again', async () => (await pool()).size === 5);
+  await resize(1);
+  await until('one server is left', async () => openServers(await pool()) <= 1);
+});
+
+test('it is found too small; the advice is taken, waits fall, and it is taken back', async () => {
+  await on.link('Advice').click();
+  const advice = page.getByRole('listitem').filter({ has: page.getByRole('link', { name: POOL }) });
+  // Half a minute must be known, and mostly of a pool that was full.
+  await advice.getByText('the pool is smaller than its load').waitFor({ timeout: 10 * 60_000 });
+  await advice.getByText(/clients wait, 95 % of them less than/).waitFor();
+  const wrong = await looks(page, 'advice-given');
+  await advice.getByRole('button', { name: 'Apply' }).click();
+  await until('it is larger', async () => (await pool()).size === 2);
+  await page.getByRole('heading', { name: 'Taken' }).waitFor();
+  const fell = async () => {
+    const said = await page.getByText(/95 % of waits were below/).textContent();
+    const [before, now] = [...said.matchAll(/below ([\d.]+) (ms|s)\b/g)].map(([, number, unit]) => number * (unit === 's' ? 1000 : 1));
+    return now < before;
+  };
+  await until('waits have fallen', fell, 3);
+  wrong.push(...(await looks(page, 'advice-taken')));
+  await page.getByRole('main').getByRole('button', { name: 'Undo' }).click();
+  await until('it is as it was', async () => (await pool()).size === 1);
+  await page.getByRole('heading', { name: 'Taken' }).waitFor({ state: 'detached' });
+  assert.deepEqual(wrong, []);
+});
+
+test('a paused pool holds its clients, and a resumed one serves them; in all that time none saw an error', async () => {
+  await goTo('watch');
+  await on.button('Pause').click();
+  await on.confirm('Pause');
+  await on.notice(`${POOL} is paused`).waitFor();
+  await until('all wait', async () => (await pool()).clients.waiting === CLIENTS);
+  await page.getByText(`${CLIENTS} in the queue`).waitFor();
+  const { totals } = await pool();
+  await on.button('Resume').click();
+  const more = totals.transactions + 3 * CLIENTS;
+  await until('they go on', async () => (await pool()).totals.transactions > more);
+  assert.deepEqual(await stop(), []);
+});
+
+test('it is deleted only when its name is typed', async () => {
+  await goTo('change');
+  await on.button('Delete…').click();
+  const act = page.getByRole('dialog').getByRole('button', { name: 'Delete', exact: true });
+  assert.ok(await act.isDisabled());
+  await page.keyboard.type(POOL);
+  await act.click();
+  await on.notice(`${POOL} is deleted`).waitFor();
+  await page.getByRole('heading', { name: 'No pools yet' }).waitFor();
+});
+
+test('the audit log has what was done, and who did it', async () => {
+  await on.link('Audit').click();
+  for (const what of ['make a pool', ...['change', 'pause', 'resume', 'delete'].map((act) => `${act} pool ${POOL}`)]) {
+    await page.getByRole('row', { name: new RegExp(`ann.*${what}.*done`) }).first().waitFor();
+  }
+});

@@ -1,0 +1,147 @@
+// How long the pages take with ten thousand pools, some of them at work and some thousand clients: by hand, on a quiet
+// machine (`make panel-scale`). Prints a table and asserts no time: whoever looks says what is slow.
+//
+//   POOLS=10000 BUSY=100 CLIENTS=15000 ROUNDS=9   how many of each; clients beyond the busy ones idle
+import { Buffer } from 'node:buffer';
+import { once } from 'node:events';
+import { connect } from 'node:net';
+import { client } from './load.mjs';
+import { open, server, until } from './stage.mjs';
+import { serve } from './weir.mjs';
+
+const [POOLS, BUSY, CLIENTS, ROUNDS] = [['POOLS', 10_000], ['BUSY', 100], ['CLIENTS', 15_000], ['ROUNDS', 9]]
+  .map(([name, usual]) => Number(process.env[name] ?? usual));
+/** Logins under way at once. */
+const BATCH = 200;
+
+const nameOf = (number) => `shop-${String(number).padStart(5, '0')}`;
+const pool = (number) => `[pools.${nameOf(number)}]
+host = "${server.host}"
+port = ${server.port}
+database = "${server.database}"
+user = "${server.user}"
+password = ${JSON.stringify(server.password)}
+size = 1
+`;
+
+/** What the page is measured with, in the page: from an act to the frame that shows what it was for. */
+function instruments() {
+  const shown = () => new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
+  globalThis.after = async (begun, holds) => {
+    while (!holds()) await shown();
+    await shown();
+    return performance.now() - begun;
+  };
+  globalThis.one = (selector) => document.querySelector(selector);
+  globalThis.rows = () => Number(one('[role=table]')?.getAttribute('aria-rowcount') ?? 0) - 1;
+}
+
+const MEASURES = {
+  'first rows, nothing in the cache': (page) => page.evaluate(() => after(0, () => one('[role=row] .name a'))),
+  'all pools are there': (page, of) => page.evaluate((of) => after(0, () => rows() === of), of.pools),
+  'a filter': (page) => page.evaluate(() => {
+    const box = one('input[type=search]');
+    const begun = performance.now();
+    box.value = '777';
+    box.dispatchEvent(new Event('input', { bubbles: true }));
+    return after(begun, () => rows() < 1000);
+  }),
+  'the filter taken away': (page, of) => page.evaluate((of) => {
+    const box = one('input[type=search]');
+    const begun = performance.now();
+    box.value = '';
+    box.dispatchEvent(new Event('input', { bubbles: true }));
+    return after(begun, () => rows() === of);
+  }, of.pools),
+  'another order': (page) => page.evaluate(() => {
+    const begun = performance.now();
+    one('.tps button').click();
+    return after(begun, () => one('.tps[aria-sort=descending]'));
+  }),
+  'a pool’s page': (page) => page.evaluate(() => {
+    const begun = performance.now();
+    one('[role=row] .name a').click();
+    return after(begun, () => one('.gate') && one('.plot canvas'));
+  }),
+  'back to the pools': (page) => page.evaluate(() => {
+    const begun = performance.now();
+    location.hash = '#/pools';
+    return after(begun, () => one('[role=row] .name a'));
+  }),
+};
+
+/** What was asked for until the first rows were there. */
+const asked = (page) => page.evaluate(() => performance.getEntriesByType('resource').map((entry) => ({
+  what: entry.name.replace(location.origin, ''),
+  from: Math.round(entry.startTime),
+  'first byte': Math.round(entry.responseStart),
+  to: Math.round(entry.responseEnd),
+  kB: Math.round(entry.transferSize / 1024),
+})));
+
+async function busy(port) {
+  const uri = (number) => `postgresql://anybody@127.0.0.1:${port}/${nameOf(number)}?sslmode=disable`;
+  let stop = false;
+  const works = Array.from({ length: BUSY }, async (_, number) => {
+    const one = client(uri(Math.floor((number * POOLS) / BUSY)));
+    await one.connect();
+    while (!stop) {
+      await one.query('SELECT pg_sleep(0.02)');
+      await new Promise((done) => setTimeout(done, 200));
+    }
+    await one.end();
+  });
+  return async () => {
+    stop = true;
+    await Promise.all(works);
+  };
+}
+
+/** Logs in and asks nothing. */
+async function idler(port, number) {
+  const text = `user\0anybody\0database\0${nameOf(number % POOLS)}\0\0`;
+  const head = Buffer.alloc(8);
+  head.writeInt32BE(8 + text.length, 0);
+  head.writeInt32BE(3 << 16, 4);
+  const socket = connect(port, '127.0.0.1');
+  socket.write(Buffer.concat([head, Buffer.from(text)]));
+  // Its last message is that Weir is ready for a query.
+  for await (const data of socket.iterator({ destroyOnReturn: false })) if (data.at(-6) === 0x5a) return socket;
+  throw new Error('a client was not let in');
+}
+
+async function idlers(port) {
+  const sockets = [];
+  while (sockets.length < CLIENTS - BUSY) {
+    const some = Math.min(BATCH, CLIENTS - BUSY - sockets.length);
+    sockets.push(...(await Promise.all(Array.from({ length: some }, (_, number) => idler(port, sockets.length + number)))));
+  }
+  return sockets;
+}
+
+const median = (values) => values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)];
+
+// Sockets of servers are few, so that those of clients may be many.
+const text = `[general]\nmax_clients = 19000\nmax_user_connections = 100\n[auth]\ntype = "any"\n`;
+const weir = await serve(text + Array.from({ length: POOLS }, (_, number) => pool(number)).join(''));
+const stop = await busy(weir.port);
+const sockets = await idlers(weir.port);
+console.log(`${POOLS} pools, ${BUSY} of them at work, ${CLIENTS} clients`);
+const times = Object.fromEntries(Object.keys(MEASURES).map((name) => [name, []]));
+for (let round = 0; round < ROUNDS; round += 1) {
+  const stage = await open({ panel: weir.panel });
+  await stage.page.addInitScript(instruments);
+  await stage.goTo('pools');
+  for (const [name, measure] of Object.entries(MEASURES)) {
+    times[name].push(await measure(stage.page, { pools: POOLS }));
+    if (round === 0 && name.startsWith('first rows')) console.table(await asked(stage.page));
+  }
+  await stage.close();
+}
+console.table(Object.fromEntries(Object.entries(times).map(([name, of]) => [name, {
+  'median ms': Math.round(median(of)), 'least': Math.round(Math.min(...of)), 'most': Math.round(Math.max(...of)),
+}])));
+sockets.forEach((socket) => socket.destroy());
+await stop();
+await until('the clients are gone', async () => (await (await fetch(`${weir.panel}api/v1/status`)).json()).clients === 0);
+await weir.stop();
