@@ -9,19 +9,20 @@ all=no
 [ "${1-}" = --all ] && all=yes
 log=$(mktemp)
 unsteady=$(mktemp)
-trap 'rm -f "$log" "$unsteady"' EXIT
+beside=$(mktemp)
+second=
+trap 'rm -f "$log" "$unsteady" "$beside"' EXIT
 
 bold() {
     if [ -t 1 ] && [ -z "${NO_COLOR-}" ]; then printf '\n\033[1m%s\033[0m\n' "$*"; else printf '\n%s\n' "$*"; fi
 }
 
 # The sums of what cargo's tests reported, a repeated test counted once.
-recovered=0
 summary() {
     if [ -s "$unsteady" ]; then
         printf 'unsteady, having failed once and passed when repeated alone: %s\n' "$(paste -sd ' ' "$unsteady")"
     fi
-    awk -v again="$recovered" '
+    awk -v again="$(wc -l <"$unsteady")" '
          /^test result:/ { for (i = 2; i <= NF; i++) { if ($i ~ /^passed/) p += $(i-1); if ($i ~ /^failed/) f += $(i-1) } }
          END { printf "%d passed, %d failed\n", p + again, f - again }' "$log"
 }
@@ -37,6 +38,8 @@ failed_programs() {
 }
 
 give_up() {
+    # What runs beside is waited for: it has something to say, too.
+    [ -z "$second" ] || beside_ends || true
     echo "make test: failed at \"$1\" after $2 s"
     summary
     exit 1
@@ -67,6 +70,20 @@ tests() {
     echo "($((SECONDS - began)) s)"
 }
 
+# Begins the same beside what follows, which waits more than it works; `beside_ends` shows it, and fails if it has.
+tests_beside() {
+    tests "$@" >"$beside" 2>&1 &
+    second=$!
+}
+
+beside_ends() {
+    local status=0
+    wait "$second" || status=$?
+    second=
+    cat "$beside"
+    return "$status"
+}
+
 repeat() {
     local output=$1 names programs program features=()
     shift
@@ -82,9 +99,8 @@ repeat() {
     for program in "${programs[@]}"; do
         bold "Once more, alone: $program: ${names[*]}"
         # shellcheck disable=SC2086  # a program is several words
-        cargo test --quiet $program "${features[@]}" -- --exact "${names[@]}" --test-threads=1 || return 1
+        cargo test --quiet ${program/#-p * --test/--workspace --test} "${features[@]}" -- --exact "${names[@]}" --test-threads=1 || return 1
     done
-    recovered=$((recovered + ${#names[@]}))
     printf '%s\n' "${names[@]}" >>"$unsteady"
 }
 
@@ -97,16 +113,21 @@ cargo clippy --version >/dev/null 2>&1 || rustup component add clippy
 
 step "Formatting" cargo fmt --all --check -- --color never
 step "Lints" cargo clippy --quiet --workspace --all-targets --all-features -- --deny warnings
+# All of them choose from the whole workspace: of a package alone, libraries would have other features, and be built again.
+real=(--workspace --features "weir-tests/postgres weir-lab/servers")
 tests "Unit tests, the simulator's, and who may know whom" --workspace
-tests "Real PostgreSQL" -p weir-tests --features postgres
+tests_beside "Faults, incidents, differences and PgBouncer" "${real[@]}" --test differential --test faults --test incidents --test pgbouncer
+tests "Real PostgreSQL, and the lab" "${real[@]}" --test postgres --test all --test kill --test products_page
+beside_ends
 step "The panel in a browser" tests/panel/run.sh
 # Above, sockets are served by io_uring where the kernel has it. Here by epoll, as elsewhere: all of it with --all.
 export WEIR_TEST_IO=epoll
-tests "The runtime by epoll" -p weir-runtime
+mapfile -t runtime < <(basename -s .rs -a crates/runtime/tests/*.rs | sed 's/^/--test=/')
+tests "The runtime by epoll" --workspace "${runtime[@]}"
 if [ "$all" = yes ]; then
-    tests "Real PostgreSQL by epoll" -p weir-tests --features postgres
+    tests "Real PostgreSQL by epoll" "${real[@]}" --test postgres --test differential --test faults --test incidents --test pgbouncer
 else
-    tests "Real PostgreSQL by epoll, in part" -p weir-tests --features postgres --test postgres -- bulk cancel tls
+    tests "Real PostgreSQL by epoll, in part" "${real[@]}" --test postgres -- bulk cancel tls
 fi
 unset WEIR_TEST_IO
 step "The simulator" make --no-print-directory sim COUNT="${COUNT:-$([ "$all" = yes ] && echo 50000 || echo 3000)}"

@@ -24,7 +24,8 @@ fn build() -> PathBuf {
     let profile_folder = profile_folder.expect("cargo's folders are nested");
     let target = profile_folder.parent().expect("cargo's folders are nested");
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.args(["build", "--quiet", "--package", "weir", "--bin", "weir"]).env("CARGO_TARGET_DIR", target);
+    // Of the whole workspace: of `weir` alone, libraries would have other features, and be built once more.
+    cargo.args(["build", "--quiet", "--workspace", "--bin", "weir"]).env("CARGO_TARGET_DIR", target);
     if profile_folder.ends_with("release") {
         cargo.arg("--release");
     }
