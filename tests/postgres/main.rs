@@ -64,6 +64,7 @@ mod waiting;
 mod web;
 mod web_access;
 mod web_change;
+mod web_settings;
 mod workers;
 
 #[cfg(feature = "long")]

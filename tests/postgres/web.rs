@@ -152,30 +152,6 @@ fn clients_come_in_pages_and_one_of_them_can_be_dropped() {
 }
 
 #[test]
-fn a_setting_is_changed_at_once_and_a_wrong_one_is_refused_with_its_reason() {
-    let (_site, api) = site(transaction(2));
-    let set = |key: &str, value: &str| {
-        let (status, text) = api.ask("PUT", &format!("/api/v1/settings/{key}"), &format!("{{\"value\": \"{value}\"}}"));
-        (status, serde_json::from_str::<Value>(&text).unwrap())
-    };
-    let (status, changed) = set("query_wait_timeout", "7");
-    assert_eq!((status, &changed["persisted"]), (200, &false.into()), "{changed}");
-    let settings = api.get("/api/v1/settings");
-    let now = settings.as_array().unwrap().iter().find(|row| row["key"] == "query_wait_timeout").unwrap();
-    assert_eq!(now["value"], "7");
-    let (status, error) = set("query_wait_timeout", "soon");
-    assert_eq!(status, 422, "{error}");
-    assert!(error["detail"].as_str().unwrap().contains("query_wait_timeout"), "{error}");
-    assert_eq!(set("no_such_setting", "1").0, 404);
-    assert_eq!(set("listen_port", "1").0, 422, "that needs a restart");
-    // The next reload brings the file's own value back.
-    assert_eq!(api.post("/api/v1/reload").0, 204);
-    let settings = api.get("/api/v1/settings");
-    let now = settings.as_array().unwrap().iter().find(|row| row["key"] == "query_wait_timeout").unwrap();
-    assert_ne!(now["value"], "7");
-}
-
-#[test]
 fn an_ini_may_have_an_api_too() {
     let api = Api::default();
     let ini = api.keys().into_iter().fold(Ini::transaction(1), |ini, (key, value)| ini.set(key, &value));

@@ -5,7 +5,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use weir_config::{Accounts, ConfigError, Edit};
+use weir_config::{Accounts, ConfigError, Keys};
 
 /// Where a change that was made is kept.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -74,5 +74,5 @@ pub trait Book: Send + Sync {
     ///
     /// # Errors
     /// The pool could not be made like this.
-    fn try_pool(&self, edit: Edit) -> Result<Result<Answered, String>, Unmade>;
+    fn try_pool(&self, pool: &str, keys: Keys) -> Result<Result<Answered, String>, Unmade>;
 }

@@ -36,7 +36,7 @@ mod wording;
 pub use accounts::{Account, Accounts, WebRole, web_refusal};
 pub use ciphers::{CipherSuite, resolve_ciphers, resolve_tls13};
 pub use convert::to_toml;
-pub use edit::{Act, Edit, Edits, Keys, Value, Written, rewrite, written};
+pub use edit::{Act, Assign, Edit, Edits, Keys, Value, Written, may_be_set, rewrite, written};
 pub use error::ConfigError;
 pub use load::{RESERVED, load, load_with};
 pub use lookup::{AUTH_QUERY, AuthLookup};

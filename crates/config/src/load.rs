@@ -206,7 +206,7 @@ impl Loader<'_> {
     }
 
     fn check_name(&self, config: &Config, name: &str) -> Result<(), ConfigError> {
-        let key = format!("pools.{name}");
+        let key = format!("pools.{name}.name");
         if RESERVED.contains(&name) {
             let (what, own) = match config.face {
                 Face::Toml => ("pool", "\"database\""),
@@ -238,7 +238,8 @@ impl Loader<'_> {
             ([], Some(folder)) => vec![Host::SocketDir(folder.clone())],
             ([], None) => {
                 let hint = "write host = \"127.0.0.1\", or the folder of the server's socket";
-                return Err(self.error(config, &format!("pools.{}", pool.name), &format!("{title} has no host"), hint));
+                let key = format!("pools.{}.host", pool.name);
+                return Err(self.error(config, &key, &format!("{title} has no host"), hint));
             }
             (hosts, _) => hosts.iter().map(|host| self.host(config, pool, host)).collect::<Result<Vec<_>, _>>()?,
         };

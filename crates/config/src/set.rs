@@ -14,13 +14,29 @@ use crate::suggest::nearest;
 use crate::table::{Effect, Kind, Place, Setting};
 use crate::tls;
 
-/// Why a setting can't be changed; the text begins with PgBouncer's words for it. Holds no secret.
+/// Why a setting can't be changed. Holds no secret.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct SetError(String);
+pub enum SetError {
+    /// There is no such setting.
+    Unknown(String),
+    /// It can't be changed this way.
+    Fixed(String),
+    /// It can't have this value.
+    Unfit(String),
+}
 
+impl SetError {
+    /// Why, in a line.
+    pub fn reason(&self) -> &str {
+        let (SetError::Unknown(why) | SetError::Fixed(why) | SetError::Unfit(why)) = self;
+        why
+    }
+}
+
+/// Begins with PgBouncer's words for it.
 impl fmt::Display for SetError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "SET failed: {}", self.0)
+        write!(f, "SET failed: {}", self.reason())
     }
 }
 
@@ -33,24 +49,23 @@ impl std::error::Error for SetError {}
 ///
 /// There is no such setting, it can't be changed while Weir runs, or the value does not suit it.
 pub fn set(config: &Config, key: &str, value: &str) -> Result<Config, SetError> {
-    let setting = find(key)?;
-    if setting.effect == Effect::Restart {
-        return Err(SetError(format!("{key} can't be changed while Weir runs: change the file, and start it again")));
-    }
+    let setting = find_changeable(key)?;
     if ["auth.file", "auth.hba_file", "auth.ident_file"].contains(&setting.key().as_str()) {
-        return Err(SetError(format!("{key} names a file that has to be read: change the settings' file, and RELOAD")));
+        return Err(SetError::Fixed(format!(
+            "{key} names a file that has to be read: change the settings' file, and RELOAD"
+        )));
     }
     let mut config = config.clone();
-    let refused = |e: String| SetError(format!("{key} {e}"));
+    let refused = |e: String| SetError::Unfit(format!("{key} {e}"));
     if let Some(slot) = setting.slot(&mut config) {
         setting.write_ini(slot, value.trim()).map_err(refused)?;
     }
     if config.auth.method == Method::Hba && config.auth.hba.is_none() {
-        return Err(SetError(
+        return Err(SetError::Unfit(
             "type hba needs rules that have to be read: change the settings' file, and RELOAD".into(),
         ));
     }
-    tls::check(&config).map_err(|unfit| SetError(unfit.message))?;
+    tls::check(&config).map_err(|unfit| SetError::Unfit(unfit.message))?;
     if config.auth.method != Method::Hba {
         config.auth.hba = None;
     }
@@ -60,7 +75,18 @@ pub fn set(config: &Config, key: &str, value: &str) -> Result<Config, SetError> 
     Ok(Config { pools, fallback, ..config })
 }
 
-fn find(key: &str) -> Result<&'static Setting, SetError> {
+/// The setting that is one for all, and may change while Weir runs.
+pub(crate) fn find_changeable(key: &str) -> Result<&'static Setting, SetError> {
+    let setting = find(key)?;
+    if setting.effect == Effect::Restart {
+        let why = format!("{key} can't be changed while Weir runs: change the file, and start it again");
+        return Err(SetError::Fixed(why));
+    }
+    Ok(setting)
+}
+
+/// The setting that is one for all.
+pub(crate) fn find(key: &str) -> Result<&'static Setting, SetError> {
     let is_one_for_all =
         |s: &&Setting| !matches!(s.place, Place::Pool(_) | Place::User(_) | Place::Apart) && s.kind != Kind::Users;
     let named = settings::all().filter(is_one_for_all).find(|s| s.shown_name() == key || s.key() == key);
@@ -68,7 +94,7 @@ fn find(key: &str) -> Result<&'static Setting, SetError> {
         let known = settings::all().filter(is_one_for_all).map(Setting::shown_name);
         let near = nearest(key, known).map(|near| format!("; did you mean {near}?")).unwrap_or_default();
         let shown: String = key.chars().take(64).flat_map(char::escape_debug).collect();
-        SetError(format!("unknown parameter \"{shown}\"{near}"))
+        SetError::Unknown(format!("unknown parameter \"{shown}\"{near}"))
     })
 }
 

@@ -43,7 +43,7 @@ fn keys(pairs: &[(&str, Option<Value>)]) -> Keys {
 }
 
 fn edit(pool: &str, act: Act) -> Edits {
-    Edits::from(Edit { pool: pool.to_owned(), act })
+    Edits::from(Edit::Pool(pool.to_owned(), act))
 }
 
 fn alter(pool: &str, pairs: &[(&str, Option<Value>)]) -> Edits {
@@ -162,7 +162,7 @@ fn the_first_pool_of_a_file_is_made() {
 #[test]
 fn changes_one_after_another_are_one() {
     let mut all = make("new", &[("host", text("h")), ("size", Some(Value::Number(1)))]);
-    let add = |all: &mut Edits, pool: &str, act| all.add(Edit { pool: pool.to_owned(), act });
+    let add = |all: &mut Edits, pool: &str, act| all.add(Edit::Pool(pool.to_owned(), act));
     add(&mut all, "new", Act::Alter(keys(&[("size", None), ("pool_mode", text("session"))])));
     add(&mut all, "shop", Act::Alter(keys(&[("size", Some(Value::Number(1)))])));
     add(&mut all, "shop", Act::Alter(keys(&[("size", None)])));
@@ -182,11 +182,9 @@ fn an_ini_takes_changes_in_memory() {
     let ini = "[databases]\napp = host=h pool_size=3\nother = host=h\n[pgbouncer]\nlisten_addr = *\nauth_type = trust\n\
                default_pool_size = 8\n";
     let mut all = alter("app", &[("size", None), ("mode", text("transaction"))]);
-    all.add(Edit {
-        pool: "new".into(),
-        act: Act::Make(keys(&[("host", text("h3")), ("reserve_size", Some(Value::Number(2)))])),
-    });
-    all.add(Edit { pool: "other".into(), act: Act::Drop });
+    let new = keys(&[("host", text("h3")), ("reserve_size", Some(Value::Number(2)))]);
+    all.add(Edit::Pool("new".into(), Act::Make(new)));
+    all.add(Edit::Pool("other".into(), Act::Drop));
     let config = load("pgbouncer.ini", ini, &all).unwrap();
     assert_eq!(config.pools.keys().collect::<Vec<_>>(), ["app", "new"]);
     assert_eq!((config.pools["app"].limits.size, config.pools["new"].limits.reserve_size), (8, 2));
@@ -207,8 +205,8 @@ fn what_does_not_suit_is_said_with_its_key() {
         (error.key.as_deref(), error.hint.as_deref()),
         (Some("pools.shop.sice"), Some("did you mean \"size\"?"))
     );
-    assert_eq!(refused(&make("new", &[])).key.as_deref(), Some("pools.new"));
-    assert_eq!(refused(&make("weir", &[("host", text("h"))])).key.as_deref(), Some("pools.weir"));
+    assert_eq!(refused(&make("new", &[])).key.as_deref(), Some("pools.new.host"));
+    assert_eq!(refused(&make("weir", &[("host", text("h"))])).key.as_deref(), Some("pools.weir.name"));
     assert_eq!(refused(&alter("shop", &[("host", text("a:b:c"))])).key.as_deref(), Some("pools.shop.host"));
     let secret = alter("shop", &[("password", text("hush"))]);
     assert!(!format!("{secret:?}").contains("hush"), "{secret:?}");

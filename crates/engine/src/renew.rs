@@ -72,14 +72,13 @@ impl Engine {
     /// The configuration has been changed, or has not.
     pub(crate) fn changed<I: Io>(&mut self, now: Time, made: Result<(Arc<Config>, Kept), Unmade>, io: &mut I) {
         let Some(Renewal::Change(number, edit)) = self.renewals.pop_front() else { return };
-        let name = edit.pool.escape_debug();
         match made {
             Ok((config, kept)) => {
                 match &kept {
-                    Kept::InFile => say(Level::Info, format_args!("pool {name} was changed by the control plane"), io),
+                    Kept::InFile => say(Level::Info, format_args!("{edit} was changed by the control plane"), io),
                     Kept::InMemory(why) => say(
                         Level::Warning,
-                        format_args!("pool {name} was changed by the control plane until the restart: {why}"),
+                        format_args!("{edit} was changed by the control plane until the restart: {why}"),
                         io,
                     ),
                 }

@@ -10,7 +10,7 @@ use axum::http::header::{RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use weir_admin::{CommandError, Unmade};
-use weir_config::{ConfigError, WebRole};
+use weir_config::{ConfigError, SetError, WebRole};
 
 /// Why a request was not answered as asked.
 #[derive(Debug)]
@@ -33,8 +33,10 @@ pub(crate) enum ApiError {
     NoSuchMethod,
     /// A parameter or a body that can't be meant.
     Bad(String),
-    /// A field of a body that can't be meant: its name, and why.
-    BadKey(String, String),
+    /// A setting can't have this value, or none other.
+    Unset(SetError),
+    /// An error that is about a field of the body, or a setting: its name.
+    About(String, Box<ApiError>),
     /// A body that can't be read, or can't be meant.
     BadBody(JsonRejection),
     /// A name of a host that is not ours.
@@ -108,11 +110,16 @@ impl From<PathRejection> for ApiError {
 }
 
 impl ApiError {
+    /// The same, about this field or setting.
+    pub(crate) fn about(self, key: &str) -> ApiError {
+        ApiError::About(key.to_owned(), Box::new(self))
+    }
+
     pub(crate) fn status(&self) -> StatusCode {
         match self {
             ApiError::Refused(error) => match error {
                 CommandError::NoSuchDatabase(_) | CommandError::ClientNotFound => StatusCode::NOT_FOUND,
-                CommandError::SetFailed(_) | CommandError::ReloadFailed(_) => StatusCode::UNPROCESSABLE_ENTITY,
+                CommandError::ReloadFailed(_) => StatusCode::UNPROCESSABLE_ENTITY,
                 CommandError::NotSupported(_) => StatusCode::NOT_IMPLEMENTED,
                 CommandError::TooBusy => StatusCode::SERVICE_UNAVAILABLE,
                 CommandError::ConsoleDatabase(..) | CommandError::BadArguments => StatusCode::BAD_REQUEST,
@@ -127,7 +134,10 @@ impl ApiError {
             ApiError::TakenBack(_) => StatusCode::CONFLICT,
             ApiError::Unknown(..) | ApiError::NoSuchPath => StatusCode::NOT_FOUND,
             ApiError::NoSuchMethod => StatusCode::METHOD_NOT_ALLOWED,
-            ApiError::Bad(_) | ApiError::BadKey(..) => StatusCode::BAD_REQUEST,
+            ApiError::Bad(_) | ApiError::Unset(SetError::Unfit(_)) => StatusCode::BAD_REQUEST,
+            ApiError::Unset(SetError::Unknown(_)) => StatusCode::NOT_FOUND,
+            ApiError::Unset(SetError::Fixed(_)) => StatusCode::CONFLICT,
+            ApiError::About(_, error) => error.status(),
             ApiError::BadBody(rejection) => rejection.status(),
             ApiError::ForeignHost => StatusCode::MISDIRECTED_REQUEST,
             ApiError::ForeignOrigin | ApiError::NotThePage | ApiError::NotAllowed(_) => StatusCode::FORBIDDEN,
@@ -162,7 +172,8 @@ impl ApiError {
             ApiError::NoSuchMethod => plain("not with this method", "GET /api/v1/openapi.json lists what there is"),
             ApiError::BadBody(rejection) => Body::plain(rejection.body_text()),
             ApiError::Bad(why) => Body::plain(why.clone()),
-            ApiError::BadKey(key, why) => Body { key: Some(key.clone()), ..Body::plain(why.clone()) },
+            ApiError::Unset(error) => Body::plain(error.reason()),
+            ApiError::About(key, error) => Body { key: Some(key.clone()), ..error.body() },
             ApiError::ForeignHost => plain(
                 "this host name is not served",
                 "reach it as 127.0.0.1, [::1] or localhost; other names may be somebody else's",

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use weir_admin::{Answered, Book, Control, Deliver, Request, Unmade};
-use weir_config::{Account, Accounts, Edit, WebRole};
+use weir_config::{Account, Accounts, Keys, WebRole};
 use weir_web::{Options, Web, hash_password, hash_token};
 
 const PASSWORD: &str = "correct horse";
@@ -38,7 +38,7 @@ impl Book for File {
         self.0.lock().unwrap().clone()
     }
 
-    fn try_pool(&self, _: Edit) -> Result<Result<Answered, String>, Unmade> {
+    fn try_pool(&self, _: &str, _: Keys) -> Result<Result<Answered, String>, Unmade> {
         Ok(Err("nobody tries it".to_owned()))
     }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 use weir_admin::{Answered, Book, Control, Deliver, Request, Unmade};
-use weir_config::{Accounts, Edit};
+use weir_config::{Accounts, Keys};
 use weir_web::{Options, Web};
 
 /// What the panel is built of: the same list as in panel/vite.config.ts.
@@ -63,7 +63,7 @@ impl Book for Ended {
         Arc::default()
     }
 
-    fn try_pool(&self, _: Edit) -> Result<Result<Answered, String>, Unmade> {
+    fn try_pool(&self, _: &str, _: Keys) -> Result<Result<Answered, String>, Unmade> {
         Err(Unmade::Fixed)
     }
 }

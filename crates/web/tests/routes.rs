@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use weir_admin::{Answered, Book, Control, Deliver, Request, Unmade};
-use weir_config::{Accounts, Edit};
+use weir_config::{Accounts, Keys};
 use weir_web::{Options, Web};
 
 /// Workers that have ended: nobody answers, and whoever waits hears that at once.
@@ -27,8 +27,8 @@ impl Book for Ended {
         Arc::default()
     }
 
-    fn try_pool(&self, edit: Edit) -> Result<Result<Answered, String>, Unmade> {
-        Ok(Err(format!("nobody tries {}", edit.pool)))
+    fn try_pool(&self, pool: &str, _: Keys) -> Result<Result<Answered, String>, Unmade> {
+        Ok(Err(format!("nobody tries {pool}")))
     }
 }
 

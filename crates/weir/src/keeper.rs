@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use weir_admin::{Answered, Book, Kept, Unmade};
-use weir_config::{Accounts, Act, Config, ConfigError, Edit, Edits, Face, Severity, rewrite};
+use weir_config::{Accounts, Act, Config, ConfigError, Edit, Edits, Face, Keys, Severity, rewrite};
 use weir_runtime::Fit;
 
 use crate::replace::{Fault, replace};
@@ -91,7 +91,9 @@ impl Keeper {
         edits.add(edit.clone());
         let text = match held.config.face {
             Face::Ini => Err("a pgbouncer.ini is not written to; \"weir convert\" makes a weir.toml of it".to_owned()),
-            Face::Toml => rewrite(&held.text, &edits).ok_or_else(|| "its pools are not in sections".to_owned()),
+            Face::Toml => {
+                rewrite(&held.text, &edits).ok_or_else(|| "what is to be changed is in no section".to_owned())
+            }
         };
         let read = match &text {
             Ok(text) => self.read(text, &Edits::default()),
@@ -142,20 +144,16 @@ impl Book for Keeper {
         self.accounts.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn try_pool(&self, mut edit: Edit) -> Result<Result<Answered, String>, Unmade> {
+    fn try_pool(&self, name: &str, keys: Keys) -> Result<Result<Answered, String>, Unmade> {
         let config = {
             let held = self.held();
             // With a pool that is there, what is not said is as it is: its password need not be told again.
-            if let Act::Make(keys) = &edit.act
-                && has(&held.config, &edit.pool)
-            {
-                edit.act = Act::Alter(keys.clone());
-            }
-            self.plan(&held, &edit)?.config
+            let act = if has(&held.config, name) { Act::Alter(keys) } else { Act::Make(keys) };
+            self.plan(&held, &Edit::Pool(name.to_owned(), act))?.config
         };
-        let fallback = config.fallback.as_ref().filter(|pool| pool.name == edit.pool);
-        let pool = config.pools.get(&edit.pool).or(fallback);
-        let pool = pool.ok_or_else(|| Unmade::NoSuchPool(edit.pool.clone()))?;
+        let fallback = config.fallback.as_ref().filter(|pool| pool.name == name);
+        let pool = config.pools.get(name).or(fallback);
+        let pool = pool.ok_or_else(|| Unmade::NoSuchPool(name.to_owned()))?;
         Ok(probe::try_pool(&config, pool))
     }
 }
@@ -165,9 +163,10 @@ fn has(config: &Config, pool: &str) -> bool {
 }
 
 fn check_name(config: &Config, edit: &Edit) -> Result<(), Unmade> {
-    match (&edit.act, has(config, &edit.pool)) {
-        (Act::Make(_), true) => Err(Unmade::NameTaken(edit.pool.clone())),
-        (Act::Alter(_) | Act::Drop, false) => Err(Unmade::NoSuchPool(edit.pool.clone())),
+    let Edit::Pool(name, act) = edit else { return Ok(()) };
+    match (act, has(config, name)) {
+        (Act::Make(_), true) => Err(Unmade::NameTaken(name.clone())),
+        (Act::Alter(_) | Act::Drop, false) => Err(Unmade::NoSuchPool(name.clone())),
         _ => Ok(()),
     }
 }

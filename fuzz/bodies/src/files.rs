@@ -6,7 +6,9 @@ use std::path::Path;
 
 use weir_admin::Command;
 use weir_auth::{Asked, Hba, Via};
-use weir_config::{CipherSuite, Config, Face, Facts, load, resolve_ciphers, resolve_tls13, to_toml};
+use weir_config::{
+    Assign, CipherSuite, Config, Edit, Edits, Face, Facts, load, resolve_ciphers, resolve_tls13, to_toml,
+};
 
 use crate::passwords::rules_are_named;
 use crate::tape::Tape;
@@ -141,12 +143,27 @@ pub(crate) fn console_command(data: &[u8]) {
     }
 }
 
+/// What is written into a file means what it means when it is laid over the file.
+fn assign(key: &str, value: &str) {
+    const FILE: &str = "[auth.users]\na = \"b\"\n[pools.p]\nhost = \"h\"\n";
+    let Ok(assign) = Assign::new(key, value) else { return };
+    let edits = Edits::from(Edit::Setting(assign));
+    let load = |text: &str, edits: &Edits| {
+        let read = |path: &Path| if path == Path::new("weir.toml") { Ok(text.to_owned()) } else { Ok(String::new()) };
+        weir_config::load_with(Path::new("weir.toml"), &read, &|_| None, edits).ok()
+    };
+    let written = weir_config::rewrite(FILE, &edits).and_then(|text| load(&text, &Edits::default()));
+    let shown = |config: Option<Config>| config.map(|config| (weir_config::show(&config), config.pools));
+    assert_eq!(shown(written), shown(load(FILE, &edits)));
+}
+
 /// SET of each setting, and each value, by its name.
 pub(crate) fn set_command(data: &[u8]) {
     let mut tape = Tape::new(data);
     let shown = weir_config::show(&Config::default());
     let key = &shown[usize::from(tape.byte()) % shown.len()].key;
     let value = String::from_utf8_lossy(tape.rest());
+    assign(key, &value);
     let Ok(config) = weir_config::set(&Config::default(), key, &value) else { return };
     assert_eq!(weir_config::show(&config).len(), shown.len());
     assert!(weir_config::differences(&config, &config).is_empty());

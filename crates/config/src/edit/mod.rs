@@ -1,9 +1,11 @@
-//! Changes of pools that are asked for while Weir runs: what a change is, and what it comes to.
+//! Changes of the configuration that are asked for while Weir runs: what a change is, and what it comes to.
 //!
-//! A change names a pool and some of its keys, as a file has them. Changes reach a file as text (`rewrite`), with its
-//! comments and its order kept; where a file can't be written, they are laid over what is read from it (`overlay`). Either
-//! way the result is read and checked like any other file. Values may be secret, so no `Debug` here shows one.
+//! A change names a pool and some of its keys, as a file has them, or a setting that is one for all (`assign`). Changes
+//! reach a file as text (`rewrite`), with its comments and its order kept; where a file can't be written, they are laid over
+//! what is read from it (`overlay`). Either way the result is read and checked like any other file. Values may be secret,
+//! so no `Debug` here shows one.
 
+mod assign;
 mod overlay;
 mod rewrite;
 mod written;
@@ -13,8 +15,10 @@ use std::fmt;
 
 use toml_edit::{Array, Table};
 
-use crate::table::Section;
+use crate::slot::Slot;
+use crate::table::{Kind, Section};
 
+pub use assign::{Assign, may_be_set};
 pub(crate) use overlay::lay_over;
 pub use rewrite::rewrite;
 pub use written::{Written, written};
@@ -49,18 +53,22 @@ pub enum Act {
     Drop,
 }
 
-/// A change of one pool.
+/// A change.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Edit {
-    /// The pool.
-    pub pool: String,
-    /// What becomes of it.
-    pub act: Act,
+pub enum Edit {
+    /// Of one pool: its name, and what becomes of it.
+    Pool(String, Act),
+    /// Of a setting that is one for all.
+    Setting(Assign),
 }
 
-/// Changes, one after another, as what they come to for each pool.
+/// Changes, one after another, as what they come to for each pool and setting.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Edits(BTreeMap<String, Sum>);
+pub struct Edits {
+    pools: BTreeMap<String, Sum>,
+    /// By their dotted names.
+    settings: BTreeMap<String, Assign>,
+}
 
 /// What changes come to for one pool.
 #[derive(Clone, PartialEq, Debug)]
@@ -119,18 +127,30 @@ impl Value {
             toml_edit::Value::Datetime(_) | toml_edit::Value::InlineTable(_) => return None,
         })
     }
+
+    /// What a field would be in a file; `None` if there is nothing to be written.
+    fn of_slot(slot: &Slot<'_>, kind: Kind) -> Option<Value> {
+        Value::of(&slot.toml(kind)?.parse().ok()?)
+    }
 }
 
 impl Edits {
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.pools.is_empty() && self.settings.is_empty()
     }
 
     /// Adds a later one.
     pub fn add(&mut self, edit: Edit) {
-        let before = self.0.remove(&edit.pool);
-        let sum = match (edit.act, before) {
+        match edit {
+            Edit::Pool(name, act) => self.add_to_pool(name, act),
+            Edit::Setting(assign) => drop(self.settings.insert(assign.place(), assign)),
+        }
+    }
+
+    fn add_to_pool(&mut self, name: String, act: Act) {
+        let before = self.pools.remove(&name);
+        let sum = match (act, before) {
             (Act::Make(keys), before) => Sum::Made { keys, hides: before.is_some() },
             (Act::Alter(keys), None | Some(Sum::Gone)) => Sum::Altered(keys),
             (Act::Alter(later), Some(Sum::Altered(mut keys))) => {
@@ -146,7 +166,17 @@ impl Edits {
             (Act::Drop, Some(Sum::Made { hides: false, .. })) => return,
             (Act::Drop, _) => Sum::Gone,
         };
-        self.0.insert(edit.pool, sum);
+        self.pools.insert(name, sum);
+    }
+}
+
+/// What a change is about, as a sentence names it.
+impl fmt::Display for Edit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Edit::Pool(name, _) => write!(f, "pool {}", name.escape_debug()),
+            Edit::Setting(assign) => f.write_str(assign.name()),
+        }
     }
 }
 

@@ -5,14 +5,16 @@ use std::path::Path;
 use crate::error::ConfigError;
 use crate::model::Config;
 use crate::pool_text::PoolText;
-use crate::table::Section;
+use crate::table::{Section, Setting};
 use crate::toml::{Draft, fill_pool};
 
-use super::{Edits, Keys, Sum};
+use super::{Assign, Edits, Keys, Sum};
 
 /// Lays the changes over what the file `source` says.
 pub(crate) fn lay_over(draft: &mut Draft, source: &Path, edits: &Edits) -> Result<(), ConfigError> {
-    for (name, sum) in &edits.0 {
+    // First, because a pool has what is set for all unless it has its own.
+    edits.settings.values().for_each(|assign| assign_to(draft, assign));
+    for (name, sum) in &edits.pools {
         match sum {
             Sum::Gone => forget(draft, name),
             Sum::Made { keys, .. } => {
@@ -32,6 +34,35 @@ pub(crate) fn lay_over(draft: &mut Draft, source: &Path, edits: &Edits) -> Resul
     Ok(())
 }
 
+/// Gives a setting its value, and pools that have none of their own.
+fn assign_to(draft: &mut Draft, assign: &Assign) {
+    let (setting, config) = (assign.setting(), &mut draft.config);
+    match assign.value() {
+        Some(_) => config.lines.insert_nowhere(assign.place()),
+        None => config.lines.remove(&assign.place()),
+    }
+    if let Some(slot) = setting.slot(config) {
+        let written = setting.write_ini(slot, assign.text());
+        debug_assert!(written.is_ok(), "{}: it was tried when it was asked for", assign.name());
+    }
+    // TOML calls a setting of a pool as it calls the one for all.
+    let Some(own) = Section::Pool.find(setting.name) else { return };
+    for pool in &mut draft.pools {
+        if !config.lines.has(&format!("pools.{}.{}", pool.name, own.name)) {
+            make_usual(own, pool, config);
+        }
+    }
+}
+
+/// Gives a pool the value that it has when nothing is said.
+fn make_usual(setting: &Setting, pool: &mut PoolText, config: &Config) {
+    let mut usual = PoolText::new(&pool.name, config);
+    if let (Some(slot), Some(usual)) = (setting.pool_slot(pool), setting.pool_slot(&mut usual)) {
+        let written = setting.write_ini(slot, &usual.show());
+        debug_assert!(written.is_ok(), "{}: a default suits", setting.name);
+    }
+}
+
 fn forget(draft: &mut Draft, name: &str) {
     draft.pools.retain(|pool| pool.name != name);
     let lines = &mut draft.config.lines;
@@ -40,7 +71,6 @@ fn forget(draft: &mut Draft, name: &str) {
 }
 
 fn set(pool: &mut PoolText, config: &mut Config, source: &Path, keys: &Keys) -> Result<(), ConfigError> {
-    let mut usual = PoolText::new(&pool.name, config);
     for (key, value) in &keys.0 {
         let place = format!("pools.{}.{key}", pool.name);
         if value.is_some() {
@@ -48,10 +78,8 @@ fn set(pool: &mut PoolText, config: &mut Config, source: &Path, keys: &Keys) -> 
             continue;
         }
         config.lines.remove(&place);
-        let Some(setting) = Section::Pool.find(key) else { continue };
-        if let (Some(slot), Some(usual)) = (setting.pool_slot(pool), setting.pool_slot(&mut usual)) {
-            let written = setting.write_ini(slot, &usual.show());
-            debug_assert!(written.is_ok(), "{key}: a default suits");
+        if let Some(setting) = Section::Pool.find(key) {
+            make_usual(setting, pool, config);
         }
     }
     fill_pool(source, &keys.table(), pool)

@@ -9,14 +9,17 @@ use toml_edit::{Decor, DocumentMut, Item, Table, TableLike};
 
 use crate::table::Section;
 
-use super::{Edits, Keys, Sum};
+use super::{Assign, Edits, Keys, Sum};
 
 /// The text with the changes made on it; `None` if it is no TOML, or its pools stand in no table.
 pub fn rewrite(text: &str, edits: &Edits) -> Option<String> {
     let (mark, body) = text.strip_prefix('\u{feff}').map_or(("", text), |body| ("\u{feff}", body));
     let crlf = body.contains("\r\n");
     let mut document: DocumentMut = body.replace("\r\n", "\n").parse().ok()?;
-    for (name, sum) in &edits.0 {
+    for assign in edits.settings.values() {
+        set(&mut document, assign)?;
+    }
+    for (name, sum) in &edits.pools {
         match sum {
             Sum::Gone => delete(&mut document, name)?,
             Sum::Made { keys, .. } => {
@@ -32,7 +35,13 @@ pub fn rewrite(text: &str, edits: &Edits) -> Option<String> {
 }
 
 fn pools(document: &mut DocumentMut) -> Option<&mut dyn TableLike> {
-    let item = document.entry(Section::Pool.name()).or_insert_with(|| {
+    inside(document, Some(Section::Pool.name()))
+}
+
+/// What sections stand in: the file as a whole, or the section of this name.
+fn inside<'a>(document: &'a mut DocumentMut, outer: Option<&str>) -> Option<&'a mut dyn TableLike> {
+    let Some(outer) = outer else { return Some(document.as_table_mut()) };
+    let item = document.entry(outer).or_insert_with(|| {
         let mut table = Table::new();
         table.set_implicit(true);
         Item::Table(table)
@@ -40,31 +49,63 @@ fn pools(document: &mut DocumentMut) -> Option<&mut dyn TableLike> {
     item.as_table_like_mut()
 }
 
-/// A new pool stands at the end, behind a blank line.
 fn make(document: &mut DocumentMut, name: &str, keys: &Keys) -> Option<()> {
+    begin(document, Some(Section::Pool.name()), name, keys)
+}
+
+/// A new section stands at the end, behind a blank line.
+fn begin(document: &mut DocumentMut, outer: Option<&str>, name: &str, keys: &Keys) -> Option<()> {
     let end = last_position(document.as_table()) + 1;
     let trailing = document.trailing().as_str().unwrap_or_default().to_owned();
-    let inline = document.get(Section::Pool.name()).is_some_and(Item::is_inline_table);
-    let pools = pools(document)?;
+    let inline = outer.and_then(|outer| document.get(outer)).is_some_and(Item::is_inline_table);
+    let sections = inside(document, outer)?;
     let mut table = keys.table();
-    if inline || pools.iter().any(|(_, item)| item.is_inline_table()) {
-        pools.insert(name, Item::Value(table.into_inline_table().into()));
+    if inline || (outer.is_some() && sections.iter().any(|(_, item)| item.is_inline_table())) {
+        sections.insert(name, Item::Value(table.into_inline_table().into()));
         return Some(());
     }
     table.set_position(end);
     // One blank line more than the file ends with, so that deleting it leaves the file as it was.
     let blank = if trailing.is_empty() || trailing.ends_with('\n') { "\n" } else { "\n\n" };
     table.decor_mut().set_prefix(format!("{trailing}{blank}"));
-    pools.insert(name, Item::Table(table));
+    sections.insert(name, Item::Table(table));
     document.set_trailing("");
     Some(())
 }
 
 fn alter(document: &mut DocumentMut, name: &str, keys: &Keys) -> Option<()> {
-    let Some(table) = pools(document)?.get_mut(name).and_then(Item::as_table_like_mut) else { return Some(()) };
+    let Some(pool) = pools(document)?.get_mut(name) else { return Some(()) };
+    let left = fill(pool.as_table_like_mut()?, Section::Pool, keys);
+    let position = position_of(pool);
+    say_below(document, position, &left);
+    Some(())
+}
+
+fn set(document: &mut DocumentMut, assign: &Assign) -> Option<()> {
+    let (section, value) = (assign.setting().section, assign.value());
+    let (outer, name) = section.name().split_once('.').map_or((None, section.name()), |(o, name)| (Some(o), name));
+    let there = match outer {
+        None => document.get_mut(name),
+        Some(outer) => document.get_mut(outer).and_then(Item::as_table_like_mut).and_then(|outer| outer.get_mut(name)),
+    };
+    let keys = Keys([(assign.setting().name.to_owned(), value)].into());
+    match there {
+        Some(item) => {
+            let left = fill(item.as_table_like_mut()?, section, &keys);
+            let position = position_of(item);
+            say_below(document, position, &left);
+            Some(())
+        }
+        None if keys.table().is_empty() => Some(()),
+        None => begin(document, outer, name, &keys),
+    }
+}
+
+/// Gives a section these keys; returns what was said above one that was its last.
+fn fill(table: &mut dyn TableLike, section: Section, keys: &Keys) -> String {
     let mut left = String::new();
     for (key, value) in &keys.0 {
-        let found = Section::Pool.find(key);
+        let found = section.find(key);
         let names = found.into_iter().flat_map(|setting| setting.aliases.iter().chain([&setting.name]));
         let present = names.copied().find(|name| table.contains_key(name)).unwrap_or(key);
         match value.as_ref().map(super::Value::toml) {
@@ -78,9 +119,7 @@ fn alter(document: &mut DocumentMut, name: &str, keys: &Keys) -> Option<()> {
             },
         }
     }
-    let position = document.get(Section::Pool.name()).and_then(|pools| pools.get(name)).and_then(position_of);
-    say_below(document, position, &left);
-    Some(())
+    left
 }
 
 /// Takes a key out; what was said above it is said above the next key, or returned.

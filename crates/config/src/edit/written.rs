@@ -36,9 +36,7 @@ pub fn written(config: &Config, name: &str) -> Option<Vec<(&'static str, Written
 }
 
 fn shown(setting: &Setting, slot: &Slot<'_>) -> Option<Value> {
-    let text = slot.toml(setting.kind)?;
-    let value = Value::of(&text.parse().ok()?)?;
-    Some(match value {
+    Some(match Value::of_slot(slot, setting.kind)? {
         // One host stands for itself, as people write it.
         Value::List(mut items) if items.len() == 1 && setting.kind == Kind::Hosts => items.remove(0),
         value => value,

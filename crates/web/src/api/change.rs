@@ -32,12 +32,17 @@ pub(crate) struct Changed {
     reason: Option<String>,
 }
 
+/// Whether a change is in the file, and why it is not.
+pub(super) fn outcome(kept: Kept) -> (bool, Option<String>) {
+    match kept {
+        Kept::InFile => (true, None),
+        Kept::InMemory(why) => (false, Some(why)),
+    }
+}
+
 impl Changed {
     fn of(kept: Kept, pool: Option<Pool>) -> Json<Changed> {
-        let (persisted, reason) = match kept {
-            Kept::InFile => (true, None),
-            Kept::InMemory(why) => (false, Some(why)),
-        };
+        let (persisted, reason) = outcome(kept);
         Json(Changed { pool, persisted, reason })
     }
 }
@@ -45,7 +50,7 @@ impl Changed {
 /// `POST /api/v1/pools`.
 pub(crate) async fn make(State(workers): State<Workers>, body: Body) -> Result<(StatusCode, Json<Changed>), ApiError> {
     let (pool, keys) = named(body)?;
-    let kept = workers.change(Edit { pool: pool.clone(), act: Act::Make(keys) }).await?;
+    let kept = workers.change(Edit::Pool(pool.clone(), Act::Make(keys))).await?;
     Ok((StatusCode::CREATED, Changed::of(kept, shown(&workers, &pool).await?)))
 }
 
@@ -56,13 +61,13 @@ pub(crate) async fn alter(
     body: Body,
 ) -> Result<Json<Changed>, ApiError> {
     let Json(body) = body.map_err(ApiError::BadBody)?;
-    let kept = workers.change(Edit { pool: pool.clone(), act: Act::Alter(keys(body)?) }).await?;
+    let kept = workers.change(Edit::Pool(pool.clone(), Act::Alter(keys(body)?))).await?;
     Ok(Changed::of(kept, shown(&workers, &pool).await?))
 }
 
 /// `DELETE /api/v1/pools/{name}`.
 pub(crate) async fn delete(State(workers): State<Workers>, Name(pool): Name) -> Result<Json<Changed>, ApiError> {
-    let kept = workers.change(Edit { pool, act: Act::Drop }).await?;
+    let kept = workers.change(Edit::Pool(pool, Act::Drop)).await?;
     Ok(Changed::of(kept, None))
 }
 
@@ -109,8 +114,8 @@ fn named(body: Body) -> Result<(String, Keys), ApiError> {
     let Json(mut body) = body.map_err(ApiError::BadBody)?;
     match body.remove("name") {
         Some(Value::String(name)) => Ok((name, keys(body)?)),
-        Some(_) => Err(ApiError::BadKey("name".to_owned(), "\"name\" must be text".to_owned())),
-        None => Err(ApiError::BadKey("name".to_owned(), "\"name\" is missing".to_owned())),
+        Some(_) => Err(bad("name", "must be text")),
+        None => Err(bad("name", "is missing")),
     }
 }
 
@@ -119,15 +124,21 @@ fn keys(body: Map<String, Value>) -> Result<Keys, ApiError> {
     for (key, value) in body {
         let value = match value {
             Value::Null => None,
-            value => Some(value_of(value).ok_or_else(|| {
-                ApiError::BadKey(key.clone(), format!("\"{key}\" must be text, a number, true or false, or a list"))
-            })?),
+            value => {
+                let value = value_of(value);
+                Some(value.ok_or_else(|| bad(&key, "must be text, a number, true or false, or a list"))?)
+            }
         };
         if !keys.set(&key, value) {
-            return Err(ApiError::BadKey(key.clone(), format!("\"{key}\" is given twice, by two of its names")));
+            return Err(bad(&key, "is given twice, by two of its names"));
         }
     }
     Ok(keys)
+}
+
+/// A field that can't be meant; `why` ends the sentence that its name begins.
+fn bad(key: &str, why: &str) -> ApiError {
+    ApiError::Bad(format!("\"{key}\" {why}")).about(key)
 }
 
 fn value_of(value: Value) -> Option<weir_config::Value> {

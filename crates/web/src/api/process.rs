@@ -6,8 +6,10 @@ use axum::extract::rejection::JsonRejection;
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use weir_admin::{Command, Serving};
+use weir_config::{Assign, Edit};
 
 use super::Name;
+use super::change::outcome;
 use crate::ask::Workers;
 use crate::error::ApiError;
 
@@ -75,7 +77,7 @@ pub(crate) async fn settings(State(workers): State<Workers>) -> Result<Json<Vec<
         key: row.key,
         value: row.value,
         default: row.default,
-        changeable: row.changeable,
+        changeable: weir_config::may_be_set(row.key),
     };
     Ok(Json(rows.map(setting).collect()))
 }
@@ -89,9 +91,13 @@ pub(crate) struct Value {
 #[derive(Serialize)]
 pub(crate) struct Changed {
     key: String,
+    /// As SHOW CONFIG has it now.
     value: String,
-    /// Whether the change outlasts the process and the next reload.
+    /// Whether the change is in the file, and so outlasts the process.
     persisted: bool,
+    /// Why it is not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
 }
 
 /// `PUT /api/v1/settings/{key}`.
@@ -101,10 +107,11 @@ pub(crate) async fn set(
     value: Result<Json<Value>, JsonRejection>,
 ) -> Result<Json<Changed>, ApiError> {
     let Json(Value { value }) = value.map_err(ApiError::BadBody)?;
+    let about = |error: ApiError| error.about(&key);
+    let assign = Assign::new(&key, &value).map_err(|error| about(ApiError::Unset(error)))?;
+    let kept = workers.change(Edit::Setting(assign)).await.map_err(about)?;
     let (_, config) = workers.report().await?;
-    if !weir_config::show(&config).iter().any(|row| row.key == key) {
-        return Err(ApiError::Unknown("setting", key));
-    }
-    workers.order(Command::Set { key: key.clone(), value: value.clone() }).await?;
-    Ok(Json(Changed { key, value, persisted: false }))
+    let now = weir_config::show(&config).into_iter().find(|row| row.key == key);
+    let (persisted, reason) = outcome(kept);
+    Ok(Json(Changed { key, value: now.map_or(value, |row| row.value), persisted, reason }))
 }

@@ -1,0 +1,83 @@
+//! A setting that is one for all, given another value: by the name and in the form of the console's SET.
+//!
+//! An [`Assign`] is one that may be: there is such a setting, it may change while Weir runs, and the value suits it. What
+//! only the whole configuration shows is found when that is read.
+
+use std::fmt;
+
+use crate::model::Config;
+use crate::set::{SetError, find, find_changeable};
+use crate::table::{Effect, Setting};
+
+use super::Value;
+
+/// A setting and its next value.
+#[derive(Clone)]
+pub struct Assign {
+    setting: &'static Setting,
+    text: String,
+}
+
+/// Whether the setting that SHOW CONFIG calls `name` can be given another value while Weir runs.
+pub fn may_be_set(name: &str) -> bool {
+    find(name).is_ok_and(|setting| setting.effect != Effect::Restart && !setting.is_inert())
+}
+
+impl Assign {
+    /// Gives the setting `name` the value `text`, both as SET takes them.
+    ///
+    /// # Errors
+    ///
+    /// There is no such setting, it can't be changed while Weir runs, it does nothing, or the value does not suit it.
+    pub fn new(name: &str, text: &str) -> Result<Assign, SetError> {
+        let setting = find_changeable(name)?;
+        if setting.is_inert() {
+            return Err(SetError::Fixed(format!("{name} does nothing here: {}", setting.doc)));
+        }
+        let assign = Assign { setting, text: text.trim().to_owned() };
+        let mut scratch = Config::default();
+        match setting.slot(&mut scratch).map(|slot| setting.write_ini(slot, &assign.text)) {
+            Some(Err(why)) => Err(SetError::Unfit(format!("{name} {why}"))),
+            Some(Ok(())) | None => Ok(assign),
+        }
+    }
+
+    /// The name that SHOW CONFIG gives the setting.
+    pub fn name(&self) -> &'static str {
+        self.setting.shown_name()
+    }
+
+    pub(super) fn setting(&self) -> &'static Setting {
+        self.setting
+    }
+
+    /// The value as SET takes it.
+    pub(super) fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The setting's dotted name.
+    pub(super) fn place(&self) -> String {
+        self.setting.key()
+    }
+
+    /// The value as a file has it; without one the key is taken out.
+    pub(super) fn value(&self) -> Option<Value> {
+        let mut scratch = Config::default();
+        let written = self.setting.write_ini(self.setting.slot(&mut scratch)?, &self.text);
+        debug_assert!(written.is_ok(), "it was tried when this was made");
+        Value::of_slot(&self.setting.slot(&mut scratch)?, self.setting.kind)
+    }
+}
+
+impl PartialEq for Assign {
+    fn eq(&self, other: &Assign) -> bool {
+        (self.place(), &self.text) == (other.place(), &other.text)
+    }
+}
+
+impl fmt::Debug for Assign {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Assign").field(&self.place()).finish()
+    }
+}
