@@ -14,6 +14,7 @@ mod api;
 mod ask;
 mod audit;
 mod clock;
+mod compress;
 mod error;
 mod figures;
 mod guard;

@@ -6,7 +6,7 @@
 
 use axum::Router;
 use axum::extract::Path;
-use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, IF_NONE_MATCH};
+use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, IF_NONE_MATCH, VARY};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
@@ -40,7 +40,10 @@ fn file(name: &str, asked: &HeaderMap) -> Response {
     let Some(kind) = content_type(name) else { return ApiError::NoSuchPath.into_response() };
     let tag = entity_tag(&file);
     let keep = if name.starts_with("assets/") { FOR_GOOD } else { ASK_AGAIN };
-    let headers = [(CACHE_CONTROL, keep), (CONTENT_SECURITY_POLICY, POLICY), (ETAG, tag.as_str())];
+    let weak = format!("W/{tag}");
+    // Said with 304, too, and of what is too small to be compressed (RFC 9110, section 15.4.5).
+    let vary = (VARY, "accept-encoding");
+    let headers = [(CACHE_CONTROL, keep), (CONTENT_SECURITY_POLICY, POLICY), (ETAG, weak.as_str()), vary];
     let same = asked.get_all(IF_NONE_MATCH).iter().any(|given| names(given, &tag));
     if same {
         return (StatusCode::NOT_MODIFIED, headers).into_response();
@@ -59,7 +62,8 @@ fn content_type(name: &str) -> Option<&'static str> {
     })
 }
 
-/// A strong tag (RFC 9110, section 8.8.3) of the content's hash.
+/// A tag (RFC 9110, section 8.8.3) of the content's hash. It is given as a weak one: the bytes that are sent may be
+/// compressed, or not.
 fn entity_tag(file: &EmbeddedFile) -> String {
     let hash = file.metadata.sha256_hash();
     let digits: String = hash[..16].iter().map(|byte| format!("{byte:02x}")).collect();

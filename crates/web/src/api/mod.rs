@@ -34,7 +34,7 @@ use crate::error::ApiError;
 use crate::lab::Lab;
 use crate::trials::Trials;
 use crate::watch::Watch;
-use crate::{guard, health, metrics, panel};
+use crate::{compress, guard, health, metrics, panel};
 
 /// The longest body, in bytes.
 const MOST_BODY: usize = 64 << 10;
@@ -168,6 +168,7 @@ pub(crate) fn router(
         .layer(DefaultBodyLimit::max(MOST_BODY))
         .layer(middleware::from_fn(in_time))
         .layer(middleware::from_fn_with_state(access.clone(), guard::guard))
+        .layer(compress::layer())
         .with_state(App { workers, access, audit, trials, version, watch, lab })
 }
 
