@@ -63,4 +63,28 @@ fn with_a_certificate_the_api_is_encrypted() {
     let _ = stream.read_to_end(&mut answer);
     // A record of TLS that says what is wrong (RFC 8446, section 5.1: 21 is an alert).
     assert_eq!(answer.first(), Some(&21), "{answer:?}");
+    fs::write(site.weir().folder().join("api.crt"), "none").unwrap();
+    let why = site.weir().command("RELOAD").unwrap_err();
+    assert!(format!("{why:?}").contains("api.crt"), "{why:?}");
+    fs::write(site.weir().folder().join("api.crt"), &certificate).unwrap();
+    site.weir().command("RELOAD").unwrap();
+}
+
+#[test]
+fn a_certificate_without_its_key_is_named_by_the_check() {
+    let folder = std::env::temp_dir().join(format!("weir-lone-{}", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    let file = folder.join("weir.toml");
+    let check = |web: &str| {
+        let rest = "[auth]\ntype = \"trust\"\n[pools.app]\nhost = \"127.0.0.1\"\n";
+        fs::write(&file, format!("[web]\naddress = \"127.0.0.1\"\n{web}\n{rest}")).unwrap();
+        let output = Command::new(weir_binary()).arg("check").arg(&file).output().unwrap();
+        assert!(!output.status.success());
+        String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
+    };
+    let lone = check("tls_key_file = \"api.key\"");
+    assert!(lone.contains("weir.toml:3: To encrypt the API, tls_cert_file must be set beside tls_key_file"), "{lone}");
+    let unreadable = check("tls_key_file = \"api.key\"\ntls_cert_file = \"api.crt\"");
+    assert!(unreadable.contains("api.crt"), "{unreadable}");
+    fs::remove_dir_all(&folder).unwrap();
 }

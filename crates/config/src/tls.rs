@@ -12,8 +12,9 @@ pub(crate) struct Unfit {
     pub(crate) hint: &'static str,
 }
 
-/// Looks at both sides.
+/// Looks at both sides, and at the control plane.
 pub(crate) fn check(config: &Config) -> Result<(), Unfit> {
+    check_web(config)?;
     let sides = [("tls.client.ciphers", &config.tls.client), ("tls.server.ciphers", &config.tls.server)];
     for (key, side) in sides.into_iter().filter(|(_, side)| side.mode != SslMode::Disable) {
         let (suites, unmappable) = side.suites();
@@ -37,4 +38,20 @@ pub(crate) fn check(config: &Config) -> Result<(), Unfit> {
         _ => return Ok(()),
     };
     Err(Unfit { key: "tls.client.mode", message, hint: "name the file, in PEM, or disable it" })
+}
+
+/// A certificate is nothing without its key, nor a key without its certificate.
+fn check_web(config: &Config) -> Result<(), Unfit> {
+    let names = match config.face {
+        Face::Toml => ["tls_cert_file", "tls_key_file"],
+        Face::Ini => ["web_tls_cert_file", "web_tls_key_file"],
+    };
+    let [certificate, private] = names;
+    let (key, there, missing) = match (&config.web.tls_cert_file, &config.web.tls_key_file) {
+        (Some(_), None) => ("web.tls_cert_file", certificate, private),
+        (None, Some(_)) => ("web.tls_key_file", private, certificate),
+        (Some(_), Some(_)) | (None, None) => return Ok(()),
+    };
+    let message = format!("To encrypt the API, {missing} must be set beside {there}");
+    Err(Unfit { key, message, hint: "set both, or neither" })
 }

@@ -30,3 +30,4 @@ mod watch;
 
 pub use access::{hash_password, hash_token, new_token};
 pub use serve::{Options, Web, WebError};
+pub use tls::Tls;

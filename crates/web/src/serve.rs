@@ -24,14 +24,13 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
-use tokio_rustls::TlsAcceptor;
 use weir_admin::{Book, Control};
 
 use crate::access::{Access, Caller};
 use crate::api;
 use crate::ask::Workers;
 use crate::lab::Lab;
-use crate::tls;
+use crate::tls::Tls;
 use crate::trials::Trials;
 use crate::watch::Watch;
 
@@ -50,8 +49,8 @@ const PAUSE: Duration = Duration::from_millis(100);
 pub struct Options {
     /// Where to listen; port 0 is any. Others than those of the loopback want encryption, and somebody who may log in.
     pub addresses: Vec<SocketAddr>,
-    /// The certificate and its key, PEM; with them all connections are encrypted.
-    pub tls: Option<(PathBuf, PathBuf)>,
+    /// With it all connections are encrypted.
+    pub tls: Option<Arc<Tls>>,
     /// The folder that the history of pools is kept in; without one it ends with the process.
     pub history: Option<PathBuf>,
     /// The folder of the lab's reports, if the panel is to list them.
@@ -68,12 +67,18 @@ pub struct Options {
 #[derive(Clone)]
 struct Site {
     router: Router,
-    tls: Option<TlsAcceptor>,
+    tls: Option<Arc<Tls>>,
 }
 
 /// Why nothing is served: one line, with what to do about it.
 #[derive(Debug)]
 pub struct WebError(String);
+
+impl WebError {
+    pub(crate) fn new(why: String) -> WebError {
+        WebError(why)
+    }
+}
 
 impl fmt::Display for WebError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -96,14 +101,12 @@ impl Web {
     ///
     /// # Errors
     ///
-    /// An address that can't be had or would be open to everybody, a certificate that can't be used, or a thread that can't
-    /// be started.
+    /// An address that can't be had or would be open to everybody, or a thread that can't be started.
     pub fn start(options: Options) -> Result<Web, WebError> {
         let (addresses, listed) = (options.addresses.iter().map(SocketAddr::ip), !options.book.accounts().is_empty());
         weir_config::web_refusal(addresses, options.tls.is_some(), listed).map_or(Ok(()), |why| Err(WebError(why)))?;
         let exposed = options.addresses.iter().any(|address| !address.ip().is_loopback());
-        let tls = options.tls.as_ref().map(|(certificate, key)| tls::acceptor(certificate, key)).transpose();
-        let tls = tls.map_err(|error| WebError(format!("[web] {error}; change tls_cert_file or tls_key_file")))?;
+        let tls = options.tls;
         let listeners = options.addresses.iter().copied().map(bind).collect::<Result<Vec<_>, _>>()?;
         let bound = listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
         let failed = |error: std::io::Error| WebError(format!("can't start the thread of the HTTP API: {error}"));
@@ -186,7 +189,7 @@ async fn serve(stream: TcpStream, caller: SocketAddr, site: Site, _permit: Owned
     match site.tls {
         None => talk(stream, caller, site.router).await,
         Some(tls) => {
-            if let Ok(Ok(stream)) = timeout(HEAD_TIMEOUT, tls.accept(stream)).await {
+            if let Ok(Ok(stream)) = timeout(HEAD_TIMEOUT, tls.acceptor().accept(stream)).await {
                 talk(stream, caller, site.router).await;
             }
         }

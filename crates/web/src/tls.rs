@@ -1,7 +1,9 @@
-//! Encryption of the control plane: its certificate, read once at the start.
+//! Encryption of the control plane: its certificate, read at the start and again with each reload.
+//!
+//! A connection keeps what it began with. A certificate that can't be used changes nothing.
 
-use std::path::Path;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
 
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
@@ -9,9 +11,48 @@ use tokio_rustls::rustls::crypto::aws_lc_rs;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-/// Accepts handshakes with this certificate and its key, both PEM. An error is one line that names the file.
-pub(crate) fn acceptor(certificate: &Path, key: &Path) -> Result<TlsAcceptor, String> {
-    let unusable = |file: &Path, why: &dyn std::fmt::Display| format!("{}: {why}", file.display());
+use crate::lock::lock;
+use crate::serve::WebError;
+
+/// A certificate and its key in their files, both PEM, and what was read from them last.
+#[derive(Debug)]
+pub struct Tls {
+    certificate: PathBuf,
+    key: PathBuf,
+    current: Mutex<Arc<ServerConfig>>,
+}
+
+impl Tls {
+    /// Reads both.
+    ///
+    /// # Errors
+    ///
+    /// They can't be used: in one line, with the file and what to do.
+    pub fn read(certificate: &Path, key: &Path) -> Result<Tls, WebError> {
+        let current = Mutex::new(config(certificate, key)?);
+        Ok(Tls { certificate: certificate.to_owned(), key: key.to_owned(), current })
+    }
+
+    /// Reads them again; what is returned puts them in force, for connections that begin after it.
+    ///
+    /// # Errors
+    ///
+    /// As for [`read`](Tls::read); what was in force stays.
+    pub fn read_again(&self) -> Result<impl FnOnce() + '_, WebError> {
+        let next = config(&self.certificate, &self.key)?;
+        Ok(move || *lock(&self.current) = next)
+    }
+
+    /// Accepts a handshake.
+    pub(crate) fn acceptor(&self) -> TlsAcceptor {
+        TlsAcceptor::from(lock(&self.current).clone())
+    }
+}
+
+fn config(certificate: &Path, key: &Path) -> Result<Arc<ServerConfig>, WebError> {
+    let unusable = |file: &Path, why: &dyn std::fmt::Display| {
+        WebError::new(format!("[web] {}: {why}; change tls_cert_file or tls_key_file", file.display()))
+    };
     let chain = CertificateDer::pem_file_iter(certificate).and_then(Iterator::collect::<Result<Vec<_>, _>>);
     let chain = chain.map_err(|error| unusable(certificate, &error))?;
     if chain.is_empty() {
@@ -19,9 +60,9 @@ pub(crate) fn acceptor(certificate: &Path, key: &Path) -> Result<TlsAcceptor, St
     }
     let private = PrivateKeyDer::from_pem_file(key).map_err(|error| unusable(key, &error))?;
     let builder = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()));
-    let builder = builder.with_safe_default_protocol_versions().map_err(|error| error.to_string())?;
+    let builder = builder.with_safe_default_protocol_versions().map_err(|error| unusable(certificate, &error))?;
     let config = builder.with_no_client_auth().with_single_cert(chain, private);
     let mut config = config.map_err(|error| unusable(certificate, &error))?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    Ok(TlsAcceptor::from(Arc::new(config)))
+    Ok(Arc::new(config))
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 use weir_admin::{Answered, Book};
-use weir_config::{Act, Edit, Keys};
+use weir_config::Keys;
 
 use crate::advice::Room;
 use crate::error::ApiError;
@@ -41,7 +41,7 @@ impl Trials {
         let book = self.book.clone();
         let trial = spawn_blocking(move || {
             let _permit = permit;
-            book.try_pool(Edit { pool, act: Act::Make(keys) })
+            book.try_pool(&pool, keys)
         });
         trial.await.map_err(|_| ApiError::Ending)?.map_err(ApiError::Unmade)
     }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::path::PathBuf;
 use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use weir_admin::{Answered, Book, Control, Deliver, Request, Unmade};
 use weir_config::{Account, Accounts, Keys, WebRole};
-use weir_web::{Options, Web, hash_password, hash_token};
+use weir_web::{Options, Tls, Web, hash_password, hash_token};
 
 const PASSWORD: &str = "correct horse";
 
@@ -257,10 +258,11 @@ fn what_was_done_and_tried_is_written_down_without_secrets() {
 #[test]
 fn others_than_this_machine_are_served_only_with_encryption_and_logins() {
     let outside = SocketAddr::from(([192, 0, 2, 1], 0));
+    let pair = Pair::new("outside");
+    pair.make();
     let refused = |accounts: Accounts, tls: bool| {
         let file = Arc::new(File(Mutex::new(Arc::new(accounts))));
-        let tls = tls.then(|| ("none.crt".into(), "none.key".into()));
-        let options = Options { addresses: vec![outside], tls, ..options(&file) };
+        let options = Options { addresses: vec![outside], tls: tls.then(|| pair.read()), ..options(&file) };
         Web::start(options).expect_err("it would be open").to_string()
     };
     let (neither, no_tls, nobody) =
@@ -268,44 +270,102 @@ fn others_than_this_machine_are_served_only_with_encryption_and_logins() {
     assert!(neither.contains("tls_cert_file") && neither.contains("[web.users]"), "{neither}");
     assert!(no_tls.contains("tls_cert_file") && !no_tls.contains("[web.users]"), "{no_tls}");
     assert!(nobody.contains("weir account") && !nobody.contains("tls_cert_file"), "{nobody}");
-    let unreadable = refused(users(), true);
-    assert!(unreadable.contains("none.crt"), "{unreadable}");
+    let elsewhere = refused(users(), true);
+    assert!(elsewhere.contains("can't listen"), "it would have served: {elsewhere}");
+}
+
+/// A certificate for `localhost` and its key, in files of a folder that goes with it.
+struct Pair(PathBuf);
+
+impl Pair {
+    fn new(name: &str) -> Pair {
+        let folder = std::env::temp_dir().join(format!("weir-web-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        Pair(folder)
+    }
+
+    /// Makes a certificate, and returns how one connects who trusts it alone.
+    fn make(&self) -> Arc<ClientConfig> {
+        let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+        std::fs::write(self.certificate(), made.cert.pem()).unwrap();
+        std::fs::write(self.key(), made.signing_key.serialize_pem()).unwrap();
+        let mut roots = RootCertStore::empty();
+        roots.add(made.cert.der().clone()).unwrap();
+        let provider = Arc::new(tokio_rustls::rustls::crypto::aws_lc_rs::default_provider());
+        let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+        Arc::new(config.with_root_certificates(roots).with_no_client_auth())
+    }
+
+    fn certificate(&self) -> PathBuf {
+        self.0.join("api.crt")
+    }
+
+    fn key(&self) -> PathBuf {
+        self.0.join("api.key")
+    }
+
+    fn read(&self) -> Arc<Tls> {
+        Arc::new(Tls::read(&self.certificate(), &self.key()).unwrap())
+    }
+}
+
+impl Drop for Pair {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+type Encrypted = StreamOwned<ClientConnection, TcpStream>;
+
+fn connect(web: &Web, trust: &Arc<ClientConfig>) -> Encrypted {
+    let connection = ClientConnection::new(trust.clone(), ServerName::try_from("localhost").unwrap()).unwrap();
+    StreamOwned::new(connection, TcpStream::connect(web.bound()[0]).unwrap())
 }
 
 #[test]
 fn with_a_certificate_everything_is_encrypted() {
-    let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
-    let folder = std::env::temp_dir().join(format!("weir-web-tls-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
-    let (certificate, key) = (folder.join("api.crt"), folder.join("api.key"));
-    std::fs::write(&certificate, made.cert.pem()).unwrap();
-    std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+    let pair = Pair::new("tls");
+    let trust = pair.make();
     let file = Arc::new(File(Mutex::new(Arc::new(users()))));
-    let web = Web::start(Options { tls: Some((certificate, key)), ..options(&file) }).expect("a free port");
-    std::fs::remove_dir_all(&folder).unwrap();
-
-    let mut roots = RootCertStore::empty();
-    roots.add(made.cert.der().clone()).unwrap();
-    let provider = Arc::new(tokio_rustls::rustls::crypto::aws_lc_rs::default_provider());
-    let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
-    let config = Arc::new(config.with_root_certificates(roots).with_no_client_auth());
-    let connect = || {
-        let connection = ClientConnection::new(config.clone(), ServerName::try_from("localhost").unwrap()).unwrap();
-        StreamOwned::new(connection, TcpStream::connect(web.bound()[0]).unwrap())
+    let web = Web::start(Options { tls: Some(pair.read()), ..options(&file) }).expect("a free port");
+    let login = |origin: &str| {
+        let body = json!({ "user": "admin", "password": PASSWORD });
+        talk(&mut connect(&web, &trust), "POST", "/api/v1/login", &format!("{PAGE}Origin: {origin}\r\n"), &body)
     };
-    let body = json!({ "user": "admin", "password": PASSWORD });
-    let origin = format!("{PAGE}Origin: https://localhost\r\n");
-    let (status, head, _) = talk(&mut connect(), "POST", "/api/v1/login", &origin, &body);
+    let (status, head, _) = login("https://localhost");
     assert_eq!(status, 200);
     assert!(head.contains("; Secure"), "{head}");
-    assert_eq!(
-        talk(&mut connect(), "POST", "/api/v1/login", &format!("{PAGE}Origin: http://localhost\r\n"), &body).0,
-        403
-    );
+    assert_eq!(login("http://localhost").0, 403);
     // Plain text is no handshake.
     let mut plain = TcpStream::connect(web.bound()[0]).unwrap();
     plain.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
     let mut answer = Vec::new();
     let _ = plain.read_to_end(&mut answer);
     assert!(!answer.starts_with(b"HTTP"), "{answer:?}");
+}
+
+#[test]
+fn a_certificate_is_read_again_for_new_connections_and_one_that_can_not_be_used_changes_nothing() {
+    let pair = Pair::new("again");
+    let old = pair.make();
+    let tls = pair.read();
+    let file = Arc::new(File(Mutex::new(Arc::new(users()))));
+    let web = Web::start(Options { tls: Some(tls.clone()), ..options(&file) }).expect("a free port");
+    let mut before = connect(&web, &old);
+    before.conn.complete_io(&mut before.sock).unwrap();
+    let new = pair.make();
+    std::fs::write(pair.certificate(), "none").unwrap();
+    let why = tls.read_again().err().expect("there is none").to_string();
+    assert!(why.contains("api.crt") && why.contains("tls_cert_file"), "{why}");
+    let handshake = |trust| {
+        let mut stream = connect(&web, trust);
+        stream.conn.complete_io(&mut stream.sock).is_ok()
+    };
+    assert_eq!((handshake(&old), handshake(&new)), (true, false));
+    let new = pair.make();
+    drop(tls.read_again().unwrap());
+    assert_eq!((handshake(&old), handshake(&new)), (true, false), "it is not in force yet");
+    tls.read_again().unwrap()();
+    assert_eq!((handshake(&old), handshake(&new)), (false, true));
+    assert_eq!(talk(&mut before, "GET", "/readyz", "", &Value::Null).0, 503, "it goes on");
 }

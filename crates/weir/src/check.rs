@@ -10,6 +10,7 @@ use weir_runtime::TlsFinding;
 use crate::failure::Failure;
 use crate::load;
 use crate::probe;
+use crate::serve;
 use crate::term::{Term, columns, say};
 
 /// How far the check goes.
@@ -36,6 +37,9 @@ pub(crate) fn run(file: &Path, ask: Ask) -> Result<(), Failure> {
     if !config.pools.is_empty() {
         say("");
         print_table(term, pools_table(&config), &[5, 6, 7]);
+    }
+    if let Err(Failure::Because(text)) = serve::web_tls(&config) {
+        troubles.push(about_tls(file, TlsFinding::Error(text)));
     }
     troubles.extend(weir_runtime::check_tls(&config).into_iter().map(|found| about_tls(file, found)));
     if ask == Ask::Servers {

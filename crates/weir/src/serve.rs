@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use weir_config::{Config, Facts, Finding, Severity};
 use weir_runtime::{Bound, Inherited, LogTarget, Options, Running, Signals, StartError, VERSION};
-use weir_web::Web;
+use weir_web::{Tls, Web};
 
 use crate::failure::Failure;
 use crate::keeper::Keeper;
@@ -35,16 +35,16 @@ pub(crate) fn serve(keeper: Keeper, config: Config, ground: Ground, console: Con
     let _pid_file = process::settle(&config, ground)?;
     let config = Arc::new(config);
     let keeper = Arc::new(keeper);
-    let (reads, changes) = (keeper.clone(), keeper.clone());
+    let (changes, tls) = (keeper.clone(), web_tls(&config)?);
     let options = Options {
         config: Arc::clone(&config),
-        reload: Arc::new(move || reads.reload()),
+        reload: reload(keeper.clone(), tls.clone()),
         change: Some(Arc::new(move |edit, fit| changes.change(edit, fit))),
         log: if console == Console::Talks { LogTarget::Stderr } else { LogTarget::Quiet },
         signals: Signals::Handle,
         inherited: Inherited::from_environment(),
         ready: Box::new(move |running| {
-            let web = start_web(&config, running, keeper)?;
+            let web = start_web(&config, running, keeper, tls)?;
             if console == Console::Talks {
                 announce(running.bound(), &config, web.as_ref());
             }
@@ -87,17 +87,38 @@ fn is_about_fewer_clients(finding: &Finding) -> bool {
     finding.text.contains("clients will be served")
 }
 
+/// The certificate of the control plane, where it has one.
+pub(crate) fn web_tls(config: &Config) -> Result<Option<Arc<Tls>>, Failure> {
+    match (&config.web.tls_cert_file, &config.web.tls_key_file) {
+        (Some(certificate), Some(key)) if !config.web.addresses.is_empty() => {
+            let tls = Tls::read(certificate, key).map_err(|error| Failure::Because(error.to_string()))?;
+            Ok(Some(Arc::new(tls)))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// Reads everything again: the file, and the control plane's certificate, both or neither.
+fn reload(keeper: Arc<Keeper>, tls: Option<Arc<Tls>>) -> weir_runtime::Reload {
+    Arc::new(move || {
+        let fresh = tls.as_ref().map(|tls| tls.read_again()).transpose().map_err(|error| error.to_string())?;
+        let config = keeper.reload()?;
+        fresh.into_iter().for_each(|put_in_force| put_in_force());
+        Ok(config)
+    })
+}
+
 /// The control plane, where the configuration wants one.
-fn start_web(config: &Config, running: &Running, keeper: Arc<Keeper>) -> Result<Option<Web>, StartError> {
+fn start_web(
+    config: &Config,
+    running: &Running,
+    keeper: Arc<Keeper>,
+    tls: Option<Arc<Tls>>,
+) -> Result<Option<Web>, StartError> {
     if config.web.addresses.is_empty() {
         return Ok(None);
     }
     let addresses = config.web.addresses.iter().map(|address| (*address, config.web.port).into()).collect();
-    let tls = match (&config.web.tls_cert_file, &config.web.tls_key_file) {
-        (Some(certificate), Some(key)) => Some((certificate.clone(), key.clone())),
-        (None, None) => None,
-        _ => return Err(StartError::new("[web] needs both tls_cert_file and tls_key_file, or neither".to_owned())),
-    };
     let (history, lab) = (config.web.history.clone(), config.web.lab.clone());
     let control = running.handle().control();
     let options = weir_web::Options { addresses, tls, history, lab, control, book: keeper, version: VERSION };

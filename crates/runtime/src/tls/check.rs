@@ -32,7 +32,8 @@ pub fn check_tls(config: &Config) -> Vec<TlsFinding> {
     let now = i64::try_from(now).unwrap_or(i64::MAX);
     let sides = [&config.tls.client, &config.tls.server];
     let in_use = sides.into_iter().filter(|side| side.mode != SslMode::Disable);
-    in_use.flat_map(files).filter_map(|file| times(file, now)).map(TlsFinding::Warning).collect()
+    let files = in_use.flat_map(files).chain(config.web.tls_cert_file.as_deref());
+    files.filter_map(|file| times(file, now)).map(TlsFinding::Warning).collect()
 }
 
 fn files(side: &TlsSide) -> impl Iterator<Item = &Path> {
