@@ -60,6 +60,7 @@ mod spread;
 mod startup;
 mod statements;
 mod tls;
+mod trial;
 mod waiting;
 mod web;
 mod web_access;

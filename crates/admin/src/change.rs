@@ -51,6 +51,8 @@ impl std::error::Error for Unmade {}
 /// What a server said when a pool's login was tried.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Answered {
+    /// Whether the connection was encrypted.
+    pub encrypted: bool,
     /// Its version, as in `15.18`.
     pub version: String,
     /// How long connecting, logging in and asking took, in milliseconds.

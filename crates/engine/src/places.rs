@@ -7,7 +7,7 @@
 //! a whole is a failure for the pool, which then waits before the next.
 
 use weir_base::Target;
-use weir_config::{Balance, Pool, SessionAttrs, SslMode};
+use weir_config::{Balance, Encryption, Pool, SessionAttrs, SslMode};
 use weir_pool::ConnectFailure;
 use weir_session::{OwnError, Role};
 
@@ -36,42 +36,6 @@ pub(crate) struct Attempt {
     pub(crate) any: bool,
     /// It is what is left to try after another way with the same server.
     second: bool,
-}
-
-/// Whether a server is asked for encryption.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Encryption {
-    /// It is not.
-    Off,
-    /// It is, and may refuse.
-    Asked,
-    /// It is, and must not refuse.
-    Needed,
-}
-
-impl Encryption {
-    /// What a mode wants at first.
-    fn first(mode: SslMode) -> Encryption {
-        match mode {
-            SslMode::Disable | SslMode::Allow => Encryption::Off,
-            SslMode::Prefer => Encryption::Asked,
-            SslMode::Require | SslMode::VerifyCa | SslMode::VerifyFull => Encryption::Needed,
-        }
-    }
-}
-
-/// How a login ended that another way of encryption may mend.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Ending {
-    /// The handshake failed.
-    Handshake,
-    /// The server refused us on a connection that was, or was not, encrypted.
-    Refused {
-        /// Whether it was.
-        encrypted: bool,
-    },
-    /// Otherwise.
-    Other,
 }
 
 /// What is known of a server's fitness for a pool.
@@ -176,18 +140,6 @@ impl Places {
         }
         let each = self.errors.iter().map(|(place, error)| format!("{place}: {}", error.message));
         OwnError { sqlstate: last.sqlstate, message: each.collect::<Vec<_>>().join("; ") }
-    }
-}
-
-/// The other way to try the same server, if there is one that may mend this ending (libpq's rules for `allow` and
-/// `prefer`).
-pub(crate) fn other_way(mode: SslMode, attempt: Attempt, ending: Ending) -> Option<Encryption> {
-    match (mode, attempt.encryption, ending) {
-        (SslMode::Allow, Encryption::Off, Ending::Refused { .. }) => Some(Encryption::Needed),
-        (SslMode::Prefer, Encryption::Asked, Ending::Handshake | Ending::Refused { encrypted: true }) => {
-            Some(Encryption::Off)
-        }
-        _ => None,
     }
 }
 

@@ -17,13 +17,14 @@ use weir_session::server_login::{Credentials, LoginTold, ServerLogin};
 use weir_session::{OwnError, Refusal};
 
 use crate::peers::{Doing, Entry, Phase, ServerSlot, ServerState};
-use crate::places::{Encryption, Ending, Fitness, fitness, other_way};
+use crate::places::{Fitness, fitness};
 use crate::pools::Welcome;
 use crate::port::{Handshake, Io, Level, Work};
 use crate::say::say;
 use crate::welcome::Told;
 use crate::wire::Wire;
 use crate::{Engine, Job, Todo};
+use weir_config::{Encryption, Ending};
 
 impl Engine {
     /// A connect of ours succeeded.
@@ -403,7 +404,7 @@ impl Engine {
         let slot = self.pools.get(server.pool);
         let (name, user, place) = (&slot.name, &slot.user, &server.target);
         say(Level::Warning, format_args!("{name}/{user}@{place}: server login failed: {}", error.message), io);
-        let again = other_way(self.config.tls.server.mode, server.attempt, ending);
+        let again = server.attempt.encryption.other(self.config.tls.server.mode, ending);
         let slot = self.pools.get_mut(server.pool);
         let (failure, told) = slot.places.failed(&slot.config, server.attempt, error, again);
         slot.note_failure(told, false, now);

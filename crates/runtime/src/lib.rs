@@ -49,4 +49,4 @@ pub use log::{LogTarget, last_words};
 pub use serve::{Options, Ready, VERSION, serve, start_engines};
 pub use signals::Signals;
 pub use start::{Handle, Plan, Running, StartError, start};
-pub use tls::{TlsFiles, TlsFinding, check_tls};
+pub use tls::{ServerTls, TlsFiles, TlsFinding, check_tls};

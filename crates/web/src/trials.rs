@@ -80,6 +80,7 @@ mod tests {
     #[test]
     fn the_room_is_what_is_left_but_for_the_reserved_and_with_the_asker_s_own_place() {
         let server = |connections| Answered {
+            encrypted: false,
             version: "15.18".to_owned(),
             milliseconds: 2.0,
             max_connections: 100,

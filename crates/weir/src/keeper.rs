@@ -14,7 +14,7 @@ use weir_config::{Accounts, Act, Config, ConfigError, Edit, Edits, Face, Keys, S
 use weir_runtime::Fit;
 
 use crate::replace::{Fault, replace};
-use crate::{load, probe};
+use crate::{load, trial};
 
 /// A configuration's file, and what is in force of it.
 pub(crate) struct Keeper {
@@ -154,7 +154,7 @@ impl Book for Keeper {
         let fallback = config.fallback.as_ref().filter(|pool| pool.name == name);
         let pool = config.pools.get(name).or(fallback);
         let pool = pool.ok_or_else(|| Unmade::NoSuchPool(name.to_owned()))?;
-        Ok(probe::try_pool(&config, pool))
+        Ok(trial::try_pool(&config, pool))
     }
 }
 

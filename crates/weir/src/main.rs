@@ -18,6 +18,7 @@ mod replace;
 mod serve;
 mod term;
 mod top;
+mod trial;
 
 use std::ffi::OsString;
 use std::path::PathBuf;

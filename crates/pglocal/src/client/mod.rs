@@ -1,7 +1,7 @@
 //! A small blocking PostgreSQL client: for the demo, for tests of the protocol, for `weir check --connect`.
 //!
 //! Owns one connection: login (trust, cleartext, md5, SCRAM-SHA-256), simple queries with their rows as text, COPY, cancel, and
-//! frames as they come, for who wants to look closer. It must not know pools or Weir. Every read has a time limit, so a
+//! frames as they come, for who wants to look closer. Who can encrypt may put that between it and its socket. It must not know pools or Weir. Every read has a time limit, so a
 //! test that would hang fails instead. After an error within a query the connection is good again; after any other error
 //! it is of no more use.
 
@@ -14,12 +14,14 @@ pub use error::{Error, ServerError};
 pub use params::{Address, Params};
 
 use std::collections::BTreeMap;
+use std::io;
 use std::net::TcpStream;
 use std::time::Duration;
 
 use weir_pgwire::{TxStatus, backend, put_front, tag};
 
 use stream::Stream;
+pub use stream::Transport;
 
 /// One message from the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,6 +88,32 @@ impl Connection {
             notices: Vec::new(),
             notifications: Vec::new(),
         })
+    }
+
+    /// Asks an opened connection whether it can be encrypted; if so, that must come next (PostgreSQL's documentation, "SSL
+    /// Session Encryption").
+    ///
+    /// # Errors
+    ///
+    /// An answer of any other kind. Bytes behind the answer would be taken for encrypted ones, so they are refused.
+    pub fn ask_for_encryption(&mut self) -> Result<bool, Error> {
+        let mut message = Vec::new();
+        put_front::ssl_request(&mut message);
+        self.send_bytes(&message)?;
+        match self.stream.answer()?.as_slice() {
+            b"S" => Ok(true),
+            b"N" => Ok(false),
+            _ => Err(Error::Protocol("an unexpected answer to SSLRequest".to_owned())),
+        }
+    }
+
+    /// The connection behind what `begin` makes of its socket. One by a Unix socket stays as it is.
+    ///
+    /// # Errors
+    ///
+    /// What `begin` says.
+    pub fn encrypt(self, begin: impl FnOnce(TcpStream) -> io::Result<Box<dyn Transport>>) -> Result<Self, Error> {
+        Ok(Connection { stream: self.stream.encrypt(begin)?, ..self })
     }
 
     /// Runs statements and returns what the last of them answered.

@@ -1,7 +1,8 @@
-//! The socket, TCP or Unix, and the cutting of what it delivers into messages.
+//! The socket, TCP or Unix, encrypted or not, and the cutting of what it delivers into messages.
 //!
 //! Invariant: bytes are taken out of `incoming` in whole messages only, so a read that ran out of time can be repeated.
 
+use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
@@ -18,6 +19,21 @@ const CHUNK: usize = 16 * 1024;
 enum Socket {
     Tcp(TcpStream),
     Unix(UnixStream),
+    /// What encrypts, and the socket below it.
+    Encrypted(Encrypted, TcpStream),
+}
+
+/// Bytes through an encryption.
+pub trait Transport: Read + Write + Send {}
+
+impl<T: Read + Write + Send> Transport for T {}
+
+struct Encrypted(Box<dyn Transport>);
+
+impl fmt::Debug for Encrypted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Encrypted")
+    }
 }
 
 #[derive(Debug)]
@@ -40,11 +56,22 @@ impl Stream {
         };
         let mut stream = Stream { socket, incoming: Vec::new(), at: 0, patience, told: None };
         match &stream.socket {
-            Socket::Tcp(socket) => socket.set_write_timeout(Some(patience))?,
+            Socket::Tcp(socket) | Socket::Encrypted(_, socket) => socket.set_write_timeout(Some(patience))?,
             Socket::Unix(socket) => socket.set_write_timeout(Some(patience))?,
         }
         stream.tell(patience)?;
         Ok(stream)
+    }
+
+    /// The same socket behind what encrypts it from here on. A Unix socket stays as it is.
+    pub(super) fn encrypt(
+        self,
+        begin: impl FnOnce(TcpStream) -> io::Result<Box<dyn Transport>>,
+    ) -> Result<Self, Error> {
+        let Socket::Tcp(socket) = self.socket else { return Ok(self) };
+        let below = socket.try_clone()?;
+        let socket = Socket::Encrypted(Encrypted(begin(socket)?), below);
+        Ok(Stream { socket, ..self })
     }
 
     pub(super) fn into_tcp(self) -> Option<TcpStream> {
@@ -58,13 +85,17 @@ impl Stream {
         match &mut self.socket {
             Socket::Tcp(socket) => socket.write_all(bytes)?,
             Socket::Unix(socket) => socket.write_all(bytes)?,
+            Socket::Encrypted(through, _) => {
+                through.0.write_all(bytes)?;
+                through.0.flush()?;
+            }
         }
         Ok(())
     }
 
     pub(super) fn shutdown_write(&mut self) -> Result<(), Error> {
         match &self.socket {
-            Socket::Tcp(socket) => socket.shutdown(Shutdown::Write)?,
+            Socket::Tcp(socket) | Socket::Encrypted(_, socket) => socket.shutdown(Shutdown::Write)?,
             Socket::Unix(socket) => socket.shutdown(Shutdown::Write)?,
         }
         Ok(())
@@ -86,6 +117,11 @@ impl Stream {
             };
             self.more(needed)?;
         }
+    }
+
+    /// What there is, or what comes next, within the stream's own patience.
+    pub(super) fn answer(&mut self) -> Result<Vec<u8>, Error> {
+        self.bytes(self.patience)
     }
 
     /// What there is, or what comes next.
@@ -120,6 +156,7 @@ impl Stream {
             let outcome = match &mut self.socket {
                 Socket::Tcp(socket) => socket.read(&mut self.incoming[at..]),
                 Socket::Unix(socket) => socket.read(&mut self.incoming[at..]),
+                Socket::Encrypted(through, _) => through.0.read(&mut self.incoming[at..]),
             };
             match outcome {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -133,7 +170,7 @@ impl Stream {
         let patience = patience.max(Duration::from_micros(1));
         if self.told != Some(patience) {
             match &self.socket {
-                Socket::Tcp(socket) => socket.set_read_timeout(Some(patience))?,
+                Socket::Tcp(socket) | Socket::Encrypted(_, socket) => socket.set_read_timeout(Some(patience))?,
                 Socket::Unix(socket) => socket.set_read_timeout(Some(patience))?,
             }
             self.told = Some(patience);

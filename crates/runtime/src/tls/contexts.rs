@@ -46,11 +46,14 @@ pub(super) struct Contexts {
 impl Contexts {
     /// Reads the files that a configuration names. An error is one line, with the file and what to do.
     pub(super) fn load(config: &Config) -> Result<Contexts, String> {
-        let mut contexts = Contexts::default();
-        let (client, server) = (&config.tls.client, &config.tls.server);
-        if client.mode != SslMode::Disable {
-            contexts.accept = Some(Arc::new(accept(client)?));
-        }
+        let client = &config.tls.client;
+        let accept = (client.mode != SslMode::Disable).then(|| accept(client).map(Arc::new)).transpose()?;
+        Ok(Contexts { accept, ..Contexts::to_servers(config)? })
+    }
+
+    /// The same, without what is for clients.
+    pub(super) fn to_servers(config: &Config) -> Result<Contexts, String> {
+        let (mut contexts, server) = (Contexts::default(), &config.tls.server);
         if server.mode != SslMode::Disable {
             let provider = provider(server, "server_tls_")?;
             let own = identity::own(server, &provider, "server_tls_")?;

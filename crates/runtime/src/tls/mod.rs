@@ -14,8 +14,10 @@
 //! | `session` | an encrypted connection: bytes in, bytes out |
 //! | `step` | one step of a handshake, done by a helper |
 //! | `secure` | a worker's encrypted sockets |
+//! | `blocking` | encryption to a server for who waits |
 //! | `check` | what is wrong, or soon will be, with the files |
 
+mod blocking;
 mod check;
 mod contexts;
 mod identity;
@@ -26,6 +28,7 @@ mod suites;
 mod verify;
 mod x509;
 
+pub use blocking::ServerTls;
 pub use check::{TlsFinding, check_tls};
 pub use contexts::TlsFiles;
 pub(crate) use contexts::Vault;

@@ -129,7 +129,7 @@ fn begin_session(stand: Stand) -> Result<(Session, Role), String> {
 }
 
 /// The name that a server's certificate must be for, which is also told to the server if it is no address.
-fn server_name(host: &Host, mode: SslMode) -> Result<ServerName<'static>, String> {
+pub(super) fn server_name(host: &Host, mode: SslMode) -> Result<ServerName<'static>, String> {
     // Told to nobody and compared with nothing.
     let none = ServerName::from(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
     match host {

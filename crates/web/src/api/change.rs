@@ -99,6 +99,7 @@ pub(crate) async fn test(State(trials): State<Trials>, body: Body) -> Result<Jso
     Ok(Json(match trials.login(pool, keys).await? {
         Ok(server) => json!({
             "ok": true,
+            "encrypted": server.encrypted,
             "version": server.version,
             "milliseconds": server.milliseconds,
             "max_connections": server.max_connections,

@@ -1,0 +1,50 @@
+//! What `sslmode` means for a connection to a server: what is tried first, and what then (libpq's rules).
+
+use crate::model::SslMode;
+
+/// Whether a server is asked for encryption.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Encryption {
+    /// It is not.
+    Off,
+    /// It is, and may refuse.
+    Asked,
+    /// It is, and must not refuse.
+    Needed,
+}
+
+/// How a login ended that another way of encryption may mend.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ending {
+    /// The handshake failed.
+    Handshake,
+    /// The server refused us on a connection that was, or was not, encrypted.
+    Refused {
+        /// Whether it was.
+        encrypted: bool,
+    },
+    /// Otherwise.
+    Other,
+}
+
+impl Encryption {
+    /// What a mode wants at first.
+    pub fn first(mode: SslMode) -> Encryption {
+        match mode {
+            SslMode::Disable | SslMode::Allow => Encryption::Off,
+            SslMode::Prefer => Encryption::Asked,
+            SslMode::Require | SslMode::VerifyCa | SslMode::VerifyFull => Encryption::Needed,
+        }
+    }
+
+    /// The other way to try the same server, if there is one that may mend this ending.
+    pub fn other(self, mode: SslMode, ending: Ending) -> Option<Encryption> {
+        match (mode, self, ending) {
+            (SslMode::Allow, Encryption::Off, Ending::Refused { .. }) => Some(Encryption::Needed),
+            (SslMode::Prefer, Encryption::Asked, Ending::Handshake | Ending::Refused { encrypted: true }) => {
+                Some(Encryption::Off)
+            }
+            _ => None,
+        }
+    }
+}

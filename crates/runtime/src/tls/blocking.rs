@@ -1,0 +1,50 @@
+//! Encryption to a server for who waits: `weir check --connect`, a pool that is tried before it is made.
+//!
+//! By the same rules as the pools' own connections, and by the files as they are at that moment.
+
+use std::io;
+use std::net::TcpStream;
+
+use rustls::{ClientConnection, StreamOwned};
+use weir_base::Host;
+use weir_config::Config;
+
+use super::contexts::Contexts;
+use super::step::server_name;
+
+/// What handshakes with servers go by, read from a configuration's files.
+#[derive(Debug)]
+pub struct ServerTls(Contexts);
+
+impl ServerTls {
+    /// Reads the files that a configuration names for connections to servers.
+    ///
+    /// # Errors
+    ///
+    /// One line that names the file or the setting, and says what to do.
+    pub fn load(config: &Config) -> Result<ServerTls, String> {
+        Contexts::to_servers(config).map(ServerTls)
+    }
+
+    /// Shakes hands over a socket whose server is ready for it, as `config` wants it.
+    ///
+    /// # Errors
+    ///
+    /// The socket's, the handshake's, or that the certificate is not as `config` wants it.
+    pub fn connect(
+        &self,
+        config: &Config,
+        host: &Host,
+        mut socket: TcpStream,
+    ) -> io::Result<StreamOwned<ClientConnection, TcpStream>> {
+        let mode = config.tls.server.mode;
+        let context =
+            self.0.connect(mode, false).ok_or_else(|| io::Error::other("there is no encryption to servers"))?;
+        let name = server_name(host, mode).map_err(io::Error::other)?;
+        let mut connection = ClientConnection::new(context, name).map_err(io::Error::other)?;
+        while connection.is_handshaking() {
+            connection.complete_io(&mut socket)?;
+        }
+        Ok(StreamOwned::new(connection, socket))
+    }
+}
