@@ -78,6 +78,11 @@ panel: ## Build the panel into crates/web/panel, from where it is committed (nee
 panel-test: ## The panel in a real browser, before a real Weir (ONLY=REGEX, SHOTS=FOLDER for pictures)
 	@ONLY="$(ONLY)" SHOTS="$(SHOTS)" tests/panel/run.sh $(ARGS)
 
+.PHONY: panel-scale
+panel-scale: ## How long the panel's pages take with 10,000 pools and 15,000 clients (POOLS=, BUSY=, CLIENTS=, ROUNDS=)
+	@$(CARGO) build --quiet --release -p weir
+	@WEIR_BIN="$$($(CARGO) metadata --format-version 1 --no-deps | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/release/weir" tests/panel/run.sh scale.mjs
+
 deny: ## Licences, bans and sources of the dependencies (installs cargo-deny if it is missing)
 	@$(CARGO) deny --version >/dev/null 2>&1 || $(CARGO) install --locked cargo-deny
 	$(CARGO) deny check licenses bans sources

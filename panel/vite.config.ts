@@ -63,6 +63,8 @@ export default defineConfig({
     emptyOutDir: true,
     target: ['chrome123', 'firefox120', 'safari17.5'],
     modulePreload: false,
+    // Styles are little, and are there before a page that is fetched later.
+    cssCodeSplit: false,
     // Everything is a file of its own: the policy allows no data: scripts or styles.
     assetsInlineLimit: 0,
     reportCompressedSize: true,

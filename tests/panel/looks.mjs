@@ -13,9 +13,7 @@ export async function looks(page, name) {
   for (const [theme, width] of LOOKS) {
     await page.emulateMedia({ colorScheme: theme });
     await page.setViewportSize({ width, height: HEIGHT });
-    await page.evaluate(() => scrollTo(0, 0));
-    // Graphs take their width from what the page gave them a moment ago.
-    await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
+    await page.evaluate(wander);
     const look = `${name.replaceAll('/', '-')}-${theme}-${width}`;
     found.push(...(await flaws(page)).map((flaw) => `${look}: ${flaw}`));
     const over = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
@@ -24,6 +22,17 @@ export async function looks(page, name) {
   }
   await page.setViewportSize({ width: LOOKS[0][1], height: HEIGHT });
   return found;
+}
+
+/** In the page: down to its end and back, since graphs are drawn when somebody comes near them, in the width of that moment. */
+async function wander() {
+  const frames = () => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
+  for (let at = 0; at <= document.documentElement.scrollHeight; at += innerHeight) {
+    scrollTo(0, at);
+    await frames();
+  }
+  scrollTo(0, 0);
+  await frames();
 }
 
 /** What axe-core finds. */

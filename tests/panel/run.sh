@@ -4,6 +4,7 @@
 #
 #   tests/panel/run.sh                all checks
 #   tests/panel/run.sh day.mjs        those of a file, or of several
+#   tests/panel/run.sh scale.mjs      no check, but how long pages take with very many pools
 #   ONLY=REGEX tests/panel/run.sh     only the checks of such a name
 #   SHOTS=FOLDER tests/panel/run.sh   leaves the pages' pictures there, instead of in panel-shots of the target folder
 #
@@ -33,5 +34,6 @@ SHOTS=${SHOTS:-$target/panel-shots}
 mkdir -p "$SHOTS"
 # Drivers are given nothing but an address: what it doesn't have comes from where drivers look by themselves.
 export BROWSER=$browser PGPASSWORD=$WEIR_PASSWORD NODE_EXTRA_CA_CERTS=$WEIR_AUTHORITY
+[ "${1:-}" != scale.mjs ] || { cd "$cache" && exec node scale.mjs; }
 [ $# -gt 0 ] || set -- check.mjs day.mjs login.mjs pages.mjs
 cd "$cache" && exec node --test --test-concurrency=1 --test-reporter=spec ${ONLY:+--test-name-pattern="$ONLY"} "$@"

@@ -10,6 +10,9 @@ import { until } from './stage.mjs';
 const WEIR = process.env.WEIR_BIN;
 export const PASSWORD = 'seven swift swans';
 
+/** Of its log, what an error shows. */
+const MOST_SAID = 4096;
+
 /** Who may log in, as lines of [web.users]; all have the same password. */
 export function accounts(roles) {
   const line = ([name, role]) =>
@@ -24,16 +27,26 @@ export async function serve(text) {
   const listen = `[listen]\naddress = "127.0.0.1"\nport = ${port}\n[web]\naddress = "127.0.0.1"\nport = ${web}\n`;
   const file = join(folder, 'weir.toml');
   writeFileSync(file, listen + text, { mode: 0o600 });
-  const weir = spawn(WEIR, ['serve', file], { stdio: 'ignore' });
+  const weir = spawn(WEIR, ['serve', file], { stdio: ['ignore', 'ignore', 'pipe'] });
+  // Whatever becomes of the check, nothing is left behind.
+  process.once('exit', () => {
+    weir.kill('SIGKILL');
+    rmSync(folder, { recursive: true, force: true });
+  });
+  let said = '';
+  weir.stderr.on('data', (data) => (said = (said + data).slice(-MOST_SAID)));
   const panel = `http://127.0.0.1:${web}/`;
   const stop = async () => {
     if (weir.exitCode === null) {
       weir.kill('SIGQUIT');
       await once(weir, 'exit');
     }
-    rmSync(folder, { recursive: true });
+    rmSync(folder, { recursive: true, force: true });
   };
-  await until('it serves', () => fetch(`${panel}healthz`).then((answer) => answer.ok, () => false));
+  await until('it serves', () => {
+    if (weir.exitCode !== null) throw new Error(`weir has ended: ${said}`);
+    return fetch(`${panel}healthz`).then((answer) => answer.ok, () => false);
+  });
   return { panel, port, stop };
 }
 

@@ -65,7 +65,7 @@ async function ask<T>(method: string, path: string, body?: unknown, signal?: Abo
   if (signal) request.signal = signal;
   let response: Response;
   try {
-    response = await fetch(`api/v1/${path}`, request);
+    response = await ((method === 'GET' && early(path)) || fetch(`api/v1/${path}`, request));
   } catch (error) {
     if (signal?.aborted) throw error;
     throw new ApiError(0, 'Weir does not answer', null, 'is it running, and is this address still right?');
@@ -75,6 +75,14 @@ async function ask<T>(method: string, path: string, body?: unknown, signal?: Abo
   if (response.ok) return answer as T;
   if (response.status === 401 && path !== 'login') onLogin();
   throw failure(response.status, answer);
+}
+
+/** The answer to what early.js has asked already. */
+function early(path: string): Promise<Response> | undefined {
+  const { weirAsked: asked = {} } = globalThis as { weirAsked?: Record<string, Promise<Response>> };
+  const answer = asked[path];
+  delete asked[path];
+  return answer;
 }
 
 function failure(status: number, answer: unknown): ApiError {

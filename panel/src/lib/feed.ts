@@ -6,9 +6,11 @@ import type { Event, Figures, Pool, PoolPage } from './types';
 export type FeedState = 'connecting' | 'live' | 'polling' | 'lost';
 export type Take = (event: Event) => void;
 
-/** Pools of a page; the first is small, so that something is there at once. */
-const FIRST = 200;
+/** Pools of a page. The first has what a screen shows, and early.js has asked for it. */
+const FIRST = 50;
 const PAGE = 1000;
+/** Of more pools than these, events tell of the busiest; the list, which is asked for now and then, has the others. */
+const TOLD = 500;
 /** Between two rounds of questions, and how much longer than a round took at least. */
 const PAUSE = 2000;
 const PATIENCE = 4;
@@ -40,7 +42,7 @@ export function follow({ pool, take, state }: Follow): () => void {
 }
 
 function stream(follow: Follow): () => void {
-  const query = follow.pool === null ? `?limit=${PAGE}` : `?pool=${encodeURIComponent(follow.pool)}`;
+  const query = follow.pool === null ? `?limit=${TOLD}` : `?pool=${encodeURIComponent(follow.pool)}`;
   const source = new EventSource(`api/v1/events${query}`);
   let after = () => {};
   let lost = 0;
@@ -103,6 +105,12 @@ function polled({ pool, take, state }: Follow): () => void {
   };
 }
 
+/** When the page has painted what it knows. Nothing is painted out of sight. */
+export function shown(): Promise<void> {
+  if (document.hidden) return Promise.resolve();
+  return new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
+}
+
 /** All pools, page by page, by name. */
 export async function eachPage(take: (pools: Pool[]) => void, signal?: AbortSignal) {
   let after: string | null = '';
@@ -111,6 +119,8 @@ export async function eachPage(take: (pools: Pool[]) => void, signal?: AbortSign
     const page: PoolPage = await get<PoolPage>('pools', { after, limit }, signal);
     take(page.pools);
     after = page.next;
+    // What is there is shown before more of it comes.
+    if (after !== null && limit === FIRST) await shown();
     limit = PAGE;
   }
 }

@@ -1,13 +1,16 @@
 // All pools, for the overview and whatever needs their names: the list, the latest figures, and a minute of each one's past.
 // Rows are plain objects in an array that is replaced at each beat: ten thousand of them must not be watched one by one.
 import { ApiError } from './api';
-import { eachPage, figuresOf, follow, type FeedState } from './feed';
-import type { Figures, Pool } from './types';
+import { eachPage, figuresOf, follow, shown, type FeedState } from './feed';
+import type { Event, Figures, Pool } from './types';
 
 /** Beats that a small graph shows. */
 export const PAST = 60;
 /** How often settings and states are asked for beside the stream, which has only figures. */
 const REFRESH = 15000;
+
+/** Between two looks at a list that is still coming, in milliseconds. */
+const LOOK = 500;
 
 export interface Row {
   pool: Pool;
@@ -20,6 +23,8 @@ export interface Row {
 
 class Pools {
   rows = $state.raw<Row[]>([]);
+  /** All of them as one, where events tell. */
+  all = $state.raw<Figures | null>(null);
   state = $state<FeedState>('connecting');
   /** Whether all pages have come once. */
   complete = $state(false);
@@ -28,8 +33,16 @@ class Pools {
   private known = new Map<string, Row>();
   private users = 0;
   private round = 0;
-  private asking = false;
+  private asking: Promise<void> | null = null;
   private stop = () => {};
+  private shown = () => {};
+  /** When the first of them are on the screen. */
+  private some = new Promise<void>((done) => (this.shown = done));
+
+  /** What is known of one. */
+  get(name: string): Pool | null {
+    return this.known.get(name)?.pool ?? null;
+  }
 
   /** Follows while somebody looks; call the answer when they don't any more. */
   watch(): () => void {
@@ -42,15 +55,28 @@ class Pools {
   }
 
   /** Asks for the list again, as after a change. */
-  async refresh() {
+  refresh(): Promise<void> {
+    const asked = this.ask();
+    this.asking = asked;
+    return asked.finally(() => {
+      if (this.asking === asked) this.asking = null;
+    });
+  }
+
+  private async ask() {
     const seen = new Set<string>();
+    let next = 0;
     this.round += 1;
-    this.asking = true;
     try {
       await eachPage((pools) => {
         pools.forEach((pool) => seen.add(pool.name));
         this.merge(pools);
-        if (!this.complete) this.publish();
+        // Each look at what there is so far costs a little of the time to the whole.
+        if (!this.complete && performance.now() > next) {
+          this.publish();
+          next = performance.now() + LOOK;
+        }
+        void shown().then(this.shown);
       });
       for (const name of this.known.keys()) if (!seen.has(name)) this.known.delete(name);
       this.complete = true;
@@ -59,22 +85,26 @@ class Pools {
     } catch (error) {
       if (error instanceof ApiError) this.error = error;
       else throw error;
-    } finally {
-      this.asking = false;
     }
   }
 
   private start() {
-    if (!this.asking) void this.refresh();
+    let stopped = false;
+    let unfollow = () => {};
     const timer = setInterval(() => {
       if (!document.hidden) void this.refresh();
     }, REFRESH);
-    const unfollow = follow({
-      pool: null,
-      take: (event) => this.take(event.pools),
-      state: (state) => (this.state = state),
+    // Figures are asked for once there is something to show them at.
+    void Promise.race([this.asking ?? this.refresh(), this.some]).then(() => {
+      if (stopped) return;
+      unfollow = follow({
+        pool: null,
+        take: (event) => this.take(event),
+        state: (state) => (this.state = state),
+      });
     });
     this.stop = () => {
+      stopped = true;
       clearInterval(timer);
       unfollow();
     };
@@ -90,9 +120,10 @@ class Pools {
     }
   }
 
-  private take(figures: Record<string, Figures>) {
+  private take({ pools, all }: Event) {
     let strangers = false;
-    for (const [name, now] of Object.entries(figures)) {
+    this.all = all ?? null;
+    for (const [name, now] of Object.entries(pools)) {
       const row = this.known.get(name);
       if (!row) {
         strangers = true;
@@ -101,7 +132,7 @@ class Pools {
       const tps = [...row.tps.slice(1 - PAST), now.transactions_per_second];
       this.known.set(name, { ...row, now, tps, told: this.round });
     }
-    if (strangers && this.complete) void this.refresh();
+    if (strangers && this.complete && !this.asking) void this.refresh();
     this.publish();
   }
 

@@ -8,8 +8,6 @@ class Session {
   me = $state<Me | null>(null);
   status = $state<Status | null>(null);
   loginNeeded = $state(false);
-  /** The paths of this API, by its own description: what it has not is not offered. */
-  private paths = $state.raw<Set<string>>(new Set());
 
   constructor() {
     whenLoginIsNeeded(() => (this.loginNeeded = true));
@@ -20,15 +18,7 @@ class Session {
     return this.me !== null && ROLES.indexOf(this.me.role) >= ROLES.indexOf(role);
   }
 
-  offers(path: string): boolean {
-    return this.paths.has(`/api/v1/${path}`);
-  }
-
   async load() {
-    const description = get<{ paths: Record<string, unknown> }>('openapi.json');
-    // Asked for at the same time; it is of no use to who has to log in first.
-    const status = get<Status>('status').catch(() => null);
-    description.catch(() => {});
     try {
       this.me = await get<Me>('me');
       this.loginNeeded = this.me.login_needed && this.me.user === null;
@@ -38,8 +28,8 @@ class Session {
       else if (error instanceof ApiError && error.absent) this.me = { user: null, role: 'admin', login_needed: false };
       else throw error;
     }
-    this.paths = new Set(Object.keys((await description).paths));
-    this.status = await status;
+    // Nobody waits for it, and it is of no use to who has to log in first.
+    if (!this.loginNeeded) void get<Status>('status').then((status) => (this.status = status), () => {});
   }
 
   async login(user: string, password: string) {

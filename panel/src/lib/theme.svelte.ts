@@ -39,8 +39,18 @@ class Theme {
 
 export const theme = new Theme();
 
+/** Colours of a theme, once they were asked for: each costs the browser a look at all of the page's styles. */
+const colours = new Map<string, string>();
+
 /** A token's colour as canvases want it. Read it anew when `theme.dark` changes. */
 export function colour(token: string): string {
+  const key = `${token} ${theme.dark}`;
+  const known = colours.get(key) ?? read(token);
+  colours.set(key, known);
+  return known;
+}
+
+function read(token: string): string {
   const probe = document.createElement('span');
   probe.style.color = `var(--${token})`;
   document.body.append(probe);

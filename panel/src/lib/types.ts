@@ -138,6 +138,8 @@ export interface Figures {
 export interface Event {
   at: number;
   pools: Record<string, Figures>;
+  /** All pools as one. */
+  all?: Figures;
   workers?: { worker: number; cpu: number }[];
 }
 

@@ -1,7 +1,7 @@
 // One pool, followed: its latest figures, and the past that its graphs show. A history that the server keeps is asked for
 // first, so that the page does not begin empty; each second is added to it.
 import { ApiError, get, poolPath } from './api';
-import { follow, type FeedState } from './feed';
+import { follow, shown, type FeedState } from './feed';
 import type { Figures, History } from './types';
 
 export type Range = 'live' | '1h' | '1d' | '30d';
@@ -32,7 +32,8 @@ export class PoolWatch {
   constructor(private name: string) {}
 
   start(): () => void {
-    void this.load('1h');
+    // An hour is a large answer; the page is there first.
+    void shown().then(() => this.load('1h'));
     const stop = follow({
       pool: this.name,
       take: ({ at, pools, workers }) => {
