@@ -11,7 +11,7 @@ log=$(mktemp)
 unsteady=$(mktemp)
 beside=$(mktemp)
 second=
-trap 'rm -f "$log" "$unsteady" "$beside"' EXIT
+trap 'rm -f "$log" "$unsteady" "$beside"; [ -z "$second" ] || kill -- "-$second" 2>/dev/null' EXIT
 
 bold() {
     if [ -t 1 ] && [ -z "${NO_COLOR-}" ]; then printf '\n\033[1m%s\033[0m\n' "$*"; else printf '\n%s\n' "$*"; fi
@@ -72,8 +72,11 @@ tests() {
 
 # Begins the same beside what follows, which waits more than it works; `beside_ends` shows it, and fails if it has.
 tests_beside() {
+    # As a job: what a script only sends to the background ignores SIGINT and SIGQUIT, and so would the servers it starts.
+    set -m
     tests "$@" >"$beside" 2>&1 &
     second=$!
+    set +m
 }
 
 beside_ends() {
