@@ -30,6 +30,7 @@ cert_file = ${paper('server.crt')}
   on = words(page);
 });
 after(async () => {
+  await stop?.();
   await stage?.close();
   await weir?.stop();
 });
@@ -43,6 +44,18 @@ const goTo = (part) => page.evaluate((hash) => (location.hash = hash), `#/pools/
 async function figure(graph, word) {
   const said = await page.getByRole('img', { name: new RegExp(`^${graph}:`) }).getAttribute('aria-label');
   return Number(new RegExp(`${word} ([\\d,.]+)`).exec(said)?.[1].replaceAll(',', '') ?? 0);
+}
+
+/** Whether a graph's canvas has a line, in a colour that its legend has; an axis alone is no graph. */
+function drawn(graph) {
+  return page.getByRole('region', { name: graph, exact: true }).evaluate((region) => {
+    const canvas = region.querySelector('canvas');
+    if (!canvas) return false;
+    const inks = [...region.querySelectorAll('li i')].map((mark) => getComputedStyle(mark).backgroundColor.match(/\d+/g).map(Number));
+    const { data } = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
+    const is = (at, [red, green, blue]) => Math.abs(data[at] - red) + Math.abs(data[at + 1] - green) + Math.abs(data[at + 2] - blue) < 30;
+    return data.some((alpha, at) => at % 4 === 3 && alpha > 150 && inks.some((ink) => is(at - 3, ink)));
+  });
 }
 
 async function resize(size) {
@@ -93,6 +106,10 @@ test('its graphs move when clients work, and clients and servers are listed', as
   await until('the graph shows transactions', async () => (await figure('Done a second', 'transactions')) > 0);
   await until('the graph shows a queue', async () => (await figure('Clients', 'waiting')) > 0);
   await until('the graph shows waits', async () => (await figure('Wait for a server', 'p95')) > 0);
+  for (const graph of ['Clients', 'Done a second', 'Wait for a server']) {
+    await page.getByRole('region', { name: graph, exact: true }).scrollIntoViewIfNeeded();
+    await until(`the graph ${graph} has a line`, () => drawn(graph));
+  }
   await on.link('Clients').click();
   await page.getByRole('cell', { name: /^waits .* for one of 1 server/ }).first().waitFor();
   await on.link('Servers').click();

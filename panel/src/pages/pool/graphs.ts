@@ -48,8 +48,9 @@ export const GRAPHS: Graphed[] = [
     show: rate,
     least: 5,
     lines: [
-      { name: 'transactions_per_second', label: 'transactions', ink: 'accent', fill: true },
       { name: 'queries_per_second', label: 'queries', ink: 'idle' },
+      // Above the other: often there are as many.
+      { name: 'transactions_per_second', label: 'transactions', ink: 'accent', fill: true },
     ],
   },
   {
