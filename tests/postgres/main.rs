@@ -65,6 +65,7 @@ mod waiting;
 mod web;
 mod web_access;
 mod web_change;
+mod web_hostile;
 mod web_settings;
 mod workers;
 

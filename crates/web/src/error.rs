@@ -6,7 +6,7 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::rejection::{JsonRejection, PathRejection, QueryRejection};
 use axum::http::StatusCode;
-use axum::http::header::{RETRY_AFTER, WWW_AUTHENTICATE};
+use axum::http::header::{CONNECTION, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use weir_admin::{CommandError, Unmade};
@@ -59,6 +59,8 @@ pub(crate) enum ApiError {
     TooManyStreams,
     /// The request took too long to come, or to be answered.
     TooSlow,
+    /// Its body has more bytes than any may have.
+    TooLong,
 }
 
 /// An error as it is sent.
@@ -146,6 +148,7 @@ impl ApiError {
             ApiError::Unreadable(_) => StatusCode::INTERNAL_SERVER_ERROR,
             ApiError::TooManyStreams => StatusCode::TOO_MANY_REQUESTS,
             ApiError::TooSlow => StatusCode::REQUEST_TIMEOUT,
+            ApiError::TooLong => StatusCode::PAYLOAD_TOO_LARGE,
         }
     }
 
@@ -202,6 +205,7 @@ impl ApiError {
                 "as many listen to events as may",
                 "close a page that watches, or ask for figures without staying",
             ),
+            ApiError::TooLong => plain("the body is too long", "no request needs more than 64 KiB"),
             ApiError::TooSlow => plain("the request took too long", "send it in one piece"),
         }
     }
@@ -224,6 +228,10 @@ impl IntoResponse for ApiError {
             ApiError::LoginNeeded => ([(WWW_AUTHENTICATE, "Bearer".to_owned())], response).into_response(),
             ApiError::TooManyLogins(wait) => {
                 ([(RETRY_AFTER, (wait.as_secs() + 1).to_string())], response).into_response()
+            }
+            // Who asks too much does not keep a connection, which another may need.
+            ApiError::TooManyStreams | ApiError::TooSlow | ApiError::TooLong => {
+                ([(CONNECTION, "close".to_owned())], response).into_response()
             }
             _ => response.into_response(),
         }

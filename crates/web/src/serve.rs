@@ -36,14 +36,27 @@ use crate::watch::Watch;
 
 /// Connections at once; the next wait until one ends.
 const MOST_CONNECTIONS: usize = 128;
-/// How long a connection may take for the head of a request; a connection that asks nothing is closed after it, too.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(15);
 /// How long a connection may live. Long enough for the longest request.
 const LIFETIME: Duration = Duration::from_secs(300);
 /// Bytes of a request's head, or of what is read ahead.
 const BUFFER: usize = 32 << 10;
 /// The pause after an accept that failed, as for the lack of a descriptor.
 const PAUSE: Duration = Duration::from_millis(100);
+
+/// How long others may take.
+#[derive(Clone, Copy, Debug)]
+pub struct Patience {
+    /// With a handshake, and with the head of a request; a connection that asks nothing is closed after it, too.
+    pub head: Duration,
+    /// With a request, its body and its answer included: longer than any command may be waited for.
+    pub request: Duration,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Patience { head: Duration::from_secs(15), request: Duration::from_secs(120) }
+    }
+}
 
 /// What it takes to serve.
 pub struct Options {
@@ -59,6 +72,8 @@ pub struct Options {
     pub control: Arc<dyn Control>,
     /// Who may come, and who tries pools before they are made.
     pub book: Arc<dyn Book>,
+    /// How long others may take.
+    pub patience: Patience,
     /// What SHOW VERSION says.
     pub version: &'static str,
 }
@@ -68,6 +83,8 @@ pub struct Options {
 struct Site {
     router: Router,
     tls: Option<Arc<Tls>>,
+    /// How long a connection may take for a head.
+    head: Duration,
 }
 
 /// Why nothing is served: one line, with what to do about it.
@@ -106,18 +123,25 @@ impl Web {
         let (addresses, listed) = (options.addresses.iter().map(SocketAddr::ip), !options.book.accounts().is_empty());
         weir_config::web_refusal(addresses, options.tls.is_some(), listed).map_or(Ok(()), |why| Err(WebError(why)))?;
         let exposed = options.addresses.iter().any(|address| !address.ip().is_loopback());
-        let tls = options.tls;
+        let (tls, patience) = (options.tls, options.patience);
         let listeners = options.addresses.iter().copied().map(bind).collect::<Result<Vec<_>, _>>()?;
         let bound = listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
         let failed = |error: std::io::Error| WebError(format!("can't start the thread of the HTTP API: {error}"));
         let runtime = Builder::new_current_thread().enable_all().build().map_err(failed)?;
         let (workers, watch) = (Workers::new(options.control), watch(options.history.as_deref())?);
         let (access, trials) = (Access::new(options.book.clone(), exposed, tls.is_some()), Trials::new(options.book));
-        let router =
-            api::router(workers.clone(), access, trials, watch.clone(), Lab::new(options.lab), options.version);
+        let router = api::router(
+            workers.clone(),
+            access,
+            trials,
+            watch.clone(),
+            Lab::new(options.lab),
+            patience.request,
+            options.version,
+        );
         let (end, ended) = oneshot::channel();
         let watching = watch.run(workers);
-        let run = move || run(&runtime, listeners, &Site { router, tls }, watching, ended);
+        let run = move || run(&runtime, listeners, &Site { router, tls, head: patience.head }, watching, ended);
         let thread = thread::Builder::new().name("weir-web".into()).spawn(run).map_err(failed)?;
         Ok(Web { bound, end: Some(end), thread: Some(thread) })
     }
@@ -186,20 +210,20 @@ async fn accept(listener: tokio::net::TcpListener, site: Site, room: Arc<Semapho
 }
 
 async fn serve(stream: TcpStream, caller: SocketAddr, site: Site, _permit: OwnedSemaphorePermit) {
-    match site.tls {
-        None => talk(stream, caller, site.router).await,
+    match &site.tls {
+        None => talk(stream, caller, site).await,
         Some(tls) => {
-            if let Ok(Ok(stream)) = timeout(HEAD_TIMEOUT, tls.acceptor().accept(stream)).await {
-                talk(stream, caller, site.router).await;
+            if let Ok(Ok(stream)) = timeout(site.head, tls.acceptor().accept(stream)).await {
+                talk(stream, caller, site).await;
             }
         }
     }
 }
 
-async fn talk(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, caller: SocketAddr, router: Router) {
+async fn talk(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, caller: SocketAddr, site: Site) {
     let mut http = http1::Builder::new();
-    http.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).max_buf_size(BUFFER);
-    let router = TowerToHyperService::new(router);
+    http.timer(TokioTimer::new()).header_read_timeout(site.head).max_buf_size(BUFFER);
+    let router = TowerToHyperService::new(site.router);
     let service = service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(Caller(caller));
         router.call(request)

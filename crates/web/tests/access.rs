@@ -12,7 +12,7 @@ use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use weir_admin::{Answered, Book, Control, Deliver, Request, Unmade};
 use weir_config::{Account, Accounts, Keys, WebRole};
-use weir_web::{Options, Tls, Web, hash_password, hash_token};
+use weir_web::{Options, Patience, Tls, Web, hash_password, hash_token};
 
 const PASSWORD: &str = "correct horse";
 
@@ -63,6 +63,7 @@ fn options(file: &Arc<File>) -> Options {
         tls: None,
         control: file.clone(),
         book: file.clone(),
+        patience: Patience::default(),
         version: "test",
     }
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use sha2::{Digest, Sha256};
 use weir_admin::{Answered, Book, Control, Deliver, Request, Unmade};
 use weir_config::{Accounts, Keys};
-use weir_web::{Options, Web};
+use weir_web::{Options, Patience, Web};
 
 /// What the panel is built of: the same list as in panel/vite.config.ts.
 const SOURCES: &[&str] =
@@ -87,6 +87,7 @@ fn web() -> Web {
         lab: None,
         tls: None,
         book: ended,
+        patience: Patience::default(),
         version: "test",
     })
     .expect("a free port")

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use weir_config::{Config, Facts, Finding, Severity};
 use weir_runtime::{Bound, Inherited, LogTarget, Options, Running, Signals, StartError, VERSION};
-use weir_web::{Tls, Web};
+use weir_web::{Patience, Tls, Web};
 
 use crate::failure::Failure;
 use crate::keeper::Keeper;
@@ -121,7 +121,8 @@ fn start_web(
     let addresses = config.web.addresses.iter().map(|address| (*address, config.web.port).into()).collect();
     let (history, lab) = (config.web.history.clone(), config.web.lab.clone());
     let control = running.handle().control();
-    let options = weir_web::Options { addresses, tls, history, lab, control, book: keeper, version: VERSION };
+    let patience = Patience::default();
+    let options = weir_web::Options { addresses, tls, history, lab, control, book: keeper, patience, version: VERSION };
     Web::start(options).map(Some).map_err(|error| StartError::new(error.to_string()))
 }
 

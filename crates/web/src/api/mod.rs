@@ -18,7 +18,7 @@ use std::fmt::Display;
 use std::time::Duration;
 
 use axum::extract::{DefaultBodyLimit, FromRef, FromRequestParts, Path, Request};
-use axum::http::header::CONTENT_TYPE;
+use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use axum::http::request::Parts;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
@@ -41,8 +41,6 @@ const MOST_BODY: usize = 64 << 10;
 /// Things of a page, unless asked otherwise, and at most.
 const PAGE: usize = 100;
 const MOST: usize = 1000;
-/// How long a request may take, its body included: longer than any command may be waited for.
-const LONGEST: Duration = Duration::from_secs(120);
 
 /// What the handlers stand on.
 #[derive(Clone)]
@@ -150,6 +148,7 @@ pub(crate) fn router(
     trials: Trials,
     watch: Watch,
     lab: Lab,
+    longest: Duration,
     version: &'static str,
 ) -> Router {
     let empty = Router::new();
@@ -166,15 +165,20 @@ pub(crate) fn router(
         .method_not_allowed_fallback(async || ApiError::NoSuchMethod)
         .fallback(async || ApiError::NoSuchPath)
         .layer(DefaultBodyLimit::max(MOST_BODY))
-        .layer(middleware::from_fn(in_time))
+        .layer(middleware::from_fn(move |request: Request, next: Next| in_bounds(request, next, longest)))
         .layer(middleware::from_fn_with_state(access.clone(), guard::guard))
         .layer(compress::layer())
         .with_state(App { workers, access, audit, trials, version, watch, lab })
 }
 
-/// Ends a request whose body does not come, or whose answer does not.
-async fn in_time(request: Request, next: Next) -> Response {
-    let answer = timeout(LONGEST, next.run(request)).await;
+/// Refuses a body that says it is too long before any of it is read, and ends a request whose body does not come, or whose
+/// answer does not.
+async fn in_bounds(request: Request, next: Next, longest: Duration) -> Response {
+    let said = request.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
+    if said.is_some_and(|length| length > MOST_BODY as u64) {
+        return ApiError::TooLong.into_response();
+    }
+    let answer = timeout(longest, next.run(request)).await;
     answer.unwrap_or_else(|_| ApiError::TooSlow.into_response())
 }
 

@@ -1,0 +1,86 @@
+//! A control plane whose workers have ended, and HTTP as a test speaks it.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::time::Duration;
+
+use weir_admin::{Answered, Book, Control, Deliver, Request, Unmade};
+use weir_config::{Accounts, Keys};
+use weir_web::{Options, Patience, Web};
+
+/// Workers that have ended: nobody answers, and whoever waits hears that at once.
+pub(crate) struct Ended;
+
+impl Control for Ended {
+    fn ask(&self, _: Request, deliver: Deliver) -> u64 {
+        drop(deliver);
+        1
+    }
+
+    fn forget(&self, _: u64) {}
+}
+
+impl Book for Ended {
+    fn accounts(&self) -> Arc<Accounts> {
+        Arc::default()
+    }
+
+    fn try_pool(&self, pool: &str, _: Keys) -> Result<Result<Answered, String>, Unmade> {
+        Ok(Err(format!("nobody tries {pool}")))
+    }
+}
+
+pub(crate) fn options(address: SocketAddr) -> Options {
+    let ended = Arc::new(Ended);
+    Options {
+        addresses: vec![address],
+        control: ended.clone(),
+        history: None,
+        lab: None,
+        tls: None,
+        book: ended,
+        patience: Patience::default(),
+        version: "test",
+    }
+}
+
+pub(crate) fn web() -> Web {
+    Web::start(options(SocketAddr::from(([127, 0, 0, 1], 0)))).expect("a free port")
+}
+
+/// Sends this; returns the status, the head and the body of the answer.
+pub(crate) fn send(web: &Web, text: &str) -> (u16, String, String) {
+    let mut stream = TcpStream::connect(web.bound()[0]).expect("it listens");
+    stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a time");
+    stream.write_all(text.as_bytes()).expect("it reads");
+    let answer = read(&mut stream);
+    let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
+    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
+    (status, head.to_ascii_lowercase(), body.to_owned())
+}
+
+/// Reads an answer to its end; of one that has none, its beginning.
+fn read(stream: &mut TcpStream) -> String {
+    let (mut answer, mut piece) = (Vec::new(), [0; 4096]);
+    loop {
+        let count = stream.read(&mut piece).expect("it answers");
+        answer.extend_from_slice(&piece[..count]);
+        let text = String::from_utf8_lossy(&answer).into_owned();
+        let endless = text.contains("text/event-stream") && text.contains("retry: ");
+        if count == 0 || endless {
+            return text;
+        }
+    }
+}
+
+pub(crate) fn request(web: &Web, method: &str, path: &str, more: &str, body: &str) -> (u16, String, String) {
+    let length = body.len();
+    send(
+        web,
+        &format!(
+            "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\n\
+             Content-Length: {length}\r\n{more}\r\n{body}"
+        ),
+    )
+}
