@@ -74,6 +74,10 @@ lint: ## Formatting, clippy, and who may know whom
 panel: ## Build the panel into crates/web/panel, from where it is committed (needs Node.js 20 and npm)
 	cd panel && npm ci --no-audit --no-fund && npm run --silent check && npm run --silent build
 
+.PHONY: api-test
+api-test: ## The API's description against the API, by schemathesis (EXAMPLES=20, SEED=1; needs Python 3.10)
+	@EXAMPLES="$(EXAMPLES)" SEED="$(SEED)" tests/api/run.sh $(ARGS)
+
 .PHONY: panel-test
 panel-test: ## The panel in a real browser, before a real Weir (ONLY=REGEX, SHOTS=FOLDER for pictures)
 	@ONLY="$(ONLY)" SHOTS="$(SHOTS)" tests/panel/run.sh $(ARGS)

@@ -263,6 +263,13 @@ mod tests {
     }
 
     #[test]
+    fn the_description_names_them_all() {
+        let description: serde_json::Value = serde_json::from_str(include_str!("../api/openapi.json")).expect("JSON");
+        let names: Vec<_> = SERIES.iter().map(|series| series.name).collect();
+        assert_eq!(description["components"]["schemas"]["SeriesName"]["enum"], serde_json::json!(names));
+    }
+
+    #[test]
     fn what_is_looked_at_is_known_at_once_and_what_flows_with_the_second_reading() {
         let (first, second) = (reading(100), reading(150));
         let at_once = sample(None, &first);
