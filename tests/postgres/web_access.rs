@@ -52,7 +52,9 @@ fn a_token_of_the_file_opens_what_its_role_may_and_a_reload_takes_it_away() {
 #[test]
 fn with_a_certificate_the_api_is_encrypted() {
     let api = Api::default();
-    let (key, certificate) = Certificates::new().sign("api");
+    let address = api.address().ip().to_string();
+    let (old, new) = (Certificates::new(), Certificates::new());
+    let (key, certificate) = old.sign_for("api", &address);
     let ini = api.keys().into_iter().fold(Ini::transaction(1), |ini, (key, value)| ini.set(key, &value));
     let ini = ini.file("api.key", &key).file("api.crt", &certificate);
     let site = Site::ini(&ini.set("web_tls_cert_file", "{folder}/api.crt").set("web_tls_key_file", "{folder}/api.key"));
@@ -63,11 +65,29 @@ fn with_a_certificate_the_api_is_encrypted() {
     let _ = stream.read_to_end(&mut answer);
     // A record of TLS that says what is wrong (RFC 8446, section 5.1: 21 is an alert).
     assert_eq!(answer.first(), Some(&21), "{answer:?}");
-    fs::write(site.weir().folder().join("api.crt"), "none").unwrap();
+    let write = |name: &str, text: &str| fs::write(site.weir().folder().join(name), text).unwrap();
+    write("old.crt", old.authority());
+    write("new.crt", new.authority());
+    let top = |authority: &str| {
+        let mut command = Command::new(weir_binary());
+        command.args(["top", "--once", &format!("https://{}", api.address()), "--ca-file"]);
+        let output = command.arg(site.weir().folder().join(authority)).output().unwrap();
+        let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+        if output.status.success() { Ok(said) } else { Err(said) }
+    };
+    assert!(top("old.crt").unwrap().contains("app"));
+    let why = top("new.crt").unwrap_err();
+    assert!(why.contains("certificate") && why.contains("--ca-file"), "{why}");
+    // A certificate that can't be used changes nothing.
+    write("api.crt", "none");
     let why = site.weir().command("RELOAD").unwrap_err();
     assert!(format!("{why:?}").contains("api.crt"), "{why:?}");
-    fs::write(site.weir().folder().join("api.crt"), &certificate).unwrap();
+    assert!(top("old.crt").is_ok());
+    let (key, certificate) = new.sign_for("api", &address);
+    write("api.key", &key);
+    write("api.crt", &certificate);
     site.weir().command("RELOAD").unwrap();
+    assert!(top("new.crt").is_ok() && top("old.crt").is_err());
 }
 
 #[test]

@@ -35,7 +35,12 @@ impl Certificates {
 
     /// A key and a certificate for `localhost` that names this subject, as PEM.
     pub fn sign(&self, subject: &str) -> (String, String) {
-        let mut params = CertificateParams::new(vec!["localhost".to_owned()]).expect("a name");
+        self.sign_for(subject, "localhost")
+    }
+
+    /// The same for another name, or an address.
+    pub fn sign_for(&self, subject: &str, name: &str) -> (String, String) {
+        let mut params = CertificateParams::new(vec![name.to_owned()]).expect("a name");
         params.distinguished_name.push(DnType::CommonName, subject);
         let key = KeyPair::generate().expect("a key");
         (key.serialize_pem(), params.signed_by(&key, &self.issuer).expect("a certificate").pem())

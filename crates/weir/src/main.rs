@@ -19,6 +19,7 @@ mod serve;
 mod term;
 mod top;
 mod trial;
+mod watch;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -101,7 +102,9 @@ Examples:
   weir top                            until Ctrl-C
   weir top http://127.0.0.1:9000      another port
   weir top --once --pools 5           for a script: the five busiest pools, once
-  WEIR_TOKEN=… weir top               where a login is needed (weir account NAME --token)";
+  WEIR_TOKEN=… weir top               where a login is needed (weir account NAME --token)
+  weir top https://db1:8432 --ca-file ca.crt
+                                      an encrypted API, with a certificate of one's own authority";
 
 /// A debug build says so: it is several times slower, and must not be taken for what is measured.
 const VERSION: &str = if cfg!(debug_assertions) {

@@ -3,7 +3,8 @@
 //! Owns what is shown of an event, and when it is painted anew. The figures are those of `GET /api/v1/events`; where they come
 //! from is not known here.
 
-use std::io::{BufRead, BufReader, Write, stdout};
+use std::io::{BufRead, Write, stdout};
+use std::path::PathBuf;
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -11,11 +12,8 @@ use serde_json::Value;
 
 use crate::failure::Failure;
 use crate::term::{Output, Term, columns, say};
+use crate::watch::Stream;
 
-/// The variable of the environment with a token, where a login is needed: arguments can be seen by others.
-const TOKEN: &str = "WEIR_TOKEN";
-/// How long a connection may take.
-const PATIENCE: Duration = Duration::from_secs(5);
 /// The pause before the next attempt, when a stream has ended.
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -25,6 +23,9 @@ pub(crate) struct Arguments {
     /// Where the API is ([web] address and port)
     #[arg(default_value = "http://127.0.0.1:8432")]
     url: String,
+    /// The certificates of who may have signed the API's, PEM; else those that this machine trusts
+    #[arg(long, value_name = "FILE")]
+    ca_file: Option<PathBuf>,
     /// Print the figures once, and end
     #[arg(long)]
     once: bool,
@@ -37,13 +38,15 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let term = Term::stdout();
     let paints = term.output == Output::Terminal && !arguments.once;
+    let url = format!("{}/api/v1/events?limit={}", arguments.url.trim_end_matches('/'), arguments.pools);
+    let stream = Stream::new(&url, arguments.ca_file.as_deref()).map_err(Failure::Because)?;
     let mut shown = false;
     loop {
-        let trouble = match listen(arguments) {
+        let trouble = match stream.open() {
             Ok(stream) => {
                 let mut heard = false;
                 for event in events(stream) {
-                    show(&screen(&event, term), paints);
+                    show(&screen(&event, term, room(paints)), paints);
                     (shown, heard) = (true, true);
                     if arguments.once {
                         return Ok(());
@@ -59,23 +62,15 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         };
         // Who has seen figures once may wait for more; a wrong address is an error at once.
         if !shown || arguments.once {
-            let hint = "is Weir running, with [web] address in its weir.toml?";
+            let hint = match trouble.contains("certificate") {
+                true => "name the certificate of its authority with --ca-file",
+                false => "is Weir running, with [web] address in its weir.toml?",
+            };
             return Err(Failure::Because(format!("{}: {trouble}; {hint}", arguments.url)));
         }
         show(&[term.yellow(&format!("{}: {trouble}; trying again", arguments.url))], paints);
         sleep(PAUSE);
     }
-}
-
-fn listen(arguments: &Arguments) -> Result<impl BufRead + use<>, String> {
-    let agent: ureq::Agent = ureq::Agent::config_builder().timeout_connect(Some(PATIENCE)).build().into();
-    let url = format!("{}/api/v1/events?limit={}", arguments.url.trim_end_matches('/'), arguments.pools);
-    let mut request = agent.get(&url);
-    if let Ok(token) = std::env::var(TOKEN) {
-        request = request.header("Authorization", format!("Bearer {token}"));
-    }
-    let answer = request.call().map_err(|error| error.to_string())?;
-    Ok(BufReader::new(answer.into_body().into_reader()))
 }
 
 /// The data of each event named `figures`, until the stream ends.
@@ -101,51 +96,90 @@ fn show(lines: &[String], paints: bool) {
     let _ = write!(out, "\x1b[H{lines}\x1b[J").and_then(|()| out.flush());
 }
 
+/// Columns and lines that there are to fill: of a terminal that is painted, as it is now.
+fn room(paints: bool) -> Option<(usize, usize)> {
+    let size = paints.then(|| rustix::termios::tcgetwinsize(stdout()).ok()).flatten()?;
+    (size.ws_col > 0 && size.ws_row > 0).then_some((size.ws_col.into(), size.ws_row.into()))
+}
+
 /// What one column shows.
 struct Column {
+    /// Where there is no room for all, those with the largest go first.
+    spare: u8,
     title: &'static str,
     of: fn(&Value) -> String,
 }
 
+/// The columns that are shown however narrow it is.
+const LEAST: usize = 3;
+
 const COLUMNS: [Column; 13] = [
-    Column { title: "tx/s", of: |pool| whole(&pool["transactions_per_second"]) },
-    Column { title: "queries/s", of: |pool| whole(&pool["queries_per_second"]) },
-    Column { title: "active", of: |pool| whole(&pool["clients_active"]) },
-    Column { title: "waiting", of: |pool| whole(&pool["clients_waiting"]) },
-    Column { title: "idle", of: |pool| whole(&pool["clients_idle"]) },
-    Column { title: "servers", of: |pool| whole(&pool["servers_active"]) },
-    Column { title: "free", of: |pool| whole(&pool["servers_idle"]) },
-    Column { title: "in tx", of: |pool| whole(&pool["servers_idle_in_transaction"]) },
-    Column { title: "oldest", of: |pool| time(pool["oldest_wait_seconds"].as_f64().map(|seconds| seconds * 1e3)) },
-    Column { title: "wait p95", of: |pool| time(pool["wait_ms"]["p95"].as_f64()) },
-    Column { title: "query p95", of: |pool| time(pool["query_ms"]["p95"].as_f64()) },
-    Column { title: "tx p95", of: |pool| time(pool["transaction_ms"]["p95"].as_f64()) },
-    Column { title: "errors/s", of: |pool| whole(&pool["errors_per_second"]) },
+    Column { spare: 0, title: "tx/s", of: |pool| whole(&pool["transactions_per_second"]) },
+    Column { spare: 8, title: "queries/s", of: |pool| whole(&pool["queries_per_second"]) },
+    Column { spare: 4, title: "active", of: |pool| whole(&pool["clients_active"]) },
+    Column { spare: 1, title: "waiting", of: |pool| whole(&pool["clients_waiting"]) },
+    Column { spare: 9, title: "idle", of: |pool| whole(&pool["clients_idle"]) },
+    Column { spare: 2, title: "servers", of: |pool| whole(&pool["servers_active"]) },
+    Column { spare: 5, title: "free", of: |pool| whole(&pool["servers_idle"]) },
+    Column { spare: 7, title: "in tx", of: |pool| whole(&pool["servers_idle_in_transaction"]) },
+    Column {
+        spare: 6,
+        title: "oldest",
+        of: |pool| time(pool["oldest_wait_seconds"].as_f64().map(|seconds| seconds * 1e3)),
+    },
+    Column { spare: 3, title: "wait p95", of: |pool| time(pool["wait_ms"]["p95"].as_f64()) },
+    Column { spare: 10, title: "query p95", of: |pool| time(pool["query_ms"]["p95"].as_f64()) },
+    Column { spare: 11, title: "tx p95", of: |pool| time(pool["transaction_ms"]["p95"].as_f64()) },
+    Column { spare: 3, title: "errors/s", of: |pool| whole(&pool["errors_per_second"]) },
 ];
 
-/// What an event shows: a line about the whole, the titles, and a line a pool.
-fn screen(event: &Value, term: Term) -> Vec<String> {
-    let title = |column: &Column| column.title.to_owned();
-    let mut rows = vec![std::iter::once("pool".to_owned()).chain(COLUMNS.iter().map(title)).collect::<Vec<_>>()];
-    let row = |name: &str, pool: &Value| {
-        std::iter::once(name.to_owned()).chain(COLUMNS.iter().map(|column| (column.of)(pool))).collect()
-    };
+/// What an event shows: a line about the whole, the titles, and a line a pool; as much of it as there is room for.
+fn screen(event: &Value, term: Term, room: Option<(usize, usize)>) -> Vec<String> {
     let mut pools: Vec<(&String, &Value)> = event["pools"].as_object().into_iter().flatten().collect();
     pools.sort_by(|(_, a), (_, b)| load(b).total_cmp(&load(a)));
-    let waits: Vec<bool> = pools.iter().map(|(_, pool)| pool["clients_waiting"].as_f64() > Some(0.0)).collect();
-    rows.extend(pools.into_iter().map(|(name, pool)| row(name, pool)));
-    rows.push(row("(all)", &event["all"]));
-    let right: Vec<usize> = (1..=COLUMNS.len()).collect();
-    let mut lines = columns(&rows, &right).into_iter();
-    let workers = event["workers"].as_array().into_iter().flatten();
-    let busy = |worker: &Value| Some(format!("{} {:.0} %", worker["worker"], worker["cpu"].as_f64()? * 100.0));
-    let workers: Vec<String> = workers.filter_map(busy).collect();
-    let mut screen = vec![format!("CPU of workers: {}", workers.join(", ")), String::new()];
+    if let Some((_, height)) = room {
+        // Four lines stand above and below them, and the cursor on another.
+        pools.truncate(height.saturating_sub(5).max(1));
+    }
+    let (width, waiting) =
+        (room.map_or(usize::MAX, |(width, _)| width), |pool: &Value| pool["clients_waiting"].as_f64());
+    let cut = |line: String| line.chars().take(width).collect::<String>();
+    let mut lines = table(&pools, &event["all"], width).into_iter().map(cut);
+    let mut screen = vec![cut(workers(event)), String::new()];
     screen.extend(lines.next().map(|titles| term.bold(&titles)));
-    let painted = |(line, waits): (String, &bool)| if *waits { term.yellow(&line) } else { line };
-    screen.extend(lines.by_ref().take(waits.len()).zip(&waits).map(painted));
+    let painted = |(line, (_, pool)): (String, &(_, &Value))| {
+        if waiting(pool) > Some(0.0) { term.yellow(&line) } else { line }
+    };
+    screen.extend(lines.by_ref().take(pools.len()).zip(&pools).map(painted));
     screen.extend(lines);
     screen
+}
+
+fn workers(event: &Value) -> String {
+    let busy = |worker: &Value| Some(format!("{} {:.0} %", worker["worker"], worker["cpu"].as_f64()? * 100.0));
+    let workers: Vec<String> = event["workers"].as_array().into_iter().flatten().filter_map(busy).collect();
+    format!("CPU of workers: {}", workers.join(", "))
+}
+
+/// Titles, pools, and all of them: with every column, or those that fit into this width.
+fn table(pools: &[(&String, &Value)], all: &Value, width: usize) -> Vec<String> {
+    let mut shown: Vec<&Column> = COLUMNS.iter().collect();
+    loop {
+        let row = |name: &str, pool: &Value| {
+            std::iter::once(name.to_owned()).chain(shown.iter().map(|column| (column.of)(pool))).collect::<Vec<_>>()
+        };
+        let titles = shown.iter().map(|column| column.title.to_owned());
+        let mut rows = vec![std::iter::once("pool".to_owned()).chain(titles).collect::<Vec<_>>()];
+        rows.extend(pools.iter().map(|(name, pool)| row(name, pool)));
+        rows.push(row("(all)", all));
+        let lines = columns(&rows, &(1..=shown.len()).collect::<Vec<_>>());
+        let widest = lines.iter().map(|line| line.trim_end().chars().count()).max().unwrap_or(0);
+        if widest <= width || shown.len() <= LEAST {
+            return lines;
+        }
+        let spare = shown.iter().map(|column| column.spare).max();
+        shown.retain(|column| Some(column.spare) != spare);
+    }
 }
 
 /// What pools are sorted by: waiting clients first, then work.
@@ -195,11 +229,26 @@ mod tests {
             "pools": {"a": pool(0, 7.25), "b": pool(2, 1.0), "c": pool(0, 900.0)}, "all": pool(2, 908.25),
             "workers": [{"worker": 0, "cpu": 0.314}]
         });
-        let lines = screen(&event, Term::plain());
+        let lines = screen(&event, Term::plain(), None);
         let names: Vec<_> = lines.iter().filter_map(|line| line.split_whitespace().next()).collect();
         assert_eq!(names, ["CPU", "pool", "b", "c", "a", "(all)"]);
         assert_eq!(lines[0], "CPU of workers: 0 31 %");
         assert!(lines[2].contains("queries/s") && lines[5].contains(" 7.2 "), "{lines:#?}");
+    }
+
+    #[test]
+    fn what_has_no_room_is_left_out_the_least_telling_first() {
+        let pool = json!({"clients_waiting": 1, "transactions_per_second": 12345.0, "wait_ms": {"p95": 1234.0}});
+        let pools: serde_json::Map<_, _> = (0..50).map(|n| (format!("pool{n:02}"), pool.clone())).collect();
+        let event = json!({"pools": pools, "all": pool, "workers": []});
+        for (width, height) in [(200, 60), (80, 24), (40, 10), (12, 2)] {
+            let lines = screen(&event, Term::plain(), Some((width, height)));
+            assert!(lines.len() < height.max(6), "{width}x{height}: {lines:#?}");
+            assert!(lines.iter().all(|line| line.chars().count() <= width), "{width}x{height}: {lines:#?}");
+        }
+        let lines = screen(&event, Term::plain(), Some((80, 24)));
+        assert!(["tx/s", "waiting", "servers", "wait p95", "errors/s"].iter().all(|title| lines[2].contains(title)));
+        assert!(!lines[2].contains("tx p95") && lines.iter().any(|line| line.contains("(all)")), "{lines:#?}");
     }
 
     #[test]

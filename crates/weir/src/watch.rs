@@ -1,0 +1,69 @@
+//! A stream of the API's events: who is asked, with which token, and whose certificates are believed.
+//!
+//! Must not know what events say.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::crypto::aws_lc_rs;
+use ureq::Agent;
+use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, TlsProvider, parse_pem};
+
+/// The variable of the environment with a token, where a login is needed: arguments can be seen by others.
+const TOKEN: &str = "WEIR_TOKEN";
+/// How long a connection may take.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Where events come from.
+pub(crate) struct Stream {
+    agent: Agent,
+    url: String,
+}
+
+impl Stream {
+    /// At this address; if it is encrypted, with a certificate that leads to one of `ca_file`, or to one that this machine
+    /// trusts. An error is one line, with what to do.
+    pub(crate) fn new(url: &str, ca_file: Option<&Path>) -> Result<Stream, String> {
+        let mut config = Agent::config_builder().timeout_connect(Some(PATIENCE));
+        if url.starts_with("https:") {
+            let roots = ca_file.map_or_else(|| Ok(trusted()), read)?;
+            let tls = TlsConfig::builder()
+                .provider(TlsProvider::Rustls)
+                .unversioned_rustls_crypto_provider(Arc::new(aws_lc_rs::default_provider()))
+                .root_certs(RootCerts::new_with_certs(&roots));
+            config = config.tls_config(tls.build());
+        }
+        Ok(Stream { agent: config.build().into(), url: url.to_owned() })
+    }
+
+    /// Asks for events.
+    pub(crate) fn open(&self) -> Result<impl BufRead + use<>, String> {
+        let mut request = self.agent.get(&self.url);
+        if let Ok(token) = std::env::var(TOKEN) {
+            request = request.header("Authorization", format!("Bearer {token}"));
+        }
+        let answer = request.call().map_err(|error| error.to_string())?;
+        Ok(BufReader::new(answer.into_body().into_reader()))
+    }
+}
+
+/// What this machine trusts; what of it can't be read is left out.
+fn trusted() -> Vec<Certificate<'static>> {
+    let found = rustls_native_certs::load_native_certs().certs;
+    found.iter().map(|certificate| Certificate::from_der(certificate).to_owned()).collect()
+}
+
+fn read(file: &Path) -> Result<Vec<Certificate<'static>>, String> {
+    let failed = |why: &dyn std::fmt::Display| format!("{}: {why}; change --ca-file", file.display());
+    let text = fs::read(file).map_err(|error| failed(&error))?;
+    let certificate = |item| match item {
+        Ok(PemItem::Certificate(certificate)) => Some(Ok(certificate)),
+        Ok(_) => None,
+        Err(error) => Some(Err(failed(&error))),
+    };
+    let all: Vec<_> = parse_pem(&text).filter_map(certificate).collect::<Result<_, _>>()?;
+    if all.is_empty() { Err(failed(&"there is no certificate in it")) } else { Ok(all) }
+}
