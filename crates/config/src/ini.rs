@@ -238,7 +238,7 @@ impl Reader<'_> {
         for (id, entry) in &entries.peers {
             self.peer(&mut config, id, entry)?;
         }
-        Ok(Draft { config, users: None, pools })
+        Ok(Draft { config, users: None, secrets: Vec::new(), pools })
     }
 
     fn setting(&self, config: &mut Config, key: &str, entry: &Entry) -> Result<(), ConfigError> {

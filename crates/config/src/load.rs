@@ -81,11 +81,13 @@ struct Loader<'a> {
 
 impl Loader<'_> {
     fn resolve(&self, draft: Draft) -> Result<Config, ConfigError> {
-        let Draft { mut config, users, pools } = draft;
+        let Draft { mut config, users, secrets, pools } = draft;
         self.check_listen(&config)?;
         self.check_auth_database(&config, "auth.query_database", config.auth.query_database.as_deref())?;
         self.resolve_paths(&mut config);
-        config.auth.users = Arc::new(self.users(&mut config, users)?);
+        let mut users = self.users(&mut config, users)?;
+        secrets.into_iter().for_each(|(name, secret)| users.set(name, secret));
+        config.auth.users = Arc::new(users);
         access::load(&mut config, self.read)?;
         tls::check(&config).map_err(|unfit| self.error(&config, unfit.key, &unfit.message, unfit.hint))?;
         for pool in pools {

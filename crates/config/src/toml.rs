@@ -30,6 +30,8 @@ pub(crate) struct Draft {
     pub(crate) config: Config,
     /// The users, if they are listed in place.
     pub(crate) users: Option<Users>,
+    /// Secrets that are laid over those of the users, wherever these are listed.
+    pub(crate) secrets: Vec<(String, Option<String>)>,
     /// The pools as written, in the file's order.
     pub(crate) pools: Vec<PoolText>,
 }
@@ -55,6 +57,12 @@ pub(crate) fn fill_pool(file: &Path, keys: &Table, pool: &mut PoolText) -> Resul
     reader.fill(Section::Pool, &name, keys, |setting, raw| {
         setting.pool_slot(pool).map_or(Ok(()), |slot| setting.write(slot, raw))
     })
+}
+
+/// The same for a user's rules.
+pub(crate) fn fill_user(file: &Path, name: &str, keys: &Table, rules: &mut UserRules) -> Result<(), ConfigError> {
+    let mut reader = Reader { file, line_ends: Vec::new(), lines: Lines::default() };
+    reader.user(name, keys, rules)
 }
 
 struct Reader<'a> {
@@ -88,7 +96,7 @@ impl Reader<'_> {
             Some(table) => self.pools(table, &config)?,
             None => Vec::new(),
         };
-        Ok(Draft { config, users, pools })
+        Ok(Draft { config, users, secrets: Vec::new(), pools })
     }
 
     fn section(&mut self, root: &dyn TableLike, name: &str) -> Result<Section, ConfigError> {
@@ -148,12 +156,16 @@ impl Reader<'_> {
             };
             self.remember(format!("users.{name}"), line);
             let mut rules = UserRules::default();
-            self.fill(Section::User, name, keys, |setting, raw| {
-                setting.user_slot(&mut rules).map_or(Ok(()), |slot| setting.write(slot, raw))
-            })?;
+            self.user(name, keys, &mut rules)?;
             all.insert(name.to_owned(), rules);
         }
         Ok(all)
+    }
+
+    fn user(&mut self, name: &str, keys: &dyn TableLike, rules: &mut UserRules) -> Result<(), ConfigError> {
+        self.fill(Section::User, name, keys, |setting, raw| {
+            setting.user_slot(rules).map_or(Ok(()), |slot| setting.write(slot, raw))
+        })
     }
 
     fn section_keys(

@@ -49,6 +49,14 @@ impl Users {
         }
     }
 
+    /// Gives a user this secret, or takes the user away.
+    pub(crate) fn set(&mut self, name: String, secret: Option<String>) {
+        match secret {
+            Some(secret) => drop(self.secrets.insert(name, secret.into_boxed_str())),
+            None => drop(self.secrets.remove(&name)),
+        }
+    }
+
     /// The secret of a user, as written.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.secrets.get(name).map(AsRef::as_ref)

@@ -1,7 +1,7 @@
 //! Changes of the configuration that are asked for while Weir runs: what a change is, and what it comes to.
 //!
-//! A change names a pool and some of its keys, as a file has them, or a setting that is one for all (`assign`). Changes
-//! reach a file as text (`rewrite`), with its comments and its order kept; where a file can't be written, they are laid over
+//! A change names a pool or a user and some of its keys, as a file has them, or a setting that is one for all (`assign`).
+//! Changes reach a file as text (`rewrite`), with its comments and its order kept; where a file can't be written, they are laid over
 //! what is read from it (`overlay`). Either way the result is read and checked like any other file. Values may be secret,
 //! so no `Debug` here shows one.
 
@@ -21,7 +21,10 @@ use crate::table::{Kind, Section};
 pub use assign::{Assign, may_be_set};
 pub(crate) use overlay::lay_over;
 pub use rewrite::rewrite;
-pub use written::{Written, written};
+pub use written::{Written, written, written_of_user};
+
+/// What a user's secret is called among the user's keys.
+const SECRET: &str = "password";
 
 /// A value, as a file would have it.
 #[derive(Clone, PartialEq)]
@@ -38,11 +41,24 @@ pub enum Value {
     List(Vec<Value>),
 }
 
-/// Keys of a pool by the names of TOML, each with its value; without one, it is taken out, and its default holds.
-#[derive(Clone, PartialEq, Default)]
-pub struct Keys(BTreeMap<String, Option<Value>>);
+/// What has a section of its own name.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub enum About {
+    /// A pool: `[pools.NAME]`.
+    #[default]
+    Pool,
+    /// A user: the rules in `[users.NAME]`, and as `password` the secret in `[auth.users]`.
+    User,
+}
 
-/// What becomes of a pool.
+/// Keys of a pool or a user by the names of TOML, each with its value; without one, it is taken out, and its default holds.
+#[derive(Clone, PartialEq, Default)]
+pub struct Keys {
+    about: About,
+    keys: BTreeMap<String, Option<Value>>,
+}
+
+/// What becomes of a pool or a user.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Act {
     /// It is made, with these keys.
@@ -58,41 +74,60 @@ pub enum Act {
 pub enum Edit {
     /// Of one pool: its name, and what becomes of it.
     Pool(String, Act),
+    /// Of one user.
+    User(String, Act),
     /// Of a setting that is one for all.
     Setting(Assign),
 }
 
-/// Changes, one after another, as what they come to for each pool and setting.
-#[derive(Clone, PartialEq, Debug, Default)]
+/// Changes, one after another, as what they come to for each pool, user and setting.
+#[derive(Clone, PartialEq, Default)]
 pub struct Edits {
-    pools: BTreeMap<String, Sum>,
+    sections: BTreeMap<(About, String), Sum>,
+    /// Users' secrets, set or taken away.
+    secrets: BTreeMap<String, Option<String>>,
     /// By their dotted names.
     settings: BTreeMap<String, Assign>,
 }
 
-/// What changes come to for one pool.
+/// What changes come to for one section.
 #[derive(Clone, PartialEq, Debug)]
 enum Sum {
-    /// The file's pool, with these keys set or taken out. If the file has no such pool any more, nothing.
+    /// The file's section, with these keys set or taken out. If the file has no such pool any more, nothing; a user is listed
+    /// in another section, and may have had no rules before.
     Altered(Keys),
-    /// A pool with these keys; `hides` one that the file may have.
+    /// A section with these keys; `hides` one that the file may have.
     Made { keys: Keys, hides: bool },
-    /// No such pool.
+    /// No such section.
     Gone,
 }
 
+impl About {
+    fn section(self) -> Section {
+        match self {
+            About::Pool => Section::Pool,
+            About::User => Section::User,
+        }
+    }
+}
+
 impl Keys {
+    /// None yet.
+    pub fn of(about: About) -> Keys {
+        Keys { about, keys: BTreeMap::new() }
+    }
+
     /// Sets a key, or takes it out; PgBouncer's names mean what they mean in the file. Returns whether it was new here.
     pub fn set(&mut self, name: &str, value: Option<Value>) -> bool {
         // What is unknown is refused with all else, when the result is read.
-        let name = Section::Pool.find(name).map_or(name, |setting| setting.name);
-        self.0.insert(name.to_owned(), value).is_none()
+        let name = self.about.section().find(name).map_or(name, |setting| setting.name);
+        self.keys.insert(name.to_owned(), value).is_none()
     }
 
     /// As a table of the file has it, without those that are taken out.
     fn table(&self) -> Table {
         let mut table = Table::new();
-        for (name, value) in &self.0 {
+        for (name, value) in &self.keys {
             if let Some(value) = value {
                 table.insert(name, toml_edit::Item::Value(value.toml()));
             }
@@ -101,7 +136,14 @@ impl Keys {
     }
 
     fn add(&mut self, later: Keys) {
-        self.0.extend(later.0);
+        self.keys.extend(later.keys);
+    }
+
+    /// A user's secret, which stands elsewhere.
+    fn take_secret(&mut self) -> Option<Option<String>> {
+        let text = |value| if let Value::Text(text) = value { Some(text) } else { None };
+        let is_secret = self.about == About::User && matches!(self.keys.get(SECRET), Some(None | Some(Value::Text(_))));
+        is_secret.then(|| self.keys.remove(SECRET).flatten().and_then(text))
     }
 }
 
@@ -137,19 +179,35 @@ impl Value {
 impl Edits {
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
-        self.pools.is_empty() && self.settings.is_empty()
+        self.sections.is_empty() && self.secrets.is_empty() && self.settings.is_empty()
     }
 
     /// Adds a later one.
     pub fn add(&mut self, edit: Edit) {
         match edit {
-            Edit::Pool(name, act) => self.add_to_pool(name, act),
+            Edit::Pool(name, act) => self.add_to_section((About::Pool, name), act),
+            Edit::User(name, act) => self.add_to_user(name, act),
             Edit::Setting(assign) => drop(self.settings.insert(assign.place(), assign)),
         }
     }
 
-    fn add_to_pool(&mut self, name: String, act: Act) {
-        let before = self.pools.remove(&name);
+    fn add_to_user(&mut self, name: String, mut act: Act) {
+        let secret = match &mut act {
+            Act::Make(keys) | Act::Alter(keys) => keys.take_secret(),
+            Act::Drop => Some(None),
+        };
+        let listed = matches!(secret, Some(Some(_)));
+        self.secrets.extend(secret.map(|secret| (name.clone(), secret)));
+        match &act {
+            // Whoever is listed, or stays so, needs no section without rules.
+            Act::Make(keys) if keys.keys.is_empty() && listed => {}
+            Act::Alter(keys) if keys.keys.is_empty() => {}
+            _ => self.add_to_section((About::User, name), act),
+        }
+    }
+
+    fn add_to_section(&mut self, of: (About, String), act: Act) {
+        let before = self.sections.remove(&of);
         let sum = match (act, before) {
             (Act::Make(keys), before) => Sum::Made { keys, hides: before.is_some() },
             (Act::Alter(keys), None | Some(Sum::Gone)) => Sum::Altered(keys),
@@ -159,14 +217,14 @@ impl Edits {
             }
             (Act::Alter(later), Some(Sum::Made { mut keys, hides })) => {
                 keys.add(later);
-                keys.0.retain(|_, value| value.is_some());
+                keys.keys.retain(|_, value| value.is_some());
                 Sum::Made { keys, hides }
             }
-            // Nothing is left to say of a pool that only lived here.
+            // Nothing is left to say of one that only lived here.
             (Act::Drop, Some(Sum::Made { hides: false, .. })) => return,
             (Act::Drop, _) => Sum::Gone,
         };
-        self.pools.insert(name, sum);
+        self.sections.insert(of, sum);
     }
 }
 
@@ -175,6 +233,7 @@ impl fmt::Display for Edit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Edit::Pool(name, _) => write!(f, "pool {}", name.escape_debug()),
+            Edit::User(name, _) => write!(f, "user {}", name.escape_debug()),
             Edit::Setting(assign) => f.write_str(assign.name()),
         }
     }
@@ -188,9 +247,17 @@ impl From<Edit> for Edits {
     }
 }
 
+impl fmt::Debug for Edits {
+    // Nothing secret reaches a log.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let secrets: Vec<_> = self.secrets.keys().collect();
+        f.debug_tuple("Edits").field(&self.sections).field(&secrets).field(&self.settings).finish()
+    }
+}
+
 impl fmt::Debug for Keys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_set().entries(self.0.keys()).finish()
+        f.debug_set().entries(self.keys.keys()).finish()
     }
 }
 

@@ -3,35 +3,85 @@
 use std::path::Path;
 
 use crate::error::ConfigError;
-use crate::model::Config;
+use crate::model::{Config, UserRules};
 use crate::pool_text::PoolText;
+use crate::slot::Slot;
 use crate::table::{Section, Setting};
-use crate::toml::{Draft, fill_pool};
+use crate::toml::{Draft, fill_pool, fill_user};
 
-use super::{Assign, Edits, Keys, Sum};
+use super::{About, Assign, Edits, Keys, Sum};
 
 /// Lays the changes over what the file `source` says.
 pub(crate) fn lay_over(draft: &mut Draft, source: &Path, edits: &Edits) -> Result<(), ConfigError> {
     // First, because a pool has what is set for all unless it has its own.
     edits.settings.values().for_each(|assign| assign_to(draft, assign));
-    for (name, sum) in &edits.pools {
-        match sum {
-            Sum::Gone => forget(draft, name),
-            Sum::Made { keys, .. } => {
-                forget(draft, name);
-                let mut pool = PoolText::new(name, &draft.config);
-                draft.config.lines.insert_nowhere(format!("pools.{name}"));
-                set(&mut pool, &mut draft.config, source, keys)?;
-                draft.pools.push(pool);
-            }
-            Sum::Altered(keys) => {
-                if let Some(pool) = draft.pools.iter_mut().find(|pool| pool.name == *name) {
-                    set(pool, &mut draft.config, source, keys)?;
-                }
+    for ((about, name), sum) in &edits.sections {
+        match about {
+            About::Pool => pool(draft, source, name, sum)?,
+            About::User => user(draft, source, name, sum)?,
+        }
+    }
+    draft.secrets.extend(edits.secrets.clone());
+    Ok(())
+}
+
+fn pool(draft: &mut Draft, source: &Path, name: &str, sum: &Sum) -> Result<(), ConfigError> {
+    match sum {
+        Sum::Gone => forget(draft, name),
+        Sum::Made { keys, .. } => {
+            forget(draft, name);
+            let mut pool = PoolText::new(name, &draft.config);
+            draft.config.lines.insert_nowhere(format!("pools.{name}"));
+            set(&mut pool, &mut draft.config, source, keys)?;
+            draft.pools.push(pool);
+        }
+        Sum::Altered(keys) => {
+            if let Some(pool) = draft.pools.iter_mut().find(|pool| pool.name == name) {
+                set(pool, &mut draft.config, source, keys)?;
             }
         }
     }
     Ok(())
+}
+
+/// A user's rules. Those that are taken out are as if they had never been given: nothing.
+fn user(draft: &mut Draft, source: &Path, name: &str, sum: &Sum) -> Result<(), ConfigError> {
+    let config = &mut draft.config;
+    let before = config.users.remove(name);
+    let place = |setting: &str| format!("users.{name}.{setting}");
+    let (keys, mut rules) = match sum {
+        Sum::Altered(keys) => (keys, before.unwrap_or_default()),
+        Sum::Gone | Sum::Made { .. } => {
+            Section::User.settings().for_each(|setting| config.lines.remove(&place(setting.name)));
+            config.lines.remove(&format!("users.{name}"));
+            let Sum::Made { keys, .. } = sum else { return Ok(()) };
+            (keys, UserRules::default())
+        }
+    };
+    config.lines.insert_nowhere(format!("users.{name}"));
+    for (key, value) in &keys.keys {
+        match value {
+            Some(_) => config.lines.insert_nowhere(place(key)),
+            None => {
+                config.lines.remove(&place(key));
+                let setting = Section::User.find(key);
+                setting.and_then(|setting| setting.user_slot(&mut rules)).into_iter().for_each(clear);
+            }
+        }
+    }
+    fill_user(source, name, &keys.table(), &mut rules)?;
+    config.users.insert(name.to_owned(), rules);
+    Ok(())
+}
+
+/// What a user has no rule for is the pool's.
+fn clear(slot: Slot<'_>) {
+    match slot {
+        Slot::MaybeU32(rule) => *rule = None,
+        Slot::MaybeSpan(rule) => *rule = None,
+        Slot::MaybeMode(rule) => *rule = None,
+        _ => debug_assert!(false, "each rule may be absent"),
+    }
 }
 
 /// Gives a setting its value, and pools that have none of their own.
@@ -71,7 +121,7 @@ fn forget(draft: &mut Draft, name: &str) {
 }
 
 fn set(pool: &mut PoolText, config: &mut Config, source: &Path, keys: &Keys) -> Result<(), ConfigError> {
-    for (key, value) in &keys.0 {
+    for (key, value) in &keys.keys {
         let place = format!("pools.{}.{key}", pool.name);
         if value.is_some() {
             config.lines.insert_nowhere(place);

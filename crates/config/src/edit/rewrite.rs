@@ -1,6 +1,6 @@
 //! Changes made on the text of a `weir.toml`: only what they are about differs afterwards.
 //!
-//! A comment belongs to what stands below it, up to a blank line. It goes with a pool that is deleted; everything else
+//! A comment belongs to what stands below it, up to a blank line. It goes with a section that is deleted; everything else
 //! that was said stays, next to where it was.
 
 use std::fmt::Write as _;
@@ -9,7 +9,7 @@ use toml_edit::{Decor, DocumentMut, Item, Table, TableLike};
 
 use crate::table::Section;
 
-use super::{Assign, Edits, Keys, Sum};
+use super::{About, Assign, Edits, Keys, Sum, Value};
 
 /// The text with the changes made on it; `None` if it is no TOML, or its pools stand in no table.
 pub fn rewrite(text: &str, edits: &Edits) -> Option<String> {
@@ -19,23 +19,26 @@ pub fn rewrite(text: &str, edits: &Edits) -> Option<String> {
     for assign in edits.settings.values() {
         set(&mut document, assign)?;
     }
-    for (name, sum) in &edits.pools {
+    for ((about, name), sum) in &edits.sections {
         match sum {
-            Sum::Gone => delete(&mut document, name)?,
+            Sum::Gone => delete(&mut document, *about, name)?,
             Sum::Made { keys, .. } => {
-                delete(&mut document, name)?;
-                make(&mut document, name, keys)?;
+                delete(&mut document, *about, name)?;
+                make(&mut document, *about, name, keys)?;
             }
-            Sum::Altered(keys) => alter(&mut document, name, keys)?,
+            Sum::Altered(keys) => alter(&mut document, *about, name, keys)?,
         }
+    }
+    for (user, secret) in &edits.secrets {
+        list(&mut document, user, secret.clone())?;
     }
     let text = document.to_string();
     let text = if crlf { text.replace('\n', "\r\n") } else { text };
     Some(format!("{mark}{text}"))
 }
 
-fn pools(document: &mut DocumentMut) -> Option<&mut dyn TableLike> {
-    inside(document, Some(Section::Pool.name()))
+fn sections(document: &mut DocumentMut, about: About) -> Option<&mut dyn TableLike> {
+    inside(document, Some(about.section().name()))
 }
 
 /// What sections stand in: the file as a whole, or the section of this name.
@@ -49,8 +52,8 @@ fn inside<'a>(document: &'a mut DocumentMut, outer: Option<&str>) -> Option<&'a 
     item.as_table_like_mut()
 }
 
-fn make(document: &mut DocumentMut, name: &str, keys: &Keys) -> Option<()> {
-    begin(document, Some(Section::Pool.name()), name, keys)
+fn make(document: &mut DocumentMut, about: About, name: &str, keys: &Keys) -> Option<()> {
+    begin(document, Some(about.section().name()), name, keys)
 }
 
 /// A new section stands at the end, behind a blank line.
@@ -73,42 +76,65 @@ fn begin(document: &mut DocumentMut, outer: Option<&str>, name: &str, keys: &Key
     Some(())
 }
 
-fn alter(document: &mut DocumentMut, name: &str, keys: &Keys) -> Option<()> {
-    let Some(pool) = pools(document)?.get_mut(name) else { return Some(()) };
-    let left = fill(pool.as_table_like_mut()?, Section::Pool, keys);
-    let position = position_of(pool);
-    say_below(document, position, &left);
+fn alter(document: &mut DocumentMut, about: About, name: &str, keys: &Keys) -> Option<()> {
+    match sections(document, about)?.get_mut(name) {
+        Some(item) => {
+            let left = fill(item.as_table_like_mut()?, Some(about.section()), keys);
+            let position = position_of(item);
+            say_below(document, position, &left);
+        }
+        None if about == About::User && !keys.table().is_empty() => make(document, about, name, keys)?,
+        None => {}
+    }
     Some(())
+}
+
+/// A user's secret, in `[auth.users]`.
+fn list(document: &mut DocumentMut, user: &str, secret: Option<String>) -> Option<()> {
+    let (outer, name) = (Section::Auth.name(), "users");
+    let keys = Keys { about: About::User, keys: [(user.to_owned(), secret.map(Value::Text))].into() };
+    put(document, (Some(outer), name), None, &keys)
 }
 
 fn set(document: &mut DocumentMut, assign: &Assign) -> Option<()> {
     let (section, value) = (assign.setting().section, assign.value());
     let (outer, name) = section.name().split_once('.').map_or((None, section.name()), |(o, name)| (Some(o), name));
+    let keys = Keys { about: About::default(), keys: [(assign.setting().name.to_owned(), value)].into() };
+    put(document, (outer, name), Some(section), &keys)
+}
+
+/// Gives a section its keys, which is begun if it is not there.
+fn put(
+    document: &mut DocumentMut,
+    (outer, name): (Option<&str>, &str),
+    section: Option<Section>,
+    keys: &Keys,
+) -> Option<()> {
     let there = match outer {
         None => document.get_mut(name),
         Some(outer) => document.get_mut(outer).and_then(Item::as_table_like_mut).and_then(|outer| outer.get_mut(name)),
     };
-    let keys = Keys([(assign.setting().name.to_owned(), value)].into());
     match there {
         Some(item) => {
-            let left = fill(item.as_table_like_mut()?, section, &keys);
+            let left = fill(item.as_table_like_mut()?, section, keys);
             let position = position_of(item);
             say_below(document, position, &left);
             Some(())
         }
         None if keys.table().is_empty() => Some(()),
-        None => begin(document, outer, name, &keys),
+        None => begin(document, outer, name, keys),
     }
 }
 
-/// Gives a section these keys; returns what was said above one that was its last.
-fn fill(table: &mut dyn TableLike, section: Section, keys: &Keys) -> String {
+/// Gives a section these keys, which have other names if the section's settings do; returns what was said above one that was
+/// its last.
+fn fill(table: &mut dyn TableLike, section: Option<Section>, keys: &Keys) -> String {
     let mut left = String::new();
-    for (key, value) in &keys.0 {
-        let found = section.find(key);
+    for (key, value) in &keys.keys {
+        let found = section.and_then(|section| section.find(key));
         let names = found.into_iter().flat_map(|setting| setting.aliases.iter().chain([&setting.name]));
         let present = names.copied().find(|name| table.contains_key(name)).unwrap_or(key);
-        match value.as_ref().map(super::Value::toml) {
+        match value.as_ref().map(Value::toml) {
             None => left.push_str(&take_out(table, present)),
             Some(mut value) => match table.get_mut(present).and_then(Item::as_value_mut) {
                 Some(old) => {
@@ -140,8 +166,8 @@ fn take_out(table: &mut dyn TableLike, key: &str) -> String {
     }
 }
 
-fn delete(document: &mut DocumentMut, name: &str) -> Option<()> {
-    let Some(item) = pools(document)?.remove(name) else { return Some(()) };
+fn delete(document: &mut DocumentMut, about: About, name: &str) -> Option<()> {
+    let Some(item) = sections(document, about)?.remove(name) else { return Some(()) };
     let said = item.as_table().and_then(|table| prefix(table.decor())).unwrap_or_default();
     // Its own comment goes with it; what is further up was about something else.
     let others = said.rfind("\n\n").map_or("", |blank| &said[..=blank]);

@@ -1,12 +1,12 @@
-//! What a file, and the changes laid over it, say of a pool: the keys that are written, without what is secret.
+//! What a file, and the changes laid over it, say of a pool or a user: the keys that are written, without what is secret.
 
 use crate::load::FALLBACK;
-use crate::model::Config;
+use crate::model::{Config, UserRules};
 use crate::pool_text::PoolText;
 use crate::slot::Slot;
 use crate::table::{Kind, Section, Setting};
 
-use super::Value;
+use super::{SECRET, Value};
 
 /// The value of a key that is written.
 #[derive(Clone, PartialEq, Debug)]
@@ -33,6 +33,21 @@ pub fn written(config: &Config, name: &str) -> Option<Vec<(&'static str, Written
         Some((setting.name, Written::Value(value)))
     };
     Some(Section::Pool.settings().filter(is_written).filter_map(value).collect())
+}
+
+/// The same of a user: the rules, and whether there is a secret; `None` if neither is written.
+pub fn written_of_user(config: &Config, name: &str) -> Option<Vec<(&'static str, Written)>> {
+    let (rules, listed) = (config.users.get(name), config.auth.users.get(name).is_some());
+    let mut own = rules.cloned().or(listed.then(UserRules::default))?;
+    let value = |setting: &'static Setting| {
+        if !config.lines.has(&format!("users.{name}.{}", setting.name)) {
+            return None;
+        }
+        let value = shown(setting, &setting.user_slot(&mut own)?)?;
+        Some((setting.name, Written::Value(value)))
+    };
+    let secret = listed.then_some((SECRET, Written::Secret));
+    Some(secret.into_iter().chain(Section::User.settings().filter_map(value)).collect())
 }
 
 fn shown(setting: &Setting, slot: &Slot<'_>) -> Option<Value> {
