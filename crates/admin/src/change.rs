@@ -5,7 +5,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use weir_config::{Accounts, ConfigError, Keys};
+use weir_config::{About, Accounts, ConfigError, Keys};
 
 /// Where a change that was made is kept.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -19,10 +19,10 @@ pub enum Kept {
 /// Why nothing was changed. Never holds a secret.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Unmade {
-    /// There is a pool of this name already.
-    NameTaken(String),
-    /// There is no pool of this name.
-    NoSuchPool(String),
+    /// There is one of this name already.
+    NameTaken(About, String),
+    /// There is none of this name.
+    Missing(About, String),
     /// The configuration would not be valid.
     Invalid(Box<ConfigError>),
     /// The configuration would be valid, but could not be served: why.
@@ -36,8 +36,8 @@ pub enum Unmade {
 impl fmt::Display for Unmade {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Unmade::NameTaken(name) => write!(f, "there is a pool {name} already"),
-            Unmade::NoSuchPool(name) => write!(f, "no such pool: {name}"),
+            Unmade::NameTaken(about, name) => write!(f, "there is a {about} {name} already"),
+            Unmade::Missing(about, name) => write!(f, "no such {about}: {name}"),
             Unmade::Invalid(error) => f.write_str(&error.message),
             Unmade::Unfit(why) => f.write_str(why),
             Unmade::ChangedByHand(file) => write!(f, "{file} was changed by hand since it was read"),

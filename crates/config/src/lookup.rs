@@ -82,6 +82,11 @@ impl Config {
         Arc::new(pool)
     }
 
+    /// Whether a user is listed, or has rules.
+    pub fn has_user(&self, name: &str) -> bool {
+        self.auth.users.get(name).is_some() || self.users.contains_key(name)
+    }
+
     /// The most server connections that `user` may have, over all pools; 0 is unlimited.
     pub fn user_connections(&self, user: &str) -> u32 {
         let own = self.users.get(user).and_then(|rules| rules.max_connections);

@@ -128,8 +128,8 @@ impl ApiError {
                 _ => StatusCode::CONFLICT,
             },
             ApiError::Unmade(why) => match why {
-                Unmade::NameTaken(_) | Unmade::ChangedByHand(_) | Unmade::Fixed => StatusCode::CONFLICT,
-                Unmade::NoSuchPool(_) => StatusCode::NOT_FOUND,
+                Unmade::NameTaken(..) | Unmade::ChangedByHand(_) | Unmade::Fixed => StatusCode::CONFLICT,
+                Unmade::Missing(..) => StatusCode::NOT_FOUND,
                 Unmade::Invalid(_) | Unmade::Unfit(_) => StatusCode::BAD_REQUEST,
             },
             ApiError::NoAnswer | ApiError::Ending => StatusCode::SERVICE_UNAVAILABLE,
@@ -215,9 +215,9 @@ fn unmade(why: &Unmade) -> Body {
     let body = Body::plain(why.to_string());
     match why {
         Unmade::Invalid(error) => Body::invalid(error),
-        Unmade::NameTaken(_) => Body { key: Some("name".to_owned()), ..body }.hint("change it with PATCH"),
+        Unmade::NameTaken(..) => Body { key: Some("name".to_owned()), ..body }.hint("change it with PATCH"),
         Unmade::ChangedByHand(_) => body.hint("have it read again with POST /api/v1/reload, look at it, and ask again"),
-        Unmade::NoSuchPool(_) | Unmade::Unfit(_) | Unmade::Fixed => body,
+        Unmade::Missing(..) | Unmade::Unfit(_) | Unmade::Fixed => body,
     }
 }
 

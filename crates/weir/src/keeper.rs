@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use weir_admin::{Answered, Book, Kept, Unmade};
-use weir_config::{Accounts, Act, Config, ConfigError, Edit, Edits, Face, Keys, Severity, rewrite};
+use weir_config::{About, Accounts, Act, Config, ConfigError, Edit, Edits, Face, Keys, Severity, rewrite};
 use weir_runtime::Fit;
 
 use crate::replace::{Fault, replace};
@@ -153,7 +153,7 @@ impl Book for Keeper {
         };
         let fallback = config.fallback.as_ref().filter(|pool| pool.name == name);
         let pool = config.pools.get(name).or(fallback);
-        let pool = pool.ok_or_else(|| Unmade::NoSuchPool(name.to_owned()))?;
+        let pool = pool.ok_or_else(|| Unmade::Missing(About::Pool, name.to_owned()))?;
         Ok(trial::try_pool(&config, pool))
     }
 }
@@ -163,10 +163,14 @@ fn has(config: &Config, pool: &str) -> bool {
 }
 
 fn check_name(config: &Config, edit: &Edit) -> Result<(), Unmade> {
-    let Edit::Pool(name, act) = edit else { return Ok(()) };
-    match (act, has(config, name)) {
-        (Act::Make(_), true) => Err(Unmade::NameTaken(name.clone())),
-        (Act::Alter(_) | Act::Drop, false) => Err(Unmade::NoSuchPool(name.clone())),
+    let (about, name, act, there) = match edit {
+        Edit::Pool(name, act) => (About::Pool, name, act, has(config, name)),
+        Edit::User(name, act) => (About::User, name, act, config.has_user(name)),
+        Edit::Setting(_) => return Ok(()),
+    };
+    match act {
+        Act::Make(_) if there => Err(Unmade::NameTaken(about, name.clone())),
+        Act::Alter(_) | Act::Drop if !there => Err(Unmade::Missing(about, name.clone())),
         _ => Ok(()),
     }
 }

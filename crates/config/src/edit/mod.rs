@@ -102,6 +102,15 @@ enum Sum {
     Gone,
 }
 
+impl fmt::Display for About {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            About::Pool => "pool",
+            About::User => "user",
+        })
+    }
+}
+
 impl About {
     fn section(self) -> Section {
         match self {

@@ -2,8 +2,10 @@
 //! which a test compares with the paths.
 
 mod advice;
+mod body;
 mod change;
 mod connections;
+mod databases;
 mod events;
 mod gate;
 mod history;
@@ -11,6 +13,7 @@ mod lab;
 mod login;
 mod pools;
 mod process;
+mod users;
 
 use gate::Gate;
 
@@ -124,6 +127,9 @@ fn paths() -> Vec<(&'static str, Least, Least, MethodRouter<App>)> {
         ("/api/v1/pools/{name}/kill", VIEWER, OPERATOR, post(pools::kill)),
         ("/api/v1/pools/{name}/disable", VIEWER, OPERATOR, post(pools::disable)),
         ("/api/v1/pools/{name}/enable", VIEWER, OPERATOR, post(pools::enable)),
+        ("/api/v1/databases", VIEWER, ADMIN, get(databases::list)),
+        ("/api/v1/users", VIEWER, ADMIN, get(users::list).post(users::make)),
+        ("/api/v1/users/{name}", VIEWER, ADMIN, get(users::one).patch(users::alter).delete(users::delete)),
         ("/api/v1/pause", VIEWER, OPERATOR, post(pools::pause_all)),
         ("/api/v1/resume", VIEWER, OPERATOR, post(pools::resume_all)),
         ("/api/v1/reconnect", VIEWER, OPERATOR, post(pools::reconnect_all)),

@@ -9,7 +9,7 @@ use weir_admin::{Command, Serving};
 use weir_config::{Assign, Edit};
 
 use super::Name;
-use super::change::outcome;
+use super::body::outcome;
 use crate::ask::Workers;
 use crate::error::ApiError;
 

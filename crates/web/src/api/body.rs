@@ -1,0 +1,86 @@
+//! Bodies whose fields are keys of a section in the file: JSON becomes the configuration's values, and back.
+//!
+//! What is valid is for the configuration's own reader to say. Secrets come in, and never go out.
+
+use axum::Json;
+use axum::extract::rejection::JsonRejection;
+use serde_json::{Map, Number, Value, json};
+use weir_admin::Kept;
+use weir_config::{About, Keys, Written};
+
+use crate::error::ApiError;
+
+pub(super) type Body = Result<Json<Map<String, Value>>, JsonRejection>;
+
+/// Whether a change is in the file, and why it is not.
+pub(super) fn outcome(kept: Kept) -> (bool, Option<String>) {
+    match kept {
+        Kept::InFile => (true, None),
+        Kept::InMemory(why) => (false, Some(why)),
+    }
+}
+
+/// The keys that are written, of each secret only that there is one.
+pub(super) fn written(keys: Vec<(&'static str, Written)>) -> Map<String, Value> {
+    let value = |written| match written {
+        Written::Value(value) => json_of(value),
+        Written::Secret => json!({ "set": true }),
+    };
+    keys.into_iter().map(|(key, written)| (key.to_owned(), value(written))).collect()
+}
+
+/// A body that names what it is about.
+pub(super) fn named(about: About, body: Body) -> Result<(String, Keys), ApiError> {
+    let Json(mut body) = body.map_err(ApiError::BadBody)?;
+    match body.remove("name") {
+        Some(Value::String(name)) => Ok((name, keys(about, body)?)),
+        Some(_) => Err(bad("name", "must be text")),
+        None => Err(bad("name", "is missing")),
+    }
+}
+
+/// A body's fields, as keys of a section.
+pub(super) fn keys(about: About, body: Map<String, Value>) -> Result<Keys, ApiError> {
+    let mut keys = Keys::of(about);
+    for (key, value) in body {
+        let value = match value {
+            Value::Null => None,
+            value => {
+                let value = value_of(value);
+                Some(value.ok_or_else(|| bad(&key, "must be text, a number, true or false, or a list"))?)
+            }
+        };
+        if !keys.set(&key, value) {
+            return Err(bad(&key, "is given twice, by two of its names"));
+        }
+    }
+    Ok(keys)
+}
+
+/// A field that can't be meant; `why` ends the sentence that its name begins.
+pub(super) fn bad(key: &str, why: &str) -> ApiError {
+    ApiError::Bad(format!("\"{key}\" {why}")).about(key)
+}
+
+fn value_of(value: Value) -> Option<weir_config::Value> {
+    Some(match value {
+        Value::String(text) => weir_config::Value::Text(text),
+        Value::Bool(flag) => weir_config::Value::Flag(flag),
+        Value::Number(number) => match number.as_i64() {
+            Some(whole) => weir_config::Value::Number(whole),
+            None => weir_config::Value::Fraction(number.as_f64()?),
+        },
+        Value::Array(items) => weir_config::Value::List(items.into_iter().map(value_of).collect::<Option<_>>()?),
+        Value::Null | Value::Object(_) => return None,
+    })
+}
+
+fn json_of(value: weir_config::Value) -> Value {
+    match value {
+        weir_config::Value::Text(text) => Value::String(text),
+        weir_config::Value::Number(number) => number.into(),
+        weir_config::Value::Fraction(number) => Number::from_f64(number).map_or(Value::Null, Value::Number),
+        weir_config::Value::Flag(flag) => flag.into(),
+        weir_config::Value::List(items) => items.into_iter().map(json_of).collect(),
+    }
+}

@@ -1,0 +1,148 @@
+//! Users: who may come, by which rules, and what they use now; made, changed and deleted.
+//!
+//! A user here is a name that is listed with a secret, that has rules of its own, or that is in use. Secrets come in, and never
+//! go out.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use axum::Json;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Query, State};
+use axum::http::StatusCode;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use weir_admin::{Kept, Report};
+use weir_config::{About, Act, Config, Edit, Keys};
+
+use super::body::{self, Body, outcome};
+use super::{Name, page_limit};
+use crate::ask::Workers;
+use crate::error::ApiError;
+
+#[derive(Serialize)]
+pub(crate) struct Page {
+    users: Vec<User>,
+    /// What to give as `after` for the next page; nothing on the last one.
+    next: Option<String>,
+}
+
+#[derive(Serialize)]
+pub(crate) struct User {
+    name: String,
+    /// Whether a secret of theirs is listed, in `[auth.users]` or in the file of users.
+    listed: bool,
+    /// Their own rules; what is not among them is the pool's, or the process's.
+    rules: Map<String, Value>,
+    clients: u32,
+    servers: u32,
+}
+
+/// What a change has made.
+#[derive(Serialize)]
+pub(crate) struct Changed {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    user: Option<User>,
+    /// Whether the change is in the file, and so outlasts the process.
+    persisted: bool,
+    /// Why it is not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Wanted {
+    #[serde(default)]
+    after: String,
+    limit: Option<usize>,
+}
+
+/// `GET /api/v1/users`.
+pub(crate) async fn list(
+    State(workers): State<Workers>,
+    wanted: Result<Query<Wanted>, QueryRejection>,
+) -> Result<Json<Page>, ApiError> {
+    let Query(wanted) = wanted?;
+    let limit = page_limit(wanted.limit)?;
+    let (report, config) = workers.report().await?;
+    let servers = servers(&report);
+    let mut names = names(&report, &config).into_iter().filter(|name| *name > wanted.after.as_str());
+    let users: Vec<User> = names.by_ref().take(limit).map(|name| user(name, &report, &config, &servers)).collect();
+    let next = names.next().and(users.last()).map(|last| last.name.clone());
+    Ok(Json(Page { users, next }))
+}
+
+/// `GET /api/v1/users/{name}`.
+pub(crate) async fn one(State(workers): State<Workers>, Name(name): Name) -> Result<Json<User>, ApiError> {
+    find(&workers, &name).await?.map(Json).ok_or(ApiError::Unknown("user", name))
+}
+
+/// `POST /api/v1/users`.
+pub(crate) async fn make(State(workers): State<Workers>, body: Body) -> Result<(StatusCode, Json<Changed>), ApiError> {
+    let (name, keys) = body::named(About::User, body)?;
+    if name.is_empty() {
+        return Err(body::bad("name", "must not be empty"));
+    }
+    changed(&workers, name, Act::Make, keys).await.map(|changed| (StatusCode::CREATED, changed))
+}
+
+/// `PATCH /api/v1/users/{name}`.
+pub(crate) async fn alter(
+    State(workers): State<Workers>,
+    Name(name): Name,
+    body: Body,
+) -> Result<Json<Changed>, ApiError> {
+    let Json(body) = body.map_err(ApiError::BadBody)?;
+    let keys = body::keys(About::User, body)?;
+    changed(&workers, name, Act::Alter, keys).await
+}
+
+/// `DELETE /api/v1/users/{name}`.
+pub(crate) async fn delete(State(workers): State<Workers>, Name(name): Name) -> Result<Json<Changed>, ApiError> {
+    let kept = workers.change(Edit::User(name, Act::Drop)).await?;
+    Ok(told(kept, None))
+}
+
+async fn changed(workers: &Workers, name: String, act: fn(Keys) -> Act, keys: Keys) -> Result<Json<Changed>, ApiError> {
+    let kept = workers.change(Edit::User(name.clone(), act(keys))).await?;
+    Ok(told(kept, find(workers, &name).await?))
+}
+
+fn told(kept: Kept, user: Option<User>) -> Json<Changed> {
+    let (persisted, reason) = outcome(kept);
+    Json(Changed { user, persisted, reason })
+}
+
+async fn find(workers: &Workers, name: &str) -> Result<Option<User>, ApiError> {
+    let (report, config) = workers.report().await?;
+    let known = names(&report, &config).contains(name);
+    Ok(known.then(|| user(name, &report, &config, &servers(&report))))
+}
+
+/// All names, sorted.
+fn names<'a>(report: &'a Report, config: &'a Config) -> BTreeSet<&'a str> {
+    let listed = config.auth.users.iter().map(|(name, _)| name);
+    let ruled = config.users.keys().map(String::as_str);
+    let here = report.clients_by_user.keys().map(String::as_str);
+    let there = report.pools.iter().map(|pool| pool.user.as_str());
+    listed.chain(ruled).chain(here).chain(there).collect()
+}
+
+/// How many servers are logged in as each.
+fn servers(report: &Report) -> BTreeMap<&str, u32> {
+    let mut servers = BTreeMap::new();
+    report.pools.iter().for_each(|pool| *servers.entry(pool.user.as_str()).or_default() += pool.servers());
+    servers
+}
+
+fn user(name: &str, report: &Report, config: &Config, servers: &BTreeMap<&str, u32>) -> User {
+    let mut rules = body::written(weir_config::written_of_user(config, name).unwrap_or_default());
+    let listed = rules.remove("password").is_some();
+    User {
+        name: name.to_owned(),
+        listed,
+        rules,
+        clients: report.clients_by_user.get(name).copied().unwrap_or(0),
+        servers: servers.get(name).copied().unwrap_or(0),
+    }
+}
