@@ -261,3 +261,61 @@ fn a_pool_is_tried_before_it_is_made() {
     assert!(said["error"].as_str().unwrap().contains("password") && !said.to_string().contains("wrong"), "{said}");
     assert_eq!(stage.ask("POST", "/api/v1/pools/test", &json!({ "name": "new" })).0, 400);
 }
+
+#[test]
+fn a_user_made_over_the_api_may_come_with_the_password_of_the_day_and_not_after_the_end() {
+    let api = Api::default();
+    let ini =
+        api.keys().into_iter().fold(Ini::transaction(2).forced(users::APP), |ini, (key, value)| ini.set(key, &value));
+    let site = Site::ini(&ini);
+    let come =
+        |password: &str| Connection::connect(&site.weir().params("new user", "app").password(password)).map(drop);
+    let ask = |method: &str, path: &str, body: &Value| ask(api, method, path, body);
+    let made = json!({ "name": "new user", "password": "one", "size": 1 });
+    let (status, said) = ask("POST", "/api/v1/users", &made);
+    assert_eq!((status, &said["persisted"], &said["user"]["rules"]["size"]), (201, &false.into(), &1.into()), "{said}");
+    assert!(said["user"]["listed"] == true && !said.to_string().contains("one\""), "{said}");
+    come("one").unwrap();
+    assert_eq!(ask("POST", "/api/v1/users", &made).0, 409);
+    let change = json!({ "password": "two", "size": null, "mode": "session" });
+    let (status, changed) = ask("PATCH", "/api/v1/users/new%20user", &change);
+    assert_eq!((status, &changed["user"]["rules"]), (200, &json!({ "mode": "session" })), "{changed}");
+    assert_eq!(come("one").unwrap_err().sqlstate(), Some("28P01"));
+    come("two").unwrap();
+    assert_eq!(api.post("/api/v1/reload").0, 204);
+    come("two").expect("what is in no file survives a reload");
+    let users = api.get("/api/v1/users?limit=1000");
+    let known = users["users"].as_array().unwrap().iter().find(|user| user["name"] == "new user").cloned();
+    assert_eq!(known.as_ref(), Some(&api.get("/api/v1/users/new%20user")), "{users}");
+    let (status, error) = ask("PATCH", "/api/v1/users/new%20user", &json!({ "size": "many" }));
+    assert_eq!((status, &error["key"]), (400, &"size".into()), "{error}");
+    assert_eq!(ask("DELETE", "/api/v1/users/new%20user", &Value::Null).0, 200);
+    assert_eq!(come("two").unwrap_err().sqlstate(), Some("28P01"));
+    assert_eq!(ask("DELETE", "/api/v1/users/new%20user", &Value::Null).0, 404);
+}
+
+#[test]
+fn a_users_rules_are_written_and_a_password_that_is_listed_elsewhere_is_not() {
+    let stage = stage();
+    let before = stage.text();
+    let path = format!("/api/v1/users/{}", users::APP.name);
+    let (status, changed) = stage.ask("PATCH", &path, &json!({ "max_user_connections": 3 }));
+    assert_eq!((status, &changed["persisted"]), (200, &true.into()), "{changed}");
+    assert_eq!(changed["user"]["rules"], json!({ "max_user_connections": 3 }));
+    assert!(stage.text().contains(&format!("[users.{}]\nmax_user_connections = 3\n", users::APP.name)));
+    let (status, error) = stage.ask("PATCH", &path, &json!({ "password": "other" }));
+    assert_eq!((status, &error["key"]), (400, &"password".into()), "{error}");
+    assert!(error["error"].as_str().unwrap().contains("userlist.txt"), "{error}");
+    assert_eq!(stage.ask("PATCH", &path, &json!({ "max_user_connections": null })).0, 200);
+    assert_eq!(stage.text().replace(&format!("\n[users.{}]\n", users::APP.name), ""), before);
+}
+
+#[test]
+fn databases_are_listed_with_their_pools() {
+    let stage = stage();
+    assert_eq!(stage.ask("POST", "/api/v1/pools", &stage.pool("second")).0, 201);
+    let databases = stage.api.get("/api/v1/databases")["databases"].clone();
+    let ours = databases.as_array().unwrap().iter().find(|one| one["pools"] == json!(["app", "second"]));
+    let ours = ours.unwrap_or_else(|| panic!("both pools lead to one database: {databases}"));
+    assert_eq!((&ours["size"], &ours["database"]), (&4.into(), &stage.site.database().name().into()), "{ours}");
+}

@@ -25,6 +25,8 @@ pub enum Unmade {
     Missing(About, String),
     /// The configuration would not be valid.
     Invalid(Box<ConfigError>),
+    /// Users are listed in this file, which is nobody's to write to but the operator's.
+    ListedElsewhere(String),
     /// The configuration would be valid, but could not be served: why.
     Unfit(String),
     /// The file is not as it was when it was read; holds its path.
@@ -39,6 +41,9 @@ impl fmt::Display for Unmade {
             Unmade::NameTaken(about, name) => write!(f, "there is a {about} {name} already"),
             Unmade::Missing(about, name) => write!(f, "no such {about}: {name}"),
             Unmade::Invalid(error) => f.write_str(&error.message),
+            Unmade::ListedElsewhere(file) => {
+                write!(f, "users and their passwords are listed in {file}, which is not written to")
+            }
             Unmade::Unfit(why) => f.write_str(why),
             Unmade::ChangedByHand(file) => write!(f, "{file} was changed by hand since it was read"),
             Unmade::Fixed => f.write_str("this process has no configuration that could be changed"),

@@ -89,6 +89,9 @@ impl Keeper {
         check_name(&held.config, edit)?;
         let mut edits = held.edits.clone();
         edits.add(edit.clone());
+        if let (Face::Toml, true, Some(file)) = (held.config.face, edits.list_users(), &held.config.auth.file) {
+            return Err(Unmade::ListedElsewhere(file.display().to_string()));
+        }
         let text = match held.config.face {
             Face::Ini => Err("a pgbouncer.ini is not written to; \"weir convert\" makes a weir.toml of it".to_owned()),
             Face::Toml => {

@@ -191,6 +191,11 @@ impl Edits {
         self.sections.is_empty() && self.secrets.is_empty() && self.settings.is_empty()
     }
 
+    /// Whether a secret of some user is among them.
+    pub fn list_users(&self) -> bool {
+        self.secrets.values().any(Option::is_some)
+    }
+
     /// Adds a later one.
     pub fn add(&mut self, edit: Edit) {
         match edit {
