@@ -32,7 +32,8 @@ pub(super) static SETTINGS: &[Setting] = &[
         Kind::Text,
         "",
         Place::Config(|c| Slot::Path(&mut c.web.tls_cert_file)),
-        "The certificate of the API and those that lead to its root, PEM. With it everything is encrypted.",
+        "The certificate of the API and those that lead to its root, PEM. With it everything is encrypted. What is in it \
+         is read again with each reload.",
     )
     .ini_own("web_tls_cert_file")
     .effect(Effect::Restart),
