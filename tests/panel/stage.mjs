@@ -15,8 +15,13 @@ export const server = {
 /** A busy machine is no failure. */
 const PATIENCE = Number(env.PATIENCE ?? 60000);
 
-export async function open({ theme = 'light', width = 1280, height = 900, panel = PANEL } = {}) {
-  const browser = await chromium.launch({ executablePath: env.BROWSER, args: ['--no-sandbox'] });
+export function launch() {
+  return chromium.launch({ executablePath: env.BROWSER, args: ['--no-sandbox'] });
+}
+
+/** A page, in a browser of its own unless one is given. It remembers nothing of any other. */
+export async function open({ theme = 'light', width = 1280, height = 900, panel = PANEL, given = null } = {}) {
+  const browser = given ?? (await launch());
   const context = await browser.newContext({ viewport: { width, height }, colorScheme: theme });
   await context.grantPermissions(['clipboard-read', 'clipboard-write'], { origin: new URL(panel).origin });
   context.setDefaultTimeout(PATIENCE);
@@ -38,7 +43,7 @@ export async function open({ theme = 'light', width = 1280, height = 900, panel 
     await page.getByRole('button', { name: 'Log in' }).click();
   };
   const close = async () => {
-    await browser.close();
+    await (given ? context : browser).close();
     assert.deepEqual(wrong, [], 'the page asked nobody else and made no error');
   };
   return { page, goTo, login, close };

@@ -2,8 +2,6 @@
 
 const NONE = '–';
 const whole = new Intl.NumberFormat('en', { maximumFractionDigits: 0 });
-const minutes = new Intl.DateTimeFormat('sv-SE', { dateStyle: 'short', timeStyle: 'short' });
-const seconds = new Intl.DateTimeFormat('sv-SE', { dateStyle: 'short', timeStyle: 'medium' });
 const tenths = new Intl.NumberFormat('en', { maximumFractionDigits: 1 });
 
 export function count(value: number | null | undefined): string {
@@ -49,7 +47,13 @@ export function percent(share: number | null | undefined): string {
   return share === null || share === undefined ? NONE : `${(100 * share).toFixed(share > 0 && share < 0.1 ? 1 : 0)} %`;
 }
 
+/** Made when the first is wanted: each takes a browser milliseconds, and the overview needs none. */
+const clocks = new Map<string, Intl.DateTimeFormat>();
+
 /** Seconds since 1970 as a day and its time, to the minute or the second. */
 export function when(at: number, to: 'minute' | 'second'): string {
-  return (to === 'minute' ? minutes : seconds).format(at * 1000);
+  const timeStyle = to === 'minute' ? 'short' : 'medium';
+  const clock = clocks.get(to) ?? new Intl.DateTimeFormat('sv-SE', { dateStyle: 'short', timeStyle });
+  clocks.set(to, clock);
+  return clock.format(at * 1000);
 }
