@@ -8,12 +8,23 @@ import { prefetch } from './pages/later';
 import { pools } from './lib/pools.svelte';
 import { shown } from './lib/feed';
 import { router } from './lib/router.svelte';
+import { session } from './lib/session.svelte';
 
-// Most come for the overview: its pools are asked for while it is being made.
-if (router.route.page === 'pools' && router.route.rest.length === 0) void pools.refresh();
+/** What comes sooner than this is in the first picture, instead of a second one; milliseconds. */
+const SOON = 400;
+
+// Most come for the overview: who looks and the first pools are asked for while it is being made.
+const questions = [session.load()];
+if (router.route.page === 'pools' && router.route.rest.length === 0) {
+  void pools.refresh();
+  questions.push(pools.begun);
+}
 
 const target = document.getElementById('app');
-if (target) mount(App, { target });
-// Not while the first rows are on their way.
-const idle = globalThis.requestIdleCallback ?? ((then: () => void) => setTimeout(then, 1000));
-void shown().then(() => idle(prefetch));
+const late = new Promise((done) => setTimeout(done, SOON));
+void Promise.race([Promise.all(questions), late]).then(() => {
+  if (target) mount(App, { target });
+  // Not while the first rows are on their way.
+  const idle = globalThis.requestIdleCallback ?? ((then: () => void) => setTimeout(then, 1000));
+  void shown().then(() => idle(prefetch));
+});

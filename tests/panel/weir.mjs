@@ -47,7 +47,7 @@ export async function serve(text) {
     if (weir.exitCode !== null) throw new Error(`weir has ended: ${said}`);
     return fetch(`${panel}healthz`).then((answer) => answer.ok, () => false);
   });
-  return { panel, port, stop };
+  return { panel, port, stop, log: () => said };
 }
 
 async function freePort() {

@@ -35,6 +35,9 @@ class Pools {
   private round = 0;
   private asking: Promise<void> | null = null;
   private stop = () => {};
+  private begin = () => {};
+  /** When the first of them have come, or an error instead. */
+  readonly begun = new Promise<void>((done) => (this.begin = done));
   private shown = () => {};
   /** When the first of them are on the screen. */
   private some = new Promise<void>((done) => (this.shown = done));
@@ -74,6 +77,7 @@ class Pools {
         // Each look at what there is so far costs a little of the time to the whole.
         if (!this.complete && performance.now() > next) {
           this.publish();
+          this.begin();
           next = performance.now() + LOOK;
         }
         void shown().then(this.shown);
@@ -82,7 +86,9 @@ class Pools {
       this.complete = true;
       this.error = null;
       this.publish();
+      this.begin();
     } catch (error) {
+      this.begin();
       if (error instanceof ApiError) this.error = error;
       else throw error;
     }

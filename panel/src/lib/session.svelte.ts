@@ -8,6 +8,8 @@ class Session {
   me = $state<Me | null>(null);
   status = $state<Status | null>(null);
   loginNeeded = $state(false);
+  /** Why nothing is known of who looks. */
+  error = $state<unknown>(null);
 
   constructor() {
     whenLoginIsNeeded(() => (this.loginNeeded = true));
@@ -19,6 +21,7 @@ class Session {
   }
 
   async load() {
+    this.error = null;
     try {
       this.me = await get<Me>('me');
       this.loginNeeded = this.me.login_needed && this.me.user === null;
@@ -26,7 +29,7 @@ class Session {
       if (error instanceof ApiError && error.status === 401) this.loginNeeded = true;
       // Where there are no logins, everybody may everything.
       else if (error instanceof ApiError && error.absent) this.me = { user: null, role: 'admin', login_needed: false };
-      else throw error;
+      else this.error = error;
     }
     // Nobody waits for it, and it is of no use to who has to log in first.
     if (!this.loginNeeded) void get<Status>('status').then((status) => (this.status = status), () => {});
