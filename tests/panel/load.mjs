@@ -42,7 +42,7 @@ function bench(pgbench, uri, clients) {
     const early = run.exitCode;
     run.kill('SIGINT');
     await ended;
-    rmSync(folder, { recursive: true });
+    rmSync(folder, { recursive: true, force: true });
     const lines = said.split('\n').filter((line) => line !== '' && !/^pgbench \(|^progress: [^f]*(\b0 failed.*)?$/.test(line));
     return early === null ? lines : [`pgbench ended with ${early}`, ...lines];
   };
