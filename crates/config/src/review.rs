@@ -4,6 +4,7 @@ mod access;
 mod pools;
 mod understood;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
@@ -59,9 +60,17 @@ impl fmt::Display for Severity {
 }
 
 /// The most server connections that all pools together may open. A pool without a user counts once a listed user, and
-/// one that may open any number not at all.
+/// one that may open any number not at all. Pools of one user open no more together than that user may have.
 pub fn most_servers(config: &Config) -> u64 {
-    config.pools.values().map(|pool| servers_of(config, pool)).sum()
+    let mut by_user: BTreeMap<Option<&str>, u64> = BTreeMap::new();
+    for pool in config.pools.values() {
+        *by_user.entry(pool.user.as_deref()).or_default() += servers_of(config, pool);
+    }
+    let of_user = |(user, servers): (Option<&str>, u64)| match user.map_or(0, |user| config.user_connections(user)) {
+        0 => servers,
+        most => servers.min(most.into()),
+    };
+    by_user.into_iter().map(of_user).sum()
 }
 
 /// Looks at what was read with the eyes of someone who has to run it.

@@ -55,6 +55,17 @@ fn a_pool_of_each_clients_user_counts_once_a_user() {
 }
 
 #[test]
+fn pools_of_one_user_open_no_more_together_than_the_user_may_have() {
+    let pools = "[pools.a]\nhost = \"db\"\nuser = \"u\"\nsize = 9\n[pools.b]\nhost = \"db\"\nuser = \"u\"\nsize = 9\n\
+                 [pools.c]\nhost = \"db\"\nuser = \"v\"\nsize = 3\n";
+    let users = "[auth.users]\na = \"x\"\n";
+    let most = |text: &str| most_servers(&load_with(&format!("{text}{users}{pools}"), &[], &[]).unwrap());
+    assert_eq!(most(""), 21);
+    assert_eq!(most("[general]\nmax_user_connections = 5\n"), 5 + 3);
+    assert_eq!(most("[users.u]\nmax_user_connections = 10\n"), 10 + 3);
+}
+
+#[test]
 fn descriptors_that_do_not_suffice_are_named_with_what_will_be_served() {
     let facts = Facts { descriptors: 1024, cores: 2 };
     let advice = "10000 clients and 20 servers need 10084 open files, and 1024 are allowed: at most 940 clients \
