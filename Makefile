@@ -83,7 +83,7 @@ panel-test: ## The panel in a real browser, before a real Weir (ONLY=REGEX, SHOT
 	@ONLY="$(ONLY)" SHOTS="$(SHOTS)" tests/panel/run.sh $(ARGS)
 
 .PHONY: panel-scale
-panel-scale: ## How long the panel's pages take with 10,000 pools and 9,000 clients (POOLS=, BUSY=, CLIENTS=, ROUNDS=)
+panel-scale: ## How long the panel's pages take with 10,000 pools and 15,000 clients (POOLS=, BUSY=, CLIENTS=, ROUNDS=)
 	@$(CARGO) build --quiet --release -p weir
 	@WEIR_BIN="$$($(CARGO) metadata --format-version 1 --no-deps | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/release/weir" tests/panel/run.sh scale.mjs
 

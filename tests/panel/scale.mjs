@@ -1,7 +1,7 @@
 // How long the pages take with ten thousand pools, some of them at work and some thousand clients: by hand, on a quiet
 // machine (`make panel-scale`). Prints a table and asserts no time: whoever looks says what is slow.
 //
-//   POOLS=10000 BUSY=100 CLIENTS=9000 ROUNDS=9   how many of each; clients beyond the busy ones idle
+//   POOLS=10000 BUSY=100 CLIENTS=15000 ROUNDS=9   how many of each; clients beyond the busy ones idle
 import { Buffer } from 'node:buffer';
 import { once } from 'node:events';
 import { connect } from 'node:net';
@@ -9,7 +9,7 @@ import { client } from './load.mjs';
 import { launch, open, server, until } from './stage.mjs';
 import { serve } from './weir.mjs';
 
-const [POOLS, BUSY, CLIENTS, ROUNDS] = [['POOLS', 10_000], ['BUSY', 100], ['CLIENTS', 9000], ['ROUNDS', 9]]
+const [POOLS, BUSY, CLIENTS, ROUNDS] = [['POOLS', 10_000], ['BUSY', 100], ['CLIENTS', 15_000], ['ROUNDS', 9]]
   .map(([name, usual]) => Number(process.env[name] ?? usual));
 /** Logins under way at once. */
 const BATCH = 200;
@@ -137,7 +137,7 @@ async function worked(cdp) {
 const median = (values) => values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)];
 
 // Of 20,000 descriptors, which many systems allow, the pools' servers may take half; hence no more clients.
-const text = `[general]\nmax_clients = 19000\n[auth]\ntype = "any"\n`;
+const text = `[general]\nmax_clients = 16000\nmax_user_connections = 200\n[auth]\ntype = "any"\n`;
 const weir = await serve(text + Array.from({ length: POOLS }, (_, number) => pool(number)).join(''));
 const stop = await busy(weir.port);
 const sockets = await idlers(weir.port).catch((error) => {
