@@ -92,8 +92,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         found_by: &[Checker::LimitsHold],
         edits: &[Edit {
             file: POOL,
-            from: "self.settings.size.saturating_add(more) }",
-            to: "self.settings.size.saturating_add(more + u32::from(PLANTED)) }",
+            from: "self.settings.most(more)",
+            to: "self.settings.most(more + u32::from(PLANTED))",
         }],
     },
     Mutant {
@@ -281,12 +281,12 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         found_by: &[Checker::LimitsHold, Checker::Invariant],
         edits: &[Edit {
             file: LEND,
-            from: "        let (letter, recall) = ",
+            from: "        let letter = slot.loan(Says::Lend(",
             to: "        if PLANTED {
             self.pools.get_mut(ix).pool.lost(lent, self.clock);
         }
         let slot = self.pools.get(ix);
-        let (letter, recall) = ",
+        let letter = slot.loan(Says::Lend(",
         }],
     },
 ];
