@@ -184,6 +184,13 @@ fn mean_of(moments: &[Moment], of: fn(&Moment) -> f64) -> f64 {
     mean(moments.iter().map(of)).unwrap_or(0.0)
 }
 
+/// A figure in a sentence: whole from ten on, with a tenth below it where there is one.
+fn in_words(value: f64) -> String {
+    let digits = usize::from(value < 9.95);
+    let text = format!("{value:.digits$}");
+    text.strip_suffix(".0").unwrap_or(&text).to_owned()
+}
+
 fn figures(named: &[(&str, f64)]) -> Map<String, Value> {
     named.iter().map(|(name, value)| ((*name).to_owned(), json!((value * 100.0).round() / 100.0))).collect()
 }
@@ -217,7 +224,7 @@ impl Sign {
     }
 
     fn text(self, of: &Measured, evidence: &Map<String, Value>, size: u32) -> String {
-        let figure = |name: &str| evidence.get(name).map(Value::to_string).unwrap_or_default();
+        let figure = |name: &str| evidence.get(name).and_then(Value::as_f64).map(in_words).unwrap_or_default();
         let law = format!(
             "{} transactions a second of {} ms need {} servers",
             figure("peak_transactions_per_second"),
@@ -342,7 +349,7 @@ mod tests {
             (&advice.evidence["wait_ms_p95"], &advice.evidence["clients_waiting"]),
             (&json!(80.0), &json!(30.0))
         );
-        assert!(advice.text.contains("1000.0 transactions a second of 20.0 ms need 20.0 servers"), "{}", advice.text);
+        assert!(advice.text.contains("1000 transactions a second of 20 ms need 20 servers"), "{}", advice.text);
         assert_eq!(serde_json::to_value(&advice).expect("JSON")["sign"], "waits_and_servers_busy");
     }
 
@@ -353,8 +360,13 @@ mod tests {
         assert_eq!((size(50), size(3), size(0)), (Some(json!(25)), Some(json!(23)), None));
         let full = advise(&asked(0)).expect("advice");
         assert_eq!((full.sign, &full.evidence["connections_free"]), (Sign::WaitsAndDatabaseAtItsLimit, &json!(0.0)));
-        assert!(full.text.contains("max_connections of 100.0"), "{}", full.text);
+        assert!(full.text.contains("max_connections of 100 "), "{}", full.text);
         assert!(advise(&asked(3)).expect("advice").text.contains("room for 3 more"));
+    }
+
+    #[test]
+    fn a_sentence_has_no_more_digits_than_one_reads() {
+        assert_eq!([244.51, 10.94, 9.96, 2.57, 1.03, 0.0].map(in_words), ["245", "11", "10", "2.6", "1", "0"]);
     }
 
     #[test]
