@@ -230,6 +230,13 @@ pub struct MemoryRecord {
 }
 
 impl Report {
+    /// How many servers are logged in as each user.
+    pub fn servers_by_user(&self) -> BTreeMap<&str, u32> {
+        let mut servers = BTreeMap::new();
+        self.pools.iter().for_each(|pool| *servers.entry(pool.user.as_str()).or_default() += pool.servers());
+        servers
+    }
+
     /// Adds another worker's report. Pools and counters of the same name become one; connections are put together.
     pub fn merge(&mut self, other: Report) {
         self.pools.extend(other.pools);

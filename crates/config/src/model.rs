@@ -500,6 +500,13 @@ pub struct Limits {
     pub statement_memory: u64,
 }
 
+impl Limits {
+    /// The most servers of a pool for one user, its reserve among them; `None`: any number.
+    pub fn most_servers(&self) -> Option<u64> {
+        (self.size > 0).then(|| u64::from(self.size) + u64::from(self.reserve_size))
+    }
+}
+
 /// Gives an enum the words that settings use, both ways.
 macro_rules! words {
     ($kind:ident: $($variant:ident = $word:literal),+) => {

@@ -209,7 +209,7 @@ impl Review<'_> {
 fn servers_of(config: &Config, pool: &Pool) -> u64 {
     let limits = &pool.limits;
     let users = if pool.user.is_some() { 1 } else { config.auth.users.len().max(1) as u64 };
-    let size = if limits.size == 0 { 0 } else { u64::from(limits.size) + u64::from(limits.reserve_size) };
+    let size = limits.most_servers().unwrap_or(0);
     match u64::from(limits.max_db_connections) {
         0 => users * size,
         most if size == 0 => most,

@@ -183,10 +183,7 @@ fn console_database(facts: &Facts<'_>) -> Row {
 
 /// A row a user that may log in here, or that we log in to servers as.
 pub(super) fn users(facts: &Facts<'_>) -> Vec<Row> {
-    let mut servers: BTreeMap<&str, u32> = BTreeMap::new();
-    for pool in &facts.report.pools {
-        *servers.entry(&pool.user).or_default() += pool.servers();
-    }
+    let servers = facts.report.servers_by_user();
     let config = facts.config;
     let size = |size: Option<u32>| text(size.map(|size| format!("{size:9}")).unwrap_or_default());
     let row = |name: &str| {

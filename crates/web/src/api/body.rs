@@ -4,6 +4,7 @@
 
 use axum::Json;
 use axum::extract::rejection::JsonRejection;
+use serde::Serialize;
 use serde_json::{Map, Number, Value, json};
 use weir_admin::Kept;
 use weir_config::{About, Keys, Written};
@@ -12,11 +13,22 @@ use crate::error::ApiError;
 
 pub(super) type Body = Result<Json<Map<String, Value>>, JsonRejection>;
 
-/// Whether a change is in the file, and why it is not.
-pub(super) fn outcome(kept: Kept) -> (bool, Option<String>) {
-    match kept {
-        Kept::InFile => (true, None),
-        Kept::InMemory(why) => (false, Some(why)),
+/// Where a change that was made is kept, as an answer has it.
+#[derive(Serialize)]
+pub(super) struct Outcome {
+    /// Whether the change is in the file, and so outlasts the process.
+    persisted: bool,
+    /// Why it is not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+}
+
+impl From<Kept> for Outcome {
+    fn from(kept: Kept) -> Outcome {
+        match kept {
+            Kept::InFile => Outcome { persisted: true, reason: None },
+            Kept::InMemory(why) => Outcome { persisted: false, reason: Some(why) },
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use weir_admin::Kept;
 use weir_config::{About, Act, Edit};
 
 use super::Name;
-use super::body::{self, Body, outcome};
+use super::body::{self, Body, Outcome};
 use super::pools::{self, Pool};
 use crate::ask::Workers;
 use crate::error::ApiError;
@@ -20,17 +20,13 @@ use crate::trials::Trials;
 pub(crate) struct Changed {
     #[serde(skip_serializing_if = "Option::is_none")]
     pool: Option<Pool>,
-    /// Whether the change is in the file, and so outlasts the process.
-    persisted: bool,
-    /// Why it is not.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reason: Option<String>,
+    #[serde(flatten)]
+    outcome: Outcome,
 }
 
 impl Changed {
     fn of(kept: Kept, pool: Option<Pool>) -> Json<Changed> {
-        let (persisted, reason) = outcome(kept);
-        Json(Changed { pool, persisted, reason })
+        Json(Changed { pool, outcome: kept.into() })
     }
 }
 

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use axum::Json;
-use axum::extract::rejection::QueryRejection;
-use axum::extract::{Query, State};
-use serde::{Deserialize, Serialize};
-use weir_admin::{PoolRecord, Report};
+use axum::extract::State;
+use serde::Serialize;
+use weir_admin::Report;
 use weir_config::Config;
 
-use super::page_limit;
+use super::page::{Asked, Place};
+use super::pools::by_database;
 use crate::ask::Workers;
 use crate::error::ApiError;
 
@@ -35,31 +35,16 @@ struct Database {
     servers: u32,
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Wanted {
-    #[serde(default)]
-    after: String,
-    limit: Option<usize>,
-}
-
 /// `GET /api/v1/databases`.
-pub(crate) async fn list(
-    State(workers): State<Workers>,
-    wanted: Result<Query<Wanted>, QueryRejection>,
-) -> Result<Json<Page>, ApiError> {
-    let Query(Wanted { after, limit }) = wanted?;
-    let limit = page_limit(limit)?;
+pub(crate) async fn list(State(workers): State<Workers>, asked: Asked) -> Result<Json<Page>, ApiError> {
+    let place = Place::of(asked)?;
     let (report, config) = workers.report().await?;
-    let mut found = databases(&report, &config).into_values().filter(|database| database.id > after);
-    let databases: Vec<Database> = found.by_ref().take(limit).collect();
-    let next = found.next().and(databases.last()).map(|last| last.id.clone());
+    let (databases, next) = place.cut(databases(&report, &config).into_values(), |database| &database.id);
     Ok(Json(Page { databases, next }))
 }
 
 fn databases(report: &Report, config: &Config) -> BTreeMap<String, Database> {
-    let mut records: BTreeMap<&str, Vec<&PoolRecord>> = BTreeMap::new();
-    report.pools.iter().for_each(|record| records.entry(&record.database).or_default().push(record));
+    let records = by_database(report);
     let mut databases = BTreeMap::new();
     for pool in config.pools.values() {
         let hosts: Vec<String> = pool.targets.iter().map(ToString::to_string).collect();
@@ -73,8 +58,7 @@ fn databases(report: &Report, config: &Config) -> BTreeMap<String, Database> {
             clients: 0,
             servers: 0,
         });
-        let most = pool.limits.size.saturating_add(pool.limits.reserve_size);
-        database.size = database.size.filter(|_| pool.limits.size > 0).map(|size| size + u64::from(most));
+        database.size = database.size.zip(pool.limits.most_servers()).map(|(size, most)| size + most);
         for record in records.get(pool.name.as_str()).into_iter().flatten() {
             database.clients += record.clients();
             database.servers += record.servers();

@@ -11,6 +11,7 @@ mod gate;
 mod history;
 mod lab;
 mod login;
+mod page;
 mod pools;
 mod process;
 mod users;

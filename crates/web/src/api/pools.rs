@@ -14,7 +14,8 @@ use serde::{Deserialize, Serialize};
 use weir_admin::{Command, PoolRecord, Refusals, Report, Stats};
 use weir_config::Config;
 
-use super::{Name, page_limit, within};
+use super::page::{Asked, Place};
+use super::{Name, within};
 use crate::ask::Workers;
 use crate::error::ApiError;
 use crate::figures::{Clients, Servers, seconds, seconds_of};
@@ -88,6 +89,13 @@ impl Totals {
     }
 }
 
+/// The records of each database's pools.
+pub(super) fn by_database(report: &Report) -> BTreeMap<&str, Vec<&PoolRecord>> {
+    let mut records: BTreeMap<&str, Vec<&PoolRecord>> = BTreeMap::new();
+    report.pools.iter().for_each(|pool| records.entry(&pool.database).or_default().push(pool));
+    records
+}
+
 /// A report, by the names of pools.
 struct Index<'a> {
     config: &'a Config,
@@ -99,22 +107,19 @@ struct Index<'a> {
 
 impl<'a> Index<'a> {
     fn new(report: &'a Report, config: &'a Config) -> Index<'a> {
-        let mut records: BTreeMap<&str, Vec<&PoolRecord>> = BTreeMap::new();
-        report.pools.iter().for_each(|pool| records.entry(&pool.database).or_default().push(pool));
         let mut refusals: BTreeMap<&str, Refusals> = BTreeMap::new();
         for record in &report.refusals {
             let Some((database, _)) = &record.pool else { continue };
             refusals.entry(database).or_default().add(&record.refusals);
         }
         let stats = report.stats.iter().map(|stats| (stats.database.as_str(), &stats.total)).collect();
-        Index { config, report, records, stats, refusals }
+        Index { config, report, records: by_database(report), stats, refusals }
     }
 
-    /// All names behind `after`, sorted.
-    fn names(&self, after: &str) -> impl Iterator<Item = &'a str> {
+    /// All names, sorted.
+    fn names(&self) -> impl Iterator<Item = &'a str> {
         let mut names: Vec<&str> = self.config.pools.keys().map(String::as_str).collect();
         names.extend(self.records.keys());
-        names.retain(|name| *name > after);
         names.sort_unstable();
         names.dedup();
         names.into_iter()
@@ -163,26 +168,13 @@ impl User {
     }
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Wanted {
-    #[serde(default)]
-    after: String,
-    limit: Option<usize>,
-}
-
 /// `GET /api/v1/pools`.
-pub(crate) async fn list(
-    State(workers): State<Workers>,
-    wanted: Result<Query<Wanted>, QueryRejection>,
-) -> Result<Json<Page>, ApiError> {
-    let Query(wanted) = wanted?;
-    let limit = page_limit(wanted.limit)?;
+pub(crate) async fn list(State(workers): State<Workers>, asked: Asked) -> Result<Json<Page>, ApiError> {
+    let place = Place::of(asked)?;
     let (report, config) = workers.report().await?;
     let index = Index::new(&report, &config);
-    let mut names = index.names(&wanted.after);
-    let pools: Vec<Pool> = names.by_ref().take(limit).filter_map(|name| index.pool(name)).collect();
-    let next = names.next().and(pools.last()).map(|last| last.name.clone());
+    let (names, next) = place.cut(index.names(), |name| name);
+    let pools = names.into_iter().filter_map(|name| index.pool(name)).collect();
     Ok(Json(Page { pools, next }))
 }
 

@@ -9,7 +9,7 @@ use weir_admin::{Command, Serving};
 use weir_config::{Assign, Edit};
 
 use super::Name;
-use super::body::outcome;
+use super::body::Outcome;
 use crate::ask::Workers;
 use crate::error::ApiError;
 
@@ -93,11 +93,8 @@ pub(crate) struct Changed {
     key: String,
     /// As SHOW CONFIG has it now.
     value: String,
-    /// Whether the change is in the file, and so outlasts the process.
-    persisted: bool,
-    /// Why it is not.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reason: Option<String>,
+    #[serde(flatten)]
+    outcome: Outcome,
 }
 
 /// `PUT /api/v1/settings/{key}`.
@@ -112,6 +109,5 @@ pub(crate) async fn set(
     let kept = workers.change(Edit::Setting(assign)).await.map_err(about)?;
     let (_, config) = workers.report().await?;
     let now = weir_config::show(&config).into_iter().find(|row| row.key == key);
-    let (persisted, reason) = outcome(kept);
-    Ok(Json(Changed { key, value: now.map_or(value, |row| row.value), persisted, reason }))
+    Ok(Json(Changed { key, value: now.map_or(value, |row| row.value), outcome: kept.into() }))
 }

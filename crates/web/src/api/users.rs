@@ -6,16 +6,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use axum::Json;
-use axum::extract::rejection::QueryRejection;
-use axum::extract::{Query, State};
+use axum::extract::State;
 use axum::http::StatusCode;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::{Map, Value};
 use weir_admin::{Kept, Report};
 use weir_config::{About, Act, Config, Edit, Keys};
 
-use super::body::{self, Body, outcome};
-use super::{Name, page_limit};
+use super::Name;
+use super::body::{self, Body, Outcome};
+use super::page::{Asked, Place};
 use crate::ask::Workers;
 use crate::error::ApiError;
 
@@ -42,33 +42,17 @@ pub(crate) struct User {
 pub(crate) struct Changed {
     #[serde(skip_serializing_if = "Option::is_none")]
     user: Option<User>,
-    /// Whether the change is in the file, and so outlasts the process.
-    persisted: bool,
-    /// Why it is not.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reason: Option<String>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Wanted {
-    #[serde(default)]
-    after: String,
-    limit: Option<usize>,
+    #[serde(flatten)]
+    outcome: Outcome,
 }
 
 /// `GET /api/v1/users`.
-pub(crate) async fn list(
-    State(workers): State<Workers>,
-    wanted: Result<Query<Wanted>, QueryRejection>,
-) -> Result<Json<Page>, ApiError> {
-    let Query(wanted) = wanted?;
-    let limit = page_limit(wanted.limit)?;
+pub(crate) async fn list(State(workers): State<Workers>, asked: Asked) -> Result<Json<Page>, ApiError> {
+    let place = Place::of(asked)?;
     let (report, config) = workers.report().await?;
-    let servers = servers(&report);
-    let mut names = names(&report, &config).into_iter().filter(|name| *name > wanted.after.as_str());
-    let users: Vec<User> = names.by_ref().take(limit).map(|name| user(name, &report, &config, &servers)).collect();
-    let next = names.next().and(users.last()).map(|last| last.name.clone());
+    let servers = report.servers_by_user();
+    let (names, next) = place.cut(names(&report, &config), |name| name);
+    let users = names.into_iter().map(|name| user(name, &report, &config, &servers)).collect();
     Ok(Json(Page { users, next }))
 }
 
@@ -109,14 +93,13 @@ async fn changed(workers: &Workers, name: String, act: fn(Keys) -> Act, keys: Ke
 }
 
 fn told(kept: Kept, user: Option<User>) -> Json<Changed> {
-    let (persisted, reason) = outcome(kept);
-    Json(Changed { user, persisted, reason })
+    Json(Changed { user, outcome: kept.into() })
 }
 
 async fn find(workers: &Workers, name: &str) -> Result<Option<User>, ApiError> {
     let (report, config) = workers.report().await?;
     let known = names(&report, &config).contains(name);
-    Ok(known.then(|| user(name, &report, &config, &servers(&report))))
+    Ok(known.then(|| user(name, &report, &config, &report.servers_by_user())))
 }
 
 /// All names, sorted.
@@ -126,13 +109,6 @@ fn names<'a>(report: &'a Report, config: &'a Config) -> BTreeSet<&'a str> {
     let here = report.clients_by_user.keys().map(String::as_str);
     let there = report.pools.iter().map(|pool| pool.user.as_str());
     listed.chain(ruled).chain(here).chain(there).collect()
-}
-
-/// How many servers are logged in as each.
-fn servers(report: &Report) -> BTreeMap<&str, u32> {
-    let mut servers = BTreeMap::new();
-    report.pools.iter().for_each(|pool| *servers.entry(pool.user.as_str()).or_default() += pool.servers());
-    servers
 }
 
 fn user(name: &str, report: &Report, config: &Config, servers: &BTreeMap<&str, u32>) -> User {

@@ -1,0 +1,60 @@
+//! Lists that come in pages, in the order of their names.
+
+use axum::extract::Query;
+use axum::extract::rejection::QueryRejection;
+use serde::Deserialize;
+
+use super::page_limit;
+use crate::error::ApiError;
+
+/// Which page is asked for.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Wanted {
+    #[serde(default)]
+    after: String,
+    limit: Option<usize>,
+}
+
+/// The query of a request for a page.
+pub(super) type Asked = Result<Query<Wanted>, QueryRejection>;
+
+/// The page that is asked for.
+pub(super) struct Place {
+    after: String,
+    limit: usize,
+}
+
+impl Place {
+    pub(super) fn of(asked: Asked) -> Result<Place, ApiError> {
+        let Query(Wanted { after, limit }) = asked?;
+        Ok(Place { after, limit: page_limit(limit)? })
+    }
+
+    /// Those of the page, of all that are sorted by their names, and what to give as `after` for the page behind it; nothing on
+    /// the last one.
+    pub(super) fn cut<T>(&self, all: impl IntoIterator<Item = T>, name: fn(&T) -> &str) -> (Vec<T>, Option<String>) {
+        let mut left = all.into_iter().filter(|one| name(one) > self.after.as_str());
+        let page: Vec<T> = left.by_ref().take(self.limit).collect();
+        let next = left.next().and(page.last()).map(|last| name(last).to_owned());
+        (page, next)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_follow_each_other_and_the_last_one_says_so() {
+        let page = |after: &str, limit| {
+            let place = Place { after: after.to_owned(), limit };
+            let (names, next) = place.cut(["a", "b", "c", "d"], |name| name);
+            (names.concat(), next)
+        };
+        assert_eq!(page("", 3), ("abc".to_owned(), Some("c".to_owned())));
+        assert_eq!(page("c", 3), ("d".to_owned(), None));
+        assert_eq!(page("", 4), ("abcd".to_owned(), None));
+        assert_eq!(page("d", 1), (String::new(), None));
+    }
+}
