@@ -1,17 +1,18 @@
 //! The panel's built files: that they belong to its source, and how they are served.
 
+mod common;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
 use sha2::{Digest, Sha256};
-use weir_admin::{Answered, Book, Control, Deliver, Request, Unmade};
-use weir_config::{Accounts, Keys};
-use weir_web::{Options, Patience, Web};
+use weir_web::Web;
+
+use common::web;
 
 /// What the panel is built of: the same list as in panel/vite.config.ts.
 const SOURCES: &[&str] =
@@ -53,44 +54,6 @@ fn the_committed_build_is_of_this_source() {
     assert_eq!(read(sources), digests(&source(), own), "{again}");
     let there = files(&built()).into_iter().filter(|file| !file.ends_with("built-of.txt")).collect();
     assert_eq!(read(files_built), digests(&built(), there), "{again}");
-}
-
-/// Nobody answers; the panel's files need nobody.
-struct Ended;
-
-impl Book for Ended {
-    fn accounts(&self) -> Arc<Accounts> {
-        Arc::default()
-    }
-
-    fn try_pool(&self, _: &str, _: Keys) -> Result<Result<Answered, String>, Unmade> {
-        Err(Unmade::Fixed)
-    }
-}
-
-impl Control for Ended {
-    fn ask(&self, _: Request, deliver: Deliver) -> u64 {
-        drop(deliver);
-        1
-    }
-
-    fn forget(&self, _: u64) {}
-}
-
-fn web() -> Web {
-    let any = SocketAddr::from(([127, 0, 0, 1], 0));
-    let ended = Arc::new(Ended);
-    Web::start(Options {
-        addresses: vec![any],
-        control: ended.clone(),
-        history: None,
-        lab: None,
-        tls: None,
-        book: ended,
-        patience: Patience::default(),
-        version: "test",
-    })
-    .expect("a free port")
 }
 
 /// The status, the head in lower case, and the body.

@@ -1,9 +1,9 @@
 //! Changes of the configuration that are asked for while Weir runs: what a change is, and what it comes to.
 //!
 //! A change names a pool or a user and some of its keys, as a file has them, or a setting that is one for all (`assign`).
-//! Changes reach a file as text (`rewrite`), with its comments and its order kept; where a file can't be written, they are laid over
-//! what is read from it (`overlay`). Either way the result is read and checked like any other file. Values may be secret,
-//! so no `Debug` here shows one.
+//! Changes reach a file as text (`rewrite`), with its comments and its order kept; where a file can't be written, they are
+//! laid over what is read from it (`overlay`). Either way the result is read and checked like any other file. Values may be
+//! secret, so no `Debug` here shows one.
 
 mod assign;
 mod overlay;

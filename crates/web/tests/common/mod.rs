@@ -1,5 +1,7 @@
 //! A control plane whose workers have ended, and HTTP as a test speaks it.
 
+#![allow(dead_code, reason = "each test uses its part")]
+
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
