@@ -93,6 +93,8 @@ pub enum Show {
     PeerPools,
     /// Weir's own: refused clients, overload told apart from failure.
     Refusals,
+    /// Weir's own: session state that clients lost, or were refused.
+    LostState,
     /// One parameter of the session, which drivers ask for after connecting.
     Parameter(Parameter),
 }

@@ -4,6 +4,7 @@
 //! are told apart.
 
 use crate::histogram::Times;
+use crate::lost::LostState;
 
 /// Kinds of errors that are told apart; the rest is one count.
 const MOST_CODES: usize = 32;
@@ -20,6 +21,8 @@ pub struct Tally {
     pub connects: u64,
     /// Errors that servers sent to clients.
     pub errors: Errors,
+    /// Session state that clients lost, or were refused.
+    pub lost: LostState,
     /// Nothing as long as there was nothing to count.
     times: Option<Box<Times>>,
 }
@@ -49,6 +52,7 @@ impl Tally {
         self.logins += other.logins;
         self.connects += other.connects;
         self.errors.add(&other.errors);
+        self.lost.add(&other.lost);
     }
 
     /// Adds what another has counted.

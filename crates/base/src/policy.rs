@@ -26,6 +26,8 @@ pub enum OnDirty {
     Reset,
     /// It is closed.
     Close,
+    /// What would leave state there is refused with an error; what is left all the same is reset.
+    Refuse,
 }
 
 /// A word that names no policy; `expected` lists those that do.
@@ -51,8 +53,8 @@ impl Mode {
 
 impl OnDirty {
     /// The words that settings use, in the order of the variants.
-    pub const WORDS: &'static [&'static str] = &["keep", "reset", "close"];
-    const ALL: [OnDirty; 3] = [OnDirty::Keep, OnDirty::Reset, OnDirty::Close];
+    pub const WORDS: &'static [&'static str] = &["keep", "reset", "close", "refuse"];
+    const ALL: [OnDirty; 4] = [OnDirty::Keep, OnDirty::Reset, OnDirty::Close, OnDirty::Refuse];
 }
 
 impl fmt::Display for Mode {

@@ -195,6 +195,7 @@ impl Loader<'_> {
             password,
             mode: text.mode,
             on_dirty: text.on_dirty,
+            warn_on_dirty: text.warn_on_dirty,
             reset_query: text.reset_query,
             reset_always: text.reset_always,
             check_query: text.check_query,

@@ -44,6 +44,8 @@ pub struct Config {
     pub mode: Mode,
     /// What pools that do not say otherwise do with a server that a client changed.
     pub on_dirty: OnDirty,
+    /// Whether clients are warned of session state that they lose, in pools that do not say otherwise.
+    pub warn_on_dirty: bool,
     /// Run at the release of a server in session mode, in pools that do not say otherwise; empty: nothing is.
     pub reset_query: String,
     /// Run at each release, whatever the mode, in pools that do not say otherwise.
@@ -388,6 +390,8 @@ pub struct Pool {
     pub mode: Mode,
     /// What happens to a server that a client changed.
     pub on_dirty: OnDirty,
+    /// Whether clients are warned of session state that they lose.
+    pub warn_on_dirty: bool,
     /// Run at the release of a server in session mode (`server_reset_query`); empty: nothing is.
     pub reset_query: String,
     /// Run at each release, whatever the mode (`server_reset_query_always`).

@@ -34,6 +34,7 @@ mod lend;
 mod limits;
 mod links;
 mod lookup;
+mod lost;
 mod names;
 mod peers;
 mod permits;
@@ -74,10 +75,10 @@ use rand_chacha::ChaCha12Rng;
 use rand_core::{RngCore, SeedableRng};
 use weir_admin::Refusals;
 use weir_auth::ScramPolicy;
-use weir_base::{Peer, Span, Time, WorkerId};
+use weir_base::{OnDirty, Peer, Span, Time, WorkerId};
 use weir_config::Config;
 use weir_session::front::{Context, Counts, Messages, Simple};
-use weir_session::{Accepted, Interner, ParamTable};
+use weir_session::{Accepted, Interner, ParamTable, StatePolicy};
 
 use crate::gather::{Caller, Gathering};
 use crate::halt::Halt;
@@ -471,7 +472,8 @@ impl Engine {
 
 impl Shared {
     /// What a session is fed with.
-    fn context<'a>(&'a mut self, limits: &weir_config::Limits, accepted: &'a mut Accepted) -> Context<'a> {
+    fn context<'a>(&'a mut self, pool: &weir_config::Pool, accepted: &'a mut Accepted) -> Context<'a> {
+        let limits = &pool.limits;
         Context {
             interner: &mut self.interner,
             accepted,
@@ -482,6 +484,7 @@ impl Shared {
             max_prepared: limits.max_prepared_statements as usize,
             client_statements: limits.client_statements as usize,
             messages: self.messages,
+            state: StatePolicy { warn: pool.warn_on_dirty, refuse: pool.on_dirty == OnDirty::Refuse },
         }
     }
 

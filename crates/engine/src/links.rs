@@ -410,7 +410,7 @@ enum Cleaning {
 ///   tell everything.
 /// - Otherwise `server_reset_query` is run after each session of session mode, and, with `server_reset_query_always`, at
 ///   each release in the other modes.
-/// - Where that does not apply, or is empty, `on_dirty = reset` removes what was left, and `keep` leaves it.
+/// - Where that does not apply, or is empty, `on_dirty = reset` and `refuse` remove what was left, and `keep` leaves it.
 fn cleaning(pool: &weir_config::Pool, used: bool, dirty: Dirty) -> Cleaning {
     let session = pool.mode == Mode::Session;
     let always = used && (session || pool.reset_always);
@@ -418,7 +418,9 @@ fn cleaning(pool: &weir_config::Pool, used: bool, dirty: Dirty) -> Cleaning {
     match pool.on_dirty {
         OnDirty::Close if left => Cleaning::Close,
         _ if always && !pool.reset_query.is_empty() => Cleaning::Query(pool.reset_query.clone(), Reset::Query),
-        OnDirty::Reset if !dirty.is_empty() => Cleaning::Query(Server::reset_query(dirty), Reset::Left),
+        OnDirty::Reset | OnDirty::Refuse if !dirty.is_empty() => {
+            Cleaning::Query(Server::reset_query(dirty), Reset::Left)
+        }
         _ => Cleaning::None,
     }
 }

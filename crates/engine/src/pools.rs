@@ -11,6 +11,7 @@ use weir_admin::{CommandError, Refusals, Stats, Tally};
 use weir_auth::Secret;
 use weir_base::{Mode, Peer, Span, Time, WorkerId};
 use weir_config::Config;
+use weir_pgwire::Dirty;
 use weir_pool::lending::{Ask, Loans, of_a_guest};
 use weir_pool::{CloseReason, Effect, Pool, Settings};
 use weir_session::login::Learnt;
@@ -49,6 +50,8 @@ pub(crate) struct PoolSlot {
     pub(crate) armed: Time,
     pub(crate) stats: Stats,
     pub(crate) tally: Tally,
+    /// The kinds of lost session state that the log has named.
+    pub(crate) lost_logged: Dirty,
     /// Its clients that were refused.
     pub(crate) refusals: Refusals,
     /// The counters at the start of the last complete period, and at its end.
@@ -248,6 +251,7 @@ impl Engine {
             armed: Time::NEVER,
             stats: Stats::default(),
             tally: Tally::default(),
+            lost_logged: Dirty::NONE,
             refusals: Refusals::default(),
             previous: Reading { stats: Stats::default(), at: now },
             latest: Reading { stats: Stats::default(), at: now },

@@ -95,7 +95,7 @@ impl Engine {
         let mut server = client.link.and_then(|server| self.peers.take_server(server));
         let pool = self.pools.get_mut(client.pool);
         let mut wire = Wire::new(io, client.peer, client.link.unwrap_or(Peer::NONE), bytes, base);
-        let mut context = self.shared.context(&pool.config.limits, &mut pool.accepted);
+        let mut context = self.shared.context(&pool.config, &mut pool.accepted);
         let Phase::Ready(session) = &mut client.phase else {
             return front::Fed { used: 0, then: Then::Refuse(Refusal::Broken("a client that is not ready is fed")) };
         };
@@ -146,7 +146,7 @@ impl Engine {
         let pool = self.pools.get_mut(server.pool);
         let peer = server.peer;
         let mut wire = Wire::new(io, server.link.unwrap_or(Peer::NONE), peer, bytes, Some(0));
-        let mut context = self.shared.context(&pool.config.limits, &mut pool.accepted);
+        let mut context = self.shared.context(&pool.config, &mut pool.accepted);
         let Some((up, _)) = server.up() else { return };
         let session = client.as_mut().and_then(|c| c.ready());
         let told = back::feed(up, session, bytes, &mut context, &mut wire);
@@ -174,6 +174,9 @@ impl Engine {
         if !told.errors.is_empty() {
             let errors = &mut self.pools.get_mut(server.pool).tally.errors;
             told.errors.iter().for_each(|code| errors.count(*code, 1));
+        }
+        if !(told.lost.is_empty() && told.refused.is_empty()) {
+            self.count_lost(&server, &told, io);
         }
         let breach = breach(&told);
         if let Some(fatal) = told.fatal {

@@ -34,5 +34,5 @@ pub use frame::{HEAD, Head, MAX_BODY, Malformed};
 pub use frontend::Of;
 pub use proxy::Proxied;
 pub use put_back::{Column, ColumnType, ErrorFields};
-pub use sql::{Dealloc, Dirty, SqlHead};
+pub use sql::{Dealloc, Dirty, Effects, Scope, SqlHead};
 pub use startup::{First, Startup};

@@ -1,23 +1,32 @@
-//! What the head of a statement, and a command tag, say about the state that is left behind on the server.
+//! What a text and a command tag say about the session state that a statement leaves on the server.
 //!
-//! Owns the recognition of a handful of commands. Must not know what is done about them. This is no SQL parser: it
-//! looks at the first words of a text, and doubts in favour of "may leave something behind":
+//! Owns the recognition of a handful of commands. Must not know what is done about them. This is no SQL parser:
 //!
-//! - What promises *less* than the bare words do ([`SqlHead::SetLocal`], a cursor without hold,
-//!   [`SqlHead::CreateOther`]) and what a pooler answers itself ([`SqlHead::Deallocate`], [`SqlHead::DiscardAll`])
-//!   needs a text that certainly holds one statement.
-//! - Not seen: what a function does (`set_config()`), and temporary tables of `SELECT … INTO TEMP`.
+//! - [`head`] looks at the first words of a text. What promises *less* than the bare words do ([`SqlHead::SetLocal`], a
+//!   cursor without hold) and what a pooler answers itself ([`SqlHead::Deallocate`], [`SqlHead::DiscardAll`]) needs a text
+//!   that certainly holds one statement.
+//! - [`Effects`] says what a text *may* leave, wherever in it that is written: it errs on the side of "may leave".
+//! - [`kept`] says what a text *certainly* leaves beyond its transaction: it errs on the side of nothing.
+//! - Not seen: what functions do whose text is not in the query.
 //!
-//! It is called for every query, so the common commands are told apart by their first byte or two, and nothing is
-//! allocated but for a name that must be folded or unquoted.
+//! [`head`] and [`Effects::of`] run for every query, so the common case is decided without an allocation.
 //!
 //! Source: PostgreSQL's documentation, "SQL Syntax", "Lexical Structure", and the pages of the commands.
 
+mod dirty;
+mod effects;
+mod kept;
+mod mentions;
 mod scan;
 
 use std::borrow::Cow;
 
 use self::scan::Scan;
+
+pub use dirty::{Dirty, left_by_tag};
+pub use effects::{Effects, Scope};
+pub use kept::kept;
+pub use mentions::Mentions;
 
 /// What a statement is, as far as its first words tell.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -41,10 +50,8 @@ pub enum SqlHead<'a> {
         /// Whether something may outlive the transaction: WITH HOLD, or a text that can't be judged.
         hold: bool,
     },
-    /// A CREATE that makes something temporary, or may.
+    /// CREATE TEMP or CREATE TEMPORARY, alone.
     CreateTemp,
-    /// A CREATE that by its words makes nothing temporary.
-    CreateOther,
     /// DEALLOCATE, alone.
     Deallocate(Dealloc<'a>),
     /// DISCARD ALL, alone.
@@ -67,19 +74,6 @@ pub fn head(text: &[u8]) -> SqlHead<'_> {
     if is_common(text) { SqlHead::Other } else { judge(Scan::whole(text)) }
 }
 
-/// Whether a text may make something temporary: by its head, or anywhere if it may hold several statements (the tag of
-/// `CREATE TEMP TABLE … AS` is that of a SELECT, so it does not tell).
-#[inline]
-pub fn may_make_temporary(text: &[u8], head: &SqlHead<'_>) -> bool {
-    if *head == SqlHead::CreateTemp {
-        return true;
-    }
-    let Some(first) = text.iter().position(|byte| *byte == b';') else { return false };
-    let more = &text[first + 1..];
-    more.iter().any(|byte| !byte.is_ascii_whitespace())
-        && more.windows(4).any(|word| word.eq_ignore_ascii_case(b"temp"))
-}
-
 /// SELECT, INSERT, UPDATE, DELETE, BEGIN, COMMIT, ROLLBACK and WITH, by three letters that no command of interest has.
 #[inline]
 fn is_common(text: &[u8]) -> bool {
@@ -89,7 +83,7 @@ fn is_common(text: &[u8]) -> bool {
 }
 
 /// As [`head`], for a text of which only the beginning is at hand: nothing that depends on the rest is promised, so
-/// neither SetLocal, a cursor without hold, CreateOther, Deallocate nor DiscardAll is answered.
+/// neither SetLocal, a cursor without hold, CreateTemp, Deallocate nor DiscardAll is answered.
 pub fn head_of_prefix(prefix: &[u8]) -> SqlHead<'_> {
     judge(Scan::prefix(prefix))
 }
@@ -154,80 +148,18 @@ fn deallocate(mut scan: Scan<'_>) -> Option<Dealloc<'_>> {
     scan.ends().then_some(what)
 }
 
-/// `CREATE [OR REPLACE] [GLOBAL | LOCAL] [TEMPORARY | TEMP] …`, after CREATE. The schema `pg_temp` makes anything
-/// temporary; where the text can't be proven to be one statement, any mention of "temp" does.
+/// `CREATE [OR REPLACE] [GLOBAL | LOCAL] {TEMPORARY | TEMP} …`, after CREATE.
 fn create(mut scan: Scan<'_>) -> SqlHead<'_> {
     let _ = scan.word(b"or") && scan.word(b"replace");
     let _ = scan.word(b"global") || scan.word(b"local");
-    let temp = scan.word(b"temp") || scan.word(b"temporary");
-    let hint: &[u8] = if scan.is_last() { b"pg_temp" } else { b"temp" };
-    if temp || scan.is_prefix() || scan.mentions(hint) { SqlHead::CreateTemp } else { SqlHead::CreateOther }
+    let temporary = scan.word(b"temp") || scan.word(b"temporary");
+    if temporary && scan.is_last() { SqlHead::CreateTemp } else { SqlHead::Other }
 }
 
 /// `PREPARE name [(types)] AS …` or `PREPARE TRANSACTION 'id'`, after PREPARE. A statement may be named `transaction`.
 fn prepare(mut scan: Scan<'_>) -> SqlHead<'_> {
     let two_phase = scan.word(b"transaction") && scan.peek() != Some(b'(') && !scan.word(b"as");
     if two_phase { SqlHead::Other } else { SqlHead::Prepare }
-}
-
-/// What a finished command, named by its CommandComplete tag, may have left behind. Source: PostgreSQL's list of
-/// command tags; the tag of `SET LOCAL` is that of SET, the tag of `CREATE TEMP TABLE` that of CREATE TABLE.
-#[inline]
-pub fn left_by_tag(tag: &[u8]) -> Dirty {
-    match tag {
-        b"SET" => Dirty::SETTINGS,
-        b"LISTEN" => Dirty::LISTEN,
-        b"PREPARE" => Dirty::STATEMENTS,
-        b"DECLARE CURSOR" => Dirty::CURSORS,
-        b"CREATE TABLE" | b"CREATE TABLE AS" | b"CREATE VIEW" | b"CREATE SEQUENCE" | b"SELECT INTO" => Dirty::TEMP,
-        _ => Dirty::NONE,
-    }
-}
-
-/// A set of the kinds of state that a client may have left on a server.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
-pub struct Dirty(u8);
-
-impl Dirty {
-    /// Nothing.
-    pub const NONE: Dirty = Dirty(0);
-    /// Settings changed with SET.
-    pub const SETTINGS: Dirty = Dirty(1);
-    /// Channels listened to.
-    pub const LISTEN: Dirty = Dirty(1 << 1);
-    /// Statements made with SQL's PREPARE.
-    pub const STATEMENTS: Dirty = Dirty(1 << 2);
-    /// Cursors that may outlive their transaction.
-    pub const CURSORS: Dirty = Dirty(1 << 3);
-    /// Temporary tables, views, sequences and the like.
-    pub const TEMP: Dirty = Dirty(1 << 4);
-
-    /// All that is in one or the other.
-    #[must_use]
-    pub const fn union(self, other: Dirty) -> Dirty {
-        Dirty(self.0 | other.0)
-    }
-
-    /// All of this that is not in the other.
-    #[must_use]
-    pub const fn without(self, other: Dirty) -> Dirty {
-        Dirty(self.0 & !other.0)
-    }
-
-    /// Whether all of `other` is in this.
-    pub const fn contains(self, other: Dirty) -> bool {
-        self.0 & other.0 == other.0
-    }
-
-    /// Whether there is nothing in it.
-    pub const fn is_empty(self) -> bool {
-        self.0 == 0
-    }
-
-    /// Adds all of `other`.
-    pub fn insert(&mut self, other: Dirty) {
-        *self = self.union(other);
-    }
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@
 
 use weir_base::Mode;
 use weir_pgwire::tag::back;
-use weir_pgwire::{Dirty, HEAD, Head, TxStatus, backend, put_back, sql};
+use weir_pgwire::{Dirty, Effects, HEAD, Head, Scope, TxStatus, backend, put_back};
 
 use crate::assembly::{Fate, Piece};
 use crate::client::{Client, Unnamed};
@@ -18,6 +18,7 @@ use crate::out::{Out, View};
 use crate::outstanding::Expect;
 use crate::params::{ParamTable, Reported};
 use crate::server::{OwnError, Server};
+use crate::state;
 use crate::statements::{NAME_LEN, NAME_PREFIX};
 
 /// How much of an error is held: its first fields always, and in practice all of it.
@@ -44,6 +45,10 @@ pub struct Told {
     pub block_in_statement_mode: bool,
     /// The client sent a request where the server reads COPY data.
     pub copy_breached: bool,
+    /// Session state that the client loses: it left it on the server, in a transaction that has ended.
+    pub lost: Dirty,
+    /// Session state that a request was refused for.
+    pub refused: Dirty,
 }
 
 impl Told {
@@ -171,6 +176,10 @@ impl<O: Out> Step<'_, '_, O> {
         if tag == back::COPY_IN {
             self.told.copy_breached |= self.server.owed.is_breached();
         }
+        if tag == back::PORTAL_SUSPENDED || tag == back::FUNCTION_RESULT {
+            // A portal was run in part, or a function was called by its number.
+            self.server.state.answered(reply.effects, None);
+        }
         if reply.last && reply.to.is_noted() {
             self.settle_note();
         } else if reply.to == Expect::OwnClose {
@@ -187,6 +196,7 @@ impl<O: Out> Step<'_, '_, O> {
     }
 
     fn command_complete(&mut self, view: View<'_>) -> Result<Fate, Unexpected> {
+        let effects = self.server.owed.head_effects();
         let fate = self.reply(back::COMMAND_COMPLETE)?;
         let tag = &view.bytes[HEAD..];
         let tag = tag.strip_suffix(&[0]).unwrap_or(tag);
@@ -194,30 +204,33 @@ impl<O: Out> Step<'_, '_, O> {
             self.server.own_tag(tag, self.ctx.params);
         } else {
             // The tags of queries that leave nothing behind are the common ones; they are told by their first letters.
-            if !matches!(tag.first(), Some(b'I' | b'U' | b'B' | b'M')) && !tag.starts_with(b"SELECT ") {
-                self.unusual_tag(tag);
+            let common = matches!(tag.first(), Some(b'I' | b'U' | b'B' | b'M')) || tag.starts_with(b"SELECT ");
+            if !common || effects != Effects::NONE {
+                self.unusual_tag(tag, effects);
             }
         }
         Ok(fate)
     }
 
     #[cold]
-    fn unusual_tag(&mut self, tag: &[u8]) {
-        if !self.server.harmless {
-            self.server.dirty.insert(sql::left_by_tag(tag));
-        }
-        if [&b"CREATE "[..], b"ALTER ", b"DROP "].iter().any(|verb| tag.starts_with(verb)) {
+    fn unusual_tag(&mut self, tag: &[u8], effects: Effects) {
+        let state = &mut self.server.state;
+        state.answered(effects, Some(tag));
+        state.taken_back(tag);
+        if [&b"CREATE "[..], b"ALTER ", b"DROP "].iter().any(|verb| tag.starts_with(verb))
+            && effects.scope != Scope::Temporary
+        {
             self.ctx.accepted.definitions_changed();
             self.server.defines = true;
         }
         let all = tag == b"DISCARD ALL";
         if all {
-            self.server.dirty = Dirty::NONE;
             self.ctx.params.after_reset(&mut self.server.params);
         }
-        if tag == b"RESET" {
-            // It may have taken back what the client, and others, asked for at startup, which is set again before the next
-            // link. What the server reports, it reports.
+        let sets = effects.after(Some(tag)).contains(Dirty::SETTINGS);
+        if sets || tag == b"RESET" {
+            // It may have changed, or taken back, what this client and others asked for at startup, which is set again before
+            // the next link. What the server reports, it reports.
             self.ctx.params.doubt(&mut self.server.params);
         }
         if all || tag == b"DEALLOCATE ALL" {
@@ -237,7 +250,6 @@ impl<O: Out> Step<'_, '_, O> {
         let reply =
             self.server.owed.reply(back::READY).map_err(|_| Unexpected("a ReadyForQuery that no request explains"))?;
         self.server.status = status;
-        self.server.harmless = false;
         self.server.guessed = None;
         if self.server.defines && status == TxStatus::Idle {
             // The change may have been rolled back.
@@ -263,9 +275,29 @@ impl<O: Out> Step<'_, '_, O> {
             // An error takes the place of this ReadyForQuery, and of all that would follow it.
             return Ok(self.rest(view, head, Fate::Discard));
         }
+        if status == TxStatus::Idle && !reply.to.is_own() {
+            self.transaction_ended();
+        }
         let used = self.rest(view, head, Fate::Forward);
         self.emit();
         Ok(used)
+    }
+
+    /// Before the ReadyForQuery that says so goes to the client.
+    fn transaction_ended(&mut self) {
+        let (lost, temporary) = self.server.state.transaction_ended();
+        if temporary {
+            self.server.statements.distrust();
+        }
+        let Some(client) = self.client.as_deref_mut().filter(|c| !lost.is_empty() && c.mode != Mode::Session) else {
+            return;
+        };
+        self.told.lost.insert(lost);
+        if self.ctx.state.warn {
+            self.ctx.scratch.clear();
+            state::warn(lost, &mut client.warned, self.ctx.scratch);
+            self.out.client(self.ctx.scratch);
+        }
     }
 
     fn notice(&mut self) -> Fate {
@@ -279,7 +311,10 @@ impl<O: Out> Step<'_, '_, O> {
     fn parameter(&mut self, view: View<'_>, head: Head) -> Fate {
         let status = backend::parameter_status(&view.bytes[HEAD..]);
         let texts = status.ok().and_then(|(n, v)| Some((std::str::from_utf8(n).ok()?, std::str::from_utf8(v).ok()?)));
-        let Some((name, value)) = texts.filter(|_| head.total() <= HEAD + MAX_PARAMETER) else {
+        let readable = |value: &str| value.is_ascii() || self.ctx.params.is_utf8(&self.server.params);
+        let fits = head.total() <= HEAD + MAX_PARAMETER;
+        let Some((name, value)) = texts.filter(|(_, value)| fits && readable(value)) else {
+            // A value that can't be read can't be set for its client elsewhere.
             self.server.spoiled = true;
             return Fate::Forward;
         };
@@ -317,8 +352,14 @@ impl<O: Out> Step<'_, '_, O> {
         if told.distrust {
             self.server.statements.distrust();
         }
-        let rewritten = self.in_clients_words(view, head);
-        let fate = match self.server.owed.head() {
+        let head_of_queue = self.server.owed.head();
+        let effects = self.server.owed.head_effects();
+        self.server.state.failed(effects);
+        let rewritten = match head_of_queue {
+            Some(asked) if asked.is_refused() => Some(self.refused(effects)),
+            _ => self.in_clients_words(view, head),
+        };
+        let fate = match head_of_queue {
             None => self.unasked_error(),
             Some(Expect::OwnQuery) => {
                 self.server.own_error = Some(told.error);
@@ -341,6 +382,14 @@ impl<O: Out> Step<'_, '_, O> {
         };
         self.emit();
         Ok(used)
+    }
+
+    /// The error for what was refused, in place of the server's own.
+    fn refused(&mut self, effects: Effects) -> Vec<u8> {
+        self.told.refused.insert(effects.leaves);
+        let mut error = Vec::new();
+        state::refusal(effects, &mut error);
+        error
     }
 
     /// An error that answers nothing: the server is about to go. A client in the middle of something hears of it.

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use weir_base::Mode;
+use weir_pgwire::Dirty;
 
 use crate::assembly::Assembly;
 use crate::params::Params;
@@ -23,6 +24,8 @@ pub struct Client {
     pub(crate) unnamed: Unnamed,
     /// Counts its unnamed statements.
     pub(crate) unnamed_count: u32,
+    /// The kinds of session state of whose loss it was warned.
+    pub(crate) warned: Dirty,
 }
 
 /// The client's unnamed statement.
@@ -48,6 +51,7 @@ impl Client {
             statements: None,
             unnamed: Unnamed::None,
             unnamed_count: 0,
+            warned: Dirty::NONE,
         }
     }
 

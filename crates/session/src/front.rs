@@ -8,7 +8,7 @@
 
 use weir_base::Mode;
 use weir_pgwire::tag::front;
-use weir_pgwire::{Dirty, HEAD, Head, Malformed, frontend, put_back};
+use weir_pgwire::{Dirty, Effects, HEAD, Head, Malformed, frontend, put_back};
 
 use crate::assembly::{Fate, Piece};
 use crate::client::Client;
@@ -17,6 +17,7 @@ use crate::outstanding::Expect;
 use crate::params::ParamTable;
 use crate::refusal::Refusal;
 use crate::server::Server;
+use crate::state::{self, StatePolicy};
 use crate::statements::{Accepted, Interner};
 
 /// The most bytes of a Parse that are held; a longer named one is refused, a longer unnamed one streams.
@@ -48,6 +49,8 @@ pub struct Context<'a> {
     pub client_statements: usize,
     /// What messages may be, in either direction.
     pub messages: Messages,
+    /// What is done about session state that is lost.
+    pub state: StatePolicy,
 }
 
 /// Which messages are passed on.
@@ -120,9 +123,13 @@ pub fn feed<O: Out>(
     out: &mut O,
 ) -> Fed {
     let mut at = 0;
-    let renames = client.mode != Mode::Session && (ctx.max_prepared > 0 || client.prepared() > 0);
+    let texts = match client.mode {
+        Mode::Session => Texts::Pass,
+        _ if ctx.max_prepared > 0 || client.prepared() > 0 => Texts::Rename,
+        _ => Texts::Watch,
+    };
     loop {
-        let piece = match client.stream.next(input, &mut at, |bytes, head| need(renames, bytes, head)) {
+        let piece = match client.stream.next(input, &mut at, |bytes, head| need(texts, bytes, head)) {
             Ok(piece) => piece,
             Err(malformed) => return Fed { used: at, then: Then::Refuse(protocol(malformed)) },
         };
@@ -130,9 +137,11 @@ pub fn feed<O: Out>(
             Piece::End => return Fed { used: at, then: Then::More },
             Piece::Rest(range, Fate::Forward) => {
                 if let Some(server) = server.as_deref_mut() {
+                    server.state.more_text(&input[range.clone()]);
                     out.server_range(range);
                     if !client.stream.is_forwarding() {
                         server.owed.set_half(false);
+                        state::end_text(server);
                     }
                 }
                 continue;
@@ -140,12 +149,12 @@ pub fn feed<O: Out>(
             Piece::Rest(_, Fate::Discard) => continue,
             Piece::Here(here) => {
                 let view = View { bytes: &input[here..], at: Some(here) };
-                Step { client, server: server.as_deref_mut(), ctx, out, renames }.message(view).map(|used| at += used)
+                Step { client, server: server.as_deref_mut(), ctx, out, texts }.message(view).map(|used| at += used)
             }
             Piece::Held => {
                 let held = client.stream.take_held();
                 let view = View { bytes: &held, at: None };
-                let done = Step { client, server: server.as_deref_mut(), ctx, out, renames }.message(view);
+                let done = Step { client, server: server.as_deref_mut(), ctx, out, texts }.message(view);
                 match done {
                     Ok(_) => client.stream.give_back(held),
                     Err(_) => client.stream.keep(held),
@@ -161,13 +170,20 @@ pub fn feed<O: Out>(
 
 /// How many bytes of a message must be there before [`Step::message`] may look at it.
 #[inline]
-fn need(renames: bool, bytes: &[u8], head: Head) -> usize {
+fn need(texts: Texts, bytes: &[u8], head: Head) -> usize {
     let total = head.total();
-    if !renames {
-        return if matches!(head.tag, front::DESCRIBE | front::PARSE) { total.min(HEAD + 1) } else { HEAD };
+    match (texts, head.tag) {
+        (Texts::Pass, front::DESCRIBE | front::PARSE) => return total.min(HEAD + 1),
+        (Texts::Pass, _) => return HEAD,
+        (Texts::Watch, front::DESCRIBE) => return total.min(HEAD + 1),
+        (Texts::Watch, front::PARSE) => return total.min(HEAD + QUERY_PREFIX),
+        (Texts::Watch, front::BIND | front::CLOSE) => return HEAD,
+        _ => {}
     }
     match head.tag {
         front::QUERY => total.min(HEAD + QUERY_PREFIX),
+        front::EXECUTE => total.min(HEAD + 1),
+        front::FUNCTION_CALL => total.min(HEAD + 4),
         front::PARSE if total > MAX_HELD_PARSE => HEAD + 1,
         front::PARSE => total,
         front::BIND => {
@@ -190,8 +206,19 @@ pub(crate) struct Step<'s, 'c, O> {
     pub(crate) server: Option<&'s mut Server>,
     pub(crate) ctx: &'s mut Context<'c>,
     pub(crate) out: &'s mut O,
-    /// Whether statements are called by our names on the server: not in session mode, nor with max_prepared_statements 0.
-    pub(crate) renames: bool,
+    /// What is done with the texts of queries and statements.
+    pub(crate) texts: Texts,
+}
+
+/// What is done with the texts of queries and statements.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Texts {
+    /// They pass unread: in session mode, whose server is cleaned whatever they held.
+    Pass,
+    /// They are read for the state that they leave, and pass under the client's names: `max_prepared_statements` is 0.
+    Watch,
+    /// Statements are called by our names on the server, too.
+    Rename,
 }
 
 impl<O: Out> Step<'_, '_, O> {
@@ -239,7 +266,7 @@ impl<O: Out> Step<'_, '_, O> {
             front::FLUSH | front::COPY_DATA | front::COPY_DONE | front::COPY_FAIL => {
                 Ok(self.rest(view, head, Fate::Discard))
             }
-            front::QUERY if self.renames && self.names_own_statement(view, head) => {
+            front::QUERY if self.texts == Texts::Rename && self.names_own_statement(view, head) => {
                 self.deallocate_locally(view);
                 self.answer(|buffer| {
                     put_back::command_complete(buffer, "DEALLOCATE");
@@ -247,7 +274,7 @@ impl<O: Out> Step<'_, '_, O> {
                 });
                 Ok(self.rest(view, head, Fate::Discard))
             }
-            front::PARSE | front::CLOSE if self.renames && self.needs_no_server(view, head) => {
+            front::PARSE | front::CLOSE if self.texts == Texts::Rename && self.needs_no_server(view, head) => {
                 Ok(self.rest(view, head, Fate::Discard))
             }
             tag if is_request(tag) => Err(Then::NeedServer),
@@ -256,43 +283,52 @@ impl<O: Out> Step<'_, '_, O> {
     }
 
     fn linked(&mut self, view: View<'_>, head: Head) -> Result<usize, Then> {
-        let renames = self.renames;
-        let used = match head.tag {
-            front::QUERY if renames => return self.query(view, head),
-            front::QUERY => self.plain(view, head, Expect::Query),
-            front::PARSE if renames => return self.parse(view, head),
-            front::PARSE => {
+        let used = match (head.tag, self.texts) {
+            (front::QUERY, Texts::Rename) => return self.query(view, head),
+            (front::QUERY, Texts::Watch) => return self.watched_query(view, head),
+            (front::QUERY, Texts::Pass) => self.plain(view, head, Expect::Query),
+            (front::PARSE, Texts::Rename) => return self.parse(view, head),
+            (front::PARSE, texts) => {
                 self.ctx.counts.client_parses += 1;
                 self.ctx.counts.server_parses += 1;
                 if let Some(server) = self.server.as_deref_mut().filter(|_| view.bytes.get(HEAD) != Some(&0)) {
                     // Its name stays on the server.
-                    server.dirty.insert(Dirty::STATEMENTS);
+                    server.state.dirty.insert(Dirty::STATEMENTS);
                 }
-                self.plain(view, head, Expect::Parse)
+                if texts == Texts::Watch {
+                    self.watched_parse(view, head)
+                } else {
+                    self.plain(view, head, Expect::Parse)
+                }
             }
-            front::BIND => {
+            (front::BIND, texts) => {
                 self.ctx.counts.binds += 1;
-                if renames {
-                    return self.bind(view, head);
+                match texts {
+                    Texts::Rename => return self.bind(view, head),
+                    // Its portal's name may still be on its way.
+                    Texts::Watch => self.binds_any(self.parsed_effects()),
+                    Texts::Pass => {}
                 }
                 self.plain(view, head, Expect::Bind)
             }
-            front::DESCRIBE | front::CLOSE if renames => return self.named(view, head),
-            front::DESCRIBE => {
+            (front::DESCRIBE | front::CLOSE, Texts::Rename) => return self.named(view, head),
+            (front::DESCRIBE, _) => {
                 let statement = view.bytes.get(HEAD) == Some(&b'S');
                 self.plain(view, head, if statement { Expect::DescribeStatement } else { Expect::DescribeRows })
             }
-            front::CLOSE => self.plain(view, head, Expect::Close),
-            front::EXECUTE => self.plain(view, head, Expect::Execute),
-            front::SYNC => self.plain(view, head, Expect::Sync),
-            front::FUNCTION_CALL => self.plain(view, head, Expect::FunctionCall),
-            front::COPY_DONE | front::COPY_FAIL => self.plain(view, head, Expect::CopyEnd),
-            front::COPY_DATA => self.rest(view, head, Fate::Forward),
-            front::FLUSH => {
+            (front::CLOSE, _) => self.plain(view, head, Expect::Close),
+            (front::EXECUTE, Texts::Pass) => self.plain(view, head, Expect::Execute),
+            (front::EXECUTE, _) => self.execute(view, head),
+            (front::SYNC, _) => self.plain(view, head, Expect::Sync),
+            (front::FUNCTION_CALL, Texts::Pass) => self.plain(view, head, Expect::FunctionCall),
+            (front::FUNCTION_CALL, _) => self.function_call(view, head),
+            (front::COPY_DONE | front::COPY_FAIL, _) => self.plain(view, head, Expect::CopyEnd),
+            (front::COPY_DATA, _) => self.rest(view, head, Fate::Forward),
+            (front::FLUSH, _) => {
                 self.owed().flush();
                 self.rest(view, head, Fate::Forward)
             }
-            tag => return Err(Then::Refuse(unexpected(tag))),
+            (tag, _) => return Err(Then::Refuse(unexpected(tag))),
         };
         Ok(used)
     }
@@ -316,7 +352,13 @@ impl<O: Out> Step<'_, '_, O> {
     /// Forwards a message as it is and expects its answer.
     #[inline]
     pub(crate) fn plain(&mut self, view: View<'_>, head: Head, what: Expect) -> usize {
-        self.owed().request(what);
+        self.plain_with(view, head, what, Effects::NONE)
+    }
+
+    /// The same for one that may leave something on the server.
+    #[inline]
+    pub(crate) fn plain_with(&mut self, view: View<'_>, head: Head, what: Expect, effects: Effects) -> usize {
+        self.owed().request_with(what, effects);
         self.rest(view, head, Fate::Forward)
     }
 
@@ -335,6 +377,9 @@ impl<O: Out> Step<'_, '_, O> {
         let left = head.total() - view.bytes.len();
         if left > 0 && fate == Fate::Forward && is_request(head.tag) {
             self.owed().set_half(true);
+            if matches!(head.tag, front::QUERY | front::PARSE) && self.texts != Texts::Pass {
+                self.begin_text(view, head.tag);
+            }
         }
         self.client.stream.rest(left, fate);
         view.bytes.len()
@@ -359,13 +404,21 @@ impl<O: Out> Step<'_, '_, O> {
     }
 }
 
+/// What is looked at of a simple query's text, and whether that is the whole.
+pub(crate) fn text_seen(view: View<'_>, head: Head) -> (&[u8], bool) {
+    match whole_text(view, head) {
+        Some(text) => (text, true),
+        None => (prefix_of(view.bytes), false),
+    }
+}
+
 /// A simple query's text, if it is short enough to be looked at whole: however its bytes arrive, it is or it is not.
 pub(crate) fn whole_text(view: View<'_>, head: Head) -> Option<&[u8]> {
     (head.total() <= HEAD + QUERY_PREFIX && view.bytes.len() == head.total()).then(|| text_of(view.bytes))
 }
 
 /// The part that is looked at of the text of a longer query.
-pub(crate) fn prefix_of(message: &[u8]) -> &[u8] {
+fn prefix_of(message: &[u8]) -> &[u8] {
     &message[HEAD..message.len().min(HEAD + QUERY_PREFIX)]
 }
 

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use weir_base::Mode;
+use weir_pgwire::Dirty;
 
 use crate::assembly::Assembly;
 use crate::client::{Client, Unnamed};
@@ -16,7 +17,7 @@ use crate::params::ParamTable;
 use crate::statements::{Interner, Reading};
 
 /// The version of the format; a client of another one is not thawed.
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
 
 #[derive(Serialize, Deserialize)]
 struct Frozen {
@@ -29,6 +30,7 @@ struct Frozen {
     unnamed: Option<Vec<u8>>,
     streamed: bool,
     unnamed_count: u32,
+    warned: u8,
 }
 
 /// Why bytes are not a client.
@@ -74,6 +76,7 @@ pub fn freeze(client: &Client, table: &ParamTable) -> Option<Vec<u8>> {
         unnamed: if let Unnamed::Held(rest) = &client.unnamed { Some(rest.clone()) } else { None },
         streamed: matches!(client.unnamed, Unnamed::Streamed),
         unnamed_count: client.unnamed_count,
+        warned: client.warned.bits(),
     };
     let mut bytes = vec![VERSION];
     bytes.extend(postcard::to_stdvec(&frozen).ok()?);
@@ -94,7 +97,7 @@ pub fn thaw(bytes: &[u8], table: &ParamTable, interner: &mut Interner) -> Result
     let mut params = table.unknown();
     for (name, value) in &frozen.params {
         // A parameter that is not tracked here stays what the servers have.
-        let _ = table.set(&mut params, name, value);
+        table.restore(&mut params, name, value);
     }
     let mut client = Client::new(frozen.id, mode.ok_or(NotThawed::Damaged)?, Arc::new(params));
     client.stream = Assembly::thaw(frozen.held);
@@ -108,6 +111,7 @@ pub fn thaw(bytes: &[u8], table: &ParamTable, interner: &mut Interner) -> Result
         (None, false) => Unnamed::None,
     };
     client.unnamed_count = frozen.unnamed_count;
+    client.warned = Dirty::from_bits(frozen.warned);
     Ok(client)
 }
 

@@ -18,6 +18,7 @@ mod outstanding;
 mod params;
 mod refusal;
 mod server;
+mod state;
 mod statements;
 #[cfg(test)]
 mod tests;
@@ -36,4 +37,5 @@ pub use out::Out;
 pub use params::{BadParam, ParamTable, Params};
 pub use refusal::Refusal;
 pub use server::{CancelKey, Clean, OwnError, Role, Server};
+pub use state::StatePolicy;
 pub use statements::{Accepted, Definitions, Interner, NAME_LEN, NAME_PREFIX};

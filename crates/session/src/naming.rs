@@ -8,18 +8,16 @@ use std::sync::Arc;
 
 use weir_pgwire::frontend::BindHead;
 use weir_pgwire::tag::front;
-use weir_pgwire::{Dealloc, Dirty, HEAD, Head, Of, SqlHead, TxStatus, frontend, put_back, put_front, sql};
+use weir_pgwire::{Dealloc, Effects, HEAD, Head, Of, SqlHead, TxStatus, frontend, put_back, put_front, sql};
 
 use crate::assembly::Fate;
 use crate::client::Unnamed;
-use crate::front::{MAX_HELD_PARSE, MAX_NAMES, Step, Then, prefix_of, protocol, text_of, whole_text};
+use crate::front::{MAX_HELD_PARSE, MAX_NAMES, Step, Then, protocol, text_of, text_seen, whole_text};
 use crate::notes::{Change, Subject};
 use crate::out::{Out, View};
 use crate::outstanding::Expect;
 use crate::refusal::Refusal;
-use crate::statements::{
-    Key, NAME_LEN, NAME_PREFIX, NotInterned, OnServer, Reading, Statement, makes_temporary, text_in,
-};
+use crate::statements::{Key, NAME_LEN, NAME_PREFIX, NotInterned, OnServer, Reading, Statement, text_in};
 
 /// A name of ours that no statement has.
 pub(crate) const NOBODYS: &[u8; NAME_LEN] = b"weir_of_nobody_0000000000000000000000";
@@ -59,9 +57,8 @@ impl<O: Out> Step<'_, '_, O> {
     }
 
     pub(crate) fn query(&mut self, view: View<'_>, head: Head) -> Result<usize, Then> {
-        let whole = whole_text(view, head);
-        let text = whole.unwrap_or(prefix_of(view.bytes));
-        let what = if whole.is_some() { sql::head(text) } else { sql::head_of_prefix(text) };
+        let (text, whole) = text_seen(view, head);
+        let what = if whole { sql::head(text) } else { sql::head_of_prefix(text) };
         if let SqlHead::Deallocate(Dealloc::Name(name)) = &what {
             self.must_be_settled(Subject::Name(name))?;
             if self.knows(name) {
@@ -76,24 +73,26 @@ impl<O: Out> Step<'_, '_, O> {
                 return Ok(self.rest(view, head, Fate::Discard));
             }
         }
+        let effects = self.effects_of(text, (!whole).then(|| &view.bytes[HEAD..]), &what);
+        let had_unnamed = self.has_unnamed();
+        if let Some(server) = self.server.as_deref_mut() {
+            server.unnamed = None;
+        }
+        if self.refuses(effects) {
+            if had_unnamed {
+                self.change_unnamed(Expect::LocalForget, Unnamed::None);
+            }
+            return Ok(self.refuse_query(view, head, effects));
+        }
         if drops_all(&what) {
             self.note_dropping();
         }
-        // These are only answered for a text that is one statement.
-        let harmless =
-            matches!(what, SqlHead::SetLocal | SqlHead::DeclareCursor { hold: false } | SqlHead::CreateOther);
-        let creates = sql::may_make_temporary(text, &what);
-        if let Some(server) = self.server.as_deref_mut() {
-            server.unnamed = None;
-            server.harmless = harmless && server.owed.is_empty();
-            if creates {
-                server.dirty.insert(Dirty::TEMP);
-            }
-        }
-        if !self.has_unnamed() {
-            return Ok(self.plain(view, head, Expect::Query));
+        self.sends(effects);
+        if !had_unnamed {
+            return Ok(self.plain_with(view, head, Expect::Query, effects));
         }
         self.change_unnamed(Expect::QueryNoted, Unnamed::None);
+        self.owed().set_newest(effects);
         Ok(self.rest(view, head, Fate::Forward))
     }
 
@@ -109,8 +108,14 @@ impl<O: Out> Step<'_, '_, O> {
             return self.parse_too_large(view, head);
         }
         let parse = frontend::parse(&view.bytes[HEAD..]).map_err(|m| Then::Refuse(protocol(m)))?;
+        let text = text_in(parse.rest);
+        let effects = self.effects_of(text, None, &sql::head(text));
+        if self.refuses(effects) {
+            let change = if parse.name.is_empty() { self.unnamed_change() } else { Change::None };
+            return Ok(self.refuse_parse(view, head, effects, change));
+        }
         if parse.name.is_empty() {
-            self.hold_unnamed(parse.rest);
+            self.hold_unnamed(parse.rest, effects);
             return Ok(self.rest(view, head, Fate::Forward));
         }
         self.must_be_settled(Subject::Name(parse.name))?;
@@ -150,7 +155,7 @@ impl<O: Out> Step<'_, '_, O> {
             return Err(Then::Refuse(Refusal::StatementLimit("a prepared statement of more than 16 MiB")));
         }
         self.change_unnamed(Expect::ParseUnnamed, Unnamed::Streamed);
-        self.own_unnamed_slot();
+        self.own_unnamed_slot(Effects::UNKNOWN);
         Ok(self.rest(view, head, Fate::Forward))
     }
 
@@ -168,11 +173,19 @@ impl<O: Out> Step<'_, '_, O> {
         }
         if bind.statement.is_empty() {
             self.ensure_unnamed()?;
+            let effects = self.server.as_deref().map_or(Effects::NONE, |server| server.state.unnamed);
+            self.binds(bind.portal, effects);
             return Ok(self.plain(view, head, Expect::Bind));
         }
-        let Some(server_name) = self.server_name(bind.statement)? else {
+        let Some((server_name, statement)) = self.server_name(bind.statement)? else {
+            // One of SQL's PREPARE, or none.
+            self.binds(bind.portal, self.parsed_effects());
             return Ok(self.plain(view, head, Expect::Bind));
         };
+        if let Some(statement) = statement {
+            let effects = self.bound_effects(text_in(statement.rest()), statement.effects());
+            self.binds(bind.portal, effects);
+        }
         self.owed().request(Expect::Bind);
         Ok(self.send_bind(view, head, bind, &server_name))
     }
@@ -204,7 +217,7 @@ impl<O: Out> Step<'_, '_, O> {
             self.ensure_unnamed()?;
             return Ok(self.plain(view, head, Expect::DescribeStatement));
         }
-        let Some(server_name) = self.server_name(named.name)? else {
+        let Some((server_name, _)) = self.server_name(named.name)? else {
             return Ok(self.plain(view, head, Expect::DescribeStatement));
         };
         self.owed().request(Expect::DescribeStatement);
@@ -234,14 +247,13 @@ impl<O: Out> Step<'_, '_, O> {
 
     /// The name on the server of what the client calls `name`, prepared there; none if the client's own word must do
     /// (an SQL-level PREPARE, or a name that does not exist and will be refused in the server's words).
-    fn server_name(&mut self, name: &[u8]) -> Result<Option<[u8; NAME_LEN]>, Then> {
+    fn server_name(&mut self, name: &[u8]) -> Result<Option<ServerName>, Then> {
         self.must_be_settled(Subject::Name(name))?;
         let known = self.client.statements.as_ref().and_then(|s| s.get(name)).cloned();
         Ok(match known {
             Some(statement) => {
                 let statement = self.ensure(name, statement)?;
-                self.note_temporary(statement.makes_temporary());
-                Some(*statement.name())
+                Some((*statement.name(), Some(statement)))
             }
             // Nobody gets at a statement of others by guessing our names.
             None if name.starts_with(NAME_PREFIX) => {
@@ -250,7 +262,7 @@ impl<O: Out> Step<'_, '_, O> {
                 if let Some(server) = self.server.as_deref_mut() {
                     server.guessed.get_or_insert_with(|| name.into());
                 }
-                Some(*NOBODYS)
+                Some((*NOBODYS, None))
             }
             None => None,
         })
@@ -351,9 +363,7 @@ impl<O: Out> Step<'_, '_, O> {
         }
         match &self.client.unnamed {
             Unnamed::Held(rest) => {
-                if makes_temporary(rest) {
-                    server.dirty.insert(Dirty::TEMP);
-                }
+                server.state.unnamed = Effects::of(text_in(rest));
                 server.unnamed = Some(id);
                 server.unnamed_at = segment;
                 server.owed.request(Expect::OwnParseUnnamed);
@@ -426,28 +436,21 @@ impl<O: Out> Step<'_, '_, O> {
     }
 
     /// The client's unnamed statement is `rest` from now on, and its Parse is expected to be answered.
-    fn hold_unnamed(&mut self, rest: &[u8]) {
-        self.note_temporary(makes_temporary(rest));
+    fn hold_unnamed(&mut self, rest: &[u8], effects: Effects) {
         let mut buffer = self.ctx.spare.pop().unwrap_or_default();
         buffer.clear();
         buffer.extend_from_slice(rest);
         self.change_unnamed(Expect::ParseUnnamed, Unnamed::Held(buffer));
-        self.own_unnamed_slot();
+        self.own_unnamed_slot(effects);
     }
 
-    /// The server's unnamed slot holds the client's unnamed statement from now on.
-    fn own_unnamed_slot(&mut self) {
+    /// The server's unnamed slot holds the client's unnamed statement from now on; `effects` are those of its text.
+    fn own_unnamed_slot(&mut self, effects: Effects) {
         let id = self.client.unnamed_id();
         self.ctx.counts.server_parses += 1;
         if let Some(server) = self.server.as_deref_mut() {
             server.unnamed = Some(id);
-        }
-    }
-
-    /// A statement that may make something temporary is about to be run on the server.
-    fn note_temporary(&mut self, temporary: bool) {
-        if let Some(server) = self.server.as_deref_mut().filter(|_| temporary) {
-            server.dirty.insert(Dirty::TEMP);
+            server.state.unnamed = effects;
         }
     }
 
@@ -522,6 +525,9 @@ impl<O: Out> Step<'_, '_, O> {
         }
     }
 }
+
+/// What a statement is called on a server, and the statement, where it is one of the client's.
+type ServerName = ([u8; NAME_LEN], Option<Arc<Statement>>);
 
 /// A `DEALLOCATE name` that is about to be bound.
 struct Deallocation {

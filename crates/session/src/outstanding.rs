@@ -10,6 +10,7 @@
 use std::collections::VecDeque;
 
 use weir_pgwire::tag::back;
+use weir_pgwire::{Dirty, Effects};
 
 /// The most runs of equal requests in the queue; beyond it the client is not read from until the server has answered some.
 /// A pipeline of Parse, Bind, Describe, Execute, Close, Sync is six runs, so this holds ten thousand of them.
@@ -23,6 +24,8 @@ pub(crate) enum Expect {
     /// A simple query that dropped the client's unnamed statement. (Here and below, "noted" requests have an entry in the
     /// books of [`crate::notes`].)
     QueryNoted,
+    /// What is sent in place of a simple query that the pool refuses, to fail at the server: an error, then ReadyForQuery.
+    QueryRefused,
     /// Function call: a result or an error, then ReadyForQuery.
     FunctionCall,
     /// Parse whose success or failure nobody needs to be told of.
@@ -33,6 +36,8 @@ pub(crate) enum Expect {
     ParseTaken,
     /// Parse of the unnamed statement; noted.
     ParseUnnamed,
+    /// What is sent in place of a Parse that the pool refuses, to fail at the server; noted.
+    ParseRefused,
     /// Bind.
     Bind,
     /// Bind of a statement that deallocates one of the client's; noted.
@@ -104,6 +109,7 @@ impl Expect {
                 | Expect::ParseNamed
                 | Expect::ParseTaken
                 | Expect::ParseUnnamed
+                | Expect::ParseRefused
                 | Expect::BindNoted
                 | Expect::CloseUnnamed
                 | Expect::LocalParse
@@ -116,7 +122,20 @@ impl Expect {
 
     /// Whether ReadyForQuery ends it, so that an error does not make the server skip what follows.
     fn ends_with_ready(self) -> bool {
-        matches!(self, Expect::Query | Expect::QueryNoted | Expect::FunctionCall | Expect::Sync | Expect::OwnQuery)
+        matches!(
+            self,
+            Expect::Query
+                | Expect::QueryNoted
+                | Expect::QueryRefused
+                | Expect::FunctionCall
+                | Expect::Sync
+                | Expect::OwnQuery
+        )
+    }
+
+    /// Whether the pool refused what the client asked for, and the server's error is replaced by ours.
+    pub(crate) fn is_refused(self) -> bool {
+        matches!(self, Expect::QueryRefused | Expect::ParseRefused)
     }
 }
 
@@ -131,12 +150,22 @@ pub(crate) struct Reply {
     pub(crate) to: Expect,
     /// Whether the request is now answered in full.
     pub(crate) last: bool,
+    /// What the request may leave on the server.
+    pub(crate) effects: Effects,
+}
+
+/// Equal requests, one after the other.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Run {
+    what: Expect,
+    effects: Effects,
+    count: u32,
 }
 
 /// The queue. `Default` is the state of a server that has just logged in.
 #[derive(Debug, Default)]
 pub(crate) struct Outstanding {
-    runs: VecDeque<(Expect, u32)>,
+    runs: VecDeque<Run>,
     /// Extended requests were sent and no Sync after them: the server has an implicit transaction open.
     unsynced: bool,
     /// An error came in the extended protocol, and no Sync has been sent since: the server discards what it reads.
@@ -219,26 +248,58 @@ impl Outstanding {
     /// The request whose answer comes next.
     #[inline]
     pub(crate) fn head(&self) -> Option<Expect> {
-        self.runs.front().map(|run| run.0)
+        self.runs.front().map(|run| run.what)
     }
 
-    /// Notes a request that is being sent (or answered by us). Returns whether it will have an answer: not while the
-    /// server skips to a Sync.
+    /// What the request whose answer comes next may leave on the server.
+    #[inline]
+    pub(crate) fn head_effects(&self) -> Effects {
+        self.runs.front().map_or(Effects::NONE, |run| run.effects)
+    }
+
+    /// Notes a request that leaves nothing on the server. See [`Outstanding::request_with`].
     #[inline]
     pub(crate) fn request(&mut self, what: Expect) -> bool {
+        self.request_with(what, Effects::NONE)
+    }
+
+    /// Notes a request that is being sent (or answered by us), and what it may leave on the server. Returns whether it will
+    /// have an answer: not while the server skips to a Sync.
+    #[inline]
+    pub(crate) fn request_with(&mut self, what: Expect, effects: Effects) -> bool {
         match what {
             Expect::Sync => return self.sync(),
             Expect::CopyEnd => return self.copy_end(),
             _ if self.skipping => return false,
-            Expect::Query | Expect::QueryNoted | Expect::FunctionCall | Expect::OwnQuery => {
+            Expect::Query | Expect::QueryNoted | Expect::QueryRefused | Expect::FunctionCall | Expect::OwnQuery => {
                 self.unsynced = false;
                 self.segment = self.segment.wrapping_add(1);
             }
             Expect::LocalDeallocate | Expect::LocalForget => {}
             _ => self.unsynced = true,
         }
-        self.push(what);
+        self.push(what, effects);
         true
+    }
+
+    /// What the newest request may leave is known now.
+    pub(crate) fn set_newest(&mut self, effects: Effects) {
+        let Some(run) = self.runs.back_mut().filter(|run| run.effects != effects) else { return };
+        if run.count == 1 {
+            run.effects = effects;
+        } else {
+            run.count -= 1;
+            let what = run.what;
+            self.runs.push_back(Run { what, effects, count: 1 });
+        }
+    }
+
+    /// The text of the newest request has been read to its end, and may leave this, too.
+    pub(crate) fn add_to_newest(&mut self, may_leave: Dirty) {
+        if let Some(run) = self.runs.back() {
+            let effects = Effects { may_leave: run.effects.may_leave.union(may_leave), ..run.effects };
+            self.set_newest(effects);
+        }
     }
 
     /// Whether the rest of the newest request's message is still to be sent.
@@ -249,7 +310,7 @@ impl Outstanding {
 
     /// Whether nothing is owed but an answer to what the server has not been sent to its end.
     fn only_half_is_owed(&self) -> bool {
-        self.runs.len() == 1 && self.runs[0].1 == 1
+        self.runs.len() == 1 && self.runs[0].count == 1
     }
 
     /// Notes that something was sent which is owed no answer but a Sync (Flush).
@@ -282,10 +343,11 @@ impl Outstanding {
         if self.copy_in || (self.half && self.only_half_is_owed()) {
             return Err(Surprise);
         }
-        let Some(to) = self.head() else {
+        let Some(&Run { what: to, effects, .. }) = self.runs.front() else {
             // After a COPY that failed in doubt, a second ReadyForQuery is possible and harmless.
             let spare = tag == back::READY && self.doubtful;
-            return if spare { Ok(Reply { to: Expect::Sync, last: true }) } else { Err(Surprise) };
+            let reply = Reply { to: Expect::Sync, last: true, effects: Effects::NONE };
+            return if spare { Ok(reply) } else { Err(Surprise) };
         };
         let last = match (to, tag) {
             (_, back::READY) if to.ends_with_ready() => true,
@@ -309,7 +371,7 @@ impl Outstanding {
             (Expect::DescribeStatement, back::PARAMETER_DESCRIPTION) => {
                 self.pop();
                 self.push_front(Expect::DescribeRows);
-                return Ok(Reply { to, last: false });
+                return Ok(Reply { to, last: false, effects });
             }
             (Expect::DescribeRows, back::ROW_DESCRIPTION | back::NO_DATA) => true,
             (Expect::Execute, back::DATA_ROW | back::COPY_OUT | back::COPY_DATA | back::COPY_DONE) => false,
@@ -320,7 +382,7 @@ impl Outstanding {
         if last {
             self.pop();
         }
-        Ok(Reply { to, last })
+        Ok(Reply { to, last, effects })
     }
 
     /// An error answers the request at the head. Returns that request, after telling `dropped` of every request that the
@@ -355,7 +417,7 @@ impl Outstanding {
         self.unsynced = false;
         self.skipping = false;
         self.segment = self.segment.wrapping_add(1);
-        self.push(Expect::Sync);
+        self.push(Expect::Sync, Effects::NONE);
         true
     }
 
@@ -363,7 +425,7 @@ impl Outstanding {
         if self.copy_in {
             self.copy_in = false;
         } else if !self.runs.is_empty() {
-            self.push(Expect::CopyEnd);
+            self.push(Expect::CopyEnd, Effects::NONE);
         }
         false
     }
@@ -373,11 +435,11 @@ impl Outstanding {
     fn enter_copy_in(&mut self) {
         self.copy_in = true;
         self.sync_in_copy = false;
-        if self.runs.front().is_some_and(|run| run.1 > 1) {
+        if self.runs.front().is_some_and(|run| run.count > 1) {
             self.breached = true;
             return;
         }
-        while let Some(&(next, count)) = self.runs.get(1) {
+        while let Some(&Run { what: next, count, .. }) = self.runs.get(1) {
             match next {
                 Expect::Sync => {
                     self.sync_in_copy = true;
@@ -402,33 +464,33 @@ impl Outstanding {
     /// Takes one request out of the second run.
     fn take_second(&mut self) {
         match self.runs.get_mut(1) {
-            Some((_, count)) if *count > 1 => *count -= 1,
+            Some(run) if run.count > 1 => run.count -= 1,
             _ => drop(self.runs.remove(1)),
         }
     }
 
     #[inline]
-    fn push(&mut self, what: Expect) {
+    fn push(&mut self, what: Expect, effects: Effects) {
         self.ends += u32::from(what.ends_with_ready());
         match self.runs.back_mut() {
-            Some((last, count)) if *last == what => *count += 1,
-            _ => self.runs.push_back((what, 1)),
+            Some(last) if last.what == what && last.effects == effects => last.count += 1,
+            _ => self.runs.push_back(Run { what, effects, count: 1 }),
         }
     }
 
     fn push_front(&mut self, what: Expect) {
         match self.runs.front_mut() {
-            Some((first, count)) if *first == what => *count += 1,
-            _ => self.runs.push_front((what, 1)),
+            Some(first) if first.what == what => first.count += 1,
+            _ => self.runs.push_front(Run { what, effects: Effects::NONE, count: 1 }),
         }
     }
 
     #[inline]
     fn pop(&mut self) {
-        if let Some((what, count)) = self.runs.front_mut() {
-            self.ends -= u32::from(what.ends_with_ready());
-            *count -= 1;
-            if *count == 0 {
+        if let Some(run) = self.runs.front_mut() {
+            self.ends -= u32::from(run.what.ends_with_ready());
+            run.count -= 1;
+            if run.count == 0 {
                 self.runs.pop_front();
             }
         }
@@ -452,8 +514,8 @@ mod tests {
         let mut q = Outstanding::default();
         assert!(q.request(Expect::Query));
         assert!(!q.is_clean());
-        assert!(replies(&mut q, b"TDDC").iter().all(|r| r == &Ok(Reply { to: Expect::Query, last: false })));
-        assert_eq!(q.reply(b'Z'), Ok(Reply { to: Expect::Query, last: true }));
+        assert!(replies(&mut q, b"TDDC").iter().all(|r| r.as_ref().is_ok_and(|r| r.to == Expect::Query && !r.last)));
+        assert_eq!(q.reply(b'Z').map(|r| (r.to, r.last)), Ok((Expect::Query, true)));
         assert!(q.is_clean());
         assert_eq!(q.reply(b'Z'), Err(Surprise));
     }
@@ -481,8 +543,8 @@ mod tests {
         let mut dropped = Vec::new();
         assert_eq!(q.error(|e| dropped.push(e)), Some(Expect::Parse));
         assert_eq!(dropped, [Expect::Parse, Expect::Bind, Expect::Query]);
-        assert_eq!(q.reply(b'Z'), Ok(Reply { to: Expect::Sync, last: true }));
-        assert_eq!(q.reply(b'Z'), Ok(Reply { to: Expect::Query, last: true }));
+        assert_eq!(q.reply(b'Z').map(|r| (r.to, r.last)), Ok((Expect::Sync, true)));
+        assert_eq!(q.reply(b'Z').map(|r| (r.to, r.last)), Ok((Expect::Query, true)));
         assert!(q.is_clean());
     }
 

@@ -119,9 +119,26 @@ impl ParamTable {
         Ok(())
     }
 
+    /// Sets a parameter to a value that a server has reported before.
+    pub(crate) fn restore(&self, params: &mut Params, name: &str, value: &str) {
+        if let Some(index) = self.index(name).filter(|_| value.len() <= MAX_VALUE) {
+            params.values[index] = Some(value.into());
+        }
+    }
+
+    /// Whether a server's reports are in UTF-8.
+    pub(crate) fn is_utf8(&self, server: &Params) -> bool {
+        self.get(server, TRACKED[0]).is_some_and(|encoding| encoding.eq_ignore_ascii_case("UTF8"))
+    }
+
     /// Whether a parameter of this name is tracked.
     pub fn is_tracked(&self, name: &str) -> bool {
         self.index(name).is_some()
+    }
+
+    /// Whether a parameter goes with a client to its next server when it is changed: this server reports it.
+    pub(crate) fn follows(&self, server: &Params, name: &str) -> bool {
+        self.index_of_report(name).is_some_and(|index| server.reports(index))
     }
 
     /// The value of a parameter, if it is known.
@@ -283,9 +300,14 @@ fn set_query(query: &mut String, name: &str, value: Option<&str>) {
     // A list must stay a list: SET with one literal would make one element of it.
     let list = name.eq_ignore_ascii_case("search_path");
     let _ = if list { write!(query, "SELECT pg_catalog.set_config('{name}',") } else { write!(query, "SET {name}=") };
-    // An escape string means the same whatever standard_conforming_strings is.
-    query.push_str(if value.contains('\\') { "E'" } else { "'" });
+    // An escape string means the same whatever standard_conforming_strings is, and in any encoding: the server reads the
+    // text in the encoding from before it.
+    query.push_str(if value.contains('\\') || !value.is_ascii() { "E'" } else { "'" });
     for c in value.chars() {
+        if !c.is_ascii() {
+            let _ = write!(query, "\\U{:08X}", u32::from(c));
+            continue;
+        }
         if matches!(c, '\'' | '\\') {
             query.push(c);
         }
@@ -412,6 +434,18 @@ mod tests {
         assert!(t.agree(&reader, &mut fenced, &mut query));
         assert!(t.agree(&client, &mut fenced, &mut query));
         assert_eq!(query, "RESET default_transaction_read_only");
+    }
+
+    #[test]
+    fn what_a_server_reports_is_set_elsewhere_whatever_the_encoding_there() {
+        let t = table();
+        let reports = |encoding, path| server(&t, &[("client_encoding", encoding), ("search_path", path)]);
+        let client = reports("UTF8", "größe, '😀\\");
+        let mut query = String::new();
+        assert!(t.agree(&client, &mut reports("GBK", "public"), &mut query));
+        let path = r"SELECT pg_catalog.set_config('search_path',E'gr\U000000F6\U000000DFe, ''\U0001F600\\',false)";
+        assert_eq!(query, format!("SET client_encoding='UTF8';{path}"));
+        assert!(t.is_utf8(&client) && !t.is_utf8(&reports("GBK", "public")));
     }
 
     #[test]

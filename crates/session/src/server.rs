@@ -13,6 +13,7 @@ use crate::notes::Notes;
 use crate::out::Out;
 use crate::outstanding::{Expect, Outstanding};
 use crate::params::{ParamTable, Params};
+use crate::state::SessionState;
 use crate::statements::{Key, ServerStatements};
 
 /// One server's state.
@@ -31,9 +32,8 @@ pub struct Server {
     /// The segment in which we put it there ourselves.
     pub(crate) unnamed_at: u32,
     pub(crate) status: TxStatus,
-    pub(crate) dirty: Dirty,
-    /// The query under way leaves nothing behind although its command tag looks like it (`SET LOCAL`).
-    pub(crate) harmless: bool,
+    /// What clients left on it.
+    pub(crate) state: SessionState,
     /// The first name since ReadyForQuery that its client used of a statement that it does not have, where that begins like ours.
     pub(crate) guessed: Option<Box<[u8]>>,
     /// The transaction under way has changed definitions.
@@ -106,8 +106,7 @@ impl Server {
             unnamed: None,
             unnamed_at: 0,
             status: TxStatus::Idle,
-            dirty: Dirty::NONE,
-            harmless: false,
+            state: SessionState::default(),
             guessed: None,
             defines: false,
             params,
@@ -158,12 +157,12 @@ impl Server {
     /// What its clients left behind since it was last clean of it.
     #[inline]
     pub fn dirty(&self) -> Dirty {
-        self.dirty
+        self.state.dirty
     }
 
     /// What its client left is not to be cleaned up: the next one takes it over, as with PgBouncer.
     pub fn forgive(&mut self) {
-        self.dirty = Dirty::NONE;
+        self.state.forgive();
     }
 
     /// What to name to cancel its query.
@@ -204,7 +203,7 @@ impl Server {
                 self.own.discarded = true;
                 self.statements.clear();
                 table.after_reset(&mut self.params);
-                self.dirty = Dirty::NONE;
+                self.state.cleaned();
             }
             _ => {}
         }
@@ -260,7 +259,7 @@ impl Server {
         if dirty.contains(Dirty::STATEMENTS) {
             return "DISCARD ALL".into();
         }
-        // One batch, so one round trip. Advisory locks leave no trace in tags; they go along.
+        // One batch, so one round trip. A function may have taken advisory locks unseen; they go along.
         let mut query = String::from("SELECT pg_catalog.pg_advisory_unlock_all()");
         let steps = [
             (Dirty::SETTINGS, ";SET SESSION AUTHORIZATION DEFAULT;RESET ALL"),
@@ -274,10 +273,10 @@ impl Server {
 
     /// Notes that [`Server::reset_query`] succeeded.
     pub fn was_reset(&mut self, table: &ParamTable) {
-        if self.dirty.contains(Dirty::SETTINGS) {
+        if self.state.dirty.contains(Dirty::SETTINGS) {
             table.after_reset(&mut self.params);
         }
-        self.dirty = Dirty::NONE;
+        self.cleaned();
     }
 
     /// Notes that the operator's own query has cleaned up (`server_reset_query`), or was meant to. What it did to
@@ -286,6 +285,13 @@ impl Server {
         if !self.own.discarded {
             table.doubt(&mut self.params);
         }
-        self.dirty = Dirty::NONE;
+        self.cleaned();
+    }
+
+    fn cleaned(&mut self) {
+        if self.state.cleaned() {
+            // What was prepared while temporary objects were there may mean them.
+            self.statements.distrust();
+        }
     }
 }

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use siphasher::sip128::{Hasher128, SipHasher13};
-use weir_pgwire::sql;
+use weir_pgwire::Effects;
 
 /// What every name of ours on a server begins with.
 pub const NAME_PREFIX: &[u8] = b"weir_";
@@ -57,8 +57,8 @@ pub(crate) struct Statement {
     name: [u8; NAME_LEN],
     /// Text, its NUL, the count and the types, as they stood in the message.
     rest: Box<[u8]>,
-    /// It may make something temporary, which stays with whatever server it is run on.
-    makes_temporary: bool,
+    /// What running it may leave on a server.
+    effects: Effects,
 }
 
 impl Statement {
@@ -75,8 +75,8 @@ impl Statement {
         self.reading
     }
 
-    pub(crate) fn makes_temporary(&self) -> bool {
-        self.makes_temporary
+    pub(crate) fn effects(&self) -> Effects {
+        self.effects
     }
 
     pub(crate) fn rest(&self) -> &[u8] {
@@ -143,7 +143,7 @@ impl Interner {
             reading,
             name: name_of(key),
             rest: rest.into(),
-            makes_temporary: makes_temporary(rest),
+            effects: Effects::of(text_in(rest)),
         });
         self.bytes += size;
         self.by_key.insert(key, statement.clone());
@@ -169,12 +169,6 @@ impl Interner {
         hasher.write(rest);
         Key(hasher.finish128().as_u128())
     }
-}
-
-/// Whether a statement may make something temporary. `rest` is what follows the name in its Parse.
-pub(crate) fn makes_temporary(rest: &[u8]) -> bool {
-    let text = text_in(rest);
-    sql::may_make_temporary(text, &sql::head(text))
 }
 
 /// The text in what follows the name in a Parse.

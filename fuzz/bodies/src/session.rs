@@ -11,7 +11,7 @@ use std::sync::Arc;
 use weir_base::Mode;
 use weir_session::back::{self, Told};
 use weir_session::front::{self, Context, Counts, Messages, Simple, Then};
-use weir_session::{Accepted, CancelKey, Client, Interner, Out, ParamTable, Server};
+use weir_session::{Accepted, CancelKey, Client, Interner, Out, ParamTable, Server, StatePolicy};
 
 use crate::backend::Backend;
 use crate::contract::{Contract, Stream, is_readable};
@@ -58,6 +58,7 @@ impl Shared {
             max_prepared: self.max_prepared,
             client_statements: 3,
             messages: Messages { longest: 1 << 20, simple: Simple::Allowed },
+            state: StatePolicy { warn: true, refuse: self.max_prepared % 3 == 2 },
         }
     }
 }

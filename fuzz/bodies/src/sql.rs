@@ -1,8 +1,8 @@
 //! Heads of statements and command tags. What a head promises is checked by a reader of its own, which knows nothing but
 //! where statements end.
 
-use weir_pgwire::sql::{self, SqlHead};
-use weir_pgwire::{Dealloc, Dirty};
+use weir_pgwire::sql::{self, Mentions, SqlHead};
+use weir_pgwire::{Dealloc, Dirty, Effects};
 
 /// A text, whole and cut.
 pub(crate) fn statement_heads(data: &[u8]) {
@@ -15,18 +15,25 @@ pub(crate) fn statement_heads(data: &[u8]) {
     if let SqlHead::Deallocate(Dealloc::Name(name)) = &whole {
         assert!(name.len() <= data.len());
     }
-    let _ = sql::may_make_temporary(data, &whole);
+    let effects = Effects::of(data);
+    let kept = sql::kept(data, |_| false);
+    // What is certainly left, and that no tag says, is among what may be left.
+    let by_text = kept.without(Dirty::LISTEN.union(Dirty::STATEMENTS).union(Dirty::CURSORS).union(Dirty::SETTINGS));
+    assert!(effects.may_leave.contains(by_text), "{by_text:?} is not in {effects:?}");
+    let mut pieces = data.chunks(7);
+    let mut mentions = Mentions::begin(pieces.next().unwrap_or_default());
+    pieces.for_each(|piece| mentions.feed(piece));
+    assert!(mentions.found().contains(Mentions::of(data)), "a cut hid a word");
     for end in (0..=data.len()).step_by(data.len() / 60 + 1) {
         let early = sql::head_of_prefix(&data[..end]);
-        assert!(!promises(&early) && early != SqlHead::CreateOther, "a promise about what was not seen: {early:?}");
+        assert!(!promises(&early), "a promise about what was not seen: {early:?}");
     }
 }
 
 /// A command tag.
 pub(crate) fn command_tags(data: &[u8]) {
     let left = sql::left_by_tag(data);
-    let all = Dirty::SETTINGS.union(Dirty::LISTEN).union(Dirty::STATEMENTS).union(Dirty::CURSORS).union(Dirty::TEMP);
-    assert!(all.contains(left) && left.without(all).is_empty());
+    assert!(left.without(Dirty::ALL).is_empty());
     assert!(left.is_empty() || data.first().is_some_and(u8::is_ascii_uppercase));
 }
 
@@ -34,7 +41,11 @@ pub(crate) fn command_tags(data: &[u8]) {
 fn promises(head: &SqlHead<'_>) -> bool {
     matches!(
         head,
-        SqlHead::SetLocal | SqlHead::Deallocate(_) | SqlHead::DiscardAll | SqlHead::DeclareCursor { hold: false }
+        SqlHead::SetLocal
+            | SqlHead::Deallocate(_)
+            | SqlHead::DiscardAll
+            | SqlHead::DeclareCursor { hold: false }
+            | SqlHead::CreateTemp
     )
 }
 

@@ -7,6 +7,7 @@
 //! Invariant: every row has as many values as the table has columns.
 
 mod connections;
+mod lost;
 mod pools;
 mod process;
 mod refusals;
@@ -99,7 +100,7 @@ pub(crate) struct Entry {
 }
 
 /// Every table.
-pub(crate) const TABLES: [Entry; 23] = [
+pub(crate) const TABLES: [Entry; 24] = [
     Entry { show: Show::Pools, name: "pools", columns: pools::POOLS, rows: pools::pools },
     Entry { show: Show::Stats, name: "stats", columns: statistics::STATS, rows: statistics::stats },
     Entry { show: Show::StatsTotals, name: "stats_totals", columns: statistics::SUMS, rows: statistics::stats_totals },
@@ -128,6 +129,7 @@ pub(crate) const TABLES: [Entry; 23] = [
     Entry { show: Show::Peers, name: "peers", columns: process::PEERS, rows: none },
     Entry { show: Show::PeerPools, name: "peer_pools", columns: process::PEER_POOLS, rows: none },
     Entry { show: Show::Refusals, name: "refusals", columns: refusals::REFUSALS, rows: refusals::refusals },
+    Entry { show: Show::LostState, name: "lost_state", columns: lost::LOST_STATE, rows: lost::lost_state },
 ];
 
 /// The rows of a table about what a process without peers, without zones and without a takeover does not have; and of one

@@ -12,7 +12,7 @@ use crate::stats::{DatabaseStats, Stats};
 
 /// The columns of PgBouncer 1.25, in order, with the letters of its own row descriptions: s text, i int4, q int8,
 /// N numeric, b bytea. The last one is Weir's own.
-const REFERENCE: [(Show, &str, &str); 23] = [
+const REFERENCE: [(Show, &str, &str); 24] = [
     (
         Show::Pools,
         "ssiiiiiiiiiiiiiss",
@@ -75,6 +75,7 @@ const REFERENCE: [(Show, &str, &str); 23] = [
     (Show::Peers, "isii", "peer_id, host, port, pool_size"),
     (Show::PeerPools, "iiiii", "peer_id, cl_active_cancel_req, cl_waiting_cancel_req, sv_active_cancel, sv_login"),
     (Show::Refusals, "ssNNNNN", "database, user, pool_full, server_slow, server_down, limit_reached, other"),
+    (Show::LostState, "ssNN", "database, kind, lost, refused"),
 ];
 
 const CONNECTION_KINDS: &str = "ssssssisissiiississiq";

@@ -74,10 +74,21 @@ pub(super) static SETTINGS: &[Setting] = &[
         Place::Config(|c| Slot::OnDirty(&mut c.on_dirty)),
         "What happens, in pools that do not say otherwise, to a server on which a client left state (SET, LISTEN, \
          PREPARE, temporary tables): `keep` hands it on as it is, as PgBouncer does; `reset` runs DISCARD ALL first; \
-         `close` closes it.",
+         `close` closes it; `refuse` answers what would certainly leave state with an error, and resets the rest.",
     )
     .ini_own("on_dirty")
     .ini_default("keep"),
+    Setting::new(
+        General,
+        "warn_on_dirty",
+        Kind::Flag,
+        "true",
+        Place::Shared(|c| Slot::Flag(&mut c.warn_on_dirty), |p| Slot::Flag(&mut p.warn_on_dirty)),
+        "Send a client a WARNING, once for each kind, when session state that it made (SET, LISTEN, PREPARE, temporary \
+         tables, WITH HOLD, advisory locks) is lost at the end of its transaction.",
+    )
+    .ini_own("warn_on_dirty")
+    .ini_default("false"),
     Setting::new(
         General,
         "server_reset_query",

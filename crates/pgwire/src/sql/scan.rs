@@ -6,6 +6,25 @@
 
 use std::borrow::Cow;
 
+/// A piece of a text.
+#[derive(PartialEq, Eq, Debug)]
+pub(super) enum Token<'a> {
+    /// A name or keyword, as PostgreSQL folds it.
+    Word(Cow<'a, [u8]>),
+    /// A name between double quotes, which is no keyword.
+    Quoted(Cow<'a, [u8]>),
+    /// What is between single quotes, as it is written.
+    Literal(&'a [u8]),
+    /// Any other byte, the first one of what it begins.
+    Other(u8),
+    /// The end of a statement.
+    Semicolon,
+    /// The end of the text.
+    End,
+    /// Nothing that is understood.
+    Unclear,
+}
+
 /// A position in a text.
 #[derive(Clone, Copy)]
 pub(super) struct Scan<'a> {
@@ -21,10 +40,6 @@ impl<'a> Scan<'a> {
 
     pub(super) fn prefix(text: &'a [u8]) -> Self {
         Scan { left: text, cut: true }
-    }
-
-    pub(super) fn is_prefix(&self) -> bool {
-        self.cut
     }
 
     #[inline]
@@ -100,6 +115,31 @@ impl<'a> Scan<'a> {
         self.left.is_empty()
     }
 
+    /// Takes the next piece and the blanks before it.
+    pub(super) fn token(&mut self) -> Token<'a> {
+        self.blank();
+        let before = self.left;
+        match self.peek() {
+            None => Token::End,
+            Some(b';') => {
+                self.skip(1);
+                Token::Semicolon
+            }
+            Some(b'\'') if self.string() => {
+                let length = before.len() - self.left.len();
+                Token::Literal(before.get(1..length - 1).unwrap_or_default())
+            }
+            Some(b'$') if self.dollar() => Token::Other(b'$'),
+            Some(b'\'' | b'$') => Token::Unclear,
+            Some(b'"') => self.name().map_or(Token::Unclear, Token::Quoted),
+            Some(first) if begins_name(first) => self.name().map_or(Token::Unclear, Token::Word),
+            Some(byte) => {
+                self.skip(1);
+                Token::Other(byte)
+            }
+        }
+    }
+
     /// Whether the statement that is begun is certainly the last of the text.
     pub(super) fn is_last(mut self) -> bool {
         loop {
@@ -116,11 +156,6 @@ impl<'a> Scan<'a> {
                 return false;
             }
         }
-    }
-
-    /// Whether `hint` (given in lower case) occurs anywhere in the rest.
-    pub(super) fn mentions(&self, hint: &[u8]) -> bool {
-        self.left.windows(hint.len()).any(|window| window.eq_ignore_ascii_case(hint))
     }
 
     /// Skips white space and comments; one that does not end takes the rest.

@@ -130,27 +130,23 @@ fn a_cursor_is_held_unless_the_text_says_otherwise() {
 }
 
 #[test]
-fn what_is_created_for_the_session_is_told_from_what_stays() {
+fn what_certainly_makes_only_something_temporary_is_told_from_the_rest() {
     expect(
         &SqlHead::CreateTemp,
         &[
             "create temp table t (a int)",
-            "CREATE TEMPORARY VIEW v AS SELECT 1",
+            "CREATE TEMPORARY VIEW v AS SELECT 1;",
             "create or replace temp view v as select 1",
             "create local temp table t (a int)",
-            "create table pg_temp.t (a int)",
-            "create function \"pg_temp\".f() returns int language sql as 'select 1'",
-            "create table a (b int); create temp table c (d int)",
-            "create table a (b text default E'\\''); create temporary table c (d int)",
         ],
     );
     expect(
-        &SqlHead::CreateOther,
+        &SqlHead::Other,
         &[
             "create table t (temp int)",
-            "create table temperature (a int)",
-            "create table a (b int); create table c (d int)",
-            "create function f() returns int begin atomic select 1; select 2; end",
+            "create table pg_temp.t (a int)",
+            "create temp table a (b int); create table c (d int)",
+            "create temp table a (b text default E'\\''); create table c (d int)",
             "CREATE INDEX i ON t (a)",
         ],
     );
@@ -193,7 +189,7 @@ fn a_prefix_promises_nothing_about_the_rest() {
         ("deallocate a", SqlHead::Other),
         ("discard all", SqlHead::Other),
         ("declare c cursor for select 1", SqlHead::DeclareCursor { hold: true }),
-        ("create table a", SqlHead::CreateTemp),
+        ("create temp table a", SqlHead::Other),
         ("listen a", SqlHead::Listen),
         ("select 1", SqlHead::Other),
     ] {
@@ -203,12 +199,13 @@ fn a_prefix_promises_nothing_about_the_rest() {
 
 #[test]
 fn a_command_tag_tells_what_may_be_left_behind() {
-    let cases: [(&str, Dirty); 8] = [
+    let cases: [(&str, Dirty); 9] = [
         ("SET", Dirty::SETTINGS),
         ("LISTEN", Dirty::LISTEN),
         ("PREPARE", Dirty::STATEMENTS),
         ("DECLARE CURSOR", Dirty::CURSORS),
         ("CREATE TABLE", Dirty::TEMP),
+        ("CREATE TYPE", Dirty::TEMP),
         ("SELECT 1", Dirty::NONE),
         ("PREPARE TRANSACTION", Dirty::NONE),
         ("SET CONSTRAINTS", Dirty::NONE),

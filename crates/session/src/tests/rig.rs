@@ -8,7 +8,7 @@ use weir_pgwire::{ErrorFields, HEAD, Head, Of, put_back, put_front};
 
 use crate::back::{self, Told, Unexpected};
 use crate::front::{self, Context, Counts, Fed, Messages, Simple, Then};
-use crate::{Accepted, CancelKey, Client, Interner, Out, ParamTable, Server};
+use crate::{Accepted, CancelKey, Client, Interner, Out, ParamTable, Server, StatePolicy};
 
 /// A link, and everything that was written to its ends since it was last looked at.
 pub(crate) struct Link {
@@ -23,6 +23,7 @@ pub(crate) struct Link {
     pub(crate) max_prepared: usize,
     pub(crate) client_statements: usize,
     pub(crate) messages: Messages,
+    pub(crate) state: StatePolicy,
     pub(crate) to_client: Vec<u8>,
     pub(crate) to_server: Vec<u8>,
 }
@@ -65,6 +66,7 @@ impl Link {
             max_prepared: 100,
             client_statements: 100,
             messages: Messages { longest: u32::MAX, simple: Simple::Allowed },
+            state: StatePolicy::default(),
             to_client: Vec::new(),
             to_server: Vec::new(),
         }
@@ -87,6 +89,7 @@ impl Link {
             max_prepared: self.max_prepared,
             client_statements: self.client_statements,
             messages: self.messages,
+            state: self.state,
         };
         front::feed(&mut self.client, self.server.as_mut(), input, &mut ctx, &mut out)
     }
@@ -104,6 +107,7 @@ impl Link {
             max_prepared: self.max_prepared,
             client_statements: self.client_statements,
             messages: self.messages,
+            state: self.state,
         };
         let client = linked.then_some(&mut self.client);
         back::feed(self.server.as_mut().expect("a server"), client, input, &mut ctx, &mut out)

@@ -11,7 +11,7 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
-use weir_admin::{Command, PoolRecord, Refusals, Report, Stats};
+use weir_admin::{Command, DatabaseStats, LostState, PoolRecord, Refusals, Report, Stats};
 use weir_config::Config;
 
 use super::page::{Asked, Place};
@@ -51,6 +51,8 @@ pub(crate) struct Pool {
     longest_wait_seconds: f64,
     totals: Totals,
     refusals: BTreeMap<&'static str, u64>,
+    /// Session state that clients lost at the end of a transaction, by kind.
+    lost_state: BTreeMap<&'static str, u64>,
     users: Vec<User>,
 }
 
@@ -101,7 +103,7 @@ struct Index<'a> {
     config: &'a Config,
     report: &'a Report,
     records: BTreeMap<&'a str, Vec<&'a PoolRecord>>,
-    stats: BTreeMap<&'a str, &'a Stats>,
+    stats: BTreeMap<&'a str, &'a DatabaseStats>,
     refusals: BTreeMap<&'a str, Refusals>,
 }
 
@@ -112,7 +114,7 @@ impl<'a> Index<'a> {
             let Some((database, _)) = &record.pool else { continue };
             refusals.entry(database).or_default().add(&record.refusals);
         }
-        let stats = report.stats.iter().map(|stats| (stats.database.as_str(), &stats.total)).collect();
+        let stats = report.stats.iter().map(|stats| (stats.database.as_str(), stats)).collect();
         Index { config, report, records: by_database(report), stats, refusals }
     }
 
@@ -150,8 +152,15 @@ impl<'a> Index<'a> {
             clients: Clients::of(&all),
             servers: Servers::of(&all),
             longest_wait_seconds: seconds(all.maxwait),
-            totals: Totals::of(self.stats.get(name).copied().unwrap_or(&Stats::default())),
+            totals: Totals::of(self.stats.get(name).map_or(&Stats::default(), |stats| &stats.total)),
             refusals: self.refusals.get(name).copied().unwrap_or_default().named().into(),
+            lost_state: self
+                .stats
+                .get(name)
+                .map_or(LostState::default(), |stats| stats.tally.lost)
+                .named()
+                .map(|(kind, count)| (kind, count.lost))
+                .collect(),
             users: records.iter().map(|record| User::of(record)).collect(),
         })
     }

@@ -283,6 +283,16 @@ impl Figures {
                 count_of(&mut family, &[("database", database.as_str()), ("sqlstate", &sqlstate)], count)?;
             }
         }
+        let help = "Session state that clients lost at the end of a transaction, or were refused";
+        let mut family = to.encode_descriptor("weir_session_state_lost", help, None, MetricType::Counter)?;
+        for (database, (_, tally)) in &self.stats {
+            for (kind, count) in tally.lost.named() {
+                for (outcome, count) in [("lost", count.lost), ("refused", count.refused)] {
+                    let labels = [("database", database.as_str()), ("kind", kind), ("outcome", outcome)];
+                    count_of(&mut family, &labels, count)?;
+                }
+            }
+        }
         self.times.encode(to)
     }
 }

@@ -1,0 +1,85 @@
+//! The kinds of session state that a client may leave on a server, and what a command tag says about them.
+
+/// A set of kinds of session state.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub struct Dirty(u8);
+
+impl Dirty {
+    /// Nothing.
+    pub const NONE: Dirty = Dirty(0);
+    /// Settings changed with SET or `set_config()`.
+    pub const SETTINGS: Dirty = Dirty(1);
+    /// Channels listened to.
+    pub const LISTEN: Dirty = Dirty(1 << 1);
+    /// Statements made with SQL's PREPARE.
+    pub const STATEMENTS: Dirty = Dirty(1 << 2);
+    /// Cursors that may outlive their transaction.
+    pub const CURSORS: Dirty = Dirty(1 << 3);
+    /// Temporary tables, views, sequences and the like.
+    pub const TEMP: Dirty = Dirty(1 << 4);
+    /// Advisory locks of the session.
+    pub const LOCKS: Dirty = Dirty(1 << 5);
+    /// Every kind.
+    pub const ALL: Dirty = Dirty((1 << 6) - 1);
+
+    /// Each kind alone, in the order of the bits.
+    pub const KINDS: [Dirty; 6] =
+        [Dirty::SETTINGS, Dirty::LISTEN, Dirty::STATEMENTS, Dirty::CURSORS, Dirty::TEMP, Dirty::LOCKS];
+
+    /// All that is in one or the other.
+    #[must_use]
+    pub const fn union(self, other: Dirty) -> Dirty {
+        Dirty(self.0 | other.0)
+    }
+
+    /// All of this that is not in the other.
+    #[must_use]
+    pub const fn without(self, other: Dirty) -> Dirty {
+        Dirty(self.0 & !other.0)
+    }
+
+    /// Whether all of `other` is in this.
+    pub const fn contains(self, other: Dirty) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Whether there is nothing in it.
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Adds all of `other`.
+    pub fn insert(&mut self, other: Dirty) {
+        *self = self.union(other);
+    }
+
+    /// The kinds in it, each alone.
+    pub fn kinds(self) -> impl Iterator<Item = Dirty> {
+        Dirty::KINDS.into_iter().filter(move |kind| self.contains(*kind))
+    }
+
+    /// The set as bits, and back from [`Dirty::from_bits`].
+    pub const fn bits(self) -> u8 {
+        self.0
+    }
+
+    /// The set that [`Dirty::bits`] gave; unknown bits are dropped.
+    pub const fn from_bits(bits: u8) -> Dirty {
+        Dirty(bits & Dirty::ALL.0)
+    }
+}
+
+/// What a finished command, named by its CommandComplete tag, may have left behind. Source: PostgreSQL's list of
+/// command tags. The tag of `SET LOCAL` is that of SET. Any CREATE may be temporary: `search_path` or the name's schema may
+/// be `pg_temp`.
+#[inline]
+pub fn left_by_tag(tag: &[u8]) -> Dirty {
+    match tag {
+        b"SET" => Dirty::SETTINGS,
+        b"LISTEN" => Dirty::LISTEN,
+        b"PREPARE" => Dirty::STATEMENTS,
+        b"DECLARE CURSOR" => Dirty::CURSORS,
+        _ if tag.starts_with(b"CREATE ") => Dirty::TEMP,
+        _ => Dirty::NONE,
+    }
+}
