@@ -13,7 +13,7 @@ use weir_base::{ClientAddr, Peer, Time, WorkerId};
 use weir_config::Config;
 use weir_engine::mail::Mail;
 use weir_engine::port::{Answer, Gone, Input, Secured, Signal, Work};
-use weir_engine::{Engine, Setup};
+use weir_engine::{Engine, Setup, StatementMemory};
 
 use crate::check::{Checker, Violation};
 use crate::context::{Context, Event};
@@ -83,6 +83,7 @@ impl Pooler {
             return Pooler { nodes: Vec::new(), shared: Shared { ended: true, ..shared } };
         };
         let process_key = rng.fork("process", 0).bytes();
+        let statement_memory = StatementMemory::default();
         let node = |worker: u16| Node {
             engine: Engine::new(Setup {
                 worker: WorkerId(worker),
@@ -90,6 +91,7 @@ impl Pooler {
                 config: Arc::clone(&config),
                 seed: rng.fork("engine", u64::from(worker)).bytes(),
                 process_key,
+                statement_memory: statement_memory.clone(),
                 wall_at_start: WALL,
                 version: "weir simulated",
                 uid: 0,

@@ -13,7 +13,7 @@ use weir_base::{ClientAddr, Host, Peer, Span, Target, Time, WorkerId};
 use weir_config::{Config, Method, Pool, SslMode};
 use weir_engine::mail::Mail;
 use weir_engine::port::{About, Handshake, Input, Io, Level, Response, Work};
-use weir_engine::{Engine, Setup};
+use weir_engine::{Engine, Setup, StatementMemory};
 use weir_pgwire::{Column, ColumnType, Of, put_back, put_front};
 
 /// What a client asks, again and again.
@@ -161,6 +161,7 @@ impl World {
             config: Arc::new(config(servers)),
             seed: [1; 32],
             process_key: [2; 32],
+            statement_memory: StatementMemory::default(),
             wall_at_start: 0,
             version: "weir",
             uid: 0,

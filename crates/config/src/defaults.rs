@@ -205,6 +205,8 @@ const BLANK_LIMITS: Limits = Limits {
     max_db_connections: 0,
     max_db_client_connections: 0,
     client_statements: 0,
+    client_statement_memory: 0,
+    pool_statement_memory: 0,
     statement_memory: 0,
 };
 
@@ -238,6 +240,8 @@ mod tests {
             max_db_connections: 0,
             max_db_client_connections: 0,
             client_statements: 10_000,
+            client_statement_memory: 0,
+            pool_statement_memory: 0,
             statement_memory: 256 << 20,
         };
         assert_eq!(Limits::default(), expected);

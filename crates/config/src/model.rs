@@ -500,11 +500,25 @@ pub struct Limits {
     pub max_db_client_connections: u32,
     /// The most prepared statements a client may hold.
     pub client_statements: u32,
-    /// The most bytes of statement text that the process keeps; the same for all pools.
+    /// The most bytes of statements that a client may hold; 0 is an eighth of all. [`Limits::client_share`] says how many.
+    pub client_statement_memory: u64,
+    /// The most bytes of statements that a pool may hold; 0 is half of all. [`Limits::pool_share`] says how many.
+    pub pool_statement_memory: u64,
+    /// The most bytes of statements that the process keeps; the same for all pools.
     pub statement_memory: u64,
 }
 
 impl Limits {
+    /// The most bytes of statements that a client may hold.
+    pub fn client_share(&self) -> u64 {
+        if self.client_statement_memory > 0 { self.client_statement_memory } else { self.statement_memory / 8 }
+    }
+
+    /// The most bytes of statements that a pool may hold.
+    pub fn pool_share(&self) -> u64 {
+        if self.pool_statement_memory > 0 { self.pool_statement_memory } else { self.statement_memory / 2 }
+    }
+
     /// The most servers of a pool for one user, its reserve among them; `None`: any number.
     pub fn most_servers(&self) -> Option<u64> {
         (self.size > 0).then(|| u64::from(self.size) + u64::from(self.reserve_size))

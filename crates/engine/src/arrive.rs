@@ -68,6 +68,7 @@ impl Engine {
             pause: Pause::default(),
             cut: false,
             ended: false,
+            statements_refused: false,
             user: "".into(),
             tls: None,
             ticket: None,

@@ -80,6 +80,8 @@ use weir_config::Config;
 use weir_session::front::{Context, Counts, Messages, Simple};
 use weir_session::{Accepted, Interner, ParamTable, StatePolicy};
 
+pub use weir_session::StatementMemory;
+
 use crate::gather::{Caller, Gathering};
 use crate::halt::Halt;
 use crate::lookup::Waiter;
@@ -101,6 +103,8 @@ pub struct Setup {
     pub seed: [u8; 32],
     /// Randomness that all engines of the process share: the same statement has the same name with each of them.
     pub process_key: [u8; 32],
+    /// What the statements of all engines of the process are charged to.
+    pub statement_memory: StatementMemory,
     /// The wall clock at [`Time::START`], in microseconds since 1970.
     pub wall_at_start: u64,
     /// The program's name and version, as SHOW VERSION says it.
@@ -242,7 +246,7 @@ impl Engine {
             timers: Timers::default(),
             turns: turns::Turns::default(),
             shared: Shared {
-                interner: Interner::new(hash_key, config.limits.statement_memory),
+                interner: Interner::new(hash_key, &setup.statement_memory, config.limits.statement_memory),
                 params: ParamTable::new(config.track_extra_parameters.iter().map(String::as_str)),
                 spare: Vec::new(),
                 scratch: Vec::new(),
@@ -407,7 +411,10 @@ impl Engine {
         };
         let done = frozen.is_some();
         if let Some(bytes) = frozen {
-            let thawed = weir_session::frozen::thaw(&bytes, &self.shared.params, &mut self.shared.interner);
+            // What it is charged for is let go before it is charged again.
+            slot.phase = Phase::Gone;
+            let pool = &self.pools.get(slot.pool).accepted;
+            let thawed = weir_session::frozen::thaw(&bytes, &self.shared.params, &mut self.shared.interner, pool);
             slot.phase = Phase::Ready(thawed.expect("what was frozen here thaws here"));
         }
         self.peers.put(peer, Entry::Client(slot));
@@ -483,6 +490,7 @@ impl Shared {
             counts: &mut self.counts,
             max_prepared: limits.max_prepared_statements as usize,
             client_statements: limits.client_statements as usize,
+            client_memory: limits.client_share(),
             messages: self.messages,
             state: StatePolicy { warn: pool.warn_on_dirty, refuse: pool.on_dirty == OnDirty::Refuse },
         }

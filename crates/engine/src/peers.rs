@@ -56,6 +56,8 @@ pub(crate) struct ClientSlot {
     pub(crate) cut: bool,
     /// It has closed its side while it had a server and was not read from.
     pub(crate) ended: bool,
+    /// The log has been told that it reached a limit on statements.
+    pub(crate) statements_refused: bool,
     pub(crate) user: Arc<str>,
     /// What its handshake has shown; `None` without encryption.
     pub(crate) tls: Option<Box<Secured>>,

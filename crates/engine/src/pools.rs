@@ -256,7 +256,7 @@ impl Engine {
             previous: Reading { stats: Stats::default(), at: now },
             latest: Reading { stats: Stats::default(), at: now },
             welcome: None,
-            accepted: Accepted::default(),
+            accepted: self.shared.interner.pool(name, user, config.limits.pool_share()),
             learnt: Learnt::default(),
             asked: None,
             salted: None,
@@ -450,6 +450,7 @@ impl Engine {
         self.config = config;
         self.policy = crate::entry::policy(self.policy.key, &self.config);
         self.shared.messages = crate::messages(&self.config);
+        self.shared.interner.set_limit(self.config.limits.statement_memory);
         self.salted.clear();
         self.lookups.forget_all();
         for ix in self.pools.indices() {
@@ -571,6 +572,7 @@ fn adjust(slot: &mut PoolSlot, config: Arc<weir_config::Pool>, now: Time) -> boo
         slot.places = Places::default();
         slot.pool.reconnect(now);
     }
+    slot.accepted.set_limit(config.limits.pool_share());
     slot.config = config;
     fewer || elsewhere
 }

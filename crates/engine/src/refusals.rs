@@ -10,6 +10,7 @@ use crate::Engine;
 use crate::arrive::NO_POOL;
 use crate::peers::{ClientSlot, PoolIx};
 use crate::pools::PoolSlot;
+use crate::port::{Io, Level};
 
 impl Engine {
     /// A client is refused, or dropped.
@@ -20,6 +21,16 @@ impl Engine {
             None => &mut self.refusals,
         };
         *counter(refusals, refusal.class()) += 1;
+    }
+
+    /// Requests of a client failed because of a limit on statements. The log is told once a client.
+    #[cold]
+    pub(crate) fn statements_refused<I: Io>(&mut self, client: &mut ClientSlot, count: u64, what: &str, io: &mut I) {
+        self.pools.get_mut(client.pool).refusals.limit_reached += count;
+        if self.config.log.pooler_errors && !std::mem::replace(&mut client.statements_refused, true) {
+            let text = format_args!("pooler error: {what}; its further ones of this kind are only counted");
+            self.say_client(Level::Warning, client, text, io);
+        }
     }
 
     /// The pool of the database that a client without a pool has named, if that pool is here.

@@ -111,6 +111,9 @@ impl Engine {
             self.note_request(now, &mut server, client.peer);
             self.peers.put(server.peer, Entry::Server(server));
         }
+        if let Some(what) = counts.refusal {
+            self.statements_refused(client, counts.refused, what, io);
+        }
         fed
     }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use weir_base::Time;
 use weir_config::Config;
 use weir_engine::port::{Input, Io};
-use weir_engine::{Engine, Setup};
+use weir_engine::{Engine, Setup, StatementMemory};
 
 use crate::brain::{Brain, Seat};
 use crate::descriptors::{descriptors, raise_descriptors};
@@ -111,7 +111,8 @@ fn start_with(
         signals,
         tls,
     };
-    start(plan, |seat| engine(seat, config.clone()))
+    let statement_memory = StatementMemory::default();
+    start(plan, |seat| engine(seat, config.clone(), statement_memory.clone()))
 }
 
 /// The line that the log begins with.
@@ -120,13 +121,14 @@ fn greeting(config: &Config) -> String {
     format!("process up: {VERSION}; open files: {limit}, clients: {clients}, workers: {workers}")
 }
 
-fn engine(seat: Seat, config: Arc<Config>) -> Engine {
+fn engine(seat: Seat, config: Arc<Config>, statement_memory: StatementMemory) -> Engine {
     Engine::new(Setup {
         worker: seat.worker,
         workers: seat.workers,
         config,
         seed: seat.seed,
         process_key: seat.process_key,
+        statement_memory,
         wall_at_start: seat.wall_at_start,
         version: VERSION,
         uid: nix::unistd::getuid().as_raw(),

@@ -6,8 +6,11 @@
 //! Invariant: at most one message's beginning is held, never more than was asked for.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use weir_pgwire::{HEAD, Head, Malformed};
+
+use crate::budget::{Account, Charge};
 
 /// What happens to the rest of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -26,7 +29,12 @@ pub(crate) struct Assembly {
     left: u32,
     fate: Fate,
     held: Vec<u8>,
+    /// What the held bytes are charged, if they are many.
+    charge: Option<Charge>,
 }
+
+/// The largest buffer for the beginning of a message that is a part of its peer's own memory; a larger one is charged.
+const UNCHARGED: usize = 16 << 10;
 
 /// What to do next with a stretch of input.
 pub(crate) enum Piece {
@@ -61,6 +69,22 @@ impl Assembly {
     /// Bytes held.
     pub(crate) fn held(&self) -> &[u8] {
         &self.held
+    }
+
+    /// Bytes that are charged for what is held.
+    pub(crate) fn charged(&self) -> u64 {
+        self.charge.as_ref().map_or(0, Charge::bytes)
+    }
+
+    /// Charges what is held. That there is room for it is asked before it is held (`need`, in [`Assembly::next`]).
+    #[inline]
+    pub(crate) fn charge(&mut self, account: &Arc<Account>) {
+        if self.held.capacity() > UNCHARGED {
+            let bytes = self.held.capacity() as u64;
+            self.charge.get_or_insert_with(|| Charge::anyway(account, 0)).resize_anyway(bytes);
+        } else if self.charge.is_some() {
+            self.charge = None;
+        }
     }
 
     /// Puts back what a frozen session had held.
@@ -125,6 +149,10 @@ impl Assembly {
             if taken == 0 {
                 return Ok(Piece::End);
             }
+            if self.held.capacity() < self.held.len() + taken {
+                // It grows by doubling, but never beyond what is wanted.
+                self.held.reserve_exact(missing.min(self.held.len().max(taken)));
+            }
             self.held.extend_from_slice(&input[*at..*at + taken]);
             *at += taken;
         }
@@ -138,6 +166,7 @@ impl Assembly {
 
     /// The held message was decided.
     pub(crate) fn give_back(&mut self, mut buffer: Vec<u8>) {
+        self.charge = None;
         // A small buffer is worth keeping for the next split message; a large one is not.
         if buffer.capacity() <= 512 {
             buffer.clear();

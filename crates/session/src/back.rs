@@ -17,14 +17,17 @@ use crate::notes::Change;
 use crate::out::{Out, View};
 use crate::outstanding::Expect;
 use crate::params::{ParamTable, Reported};
+use crate::refusal::Refusal;
 use crate::server::{OwnError, Server};
 use crate::state;
-use crate::statements::{NAME_LEN, NAME_PREFIX};
+use crate::statements::{Key, NAME_LEN, NAME_PREFIX};
 
 /// How much of an error is held: its first fields always, and in practice all of it.
 const ERROR_PREFIX: usize = 8 << 10;
 /// How much of a command's tag is looked at.
 const TAG_PREFIX: usize = 64;
+/// The SQLSTATE of a request that we refuse.
+const REFUSED: &[u8; 5] = b"54000";
 /// The longest ParameterStatus; a longer one spoils the server.
 const MAX_PARAMETER: usize = 16 << 10;
 
@@ -183,7 +186,7 @@ impl<O: Out> Step<'_, '_, O> {
         if reply.last && reply.to.is_noted() {
             self.settle_note();
         } else if reply.to == Expect::OwnClose {
-            self.server.closes.pop_front();
+            self.server.closes.take();
         }
         Ok(if reply.to.is_own() { Fate::Discard } else { Fate::Forward })
     }
@@ -237,11 +240,10 @@ impl<O: Out> Step<'_, '_, O> {
             self.server.unnamed = None;
             // Those that were parsed after it in the same pipeline are there; closing them once more harms nothing.
             self.server.statements.distrust();
-            let notes = &mut self.server.notes;
-            if let Some(statements) = self.client.as_deref_mut().and_then(|c| c.statements.as_deref_mut()) {
-                statements.retain(|name| notes.mentions(name));
+            if let Some(client) = self.client.as_deref_mut() {
+                let first = self.server.notes.forget_all_before(client.next_change());
+                client.statements.as_deref_mut().into_iter().for_each(|names| names.forget_before(first));
             }
-            notes.forget_all_before();
         }
     }
 
@@ -349,15 +351,17 @@ impl<O: Out> Step<'_, '_, O> {
             self.told.fatal = Some(told.error.clone());
             self.server.spoiled = true;
         }
-        if told.distrust {
+        let ours = self.refusal().filter(|_| !told.fatal);
+        if told.distrust && ours.is_none() {
             self.server.statements.distrust();
         }
         let head_of_queue = self.server.owed.head();
         let effects = self.server.owed.head_effects();
         self.server.state.failed(effects);
+        let code = if ours.is_some() { *REFUSED } else { told.code };
         let rewritten = match head_of_queue {
             Some(asked) if asked.is_refused() => Some(self.refused(effects)),
-            _ => self.in_clients_words(view, head),
+            _ => ours.or_else(|| self.in_clients_words(view, head)),
         };
         let fate = match head_of_queue {
             None => self.unasked_error(),
@@ -371,7 +375,7 @@ impl<O: Out> Step<'_, '_, O> {
             }
         };
         if fate == Fate::Forward && self.client.is_some() {
-            self.told.errors.push(told.code);
+            self.told.errors.push(code);
         }
         let used = match rewritten.filter(|_| fate == Fate::Forward && self.client.is_some()) {
             Some(rewritten) => {
@@ -412,7 +416,7 @@ impl<O: Out> Step<'_, '_, O> {
                 *unnamed = None;
             }
             if dropped == Expect::OwnClose {
-                closes.pop_front().and_then(|(_, key)| key).into_iter().for_each(|key| statements.suspect(key));
+                closes.take().into_iter().for_each(|key| statements.suspect(key));
             }
             let Some((prepares, change)) = dropped.is_noted().then(|| notes.take()).flatten() else { return };
             match prepares {
@@ -438,6 +442,15 @@ impl<O: Out> Step<'_, '_, O> {
         }
     }
 
+    /// Our own words, if the error answers what was sent in place of a request that we refuse.
+    fn refusal(&self) -> Option<Vec<u8>> {
+        let what =
+            self.server.notes.refusal_of_oldest().filter(|_| self.server.owed.head() == Some(Expect::Refused))?;
+        let mut message = Vec::new();
+        Refusal::StatementLimit(what).write_error(&mut message);
+        Some(message)
+    }
+
     /// An error that names a statement by our name for it, with the client's name in its place.
     fn in_clients_words(&self, view: View<'_>, head: Head) -> Option<Vec<u8>> {
         let body = view.bytes.get(HEAD..head.total()).filter(|body| body.len() <= ERROR_PREFIX)?;
@@ -447,8 +460,9 @@ impl<O: Out> Step<'_, '_, O> {
         let guessed = self.server.guessed.as_deref().filter(|_| ours == NOBODYS);
         let named = noted.then(|| self.server.notes.name_of_oldest()).flatten();
         let statements = self.client.as_deref()?.statements.as_deref();
-        let known = || Some(statements?.iter().find(|(_, statement)| statement.name() == ours)?.0);
-        let before = || self.server.notes.name_before(ours);
+        let key = Key::of_name(ours);
+        let known = || statements?.name_of(key?);
+        let before = || self.server.notes.name_before(key?);
         let name = guessed.or(named).or_else(known).or_else(before)?;
         let body = [&body[..at], name, &body[at + NAME_LEN..]].concat();
         let mut message = vec![back::ERROR];

@@ -9,8 +9,9 @@ use weir_base::Mode;
 use weir_pgwire::Dirty;
 
 use crate::assembly::Assembly;
+use crate::budget::{Account, Charge};
+use crate::names::{Change, ClientStatements};
 use crate::params::Params;
-use crate::statements::ClientStatements;
 
 /// One client's state between and within requests.
 #[derive(Debug)]
@@ -26,7 +27,12 @@ pub struct Client {
     pub(crate) unnamed_count: u32,
     /// The kinds of session state of whose loss it was warned.
     pub(crate) warned: Dirty,
+    /// Counts the changes of its names.
+    changes: Change,
 }
+
+/// The longest unnamed statement that is a part of its client's own memory; a longer one is charged.
+const UNCHARGED: usize = 1 << 10;
 
 /// The client's unnamed statement.
 #[derive(Debug, Default)]
@@ -35,9 +41,46 @@ pub(crate) enum Unnamed {
     #[default]
     None,
     /// What follows the (empty) name in its Parse.
-    Held(Vec<u8>),
+    Held(HeldText),
     /// It was too large to hold: it exists only on the server where it was parsed.
     Streamed,
+}
+
+/// A text that only its client uses.
+#[derive(Debug)]
+pub(crate) struct HeldText {
+    bytes: Vec<u8>,
+    charge: Option<Charge>,
+}
+
+impl HeldText {
+    /// Holds `bytes` at the expense of `account`; nothing if there is no room.
+    pub(crate) fn new(bytes: Vec<u8>, account: &Arc<Account>) -> Option<HeldText> {
+        let size = bytes.capacity();
+        let charge = if size > UNCHARGED { Some(Charge::real(account, size as u64).ok()?) } else { None };
+        Some(HeldText { bytes, charge })
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Unnamed {
+    /// Bytes that it holds.
+    pub(crate) fn size(&self) -> usize {
+        if let Unnamed::Held(text) = self { text.bytes.capacity() } else { 0 }
+    }
+
+    /// Its buffer, for another one.
+    pub(crate) fn into_buffer(self) -> Option<Vec<u8>> {
+        if let Unnamed::Held(HeldText { bytes, charge }) = self {
+            drop(charge);
+            Some(bytes)
+        } else {
+            None
+        }
+    }
 }
 
 impl Client {
@@ -52,6 +95,7 @@ impl Client {
             unnamed: Unnamed::None,
             unnamed_count: 0,
             warned: Dirty::NONE,
+            changes: 0,
         }
     }
 
@@ -102,6 +146,22 @@ impl Client {
         if !matches!(self.unnamed, Unnamed::None) {
             self.replace_unnamed(Unnamed::None);
         }
+    }
+
+    /// The number of the next change of its names.
+    pub(crate) fn next_change(&self) -> Change {
+        self.changes
+    }
+
+    /// The number of a change of its names that is made now.
+    pub(crate) fn count_change(&mut self) -> Change {
+        self.changes += 1;
+        self.changes - 1
+    }
+
+    /// Bytes of statements that it is charged for: what `client_statement_memory` limits.
+    pub(crate) fn statement_bytes(&self) -> u64 {
+        self.statements.as_ref().map_or(0, |statements| statements.cost()) + self.unnamed.size() as u64
     }
 
     pub(crate) fn statements_mut(&mut self) -> &mut ClientStatements {

@@ -20,8 +20,11 @@ use crate::server::Server;
 use crate::state::{self, StatePolicy};
 use crate::statements::{Accepted, Interner};
 
-/// The most bytes of a Parse that are held; a longer named one is refused, a longer unnamed one streams.
+/// The longest Parse of a named statement; a longer one is refused.
 pub const MAX_HELD_PARSE: usize = 16 << 20;
+
+/// The longest Parse of the unnamed statement that is held, to be sent again to another server; a longer one streams.
+pub const MAX_HELD_UNNAMED: usize = 1 << 20;
 
 /// How much of a simple query is looked at: enough for any head that matters.
 const QUERY_PREFIX: usize = 512;
@@ -47,6 +50,8 @@ pub struct Context<'a> {
     pub max_prepared: usize,
     /// The most named statements of a client.
     pub client_statements: usize,
+    /// The most bytes of statements of a client.
+    pub client_memory: u64,
     /// What messages may be, in either direction.
     pub messages: Messages,
     /// What is done about session state that is lost.
@@ -88,6 +93,10 @@ pub struct Counts {
     pub server_parses: u64,
     /// Bind messages of clients.
     pub binds: u64,
+    /// Requests that failed because of a limit on statements, and what was said of the last of them.
+    pub refused: u64,
+    /// See `refused`.
+    pub refusal: Option<&'static str>,
 }
 
 /// How far the input of a client got.
@@ -129,12 +138,15 @@ pub fn feed<O: Out>(
         _ => Texts::Watch,
     };
     loop {
-        let piece = match client.stream.next(input, &mut at, |bytes, head| need(texts, bytes, head)) {
+        let piece = match next(client, texts, input, &mut at, ctx) {
             Ok(piece) => piece,
             Err(malformed) => return Fed { used: at, then: Then::Refuse(protocol(malformed)) },
         };
         let done = match piece {
-            Piece::End => return Fed { used: at, then: Then::More },
+            Piece::End => {
+                client.stream.charge(ctx.accepted.account());
+                return Fed { used: at, then: Then::More };
+            }
             Piece::Rest(range, Fate::Forward) => {
                 if let Some(server) = server.as_deref_mut() {
                     server.state.more_text(&input[range.clone()]);
@@ -157,7 +169,10 @@ pub fn feed<O: Out>(
                 let done = Step { client, server: server.as_deref_mut(), ctx, out, texts }.message(view);
                 match done {
                     Ok(_) => client.stream.give_back(held),
-                    Err(_) => client.stream.keep(held),
+                    Err(_) => {
+                        client.stream.keep(held);
+                        client.stream.charge(ctx.accepted.account());
+                    }
                 }
                 done.map(|_| ())
             }
@@ -168,9 +183,29 @@ pub fn feed<O: Out>(
     }
 }
 
-/// How many bytes of a message must be there before [`Step::message`] may look at it.
+/// The next thing to do with the input.
 #[inline]
-fn need(texts: Texts, bytes: &[u8], head: Head) -> usize {
+fn next(
+    client: &mut Client,
+    texts: Texts,
+    input: &[u8],
+    at: &mut usize,
+    ctx: &Context<'_>,
+) -> Result<Piece, Malformed> {
+    let held = client.stream.charged();
+    let Client { stream, statements, unnamed, .. } = client;
+    let room = || {
+        let statements = statements.as_ref().map_or(0, |statements| statements.cost()) + unnamed.size() as u64;
+        let own = ctx.client_memory.saturating_sub(statements);
+        own.min(ctx.accepted.account().left() + held) as usize
+    };
+    stream.next(input, at, |bytes, head| need(texts, bytes, head, room))
+}
+
+/// How many bytes of a message must be there before [`Step::message`] may look at it. `room` says how many may be held of a
+/// Parse, whose text is looked at as a whole.
+#[inline]
+fn need(texts: Texts, bytes: &[u8], head: Head, room: impl Fn() -> usize) -> usize {
     let total = head.total();
     match (texts, head.tag) {
         (Texts::Pass, front::DESCRIBE | front::PARSE) => return total.min(HEAD + 1),
@@ -184,8 +219,12 @@ fn need(texts: Texts, bytes: &[u8], head: Head) -> usize {
         front::QUERY => total.min(HEAD + QUERY_PREFIX),
         front::EXECUTE => total.min(HEAD + 1),
         front::FUNCTION_CALL => total.min(HEAD + 4),
-        front::PARSE if total > MAX_HELD_PARSE => HEAD + 1,
-        front::PARSE => total,
+        front::PARSE => match bytes.get(HEAD) {
+            Some(first) if is_too_long(*first, total) => HEAD + 1,
+            Some(_) if bytes.len() < total && total > room() => HEAD + 1,
+            Some(_) => total,
+            None => total.min(HEAD + 1),
+        },
         front::BIND => {
             let body = &bytes[HEAD..bytes.len().min(total)];
             let open = matches!(frontend::bind_head(body), Ok(None)) && body.len() < MAX_NAMES;
@@ -194,6 +233,11 @@ fn need(texts: Texts, bytes: &[u8], head: Head) -> usize {
         front::DESCRIBE | front::CLOSE => total.min(HEAD + MAX_NAMES),
         _ => HEAD,
     }
+}
+
+/// Whether a Parse of so many bytes, whose name begins with `first`, is too long to be held.
+pub(crate) fn is_too_long(first: u8, total: usize) -> bool {
+    total > if first == 0 { MAX_HELD_UNNAMED } else { MAX_HELD_PARSE }
 }
 
 pub(crate) fn protocol(malformed: Malformed) -> Refusal {
@@ -245,13 +289,16 @@ impl<O: Out> Step<'_, '_, O> {
             // The server would read and ignore it.
             return Ok(self.rest(view, head, Fate::Discard));
         }
-        if server.owed.is_full() {
-            return Err(Then::Full);
-        }
         if server.owed.in_copy_in() {
             return self.in_copy(view, head);
         }
-        self.linked(view, head)
+        if server.is_full() {
+            return Err(self.wait_for_answers());
+        }
+        match self.linked(view, head) {
+            Err(Then::Refuse(Refusal::StatementLimit(what))) => Ok(self.fail(view, head, what)),
+            done => done,
+        }
     }
 
     /// A message of a client without a server.

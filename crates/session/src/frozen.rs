@@ -2,7 +2,8 @@
 //!
 //! Owns the format and its version. What freezes is a client without a server and without a message half-way to one;
 //! the sockets and what was sent but not yet read travel by other means. Statements go as their texts and are interned
-//! again where the client thaws, under the same names if the process's key is the same.
+//! again where the client thaws, under the same names if the process's key is the same. What it is charged for them is counted
+//! anew there.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,9 +13,10 @@ use weir_base::Mode;
 use weir_pgwire::Dirty;
 
 use crate::assembly::Assembly;
-use crate::client::{Client, Unnamed};
+use crate::client::{Client, HeldText, Unnamed};
+use crate::names::{Given, Name};
 use crate::params::ParamTable;
-use crate::statements::{Interner, Reading};
+use crate::statements::{Accepted, Interner, Reading};
 
 /// The version of the format; a client of another one is not thawed.
 const VERSION: u8 = 3;
@@ -73,7 +75,7 @@ pub fn freeze(client: &Client, table: &ParamTable) -> Option<Vec<u8>> {
             .flat_map(|s| s.iter())
             .map(|(name, statement)| (name.to_vec(), statement.rest().to_vec(), statement.reading().0))
             .collect(),
-        unnamed: if let Unnamed::Held(rest) = &client.unnamed { Some(rest.clone()) } else { None },
+        unnamed: if let Unnamed::Held(held) = &client.unnamed { Some(held.bytes().to_vec()) } else { None },
         streamed: matches!(client.unnamed, Unnamed::Streamed),
         unnamed_count: client.unnamed_count,
         warned: client.warned.bits(),
@@ -87,7 +89,7 @@ pub fn freeze(client: &Client, table: &ParamTable) -> Option<Vec<u8>> {
 ///
 /// # Errors
 /// When the bytes are of another version, damaged, or more than the limits here allow.
-pub fn thaw(bytes: &[u8], table: &ParamTable, interner: &mut Interner) -> Result<Client, NotThawed> {
+pub fn thaw(bytes: &[u8], table: &ParamTable, interner: &mut Interner, pool: &Accepted) -> Result<Client, NotThawed> {
     let (version, rest) = bytes.split_first().ok_or(NotThawed::Damaged)?;
     if *version != VERSION {
         return Err(NotThawed::Version);
@@ -102,11 +104,14 @@ pub fn thaw(bytes: &[u8], table: &ParamTable, interner: &mut Interner) -> Result
     let mut client = Client::new(frozen.id, mode.ok_or(NotThawed::Damaged)?, Arc::new(params));
     client.stream = Assembly::thaw(frozen.held);
     for (name, rest, reading) in frozen.statements {
-        let statement = interner.intern(&rest, Reading(reading)).map_err(|_| NotThawed::TooMuchText)?;
-        client.statements_mut().insert(&name, statement);
+        let statement = interner.intern(pool, &rest, Reading(reading)).map_err(|_| NotThawed::TooMuchText)?;
+        client.statements_mut().make_room(&name, pool.account()).map_err(|_| NotThawed::TooMuchText)?;
+        let by = client.count_change();
+        client.statements_mut().insert(Name::new(&name), Given { statement, by });
     }
+    client.stream.charge(pool.account());
     client.unnamed = match (frozen.unnamed, frozen.streamed) {
-        (Some(rest), _) => Unnamed::Held(rest),
+        (Some(rest), _) => Unnamed::Held(HeldText::new(rest, pool.account()).ok_or(NotThawed::TooMuchText)?),
         (None, true) => Unnamed::Streamed,
         (None, false) => Unnamed::None,
     };
@@ -118,24 +123,35 @@ pub fn thaw(bytes: &[u8], table: &ParamTable, interner: &mut Interner) -> Result
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::budget::StatementMemory;
 
     #[test]
     fn a_client_thaws_as_it_was_and_damage_is_noticed() {
         let table = ParamTable::new([]);
-        let mut interner = Interner::new([1; 16], 1 << 20);
+        let mut interner = Interner::new([1; 16], &StatementMemory::default(), 1 << 20);
+        let pool = interner.pool("app", "joe", 1 << 20);
         let mut params = table.unknown();
         table.set(&mut params, "TimeZone", "UTC").unwrap();
         let mut client = Client::new(7, Mode::Transaction, Arc::new(params));
-        let statement = interner.intern(b"select 1\0\0\0", Reading(5)).unwrap();
-        client.statements_mut().insert(b"s", statement.clone());
-        client.put_unnamed(Unnamed::Held(b"select 2\0\0\0".to_vec()));
+        let statement = interner.intern(&pool, b"select 1\0\0\0", Reading(5)).unwrap();
+        client.statements_mut().make_room(b"s", pool.account()).unwrap();
+        client.statements_mut().insert(Name::new(b"s"), Given { statement: statement.clone(), by: 0 });
+        let text = [b"select 2".to_vec(), vec![b' '; 5_000], vec![0; 3]].concat();
+        client.put_unnamed(Unnamed::Held(HeldText::new(text.clone(), pool.account()).unwrap()));
+        let (held, unnamed) = (pool.used(), client.unnamed_id());
+        assert!(held > 5_000);
         let bytes = freeze(&client, &table).unwrap();
-        let thawed = thaw(&bytes, &table, &mut interner).unwrap();
+        drop(client.statements.take());
+        client.drop_unnamed();
+        assert!(pool.used() < 1_000);
+        let thawed = thaw(&bytes, &table, &mut interner, &pool).unwrap();
+        assert_eq!(pool.used(), held, "it is charged as before");
         assert_eq!((thawed.id, thawed.mode, &thawed.params), (7, Mode::Transaction, &client.params));
         assert!(Arc::ptr_eq(thawed.statements.as_ref().unwrap().get(b"s").unwrap(), &statement));
-        assert_eq!(thawed.unnamed_id(), client.unnamed_id());
-        assert!(matches!(&thawed.unnamed, Unnamed::Held(rest) if rest == b"select 2\0\0\0"));
-        assert_eq!(thaw(&bytes[..bytes.len() - 3], &table, &mut interner).unwrap_err(), NotThawed::Damaged);
-        assert_eq!(thaw(&[9], &table, &mut interner).unwrap_err(), NotThawed::Version);
+        assert_eq!(thawed.unnamed_id(), unnamed);
+        assert!(matches!(&thawed.unnamed, Unnamed::Held(held) if held.bytes() == text));
+        let mut fails = |bytes: &[u8]| thaw(bytes, &table, &mut interner, &pool).unwrap_err();
+        assert_eq!(fails(&bytes[..bytes.len() - 3]), NotThawed::Damaged);
+        assert_eq!(fails(&[9]), NotThawed::Version);
     }
 }

@@ -9,13 +9,17 @@
 //! A session is a value without pointers into a worker: [`frozen`] turns a client into bytes and back.
 
 mod assembly;
+mod budget;
 mod cause;
 mod client;
+mod closes;
+mod names;
 mod naming;
 mod notes;
 mod out;
 mod outstanding;
 mod params;
+mod prepared;
 mod refusal;
 mod server;
 mod state;
@@ -31,6 +35,7 @@ pub mod login;
 pub mod lookup;
 pub mod server_login;
 
+pub use budget::StatementMemory;
 pub use cause::{Cause, Class};
 pub use client::Client;
 pub use out::Out;

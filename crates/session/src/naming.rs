@@ -11,21 +11,27 @@ use weir_pgwire::tag::front;
 use weir_pgwire::{Dealloc, Effects, HEAD, Head, Of, SqlHead, TxStatus, frontend, put_back, put_front, sql};
 
 use crate::assembly::Fate;
-use crate::client::Unnamed;
-use crate::front::{MAX_HELD_PARSE, MAX_NAMES, Step, Then, protocol, text_of, text_seen, whole_text};
+use crate::budget::NoRoom;
+use crate::client::{HeldText, Unnamed};
+use crate::front::{MAX_NAMES, Step, Then, is_too_long, protocol, text_of, text_seen, whole_text};
+use crate::names::{ClientStatements, Given, Name};
 use crate::notes::{Change, Subject};
 use crate::out::{Out, View};
 use crate::outstanding::Expect;
+use crate::prepared::OnServer;
 use crate::refusal::Refusal;
-use crate::statements::{Key, NAME_LEN, NAME_PREFIX, NotInterned, OnServer, Reading, Statement, text_in};
+use crate::statements::{Key, NAME_LEN, NAME_PREFIX, NotInterned, Reading, Statement, cost, text_in};
 
 /// A name of ours that no statement has.
 pub(crate) const NOBODYS: &[u8; NAME_LEN] = b"weir_of_nobody_0000000000000000000000";
 /// A statement that exists only to be deallocated, in place of one that the server knows by another name.
 const GONE: &[u8] = b"weir_gone";
 /// The most buffers kept for unnamed statements, and the largest.
-const MAX_SPARE: usize = 16;
-const MAX_SPARE_SIZE: usize = 16 << 10;
+pub(crate) const MAX_SPARE: usize = 16;
+/// See [`MAX_SPARE`].
+pub(crate) const MAX_SPARE_SIZE: usize = 16 << 10;
+/// The largest buffer that is kept for composing messages.
+pub(crate) const MAX_SCRATCH: usize = 1 << 20;
 
 impl<O: Out> Step<'_, '_, O> {
     /// Answers a Parse of a statement that the pool's servers have accepted before, and a Close of one that only we know,
@@ -48,10 +54,14 @@ impl<O: Out> Step<'_, '_, O> {
             return false;
         }
         let reading = self.reading();
-        let known = self.ctx.interner.find(parse.rest, reading).filter(|s| self.ctx.accepted.contains(s.key()));
-        let Some(statement) = known else { return false };
+        let known = self.ctx.interner.find(self.ctx.accepted, parse.rest, reading);
+        let Some(statement) = known.filter(|s| self.ctx.accepted.contains(s.key())) else { return false };
+        if self.must_have_room(parse.name, parse.rest).is_err() {
+            return false;
+        }
         self.ctx.counts.client_parses += 1;
-        self.client.statements_mut().insert(parse.name, statement);
+        let given = Given { statement, by: self.client.count_change() };
+        self.client.statements_mut().insert(Name::new(parse.name), given);
         self.answer(put_back::parse_complete);
         true
     }
@@ -104,7 +114,7 @@ impl<O: Out> Step<'_, '_, O> {
 
     pub(crate) fn parse(&mut self, view: View<'_>, head: Head) -> Result<usize, Then> {
         self.ctx.counts.client_parses += 1;
-        if view.bytes.len() < head.total() || head.total() > MAX_HELD_PARSE {
+        if view.bytes.len() < head.total() || is_too_long(view.bytes[HEAD], head.total()) {
             return self.parse_too_large(view, head);
         }
         let parse = frontend::parse(&view.bytes[HEAD..]).map_err(|m| Then::Refuse(protocol(m)))?;
@@ -115,20 +125,23 @@ impl<O: Out> Step<'_, '_, O> {
             return Ok(self.refuse_parse(view, head, effects, change));
         }
         if parse.name.is_empty() {
-            self.hold_unnamed(parse.rest, effects);
+            let Some(held) = self.hold(parse.rest) else { return Ok(self.stream_unnamed(view, head)) };
+            self.change_unnamed(Expect::ParseUnnamed, Unnamed::Held(held));
+            self.own_unnamed_slot(effects);
             return Ok(self.rest(view, head, Fate::Forward));
         }
         self.must_be_settled(Subject::Name(parse.name))?;
         if let Some(known) = self.client.statements.as_ref().and_then(|s| s.get(parse.name)).cloned() {
             // The server shall say that the name is taken, in its own words: under our name for it, it is.
             let known = self.ensure(parse.name, known)?;
-            self.note(Expect::ParseTaken, None, Change::Taken { name: parse.name.into() });
+            self.note(Expect::ParseTaken, None, Change::Taken { name: Name::new(parse.name) });
             self.write_parse(known.name(), parse.rest);
             return Ok(self.rest(view, head, Fate::Discard));
         }
         if self.client.prepared() >= self.ctx.client_statements {
             return Err(Then::Refuse(Refusal::StatementLimit("too many prepared statements (client_statements)")));
         }
+        self.must_have_room(parse.name, parse.rest)?;
         let statement = self.intern(parse.rest)?;
         self.must_be_known_on_server(statement.key())?;
         self.prepare(&statement, Some(parse.name));
@@ -142,21 +155,63 @@ impl<O: Out> Step<'_, '_, O> {
 
     fn intern(&mut self, rest: &[u8]) -> Result<Arc<Statement>, Then> {
         let reading = self.reading();
-        self.ctx.interner.intern(rest, reading).map_err(|why| {
-            Then::Refuse(match why {
-                NotInterned::TooMuchText => Refusal::StatementLimit("prepared statements exceed statement_memory"),
-                NotInterned::Collision => Refusal::Broken("two statements with one name"),
-            })
+        self.ctx.interner.intern(self.ctx.accepted, rest, reading).map_err(|why| match why {
+            NotInterned::NoRoom(limit) => no_room(limit),
+            NotInterned::Collision => Then::Refuse(Refusal::Broken("two statements with one name")),
         })
     }
 
-    fn parse_too_large(&mut self, view: View<'_>, head: Head) -> Result<usize, Then> {
-        if view.bytes.get(HEAD) != Some(&0) {
-            return Err(Then::Refuse(Refusal::StatementLimit("a prepared statement of more than 16 MiB")));
+    /// One statement more must be within what the client may hold.
+    fn must_have_room(&mut self, name: &[u8], rest: &[u8]) -> Result<(), Then> {
+        let more = ClientStatements::cost_of(name, cost(rest));
+        if self.client.statement_bytes() + more > self.ctx.client_memory {
+            let what = "prepared statements of one client exceed client_statement_memory";
+            return Err(Then::Refuse(Refusal::StatementLimit(what)));
         }
+        self.client.statements_mut().make_room(name, self.ctx.accepted.account()).map_err(no_room)
+    }
+
+    /// A Parse that is not held as a whole: it is too long, or there is no room.
+    fn parse_too_large(&mut self, view: View<'_>, head: Head) -> Result<usize, Then> {
+        if view.bytes.get(HEAD) == Some(&0) {
+            return Ok(self.stream_unnamed(view, head));
+        }
+        let what = if is_too_long(view.bytes[HEAD], head.total()) {
+            "a prepared statement of more than 16 MiB"
+        } else {
+            "a prepared statement for which there is no memory"
+        };
+        Err(Then::Refuse(Refusal::StatementLimit(what)))
+    }
+
+    /// The client's unnamed statement will exist only on the server that it has now.
+    fn stream_unnamed(&mut self, view: View<'_>, head: Head) -> usize {
         self.change_unnamed(Expect::ParseUnnamed, Unnamed::Streamed);
         self.own_unnamed_slot(Effects::UNKNOWN);
-        Ok(self.rest(view, head, Fate::Forward))
+        self.rest(view, head, Fate::Forward)
+    }
+
+    /// Fails a request in words of ours, as if the server had: it is made to fail at this place, so that its transaction
+    /// fails and it skips to the next Sync, as after any error.
+    pub(crate) fn fail(&mut self, view: View<'_>, head: Head, what: &'static str) -> usize {
+        self.ctx.counts.refused += 1;
+        self.ctx.counts.refusal = Some(what);
+        self.note(Expect::Refused, None, Change::Refused(what));
+        self.ctx.scratch.clear();
+        let nobodys = self.ctx.interner.nobodys();
+        put_front::describe(self.ctx.scratch, Of::Statement, &nobodys);
+        self.out.server(self.ctx.scratch);
+        self.rest(view, head, Fate::Discard)
+    }
+
+    /// Too much is outstanding: the server is told to say what it has to say, and the client waits for that.
+    pub(crate) fn wait_for_answers(&mut self) -> Then {
+        if self.owed().needs_flush() {
+            self.ctx.scratch.clear();
+            put_front::flush(self.ctx.scratch);
+            self.out.server(self.ctx.scratch);
+        }
+        Then::Full
     }
 
     pub(crate) fn bind(&mut self, view: View<'_>, head: Head) -> Result<usize, Then> {
@@ -183,7 +238,7 @@ impl<O: Out> Step<'_, '_, O> {
             return Ok(self.plain(view, head, Expect::Bind));
         };
         if let Some(statement) = statement {
-            let effects = self.bound_effects(text_in(statement.rest()), statement.effects());
+            let effects = self.bound_effects(statement.rest(), statement.effects());
             self.binds(bind.portal, effects);
         }
         self.owed().request(Expect::Bind);
@@ -278,7 +333,7 @@ impl<O: Out> Step<'_, '_, O> {
         }
         if statement.reading() != self.reading() {
             statement = self.intern(statement.rest())?;
-            self.client.statements_mut().insert(name, statement.clone());
+            self.client.statements_mut().replace(name, statement.clone());
             self.must_be_known_on_server(statement.key())?;
             if self.is_ready(statement.key()) {
                 return Ok(statement);
@@ -297,8 +352,11 @@ impl<O: Out> Step<'_, '_, O> {
     fn must_be_known_on_server(&mut self, key: Key) -> Result<(), Then> {
         let Some(server) = self.server.as_deref() else { return Ok(()) };
         let segment = server.owed.segment();
-        let closing = server.closes.iter().any(|(at, closed)| *at != segment && *closed == Some(key));
-        if closing || server.notes.is_preparing(key, segment) { Err(Then::Full) } else { Ok(()) }
+        if server.closes.is_closing(key, segment) || server.notes.is_preparing(key, segment) {
+            Err(Then::Full)
+        } else {
+            Ok(())
+        }
     }
 
     /// Prepares a statement on the server, or answers for it if the server has it. `client_name` tells a Parse of the
@@ -331,7 +389,7 @@ impl<O: Out> Step<'_, '_, O> {
 
     fn close_on_server(&mut self, key: Key) {
         let Some(server) = self.server.as_deref_mut() else { return };
-        server.closes.push_back((server.owed.segment(), Some(key)));
+        server.closes.push(server.owed.segment(), Some(key));
         server.owed.request(Expect::OwnClose);
         self.ctx.scratch.clear();
         put_front::close(self.ctx.scratch, Of::Statement, &key.name());
@@ -348,6 +406,9 @@ impl<O: Out> Step<'_, '_, O> {
         self.ctx.scratch.clear();
         put_front::parse(self.ctx.scratch, name, rest);
         self.out.server(self.ctx.scratch);
+        if self.ctx.scratch.capacity() > MAX_SCRATCH {
+            *self.ctx.scratch = Vec::new();
+        }
     }
 
     /// Makes sure that the server's unnamed slot holds the client's unnamed statement, or nothing.
@@ -362,7 +423,8 @@ impl<O: Out> Step<'_, '_, O> {
             return Ok(());
         }
         match &self.client.unnamed {
-            Unnamed::Held(rest) => {
+            Unnamed::Held(held) => {
+                let rest = held.bytes();
                 server.state.unnamed = Effects::of(text_in(rest));
                 server.unnamed = Some(id);
                 server.unnamed_at = segment;
@@ -374,7 +436,7 @@ impl<O: Out> Step<'_, '_, O> {
             }
             Unnamed::None | Unnamed::Streamed => {
                 server.unnamed = None;
-                server.closes.push_back((server.owed.segment(), None));
+                server.closes.push(server.owed.segment(), None);
                 server.owed.request(Expect::OwnClose);
                 self.ctx.scratch.clear();
                 put_front::close(self.ctx.scratch, Of::Statement, b"");
@@ -388,7 +450,7 @@ impl<O: Out> Step<'_, '_, O> {
     /// one that only we know by that name is returned.
     fn ends_statements(&mut self, statement: &[u8]) -> Option<Deallocation> {
         let rest = match &self.client.unnamed {
-            Unnamed::Held(rest) if statement.is_empty() => rest,
+            Unnamed::Held(held) if statement.is_empty() => held.bytes(),
             _ => self.client.statements.as_ref()?.get(statement)?.rest(),
         };
         // Nearly all begin with another letter, and are not read further.
@@ -420,7 +482,7 @@ impl<O: Out> Step<'_, '_, O> {
     ) -> Result<usize, Then> {
         self.must_be_settled(Subject::Name(&gone.name))?;
         let Some(server) = self.server.as_deref_mut() else { return Err(Then::NeedServer) };
-        server.closes.push_back((server.owed.segment(), None));
+        server.closes.push(server.owed.segment(), None);
         server.owed.request(Expect::OwnClose);
         self.ctx.scratch.clear();
         put_front::close(self.ctx.scratch, Of::Statement, GONE);
@@ -435,13 +497,16 @@ impl<O: Out> Step<'_, '_, O> {
         Ok(self.send_bind(view, head, bind, b""))
     }
 
-    /// The client's unnamed statement is `rest` from now on, and its Parse is expected to be answered.
-    fn hold_unnamed(&mut self, rest: &[u8], effects: Effects) {
+    /// An unnamed statement's text, to be parsed again on the client's next server; nothing if there is no room for it.
+    fn hold(&mut self, rest: &[u8]) -> Option<HeldText> {
         let mut buffer = self.ctx.spare.pop().unwrap_or_default();
         buffer.clear();
         buffer.extend_from_slice(rest);
-        self.change_unnamed(Expect::ParseUnnamed, Unnamed::Held(buffer));
-        self.own_unnamed_slot(effects);
+        let held = self.client.statements.as_ref().map_or(0, |statements| statements.cost());
+        if held + buffer.capacity() as u64 > self.ctx.client_memory {
+            return None;
+        }
+        HeldText::new(buffer, self.ctx.accepted.account())
     }
 
     /// The server's unnamed slot holds the client's unnamed statement from now on; `effects` are those of its text.
@@ -455,21 +520,23 @@ impl<O: Out> Step<'_, '_, O> {
     }
 
     /// Expects an answer, and notes what the request changes.
-    fn note(&mut self, what: Expect, prepares: Option<Key>, change: Change) {
+    pub(crate) fn note(&mut self, what: Expect, prepares: Option<Key>, change: Change) {
         let Some(server) = self.server.as_deref_mut() else { return };
-        server.notes.push(server.owed.segment(), prepares, change);
+        let number = self.client.count_change();
+        server.notes.push(number, server.owed.segment(), prepares, change, self.ctx.accepted.account());
         server.owed.request(what);
     }
 
     /// Expects an answer to a request after which the client's `name` means `now`.
     fn rename(&mut self, what: Expect, prepares: Option<Key>, name: &[u8], now: Option<Arc<Statement>>) {
+        let name = Name::new(name);
+        let by = self.client.next_change();
         let statements = self.client.statements_mut();
-        let before = statements.get(name).cloned();
-        match now {
-            Some(statement) => statements.insert(name, statement),
-            None => drop(statements.remove(name)),
+        let before = statements.remove(name.whole());
+        if let Some(statement) = now {
+            statements.insert(name.clone(), Given { statement, by });
         }
-        self.note(what, prepares, Change::Name { name: name.into(), before });
+        self.note(what, prepares, Change::Name { name, before });
     }
 
     /// Expects an answer to a request after which the client's unnamed statement is `now`.
@@ -538,6 +605,13 @@ struct Deallocation {
 
 fn drops_all(what: &SqlHead<'_>) -> bool {
     matches!(what, SqlHead::DiscardAll | SqlHead::Deallocate(Dealloc::All))
+}
+
+fn no_room(limit: NoRoom) -> Then {
+    Then::Refuse(match limit {
+        NoRoom::Pool => Refusal::StatementLimit("prepared statements of one pool exceed pool_statement_memory"),
+        NoRoom::Process => Refusal::StatementLimit("prepared statements exceed statement_memory"),
+    })
 }
 
 /// Keeps a buffer for the next unnamed statement.

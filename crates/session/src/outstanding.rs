@@ -74,6 +74,9 @@ pub(crate) enum Expect {
     OwnParseUnnamed,
     /// A Close of our own; swallowed.
     OwnClose,
+    /// What the server can only refuse, in place of a request that we refuse: its error ends the transaction and makes the
+    /// server skip to the next Sync, and our words take the place of its own; noted.
+    Refused,
 }
 
 impl Expect {
@@ -117,6 +120,7 @@ impl Expect {
                 | Expect::LocalDeallocate
                 | Expect::LocalForget
                 | Expect::OwnParse
+                | Expect::Refused
         )
     }
 
@@ -184,6 +188,8 @@ pub(crate) struct Outstanding {
     segment: u32,
     /// Segments whose end is still owed its ReadyForQuery.
     ends: u32,
+    /// Nothing was sent since the server was last told to say what it has to say.
+    flushed: bool,
 }
 
 impl Outstanding {
@@ -318,6 +324,11 @@ impl Outstanding {
         if !self.skipping {
             self.unsynced = true;
         }
+    }
+
+    /// Whether a Flush must be sent for all answers to come without another request. Once, until there is more to answer.
+    pub(crate) fn needs_flush(&mut self) -> bool {
+        !std::mem::replace(&mut self.flushed, true)
     }
 
     /// Takes an answer of ours whose turn has come, if there is one at the head.
@@ -472,6 +483,7 @@ impl Outstanding {
     #[inline]
     fn push(&mut self, what: Expect, effects: Effects) {
         self.ends += u32::from(what.ends_with_ready());
+        self.flushed = false;
         match self.runs.back_mut() {
             Some(last) if last.what == what && last.effects == effects => last.count += 1,
             _ => self.runs.push_back(Run { what, effects, count: 1 }),

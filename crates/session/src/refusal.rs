@@ -1,6 +1,7 @@
 //! What a peer is told when Weir refuses: one table of texts and SQLSTATEs.
 //!
-//! Where PgBouncer has a text for a case, this is the same text. A refusal ends the client's connection.
+//! Where PgBouncer has a text for a case, this is the same text. A refusal ends the client's connection, but for a limit on
+//! statements, which fails the request alone.
 //!
 //! Overload is told apart from failure: a full pool, a slow server, a server that can't be had and a limit are four
 //! [`Class`]es, which counters have too. One text of PgBouncer's, `query_wait_timeout`, stands for all four; its SQLSTATE, its
@@ -191,11 +192,20 @@ impl Refusal {
         }
     }
 
-    /// Appends the error as a message for the client.
+    /// Appends the error as a message for the client, whose connection ends with it.
     pub fn write(&self, buffer: &mut Vec<u8>) {
+        self.write_as("FATAL", buffer);
+    }
+
+    /// Appends the error as a message for the client, whose connection goes on.
+    pub(crate) fn write_error(&self, buffer: &mut Vec<u8>) {
+        self.write_as("ERROR", buffer);
+    }
+
+    fn write_as(&self, severity: &str, buffer: &mut Vec<u8>) {
         let message = self.to_string();
         let fields = ErrorFields {
-            severity: "FATAL",
+            severity,
             sqlstate: self.sqlstate(),
             message: &message,
             detail: self.detail(),
@@ -231,6 +241,9 @@ impl Refusal {
                 Some("The pool has no server now. A retry is safe.")
             }
             Refusal::TransactionInStatementMode => Some("Use the pool mode transaction."),
+            Refusal::StatementLimit(_) => Some(
+                "Close statements that are not used, and bind values as parameters instead of writing them into texts.",
+            ),
             _ => None,
         }
     }

@@ -3,18 +3,18 @@
 //! Owns the proof that a server may be given to somebody else. Must not know pools, sockets, or how it logged in. What it
 //! may send is in [`back`](crate::back).
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use weir_pgwire::{Dirty, TxStatus};
 
 use crate::assembly::Assembly;
+use crate::closes::Closes;
 use crate::notes::Notes;
 use crate::out::Out;
 use crate::outstanding::{Expect, Outstanding};
 use crate::params::{ParamTable, Params};
+use crate::prepared::ServerStatements;
 use crate::state::SessionState;
-use crate::statements::{Key, ServerStatements};
 
 /// One server's state.
 #[derive(Debug)]
@@ -22,8 +22,8 @@ pub struct Server {
     pub(crate) owed: Outstanding,
     /// What the requests in `owed` have changed.
     pub(crate) notes: Notes,
-    /// For each Close of ours in `owed`, in order: its segment, and the statement; none for one without a book entry.
-    pub(crate) closes: VecDeque<(u32, Option<Key>)>,
+    /// The Close messages of ours in `owed`.
+    pub(crate) closes: Closes,
     pub(crate) statements: ServerStatements,
     /// The segment in which all statements are being dropped (`DISCARD ALL`, `DEALLOCATE ALL`): later ones must wait for it.
     pub(crate) dropping_all: Option<u32>,
@@ -100,7 +100,7 @@ impl Server {
         Server {
             owed: Outstanding::default(),
             notes: Notes::default(),
-            closes: VecDeque::new(),
+            closes: Closes::default(),
             statements: ServerStatements::default(),
             dropping_all: None,
             unnamed: None,
@@ -140,6 +140,13 @@ impl Server {
     /// to the client, who would read it as that rest.
     pub fn is_mid_message(&self) -> bool {
         self.stream.is_forwarding()
+    }
+
+    /// Whether its client must wait before it asks for more: too much is outstanding. All that was sent is answered in time,
+    /// without another word from the client, once the answers are flushed.
+    #[inline]
+    pub(crate) fn is_full(&self) -> bool {
+        self.owed.is_full() || self.notes.is_full()
     }
 
     /// Whether it works on something for its client: a reply is owed.

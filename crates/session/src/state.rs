@@ -14,6 +14,7 @@ use crate::notes::Change;
 use crate::out::{Out, View};
 use crate::outstanding::Expect;
 use crate::params::{ParamTable, Params};
+use crate::statements::text_in;
 
 /// What is done about requests whose state is lost when their transaction ends.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -186,10 +187,10 @@ impl<O: Out> Step<'_, '_, O> {
         sql::kept(text, |name| follows(self.ctx.params, &server.params, name))
     }
 
-    /// The effects of a prepared statement that is about to be bound.
-    pub(crate) fn bound_effects(&self, text: &[u8], mut effects: Effects) -> Effects {
+    /// The effects of a prepared statement that is about to be bound. `rest` is what follows its name in the Parse.
+    pub(crate) fn bound_effects(&self, rest: &[u8], mut effects: Effects) -> Effects {
         if self.ctx.state.warn {
-            effects.leaves = self.kept(text, effects);
+            effects.leaves = self.kept(text_in(rest), effects);
         }
         effects
     }
@@ -263,10 +264,11 @@ impl<O: Out> Step<'_, '_, O> {
 
     /// Sends a Parse that fails in place of the client's. `change` is what the client's Parse would have changed.
     pub(crate) fn refuse_parse(&mut self, view: View<'_>, head: Head, effects: Effects, change: Change) -> usize {
-        let Some(server) = self.server.as_deref_mut() else { return view.bytes.len() };
-        server.unnamed = None;
-        server.notes.push(server.owed.segment(), None, change);
-        server.owed.request_with(Expect::ParseRefused, effects);
+        if let Some(server) = self.server.as_deref_mut() {
+            server.unnamed = None;
+        }
+        self.note(Expect::ParseRefused, None, change);
+        self.owed().set_newest(effects);
         self.ctx.scratch.clear();
         put_front::parse(self.ctx.scratch, b"", &[REFUSED_TEXT.as_bytes(), &[0, 0, 0]].concat());
         self.out.server(self.ctx.scratch);

@@ -1,7 +1,8 @@
-//! Prepared statements: what a client calls by a name, and what a server has under ours.
+//! Prepared statements: their identity, and the texts that a worker holds.
 //!
-//! Owns the identity of a statement (its text, its parameter types, and its reading), the names clients gave, and the
-//! bounded set of statements on each server. Must not know messages on the wire.
+//! Owns the identity of a statement (its text, its parameter types, and its reading), the texts of a worker, each held once,
+//! and the statements of a pool. What clients call them is in `names`, what a server has of them in `prepared`, and how much
+//! there may be of them in `budget`. Must not know messages on the wire.
 //!
 //! A *reading* stands for what PostgreSQL reads a text by when it parses it: the parameters that decide what a literal or a
 //! name is (encoding, date style, time zone, search path and so on), and the definitions of what the text names. The same text of clients that
@@ -10,15 +11,19 @@
 //! A statement's name on servers comes from a keyed 128-bit hash of its identity. The key is random for the process, so
 //! nobody can prepare a collision, and every worker means the same by the same name; the full text is compared when a
 //! statement is interned all the same.
+//!
+//! A text is charged to its worker once, and to each pool that uses it. It is gone, with its charges, as soon as nobody holds
+//! it: nothing is ever searched for what could be forgotten.
 
-use std::collections::hash_map::RandomState;
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use siphasher::sip128::{Hasher128, SipHasher13};
 use weir_pgwire::Effects;
+
+use crate::budget::{Account, Charge, NoRoom, StatementMemory};
 
 /// What every name of ours on a server begins with.
 pub const NAME_PREFIX: &[u8] = b"weir_";
@@ -26,22 +31,28 @@ pub const NAME_PREFIX: &[u8] = b"weir_";
 /// Length of a name of ours: the prefix and 32 hexadecimal digits.
 pub const NAME_LEN: usize = 37;
 
-/// How much of a statement's name PostgreSQL goes by: names that agree so far are one (`NAMEDATALEN`, less its NUL).
-const SIGNIFICANT: usize = 63;
+/// What a statement takes beside its text, in each table that lists it.
+const ENTRY: u64 = 192;
 
-/// What PostgreSQL goes by of a name that a client gave.
-pub(crate) fn significant(name: &[u8]) -> &[u8] {
-    &name[..name.len().min(SIGNIFICANT)]
-}
+/// The most bytes of texts that are kept although nobody may hold them, for clients that come back; an eighth of the limit, if
+/// that is less.
+const MAX_RECENT: u64 = 1 << 20;
 
 /// The identity of a statement within the process.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
-pub(crate) struct Key(u128);
+pub(crate) struct Key(pub(crate) u128);
 
 impl Key {
     /// The statement's name on servers.
     pub(crate) fn name(self) -> [u8; NAME_LEN] {
         name_of(self)
+    }
+
+    /// The statement that servers know by this name, if it is a name of ours.
+    pub(crate) fn of_name(name: &[u8]) -> Option<Key> {
+        let digits = name.strip_prefix(NAME_PREFIX).filter(|digits| digits.len() == 32)?;
+        let digit = |key: u128, digit: &u8| Some(key << 4 | u128::from(char::from(*digit).to_digit(16)?));
+        digits.iter().try_fold(0, digit).map(Key)
     }
 }
 
@@ -49,16 +60,29 @@ impl Key {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Reading(pub(crate) u64);
 
-/// One statement: what follows the name in a Parse message, and how it is read.
+/// What follows the name in a Parse message, held once a worker.
+#[derive(Debug)]
+struct Text {
+    key: Key,
+    /// The text, its NUL, the count and the types, as they stood in the message.
+    rest: Box<[u8]>,
+    /// What running it may leave on a server.
+    effects: Effects,
+    /// Where it is listed, to be taken out with the last who holds it.
+    listed: Arc<Table<Text>>,
+    _charge: Charge,
+}
+
+/// One statement of a pool: a text, and how it is read.
 #[derive(Debug)]
 pub(crate) struct Statement {
     key: Key,
     reading: Reading,
     name: [u8; NAME_LEN],
-    /// Text, its NUL, the count and the types, as they stood in the message.
-    rest: Box<[u8]>,
-    /// What running it may leave on a server.
-    effects: Effects,
+    text: Arc<Text>,
+    listed: Arc<Table<Statement>>,
+    /// The pool's share of the text, and what the statement itself takes.
+    _charges: (Charge, Charge),
 }
 
 impl Statement {
@@ -76,43 +100,128 @@ impl Statement {
     }
 
     pub(crate) fn effects(&self) -> Effects {
-        self.effects
+        self.text.effects
     }
 
     pub(crate) fn rest(&self) -> &[u8] {
-        &self.rest
+        &self.text.rest
     }
 
-    fn is(&self, rest: &[u8], reading: Reading) -> bool {
-        *self.rest == *rest && self.reading == reading
+    /// What a client is charged with that holds it, as if nobody else did.
+    pub(crate) fn cost(&self) -> u64 {
+        cost(self.rest())
+    }
+}
+
+impl Drop for Text {
+    fn drop(&mut self) {
+        self.listed.forget(self.key);
+    }
+}
+
+impl Drop for Statement {
+    fn drop(&mut self) {
+        self.listed.forget(self.key);
     }
 }
 
 /// Why a statement was not taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum NotInterned {
-    /// All statements together would exceed the limit on their memory.
-    TooMuchText,
+    /// A limit on memory.
+    NoRoom(NoRoom),
     /// Another text has the same hash. With 128 keyed bits this is a broken invariant rather than chance.
     Collision,
 }
 
-/// The statements of a worker, each text held once.
+/// What is held by somebody, by its key. Nothing in it keeps anything alive.
+#[derive(Debug)]
+struct Table<T>(Mutex<HashMap<Key, Weak<T>, BuildHasherDefault<KeyHasher>>>);
+
+impl<T> Default for Table<T> {
+    fn default() -> Self {
+        Table(Mutex::default())
+    }
+}
+
+impl<T> Table<T> {
+    /// What is found is dropped by the caller, after the lock is free again: dropping the last of it takes the lock.
+    fn find(&self, key: Key) -> Option<Arc<T>> {
+        self.lock().get(&key).and_then(Weak::upgrade)
+    }
+
+    fn insert(&self, key: Key, entry: &Arc<T>) {
+        self.lock().insert(key, Arc::downgrade(entry));
+    }
+
+    fn forget(&self, key: Key) {
+        let mut table = self.lock();
+        if table.get(&key).is_some_and(|entry| entry.strong_count() == 0) {
+            table.remove(&key);
+        }
+        if table.capacity() > 1024 && table.capacity() > 8 * table.len() {
+            table.shrink_to_fit();
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Key, Weak<T>, BuildHasherDefault<KeyHasher>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The texts of a worker, each held once.
 #[derive(Debug)]
 pub struct Interner {
     hash_key: [u8; 16],
-    by_key: HashMap<Key, Arc<Statement>, BuildHasherDefault<KeyHasher>>,
-    /// Bytes of text held, and the most that may be.
-    bytes: u64,
+    texts: Arc<Table<Text>>,
+    memory: StatementMemory,
+    account: Arc<Account>,
     limit: u64,
-    /// When to look for statements that nobody holds any more.
-    sweep_at: u64,
+    /// The newest texts, and their bytes: kept, as long as there is room, for the next who has them.
+    recent: VecDeque<Arc<Text>>,
+    recent_bytes: u64,
 }
 
 impl Interner {
-    /// An interner for a process whose random hash key is `hash_key`, holding at most `limit` bytes of statements.
-    pub fn new(hash_key: [u8; 16], limit: u64) -> Self {
-        Interner { hash_key, by_key: HashMap::default(), bytes: 0, limit, sweep_at: 1 << 20 }
+    /// An interner for a process whose random hash key is `hash_key`. All workers of the process together hold at most
+    /// `limit` bytes in `memory`.
+    pub fn new(hash_key: [u8; 16], memory: &StatementMemory, limit: u64) -> Self {
+        Interner {
+            hash_key,
+            texts: Arc::default(),
+            memory: memory.clone(),
+            account: memory.worker(limit),
+            limit,
+            recent: VecDeque::new(),
+            recent_bytes: 0,
+        }
+    }
+
+    /// What this worker keeps of the statements of a pool, which may take `limit` bytes on all workers.
+    pub fn pool(&self, database: &str, user: &str, limit: u64) -> Accepted {
+        Accepted {
+            statements: Arc::default(),
+            account: self.memory.pool((database, user), limit, &self.account),
+            keys: HashSet::default(),
+            definitions: Definitions::default(),
+        }
+    }
+
+    /// A new limit, for what is taken from here on.
+    pub fn set_limit(&mut self, limit: u64) {
+        self.limit = limit;
+        self.account.set_limit(limit);
+        self.trim();
+    }
+
+    /// Bytes that this worker holds of statements.
+    pub fn used(&self) -> u64 {
+        self.account.used()
+    }
+
+    /// A name of ours that no statement has, and that nobody can give to one.
+    pub(crate) fn nobodys(&self) -> [u8; NAME_LEN] {
+        name_of(self.key_of(b"nobody's", Reading(0)))
     }
 
     /// The reading of a session with these values ([`crate::ParamTable`] says which), among these definitions.
@@ -126,46 +235,88 @@ impl Interner {
         Reading(hasher.finish128().as_u128() as u64)
     }
 
-    pub(crate) fn intern(&mut self, rest: &[u8], reading: Reading) -> Result<Arc<Statement>, NotInterned> {
+    /// The statement of a pool that a client has prepared.
+    pub(crate) fn intern(
+        &mut self,
+        pool: &Accepted,
+        rest: &[u8],
+        reading: Reading,
+    ) -> Result<Arc<Statement>, NotInterned> {
         let key = self.key_of(rest, reading);
-        if let Some(known) = self.by_key.get(&key) {
-            return if known.is(rest, reading) { Ok(known.clone()) } else { Err(NotInterned::Collision) };
+        if let Some(known) = pool.statements.find(key) {
+            let same = known.rest() == rest && known.reading == reading;
+            return if same { Ok(known) } else { Err(NotInterned::Collision) };
         }
-        let size = cost(rest);
-        if self.bytes + size > self.sweep_at.min(self.limit) {
-            self.sweep();
-        }
-        if self.bytes + size > self.limit {
-            return Err(NotInterned::TooMuchText);
-        }
+        let share = Charge::share(&pool.account, cost(rest)).map_err(NotInterned::NoRoom)?;
+        let text = self.text(rest)?;
+        let own = self.make_room(|| Charge::real(&pool.account, ENTRY))?;
         let statement = Arc::new(Statement {
             key,
             reading,
             name: name_of(key),
-            rest: rest.into(),
-            effects: Effects::of(text_in(rest)),
+            text,
+            listed: pool.statements.clone(),
+            _charges: (share, own),
         });
-        self.bytes += size;
-        self.by_key.insert(key, statement.clone());
+        pool.statements.insert(key, &statement);
         Ok(statement)
     }
 
-    /// The statement with this identity, if it is held.
-    pub(crate) fn find(&self, rest: &[u8], reading: Reading) -> Option<Arc<Statement>> {
-        self.by_key.get(&self.key_of(rest, reading)).filter(|known| known.is(rest, reading)).cloned()
+    /// The statement with this identity, if its text is at hand.
+    pub(crate) fn find(&mut self, pool: &Accepted, rest: &[u8], reading: Reading) -> Option<Arc<Statement>> {
+        let known = pool.statements.find(self.key_of(rest, reading));
+        if known.is_some() || self.texts.find(self.text_key(rest)).is_none() {
+            return known.filter(|known| known.rest() == rest && known.reading == reading);
+        }
+        self.intern(pool, rest, reading).ok()
     }
 
-    /// Forgets the statements that no client holds.
-    fn sweep(&mut self) {
-        self.by_key.retain(|_, statement| Arc::strong_count(statement) > 1);
-        self.bytes = self.by_key.values().map(|s| cost(&s.rest)).sum();
-        // Doubling keeps the sweeps' cost a constant share of the work that filled the table.
-        self.sweep_at = (self.bytes * 2).max(1 << 20);
+    fn text(&mut self, rest: &[u8]) -> Result<Arc<Text>, NotInterned> {
+        let key = self.text_key(rest);
+        if let Some(known) = self.texts.find(key) {
+            return if *known.rest == *rest { Ok(known) } else { Err(NotInterned::Collision) };
+        }
+        let account = self.account.clone();
+        let charge = self.make_room(|| Charge::real(&account, cost(rest)))?;
+        let effects = Effects::of(text_in(rest));
+        let listed = self.texts.clone();
+        let text = Arc::new(Text { key, rest: rest.into(), effects, listed, _charge: charge });
+        self.texts.insert(key, &text);
+        self.recent_bytes += cost(rest);
+        self.recent.push_back(text.clone());
+        self.trim();
+        Ok(text)
+    }
+
+    /// Takes room; texts that are only kept for the next who has them make way.
+    fn make_room(&mut self, take: impl Fn() -> Result<Charge, NoRoom>) -> Result<Charge, NotInterned> {
+        loop {
+            match take() {
+                Err(NoRoom::Process) if self.drop_oldest() => {}
+                taken => return taken.map_err(NotInterned::NoRoom),
+            }
+        }
+    }
+
+    fn trim(&mut self) {
+        while self.recent_bytes > MAX_RECENT.min(self.limit / 8) && self.drop_oldest() {}
+    }
+
+    fn drop_oldest(&mut self) -> bool {
+        let Some(oldest) = self.recent.pop_front() else { return false };
+        self.recent_bytes -= cost(&oldest.rest);
+        true
     }
 
     fn key_of(&self, rest: &[u8], reading: Reading) -> Key {
         let mut hasher = SipHasher13::new_with_key(&self.hash_key);
         hasher.write_u64(reading.0);
+        hasher.write(rest);
+        Key(hasher.finish128().as_u128())
+    }
+
+    fn text_key(&self, rest: &[u8]) -> Key {
+        let mut hasher = SipHasher13::new_with_key(&self.hash_key);
         hasher.write(rest);
         Key(hasher.finish128().as_u128())
     }
@@ -177,8 +328,8 @@ pub(crate) fn text_in(rest: &[u8]) -> &[u8] {
 }
 
 /// What a statement costs in memory: its text and the tables' share.
-fn cost(rest: &[u8]) -> u64 {
-    rest.len() as u64 + 160
+pub(crate) fn cost(rest: &[u8]) -> u64 {
+    rest.len() as u64 + ENTRY
 }
 
 fn name_of(key: Key) -> [u8; NAME_LEN] {
@@ -191,10 +342,13 @@ fn name_of(key: Key) -> [u8; NAME_LEN] {
     name
 }
 
-/// The statements that servers of one pool have accepted: a Parse of one of them can be answered without a server. That it
-/// would still be accepted is not certain, no more than for a statement that was prepared a while ago; the Bind will tell.
-#[derive(Debug, Default)]
+/// What one worker keeps of the statements of a pool: those that its clients hold, the account of their memory, and which of
+/// them its servers have accepted. A Parse of one of these can be answered without a server. That it would still be accepted is
+/// not certain, no more than for a statement that was prepared a while ago; the Bind will tell.
+#[derive(Debug)]
 pub struct Accepted {
+    statements: Arc<Table<Statement>>,
+    account: Arc<Account>,
     keys: HashSet<Key, BuildHasherDefault<KeyHasher>>,
     /// Counts what clients of the pool did to definitions, as far as command tags tell.
     definitions: Definitions,
@@ -205,9 +359,24 @@ pub struct Accepted {
 pub struct Definitions(Arc<AtomicU64>);
 
 /// The most statements that are remembered as accepted; when it is reached, all are forgotten.
-const MAX_ACCEPTED: usize = 65_536;
+const MAX_ACCEPTED: usize = 8192;
 
 impl Accepted {
+    /// A new limit of the pool's memory, for what is taken from here on.
+    pub fn set_limit(&mut self, limit: u64) {
+        self.account.set_limit(limit);
+    }
+
+    /// Bytes of statements that clients of the pool hold on this worker.
+    pub fn used(&self) -> u64 {
+        self.account.used()
+    }
+
+    /// What the pool's clients are charged by.
+    pub(crate) fn account(&self) -> &Arc<Account> {
+        &self.account
+    }
+
     pub(crate) fn contains(&self, key: Key) -> bool {
         self.keys.contains(&key)
     }
@@ -253,7 +422,7 @@ impl Accepted {
 
 /// A key is a keyed hash already.
 #[derive(Default)]
-struct KeyHasher(u64);
+pub(crate) struct KeyHasher(u64);
 
 impl Hasher for KeyHasher {
     fn finish(&self) -> u64 {
@@ -267,273 +436,81 @@ impl Hasher for KeyHasher {
     }
 }
 
-/// The statements that one client has prepared, by the names it gave them.
-#[derive(Debug, Default)]
-pub(crate) struct ClientStatements {
-    /// By what PostgreSQL goes by of their names.
-    by_name: HashMap<Box<[u8]>, Named, RandomState>,
-}
-
-/// A statement of a client's.
-#[derive(Debug)]
-struct Named {
-    statement: Arc<Statement>,
-    /// Its name, where that is longer than what PostgreSQL goes by.
-    long_name: Option<Box<[u8]>>,
-}
-
-impl ClientStatements {
-    pub(crate) fn get(&self, name: &[u8]) -> Option<&Arc<Statement>> {
-        self.by_name.get(significant(name)).map(|named| &named.statement)
-    }
-
-    pub(crate) fn insert(&mut self, name: &[u8], statement: Arc<Statement>) {
-        let long_name = (name.len() > SIGNIFICANT).then(|| name.into());
-        self.by_name.insert(significant(name).into(), Named { statement, long_name });
-    }
-
-    pub(crate) fn remove(&mut self, name: &[u8]) -> bool {
-        self.by_name.remove(significant(name)).is_some()
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.by_name.len()
-    }
-
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&[u8], &Arc<Statement>)> {
-        self.by_name.iter().map(|(name, named)| (named.long_name.as_deref().unwrap_or(name), &named.statement))
-    }
-
-    /// Forgets all but the names for which `keep` holds.
-    pub(crate) fn retain(&mut self, mut keep: impl FnMut(&[u8]) -> bool) {
-        self.by_name.retain(|name, _| keep(name));
-    }
-}
-
-/// The statements under our names on one server, least recently used first out.
-#[derive(Debug, Default)]
-pub(crate) struct ServerStatements {
-    slots: HashMap<Key, u32, BuildHasherDefault<KeyHasher>>,
-    nodes: Vec<Node>,
-    /// Most and least recently used; meaningless while empty.
-    newest: u32,
-    oldest: u32,
-    free: Vec<u32>,
-}
-
-#[derive(Debug)]
-struct Node {
-    key: Key,
-    newer: u32,
-    older: u32,
-    /// Prepared, but not to be trusted: close and prepare anew before the next use.
-    stale: bool,
-}
-
-/// What a server knows of a statement.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum OnServer {
-    /// It is prepared, and good.
-    Ready,
-    /// It may be prepared, but must be closed and prepared anew.
-    Stale,
-    /// It is not prepared.
-    Absent,
-}
-
-impl ServerStatements {
-    pub(crate) fn len(&self) -> usize {
-        self.slots.len()
-    }
-
-    /// Looks a statement up for use: it becomes the most recently used one.
-    pub(crate) fn touch(&mut self, key: Key) -> OnServer {
-        let Some(&slot) = self.slots.get(&key) else { return OnServer::Absent };
-        if slot != self.newest {
-            self.unlink(slot);
-            self.link_newest(slot);
-        }
-        if self.nodes[slot as usize].stale { OnServer::Stale } else { OnServer::Ready }
-    }
-
-    /// Adds a statement that is being prepared (again). Returns one that must be closed for it, if more than `limit` would
-    /// be held; 0 keeps none for longer than its use, which still needs room for one.
-    pub(crate) fn insert(&mut self, key: Key, limit: usize) -> Option<Key> {
-        if let Some(&slot) = self.slots.get(&key) {
-            self.nodes[slot as usize].stale = false;
-            return None;
-        }
-        let evicted = (self.slots.len() >= limit.max(1)).then(|| {
-            let oldest = self.nodes[self.oldest as usize].key;
-            self.remove(oldest);
-            oldest
-        });
-        let node = Node { key, newer: 0, older: 0, stale: false };
-        let slot = match self.free.pop() {
-            Some(slot) => {
-                self.nodes[slot as usize] = node;
-                slot
-            }
-            None => {
-                self.nodes.push(node);
-                self.nodes.len() as u32 - 1
-            }
-        };
-        let was_empty = self.slots.is_empty();
-        self.slots.insert(key, slot);
-        if was_empty {
-            self.newest = slot;
-            self.oldest = slot;
-            let node = &mut self.nodes[slot as usize];
-            (node.newer, node.older) = (slot, slot);
-        } else {
-            self.link_newest(slot);
-        }
-        evicted
-    }
-
-    /// A statement may be on the server or not: whichever, it must be closed before it is prepared again. Kept without
-    /// regard to the limit, since it takes no room on the server that it did not take before.
-    pub(crate) fn suspect(&mut self, key: Key) {
-        self.insert(key, usize::MAX);
-        if let Some(&slot) = self.slots.get(&key) {
-            self.nodes[slot as usize].stale = true;
-        }
-    }
-
-    /// Forgets a statement: its Parse failed, or it has been closed.
-    pub(crate) fn remove(&mut self, key: Key) {
-        if let Some(slot) = self.slots.remove(&key) {
-            self.unlink(slot);
-            self.free.push(slot);
-        }
-    }
-
-    /// The server has dropped all statements.
-    pub(crate) fn clear(&mut self) {
-        self.slots.clear();
-        self.nodes.clear();
-        self.free.clear();
-    }
-
-    /// None is to be trusted any more.
-    pub(crate) fn distrust(&mut self) {
-        for node in &mut self.nodes {
-            node.stale = true;
-        }
-    }
-
-    /// Puts a slot that is in no list at the newest end. There is at least one in the list.
-    fn link_newest(&mut self, slot: u32) {
-        let before = self.newest;
-        self.nodes[before as usize].newer = slot;
-        let node = &mut self.nodes[slot as usize];
-        (node.older, node.newer) = (before, slot);
-        self.newest = slot;
-    }
-
-    /// Takes a slot out of the list; an end points to itself.
-    fn unlink(&mut self, slot: u32) {
-        let Node { newer, older, .. } = self.nodes[slot as usize];
-        let (is_newest, is_oldest) = (newer == slot, older == slot);
-        if is_newest {
-            self.newest = older;
-        } else {
-            self.nodes[newer as usize].older = if is_oldest { newer } else { older };
-        }
-        if is_oldest {
-            self.oldest = newer;
-        } else {
-            self.nodes[older as usize].newer = if is_newest { older } else { newer };
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn key(n: u128) -> Key {
-        Key(n)
+    fn interner(limit: u64) -> (Interner, Accepted) {
+        let interner = Interner::new([7; 16], &StatementMemory::default(), limit);
+        let pool = interner.pool("app", "joe", limit);
+        (interner, pool)
     }
 
     #[test]
-    fn equal_statements_are_held_once_and_dropped_when_unused() {
-        let mut interner = Interner::new([7; 16], 10_000);
-        let a = interner.intern(b"select 1\0\0\0", Reading(0)).unwrap();
-        let b = interner.intern(b"select 1\0\0\0", Reading(0)).unwrap();
+    fn equal_statements_are_held_once_and_are_gone_with_the_last_who_holds_them() {
+        let (mut interner, pool) = interner(0);
+        interner.set_limit(2 * ENTRY + 100);
+        let mut pool = pool;
+        pool.set_limit(1 << 20);
+        let a = interner.intern(&pool, b"select 1\0\0\0", Reading(0)).unwrap();
+        let used = (interner.used(), pool.used());
+        let b = interner.intern(&pool, b"select 1\0\0\0", Reading(0)).unwrap();
         assert!(Arc::ptr_eq(&a, &b));
+        assert_eq!((interner.used(), pool.used()), used);
         assert!(a.name().starts_with(NAME_PREFIX) && a.name().len() == NAME_LEN);
-        assert_ne!(interner.intern(b"select 2\0\0\0", Reading(0)).unwrap().name(), a.name());
-        interner.sweep();
-        assert_eq!(interner.by_key.len(), 1);
+        assert_eq!(Key::of_name(a.name()), Some(a.key()));
+        drop((a, b));
+        assert_eq!((interner.used(), pool.used()), (0, 0), "there is no room to keep it in");
+        assert!(interner.texts.lock().is_empty() && pool.statements.lock().is_empty());
     }
 
     #[test]
-    fn the_memory_of_statements_is_bounded() {
-        let mut interner = Interner::new([7; 16], 1_000);
-        let held: Vec<_> = (0..100u32).map_while(|i| interner.intern(&i.to_be_bytes(), Reading(0)).ok()).collect();
-        assert!(held.len() < 10);
-        assert!(matches!(interner.intern(b"one more", Reading(0)), Err(NotInterned::TooMuchText)));
+    fn a_text_is_charged_to_the_worker_once_and_to_each_pool_that_uses_it() {
+        let (mut interner, one) = interner(1 << 20);
+        let other = interner.pool("app", "ann", 1 << 20);
+        let rest = [b'x'; 10_000];
+        let held = interner.intern(&one, &rest, Reading(0)).unwrap();
+        let also = interner.intern(&other, &rest, Reading(1)).unwrap();
+        assert_ne!(held.name(), also.name(), "it is read differently");
+        assert!(one.used() > 10_000 && other.used() > 10_000 && interner.used() < 11_000);
         drop(held);
-        assert!(interner.intern(b"one more", Reading(0)).is_ok());
+        assert_eq!(one.used(), 0);
+        assert!(other.used() > 10_000 && interner.used() > 10_000);
     }
 
     #[test]
-    fn the_least_recently_used_statement_makes_room() {
-        let mut lru = ServerStatements::default();
-        for n in 0..3 {
-            assert_eq!(lru.insert(key(n), 3), None);
-        }
-        assert_eq!(lru.touch(key(0)), OnServer::Ready);
-        assert_eq!(lru.insert(key(3), 3), Some(key(1)));
-        assert_eq!(lru.touch(key(1)), OnServer::Absent);
-        lru.distrust();
-        assert_eq!(lru.touch(key(2)), OnServer::Stale);
-        assert_eq!(lru.insert(key(2), 3), None);
-        assert_eq!(lru.touch(key(2)), OnServer::Ready);
+    fn the_memory_of_statements_is_bounded_and_what_is_let_go_makes_room() {
+        let (mut interner, pool) = interner(4_000);
+        let text = |i: u32| [i.to_be_bytes(), [1; 4]].concat();
+        let held: Vec<_> = (0..100).map_while(|i| interner.intern(&pool, &text(i), Reading(0)).ok()).collect();
+        assert!((5..20).contains(&held.len()), "{}", held.len());
+        let full = Err(NotInterned::NoRoom(NoRoom::Pool));
+        assert_eq!(interner.intern(&pool, b"one more", Reading(0)).map(|_| ()), full);
+        drop(held);
+        assert!(interner.intern(&pool, b"one more", Reading(0)).is_ok());
     }
 
-    /// The list against the obvious model.
     #[test]
-    fn the_order_of_use_is_kept_through_any_operations() {
-        let mut lru = ServerStatements::default();
-        let mut model: Vec<u128> = Vec::new();
-        let mut x = 12345u64;
-        for _ in 0..20_000 {
-            x = x.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            let n = u128::from(x >> 40) % 9;
-            match x >> 60 {
-                0..=6 => {
-                    let known = lru.touch(key(n)) == OnServer::Ready;
-                    assert_eq!(known, model.contains(&n));
-                    if known {
-                        model.retain(|m| *m != n);
-                        model.push(n);
-                    }
-                }
-                7..=13 => {
-                    let out = lru.insert(key(n), 5);
-                    if !model.contains(&n) {
-                        let expected = (model.len() == 5).then(|| model.remove(0));
-                        assert_eq!(out, expected.map(key));
-                        model.push(n);
-                    } else {
-                        assert_eq!(out, None);
-                    }
-                }
-                14 => {
-                    lru.remove(key(n));
-                    model.retain(|m| *m != n);
-                }
-                _ => {
-                    if n == 0 {
-                        lru.clear();
-                        model.clear();
-                    }
-                }
-            }
-            assert_eq!(lru.len(), model.len());
-        }
+    fn one_pool_leaves_room_for_others() {
+        let (mut interner, mut greedy) = interner(100_000);
+        greedy.set_limit(50_000);
+        let other = interner.pool("other", "joe", 50_000);
+        let text = |i: u32| [&i.to_be_bytes()[..], &[1; 5_000]].concat();
+        let held: Vec<_> = (0..100).map_while(|i| interner.intern(&greedy, &text(i), Reading(0)).ok()).collect();
+        assert!(held.len() > 5 && held.len() < 10);
+        assert!(interner.intern(&other, &text(1000), Reading(0)).is_ok());
+    }
+
+    #[test]
+    fn the_newest_texts_are_kept_for_who_comes_back_until_others_need_the_room() {
+        let (mut interner, pool) = interner(80_000);
+        drop(interner.intern(&pool, &[1; 3_000], Reading(0)).unwrap());
+        assert!(interner.find(&pool, &[1; 3_000], Reading(0)).is_some());
+        drop(interner.intern(&pool, &[2; 9_000], Reading(0)).unwrap());
+        assert!(interner.find(&pool, &[1; 3_000], Reading(0)).is_none(), "the newer one takes its place");
+        let (mut interner, pool) = self::interner(10_000);
+        drop(interner.intern(&pool, &[1; 1_000], Reading(0)).unwrap());
+        assert!(interner.used() > 1_000);
+        assert!(interner.intern(&pool, &[2; 9_400], Reading(0)).is_ok(), "what nobody holds makes way");
     }
 }

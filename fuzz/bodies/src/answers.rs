@@ -137,9 +137,11 @@ pub(crate) fn frozen_client(data: &[u8]) {
     let asked = tape.below(32);
     let mut shared = Shared::new(100);
     let bytes = tape.rest();
-    let Ok(client) = frozen::thaw(bytes, &shared.params, &mut shared.interner) else { return };
+    let Ok(client) = frozen::thaw(bytes, &shared.params, &mut shared.interner, &shared.accepted) else { return };
     let again = frozen::freeze(&client, &shared.params).expect("nothing of it is half-way");
-    let client = frozen::thaw(&again, &shared.params, &mut shared.interner).expect("what was frozen here thaws here");
+    drop(client);
+    let thawed = frozen::thaw(&again, &shared.params, &mut shared.interner, &shared.accepted);
+    let client = thawed.expect("what was frozen here thaws here");
     // Statements stand in no order; all else does.
     let sorted = |mut bytes: Vec<u8>| {
         bytes.sort_unstable();

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use weir_base::{ClientAddr, Host, Mode, Peer, Span, Target, Time, WorkerId};
 use weir_config::{Config, Method, Pool, SslMode};
 use weir_engine::port::{Answer, Gone, Input, Signal};
-use weir_engine::{Engine, Setup};
+use weir_engine::{Engine, Setup, StatementMemory};
 use weir_pgwire::startup::{self, First};
 use weir_pgwire::{backend, put_back, put_front};
 
@@ -69,6 +69,7 @@ pub(crate) fn whole_engine(data: &[u8]) {
         config: Arc::new(config),
         seed: [1; 32],
         process_key: [2; 32],
+        statement_memory: StatementMemory::default(),
         wall_at_start: 0,
         version: "weir",
         uid: 700,

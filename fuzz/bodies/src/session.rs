@@ -11,7 +11,7 @@ use std::sync::Arc;
 use weir_base::Mode;
 use weir_session::back::{self, Told};
 use weir_session::front::{self, Context, Counts, Messages, Simple, Then};
-use weir_session::{Accepted, CancelKey, Client, Interner, Out, ParamTable, Server, StatePolicy};
+use weir_session::{Accepted, CancelKey, Client, Interner, Out, ParamTable, Server, StatePolicy, StatementMemory};
 
 use crate::backend::Backend;
 use crate::contract::{Contract, Stream, is_readable};
@@ -26,7 +26,7 @@ const BACK_TAGS: &[u8] = b"Z12C3DEnTtGHdcSNAIVsWRKvz";
 /// What the sessions of a worker share.
 pub(crate) struct Shared {
     pub(crate) interner: Interner,
-    accepted: Accepted,
+    pub(crate) accepted: Accepted,
     pub(crate) params: ParamTable,
     spare: Vec<Vec<u8>>,
     scratch: Vec<u8>,
@@ -36,9 +36,10 @@ pub(crate) struct Shared {
 
 impl Shared {
     pub(crate) fn new(max_prepared: usize) -> Shared {
+        let interner = Interner::new([3; 16], &StatementMemory::default(), 1 << 16);
         Shared {
-            interner: Interner::new([3; 16], 1 << 16),
-            accepted: Accepted::default(),
+            accepted: interner.pool("app", "joe", 1 << 14),
+            interner,
             params: ParamTable::new([]),
             spare: Vec::new(),
             scratch: Vec::new(),
@@ -57,6 +58,7 @@ impl Shared {
             counts: &mut self.counts,
             max_prepared: self.max_prepared,
             client_statements: 3,
+            client_memory: 1 << 13,
             messages: Messages { longest: 1 << 20, simple: Simple::Allowed },
             state: StatePolicy { warn: true, refuse: self.max_prepared % 3 == 2 },
         }

@@ -216,17 +216,37 @@ pub(super) static SETTINGS: &[Setting] = &[
         Kind::Number { min: 1, max: 10_000_000 },
         "10000",
         Place::Limits(|l| Slot::U32(&mut l.client_statements)),
-        "The most prepared statements that a client may hold; one more is refused.",
+        "The most prepared statements that a client may hold; the Parse of one more fails.",
     )
     .ini_own("client_statements"),
+    Setting::new(
+        Limits,
+        "client_statement_memory",
+        Kind::Size { min: 0, max: 1 << 40 },
+        "0B",
+        Place::Limits(|l| Slot::U64(&mut l.client_statement_memory)),
+        "The most bytes of statements that a client may hold, counted as if nobody else held them; beyond it a Parse fails. \
+         0: an eighth of `statement_memory`.",
+    )
+    .ini_own("client_statement_memory"),
+    Setting::new(
+        Limits,
+        "pool_statement_memory",
+        Kind::Size { min: 0, max: 1 << 40 },
+        "0B",
+        Place::Limits(|l| Slot::U64(&mut l.pool_statement_memory)),
+        "The most bytes of statements that the clients of a pool may hold together, on all workers; beyond it a Parse fails. \
+         0: half of `statement_memory`.",
+    )
+    .ini_own("pool_statement_memory"),
     Setting::new(
         Limits,
         "statement_memory",
         Kind::Size { min: 1 << 20, max: 1 << 40 },
         "256MiB",
         Place::Limits(|l| Slot::U64(&mut l.statement_memory)),
-        "The most bytes of statement text that the process keeps, for all pools together; beyond it new statements are \
-         refused.",
+        "The most bytes of statements that the process keeps, for all pools and workers together; beyond it a Parse of a new \
+         statement fails.",
     )
     .ini_own("statement_memory")
     .reach(Reach::One),

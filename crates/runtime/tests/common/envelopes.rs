@@ -6,7 +6,7 @@ use std::sync::Arc;
 use weir_base::{Peer, Target, Time, WorkerId};
 use weir_engine::mail::Mail;
 use weir_engine::port::{Input, Io, Level, Response, Signal, Work};
-use weir_engine::{Engine, Setup};
+use weir_engine::{Engine, Setup, StatementMemory};
 
 /// Mail is opaque to all but engines, so envelopes are had from one: PAUSE makes it write to every other worker.
 pub(crate) struct Envelopes {
@@ -24,6 +24,7 @@ impl Envelopes {
             config: Arc::new(config),
             seed: [1; 32],
             process_key: [2; 32],
+            statement_memory: StatementMemory::default(),
             wall_at_start: 0,
             version: "",
             uid: 0,

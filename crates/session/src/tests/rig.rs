@@ -8,7 +8,7 @@ use weir_pgwire::{ErrorFields, HEAD, Head, Of, put_back, put_front};
 
 use crate::back::{self, Told, Unexpected};
 use crate::front::{self, Context, Counts, Fed, Messages, Simple, Then};
-use crate::{Accepted, CancelKey, Client, Interner, Out, ParamTable, Server, StatePolicy};
+use crate::{Accepted, CancelKey, Client, Interner, Out, ParamTable, Server, StatePolicy, StatementMemory};
 
 /// A link, and everything that was written to its ends since it was last looked at.
 pub(crate) struct Link {
@@ -22,6 +22,7 @@ pub(crate) struct Link {
     pub(crate) counts: Counts,
     pub(crate) max_prepared: usize,
     pub(crate) client_statements: usize,
+    pub(crate) client_memory: u64,
     pub(crate) messages: Messages,
     pub(crate) state: StatePolicy,
     pub(crate) to_client: Vec<u8>,
@@ -49,22 +50,27 @@ impl Out for Recorder<'_> {
     }
 }
 
+/// The memory of all statements, unless a test says otherwise.
+const MEMORY: u64 = 64 << 20;
+
 impl Link {
     /// A client of a pool in `mode`, linked to a fresh server that has the same parameters.
     pub(crate) fn new(mode: Mode) -> Link {
         let params = ParamTable::new([]);
         let shared = Arc::new(params.unknown());
+        let interner = Interner::new([3; 16], &StatementMemory::default(), MEMORY);
         Link {
             client: Client::new(1, mode, shared.clone()),
             server: Some(Server::new(shared, CancelKey::default())),
-            interner: Interner::new([3; 16], 1 << 20),
-            accepted: Accepted::default(),
+            accepted: interner.pool("app", "joe", MEMORY),
+            interner,
             params,
             spare: Vec::new(),
             scratch: Vec::new(),
             counts: Counts::default(),
             max_prepared: 100,
             client_statements: 100,
+            client_memory: MEMORY,
             messages: Messages { longest: u32::MAX, simple: Simple::Allowed },
             state: StatePolicy::default(),
             to_client: Vec::new(),
@@ -88,6 +94,7 @@ impl Link {
             counts: &mut self.counts,
             max_prepared: self.max_prepared,
             client_statements: self.client_statements,
+            client_memory: self.client_memory,
             messages: self.messages,
             state: self.state,
         };
@@ -106,6 +113,7 @@ impl Link {
             counts: &mut self.counts,
             max_prepared: self.max_prepared,
             client_statements: self.client_statements,
+            client_memory: self.client_memory,
             messages: self.messages,
             state: self.state,
         };

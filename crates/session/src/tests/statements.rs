@@ -7,7 +7,7 @@ use weir_pgwire::put_front;
 
 use super::rig::*;
 use crate::front::Then;
-use crate::{CancelKey, NAME_LEN, NAME_PREFIX, Refusal, Server};
+use crate::{CancelKey, NAME_LEN, NAME_PREFIX, Server};
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
@@ -412,29 +412,4 @@ fn names_are_one_if_their_first_63_bytes_agree() {
     let sent = link.ask(&[bind(&name("another")), execute(), close(&name("third")), sync()]);
     assert_eq!(tags(&sent), "BES");
     assert!(!link.has(&name("one")));
-}
-
-#[test]
-fn the_statements_of_a_client_and_their_memory_are_bounded() {
-    let mut link = Link::transaction();
-    link.client_statements = 1;
-    link.prepared("a", "select 1");
-    assert!(matches!(link.stopped(&[parse("b", "select 2")]), Then::Refuse(Refusal::StatementLimit(_))));
-    let mut link = Link::transaction();
-    link.interner = crate::Interner::new([3; 16], 100);
-    assert!(matches!(link.stopped(&[parse("b", "select 2")]), Then::Refuse(Refusal::StatementLimit(_))));
-}
-
-#[test]
-fn a_named_parse_beyond_the_limit_is_refused_and_an_unnamed_one_streams() {
-    let long = "x".repeat(crate::front::MAX_HELD_PARSE);
-    let mut link = Link::transaction();
-    assert!(matches!(link.stopped(&[parse("s", &long)]), Then::Refuse(Refusal::StatementLimit(_))));
-    let mut link = Link::transaction();
-    let asked = parse("", &long);
-    for piece in asked.chunks(1 << 20) {
-        link.ask(&[piece.to_vec()]);
-        assert!(link.client.stream.held().len() < 64, "nothing of it is held");
-    }
-    assert!(link.client.is_between_messages());
 }

@@ -1,0 +1,185 @@
+//! What a client calls its prepared statements.
+//!
+//! Owns the names that one client gave, what it is charged for them, and the way back from a statement to a name. Must not
+//! know messages on the wire, or what of it is still under way ([`crate::notes`]).
+//!
+//! Every change of a client's names has a number, which grows; a name carries that of the change that gave it. So a statement
+//! that drops all names drops those of before, and none that was given behind it in the same pipeline, at a cost of what it
+//! drops.
+
+use std::borrow::Borrow;
+use std::collections::hash_map::RandomState;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use crate::budget::{Account, Charge, NoRoom};
+use crate::statements::{Key, Statement};
+
+/// How much of a statement's name PostgreSQL goes by: names that agree so far are one (`NAMEDATALEN`, less its NUL).
+const SIGNIFICANT: usize = 63;
+
+/// What a name takes beside its bytes.
+const ENTRY: u64 = 256;
+
+/// The number of a change of a client's names.
+pub(crate) type Change = u64;
+
+/// A name that a client gave: equal if PostgreSQL takes the two for one.
+#[derive(Clone, Debug)]
+pub(crate) struct Name(Arc<[u8]>);
+
+/// What PostgreSQL goes by of a name that a client gave.
+fn significant(name: &[u8]) -> &[u8] {
+    &name[..name.len().min(SIGNIFICANT)]
+}
+
+impl Name {
+    pub(crate) fn new(name: &[u8]) -> Name {
+        Name(name.into())
+    }
+
+    /// All of it, as the client gave it.
+    pub(crate) fn whole(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl PartialEq for Name {
+    fn eq(&self, other: &Name) -> bool {
+        significant(&self.0) == significant(&other.0)
+    }
+}
+
+impl Eq for Name {}
+
+impl Hash for Name {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        significant(&self.0).hash(state);
+    }
+}
+
+/// For looking a name up by [`key_of`].
+impl Borrow<[u8]> for Name {
+    fn borrow(&self) -> &[u8] {
+        significant(&self.0)
+    }
+}
+
+/// What a name is looked up by, in a map of [`Name`]s.
+pub(crate) fn key_of(name: &[u8]) -> &[u8] {
+    significant(name)
+}
+
+/// A statement of a client's, and the change that gave it its name.
+#[derive(Clone, Debug)]
+pub(crate) struct Given {
+    pub(crate) statement: Arc<Statement>,
+    pub(crate) by: Change,
+}
+
+/// The statements that one client has prepared, by the names it gave them.
+#[derive(Debug, Default)]
+pub(crate) struct ClientStatements {
+    by_name: HashMap<Name, Given, RandomState>,
+    /// The same by age, and by statement.
+    by_age: BTreeMap<Change, Name>,
+    by_key: BTreeSet<(Key, Change)>,
+    /// What the client is charged for: names, and all texts as if nobody else held them.
+    cost: u64,
+    /// What the names themselves take.
+    own: u64,
+    charge: Option<Charge>,
+}
+
+impl ClientStatements {
+    pub(crate) fn get(&self, name: &[u8]) -> Option<&Arc<Statement>> {
+        self.by_name.get(key_of(name)).map(|given| &given.statement)
+    }
+
+    /// What the client is charged for one more.
+    pub(crate) fn cost_of(name: &[u8], text: u64) -> u64 {
+        name.len() as u64 + ENTRY + text
+    }
+
+    /// The sum of the costs of all.
+    pub(crate) fn cost(&self) -> u64 {
+        self.cost
+    }
+
+    /// Sees to it that the account has room for one more name.
+    pub(crate) fn make_room(&mut self, name: &[u8], account: &Arc<Account>) -> Result<(), NoRoom> {
+        let wanted = self.own + Self::cost_of(name, 0);
+        match &mut self.charge {
+            Some(charge) if charge.bytes() >= wanted => Ok(()),
+            Some(charge) => charge.resize(wanted),
+            None => {
+                self.charge = Some(Charge::real(account, wanted)?);
+                Ok(())
+            }
+        }
+    }
+
+    /// Gives a name, whether there is room for it ([`Self::make_room`]) or not.
+    pub(crate) fn insert(&mut self, name: Name, given: Given) {
+        self.remove(name.whole());
+        self.own += Self::cost_of(name.whole(), 0);
+        self.cost += Self::cost_of(name.whole(), given.statement.cost());
+        self.by_age.insert(given.by, name.clone());
+        self.by_key.insert((given.statement.key(), given.by));
+        self.by_name.insert(name, given);
+        if let Some(charge) = self.charge.as_mut().filter(|charge| charge.bytes() < self.own) {
+            charge.resize_anyway(self.own);
+        }
+    }
+
+    /// What a name means becomes another statement, as if it had meant that from the beginning.
+    pub(crate) fn replace(&mut self, name: &[u8], statement: Arc<Statement>) {
+        if let Some((name, given)) = self.by_name.remove_entry(key_of(name)) {
+            self.taken(&name, &given);
+            self.insert(name, Given { statement, by: given.by });
+        }
+    }
+
+    pub(crate) fn remove(&mut self, name: &[u8]) -> Option<Given> {
+        let (name, given) = self.by_name.remove_entry(key_of(name))?;
+        self.taken(&name, &given);
+        Some(given)
+    }
+
+    /// Books that a name is out of the first map.
+    fn taken(&mut self, name: &Name, given: &Given) {
+        self.by_age.remove(&given.by);
+        self.by_key.remove(&(given.statement.key(), given.by));
+        self.own -= Self::cost_of(name.whole(), 0);
+        self.cost -= Self::cost_of(name.whole(), given.statement.cost());
+        if let Some(charge) = self.charge.as_mut().filter(|charge| charge.bytes() > self.own) {
+            charge.resize_anyway(self.own);
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.by_name.len()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&[u8], &Arc<Statement>)> {
+        self.by_name.iter().map(|(name, given)| (name.whole(), &given.statement))
+    }
+
+    /// A name that the client has for a statement.
+    pub(crate) fn name_of(&self, key: Key) -> Option<&[u8]> {
+        let (_, change) = self.by_key.range((key, 0)..=(key, Change::MAX)).next()?;
+        Some(self.by_age.get(change)?.whole())
+    }
+
+    /// Forgets what was given before a change.
+    pub(crate) fn forget_before(&mut self, change: Change) {
+        while let Some(oldest) = self.by_age.first_entry().filter(|oldest| *oldest.key() < change) {
+            let name = oldest.get().clone();
+            self.remove(name.whole());
+        }
+        if self.by_name.capacity() > 64 && self.by_name.capacity() > 8 * self.by_name.len() {
+            self.by_name.shrink_to_fit();
+        }
+    }
+}

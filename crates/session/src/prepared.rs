@@ -1,0 +1,215 @@
+//! The statements that are prepared on one server under our names, least recently used first out.
+//!
+//! Owns which these are, and whether they can be trusted. Must not know texts, or messages on the wire. Every operation
+//! takes the same time, however many there are.
+
+use std::collections::HashMap;
+use std::hash::BuildHasherDefault;
+
+use crate::statements::{Key, KeyHasher};
+
+/// The statements under our names on one server, least recently used first out.
+#[derive(Debug, Default)]
+pub(crate) struct ServerStatements {
+    slots: HashMap<Key, u32, BuildHasherDefault<KeyHasher>>,
+    nodes: Vec<Node>,
+    /// Most and least recently used; meaningless while empty.
+    newest: u32,
+    oldest: u32,
+    free: Vec<u32>,
+    /// Counts how often all were distrusted: none that was prepared before the last time is trusted.
+    epoch: u64,
+}
+
+#[derive(Debug)]
+struct Node {
+    key: Key,
+    newer: u32,
+    older: u32,
+    /// The epoch in which it was prepared; none if it is not to be trusted: close and prepare anew before the next use.
+    prepared: Option<u64>,
+}
+
+/// What a server knows of a statement.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum OnServer {
+    /// It is prepared, and good.
+    Ready,
+    /// It may be prepared, but must be closed and prepared anew.
+    Stale,
+    /// It is not prepared.
+    Absent,
+}
+
+impl ServerStatements {
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Looks a statement up for use: it becomes the most recently used one.
+    pub(crate) fn touch(&mut self, key: Key) -> OnServer {
+        let Some(&slot) = self.slots.get(&key) else { return OnServer::Absent };
+        if slot != self.newest {
+            self.unlink(slot);
+            self.link_newest(slot);
+        }
+        if self.nodes[slot as usize].prepared == Some(self.epoch) { OnServer::Ready } else { OnServer::Stale }
+    }
+
+    /// Adds a statement that is being prepared (again). Returns one that must be closed for it, if more than `limit` would
+    /// be held; 0 keeps none for longer than its use, which still needs room for one.
+    pub(crate) fn insert(&mut self, key: Key, limit: usize) -> Option<Key> {
+        if let Some(&slot) = self.slots.get(&key) {
+            self.nodes[slot as usize].prepared = Some(self.epoch);
+            return None;
+        }
+        let evicted = (self.slots.len() >= limit.max(1)).then(|| {
+            let oldest = self.nodes[self.oldest as usize].key;
+            self.remove(oldest);
+            oldest
+        });
+        let node = Node { key, newer: 0, older: 0, prepared: Some(self.epoch) };
+        let slot = match self.free.pop() {
+            Some(slot) => {
+                self.nodes[slot as usize] = node;
+                slot
+            }
+            None => {
+                self.nodes.push(node);
+                self.nodes.len() as u32 - 1
+            }
+        };
+        let was_empty = self.slots.is_empty();
+        self.slots.insert(key, slot);
+        if was_empty {
+            self.newest = slot;
+            self.oldest = slot;
+            let node = &mut self.nodes[slot as usize];
+            (node.newer, node.older) = (slot, slot);
+        } else {
+            self.link_newest(slot);
+        }
+        evicted
+    }
+
+    /// A statement may be on the server or not: whichever, it must be closed before it is prepared again. Kept without
+    /// regard to the limit, since it takes no room on the server that it did not take before.
+    pub(crate) fn suspect(&mut self, key: Key) {
+        self.insert(key, usize::MAX);
+        if let Some(&slot) = self.slots.get(&key) {
+            self.nodes[slot as usize].prepared = None;
+        }
+    }
+
+    /// Forgets a statement: its Parse failed, or it has been closed.
+    pub(crate) fn remove(&mut self, key: Key) {
+        if let Some(slot) = self.slots.remove(&key) {
+            self.unlink(slot);
+            self.free.push(slot);
+        }
+    }
+
+    /// The server has dropped all statements.
+    pub(crate) fn clear(&mut self) {
+        self.slots.clear();
+        self.nodes.clear();
+        self.free.clear();
+    }
+
+    /// None is to be trusted any more.
+    pub(crate) fn distrust(&mut self) {
+        self.epoch += 1;
+    }
+
+    /// Puts a slot that is in no list at the newest end. There is at least one in the list.
+    fn link_newest(&mut self, slot: u32) {
+        let before = self.newest;
+        self.nodes[before as usize].newer = slot;
+        let node = &mut self.nodes[slot as usize];
+        (node.older, node.newer) = (before, slot);
+        self.newest = slot;
+    }
+
+    /// Takes a slot out of the list; an end points to itself.
+    fn unlink(&mut self, slot: u32) {
+        let Node { newer, older, .. } = self.nodes[slot as usize];
+        let (is_newest, is_oldest) = (newer == slot, older == slot);
+        if is_newest {
+            self.newest = older;
+        } else {
+            self.nodes[newer as usize].older = if is_oldest { newer } else { older };
+        }
+        if is_oldest {
+            self.oldest = newer;
+        } else {
+            self.nodes[older as usize].newer = if is_newest { older } else { newer };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(n: u128) -> Key {
+        Key(n)
+    }
+
+    #[test]
+    fn the_least_recently_used_statement_makes_room() {
+        let mut lru = ServerStatements::default();
+        for n in 0..3 {
+            assert_eq!(lru.insert(key(n), 3), None);
+        }
+        assert_eq!(lru.touch(key(0)), OnServer::Ready);
+        assert_eq!(lru.insert(key(3), 3), Some(key(1)));
+        assert_eq!(lru.touch(key(1)), OnServer::Absent);
+        lru.distrust();
+        assert_eq!(lru.touch(key(2)), OnServer::Stale);
+        assert_eq!(lru.insert(key(2), 3), None);
+        assert_eq!(lru.touch(key(2)), OnServer::Ready);
+    }
+
+    /// The list against the obvious model.
+    #[test]
+    fn the_order_of_use_is_kept_through_any_operations() {
+        let mut lru = ServerStatements::default();
+        let mut model: Vec<u128> = Vec::new();
+        let mut x = 12345u64;
+        for _ in 0..20_000 {
+            x = x.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            let n = u128::from(x >> 40) % 9;
+            match x >> 60 {
+                0..=6 => {
+                    let known = lru.touch(key(n)) == OnServer::Ready;
+                    assert_eq!(known, model.contains(&n));
+                    if known {
+                        model.retain(|m| *m != n);
+                        model.push(n);
+                    }
+                }
+                7..=13 => {
+                    let out = lru.insert(key(n), 5);
+                    if !model.contains(&n) {
+                        let expected = (model.len() == 5).then(|| model.remove(0));
+                        assert_eq!(out, expected.map(key));
+                        model.push(n);
+                    } else {
+                        assert_eq!(out, None);
+                    }
+                }
+                14 => {
+                    lru.remove(key(n));
+                    model.retain(|m| *m != n);
+                }
+                _ => {
+                    if n == 0 {
+                        lru.clear();
+                        model.clear();
+                    }
+                }
+            }
+            assert_eq!(lru.len(), model.len());
+        }
+    }
+}

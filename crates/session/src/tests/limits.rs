@@ -1,0 +1,262 @@
+//! What a client's statements may cost others: memory that is bounded and charged, and time that grows with what was sent.
+
+use std::time::{Duration, Instant};
+
+use weir_base::Mode;
+use weir_pgwire::{HEAD, backend};
+
+use super::rig::*;
+use crate::front::{Fed, MAX_HELD_PARSE, MAX_HELD_UNNAMED, Then};
+use crate::notes::MAX_NOTED;
+use crate::{CancelKey, Client, Interner, Server, StatementMemory};
+
+/// A link whose statements may take so much: of the client, of its pool, of the process.
+fn limited(client: u64, pool: u64, process: u64) -> Link {
+    let mut link = Link::transaction();
+    link.interner = Interner::new([3; 16], &StatementMemory::default(), process);
+    link.accepted = link.interner.pool("app", "joe", pool);
+    link.client_memory = client;
+    link
+}
+
+/// The severity, the SQLSTATE and the text of an error.
+fn words(message: &[u8]) -> [String; 3] {
+    let fields = backend::error_fields(&message[HEAD..]).expect("an error");
+    [b'V', b'C', b'M'].map(|code| String::from_utf8_lossy(fields.get(code).expect("a field")).into_owned())
+}
+
+/// The server answers what stands in place of a request that is refused, and a Sync.
+fn refused(link: &mut Link) -> [String; 3] {
+    let told = link.tell(&[error("26000", "prepared statement \"weir_x\" does not exist"), ready()]);
+    assert_eq!(tags(&told), "EZ");
+    words(&each(&told)[0])
+}
+
+#[test]
+fn a_limit_on_statements_fails_the_request_and_not_the_connection() {
+    let long = "x".repeat(10_000);
+    let cases = [
+        (Link::transaction(), 1, "too many prepared statements (client_statements)"),
+        (limited(9_000, 1 << 20, 1 << 20), 9, "prepared statements of one client exceed client_statement_memory"),
+        (limited(1 << 20, 9_000, 1 << 20), 9, "prepared statements of one pool exceed pool_statement_memory"),
+        (limited(1 << 20, 1 << 20, 9_000), 9, "prepared statements exceed statement_memory"),
+    ];
+    for (mut link, most, text) in cases {
+        link.client_statements = most;
+        link.prepared("a", "select 1");
+        let sent = link.ask(&[parse("b", &long), bind("b"), execute(), sync()]);
+        assert_eq!(tags(&sent), "DBES", "the server is asked for what it can only refuse");
+        assert_eq!(refused(&mut link), ["ERROR", "54000", text]);
+        assert!(!link.has("b") && link.server().is_quiet());
+        assert_eq!(link.counts.refused, 1);
+        assert_eq!(tags(&link.ask(&[bind("a"), execute(), sync()])), "BES", "{text}: what was there is trusted");
+        link.tell(&[bound(), complete("SELECT 1"), ready()]);
+        link.ask(&[close("a"), sync()]);
+        link.tell(&[ready()]);
+        link.prepared("c", "select 2");
+    }
+}
+
+#[test]
+fn what_follows_a_refused_parse_is_skipped_and_what_stands_before_it_is_answered() {
+    let mut link = Link::transaction();
+    link.client_statements = 1;
+    link.prepared("a", "select 1");
+    link.ask(&[bind("a"), execute(), parse("b", "select 2"), close("a"), parse("", "select 3"), sync()]);
+    assert_eq!(tags(&link.tell(&[bound(), complete("SELECT 1")])), "2C");
+    assert_eq!(refused(&mut link)[1], "54000");
+    assert!(link.has("a"), "the Close was skipped");
+    assert_eq!(tags(&link.ask(&[bind("a"), sync()])), "BS");
+    // An error before it is the server's own.
+    link.tell(&[bound(), ready()]);
+    link.ask(&[bind("nothing"), parse("b", "select 2"), sync()]);
+    let told = link.tell(&[error("26000", "prepared statement \"nothing\" does not exist"), ready()]);
+    assert_eq!(words(&each(&told)[0])[1], "26000");
+    link.ask(&[parse("b", "select 2"), sync()]);
+    let fatal = fatal("57P01", "terminating connection");
+    assert_eq!(link.tell(std::slice::from_ref(&fatal)), fatal, "nor do our words hide the end of a server");
+}
+
+#[test]
+fn a_named_parse_of_more_than_16_mib_fails_and_an_unnamed_one_of_more_than_one_streams() {
+    let mut link = Link::transaction();
+    let asked = [parse("s", &"x".repeat(MAX_HELD_PARSE)), sync()].concat();
+    for piece in asked.chunks(1 << 20) {
+        link.ask(&[piece.to_vec()]);
+        assert!(link.client.stream.held().len() < 64, "nothing of it is held");
+    }
+    assert_eq!(refused(&mut link)[2], "a prepared statement of more than 16 MiB");
+    let asked = parse("", &"x".repeat(MAX_HELD_UNNAMED));
+    for piece in asked.chunks(1 << 18) {
+        assert_eq!(link.ask(&[piece.to_vec()]).len(), piece.len());
+        assert!(link.client.stream.held().len() < 64, "nothing of it is held");
+    }
+    assert!(link.client.is_between_messages());
+    assert_eq!(link.accepted.used(), 0);
+}
+
+#[test]
+fn an_unnamed_statement_is_charged_and_streams_where_there_is_no_room_to_hold_it() {
+    let text = "x".repeat(50_000);
+    let mut link = limited(1 << 20, 1 << 20, 1 << 20);
+    link.ask(&[parse("", &text), sync()]);
+    link.tell(&[parsed(), ready()]);
+    assert!(link.accepted.used() >= 50_000 && link.interner.used() >= 50_000);
+    link.client = Client::new(2, Mode::Transaction, link.client.params().clone());
+    assert_eq!(link.accepted.used(), 0, "it goes with its client");
+    for mut link in
+        [limited(40_000, 1 << 20, 1 << 20), limited(1 << 20, 40_000, 1 << 20), limited(1 << 20, 1 << 20, 40_000)]
+    {
+        assert_eq!(tags(&link.ask(&[parse("", &text), bind(""), execute(), sync()])), "PBES");
+        link.tell(&[parsed(), bound(), complete("SELECT 1"), ready()]);
+        assert_eq!(link.accepted.used(), 0);
+        assert_eq!(tags(&link.ask(&[bind(""), execute(), sync()])), "BES", "it is where it was parsed");
+        link.tell(&[bound(), complete("SELECT 1"), ready()]);
+        link.server = Some(Server::new(link.client.params().clone(), CancelKey::default()));
+        assert_eq!(tags(&link.ask(&[bind(""), sync()])), "CBS", "and nowhere else");
+    }
+}
+
+#[test]
+fn a_parse_that_is_half_there_is_charged_and_fails_when_the_room_is_gone() {
+    let mut link = limited(1 << 20, 300_000, 1 << 20);
+    let asked = parse("s", &"x".repeat(200_000));
+    for piece in asked[..100_000].chunks(1000) {
+        assert_eq!(link.ask(&[piece.to_vec()]), b"");
+    }
+    assert!((100_000..150_000).contains(&link.accepted.used()), "{}", link.accepted.used());
+    // Others take the room.
+    let mut other = Client::new(2, Mode::Transaction, link.client.params().clone());
+    std::mem::swap(&mut other, &mut link.client);
+    link.ask(&[parse("t", &"y".repeat(120_000)), sync()]);
+    link.tell(&[parsed(), ready()]);
+    std::mem::swap(&mut other, &mut link.client);
+    let sent: Vec<u8> = asked[100_000..].chunks(1000).flat_map(|piece| link.ask(&[piece.to_vec()])).collect();
+    assert_eq!(tags(&[sent, link.ask(&[sync()])].concat()), "DS");
+    assert_eq!(refused(&mut link)[2], "a prepared statement for which there is no memory");
+    drop(other);
+    assert_eq!(link.accepted.used(), 0);
+    link.prepared("s", "select 1");
+}
+
+#[test]
+fn seventeen_parses_of_15_mb_do_not_take_the_room_of_others() {
+    let mut link = limited(32 << 20, 128 << 20, 256 << 20);
+    for number in 0..17 {
+        let text = format!("{number:?}{}", "x".repeat(15 << 20));
+        link.ask(&[parse(&format!("s{number}"), &text), sync()]);
+        let refused = link.counts.refused > 0;
+        assert_eq!(refused, number >= 2, "{number}");
+        link.tell(&[if refused { error("26000", "no") } else { parsed() }, ready()]);
+    }
+    assert!(link.interner.used() < 40 << 20);
+    link.client = Client::new(2, Mode::Transaction, link.client.params().clone());
+    link.prepared("s", "select 1");
+}
+
+/// A statement runs for long, and behind it the client sends what changes its names, without a Sync.
+fn at_length(link: &mut Link, message: impl Fn(usize) -> Vec<u8>) -> (Vec<u8>, usize) {
+    link.ask(&[parse("", "select pg_sleep(20)"), bind(""), execute()]);
+    let all: Vec<u8> = (0..200_000).flat_map(message).collect();
+    let mut used = 0;
+    while used < all.len() {
+        let fed = link.feed_client(&all[used..all.len().min(used + 65_536)]);
+        used += fed.used;
+        match fed.then {
+            Then::More => {}
+            Then::Full => break,
+            then => panic!("{then:?}"),
+        }
+    }
+    (all, used)
+}
+
+#[test]
+fn a_deep_pipeline_of_closes_waits_at_its_bound_and_is_answered_in_full() {
+    let began = Instant::now();
+    let mut link = Link::transaction();
+    let (all, mut used) = at_length(&mut link, |n| close(&format!("weir_{n}")));
+    assert!(used < all.len() / 20, "what is outstanding is bounded");
+    let sent = std::mem::take(&mut link.to_server);
+    assert_eq!(tags(&sent), "H", "the server is told to say what it has");
+    assert!((MAX_NOTED as u64..2 * MAX_NOTED as u64).contains(&link.accepted.used()), "{}", link.accepted.used());
+    assert_eq!(link.feed_client(&all[used..used + 100]), Fed { used: 0, then: Then::Full });
+    assert_eq!(link.to_server, b"", "once is enough");
+    let mut told = link.tell(&[parsed(), bound(), complete("SELECT 1")]);
+    while used < all.len() {
+        let fed = link.feed_client(&all[used..all.len().min(used + 65_536)]);
+        assert!(fed.used > 0 || fed.then == Then::More);
+        used += fed.used;
+        told.append(&mut link.to_client);
+    }
+    assert_eq!(tags(&told).bytes().filter(|tag| *tag == b'3').count(), 200_000);
+    assert_eq!(link.accepted.used(), 0);
+    assert!(began.elapsed() < Duration::from_secs(60), "each Close looked at all others: {:?}", began.elapsed());
+}
+
+#[test]
+fn what_a_pipeline_takes_back_and_may_give_again_is_bounded_too() {
+    let text = "x".repeat(500_000);
+    let mut link = Link::transaction();
+    let unnamed = |n: usize| parse("", &format!("{n}{text}"));
+    link.ask(&[parse("", "select pg_sleep(20)"), bind(""), execute()]);
+    for limit in 0..10 {
+        let fed = link.feed_client(&unnamed(limit));
+        if fed.then == Then::Full {
+            return assert!(link.accepted.used() < 3 << 20, "{}", link.accepted.used());
+        }
+    }
+    panic!("all were taken");
+}
+
+#[test]
+fn statements_that_are_dropped_again_and_again_cost_what_is_dropped() {
+    let began = Instant::now();
+    let mut link = Link::transaction();
+    link.client_statements = 100_000;
+    link.max_prepared = 100_000;
+    let drops = 2_000;
+    let mut asked = vec![parse("", "DEALLOCATE ALL")];
+    (0..drops).for_each(|_| asked.extend([bind(""), execute()]));
+    asked.extend((0..2_500).map(|n| parse(&format!("s{n}"), &format!("select {n}"))));
+    link.ask(&asked);
+    link.tell(&[parsed()]);
+    for _ in 0..drops {
+        link.tell(&[bound(), complete("DEALLOCATE ALL")]);
+    }
+    assert_eq!(link.client.prepared(), 2_500, "those behind it are there");
+    (0..2_500).for_each(|_| drop(link.tell(&[parsed()])));
+    link.ask(&[bind(""), execute(), sync()]);
+    link.tell(&[parsed(), bound(), complete("DEALLOCATE ALL"), ready()]);
+    assert_eq!(link.client.prepared(), 0);
+    assert!(link.accepted.used() < 300_000, "what is left is what was kept for the next: {}", link.accepted.used());
+    assert!(began.elapsed() < Duration::from_secs(60));
+}
+
+#[test]
+fn an_error_far_behind_takes_back_all_that_was_skipped() {
+    let began = Instant::now();
+    let mut link = Link::transaction();
+    link.client_statements = 10_000;
+    link.max_prepared = 10_000;
+    (0..1_000).for_each(|n| drop(link.prepared(&format!("old{n}"), &format!("select {n}"))));
+    for _ in 0..20 {
+        let mut asked = vec![bind("nothing")];
+        asked.extend((0..1_000).flat_map(|n| {
+            let (old, text) = (format!("old{n}"), format!("select {n}, {n}"));
+            [close(&old), parse(&old, &text)]
+        }));
+        asked.push(sync());
+        link.ask(&asked);
+        link.tell(&[error("26000", "prepared statement \"nothing\" does not exist"), ready()]);
+        assert_eq!(link.client.prepared(), 1_000);
+    }
+    let ours = link.client.statements.as_ref().and_then(|s| s.get(b"old7")).unwrap().name().to_vec();
+    let name = String::from_utf8(ours).unwrap();
+    link.ask(&[bind("old7"), sync()]);
+    let told = link.told(&[error("08P01", &format!("prepared statement \"{name}\" requires 2")), ready()]);
+    assert_eq!(told.errors.len(), 1);
+    let heard = std::mem::take(&mut link.to_client);
+    assert_eq!(words(&each(&heard)[0])[2], "prepared statement \"old7\" requires 2");
+    assert!(began.elapsed() < Duration::from_secs(60));
+}
