@@ -19,7 +19,7 @@ use crate::check::Checker;
 use crate::context::{Context, Event};
 use crate::names::Found;
 use crate::network::{Address, End, Owner, Written};
-use crate::refused::{LOGGED, Says, says};
+use crate::refused::{LOGGED, Says, refuses_a_request, says};
 use crate::rng::Rng;
 
 /// ReadyForQuery, outside of a transaction.
@@ -340,6 +340,9 @@ impl Io for SimIo<'_> {
     fn send(&mut self, to: Peer, bytes: &[u8]) {
         let client = self.slots.get(to).is_some_and(|turn| turn.kind == Kind::Client);
         self.fatal = says(bytes).filter(|_| client).map(|says| (to, says)).or(self.fatal.take());
+        if client && refuses_a_request(bytes) {
+            self.ctx.refused.told_of_a_request();
+        }
         self.queue(to, bytes, "send");
     }
 

@@ -193,6 +193,9 @@ fn limits(rng: &mut Rng, faulty: bool) -> Limits {
     if faulty {
         limits.server_connect_timeout = *rng.pick(&[Span::from_millis(300), Span::from_secs(15)]);
         limits.client_statements = *rng.pick(&[1, 3, 1_000]);
+        limits.client_statement_memory = *rng.pick(&[0, 4_000, 100_000]);
+        limits.pool_statement_memory = *rng.pick(&[0, 0, 20_000]);
+        limits.statement_memory = *rng.pick(&[256 << 20, 1 << 20, 40_000]);
         limits.query_wait_timeout = seconds(rng, 100, 120_000);
         limits.query_timeout = *rng.pick(&[Span::ZERO, Span::from_secs(20)]);
         limits.idle_transaction_timeout = *rng.pick(&[Span::ZERO, Span::from_secs(5)]);

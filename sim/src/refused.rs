@@ -27,6 +27,8 @@ pub(crate) struct Refused {
     slow: u64,
     limit: u64,
     rest: u64,
+    /// Requests that failed because of a limit on statements, which the log does not repeat.
+    requests: u64,
     logged: u64,
 }
 
@@ -41,6 +43,11 @@ impl Refused {
         } += 1;
     }
 
+    /// A client is told that one of its requests is refused.
+    pub(crate) fn told_of_a_request(&mut self) {
+        self.requests += 1;
+    }
+
     /// The log has a line.
     pub(crate) fn logged(&mut self, text: &str) {
         self.logged += u64::from(text.starts_with(LOGGED));
@@ -51,9 +58,9 @@ impl Refused {
     pub(crate) fn differs(&self, counted: &Refusals) -> Option<String> {
         let fits = counted.pool_full >= self.full
             && counted.server_slow >= self.slow
-            && counted.limit_reached >= self.limit
+            && counted.limit_reached >= self.limit + self.requests
             && counted.server_down + counted.other >= self.rest
-            && counted.total() == self.logged;
+            && counted.total() == self.logged + self.requests;
         (!fits).then(|| format!("{self:?}, but {counted:?}"))
     }
 }
@@ -77,6 +84,13 @@ pub(crate) fn says(bytes: &[u8]) -> Option<(Says, String)> {
         _ => Says::DownOrOther,
     };
     Some((says, message.into_owned()))
+}
+
+/// Whether bytes for a client say that a request of its is refused, and its connection goes on.
+pub(crate) fn refuses_a_request(bytes: &[u8]) -> bool {
+    let [b'E', _, _, _, _, body @ ..] = bytes else { return false };
+    let Ok(fields) = error_fields(body) else { return false };
+    fields.get(b'S') == Some(&b"ERROR"[..]) && fields.get(b'C') == Some(&b"54000"[..])
 }
 
 #[cfg(test)]

@@ -24,11 +24,12 @@ impl Engine {
     }
 
     /// Requests of a client failed because of a limit on statements. The log is told once a client.
-    #[cold]
-    pub(crate) fn statements_refused<I: Io>(&mut self, client: &mut ClientSlot, count: u64, what: &str, io: &mut I) {
-        self.pools.get_mut(client.pool).refusals.limit_reached += count;
+    #[inline]
+    pub(crate) fn requests_refused<I: Io>(&mut self, client: &mut ClientSlot, refused: &[&'static str], io: &mut I) {
+        let Some(what) = refused.first() else { return };
+        self.pools.get_mut(client.pool).refusals.limit_reached += refused.len() as u64;
         if self.config.log.pooler_errors && !std::mem::replace(&mut client.statements_refused, true) {
-            let text = format_args!("pooler error: {what}; its further ones of this kind are only counted");
+            let text = format_args!("request refused: {what}; further ones of this client are only counted");
             self.say_client(Level::Warning, client, text, io);
         }
     }

@@ -111,9 +111,6 @@ impl Engine {
             self.note_request(now, &mut server, client.peer);
             self.peers.put(server.peer, Entry::Server(server));
         }
-        if let Some(what) = counts.refusal {
-            self.statements_refused(client, counts.refused, what, io);
-        }
         fed
     }
 
@@ -154,7 +151,10 @@ impl Engine {
         let session = client.as_mut().and_then(|c| c.ready());
         let told = back::feed(up, session, bytes, &mut context, &mut wire);
         pool.stats.sent += wire.to_client;
-        if let Some(client) = client {
+        if let Some(mut client) = client {
+            if let Ok(told) = &told {
+                self.requests_refused(&mut client, &told.refused, io);
+            }
             self.peers.put(client.peer, Entry::Client(client));
         }
         match told {

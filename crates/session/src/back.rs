@@ -42,6 +42,8 @@ pub struct Told {
     pub transactions: u32,
     /// The SQLSTATEs of errors that the client was sent.
     pub errors: Vec<[u8; 5]>,
+    /// Requests that the client was told we refuse, in our words.
+    pub refused: Vec<&'static str>,
     /// The server said that it is about to close the connection.
     pub fatal: Option<OwnError>,
     /// The client opened a transaction block in statement mode.
@@ -351,17 +353,17 @@ impl<O: Out> Step<'_, '_, O> {
             self.told.fatal = Some(told.error.clone());
             self.server.spoiled = true;
         }
-        let ours = self.refusal().filter(|_| !told.fatal);
-        if told.distrust && ours.is_none() {
+        let refused = self.refused().filter(|_| !told.fatal);
+        if told.distrust && refused.is_none() {
             self.server.statements.distrust();
         }
         let head_of_queue = self.server.owed.head();
         let effects = self.server.owed.head_effects();
         self.server.state.failed(effects);
-        let code = if ours.is_some() { *REFUSED } else { told.code };
+        let code = if refused.is_some() { *REFUSED } else { told.code };
         let rewritten = match head_of_queue {
-            Some(asked) if asked.is_refused() => Some(self.refused(effects)),
-            _ => ours.or_else(|| self.in_clients_words(view, head)),
+            Some(asked) if asked.is_refused() => Some(self.refused_state(effects)),
+            _ => refused.map(error_of).or_else(|| self.in_clients_words(view, head)),
         };
         let fate = match head_of_queue {
             None => self.unasked_error(),
@@ -376,6 +378,7 @@ impl<O: Out> Step<'_, '_, O> {
         };
         if fate == Fate::Forward && self.client.is_some() {
             self.told.errors.push(code);
+            self.told.refused.extend(refused);
         }
         let used = match rewritten.filter(|_| fate == Fate::Forward && self.client.is_some()) {
             Some(rewritten) => {
@@ -389,7 +392,7 @@ impl<O: Out> Step<'_, '_, O> {
     }
 
     /// The error for what was refused, in place of the server's own.
-    fn refused(&mut self, effects: Effects) -> Vec<u8> {
+    fn refused_state(&mut self, effects: Effects) -> Vec<u8> {
         self.told.refused.insert(effects.leaves);
         let mut error = Vec::new();
         state::refusal(effects, &mut error);
@@ -442,13 +445,9 @@ impl<O: Out> Step<'_, '_, O> {
         }
     }
 
-    /// Our own words, if the error answers what was sent in place of a request that we refuse.
-    fn refusal(&self) -> Option<Vec<u8>> {
-        let what =
-            self.server.notes.refusal_of_oldest().filter(|_| self.server.owed.head() == Some(Expect::Refused))?;
-        let mut message = Vec::new();
-        Refusal::StatementLimit(what).write_error(&mut message);
-        Some(message)
+    /// What we say of a request that we refuse, if the error answers what was sent in its place.
+    fn refused(&self) -> Option<&'static str> {
+        self.server.notes.refusal_of_oldest().filter(|_| self.server.owed.head() == Some(Expect::Refused))
     }
 
     /// An error that names a statement by our name for it, with the client's name in its place.
@@ -486,6 +485,13 @@ impl<O: Out> Step<'_, '_, O> {
             emit(self.server, self.ctx.scratch, self.out);
         }
     }
+}
+
+/// The error for a request that we refuse.
+fn error_of(refused: &'static str) -> Vec<u8> {
+    let mut message = Vec::new();
+    Refusal::StatementLimit(refused).write_error(&mut message);
+    message
 }
 
 /// What matters of an error.

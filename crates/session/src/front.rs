@@ -93,10 +93,6 @@ pub struct Counts {
     pub server_parses: u64,
     /// Bind messages of clients.
     pub binds: u64,
-    /// Requests that failed because of a limit on statements, and what was said of the last of them.
-    pub refused: u64,
-    /// See `refused`.
-    pub refusal: Option<&'static str>,
 }
 
 /// How far the input of a client got.

@@ -105,13 +105,13 @@ pub fn thaw(bytes: &[u8], table: &ParamTable, interner: &mut Interner, pool: &Ac
     client.stream = Assembly::thaw(frozen.held);
     for (name, rest, reading) in frozen.statements {
         let statement = interner.intern(pool, &rest, Reading(reading)).map_err(|_| NotThawed::TooMuchText)?;
-        client.statements_mut().make_room(&name, pool.account()).map_err(|_| NotThawed::TooMuchText)?;
         let by = client.count_change();
         client.statements_mut().insert(Name::new(&name), Given { statement, by });
     }
+    client.statements.as_deref_mut().into_iter().for_each(|statements| statements.charge_anyway(pool.account()));
     client.stream.charge(pool.account());
     client.unnamed = match (frozen.unnamed, frozen.streamed) {
-        (Some(rest), _) => Unnamed::Held(HeldText::new(rest, pool.account()).ok_or(NotThawed::TooMuchText)?),
+        (Some(rest), _) => HeldText::new(rest, pool.account()).map_or(Unnamed::Streamed, Unnamed::Held),
         (None, true) => Unnamed::Streamed,
         (None, false) => Unnamed::None,
     };

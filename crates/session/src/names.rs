@@ -120,6 +120,11 @@ impl ClientStatements {
         }
     }
 
+    /// Charges what there is, whether there is room for it or not.
+    pub(crate) fn charge_anyway(&mut self, account: &Arc<Account>) {
+        self.charge.get_or_insert_with(|| Charge::anyway(account, 0)).resize_anyway(self.own);
+    }
+
     /// Gives a name, whether there is room for it ([`Self::make_room`]) or not.
     pub(crate) fn insert(&mut self, name: Name, given: Given) {
         self.remove(name.whole());

@@ -194,8 +194,6 @@ impl<O: Out> Step<'_, '_, O> {
     /// Fails a request in words of ours, as if the server had: it is made to fail at this place, so that its transaction
     /// fails and it skips to the next Sync, as after any error.
     pub(crate) fn fail(&mut self, view: View<'_>, head: Head, what: &'static str) -> usize {
-        self.ctx.counts.refused += 1;
-        self.ctx.counts.refusal = Some(what);
         self.note(Expect::Refused, None, Change::Refused(what));
         self.ctx.scratch.clear();
         let nobodys = self.ctx.interner.nobodys();

@@ -204,7 +204,11 @@ impl Hostile {
             return self.over(ctx);
         }
         self.volleys -= 1;
-        let bytes = if self.plan == Plan::AtOnce { self.noise() } else { self.requests() };
+        let bytes = match self.plan {
+            Plan::AtOnce => self.noise(),
+            Plan::AfterLogin if self.rng.chance(150) => self.flood(),
+            _ => self.requests(),
+        };
         if let Some(end) = self.end {
             ctx.sent(end, Bytes(&bytes));
         }
@@ -239,6 +243,42 @@ impl Hostile {
         }
         if self.rng.chance(300) {
             bytes.truncate(self.rng.below(bytes.len() as u64) as usize);
+        }
+        bytes
+    }
+
+    /// A deep pipeline in which each message could cost as much as all before it, and nothing is asked to be said at once:
+    /// names of ours that are closed, names that change hands, texts that are kept for an undoing, errors amid them.
+    fn flood(&mut self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let begin = |text: String| [Front::Parse { name: String::new(), text }, bind(""), run()];
+        self.tokens += 1;
+        let token = format!("c{}.{}", self.identity.number, self.tokens);
+        let text = if self.rng.chance(500) { format!("SLEEP 200000 {token}") } else { format!("ECHO {token}") };
+        begin(text).iter().for_each(|message| message.put(&mut bytes));
+        let kind = self.rng.below(4);
+        for number in 0..self.rng.skewed(10, 8_000) {
+            let text = format!("ECHO{}{token}", " ".repeat(if kind == 2 { 2_000 } else { 1 }));
+            match kind {
+                0 => Front::Close(Of::Statement, format!("weir_{number}")).put(&mut bytes),
+                1 => {
+                    let name = format!("f{}", number % 500);
+                    Front::Close(Of::Statement, name.clone()).put(&mut bytes);
+                    Front::Parse { name, text: format!("{text}.{number}") }.put(&mut bytes);
+                }
+                2 if number < 1_000 => Front::Parse { name: String::new(), text }.put(&mut bytes),
+                2 => break,
+                _ => begin("DEALLOCATE ALL".to_owned()).iter().for_each(|message| message.put(&mut bytes)),
+            }
+            if self.rng.chance(2) {
+                bind("nothing").put(&mut bytes);
+            }
+            if self.rng.chance(2) {
+                Front::Sync.put(&mut bytes);
+            }
+        }
+        if self.rng.chance(700) {
+            Front::Sync.put(&mut bytes);
         }
         bytes
     }
@@ -283,4 +323,12 @@ impl Hostile {
         let pause = self.rng.span(1, 500_000);
         ctx.wake(pause, self.owner(), ARRIVE);
     }
+}
+
+fn bind(statement: &str) -> Front {
+    Front::Bind { portal: String::new(), statement: statement.to_owned(), values: Vec::new() }
+}
+
+fn run() -> Front {
+    Front::Execute { portal: String::new(), max_rows: 0 }
 }

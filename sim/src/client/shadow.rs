@@ -5,6 +5,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use weir_pgwire::Of;
+
 use crate::check::{Checker, Violation};
 use crate::message::{Back, Front};
 use crate::postgres::core::{Core, Reporting, Transaction};
@@ -26,6 +28,8 @@ pub(crate) struct Shadow {
     client: u32,
     core: Core,
     sent: VecDeque<Front>,
+    /// The message that the session was fed last.
+    last: Option<Front>,
     /// The parameters as the client has been told.
     told: BTreeMap<String, String>,
     /// How parameters are treated at present.
@@ -34,6 +38,8 @@ pub(crate) struct Shadow {
     pub(crate) may_keep_its_server: bool,
     /// Whether it may find itself listening because of others.
     pub(crate) tolerates_notifications: bool,
+    /// Whether there is less memory for statements than it may want.
+    pub(crate) may_be_limited: bool,
 }
 
 impl Shadow {
@@ -45,10 +51,12 @@ impl Shadow {
             client,
             core,
             sent: VecDeque::new(),
+            last: None,
             told: BTreeMap::new(),
             parameters: Parameters::Compared,
             may_keep_its_server: false,
             tolerates_notifications: false,
+            may_be_limited: false,
         }
     }
 
@@ -167,6 +175,14 @@ impl Shadow {
                 self.core.fail_instead();
                 None
             }
+            None if self.may_be_limited && self.is_limited(message) => {
+                let parsed = match &self.last {
+                    Some(Front::Parse { name, .. }) => Some(name.clone()),
+                    _ => None,
+                };
+                self.core.refuse_instead(parsed.as_deref());
+                None
+            }
             None => {
                 let (client, awaited) = (self.client, self.awaited());
                 let what = format!("c{client} got {message:?} instead of {awaited}");
@@ -183,6 +199,19 @@ impl Shadow {
         let refused = matches!(message, Back::Problem { error: true, code, .. } if codes.contains(&code.as_str()));
         let ready = matches!(self.core.out.front(), Some(Reply::Ready(_)) | None);
         refused && !ready && self.core.transaction() == Transaction::Failed
+    }
+
+    /// A limit on statements fails a Parse, and whatever must prepare a statement anew. An unnamed one for which there is no
+    /// room is only where it was parsed.
+    fn is_limited(&self, message: &Back) -> bool {
+        let Back::Problem { error: true, code, .. } = message else { return false };
+        match (&*code.clone(), &self.last) {
+            ("54000", Some(Front::Parse { name, .. } | Front::Describe(Of::Statement, name))) => !name.is_empty(),
+            ("54000", Some(Front::Bind { statement, .. })) => !statement.is_empty(),
+            ("26000", Some(Front::Describe(Of::Statement, name))) => name.is_empty(),
+            ("26000", Some(Front::Bind { statement, .. })) => statement.is_empty(),
+            _ => false,
+        }
     }
 
     fn notified(&self, channel: &str) -> Option<Violation> {
@@ -204,6 +233,7 @@ impl Shadow {
         while self.core.out.is_empty() && self.core.sleeping().is_none() {
             let Some(message) = self.sent.pop_front() else { return };
             self.core.feed(&message);
+            self.last = Some(message);
             self.drop_empty();
         }
     }

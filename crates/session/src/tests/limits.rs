@@ -46,9 +46,14 @@ fn a_limit_on_statements_fails_the_request_and_not_the_connection() {
         link.prepared("a", "select 1");
         let sent = link.ask(&[parse("b", &long), bind("b"), execute(), sync()]);
         assert_eq!(tags(&sent), "DBES", "the server is asked for what it can only refuse");
-        assert_eq!(refused(&mut link), ["ERROR", "54000", text]);
+        let told = link.told(&[error("26000", "prepared statement \"weir_x\" does not exist"), ready()]);
+        assert_eq!((&told.refused[..], &told.errors[..]), (&[text][..], &[*b"54000"][..]));
+        let heard = std::mem::take(&mut link.to_client);
+        assert_eq!(
+            (tags(&heard).as_str(), words(&each(&heard)[0])),
+            ("EZ", ["ERROR", "54000", text].map(str::to_owned))
+        );
         assert!(!link.has("b") && link.server().is_quiet());
-        assert_eq!(link.counts.refused, 1);
         assert_eq!(tags(&link.ask(&[bind("a"), execute(), sync()])), "BES", "{text}: what was there is trusted");
         link.tell(&[bound(), complete("SELECT 1"), ready()]);
         link.ask(&[close("a"), sync()]);
@@ -145,9 +150,10 @@ fn seventeen_parses_of_15_mb_do_not_take_the_room_of_others() {
     for number in 0..17 {
         let text = format!("{number:?}{}", "x".repeat(15 << 20));
         link.ask(&[parse(&format!("s{number}"), &text), sync()]);
-        let refused = link.counts.refused > 0;
-        assert_eq!(refused, number >= 2, "{number}");
-        link.tell(&[if refused { error("26000", "no") } else { parsed() }, ready()]);
+        let fits = number < 2;
+        let told = link.told(&[if fits { parsed() } else { error("26000", "no") }, ready()]);
+        assert_eq!(told.refused.is_empty(), fits);
+        link.to_client.clear();
     }
     assert!(link.interner.used() < 40 << 20);
     link.client = Client::new(2, Mode::Transaction, link.client.params().clone());

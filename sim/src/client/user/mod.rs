@@ -241,6 +241,7 @@ impl Client {
         self.shadow = Shadow::new(self.identity.number, &self.parameters, self.reporting);
         self.shadow.may_keep_its_server = ctx.rules.pooled && ctx.rules.mode != Mode::Session;
         self.shadow.tolerates_notifications = ctx.rules.pooled && ctx.rules.on_dirty == OnDirty::Keep;
+        self.shadow.may_be_limited = ctx.rules.faulty;
         self.key = None;
         self.cancelling = false;
         self.cancel_is_lost = false;

@@ -178,6 +178,13 @@ impl Core {
         self.skipping = true;
     }
 
+    /// The message that was fed last has failed like any request; if it was a Parse of `name`, there is no such statement.
+    pub(crate) fn refuse_instead(&mut self, name: Option<&str>) {
+        name.into_iter().for_each(|name| drop(self.statements.remove(name)));
+        self.fail("54000", Protocol::Extended);
+        self.out.clear();
+    }
+
     /// Handles a message.
     pub(crate) fn feed(&mut self, message: &Front) {
         debug_assert!(self.sleeping.is_none(), "a sleeping session reads nothing");
