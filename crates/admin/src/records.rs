@@ -96,6 +96,8 @@ pub struct PoolRecord {
     pub sv_login: u32,
     /// How long the oldest waiting client has waited.
     pub maxwait: Span,
+    /// Bytes of statements that its clients hold.
+    pub statement_bytes: u64,
     /// When a server goes back.
     pub mode: Mode,
 }
@@ -119,6 +121,7 @@ impl PoolRecord {
             sv_tested: 0,
             sv_login: 0,
             maxwait: Span::ZERO,
+            statement_bytes: 0,
             mode,
         }
     }
@@ -159,6 +162,7 @@ impl PoolRecord {
         self.sv_tested += other.sv_tested;
         self.sv_login += other.sv_login;
         self.maxwait = self.maxwait.max(other.maxwait);
+        self.statement_bytes += other.statement_bytes;
     }
 
     /// Adds another worker's part of the pool; true, as `dedup_by` wants to hear that the other can go.

@@ -285,7 +285,7 @@ impl Engine {
         let Some(client) = self.peers.client(client) else { return };
         client.request_at = now;
         let peer = client.peer;
-        self.set_pause(peer, |pause| pause.peer_full = false, io);
+        self.peer_has_room(peer, io);
         let Some(client) = self.peers.client(peer) else { return };
         if client.pause.waits {
             // It was held because the server owed too much.

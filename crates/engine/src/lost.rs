@@ -19,9 +19,9 @@ impl Engine {
         for (place, kind) in Dirty::KINDS.into_iter().enumerate() {
             let counter = pool.tally.lost.of(place);
             counter.lost += u64::from(told.lost.contains(kind));
-            counter.refused += u64::from(told.refused.contains(kind));
+            counter.refused += u64::from(told.refused_state.contains(kind));
         }
-        let new = told.lost.union(told.refused).without(pool.lost_logged);
+        let new = told.lost.union(told.refused_state).without(pool.lost_logged);
         pool.lost_logged.insert(new);
         let Some(mut client) =
             server.link.filter(|_| !new.is_empty()).and_then(|client| self.peers.take_client(client))
@@ -33,7 +33,8 @@ impl Engine {
         let application = application.unwrap_or_default();
         for (place, kind) in Dirty::KINDS.into_iter().enumerate().filter(|(_, kind)| new.contains(*kind)) {
             let what = STATE_KINDS[place];
-            let done = if told.refused.contains(kind) { "was refused" } else { "was lost at the end of a transaction" };
+            let done =
+                if told.refused_state.contains(kind) { "was refused" } else { "was lost at the end of a transaction" };
             let text = format_args!(
                 "session state of the kind \"{what}\" {done} (application_name \"{application}\"); see SHOW LOST_STATE"
             );

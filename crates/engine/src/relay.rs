@@ -42,7 +42,8 @@ impl Engine {
     pub(crate) fn feed_waiting<I: Io>(&mut self, now: Time, peer: Peer, io: &mut I) {
         let Some(mut client) = self.peers.take_client(peer) else { return };
         match client.phase {
-            Phase::Ready(_) if !client.pause.waits => {
+            // What it sent goes on when its server's socket has room: a few bytes of it may become many.
+            Phase::Ready(_) if !client.pause.waits && !client.pause.peer_full => {
                 let waiting = std::mem::take(&mut client.waiting);
                 self.feed(now, client, &waiting, None, io);
                 self.shared.recycle(waiting);
@@ -178,7 +179,7 @@ impl Engine {
             let errors = &mut self.pools.get_mut(server.pool).tally.errors;
             told.errors.iter().for_each(|code| errors.count(*code, 1));
         }
-        if !(told.lost.is_empty() && told.refused.is_empty()) {
+        if !(told.lost.is_empty() && told.refused_state.is_empty()) {
             self.count_lost(&server, &told, io);
         }
         let breach = breach(&told);
@@ -279,7 +280,15 @@ impl Engine {
         } else if let Some(server) = self.peers.server(peer) {
             server.full = false;
             let link = server.link;
-            link.into_iter().for_each(|client| self.set_pause(client, |pause| pause.peer_full = false, io));
+            link.into_iter().for_each(|client| self.peer_has_room(client, io));
+        }
+    }
+
+    /// A client's server takes bytes again, or there is none any more: what the client sent meanwhile goes on.
+    pub(crate) fn peer_has_room<I: Io>(&mut self, client: Peer, io: &mut I) {
+        self.set_pause(client, |pause| pause.peer_full = false, io);
+        if self.peers.client(client).is_some_and(|client| !client.waiting.is_empty()) {
+            self.todo.push_back(Todo::Feed(client));
         }
     }
 

@@ -21,7 +21,7 @@ impl Engine {
             pools: self.pools.indices().into_iter().map(|ix| self.pool_record(now, ix)).collect(),
             stats: self.database_stats(now),
             refusals: self.refusal_records(),
-            memory: vec![self.memory()],
+            memory: vec![self.client_memory(), self.statement_memory()],
             serving: match self.draining {
                 Some(Drain::Servers) => Serving::Paused,
                 _ => self.halt.serving,
@@ -82,6 +82,7 @@ impl Engine {
         record.sv_active_cancel = slot.cancels.len() as u32;
         record.sv_login = snapshot.login;
         record.maxwait = snapshot.oldest_wait;
+        record.statement_bytes = slot.accepted.used();
         for (server, state, _) in slot.pool.servers() {
             match state {
                 InPool::Idle { since } if is_due(slot, since, now) => record.sv_used += 1,
@@ -121,9 +122,15 @@ impl Engine {
         users.into_iter().map(|(name, count)| (name.to_owned(), count)).collect()
     }
 
-    fn memory(&self) -> MemoryRecord {
+    fn client_memory(&self) -> MemoryRecord {
         let used = u64::from(self.census.clients);
         MemoryRecord { name: "client_cache", size: size_of::<ClientSlot>() as u64, used, free: 0 }
+    }
+
+    /// What `statement_memory` limits, in KiB: the column holds 31 bits.
+    fn statement_memory(&self) -> MemoryRecord {
+        let used = self.shared.interner.used().div_ceil(1024);
+        MemoryRecord { name: "statement_memory", size: 1024, used, free: 0 }
     }
 
     pub(crate) fn client_record(&self, client: &ClientSlot) -> SocketRecord {

@@ -53,7 +53,7 @@ pub struct Told {
     /// Session state that the client loses: it left it on the server, in a transaction that has ended.
     pub lost: Dirty,
     /// Session state that a request was refused for.
-    pub refused: Dirty,
+    pub refused_state: Dirty,
 }
 
 impl Told {
@@ -393,7 +393,7 @@ impl<O: Out> Step<'_, '_, O> {
 
     /// The error for what was refused, in place of the server's own.
     fn refused_state(&mut self, effects: Effects) -> Vec<u8> {
-        self.told.refused.insert(effects.leaves);
+        self.told.refused_state.insert(effects.leaves);
         let mut error = Vec::new();
         state::refusal(effects, &mut error);
         error

@@ -128,6 +128,7 @@ pub fn feed<O: Out>(
     out: &mut O,
 ) -> Fed {
     let mut at = 0;
+    server.as_deref_mut().into_iter().for_each(|server| server.composed = 0);
     let texts = match client.mode {
         Mode::Session => Texts::Pass,
         _ if ctx.max_prepared > 0 || client.prepared() > 0 => Texts::Rename,
@@ -288,7 +289,8 @@ impl<O: Out> Step<'_, '_, O> {
         if server.owed.in_copy_in() {
             return self.in_copy(view, head);
         }
-        if server.is_full() {
+        let prepares = matches!(head.tag, front::PARSE | front::BIND | front::DESCRIBE);
+        if server.is_full() || (prepares && server.is_written_full()) {
             return Err(self.wait_for_answers());
         }
         match self.linked(view, head) {

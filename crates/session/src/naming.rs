@@ -403,6 +403,9 @@ impl<O: Out> Step<'_, '_, O> {
         self.ctx.counts.server_parses += 1;
         self.ctx.scratch.clear();
         put_front::parse(self.ctx.scratch, name, rest);
+        if let Some(server) = self.server.as_deref_mut() {
+            server.composed += self.ctx.scratch.len();
+        }
         self.out.server(self.ctx.scratch);
         if self.ctx.scratch.capacity() > MAX_SCRATCH {
             *self.ctx.scratch = Vec::new();
@@ -430,6 +433,7 @@ impl<O: Out> Step<'_, '_, O> {
                 self.ctx.counts.server_parses += 1;
                 self.ctx.scratch.clear();
                 put_front::parse(self.ctx.scratch, b"", rest);
+                server.composed += self.ctx.scratch.len();
                 self.out.server(self.ctx.scratch);
             }
             Unnamed::None | Unnamed::Streamed => {

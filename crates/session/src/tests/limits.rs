@@ -266,3 +266,37 @@ fn an_error_far_behind_takes_back_all_that_was_skipped() {
     assert_eq!(words(&each(&heard)[0])[2], "prepared statement \"old7\" requires 2");
     assert!(began.elapsed() < Duration::from_secs(60));
 }
+
+#[test]
+fn a_bind_of_few_bytes_does_not_write_megabytes_at_once() {
+    let text = "x".repeat(200_000);
+    let mut link = Link::transaction();
+    (0..10).for_each(|n| drop(link.prepared(&format!("s{n}"), &format!("{n}{text}"))));
+    link.max_prepared = 5;
+    link.server = Some(Server::new(link.client.params().clone(), CancelKey::default()));
+    // Statements of which the server keeps too few, and the unnamed one, which may be skipped with the segment before.
+    let named: Vec<u8> = (0..1_000).flat_map(|n| bind(&format!("s{}", n % 10))).collect();
+    link.ask(&[parse("", &text), sync()]);
+    link.tell(&[parsed(), ready()]);
+    let unnamed: Vec<u8> = (0..1_000).flat_map(|_| [bind(""), sync()].concat()).collect();
+    for asked in [named, unnamed] {
+        let fed = link.feed_client(&asked);
+        assert!(fed.then == Then::Full && fed.used > 0 && link.to_server.len() < 2 << 20, "{fed:?}");
+        let sent = std::mem::take(&mut link.to_server);
+        assert!(tags(&sent).ends_with('H'));
+        link.ask(&[sync()]);
+        let answers: Vec<Vec<u8>> = tags(&sent).chars().chain(['S']).filter_map(answer).collect();
+        link.tell(&answers);
+    }
+}
+
+/// What a server answers a message.
+fn answer(tag: char) -> Option<Vec<u8>> {
+    match tag {
+        'P' => Some(parsed()),
+        'B' => Some(bound()),
+        'C' => Some(closed()),
+        'S' => Some(ready()),
+        _ => None,
+    }
+}

@@ -13,6 +13,7 @@ fn report(pools: usize) -> Report {
     let record = |n: usize| {
         let mut pool = PoolRecord::new(format!("app{n}"), "ann", Mode::Transaction);
         (pool.cl_waiting, pool.sv_active, pool.maxwait) = (2, 1, Span::from_micros(1_500_000));
+        pool.statement_bytes = 4_096;
         pool
     };
     let stats = |n: usize| {
@@ -47,6 +48,7 @@ fn figures_have_base_units_and_names_that_prometheus_expects() {
         "weir_build_info{version=\"weir \\\"test\\\"\"} 1",
         "weir_pool_clients{database=\"app0\",user=\"ann\",state=\"waiting\"} 2",
         "weir_pool_servers{database=\"app0\",user=\"ann\",state=\"active\"} 1",
+        "weir_pool_statement_memory_bytes{database=\"app0\",user=\"ann\"} 4096",
         "weir_pool_longest_wait_seconds{database=\"app0\",user=\"ann\"} 1.5",
         "weir_transactions_total{database=\"app0\"} 10",
         "weir_client_wait_seconds_sum{database=\"app0\"} 2.5",
