@@ -8,7 +8,7 @@
 use weir_base::{Host, Peer, Target, Time, WorkerId};
 use weir_pgwire::put_front;
 
-use crate::peers::{CancelSlot, CancelStage, ClientSlot, Entry, Journey, Phase, ServerSlot};
+use crate::peers::{CancelSlot, CancelStage, ClientSlot, Doing, Entry, Journey, Phase, ServerSlot};
 use crate::port::{Handshake, Io};
 use crate::serve::{ask_for_encryption, read_answer};
 use crate::timers::Who;
@@ -67,15 +67,36 @@ impl Engine {
                 self.pools.get_mut(pool).cancel_queue.push_back((requester, client));
                 self.next_cancels(now, pool, io);
             }
+            Some((client, pool, true)) => {
+                self.cancel_wait(now, client, pool, io);
+                self.finish_canceller(requester, io);
+            }
             _ => self.finish_canceller(requester, io),
         }
     }
 
-    /// The server on which a client runs something.
+    /// A client that waits for a server, or for what goes before its work there: its request is answered with an error, and it
+    /// may go on. One that asks nothing is left alone.
+    fn cancel_wait<I: Io>(&mut self, now: Time, client: Peer, ix: u32, io: &mut I) {
+        let Some(slot) = self.peers.client(client).filter(|client| client.pause.waits) else { return };
+        let link = slot.link;
+        let doing = link.and_then(|server| self.peers.get_server(server)).and_then(ServerSlot::doing);
+        if link.is_some() && !matches!(doing, Some(Doing::Checking | Doing::Agreeing)) {
+            return;
+        }
+        self.peers.client(client).and_then(|slot| slot.ready()).into_iter().for_each(|session| session.cancel());
+        if link.is_none() {
+            self.pools.get_mut(ix).pool.leave(client, now);
+            self.todo.push_back(Todo::Settle(ix));
+            self.go_on(client, io);
+        }
+    }
+
+    /// The server on which a client runs something. What we ask of a server before a client's work is not the client's.
     fn running_on(&mut self, client: Peer) -> Option<Peer> {
         let server = self.peers.client(client)?.link?;
-        let (up, _) = self.peers.server(server)?.up()?;
-        up.is_busy().then_some(server)
+        let (up, doing) = self.peers.server(server)?.up()?;
+        (*doing == Doing::Linked && up.is_busy()).then_some(server)
     }
 
     /// Begins as many of a pool's waiting cancel requests as may run: twice the pool's size.

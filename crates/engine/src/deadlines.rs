@@ -3,9 +3,9 @@
 //! A deadline is computed from the state it depends on, when its moment may have come; the timers only wake.
 
 use weir_base::{Peer, Span, Time, WorkerId};
-use weir_pgwire::TxStatus;
-use weir_session::Refusal;
+use weir_session::{Refusal, back};
 
+use crate::holding::{LinkState, is_timed};
 use crate::mail::Ask;
 use crate::peers::{ClientSlot, Doing, Phase, ServerSlot, ServerState};
 use crate::pools::Reading;
@@ -151,14 +151,11 @@ impl Engine {
         }
     }
 
-    /// When a linked server must have moved on, and what its client is told if it has not.
+    /// When a server that is linked, or works for us, must have moved on; and what its client is told if it has not.
     fn server_deadline(&self, server: &ServerSlot) -> (Time, Refusal) {
         let limits = &self.pools.get(server.pool).config.limits;
-        let query = server.query_at.min(Time::NEVER);
-        let query = if query == Time::NEVER { Time::NEVER } else { query.deadline(limits.query_timeout) };
-        let mut soonest = (query, Refusal::QueryTimeout);
-        let up = match &server.state {
-            ServerState::Up(up, Doing::Linked) => up,
+        match &server.state {
+            ServerState::Up(_, Doing::Linked) => server.holding.deadline(limits),
             ServerState::Up(
                 _,
                 Doing::Checking | Doing::Agreeing | Doing::Resetting(_) | Doing::Restoring | Doing::Looking(_),
@@ -166,40 +163,60 @@ impl Engine {
                 // A query of ours: as long as a client's may take, and never for ever.
                 let limit = [limits.query_timeout, limits.server_connect_timeout].into_iter().find(|t| !t.is_zero());
                 let limit = limit.unwrap_or(OWN_QUERY_TIMEOUT);
-                return (server.own_since.deadline(limit), Refusal::QueryTimeout);
+                (server.own_since.deadline(limit), Refusal::QueryTimeout)
             }
-            _ => return (Time::NEVER, Refusal::QueryTimeout),
-        };
-        if up.status() != TxStatus::Idle {
-            if !up.is_busy() {
-                let idle = server.heard_at.deadline(limits.idle_transaction_timeout);
-                if idle < soonest.0 {
-                    soonest = (idle, Refusal::IdleTransactionTimeout);
-                }
-            }
-            let whole = match server.transaction_at {
-                Time::NEVER => Time::NEVER,
-                since => since.deadline(limits.transaction_timeout),
-            };
-            if whole < soonest.0 {
-                soonest = (whole, Refusal::TransactionTimeout);
-            }
+            _ => (Time::NEVER, Refusal::QueryTimeout),
         }
-        soonest
     }
 
-    /// Sees to it that a server's time-outs are looked at in time.
+    /// Sees to it that a linked server's time-outs are looked at in time.
     #[inline]
-    pub(crate) fn watch_server(&mut self, server: &mut ServerSlot) {
+    fn watch_server(&mut self, server: &mut ServerSlot) {
         let limits = &self.pools.get(server.pool).config.limits;
-        if limits.query_timeout.is_zero()
-            && limits.idle_transaction_timeout.is_zero()
-            && limits.transaction_timeout.is_zero()
-        {
-            return;
+        if is_timed(limits) {
+            let (deadline, _) = server.holding.deadline(limits);
+            self.timers.arm(Who::Peer(server.peer), deadline, &mut server.armed);
         }
-        let (deadline, _) = self.server_deadline(server);
-        self.timers.arm(Who::Peer(server.peer), deadline, &mut server.armed);
+    }
+
+    /// Time-outs may have changed: those whose clients are silent are looked at in time, too.
+    pub(crate) fn watch_linked(&mut self) {
+        let linked = self.peers.servers().filter(|server| server.doing() == Some(Doing::Linked));
+        let linked: Vec<Peer> = linked.map(|server| server.peer).collect();
+        for peer in linked {
+            let Some(mut server) = self.peers.take_server(peer) else { continue };
+            self.watch_server(&mut server);
+            self.peers.put(peer, crate::peers::Entry::Server(server));
+        }
+    }
+
+    /// Something has happened to a link: is the server held, and who must move next? `half`: a message of the client's is
+    /// half-way to it.
+    #[inline]
+    pub(crate) fn follow(&mut self, now: Time, server: &mut ServerSlot, half: bool, told: &back::Told) {
+        let (full, paused) = (server.full, server.paused);
+        let Some((up, Doing::Linked)) = server.up() else { return };
+        let standing = LinkState {
+            held: !up.is_quiet() || half,
+            working: up.is_working(),
+            awaits_client: paused || (!full && up.awaits_client()),
+            progress: up.progress(),
+            answered: told.answered,
+            ended: told.committed || told.transactions > 0,
+        };
+        server.holding.follow(now, standing);
+        self.watch_server(server);
+    }
+
+    /// The same, where nothing was said: a socket is full, or has room again.
+    pub(crate) fn follow_link(&mut self, server: Peer) {
+        let Some(client) = self.peers.get_server(server).and_then(|server| server.link) else { return };
+        let Some(client) = self.peers.get_client(client) else { return };
+        let Phase::Ready(session) = &client.phase else { return };
+        let half = session.is_mid_message();
+        let Some(mut server) = self.peers.take_server(server) else { return };
+        self.follow(self.clock, &mut server, half, &back::Told::default());
+        self.peers.put(server.peer, crate::peers::Entry::Server(server));
     }
 
     fn server_due<I: Io>(&mut self, now: Time, peer: Peer, io: &mut I) {

@@ -146,7 +146,7 @@ impl Engine {
             None => {
                 self.halt.paused.clear();
                 if std::mem::take(&mut self.halt.serving) == Serving::Suspended {
-                    self.wake(io);
+                    self.wake(now, io);
                 }
             }
         }
@@ -217,7 +217,7 @@ impl Engine {
     }
 
     /// A SUSPEND is over: all are read from again, and deadlines that came meanwhile are kept now.
-    fn wake<I: Io>(&mut self, io: &mut I) {
+    fn wake<I: Io>(&mut self, now: Time, io: &mut I) {
         let clients: Vec<Peer> = self.peers.clients().filter(|c| c.pause.suspended).map(|c| c.peer).collect();
         for client in clients {
             self.set_pause(client, |pause| pause.suspended = false, io);
@@ -226,6 +226,7 @@ impl Engine {
         for peer in servers {
             let Some(server) = self.peers.server(peer) else { continue };
             server.suspended = false;
+            server.holding.excuse(now);
             if !server.paused {
                 io.resume(peer);
             }

@@ -8,11 +8,11 @@
 use std::fmt::Write as _;
 
 use weir_base::{Peer, Span, Time};
-use weir_pgwire::TxStatus;
 use weir_pool::ServerState as InPool;
 use weir_session::{Cause, Refusal};
 
 use crate::Engine;
+use crate::holding::Holding;
 use crate::peers::{Doing, PoolIx, ServerSlot, ServerState};
 use crate::pools::PoolSlot;
 use crate::port::{Io, Level};
@@ -32,7 +32,7 @@ pub(crate) enum Asker {
 enum Hold {
     /// A query that runs, or one that its client has not sent to its end.
     Query,
-    /// A client that has begun a transaction and asks nothing.
+    /// A client that must move next: in a transaction, in the middle of a message, or with an answer that it does not read.
     IdleTransaction,
     /// A client that keeps its server for as long as it stays, and asks nothing.
     IdleSession,
@@ -175,11 +175,14 @@ impl Engine {
 /// What a server is held by, and since when.
 fn hold(server: &ServerSlot, now: Time) -> (Hold, Time) {
     match &server.state {
-        ServerState::Up(up, Doing::Linked) if up.is_busy() || server.query_at != Time::NEVER => {
-            (Hold::Query, server.query_at.min(now))
+        ServerState::Up(_, Doing::Linked) => {
+            let Holding { silence, query, transaction, .. } = server.holding;
+            match (silence, transaction) {
+                (Time::NEVER, Time::NEVER) => (Hold::IdleSession, server.heard_at),
+                (Time::NEVER, since) => (Hold::Query, query.min(since)),
+                (since, _) => (Hold::IdleTransaction, since),
+            }
         }
-        ServerState::Up(up, Doing::Linked) if up.status() == TxStatus::Idle => (Hold::IdleSession, server.heard_at),
-        ServerState::Up(_, Doing::Linked) => (Hold::IdleTransaction, server.heard_at),
         _ => (Hold::Own, server.own_since.min(now)),
     }
 }

@@ -164,6 +164,13 @@ fn of_pool(pool: PoolId, says: Says) -> Mail {
 }
 
 impl PoolSlot {
+    /// Whether somebody waits for one of its servers, here or, as far as is known, at another worker; or an operator does.
+    #[inline]
+    pub(crate) fn is_wanted(&self) -> bool {
+        let elsewhere = || matches!(&self.part, Part::Guest(guest) if guest.share.is_wanted_elsewhere());
+        self.pool.oldest_wait().is_some() || self.pool.is_paused() || elsewhere()
+    }
+
     fn loan(&self, says: Says) -> Mail {
         of_pool(self.id(), says)
     }
@@ -364,6 +371,11 @@ impl Engine {
             Part::Home(_) => false,
             Part::Guest(guest) => guest.share.goes_home(&slot.pool, server) && !self.halt.is_suspended(),
         }
+    }
+
+    /// Whether somebody waits for a server of a client's pool: at the end of its transaction it is to let go of its own.
+    pub(crate) fn is_wanted(&self, client: Peer) -> bool {
+        self.peers.get_client(client).is_some_and(|client| self.pools.get(client.pool).is_wanted())
     }
 
     /// A clean server, which the guest's pool counts as somebody's, begins its way home.

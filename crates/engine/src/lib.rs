@@ -7,6 +7,7 @@
 //! - `arrive`: from the first packet to the worker where the pool lives. `entry`: who may enter. `welcome`: what they
 //!   are told. `clients`: how many there may be. `failures`: who fails is slowed down.
 //! - `relay`: what passes between clients and servers. `links`: when they are linked, released and cleaned up after.
+//!   `holding`: how long a client holds its server.
 //! - `serve`: the life of a server connection. `places`: which of a pool's servers is tried, and which will do.
 //! - `turns`: how many logins a place gets at once. `lookup`: secrets that a server is asked for. `limits`, `permits`:
 //!   limits that cross pools.
@@ -30,6 +31,7 @@ mod failures;
 mod gather;
 mod halt;
 mod holders;
+mod holding;
 mod lend;
 mod limits;
 mod links;
@@ -479,7 +481,7 @@ impl Engine {
 
 impl Shared {
     /// What a session is fed with.
-    fn context<'a>(&'a mut self, pool: &weir_config::Pool, accepted: &'a mut Accepted) -> Context<'a> {
+    fn context<'a>(&'a mut self, pool: &weir_config::Pool, accepted: &'a mut Accepted, ahead: u32) -> Context<'a> {
         let limits = &pool.limits;
         Context {
             interner: &mut self.interner,
@@ -493,6 +495,7 @@ impl Shared {
             client_memory: limits.client_share(),
             messages: self.messages,
             state: StatePolicy { warn: pool.warn_on_dirty, refuse: pool.on_dirty == OnDirty::Refuse },
+            ahead,
         }
     }
 

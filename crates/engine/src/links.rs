@@ -8,6 +8,7 @@ use weir_pgwire::Dirty;
 use weir_pool::{Acquire, Release};
 use weir_session::{Refusal, Server, back};
 
+use crate::holding::Holding;
 use crate::lookup::Waiter;
 use crate::peers::{ClientSlot, Doing, Entry, Phase, PoolIx, Reset};
 use crate::places::{Fitness, fitness};
@@ -62,9 +63,6 @@ impl Engine {
         let slot = self.pools.get_mut(client.pool);
         slot.stats.server_assignment_count += 1;
         client.link = Some(server);
-        if client.pause.full {
-            self.pause_server(server, io);
-        }
         let peer = server;
         let Some(server) = self.peers.server(server) else { return false };
         server.link = Some(client.peer);
@@ -89,6 +87,8 @@ impl Engine {
         };
         if waits {
             self.watch_own_query(now, peer);
+        } else if client.pause.full {
+            self.pause_server(peer, io);
         }
         !waits
     }
@@ -182,20 +182,31 @@ impl Engine {
                 self.peers.put(server, Entry::Server(slot));
                 self.prelude_done(server, client, doing, io);
             }
-            (Doing::Agreeing, Err(error)) => {
-                let client = slot.link;
+            (Doing::Agreeing, Err(error)) if error.sqlstate != QUERY_CANCELED => {
                 self.peers.put(server, Entry::Server(slot));
-                self.doom(server);
-                if let Some(client) = client {
-                    let refusal = Refusal::ParameterFailed { sqlstate: error.sqlstate, message: error.message };
-                    self.refuse_handle(now, client, refusal, io);
-                }
+                self.disagreed(now, server, error, io);
             }
             _ => {
                 io.close(server);
                 self.server_gone(now, slot, io);
             }
         }
+    }
+
+    /// A server has refused a client's parameters. All of them were one transaction, so it is as it was before, and free for
+    /// others; what it does not report by itself is set anew for the next client.
+    fn disagreed<I: Io>(&mut self, now: Time, server: Peer, error: weir_session::OwnError, io: &mut I) {
+        let Some(slot) = self.peers.server(server) else { return };
+        let client = slot.link.take();
+        if let Some((up, _)) = slot.up() {
+            up.disagrees(&self.shared.params);
+        }
+        self.todo.push_back(Todo::Release(server));
+        let Some(client) = client.and_then(|client| self.peers.client(client)) else { return };
+        client.link = None;
+        let peer = client.peer;
+        let refusal = Refusal::ParameterFailed { sqlstate: error.sqlstate, message: error.message };
+        self.refuse_handle(now, peer, refusal, io);
     }
 
     pub(crate) fn prelude_done<I: Io>(&mut self, server: Peer, client: Option<Peer>, done: Doing, io: &mut I) {
@@ -222,8 +233,11 @@ impl Engine {
                 return self.peers.put(client.peer, Entry::Client(client));
             }
         }
-        let peer = client.peer;
+        let (peer, full) = (client.peer, client.pause.full);
         self.peers.put(peer, Entry::Client(client));
+        if full {
+            self.pause_server(server, io);
+        }
         self.go_on(peer, io);
     }
 
@@ -343,6 +357,7 @@ impl Engine {
         let Some(slot) = self.peers.server(server) else { return };
         slot.query_at = Time::NEVER;
         slot.transaction_at = Time::NEVER;
+        slot.holding = Holding::default();
         let (ix, any) = (slot.pool, slot.attempt.any);
         let Some((up, doing)) = slot.up() else { return };
         if let Fitness::Unfit(why) = fitness(self.pools.get(ix).config.session_attrs, any, up.role()) {
@@ -393,6 +408,9 @@ impl Engine {
         }
     }
 }
+
+/// Our query was stopped: by a limit of time that a client before has left, or from outside. That is not about the values.
+const QUERY_CANCELED: &str = "57014";
 
 /// What is done with a server whose client has left it.
 enum Cleaning {

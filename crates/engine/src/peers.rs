@@ -17,6 +17,7 @@ use weir_session::{Client, Refusal, Server};
 use crate::clients::Ticket;
 use crate::console::Console;
 use crate::entry::Why;
+use crate::holding::Holding;
 use crate::places::Attempt;
 use crate::port::Secured;
 
@@ -191,6 +192,8 @@ pub(crate) struct ServerSlot {
     /// When the query and the transaction under way began; never if there is none.
     pub(crate) query_at: Time,
     pub(crate) transaction_at: Time,
+    /// What its client holds of it, since when.
+    pub(crate) holding: Holding,
     /// When it last said something.
     pub(crate) heard_at: Time,
     /// Cancel requests under way for it: it is not given away before they are over.
@@ -337,7 +340,7 @@ impl ServerSlot {
 
     /// Whether its client is in a transaction, and asks nothing.
     pub(crate) fn is_idle_in_transaction(&self) -> bool {
-        self.link.is_some() && self.transaction_at != Time::NEVER && self.query_at == Time::NEVER
+        self.link.is_some() && self.holding.silence != Time::NEVER
     }
 
     /// Whether its pool knows it as logging in still.

@@ -18,6 +18,7 @@ use weir_session::login::Learnt;
 use weir_session::{Accepted, Cause, Clean, OwnError, Params, Refusal};
 
 use crate::holders::Asker;
+use crate::holding::Holding;
 use crate::lend::{Guest, Part};
 use crate::limits::Standing;
 use crate::lookup::Waiter;
@@ -393,6 +394,7 @@ impl Engine {
             linked_at: now,
             query_at: Time::NEVER,
             transaction_at: Time::NEVER,
+            holding: Holding::default(),
             heard_at: now,
             cancels: 0,
             last_words: None,
@@ -472,6 +474,7 @@ impl Engine {
             self.todo.push_back(Todo::Settle(ix));
             self.hurry(ix);
         }
+        self.watch_linked();
         self.create_forced_pools(now);
         self.review_turns(now, io);
         self.settle_ledger(io);

@@ -4,7 +4,7 @@
 //! leaves. When links are made and ended is in `links`; what bytes mean is decided in `weir-session`.
 
 use weir_admin::Histogram;
-use weir_base::{Peer, Time};
+use weir_base::{Mode, Peer, Time};
 use weir_session::front::{self, Then};
 use weir_session::{Refusal, back};
 
@@ -94,14 +94,16 @@ impl Engine {
         io: &mut I,
     ) -> front::Fed {
         let mut server = client.link.and_then(|server| self.peers.take_server(server));
+        let ahead = self.allowed_ahead(client, server.as_deref());
         let pool = self.pools.get_mut(client.pool);
         let mut wire = Wire::new(io, client.peer, client.link.unwrap_or(Peer::NONE), bytes, base);
-        let mut context = self.shared.context(&pool.config, &mut pool.accepted);
+        let mut context = self.shared.context(&pool.config, &mut pool.accepted, ahead);
         let Phase::Ready(session) = &mut client.phase else {
             return front::Fed { used: 0, then: Then::Refuse(Refusal::Broken("a client that is not ready is fed")) };
         };
         let up = server.as_mut().and_then(|s| s.up()).map(|(server, _)| server);
         let fed = front::feed(session, up, bytes, &mut context, &mut wire);
+        let half = session.is_mid_message();
         let counts = std::mem::take(&mut self.shared.counts);
         pool.stats.client_parse_count += counts.client_parses;
         pool.stats.server_parse_count += counts.server_parses;
@@ -109,7 +111,7 @@ impl Engine {
         pool.stats.received += fed.used as u64;
         pool.stats.sent += wire.to_client;
         if let Some(mut server) = server {
-            self.note_request(now, &mut server, client.peer);
+            self.note_request(now, &mut server, half);
             self.peers.put(server.peer, Entry::Server(server));
         }
         fed
@@ -117,7 +119,7 @@ impl Engine {
 
     /// A server may have been asked something: when did that begin, and is it to be watched?
     #[inline]
-    pub(crate) fn note_request(&mut self, now: Time, server: &mut ServerSlot, client: Peer) {
+    fn note_request(&mut self, now: Time, server: &mut ServerSlot, half: bool) {
         let Some((session, _)) = server.up() else { return };
         let (busy, quiet) = (session.is_busy(), session.is_quiet());
         if busy && server.query_at == Time::NEVER {
@@ -125,13 +127,25 @@ impl Engine {
             if server.transaction_at == Time::NEVER {
                 server.transaction_at = now;
             }
-            self.watch_server(server);
         }
+        self.follow(now, server, half, &back::Told::default());
         if quiet && !busy {
             // Everything that was asked has been answered by us; nothing will come to say so.
             self.todo.push_back(Todo::Release(server.peer));
         }
-        let _ = client;
+    }
+
+    /// How many of a client's segments its server may have to answer at a time. Where somebody wants the server, it is one: at
+    /// the end of each transaction the server is free then, whatever else the client has sent.
+    #[inline]
+    fn allowed_ahead(&self, client: &ClientSlot, server: Option<&ServerSlot>) -> u32 {
+        let Some(server) = server else { return AHEAD };
+        let slot = self.pools.get(client.pool);
+        if slot.mode() == Mode::Session {
+            return u32::MAX;
+        }
+        let wanted = server.doomed || slot.is_wanted();
+        if wanted || (server.holding.query != Time::NEVER && slot.pool.is_unwanted(server.peer)) { 1 } else { AHEAD }
     }
 
     /// A server sent something.
@@ -147,11 +161,15 @@ impl Engine {
         let pool = self.pools.get_mut(server.pool);
         let peer = server.peer;
         let mut wire = Wire::new(io, server.link.unwrap_or(Peer::NONE), peer, bytes, Some(0));
-        let mut context = self.shared.context(&pool.config, &mut pool.accepted);
+        let mut context = self.shared.context(&pool.config, &mut pool.accepted, AHEAD);
         let Some((up, _)) = server.up() else { return };
         let session = client.as_mut().and_then(|c| c.ready());
+        let half = session.as_ref().is_some_and(|session| session.is_mid_message());
         let told = back::feed(up, session, bytes, &mut context, &mut wire);
         pool.stats.sent += wire.to_client;
+        if let Ok(told) = &told {
+            self.follow(now, &mut server, half, told);
+        }
         if let Some(mut client) = client {
             if let Ok(told) = &told {
                 self.requests_refused(&mut client, &told.refused, io);
@@ -189,7 +207,7 @@ impl Engine {
         }
         let peer = server.peer;
         let Some((up, doing)) = server.up() else { return };
-        let (doing, quiet) = (*doing, up.is_quiet());
+        let (doing, quiet, ahead) = (*doing, up.is_quiet(), up.ahead());
         let spoiled_idle = up.is_spoiled() && doing == Doing::Idle;
         let link = server.link;
         self.peers.put(peer, Entry::Server(server));
@@ -211,6 +229,8 @@ impl Engine {
         } else if let Some(client) = link
             && self.peers.client(client).is_some_and(|c| c.pause.waits)
             && doing == Doing::Linked
+            && ahead <= AHEAD / 2
+            && (ahead == 0 || !self.is_wanted(client))
         {
             // It was held because the server owed too much.
             self.go_on(client, io);
@@ -236,7 +256,10 @@ impl Engine {
         }
         let busy = server.up().is_some_and(|(up, _)| up.is_busy());
         server.query_at = if busy { now } else { Time::NEVER };
-        self.watch_server(server);
+        if busy && server.transaction_at == Time::NEVER {
+            // The next one of a pipeline.
+            server.transaction_at = now;
+        }
     }
 
     /// A client that is not read has closed its side. One that waits for a server is gone: nobody is there for the answer,
@@ -268,6 +291,7 @@ impl Engine {
             server.full = true;
             let link = server.link;
             link.into_iter().for_each(|client| self.set_pause(client, |pause| pause.peer_full = true, io));
+            self.follow_link(peer);
         }
     }
 
@@ -281,6 +305,7 @@ impl Engine {
             server.full = false;
             let link = server.link;
             link.into_iter().for_each(|client| self.peer_has_room(client, io));
+            self.follow_link(peer);
         }
     }
 
@@ -292,14 +317,17 @@ impl Engine {
         }
     }
 
+    /// Reads no more from a server whose client's socket is full. The answers to queries of ours are not for that client.
     pub(crate) fn pause_server<I: Io>(&mut self, server: Peer, io: &mut I) {
         if let Some(slot) = self.peers.server(server)
             && !slot.paused
+            && slot.doing() == Some(Doing::Linked)
         {
             slot.paused = true;
             if !slot.suspended {
                 io.pause(server);
             }
+            self.follow_link(server);
         }
     }
 
@@ -311,6 +339,7 @@ impl Engine {
             if !slot.suspended {
                 io.resume(server);
             }
+            self.follow_link(server);
         }
     }
 
@@ -406,6 +435,11 @@ impl Engine {
         self.look_for_drained(io);
     }
 }
+
+/// The most segments of a client (a simple query, or what ends with a Sync) that its server has to answer at a time. What is
+/// sent can't be recalled, so it is what others may have to wait for; and it is enough to keep a server busy. A client that
+/// was stopped there goes on at the half of it.
+const AHEAD: u32 = 16;
 
 /// Why a server is closed whose client left it in the middle of something.
 const NOT_READY: &str = "client disconnect while server was not ready";

@@ -333,7 +333,11 @@ impl Engine {
         if matches!(doing, Doing::Checking | Doing::Agreeing) && matches!(client.phase, Phase::Ready(_)) {
             // Nothing of the client's was sent yet: it may have another server, in its old place in the queue.
             let (peer, since) = (client.peer, client.request_at);
+            let cancelled = client.ready().is_some_and(|session| session.is_cancelled());
             self.peers.put(peer, Entry::Client(client));
+            if cancelled {
+                return self.go_on(peer, io);
+            }
             return self.requeue(now, ix, peer, since, io);
         }
         let told = server.last_words.as_ref().is_some_and(|words| !matches!(words, Refusal::ServerUnexpected));

@@ -291,6 +291,11 @@ impl Share {
         self.elder = elder;
     }
 
+    /// Whether somebody elsewhere waits for a server, as far as is known.
+    pub fn is_wanted_elsewhere(&self) -> bool {
+        self.elder != Time::NEVER
+    }
+
     /// Whether a server that is released now goes home instead of being handed on here. One that is to be closed is not: it
     /// need not have been cleaned.
     pub fn goes_home<P>(&self, pool: &Pool<P>, server: Peer) -> bool {

@@ -40,6 +40,10 @@ pub struct Told {
     pub queries: u32,
     /// Those that left the transaction idle: transactions that ended.
     pub transactions: u32,
+    /// A request of the client's was answered in full.
+    pub answered: bool,
+    /// A transaction has ended, whatever ReadyForQuery says: `COMMIT AND CHAIN` begins the next one.
+    pub committed: bool,
     /// The SQLSTATEs of errors that the client was sent.
     pub errors: Vec<[u8; 5]>,
     /// Requests that the client was told we refuse, in our words.
@@ -185,6 +189,7 @@ impl<O: Out> Step<'_, '_, O> {
             // A portal was run in part, or a function was called by its number.
             self.server.state.answered(reply.effects, None);
         }
+        self.told.answered |= reply.last;
         if reply.last && reply.to.is_noted() {
             self.settle_note();
         } else if reply.to == Expect::OwnClose {
@@ -233,6 +238,9 @@ impl<O: Out> Step<'_, '_, O> {
             self.ctx.params.after_reset(&mut self.server.params);
         }
         let sets = effects.after(Some(tag)).contains(Dirty::SETTINGS);
+        if matches!(tag, b"COMMIT" | b"PREPARE TRANSACTION") {
+            self.told.committed = true;
+        }
         if sets || tag == b"RESET" {
             // It may have changed, or taken back, what this client and others asked for at startup, which is set again before
             // the next link. What the server reports, it reports.
@@ -271,6 +279,7 @@ impl<O: Out> Step<'_, '_, O> {
             self.settle_note();
         }
         self.told.queries += 1;
+        self.told.answered = true;
         self.told.transactions += u32::from(status == TxStatus::Idle);
         let statement_mode = self.client.as_ref().is_some_and(|c| c.mode == Mode::Statement);
         let block = statement_mode && status != TxStatus::Idle;

@@ -29,6 +29,10 @@ pub struct Client {
     pub(crate) warned: Dirty,
     /// Counts the changes of its names.
     changes: Change,
+    /// A request of its was refused in the extended protocol: what follows is dropped up to its Sync.
+    pub(crate) skipping: bool,
+    /// Its next request is to be refused: it was cancelled while it waited for a server.
+    pub(crate) cancelled: bool,
 }
 
 /// The longest unnamed statement that is a part of its client's own memory; a longer one is charged.
@@ -96,7 +100,19 @@ impl Client {
             unnamed_count: 0,
             warned: Dirty::NONE,
             changes: 0,
+            skipping: false,
+            cancelled: false,
         }
+    }
+
+    /// The request that waits for a server is cancelled: once it is fed, it is answered with an error instead.
+    pub fn cancel(&mut self) {
+        self.cancelled = true;
+    }
+
+    /// Whether the request that waits for a server is cancelled.
+    pub fn is_cancelled(&self) -> bool {
+        self.cancelled
     }
 
     /// What it wants its tracked parameters to be.

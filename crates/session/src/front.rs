@@ -8,7 +8,7 @@
 
 use weir_base::Mode;
 use weir_pgwire::tag::front;
-use weir_pgwire::{Dirty, Effects, HEAD, Head, Malformed, frontend, put_back};
+use weir_pgwire::{Dirty, Effects, ErrorFields, HEAD, Head, Malformed, frontend, put_back};
 
 use crate::assembly::{Fate, Piece};
 use crate::client::Client;
@@ -31,6 +31,15 @@ const QUERY_PREFIX: usize = 512;
 
 /// The longest names in a Bind, Describe or Close, together.
 pub(crate) const MAX_NAMES: usize = 8 << 10;
+
+/// What a request is answered with that was cancelled while it waited for a server: PostgreSQL's words.
+const CANCELLED: ErrorFields<'static> = ErrorFields {
+    severity: "ERROR",
+    sqlstate: "57014",
+    message: "canceling statement due to user request",
+    detail: Some("It was still waiting for a server connection."),
+    hint: None,
+};
 
 /// What a worker's sessions share while one of them is fed.
 pub struct Context<'a> {
@@ -56,6 +65,9 @@ pub struct Context<'a> {
     pub messages: Messages,
     /// What is done about session state that is lost.
     pub state: StatePolicy,
+    /// The most segments of a client (up to a Sync each, or a simple query) that its server has to answer at a time; the next
+    /// one is not sent before.
+    pub ahead: u32,
 }
 
 /// Which messages are passed on.
@@ -147,6 +159,7 @@ pub fn feed<O: Out>(
             Piece::Rest(range, Fate::Forward) => {
                 if let Some(server) = server.as_deref_mut() {
                     server.state.more_text(&input[range.clone()]);
+                    server.owed.streamed(range.len());
                     out.server_range(range);
                     if !client.stream.is_forwarding() {
                         server.owed.set_half(false);
@@ -281,10 +294,16 @@ impl<O: Out> Step<'_, '_, O> {
         if head.tag == front::QUERY && self.ctx.messages.simple == Simple::Refused {
             return Err(Then::Refuse(Refusal::SimpleQuery));
         }
+        if self.client.skipping || self.client.cancelled {
+            return Ok(self.cancelled(view, head));
+        }
         let Some(server) = self.server.as_deref_mut() else { return self.unlinked(view, head) };
         if server.owed.is_skipping() && head.tag != front::SYNC {
             // The server would read and ignore it.
             return Ok(self.rest(view, head, Fate::Discard));
+        }
+        if server.ahead() >= self.ctx.ahead && begins_segment(server, head.tag) {
+            return Err(Then::Full);
         }
         if server.owed.in_copy_in() {
             return self.in_copy(view, head);
@@ -325,6 +344,29 @@ impl<O: Out> Step<'_, '_, O> {
             tag if is_request(tag) => Err(Then::NeedServer),
             tag => Err(Then::Refuse(unexpected(tag))),
         }
+    }
+
+    /// A message of a client whose request was cancelled before anything of it was sent to a server: the error is ours, and so
+    /// is the way to the end of the request's segment, as PostgreSQL goes it (documentation, "Message Flow").
+    #[cold]
+    fn cancelled(&mut self, view: View<'_>, head: Head) -> usize {
+        if self.client.skipping {
+            if head.tag == front::SYNC {
+                self.client.skipping = false;
+                self.answer(|buffer| put_back::ready(buffer, b'I'));
+            }
+        } else if is_request(head.tag) {
+            self.client.cancelled = false;
+            self.client.skipping = !matches!(head.tag, front::QUERY | front::FUNCTION_CALL);
+            let whole = !self.client.skipping;
+            self.answer(|buffer| {
+                put_back::error(buffer, &CANCELLED);
+                if whole {
+                    put_back::ready(buffer, b'I');
+                }
+            });
+        }
+        self.rest(view, head, Fate::Discard)
     }
 
     fn linked(&mut self, view: View<'_>, head: Head) -> Result<usize, Then> {
@@ -382,7 +424,8 @@ impl<O: Out> Step<'_, '_, O> {
     /// lead to can't be counted.
     fn in_copy(&mut self, view: View<'_>, head: Head) -> Result<usize, Then> {
         match head.tag {
-            front::COPY_DATA | front::FLUSH => {}
+            front::COPY_DATA => self.owed().copy_data(),
+            front::FLUSH => {}
             front::COPY_DONE | front::COPY_FAIL => drop(self.owed().request(Expect::CopyEnd)),
             front::SYNC => drop(self.owed().request(Expect::Sync)),
             tag if is_request(tag) => {
@@ -471,6 +514,12 @@ fn prefix_of(message: &[u8]) -> &[u8] {
 pub(crate) fn text_of(message: &[u8]) -> &[u8] {
     let body = &message[HEAD..];
     body.strip_suffix(&[0]).unwrap_or(body)
+}
+
+/// Whether a message is the first of its segment: before it the server may be given to another client.
+#[inline]
+fn begins_segment(server: &Server, tag: u8) -> bool {
+    server.owed.is_at_boundary() && (is_request(tag) || tag == front::SYNC)
 }
 
 fn is_request(tag: u8) -> bool {

@@ -33,6 +33,8 @@ struct Frozen {
     streamed: bool,
     unnamed_count: u32,
     warned: u8,
+    skipping: bool,
+    cancelled: bool,
 }
 
 /// Why bytes are not a client.
@@ -79,6 +81,8 @@ pub fn freeze(client: &Client, table: &ParamTable) -> Option<Vec<u8>> {
         streamed: matches!(client.unnamed, Unnamed::Streamed),
         unnamed_count: client.unnamed_count,
         warned: client.warned.bits(),
+        skipping: client.skipping,
+        cancelled: client.cancelled,
     };
     let mut bytes = vec![VERSION];
     bytes.extend(postcard::to_stdvec(&frozen).ok()?);
@@ -117,6 +121,7 @@ pub fn thaw(bytes: &[u8], table: &ParamTable, interner: &mut Interner, pool: &Ac
     };
     client.unnamed_count = frozen.unnamed_count;
     client.warned = Dirty::from_bits(frozen.warned);
+    (client.skipping, client.cancelled) = (frozen.skipping, frozen.cancelled);
     Ok(client)
 }
 
@@ -138,6 +143,7 @@ mod tests {
         client.statements_mut().insert(Name::new(b"s"), Given { statement: statement.clone(), by: 0 });
         let text = [b"select 2".to_vec(), vec![b' '; 5_000], vec![0; 3]].concat();
         client.put_unnamed(Unnamed::Held(HeldText::new(text.clone(), pool.account()).unwrap()));
+        client.skipping = true;
         let (held, unnamed) = (pool.used(), client.unnamed_id());
         assert!(held > 5_000);
         let bytes = freeze(&client, &table).unwrap();
@@ -149,6 +155,7 @@ mod tests {
         assert_eq!((thawed.id, thawed.mode, &thawed.params), (7, Mode::Transaction, &client.params));
         assert!(Arc::ptr_eq(thawed.statements.as_ref().unwrap().get(b"s").unwrap(), &statement));
         assert_eq!(thawed.unnamed_id(), unnamed);
+        assert!(thawed.skipping && !thawed.cancelled);
         assert!(matches!(&thawed.unnamed, Unnamed::Held(held) if held.bytes() == text));
         let mut fails = |bytes: &[u8]| thaw(bytes, &table, &mut interner, &pool).unwrap_err();
         assert_eq!(fails(&bytes[..bytes.len() - 3]), NotThawed::Damaged);

@@ -16,6 +16,9 @@ use weir_pgwire::{Dirty, Effects};
 /// A pipeline of Parse, Bind, Describe, Execute, Close, Sync is six runs, so this holds ten thousand of them.
 const MAX_RUNS: usize = 65_536;
 
+/// How much of a message must be sent to count as progress: a byte now and then does not.
+const PORTION: u32 = 8 << 10;
+
 /// A request that is owed an answer, or an answer of ours that waits for its turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Expect {
@@ -188,8 +191,17 @@ pub(crate) struct Outstanding {
     segment: u32,
     /// Segments whose end is still owed its ReadyForQuery.
     ends: u32,
-    /// Nothing was sent since the server was last told to say what it has to say.
-    flushed: bool,
+    /// How many requests are in `runs`, and how many of them were sent since the client last asked for answers: the server
+    /// may keep those answers to itself until it is asked (PostgreSQL documentation, "Message Flow", Flush).
+    length: u32,
+    unasked: u32,
+    /// What `unasked` was before the newest request.
+    unasked_before: u32,
+    /// Grows with what the client sends: by each request, each message of COPY data that the server reads, and each
+    /// [`PORTION`] of a longer message. Wraps around.
+    progress: u32,
+    /// What was sent of a longer message since `progress` grew, in bytes.
+    streamed: u32,
 }
 
 impl Outstanding {
@@ -203,6 +215,53 @@ impl Outstanding {
     #[inline]
     pub(crate) fn is_ahead(&self) -> bool {
         self.ends > 0
+    }
+
+    /// How many earlier segments are unanswered.
+    #[inline]
+    pub(crate) fn ahead(&self) -> u32 {
+        self.ends
+    }
+
+    /// Whether the next request begins a segment: all before it stand behind a Sync, or are simple queries.
+    #[inline]
+    pub(crate) fn is_at_boundary(&self) -> bool {
+        !self.unsynced && !self.skipping
+    }
+
+    /// Whether the server works on something: it owes an answer to a request that was sent whole.
+    #[inline]
+    pub(crate) fn is_working(&self) -> bool {
+        !self.runs.is_empty() && !(self.half && self.only_half_is_owed())
+    }
+
+    /// Whether nothing more comes before the client has sent something: the server owes nothing, or only answers that it
+    /// may keep until it is asked for them; or it waits for COPY data, or for the rest of the only request.
+    #[inline]
+    pub(crate) fn awaits_client(&self) -> bool {
+        self.copy_in || self.length == self.unasked || (self.half && self.only_half_is_owed())
+    }
+
+    /// A message of COPY data is being sent.
+    #[inline]
+    pub(crate) fn copy_data(&mut self) {
+        self.progress = self.progress.wrapping_add(1);
+    }
+
+    /// So many bytes of a message's rest were sent.
+    #[inline]
+    pub(crate) fn streamed(&mut self, bytes: usize) {
+        self.streamed = self.streamed.saturating_add(bytes as u32);
+        if self.streamed >= PORTION {
+            self.streamed = 0;
+            self.progress = self.progress.wrapping_add(1);
+        }
+    }
+
+    /// How far the client has come; comparable with what it was before.
+    #[inline]
+    pub(crate) fn progress(&self) -> u32 {
+        self.progress
     }
 
     /// Whether a ReadyForQuery comes for certain, without another word from the client.
@@ -311,7 +370,14 @@ impl Outstanding {
     /// Whether the rest of the newest request's message is still to be sent.
     #[inline]
     pub(crate) fn set_half(&mut self, half: bool) {
+        if half {
+            // What asks for answers does so when it is there as a whole.
+            self.unasked = (self.unasked_before + 1).min(self.length);
+        } else if self.half && self.runs.back().is_some_and(|run| run.what.ends_with_ready()) {
+            self.unasked = 0;
+        }
         self.half = half;
+        self.streamed = 0;
     }
 
     /// Whether nothing is owed but an answer to what the server has not been sent to its end.
@@ -324,11 +390,12 @@ impl Outstanding {
         if !self.skipping {
             self.unsynced = true;
         }
+        self.unasked = 0;
     }
 
     /// Whether a Flush must be sent for all answers to come without another request. Once, until there is more to answer.
     pub(crate) fn needs_flush(&mut self) -> bool {
-        !std::mem::replace(&mut self.flushed, true)
+        std::mem::take(&mut self.unasked) > 0
     }
 
     /// Takes an answer of ours whose turn has come, if there is one at the head.
@@ -380,8 +447,10 @@ impl Outstanding {
             (_, back::PARSE_COMPLETE) if to.is_parse() => true,
             (Expect::Bind | Expect::BindNoted, back::BIND_COMPLETE) => true,
             (Expect::DescribeStatement, back::PARAMETER_DESCRIPTION) => {
+                let unasked = self.unasked;
                 self.pop();
                 self.push_front(Expect::DescribeRows);
+                self.unasked = unasked;
                 return Ok(Reply { to, last: false, effects });
             }
             (Expect::DescribeRows, back::ROW_DESCRIPTION | back::NO_DATA) => true,
@@ -456,6 +525,7 @@ impl Outstanding {
                     self.sync_in_copy = true;
                     self.unsynced |= self.head() == Some(Expect::Execute) && self.runs.len() == 2;
                     self.ends -= count;
+                    self.shorten(count);
                     self.runs.remove(1);
                 }
                 Expect::CopyEnd => {
@@ -474,6 +544,7 @@ impl Outstanding {
 
     /// Takes one request out of the second run.
     fn take_second(&mut self) {
+        self.shorten(1);
         match self.runs.get_mut(1) {
             Some(run) if run.count > 1 => run.count -= 1,
             _ => drop(self.runs.remove(1)),
@@ -482,8 +553,12 @@ impl Outstanding {
 
     #[inline]
     fn push(&mut self, what: Expect, effects: Effects) {
-        self.ends += u32::from(what.ends_with_ready());
-        self.flushed = false;
+        let ends = what.ends_with_ready();
+        self.ends += u32::from(ends);
+        self.length += 1;
+        self.progress = self.progress.wrapping_add(1);
+        self.unasked_before = self.unasked;
+        self.unasked = if ends { 0 } else { self.unasked + 1 };
         match self.runs.back_mut() {
             Some(last) if last.what == what && last.effects == effects => last.count += 1,
             _ => self.runs.push_back(Run { what, effects, count: 1 }),
@@ -491,10 +566,18 @@ impl Outstanding {
     }
 
     fn push_front(&mut self, what: Expect) {
+        self.length += 1;
         match self.runs.front_mut() {
             Some(first) if first.what == what => first.count += 1,
             _ => self.runs.push_front(Run { what, effects: Effects::NONE, count: 1 }),
         }
+    }
+
+    /// So many requests, the oldest ones, are owed nothing any more.
+    #[inline]
+    fn shorten(&mut self, by: u32) {
+        self.length -= by;
+        self.unasked = self.unasked.min(self.length);
     }
 
     #[inline]
@@ -505,6 +588,7 @@ impl Outstanding {
             if run.count == 0 {
                 self.runs.pop_front();
             }
+            self.shorten(1);
         }
         if self.runs.is_empty() && self.runs.capacity() > 1024 {
             // A deep pipeline does not leave its memory with the server for good.
@@ -544,6 +628,50 @@ mod tests {
         q.request(Expect::Sync);
         assert!(q.reply(b'Z').is_ok());
         assert!(q.is_clean());
+    }
+
+    #[test]
+    fn it_is_known_who_must_move_next() {
+        let whose = |q: &Outstanding| (q.is_working(), q.awaits_client());
+        let mut q = Outstanding::default();
+        for what in [Expect::Parse, Expect::DescribeStatement] {
+            q.request(what);
+            assert_eq!(whose(&q), (true, true), "the server works, and may keep its answer to itself");
+        }
+        q.flush();
+        assert_eq!(whose(&q), (true, false));
+        assert!(replies(&mut q, b"1tn").iter().all(Result::is_ok));
+        assert_eq!(whose(&q), (false, true), "all is answered, and no Sync was sent");
+        q.request(Expect::Execute);
+        q.request(Expect::Sync);
+        assert_eq!(whose(&q), (true, false));
+        assert!(q.reply(b'G').is_ok());
+        assert_eq!(whose(&q), (true, true), "COPY data is awaited");
+        q.request(Expect::CopyEnd);
+        assert_eq!(whose(&q), (true, false));
+        assert!(q.reply(b'C').is_ok());
+    }
+
+    #[test]
+    fn half_a_request_is_worked_on_by_nobody() {
+        let whose = |q: &Outstanding| (q.is_working(), q.awaits_client());
+        let mut q = Outstanding::default();
+        q.request(Expect::Query);
+        q.set_half(true);
+        assert_eq!(whose(&q), (false, true));
+        q.set_half(false);
+        assert_eq!(whose(&q), (true, false));
+        assert!(q.reply(b'Z').is_ok());
+        q.request(Expect::Parse);
+        q.request(Expect::Query);
+        q.set_half(true);
+        assert_eq!(whose(&q), (true, true), "the Parse need not be answered before the query is there");
+        q.set_half(false);
+        assert_eq!(whose(&q), (true, false));
+        assert!(replies(&mut q, b"1Z").iter().all(Result::is_ok));
+        q.request(Expect::DescribeStatement);
+        assert!(q.reply(b't').is_ok());
+        assert_eq!(whose(&q), (true, true), "what is answered in part is still to be asked for");
     }
 
     #[test]

@@ -168,6 +168,31 @@ impl Server {
         !self.owed.is_empty()
     }
 
+    /// Whether it works on something that its client has sent whole.
+    #[inline]
+    pub fn is_working(&self) -> bool {
+        self.owed.is_working()
+    }
+
+    /// Whether nothing more comes of it before its client has sent something.
+    #[inline]
+    pub fn awaits_client(&self) -> bool {
+        self.owed.awaits_client()
+    }
+
+    /// How far its client has come with what it sends; another number than before, if it has moved.
+    #[inline]
+    pub fn progress(&self) -> u32 {
+        self.owed.progress()
+    }
+
+    /// How many of the client's segments (up to a Sync each, or a simple query) it has to answer, where it will do so without
+    /// another word from the client; otherwise 0.
+    #[inline]
+    pub fn ahead(&self) -> u32 {
+        if self.owed.will_be_ready() { self.owed.ahead() } else { 0 }
+    }
+
     /// Its transaction's status, as of its last ReadyForQuery.
     #[inline]
     pub fn status(&self) -> TxStatus {
@@ -297,6 +322,11 @@ impl Server {
             table.after_reset(&mut self.params);
         }
         self.cleaned();
+    }
+
+    /// Notes that it has refused to take over a client's parameters: what it would have had is not known.
+    pub fn disagrees(&mut self, table: &ParamTable) {
+        table.doubt(&mut self.params);
     }
 
     /// Notes that the operator's own query has cleaned up (`server_reset_query`), or was meant to. What it did to

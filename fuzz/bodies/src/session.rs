@@ -61,6 +61,7 @@ impl Shared {
             client_memory: 1 << 13,
             messages: Messages { longest: 1 << 20, simple: Simple::Allowed },
             state: StatePolicy { warn: true, refuse: self.max_prepared % 3 == 2 },
+            ahead: 2,
         }
     }
 }

@@ -25,6 +25,7 @@ pub(crate) struct Link {
     pub(crate) client_memory: u64,
     pub(crate) messages: Messages,
     pub(crate) state: StatePolicy,
+    pub(crate) ahead: u32,
     pub(crate) to_client: Vec<u8>,
     pub(crate) to_server: Vec<u8>,
 }
@@ -73,6 +74,7 @@ impl Link {
             client_memory: MEMORY,
             messages: Messages { longest: u32::MAX, simple: Simple::Allowed },
             state: StatePolicy::default(),
+            ahead: u32::MAX,
             to_client: Vec::new(),
             to_server: Vec::new(),
         }
@@ -97,6 +99,7 @@ impl Link {
             client_memory: self.client_memory,
             messages: self.messages,
             state: self.state,
+            ahead: self.ahead,
         };
         front::feed(&mut self.client, self.server.as_mut(), input, &mut ctx, &mut out)
     }
@@ -116,6 +119,7 @@ impl Link {
             client_memory: self.client_memory,
             messages: self.messages,
             state: self.state,
+            ahead: self.ahead,
         };
         let client = linked.then_some(&mut self.client);
         back::feed(self.server.as_mut().expect("a server"), client, input, &mut ctx, &mut out)

@@ -1,0 +1,158 @@
+//! What a client holds of its server, since when, and who must move next: the one rule that the time-outs of a link go by.
+//!
+//! A client holds its server while the server can't be given to somebody else: a transaction is open (a failed one, and the
+//! implicit one of a pipeline without its Sync, too), an answer is owed, or a message is half-way. Three clocks run then:
+//!
+//! - `transaction`, since the hold began, or since the last transaction within it ended: a pipeline of transactions is one
+//!   hold and many transactions. For `transaction_timeout`.
+//! - `query`, while the server owes an answer to a request that it was sent whole; anew with each request that it has
+//!   answered. For `query_timeout`.
+//! - `silence`, while nothing moves unless the client does: the server owes nothing, or only what it may keep until it is
+//!   asked for it (no Sync and no Flush); it waits for COPY data, or for the rest of a message; or it can't go on because the
+//!   client does not read. Anew with each request, each message of COPY data, and every 8 KiB of a longer message. For
+//!   `idle_transaction_timeout`.
+//!
+//! Two of them may run at a time: nobody can see whether a server that was sent an Execute without a Sync works on it. In
+//! session mode nothing is held between transactions. Must not know sockets, pools or messages.
+
+use weir_base::{Span, Time};
+use weir_config::Limits;
+use weir_session::Refusal;
+
+/// The clocks of one link. The default is that of a server which nobody holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Holding {
+    pub(crate) transaction: Time,
+    pub(crate) query: Time,
+    pub(crate) silence: Time,
+    /// How far the client had come when it last moved.
+    progress: u32,
+}
+
+/// What is known of a link after something has happened to it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct LinkState {
+    /// The server can't be given to somebody else.
+    pub(crate) held: bool,
+    /// It owes an answer to a request that it was sent whole.
+    pub(crate) working: bool,
+    /// Nothing moves unless the client does.
+    pub(crate) awaits_client: bool,
+    /// Grows with what the client sends.
+    pub(crate) progress: u32,
+    /// A request was answered just now.
+    pub(crate) answered: bool,
+    /// A transaction ended just now.
+    pub(crate) ended: bool,
+}
+
+impl Default for Holding {
+    fn default() -> Self {
+        Holding { transaction: Time::NEVER, query: Time::NEVER, silence: Time::NEVER, progress: 0 }
+    }
+}
+
+impl Holding {
+    /// Takes in what has become of the link.
+    #[inline]
+    pub(crate) fn follow(&mut self, now: Time, link: LinkState) {
+        let moved = link.progress != self.progress;
+        self.progress = link.progress;
+        run(&mut self.transaction, link.held, link.ended, now);
+        run(&mut self.query, link.held && link.working, link.answered, now);
+        run(&mut self.silence, link.held && link.awaits_client, moved, now);
+    }
+
+    /// What the client could not do meanwhile is not held against it.
+    pub(crate) fn excuse(&mut self, now: Time) {
+        if self.silence != Time::NEVER {
+            self.silence = now;
+        }
+    }
+
+    /// When the first of the time-outs is over, and which.
+    #[inline]
+    pub(crate) fn deadline(&self, limits: &Limits) -> (Time, Refusal) {
+        let mut soonest = (self.query.deadline(limits.query_timeout), Refusal::QueryTimeout);
+        let silence = self.silence.deadline(limits.idle_transaction_timeout);
+        if silence < soonest.0 {
+            soonest = (silence, Refusal::IdleTransactionTimeout);
+        }
+        let transaction = self.transaction.deadline(limits.transaction_timeout);
+        if transaction < soonest.0 {
+            soonest = (transaction, Refusal::TransactionTimeout);
+        }
+        soonest
+    }
+}
+
+/// Whether any of the time-outs is set.
+#[inline]
+pub(crate) fn is_timed(limits: &Limits) -> bool {
+    [limits.query_timeout, limits.idle_transaction_timeout, limits.transaction_timeout].iter().any(|t| *t != Span::ZERO)
+}
+
+/// A clock runs, from now on or anew, or it stands.
+#[inline]
+fn run(clock: &mut Time, runs: bool, anew: bool, now: Time) {
+    if !runs {
+        *clock = Time::NEVER;
+    } else if anew || *clock == Time::NEVER {
+        *clock = now;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> Time {
+        Time::START + Span::from_secs(seconds)
+    }
+
+    const HELD: LinkState =
+        LinkState { held: true, working: false, awaits_client: false, progress: 0, answered: false, ended: false };
+
+    #[test]
+    fn clocks_run_on_while_nothing_changes_and_stand_when_nothing_is_held() {
+        let mut holding = Holding::default();
+        let works = LinkState { working: true, ..HELD };
+        holding.follow(at(1), works);
+        holding.follow(at(5), works);
+        assert_eq!((holding.transaction, holding.query, holding.silence), (at(1), at(1), Time::NEVER));
+        let awaits = LinkState { awaits_client: true, ..HELD };
+        holding.follow(at(7), awaits);
+        holding.follow(at(9), awaits);
+        assert_eq!((holding.transaction, holding.query, holding.silence), (at(1), Time::NEVER, at(7)));
+        holding.follow(at(10), LinkState::default());
+        assert_eq!(holding, Holding::default());
+    }
+
+    #[test]
+    fn a_client_that_moves_is_not_silent_and_each_answer_begins_the_next_query() {
+        let mut holding = Holding::default();
+        let both = LinkState { working: true, awaits_client: true, progress: 1, ..HELD };
+        holding.follow(at(1), both);
+        holding.follow(at(4), LinkState { progress: 2, ..both });
+        assert_eq!((holding.query, holding.silence), (at(1), at(4)));
+        holding.follow(at(6), LinkState { progress: 2, answered: true, ..both });
+        assert_eq!((holding.query, holding.silence), (at(6), at(4)));
+        holding.follow(at(8), LinkState { progress: 2, ended: true, ..both });
+        assert_eq!(holding.transaction, at(8), "the next one of a pipeline");
+    }
+
+    #[test]
+    fn the_first_time_out_that_is_over_says_why() {
+        let mut holding = Holding::default();
+        holding.follow(at(1), LinkState { working: true, awaits_client: true, ..HELD });
+        let mut limits = Limits::default();
+        assert!(!is_timed(&limits) && holding.deadline(&limits).0 == Time::NEVER);
+        limits.transaction_timeout = Span::from_secs(9);
+        assert!(is_timed(&limits));
+        assert_eq!(holding.deadline(&limits), (at(10), Refusal::TransactionTimeout));
+        limits.idle_transaction_timeout = Span::from_secs(5);
+        assert_eq!(holding.deadline(&limits), (at(6), Refusal::IdleTransactionTimeout));
+        limits.query_timeout = Span::from_secs(2);
+        assert_eq!(holding.deadline(&limits), (at(3), Refusal::QueryTimeout));
+    }
+}
