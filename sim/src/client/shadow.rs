@@ -30,6 +30,9 @@ pub(crate) struct Shadow {
     sent: VecDeque<Front>,
     /// The message that the session was fed last.
     last: Option<Front>,
+    /// The message that is being answered, and the session before it, as long as nothing of its answer has come and no
+    /// transaction is open: a pooler may have it wait, and cancel it there.
+    waiting: Option<(Front, Core)>,
     /// The parameters as the client has been told.
     told: BTreeMap<String, String>,
     /// How parameters are treated at present.
@@ -52,6 +55,7 @@ impl Shadow {
             core,
             sent: VecDeque::new(),
             last: None,
+            waiting: None,
             told: BTreeMap::new(),
             parameters: Parameters::Compared,
             may_keep_its_server: false,
@@ -140,8 +144,11 @@ impl Shadow {
             _ => {}
         }
         self.advance();
+        if cancelling && is_cancelled(message) {
+            self.cancel_the_wait();
+        }
         if self.core.sleeping().is_some() && self.nothing_before_the_sleep() {
-            let cancelled = matches!(message, Back::Problem { code, .. } if code == "57014");
+            let cancelled = is_cancelled(message);
             if cancelled && !cancelling {
                 let what = format!("c{}'s query was cancelled, and c{0} did not ask for it", self.client);
                 return Some(Violation { checker: Checker::CancelHitsItsOwn, what });
@@ -168,6 +175,7 @@ impl Shadow {
                 if last {
                     self.core.out.pop_front();
                 }
+                self.waiting = None;
                 self.advance();
                 None
             }
@@ -232,9 +240,19 @@ impl Shadow {
         self.drop_empty();
         while self.core.out.is_empty() && self.core.sleeping().is_none() {
             let Some(message) = self.sent.pop_front() else { return };
+            let before = (self.core.transaction() == Transaction::Idle).then(|| self.core.clone());
             self.core.feed(&message);
+            self.waiting = before.map(|before| (message.clone(), before));
             self.last = Some(message);
             self.drop_empty();
+        }
+    }
+
+    /// The request whose answer is awaited was cancelled before it reached a server.
+    fn cancel_the_wait(&mut self) {
+        if let Some((message, before)) = self.waiting.take() {
+            self.core = before;
+            self.core.cancel_unseen(&message);
         }
     }
 
@@ -267,6 +285,10 @@ impl Shadow {
     pub(crate) fn transaction(&self) -> Transaction {
         self.core.transaction()
     }
+}
+
+fn is_cancelled(message: &Back) -> bool {
+    matches!(message, Back::Problem { code, .. } if code == "57014")
 }
 
 /// Whether every item of a session's state, as WHOAMI shows it, was made by `client`.
@@ -364,6 +386,17 @@ mod tests {
         assert_eq!(checker(&mut asked, &Back::RowDescription(vec!["sleep".into()])), None);
         assert_eq!(asked.take(&error("57014"), true), None);
         assert_eq!(checker(&mut asked, &Back::Ready(b'I')), None);
+    }
+
+    #[test]
+    fn a_request_that_was_cancelled_while_it_waited_has_not_happened() {
+        let mut waits = shadow(&["PREPARE c1_p AS ECHO c1.2", "EXECUTE c1_p"]);
+        assert_eq!(waits.take(&error("57014"), true), None);
+        assert_eq!(checker(&mut waits, &Back::Ready(b'I')), None);
+        assert_eq!(checker(&mut waits, &error("26000")), None, "nothing was prepared");
+        let mut runs = shadow(&["ECHO c1.2"]);
+        assert_eq!(checker(&mut runs, &Back::RowDescription(vec!["echo".into()])), None);
+        assert!(runs.take(&error("57014"), true).is_some(), "what runs and does not sleep is not cancelled");
     }
 
     #[test]

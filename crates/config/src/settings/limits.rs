@@ -86,7 +86,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         ANY_TIME,
         "0",
         Place::Limits(|l| Slot::Span(&mut l.query_timeout)),
-        "How long a query may run before its client and its server are disconnected. 0: any time.",
+        "How long a server may owe the answer to a query before it and its client are disconnected. 0: any time.",
     )
     .ini("query_timeout"),
     Setting::new(
@@ -95,7 +95,8 @@ pub(super) static SETTINGS: &[Setting] = &[
         ANY_TIME,
         "0",
         Place::Limits(|l| Slot::Span(&mut l.idle_transaction_timeout)),
-        "How long a transaction may idle before its client and its server are disconnected. 0: any time.",
+        "How long a client may hold its server without a move (in a transaction, a pipeline without a Sync, a message or a \
+         COPY that does not go on, a result that it does not read) before both are disconnected. 0: any time.",
     )
     .ini("idle_transaction_timeout"),
     Setting::new(
@@ -104,7 +105,8 @@ pub(super) static SETTINGS: &[Setting] = &[
         ANY_TIME,
         "0",
         Place::Limits(|l| Slot::Span(&mut l.transaction_timeout)),
-        "How long a transaction may last before its client and its server are disconnected. 0: any time.",
+        "How long a transaction may last, a single statement's too, before its client and its server are disconnected. \
+         0: any time.",
     )
     .ini("transaction_timeout"),
     Setting::new(

@@ -185,6 +185,16 @@ impl Core {
         self.out.clear();
     }
 
+    /// A message is cancelled instead of handled.
+    pub(crate) fn cancel_unseen(&mut self, message: &Front) {
+        if matches!(message, Front::Query(_) | Front::FunctionCall(_)) {
+            self.fail("57014", Protocol::Simple);
+            self.end_query();
+        } else {
+            self.fail("57014", Protocol::Extended);
+        }
+    }
+
     /// Handles a message.
     pub(crate) fn feed(&mut self, message: &Front) {
         debug_assert!(self.sleeping.is_none(), "a sleeping session reads nothing");
