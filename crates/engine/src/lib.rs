@@ -441,6 +441,9 @@ impl Engine {
             let link = self.peers.clients().find(|c| c.peer == client).map(|c| c.link);
             assert_eq!(link, Some(Some(server.peer)), "a server's client does not know it");
             assert!(server.doing() != Some(peers::Doing::Idle), "an idle server has a client");
+            let released = self.pools.get(server.pool).mode() != weir_base::Mode::Session;
+            let fair = server.overtime <= relay::AHEAD || !released;
+            assert!(fair, "others wait, and a pipeline goes on for {} transactions", server.overtime);
         }
         self.check_turns();
         for ix in self.pools.indices() {

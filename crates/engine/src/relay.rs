@@ -259,6 +259,8 @@ impl Engine {
         if busy && server.transaction_at == Time::NEVER {
             // The next one of a pipeline.
             server.transaction_at = now;
+            let waits = self.pools.get(server.pool).pool.oldest_wait().is_some();
+            server.overtime += if waits { told.transactions } else { 0 };
         }
     }
 
@@ -439,7 +441,7 @@ impl Engine {
 /// The most segments of a client (a simple query, or what ends with a Sync) that its server has to answer at a time. What is
 /// sent can't be recalled, so it is what others may have to wait for; and it is enough to keep a server busy. A client that
 /// was stopped there goes on at the half of it.
-const AHEAD: u32 = 16;
+pub(crate) const AHEAD: u32 = 16;
 
 /// Why a server is closed whose client left it in the middle of something.
 const NOT_READY: &str = "client disconnect while server was not ready";

@@ -345,7 +345,22 @@ impl Script<'_> {
         Burst { forgets, ..burst }
     }
 
+    /// Many short queries in one go: whoever waits must not wait for all of them.
+    fn queries(&mut self) -> Burst {
+        let mut burst = Burst { stages: vec![Vec::new()], ..Burst::default() };
+        for _ in 0..self.rng.between(2, 5 * self.habits.depth) {
+            let micros = self.rng.between(1, 2_000);
+            burst.sleeps += micros;
+            let text = format!("SLEEP {micros} {}", self.token());
+            push(&mut burst, [Front::Query(text)]);
+        }
+        burst
+    }
+
     fn pipeline(&mut self) -> Burst {
+        if self.rng.chance(150) {
+            return self.queries();
+        }
         let mut burst = Burst { stages: vec![Vec::new()], ..Burst::default() };
         for _ in 0..self.rng.between(1, self.habits.depth) {
             self.unit(&mut burst);

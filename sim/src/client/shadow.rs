@@ -144,7 +144,7 @@ impl Shadow {
             _ => {}
         }
         self.advance();
-        if cancelling && is_cancelled(message) {
+        if cancelling && is_of_the_pooler(message) {
             self.cancel_the_wait();
         }
         if self.core.sleeping().is_some() && self.nothing_before_the_sleep() {
@@ -287,6 +287,12 @@ impl Shadow {
     }
 }
 
+/// Whether a cancel was carried out by the pooler, in words that modelled servers do not use.
+fn is_of_the_pooler(message: &Back) -> bool {
+    let said = |text: &str| text == "canceling statement due to user request";
+    is_cancelled(message) && matches!(message, Back::Problem { message, .. } if said(message))
+}
+
 fn is_cancelled(message: &Back) -> bool {
     matches!(message, Back::Problem { code, .. } if code == "57014")
 }
@@ -390,13 +396,19 @@ mod tests {
 
     #[test]
     fn a_request_that_was_cancelled_while_it_waited_has_not_happened() {
+        let cancelled = Back::Problem {
+            error: true,
+            severity: "ERROR".into(),
+            code: "57014".into(),
+            message: "canceling statement due to user request".into(),
+        };
         let mut waits = shadow(&["PREPARE c1_p AS ECHO c1.2", "EXECUTE c1_p"]);
-        assert_eq!(waits.take(&error("57014"), true), None);
+        assert_eq!(waits.take(&cancelled, true), None);
         assert_eq!(checker(&mut waits, &Back::Ready(b'I')), None);
         assert_eq!(checker(&mut waits, &error("26000")), None, "nothing was prepared");
         let mut runs = shadow(&["ECHO c1.2"]);
         assert_eq!(checker(&mut runs, &Back::RowDescription(vec!["echo".into()])), None);
-        assert!(runs.take(&error("57014"), true).is_some(), "what runs and does not sleep is not cancelled");
+        assert!(runs.take(&cancelled, true).is_some(), "what runs and does not sleep is not cancelled");
     }
 
     #[test]

@@ -52,6 +52,16 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         }],
     },
     Mutant {
+        name: "greedy pipeline",
+        what: "a client whose pipeline has no end keeps its server, whoever waits",
+        found_by: &[Checker::Invariant],
+        edits: &[Edit {
+            file: RELAY,
+            from: "        let wanted = server.doomed || slot.is_wanted();\n",
+            to: "        let wanted = server.doomed || (slot.is_wanted() && !PLANTED);\n",
+        }],
+    },
+    Mutant {
         name: "lost waiter",
         what: "where three wait, a server that is released makes the first of them forgotten",
         found_by: &[Checker::WaitersAreAnswered, Checker::AllFinishes, Checker::Invariant],
