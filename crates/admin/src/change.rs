@@ -5,7 +5,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use weir_config::{About, Accounts, ConfigError, Keys};
+use weir_config::{About, Accounts, ConfigError, Exposure, Keys};
 
 /// Where a change that was made is kept.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -27,6 +27,8 @@ pub enum Unmade {
     Invalid(Box<ConfigError>),
     /// Users are listed in this file, which is nobody's to write to but the operator's.
     ListedElsewhere(String),
+    /// A stored secret would go where it has not gone before.
+    Exposes(Box<Exposure>),
     /// The configuration would be valid, but could not be served: why.
     Unfit(String),
     /// The file is not as it was when it was read; holds its path.
@@ -44,6 +46,7 @@ impl fmt::Display for Unmade {
             Unmade::ListedElsewhere(file) => {
                 write!(f, "users and their passwords are listed in {file}, which is not written to")
             }
+            Unmade::Exposes(exposure) => f.write_str(&exposure.message),
             Unmade::Unfit(why) => f.write_str(why),
             Unmade::ChangedByHand(file) => write!(f, "{file} was changed by hand since it was read"),
             Unmade::Fixed => f.write_str("this process has no configuration that could be changed"),

@@ -117,6 +117,6 @@ fn what_can_not_be_is_refused_with_the_reason() {
     assert!(matches!(refused("listen_port", "1"), SetError::Fixed(_)));
     assert!(matches!(refused("query_timeout", "soon"), SetError::Unfit(_)));
     assert!(matches!(refused("log_stats", "maybe"), SetError::Unfit(_)));
-    // A file that is named is read with all else, so it may be another.
-    assert!(Assign::new("auth_file", "users.txt").is_ok());
+    assert!(matches!(Assign::new("auth_file", "users.txt"), Err(SetError::Fixed(_))), "it names a file");
+    assert!(Assign::new("auth_type", "trust").is_ok());
 }

@@ -130,7 +130,9 @@ impl ApiError {
             ApiError::Unmade(why) => match why {
                 Unmade::NameTaken(..) | Unmade::ChangedByHand(_) | Unmade::Fixed => StatusCode::CONFLICT,
                 Unmade::Missing(..) => StatusCode::NOT_FOUND,
-                Unmade::Invalid(_) | Unmade::ListedElsewhere(_) | Unmade::Unfit(_) => StatusCode::BAD_REQUEST,
+                Unmade::Invalid(_) | Unmade::ListedElsewhere(_) | Unmade::Exposes(_) | Unmade::Unfit(_) => {
+                    StatusCode::BAD_REQUEST
+                }
             },
             ApiError::NoAnswer | ApiError::Ending => StatusCode::SERVICE_UNAVAILABLE,
             ApiError::TakenBack(_) => StatusCode::CONFLICT,
@@ -215,6 +217,7 @@ fn unmade(why: &Unmade) -> Body {
     let body = Body::plain(why.to_string());
     match why {
         Unmade::Invalid(error) => Body::invalid(error),
+        Unmade::Exposes(exposure) => Body { key: Some(exposure.key.to_owned()), ..body }.hint(exposure.hint),
         Unmade::NameTaken(..) => Body { key: Some("name".to_owned()), ..body }.hint("change it with PATCH"),
         Unmade::ListedElsewhere(_) => Body { key: Some("password".to_owned()), ..body }
             .hint("put a line \"user\" \"password\" into it, and have it read with POST /api/v1/reload; or list users in [auth.users]"),

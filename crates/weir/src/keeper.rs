@@ -1,7 +1,7 @@
 //! The configuration of a running process: its file, and what was changed over the control plane.
 //!
 //! Owns the order of a change: read the file again and see that nobody else has changed it, make the change on its text,
-//! check the whole as at the start, and only then write. What can't be written is kept here, and laid over the file at each
+//! check the whole as at the start, and that no stored secret goes to a new place, and only then write. What can't be written is kept here, and laid over the file at each
 //! reload. Reads and changes go one at a time. Must not know how the result reaches the workers.
 
 use std::fs;
@@ -87,6 +87,7 @@ impl Keeper {
     /// What a change would come to.
     fn plan(&self, held: &Held, edit: &Edit) -> Result<Plan, Unmade> {
         check_name(&held.config, edit)?;
+        weir_config::reference(edit).map_or(Ok(()), |exposure| Err(Unmade::Exposes(Box::new(exposure))))?;
         let mut edits = held.edits.clone();
         edits.add(edit.clone());
         if let (Face::Toml, true, Some(file)) = (held.config.face, edits.list_users(), &held.config.auth.file) {
@@ -103,6 +104,9 @@ impl Keeper {
             Err(_) => self.read(&held.text, &edits),
         };
         let config = read.map_err(|error| Unmade::Invalid(Box::new(error)))?;
+        if let Some(exposure) = weir_config::exposure(&held.config, &config, edit) {
+            return Err(Unmade::Exposes(Box::new(exposure)));
+        }
         let findings = weir_config::review(&config, &load::facts());
         match findings.into_iter().find(|finding| finding.severity == Severity::Error) {
             Some(finding) => Err(Unmade::Unfit(finding.text)),
@@ -150,7 +154,7 @@ impl Book for Keeper {
     fn try_pool(&self, name: &str, keys: Keys) -> Result<Result<Answered, String>, Unmade> {
         let config = {
             let held = self.held();
-            // With a pool that is there, what is not said is as it is: its password need not be told again.
+            // With a pool that is there, what is not said is as it is: its password need not be given again for its own server.
             let act = if has(&held.config, name) { Act::Alter(keys) } else { Act::Make(keys) };
             self.plan(&held, &Edit::Pool(name.to_owned(), act))?.config
         };

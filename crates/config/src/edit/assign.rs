@@ -7,6 +7,7 @@ use std::fmt;
 
 use crate::model::Config;
 use crate::set::{SetError, find, find_changeable};
+use crate::slot::Slot;
 use crate::table::{Effect, Setting};
 
 use super::Value;
@@ -20,7 +21,12 @@ pub struct Assign {
 
 /// Whether the setting that SHOW CONFIG calls `name` can be given another value while Weir runs.
 pub fn may_be_set(name: &str) -> bool {
-    find(name).is_ok_and(|setting| setting.effect != Effect::Restart && !setting.is_inert())
+    find(name).is_ok_and(|setting| setting.effect != Effect::Restart && !setting.is_inert() && !names_file(setting))
+}
+
+/// Whether a setting names a file that is read or written: which those are, only the settings' file says.
+fn names_file(setting: &Setting) -> bool {
+    matches!(setting.slot(&mut Config::default()), Some(Slot::Path(_)))
 }
 
 impl Assign {
@@ -28,11 +34,15 @@ impl Assign {
     ///
     /// # Errors
     ///
-    /// There is no such setting, it can't be changed while Weir runs, it does nothing, or the value does not suit it.
+    /// There is no such setting, it can't be changed while Weir runs, it names a file, it does nothing, or the value does not
+    /// suit it.
     pub fn new(name: &str, text: &str) -> Result<Assign, SetError> {
         let setting = find_changeable(name)?;
         if setting.is_inert() {
             return Err(SetError::Fixed(format!("{name} does nothing here: {}", setting.doc)));
+        }
+        if names_file(setting) {
+            return Err(SetError::Fixed(format!("{name} names a file: change the settings' file, and RELOAD")));
         }
         let assign = Assign { setting, text: text.trim().to_owned() };
         let mut scratch = Config::default();

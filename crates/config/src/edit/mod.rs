@@ -3,9 +3,10 @@
 //! A change names a pool or a user and some of its keys, as a file has them, or a setting that is one for all (`assign`).
 //! Changes reach a file as text (`rewrite`), with its comments and its order kept; where a file can't be written, they are
 //! laid over what is read from it (`overlay`). Either way the result is read and checked like any other file. Values may be
-//! secret, so no `Debug` here shows one.
+//! secret, so no `Debug` here shows one. Where a stored secret may go by a change is in `exposure`.
 
 mod assign;
+mod exposure;
 mod overlay;
 mod rewrite;
 mod written;
@@ -19,6 +20,7 @@ use crate::slot::Slot;
 use crate::table::{Kind, Section};
 
 pub use assign::{Assign, may_be_set};
+pub use exposure::{Exposure, exposure, reference};
 pub(crate) use overlay::lay_over;
 pub use rewrite::rewrite;
 pub use written::{Written, written, written_of_user};

@@ -1,0 +1,181 @@
+//! Where stored secrets may go: a change over the control plane sends none to a place where it has not gone before.
+//!
+//! Whoever may change pools is trusted with the pools, not with the passwords in the file: who moves a pool, or makes
+//! another one with its secret, must know that secret. So a change that only names a new host, port or user for a secret of
+//! the file is refused, and so is one that encrypts less, and one that names a file or a variable to read a password from.
+//! What the file itself says, read at the start or by a RELOAD, is the operator's word and is not judged here.
+
+use std::collections::HashSet;
+
+use weir_base::{Host, Target};
+
+use crate::model::{Config, Pool};
+
+use super::{Act, Edit, Keys, Value};
+
+/// Why a change is refused: it would send a stored secret where it has not gone before. Holds no secret.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Exposure {
+    /// The key of the change that is missing, or too much.
+    pub key: &'static str,
+    /// What would happen.
+    pub message: String,
+    /// What to do instead.
+    pub hint: &'static str,
+}
+
+const GIVE: &str = "give the pool a password with this change, or change the file and have it read with RELOAD";
+const AGAIN: &str = "give the password again with this change, or \"password\": null for none";
+const OWN: &str = "give the pool a user and a password of its own, or change the file and have it read with RELOAD";
+const ASKER: &str = "name a pool of a known server as auth_dbname, or change the file and have it read with RELOAD";
+const IN_FILE: &str = "change the file, and have it read with RELOAD";
+
+/// A secret that is stored.
+#[derive(Clone, PartialEq, Eq, Hash)]
+enum Secret<'a> {
+    /// The password of this pool.
+    OfPool(&'a str),
+    /// That of a listed user.
+    Listed(&'a str),
+    /// Those of all listed users: each client logs in as itself.
+    Clients,
+}
+
+/// A secret, as whom it logs in, and where.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct Way<'a> {
+    secret: Secret<'a>,
+    user: &'a str,
+    target: &'a Target,
+}
+
+/// A way, and the pools that it is there for: where the server is, and whose clients need it.
+struct Route<'a> {
+    way: Way<'a>,
+    through: &'a Pool,
+    of: &'a str,
+}
+
+/// Whether the change `edit`, which makes `after` of `before`, sends a stored secret to a new place.
+pub fn exposure(before: &Config, after: &Config, edit: &Edit) -> Option<Exposure> {
+    let (name, keys) = match edit {
+        // A secret comes with the change, and whoever has no secret any more sends none.
+        Edit::User(..) | Edit::Pool(_, Act::Drop) => return None,
+        Edit::Pool(name, Act::Make(keys) | Act::Alter(keys)) => (Some(name.as_str()), Some(keys)),
+        Edit::Setting(_) => (None, None),
+    };
+    let known: HashSet<Way<'_>> = routes(before).into_iter().map(|route| route.way).collect();
+    let routes = routes(after);
+    let concerned = |route: &&Route<'_>| name.is_none_or(|name| route.of == name || route.through.name == name);
+    let given = |route: &Route<'_>| matches!(route.way.secret, Secret::OfPool(pool) if Some(pool) == name) && gives(keys);
+    let new = routes.iter().filter(concerned).find(|route| !given(route) && !is_known(route, &known, before));
+    new.map(refusal).or_else(|| weaker(before, after, &routes))
+}
+
+/// Whether a change names where a password is to be read from; to be asked before anything is read.
+pub fn reference(edit: &Edit) -> Option<Exposure> {
+    let Edit::Pool(_, Act::Make(keys) | Act::Alter(keys)) = edit else { return None };
+    let set = |key: &&&str| keys.keys.get(**key).is_some_and(Option::is_some);
+    let key = ["password_file", "password_env"].iter().find(set)?;
+    let message = format!("\"{key}\" would have Weir read a secret that was not given here");
+    Some(Exposure { key, message, hint: "give the password itself, or change the file and have it read with RELOAD" })
+}
+
+/// Whether a password comes with the change.
+fn gives(keys: Option<&Keys>) -> bool {
+    let password = keys.and_then(|keys| keys.keys.get("password"));
+    matches!(password, Some(Some(Value::Text(text))) if !text.is_empty())
+}
+
+/// All ways on which stored secrets go.
+fn routes(config: &Config) -> Vec<Route<'_>> {
+    let mut routes = Vec::new();
+    for pool in config.pools.values().chain(&config.fallback) {
+        let (secret, user) = match &pool.user {
+            None => (config.auth.users.iter().any(|(_, secret)| !secret.is_empty()).then_some(Secret::Clients), ""),
+            Some(user) if pool.password.is_some() => (Some(Secret::OfPool(&pool.name)), user.as_str()),
+            Some(user) => (listed(config, user), user.as_str()),
+        };
+        add(&mut routes, secret, user, pool, &pool.name);
+        ask(&mut routes, config, Some(pool));
+    }
+    // For operators who come to the console, which has no pool.
+    ask(&mut routes, config, None);
+    routes
+}
+
+/// The way on which it is asked about users of a pool that are not listed.
+fn ask<'a>(routes: &mut Vec<Route<'a>>, config: &'a Config, pool: Option<&'a Pool>) {
+    let Some((asker, place)) = asker(config, pool) else { return };
+    // Where it asks as the pool's own user, it does so with the pool's password.
+    if place.user.as_deref() != Some(asker) {
+        add(routes, listed(config, asker), asker, place, pool.map_or("", |pool| &pool.name));
+    }
+}
+
+fn add<'a>(routes: &mut Vec<Route<'a>>, secret: Option<Secret<'a>>, user: &'a str, through: &'a Pool, of: &'a str) {
+    let Some(secret) = secret else { return };
+    let way = |target| Way { secret: secret.clone(), user, target };
+    routes.extend(through.targets.iter().map(|target| Route { way: way(target), through, of }));
+}
+
+fn listed<'a>(config: &Config, user: &'a str) -> Option<Secret<'a>> {
+    config.auth.users.get(user).filter(|secret| !secret.is_empty()).map(|_| Secret::Listed(user))
+}
+
+/// As whom it is asked about users that are not listed, and the pool whose server is asked.
+fn asker<'a>(config: &'a Config, pool: Option<&'a Pool>) -> Option<(&'a str, &'a Pool)> {
+    let own = |get: fn(&'a Pool) -> &'a Option<String>| pool.and_then(|pool| get(pool).as_deref());
+    let user = own(|pool| &pool.auth_user).or(config.auth.query_user.as_deref()).filter(|user| !user.is_empty())?;
+    let place = own(|pool| &pool.auth_database).or(config.auth.query_database.as_deref());
+    let named = |name| config.pools.get(name).or(config.fallback.as_ref()).map(AsRef::as_ref);
+    let place = place.filter(|name| !name.is_empty()).map_or(pool, named);
+    Some((user, place?))
+}
+
+/// Whether a secret goes this way already.
+fn is_known(route: &Route<'_>, known: &HashSet<Way<'_>>, before: &Config) -> bool {
+    let way = &route.way;
+    known.contains(way)
+        || match way.secret {
+            Secret::Listed(_) => known.contains(&Way { secret: Secret::Clients, user: "", target: way.target }),
+            // Another pool's password, which was given as this one's before.
+            Secret::OfPool(_) => before.pools.values().chain(&before.fallback).any(|pool| {
+                pool.user.as_deref() == Some(way.user)
+                    && pool.password == route.through.password
+                    && pool.targets.contains(way.target)
+            }),
+            Secret::Clients => false,
+        }
+}
+
+fn refusal(route: &Route<'_>) -> Exposure {
+    let (pool, target) = (&route.through.name, route.way.target);
+    let (key, what, hint) = match route.way.secret {
+        Secret::OfPool(_) => {
+            let what = format!("the stored password of pool {pool} would go to {target} as user {}", route.way.user);
+            ("password", what, AGAIN)
+        }
+        Secret::Listed(user) if route.through.user.as_deref() == Some(user) => {
+            ("password", format!("the listed secret of user {user} would go to {target}"), GIVE)
+        }
+        Secret::Listed(user) => {
+            let what = format!("the listed secret of user {user}, who asks about users, would go to {target}");
+            ("auth_user", what, ASKER)
+        }
+        Secret::Clients => ("user", format!("the listed secrets of clients would go to {target}"), OWN),
+    };
+    Exposure { key, message: format!("{what}, where it has not gone before"), hint }
+}
+
+/// Whether secrets that go over a network would be encrypted less than before.
+fn weaker(before: &Config, after: &Config, routes: &[Route<'_>]) -> Option<Exposure> {
+    let (old, new) = (&before.tls.server, &after.tls.server);
+    let worse = new.mode < old.mode || new.ca_file != old.ca_file;
+    let leaves = |route: &Route<'_>| !matches!(route.way.target.host, Host::SocketDir(_));
+    if !worse || !routes.iter().any(leaves) {
+        return None;
+    }
+    let message = "stored passwords would go to servers with less protection than now".to_owned();
+    Some(Exposure { key: "mode", message, hint: IN_FILE })
+}
