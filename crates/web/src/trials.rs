@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
+use tokio::time::timeout;
 use weir_admin::{Answered, Book};
 use weir_config::Keys;
 
@@ -15,6 +16,9 @@ use crate::lock::lock;
 
 /// Trials at once: each waits on a thread of its own for its server.
 const TRIALS: usize = 4;
+/// How long an asker waits, for a turn and for the answer. A trial ends by itself before, unless the system holds it up: over
+/// a look-up of a name, say. Then it keeps its turn, and nobody waits for it.
+const LONGEST: Duration = Duration::from_secs(15);
 /// For how long it is believed what a database had room for.
 const FRESH: Duration = Duration::from_secs(60);
 
@@ -36,6 +40,11 @@ impl Trials {
 
     /// Logs in where a pool with these keys would; the inner error is the server's, or the network's.
     pub(crate) async fn login(&self, pool: String, keys: Keys) -> Result<Result<Answered, String>, ApiError> {
+        let trial = timeout(LONGEST, self.attempt(pool, keys)).await;
+        trial.unwrap_or_else(|_| Ok(Err("the server did not answer in time".to_owned())))
+    }
+
+    async fn attempt(&self, pool: String, keys: Keys) -> Result<Result<Answered, String>, ApiError> {
         // The semaphore is never closed.
         let permit = self.turns.clone().acquire_owned().await.map_err(|_| ApiError::Ending)?;
         let book = self.book.clone();

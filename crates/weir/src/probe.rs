@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use weir_base::Target;
 use weir_config::{Config, Finding, Pool, Severity, most_servers};
 
-use crate::trial::{Login, ask, login};
+use crate::trial::{Clear, Login, ask, login};
 
 /// What the servers said.
 pub(crate) struct Report {
@@ -32,7 +32,7 @@ pub(crate) fn probe(config: &Config) -> Report {
                 report.find(config, pool, Severity::Warning, text);
                 row(pool, "(each client's)", "not tried", "", "", "")
             }
-            Login::As { user, password } => match ask(config, pool, &user, password.as_deref()) {
+            Login::As { user, password } => match ask(config, pool, &user, password.as_deref(), Clear::Asked) {
                 Ok(server) => {
                     let wanted = servers_at(config, pool.target());
                     // For others than the superuser.

@@ -1,17 +1,21 @@
 //! A pool's server, tried as the pool would use it: logs in, asks what it is and has room for, and leaves.
 //!
-//! Encrypted as the configuration wants it for servers, with the second try that some modes leave.
+//! Encrypted as the configuration wants it for servers, with the second try that some modes leave. Whoever answers there is
+//! not trusted: all of it ends by one moment, few bytes are taken, and a password is not sent as it is unless it is certain
+//! who receives it.
 
 use std::time::{Duration, Instant};
 
 use weir_admin::Answered;
 use weir_base::Host;
-use weir_config::{Config, Encryption, Ending, Pool};
-use weir_pglocal::client::{Connection, Error, Params, Transport};
+use weir_config::{Config, Encryption, Ending, Pool, SslMode};
+use weir_pglocal::client::{Bounds, Connection, Error, Params, Transport, Wire};
 use weir_runtime::ServerTls;
 
-/// How long the server may take to answer each time.
+/// How long connecting, logging in and asking may take together.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// Bytes that a server may send; its answers have a few thousand.
+const MOST: usize = 256 << 10;
 
 /// As whom a pool's server is asked.
 pub(crate) enum Login {
@@ -23,10 +27,19 @@ pub(crate) enum Login {
     Unknown,
 }
 
+/// Whether a password may go out as it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Clear {
+    /// If the server asks for it, as with the pool's connections.
+    Asked,
+    /// Only over TLS, with a certificate that was verified.
+    Verified,
+}
+
 /// Tries one pool: what its server says, or why it says nothing.
 pub(crate) fn try_pool(config: &Config, pool: &Pool) -> Result<Answered, String> {
     match login(config, pool) {
-        Login::As { user, password } => ask(config, pool, &user, password.as_deref()),
+        Login::As { user, password } => ask(config, pool, &user, password.as_deref(), Clear::Verified),
         Login::Unknown => {
             Err("it logs in with each client's own password, and none is known: give a user and a password".into())
         }
@@ -51,13 +64,30 @@ pub(crate) fn login(config: &Config, pool: &Pool) -> Login {
 }
 
 /// Asks a pool's server as this user. An error says which server it was.
-pub(crate) fn ask(config: &Config, pool: &Pool, user: &str, password: Option<&str>) -> Result<Answered, String> {
+pub(crate) fn ask(
+    config: &Config,
+    pool: &Pool,
+    user: &str,
+    password: Option<&str>,
+    clear: Clear,
+) -> Result<Answered, String> {
+    ask_within(PATIENCE, config, pool, (user, password), clear)
+}
+
+fn ask_within(
+    patience: Duration,
+    config: &Config,
+    pool: &Pool,
+    (user, password): (&str, Option<&str>),
+    clear: Clear,
+) -> Result<Answered, String> {
+    let begun = Instant::now();
     let tls = ServerTls::load(config)?;
     let mut params = Params::new(&pool.target().host.to_string(), pool.target().port, user, &pool.database);
     params.password = password.map(str::to_owned);
-    params = params.timeout(PATIENCE).option("application_name", "weir check");
-    let begun = Instant::now();
-    let trial = Trial { config, tls: &tls, host: &pool.target().host, params: &params };
+    params = params.timeout(patience).bounds(Bounds { until: begun + patience, bytes: MOST });
+    params = params.option("application_name", "weir check");
+    let trial = Trial { config, tls: &tls, host: &pool.target().host, params, clear };
     let answered = trial.connect().and_then(|(connection, encrypted)| question(connection, encrypted, begun));
     answered.map_err(|error| format!("{} as {user}: {error}", pool.target()))
 }
@@ -67,7 +97,8 @@ struct Trial<'a> {
     config: &'a Config,
     tls: &'a ServerTls,
     host: &'a Host,
-    params: &'a Params,
+    params: Params,
+    clear: Clear,
 }
 
 impl Trial<'_> {
@@ -85,12 +116,12 @@ impl Trial<'_> {
 
     fn connect_once(&self, encryption: Encryption) -> Result<(Connection, bool), (Error, Ending)> {
         let other = |error| (error, Ending::Other);
-        let mut connection = Connection::open(self.params).map_err(other)?;
+        let mut connection = Connection::open(&self.params).map_err(other)?;
         // A Unix socket is never encrypted, as with the pools.
         let asks = encryption != Encryption::Off && !matches!(self.host, Host::SocketDir(_));
         let encrypted = asks && connection.ask_for_encryption().map_err(other)?;
         if encrypted {
-            let begin = |socket| {
+            let begin = |socket: Wire| {
                 let stream = self.tls.connect(self.config, self.host, socket)?;
                 Ok(Box::new(stream) as Box<dyn Transport>)
             };
@@ -98,7 +129,9 @@ impl Trial<'_> {
         } else if asks && encryption == Encryption::Needed {
             return Err(other(Error::Login("server refused SSL".to_owned())));
         }
-        match connection.login(self.params) {
+        let verified = encrypted && self.config.tls.server.mode >= SslMode::VerifyCa;
+        let params = Params { clear: verified || self.clear == Clear::Asked, ..self.params.clone() };
+        match connection.login(&params) {
             Ok(()) => Ok((connection, encrypted)),
             // Only this class of errors depends on whether it is encrypted (pg_hba.conf).
             Err(error) if error.sqlstate() == Some("28000") => Err((error, Ending::Refused { encrypted })),
@@ -119,4 +152,75 @@ fn question(mut connection: Connection, encrypted: bool, begun: Instant) -> Resu
     connection.close()?;
     let milliseconds = begun.elapsed().as_secs_f64() * 1e3;
     Ok(Answered { encrypted, version, milliseconds, max_connections, superuser_reserved_connections, connections })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+    use std::path::Path;
+    use std::thread;
+
+    use super::*;
+
+    /// Asks a server that sends `first`, and then `again` for as long as anybody takes it; returns why that was no login, and
+    /// what the server had received.
+    fn asked(mode: &str, first: Vec<u8>, again: Vec<u8>) -> (String, Vec<u8>) {
+        let server = TcpListener::bind("127.0.0.1:0").unwrap();
+        let text = format!(
+            "[auth]\ntype = \"trust\"\n[auth.users]\na = \"\"\n[tls.server]\nmode = \"{mode}\"\n\
+             [pools.app]\nhost = \"127.0.0.1\"\nport = {}\nuser = \"app\"\npassword = \"hush\"\n",
+            server.local_addr().unwrap().port()
+        );
+        let config = weir_config::load(Path::new("weir.toml"), &|_| Ok(text.clone()), &|_| None).unwrap();
+        let play = thread::spawn(move || {
+            let (mut stream, _) = server.accept().unwrap();
+            let mut received = vec![0; 1024];
+            let count = stream.read(&mut received).unwrap();
+            received.truncate(count);
+            let _ = stream.write_all(&first);
+            while !again.is_empty() {
+                thread::sleep(Duration::from_millis(20));
+                if stream.write_all(&again).is_err() {
+                    break;
+                }
+            }
+            // What else comes, until the other side is gone.
+            let _ = stream.read_to_end(&mut received);
+            received
+        });
+        let patience = Duration::from_secs(1);
+        let begun = Instant::now();
+        let login = ("app", Some("hush"));
+        let why = ask_within(patience, &config, &config.pools["app"], login, Clear::Verified).unwrap_err();
+        // It would be hours otherwise.
+        assert!(begun.elapsed() < 60 * patience);
+        (why, play.join().unwrap())
+    }
+
+    fn frame(tag: u8, body: &[u8]) -> Vec<u8> {
+        [&[tag][..], &(body.len() as u32 + 4).to_be_bytes(), body].concat()
+    }
+
+    #[test]
+    fn a_password_is_not_sent_as_it_is_to_whoever_asks_for_it() {
+        let (why, received) = asked("disable", frame(b'R', &3_u32.to_be_bytes()), Vec::new());
+        assert!(why.contains("in clear text") && why.contains("verify-full"), "{why}");
+        assert!(!received.windows(4).any(|bytes| bytes == b"hush"));
+    }
+
+    #[test]
+    fn a_server_that_sends_too_much_or_too_slowly_is_given_up() {
+        let (why, _) = asked("disable", [&[b'R'][..], &0x4000_0000_u32.to_be_bytes()].concat(), vec![0; 1000]);
+        assert!(why.contains("more than belongs to an answer"), "{why}");
+        let notice = frame(b'N', b"SNOTICE\0C00000\0Mhello\0\0");
+        let (why, _) = asked("disable", Vec::new(), notice.repeat(10_000));
+        assert!(why.contains("more than belongs to an answer"), "{why}");
+        // Each read finds something.
+        let (why, _) = asked("disable", vec![b'N', 0, 0, 200, 0], vec![0]);
+        assert!(why.contains("did not answer in time"), "{why}");
+        // Within a handshake: a record that is long, a few bytes at a time.
+        let (why, _) = asked("require", b"S".to_vec(), vec![22, 3, 3, 64, 0]);
+        assert!(why.contains("did not answer in time") || why.contains("timed out"), "{why}");
+    }
 }

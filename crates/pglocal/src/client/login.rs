@@ -10,6 +10,10 @@ use weir_pgwire::{Auth, backend, put_front, tag};
 
 use super::{Connection, Error, Frame, Params, ServerError};
 
+/// Why a password was not sent.
+const IN_CLEAR: &str = "the server asks for the password in clear text, which it gets only over verified TLS: let it ask for \
+                        scram-sha-256, or set mode in [tls.server] to verify-full";
+
 /// How far a SCRAM login has come.
 enum Scram {
     /// The server has not asked for it.
@@ -48,6 +52,7 @@ impl Connection {
             let mut reply = Vec::new();
             match backend::authentication(&frame.body)? {
                 Auth::Ok => return if_proven(&scram),
+                Auth::Cleartext if !params.clear => return Err(Error::Login(IN_CLEAR.to_owned())),
                 Auth::Cleartext => put_front::password(&mut reply, password(params)?.as_bytes()),
                 Auth::Md5(salt) => {
                     let secret = md5_hex_secret(&params.user, password(params)?);

@@ -1,17 +1,20 @@
 //! A small blocking PostgreSQL client: for the demo, for tests of the protocol, for `weir check --connect`.
 //!
 //! Owns one connection: login (trust, cleartext, md5, SCRAM-SHA-256), simple queries with their rows as text, COPY, cancel, and
-//! frames as they come, for who wants to look closer. Who can encrypt may put that between it and its socket. It must not know pools or Weir. Every read has a time limit, so a
-//! test that would hang fails instead. After an error within a query the connection is good again; after any other error
+//! frames as they come, for who wants to look closer. Who can encrypt may put that between it and its socket. It must not know
+//! pools or Weir. Every read has a time limit, so a test that would hang fails instead; who talks to a server that is not
+//! trusted sets bounds for the whole. After an error within a query the connection is good again; after any other error
 //! it is of no more use.
 
 mod error;
 mod login;
 mod params;
 mod stream;
+mod wire;
 
 pub use error::{Error, ServerError};
-pub use params::{Address, Params};
+pub use params::{Address, Bounds, Params};
+pub use wire::Wire;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -79,7 +82,7 @@ impl Connection {
     /// Connects without a word; the first packet is the caller's, by [`Connection::send_bytes`].
     pub fn open(params: &Params) -> Result<Self, Error> {
         Ok(Connection {
-            stream: Stream::connect(&params.address, params.timeout)?,
+            stream: Stream::connect(&params.address, params.timeout, params.bounds)?,
             address: params.address.clone(),
             pid: 0,
             key: Vec::new(),
@@ -112,7 +115,7 @@ impl Connection {
     /// # Errors
     ///
     /// What `begin` says.
-    pub fn encrypt(self, begin: impl FnOnce(TcpStream) -> io::Result<Box<dyn Transport>>) -> Result<Self, Error> {
+    pub fn encrypt(self, begin: impl FnOnce(Wire) -> io::Result<Box<dyn Transport>>) -> Result<Self, Error> {
         Ok(Connection { stream: self.stream.encrypt(begin)?, ..self })
     }
 
@@ -346,7 +349,7 @@ impl Canceller {
     /// Sends the request, and waits for the server to close that connection, as it does when the signal is sent.
     pub fn cancel(&self) -> Result<(), Error> {
         let patience = Duration::from_secs(10);
-        let mut stream = Stream::connect(&self.address, patience)?;
+        let mut stream = Stream::connect(&self.address, patience, None)?;
         stream.send(&self.request())?;
         match stream.bytes(patience) {
             Err(Error::Closed) => Ok(()),

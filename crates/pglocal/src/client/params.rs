@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Where a server listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,6 +44,19 @@ pub struct Params {
     pub options: Vec<(String, String)>,
     /// The longest a connect, and after that each single read, may take.
     pub timeout: Duration,
+    /// What the server may take besides; none: as long and as much as it likes.
+    pub bounds: Option<Bounds>,
+    /// Whether a server that asks for the password as it is gets it.
+    pub clear: bool,
+}
+
+/// What a server that is not trusted may take.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// Until when all of it must be over.
+    pub until: Instant,
+    /// The most bytes that it may send, all together.
+    pub bytes: usize,
 }
 
 impl Params {
@@ -56,6 +69,8 @@ impl Params {
             password: None,
             options: Vec::new(),
             timeout: Duration::from_secs(60),
+            bounds: None,
+            clear: true,
         }
     }
 
@@ -81,6 +96,13 @@ impl Params {
     #[must_use]
     pub fn option(mut self, name: &str, value: &str) -> Self {
         self.options.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// With these bounds for the connection as a whole.
+    #[must_use]
+    pub fn bounds(mut self, bounds: Bounds) -> Self {
+        self.bounds = Some(bounds);
         self
     }
 

@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use weir_pgwire::Head;
 
-use super::{Address, Error, Frame};
+use super::wire::{Wire, left};
+use super::{Address, Bounds, Error, Frame};
 
 /// How much is read at once.
 const CHUNK: usize = 16 * 1024;
@@ -46,15 +47,17 @@ pub(super) struct Stream {
     patience: Duration,
     /// The limit that the socket has been told.
     told: Option<Duration>,
+    /// Until when, and how much: the bytes are those that may still come.
+    bounds: Option<Bounds>,
 }
 
 impl Stream {
-    pub(super) fn connect(address: &Address, patience: Duration) -> Result<Self, Error> {
+    pub(super) fn connect(address: &Address, patience: Duration, bounds: Option<Bounds>) -> Result<Self, Error> {
         let socket = match address {
-            Address::Tcp { host, port } => Socket::Tcp(connect_tcp(host, *port, patience)?),
+            Address::Tcp { host, port } => Socket::Tcp(connect_tcp(host, *port, patience, bounds)?),
             Address::Unix(path) => Socket::Unix(UnixStream::connect(path)?),
         };
-        let mut stream = Stream { socket, incoming: Vec::new(), at: 0, patience, told: None };
+        let mut stream = Stream { socket, incoming: Vec::new(), at: 0, patience, told: None, bounds };
         match &stream.socket {
             Socket::Tcp(socket) | Socket::Encrypted(_, socket) => socket.set_write_timeout(Some(patience))?,
             Socket::Unix(socket) => socket.set_write_timeout(Some(patience))?,
@@ -66,11 +69,12 @@ impl Stream {
     /// The same socket behind what encrypts it from here on. A Unix socket stays as it is.
     pub(super) fn encrypt(
         self,
-        begin: impl FnOnce(TcpStream) -> io::Result<Box<dyn Transport>>,
+        begin: impl FnOnce(Wire) -> io::Result<Box<dyn Transport>>,
     ) -> Result<Self, Error> {
         let Socket::Tcp(socket) = self.socket else { return Ok(self) };
         let below = socket.try_clone()?;
-        let socket = Socket::Encrypted(Encrypted(begin(socket)?), below);
+        let wire = Wire::new(socket, self.bounds.map(|bounds| bounds.until));
+        let socket = Socket::Encrypted(Encrypted(begin(wire)?), below);
         Ok(Stream { socket, ..self })
     }
 
@@ -112,6 +116,7 @@ impl Stream {
                     self.at += head.total();
                     return Ok(Frame { tag: head.tag, body });
                 }
+                Some(head) if self.is_too_much(head.total() - ready.len()) => return Err(too_much()),
                 Some(head) => head.total() - ready.len(),
                 None => 1,
             };
@@ -135,8 +140,16 @@ impl Stream {
         Ok(bytes)
     }
 
+    /// Whether the server may not send so many bytes more.
+    fn is_too_much(&self, bytes: usize) -> bool {
+        self.bounds.is_some_and(|bounds| bytes > bounds.bytes)
+    }
+
     /// One read, of as much as is missing or a chunk.
     fn more(&mut self, needed: usize) -> Result<(), Error> {
+        if let Some(until) = self.bounds.map(|bounds| bounds.until) {
+            self.tell(left(until)?.min(self.patience))?;
+        }
         self.incoming.drain(..self.at);
         self.at = 0;
         let have = self.incoming.len();
@@ -146,7 +159,11 @@ impl Stream {
         match outcome {
             Ok(0) if have == 0 => Err(Error::Closed),
             Ok(0) => Err(Error::Io(io::ErrorKind::UnexpectedEof.into())),
-            Ok(_) => Ok(()),
+            Ok(count) if self.is_too_much(count) => Err(too_much()),
+            Ok(count) => {
+                self.bounds.iter_mut().for_each(|bounds| bounds.bytes -= count);
+                Ok(())
+            }
             Err(error) => Err(error.into()),
         }
     }
@@ -179,10 +196,15 @@ impl Stream {
     }
 }
 
+fn too_much() -> Error {
+    Error::Protocol("the server sends more than belongs to an answer".to_owned())
+}
+
 /// Tries each address that the name has, as libpq does.
-fn connect_tcp(host: &str, port: u16, patience: Duration) -> io::Result<TcpStream> {
+fn connect_tcp(host: &str, port: u16, patience: Duration, bounds: Option<Bounds>) -> io::Result<TcpStream> {
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the host's name has no address");
     for address in (host, port).to_socket_addrs()? {
+        let patience = bounds.map_or(Ok(patience), |bounds| left(bounds.until).map(|left| left.min(patience)))?;
         match TcpStream::connect_timeout(&address, patience) {
             Ok(socket) => {
                 socket.set_nodelay(true)?;

@@ -2,8 +2,7 @@
 //!
 //! By the same rules as the pools' own connections, and by the files as they are at that moment.
 
-use std::io;
-use std::net::TcpStream;
+use std::io::{self, Read, Write};
 
 use rustls::{ClientConnection, StreamOwned};
 use weir_base::Host;
@@ -31,12 +30,12 @@ impl ServerTls {
     /// # Errors
     ///
     /// The socket's, the handshake's, or that the certificate is not as `config` wants it.
-    pub fn connect(
+    pub fn connect<S: Read + Write>(
         &self,
         config: &Config,
         host: &Host,
-        mut socket: TcpStream,
-    ) -> io::Result<StreamOwned<ClientConnection, TcpStream>> {
+        mut socket: S,
+    ) -> io::Result<StreamOwned<ClientConnection, S>> {
         let mode = config.tls.server.mode;
         let context =
             self.0.connect(mode, false).ok_or_else(|| io::Error::other("there is no encryption to servers"))?;
