@@ -38,8 +38,8 @@ pub use accounts::{Account, Accounts, WebRole, web_refusal};
 pub use ciphers::{CipherSuite, resolve_ciphers, resolve_tls13};
 pub use convert::to_toml;
 pub use edit::{
-    About, Act, Assign, Edit, Edits, Exposure, Keys, Value, Written, exposure, may_be_set, reference, rewrite,
-    written, written_of_user,
+    About, Act, Assign, Edit, Edits, Exposure, Keys, Value, Written, exposure, may_be_set, reference, rewrite, written,
+    written_of_user,
 };
 pub use encryption::{Encryption, Ending};
 pub use error::ConfigError;

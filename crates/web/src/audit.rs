@@ -1,28 +1,37 @@
-//! Who changed what, from where, and what came of it: the last of them in memory, all of them in the log.
+//! Who changed what, from where, and what came of it: the last of them in memory, all changes in the log.
 //!
 //! An entry is written when its request ends, also when whoever asked did not wait for the answer. Bodies are not looked
-//! at, so no secret gets here.
+//! at, so no secret gets here, and what others have written is escaped once, here. What was done, what was refused to somebody who
+//! is known, and what was refused to anybody else are kept apart, so that requests that are refused push out no entry of a
+//! change. Those of anybody are counted by their address, and only some of them are logged.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use axum::http::{Method, StatusCode, Uri};
 use serde::Serialize;
+use weir_base::Printable;
 
+use crate::admission::network;
 use crate::ask::Workers;
 use crate::clock;
 use crate::lock::lock;
 
-/// Entries that are kept in memory.
+/// Entries of each kind that are kept in memory.
 const MOST: usize = 1000;
-/// Bytes of a path that are kept.
+/// Characters of a name and of a path that are kept.
+const LONGEST_NAME: usize = 64;
 const LONGEST_PATH: usize = 256;
+/// Lines of the log for what was refused to who is not known, within a time.
+const LINES: u32 = 20;
+const WINDOW: Duration = Duration::from_secs(10);
 
-/// Something that somebody did.
+/// Something that somebody did, or tried to.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Entry {
-    /// Seconds since 1970.
+    /// Seconds since 1970; of several, those of the last.
     at: f64,
     /// A user or a token; none where nobody logs in.
     user: Option<String>,
@@ -31,18 +40,52 @@ pub(crate) struct Entry {
     path: String,
     /// The answer's status; none if nobody waited for it.
     status: Option<u16>,
+    /// How many like this were refused to this address; this is the last of them.
+    times: u64,
+    #[serde(skip)]
+    order: u64,
+}
+
+/// Of whom an entry is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Of {
+    /// Somebody who may do this.
+    Admitted,
+    /// Somebody who has shown a login, and may not.
+    Known,
+    /// Anybody.
+    Unknown(IpAddr),
 }
 
 /// The last entries; cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Audit {
-    entries: Arc<Mutex<VecDeque<Entry>>>,
+    entries: Arc<Mutex<Entries>>,
     workers: Workers,
+}
+
+#[derive(Default)]
+struct Entries {
+    next: u64,
+    done: VecDeque<Entry>,
+    refused: VecDeque<Entry>,
+    /// With the network that each comes from.
+    unknown: VecDeque<(IpAddr, Entry)>,
+    lines: Lines,
+}
+
+/// How many lines of one kind are still logged.
+#[derive(Default)]
+struct Lines {
+    since: Option<Instant>,
+    written: u32,
+    left_out: u64,
 }
 
 /// What somebody does now. Dropping it writes it down.
 pub(crate) struct Doing {
     audit: Audit,
+    of: Of,
     entry: Entry,
 }
 
@@ -51,48 +94,112 @@ impl Audit {
         Audit { entries: Arc::default(), workers }
     }
 
-    /// Somebody begins to do something.
-    pub(crate) fn begin(&self, user: Option<String>, from: IpAddr, method: &Method, uri: &Uri) -> Doing {
-        // A path comes percent-encoded: it is ASCII, without control characters.
-        let path = uri.path().chars().take(LONGEST_PATH).collect();
+    /// Somebody begins to do something, and has shown no login as yet.
+    pub(crate) fn begin(&self, from: IpAddr, method: &Method, uri: &Uri) -> Doing {
+        let at = clock::now().as_secs_f64();
+        let (method, path) = (shown(method.as_str(), LONGEST_NAME), shown(uri.path(), LONGEST_PATH));
+        let of = Of::Unknown(network(from));
         let from = from.to_canonical().to_string();
-        let entry =
-            Entry { at: clock::now().as_secs_f64(), user, from, method: method.to_string(), path, status: None };
-        Doing { audit: self.clone(), entry }
+        let entry = Entry { at, user: None, from, method, path, status: None, times: 1, order: 0 };
+        Doing { audit: self.clone(), of, entry }
     }
 
     /// The last entries, the newest first.
     pub(crate) fn last(&self, most: usize) -> Vec<Entry> {
-        lock(&self.entries).iter().rev().take(most).cloned().collect()
+        let entries = lock(&self.entries);
+        let unknown = entries.unknown.iter().map(|(_, entry)| entry);
+        let mut all: Vec<&Entry> = entries.done.iter().chain(&entries.refused).chain(unknown).collect();
+        all.sort_unstable_by_key(|entry| std::cmp::Reverse(entry.order));
+        all.into_iter().take(most).cloned().collect()
     }
 
-    fn write(&self, entry: Entry) {
-        let user = entry.user.as_deref().unwrap_or("(no login)").escape_debug();
+    fn write(&self, of: Of, entry: Entry) {
+        let user = entry.user.as_deref().unwrap_or("(no login)");
         let outcome = entry.status.map_or("nobody waited".to_owned(), |status| status.to_string());
         let Entry { from, method, path, .. } = &entry;
-        self.workers.note(format!("control plane: {user} from {from}: {method} {path}: {outcome}"));
+        let line = format!("control plane: {user} from {from}: {method} {path}: {outcome}");
         let mut entries = lock(&self.entries);
-        if entries.len() >= MOST {
-            entries.pop_front();
+        let logged = !matches!(of, Of::Unknown(_)) || entries.lines.take(Instant::now());
+        let left_out = if logged { std::mem::take(&mut entries.lines.left_out) } else { 0 };
+        entries.keep(of, entry);
+        drop(entries);
+        if left_out > 0 {
+            self.workers.note(format!("control plane: {left_out} more requests without a login were refused"));
         }
-        entries.push_back(entry);
+        if logged {
+            self.workers.note(line);
+        }
+    }
+}
+
+impl Entries {
+    fn keep(&mut self, of: Of, mut entry: Entry) {
+        self.next += 1;
+        entry.order = self.next;
+        let refused = entry.status.is_some_and(|status| status >= 400);
+        match of {
+            Of::Admitted if !refused => push(&mut self.done, entry),
+            Of::Admitted | Of::Known => push(&mut self.refused, entry),
+            Of::Unknown(network) => {
+                let same = |(of, one): &(IpAddr, Entry)| *of == network && one.status == entry.status;
+                if let Some(at) = self.unknown.iter().position(same) {
+                    entry.times += self.unknown.remove(at).map_or(0, |(_, before)| before.times);
+                }
+                push(&mut self.unknown, (network, entry));
+            }
+        }
+    }
+}
+
+fn push<T>(ring: &mut VecDeque<T>, entry: T) {
+    if ring.len() >= MOST {
+        ring.pop_front();
+    }
+    ring.push_back(entry);
+}
+
+impl Lines {
+    /// Whether one more is logged.
+    fn take(&mut self, now: Instant) -> bool {
+        if self.since.is_none_or(|since| now >= since + WINDOW) {
+            (self.since, self.written) = (Some(now), 0);
+        }
+        if self.written < LINES {
+            self.written += 1;
+            return true;
+        }
+        self.left_out += 1;
+        false
     }
 }
 
 impl Doing {
+    /// Somebody has shown a login, and may do this or not.
+    pub(crate) fn by(mut self, user: Option<&str>, admitted: bool) -> Doing {
+        self.of = if admitted { Of::Admitted } else { Of::Known };
+        self.claims(user);
+        self
+    }
+
+    /// Somebody says to be this user.
+    pub(crate) fn claims(&mut self, user: Option<&str>) {
+        self.entry.user = user.map(|user| shown(user, LONGEST_NAME));
+    }
+
     /// What came of it.
     pub(crate) fn ends(mut self, status: StatusCode) {
         self.entry.status = Some(status.as_u16());
     }
+}
 
-    /// Who it was, where that shows only now.
-    pub(crate) fn was(&mut self, user: &str) {
-        self.entry.user = Some(user.to_owned());
-    }
+/// What others have written, not too much of it, and so that it may be shown.
+fn shown(text: &str, most: usize) -> String {
+    let text: String = text.chars().take(most).collect();
+    Printable(&text).to_string()
 }
 
 impl Drop for Doing {
     fn drop(&mut self) {
-        self.audit.write(self.entry.clone());
+        self.audit.write(self.of, self.entry.clone());
     }
 }

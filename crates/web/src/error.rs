@@ -57,6 +57,8 @@ pub(crate) enum ApiError {
     Unreadable(String),
     /// As many listen to events as may.
     TooManyStreams,
+    /// As many requests are served as may be.
+    TooManyRequests,
     /// The request took too long to come, or to be answered.
     TooSlow,
     /// Its body has more bytes than any may have.
@@ -134,7 +136,7 @@ impl ApiError {
                     StatusCode::BAD_REQUEST
                 }
             },
-            ApiError::NoAnswer | ApiError::Ending => StatusCode::SERVICE_UNAVAILABLE,
+            ApiError::NoAnswer | ApiError::Ending | ApiError::TooManyRequests => StatusCode::SERVICE_UNAVAILABLE,
             ApiError::TakenBack(_) => StatusCode::CONFLICT,
             ApiError::Unknown(..) | ApiError::NoSuchPath => StatusCode::NOT_FOUND,
             ApiError::NoSuchMethod => StatusCode::METHOD_NOT_ALLOWED,
@@ -184,7 +186,7 @@ impl ApiError {
                 "reach it as 127.0.0.1, [::1] or localhost; other names may be somebody else's",
             ),
             ApiError::ForeignOrigin => plain(
-                "a page of another origin may not change anything",
+                "a page of another origin may not change or load anything",
                 "send it from a page of this server, or without a browser",
             ),
             ApiError::NotThePage => plain(
@@ -207,6 +209,7 @@ impl ApiError {
                 "as many listen to events as may",
                 "close a page that watches, or ask for figures without staying",
             ),
+            ApiError::TooManyRequests => plain("as many requests are served as may be", "try again in a second"),
             ApiError::TooLong => plain("the body is too long", "no request needs more than 64 KiB"),
             ApiError::TooSlow => plain("the request took too long", "send it in one piece"),
         }
@@ -235,7 +238,7 @@ impl IntoResponse for ApiError {
                 ([(RETRY_AFTER, (wait.as_secs() + 1).to_string())], response).into_response()
             }
             // Who asks too much does not keep a connection, which another may need.
-            ApiError::TooManyStreams | ApiError::TooSlow | ApiError::TooLong => {
+            ApiError::TooManyStreams | ApiError::TooManyRequests | ApiError::TooSlow | ApiError::TooLong => {
                 ([(CONNECTION, "close".to_owned())], response).into_response()
             }
             _ => response.into_response(),

@@ -15,6 +15,8 @@ use crate::access::{Access, has_session};
 use crate::error::ApiError;
 
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+const FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
+const FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
 const PANEL: HeaderName = HeaderName::from_static("x-weir-panel");
 
 /// What every answer says that does not say otherwise: no script, no frame, no guess at its type, no copy kept.
@@ -43,10 +45,13 @@ fn judge(method: &Method, headers: &HeaderMap, secure: bool) -> Result<(), ApiEr
     let text = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
     let host = text(HOST).filter(|host| secure || is_ours(host)).ok_or(ApiError::ForeignHost)?;
     let scheme = if secure { "https://" } else { "http://" };
+    let foreign = text(FETCH_SITE).is_some_and(|site| site != "same-origin" && site != "none");
     if method.is_safe() {
-        return Ok(());
+        // A link may lead here. What a page of another origin loads it can't read, but it would have us work for it.
+        let link = text(FETCH_MODE) == Some("navigate") && text(FETCH_DEST) == Some("document");
+        return if foreign && !link { Err(ApiError::ForeignOrigin) } else { Ok(()) };
     }
-    if text(FETCH_SITE).is_some_and(|site| site != "same-origin" && site != "none") {
+    if foreign {
         return Err(ApiError::ForeignOrigin);
     }
     match headers.get(ORIGIN).map(HeaderValue::to_str) {
@@ -106,6 +111,13 @@ mod tests {
             );
         }
         assert!(judged(Method::GET, &[host, ("origin", "http://evil.example")]).is_ok(), "its answer can't be read");
+        let loads =
+            [host, ("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "no-cors"), ("sec-fetch-dest", "image")];
+        assert!(matches!(judged(Method::GET, &loads), Err(ApiError::ForeignOrigin)), "a stream of events, say");
+        let follows = [loads[0], loads[1], ("sec-fetch-mode", "navigate"), ("sec-fetch-dest", "document")];
+        assert!(judged(Method::GET, &follows).is_ok(), "a link to the panel");
+        let frames = [loads[0], loads[1], ("sec-fetch-mode", "navigate"), ("sec-fetch-dest", "iframe")];
+        assert!(judged(Method::GET, &frames).is_err());
         for sent in [
             ("origin", "http://evil.example"),
             ("origin", "null"),

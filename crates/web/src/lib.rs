@@ -5,10 +5,11 @@
 //! goes wrong here costs no client of a pool anything.
 //!
 //! What a page of another origin sends is refused (`guard`), and who may do what is asked before each path (`access`).
-//! Others than this machine are served only with encryption and logins. Connections, bodies, and the time that a request
-//! may take are limited (`serve`).
+//! Others than this machine are served only with encryption and logins. Connections are limited (`admission`), and so are
+//! bodies and the time that a request may take (`serve`).
 
 mod access;
+mod admission;
 mod advice;
 mod api;
 mod ask;

@@ -1,13 +1,16 @@
 //! The thread of the control plane: listeners, connections, and their limits.
 //!
 //! Everything is bound before the thread runs, so that a taken port is an error at the start. A connection has a time for
-//! its headers, a request one for its body and its answer; more than [`MOST_CONNECTIONS`] wait to be accepted. Dropping a
-//! [`Web`] ends it.
+//! its headers, a request one for its body and its answer; how many there are is for `admission` to say. Dropping a [`Web`]
+//! ends it, whatever slow work is under way.
 
 use std::fmt;
+use std::future::poll_fn;
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -21,12 +24,13 @@ use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Runtime};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
-use tokio::task::JoinSet;
+use tokio::sync::oneshot;
+use tokio::task::{JoinSet, yield_now};
 use tokio::time::{sleep, timeout};
 use weir_admin::{Book, Control};
 
 use crate::access::{Access, Caller};
+use crate::admission::{Admission, Connection, Ticket};
 use crate::api;
 use crate::ask::Workers;
 use crate::lab::Lab;
@@ -34,8 +38,6 @@ use crate::tls::Tls;
 use crate::trials::Trials;
 use crate::watch::Watch;
 
-/// Connections at once; the next wait until one ends.
-const MOST_CONNECTIONS: usize = 128;
 /// How long a connection may live. Long enough for the longest request.
 const LIFETIME: Duration = Duration::from_secs(300);
 /// Bytes of a request's head, or of what is read ahead.
@@ -48,13 +50,16 @@ const PAUSE: Duration = Duration::from_millis(100);
 pub struct Patience {
     /// With a handshake, and with the head of a request; a connection that asks nothing is closed after it, too.
     pub head: Duration,
+    /// With the body of a request.
+    pub body: Duration,
     /// With a request, its body and its answer included: longer than any command may be waited for.
     pub request: Duration,
 }
 
 impl Default for Patience {
     fn default() -> Self {
-        Patience { head: Duration::from_secs(15), request: Duration::from_secs(120) }
+        let seconds = Duration::from_secs;
+        Patience { head: seconds(15), body: seconds(10), request: seconds(120) }
     }
 }
 
@@ -136,12 +141,17 @@ impl Web {
             trials,
             watch.clone(),
             Lab::new(options.lab),
-            patience.request,
+            patience,
             options.version,
         );
         let (end, ended) = oneshot::channel();
         let watching = watch.run(workers);
-        let run = move || run(&runtime, listeners, &Site { router, tls, head: patience.head }, watching, ended);
+        let site = Site { router, tls, head: patience.head };
+        let run = move || {
+            run(&runtime, listeners, &site, watching, ended);
+            // A server that is tried, say, may take its time; the process does not wait for it.
+            runtime.shutdown_background();
+        };
         let thread = thread::Builder::new().name("weir-web".into()).spawn(run).map_err(failed)?;
         Ok(Web { bound, end: Some(end), thread: Some(thread) })
     }
@@ -184,48 +194,67 @@ fn run(
     ended: oneshot::Receiver<()>,
 ) {
     runtime.block_on(async {
-        let room = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+        let admission = Admission::default();
         let mut tasks = JoinSet::new();
         tasks.spawn(watching);
         for listener in listeners {
             // Within a runtime, a socket that does not block always is taken.
             let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { continue };
-            tasks.spawn(accept(listener, site.clone(), room.clone()));
+            tasks.spawn(accept(listener, site.clone(), admission.clone()));
         }
         let _ = ended.await;
     });
 }
 
-async fn accept(listener: tokio::net::TcpListener, site: Site, room: Arc<Semaphore>) {
+async fn accept(listener: tokio::net::TcpListener, site: Site, admission: Admission) {
     let mut connections = JoinSet::new();
     loop {
-        // The semaphore is never closed.
-        let Ok(permit) = room.clone().acquire_owned().await else { return };
         match listener.accept().await {
-            Ok((stream, caller)) => drop(connections.spawn(serve(stream, caller, site.clone(), permit))),
+            Ok((stream, caller)) => {
+                let connection = admission.admit(caller.ip());
+                drop(connections.spawn(serve(stream, caller, site.clone(), connection)));
+                // What has come on those that are there is looked at before one of them is closed for the next.
+                yield_now().await;
+            }
             Err(_) => sleep(PAUSE).await,
         }
         while connections.try_join_next().is_some() {}
     }
 }
 
-async fn serve(stream: TcpStream, caller: SocketAddr, site: Site, _permit: OwnedSemaphorePermit) {
+async fn serve(stream: TcpStream, caller: SocketAddr, site: Site, connection: Connection) {
+    let mut served = pin!(shake_hands(stream, caller, site, connection.ticket()));
+    let mut closed = pin!(connection.closed());
+    poll_fn(|context| match closed.as_mut().poll(context) {
+        Poll::Ready(()) => Poll::Ready(()),
+        Poll::Pending => served.as_mut().poll(context),
+    })
+    .await;
+}
+
+async fn shake_hands(stream: TcpStream, caller: SocketAddr, site: Site, ticket: Ticket) {
     match &site.tls {
-        None => talk(stream, caller, site).await,
+        None => talk(stream, caller, site, ticket).await,
         Some(tls) => {
             if let Ok(Ok(stream)) = timeout(site.head, tls.acceptor().accept(stream)).await {
-                talk(stream, caller, site).await;
+                talk(stream, caller, site, ticket).await;
             }
         }
     }
 }
 
-async fn talk(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, caller: SocketAddr, site: Site) {
+async fn talk(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    caller: SocketAddr,
+    site: Site,
+    ticket: Ticket,
+) {
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(site.head).max_buf_size(BUFFER);
     let router = TowerToHyperService::new(site.router);
     let service = service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(Caller(caller));
+        request.extensions_mut().insert(ticket.clone());
         router.call(request)
     });
     let connection = http.serve_connection(TokioIo::new(stream), service);

@@ -1,7 +1,7 @@
 //! Who may do what: logins, roles, tokens, what browsers are refused, and what is written down of it.
 
 use std::collections::BTreeMap;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::sync::{Arc, LazyLock, Mutex};
@@ -23,10 +23,13 @@ struct Stage {
 }
 
 #[derive(Default)]
-struct File(Mutex<Arc<Accounts>>);
+struct File(Mutex<Arc<Accounts>>, Mutex<Vec<String>>);
 
 impl Control for File {
-    fn ask(&self, _: Request, deliver: Deliver) -> u64 {
+    fn ask(&self, request: Request, deliver: Deliver) -> u64 {
+        if let Request::Note(line) = request {
+            self.1.lock().unwrap().push(line);
+        }
         drop(deliver);
         1
     }
@@ -70,7 +73,7 @@ fn options(file: &Arc<File>) -> Options {
 
 impl Stage {
     fn new(accounts: Accounts) -> Stage {
-        let file = Arc::new(File(Mutex::new(Arc::new(accounts))));
+        let file = Arc::new(File(Mutex::new(Arc::new(accounts)), Mutex::default()));
         Stage { web: Web::start(options(&file)).expect("a free port"), file }
     }
 
@@ -257,12 +260,93 @@ fn what_was_done_and_tried_is_written_down_without_secrets() {
 }
 
 #[test]
+fn requests_that_are_refused_push_out_no_entry_of_a_change_and_fill_no_log() {
+    let stage = Stage::new(users());
+    stage.ask("POST", "/api/v1/reload", &bearer("admin"), &Value::Null);
+    stage.ask("POST", "/api/v1/reload", &bearer("viewer"), &Value::Null);
+    let (done, tried) = (stage.file.1.lock().unwrap().len(), 2_500);
+    let mut stream = TcpStream::connect(stage.web.bound()[0]).unwrap();
+    let mut reader = BufReader::new(stream.try_clone().unwrap());
+    for number in 0..tried {
+        let head =
+            format!("POST /api/v1/pools/p{number}/pause HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n");
+        stream.write_all(head.as_bytes()).unwrap();
+        let (mut line, mut length) = (String::new(), 0);
+        while line != "\r\n" {
+            line.clear();
+            reader.read_line(&mut line).unwrap();
+            length = line.strip_prefix("content-length: ").map_or(length, |text| text.trim().parse().unwrap());
+        }
+        reader.read_exact(&mut vec![0; length]).unwrap();
+    }
+    let (_, _, audit) = stage.get("/api/v1/audit?limit=1000", &bearer("operator"));
+    let entries = audit["entries"].as_array().expect("entries");
+    let told = |entry: &Value| json!([entry["user"], entry["path"], entry["status"], entry["times"]]);
+    assert_eq!(
+        entries.iter().map(told).collect::<Vec<_>>(),
+        [
+            json!([null, format!("/api/v1/pools/p{}/pause", tried - 1), 401, tried]),
+            json!(["viewer", "/api/v1/reload", 403, 1]),
+            json!(["admin", "/api/v1/reload", 503, 1]),
+        ]
+    );
+    let lines = stage.file.1.lock().unwrap().len() - done;
+    assert!(lines < tried / 10, "{lines} lines");
+}
+
+#[test]
+fn what_others_write_is_escaped_in_the_audit_and_in_the_log() {
+    let stage = Stage::new(users());
+    let evil = "\u{202e}nimda\n2026-11-21 10:00 LOG all is well\u{9b}2J\u{2028}";
+    stage.ask("POST", "/api/v1/login", "", &json!({ "user": evil, "password": "x" }));
+    stage.ask("POST", "/api/v1/pools/\u{202e}\u{9b}/pause", &bearer("viewer"), &Value::Null);
+    let (_, _, audit) = stage.get("/api/v1/audit", &bearer("operator"));
+    let log = stage.file.1.lock().unwrap().clone();
+    let entries = audit["entries"].as_array().expect("entries");
+    let fields = entries.iter().flat_map(|entry| [&entry["user"], &entry["path"]]).filter_map(Value::as_str);
+    for text in fields.chain(log.iter().map(String::as_str)) {
+        assert!(!text.chars().any(weir_base::is_hidden), "{text:?}");
+    }
+    assert!(
+        entries.iter().any(|entry| entry["user"].as_str().is_some_and(|user| user.starts_with("\\u{202e}nimda\\n")))
+    );
+    assert!(log.iter().any(|line| line.contains("\\u{202e}nimda\\n2026")), "{log:?}");
+}
+
+#[test]
+fn whoever_is_not_known_sends_a_short_body_at_once() {
+    let file = Arc::new(File(Mutex::new(Arc::new(users())), Mutex::default()));
+    let patience = Patience { body: Duration::from_millis(100), ..Patience::default() };
+    let stage = Stage { web: Web::start(Options { patience, ..options(&file) }).expect("a free port"), file };
+    let connect = || {
+        let stream = TcpStream::connect(stage.web.bound()[0]).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        stream
+    };
+    let head = |length: usize| {
+        let head = "POST /api/v1/login HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json";
+        format!("{head}\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n")
+    };
+    let answer = |mut stream: TcpStream| {
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+        String::from_utf8_lossy(&answer[..12.min(answer.len())]).into_owned()
+    };
+    let mut slow = connect();
+    slow.write_all(format!("{}{{", head(90)).as_bytes()).unwrap();
+    assert_eq!(answer(slow), "HTTP/1.1 408");
+    let mut long = connect();
+    long.write_all(format!("{}{}", head(20_000), " ".repeat(20_000)).as_bytes()).unwrap();
+    assert_eq!(answer(long), "HTTP/1.1 413");
+}
+
+#[test]
 fn others_than_this_machine_are_served_only_with_encryption_and_logins() {
     let outside = SocketAddr::from(([192, 0, 2, 1], 0));
     let pair = Pair::new("outside");
     pair.make();
     let refused = |accounts: Accounts, tls: bool| {
-        let file = Arc::new(File(Mutex::new(Arc::new(accounts))));
+        let file = Arc::new(File(Mutex::new(Arc::new(accounts)), Mutex::default()));
         let options = Options { addresses: vec![outside], tls: tls.then(|| pair.read()), ..options(&file) };
         Web::start(options).expect_err("it would be open").to_string()
     };
@@ -327,7 +411,7 @@ fn connect(web: &Web, trust: &Arc<ClientConfig>) -> Encrypted {
 fn with_a_certificate_everything_is_encrypted() {
     let pair = Pair::new("tls");
     let trust = pair.make();
-    let file = Arc::new(File(Mutex::new(Arc::new(users()))));
+    let file = Arc::new(File(Mutex::new(Arc::new(users())), Mutex::default()));
     let web = Web::start(Options { tls: Some(pair.read()), ..options(&file) }).expect("a free port");
     let login = |origin: &str| {
         let body = json!({ "user": "admin", "password": PASSWORD });
@@ -335,7 +419,10 @@ fn with_a_certificate_everything_is_encrypted() {
     };
     let (status, head, _) = login("https://localhost");
     assert_eq!(status, 200);
-    assert!(head.contains("; Secure"), "{head}");
+    assert!(
+        head.contains("; Secure") && head.contains("__host-weir_session=") | head.contains("__Host-weir_session="),
+        "{head}"
+    );
     assert_eq!(login("http://localhost").0, 403);
     // Plain text is no handshake.
     let mut plain = TcpStream::connect(web.bound()[0]).unwrap();
@@ -350,7 +437,7 @@ fn a_certificate_is_read_again_for_new_connections_and_one_that_can_not_be_used_
     let pair = Pair::new("again");
     let old = pair.make();
     let tls = pair.read();
-    let file = Arc::new(File(Mutex::new(Arc::new(users()))));
+    let file = Arc::new(File(Mutex::new(Arc::new(users())), Mutex::default()));
     let web = Web::start(Options { tls: Some(tls.clone()), ..options(&file) }).expect("a free port");
     let mut before = connect(&web, &old);
     before.conn.complete_io(&mut before.sock).unwrap();

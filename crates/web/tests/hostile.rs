@@ -100,12 +100,19 @@ fn a_body_that_says_it_is_too_long_is_refused_before_any_of_it_has_come() {
 
 #[test]
 fn a_body_that_does_not_come_is_given_up() {
-    let web = impatient(Patience { request: SHORT, ..Patience::default() });
-    let mut stream = connect(&web);
-    let head = "POST /api/v1/login HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json";
-    write!(stream, "{head}\r\nContent-Length: 30\r\n\r\n{{\"user\"").expect("it reads");
-    let answer = rest(&mut stream);
-    assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
+    for patience in
+        [Patience { request: SHORT, ..Patience::default() }, Patience { body: SHORT, ..Patience::default() }]
+    {
+        let web = impatient(patience);
+        for path in ["/api/v1/login", "/api/v1/pools"] {
+            let mut stream = connect(&web);
+            let head = format!("POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json");
+            write!(stream, "{head}\r\nContent-Length: 30\r\n\r\n{{\"user\"").expect("it reads");
+            let answer = rest(&mut stream);
+            assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
+        }
+    }
+    let web = web();
     assert_eq!(request(&web, "GET", "/api/v1/openapi.json", "", "").0, 200);
 }
 
@@ -123,6 +130,28 @@ fn heads_that_do_not_come_are_given_up_and_the_next_are_answered() {
     for (stream, _) in &mut slow {
         let answer = rest(stream);
         assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 4"), "{answer}");
+    }
+}
+
+#[test]
+fn nobody_keeps_a_question_about_our_health_from_being_answered() {
+    let web = web();
+    let begun = [
+        "",
+        "GET /healthz HTTP/1.1\r\nHost: loc",
+        // Bodies that do not come, and answers that nobody reads.
+        "POST /api/v1/login HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 90\r\n\r\n{",
+        "GET /api/v1/openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        "GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        "POST /api/v1/pools HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 90\r\n\r\n{",
+    ];
+    for text in begun {
+        let mut many: Vec<_> = (0..300).map(|_| connect(&web)).collect();
+        // Those that came first may be gone already.
+        many.iter_mut().for_each(|stream| drop(stream.write_all(text.as_bytes())));
+        // Workers that have ended say nothing; the control plane says so.
+        assert_eq!(request(&web, "GET", "/healthz", "", "").0, 503, "{text}");
+        assert_eq!(request(&web, "GET", "/api/v1/openapi.json", "", "").0, 200, "{text}");
     }
 }
 

@@ -3,6 +3,8 @@
 use std::fmt::Display;
 use std::io::{IsTerminal, Write, stdout};
 
+use weir_base::Printable;
+
 /// Prints a line. Whoever has stopped reading (`weir check … | head`) misses the rest, and nothing breaks.
 pub(crate) fn say(line: impl Display) {
     let _ = writeln!(stdout(), "{line}");
@@ -68,8 +70,11 @@ impl Term {
     }
 }
 
-/// Aligns rows in columns two blanks apart; columns named in `right` are pushed to the right. No blanks at a line's end.
+/// Aligns rows in columns two blanks apart; columns named in `right` are pushed to the right. No blanks at a line's end. What
+/// cells hold may have been named by anybody, so it commands no terminal.
 pub(crate) fn columns(rows: &[Vec<String>], right: &[usize]) -> Vec<String> {
+    let cells = |row: &Vec<String>| row.iter().map(|cell| Printable(cell).to_string()).collect();
+    let rows: Vec<Vec<String>> = rows.iter().map(cells).collect();
     let count = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max();
     let widths: Vec<_> = (0..count).map(|column| width(column).unwrap_or(0)).collect();
@@ -113,6 +118,12 @@ mod tests {
         let row = |cells: [&str; 3]| cells.map(str::to_owned).to_vec();
         let lines = columns(&[row(["pool", "size", "mode"]), row(["a", "20", "transaction"])], &[1]);
         assert_eq!(lines, ["pool  size  mode", "a       20  transaction"]);
+    }
+
+    #[test]
+    fn a_cell_commands_no_terminal() {
+        let lines = columns(&[vec!["a\u{1b}]0;x\u{7}\u{202e}".to_owned(), "1".to_owned()]], &[]);
+        assert_eq!(lines, ["a\\u{1b}]0;x\\u{7}\\u{202e}  1"]);
     }
 
     #[test]

@@ -67,7 +67,8 @@ pub fn exposure(before: &Config, after: &Config, edit: &Edit) -> Option<Exposure
     let known: HashSet<Way<'_>> = routes(before).into_iter().map(|route| route.way).collect();
     let routes = routes(after);
     let concerned = |route: &&Route<'_>| name.is_none_or(|name| route.of == name || route.through.name == name);
-    let given = |route: &Route<'_>| matches!(route.way.secret, Secret::OfPool(pool) if Some(pool) == name) && gives(keys);
+    let given =
+        |route: &Route<'_>| matches!(route.way.secret, Secret::OfPool(pool) if Some(pool) == name) && gives(keys);
     let new = routes.iter().filter(concerned).find(|route| !given(route) && !is_known(route, &known, before));
     new.map(refusal).or_else(|| weaker(before, after, &routes))
 }

@@ -67,10 +67,7 @@ impl Stream {
     }
 
     /// The same socket behind what encrypts it from here on. A Unix socket stays as it is.
-    pub(super) fn encrypt(
-        self,
-        begin: impl FnOnce(Wire) -> io::Result<Box<dyn Transport>>,
-    ) -> Result<Self, Error> {
+    pub(super) fn encrypt(self, begin: impl FnOnce(Wire) -> io::Result<Box<dyn Transport>>) -> Result<Self, Error> {
         let Socket::Tcp(socket) = self.socket else { return Ok(self) };
         let below = socket.try_clone()?;
         let wire = Wire::new(socket, self.bounds.map(|bounds| bounds.until));

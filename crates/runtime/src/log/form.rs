@@ -2,12 +2,12 @@
 //!
 //! Every form is one line, whatever a client wrote into its text.
 
-use std::fmt;
 use std::io::Write;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde::Serialize;
+use weir_base::{Printable, is_hidden};
 use weir_engine::port::{About, Level, Side};
 
 /// One line, before it has a form.
@@ -95,7 +95,14 @@ pub(super) fn json(into: &mut Vec<u8>, line: &Line) {
     let level = label(line.level).to_ascii_lowercase();
     let object =
         Object { time, level, pid: std::process::id(), side, id, database, user, address, message: &line.text };
-    let _ = serde_json::to_writer(&mut *into, &object);
+    // What JSON leaves as it is stands in texts, where it means the same escaped.
+    for c in serde_json::to_string(&object).unwrap_or_default().chars() {
+        if is_hidden(c) {
+            c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| drop(write!(into, "\\u{unit:04x}")));
+        } else {
+            into.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
+        }
+    }
     into.push(b'\n');
 }
 
@@ -130,10 +137,9 @@ fn moment(at: u64, zone: &TimeZone) -> String {
     time.strftime("%Y-%m-%d %H:%M:%S.%3f %Z").to_string()
 }
 
-/// A line without line breaks and other control characters: a client's words must not forge lines.
-fn one_line(line: &Line) -> impl fmt::Display {
-    let text = format!("{}{}", line.who.about(), line.text);
-    text.chars().map(|c| if c.is_control() && c != '\t' { ' ' } else { c }).collect::<String>()
+/// A line in which nothing is hidden: a client's words must not forge lines, nor change how others are shown.
+fn one_line(line: &Line) -> String {
+    Printable(&format!("{}{}", line.who.about(), line.text)).to_string()
 }
 
 #[cfg(test)]
@@ -184,6 +190,33 @@ mod tests {
             assert_eq!(form.lines().count(), 1, "{form}");
         }
         assert!(!syslog(&client(evil), 3, "pgbouncer", &TimeZone::UTC).contains('\n'));
+    }
+
+    #[test]
+    fn what_a_client_hides_in_its_words_is_seen_in_every_form() {
+        let evil = "no such user: \u{202e}nimda\u{2066} \u{9b}2J\u{1b}[2J\u{e0041}";
+        let forms = [
+            written(|into| text(into, &client(evil), &TimeZone::UTC)),
+            written(|into| journal(into, &client(evil))),
+            written(|into| json(into, &client(evil))),
+            syslog(&client(evil), 3, "pgbouncer", &TimeZone::UTC),
+        ];
+        for form in &forms {
+            assert!(!form.trim_end().chars().any(is_hidden) && form.contains("202e"), "{form}");
+        }
+        let value: serde_json::Value = serde_json::from_str(&forms[2]).unwrap();
+        assert_eq!(value["message"], evil, "the same for a program");
+        let name = Who::Peer {
+            side: Side::Client,
+            id: 1,
+            database: "\u{202e}app".into(),
+            user: "ann\n".into(),
+            address: String::new(),
+        };
+        assert!(
+            written(|into| text(into, &Line { who: name, ..line("x") }, &TimeZone::UTC))
+                .contains("\\u{202e}app/ann\\n")
+        );
     }
 
     #[test]

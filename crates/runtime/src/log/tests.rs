@@ -42,7 +42,7 @@ fn levels_are_filtered_and_followed() {
     thread.finish();
     let text = sink.text();
     let pid = std::process::id();
-    assert!(text.contains(&format!(" [{pid}] LOG C-1: login attempt\n")), "{text}");
+    assert!(text.contains(&format!(" [{pid}] LOG C-1: login\\nattempt\n")), "{text}");
     assert!(text.ends_with("DEBUG shown\n"), "{text}");
     assert_eq!(text.lines().count(), 2);
 }

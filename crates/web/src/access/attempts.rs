@@ -4,8 +4,10 @@
 //! limit is higher than an address's: who guesses at a user from one place does not lock the user out elsewhere.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::time::{Duration, Instant};
+
+use crate::admission::network;
 
 /// Attempts of an address, and for a user, within [`WINDOW`].
 const OF_ADDRESS: u32 = 10;
@@ -73,17 +75,14 @@ impl Attempts {
     }
 }
 
-/// Of an IPv6 address the network counts, which one customer has to himself.
 fn keys(address: IpAddr, user: &str) -> [(Who, u32); 2] {
-    let network = match address.to_canonical() {
-        IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from(u128::from(v6) & !u128::from(u64::MAX))),
-        v4 => v4,
-    };
-    [(Who::Address(network), OF_ADDRESS), (Who::User(user.to_owned()), FOR_USER)]
+    [(Who::Address(network(address)), OF_ADDRESS), (Who::User(user.to_owned()), FOR_USER)]
 }
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv6Addr;
+
     use super::*;
 
     fn address(last: u16) -> IpAddr {

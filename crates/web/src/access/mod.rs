@@ -22,12 +22,13 @@ use weir_config::{Account, Accounts, WebRole};
 use crate::error::ApiError;
 use crate::lock::lock;
 use attempts::Attempts;
-use secrets::{digest, is_password};
+use secrets::{digest, is_password, is_same};
 pub use secrets::{hash_password, hash_token, new_token};
 use sessions::Sessions;
 
-/// The cookie of a session.
+/// The cookie of a session, without and with encryption: there the name forbids that anybody but this host sets it.
 const SESSION: &str = "weir_session";
+const HOST_SESSION: &str = "__Host-weir_session";
 /// Passwords that are hashed at once: it takes a core and 19 MiB each.
 const HASHING: usize = 1;
 /// The longest name and password that are looked at.
@@ -79,13 +80,20 @@ struct Inner {
     secure: bool,
     sessions: Mutex<Sessions>,
     attempts: Mutex<Attempts>,
-    hashing: Semaphore,
+    hashing: Arc<Semaphore>,
 }
 
 impl Access {
     pub(crate) fn new(book: Arc<dyn Book>, exposed: bool, secure: bool) -> Access {
         let (sessions, attempts) = (Mutex::default(), Mutex::default());
-        Access(Arc::new(Inner { book, exposed, secure, sessions, attempts, hashing: Semaphore::new(HASHING) }))
+        Access(Arc::new(Inner {
+            book,
+            exposed,
+            secure,
+            sessions,
+            attempts,
+            hashing: Arc::new(Semaphore::new(HASHING)),
+        }))
     }
 
     /// Whether connections are encrypted.
@@ -117,8 +125,11 @@ impl Access {
         }
         let now = Instant::now();
         lock(&self.0.attempts).begin(from, &user, now).map_err(ApiError::TooManyLogins)?;
-        let account = self.0.book.accounts().users.get(&user).cloned();
-        if !self.is_password(password, account.as_ref()).await {
+        let accounts = self.0.book.accounts();
+        let account = accounts.users.get(&user).cloned();
+        // Somebody who is not listed takes as long as who is, also if all hashes were made with other parameters than ours.
+        let like = accounts.users.values().next().map(|account| account.hash.clone());
+        if !self.is_password(password, account.as_ref(), like).await {
             return Err(ApiError::WrongPassword);
         }
         let Account { role, hash } = account.ok_or(ApiError::WrongPassword)?;
@@ -130,41 +141,50 @@ impl Access {
 
     /// Ends a session, if there is one; returns the cookie that replaces its.
     pub(crate) fn logout(&self, headers: &HeaderMap) -> String {
-        if let Some(cookie) = session_cookie(headers) {
+        if let Some(cookie) = cookie_named(headers, self.cookie_name()) {
             lock(&self.0.sessions).end(&digest(cookie));
         }
         self.cookie("", Duration::ZERO)
     }
 
-    async fn is_password(&self, password: String, account: Option<&Account>) -> bool {
+    async fn is_password(&self, password: String, account: Option<&Account>, like: Option<String>) -> bool {
         let hash = account.map(|account| account.hash.clone());
         // The semaphore is never closed.
-        let Ok(_turn) = self.0.hashing.acquire().await else { return false };
-        spawn_blocking(move || is_password(&password, hash.as_deref())).await.unwrap_or(false)
+        let Ok(turn) = self.0.hashing.clone().acquire_owned().await else { return false };
+        let hashed = spawn_blocking(move || {
+            // Held by the work, which goes on when whoever asked has hung up.
+            let _turn = turn;
+            is_password(&password, hash.as_deref(), like.as_deref())
+        });
+        hashed.await.unwrap_or(false)
     }
 
     fn by_cookie(&self, accounts: &Accounts, headers: &HeaderMap) -> Option<Who> {
-        let cookie = digest(session_cookie(headers)?);
+        let cookie = digest(cookie_named(headers, self.cookie_name())?);
         let (user, hash) = lock(&self.0.sessions).find(&cookie, Instant::now())?;
         let account = accounts.users.get(&user).filter(|account| account.hash == hash)?;
         Some(Who { name: Some(user), role: account.role })
     }
 
+    fn cookie_name(&self) -> &'static str {
+        if self.0.secure { HOST_SESSION } else { SESSION }
+    }
+
     fn cookie(&self, value: &str, age: Duration) -> String {
-        let secure = if self.0.secure { "; Secure" } else { "" };
-        format!("{SESSION}={value}; Path=/; HttpOnly; SameSite=Strict; Max-Age={}{secure}", age.as_secs())
+        let (name, secure) = (self.cookie_name(), if self.0.secure { "; Secure" } else { "" });
+        format!("{name}={value}; Path=/; HttpOnly; SameSite=Strict; Max-Age={}{secure}", age.as_secs())
     }
 }
 
 /// Whether a request says that it belongs to a session.
 pub(crate) fn has_session(headers: &HeaderMap) -> bool {
-    session_cookie(headers).is_some()
+    [SESSION, HOST_SESSION].iter().any(|name| cookie_named(headers, name).is_some())
 }
 
-fn session_cookie(headers: &HeaderMap) -> Option<&str> {
+fn cookie_named<'a>(headers: &'a HeaderMap, wanted: &str) -> Option<&'a str> {
     let cookies = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
     let mut cookies = cookies.flat_map(|line| line.split(';')).filter_map(|cookie| cookie.trim().split_once('='));
-    cookies.find(|(name, _)| *name == SESSION).map(|(_, value)| value)
+    cookies.find(|(name, _)| *name == wanted).map(|(_, value)| value)
 }
 
 /// Hashes are compared: how long that takes tells nothing of a token.
@@ -174,6 +194,52 @@ fn by_token(accounts: &Accounts, value: &HeaderValue) -> Option<Who> {
         return None;
     }
     let hash = hash_token(token.trim());
-    let (name, account) = accounts.tokens.iter().find(|(_, account)| account.hash == hash)?;
+    let same = accounts.tokens.iter().filter(|(_, account)| is_same(&account.hash, &hash));
+    let (name, account) = same.last()?;
     Some(Who { name: Some(name.clone()), role: account.role })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::{Context, Waker};
+
+    use tokio::runtime::Builder;
+    use weir_admin::{Answered, Unmade};
+    use weir_config::Keys;
+
+    use super::*;
+
+    /// A file with one account, whose password takes a second to hash.
+    struct Slow(Arc<Accounts>);
+
+    impl Book for Slow {
+        fn accounts(&self) -> Arc<Accounts> {
+            self.0.clone()
+        }
+
+        fn try_pool(&self, _: &str, _: Keys) -> Result<Result<Answered, String>, Unmade> {
+            Err(Unmade::Fixed)
+        }
+    }
+
+    #[test]
+    fn a_password_that_nobody_waits_for_any_more_keeps_its_turn_until_it_is_hashed() {
+        let hash =
+            "$argon2id$v=19$m=19456,t=15,p=1$c2FsdHNhbHQ$HDQwlG4hF0gFPKEYNRBbUiRBKPnfB3LXVeLTTGSgLsw".to_owned();
+        let account = Account { role: WebRole::Admin, hash };
+        let accounts = Accounts { users: [("ann".to_owned(), account)].into(), ..Accounts::default() };
+        let access = Access::new(Arc::new(Slow(Arc::new(accounts))), false, false);
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        let _inside = runtime.enter();
+        let log_in = |user: &str| access.login(IpAddr::from([127, 0, 0, 1]), user.to_owned(), "guess".to_owned());
+        for user in ["ann", "nobody"] {
+            assert_eq!(access.0.hashing.available_permits(), HASHING);
+            let mut login = Box::pin(log_in(user));
+            assert!(login.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+            drop(login);
+            assert_eq!(access.0.hashing.available_permits(), 0, "{user}: its hash is still made");
+            // The next one waits for its turn.
+            assert!(matches!(runtime.block_on(log_in("ann")), Err(ApiError::WrongPassword)));
+        }
+    }
 }

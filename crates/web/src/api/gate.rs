@@ -1,13 +1,21 @@
 //! What stands before each path: whoever asks must have the role that the path needs, and what is changed is written down.
+//!
+//! A body is waited for only from who may send it, and not for long; where no login is needed, as to log in, it is short.
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
 
+use axum::body::{Body, HttpBody, to_bytes};
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use tokio::time::timeout;
 
+use super::MOST_BODY;
 use crate::access::{Access, Caller, Least};
+use crate::admission::Ticket;
 use crate::audit::Audit;
+use crate::error::ApiError;
 
 /// What one path needs.
 #[derive(Clone)]
@@ -18,7 +26,12 @@ pub(super) struct Gate {
     pub(super) reads: Least,
     /// To change something there.
     pub(super) changes: Least,
+    /// With a body.
+    pub(super) patience: Duration,
 }
+
+/// Bytes of the body of a request that needs no login.
+const MOST_UNKNOWN: usize = 16 << 10;
 
 /// Lets a request pass, or refuses it.
 pub(super) async fn pass(State(gate): State<Gate>, request: Request, next: Next) -> Response {
@@ -27,16 +40,43 @@ pub(super) async fn pass(State(gate): State<Gate>, request: Request, next: Next)
     let who = gate.access.who(request.headers());
     let admitted = least.admits(who.as_ref());
     let noted = !reads && least != Least::Anyone;
-    let name = who.and_then(|who| who.name);
-    let doing = noted.then(|| gate.audit.begin(name, address(&request), request.method(), request.uri()));
-    let response = match admitted {
-        Ok(()) => next.run(request).await,
+    let doing = noted.then(|| {
+        let doing = gate.audit.begin(address(&request), request.method(), request.uri());
+        match &who {
+            Some(who) => doing.by(who.name.as_deref(), admitted.is_ok()),
+            None => doing,
+        }
+    });
+    let passed = match admitted {
+        Ok(()) => gate.prepare(request, who.is_some() && least != Least::Anyone).await,
+        Err(error) => Err(error),
+    };
+    let response = match passed {
+        Ok(request) => next.run(request).await,
         Err(error) => error.into_response(),
     };
     if let Some(doing) = doing {
         doing.ends(response.status());
     }
     response
+}
+
+impl Gate {
+    /// A request with its body, which must come at once. Who has shown a login keeps the connection from there on.
+    async fn prepare(&self, request: Request, known: bool) -> Result<Request, ApiError> {
+        let ticket = request.extensions().get::<Ticket>().cloned();
+        let most = if known { MOST_BODY } else { MOST_UNKNOWN };
+        let (head, body) = request.into_parts();
+        if body.size_hint().lower() > most as u64 {
+            return Err(ApiError::TooLong);
+        }
+        let body = timeout(self.patience, to_bytes(body, most)).await.map_err(|_| ApiError::TooSlow)?;
+        let body = body.map_err(|_| ApiError::Bad(format!("the body can't be read, or has more than {most} bytes")))?;
+        if let Some(ticket) = ticket.filter(|_| known) {
+            ticket.is_known()?;
+        }
+        Ok(Request::from_parts(head, Body::from(body)))
+    }
 }
 
 fn address(request: &Request) -> IpAddr {

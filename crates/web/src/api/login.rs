@@ -4,7 +4,7 @@ use axum::Json;
 use axum::extract::rejection::{JsonRejection, QueryRejection};
 use axum::extract::{Extension, Query, State};
 use axum::http::header::SET_COOKIE;
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::response::{AppendHeaders, IntoResponse};
 use serde::{Deserialize, Serialize};
 
@@ -43,13 +43,11 @@ pub(crate) async fn login(
     login: Result<Json<Login>, JsonRejection>,
 ) -> Result<impl IntoResponse, ApiError> {
     let Json(Login { user, password }) = login.map_err(ApiError::BadBody)?;
-    let mut doing =
-        audit.begin(None, from.ip(), &axum::http::Method::POST, &"/api/v1/login".parse().unwrap_or_default());
-    let shown: String = user.chars().take(64).collect();
-    doing.was(&shown);
+    let mut doing = audit.begin(from.ip(), &Method::POST, &Uri::from_static("/api/v1/login"));
+    doing.claims(Some(&user));
     match access.login(from.ip(), user, password).await {
         Ok((who, cookie)) => {
-            doing.ends(StatusCode::OK);
+            doing.by(who.name.as_deref(), true).ends(StatusCode::OK);
             Ok((AppendHeaders([(SET_COOKIE, cookie)]), Me::of(who, &access)))
         }
         Err(error) => {

@@ -21,6 +21,7 @@ use gate::Gate;
 use std::fmt::Display;
 use std::time::Duration;
 
+use axum::body::Body;
 use axum::extract::{DefaultBodyLimit, FromRef, FromRequestParts, Path, Request};
 use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use axum::http::request::Parts;
@@ -32,16 +33,21 @@ use tokio::time::timeout;
 use weir_config::WebRole;
 
 use crate::access::{Access, Least};
+use crate::admission::{Held, Ticket};
 use crate::ask::Workers;
 use crate::audit::Audit;
 use crate::error::ApiError;
+use crate::health::Pulse;
 use crate::lab::Lab;
+use crate::serve::Patience;
 use crate::trials::Trials;
 use crate::watch::Watch;
 use crate::{compress, guard, health, metrics, panel};
 
 /// The longest body, in bytes.
 const MOST_BODY: usize = 64 << 10;
+/// What is asked about our health, and answered however much else is asked.
+const HEALTH: [&str; 3] = ["/healthz", "/readyz", "/metrics"];
 /// Things of a page, unless asked otherwise, and at most.
 const PAGE: usize = 100;
 const MOST: usize = 1000;
@@ -53,6 +59,7 @@ struct App {
     access: Access,
     audit: Audit,
     trials: Trials,
+    pulse: Pulse,
     version: &'static str,
     watch: Watch,
     lab: Lab,
@@ -73,6 +80,12 @@ impl FromRef<App> for Audit {
 impl FromRef<App> for Trials {
     fn from_ref(app: &App) -> Trials {
         app.trials.clone()
+    }
+}
+
+impl FromRef<App> for Pulse {
+    fn from_ref(app: &App) -> Pulse {
+        app.pulse.clone()
     }
 }
 
@@ -155,13 +168,13 @@ pub(crate) fn router(
     trials: Trials,
     watch: Watch,
     lab: Lab,
-    longest: Duration,
+    patience: Patience,
     version: &'static str,
 ) -> Router {
     let empty = Router::new();
-    let audit = Audit::new(workers.clone());
+    let (audit, pulse) = (Audit::new(workers.clone()), Pulse::new(workers.clone()));
     let gated = |reads, changes, methods: MethodRouter<App>| {
-        let gate = Gate { access: access.clone(), audit: audit.clone(), reads, changes };
+        let gate = Gate { access: access.clone(), audit: audit.clone(), reads, changes, patience: patience.body };
         methods.route_layer(middleware::from_fn_with_state(gate, gate::pass))
     };
     let router = paths()
@@ -172,21 +185,26 @@ pub(crate) fn router(
         .method_not_allowed_fallback(async || ApiError::NoSuchMethod)
         .fallback(async || ApiError::NoSuchPath)
         .layer(DefaultBodyLimit::max(MOST_BODY))
-        .layer(middleware::from_fn(move |request: Request, next: Next| in_bounds(request, next, longest)))
+        .layer(middleware::from_fn(move |request: Request, next: Next| in_bounds(request, next, patience.request)))
         .layer(middleware::from_fn_with_state(access.clone(), guard::guard))
         .layer(compress::layer())
-        .with_state(App { workers, access, audit, trials, version, watch, lab })
+        .with_state(App { workers, access, audit, trials, pulse, version, watch, lab })
 }
 
-/// Refuses a body that says it is too long before any of it is read, and ends a request whose body does not come, or whose
-/// answer does not.
-async fn in_bounds(request: Request, next: Next, longest: Duration) -> Response {
+/// Counts a request until its answer has been sent. Refuses a body that says it is too long before any of it is read, and
+/// ends a request whose body does not come, or whose answer does not.
+async fn in_bounds(mut request: Request, next: Next, longest: Duration) -> Response {
     let said = request.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
     if said.is_some_and(|length| length > MOST_BODY as u64) {
         return ApiError::TooLong.into_response();
     }
-    let answer = timeout(longest, next.run(request)).await;
-    answer.unwrap_or_else(|_| ApiError::TooSlow.into_response())
+    let health = HEALTH.contains(&request.uri().path());
+    let serving = request.extensions_mut().get::<Ticket>().cloned().map(|ticket| ticket.serve(health));
+    let answer = timeout(longest, next.run(request)).await.unwrap_or_else(|_| ApiError::TooSlow.into_response());
+    match serving {
+        Some(serving) => answer.map(|body| Body::new(Held { body, _serving: serving })),
+        None => answer,
+    }
 }
 
 /// How many a page has at most: as many as asked for, within reason.

@@ -1,0 +1,49 @@
+//! Text of others, as it may be shown to people: on one line, in the order in which it is written, with nothing hidden.
+
+use std::fmt::{self, Write as _};
+
+/// Shows a text with escapes (`\n`, `\u{202e}`) for what would break the line, command a terminal, turn the direction of what
+/// follows, or not be seen at all. Everything else is as it is, quotes and backslashes too.
+#[derive(Clone, Copy, Debug)]
+pub struct Printable<'a>(pub &'a str);
+
+impl fmt::Display for Printable<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for c in self.0.chars() {
+            match c {
+                '\n' => f.write_str("\\n")?,
+                '\r' => f.write_str("\\r")?,
+                '\t' => f.write_str("\\t")?,
+                c if is_hidden(c) => write!(f, "{}", c.escape_unicode())?,
+                c => f.write_char(c)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether a character is not seen as itself: controls (C0 and C1), ends of lines and paragraphs, directions, joiners and spaces
+/// without width, tags (Unicode's categories Cc, Cf, Zl and Zp).
+pub fn is_hidden(c: char) -> bool {
+    c.is_control()
+        || matches!(c,
+            '\u{ad}' | '\u{600}'..='\u{605}' | '\u{61c}' | '\u{6dd}' | '\u{70f}' | '\u{890}'..='\u{891}' | '\u{8e2}'
+            | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}'
+            | '\u{fff9}'..='\u{fffb}' | '\u{110bd}' | '\u{110cd}' | '\u{13430}'..='\u{1343f}' | '\u{1bca0}'..='\u{1bca3}'
+            | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e007f}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_would_mislead_is_escaped_and_all_else_stays() {
+        let shown = |text: &str| Printable(text).to_string();
+        assert_eq!(shown("a\nb\r\tc\u{1b}[2J"), "a\\nb\\r\\tc\\u{1b}[2J");
+        assert_eq!(shown("\u{202e}nna\u{2066}\u{85}\u{9b}\u{2028}"), "\\u{202e}nna\\u{2066}\\u{85}\\u{9b}\\u{2028}");
+        for plain in ["it's \"C:\\x\"", "Zoë Ångström", "日本語 नमस्ते", "🙂"] {
+            assert_eq!(shown(plain), plain);
+        }
+    }
+}
