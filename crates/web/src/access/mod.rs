@@ -224,8 +224,7 @@ mod tests {
 
     #[test]
     fn a_password_that_nobody_waits_for_any_more_keeps_its_turn_until_it_is_hashed() {
-        let hash =
-            "$argon2id$v=19$m=19456,t=15,p=1$c2FsdHNhbHQ$HDQwlG4hF0gFPKEYNRBbUiRBKPnfB3LXVeLTTGSgLsw".to_owned();
+        let hash = "$argon2id$v=19$m=19456,t=15,p=1$c2FsdHNhbHQ$HDQwlG4hF0gFPKEYNRBbUiRBKPnfB3LXVeLTTGSgLsw".to_owned();
         let account = Account { role: WebRole::Admin, hash };
         let accounts = Accounts { users: [("ann".to_owned(), account)].into(), ..Accounts::default() };
         let access = Access::new(Arc::new(Slow(Arc::new(accounts))), false, false);
