@@ -10,6 +10,7 @@ use weir_base::{Host, Peer, Target, Time};
 use weir_config::{Config, Listen};
 use weir_engine::port::{Input, Io};
 use weir_runtime::{Brain, Inherited, LogTarget, Plan, Seat, Signals, TlsFiles, start};
+use weir_uring::Ring;
 
 /// The other end of each peer, by the peer's slot.
 struct Forward {
@@ -79,6 +80,7 @@ fn plan(port: u16) -> Plan {
         listen: Listen { addresses, port, unix_socket_dir: None, backlog: 512, ..Config::default().listen },
         workers: 1,
         io: Config::default().io,
+        ring: Ring::new,
         reload: Arc::new(|| Err("a forwarder has no configuration".into())),
         change: None,
         log: LogTarget::Stderr,

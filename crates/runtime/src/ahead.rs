@@ -8,20 +8,23 @@
 //!
 //! Owns the wishes for the next wait, and bytes that came for who was not read (`held`). Invariants: bytes are delivered
 //! in order: held ones first, and none is read from a socket while completions wait to be told (the ring itself reads
-//! only within its wait). A peer has one send in flight at most. Without a ring nothing here is used but `held`, by a
-//! socket that travelled.
+//! only within its wait). A peer has one send in flight at most. No socket is closed while the kernel has yet to take a
+//! request that names it (`owed`). Without a ring nothing here is used but `held`, by a socket that travelled.
 
 use std::collections::HashMap;
 use std::io::{self, ErrorKind};
 
 use weir_base::Peer;
-use weir_uring::{Ended, Key, Ring, Shape};
+use weir_uring::{Ended, Key, Refused, Ring, Shape};
 
 use crate::port::Port;
-use crate::slots::{NONE, Outgoing, Reader, Ready, Slot, Stage, Watch};
+use crate::slots::{NONE, Outgoing, Peers, Reader, Ready, Slot, Stage, Watch};
+use crate::socket::Socket;
 
 /// How a worker's ring is made. The buffers are as long as most messages; as many as come at one wait.
 pub(crate) const SHAPE: Shape = Shape { entries: 512, completions: 4096, buffers: 256, buffer_size: 4096 };
+/// How a worker comes by its ring, on its own thread: [`Ring::new`], or a test's.
+pub type MakeRing = fn(Shape) -> Result<Ring, Refused>;
 /// The key under which epoll itself is watched; no peer has it.
 pub(crate) const EPOLL: u64 = (1 << Key::BITS) - 1;
 /// A key has this many bits for a slot, and the others for its generation.
@@ -67,6 +70,11 @@ pub(crate) struct Ahead {
     held: HashMap<u32, Held>,
     /// Whose buffers came full last, and how many of them.
     full: Option<(Peer, u32)>,
+    /// Whether the kernel has yet to take requests of the last round.
+    owed: bool,
+    /// Sockets of peers that are gone: requests may name their numbers, so nobody else may get these yet. No more than the
+    /// process has descriptors.
+    parked: Vec<Socket>,
 }
 
 impl Ahead {
@@ -160,9 +168,38 @@ impl Ahead {
         }
     }
 
-    /// Whether there are wishes that have not been handed in.
-    pub(crate) fn waits(&self) -> bool {
-        !self.staged.is_empty()
+    /// How many sends have not been handed in.
+    pub(crate) fn unsent(&self) -> usize {
+        self.staged.len()
+    }
+
+    /// Forgets what concerns peers that are gone, while nothing can be handed in for anybody.
+    #[cold]
+    fn forget_gone(&mut self, peers: &mut Peers) {
+        self.receives.retain(|peer| peers.get(*peer).is_some());
+        let staged = std::mem::take(&mut self.staged);
+        let (kept, gone): (Vec<_>, Vec<_>) = staged.into_iter().partition(|(peer, _)| peers.get(*peer).is_some());
+        self.staged = kept;
+        gone.into_iter().for_each(|(_, bytes)| self.keep(bytes));
+    }
+}
+
+/// How many more requests a ring takes, asked for only when those it promised are used up.
+struct Room<'r> {
+    ring: &'r mut Ring,
+    left: u32,
+}
+
+impl Room<'_> {
+    /// The ring, if it takes one more.
+    #[inline]
+    fn ring(&mut self) -> io::Result<Option<&mut Ring>> {
+        if self.left == 0 {
+            self.left = self.ring.room()?;
+        }
+        let Some(left) = self.left.checked_sub(1) else { return Ok(None) };
+        self.left = left;
+        Ok(Some(self.ring))
     }
 }
 
@@ -208,43 +245,105 @@ impl Port {
     /// A peer is forgotten: its receive is cancelled, its bytes are dropped.
     pub(crate) fn forget_ahead(&mut self, peer: Peer, reader: Reader, held: bool) {
         if reader == Reader::Ring {
-            self.ahead.cancels.push(peer);
+            // What could not be handed in for long needs no cancel, however many come and go meanwhile.
+            let at = self.ahead.receives.iter().position(|p| self.ahead.owed && *p == peer);
+            match at {
+                Some(at) => drop(self.ahead.receives.swap_remove(at)),
+                None => self.ahead.cancels.push(peer),
+            }
         }
         if held {
             self.ahead.forget_held(peer.slot);
         }
     }
 
-    /// Tells the ring of the wishes, of many sends only so many at once. They are looked up now, so none is for a socket that
-    /// was closed meanwhile.
+    /// Closes the socket of a peer that is forgotten, or parks it as long as requests of the ring may name it: for its
+    /// peer it is closed either way. Returns whether it is closed.
+    pub(crate) fn close_socket(&mut self, mut socket: Socket) -> bool {
+        if !self.ahead.owed {
+            return true;
+        }
+        // It may never have been registered, or be broken: it is only its number that is kept.
+        let _ = socket.deregister(self.poll.registry());
+        let _ = socket.shutdown();
+        self.ahead.parked.push(socket);
+        false
+    }
+
+    /// After each wait of the ring: whether the kernel has yet to take requests. As soon as it has taken all, what is
+    /// parked is closed.
+    #[inline]
+    pub(crate) fn note_owed(&mut self, owed: bool) {
+        self.ahead.owed = owed;
+        if !owed && !self.ahead.parked.is_empty() {
+            self.ahead.parked = Vec::new();
+            self.room();
+        }
+    }
+
+    /// Tells the ring of the wishes, of many sends only so many at once, and only as many as it takes. They are looked up
+    /// now, so none is for a socket that was closed meanwhile.
     pub(crate) fn hand_in(&mut self, ring: &mut Ring) -> io::Result<()> {
+        let mut room = Room { ring, left: 0 };
+        let all =
+            self.hand_in_receives(&mut room)? && self.hand_in_cancels(&mut room)? && self.hand_in_sends(&mut room)?;
+        if !all {
+            self.ahead.forget_gone(&mut self.peers);
+        }
+        Ok(())
+    }
+
+    /// Returns whether the ring had room for all, as do its siblings.
+    fn hand_in_receives(&mut self, room: &mut Room<'_>) -> io::Result<bool> {
         let Port { ahead, peers, .. } = self;
-        for peer in ahead.receives.drain(..) {
-            let Some(slot) = peers.get(peer) else { continue };
-            if let (Some(socket), Reader::Ring | Reader::Leaving) = (&slot.socket, slot.reader) {
-                ring.receive(socket.fd(), key(peer))?;
+        let mut handed = 0;
+        for peer in &ahead.receives {
+            if let Some(slot) = peers.get(*peer)
+                && let (Some(socket), Reader::Ring | Reader::Leaving) = (&slot.socket, slot.reader)
+            {
+                let Some(ring) = room.ring()? else { break };
+                ring.receive(socket.fd(), key(*peer))?;
             }
+            handed += 1;
         }
-        for peer in ahead.cancels.drain(..) {
-            ring.cancel_receive(key(peer))?;
+        ahead.receives.drain(..handed);
+        Ok(ahead.receives.is_empty())
+    }
+
+    fn hand_in_cancels(&mut self, room: &mut Room<'_>) -> io::Result<bool> {
+        let mut handed = 0;
+        for peer in &self.ahead.cancels {
+            let Some(ring) = room.ring()? else { break };
+            ring.cancel_receive(key(*peer))?;
+            handed += 1;
         }
+        self.ahead.cancels.drain(..handed);
+        Ok(self.ahead.cancels.is_empty())
+    }
+
+    fn hand_in_sends(&mut self, room: &mut Room<'_>) -> io::Result<bool> {
+        let Port { ahead, peers, .. } = self;
         let mut staged = std::mem::take(&mut ahead.staged);
-        for (peer, bytes) in staged.drain(..staged.len().min(MOST_SENDS)) {
-            match peers.get(peer) {
+        let (most, mut handed) = (staged.len().min(MOST_SENDS), 0);
+        for (peer, bytes) in &mut staged[..most] {
+            match peers.get(*peer) {
                 Some(slot) if slot.ready != Ready::Broken && slot.socket.is_some() => {
+                    let Some(ring) = room.ring()? else { break };
                     slot.outgoing = Outgoing::InFlight;
                     let socket = slot.socket.as_ref().expect("just seen");
-                    ring.send(socket.fd(), key(peer), bytes)?;
+                    ring.send(socket.fd(), key(*peer), std::mem::take(bytes))?;
                 }
                 Some(slot) => {
                     slot.outgoing = Outgoing::Nothing;
-                    ahead.keep(bytes);
+                    ahead.keep(std::mem::take(bytes));
                 }
-                None => ahead.keep(bytes),
+                None => ahead.keep(std::mem::take(bytes)),
             }
+            handed += 1;
         }
+        staged.drain(..handed);
         ahead.staged = staged;
-        Ok(())
+        Ok(handed == most)
     }
 
     /// A buffer came from an open peer. Where many come full, one after the other, larger pieces cost less.
@@ -372,6 +471,20 @@ impl Port {
         }
         if self.ahead.hold(peer, slot, bytes) > HELD {
             self.leave_ring(peer);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_names_one_use_of_one_slot() {
+        let last = Peer::new((1 << SLOT_BITS) - 1, (1 << 31) - 1);
+        for peer in [Peer::new(0, 0), Peer::new(0, 1), Peer::new(1, 0), Peer::new(7, 70_000), last] {
+            assert_eq!(peer_of(key(peer)), peer);
+            assert_ne!(key(peer).value(), EPOLL);
         }
     }
 }

@@ -41,6 +41,7 @@ mod supervisor;
 mod tls;
 mod worker;
 
+pub use ahead::MakeRing;
 pub use brain::{Brain, Seat};
 pub use descriptors::descriptors;
 pub use helpers::{Change, Fit, Reload};

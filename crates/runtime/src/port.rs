@@ -340,14 +340,13 @@ impl Port {
             self.tls.remove(tls);
         }
         self.connects.forget(peer);
-        if socket.is_some() {
-            drop(socket);
+        if socket.is_some_and(|socket| self.close_socket(socket)) {
             self.room();
         }
     }
 
     /// A descriptor is free: whoever could not accept for the lack of one may try again.
-    fn room(&mut self) {
+    pub(crate) fn room(&mut self) {
         let starved = &self.shared.starved;
         if starved.load(Ordering::Relaxed) && starved.swap(false, Ordering::Relaxed) {
             self.inbox.post.send(WorkerId(0), Letter::Room);

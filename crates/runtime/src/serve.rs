@@ -9,6 +9,7 @@ use weir_base::Time;
 use weir_config::Config;
 use weir_engine::port::{Input, Io};
 use weir_engine::{Engine, Setup, StatementMemory};
+use weir_uring::Ring;
 
 use crate::brain::{Brain, Seat};
 use crate::descriptors::{descriptors, raise_descriptors};
@@ -101,6 +102,7 @@ fn start_with(
         listen: config.listen.clone(),
         workers: config.workers,
         io: config.io,
+        ring: Ring::new,
         reload: Arc::new(reload),
         change,
         log,

@@ -4,6 +4,7 @@
 //! the kernel without libc's cancellation points, which a process with threads pays for at each call.
 
 use std::io::{self, IoSlice, Write};
+use std::net::Shutdown;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use mio::event::Source;
@@ -60,6 +61,14 @@ impl Socket {
         match self {
             Socket::Tcp(s) => s.as_fd(),
             Socket::Unix(s) => s.as_fd(),
+        }
+    }
+
+    /// Ends both directions; the number stays ours.
+    pub(crate) fn shutdown(&self) -> io::Result<()> {
+        match self {
+            Socket::Tcp(s) => s.shutdown(Shutdown::Both),
+            Socket::Unix(s) => s.shutdown(Shutdown::Both),
         }
     }
 

@@ -15,7 +15,7 @@ use weir_config::{Listen, SocketIo};
 use weir_engine::port::{Level, Signal};
 use weir_uring::{Refused, Ring};
 
-use crate::ahead::SHAPE;
+use crate::ahead::{MakeRing, SHAPE};
 use crate::brain::{Brain, Seat};
 use crate::clock::Clock;
 use crate::descriptors::raise_descriptors;
@@ -41,6 +41,8 @@ pub struct Plan {
     pub workers: u16,
     /// What they wait for their sockets with.
     pub io: SocketIo,
+    /// How a worker comes by its io_uring, if it waits with one.
+    pub ring: MakeRing,
     /// Reads the configuration again, on a helper thread.
     pub reload: Reload,
     /// Changes the configuration, on a helper thread, where it can be changed.
@@ -167,7 +169,7 @@ pub fn start<B: Brain>(plan: Plan, brain: impl FnMut(Seat) -> B) -> Result<Runni
         port.connects.adopt(&plan.dns);
         port
     });
-    running.workers = spawn(ports.collect(), brain, by_ring)?;
+    running.workers = spawn(ports.collect(), brain, by_ring.then_some(plan.ring))?;
     Ok(running)
 }
 
@@ -205,7 +207,7 @@ fn probe() -> Option<Refused> {
 fn spawn<B: Brain>(
     ports: Vec<Port>,
     mut brain: impl FnMut(Seat) -> B,
-    by_ring: bool,
+    ring: Option<MakeRing>,
 ) -> Result<Vec<JoinHandle<()>>, StartError> {
     let workers = ports.len() as u16;
     // All brains exist before the first thread does, so that the first letter finds its reader.
@@ -215,7 +217,7 @@ fn spawn<B: Brain>(
         .map(|port| {
             let wall_at_start = port.shared.clock.wall_at_start();
             let seat = Seat { worker: port.me, workers, wall_at_start, seed: random(), process_key };
-            Worker::new(brain(seat), port, by_ring)
+            Worker::new(brain(seat), port, ring)
         })
         .collect();
     let (begun, begins) = channel();

@@ -20,7 +20,7 @@ use weir_base::{Peer, Time};
 use weir_engine::port::{Gone, Input, Level};
 use weir_uring::{Completion, Key, Ring};
 
-use crate::ahead::{self, EPOLL, SHAPE};
+use crate::ahead::{self, EPOLL, MakeRing, SHAPE};
 use crate::brain::Brain;
 use crate::load::Load;
 use crate::mailbox::{BELL, Letter};
@@ -49,14 +49,14 @@ pub(crate) struct Worker<B> {
     pub(crate) plain: Vec<u8>,
     pub(crate) port: Port,
     load: Load,
-    /// Whether to wait with an io_uring.
-    by_ring: bool,
+    /// Makes the io_uring to wait with, where that is wanted.
+    ring: Option<MakeRing>,
 }
 
 impl<B: Brain> Worker<B> {
-    pub(crate) fn new(brain: B, port: Port, by_ring: bool) -> Self {
+    pub(crate) fn new(brain: B, port: Port, ring: Option<MakeRing>) -> Self {
         let load = Load::new(port.inbox.post.workers() == 1, port.now);
-        Worker { brain, scratch: vec![0; SCRATCH].into(), plain: Vec::new(), port, load, by_ring }
+        Worker { brain, scratch: vec![0; SCRATCH].into(), plain: Vec::new(), port, load, ring }
     }
 
     /// How all workers are ended.
@@ -66,12 +66,12 @@ impl<B: Brain> Worker<B> {
 
     /// Serves until the process ends; `begun` is called when everything is there that it takes.
     pub(crate) fn run(mut self, begun: impl FnOnce()) {
-        if !self.by_ring {
+        let Some(make_ring) = self.ring else {
             begun();
             return self.run_by_epoll();
-        }
+        };
         // A ring belongs to the thread that made it.
-        match Ring::new(SHAPE) {
+        match make_ring(SHAPE) {
             Ok(mut ring) => {
                 self.port.ahead.begin();
                 begun();
@@ -94,7 +94,7 @@ impl<B: Brain> Worker<B> {
         let mut unheard = 0;
         let (mut watching, mut more) = (false, false);
         while self.port.shared.ending.status().is_none() {
-            if !watching {
+            if !watching && ring.room()? > 0 {
                 ring.watch(self.port.poll.registry().as_fd(), Key::new(EPOLL))?;
                 watching = true;
             }
@@ -102,10 +102,12 @@ impl<B: Brain> Worker<B> {
             let asked = self.port.now;
             let wait = if more { Some(Duration::ZERO) } else { self.wait() };
             ring.wait(wait)?;
+            self.port.note_owed(ring.is_owed());
             self.port.now = self.port.shared.clock.now();
             let mut others = more | self.tell_completed(ring, &mut watching);
             while ring.is_behind() {
                 ring.wait(Some(Duration::ZERO))?;
+                self.port.note_owed(ring.is_owed());
                 others |= self.tell_completed(ring, &mut watching);
             }
             events.clear();
@@ -123,10 +125,17 @@ impl<B: Brain> Worker<B> {
             }
             self.tell_load();
         }
-        // What the last turns wrote is sent before the process ends.
-        while self.port.ahead.waits() {
+        self.send_last(ring)
+    }
+
+    /// What the last turns wrote is sent before the process ends, as long as the kernel takes it.
+    fn send_last(&mut self, ring: &mut Ring) -> io::Result<()> {
+        while self.port.ahead.unsent() > 0 || ring.is_owed() {
             self.port.hand_in(ring)?;
             ring.submit()?;
+            if ring.is_owed() {
+                break;
+            }
         }
         Ok(())
     }
@@ -226,7 +235,7 @@ impl<B: Brain> Worker<B> {
     /// How long to wait for events.
     fn wait(&self) -> Option<Duration> {
         let port = &self.port;
-        if !port.runnable.is_empty() || port.inbox.waits() || port.ahead.waits() {
+        if !port.runnable.is_empty() || port.inbox.waits() || port.ahead.unsent() > 0 {
             return Some(Duration::ZERO);
         }
         let mut until = self.brain.next_deadline();

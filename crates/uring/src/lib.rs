@@ -15,13 +15,16 @@
 //! 4. *One thread.* A ring is neither `Send` nor `Sync`; the kernel is told so (`SINGLE_ISSUER`), and completes work only
 //!    within our calls (`DEFER_TASKRUN`). So between two calls of [`Ring::wait`] or [`Ring::submit`] it reads no byte from any socket.
 //!
-//! An entry names its descriptor by number until it is handed in. Whoever closes a descriptor calls [`Ring::submit`]
-//! first, if something was asked for it since the last call; otherwise the entry is for whatever has that number then.
-//! That is wrong, but touches no memory.
+//! An entry names its descriptor by number until the kernel has taken it, and the kernel may take fewer than it is given.
+//! Whoever closes a descriptor that something was asked for calls [`Ring::submit`] first, and keeps it open as long as
+//! [`Ring::is_owed`] says that some entries are left; otherwise the entry is for whatever has that number then. That is
+//! wrong, but touches no memory.
 //!
 //! Source: io_uring_setup(2), io_uring_enter(2), io_uring_register(2); Linux 6.1 at least.
 
 mod buffers;
+mod enter;
 mod ring;
 
+pub use enter::Limit;
 pub use ring::{Completion, Ended, Key, Refused, Ring, Shape};

@@ -4,19 +4,21 @@
 //! flight. Knows nothing of what the bytes are. The four sentences at the top of the crate are kept here.
 
 use std::fmt;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::marker::PhantomData;
 use std::mem;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
-use io_uring::types::{CancelBuilder, Fd, SubmitArgs, Timespec};
+use io_uring::types::{CancelBuilder, Fd};
 use io_uring::{IoUring, cqueue, opcode, squeue};
 use rustix::io::Errno;
 use rustix::net::{SendFlags, SocketFlags};
 use weir_base::Slab;
 
 use crate::buffers::Buffers;
+use crate::enter::{Limit, Queues};
 
 /// The one group of provided buffers.
 const GROUP: u16 = 0;
@@ -25,6 +27,9 @@ const READABLE: u32 = 0x001;
 /// How often, and how long each time, the end of what is in flight is waited for by a ring that is dropped.
 const LAST_WAITS: u32 = 200;
 const LAST_WAIT: Duration = Duration::from_millis(10);
+/// How often, and how long each time, completions are waited for by a call whose entries the kernel does not take.
+const TRIES: u32 = 8;
+const PAUSE: Duration = Duration::from_millis(1);
 
 /// How large a ring is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -197,7 +202,7 @@ impl Done {
 
 /// One io_uring; see the crate's top.
 pub struct Ring {
-    uring: IoUring,
+    queues: Queues,
     /// `None` only while the ring is dropped.
     buffers: Option<Box<Buffers>>,
     sends: Slab<Sending>,
@@ -230,7 +235,7 @@ impl Ring {
         registered.map_err(|e| Refused(format!("io_uring's provided buffers are refused: {e}")))?;
         (0..count).for_each(|id| buffers.publish(id));
         Ok(Ring {
-            uring,
+            queues: Queues::new(uring),
             buffers: Some(buffers),
             sends: Slab::new(),
             in_flight: 0,
@@ -239,6 +244,29 @@ impl Ring {
             lent: None,
             _thread: PhantomData,
         })
+    }
+
+    /// The same, with a limit to what each call hands in: for tests of what a kernel may do that is short of memory.
+    pub fn with_limit(shape: Shape, limit: Limit) -> Result<Ring, Refused> {
+        let mut ring = Ring::new(shape)?;
+        ring.queues.set_limit(limit);
+        Ok(ring)
+    }
+
+    /// How many requests can be made now, each of them one call of the methods below. Hands in what was asked for if
+    /// there would be none; it is none only while the kernel takes nothing.
+    pub fn room(&mut self) -> io::Result<u32> {
+        if self.queues.room() == 0 {
+            self.submit()?;
+        }
+        Ok(self.queues.room())
+    }
+
+    /// Whether the kernel has yet to take some of what was asked for. As long as that is so, no descriptor may be closed
+    /// that a request names.
+    #[inline]
+    pub fn is_owed(&mut self) -> bool {
+        self.queues.waiting() > 0
     }
 
     /// Receives from a socket, again and again, until that ends by itself or by [`Ring::cancel_receive`].
@@ -254,7 +282,7 @@ impl Ring {
     }
 
     /// Sends bytes, as many as the socket takes at once. Two sends to one socket may overtake each other: the second one waits
-    /// for the first one's completion.
+    /// for the first one's completion. Without [`Ring::room`] it fails and the bytes are gone.
     #[inline]
     pub fn send(&mut self, socket: BorrowedFd<'_>, key: Key, bytes: Vec<u8>) -> io::Result<()> {
         let (start, length) = (bytes.as_ptr(), u32::try_from(bytes.len()).unwrap_or(u32::MAX));
@@ -286,13 +314,14 @@ impl Ring {
         self.ask(entry.user_data(Kind::Watch.mark(key.0)))
     }
 
-    /// Hands in what was asked for, and does not wait. What the kernel has no memory for now is handed in by a later call.
+    /// Hands in what was asked for, and does not wait, unless the kernel takes none of it: then for a moment at most. What
+    /// it has not taken by then is handed in by a later call.
     pub fn submit(&mut self) -> io::Result<()> {
-        passed(self.uring.submit())
+        if self.queues.submit()? { Ok(()) } else { self.submit_rest() }
     }
 
     /// Hands in what was asked for, and waits until something has happened or the time is over; `None` is for as long as
-    /// it takes.
+    /// it takes. While the kernel does not take what was asked for, this waits for a moment at most.
     #[inline]
     pub fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         self.give_back();
@@ -302,33 +331,57 @@ impl Ring {
         } else {
             self.done.clear();
             self.at = 0;
-            self.enter(timeout)?;
+            if !self.queues.submit_and_wait(timeout)? {
+                self.submit_rest()?;
+            }
         }
-        let completions = self.uring.completion();
-        self.done.extend(completions.map(|e| Done { mark: e.user_data(), result: e.result(), flags: e.flags() }));
+        self.collect();
         Ok(())
     }
 
-    fn enter(&mut self, timeout: Option<Duration>) -> io::Result<()> {
-        let entered = match timeout {
-            None => self.uring.submit_and_wait(1),
-            Some(timeout) => {
-                let timeout = Timespec::from(timeout);
-                self.uring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&timeout))
+    /// Offers the kernel what it has not taken, until it has taken all or does not go on. Meanwhile completions are
+    /// collected: they may be what it has no room for.
+    #[cold]
+    fn submit_rest(&mut self) -> io::Result<()> {
+        let mut tries = 0;
+        while tries < TRIES {
+            let before = self.queues.waiting();
+            if self.queues.submit()? {
+                break;
             }
-        };
-        passed(entered)
+            if self.queues.waiting() < before {
+                continue;
+            }
+            tries += 1;
+            let (known, began) = (self.done.len(), Instant::now());
+            self.queues.wait(PAUSE)?;
+            self.collect();
+            if self.done.len() == known {
+                // It may refuse that as well.
+                thread::sleep(PAUSE.saturating_sub(began.elapsed()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes over what the kernel has completed.
+    #[inline]
+    fn collect(&mut self) {
+        let completions = self.queues.completed();
+        self.done.extend(completions.map(|e| Done { mark: e.user_data(), result: e.result(), flags: e.flags() }));
     }
 
     /// Whether more has happened than the last wait has brought: the kernel brings so much at once, and no more.
     pub fn has_more(&mut self) -> bool {
-        self.uring.submission().taskrun() || !self.uring.completion().is_empty()
+        let uring = self.queues.uring();
+        uring.submission().taskrun() || !uring.completion().is_empty()
     }
 
     /// Whether some of what the kernel has done for us is still to be brought by further waits, because there was no room
     /// for its completions. Until then, what is read from a socket by other means may overtake what the ring has received.
     pub fn is_behind(&mut self) -> bool {
-        self.uring.submission().cq_overflow() || !self.uring.completion().is_empty()
+        let uring = self.queues.uring();
+        uring.submission().cq_overflow() || !uring.completion().is_empty()
     }
 
     /// The next thing that has happened.
@@ -412,17 +465,16 @@ impl Ring {
 
     #[inline]
     fn push(&mut self, entry: &squeue::Entry) -> io::Result<()> {
-        loop {
-            let mut queue = self.uring.submission();
+        for _ in 0..2 {
             // SAFETY: the entries made above refer to no memory but that of `sends`, which moves and is freed only after
-            // its completion (see `sent`, `drop`), and to the provided buffers, which are leaked rather than freed
-            // before everything has ended.
-            if unsafe { queue.push(entry) }.is_ok() {
+            // its completion (see `sent`, `drop`), and to the provided buffers, which are leaked rather than freed before
+            // everything has ended.
+            if unsafe { self.queues.push(entry) } {
                 return Ok(());
             }
-            drop(queue);
             self.submit()?;
         }
+        Err(io::Error::new(ErrorKind::WouldBlock, "the kernel takes no requests for now"))
     }
 
     /// Cancels everything and waits for its end; `false` if that did not come.
@@ -447,7 +499,7 @@ impl Ring {
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        let quiet = self.quiet() && self.uring.submitter().unregister_buf_ring(GROUP).is_ok();
+        let quiet = self.quiet() && self.queues.uring().submitter().unregister_buf_ring(GROUP).is_ok();
         if !quiet {
             // Some memory is lost, and nothing is written to where it was.
             mem::forget(self.buffers.take());
@@ -459,16 +511,6 @@ impl Drop for Ring {
 impl fmt::Debug for Ring {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Ring").field("in_flight", &self.in_flight).finish_non_exhaustive()
-    }
-}
-
-/// A call to the kernel that is over for a reason that passes is no failure: the time is over, a signal came, there is
-/// something to tell first, or no memory just now.
-fn passed(entered: io::Result<usize>) -> io::Result<()> {
-    match entered.map_err(|error| Errno::from_io_error(&error).ok_or(error)) {
-        Ok(_) | Err(Ok(Errno::TIME | Errno::INTR | Errno::BUSY | Errno::AGAIN)) => Ok(()),
-        Err(Ok(errno)) => Err(errno.into()),
-        Err(Err(error)) => Err(error),
     }
 }
 

@@ -12,6 +12,7 @@ use weir_base::{Host, Peer, Target, Time};
 use weir_config::{Config, Listen, SocketIo};
 use weir_engine::port::{About, Input, Io, Level};
 use weir_runtime::{Brain, Inherited, LogTarget, Plan, Running, Seat, Signals, TlsFiles, start};
+use weir_uring::Ring;
 
 pub(crate) const LOCAL: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
@@ -49,6 +50,7 @@ pub(crate) fn plan(workers: u16) -> Plan {
         listen: listen(),
         workers,
         io: io(),
+        ring: Ring::new,
         reload: Arc::new(|| Err("no configuration here".into())),
         change: None,
         log: LogTarget::Stderr,

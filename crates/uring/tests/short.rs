@@ -1,0 +1,161 @@
+//! A kernel that takes fewer entries than it is given, or none: nothing is lost, nothing is asked for ever.
+//!
+//! The ring is a real one; only the calls that hand entries in are cut short, as io_uring_enter(2) says they may be.
+//! Where the kernel has no io_uring for us, each test says so and ends.
+
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::io::{self, ErrorKind, Read};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use weir_uring::{Completion, Key, Ring, Shape};
+
+const SHAPE: Shape = Shape { entries: 8, completions: 64, buffers: 4, buffer_size: 100 };
+const PATIENCE: Duration = Duration::from_secs(10);
+
+fn ring(limit: impl FnMut(u32) -> io::Result<u32> + 'static) -> Option<Ring> {
+    Ring::with_limit(SHAPE, Box::new(limit)).inspect_err(|refused| println!("SKIPPED: {refused}")).ok()
+}
+
+fn refused(error: rustix::io::Errno) -> io::Error {
+    error.into()
+}
+
+const PASSING: [rustix::io::Errno; 3] = [rustix::io::Errno::AGAIN, rustix::io::Errno::BUSY, rustix::io::Errno::INTR];
+
+/// A generator that needs no crate (splitmix64).
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % bound
+    }
+}
+
+/// A limit that takes all in a third of the calls, some in another, and fails in the last.
+fn random(mut chance: Chance) -> impl FnMut(u32) -> io::Result<u32> {
+    move |entries| match chance.below(3) {
+        0 => Ok(entries),
+        1 => Ok(chance.below(u64::from(entries) + 1) as u32),
+        _ => Err(refused(PASSING[chance.below(3) as usize])),
+    }
+}
+
+/// The ring, as soon as it takes one more request.
+fn roomy(ring: &mut Ring) -> &mut Ring {
+    while ring.room().unwrap() == 0 {}
+    ring
+}
+
+#[test]
+fn whatever_part_the_kernel_takes_each_byte_reaches_its_own_socket_in_order() {
+    const PAIRS: u64 = 20;
+    const SENDS: u8 = 20;
+    for seed in 0..30 {
+        let Some(mut ring) = ring(random(Chance(seed))) else { return };
+        let mut chance = Chance(!seed);
+        let pairs: Vec<_> = (0..PAIRS).map(|_| UnixStream::pair().unwrap()).collect();
+        let (mut sent, mut got) = (HashMap::new(), HashMap::<u64, Vec<u8>>::new());
+        for i in 0..PAIRS {
+            roomy(&mut ring).receive(pairs[i as usize].1.as_fd(), Key::new(i)).unwrap();
+            roomy(&mut ring).send(pairs[i as usize].0.as_fd(), Key::new(i), vec![0, i as u8]).unwrap();
+        }
+        let end = Instant::now() + PATIENCE;
+        while got.values().map(Vec::len).sum::<usize>() < PAIRS as usize * SENDS as usize * 2 {
+            assert!(Instant::now() < end, "seed {seed}: {} pairs got all", got.len());
+            ring.wait(Some(Duration::from_millis(chance.below(3)))).unwrap();
+            let (mut receive, mut send) = (Vec::new(), Vec::new());
+            while let Some(completion) = ring.next() {
+                match completion {
+                    Completion::Received { key, bytes, more } => {
+                        got.entry(key.value()).or_default().extend(bytes);
+                        receive.extend((!more).then_some(key));
+                    }
+                    Completion::ReceiveEnded { key, .. } => receive.push(key),
+                    Completion::Sent { key, taken, .. } => {
+                        assert_eq!(taken.unwrap(), 2, "seed {seed}");
+                        let count = sent.entry(key.value()).or_insert(0);
+                        *count += 1;
+                        send.extend((*count < SENDS).then_some((key, *count)));
+                    }
+                    other => panic!("seed {seed}: {other:?}"),
+                }
+            }
+            for key in receive {
+                roomy(&mut ring).receive(pairs[key.value() as usize].1.as_fd(), key).unwrap();
+            }
+            for (key, count) in send {
+                let bytes = vec![count, key.value() as u8];
+                roomy(&mut ring).send(pairs[key.value() as usize].0.as_fd(), key, bytes).unwrap();
+            }
+        }
+        for (i, bytes) in got {
+            let expected: Vec<u8> = (0..SENDS).flat_map(|count| [count, i as u8]).collect();
+            assert_eq!(bytes, expected, "seed {seed}, pair {i}");
+        }
+    }
+}
+
+#[test]
+fn a_kernel_that_takes_nothing_is_not_asked_for_ever_and_gets_all_when_it_takes_again() {
+    for error in PASSING {
+        let (open, calls) = (Rc::new(Cell::new(false)), Rc::new(Cell::new(0)));
+        let limit = {
+            let (open, calls) = (open.clone(), calls.clone());
+            move |entries| {
+                calls.set(calls.get() + 1);
+                if open.get() { Ok(entries) } else { Err(refused(error)) }
+            }
+        };
+        let Some(mut ring) = ring(limit) else { return };
+        let pairs: Vec<_> = (0..=SHAPE.entries).map(|_| UnixStream::pair().unwrap()).collect();
+        for (i, (near, _)) in (0..).zip(&pairs[..SHAPE.entries as usize]) {
+            assert!(ring.room().unwrap() > 0);
+            ring.send(near.as_fd(), Key::new(i), vec![i as u8]).unwrap();
+        }
+        // The queue is full: there is no room, and who asks nevertheless hears so.
+        assert_eq!(ring.room().unwrap(), 0);
+        let last = &pairs[SHAPE.entries as usize].0;
+        let error = ring.send(last.as_fd(), Key::new(99), vec![99]).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::WouldBlock);
+        for timeout in [Some(Duration::ZERO), Some(PATIENCE * 10), None] {
+            ring.wait(timeout).unwrap();
+            assert!(ring.is_owed() && ring.next().is_none());
+        }
+        assert!(calls.get() < 100, "{} calls", calls.get());
+        open.set(true);
+        ring.wait(Some(Duration::ZERO)).unwrap();
+        assert!(!ring.is_owed() && ring.room().unwrap() == SHAPE.entries);
+        for (i, (_, far)) in (0..).zip(&pairs[..SHAPE.entries as usize]) {
+            let mut far = far;
+            far.set_read_timeout(Some(PATIENCE)).unwrap();
+            let mut got = [0];
+            far.read_exact(&mut got).unwrap();
+            assert_eq!(got, [i]);
+        }
+    }
+}
+
+#[test]
+fn a_ring_is_dropped_in_bounded_time_also_when_the_kernel_takes_nothing() {
+    let Some(mut ring) = ring(|_| Err(refused(rustix::io::Errno::AGAIN))) else { return };
+    let (near, _far) = UnixStream::pair().unwrap();
+    (0..SHAPE.entries).for_each(|i| ring.send(near.as_fd(), Key::new(i.into()), vec![1]).unwrap());
+    drop(ring);
+}
+
+#[test]
+fn an_error_that_does_not_pass_is_told() {
+    let Some(mut ring) = ring(|_| Err(refused(rustix::io::Errno::PERM))) else { return };
+    let (near, _far) = UnixStream::pair().unwrap();
+    ring.send(near.as_fd(), Key::new(1), vec![1]).unwrap();
+    assert_eq!(ring.submit().unwrap_err().kind(), ErrorKind::PermissionDenied);
+    assert_eq!(ring.wait(None).unwrap_err().kind(), ErrorKind::PermissionDenied);
+}
