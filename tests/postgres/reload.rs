@@ -115,6 +115,19 @@ fn a_broken_file_is_reported_and_changes_nothing() {
         assert_eq!(site.connect().value("SELECT 1").unwrap().as_deref(), Some("1"));
         assert_eq!(shown(&site, "app", "pool_size").as_deref(), Some("2"));
     }
+    // Of several mistakes each is told, to the operator and to the log.
+    let broken = good.replace("size = 2", "size = many\nsizee = 2\nmode = \"sesion\"");
+    site.weir().rewrite(&broken, "no list\n");
+    let error = site.weir().command("RELOAD").expect_err("four mistakes");
+    let detail = error.server().and_then(|server| server.detail.clone()).unwrap_or_default();
+    assert_eq!(detail.lines().count(), 4, "{detail}");
+    let logged = || {
+        let log = site.weir().log();
+        let told =
+            detail.lines().all(|line| log.contains(&format!("RELOAD failed, the old configuration stays: {line}")));
+        if told { Ok(()) } else { Err(log) }
+    };
+    eventually("the log says all", logged);
     site.weir().rewrite(&good.replace("size = 2", "size = 3"), &setup(2).userlist());
     assert_eq!(site.weir().command("RELOAD").unwrap().tag, "RELOAD");
     assert_eq!(shown(&site, "app", "pool_size").as_deref(), Some("3"));

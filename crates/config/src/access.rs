@@ -5,41 +5,43 @@ use std::sync::Arc;
 
 use weir_auth::{Hba, IdentMaps, Method, RuleError};
 
-use crate::error::ConfigError;
+use crate::error::{ConfigError, Found};
 use crate::load::ReadFile;
 use crate::model::Config;
 use crate::origin::Face;
 use crate::wording;
 
 /// Fetches the rules, if the method goes by them.
-pub(crate) fn load(config: &mut Config, read: ReadFile<'_>) -> Result<(), ConfigError> {
+pub(crate) fn load(config: &mut Config, read: ReadFile<'_>, found: &mut Found) {
     if config.auth.method != Method::Hba {
-        return Ok(());
+        return;
     }
-    if let Some(file) = config.auth.ident_file.clone() {
-        let text = fetch(config, "auth.ident_file", &file, read)?;
-        let maps = IdentMaps::parse(&text).map_err(|errors| of_rules(&file, errors))?;
-        config.auth.ident = Arc::new(maps);
-    }
+    let maps = match config.auth.ident_file.clone() {
+        None => Some(IdentMaps::default()),
+        Some(file) => {
+            let text = found.take(fetch(config, "auth.ident_file", &file, read));
+            text.and_then(|text| IdentMaps::parse(&text).map_err(|errors| note(&file, errors, found)).ok())
+        }
+    };
     let Some(file) = config.auth.hba_file.clone() else {
         let name = if config.face == Face::Ini { "auth_hba_file" } else { "hba_file" };
         let hint = format!("name the file of rules as {name}, or use another type");
-        return Err(wording::error_at(
-            &config.source,
-            config.lines.near("auth.type"),
-            "type hba needs a file of rules",
-            Some(hint),
-        ));
+        let place = config.lines.near("auth.type");
+        return found.note(wording::error_at(&config.source, place, "type hba needs a file of rules", Some(hint)));
     };
-    let text = fetch(config, "auth.hba_file", &file, read)?;
+    let Some(text) = found.take(fetch(config, "auth.hba_file", &file, read)) else { return };
     let beside = |name: &str| {
         let path = file.parent().map_or_else(|| Path::new(name).to_owned(), |folder| folder.join(name));
         read(&path).map_err(|e| e.to_string())
     };
-    let rules = Hba::parse(&text, &beside).map_err(|errors| of_rules(&file, errors))?;
-    rules.check_maps(&config.auth.ident).map_err(|errors| of_rules(&file, errors))?;
+    let Ok(rules) = Hba::parse(&text, &beside).map_err(|errors| note(&file, errors, found)) else { return };
+    // A map is not missed where its file is wrong.
+    let Some(maps) = maps else { return };
+    if let Err(errors) = rules.check_maps(&maps) {
+        note(&file, errors, found);
+    }
+    config.auth.ident = Arc::new(maps);
     config.auth.hba = Some(Arc::new(rules));
-    Ok(())
 }
 
 fn fetch(config: &Config, key: &str, file: &Path, read: ReadFile<'_>) -> Result<String, ConfigError> {
@@ -50,12 +52,6 @@ fn fetch(config: &Config, key: &str, file: &Path, read: ReadFile<'_>) -> Result<
     })
 }
 
-/// The first of the errors; the others are counted.
-fn of_rules(file: &Path, errors: Vec<RuleError>) -> ConfigError {
-    let more = errors.len().saturating_sub(1);
-    let hint = (more > 0).then(|| format!("{more} more lines can't be used either"));
-    match errors.first() {
-        Some(error) => ConfigError::new(file, Some(error.line), &error.message, hint),
-        None => ConfigError::new(file, None, "can't be used", hint),
-    }
+fn note(file: &Path, errors: Vec<RuleError>, found: &mut Found) {
+    errors.into_iter().for_each(|error| found.note(ConfigError::new(file, Some(error.line), &error.message, None)));
 }

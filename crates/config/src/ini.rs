@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use crate::ciphers;
 use crate::connstr;
-use crate::error::ConfigError;
+use crate::error::{ConfigError, Found};
 use crate::load::ReadFile;
 use crate::model::{Config, UserRules};
 use crate::origin::{Face, Remark, Spot};
@@ -28,7 +28,13 @@ use crate::wording::{error_at, example, may_be_shown, plain, short};
 const MAX_DEPTH: usize = 10;
 /// How many files may be included in all, so that files that include each other end.
 const MAX_FILES: usize = 1_000;
+/// How much may be included in all.
+const MAX_BYTES: usize = 64 << 20;
 const SECTIONS: [&str; 4] = ["pgbouncer", "databases", "users", "peers"];
+/// A section that is none of them.
+const UNKNOWN: &str = "";
+/// What a peer is told of.
+const PEER: [&str; 3] = ["host", "port", "pool_size"];
 /// Settings that a further `[pgbouncer]` leaves as they are, because PgBouncer has no default for them.
 const KEPT: [&str; 10] = [
     "auth_dbname",
@@ -43,15 +49,16 @@ const KEPT: [&str; 10] = [
     "verbose",
 ];
 
-/// Reads the text of an ini and, through `read`, the files that it includes.
-pub(crate) fn read(file: &Path, text: &str, read: ReadFile<'_>) -> Result<Draft, ConfigError> {
-    let mut scan = Scan::new(file, read);
-    scan.file(None, text, 0)?;
-    if !scan.main {
+/// Reads the text of an ini and, through `read`, the files that it includes, as far as they can be understood.
+pub(crate) fn read(file: &Path, text: &str, read: ReadFile<'_>, found: &mut Found) -> Draft {
+    let mut scan = Scan::new(file, read, found);
+    scan.file(None, text, 0);
+    if !scan.main && !scan.found.explains("pgbouncer") {
         let hint = "write [pgbouncer] and the settings below it".to_owned();
-        return Err(error_at(file, None, "there is no section [pgbouncer]", Some(hint)));
+        scan.found.note(error_at(file, None, "there is no section [pgbouncer]", Some(hint)));
     }
-    Reader { source: file }.draft(scan.entries, scan.remarks)
+    let Scan { entries, remarks, .. } = scan;
+    Reader { source: file, found }.draft(entries, remarks)
 }
 
 /// A value as it is written.
@@ -77,30 +84,38 @@ struct Scan<'a> {
     /// Whether there was a `[pgbouncer]`.
     main: bool,
     files_left: usize,
+    bytes_left: usize,
     entries: Entries,
     remarks: Vec<Remark>,
+    found: &'a mut Found,
 }
 
 impl<'a> Scan<'a> {
-    fn new(source: &'a Path, read: ReadFile<'a>) -> Scan<'a> {
+    fn new(source: &'a Path, read: ReadFile<'a>, found: &'a mut Found) -> Scan<'a> {
         Scan {
             source,
             read,
             section: None,
             main: false,
             files_left: MAX_FILES,
+            bytes_left: MAX_BYTES,
             entries: Entries::default(),
             remarks: Vec::new(),
+            found,
         }
     }
 
-    fn file(&mut self, file: Option<&Arc<Path>>, text: &str, depth: usize) -> Result<(), ConfigError> {
+    fn file(&mut self, file: Option<&Arc<Path>>, text: &str, depth: usize) {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         for (index, line) in text.lines().enumerate() {
+            if self.found.is_full() {
+                return;
+            }
             let spot = Spot { file: file.cloned(), line: index + 1 };
-            self.line(line, &spot, depth)?;
+            if let Err(error) = self.line(line, &spot, depth) {
+                self.found.note_gap(error);
+            }
         }
-        Ok(())
     }
 
     fn line(&mut self, line: &str, spot: &Spot, depth: usize) -> Result<(), ConfigError> {
@@ -124,6 +139,8 @@ impl<'a> Scan<'a> {
 
     fn begin(&mut self, name: &str, spot: &Spot) -> Result<(), ConfigError> {
         let Some(section) = SECTIONS.into_iter().find(|section| *section == name) else {
+            // What stands in it is about nothing that is known.
+            self.section = Some(UNKNOWN);
             let near = nearest(name, SECTIONS).map(|near| format!("did you mean [{near}]?"));
             let hint = near.unwrap_or_else(|| "there are [pgbouncer], [databases], [users] and [peers]".to_owned());
             return Err(self.error(spot, &format!("unknown section [{}]", plain(name)), Some(hint)));
@@ -160,7 +177,12 @@ impl<'a> Scan<'a> {
             let hint = "its path is relative to the folder that Weir is started in".to_owned();
             self.error(spot, &format!("the included file {} can't be read: {e}", plain(name)), Some(hint))
         })?;
-        self.file(Some(&path), &text, depth + 1)
+        self.bytes_left = self.bytes_left.checked_sub(text.len()).ok_or_else(|| {
+            let hint = format!("at most {} MiB may be", MAX_BYTES >> 20);
+            self.error(spot, "the included files are too large", Some(hint))
+        })?;
+        self.file(Some(&path), &text, depth + 1);
+        Ok(())
     }
 
     fn key(&mut self, line: &str, spot: &Spot) -> Result<(), ConfigError> {
@@ -173,6 +195,7 @@ impl<'a> Scan<'a> {
             Some("databases") => &mut self.entries.databases,
             Some("users") => &mut self.entries.users,
             Some("peers") => &mut self.entries.peers,
+            Some(UNKNOWN) => return Ok(()),
             Some(_) => &mut self.entries.settings,
             None => {
                 let hint = "settings stand in [pgbouncer], databases in [databases]".to_owned();
@@ -217,28 +240,31 @@ fn key_and_rest(line: &str) -> Option<(String, &str)> {
 
 struct Reader<'a> {
     source: &'a Path,
+    found: &'a mut Found,
 }
 
 impl Reader<'_> {
-    fn draft(&self, entries: Entries, remarks: Vec<Remark>) -> Result<Draft, ConfigError> {
+    fn draft(mut self, entries: Entries, remarks: Vec<Remark>) -> Draft {
         let mut config = Config::of_face(Face::Ini);
         config.source = self.source.to_owned();
         config.remarks = remarks;
         for (key, entry) in &entries.settings {
-            self.setting(&mut config, key, entry)?;
+            let read = self.setting(&mut config, key, entry);
+            self.found.take(read);
         }
         for (name, entry) in &entries.users {
-            let rules = self.user(&mut config, name, entry)?;
+            let rules = self.user(&mut config, name, entry);
             config.users.insert(name.clone(), rules);
         }
         let mut pools = Vec::new();
         for (name, entry) in &entries.databases {
-            pools.push(self.database(&mut config, name, entry)?);
+            pools.push(self.database(&mut config, name, entry));
         }
         for (id, entry) in &entries.peers {
-            self.peer(&mut config, id, entry)?;
+            let read = self.peer(&mut config, id, entry);
+            self.found.take(read);
         }
-        Ok(Draft { config, users: None, secrets: Vec::new(), pools })
+        Draft { config, users: None, secrets: Vec::new(), pools }
     }
 
     fn setting(&self, config: &mut Config, key: &str, entry: &Entry) -> Result<(), ConfigError> {
@@ -249,7 +275,8 @@ impl Reader<'_> {
         })?;
         config.lines.insert(setting.key(), entry.spot.clone());
         if let Some(slot) = setting.slot(config) {
-            self.write(setting, slot, (key, "[pgbouncer]"), entry, &entry.text)?;
+            let written = self.write(setting, slot, (key, "[pgbouncer]"), entry, &entry.text);
+            written.map_err(|error| error.about(&setting.key()))?;
         }
         if setting.kind == Kind::Protocols {
             config.remarks.extend(ciphers::remark_on_protocols(&setting.key(), &entry.text));
@@ -257,49 +284,59 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn database(&self, config: &mut Config, name: &str, entry: &Entry) -> Result<PoolText, ConfigError> {
+    fn database(&mut self, config: &mut Config, name: &str, entry: &Entry) -> PoolText {
         config.lines.insert(format!("pools.{name}"), entry.spot.clone());
         let title = format!("database {}", plain(name));
         let mut pool = PoolText::new(name, config);
-        for (key, value) in self.pairs(&title, entry)? {
+        let pairs = self.pairs(&title, entry).map_err(|error| error.about(&format!("pools.{name}.host")));
+        for (key, value) in self.found.take(pairs).unwrap_or_default() {
             let Some(setting) = PoolText::find_ini(&key) else {
                 let known = settings::all().flat_map(|setting| setting.ini_database).copied();
-                return Err(self.unknown(&title, "connection", &key, known, entry));
+                let error = self.unknown(&title, "connection", &key, known, entry);
+                self.found.note(error.about(&format!("pools.{name}.{key}")));
+                continue;
             };
-            config.lines.insert(format!("pools.{name}.{}", setting.name), entry.spot.clone());
+            let place = format!("pools.{name}.{}", setting.name);
+            config.lines.insert(place.clone(), entry.spot.clone());
             if let Some(slot) = setting.pool_slot(&mut pool) {
-                self.write_own(setting, slot, (&key, &title), entry, &value)?;
+                let written = self.write_own(setting, slot, (&key, &title), entry, &value);
+                self.found.take(written.map_err(|error| error.about(&place)));
             }
         }
-        Ok(pool)
+        pool
     }
 
-    fn user(&self, config: &mut Config, name: &str, entry: &Entry) -> Result<UserRules, ConfigError> {
+    fn user(&mut self, config: &mut Config, name: &str, entry: &Entry) -> UserRules {
         config.lines.insert(format!("users.{name}"), entry.spot.clone());
         let title = format!("user {}", plain(name));
         let mut rules = UserRules::default();
-        for (key, value) in self.pairs(&title, entry)? {
+        let pairs = self.pairs(&title, entry);
+        for (key, value) in self.found.take(pairs).unwrap_or_default() {
             let Some(setting) = settings::all().find(|setting| setting.ini_user == Some(&key)) else {
-                return Err(self.unknown(&title, "user", &key, settings::all().filter_map(|s| s.ini_user), entry));
+                let error = self.unknown(&title, "user", &key, settings::all().filter_map(|s| s.ini_user), entry);
+                self.found.note(error);
+                continue;
             };
             config.lines.insert(format!("users.{name}.{}", setting.name), entry.spot.clone());
             if let Some(slot) = setting.user_slot(&mut rules) {
-                self.write_own(setting, slot, (&key, &title), entry, &value)?;
+                let written = self.write_own(setting, slot, (&key, &title), entry, &value);
+                self.found.take(written);
             }
         }
-        Ok(rules)
+        rules
     }
 
     /// Peers are checked, and passed over.
-    fn peer(&self, config: &mut Config, id: &str, entry: &Entry) -> Result<(), ConfigError> {
+    fn peer(&mut self, config: &mut Config, id: &str, entry: &Entry) -> Result<(), ConfigError> {
         let title = format!("peer {}", plain(id));
         if !c_number(id).is_some_and(|id| (1..=16_383).contains(&id)) {
             return Err(self.error(entry, &format!("{title} is no number from 1 to 16383"), None));
         }
         let pairs = self.pairs(&title, entry)?;
         for (key, _) in &pairs {
-            if !["host", "port", "pool_size"].contains(&key.as_str()) {
-                return Err(self.unknown(&title, "connection", key, ["host", "port", "pool_size"].into_iter(), entry));
+            if !PEER.contains(&key.as_str()) {
+                let error = self.unknown(&title, "connection", key, PEER.into_iter(), entry);
+                self.found.note(error);
             }
         }
         if !pairs.iter().any(|(key, _)| key == "host") {

@@ -27,6 +27,7 @@ mod settings;
 mod show;
 mod slot;
 mod suggest;
+mod syntax;
 mod table;
 mod tls;
 mod toml;
@@ -42,8 +43,8 @@ pub use edit::{
     written_of_user,
 };
 pub use encryption::{Encryption, Ending};
-pub use error::ConfigError;
-pub use load::{RESERVED, load, load_with};
+pub use error::{ConfigError, Mistakes};
+pub use load::{RESERVED, load, load_with, read_as_far};
 pub use lookup::{AUTH_QUERY, AuthLookup};
 pub use model::{
     Auth, Balance, Config, Dns, Keepalive, Limits, Listen, Log, LogFormat, Network, Pool, Process, SessionAttrs,

@@ -10,7 +10,7 @@ use weir_base::{Host, Target};
 
 use crate::access;
 use crate::edit::{self, Edits};
-use crate::error::ConfigError;
+use crate::error::{ConfigError, Found, Mistakes};
 use crate::ini;
 use crate::model::{Config, Pool};
 use crate::origin::{Face, Remark};
@@ -36,8 +36,8 @@ type ReadEnv<'a> = &'a dyn Fn(&str) -> Option<String>;
 ///
 /// # Errors
 ///
-/// The first mistake, with file and line and what to do about it.
-pub fn load(path: &Path, read: ReadFile<'_>, env: ReadEnv<'_>) -> Result<Config, ConfigError> {
+/// The mistakes, each with file and line and what to do about it.
+pub fn load(path: &Path, read: ReadFile<'_>, env: ReadEnv<'_>) -> Result<Config, Mistakes> {
     load_with(path, read, env, &Edits::default())
 }
 
@@ -45,19 +45,38 @@ pub fn load(path: &Path, read: ReadFile<'_>, env: ReadEnv<'_>) -> Result<Config,
 ///
 /// # Errors
 ///
-/// The first mistake, as for [`load`]; one in a change has no line.
-pub fn load_with(path: &Path, read: ReadFile<'_>, env: ReadEnv<'_>, edits: &Edits) -> Result<Config, ConfigError> {
-    let text = read(path).map_err(|e| {
-        let hint = "give the path of a weir.toml or a pgbouncer.ini".to_owned();
-        ConfigError::new(path, None, &format!("can't be read: {e}"), Some(hint))
-    })?;
-    let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
-    let mut draft = match face(path, text) {
-        Face::Toml => toml::read(path, text)?,
-        Face::Ini => ini::read(path, text, read)?,
+/// The mistakes, as for [`load`]; one in a change has no line.
+pub fn load_with(path: &Path, read: ReadFile<'_>, env: ReadEnv<'_>, edits: &Edits) -> Result<Config, Mistakes> {
+    match read_with(path, read, env, edits) {
+        (config, None) => Ok(config),
+        (_, Some(mistakes)) => Err(mistakes),
+    }
+}
+
+/// Reads as [`load`] does, and returns what could be understood beside the mistakes: it may not be served, but looked at
+/// for others.
+pub fn read_as_far(path: &Path, read: ReadFile<'_>, env: ReadEnv<'_>) -> (Config, Option<Mistakes>) {
+    read_with(path, read, env, &Edits::default())
+}
+
+fn read_with(path: &Path, read: ReadFile<'_>, env: ReadEnv<'_>, edits: &Edits) -> (Config, Option<Mistakes>) {
+    let text = match read(path) {
+        Ok(text) => text,
+        Err(error) => {
+            let hint = "give the path of a weir.toml or a pgbouncer.ini".to_owned();
+            let error = ConfigError::new(path, None, &format!("can't be read: {error}"), Some(hint));
+            return (Config::default(), Some(error.into()));
+        }
     };
-    edit::lay_over(&mut draft, path, edits)?;
-    Loader { path, read, env }.resolve(draft)
+    let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
+    let mut found = Found::default();
+    let mut draft = match face(path, text) {
+        Face::Toml => toml::read(path, text, &mut found),
+        Face::Ini => ini::read(path, text, read, &mut found),
+    };
+    edit::lay_over(&mut draft, path, edits, &mut found);
+    let config = Loader { path, read, env, found: &mut found }.resolve(draft);
+    (config, found.conclude(path))
 }
 
 /// How a file is written: by its name, or else by the sections that only PgBouncer has.
@@ -77,40 +96,44 @@ struct Loader<'a> {
     path: &'a Path,
     read: ReadFile<'a>,
     env: ReadEnv<'a>,
+    found: &'a mut Found,
 }
 
 impl Loader<'_> {
-    fn resolve(&self, draft: Draft) -> Result<Config, ConfigError> {
+    fn resolve(mut self, draft: Draft) -> Config {
         let Draft { mut config, users, secrets, pools } = draft;
-        self.check_listen(&config)?;
-        self.check_auth_database(&config, "auth.query_database", config.auth.query_database.as_deref())?;
+        self.check_listen(&config);
+        self.check_auth_database(&config, "auth.query_database", config.auth.query_database.as_deref());
         self.resolve_paths(&mut config);
-        let mut users = self.users(&mut config, users)?;
+        let mut users = self.users(&mut config, users);
         secrets.into_iter().for_each(|(name, secret)| users.set(name, secret));
         config.auth.users = Arc::new(users);
-        access::load(&mut config, self.read)?;
-        tls::check(&config).map_err(|unfit| self.error(&config, unfit.key, &unfit.message, unfit.hint))?;
+        access::load(&mut config, self.read, self.found);
+        for unfit in tls::check(&config) {
+            let error = self.error(&config, unfit.key, &unfit.message, unfit.hint);
+            self.found.note(error);
+        }
         for pool in pools {
-            let pool = self.pool(&config, pool)?;
+            let Some(pool) = self.pool(&config, pool) else { continue };
             if pool.name == FALLBACK {
                 config.fallback = Some(Arc::new(pool));
             } else {
                 config.pools.insert(pool.name.clone(), Arc::new(pool));
             }
         }
-        Ok(config)
+        config
     }
 
     /// Users can't be asked for at the console.
-    fn check_auth_database(&self, config: &Config, key: &str, name: Option<&str>) -> Result<(), ConfigError> {
-        let Some(name) = name.filter(|name| RESERVED.contains(name)) else { return Ok(()) };
+    fn check_auth_database(&mut self, config: &Config, key: &str, name: Option<&str>) {
+        let Some(name) = name.filter(|name| RESERVED.contains(name)) else { return };
         let message = format!("cannot use the reserved \"{name}\" database as an auth_dbname");
-        Err(self.error(config, key, &message, "name a database with servers"))
+        self.fault(config, key, &message, "name a database with servers");
     }
 
-    fn check_listen(&self, config: &Config) -> Result<(), ConfigError> {
+    fn check_listen(&mut self, config: &Config) {
         let listen = &config.listen;
-        if listen.addresses.is_empty() && listen.unix_socket_dir.is_none() {
+        if listen.addresses.is_empty() && listen.unix_socket_dir.is_none() && !self.found.explains("listen") {
             let hint = match config.face {
                 Face::Toml => "give an address or a unix_socket_dir in [listen]",
                 Face::Ini => "give listen_addr or unix_socket_dir in [pgbouncer]",
@@ -118,14 +141,13 @@ impl Loader<'_> {
             let written =
                 ["listen.address", "listen.unix_socket_dir"].into_iter().find(|k| config.lines.of(k).is_some());
             let key = written.unwrap_or("listen.address");
-            return Err(self.error(config, key, "there is nothing to listen on", hint));
+            self.fault(config, key, "there is nothing to listen on", hint);
         }
-        let Some(folder) = &listen.unix_socket_dir else { return Ok(()) };
+        let Some(folder) = &listen.unix_socket_dir else { return };
         if folder.to_string_lossy().starts_with('@') {
             let message = "unix_socket_dir names a socket without a file, which is not supported";
-            return Err(self.error(config, "listen.unix_socket_dir", message, "name a folder, as in /run/weir"));
+            self.fault(config, "listen.unix_socket_dir", message, "name a folder, as in /run/weir");
         }
-        Ok(())
     }
 
     /// TOML's paths are relative to its file; PgBouncer's to the working directory, as they are for whoever opens them.
@@ -140,52 +162,65 @@ impl Loader<'_> {
         }
     }
 
-    fn users(&self, config: &mut Config, listed: Option<Users>) -> Result<Users, ConfigError> {
+    fn users(&mut self, config: &mut Config, listed: Option<Users>) -> Users {
         match (config.auth.file.clone(), listed) {
-            (Some(_), Some(_)) => {
-                let hint = "keep one of them";
-                Err(self.error(config, "auth.users", "users are listed in a file and in [auth.users]", hint))
+            (Some(_), Some(users)) => {
+                let message = "users are listed in a file and in [auth.users]";
+                self.fault(config, "auth.users", message, "keep one of them");
+                users
             }
-            (None, Some(users)) => Ok(users),
-            (None, None) if config.face == Face::Ini || may_do_without_users(config) => Ok(Users::default()),
+            (None, Some(users)) => users,
+            (None, None) if config.face == Face::Ini || may_do_without_users(config) => Users::default(),
             (None, None) => {
-                let hint = "name a file of users as \"file\" in [auth], or list them in [auth.users]";
-                Err(self.error(config, "auth", "there are no users, so nobody could log in", hint))
+                if !self.found.explains("auth") {
+                    let hint = "name a file of users as \"file\" in [auth], or list them in [auth.users]";
+                    self.fault(config, "auth", "there are no users, so nobody could log in", hint);
+                }
+                Users::default()
             }
             (Some(file), None) => self.users_of_file(config, &file),
         }
     }
 
-    fn users_of_file(&self, config: &mut Config, file: &Path) -> Result<Users, ConfigError> {
+    fn users_of_file(&mut self, config: &mut Config, file: &Path) -> Users {
         match (self.read)(file) {
-            Ok(text) => Users::parse(&text).map_err(|e| {
+            Ok(text) => Users::parse(&text).unwrap_or_else(|errors| {
                 let hint = "each line reads \"user\" \"secret\", a quote within is written twice".to_owned();
-                ConfigError::new(file, Some(e.line), &e.message, Some(hint))
+                for error in errors {
+                    self.found.note(ConfigError::new(file, Some(error.line), &error.message, Some(hint.clone())));
+                }
+                Users::default()
             }),
             // PgBouncer goes on without users.
             Err(error) if config.face == Face::Ini => {
                 let text = format!("could not open auth_file {}: {error}", file.display());
                 config.remarks.push(Remark { key: "auth.file".to_owned(), text });
-                Ok(Users::default())
+                Users::default()
             }
             Err(error) => {
                 let message = format!("the auth file {} can't be read: {error}", file.display());
                 let hint = "create it with lines of \"user\" \"secret\", or change \"file\" in [auth]";
-                Err(self.error(config, "auth.file", &message, hint))
+                self.fault(config, "auth.file", &message, hint);
+                Users::default()
             }
         }
     }
 
-    fn pool(&self, config: &Config, text: PoolText) -> Result<Pool, ConfigError> {
-        self.check_name(config, &text.name)?;
+    /// `None` if something of it is wrong.
+    fn pool(&mut self, config: &Config, text: PoolText) -> Option<Pool> {
+        let named = self.check_name(config, &text.name);
+        let named = self.found.take(named);
         let key = format!("pools.{}.auth_dbname", text.name);
-        self.check_auth_database(config, &key, text.auth_database.as_deref())?;
-        let targets = self.targets(config, &text)?;
-        let password = self.password(config, &text)?;
+        self.check_auth_database(config, &key, text.auth_database.as_deref());
+        let targets = self.targets(config, &text);
+        let password = self.password(config, &text);
+        let password = self.found.take(password);
+        named?;
+        let (targets, password) = (targets?, password?);
         let startup = text.startup();
         let own_name = if text.name == FALLBACK { "" } else { &text.name };
         let database = text.database.clone().unwrap_or_else(|| own_name.to_owned());
-        Ok(Pool {
+        Some(Pool {
             name: text.name,
             targets,
             balance: text.balance,
@@ -234,17 +269,26 @@ impl Loader<'_> {
         }
     }
 
-    fn targets(&self, config: &Config, pool: &PoolText) -> Result<Vec<Target>, ConfigError> {
+    fn targets(&mut self, config: &Config, pool: &PoolText) -> Option<Vec<Target>> {
         let title = self.title(config, pool);
         let own = config.listen.unix_socket_dir.as_ref().filter(|_| config.face == Face::Ini);
         let hosts = match (pool.hosts.as_slice(), own) {
-            ([], Some(folder)) => vec![Host::SocketDir(folder.clone())],
+            ([], Some(folder)) => vec![Some(Host::SocketDir(folder.clone()))],
             ([], None) => {
-                let hint = "write host = \"127.0.0.1\", or the folder of the server's socket";
-                let key = format!("pools.{}.host", pool.name);
-                return Err(self.error(config, &key, &format!("{title} has no host"), hint));
+                if !self.found.explains(&format!("pools.{}", pool.name)) {
+                    let hint = "write host = \"127.0.0.1\", or the folder of the server's socket";
+                    let key = format!("pools.{}.host", pool.name);
+                    self.fault(config, &key, &format!("{title} has no host"), hint);
+                }
+                return None;
             }
-            (hosts, _) => hosts.iter().map(|host| self.host(config, pool, host)).collect::<Result<Vec<_>, _>>()?,
+            (hosts, _) => hosts
+                .iter()
+                .map(|host| {
+                    let host = self.host(config, pool, host);
+                    self.found.take(host)
+                })
+                .collect(),
         };
         let ports = match (pool.ports.as_slice(), hosts.len()) {
             ([], count) => vec![5432; count],
@@ -253,10 +297,11 @@ impl Loader<'_> {
             (ports, count) => {
                 let message = format!("{title} has {} ports for {count} hosts", ports.len());
                 let key = format!("pools.{}.port", pool.name);
-                return Err(self.error(config, &key, &message, "give one port for all hosts, or one for each"));
+                self.fault(config, &key, &message, "give one port for all hosts, or one for each");
+                return None;
             }
         };
-        Ok(hosts.into_iter().zip(ports).map(|(host, port)| Target { host, port }).collect())
+        hosts.into_iter().zip(ports).map(|(host, port)| Some(Target { host: host?, port })).collect()
     }
 
     fn host(&self, config: &Config, pool: &PoolText, text: &str) -> Result<Host, ConfigError> {
@@ -294,13 +339,18 @@ impl Loader<'_> {
                 })
             }
             (None, None, Some(name)) => {
-                // The name is not repeated: it may be a password in the wrong place.
+                if !is_variable(name) {
+                    // It is not repeated: it may be a password in the wrong place.
+                    let message = format!("\"password_env\" in {title} is no name of an environment variable");
+                    let hint = "name one, of letters, digits and _; a password itself is \"password\"";
+                    return Err(self.error(config, &key("password_env"), &message, hint));
+                }
                 let value = (self.env)(name).ok_or_else(|| {
-                    let message = format!("the environment variable that {title} names is not set");
+                    let message = format!("the environment variable {name} of {title} is not set");
                     self.error(config, &key("password_env"), &message, "set it, or change \"password_env\"")
                 })?;
                 self.usable(&value).map_err(|what| {
-                    let message = format!("the environment variable that {title} names {what}");
+                    let message = format!("the environment variable {name} of {title} {what}");
                     self.error(config, &key("password_env"), &message, "let it hold the password, on one line")
                 })
             }
@@ -324,10 +374,22 @@ impl Loader<'_> {
         self.path.parent().map_or_else(|| path.to_owned(), |folder| folder.join(path))
     }
 
+    /// Notes a mistake in the setting `key`.
+    fn fault(&mut self, config: &Config, key: &str, message: &str, hint: &str) {
+        let error = self.error(config, key, message, hint);
+        self.found.note(error);
+    }
+
     /// A mistake in the setting `key`; its place is that of the nearest thing written.
     fn error(&self, config: &Config, key: &str, message: &str, hint: &str) -> ConfigError {
         wording::error_at(self.path, config.lines.near(key), message, Some(hint.to_owned())).about(key)
     }
+}
+
+/// Whether a text may name an environment variable, and so be shown.
+fn is_variable(name: &str) -> bool {
+    let begins = name.chars().next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_');
+    begins && name.len() <= 128 && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
 /// Whether clients can come in though nobody is listed.

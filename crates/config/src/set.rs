@@ -65,7 +65,9 @@ pub fn set(config: &Config, key: &str, value: &str) -> Result<Config, SetError> 
             "type hba needs rules that have to be read: change the settings' file, and RELOAD".into(),
         ));
     }
-    tls::check(&config).map_err(|unfit| SetError::Unfit(unfit.message))?;
+    if let Some(unfit) = tls::check(&config).next() {
+        return Err(SetError::Unfit(unfit.message));
+    }
     if config.auth.method != Method::Hba {
         config.auth.hba = None;
     }

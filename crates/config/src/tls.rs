@@ -1,6 +1,6 @@
 //! Whether the settings of encryption can work together.
 
-use crate::model::{Config, SslMode};
+use crate::model::{Config, SslMode, TlsSide};
 use crate::origin::Face;
 use crate::wording;
 
@@ -13,16 +13,23 @@ pub(crate) struct Unfit {
 }
 
 /// Looks at both sides, and at the control plane.
-pub(crate) fn check(config: &Config) -> Result<(), Unfit> {
-    check_web(config)?;
+pub(crate) fn check(config: &Config) -> impl Iterator<Item = Unfit> {
     let sides = [("tls.client.ciphers", &config.tls.client), ("tls.server.ciphers", &config.tls.server)];
-    for (key, side) in sides.into_iter().filter(|(_, side)| side.mode != SslMode::Disable) {
-        let (suites, unmappable) = side.suites();
-        if suites.is_empty() {
-            let message = format!("no cipher suite is left of {}", wording::short(&unmappable.join(":")));
-            return Err(Unfit { key, message, hint: "use \"default\", or suites like ECDHE-RSA-AES256-GCM-SHA384" });
-        }
+    let suites = sides.into_iter().filter_map(|(key, side)| check_suites(key, side));
+    check_web(config).into_iter().chain(suites).chain(check_client(config))
+}
+
+fn check_suites(key: &'static str, side: &TlsSide) -> Option<Unfit> {
+    let (suites, unmappable) = side.suites();
+    if side.mode == SslMode::Disable || !suites.is_empty() {
+        return None;
     }
+    let message = format!("no cipher suite is left of {}", wording::short(&unmappable.join(":")));
+    Some(Unfit { key, message, hint: "use \"default\", or suites like ECDHE-RSA-AES256-GCM-SHA384" })
+}
+
+/// Who is to be encrypted needs a certificate; who is to verify one, an authority.
+fn check_client(config: &Config) -> Option<Unfit> {
     let client = &config.tls.client;
     let names = match config.face {
         Face::Toml => ["key_file", "cert_file", "ca_file"],
@@ -30,18 +37,18 @@ pub(crate) fn check(config: &Config) -> Result<(), Unfit> {
     };
     let [key, cert, ca] = names;
     let message = match (&client.key_file, &client.cert_file, &client.ca_file) {
-        _ if client.mode == SslMode::Disable => return Ok(()),
+        _ if client.mode == SslMode::Disable => return None,
         (None, _, _) | (_, None, _) => format!("To allow TLS connections from clients, {key} and {cert} must be set"),
         (_, _, None) if client.mode >= SslMode::VerifyCa => {
             format!("To verify the certificates of clients ({}), {ca} must be set", client.mode)
         }
-        _ => return Ok(()),
+        _ => return None,
     };
-    Err(Unfit { key: "tls.client.mode", message, hint: "name the file, in PEM, or disable it" })
+    Some(Unfit { key: "tls.client.mode", message, hint: "name the file, in PEM, or disable it" })
 }
 
 /// A certificate is nothing without its key, nor a key without its certificate.
-fn check_web(config: &Config) -> Result<(), Unfit> {
+fn check_web(config: &Config) -> Option<Unfit> {
     let names = match config.face {
         Face::Toml => ["tls_cert_file", "tls_key_file"],
         Face::Ini => ["web_tls_cert_file", "web_tls_key_file"],
@@ -50,8 +57,8 @@ fn check_web(config: &Config) -> Result<(), Unfit> {
     let (key, there, missing) = match (&config.web.tls_cert_file, &config.web.tls_key_file) {
         (Some(_), None) => ("web.tls_cert_file", certificate, private),
         (None, Some(_)) => ("web.tls_key_file", private, certificate),
-        (Some(_), Some(_)) | (None, None) => return Ok(()),
+        (Some(_), Some(_)) | (None, None) => return None,
     };
     let message = format!("To encrypt the API, {missing} must be set beside {there}");
-    Err(Unfit { key, message, hint: "set both, or neither" })
+    Some(Unfit { key, message, hint: "set both, or neither" })
 }

@@ -7,16 +7,17 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use toml_edit::{Document, Item, Table, TableLike, Value};
+use toml_edit::{Item, Table, TableLike, Value};
 
 use crate::accounts::Account;
 use crate::ciphers;
-use crate::error::ConfigError;
+use crate::error::{ConfigError, Found};
 use crate::model::{Config, UserRules};
 use crate::origin::{Face, Lines, Spot};
 use crate::pool_text::PoolText;
 use crate::settings;
 use crate::suggest::nearest;
+use crate::syntax::{self, Broken};
 use crate::table::{Kind, Raw, Section, Setting};
 use crate::users::Users;
 use crate::wording::{example, may_be_shown, plain, short, toml_name_of};
@@ -36,33 +37,45 @@ pub(crate) struct Draft {
     pub(crate) pools: Vec<PoolText>,
 }
 
-/// Reads the text of a TOML file.
-pub(crate) fn read(file: &Path, text: &str) -> Result<Draft, ConfigError> {
-    let mut reader = Reader { file, line_ends: line_ends(text), lines: Lines::default() };
-    let document = Document::parse(text).map_err(|e| {
-        let line = e.span().map(|span| reader.line_at(span.start));
-        let hint = (e.message() == "duplicate key").then(|| "keep one of them".to_owned());
-        reader.error(line, e.message(), hint)
-    })?;
-    let mut draft = reader.document(document.as_table())?;
+/// Reads the text of a TOML file, as far as it can be understood.
+pub(crate) fn read(file: &Path, text: &str, found: &mut Found) -> Draft {
+    let mut reader = Reader { file, line_ends: line_ends(text), lines: Lines::default(), found };
+    let mut draft = match syntax::parse(text) {
+        Ok(document) => reader.document(document.as_table()),
+        Err(Broken { errors, rest }) => {
+            for error in errors {
+                let line = error.at.map(|offset| reader.line_at(offset));
+                let error = reader.error(line, &error.message, error.cause.hint().map(str::to_owned));
+                reader.found.note_gap(error);
+            }
+            rest.map_or_else(Draft::empty, |rest| reader.document(rest.as_table()))
+        }
+    };
     draft.config.source = file.to_owned();
     draft.config.lines = reader.lines;
-    Ok(draft)
+    draft
 }
 
 /// Gives a pool the values of some keys, as if its section had them.
-pub(crate) fn fill_pool(file: &Path, keys: &Table, pool: &mut PoolText) -> Result<(), ConfigError> {
-    let mut reader = Reader { file, line_ends: Vec::new(), lines: Lines::default() };
+pub(crate) fn fill_pool(file: &Path, keys: &Table, pool: &mut PoolText, found: &mut Found) {
+    let mut reader = Reader { file, line_ends: Vec::new(), lines: Lines::default(), found };
     let name = pool.name.clone();
     reader.fill(Section::Pool, &name, keys, |setting, raw| {
         setting.pool_slot(pool).map_or(Ok(()), |slot| setting.write(slot, raw))
-    })
+    });
 }
 
 /// The same for a user's rules.
-pub(crate) fn fill_user(file: &Path, name: &str, keys: &Table, rules: &mut UserRules) -> Result<(), ConfigError> {
-    let mut reader = Reader { file, line_ends: Vec::new(), lines: Lines::default() };
-    reader.user(name, keys, rules)
+pub(crate) fn fill_user(file: &Path, name: &str, keys: &Table, rules: &mut UserRules, found: &mut Found) {
+    let mut reader = Reader { file, line_ends: Vec::new(), lines: Lines::default(), found };
+    reader.user(name, keys, rules);
+}
+
+impl Draft {
+    /// Of a file that says nothing.
+    fn empty() -> Draft {
+        Draft { config: Config::default(), users: None, secrets: Vec::new(), pools: Vec::new() }
+    }
 }
 
 struct Reader<'a> {
@@ -70,33 +83,36 @@ struct Reader<'a> {
     /// Where lines end. A file of many pools has many places to be found.
     line_ends: Vec<usize>,
     lines: Lines,
+    found: &'a mut Found,
 }
 
 impl Reader<'_> {
-    fn document(&mut self, root: &dyn TableLike) -> Result<Draft, ConfigError> {
-        let mut config = Config::default();
-        let mut users = None;
+    fn document(&mut self, root: &dyn TableLike) -> Draft {
+        let mut draft = Draft::empty();
+        let Draft { config, users, .. } = &mut draft;
         for (name, item) in root.iter() {
             if name == TLS {
-                self.tls(root, item, &mut config)?;
+                self.tls(root, item, config);
                 continue;
             }
-            let section = self.section(root, name)?;
+            let section = self.section(root, name);
+            let Some(section) = self.found.take(section) else { continue };
             let Some(table) = item.as_table_like() else {
-                return Err(self.not_a_section(root, name, &section.title()));
+                let error = self.not_a_section(root, name, &section.title());
+                self.found.note(error.about(&format!("{name}.")));
+                continue;
             };
             match section {
                 Section::Pool => {}
-                Section::User => config.users = self.user_rules(table)?,
-                section => self.section_keys(section, table, &mut config, &mut users)?,
+                Section::User => config.users = self.user_rules(table),
+                section => self.section_keys(section, table, config, users),
             }
         }
         // Pools start from the limits and policies of all, wherever those stand in the file.
-        let pools = match root.get(Section::Pool.name()).and_then(Item::as_table_like) {
-            Some(table) => self.pools(table, &config)?,
-            None => Vec::new(),
-        };
-        Ok(Draft { config, users, secrets: Vec::new(), pools })
+        if let Some(table) = root.get(Section::Pool.name()).and_then(Item::as_table_like) {
+            draft.pools = self.pools(table, config);
+        }
+        draft
     }
 
     fn section(&mut self, root: &dyn TableLike, name: &str) -> Result<Section, ConfigError> {
@@ -122,10 +138,10 @@ impl Reader<'_> {
     }
 
     /// `[tls.client]` and `[tls.server]`, the only sections in a section.
-    fn tls(&mut self, root: &dyn TableLike, item: &Item, config: &mut Config) -> Result<(), ConfigError> {
+    fn tls(&mut self, root: &dyn TableLike, item: &Item, config: &mut Config) {
         const TITLES: &str = "[tls.client] or [tls.server]";
         let Some(sides) = item.as_table_like() else {
-            return Err(self.not_a_section(root, TLS, TITLES));
+            return self.found.note(self.not_a_section(root, TLS, TITLES));
         };
         for (name, item) in sides.iter() {
             let section = match name {
@@ -134,38 +150,40 @@ impl Reader<'_> {
                 _ => {
                     let line = self.key_line(sides, name);
                     let message = format!("unknown key \"{}\" in [tls]", plain(name));
-                    return Err(self.error(line, &message, Some(format!("settings stand in {TITLES}"))));
+                    let hint = Some(format!("settings stand in {TITLES}"));
+                    self.found.note(self.error(line, &message, hint));
+                    continue;
                 }
             };
-            let Some(table) = item.as_table_like() else {
-                return Err(self.not_a_section(sides, name, &section.title()));
-            };
-            self.section_keys(section, table, config, &mut None)?;
+            match item.as_table_like() {
+                Some(table) => self.section_keys(section, table, config, &mut None),
+                None => self.found.note(self.not_a_section(sides, name, &section.title())),
+            }
         }
-        Ok(())
     }
 
-    fn user_rules(&mut self, table: &dyn TableLike) -> Result<BTreeMap<String, UserRules>, ConfigError> {
+    fn user_rules(&mut self, table: &dyn TableLike) -> BTreeMap<String, UserRules> {
         let mut all = BTreeMap::new();
         for (name, item) in table.iter() {
             let line = self.key_line(table, name);
             let Some(keys) = item.as_table_like() else {
                 let hint = "write [users.NAME] and the user's rules below it; secrets stand in [auth.users]";
                 let message = format!("\"{}\" in [users] must be a section", plain(name));
-                return Err(self.error(line, &message, Some(hint.to_owned())));
+                self.found.note(self.error(line, &message, Some(hint.to_owned())));
+                continue;
             };
             self.remember(format!("users.{name}"), line);
             let mut rules = UserRules::default();
-            self.user(name, keys, &mut rules)?;
+            self.user(name, keys, &mut rules);
             all.insert(name.to_owned(), rules);
         }
-        Ok(all)
+        all
     }
 
-    fn user(&mut self, name: &str, keys: &dyn TableLike, rules: &mut UserRules) -> Result<(), ConfigError> {
+    fn user(&mut self, name: &str, keys: &dyn TableLike, rules: &mut UserRules) {
         self.fill(Section::User, name, keys, |setting, raw| {
             setting.user_slot(rules).map_or(Ok(()), |slot| setting.write(slot, raw))
-        })
+        });
     }
 
     fn section_keys(
@@ -174,50 +192,70 @@ impl Reader<'_> {
         table: &dyn TableLike,
         config: &mut Config,
         users: &mut Option<Users>,
+    ) {
+        for (key, item) in table.iter() {
+            if self.found.is_full() {
+                return;
+            }
+            if let Err(error) = self.section_key(section, (table, key, item), config, users) {
+                self.found.note(error.about(&format!("{}.{key}", section.name())));
+            }
+        }
+    }
+
+    fn section_key(
+        &mut self,
+        section: Section,
+        (table, key, item): (&dyn TableLike, &str, &Item),
+        config: &mut Config,
+        users: &mut Option<Users>,
     ) -> Result<(), ConfigError> {
         let title = section.title();
-        for (key, item) in table.iter() {
-            let setting = self.setting(section, &title, table, key)?;
-            let line = self.key_line(table, key);
-            self.remember_once(format!("{}.{}", section.name(), setting.name), &title, setting, line)?;
-            if setting.kind == Kind::Users {
-                *users = Some(self.users(line, item)?);
-            } else if setting.kind == Kind::Accounts {
-                let accounts = Arc::make_mut(&mut config.web.accounts);
-                let is_users = setting.name == "users";
-                let place = if is_users { &mut accounts.users } else { &mut accounts.tokens };
-                *place = self.accounts(is_users, line, item)?;
-            } else if let Some(slot) = setting.slot(config) {
-                let raw = self.raw(setting, &title, line, item)?;
-                setting.write(slot, &raw).map_err(|e| self.bad_value(setting, &title, line, &raw, &e))?;
-                remark(setting, &raw, config);
-            }
+        let setting = self.setting(section, &title, table, key)?;
+        let line = self.key_line(table, key);
+        self.remember_once(format!("{}.{}", section.name(), setting.name), &title, setting, line)?;
+        if setting.kind == Kind::Users {
+            *users = Some(self.users(line, item)?);
+        } else if setting.kind == Kind::Accounts {
+            let accounts = Arc::make_mut(&mut config.web.accounts);
+            let is_users = setting.name == "users";
+            let place = if is_users { &mut accounts.users } else { &mut accounts.tokens };
+            *place = self.accounts(is_users, line, item)?;
+        } else if let Some(slot) = setting.slot(config) {
+            let raw = self.raw(setting, &title, line, item)?;
+            setting.write(slot, &raw).map_err(|e| self.bad_value(setting, &title, line, &raw, &e))?;
+            remark(setting, &raw, config);
         }
         Ok(())
     }
 
-    fn pools(&mut self, table: &dyn TableLike, config: &Config) -> Result<Vec<PoolText>, ConfigError> {
+    fn pools(&mut self, table: &dyn TableLike, config: &Config) -> Vec<PoolText> {
         let mut pools = Vec::new();
         for (name, item) in table.iter() {
+            if self.found.is_full() {
+                break;
+            }
             let line = self.key_line(table, name);
             let Some(keys) = item.as_table_like() else {
                 let hint = elsewhere(name, Some(Section::Pool));
                 let hint =
                     hint.unwrap_or_else(|| "write [pools.NAME] on a line of its own, and its keys below it".into());
-                return Err(self.error(line, &format!("\"{}\" in [pools] must be a section", plain(name)), Some(hint)));
+                let message = format!("\"{}\" in [pools] must be a section", plain(name));
+                self.found.note(self.error(line, &message, Some(hint)));
+                continue;
             };
             self.remember(format!("pools.{name}"), line);
-            pools.push(self.pool(name, keys, config)?);
+            pools.push(self.pool(name, keys, config));
         }
-        Ok(pools)
+        pools
     }
 
-    fn pool(&mut self, name: &str, keys: &dyn TableLike, config: &Config) -> Result<PoolText, ConfigError> {
+    fn pool(&mut self, name: &str, keys: &dyn TableLike, config: &Config) -> PoolText {
         let mut pool = PoolText::new(name, config);
         self.fill(Section::Pool, name, keys, |setting, raw| {
             setting.pool_slot(&mut pool).map_or(Ok(()), |slot| setting.write(slot, raw))
-        })?;
-        Ok(pool)
+        });
+        pool
     }
 
     /// Gives each key of a named section to `write`.
@@ -227,13 +265,16 @@ impl Reader<'_> {
         name: &str,
         keys: &dyn TableLike,
         mut write: impl FnMut(&Setting, &Raw) -> Result<(), String>,
-    ) -> Result<(), ConfigError> {
+    ) {
         let title = format!("[{}.{}]", section.name(), plain(name));
         for (key, item) in keys.iter() {
-            self.fill_one(section, name, &title, (keys, key, item), &mut write)
-                .map_err(|error| error.about(&format!("{}.{name}.{key}", section.name())))?;
+            if self.found.is_full() {
+                return;
+            }
+            if let Err(error) = self.fill_one(section, name, &title, (keys, key, item), &mut write) {
+                self.found.note(error.about(&format!("{}.{name}.{key}", section.name())));
+            }
         }
-        Ok(())
     }
 
     fn fill_one(
@@ -276,21 +317,25 @@ impl Reader<'_> {
         let mut users = Users::default();
         for (name, item) in table.iter() {
             let line = self.key_line(table, name).or(line);
-            let Some(secret) = item.as_str() else {
-                let message = format!("the secret of \"{}\" in [auth.users] must be text in quotes", plain(name));
-                return Err(self.error(line, &message, hint()));
-            };
-            if name.is_empty() {
-                return Err(self.error(line, "a user in [auth.users] has an empty name", hint()));
+            let about = format!("auth.users.{name}");
+            match item.as_str() {
+                None => {
+                    let message = format!("the secret of \"{}\" in [auth.users] must be text in quotes", plain(name));
+                    self.found.note(self.error(line, &message, hint()).about(&about));
+                }
+                Some(_) if name.is_empty() => {
+                    let message = "a user in [auth.users] has an empty name";
+                    self.found.note(self.error(line, message, hint()).about(&about));
+                }
+                Some(secret) => users.insert(name.to_owned(), secret.to_owned(), line.unwrap_or(0)),
             }
-            users.insert(name.to_owned(), secret.to_owned(), line.unwrap_or(0));
         }
         Ok(users)
     }
 
     /// `[web.users]` or `[web.tokens]`.
     fn accounts(
-        &self,
+        &mut self,
         is_users: bool,
         line: Option<usize>,
         item: &Item,
@@ -306,7 +351,8 @@ impl Reader<'_> {
             let account = item.as_str().and_then(if is_users { Account::user } else { Account::token });
             let Some(account) = account.filter(|_| !name.is_empty()) else {
                 let message = format!("\"{}\" in {title} must be text of a role and a hash", plain(name));
-                return Err(self.error(line, &message, hint()));
+                self.found.note(self.error(line, &message, hint()));
+                continue;
             };
             accounts.insert(name.to_owned(), account);
         }

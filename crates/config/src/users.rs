@@ -4,6 +4,9 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+/// A list with so many bad lines is no list of users.
+const MOST_ERRORS: usize = 1_000;
+
 /// The users who may log in, by name, each with its secret as written.
 #[derive(Clone, Default)]
 pub struct Users {
@@ -26,20 +29,24 @@ impl Users {
     ///
     /// # Errors
     ///
-    /// The first line that is neither.
-    pub fn parse(text: &str) -> Result<Users, UserlistError> {
-        let mut users = Users::default();
+    /// Each line that is neither, up to a number that nobody reads to the end.
+    pub fn parse(text: &str) -> Result<Users, Vec<UserlistError>> {
+        let (mut users, mut errors) = (Users::default(), Vec::new());
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         for (index, line) in text.lines().enumerate() {
             let line = line.trim();
             if line.is_empty() || line.starts_with([';', '#']) {
                 continue;
             }
-            let (name, secret) =
-                entry(line).map_err(|message| UserlistError { line: index + 1, message: message.to_owned() })?;
-            users.insert(name, secret, index + 1);
+            match entry(line) {
+                Ok((name, secret)) => users.insert(name, secret, index + 1),
+                Err(message) => errors.push(UserlistError { line: index + 1, message: message.to_owned() }),
+            }
+            if errors.len() == MOST_ERRORS {
+                break;
+            }
         }
-        Ok(users)
+        if errors.is_empty() { Ok(users) } else { Err(errors) }
     }
 
     /// Adds a user that stands in line `line`.
@@ -136,7 +143,7 @@ mod tests {
     use super::*;
 
     fn error(text: &str) -> (usize, String) {
-        let error = Users::parse(text).unwrap_err();
+        let error = Users::parse(text).unwrap_err().remove(0);
         (error.line, error.message)
     }
 
@@ -157,6 +164,13 @@ mod tests {
         assert_eq!(error("\"app\""), (1, "the secret must stand in double quotes after the user".into()));
         assert_eq!(error("\"app\" \"x\"\""), (1, "the secret's closing quote is missing".into()));
         assert_eq!(error("\"\" \"x\""), (1, "the user's name is empty".into()));
+    }
+
+    #[test]
+    fn every_broken_line_is_named_but_not_beyond_number() {
+        let lines = |text: &str| Users::parse(text).unwrap_err().iter().map(|error| error.line).collect::<Vec<_>>();
+        assert_eq!(lines("app secret\n\"ann\" \"hush\"\n\"app\"\n"), [1, 3]);
+        assert_eq!(lines(&"x\n".repeat(2 * MOST_ERRORS)).len(), MOST_ERRORS);
     }
 
     #[test]

@@ -4,7 +4,7 @@ mod common;
 
 use std::path::Path;
 
-use weir_config::{Act, Config, ConfigError, Edit, Edits, Keys, Value, Written, load_with, rewrite, written};
+use weir_config::{Act, Config, Edit, Edits, Keys, Mistakes, Value, Written, load_with, rewrite, written};
 
 const FILE: &str = r#"# The pools of the shop.
 [auth.users]
@@ -54,7 +54,7 @@ fn make(pool: &str, pairs: &[(&str, Option<Value>)]) -> Edits {
     edit(pool, Act::Make(keys(pairs)))
 }
 
-fn load(file: &str, text: &str, edits: &Edits) -> Result<Config, ConfigError> {
+fn load(file: &str, text: &str, edits: &Edits) -> Result<Config, Mistakes> {
     load_with(Path::new(file), &|_| Ok(text.to_owned()), &|_| None, edits)
 }
 
@@ -196,7 +196,8 @@ fn an_ini_takes_changes_in_memory() {
 
 #[test]
 fn what_does_not_suit_is_said_with_its_key() {
-    let refused = |edits: &Edits| load("weir.toml", FILE, edits).map(|_| ()).expect_err("it does not suit");
+    let refused =
+        |edits: &Edits| load("weir.toml", FILE, edits).map(|_| ()).expect_err("it does not suit").first().clone();
     let error = refused(&alter("shop", &[("size", text("many"))]));
     assert_eq!(error.key.as_deref(), Some("pools.shop.size"));
     assert_eq!(error.message, "\"size\" in [pools.shop] must be a whole number from 0 to 1000000, not text");

@@ -5,7 +5,7 @@ mod common;
 use std::path::Path;
 
 use weir_config::{
-    About, Act, Config, ConfigError, Edit, Edits, Keys, Value, Written, load_with, rewrite, written_of_user,
+    About, Act, Config, Edit, Edits, Keys, Mistakes, Value, Written, load_with, rewrite, written_of_user,
 };
 
 const FILE: &str = r#"# Who may come.
@@ -43,7 +43,7 @@ fn remove(user: &str) -> Edit {
     Edit::User(user.to_owned(), Act::Drop)
 }
 
-fn load(file: &str, text: &str, edits: &Edits) -> Result<Config, ConfigError> {
+fn load(file: &str, text: &str, edits: &Edits) -> Result<Config, Mistakes> {
     load_with(Path::new(file), &|_| Ok(text.to_owned()), &|_| None, edits)
 }
 
@@ -130,7 +130,10 @@ fn what_no_user_can_have_is_named() {
         for edits in [Edits::from(make("new", pairs)), Edits::from(alter("app", pairs))] {
             let written = load("weir.toml", &rewrite(FILE, &edits).expect("TOML"), &Edits::default()).unwrap_err();
             let laid_over = load("weir.toml", FILE, &edits).unwrap_err();
-            assert!(written.message.contains(told) && laid_over.message.contains(told), "{written}; {laid_over}");
+            assert!(
+                written.first().message.contains(told) && laid_over.first().message.contains(told),
+                "{written}; {laid_over}"
+            );
         }
     }
 }

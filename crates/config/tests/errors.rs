@@ -13,7 +13,7 @@ fn error(text: &str) -> String {
 }
 
 fn error_with(text: &str, files: &[(&str, &str)], env: &[(&str, &str)]) -> String {
-    let error = load_with(text, files, env).map(|_| ()).unwrap_err().to_string();
+    let error = load_with(text, files, env).map(|_| ()).unwrap_err().first().to_string();
     assert!(!error.contains('\n'), "one line: {error}");
     error.replace("/etc/weir/", "")
 }
@@ -331,12 +331,19 @@ fn a_password_that_is_not_there() {
          one line"
     );
     assert_eq!(
-        pool_error("password_env = \"hush\""),
-        "weir.toml:5: the environment variable that [pools.app] names is not set; set it, or change \"password_env\""
+        pool_error("password_env = \"APP_PASSWORD\""),
+        "weir.toml:5: the environment variable APP_PASSWORD of [pools.app] is not set; set it, or change \
+         \"password_env\""
+    );
+    // What can't be a name may be the password itself.
+    assert_eq!(
+        pool_error("password_env = \"hush!\""),
+        "weir.toml:5: \"password_env\" in [pools.app] is no name of an environment variable; name one, of letters, \
+         digits and _; a password itself is \"password\""
     );
     assert_eq!(
         pool_error_with("password_env = \"P\"", &[], &[("P", "")]),
-        "weir.toml:5: the environment variable that [pools.app] names is empty; let it hold the password, on one line"
+        "weir.toml:5: the environment variable P of [pools.app] is empty; let it hold the password, on one line"
     );
     assert_eq!(
         pool_error("password = \"hush\"\npassword_env = \"P\""),
@@ -356,7 +363,7 @@ fn an_account_is_a_role_and_a_hash_and_a_mistake_in_one_shows_no_hash() {
         ("tokens", "grafana = \"viewer sha256:hush\"".to_owned()),
     ] {
         let text = format!("[auth]\ntype = \"trust\"\n[web.{section}]\n{line}\n[pools.a]\nhost = \"h\"\n");
-        let error = load_with(&text, &[], &[]).map(|_| ()).unwrap_err().to_string();
+        let error = load_with(&text, &[], &[]).map(|_| ()).unwrap_err().first().to_string();
         assert!(error.contains("weir.toml:4: ") && error.contains("weir account"), "{error}");
         assert!(!error.contains("hush"), "{error}");
     }

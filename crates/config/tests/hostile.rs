@@ -1,20 +1,23 @@
-//! Whatever a file holds, it is read or refused in one line; nothing panics, and what was read can be shown.
+//! Whatever a file holds, it is read or refused, in one line for each mistake; nothing panics, and what was read can be shown.
 
 mod common;
 
 use proptest::prelude::*;
-use weir_config::{Config, ConfigError, Facts, Users};
+use weir_config::{Config, Facts, Mistakes, Users};
 
 use common::{load_ini, load_with};
 
-fn use_everything(result: Result<Config, ConfigError>) {
+fn use_everything(result: Result<Config, Mistakes>) {
     match result {
         Ok(config) => {
             let _ = weir_config::show(&config);
             let _ = weir_config::review(&config, &Facts { descriptors: 0, cores: 0 });
             assert!(weir_config::differences(&config, &config).is_empty());
         }
-        Err(error) => assert!(!error.to_string().chars().any(char::is_control), "{error:?}"),
+        Err(mistakes) => {
+            let each = mistakes.iter().map(ToString::to_string);
+            each.for_each(|line| assert!(!line.chars().any(char::is_control), "{line:?}"));
+        }
     }
 }
 

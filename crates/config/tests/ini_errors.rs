@@ -5,7 +5,7 @@ mod common;
 use common::load_ini;
 
 fn error(text: &str) -> String {
-    let error = load_ini(text, &[("users.txt", "")]).map(|_| ()).unwrap_err().to_string();
+    let error = load_ini(text, &[("users.txt", "")]).map(|_| ()).unwrap_err().first().to_string();
     assert!(!error.contains('\n') && !error.contains("hush"), "one line, no secret: {error}");
     error.replace("pgbouncer.ini:", "")
 }

@@ -62,7 +62,9 @@ impl Engine {
                 }
             }
             Err(why) => {
-                say(Level::Error, format_args!("RELOAD failed, the old configuration stays: {why}"), io);
+                for line in why.lines() {
+                    say(Level::Error, format_args!("RELOAD failed, the old configuration stays: {line}"), io);
+                }
                 self.reload_failed(caller, CommandError::ReloadFailed(why), io);
             }
         }

@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use weir_config::{Config, Finding, Severity};
+use weir_config::{Config, Facts, Finding, Mistakes, Severity, SslMode};
 use weir_runtime::TlsFinding;
 
 use crate::failure::Failure;
@@ -24,7 +24,10 @@ pub(crate) enum Ask {
 
 /// Checks a file. Fails if Weir could not work with it.
 pub(crate) fn run(file: &Path, ask: Ask) -> Result<(), Failure> {
-    let config = load::load(file).map_err(Failure::of)?;
+    let (config, mistakes) = load::load_as_far(file);
+    if let Some(mistakes) = mistakes {
+        return Err(mistaken(config, &mistakes));
+    }
     let term = Term::stdout();
     let mut findings = weir_config::review(&config, &load::facts());
     // The table says what the notes on pools say.
@@ -38,8 +41,8 @@ pub(crate) fn run(file: &Path, ask: Ask) -> Result<(), Failure> {
         say("");
         print_table(term, pools_table(&config), &[5, 6, 7]);
     }
-    if let Err(Failure::Because(text)) = serve::web_tls(&config) {
-        troubles.push(about_tls(file, TlsFinding::Error(text)));
+    if let Err(error) = serve::web_tls(&config) {
+        troubles.push(about_tls(file, TlsFinding::Error(error.to_string())));
     }
     troubles.extend(weir_runtime::check_tls(&config).into_iter().map(|found| about_tls(file, found)));
     if ask == Ask::Servers {
@@ -49,6 +52,40 @@ pub(crate) fn run(file: &Path, ask: Ask) -> Result<(), Failure> {
         troubles.extend(report.findings);
     }
     conclude(term, file, &mut troubles)
+}
+
+/// Why a file can't be served that was read with mistakes: these, and what else is wrong of what was understood.
+pub(crate) fn mistaken(mut config: Config, mistakes: &Mistakes) -> Failure {
+    let mut lines: Vec<String> = mistakes.to_string().lines().map(str::to_owned).collect();
+    // What is known to be wrong is not looked at again.
+    let is_about =
+        |side: &str| mistakes.iter().any(|mistake| mistake.key.as_ref().is_some_and(|k| k.starts_with(side)));
+    if is_about("tls.client") {
+        config.tls.client.mode = SslMode::Disable;
+    }
+    if is_about("tls.server") {
+        config.tls.server.mode = SslMode::Disable;
+    }
+    lines.extend(faults(&config, &load::facts()));
+    Failure::All(lines)
+}
+
+/// What keeps a configuration that could be read from being served, a line each.
+pub(crate) fn faults(config: &Config, facts: &Facts) -> Vec<String> {
+    let findings = weir_config::review(config, facts);
+    let errors = findings.iter().filter(|finding| finding.severity == Severity::Error);
+    let web = serve::web_tls(config).err().map(|error| error.to_string());
+    let tls = weir_runtime::check_tls(config).into_iter().filter_map(|found| match found {
+        TlsFinding::Error(text) => Some(text),
+        TlsFinding::Warning(_) => None,
+    });
+    errors.map(place_and_text).chain(web).chain(tls).collect()
+}
+
+/// A finding as an error is written.
+pub(crate) fn place_and_text(finding: &Finding) -> String {
+    let line = finding.line.map(|line| format!("{line}:")).unwrap_or_default();
+    format!("{}:{line} {}", finding.file.display(), finding.text)
 }
 
 /// What is to be said about keys and certificates; the text names their file.
@@ -92,8 +129,7 @@ fn describe(term: Term, finding: &Finding) -> String {
         Severity::Warning => term.yellow("warning"),
         Severity::Error => term.red("error"),
     };
-    let line = finding.line.map(|line| format!("{line}: ")).unwrap_or_default();
-    format!("{severity}: {}:{line}{}{}", finding.file.display(), if line.is_empty() { " " } else { "" }, finding.text)
+    format!("{severity}: {}", place_and_text(finding))
 }
 
 fn is_note_on_pool(finding: &Finding, config: &Config) -> bool {

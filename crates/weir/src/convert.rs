@@ -10,7 +10,7 @@ use crate::term::say;
 
 /// Prints the TOML that means the same as an ini.
 pub(crate) fn run(file: &Path) -> Result<(), Failure> {
-    let config = load::load(file).map_err(Failure::of)?;
+    let config = load::load(file).map_err(|mistakes| Failure::lines(&mistakes))?;
     if config.face == Face::Toml {
         return Err(Failure::at(file.display(), "is TOML already; give a pgbouncer.ini"));
     }

@@ -1,4 +1,4 @@
-//! Why a command failed, for the exit status and the one line on stderr.
+//! Why a command failed, for the exit status and what is said on stderr: one line, or one for each of several reasons.
 
 use std::fmt::Display;
 
@@ -9,12 +9,19 @@ pub(crate) enum Failure {
     Said,
     /// It is still to be said.
     Because(String),
+    /// So are these, each in a line of its own.
+    All(Vec<String>),
 }
 
 impl Failure {
     /// A failure because of an error that explains itself.
     pub(crate) fn of(error: impl Display) -> Self {
         Failure::Because(error.to_string())
+    }
+
+    /// The same, of one that takes several lines.
+    pub(crate) fn lines(error: impl Display) -> Self {
+        Failure::All(error.to_string().lines().map(str::to_owned).collect())
     }
 
     /// The same, with what was being done.

@@ -4,13 +4,12 @@
 //! check the whole as at the start, and that no stored secret goes to a new place, and only then write. What can't be written is kept here, and laid over the file at each
 //! reload. Reads and changes go one at a time. Must not know how the result reaches the workers.
 
-use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use weir_admin::{Answered, Book, Kept, Unmade};
-use weir_config::{About, Accounts, Act, Config, ConfigError, Edit, Edits, Face, Keys, Severity, rewrite};
+use weir_config::{About, Accounts, Act, Config, Edit, Edits, Face, Keys, Mistakes, Severity, rewrite};
 use weir_runtime::Fit;
 
 use crate::replace::{Fault, replace};
@@ -48,7 +47,7 @@ impl Keeper {
     pub(crate) fn open(
         file: &Path,
         adjust: impl Fn(&mut Config) + Send + Sync + 'static,
-    ) -> Result<(Keeper, Config), ConfigError> {
+    ) -> Result<(Keeper, Config), Mistakes> {
         let (text, config) = load::load_text(file)?;
         let held = Held { text, edits: Edits::default(), config: Arc::new(config.clone()) };
         let (held, accounts) = (Mutex::new(held), Mutex::new(config.web.accounts.clone()));
@@ -58,8 +57,10 @@ impl Keeper {
     /// Reads the file again, and lays over it what it could not take.
     pub(crate) fn reload(&self) -> Result<Arc<Config>, String> {
         let mut held = self.held();
-        let text = fs::read_to_string(&self.file).map_err(|error| format!("{}: {error}", self.file.display()))?;
-        let config = self.read(&text, &held.edits).map_err(|error| error.to_string())?;
+        let read = load::load_text_with(&self.file, &held.edits);
+        let (text, mut config) = read.map_err(|mistakes| mistakes.to_string())?;
+        (self.adjust)(&mut config);
+        let config = Arc::new(config);
         *self.accounts.lock().unwrap_or_else(PoisonError::into_inner) = config.web.accounts.clone();
         (held.text, held.config) = (text, config.clone());
         Ok(config)
@@ -103,7 +104,7 @@ impl Keeper {
             Ok(text) => self.read(text, &Edits::default()),
             Err(_) => self.read(&held.text, &edits),
         };
-        let config = read.map_err(|error| Unmade::Invalid(Box::new(error)))?;
+        let config = read.map_err(|mistakes| Unmade::Invalid(Box::new(mistakes.first().clone())))?;
         if let Some(exposure) = weir_config::exposure(&held.config, &config, edit) {
             return Err(Unmade::Exposes(Box::new(exposure)));
         }
@@ -124,7 +125,7 @@ impl Keeper {
     /// Somebody else's change would be lost. A file that can't be read any more can't be written either: that is said
     /// when it is tried.
     fn check_unchanged(&self, held: &Held) -> Result<(), Unmade> {
-        match fs::read_to_string(&self.file) {
+        match load::read(&self.file) {
             Ok(text) if text != held.text => Err(self.changed_by_hand()),
             Err(error) if error.kind() == ErrorKind::NotFound => Err(self.changed_by_hand()),
             Ok(_) | Err(_) => Ok(()),
@@ -135,7 +136,7 @@ impl Keeper {
         Unmade::ChangedByHand(self.file.display().to_string())
     }
 
-    fn read(&self, text: &str, edits: &Edits) -> Result<Arc<Config>, ConfigError> {
+    fn read(&self, text: &str, edits: &Edits) -> Result<Arc<Config>, Mistakes> {
         let mut config = load::load_changed(&self.file, text, edits)?;
         (self.adjust)(&mut config);
         Ok(Arc::new(config))

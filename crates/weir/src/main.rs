@@ -1,6 +1,6 @@
 //! The `weir` command: what it can be asked, and which part answers.
 //!
-//! Owns flags, help and exit statuses: 0 for done, 1 for an error (one clear line on stderr), 2 for a command line that
+//! Owns flags, help and exit statuses: 0 for done, 1 for an error (a clear line on stderr), 2 for a command line that
 //! was not understood. Must not know how anything is done.
 
 mod account;
@@ -207,6 +207,10 @@ fn conclude(outcome: Result<(), Failure>) -> ExitCode {
         Err(Failure::Said) => ExitCode::FAILURE,
         Err(Failure::Because(text)) => {
             eprintln!("weir: {text}");
+            ExitCode::FAILURE
+        }
+        Err(Failure::All(lines)) => {
+            lines.iter().for_each(|line| eprintln!("weir: {line}"));
             ExitCode::FAILURE
         }
     }

@@ -10,7 +10,6 @@ use clap::{ArgAction, Parser};
 use weir_config::Config;
 
 use crate::failure::Failure;
-use crate::keeper::Keeper;
 use crate::process::{self, Ground};
 use crate::serve::{self, Console};
 
@@ -81,7 +80,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     };
     let more = arguments.verbose;
     let louder = move |config: &mut Config| config.log.verbose = config.log.verbose.saturating_add(more);
-    let (keeper, mut config) = Keeper::open(&file, louder).map_err(Failure::of)?;
+    let (keeper, mut config) = serve::open(&file, louder)?;
     config.log.verbose = config.log.verbose.saturating_add(more);
     config.process.user = arguments.user.or(config.process.user);
     if config.process.user.is_none() && process::is_root() {

@@ -4,10 +4,14 @@
 
 use std::collections::BTreeMap;
 
+use weir_admin::Answered;
 use weir_base::Target;
 use weir_config::{Config, Finding, Pool, Severity, most_servers};
 
-use crate::trial::{Clear, Login, ask, login};
+use crate::trial::{Clear, Trouble, ask, listed};
+
+/// So many of the listed users are tried at the server of a pool that has none of its own.
+const MOST_TRIED: usize = 10;
 
 /// What the servers said.
 pub(crate) struct Report {
@@ -23,30 +27,36 @@ pub(crate) fn probe(config: &Config) -> Report {
     let mut report = Report { table: vec![header.map(str::to_owned).to_vec()], findings: Vec::new() };
     let mut rooms = BTreeMap::new();
     for pool in config.pools.values() {
-        let row = match login(config, pool) {
-            Login::Unknown => {
+        let tried = match &pool.user {
+            Some(user) => {
+                let asked = ask(config, pool, user, pool.password.as_deref(), Clear::Asked);
+                let asked = asked.map_err(|trouble| (Severity::Error, format!("pool {}: {}", pool.name, trouble.text)));
+                Ok((user.clone(), asked))
+            }
+            None => ask_as_clients(config, pool),
+        };
+        let row = match tried {
+            Ok((user, Ok(server))) => {
+                let wanted = servers_at(config, pool.target());
+                // For others than the superuser.
+                let room = server.max_connections.saturating_sub(server.superuser_reserved_connections);
+                rooms.insert(pool.target().to_string(), (pool, wanted, room));
+                let answer = if server.encrypted { "ok, encrypted" } else { "ok" };
+                row(pool, &user, answer, &server.version, &wanted.to_string(), &room.to_string())
+            }
+            Ok((user, Err((severity, text)))) => {
+                report.find(config, pool, severity, text);
+                row(pool, &user, "no", "", "", "")
+            }
+            Err(NobodyKnown) => {
                 let text = format!(
-                    "pool {} could not be tried: it logs in with each client's own password, and none is known",
+                    "pool {} could not be tried: it logs in with each client's own password, and none is known but \
+                     for users of the console",
                     pool.name
                 );
                 report.find(config, pool, Severity::Warning, text);
                 row(pool, "(each client's)", "not tried", "", "", "")
             }
-            Login::As { user, password } => match ask(config, pool, &user, password.as_deref(), Clear::Asked) {
-                Ok(server) => {
-                    let wanted = servers_at(config, pool.target());
-                    // For others than the superuser.
-                    let room = server.max_connections.saturating_sub(server.superuser_reserved_connections);
-                    rooms.insert(pool.target().to_string(), (pool, wanted, room));
-                    let answer = if server.encrypted { "ok, encrypted" } else { "ok" };
-                    row(pool, &user, answer, &server.version, &wanted.to_string(), &room.to_string())
-                }
-                Err(error) => {
-                    let text = format!("pool {}: {error}", pool.name);
-                    report.find(config, pool, Severity::Error, text);
-                    row(pool, &user, "no", "", "", "")
-                }
-            },
         };
         report.table.push(row);
     }
@@ -60,6 +70,31 @@ pub(crate) fn probe(config: &Config) -> Report {
         }
     }
     report
+}
+
+/// Nobody is listed whose password is known.
+struct NobodyKnown;
+
+/// The user that was tried last, and what became of it.
+type Tried = (String, Result<Answered, (Severity, String)>);
+
+/// Asks the server of a pool that logs in as each client: as some of those who are listed, until one is let in. Not each of
+/// them need be known there.
+fn ask_as_clients(config: &Config, pool: &Pool) -> Result<Tried, NobodyKnown> {
+    let mut last = Err(NobodyKnown);
+    for (user, password) in listed(config).take(MOST_TRIED) {
+        match ask(config, pool, &user, password.as_deref(), Clear::Asked) {
+            Ok(server) => return Ok((user, Ok(server))),
+            Err(Trouble { text, about_user: false }) => {
+                return Ok((user, Err((Severity::Error, format!("pool {}: {text}", pool.name)))));
+            }
+            Err(Trouble { text, about_user: true }) => {
+                let text = format!("pool {} lets in none of the listed users that were tried: {text}", pool.name);
+                last = Ok((user, Err((Severity::Warning, text))));
+            }
+        }
+    }
+    last
 }
 
 impl Report {

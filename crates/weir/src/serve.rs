@@ -9,6 +9,7 @@ use weir_config::{Config, Facts, Finding, Severity};
 use weir_runtime::{Bound, Inherited, LogTarget, Options, Running, Signals, StartError, VERSION};
 use weir_web::{Patience, Tls, Web};
 
+use crate::check::{self, place_and_text};
 use crate::failure::Failure;
 use crate::keeper::Keeper;
 use crate::load;
@@ -25,8 +26,16 @@ pub(crate) enum Console {
 
 /// Serves until told to stop.
 pub(crate) fn run(file: &Path) -> Result<(), Failure> {
-    let (keeper, config) = Keeper::open(file, |_| {}).map_err(Failure::of)?;
+    let (keeper, config) = open(file, |_| {})?;
     serve(keeper, config, Ground::Fore, Console::Talks)
+}
+
+/// Reads a file that is to be served; what is wrong with it is said as `weir check` says it.
+pub(crate) fn open(
+    file: &Path,
+    adjust: impl Fn(&mut Config) + Send + Sync + 'static,
+) -> Result<(Keeper, Config), Failure> {
+    Keeper::open(file, adjust).map_err(|mistakes| check::mistaken(load::load_as_far(file).0, &mistakes))
 }
 
 /// Serves `config`, whose file is `keeper`'s.
@@ -35,7 +44,7 @@ pub(crate) fn serve(keeper: Keeper, config: Config, ground: Ground, console: Con
     let _pid_file = process::settle(&config, ground)?;
     let config = Arc::new(config);
     let keeper = Arc::new(keeper);
-    let (changes, tls) = (keeper.clone(), web_tls(&config)?);
+    let (changes, tls) = (keeper.clone(), web_tls(&config).map_err(Failure::of)?);
     let options = Options {
         config: Arc::clone(&config),
         reload: reload(keeper.clone(), tls.clone()),
@@ -66,20 +75,19 @@ pub(crate) fn serve(keeper: Keeper, config: Config, ground: Ground, console: Con
     }
 }
 
-/// Warnings are said, and that fewer clients fit than configured; errors end it here.
+/// Warnings are said, and that fewer clients fit than configured; errors end it here, all of them.
 fn review(config: &Config, facts: &Facts, console: Console) -> Result<(), Failure> {
     for finding in weir_config::review(config, facts) {
-        let line = finding.line.map(|line| format!("{line}:")).unwrap_or_default();
-        let text = format!("{}:{line} {}", finding.file.display(), finding.text);
         match finding.severity {
-            Severity::Error => return Err(Failure::Because(text)),
+            Severity::Error => {}
             _ if console == Console::Quiet => {}
-            Severity::Note if is_about_fewer_clients(&finding) => eprintln!("weir: note: {text}"),
+            Severity::Note if is_about_fewer_clients(&finding) => eprintln!("weir: note: {}", place_and_text(&finding)),
             Severity::Note => {}
-            Severity::Warning => eprintln!("weir: warning: {text}"),
+            Severity::Warning => eprintln!("weir: warning: {}", place_and_text(&finding)),
         }
     }
-    Ok(())
+    let faults = check::faults(config, facts);
+    if faults.is_empty() { Ok(()) } else { Err(Failure::All(faults)) }
 }
 
 /// The one note that is worth a line at each start: the default of `max_clients` is more than descriptors allow.
@@ -88,10 +96,10 @@ fn is_about_fewer_clients(finding: &Finding) -> bool {
 }
 
 /// The certificate of the control plane, where it has one.
-pub(crate) fn web_tls(config: &Config) -> Result<Option<Arc<Tls>>, Failure> {
+pub(crate) fn web_tls(config: &Config) -> Result<Option<Arc<Tls>>, StartError> {
     match (&config.web.tls_cert_file, &config.web.tls_key_file) {
         (Some(certificate), Some(key)) if !config.web.addresses.is_empty() => {
-            let tls = Tls::read(certificate, key).map_err(|error| Failure::Because(error.to_string()))?;
+            let tls = Tls::read(certificate, key).map_err(|error| StartError::new(error.to_string()))?;
             Ok(Some(Arc::new(tls)))
         }
         _ => Ok(None),

@@ -39,7 +39,9 @@ pub(crate) enum Clear {
 /// Tries one pool: what its server says, or why it says nothing.
 pub(crate) fn try_pool(config: &Config, pool: &Pool) -> Result<Answered, String> {
     match login(config, pool) {
-        Login::As { user, password } => ask(config, pool, &user, password.as_deref(), Clear::Verified),
+        Login::As { user, password } => {
+            ask(config, pool, &user, password.as_deref(), Clear::Verified).map_err(|trouble| trouble.text)
+        }
         Login::Unknown => {
             Err("it logs in with each client's own password, and none is known: give a user and a password".into())
         }
@@ -51,16 +53,23 @@ pub(crate) fn login(config: &Config, pool: &Pool) -> Login {
     if let Some(user) = &pool.user {
         return Login::As { user: user.clone(), password: pool.password.as_deref().map(str::to_owned) };
     }
+    listed(config).next().map_or(Login::Unknown, |(user, password)| Login::As { user, password })
+}
+
+/// The listed users whose passwords are known, without those of the console: no server need know these.
+pub(crate) fn listed(config: &Config) -> impl Iterator<Item = (String, Option<String>)> + '_ {
     let hashed =
         |secret: &str| secret.starts_with("SCRAM-SHA-256$") || (secret.len() == 35 && secret.starts_with("md5"));
-    let mut users = config.auth.users.iter();
-    match users.find(|(_, secret)| !hashed(secret)) {
-        Some((user, secret)) => {
-            let password = (!secret.is_empty()).then(|| secret.to_owned());
-            Login::As { user: user.to_owned(), password }
-        }
-        None => Login::Unknown,
-    }
+    let of_console = |user: &str| config.admin_users.iter().chain(&config.stats_users).any(|name| name == user);
+    let users = config.auth.users.iter().filter(move |(user, secret)| !hashed(secret) && !of_console(user));
+    users.map(|(user, secret)| (user.to_owned(), (!secret.is_empty()).then(|| secret.to_owned())))
+}
+
+/// Why a server said nothing of itself.
+pub(crate) struct Trouble {
+    pub(crate) text: String,
+    /// Whether it refused this user, and may take another.
+    pub(crate) about_user: bool,
 }
 
 /// Asks a pool's server as this user. An error says which server it was.
@@ -70,7 +79,7 @@ pub(crate) fn ask(
     user: &str,
     password: Option<&str>,
     clear: Clear,
-) -> Result<Answered, String> {
+) -> Result<Answered, Trouble> {
     ask_within(PATIENCE, config, pool, (user, password), clear)
 }
 
@@ -80,16 +89,20 @@ fn ask_within(
     pool: &Pool,
     (user, password): (&str, Option<&str>),
     clear: Clear,
-) -> Result<Answered, String> {
+) -> Result<Answered, Trouble> {
     let begun = Instant::now();
-    let tls = ServerTls::load(config)?;
+    let tls = ServerTls::load(config).map_err(|text| Trouble { text, about_user: false })?;
     let mut params = Params::new(&pool.target().host.to_string(), pool.target().port, user, &pool.database);
     params.password = password.map(str::to_owned);
     params = params.timeout(patience).bounds(Bounds { until: begun + patience, bytes: MOST });
     params = params.option("application_name", "weir check");
     let trial = Trial { config, tls: &tls, host: &pool.target().host, params, clear };
     let answered = trial.connect().and_then(|(connection, encrypted)| question(connection, encrypted, begun));
-    answered.map_err(|error| format!("{} as {user}: {error}", pool.target()))
+    answered.map_err(|error| {
+        // Invalid authorization specification (PostgreSQL, appendix A).
+        let about_user = error.sqlstate().is_some_and(|code| code.starts_with("28"));
+        Trouble { text: format!("{} as {user}: {error}", pool.target()), about_user }
+    })
 }
 
 /// A login to be tried.
@@ -195,7 +208,7 @@ mod tests {
         let why = ask_within(patience, &config, &config.pools["app"], login, Clear::Verified).unwrap_err();
         // It would be hours otherwise.
         assert!(begun.elapsed() < 60 * patience);
-        (why, play.join().unwrap())
+        (why.text, play.join().unwrap())
     }
 
     fn frame(tag: u8, body: &[u8]) -> Vec<u8> {

@@ -66,7 +66,7 @@ fn help_and_version_go_to_standard_output() {
 #[test]
 fn an_unknown_key_is_one_line_with_file_and_line() {
     let folder = TempFolder::new().unwrap();
-    let path = write(&folder, "[listen]\nport = 6432\nprot = 1\n");
+    let path = write(&folder, "[listen]\nport = 6432\nprot = 1\n[auth]\ntype = \"trust\"\n");
     for command in ["check", "serve"] {
         let output = weir(&[command, path.to_str().unwrap()]);
         assert_eq!(output.status.code(), Some(1));
@@ -74,6 +74,81 @@ fn an_unknown_key_is_one_line_with_file_and_line() {
         assert!(complaint.starts_with(&format!("weir: {}:3: ", path.display())), "{complaint}");
         assert_eq!(complaint.lines().count(), 1, "{complaint}");
     }
+}
+
+#[test]
+fn every_mistake_of_every_file_is_said_at_once_by_each_command() {
+    let folder = TempFolder::new().unwrap();
+    fs::write(folder.path().join("users.txt"), "\"ann\" \"hush\"\nbob hush\n").unwrap();
+    let path = write(
+        &folder,
+        "[listen]\nprot = 1\n[auth]\nfile = \"users.txt\"\n[web]\naddress = \"127.0.0.1\"\ntls_cert_file = \"no.crt\"\n\
+         tls_key_file = \"no.key\"\n[tls.client]\nmode = \"require\"\ncert_file = \"gone.crt\"\nkey_file = \"gone.key\"\n\
+         [pools.app]\nhost = \"h\"\npassword_env = \"WEIR_NO_SUCH_VARIABLE\"\nsize = lots\n",
+    );
+    for command in ["check", "serve"] {
+        let output = weir(&[command, path.to_str().unwrap()]);
+        assert_eq!(output.status.code(), Some(1));
+        let complaint = complaint(&output).replace(&format!("{}/", folder.path().display()), "");
+        let lines: Vec<&str> = complaint.lines().collect();
+        assert!(lines[0].starts_with("weir: weir.toml:2: unknown key \"prot\""), "{complaint}");
+        assert!(
+            lines[1].starts_with("weir: weir.toml:15: the environment variable WEIR_NO_SUCH_VARIABLE"),
+            "{complaint}"
+        );
+        assert!(
+            lines[2].starts_with("weir: weir.toml:16: ") && lines[2].contains("text stands in quotes"),
+            "{complaint}"
+        );
+        assert!(lines[3].starts_with("weir: users.txt:2: "), "{complaint}");
+        assert!(
+            complaint.contains("no.crt") && complaint.contains("gone.crt") | complaint.contains("gone.key"),
+            "{complaint}"
+        );
+        assert_eq!(lines.len(), 6, "{complaint}");
+        assert!(!complaint.contains("hush"), "{complaint}");
+    }
+}
+
+#[test]
+fn a_file_that_is_no_text_or_never_ends_is_refused_in_a_line() {
+    let folder = TempFolder::new().unwrap();
+    let path = folder.path().join("weir.toml");
+    let link = folder.path().join("link.toml");
+    std::os::unix::fs::symlink(&link, &link).unwrap();
+    let pipe = folder.path().join("pipe.toml");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let refused = |path: &Path, why: &str| {
+        for command in ["check", "serve"] {
+            let output = weir(&[command, path.to_str().unwrap()]);
+            assert_eq!(output.status.code(), Some(1));
+            let complaint = complaint(&output);
+            assert!(complaint.contains(why) && complaint.lines().count() == 1, "{complaint}");
+        }
+    };
+    refused(folder.path(), "it is a folder");
+    refused(&link, "symbolic links");
+    refused(&pipe, "it is no ordinary file");
+    refused(Path::new("/dev/zero"), "it is no ordinary file");
+    fs::write(&path, b"[listen]\nport = 1\0\n").unwrap();
+    refused(&path, "line 2 holds a zero byte");
+    fs::write(&path, b"[listen]\n# caf\xe9\n").unwrap();
+    refused(&path, "line 2 is no text in UTF-8");
+    fs::write(&path, b"\xff\xfe[\0l\0").unwrap();
+    refused(&path, "it is UTF-16");
+    // The same of files that it names.
+    for line in ["file = \".\"", "file = \"pipe.toml\"", "file = \"link.toml\""] {
+        fs::write(&path, format!("[auth]\n{line}\n")).unwrap();
+        refused(&path, ":2: the auth file");
+    }
+}
+
+#[test]
+fn a_file_is_read_with_the_marks_that_editors_leave() {
+    let folder = TempFolder::new().unwrap();
+    let text = format!("\u{feff}{}", config(5432, "secret", 25)).replace('\n', "\r\n");
+    let output = check(&write(&folder, &text), &[]);
+    assert!(output.status.success(), "{}", complaint(&output));
 }
 
 #[test]
@@ -162,6 +237,42 @@ fn check_connects_and_compares_with_what_the_server_takes() {
     let output = check(&write(&folder, &config(port, "secret", 25)), &["--connect"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(said(&output).contains("refused"), "{}", said(&output));
+}
+
+#[test]
+fn check_tries_no_user_of_the_console_and_none_need_be_known_at_each_server() {
+    let server = Server::start(Options { auth: Auth::ScramSha256, ..Options::default() }).unwrap();
+    server.execute("postgres", "create role ann login password 'secret'").unwrap();
+    let folder = TempFolder::new().unwrap();
+    let config = |users: &str| {
+        format!(
+            "[general]\nadmin_users = [\"admin\"]\nstats_users = [\"a_monitor\"]\n[auth]\ntype = \"scram-sha-256\"\n\
+             [auth.users]\nadmin = \"hush\"\na_monitor = \"hush\"\n{users}[pools.app]\nhost = \"127.0.0.1\"\n\
+             port = {}\ndatabase = \"postgres\"\n",
+            server.port()
+        )
+    };
+    let output = check(&write(&folder, &config("another = \"elsewhere\"\nann = \"secret\"\n")), &["--connect"]);
+    assert!(output.status.success(), "{}", said(&output));
+    assert!(
+        said(&output).ends_with("can be served\n") && said(&output).contains("app   ann    ok"),
+        "{}",
+        said(&output)
+    );
+    // Nobody but the console's users is known: that is no mistake of the file.
+    let output = check(&write(&folder, &config("")), &["--connect"]);
+    assert!(output.status.success(), "{}", said(&output));
+    assert!(said(&output).contains("pool app could not be tried"), "{}", said(&output));
+    assert!(!server.log().contains("\"admin\"") && !server.log().contains("a_monitor"), "{}", server.log());
+    // Nor is it if those who are listed are not let in: others may be.
+    let output = check(&write(&folder, &config("another = \"elsewhere\"\n")), &["--connect"]);
+    assert!(output.status.success(), "{}", said(&output));
+    assert!(said(&output).contains("lets in none of the listed users"), "{}", said(&output));
+    // A database that is not there is one, whoever asks.
+    let text = config("ann = \"secret\"\n").replace("\"postgres\"", "\"nowhere\"");
+    let output = check(&write(&folder, &text), &["--connect"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(said(&output).contains("database \"nowhere\" does not exist"), "{}", said(&output));
 }
 
 #[test]

@@ -213,8 +213,9 @@ pub(crate) fn userlist(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let users = match Users::parse(&text) {
         Ok(users) => users,
-        Err(error) => {
-            assert!((1..=text.lines().count()).contains(&error.line), "{error:?}");
+        Err(errors) => {
+            let lines = 1..=text.lines().count();
+            assert!(!errors.is_empty() && errors.iter().all(|error| lines.contains(&error.line)), "{errors:?}");
             return;
         }
     };

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::error::ConfigError;
+use crate::error::Found;
 use crate::model::{Config, UserRules};
 use crate::pool_text::PoolText;
 use crate::slot::Slot;
@@ -12,40 +12,38 @@ use crate::toml::{Draft, fill_pool, fill_user};
 use super::{About, Assign, Edits, Keys, Sum};
 
 /// Lays the changes over what the file `source` says.
-pub(crate) fn lay_over(draft: &mut Draft, source: &Path, edits: &Edits) -> Result<(), ConfigError> {
+pub(crate) fn lay_over(draft: &mut Draft, source: &Path, edits: &Edits, found: &mut Found) {
     // First, because a pool has what is set for all unless it has its own.
     edits.settings.values().for_each(|assign| assign_to(draft, assign));
     for ((about, name), sum) in &edits.sections {
         match about {
-            About::Pool => pool(draft, source, name, sum)?,
-            About::User => user(draft, source, name, sum)?,
+            About::Pool => pool(draft, source, name, sum, found),
+            About::User => user(draft, source, name, sum, found),
         }
     }
     draft.secrets.extend(edits.secrets.clone());
-    Ok(())
 }
 
-fn pool(draft: &mut Draft, source: &Path, name: &str, sum: &Sum) -> Result<(), ConfigError> {
+fn pool(draft: &mut Draft, source: &Path, name: &str, sum: &Sum, found: &mut Found) {
     match sum {
         Sum::Gone => forget(draft, name),
         Sum::Made { keys, .. } => {
             forget(draft, name);
             let mut pool = PoolText::new(name, &draft.config);
             draft.config.lines.insert_nowhere(format!("pools.{name}"));
-            set(&mut pool, &mut draft.config, source, keys)?;
+            set(&mut pool, &mut draft.config, source, keys, found);
             draft.pools.push(pool);
         }
         Sum::Altered(keys) => {
             if let Some(pool) = draft.pools.iter_mut().find(|pool| pool.name == name) {
-                set(pool, &mut draft.config, source, keys)?;
+                set(pool, &mut draft.config, source, keys, found);
             }
         }
     }
-    Ok(())
 }
 
 /// A user's rules. Those that are taken out are as if they had never been given: nothing.
-fn user(draft: &mut Draft, source: &Path, name: &str, sum: &Sum) -> Result<(), ConfigError> {
+fn user(draft: &mut Draft, source: &Path, name: &str, sum: &Sum, found: &mut Found) {
     let config = &mut draft.config;
     let before = config.users.remove(name);
     let place = |setting: &str| format!("users.{name}.{setting}");
@@ -54,7 +52,7 @@ fn user(draft: &mut Draft, source: &Path, name: &str, sum: &Sum) -> Result<(), C
         Sum::Gone | Sum::Made { .. } => {
             Section::User.settings().for_each(|setting| config.lines.remove(&place(setting.name)));
             config.lines.remove(&format!("users.{name}"));
-            let Sum::Made { keys, .. } = sum else { return Ok(()) };
+            let Sum::Made { keys, .. } = sum else { return };
             (keys, UserRules::default())
         }
     };
@@ -69,9 +67,8 @@ fn user(draft: &mut Draft, source: &Path, name: &str, sum: &Sum) -> Result<(), C
             }
         }
     }
-    fill_user(source, name, &keys.table(), &mut rules)?;
+    fill_user(source, name, &keys.table(), &mut rules, found);
     config.users.insert(name.to_owned(), rules);
-    Ok(())
 }
 
 /// What a user has no rule for is the pool's.
@@ -120,7 +117,7 @@ fn forget(draft: &mut Draft, name: &str) {
     lines.remove(&format!("pools.{name}"));
 }
 
-fn set(pool: &mut PoolText, config: &mut Config, source: &Path, keys: &Keys) -> Result<(), ConfigError> {
+fn set(pool: &mut PoolText, config: &mut Config, source: &Path, keys: &Keys, found: &mut Found) {
     for (key, value) in &keys.keys {
         let place = format!("pools.{}.{key}", pool.name);
         if value.is_some() {
@@ -132,5 +129,5 @@ fn set(pool: &mut PoolText, config: &mut Config, source: &Path, keys: &Keys) -> 
             make_usual(setting, pool, config);
         }
     }
-    fill_pool(source, &keys.table(), pool)
+    fill_pool(source, &keys.table(), pool, found);
 }

@@ -25,8 +25,9 @@ pub enum TlsFinding {
 
 /// Reads the keys and certificates that a configuration names. Changes nothing.
 pub fn check_tls(config: &Config) -> Vec<TlsFinding> {
-    if let Err(error) = Contexts::load(config) {
-        return vec![TlsFinding::Error(error)];
+    let faults = Contexts::faults(config);
+    if !faults.is_empty() {
+        return faults.into_iter().map(TlsFinding::Error).collect();
     }
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let now = i64::try_from(now).unwrap_or(i64::MAX);

@@ -46,9 +46,18 @@ pub(super) struct Contexts {
 impl Contexts {
     /// Reads the files that a configuration names. An error is one line, with the file and what to do.
     pub(super) fn load(config: &Config) -> Result<Contexts, String> {
+        Ok(Contexts { accept: Contexts::to_clients(config)?, ..Contexts::to_servers(config)? })
+    }
+
+    /// What keeps the files from being used, for either side.
+    pub(super) fn faults(config: &Config) -> Vec<String> {
+        let (clients, servers) = (Contexts::to_clients(config), Contexts::to_servers(config));
+        clients.err().into_iter().chain(servers.err()).collect()
+    }
+
+    fn to_clients(config: &Config) -> Result<Option<Arc<Accept>>, String> {
         let client = &config.tls.client;
-        let accept = (client.mode != SslMode::Disable).then(|| accept(client).map(Arc::new)).transpose()?;
-        Ok(Contexts { accept, ..Contexts::to_servers(config)? })
+        (client.mode != SslMode::Disable).then(|| accept(client).map(Arc::new)).transpose()
     }
 
     /// The same, without what is for clients.

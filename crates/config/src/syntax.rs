@@ -1,0 +1,232 @@
+//! The syntax of TOML, with all that is wrong in it: where one line can't be read, the others are.
+//!
+//! The parser ends at the first error. So what it can't read is blanked out, and the rest is parsed again, with every byte at
+//! its old place. Knows nothing of settings.
+
+use std::ops::Range;
+
+use toml_edit::Document;
+
+/// How many errors are looked for: for each, the text is parsed again.
+const MOST_ERRORS: usize = 50;
+/// Of a text longer than this only the first error is looked for.
+const LONG: usize = 256 * 1024;
+/// What the parser says of a key or a section that is there already.
+const DUPLICATE: &str = "duplicate key";
+
+/// A text that is no TOML.
+pub(crate) struct Broken {
+    /// What is wrong.
+    pub(crate) errors: Vec<SyntaxError>,
+    /// What can be read without the broken lines, unless nothing can.
+    pub(crate) rest: Option<Document<String>>,
+}
+
+/// One error.
+#[derive(PartialEq, Eq, Debug)]
+pub(crate) struct SyntaxError {
+    /// The offset of its place in the text.
+    pub(crate) at: Option<usize>,
+    pub(crate) message: String,
+    pub(crate) cause: Cause,
+}
+
+/// What most likely is behind an error, for the parser says what it expected.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Cause {
+    /// The same stands further up.
+    Twice,
+    /// Something begins in this line that is not ended where the parser expects it.
+    Open,
+    /// A value of the line is text without quotes.
+    Bare,
+    /// None of these.
+    Other,
+}
+
+impl Cause {
+    /// What to do about it.
+    pub(crate) fn hint(self) -> Option<&'static str> {
+        match self {
+            Cause::Twice => Some("keep one of them"),
+            Cause::Open => Some("what begins in this line must be closed"),
+            Cause::Bare => Some("text stands in quotes, as in name = \"value\""),
+            Cause::Other => None,
+        }
+    }
+}
+
+/// Parses a text.
+pub(crate) fn parse(text: &str) -> Result<Document<String>, Broken> {
+    let mut errors: Vec<SyntaxError> = Vec::new();
+    let mut rest = text.to_owned();
+    let mut last = None;
+    loop {
+        let error = match Document::parse(rest.clone()) {
+            Ok(document) if errors.is_empty() => return Ok(document),
+            Ok(document) => return Err(Broken { errors, rest: Some(document) }),
+            Err(error) => error,
+        };
+        let (message, at) = (error.message().to_owned(), error.span().map(|span| span.start));
+        let place = at.and_then(|at| Place::find(&rest, at, &message));
+        let cause = place.as_ref().map_or(Cause::Other, |place| place.cause);
+        let begin = place.as_ref().filter(|_| cause == Cause::Open).map(|place| place.lines.start);
+        let error = SyntaxError { at: begin.or(at), message, cause };
+        // What stays where it was has its cause further up.
+        let is_same = last.replace((at, error.message.clone())) == Some((at, error.message.clone()));
+        match errors.last_mut().filter(|_| is_same) {
+            Some(before) => *before = error,
+            None => errors.push(error),
+        }
+        match place {
+            Some(place) if errors.len() < MOST_ERRORS && text.len() <= LONG => blank_out(&mut rest, place.lines),
+            _ => return Err(Broken { errors, rest: None }),
+        }
+    }
+}
+
+/// The lines that an error spoils.
+struct Place {
+    lines: Range<usize>,
+    cause: Cause,
+}
+
+impl Place {
+    fn find(text: &str, at: usize, message: &str) -> Option<Place> {
+        let own = line_at(text, at.min(text.len()));
+        let line = &text[own.clone()];
+        let cause = if message == DUPLICATE { Cause::Twice } else { Cause::Other };
+        if line.trim_start().starts_with('[') && (message == DUPLICATE || is_wrong(line)) {
+            // Without its first line, a section's keys would be those of the section above.
+            return Some(Place { lines: own.start..next_section(text, own.end), cause });
+        }
+        if message == DUPLICATE {
+            return Some(Place { lines: own.start..end_of_value(text, &own), cause });
+        }
+        if is_wrong(line) {
+            let cause = if is_bare(line) { Cause::Bare } else { cause };
+            return Some(Place { lines: own, cause });
+        }
+        let mut above = own;
+        while above.start > 0 {
+            above = line_at(text, above.start - 1);
+            if is_wrong(&text[above.clone()]) {
+                return Some(Place { lines: above, cause: Cause::Open });
+            }
+        }
+        None
+    }
+}
+
+/// Whether a line is no TOML by itself.
+fn is_wrong(line: &str) -> bool {
+    Document::parse(line).is_err()
+}
+
+/// Whether a line gives a key a value that is neither quoted nor a list nor a table.
+fn is_bare(line: &str) -> bool {
+    let value = line.split_once('=').map_or("", |(_, value)| value.trim());
+    value.starts_with(|c: char| !"\"'[{#=".contains(c))
+}
+
+/// The line around an offset, with its end.
+fn line_at(text: &str, at: usize) -> Range<usize> {
+    let bytes = text.as_bytes();
+    let start = bytes[..at].iter().rposition(|byte| *byte == b'\n').map_or(0, |before| before + 1);
+    let end = bytes[at..].iter().position(|byte| *byte == b'\n').map_or(text.len(), |behind| at + behind + 1);
+    start..end
+}
+
+fn next_section(text: &str, from: usize) -> usize {
+    let mut at = from;
+    while at < text.len() && !text[at..].trim_start_matches([' ', '\t']).starts_with('[') {
+        at = line_at(text, at).end;
+    }
+    at
+}
+
+/// Where the value ends that begins in a line: it may be a list of several lines.
+fn end_of_value(text: &str, line: &Range<usize>) -> usize {
+    let mut end = line.end;
+    while end < text.len() && is_wrong(&text[line.start..end]) {
+        end = line_at(text, end).end;
+    }
+    if is_wrong(&text[line.start..end]) { line.end } else { end }
+}
+
+fn blank_out(text: &mut String, lines: Range<usize>) {
+    let blank: String = text[lines.clone()].bytes().map(|byte| if byte == b'\n' { '\n' } else { ' ' }).collect();
+    text.replace_range(lines, &blank);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The lines of the errors, those of what is not closed with a minus, and the keys that were read all the same.
+    fn broken(text: &str) -> (Vec<isize>, Vec<String>) {
+        let Err(Broken { errors, rest }) = parse(text) else { panic!("{text} is TOML") };
+        let line = |error: &SyntaxError| {
+            let line = 1 + text[..error.at.unwrap()].matches('\n').count() as isize;
+            if error.cause == Cause::Open { -line } else { line }
+        };
+        let keys = rest.into_iter().flat_map(|rest| keys_of(rest.as_table(), ""));
+        let mut lines: Vec<_> = errors.iter().map(line).collect();
+        lines.sort_unstable_by_key(|line| line.abs());
+        (lines, keys.collect())
+    }
+
+    fn keys_of(table: &dyn toml_edit::TableLike, before: &str) -> Vec<String> {
+        let each = table.iter().map(|(key, item)| match item.as_table_like() {
+            Some(table) => keys_of(table, &format!("{before}{key}.")),
+            None => vec![format!("{before}{key}")],
+        });
+        each.flatten().collect()
+    }
+
+    fn names(keys: &[&str]) -> Vec<String> {
+        keys.iter().map(|key| (*key).to_owned()).collect()
+    }
+
+    #[test]
+    fn every_broken_line_is_found_and_all_others_are_read() {
+        let text = "[a]\nb = 127.0.0.1\nc = 1\nd = yes\nport 5\ne = \"x\n[f]\ng = 'é\nh = 2\n";
+        assert_eq!(broken(text), (vec![2, 4, 5, 6, 8], names(&["a.c", "f.h"])));
+    }
+
+    #[test]
+    fn what_is_not_closed_is_found_where_it_begins() {
+        assert_eq!(broken("[a]\nb = [1, 2\nc = 3\nd = 4\n"), (vec![-2], names(&["a.c", "a.d"])));
+        assert_eq!(broken("[a]\nb = \"\"\"x\nc = 3\n[d]\ne = 4\n"), (vec![-2], names(&["a.c", "d.e"])));
+        assert_eq!(broken("[a]\nb = { x = 1\nc = 3\n"), (vec![-2], names(&["a.c"])));
+    }
+
+    #[test]
+    fn what_stands_twice_is_left_out_the_second_time() {
+        assert_eq!(broken("[a]\nb = 1\nb = [\n2,\n3]\nc = 4\n"), (vec![3], names(&["a.b", "a.c"])));
+        assert_eq!(broken("[a]\nb = 1\n[a]\nx = 2\n[c]\nd = 1\n"), (vec![3], names(&["a.b", "c.d"])));
+        assert_eq!(broken("[a\nx = 2\n[c]\nd = 1\n"), (vec![1], names(&["c.d"])));
+    }
+
+    #[test]
+    fn text_without_quotes_is_recognized() {
+        let cause = |line: &str| parse(line).err().unwrap().errors.remove(0).cause;
+        for line in ["host = 127.0.0.1", "type = trust", "mode = session # x", "size = 10k", "log =/var/log"] {
+            assert_eq!(cause(line), Cause::Bare, "{line}");
+        }
+        for line in ["host = \"x", "host = [x", "host =", "host", "a = # x"] {
+            assert_eq!(cause(line), Cause::Other, "{line}");
+        }
+    }
+
+    #[test]
+    fn it_ends_whatever_is_wrong() {
+        for text in
+            ["x\n".repeat(1000), "[".repeat(1000), "a = [\n".repeat(1000), "a = \"\"\"\n'''\n".repeat(99), "\0".into()]
+        {
+            let Err(Broken { errors, .. }) = parse(&text) else { panic!("{text} is TOML") };
+            assert!((1..=MOST_ERRORS).contains(&errors.len()));
+        }
+        assert_eq!(parse(&"x\n".repeat(LONG)).err().unwrap().errors.len(), 1);
+    }
+}
