@@ -50,6 +50,11 @@ pub(crate) fn xor(a: &Key, b: &Key) -> Key {
     std::array::from_fn(|i| a[i] ^ b[i])
 }
 
+/// Whether two secrets are equal. Constant time, whatever their content and their lengths.
+pub fn same_secret(a: &[u8], b: &[u8]) -> bool {
+    same(a, b).into()
+}
+
 /// Whether `a` equals `b`; the time it takes does not depend on their content, nor on where they differ.
 ///
 /// Texts of different lengths are compared by their hashes, so that a length is not told by a comparison that ends

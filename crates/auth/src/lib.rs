@@ -25,7 +25,7 @@ mod secret;
 mod source;
 
 pub use cleartext::{plain_verify, verify_cleartext};
-pub use crypto::salt_password;
+pub use crypto::{salt_password, same_secret};
 pub use fields::RuleError;
 pub use hba::{Asked, Hba, Rule, RuleMethod, Via};
 pub use ident::IdentMaps;

@@ -9,6 +9,7 @@ use weir_session::Refusal;
 use weir_session::hello::{self, Asking, Hello, Opening};
 
 use crate::Engine;
+use crate::cancel::CancelSecret;
 use crate::mail::{Letter, Mail, Traveller};
 use crate::peers::{ClientSlot, Entry, Journey, Pause, Phase};
 use crate::port::{Io, Level};
@@ -75,7 +76,7 @@ impl Engine {
             connected_at: now,
             request_at: now,
             armed: Time::NEVER,
-            secret: self.random_bytes(),
+            cancel: CancelSecret::new(self.random_bytes()),
         })
     }
 

@@ -25,6 +25,31 @@ pub(crate) fn worker_of(pid: u32) -> WorkerId {
     WorkerId((pid >> 24) as u16)
 }
 
+/// The secret of a client's cancel key.
+#[derive(Debug)]
+pub(crate) struct CancelSecret {
+    bytes: [u8; 16],
+    /// How many of the bytes the client received; none before it has logged in, and then nothing cancels it.
+    issued: usize,
+}
+
+impl CancelSecret {
+    pub(crate) fn new(bytes: [u8; 16]) -> Self {
+        CancelSecret { bytes, issued: 0 }
+    }
+
+    /// What a client of protocol 3 with this minor version receives: 3.0 has room for four bytes.
+    pub(crate) fn issue(&mut self, minor: u16) -> &[u8] {
+        self.issued = if minor >= 2 { self.bytes.len() } else { 4 };
+        &self.bytes[..self.issued]
+    }
+
+    /// Whether this is what the client received, all of it and no more.
+    fn is(&self, named: &[u8]) -> bool {
+        self.issued > 0 && weir_auth::same_secret(&self.bytes[..self.issued], named)
+    }
+}
+
 impl Engine {
     /// A client's first packet asks for a cancel.
     pub(crate) fn cancel_request<I: Io>(
@@ -53,10 +78,8 @@ impl Engine {
 
     /// Looks up whom a request means. A wrong key is told nothing, like everybody.
     pub(crate) fn cancel<I: Io>(&mut self, now: Time, requester: Peer, pid: u32, secret: &[u8], io: &mut I) {
-        let target = self.peers.client_in_slot((pid & 0xff_ffff).wrapping_sub(1)).filter(|client| {
-            let length = secret.len();
-            (length == 4 || length == 16) && client.secret[..length] == *secret
-        });
+        let target = self.peers.client_in_slot((pid & 0xff_ffff).wrapping_sub(1));
+        let target = target.filter(|client| client.cancel.is(secret));
         if let Some(console) = target.as_ref().filter(|c| matches!(c.phase, Phase::Console(_))).map(|c| c.peer) {
             self.cancel_console(now, console, io);
             return self.finish_canceller(requester, io);
@@ -251,5 +274,25 @@ impl Engine {
     pub(crate) fn requests_under_way(&self, ix: u32) -> usize {
         let cancels = self.pools.get(ix).cancels.iter();
         cancels.filter_map(|peer| self.peers.get_cancel(*peer)).map(|cancel| cancel.requesters.len()).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_is_what_was_issued_and_neither_its_beginning_nor_more() {
+        let bytes: [u8; 16] = std::array::from_fn(|i| i as u8);
+        let accepted = |minor: Option<u16>| {
+            let mut secret = CancelSecret::new(bytes);
+            minor.map(|minor| secret.issue(minor).to_vec());
+            (0..=16).filter(|length| secret.is(&bytes[..*length])).collect::<Vec<_>>()
+        };
+        assert_eq!(accepted(None), [0_usize; 0], "nothing cancels a client that has no key yet");
+        assert_eq!((accepted(Some(0)), accepted(Some(1)), accepted(Some(2))), (vec![4], vec![4], vec![16]));
+        let mut secret = CancelSecret::new([0; 16]);
+        secret.issue(2);
+        assert!(secret.is(&[0; 16]) && !secret.is(&[0; 17]) && !secret.is(&[0; 15]) && !secret.is(&[1; 16]));
     }
 }

@@ -14,6 +14,7 @@ use weir_session::login::{Learnt, Login};
 use weir_session::server_login::ServerLogin;
 use weir_session::{Client, Refusal, Server};
 
+use crate::cancel::CancelSecret;
 use crate::clients::Ticket;
 use crate::console::Console;
 use crate::entry::Why;
@@ -69,8 +70,8 @@ pub(crate) struct ClientSlot {
     pub(crate) request_at: Time,
     /// Its earliest wake-up in the timers.
     pub(crate) armed: Time,
-    /// What a cancel request must name; the first four bytes in protocol 3.0, all of it in 3.2.
-    pub(crate) secret: [u8; 16],
+    /// What a cancel request must name.
+    pub(crate) cancel: CancelSecret,
 }
 
 /// Why a client is not read from. Reading goes on when none is left.

@@ -142,8 +142,8 @@ impl Engine {
         let mut buffer = Vec::with_capacity(512);
         put_back::auth_ok(&mut buffer);
         welcome.told.write(&mut buffer, &params);
-        let secret = if phase.hello.minor >= 2 { &client.secret[..] } else { &client.secret[..4] };
-        put_back::backend_key_data(&mut buffer, crate::cancel::pid_of(self.worker, client.peer), secret);
+        let pid = crate::cancel::pid_of(self.worker, client.peer);
+        put_back::backend_key_data(&mut buffer, pid, client.cancel.issue(phase.hello.minor));
         if !self.config.login_notify_message.is_empty() {
             let message = &self.config.login_notify_message;
             let fields = ErrorFields { severity: "NOTICE", sqlstate: "00000", message, detail: None, hint: None };
@@ -190,7 +190,8 @@ impl Engine {
         for (name, value) in fixed.into_iter().chain(more) {
             put_back::parameter_status(&mut buffer, name, value);
         }
-        put_back::backend_key_data(&mut buffer, crate::cancel::pid_of(self.worker, client.peer), &client.secret[..4]);
+        let pid = crate::cancel::pid_of(self.worker, client.peer);
+        put_back::backend_key_data(&mut buffer, pid, client.cancel.issue(hello.minor));
         put_back::ready(&mut buffer, b'I');
         io.send(client.peer, &buffer);
         client.phase = Phase::Console(Box::new(Console::new(role, hello.database.clone())));

@@ -203,8 +203,9 @@ impl Hello {
     pub fn write_negotiation(&self, buffer: &mut Vec<u8>) {
         if let Some(options) = &self.negotiate {
             let options: Vec<&[u8]> = options.iter().map(|o| o.as_bytes()).collect();
-            // The field holds the newest minor version, as PostgreSQL fills it since the message exists.
-            put_back::negotiate(buffer, u32::from(NEWEST_MINOR), &options);
+            // The version that was agreed on: the lower one of the client's and ours (PostgreSQL's
+            // SendNegotiateProtocolVersion). A client closes the connection if the answer is newer than its own.
+            put_back::negotiate(buffer, u32::from(self.minor), &options);
         }
     }
 }
@@ -254,9 +255,17 @@ mod tests {
     fn newer_versions_and_unknown_protocol_options_are_negotiated() {
         let hello = read(&packet(&[("user", "u"), ("_pq_.x", "1")], 9));
         assert_eq!((hello.minor, hello.negotiate.clone()), (2, Some(vec!["_pq_.x".to_string()])));
-        let mut buffer = Vec::new();
-        hello.write_negotiation(&mut buffer);
-        assert_eq!(buffer[0], b'v');
+    }
+
+    #[test]
+    fn the_version_that_is_answered_is_the_lower_one_of_both() {
+        for (asked, agreed) in [(0, 0), (1, 1), (2, 2), (3, 2), (9999, 2), (u16::MAX, 2)] {
+            let hello = read(&packet(&[("user", "u"), ("_pq_.x", "1"), ("_pq_.y", "")], asked));
+            let (mut buffer, mut expected) = (Vec::new(), Vec::new());
+            hello.write_negotiation(&mut buffer);
+            put_back::negotiate(&mut expected, agreed, &[b"_pq_.x", b"_pq_.y"]);
+            assert_eq!(buffer, expected, "3.{asked}");
+        }
     }
 
     #[test]
