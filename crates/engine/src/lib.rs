@@ -442,8 +442,8 @@ impl Engine {
             assert_eq!(link, Some(Some(server.peer)), "a server's client does not know it");
             assert!(server.doing() != Some(peers::Doing::Idle), "an idle server has a client");
             let released = self.pools.get(server.pool).mode() != weir_base::Mode::Session;
-            let fair = server.overtime <= relay::AHEAD || !released;
-            assert!(fair, "others wait, and a pipeline goes on for {} transactions", server.overtime);
+            let fair = server.overtime.1 <= relay::AHEAD || !released;
+            assert!(fair, "others wait, and a pipeline goes on for {} transactions", server.overtime.1);
         }
         self.check_turns();
         for ix in self.pools.indices() {

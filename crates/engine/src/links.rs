@@ -358,7 +358,7 @@ impl Engine {
         slot.query_at = Time::NEVER;
         slot.transaction_at = Time::NEVER;
         slot.holding = Holding::default();
-        slot.overtime = 0;
+        slot.overtime = (Time::NEVER, 0);
         let (ix, any) = (slot.pool, slot.attempt.any);
         let Some((up, doing)) = slot.up() else { return };
         if let Fitness::Unfit(why) = fitness(self.pools.get(ix).config.session_attrs, any, up.role()) {

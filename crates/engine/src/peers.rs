@@ -195,8 +195,8 @@ pub(crate) struct ServerSlot {
     pub(crate) transaction_at: Time,
     /// What its client holds of it, since when.
     pub(crate) holding: Holding,
-    /// Transactions that its client's pipeline has ended on it while somebody waited for a server.
-    pub(crate) overtime: u32,
+    /// Since when the one waits who is first in line, and how many transactions its client's pipeline has ended meanwhile.
+    pub(crate) overtime: (Time, u32),
     /// When it last said something.
     pub(crate) heard_at: Time,
     /// Cancel requests under way for it: it is not given away before they are over.

@@ -395,7 +395,7 @@ impl Engine {
             query_at: Time::NEVER,
             transaction_at: Time::NEVER,
             holding: Holding::default(),
-            overtime: 0,
+            overtime: (Time::NEVER, 0),
             heard_at: now,
             cancels: 0,
             last_words: None,

@@ -259,8 +259,9 @@ impl Engine {
         if busy && server.transaction_at == Time::NEVER {
             // The next one of a pipeline.
             server.transaction_at = now;
-            let waits = self.pools.get(server.pool).pool.oldest_wait().is_some();
-            server.overtime += if waits { told.transactions } else { 0 };
+            let wait = self.pools.get(server.pool).pool.oldest_wait().unwrap_or(Time::NEVER);
+            let so_far = if server.overtime.0 == wait { server.overtime.1 } else { 0 };
+            server.overtime = (wait, if wait == Time::NEVER { 0 } else { so_far + told.transactions });
         }
     }
 
