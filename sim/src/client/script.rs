@@ -258,14 +258,26 @@ impl Script<'_> {
     fn dirty(&mut self) -> Burst {
         let token = self.token();
         let name = token.replace('.', "_");
-        let text = match self.rng.below(5) {
+        let text = match self.rng.below(8) {
             // The value tells whose it is.
             0 => format!("SET work_mem = {} /*{token}*/", self.client * 1000 + self.rng.between(1, 9) as u32),
             1 => format!("LISTEN {name} /*{token}*/"),
             2 => format!("PREPARE {name} AS ECHO {token}"),
             3 => format!("CREATE TEMP TABLE {name} /*{token}*/"),
+            4 => format!("CREATE TEMP TABLE {name} AS SELECT /*{token}*/"),
+            5 => format!("SELECT INTO TEMP {name} /*{token}*/"),
+            6 => format!("SELECT pg_advisory_lock({name}) /*{token}*/"),
             _ => format!("LISTEN {name} /*{token}*/; NOTIFY {name} {token}"),
         };
+        // Longer than what is held of a text.
+        let filling = if self.rng.chance(200) { format!("/*{}*/ ", "x".repeat(600)) } else { String::new() };
+        let text = format!("{filling}{text}");
+        if self.rng.chance(200) {
+            // What is pipelined behind it stays.
+            let discard = self.marked("DISCARD ALL");
+            let stages = vec![vec![Front::Query(discard), Front::Query(text)]];
+            return Burst { stages, forgets: self.rules.pooled, ..Burst::default() };
+        }
         if self.rng.chance(700) || text.contains(';') { query(text) } else { self.one_extended(text) }
     }
 

@@ -55,6 +55,12 @@ pub(crate) enum Command {
     Deallocate(String),
     DeallocateAll,
     TempTable(String),
+    /// A temporary table whose command tag is that of a query: CREATE TABLE AS, SELECT INTO.
+    TempTableOfQuery(String),
+    /// `SELECT pg_advisory_lock(…)`; returns nothing here.
+    Lock(String),
+    /// `SELECT pg_advisory_unlock_all()`; as [`Command::Select`].
+    UnlockAll,
     /// Returns one empty row; what poolers ask, such as `SELECT 1`.
     Select,
     /// Something without effect here, with its command tag.
@@ -82,7 +88,7 @@ impl Command {
             Command::Show(_) => "show",
             Command::WhoAmI => "whoami",
             Command::Lookup(_) => LOOKUP,
-            Command::Select => "select",
+            Command::Select | Command::UnlockAll => "select",
             _ => return None,
         })
     }
@@ -151,6 +157,11 @@ fn statement(words: &[&str], text: &str) -> Option<Command> {
         ["ROLLBACK"] => Command::Rollback,
         ["SET", "SESSION", "AUTHORIZATION", "DEFAULT"] => Command::Nothing("SET"),
         ["SET", ..] => set(text)?,
+        ["SELECT", "INTO", "TEMP", name] => Command::TempTableOfQuery(own(name)),
+        ["SELECT", call] if call.ends_with("pg_advisory_unlock_all()") => Command::UnlockAll,
+        ["SELECT", call] if call.starts_with("pg_advisory_lock(") => {
+            Command::Lock(call.trim_start_matches("pg_advisory_lock(").trim_end_matches(')').to_owned())
+        }
         ["SELECT", ..] => Command::Select,
         ["CLOSE", "ALL"] => Command::Nothing("CLOSE CURSOR ALL"),
         ["DISCARD", "TEMP"] => Command::DiscardTemp,
@@ -165,6 +176,7 @@ fn statement(words: &[&str], text: &str) -> Option<Command> {
         ["EXECUTE", name] => Command::ExecutePrepared(own(name)),
         ["DEALLOCATE", "ALL"] => Command::DeallocateAll,
         ["DEALLOCATE", name] => Command::Deallocate(own(name)),
+        ["CREATE", "TEMP", "TABLE", name, "AS", ..] => Command::TempTableOfQuery(own(name)),
         ["CREATE", "TEMP", "TABLE", name, ..] => Command::TempTable(own(name)),
         ["WHOAMI"] => Command::WhoAmI,
         ["LOOKUP", user] => Command::Lookup(own(user)),

@@ -28,6 +28,7 @@ const LINKS: &str = "crates/engine/src/links.rs";
 const POOL: &str = "crates/pool/src/pool.rs";
 const RELAY: &str = "crates/engine/src/relay.rs";
 const SERVER: &str = "crates/session/src/server.rs";
+const EFFECTS: &str = "crates/pgwire/src/sql/effects.rs";
 const OUTSTANDING: &str = "crates/session/src/outstanding.rs";
 
 /// Somebody's result, or an answer, is not what it would be on a connection of one's own.
@@ -49,6 +50,16 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             from: "    let left = !dirty.is_empty() || (session && used);\n",
             to: "    let dirty = if PLANTED { Dirty::NONE } else { dirty };
     let left = !dirty.is_empty() || (session && used);\n",
+        }],
+    },
+    Mutant {
+        name: "trusted tag",
+        what: "what a text leaves behind that its command tag does not say is not seen",
+        found_by: &[Checker::NextOwnerSeesCleanServer, Checker::ResultsReachTheirOwner, Checker::AnsweredAsDirect],
+        edits: &[Edit {
+            file: EFFECTS,
+            from: "        let mut may_leave = Mentions::of(text);\n",
+            to: "        let mut may_leave = if PLANTED { Dirty::NONE } else { Mentions::of(text) };\n",
         }],
     },
     Mutant {

@@ -88,6 +88,8 @@ pub(crate) struct Core {
     sleeping: Option<(u64, String)>,
     listens: BTreeSet<String>,
     tables: BTreeSet<String>,
+    /// Advisory locks of the session, which outlive a transaction that fails.
+    locks: BTreeSet<String>,
     /// Listens and temporary tables at the beginning of the transaction.
     saved: Option<(BTreeSet<String>, BTreeSet<String>)>,
     /// Notifications that wait for the transaction's end, and those that have been sent.
@@ -117,6 +119,7 @@ impl Core {
             sleeping: None,
             listens: BTreeSet::new(),
             tables: BTreeSet::new(),
+            locks: BTreeSet::new(),
             saved: None,
             pending: Vec::new(),
             notified: Vec::new(),
@@ -151,6 +154,7 @@ impl Core {
         all.extend(self.sql_prepared.keys().map(|name| format!("prepared {name}")));
         all.extend(self.listens.iter().map(|name| format!("listens {name}")));
         all.extend(self.tables.iter().map(|name| format!("table {name}")));
+        all.extend(self.locks.iter().map(|name| format!("lock {name}")));
         all.join(" ")
     }
 
@@ -160,6 +164,7 @@ impl Core {
         self.sql_prepared.clear();
         self.listens.clear();
         self.tables.clear();
+        self.locks.clear();
     }
 
     /// The names of the protocol's prepared statements.

@@ -15,6 +15,10 @@ impl Core {
             Command::Rows { count, width, token } => self.run_rows(*count, *width, token, limit, position),
             Command::Echo(text) => self.one_row(Reply::Row(text.clone()), limit, position),
             Command::WhoAmI => self.one_row(Reply::State(self.leftovers()), limit, position),
+            Command::UnlockAll => {
+                self.locks.clear();
+                self.one_row(Reply::Row(String::new()), limit, position);
+            }
             Command::Select => self.one_row(Reply::Row(String::new()), limit, position),
             Command::Show(name) => {
                 let value = self.settings.get(name).ok_or("42704")?.to_owned();
@@ -122,6 +126,16 @@ impl Core {
                 }
                 "CREATE TABLE"
             }
+            Command::TempTableOfQuery(name) => {
+                if !self.tables.insert(name.clone()) {
+                    return Err("42P07");
+                }
+                "SELECT 1"
+            }
+            Command::Lock(name) => {
+                self.locks.insert(name.clone());
+                "SELECT 1"
+            }
             _ => self.sql_statements(command)?,
         };
         self.complete(tag);
@@ -172,6 +186,7 @@ impl Core {
         self.portals.clear();
         self.listens.clear();
         self.tables.clear();
+        self.locks.clear();
         Ok("DISCARD ALL")
     }
 
