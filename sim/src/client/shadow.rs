@@ -299,7 +299,7 @@ fn is_cancelled(message: &Back) -> bool {
 
 /// Whether every item of a session's state, as WHOAMI shows it, was made by `client`.
 fn is_own(state: &str, client: u32) -> bool {
-    let mut words = state.split(' ').filter(|word| !matches!(*word, "" | "listens" | "prepared" | "table"));
+    let mut words = state.split(' ').filter(|word| !matches!(*word, "" | "listens" | "prepared" | "table" | "lock"));
     words.all(|word| match word.split_once('=') {
         Some((_, value)) => value.parse::<u32>().is_ok_and(|value| value / 1000 == client),
         None => word.strip_prefix('c').and_then(|w| w.split_once('_')).is_some_and(|(n, _)| n.parse() == Ok(client)),
