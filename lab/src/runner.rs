@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use weir_pglocal::proc;
+use weir_pglocal::{Signal, proc};
 
 use crate::journal::Journal;
 use crate::lab::Lab;
@@ -217,7 +217,7 @@ fn disturbance(disturbed: &[(f64, String)], steps: usize) -> Option<String> {
 
 /// Ends everything when we are told to end. When we are killed, the caretakers do the same.
 fn leave_nothing_behind(lab: &Lab, journal: &Journal) {
-    let Ok(mut signals) = Signals::new([SIGINT, SIGTERM, SIGHUP]) else { return };
+    let Ok(mut signals) = Signals::new(ending_signals()) else { return };
     // The lab alone owns its caretaker: one that goes home with the lab leaves no shell behind.
     let (caretaker, folder) = (Arc::downgrade(lab.caretaker()), journal.folder().to_owned());
     thread::spawn(move || {
@@ -230,6 +230,12 @@ fn leave_nothing_behind(lab: &Lab, journal: &Journal) {
             std::process::exit(128 + signal);
         }
     });
+}
+
+/// The signals that end the lab. What is started under nohup goes on when its terminal is gone.
+pub(crate) fn ending_signals() -> impl Iterator<Item = i32> {
+    let hup = (!weir_pglocal::is_ignored(Signal::SIGHUP)).then_some(SIGHUP);
+    [SIGINT, SIGTERM].into_iter().chain(hup)
 }
 
 /// Does not return once we were told to end. What ran was ended under its experiment's hands: that is no result, and nothing

@@ -4,6 +4,7 @@ mod place;
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
+use std::process::Child;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -55,11 +56,30 @@ fn a_lab_that_is_told_to_end_clears_up_first() {
     }
 }
 
+#[test]
+fn a_lab_that_began_with_signals_ignored_clears_up_as_any_other() {
+    let Some(weir) = needed(&[]) else { return };
+    for (experiment, moment, signal) in [
+        ("reconnect", 3500, Signal::SIGINT),
+        ("reconnect", 3500, Signal::SIGKILL),
+        ("products", 6000, Signal::SIGTERM),
+        ("products", 6000, Signal::SIGKILL),
+    ] {
+        let place = Place::new();
+        let lab = place.lab_with_signals_ignored(&[experiment, "--smoke", "--fresh"], &weir);
+        end(&place, lab, experiment, moment, signal);
+    }
+}
+
 /// Runs an experiment, ends it after `moment` ms by `signal`, and asserts that nothing of it is left.
 fn strike(experiment: &str, weir: &Path, moment: u64, signal: Signal) {
     let place = Place::new();
+    let lab = place.lab(&[experiment, "--smoke", "--fresh"], weir);
+    end(&place, lab, experiment, moment, signal);
+}
+
+fn end(place: &Place, mut lab: Child, experiment: &str, moment: u64, signal: Signal) {
     let what = format!("{experiment} after {moment} ms, {signal}");
-    let mut lab = place.lab(&[experiment, "--smoke", "--fresh"], weir);
     thread::sleep(Duration::from_millis(moment));
     let (before, running) = (place.processes(), lab.try_wait().expect("a child of ours").is_none());
     send_signal(lab.id(), signal);

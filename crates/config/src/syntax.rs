@@ -19,7 +19,7 @@ pub(crate) struct Broken {
     /// What is wrong.
     pub(crate) errors: Vec<SyntaxError>,
     /// What can be read without the broken lines, unless nothing can.
-    pub(crate) rest: Option<Document<String>>,
+    pub(crate) rest: Option<Box<Document<String>>>,
 }
 
 /// One error.
@@ -64,7 +64,7 @@ pub(crate) fn parse(text: &str) -> Result<Document<String>, Broken> {
     loop {
         let error = match Document::parse(rest.clone()) {
             Ok(document) if errors.is_empty() => return Ok(document),
-            Ok(document) => return Err(Broken { errors, rest: Some(document) }),
+            Ok(document) => return Err(Broken { errors, rest: Some(Box::new(document)) }),
             Err(error) => error,
         };
         let (message, at) = (error.message().to_owned(), error.span().map(|span| span.start));

@@ -19,8 +19,10 @@ use crate::Error;
 /// What the shell runs; `$1` is the folder.
 ///
 /// It ignores the terminal's signals, and is in a process group of its own as well. QUIT ends PostgreSQL and Weir at once; CONT wakes
-/// a process that a test has stopped; KILL is for those that will not go. Then the folder is removed until it stays
-/// away, because a program such as initdb may still be writing into it for a moment.
+/// a process that a test has stopped; who stays gets TERM and INT, for a program may ignore any of the three; KILL is for
+/// those that will not go within six seconds, however many they are. Who has ended, and has not been waited for, is gone.
+/// Then the folder is removed until it stays away, because a program such as initdb may still be writing into it for a
+/// moment.
 const SCRIPT: &str = r#"
 trap '' HUP INT QUIT TERM PIPE
 folder=$1
@@ -33,12 +35,22 @@ while read -r verb pid; do
     esac
 done
 inside() { find /proc -maxdepth 2 -name cwd \( -lname "$folder" -o -lname "$folder/*" \) 2>/dev/null | cut -d/ -f3; }
-for pid in $pids $(inside); do kill -QUIT $pid; kill -CONT $pid; done 2>/dev/null
-for pid in $pids; do
-    n=0
-    while kill -0 $pid && [ $n -lt 60 ]; do sleep 0.1; n=$((n + 1)); done 2>/dev/null
-    kill -KILL $pid 2>/dev/null
+alive() {
+    for pid in "$@"; do
+        kill -0 "$pid" || continue
+        case $(sed 's/.*) //' "/proc/$pid/stat") in [ZX]*) ;; *) echo "$pid" ;; esac
+    done 2>/dev/null
+}
+send() { for pid in $left; do kill "-$1" "$pid"; kill -CONT "$pid"; done 2>/dev/null; }
+left="$pids $(inside)"
+n=0
+while [ $n -lt 60 ] && [ -n "$left" ]; do
+    case $n in 0) send QUIT ;; 10) send TERM ;; 20) send INT ;; esac
+    sleep 0.1
+    left=$(alive $left)
+    n=$((n + 1))
 done
+send KILL
 n=0
 while [ $n -lt 4 ]; do
     for pid in $(inside); do kill -KILL $pid; done 2>/dev/null
@@ -58,6 +70,7 @@ pub struct Caretaker {
 impl Caretaker {
     /// Starts one for `folder`, which need not exist yet.
     pub fn of(folder: &Path) -> Result<Self, Error> {
+        crate::restore_signals_for_children();
         let mut shell = Command::new("/bin/sh")
             .args(["-c", SCRIPT, "weir-caretaker"])
             .arg(folder)
@@ -153,6 +166,29 @@ mod tests {
         assert!(process::wait(&mut sleepers[1], Duration::from_millis(50)).is_none(), "a forgotten one goes on");
         sleepers[1].kill().unwrap();
         sleepers[1].wait().unwrap();
+        assert!(gone_within(&path, Duration::from_secs(5)));
+    }
+
+    #[test]
+    fn who_ignores_every_signal_is_killed_and_many_are_not_waited_for_one_by_one() {
+        let path = folder("stay");
+        let caretaker = Caretaker::of(&path).unwrap();
+        let ignoring = "trap '' HUP INT QUIT TERM; echo; exec sleep 600";
+        let mut sleepers: Vec<_> = (0..5)
+            .map(|_| {
+                let mut sleeper = Command::new("sh").args(["-c", ignoring]).stdout(Stdio::piped()).spawn().unwrap();
+                // From now on it ignores them.
+                std::io::Read::read_exact(sleeper.stdout.as_mut().unwrap(), &mut [0]).unwrap();
+                sleeper
+            })
+            .collect();
+        sleepers.iter().for_each(|sleeper| caretaker.watch(sleeper.id()));
+        orphan(&caretaker);
+        // Six seconds for all; it would be thirty for one after the other.
+        let end = Instant::now() + Duration::from_secs(20);
+        for sleeper in &mut sleepers {
+            assert!(process::wait(sleeper, end.saturating_duration_since(Instant::now())).is_some());
+        }
         assert!(gone_within(&path, Duration::from_secs(5)));
     }
 

@@ -20,6 +20,14 @@ fn start(arguments: &[&str]) -> Child {
     command.spawn().unwrap()
 }
 
+/// The same, as a shell starts it: `before` comes before the command, `behind` after it.
+fn start_by_shell(before: &str, arguments: &[&str], behind: &str) -> Child {
+    let mut command = Command::new("sh");
+    command.args(["-c", &format!("{before} exec \"$0\" demo \"$@\" {behind}")]).arg(env!("CARGO_BIN_EXE_weir"));
+    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.spawn().unwrap()
+}
+
 /// Reads the story up to its first live line; returns it, its folder, and the reader, which keeps the pipe open.
 fn until_live(demo: &mut Child) -> (String, PathBuf, BufReader<ChildStdout>) {
     let mut reader = BufReader::new(demo.stdout.take().unwrap());
@@ -150,6 +158,66 @@ fn a_demo_that_is_killed_leaves_nothing_behind_either() {
     send_signal(demo.id(), Signal::SIGKILL);
     demo.wait().unwrap();
     assert!(is_gone_soon(&folder));
+}
+
+#[test]
+fn a_demo_that_began_with_signals_ignored_ends_as_any_other() {
+    let _alone = ALONE.lock();
+    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGKILL] {
+        let mut demo = start_by_shell("trap '' HUP INT QUIT TERM;", &["--seconds", "600"], "");
+        let (_, folder, reader) = until_live(&mut demo);
+        // Under nohup, the end of the terminal is not the end of the demo.
+        send_signal(demo.id(), Signal::SIGHUP);
+        thread::sleep(Duration::from_millis(300));
+        assert!(demo.try_wait().unwrap().is_none(), "it goes on after HUP");
+        send_signal(demo.id(), signal);
+        let rest: Vec<_> = reader.lines().map_while(Result::ok).collect();
+        let status = demo.wait().unwrap();
+        if signal != Signal::SIGKILL {
+            assert!(status.success() && rest.last().unwrap().contains("nothing is left behind"), "{signal}: {rest:?}");
+        }
+        assert!(is_gone_soon(&folder), "{signal}");
+    }
+}
+
+#[test]
+fn a_demo_that_is_killed_while_it_begins_leaves_nothing_behind() {
+    let _alone = ALONE.lock();
+    for moment in [100, 400, 1000, 2000, 4000] {
+        let place = std::env::temp_dir().join(format!("weir-demo-{}-{moment}", std::process::id()));
+        std::fs::create_dir(&place).unwrap();
+        let mut demo = start_by_shell(&format!("trap '' INT QUIT; TMPDIR={}", place.display()), &[], "");
+        thread::sleep(Duration::from_millis(moment));
+        send_signal(demo.id(), Signal::SIGKILL);
+        demo.wait().unwrap();
+        let end = Instant::now() + SOON;
+        let left = || std::fs::read_dir(&place).unwrap().count() + processes_of(&place);
+        while left() > 0 && Instant::now() < end {
+            thread::sleep(Duration::from_millis(50));
+        }
+        assert_eq!(left(), 0, "after {moment} ms");
+        std::fs::remove_dir(&place).unwrap();
+    }
+}
+
+#[test]
+fn a_demo_without_a_terminal_or_any_open_stream_tells_nobody_and_leaves_nothing() {
+    let _alone = ALONE.lock();
+    let place = std::env::temp_dir().join(format!("weir-demo-{}", std::process::id()));
+    std::fs::create_dir(&place).unwrap();
+    let before = format!("TMPDIR={}; export TMPDIR; exec setsid --wait sh -c '", place.display());
+    for behind in ["<&- >&- 2>&-'", "| head -1 >/dev/null'"] {
+        // The quotes begin in one piece and end in the other; the words go along.
+        let words = format!("{before} \"$0\" demo --seconds 1 {behind} {}", env!("CARGO_BIN_EXE_weir"));
+        let output = Command::new("sh").args(["-c", &words]).output().unwrap();
+        assert!(!String::from_utf8_lossy(&output.stderr).contains("panicked"), "{output:?}");
+        let end = Instant::now() + SOON;
+        while std::fs::read_dir(&place).unwrap().count() + processes_of(&place) > 0 {
+            assert!(Instant::now() < end, "something is left: {output:?}");
+            thread::sleep(Duration::from_millis(50));
+        }
+    }
+    std::fs::remove_dir(&place).unwrap();
 }
 
 #[test]

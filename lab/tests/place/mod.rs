@@ -14,7 +14,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use weir_pglocal::find_installed;
+use weir_pglocal::{find_installed, restore_signals_for_children};
 
 const LAB: &str = env!("CARGO_BIN_EXE_weir-lab");
 
@@ -57,8 +57,20 @@ impl Place {
 
     /// Starts a lab with these words.
     pub(crate) fn lab(&self, words: &[&str], weir: &Path) -> Child {
+        self.start(Command::new(LAB), words, weir)
+    }
+
+    /// The same, with signals ignored, as under nohup and in the background of a shell.
+    pub(crate) fn lab_with_signals_ignored(&self, words: &[&str], weir: &Path) -> Child {
+        let mut command = Command::new("sh");
+        command.args(["-c", "trap '' HUP INT QUIT TERM; exec \"$0\" \"$@\"", LAB]);
+        self.start(command, words, weir)
+    }
+
+    fn start(&self, mut command: Command, words: &[&str], weir: &Path) -> Child {
+        // Also where this test is run so.
+        restore_signals_for_children();
         let said = fs::File::create(self.path.join("said")).expect("a file in our folder");
-        let mut command = Command::new(LAB);
         command.args(words).arg("--weir").arg(weir);
         command.env("TMPDIR", &self.path).current_dir(self.working_folder()).process_group(0);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(said);

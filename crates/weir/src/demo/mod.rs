@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use weir_pglocal::Signal;
 
 use crate::failure::Failure;
 use crate::term::{Output, Term, bar, say, sparkline, squeeze};
@@ -40,7 +41,9 @@ pub(crate) struct Stop(Arc<AtomicBool>);
 impl Stop {
     fn on_signals() -> Result<Self, Failure> {
         let stop = Stop::default();
-        for signal in [SIGINT, SIGTERM, SIGHUP] {
+        // What is started under nohup goes on when its terminal is gone.
+        let hup = (!weir_pglocal::is_ignored(Signal::SIGHUP)).then_some(SIGHUP);
+        for signal in [SIGINT, SIGTERM].into_iter().chain(hup) {
             // In this order: the first signal finds the flag unset, and sets it.
             signal_hook::flag::register_conditional_shutdown(signal, 1, Arc::clone(&stop.0))
                 .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&stop.0)))

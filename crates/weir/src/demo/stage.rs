@@ -83,6 +83,8 @@ impl Stage {
         let child = Command::new(&program)
             .arg("serve")
             .arg(self.config())
+            // Where the caretaker finds it, should we be killed before it hears of it.
+            .current_dir(self.folder())
             .stdin(Stdio::null())
             .stdout(log)
             .stderr(errors)

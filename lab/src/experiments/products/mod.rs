@@ -20,7 +20,6 @@ use std::thread;
 use std::time::Duration;
 
 use clap::Args;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use app::{Language, Settings};
@@ -32,7 +31,7 @@ use crate::lab::Lab;
 use crate::length::Length;
 use crate::machine;
 use crate::model;
-use crate::runner::REPORTS;
+use crate::runner::{REPORTS, ending_signals};
 use crate::steps::{Experiment, Results, Stage, Step, Trouble};
 
 pub(crate) use webapp::{Flags as AppFlags, run as run_app};
@@ -128,7 +127,7 @@ struct Told {
 
 impl Told {
     fn listen(lab: &Lab) -> Result<Arc<Told>, Trouble> {
-        let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(|e| Trouble::at("listen for Ctrl-C", e))?;
+        let mut signals = Signals::new(ending_signals()).map_err(|e| Trouble::at("listen for Ctrl-C", e))?;
         let (told, caretaker) = (Arc::<Told>::default(), lab.caretaker().clone());
         let teller = Arc::clone(&told);
         thread::spawn(move || {
