@@ -213,10 +213,8 @@ mod tests {
             user: "ann\n".into(),
             address: String::new(),
         };
-        assert!(
-            written(|into| text(into, &Line { who: name, ..line("x") }, &TimeZone::UTC))
-                .contains("\\u{202e}app/ann\\n")
-        );
+        let line = Line { who: name, ..line("x") };
+        assert!(written(|into| text(into, &line, &TimeZone::UTC)).contains("\\u{202e}app/ann\\n"));
     }
 
     #[test]

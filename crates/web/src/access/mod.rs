@@ -194,8 +194,10 @@ fn by_token(accounts: &Accounts, value: &HeaderValue) -> Option<Who> {
         return None;
     }
     let hash = hash_token(token.trim());
-    let same = accounts.tokens.iter().filter(|(_, account)| is_same(&account.hash, &hash));
-    let (name, account) = same.last()?;
+    // All of them, whichever it is.
+    let found =
+        accounts.tokens.iter().fold(None, |found, one| if is_same(&one.1.hash, &hash) { Some(one) } else { found });
+    let (name, account) = found?;
     Some(Who { name: Some(name.clone()), role: account.role })
 }
 
