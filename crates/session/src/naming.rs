@@ -114,7 +114,8 @@ impl<O: Out> Step<'_, '_, O> {
 
     pub(crate) fn parse(&mut self, view: View<'_>, head: Head) -> Result<usize, Then> {
         self.ctx.counts.client_parses += 1;
-        if view.bytes.len() < head.total() || is_too_long(view.bytes[HEAD], head.total()) {
+        let too_long = view.bytes.get(HEAD).is_some_and(|first| is_too_long(*first, head.total()));
+        if view.bytes.len() < head.total() || too_long {
             return self.parse_too_large(view, head);
         }
         let parse = frontend::parse(&view.bytes[HEAD..]).map_err(|m| Then::Refuse(protocol(m)))?;
@@ -176,7 +177,7 @@ impl<O: Out> Step<'_, '_, O> {
         if view.bytes.get(HEAD) == Some(&0) {
             return Ok(self.stream_unnamed(view, head));
         }
-        let what = if is_too_long(view.bytes[HEAD], head.total()) {
+        let what = if view.bytes.get(HEAD).is_some_and(|first| is_too_long(*first, head.total())) {
             "a prepared statement of more than 16 MiB"
         } else {
             "a prepared statement for which there is no memory"

@@ -421,3 +421,20 @@ fn a_reset_takes_what_was_asked_for_at_startup_from_the_server_and_not_from_its_
         assert_eq!(query, "SELECT pg_catalog.set_config('search_path','a',false)", "for whoever comes next");
     }
 }
+
+#[test]
+fn a_message_without_a_body_is_refused_whatever_its_type() {
+    for max_prepared in [100, 0] {
+        for tag in 0..=255u8 {
+            for copying in [false, true] {
+                let mut link = Link::transaction();
+                link.max_prepared = max_prepared;
+                if copying {
+                    link.ask(&[query("copy t from stdin")]);
+                }
+                // Whatever it comes to, it comes to an answer.
+                link.feed_client(&[tag, 0, 0, 0, 4]);
+            }
+        }
+    }
+}
