@@ -197,6 +197,8 @@ pub(crate) struct Outstanding {
     unasked: u32,
     /// What `unasked` was before the newest request.
     unasked_before: u32,
+    /// Nothing was sent since we asked for all answers.
+    flushed: bool,
     /// Grows with what the client sends: by each request, each message of COPY data that the server reads, and each
     /// [`PORTION`] of a longer message. Wraps around.
     progress: u32,
@@ -395,7 +397,7 @@ impl Outstanding {
 
     /// Whether a Flush must be sent for all answers to come without another request. Once, until there is more to answer.
     pub(crate) fn needs_flush(&mut self) -> bool {
-        std::mem::take(&mut self.unasked) > 0
+        !std::mem::replace(&mut self.flushed, true)
     }
 
     /// Takes an answer of ours whose turn has come, if there is one at the head.
@@ -555,6 +557,7 @@ impl Outstanding {
     fn push(&mut self, what: Expect, effects: Effects) {
         let ends = what.ends_with_ready();
         self.ends += u32::from(ends);
+        self.flushed = false;
         self.length += 1;
         self.progress = self.progress.wrapping_add(1);
         self.unasked_before = self.unasked;
