@@ -361,12 +361,11 @@ impl Outstanding {
         }
     }
 
-    /// The text of the newest request has been read to its end, and may leave this, too.
-    pub(crate) fn add_to_newest(&mut self, may_leave: Dirty) {
-        if let Some(run) = self.runs.back() {
-            let effects = Effects { may_leave: run.effects.may_leave.union(may_leave), ..run.effects };
-            self.set_newest(effects);
-        }
+    /// The text of the newest request has been read to its end, and may leave this, too. Returns what was known before.
+    pub(crate) fn add_to_newest(&mut self, may_leave: Dirty) -> Dirty {
+        let Some(effects) = self.runs.back().map(|run| run.effects) else { return Dirty::NONE };
+        self.set_newest(Effects { may_leave: effects.may_leave.union(may_leave), ..effects });
+        effects.may_leave
     }
 
     /// Whether the rest of the newest request's message is still to be sent.

@@ -284,12 +284,15 @@ impl<O: Out> Step<'_, '_, O> {
 /// The text that streamed to a server has come to its end.
 pub(crate) fn end_text(server: &mut crate::Server) {
     let Some((streaming, mentions)) = server.state.streaming.take() else { return };
-    let more = Effects { may_leave: mentions.found(), ..Effects::NONE };
-    match streaming {
-        Streaming::Query => server.owed.add_to_newest(more.may_leave),
-        Streaming::Parse => server.state.parsed.may_leave.insert(more.may_leave),
-    }
-    if more.may_leave.contains(Dirty::TEMP) {
+    let found = mentions.found();
+    let before = match streaming {
+        Streaming::Query => server.owed.add_to_newest(found),
+        Streaming::Parse => {
+            let parsed = &mut server.state.parsed.may_leave;
+            std::mem::replace(parsed, parsed.union(found))
+        }
+    };
+    if found.without(before).contains(Dirty::TEMP) {
         server.state.temporary = true;
         server.statements.distrust();
     }
