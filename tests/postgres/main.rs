@@ -46,6 +46,7 @@ mod holding;
 mod hosts;
 mod limits_servers;
 mod login;
+mod memory;
 mod modes;
 mod outage;
 mod overload;

@@ -161,12 +161,13 @@ impl Assembly {
     /// Takes the held beginning out, to be decided. Give its buffer back with [`Assembly::give_back`], or, if it can't be
     /// decided now, put it back whole with [`Assembly::keep`].
     pub(crate) fn take_held(&mut self) -> Vec<u8> {
+        // Whoever decides on it may have to charge what is made of it.
+        self.charge = None;
         std::mem::take(&mut self.held)
     }
 
     /// The held message was decided.
     pub(crate) fn give_back(&mut self, mut buffer: Vec<u8>) {
-        self.charge = None;
         // A small buffer is worth keeping for the next split message; a large one is not.
         if buffer.capacity() <= 512 {
             buffer.clear();

@@ -27,6 +27,8 @@ pub struct Client {
     pub(crate) unnamed_count: u32,
     /// The kinds of session state of whose loss it was warned.
     pub(crate) warned: Dirty,
+    /// The request that is being thrown away fails when its last byte has come, in these words.
+    pub(crate) fails: Option<&'static str>,
     /// Counts the changes of its names.
     changes: Change,
     /// A request of its was refused in the extended protocol: what follows is dropped up to its Sync.
@@ -99,6 +101,7 @@ impl Client {
             unnamed: Unnamed::None,
             unnamed_count: 0,
             warned: Dirty::NONE,
+            fails: None,
             changes: 0,
             skipping: false,
             cancelled: false,

@@ -26,6 +26,10 @@ pub const MAX_HELD_PARSE: usize = 16 << 20;
 /// The longest Parse of the unnamed statement that is held, to be sent again to another server; a longer one streams.
 pub const MAX_HELD_UNNAMED: usize = 1 << 20;
 
+/// The most bytes of Parse messages that are written to a server at once; one more may go beyond it. A Bind of a few bytes may
+/// ask for a Parse of a megabyte.
+const MAX_COMPOSED: usize = 1 << 20;
+
 /// How much of a simple query is looked at: enough for any head that matters.
 const QUERY_PREFIX: usize = 512;
 
@@ -140,13 +144,20 @@ pub fn feed<O: Out>(
     out: &mut O,
 ) -> Fed {
     let mut at = 0;
-    server.as_deref_mut().into_iter().for_each(|server| server.composed = 0);
+    let mut composed = 0;
     let texts = match client.mode {
         Mode::Session => Texts::Pass,
         _ if ctx.max_prepared > 0 || client.prepared() > 0 => Texts::Rename,
         _ => Texts::Watch,
     };
     loop {
+        if let Some(what) = client.fails.filter(|_| client.stream.is_between()) {
+            let failed = Step { client, server: server.as_deref_mut(), ctx, out, texts, composed: &mut composed }
+                .fail_thrown_away(what);
+            if let Err(then) = failed {
+                return Fed { used: at, then };
+            }
+        }
         let piece = match next(client, texts, input, &mut at, ctx) {
             Ok(piece) => piece,
             Err(malformed) => return Fed { used: at, then: Then::Refuse(protocol(malformed)) },
@@ -171,12 +182,15 @@ pub fn feed<O: Out>(
             Piece::Rest(_, Fate::Discard) => continue,
             Piece::Here(here) => {
                 let view = View { bytes: &input[here..], at: Some(here) };
-                Step { client, server: server.as_deref_mut(), ctx, out, texts }.message(view).map(|used| at += used)
+                Step { client, server: server.as_deref_mut(), ctx, out, texts, composed: &mut composed }
+                    .message(view)
+                    .map(|used| at += used)
             }
             Piece::Held => {
                 let held = client.stream.take_held();
                 let view = View { bytes: &held, at: None };
-                let done = Step { client, server: server.as_deref_mut(), ctx, out, texts }.message(view);
+                let done = Step { client, server: server.as_deref_mut(), ctx, out, texts, composed: &mut composed }
+                    .message(view);
                 match done {
                     Ok(_) => client.stream.give_back(held),
                     Err(_) => {
@@ -262,6 +276,8 @@ pub(crate) struct Step<'s, 'c, O> {
     pub(crate) out: &'s mut O,
     /// What is done with the texts of queries and statements.
     pub(crate) texts: Texts,
+    /// Bytes of Parse messages that were written in this feeding: they may be many more than the client's own.
+    pub(crate) composed: &'s mut usize,
 }
 
 /// What is done with the texts of queries and statements.
@@ -297,6 +313,9 @@ impl<O: Out> Step<'_, '_, O> {
         if self.client.skipping || self.client.cancelled {
             return Ok(self.cancelled(view, head));
         }
+        if self.texts == Texts::Rename && head.tag == front::PARSE && self.is_cut_short(view, head) {
+            return Ok(self.throw_away(view, head));
+        }
         let Some(server) = self.server.as_deref_mut() else { return self.unlinked(view, head) };
         if server.owed.is_skipping() && head.tag != front::SYNC {
             // The server would read and ignore it.
@@ -309,13 +328,47 @@ impl<O: Out> Step<'_, '_, O> {
             return self.in_copy(view, head);
         }
         let prepares = matches!(head.tag, front::PARSE | front::BIND | front::DESCRIBE);
-        if server.is_full() || (prepares && server.is_written_full()) {
+        if server.is_full() || (prepares && *self.composed > MAX_COMPOSED) {
             return Err(self.wait_for_answers());
         }
         match self.linked(view, head) {
-            Err(Then::Refuse(Refusal::StatementLimit(what))) => Ok(self.fail(view, head, what)),
+            Err(Then::Refuse(Refusal::StatementLimit(what))) => {
+                self.fail(what);
+                Ok(self.rest(view, head, Fate::Discard))
+            }
             done => done,
         }
+    }
+
+    /// Whether a Parse is that of a named statement, and is not to be held as a whole ([`need`]).
+    fn is_cut_short(&self, view: View<'_>, head: Head) -> bool {
+        let first = view.bytes.get(HEAD).copied().unwrap_or_default();
+        first != 0 && (view.bytes.len() < head.total() || is_too_long(first, head.total()))
+    }
+
+    /// The request that was thrown away fails, at its end.
+    fn fail_thrown_away(&mut self, what: &'static str) -> Result<(), Then> {
+        if self.client.cancelled {
+            (self.client.cancelled, self.client.skipping, self.client.fails) = (false, true, None);
+            self.answer(|buffer| put_back::error(buffer, &CANCELLED));
+            return Ok(());
+        }
+        let Some(server) = self.server.as_deref_mut() else { return Err(Then::NeedServer) };
+        if server.owed.in_copy_in() {
+            return Err(Then::Refuse(Refusal::Protocol("a Parse during COPY".into())));
+        }
+        if !server.owed.is_skipping() {
+            if server.ahead() >= self.ctx.ahead && begins_segment(server, front::PARSE) {
+                return Err(Then::Full);
+            }
+            if server.is_full() {
+                return Err(self.wait_for_answers());
+            }
+            self.ctx.counts.client_parses += 1;
+            self.fail(what);
+        }
+        self.client.fails = None;
+        Ok(())
     }
 
     /// A message of a client without a server.

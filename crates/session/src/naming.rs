@@ -116,7 +116,7 @@ impl<O: Out> Step<'_, '_, O> {
         self.ctx.counts.client_parses += 1;
         let too_long = view.bytes.get(HEAD).is_some_and(|first| is_too_long(*first, head.total()));
         if view.bytes.len() < head.total() || too_long {
-            return self.parse_too_large(view, head);
+            return Ok(self.stream_unnamed(view, head));
         }
         let parse = frontend::parse(&view.bytes[HEAD..]).map_err(|m| Then::Refuse(protocol(m)))?;
         let text = text_in(parse.rest);
@@ -172,17 +172,18 @@ impl<O: Out> Step<'_, '_, O> {
         self.client.statements_mut().make_room(name, self.ctx.accepted.account()).map_err(no_room)
     }
 
-    /// A Parse that is not held as a whole: it is too long, or there is no room.
-    fn parse_too_large(&mut self, view: View<'_>, head: Head) -> Result<usize, Then> {
-        if view.bytes.get(HEAD) == Some(&0) {
-            return Ok(self.stream_unnamed(view, head));
-        }
-        let what = if view.bytes.get(HEAD).is_some_and(|first| is_too_long(*first, head.total())) {
-            "a prepared statement of more than 16 MiB"
-        } else {
-            "a prepared statement for which there is no memory"
+    /// Throws a Parse of a named statement away that can't be held as a whole. It needs no server before its end: a client
+    /// that never sends that end holds none.
+    pub(crate) fn throw_away(&mut self, view: View<'_>, head: Head) -> usize {
+        let too_long = view.bytes.get(HEAD).is_some_and(|first| is_too_long(*first, head.total()));
+        let what = match too_long {
+            true => Refusal::StatementLimit("a prepared statement of more than 16 MiB"),
+            false => Refusal::StatementLimit("a prepared statement for which there is no memory"),
         };
-        Err(Then::Refuse(Refusal::StatementLimit(what)))
+        if let Refusal::StatementLimit(what) = what {
+            self.client.fails = Some(what);
+        }
+        self.rest(view, head, Fate::Discard)
     }
 
     /// The client's unnamed statement will exist only on the server that it has now.
@@ -194,13 +195,12 @@ impl<O: Out> Step<'_, '_, O> {
 
     /// Fails a request in words of ours, as if the server had: it is made to fail at this place, so that its transaction
     /// fails and it skips to the next Sync, as after any error.
-    pub(crate) fn fail(&mut self, view: View<'_>, head: Head, what: &'static str) -> usize {
+    pub(crate) fn fail(&mut self, what: &'static str) {
         self.note(Expect::Refused, None, Change::Refused(what));
         self.ctx.scratch.clear();
         let nobodys = self.ctx.interner.nobodys();
         put_front::describe(self.ctx.scratch, Of::Statement, &nobodys);
         self.out.server(self.ctx.scratch);
-        self.rest(view, head, Fate::Discard)
     }
 
     /// Too much is outstanding: the server is told to say what it has to say, and the client waits for that.
@@ -404,9 +404,7 @@ impl<O: Out> Step<'_, '_, O> {
         self.ctx.counts.server_parses += 1;
         self.ctx.scratch.clear();
         put_front::parse(self.ctx.scratch, name, rest);
-        if let Some(server) = self.server.as_deref_mut() {
-            server.composed += self.ctx.scratch.len();
-        }
+        *self.composed += self.ctx.scratch.len();
         self.out.server(self.ctx.scratch);
         if self.ctx.scratch.capacity() > MAX_SCRATCH {
             *self.ctx.scratch = Vec::new();
@@ -434,7 +432,7 @@ impl<O: Out> Step<'_, '_, O> {
                 self.ctx.counts.server_parses += 1;
                 self.ctx.scratch.clear();
                 put_front::parse(self.ctx.scratch, b"", rest);
-                server.composed += self.ctx.scratch.len();
+                *self.composed += self.ctx.scratch.len();
                 self.out.server(self.ctx.scratch);
             }
             Unnamed::None | Unnamed::Streamed => {

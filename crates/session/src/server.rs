@@ -22,8 +22,6 @@ pub struct Server {
     pub(crate) owed: Outstanding,
     /// What the requests in `owed` have changed.
     pub(crate) notes: Notes,
-    /// Bytes of Parse messages that we have written since its client was last fed: they may be many more than the client's own.
-    pub(crate) composed: usize,
     /// The Close messages of ours in `owed`.
     pub(crate) closes: Closes,
     pub(crate) statements: ServerStatements,
@@ -51,10 +49,6 @@ pub struct Server {
     role: Role,
     key: CancelKey,
 }
-
-/// The most bytes of Parse messages that are written to a server at once; one more may go beyond it. A Bind of a few bytes may
-/// ask for a Parse of a megabyte.
-const MAX_COMPOSED: usize = 1 << 20;
 
 /// What the answers to a query of our own held.
 #[derive(Clone, Copy, Debug, Default)]
@@ -106,7 +100,6 @@ impl Server {
         Server {
             owed: Outstanding::default(),
             notes: Notes::default(),
-            composed: 0,
             closes: Closes::default(),
             statements: ServerStatements::default(),
             dropping_all: None,
@@ -154,12 +147,6 @@ impl Server {
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
         self.owed.is_full() || self.notes.is_full()
-    }
-
-    /// Whether so much was written for its client at once that what may need more must wait for an answer.
-    #[inline]
-    pub(crate) fn is_written_full(&self) -> bool {
-        self.composed > MAX_COMPOSED
     }
 
     /// Whether it works on something for its client: a reply is owed.

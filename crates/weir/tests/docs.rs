@@ -61,6 +61,31 @@ fn every_limit_on_statements_stands_on_the_page_of_errors() {
 }
 
 #[test]
+fn every_bound_on_the_page_of_limits_has_a_name_that_there_is() {
+    let page = read("docs/limits.md");
+    let settings = read("docs/settings.md");
+    let mut bounds = 0;
+    for line in page.lines().filter(|line| line.starts_with("| ") && line.ends_with('|')) {
+        let cells: Vec<&str> = line.trim_matches(['|', ' ']).split('|').map(str::trim).collect();
+        if cells.len() != 5 || cells[0] == "what" {
+            continue;
+        }
+        bounds += 1;
+        assert!(cells.iter().all(|cell| !cell.is_empty()), "a cell is empty: {cells:?}");
+        let names: Vec<&str> = cells[4].split('`').skip(1).step_by(2).collect();
+        match names[..] {
+            [constant, file] => {
+                let source = read(file);
+                assert!(source.contains(&format!("const {constant}: ")), "{file} has no {constant}");
+            }
+            [setting] => assert!(settings.contains(&format!("| `{setting}` |")), "there is no setting {setting}"),
+            _ => panic!("a bound is named by a setting, or by a constant and its file: {cells:?}"),
+        }
+    }
+    assert!(bounds > 30, "the page was not understood: {bounds} bounds");
+}
+
+#[test]
 fn every_error_of_the_console_stands_on_the_page_of_errors() {
     let source = read("crates/admin/src/error.rs");
     // A text may be broken over two lines of the page.

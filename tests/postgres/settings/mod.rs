@@ -154,7 +154,9 @@ const OWN: &[(&str, Effect)] = &[
     ("max_logins_per_host", Seen("a_host_gets_so_many_logins_at_once_whatever_the_number_of_pools")),
     ("connects_per_second", Seen("connects_per_second_bounds_how_fast_servers_open")),
     ("client_statements", Seen("a_client_may_not_hold_more_statements_than_its_limit")),
-    ("statement_memory", Seen("the_statements_of_a_client_and_their_memory_are_bounded")),
+    ("client_statement_memory", Seen("one_client_does_not_take_the_memory_for_statements_of_others")),
+    ("pool_statement_memory", Seen("one_pool_does_not_take_the_memory_for_statements_of_others")),
+    ("statement_memory", Seen("a_limit_on_statements_takes_effect_on_reload")),
 ];
 
 /// Words of a connection string in `[databases]`.

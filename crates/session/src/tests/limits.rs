@@ -145,6 +145,28 @@ fn a_parse_that_is_half_there_is_charged_and_fails_when_the_room_is_gone() {
 }
 
 #[test]
+fn a_parse_that_is_not_held_takes_no_server_before_its_end() {
+    let mut link = limited(100_000, 1 << 20, 1 << 20);
+    let server = link.server.take();
+    let asked = parse("s", &"x".repeat(200_000));
+    for piece in asked[..150_000].chunks(10_000) {
+        assert_eq!(link.ask(&[piece.to_vec()]), b"");
+    }
+    assert!(link.accepted.used() < 20_000, "nor memory");
+    let rest = [&asked[150_000..], &sync()].concat();
+    let fed = link.feed_client(&rest);
+    assert_eq!(fed, Fed { used: asked.len() - 150_000, then: Then::NeedServer });
+    link.server = server;
+    assert_eq!(tags(&link.ask(&[sync()])), "DS");
+    assert_eq!(refused(&mut link)[2], "a prepared statement for which there is no memory");
+    // What a server skips is skipped.
+    link.ask(&[bind("nothing")]);
+    link.tell(&[error("26000", "no such statement")]);
+    assert_eq!(tags(&link.ask(&[asked, sync()])), "S");
+    link.tell(&[ready()]);
+}
+
+#[test]
 fn seventeen_parses_of_15_mb_do_not_take_the_room_of_others() {
     let mut link = limited(32 << 20, 128 << 20, 256 << 20);
     for number in 0..17 {

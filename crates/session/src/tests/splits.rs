@@ -201,8 +201,6 @@ fn converse(mode: Mode, batches: &[Vec<Vec<u8>>], cuts: &[usize]) -> Outcome {
         .collect();
     statements.sort();
     link.client.statements = None;
-    // Counts within one call.
-    link.server.iter_mut().for_each(|server| server.composed = 0);
     Outcome {
         client,
         server,
