@@ -362,7 +362,7 @@ impl Pooler {
 
     fn help(&mut self, ctx: &mut Context, worker: u16, job: u64, work: Work) {
         let answer = match work {
-            Work::SaltPassword { password, salt, iterations } => {
+            Work::SaltServer { password, salt, iterations } | Work::SaltClient { password, salt, iterations } => {
                 Answer::Salted(salts::salted(&password, &salt, iterations))
             }
             Work::NameOfUser(uid) => Answer::UserName(Some(format!("user{uid}"))),

@@ -93,6 +93,32 @@ fn a_cancel_of_a_waiting_client_does_not_hit_the_query_that_it_waits_for() {
 }
 
 #[test]
+fn a_part_of_a_key_of_protocol_3_2_cancels_nothing() {
+    let site = Site::with(Setup::new(Mode::Transaction).size(1).auth("trust"), Mode::Transaction);
+    let params = site.params();
+    let mut client = Connection::open(&params).unwrap();
+    let mut packet = Vec::new();
+    put_front::startup(&mut packet, &[("user", params.user.as_str()), ("database", params.database.as_str())], 2);
+    client.send_bytes(&packet).unwrap();
+    let frames = readies(&mut client, 1);
+    let frame = frames.iter().find(|frame| frame.tag == tag::back::BACKEND_KEY_DATA).expect("a key");
+    let (pid, key) = backend::backend_key(&frame.body).unwrap();
+    assert!(key.len() > 4);
+    thread::scope(|scope| {
+        let query = scope.spawn(move || client.value("SELECT 'undisturbed' FROM pg_sleep(1)").unwrap());
+        await_sleep(&site, 1);
+        for length in [4, 5, key.len() - 1] {
+            let mut request = Vec::new();
+            put_front::cancel_request(&mut request, pid, &key[..length]);
+            let mut other = Connection::open(&params).unwrap();
+            other.send_bytes(&request).unwrap();
+            assert!(other.read_bytes(Duration::from_secs(20)).is_err(), "a cancel request is never answered");
+        }
+        assert_eq!(query.join().unwrap().as_deref(), Some("undisturbed"));
+    });
+}
+
+#[test]
 fn a_key_of_protocol_3_2_cancels_too() {
     let site = Site::with(Setup::new(Mode::Transaction).size(1).auth("trust"), Mode::Transaction);
     let params = site.params();

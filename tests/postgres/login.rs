@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use weir_pglocal::client::{Connection, Error};
 use weir_pgwire::{Auth, backend, put_front, tag};
-use weir_tests::{Mode, Postgres, Setup, Site, User, body_text, until_quiet, users};
+use weir_tests::{Ini, Mode, Postgres, Setup, Site, User, body_text, until_quiet, users};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -140,6 +140,31 @@ fn a_wrong_password_and_an_unknown_user_exchange_the_same_messages() {
     }
 }
 
+/// A list in which all secrets are of one kind: whoever is asked differently is not on it.
+#[test]
+fn an_unknown_user_is_asked_what_known_users_are_asked_whatever_their_secrets() {
+    let verifier = |iterations| {
+        let salt = vec![7; 16];
+        let salted = weir_auth::salt_password(users::APP.password, &salt, iterations);
+        weir_auth::ScramVerifier::from_salted(&salted, salt, iterations).to_string()
+    };
+    for auth in ["md5", "scram-sha-256"] {
+        for secret in [verifier(4096), verifier(15_000), users::APP.password.to_owned()] {
+            let mut setup = Setup::new(Mode::Transaction).auth(auth).console_by_socket();
+            for user in users::ALL {
+                setup = setup.without(user.name);
+            }
+            let setup = setup.without("admin").without("watcher").secret(users::APP.name, &secret);
+            let site = Site::with(setup, Mode::Transaction);
+            let known = exchange(&site, users::APP.name, "wrong");
+            for stranger in ["zzz", "postgres", "admin"] {
+                assert_eq!(exchange(&site, stranger, "wrong"), known, "{auth}: {secret}: {stranger}");
+            }
+            gets_in(&site, users::APP);
+        }
+    }
+}
+
 #[test]
 fn an_unknown_user_has_the_same_salt_each_time() {
     let site = site("scram-sha-256", users::APP.password);
@@ -162,16 +187,76 @@ fn an_unknown_user_has_the_same_salt_each_time() {
 #[test]
 fn the_server_is_logged_in_to_by_whatever_it_asks_for() {
     for user in users::ALL {
-        let setup = Setup::new(Mode::Transaction).server_user(user);
+        let setup = Setup::new(Mode::Transaction).server_user(user).pool("require_auth = \"any\"");
         let site = Site::with(setup, Mode::Transaction);
         let mut client = site.connect();
         assert_eq!(client.value("SELECT current_user").unwrap().as_deref(), Some(user.name));
     }
 }
 
+/// Whether a pool that logs in as this user serves a client; if not, it is for require_auth's sake.
+#[track_caller]
+fn is_served(site: &Site, what: &str) -> bool {
+    let served = Connection::connect(&site.params()).and_then(|mut client| client.value("SELECT current_user"));
+    let Err(error) = served else { return true };
+    let text = error.to_string();
+    assert!(text.contains("require_auth"), "{what}: {text}");
+    false
+}
+
+#[test]
+fn a_server_may_ask_only_as_require_auth_says() {
+    // The default, for all, for the pool; who is served.
+    for (general, pool, served) in [
+        (None, None, vec![users::APP, users::MD5]),
+        (None, Some("any"), users::ALL.to_vec()),
+        (Some("any"), None, users::ALL.to_vec()),
+        (Some("any"), Some("auto"), vec![users::APP, users::MD5]),
+        (Some("scram-sha-256"), None, vec![users::APP]),
+        (Some("scram-sha-256"), Some("none"), vec![users::TRUSTED]),
+        (None, Some("password,none"), vec![users::PLAIN, users::TRUSTED]),
+        (None, Some("!password,!md5"), vec![users::APP, users::TRUSTED]),
+    ] {
+        for user in [users::APP, users::MD5, users::PLAIN, users::TRUSTED] {
+            let mut setup = Setup::new(Mode::Transaction).server_user(user);
+            if let Some(words) = general {
+                setup = setup.general(&format!("require_auth = \"{words}\""));
+            }
+            if let Some(words) = pool {
+                setup = setup.pool(&format!("require_auth = \"{words}\""));
+            }
+            let what = format!("{general:?}, {pool:?}, {}", user.name);
+            let site = Site::with(setup, Mode::Transaction);
+            let expected = served.iter().any(|served| served.name == user.name);
+            assert_eq!(is_served(&site, &what), expected, "{what}");
+        }
+    }
+    // As PgBouncer, unless the file says otherwise.
+    for user in [users::PLAIN, users::TRUSTED] {
+        assert!(is_served(&Site::ini(&Ini::new().forced(user)), user.name));
+        let strict = [
+            Ini::new().forced(user).app("require_auth=scram-sha-256"),
+            Ini::new().forced(user).set("require_auth", "auto"),
+        ];
+        for ini in strict {
+            assert!(!is_served(&Site::ini(&ini), user.name));
+        }
+    }
+}
+
+#[test]
+fn a_pool_without_a_password_takes_a_server_that_trusts_it() {
+    let site = Site::with(Setup::new(Mode::Transaction).no_server_user(), Mode::Transaction);
+    gets_in(&site, users::TRUSTED);
+    let error = Connection::connect(&site.params_of(users::PLAIN)).and_then(|mut client| client.value("SELECT 1"));
+    let error = error.expect_err("a listed password is not sent in clear text either");
+    assert!(error.to_string().contains("require_auth"), "{error}");
+}
+
 #[test]
 fn without_a_user_in_the_pool_each_client_is_itself_on_the_server() {
-    let site = Site::with(Setup::new(Mode::Transaction).no_server_user(), Mode::Transaction);
+    let setup = Setup::new(Mode::Transaction).no_server_user().general("require_auth = \"any\"");
+    let site = Site::with(setup, Mode::Transaction);
     for user in users::ALL {
         let mut client = Connection::connect(&site.params_of(user)).unwrap_or_else(|e| panic!("{}: {e}", user.name));
         assert_eq!(client.value("SELECT current_user").unwrap().as_deref(), Some(user.name));

@@ -4,7 +4,7 @@ use std::fs;
 use std::thread;
 
 use weir_pglocal::client::Connection;
-use weir_tests::{Mode, Postgres, Setup, Site, encrypting_postgres, eventually};
+use weir_tests::{Mode, Postgres, Setup, Site, encrypting_postgres, eventually, users};
 
 fn setup(mode: &str) -> Setup {
     Setup::new(Mode::Transaction).size(2).more(&format!("[tls.server]\nmode = \"{mode}\"\n"))
@@ -30,8 +30,20 @@ fn a_server_that_can_encrypt_is_used_so_unless_the_mode_says_otherwise() {
         let text = format!("[tls.server]\nmode = \"{mode}\"\nca_file = \"{}\"\n", file.display());
         let site = Site::on(&postgres, Setup::new(Mode::Transaction).more(&text), Mode::Transaction);
         assert!(is_encrypted(&mut site.connect()), "{mode}");
+        // Who the server is has been proven: it may ask for the password, or for nothing.
+        for user in [users::PLAIN, users::TRUSTED] {
+            let setup = Setup::new(Mode::Transaction).server_user(user).more(&text);
+            let site = Site::on(&postgres, setup, Mode::Transaction);
+            assert!(is_encrypted(&mut site.connect()), "{mode}, {}", user.name);
+        }
     }
     let _ = fs::remove_file(file);
+    // Encryption alone proves nothing.
+    for user in [users::PLAIN, users::TRUSTED] {
+        let site = Site::on(&postgres, setup("require").server_user(user), Mode::Transaction);
+        let error = Connection::connect(&site.params()).map(drop).unwrap_err();
+        assert!(error.to_string().contains("require_auth"), "{error}");
+    }
 }
 
 #[test]

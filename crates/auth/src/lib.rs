@@ -17,7 +17,9 @@ mod ident;
 mod md5;
 mod message;
 mod method;
+mod mock;
 mod plan;
+mod require;
 mod saslprep;
 mod scram_client;
 mod scram_server;
@@ -32,11 +34,13 @@ pub use ident::IdentMaps;
 pub use md5::{md5_hex_secret, md5_response, md5_verify};
 pub use message::{MAX_ITERATIONS, MAX_MESSAGE, ScramError};
 pub use method::{ConnectionMethod, Demand, Method, MethodError};
+pub use mock::{Mocks, Shape};
 pub use plan::{Denial, Doom, Exchange, Facts, Plan, decide};
+pub use require::{Methods, RequireAuth, ServerMethod, Trust};
 pub use scram_client::{ScramClient, ScramExpectVerdict, ScramNeedKeys};
-pub use scram_server::{ScramExpectFinal, ScramOffer, ScramServer};
+pub use scram_server::{ScramChallenged, ScramExpectFinal, ScramOffer, ScramServer};
 pub use secret::{ScramKeys, ScramVerifier, Secret, SecretError};
-pub use source::{ScramPolicy, ScramSource, ScramStart, StandIn};
+pub use source::{ScramPolicy, ScramSource, ScramStart};
 
 /// The SASL mechanism by its name in AuthenticationSASL and SASLInitialResponse.
 pub const SCRAM_SHA_256: &str = "SCRAM-SHA-256";

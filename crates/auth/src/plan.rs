@@ -11,8 +11,9 @@ use crate::hba::Via;
 use crate::ident::IdentMaps;
 use crate::md5::md5_hex_secret;
 use crate::method::{ConnectionMethod, Demand};
+use crate::mock::{Mocks, Shape};
 use crate::secret::Secret;
-use crate::source::ScramSource;
+use crate::source::{ScramPolicy, ScramSource};
 
 /// What to exchange with a client, and whether it can succeed.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -28,10 +29,12 @@ pub struct Plan {
 pub enum Exchange {
     /// None: the client is in.
     None,
-    /// AuthenticationCleartextPassword; check the answer with [`verify_cleartext`](crate::verify_cleartext). Where
-    /// secrets are verifiers, check an unknown user's answer too, against
-    /// [`ScramVerifier::mock`](crate::ScramVerifier::mock), for the sake of the time it takes.
-    Cleartext,
+    /// AuthenticationCleartextPassword; check the answer with [`verify_cleartext`](crate::verify_cleartext).
+    Cleartext {
+        /// For a user without a secret that must look like one with a verifier: check the answer against
+        /// [`ScramVerifier::mock`](crate::ScramVerifier::mock), for the sake of the time it takes.
+        mock: Option<Shape>,
+    },
     /// AuthenticationMD5Password; check the answer with [`md5_verify`](crate::md5_verify).
     Md5 {
         /// 32 hex digits; empty if there is no secret, and then [`md5_verify`](crate::md5_verify) takes no answer.
@@ -47,7 +50,7 @@ impl fmt::Debug for Exchange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Exchange::None => f.write_str("None"),
-            Exchange::Cleartext => f.write_str("Cleartext"),
+            Exchange::Cleartext { .. } => f.write_str("Cleartext"),
             Exchange::Md5 { .. } => f.write_str("Md5"),
             Exchange::Scram(_) => f.write_str("Scram"),
             Exchange::Refuse(denial) => write!(f, "Refuse({denial:?})"),
@@ -140,6 +143,10 @@ pub struct Facts<'a> {
     pub forced_user: Option<&'a str>,
     /// The maps that a rule may name.
     pub maps: &'a IdentMaps,
+    /// What a user without a usable secret is made to look like: one of those whose secrets are counted here.
+    pub mocks: &'a Mocks,
+    /// What decides which of them.
+    pub policy: &'a ScramPolicy,
 }
 
 /// Decides how a client logs in.
@@ -209,18 +216,26 @@ fn by_password(method: Password, facts: &Facts<'_>) -> Plan {
         _ => None,
     };
     let usable = if doom.is_none() { facts.secret } else { None };
+    let mock = || facts.mocks.draw(facts.user, &facts.policy.key);
     let exchange = match (method, usable) {
-        (Password::Plain, _) => Exchange::Cleartext,
+        (Password::Plain, Some(_)) => Exchange::Cleartext { mock: None },
+        (Password::Plain, None) => Exchange::Cleartext { mock: mock() },
         (Password::Md5 | Password::ScramSha256, Some(Secret::Scram(verifier))) => {
             Exchange::Scram(ScramSource::Verifier(verifier.clone()))
         }
         (Password::Md5, Some(Secret::Plain(password))) => Exchange::Md5 { hex: md5_hex_secret(facts.user, password) },
         (Password::Md5, Some(Secret::Md5(hex))) => Exchange::Md5 { hex: hex.to_string() },
-        (Password::Md5, None) => Exchange::Md5 { hex: String::new() },
+        (Password::Md5, None) => match mock() {
+            Some(shape) => Exchange::Scram(ScramSource::Mock(shape)),
+            None => Exchange::Md5 { hex: String::new() },
+        },
         (Password::ScramSha256, Some(Secret::Plain(password))) => {
             Exchange::Scram(ScramSource::Password(password.clone()))
         }
-        (Password::ScramSha256, Some(Secret::Md5(_)) | None) => Exchange::Scram(ScramSource::Nobody),
+        (Password::ScramSha256, Some(Secret::Md5(_)) | None) => {
+            let own = Shape::usual(facts.policy.iterations);
+            Exchange::Scram(ScramSource::Mock(facts.mocks.draw_scram(own, facts.user, &facts.policy.key)))
+        }
     };
     Plan { exchange, doom }
 }
@@ -232,6 +247,8 @@ mod tests {
     use crate::md5::{md5_response, md5_verify};
     use crate::method::Method;
     use crate::secret::ScramVerifier;
+
+    const POLICY: ScramPolicy = ScramPolicy { key: [7; 32], iterations: 4096 };
 
     fn plain(password: &str) -> Secret {
         Secret::Plain(password.into())
@@ -268,6 +285,8 @@ mod tests {
             os_user: None,
             forced_user: None,
             maps: &IdentMaps::default(),
+            mocks: &Mocks::default(),
+            policy: &POLICY,
         };
         let plan = decide(&demand, &facts);
         (plan.exchange, plan.doom)
@@ -285,6 +304,8 @@ mod tests {
             os_user: name,
             forced_user: None,
             maps: &maps(),
+            mocks: &Mocks::default(),
+            policy: &POLICY,
         };
         let plan = decide(&demand, &facts);
         (plan.exchange, plan.doom)
@@ -305,9 +326,9 @@ mod tests {
     #[test]
     fn plain_asks_for_the_password_whatever_the_secret() {
         for secret in [plain("pw"), md5("pw"), Secret::Scram(scram())] {
-            assert_eq!(with_password(Method::Plain, Some(secret)), (Exchange::Cleartext, None));
+            assert_eq!(with_password(Method::Plain, Some(secret)), (Exchange::Cleartext { mock: None }, None));
         }
-        assert_eq!(with_password(Method::Plain, None), (Exchange::Cleartext, Some(Doom::UnknownUser)));
+        assert_eq!(with_password(Method::Plain, None), (Exchange::Cleartext { mock: None }, Some(Doom::UnknownUser)));
     }
 
     #[test]
@@ -328,6 +349,34 @@ mod tests {
     }
 
     #[test]
+    fn a_user_without_a_usable_secret_is_asked_as_one_of_those_who_have_one() {
+        let shape = Shape { iterations: 20_000, salt: 24 };
+        let hba = Hba::default();
+        let exchange = |method: Method, secret: Option<Secret>| {
+            let demand = method.demand(&hba, &Asked { via: tcp(), database: "d", user: "u" });
+            let facts = Facts {
+                user: "u",
+                secret: secret.as_ref(),
+                via: tcp(),
+                certificate_name: None,
+                os_user: None,
+                forced_user: None,
+                maps: &IdentMaps::default(),
+                mocks: &Mocks::of_shape(shape),
+                policy: &POLICY,
+            };
+            decide(&demand, &facts).exchange
+        };
+        let mock = Exchange::Scram(ScramSource::Mock(shape));
+        for secret in [None, Some(plain(""))] {
+            assert_eq!(exchange(Method::Md5, secret.clone()), mock);
+            assert_eq!(exchange(Method::ScramSha256, secret.clone()), mock);
+            assert_eq!(exchange(Method::Plain, secret), Exchange::Cleartext { mock: Some(shape) });
+        }
+        assert_eq!(exchange(Method::ScramSha256, Some(md5("pw"))), mock);
+    }
+
+    #[test]
     fn scram_takes_verifiers_and_passwords_and_dooms_the_rest() {
         let (exchange, doom) = with_password(Method::ScramSha256, Some(Secret::Scram(scram())));
         assert_eq!((exchange, doom), (Exchange::Scram(ScramSource::Verifier(scram())), None));
@@ -336,7 +385,10 @@ mod tests {
         let doomed =
             [(Some(md5("pw")), Doom::Md5Secret), (Some(plain("")), Doom::EmptyPassword), (None, Doom::UnknownUser)];
         for (secret, why) in doomed {
-            assert_eq!(with_password(Method::ScramSha256, secret), (Exchange::Scram(ScramSource::Nobody), Some(why)));
+            assert_eq!(
+                with_password(Method::ScramSha256, secret),
+                (Exchange::Scram(ScramSource::Mock(Shape::usual(4096))), Some(why))
+            );
         }
     }
 
@@ -417,6 +469,8 @@ mod tests {
             os_user: None,
             forced_user: Some("app"),
             maps: &IdentMaps::default(),
+            mocks: &Mocks::default(),
+            policy: &POLICY,
         };
         assert_eq!(decide(&demand, &facts), Plan { exchange: Exchange::None, doom: None });
         facts.forced_user = None;

@@ -118,17 +118,55 @@ impl ScramServer {
         verifier: ScramVerifier,
         doomed: bool,
     ) -> Result<(ScramExpectFinal, Vec<u8>), ScramError> {
+        let (state, server_first) = self.challenge(client_first, &verifier.salt, verifier.iterations)?;
+        Ok((state.verify_with(verifier, doomed), server_first))
+    }
+
+    /// The same for a verifier of which salt and count are known, and the keys will be.
+    ///
+    /// # Errors
+    ///
+    /// As [`ScramServer::first`].
+    pub fn challenge(
+        self,
+        client_first: &[u8],
+        salt: &[u8],
+        iterations: u32,
+    ) -> Result<(ScramChallenged, Vec<u8>), ScramError> {
         let first = ClientFirst::parse(message::text(client_first)?)?;
         let nonce = format!("{}{}", first.nonce, self.nonce);
-        let server_first = format!("r={nonce},s={},i={}", encode(&verifier.salt), verifier.iterations);
-        let state = ScramExpectFinal {
+        let server_first = format!("r={nonce},s={},i={iterations}", encode(salt));
+        let state = ScramChallenged {
             binding: self.channel.proof(first.flag)?,
             transcript: format!("{},{server_first}", first.bare),
             nonce,
-            verifier,
-            doomed,
         };
         Ok((state, server_first.into_bytes()))
+    }
+}
+
+/// A login whose client has its challenge, while its verifier is not known yet.
+#[derive(Clone, Serialize, Deserialize)]
+pub struct ScramChallenged {
+    /// What `c=` of client-final-message must be: the GS2 header and the binding, in base64.
+    binding: String,
+    /// Both halves of the nonce.
+    nonce: String,
+    /// `client-first-message-bare "," server-first-message`: the begin of AuthMessage.
+    transcript: String,
+}
+
+impl ScramChallenged {
+    /// The verifier is known, or a mock of it.
+    pub fn verify_with(self, verifier: ScramVerifier, doomed: bool) -> ScramExpectFinal {
+        ScramExpectFinal { challenged: self, verifier, doomed }
+    }
+}
+
+impl fmt::Debug for ScramChallenged {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The transcript helps to guess the password.
+        f.write_str("ScramChallenged(…)")
     }
 }
 
@@ -163,12 +201,7 @@ impl<'a> ClientFirst<'a> {
 /// A login that waits for client-final-message.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct ScramExpectFinal {
-    /// What `c=` of client-final-message must be: the GS2 header and the binding, in base64.
-    binding: String,
-    /// Both halves of the nonce.
-    nonce: String,
-    /// `client-first-message-bare "," server-first-message`: the begin of AuthMessage.
-    transcript: String,
+    challenged: ScramChallenged,
     verifier: ScramVerifier,
     doomed: bool,
 }
@@ -182,13 +215,13 @@ impl ScramExpectFinal {
     /// or belongs to another exchange.
     pub fn finish(self, client_final: &[u8]) -> Result<(ScramKeys, Vec<u8>), ScramError> {
         let message = ClientFinal::parse(message::text(client_final)?)?;
-        if !bool::from(same(message.binding.as_bytes(), self.binding.as_bytes())) {
+        if !bool::from(same(message.binding.as_bytes(), self.challenged.binding.as_bytes())) {
             return Err(ScramError::ChannelBinding("the client sees another connection than we do"));
         }
-        if message.nonce != self.nonce {
+        if message.nonce != self.challenged.nonce {
             return Err(ScramError::NonceMismatch);
         }
-        let signed = [self.transcript.as_bytes(), b",", message.without_proof.as_bytes()];
+        let signed = [self.challenged.transcript.as_bytes(), b",", message.without_proof.as_bytes()];
         let client_key = xor(&message.proof, &hmac(&self.verifier.stored_key, &signed));
         let proven = hash(&client_key).ct_eq(&self.verifier.stored_key);
         if !bool::from(proven & !Choice::from(u8::from(self.doomed))) {

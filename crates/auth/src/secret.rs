@@ -12,9 +12,12 @@ use subtle::ConstantTimeEq;
 
 use crate::crypto::{hash, hmac};
 use crate::message::{MAX_ITERATIONS, decode, decode_key, encode, iterations};
+use crate::mock::Shape;
 
 /// The longest salt of a stored verifier, in bytes; PostgreSQL makes salts of 16.
 const MAX_SALT: usize = 1024;
+/// The length of the salts that PostgreSQL makes, and we.
+pub(crate) const SALT_LEN: usize = 16;
 const SCRAM_PREFIX: &str = "SCRAM-SHA-256$";
 const MD5_PREFIX: &str = "md5";
 
@@ -126,11 +129,11 @@ impl ScramVerifier {
     ///
     /// The same user gets the same salt for as long as the process keeps `key`, like a user whose secret is stored;
     /// from then on it costs what a real one costs.
-    pub fn mock(user: &str, key: &[u8; 32], iterations: u32) -> Self {
+    pub fn mock(user: &str, key: &[u8; 32], shape: Shape) -> Self {
         let derive = |label: &[u8]| hmac(key, &[label, user.as_bytes()]);
         ScramVerifier {
-            iterations,
-            salt: salt_for(user, key),
+            iterations: shape.iterations,
+            salt: salt_of(user, key, shape.salt),
             stored_key: derive(b"stored key "),
             server_key: derive(b"server key "),
         }
@@ -155,7 +158,18 @@ impl ScramVerifier {
 /// Known users with a plain secret and unknown users share it, so that a salt which changes, or does not, tells
 /// nothing.
 pub(crate) fn salt_for(user: &str, key: &[u8; 32]) -> Vec<u8> {
-    hmac(key, &[b"salt ", user.as_bytes()])[..16].to_vec()
+    salt_of(user, key, SALT_LEN)
+}
+
+/// The same in another length.
+fn salt_of(user: &str, key: &[u8; 32], length: usize) -> Vec<u8> {
+    let mut salt = hmac(key, &[b"salt ", user.as_bytes()]).to_vec();
+    while salt.len() < length {
+        let more = hmac(key, &[b"more salt ", &salt]);
+        salt.extend_from_slice(&more);
+    }
+    salt.truncate(length);
+    salt
 }
 
 impl fmt::Display for ScramVerifier {
@@ -284,11 +298,15 @@ mod tests {
 
     #[test]
     fn a_mock_is_the_same_for_the_same_user_and_differs_between_users_and_processes() {
-        let mock = ScramVerifier::mock("nobody", &[1; 32], 4096);
-        assert_eq!(mock, ScramVerifier::mock("nobody", &[1; 32], 4096));
-        assert_ne!(mock.salt, ScramVerifier::mock("somebody", &[1; 32], 4096).salt);
-        assert_ne!(mock.salt, ScramVerifier::mock("nobody", &[2; 32], 4096).salt);
+        let mock = ScramVerifier::mock("nobody", &[1; 32], Shape::usual(4096));
+        assert_eq!(mock, ScramVerifier::mock("nobody", &[1; 32], Shape::usual(4096)));
+        assert_ne!(mock.salt, ScramVerifier::mock("somebody", &[1; 32], Shape::usual(4096)).salt);
+        assert_ne!(mock.salt, ScramVerifier::mock("nobody", &[2; 32], Shape::usual(4096)).salt);
         assert_eq!((mock.salt.len(), mock.iterations), (16, 4096));
+        for salt in [1, 15, 16, 28, 32, 33, 100] {
+            let mock = ScramVerifier::mock("nobody", &[1; 32], Shape { iterations: 7, salt });
+            assert_eq!((mock.salt.len(), mock.iterations), (salt, 7));
+        }
         assert!(!keys("", &mock).matches(&mock));
     }
 

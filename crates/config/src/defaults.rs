@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use weir_auth::{IdentMaps, Method};
+use weir_auth::{IdentMaps, Method, RequireAuth};
 use weir_base::{Mode, OnDirty, Span};
 
 use crate::model::{
@@ -54,6 +54,7 @@ impl Default for Pool {
             reset_query: "DISCARD ALL".to_owned(),
             reset_always: false,
             check_query: Some(String::new()),
+            require_auth: RequireAuth::default(),
             connect_query: None,
             startup: Vec::new(),
             auth_user: None,
@@ -136,6 +137,7 @@ fn blank_config() -> Config {
         reset_query: String::new(),
         reset_always: false,
         check_query: None,
+        require_auth: RequireAuth::Any,
         limits: BLANK_LIMITS,
         pools: BTreeMap::new(),
         ignore_startup_parameters: Vec::new(),
@@ -165,6 +167,8 @@ fn blank_config() -> Config {
         face: Face::Toml,
         lines: Lines::default(),
         remarks: Vec::new(),
+        password_files: Vec::new(),
+        warnings: Vec::new(),
     }
 }
 

@@ -22,6 +22,7 @@ mod pool_text;
 mod reference;
 mod reload;
 mod review;
+mod secrets;
 mod set;
 mod settings;
 mod show;
@@ -53,7 +54,7 @@ pub use model::{
 pub use origin::{Face, Lines, Remark, Spot};
 pub use reference::reference_markdown;
 pub use reload::{Change, Differences, differences, keep_fixed};
-pub use review::{Facts, Finding, Severity, most_servers, review};
+pub use review::{Facts, Finding, Severity, most_servers, other_descriptors, review};
 pub use set::{SetError, set};
 pub use show::{ShowRow, show};
 pub use users::{UserlistError, Users};

@@ -114,6 +114,7 @@ impl Loader<'_> {
             self.found.note(error);
         }
         for pool in pools {
+            self.note_password(&mut config, &pool);
             let Some(pool) = self.pool(&config, pool) else { continue };
             if pool.name == FALLBACK {
                 config.fallback = Some(Arc::new(pool));
@@ -122,6 +123,16 @@ impl Loader<'_> {
             }
         }
         config
+    }
+
+    /// Remembers in which file a pool's password is.
+    fn note_password(&self, config: &mut Config, pool: &PoolText) {
+        let own = || config.lines.place(&format!("pools.{}.password", pool.name), self.path).0;
+        let file = pool.password_file.as_ref().map(|file| self.beside(Path::new(file)));
+        let file = file.or_else(|| pool.password.is_some().then(own));
+        if let Some(file) = file.filter(|file| !config.password_files.contains(file)) {
+            config.password_files.push(file);
+        }
     }
 
     /// Users can't be asked for at the console.
@@ -169,7 +180,12 @@ impl Loader<'_> {
                 self.fault(config, "auth.users", message, "keep one of them");
                 users
             }
-            (None, Some(users)) => users,
+            (None, Some(users)) => {
+                if !users.is_empty() {
+                    config.password_files.push(config.lines.place("auth.users", self.path).0);
+                }
+                users
+            }
             (None, None) if config.face == Face::Ini || may_do_without_users(config) => Users::default(),
             (None, None) => {
                 if !self.found.explains("auth") {
@@ -234,6 +250,7 @@ impl Loader<'_> {
             reset_query: text.reset_query,
             reset_always: text.reset_always,
             check_query: text.check_query,
+            require_auth: text.require_auth,
             connect_query: text.connect_query,
             startup,
             auth_user: text.auth_user,

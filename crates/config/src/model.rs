@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use weir_auth::{Hba, IdentMaps, Method};
+use weir_auth::{Hba, IdentMaps, Method, RequireAuth};
 use weir_base::{Mode, OnDirty, Span, Target};
 
 use crate::accounts::Accounts;
@@ -53,6 +53,8 @@ pub struct Config {
     /// Run before a server is handed out that was unused for long, in pools that do not say otherwise. `None`: nothing
     /// is, an empty text is an empty query.
     pub check_query: Option<String>,
+    /// How servers may ask our logins for a proof, in pools that do not say otherwise.
+    pub require_auth: RequireAuth,
     /// The limits of pools that do not name their own.
     pub limits: Limits,
     /// The pools, by the name that clients give as their database.
@@ -111,6 +113,10 @@ pub struct Config {
     pub lines: Lines,
     /// What a reader found odd, and could live with.
     pub remarks: Vec<Remark>,
+    /// The files that hold passwords of pools and secrets of users, each once.
+    pub password_files: Vec<PathBuf>,
+    /// What is to be said in the log when this configuration takes effect.
+    pub warnings: Vec<String>,
 }
 
 /// Where clients come in.
@@ -317,6 +323,8 @@ pub struct Process {
     pub pid_file: Option<PathBuf>,
     /// The operating system's user that it becomes, if it was started by root.
     pub user: Option<String>,
+    /// Whether a crash may leave an image of the memory, in which the secrets are.
+    pub core_dumps: bool,
 }
 
 /// What is logged.
@@ -399,6 +407,8 @@ pub struct Pool {
     /// Run before a server is handed out that was unused for long (`server_check_query`); `None`: nothing is, an empty
     /// text is an empty query.
     pub check_query: Option<String>,
+    /// How servers may ask our logins for a proof.
+    pub require_auth: RequireAuth,
     /// Run on each new server before its first client (`connect_query`).
     pub connect_query: Option<String>,
     /// Parameters that our own logins ask for: client_encoding, DateStyle, TimeZone, application_name.

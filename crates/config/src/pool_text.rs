@@ -2,6 +2,7 @@
 //!
 //! Holds secrets, hence no `Debug`.
 
+use weir_auth::RequireAuth;
 use weir_base::{Mode, OnDirty};
 
 use crate::model::{Balance, Config, Limits, Pool, SessionAttrs};
@@ -27,6 +28,7 @@ pub(crate) struct PoolText {
     pub(crate) reset_query: String,
     pub(crate) reset_always: bool,
     pub(crate) check_query: Option<String>,
+    pub(crate) require_auth: RequireAuth,
     pub(crate) connect_query: Option<String>,
     pub(crate) client_encoding: Option<String>,
     pub(crate) datestyle: Option<String>,
@@ -68,6 +70,7 @@ impl PoolText {
             reset_query: config.reset_query.clone(),
             reset_always: config.reset_always,
             check_query: config.check_query.clone(),
+            require_auth: config.require_auth,
             connect_query: None,
             client_encoding: None,
             datestyle: None,
@@ -101,6 +104,7 @@ impl PoolText {
             reset_query: pool.reset_query.clone(),
             reset_always: pool.reset_always,
             check_query: pool.check_query.clone(),
+            require_auth: pool.require_auth,
             connect_query: pool.connect_query.clone(),
             client_encoding: startup("client_encoding"),
             datestyle: startup("datestyle"),

@@ -99,8 +99,9 @@ fn users_differ(old: &Config, new: &Config) -> bool {
 
 fn same_login(a: &Pool, b: &Pool) -> bool {
     let login = |pool: &'_ Pool| {
-        let Pool { targets, database, user, password, startup, connect_query, session_attrs, .. } = pool.clone();
-        (targets, database, user, password, startup, connect_query, session_attrs)
+        let Pool { targets, database, user, password, startup, connect_query, session_attrs, require_auth, .. } =
+            pool.clone();
+        (targets, database, user, password, startup, connect_query, session_attrs, require_auth)
     };
     login(a) == login(b)
 }
@@ -171,7 +172,7 @@ mod tests {
                 "unix_socket_dir" => "/run/weir",
                 "unix_socket_mode" => "0700",
                 "proxy_from" => "10.0.0.0/8",
-                "reuse_port" | "disable_pqexec" => "true",
+                "reuse_port" | "disable_pqexec" | "core_dumps" => "true",
                 _ => "77",
             };
             let slot = setting.slot(&mut new).expect("it is one for all");

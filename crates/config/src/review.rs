@@ -15,6 +15,13 @@ use crate::table::{Section, Setting};
 
 /// Descriptors that are neither clients nor servers: standard streams, listeners, poll, wake-ups, cancels under way.
 const OTHER_DESCRIPTORS: u64 = 64;
+/// Connections beyond `max_clients`: clients that are told so, cancels, operators who come in all the same.
+const BEYOND: u64 = 140;
+
+/// How many of `limit` descriptors are kept for others than `max_clients` clients and the pools' servers.
+pub fn other_descriptors(limit: u64) -> u64 {
+    OTHER_DESCRIPTORS + BEYOND.min(limit / 8)
+}
 
 /// What the machine allows.
 #[derive(Clone, Copy, Debug)]
@@ -116,22 +123,21 @@ impl Review<'_> {
     fn descriptors(&mut self, facts: &Facts) {
         let config = self.config;
         let (servers, clients, limit) = (most_servers(config), u64::from(config.max_clients), facts.descriptors);
-        let need = servers + clients + OTHER_DESCRIPTORS;
+        let others = other_descriptors(limit);
+        let need = servers + clients + others;
         if need <= limit {
-            let text = format!(
-                "{clients} clients, {servers} servers and {OTHER_DESCRIPTORS} others fit into {limit} open files"
-            );
+            let text = format!("{clients} clients, {servers} servers and {others} others fit into {limit} open files");
             return self.note("general.max_clients", text);
         }
         let raise = "raise the limit (ulimit -n, in systemd LimitNOFILE)";
-        if servers + OTHER_DESCRIPTORS >= limit {
+        if servers + others >= limit {
             let text = format!(
                 "{servers} servers alone need more than the {limit} files that may be open; {raise}, or lower the \
                  pools' sizes"
             );
             return self.fail("limits.size", text);
         }
-        let left = limit - servers - OTHER_DESCRIPTORS;
+        let left = limit - servers - others;
         let text = format!(
             "{clients} clients and {servers} servers need {need} open files, and {limit} are allowed: at most {left} \
              clients will be served; {raise}"

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 
-use weir_auth::Method;
+use weir_auth::{Method, RequireAuth};
 use weir_base::{Mode, OnDirty, Span};
 
 use crate::ciphers;
@@ -41,6 +41,7 @@ pub(crate) enum Slot<'a> {
     Spread(&'a mut Spread),
     SessionAttrs(&'a mut SessionAttrs),
     SslMode(&'a mut SslMode),
+    RequireAuth(&'a mut RequireAuth),
     Protocols(&'a mut TlsProtocols),
     LogFormat(&'a mut LogFormat),
     SocketIo(&'a mut SocketIo),
@@ -76,6 +77,7 @@ impl Setting {
             Slot::Spread(v) => *v = text.parse()?,
             Slot::SessionAttrs(v) => *v = text.parse()?,
             Slot::SslMode(v) => *v = text.parse()?,
+            Slot::RequireAuth(v) => *v = text.parse()?,
             Slot::Protocols(v) => *v = ciphers::protocols(text)?.allowed,
             Slot::LogFormat(v) => *v = text.parse()?,
             Slot::SocketIo(v) => *v = text.parse()?,
@@ -212,6 +214,7 @@ impl Slot<'_> {
             Slot::Spread(v) => v.to_string(),
             Slot::SessionAttrs(v) => v.to_string(),
             Slot::SslMode(v) => v.to_string(),
+            Slot::RequireAuth(v) => v.to_string(),
             Slot::Protocols(v) => v.to_string(),
             Slot::LogFormat(v) => v.to_string(),
             Slot::SocketIo(v) => v.to_string(),

@@ -42,7 +42,7 @@ fn what_was_understood_is_said() {
             "pool app: database app at db:5432 as user app, transaction mode, at most 20 servers",
             "pool own: database own at [::1]:5432 as each client's own user, session mode, for each user at most 20 \
              servers",
-            "10000 clients, 40 servers and 64 others fit into 20000 open files",
+            "10000 clients, 40 servers and 204 others fit into 20000 open files",
         ]
     );
     assert_eq!(complaints(&text), [""; 0]);
@@ -68,7 +68,7 @@ fn pools_of_one_user_open_no_more_together_than_the_user_may_have() {
 #[test]
 fn descriptors_that_do_not_suffice_are_named_with_what_will_be_served() {
     let facts = Facts { descriptors: 1024, cores: 2 };
-    let advice = "10000 clients and 20 servers need 10084 open files, and 1024 are allowed: at most 940 clients \
+    let advice = "10000 clients and 20 servers need 10212 open files, and 1024 are allowed: at most 812 clients \
                   will be served; raise the limit (ulimit -n, in systemd LimitNOFILE)";
     let text = format!("{LOGIN}{POOL}");
     assert!(notes(&text, facts).iter().any(|note| note == advice), "the default is a wish, not a demand");
@@ -217,7 +217,7 @@ fn what_was_understood_of_an_ini_is_said() {
              servers",
             "any other pool: the database that the client names at fallback.example.com:6543 as each client's own user, \
              transaction mode, for each user at most 25 servers",
-            "5000 clients, 145 servers and 64 others fit into 20000 open files",
+            "5000 clients, 145 servers and 204 others fit into 20000 open files",
             "line 66: pkt_buf has no effect: connections hold no buffer between messages, and a worker reads with one \
              that is large enough",
             "line 67: sbuf_loopcnt has no effect: each connection gets one read a turn, so that none starves the others",

@@ -19,6 +19,7 @@ fn meaning(config: Config) -> Config {
         face: Face::Toml,
         lines: Config::default().lines,
         remarks: Vec::new(),
+        password_files: Vec::new(),
         inert: Config::default().inert,
         ..config
     }
@@ -60,9 +61,10 @@ fn what_is_written_is_short_and_says_what_has_no_effect() {
          # Here paths are relative to this file's folder, not to the one that Weir is started in.\n\
          # pkt_buf = 8192: connections hold no buffer between messages, and a worker reads with one that is large \
          enough.\n\
-         \n[general]\nmax_clients = 100\non_dirty = \"keep\"\n\
+         \n[general]\nmax_clients = 100\non_dirty = \"keep\"\nrequire_auth = \"any\"\n\
          \n[listen]\nunix_socket_dir = \"/tmp\"\nbacklog = 128\n\
          \n[auth]\ntype = \"md5\"\nfile = \"users.txt\"\nquery_cache = 0\nfailure_delay = 0\n\
+         \n[process]\ncore_dumps = true\n\
          \n[log]\nsyslog_ident = \"pgbouncer\"\n\
          \n[pools.app]\nhost = \"127.0.0.1\"\nuser = \"app\"\npassword = \"x\"\n"
     );
@@ -83,7 +85,7 @@ const SETTINGS: &[(&str, &[&str])] = &[
     ("max_db_connections", &["7"]), ("query_wait_timeout", &["0", "1.5"]), ("proxy_from", &["10.0.0.0/8"]),
     ("on_dirty", &["keep", "reset", "close"]), ("workers", &["2"]), ("io", &["epoll", "io_uring"]), ("statement_memory", &["1048576", "1500000"]),
     ("max_packet_size", &["1048576"]), ("login_notify_message", &["hello # there"]), ("pkt_buf", &["1"]),
-    ("resolv_conf", &["/etc/other"]), ("pidfile", &["/run/x.pid"]), ("user", &["postgres"]), ("log_format", &["json"]),
+    ("resolv_conf", &["/etc/other"]), ("pidfile", &["/run/x.pid"]), ("user", &["postgres"]), ("require_auth", &["any", "auto", "!password,!md5"]), ("log_format", &["json"]),
 ];
 
 #[rustfmt::skip]
@@ -92,7 +94,7 @@ const PARAMETERS: &[&str] = &[
     "pool_size=0", "pool_size=9", "pool_mode=statement", "reserve_pool=3", "connect_query='SELECT ''a'''",
     "client_encoding=UTF8", "timezone='Europe/Berlin'", "load_balance_hosts=disable", "auth_user=asker",
     "auth_query='SELECT $1'", "server_lifetime=5", "query_wait_timeout=0", "max_db_client_connections=4",
-    "target_session_attrs=standby",
+    "target_session_attrs=standby", "require_auth=scram-sha-256",
 ];
 
 fn settings() -> impl Strategy<Value = String> {

@@ -124,6 +124,7 @@ fn the_defaults_are_pgbouncers() {
     assert_eq!(
         fixed,
         [
+            "core_dumps",
             "disable_pqexec",
             "io",
             "job_name",

@@ -3,6 +3,8 @@
 //! Owns the order: encryption, startup packet, the way to the right worker. Who may enter is decided in `entry`; what is
 //! told to those who did, in `welcome`; how many there may be, in `clients`.
 
+use std::ops::RangeInclusive;
+
 use weir_base::{ClientAddr, Peer, Time};
 use weir_pgwire::proxy::{self, Proxied};
 use weir_session::Refusal;
@@ -19,10 +21,21 @@ use crate::timers::Who;
 const ENCRYPTION_ASKS: u8 = 2;
 /// How every client begins, but for balancers.
 pub(crate) const OPENING: Phase = Phase::Opening { asks_left: ENCRYPTION_ASKS };
-/// How many clients more than `max_clients` may be at the door, to be told so or to cancel.
-const AT_THE_DOOR: u32 = 100;
+/// How many connections more than `max_clients` there may be, so that clients can be told so, or cancel: this part of
+/// `max_clients`, within these bounds.
+const DOOR: (u32, RangeInclusive<u32>) = (8, 10..=100);
+/// How many more for clients of the Unix socket, and as many again for root and the user that this process runs as:
+/// operators come in whoever else is at the door.
+const LOCAL: (u32, RangeInclusive<u32>) = (32, 4..=20);
 /// A `PoolIx` for clients that have no pool.
 pub(crate) const NO_POOL: u32 = u32::MAX;
+
+/// The most connections where this one may be accepted.
+fn most_connections(max_clients: u32, local: bool, own: bool) -> u32 {
+    let part = |(part, bounds): (u32, RangeInclusive<u32>)| (max_clients / part).clamp(*bounds.start(), *bounds.end());
+    let locals = if own { 2 } else { u32::from(local) };
+    max_clients.saturating_add(part(DOOR)).saturating_add(locals * part(LOCAL))
+}
 
 /// Whether a client may still ask for encryption.
 fn asking(client: &ClientSlot, asks_left: u8) -> Asking {
@@ -35,7 +48,12 @@ fn asking(client: &ClientSlot, asks_left: u8) -> Asking {
 
 impl Engine {
     pub(crate) fn accepted<I: Io>(&mut self, now: Time, peer: Peer, from: ClientAddr, io: &mut I) {
-        if self.all_clients >= self.config.max_clients.saturating_add(AT_THE_DOOR) {
+        let max_clients = self.config.max_clients;
+        if self.all_clients >= most_connections(max_clients, false, false) {
+            self.make_room(now, io);
+        }
+        let local = matches!(from, ClientAddr::Unix { .. });
+        if self.all_clients >= most_connections(max_clients, local, self.is_own(&from)) {
             // Too many even to be told so.
             return io.close(peer);
         }
@@ -44,6 +62,7 @@ impl Engine {
         let phase = if self.is_balancer(&from) { Phase::Header } else { OPENING };
         let client = self.new_client(now, peer, id, from, phase);
         self.say_client(Level::Debug, &client, format_args!("got connection"), io);
+        self.stranger_came(peer);
         self.seat(client);
         if self.halt.is_suspended() {
             self.hold(peer, io);
@@ -76,12 +95,14 @@ impl Engine {
             connected_at: now,
             request_at: now,
             armed: Time::NEVER,
+            charged: 0,
             cancel: CancelSecret::new(self.random_bytes()),
         })
     }
 
     /// Puts a client into the table, with its wake-up.
     pub(crate) fn seat(&mut self, mut client: Box<ClientSlot>) {
+        self.recharge(&mut client);
         let deadline = self.client_deadline(&client);
         self.timers.arm(Who::Peer(client.peer), deadline, &mut client.armed);
         self.peers.put(client.peer, Entry::Client(client));
@@ -93,6 +114,7 @@ impl Engine {
         client.connected_at = traveller.connected_at;
         client.tls = traveller.tls;
         client.waiting = traveller.leftover;
+        self.stranger_came(peer);
         self.begin_login(now, client, traveller.hello, io);
     }
 
@@ -167,10 +189,21 @@ impl Engine {
         }
     }
 
+    /// Whether a client is among the `max_clients` that may be connected, perhaps because others make room for it.
+    fn has_place<I: Io>(&mut self, now: Time, peer: Peer, io: &mut I) -> bool {
+        if self.all_clients <= self.config.max_clients {
+            return true;
+        }
+        while self.all_clients > self.config.max_clients && self.make_room(now, io) {}
+        // It is not in the table meanwhile, and may have lost its place in the line.
+        self.stranger_came(peer);
+        self.all_clients <= self.config.max_clients
+    }
+
     /// A startup packet is there: is there room, and where does the client belong?
     fn admit<I: Io>(&mut self, now: Time, mut client: Box<ClientSlot>, hello: Box<Hello>, io: &mut I) {
         let console = weir_admin::is_console(&hello.database);
-        if self.all_clients > self.config.max_clients && !console {
+        if !console && !self.has_place(now, client.peer, io) {
             return self.refuse(now, client, Refusal::TooManyClients, io);
         }
         if self.draining.is_some() && !console {
@@ -201,6 +234,7 @@ impl Engine {
         }
         let Some(mut client) = self.peers.take_client(peer) else { return };
         let Phase::Moving(journey) = std::mem::replace(&mut client.phase, Phase::Gone) else { return };
+        self.uncharge(&mut client);
         self.census.left(&client.phase);
         let (to, letter) = match *journey {
             Journey::Startup(to, hello, leftover) => {

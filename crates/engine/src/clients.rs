@@ -135,7 +135,7 @@ impl Engine {
         }
         let id = self.next_id();
         if let Phase::Login(phase) = &mut client.phase {
-            phase.job = Some(id);
+            phase.entering = Some(id);
         }
         self.entering.insert(id, (client.peer, ticket.clone()));
         io.post(WorkerId(0), Mail(Letter::Enter { id, ticket }), None);
@@ -155,14 +155,14 @@ impl Engine {
     /// Worker 0 has answered.
     pub(crate) fn place_answered<I: Io>(&mut self, now: Time, id: u64, refused: Option<Refusal>, io: &mut I) {
         let Some((peer, ticket)) = self.entering.remove(&id) else { return };
-        let waits = |client: &ClientSlot| matches!(&client.phase, Phase::Login(phase) if phase.job == Some(id));
+        let waits = |client: &ClientSlot| matches!(&client.phase, Phase::Login(phase) if phase.entering == Some(id));
         let waits = self.peers.client(peer).is_some_and(|client| waits(client));
         let client = if waits { self.peers.take_client(peer) } else { None };
         match (client, refused) {
             (Some(mut client), None) => {
                 client.ticket = Some(ticket);
                 if let Phase::Login(phase) = &mut client.phase {
-                    phase.job = None;
+                    phase.entering = None;
                 }
                 self.unpause_client(&mut client, io);
                 self.entered(now, client, io);

@@ -220,8 +220,8 @@ impl Engine {
     pub(crate) fn helped<I: Io>(&mut self, now: Time, job: u64, answer: port::Answer, io: &mut I) {
         match (self.jobs.remove(&job), answer) {
             (Some(Job::ClientSalt(peer)), port::Answer::Salted(salted)) => self.client_salted(now, peer, &salted, io),
-            (Some(Job::NameOfUser(peer, uid)), port::Answer::UserName(name)) => {
-                self.user_named(now, peer, uid, name.as_deref(), io);
+            (Some(Job::NameOfUser(uid)), port::Answer::UserName(name)) => {
+                self.user_named(now, uid, name.as_deref(), io);
             }
             (Some(Job::ServerSalt(peer)), port::Answer::Salted(salted)) => self.server_salted(now, peer, &salted, io),
             (Some(Job::Renewal), port::Answer::Config(read)) => self.reloaded(now, read, io),

@@ -8,7 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use weir_admin::Role;
-use weir_auth::{Asked, ConnectionMethod, Doom, Facts, Hba, Method, ScramPolicy, Secret, StandIn, Via, decide};
+use weir_auth::{Asked, ConnectionMethod, Doom, Facts, Hba, Method, Mocks, ScramPolicy, Secret, Shape, Via, decide};
 use weir_base::{ClientAddr, Peer, Span, Time};
 use weir_config::{Auth, AuthLookup, Config};
 use weir_pgwire::tag::front;
@@ -17,12 +17,11 @@ use weir_session::Refusal;
 use weir_session::hello::Hello;
 use weir_session::login::{Login, MAX_PASSWORD, Next, Salt};
 
-use crate::peers::{ClientSlot, LoginPhase, Phase, SaltedKey};
+use crate::lookup::Verdict;
+use crate::peers::{ClientSlot, LoginPhase, Phase};
 use crate::port::{Io, Level, Work};
 use crate::{Engine, Job, Todo};
 
-/// The most hashed passwords that are kept.
-const MAX_SALTED: usize = 4096;
 /// The user as whom the owner of the process administers it (PgBouncer's `pgbouncer`).
 const OWNER: &str = "pgbouncer";
 /// How many names of users of the operating system are kept, and how long.
@@ -54,20 +53,24 @@ impl fmt::Display for Why {
 
 /// What the operating system calls its users, as far as it was asked lately.
 #[derive(Default)]
-pub(crate) struct UserNames(HashMap<u32, (Option<Arc<str>>, Time)>);
+pub(crate) struct UserNames {
+    known: HashMap<u32, (Option<Arc<str>>, Time)>,
+    /// Those that a helper is asked for: each once, however many wait for it.
+    asked: Vec<u32>,
+}
 
 impl UserNames {
     /// The name of a user; `None` if it must be asked for.
     fn get(&self, uid: u32, now: Time) -> Option<Option<Arc<str>>> {
-        let (name, since) = self.0.get(&uid)?;
+        let (name, since) = self.known.get(&uid)?;
         (now.since(*since) < NAMES_LAST).then(|| name.clone())
     }
 
     fn put(&mut self, uid: u32, name: Option<Arc<str>>, now: Time) {
-        if self.0.len() >= MAX_NAMES {
-            self.0.clear();
+        if self.known.len() >= MAX_NAMES {
+            self.known.clear();
         }
-        self.0.insert(uid, (name, now));
+        self.known.insert(uid, (name, now));
     }
 }
 
@@ -84,16 +87,16 @@ fn method(auth: &Auth) -> Method {
     if auth.hba.is_some() { Method::Hba } else { auth.method }
 }
 
-/// How unknown users are made to look: like most of the known ones.
+/// What the salts of users without one are made from, and how often passwords are hashed.
 pub(crate) fn policy(key: [u8; 32], config: &Config) -> ScramPolicy {
-    let asks = config.pools.values().chain(&config.fallback).any(|pool| pool.auth_user.is_some());
-    if asks || config.auth.query_user.is_some() {
-        // What servers know are verifiers.
-        return ScramPolicy { key, iterations: config.auth.scram_iterations, stand_in: StandIn::Verifier };
-    }
-    let verifiers = config.auth.users.iter().filter(|(_, secret)| secret.starts_with("SCRAM-SHA-256$")).count();
-    let stand_in = if verifiers * 2 > config.auth.users.len() { StandIn::Verifier } else { StandIn::Password };
-    ScramPolicy { key, iterations: config.auth.scram_iterations, stand_in }
+    ScramPolicy { key, iterations: config.auth.scram_iterations }
+}
+
+/// What users who are not listed are made to look like, where nobody is asked about them: like those who are.
+pub(crate) fn mocks(config: &Config) -> Arc<Mocks> {
+    let mut mocks = Mocks::default();
+    config.auth.users.iter().filter_map(|(_, text)| Secret::parse(text).ok()).for_each(|secret| mocks.count(&secret));
+    Arc::new(mocks)
 }
 
 impl Engine {
@@ -117,13 +120,13 @@ impl Engine {
     }
 
     /// Asks a client to prove who it is, as soon as everything is known that decides how; until then it waits, and this is
-    /// called again. `said` is what a server said about the user's secret, if one was asked.
+    /// called again. `said` is what a server said about the user, if one was asked.
     pub(crate) fn challenge<I: Io>(
         &mut self,
         now: Time,
         mut client: Box<ClientSlot>,
         hello: Box<Hello>,
-        said: Option<Option<Secret>>,
+        said: Option<&Verdict>,
         io: &mut I,
     ) {
         let config = self.config.clone();
@@ -140,15 +143,15 @@ impl Engine {
         };
         let console = weir_admin::is_console(&hello.database);
         let pool = if console { None } else { config.pool(&hello.database) };
-        let asked = said.is_some();
-        let secret = match (said, demand.method.wants_user()) {
-            (Some(secret), _) => secret,
-            (None, false) => None,
+        let (secret, mocks) = match (said, demand.method.wants_user()) {
+            (Some(said), _) => (said.secret(), said.mocks.clone()),
+            (None, false) => (None, self.mocks.clone()),
             (None, true) => match self.secret(&hello.database, &hello.user) {
-                Secrets::Listed(secret) => secret,
+                Secrets::Listed(secret) if console || pool.is_some() => (secret, self.mocks.clone()),
+                Secrets::Listed(secret) => (secret, self.mocks_of_nowhere()),
                 Secrets::Asked(lookup) if console || pool.is_some() => return self.ask(now, client, hello, lookup, io),
                 // Nobody is asked about a database that does not exist.
-                Secrets::Asked(_) => None,
+                Secrets::Asked(_) => (None, self.mocks_of_nowhere()),
             },
         };
         let tls = client.tls.as_deref();
@@ -160,6 +163,8 @@ impl Engine {
             os_user: os_user.as_deref(),
             forced_user: if console { Some(OWNER) } else { pool.as_ref().and_then(|pool| pool.user.as_deref()) },
             maps: &config.auth.ident,
+            mocks: &mocks,
+            policy: &self.policy,
         };
         let plan = decide(&demand, &facts);
         let mut phase = Box::new(LoginPhase::new(hello));
@@ -169,7 +174,7 @@ impl Engine {
         let binding = tls.and_then(|tls| tls.binding.as_deref());
         let (login, next) = Login::begin(&phase.hello.user, plan, secret.as_ref(), salt, binding, &mut buffer);
         phase.login = Some(login);
-        phase.asked = secret.filter(|_| asked);
+        phase.said = said.cloned();
         client.phase = Phase::Login(phase);
         if !buffer.is_empty() {
             io.send(client.peer, &buffer);
@@ -177,27 +182,37 @@ impl Engine {
         self.login_step(now, client, next, io);
     }
 
+    /// What users look like in a database that does not exist: as in one that does.
+    fn mocks_of_nowhere(&self) -> Arc<Mocks> {
+        match &self.config.auth.query_user {
+            Some(_) => self.lookups.mocks(Shape::usual(self.policy.iterations)),
+            None => self.mocks.clone(),
+        }
+    }
+
     /// Asks a helper for the name of a client's user of the operating system.
     fn ask_for_name<I: Io>(&mut self, uid: u32, mut client: Box<ClientSlot>, hello: Box<Hello>, io: &mut I) {
-        let job = self.next_id();
-        self.jobs.insert(job, Job::NameOfUser(client.peer, uid));
-        io.help(job, Work::NameOfUser(uid));
-        client.phase = Phase::Login(Box::new(LoginPhase { job: Some(job), ..LoginPhase::new(hello) }));
+        if !self.user_names.asked.contains(&uid) {
+            self.user_names.asked.push(uid);
+            let job = self.next_id();
+            self.jobs.insert(job, Job::NameOfUser(uid));
+            io.help(job, Work::NameOfUser(uid));
+        }
+        client.phase = Phase::Login(Box::new(LoginPhase { unnamed: Some(uid), ..LoginPhase::new(hello) }));
         self.wait_more(client, io);
     }
 
-    /// A helper knows what the operating system calls a client's user.
-    pub(crate) fn user_named<I: Io>(&mut self, now: Time, peer: Peer, uid: u32, name: Option<&str>, io: &mut I) {
+    /// A helper knows what the operating system calls a user: whoever waits for that goes on.
+    pub(crate) fn user_named<I: Io>(&mut self, now: Time, uid: u32, name: Option<&str>, io: &mut I) {
         self.user_names.put(uid, name.map(Arc::from), now);
-        let Some(mut client) = self.peers.take_client(peer) else { return };
-        match std::mem::replace(&mut client.phase, Phase::Gone) {
-            Phase::Login(phase) => {
-                self.unpause_client(&mut client, io);
+        self.user_names.asked.retain(|asked| *asked != uid);
+        let waits = |client: &&ClientSlot| matches!(&client.phase, Phase::Login(phase) if phase.unnamed == Some(uid));
+        let waiting: Vec<Peer> = self.peers.clients().filter(waits).map(|client| client.peer).collect();
+        for peer in waiting {
+            let Some(mut client) = self.peers.take_client(peer) else { continue };
+            self.unpause_client(&mut client, io);
+            if let Phase::Login(phase) = std::mem::replace(&mut client.phase, Phase::Gone) {
                 self.challenge(now, client, phase.hello, None, io);
-            }
-            other => {
-                client.phase = other;
-                self.seat(client);
             }
         }
     }
@@ -241,7 +256,7 @@ impl Engine {
             return self.seat(client);
         }
         let Phase::Login(phase) = &mut client.phase else { return self.seat(client) };
-        if phase.job.is_some() {
+        if phase.busy {
             return self.wait_more(client, io);
         }
         let mut buffer = Vec::new();
@@ -254,7 +269,7 @@ impl Engine {
         self.login_step(now, client, next, io);
     }
 
-    fn login_step<I: Io>(&mut self, now: Time, mut client: Box<ClientSlot>, next: Next, io: &mut I) {
+    pub(crate) fn login_step<I: Io>(&mut self, now: Time, mut client: Box<ClientSlot>, next: Next, io: &mut I) {
         match next {
             Next::Wait => {
                 if !client.waiting.is_empty() {
@@ -265,8 +280,9 @@ impl Engine {
             }
             Next::Refused(refusal) => {
                 if let Phase::Login(phase) = &client.phase {
-                    if phase.asked.is_some() {
-                        // The password may be a new one: the next attempt is measured by what the server says then.
+                    if phase.said.is_some() {
+                        // The password may be a new one, or the user: the next attempt is measured by what the server says
+                        // then. For users who do not exist too, whose next attempt takes as long then.
                         let subject = (phase.hello.database.as_str().into(), phase.hello.user.as_str().into());
                         self.distrust(subject, io);
                     }
@@ -277,8 +293,11 @@ impl Engine {
                 }
                 self.login_refused(now, client, refusal, io);
             }
-            Next::Salt { password, salt, iterations } => self.salt(now, client, (password, salt, iterations), io),
+            Next::Salt { password, salt, iterations, stored } => {
+                self.salt(now, client, (password, salt, iterations), stored, io);
+            }
             Next::Accepted(learnt) => {
+                self.keep_proven(&mut client);
                 if let Phase::Login(phase) = &mut client.phase {
                     phase.learnt = learnt;
                     phase.login = None;
@@ -286,46 +305,5 @@ impl Engine {
                 self.proven(now, client, io);
             }
         }
-    }
-
-    fn salt<I: Io>(&mut self, now: Time, mut client: Box<ClientSlot>, key: SaltedKey, io: &mut I) {
-        if let Some(salted) = self.salted.get(&key).copied() {
-            return self.go_on_salted(now, client, &salted, io);
-        }
-        let job = self.next_id();
-        self.jobs.insert(job, Job::ClientSalt(client.peer));
-        io.help(job, Work::SaltPassword { password: key.0.clone(), salt: key.1.clone(), iterations: key.2 });
-        if let Phase::Login(phase) = &mut client.phase {
-            phase.job = Some(job);
-            phase.salting = Some(key);
-        }
-        self.wait_more(client, io);
-    }
-
-    /// A helper has hashed the password of a client's login.
-    pub(crate) fn client_salted<I: Io>(&mut self, now: Time, peer: Peer, salted: &[u8; 32], io: &mut I) {
-        let Some(mut client) = self.peers.take_client(peer) else { return };
-        self.unpause_client(&mut client, io);
-        if let Phase::Login(phase) = &mut client.phase {
-            phase.job = None;
-            if let Some(key) = phase.salting.take() {
-                if self.salted.len() >= MAX_SALTED {
-                    self.salted.clear();
-                }
-                self.salted.insert(key, *salted);
-            }
-        }
-        self.go_on_salted(now, client, salted, io);
-    }
-
-    fn go_on_salted<I: Io>(&mut self, now: Time, mut client: Box<ClientSlot>, salted: &[u8; 32], io: &mut I) {
-        let Phase::Login(phase) = &mut client.phase else { return self.seat(client) };
-        let Some(login) = &mut phase.login else { return self.seat(client) };
-        let mut buffer = Vec::new();
-        let next = login.salted(salted, &mut buffer);
-        if !buffer.is_empty() {
-            io.send(client.peer, &buffer);
-        }
-        self.login_step(now, client, next, io);
     }
 }

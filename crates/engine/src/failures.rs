@@ -111,6 +111,7 @@ impl Engine {
         }
         let place = Place::of(&client.addr);
         let pause = self.failures.note(place, pause, now);
+        let pause = self.a_little_more(pause);
         self.tell_others(|| Letter::Failed(place), io);
         if !self.failures.hold() {
             return self.refuse(now, client, refusal, io);
@@ -121,6 +122,13 @@ impl Engine {
         client.phase = Phase::Held(Box::new(Held { refusal, until: now.deadline(pause), database }));
         client.waiting.clear();
         self.wait_more(client, io);
+    }
+
+    /// A pause, longer by chance, by up to a quarter: how long it took to find out that the password is wrong does not show.
+    fn a_little_more(&mut self, pause: Span) -> Span {
+        let chance = u64::from(u32::from_be_bytes(self.random_bytes()));
+        let more = u128::from(pause.micros() / 4) * u128::from(chance) >> 32;
+        Span::from_micros(pause.micros().saturating_add(more as u64))
     }
 
     /// A login has failed at another worker.

@@ -47,9 +47,11 @@ mod refusals;
 mod relay;
 mod renew;
 mod report;
+mod salting;
 mod say;
 mod serve;
 mod shutdown;
+mod strangers;
 mod stream;
 mod timers;
 mod tls;
@@ -76,7 +78,7 @@ use std::sync::Arc;
 use rand_chacha::ChaCha12Rng;
 use rand_core::{RngCore, SeedableRng};
 use weir_admin::Refusals;
-use weir_auth::ScramPolicy;
+use weir_auth::{Mocks, ScramPolicy};
 use weir_base::{OnDirty, Peer, Span, Time, WorkerId};
 use weir_config::Config;
 use weir_session::front::{Context, Counts, Messages, Simple};
@@ -149,8 +151,9 @@ pub struct Engine {
     jobs: HashMap<u64, Job>,
     last_id: u64,
     policy: ScramPolicy,
-    /// Hashed passwords of clients, so that each is hashed once; bounded.
-    salted: HashMap<peers::SaltedKey, [u8; 32]>,
+    /// What users who are not listed look like.
+    mocks: Arc<Mocks>,
+    salting: salting::Salting,
     /// Clients of the whole process; counted by worker 0, which accepts them.
     all_clients: u32,
     /// Who is in, where that is limited; worker 0's only.
@@ -158,6 +161,7 @@ pub struct Engine {
     /// Clients that wait for worker 0's answer, and the places they asked for.
     entering: HashMap<u64, (Peer, Box<clients::Ticket>)>,
     failures: failures::Failures,
+    strangers: strangers::Strangers,
     /// Clients that were refused before they had a pool, and those of pools that are forgotten.
     refusals: Refusals,
     user_names: entry::UserNames,
@@ -213,7 +217,7 @@ enum Todo {
 enum Job {
     ClientSalt(Peer),
     /// What the operating system calls a user.
-    NameOfUser(Peer, u32),
+    NameOfUser(u32),
     ServerSalt(Peer),
     /// The first of [`Engine::renewals`].
     Renewal,
@@ -261,11 +265,13 @@ impl Engine {
             jobs: HashMap::new(),
             last_id: 0,
             policy: entry::policy(setup.process_key, &config),
-            salted: HashMap::new(),
+            mocks: entry::mocks(&config),
+            salting: salting::Salting::default(),
             all_clients: 0,
             ledger: clients::Ledger::default(),
             entering: HashMap::new(),
             failures: failures::Failures::default(),
+            strangers: strangers::Strangers::default(),
             refusals: Refusals::default(),
             user_names: entry::UserNames::default(),
             loads: placement::Loads::default(),
@@ -376,6 +382,9 @@ impl Engine {
             (Letter::Plea(plea), _) => self.pleaded(from, *plea, io),
             (Letter::Order(order), _) => self.ordered(now, *order, io),
             (Letter::Distrust { database, user }, _) => self.lookups.forget(&(database, user)),
+            (Letter::MakeRoom, _) => {
+                self.evict_stranger(now, io);
+            }
             (Letter::Failed(place), _) => self.failed_elsewhere(now, place),
             (Letter::LookUpNoMore(id), _) => self.look_up_no_more(now, id),
             (Letter::LookedUp { id, answer }, _) => self.looked_up(now, id, answer, io),

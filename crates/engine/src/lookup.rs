@@ -11,7 +11,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use weir_auth::Secret;
+use weir_auth::{Mocks, Secret, Shape};
 use weir_base::{Peer, Slab, Time, WorkerId};
 use weir_config::{AuthLookup, Spread};
 use weir_pool::Acquire;
@@ -31,10 +31,8 @@ use crate::{Engine, Todo};
 const FIRST_SLOT: u32 = 1 << 31;
 /// How often a question may lose its server before that is its answer.
 const ATTEMPTS: u32 = 3;
-/// The most answers that are kept.
+/// The most answers that are kept of users who exist, and of those who do not.
 const MAX_KEPT: usize = 4096;
-/// How long it is kept that there is no such user, at most: who has just been created shall not wait for long.
-const NOBODY_KEPT: weir_base::Span = weir_base::Span::from_secs(1);
 
 /// Who waits in a pool's queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -59,8 +57,21 @@ impl Waiter {
 /// A client's database and user, which a secret is asked for.
 type Subject = (Arc<str>, Arc<str>);
 
-/// What a server said about a user: the secret as written; none if there is no such user, or no way in for it.
-pub(crate) type Verdict = Option<Arc<str>>;
+/// What a server said about a user.
+#[derive(Clone, Debug)]
+pub(crate) struct Verdict {
+    /// The secret as written; none if there is no such user, or no way in for it.
+    text: Option<Arc<str>>,
+    /// What such a user is made to look like: like those about whom the server was asked.
+    pub(crate) mocks: Arc<Mocks>,
+}
+
+impl Verdict {
+    /// The user's secret, if it has one that can be read.
+    pub(crate) fn secret(&self) -> Option<Secret> {
+        Secret::parse(self.text.as_ref()?).ok()
+    }
+}
 
 /// A question as it travels.
 #[derive(Debug)]
@@ -78,7 +89,14 @@ pub(crate) struct Lookups {
     /// Questions of this worker that have no answer yet.
     asked: HashMap<u64, Asking>,
     by_subject: HashMap<Subject, u64>,
+    /// Answers about users who exist. Those about others are kept for as long, and apart: names that are made up take no
+    /// place of real ones.
     kept: HashMap<Subject, Kept>,
+    strangers: HashMap<Subject, Kept>,
+    /// The secrets that servers of this worker's pools have told.
+    told: Arc<Mocks>,
+    /// The same by the last answer, whoever had it.
+    mocks: Option<Arc<Mocks>>,
     /// Questions that this worker's pools carry.
     looking: Slab<Looking>,
     by_id: HashMap<u64, Peer>,
@@ -115,11 +133,18 @@ impl Lookups {
     /// Forgets what servers have said, as a reload does.
     pub(crate) fn forget_all(&mut self) {
         self.kept.clear();
+        self.strangers.clear();
     }
 
     /// Forgets what was said about one user.
     pub(crate) fn forget(&mut self, subject: &Subject) {
         self.kept.remove(subject);
+        self.strangers.remove(subject);
+    }
+
+    /// What users look like about whom servers are asked, where none can be asked; `usual` if none has said anything.
+    pub(crate) fn mocks(&self, usual: Shape) -> Arc<Mocks> {
+        self.mocks.clone().unwrap_or_else(|| Arc::new(Mocks::of_shape(usual)))
     }
 
     /// How many questions wait in a pool's queue.
@@ -128,16 +153,17 @@ impl Lookups {
     }
 
     fn kept(&mut self, subject: &Subject, now: Time) -> Option<Verdict> {
-        let kept = self.kept.get(subject)?;
+        let kept = self.kept.get(subject).or_else(|| self.strangers.get(subject))?;
         (now < kept.until).then(|| kept.verdict.clone())
     }
 
     fn keep(&mut self, subject: Subject, verdict: Verdict, until: Time, now: Time) {
-        if self.kept.len() >= MAX_KEPT {
-            self.kept.retain(|_, kept| now < kept.until);
+        let answers = if verdict.text.is_some() { &mut self.kept } else { &mut self.strangers };
+        if answers.len() >= MAX_KEPT {
+            answers.retain(|_, kept| now < kept.until);
         }
-        if self.kept.len() < MAX_KEPT && now < until {
-            self.kept.insert(subject, Kept { verdict, until });
+        if answers.len() < MAX_KEPT && now < until {
+            answers.insert(subject, Kept { verdict, until });
         }
     }
 
@@ -218,8 +244,7 @@ impl Engine {
         verdict: &Verdict,
         io: &mut I,
     ) {
-        let secret = verdict.as_ref().and_then(|text| Secret::parse(text).ok());
-        self.challenge(now, client, hello, Some(secret), io);
+        self.challenge(now, client, hello, Some(verdict), io);
     }
 
     /// A question of this worker is answered.
@@ -227,8 +252,8 @@ impl Engine {
         let Some(asking) = self.lookups.asked.remove(&id) else { return };
         self.lookups.by_subject.remove(&asking.subject);
         if let Ok(verdict) = &answer {
-            let cache = self.config.auth.query_cache;
-            let until = now + if verdict.is_some() { cache } else { cache.min(NOBODY_KEPT) };
+            self.lookups.mocks = Some(verdict.mocks.clone());
+            let until = now + self.config.auth.query_cache;
             self.lookups.keep(asking.subject, verdict.clone(), until, now);
         }
         for peer in asking.clients {
@@ -374,7 +399,23 @@ impl Engine {
                 Err(Refusal::BadConfig)
             }
         };
+        let verdict = verdict.map(|text| self.verdict(pool, text));
         self.lookup_over(peer, verdict, io);
+    }
+
+    /// Adds to a server's answer what users without a secret look like there: like those whose secrets it has told, and
+    /// before the first of them like the asker, whose own login has shown how it was asked for a proof.
+    fn verdict(&mut self, pool: PoolIx, text: Option<Arc<str>>) -> Verdict {
+        if let Some(secret) = text.as_ref().and_then(|text| Secret::parse(text).ok()) {
+            Arc::make_mut(&mut self.lookups.told).learn(&secret);
+        }
+        if !self.lookups.told.is_empty() {
+            return Verdict { text, mocks: self.lookups.told.clone() };
+        }
+        let own = self.pools.get(pool).salted.as_ref();
+        let own = own.map(|((_, salt, iterations), _)| Shape { iterations: *iterations, salt: salt.len() });
+        let shape = own.unwrap_or(Shape::usual(self.policy.iterations));
+        Verdict { text, mocks: Arc::new(Mocks::of_shape(shape)) }
     }
 
     /// The server of a question is gone: it may have another one, a few times.

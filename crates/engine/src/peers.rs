@@ -6,7 +6,6 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use weir_auth::Secret;
 use weir_base::{ClientAddr, Host, Peer, Target, Time, WorkerId};
 use weir_pool::lending::Ask;
 use weir_session::hello::Hello;
@@ -19,8 +18,10 @@ use crate::clients::Ticket;
 use crate::console::Console;
 use crate::entry::Why;
 use crate::holding::Holding;
+use crate::lookup::Verdict;
 use crate::places::Attempt;
 use crate::port::Secured;
+use crate::salting::Hashing;
 
 /// Index of a pool in the engine's table.
 pub(crate) type PoolIx = u32;
@@ -70,6 +71,8 @@ pub(crate) struct ClientSlot {
     pub(crate) request_at: Time,
     /// Its earliest wake-up in the timers.
     pub(crate) armed: Time,
+    /// What it is charged for as a stranger.
+    pub(crate) charged: u32,
     /// What a cancel request must name.
     pub(crate) cancel: CancelSecret,
 }
@@ -142,22 +145,27 @@ pub(crate) struct LoginPhase {
     pub(crate) login: Option<Login>,
     pub(crate) learnt: Learnt,
     pub(crate) console: bool,
-    /// The secret, if a server was asked for it.
-    pub(crate) asked: Option<Secret>,
-    /// A helper or another worker works for it.
-    pub(crate) job: Option<u64>,
+    /// What a server said about its user, if one was asked.
+    pub(crate) said: Option<Verdict>,
+    /// Worker 0 is asked for its place.
+    pub(crate) entering: Option<u64>,
+    /// A helper is asked for the name of this user of the operating system.
+    pub(crate) unnamed: Option<u32>,
+    /// A helper hashes for it, or will.
+    pub(crate) busy: bool,
     /// Why it will fail, whatever the client answers: for the log.
     pub(crate) why: Option<Why>,
-    /// The password as the helper was given it, to keep its answer by.
-    pub(crate) salting: Option<(Arc<str>, Vec<u8>, u32)>,
+    /// What is hashed, or was.
+    pub(crate) hashing: Option<Hashing>,
 }
 
 impl LoginPhase {
     /// A login that has not begun.
     pub(crate) fn new(hello: Box<Hello>) -> LoginPhase {
         let console = weir_admin::is_console(&hello.database);
-        let (login, learnt, asked) = (None, Learnt::default(), None);
-        LoginPhase { hello, login, learnt, console, asked, job: None, why: None, salting: None }
+        let (login, learnt, said, why) = (None, Learnt::default(), None, None);
+        let (entering, unnamed, busy, hashing) = (None, None, false, None);
+        LoginPhase { hello, login, learnt, console, said, entering, unnamed, busy, why, hashing }
     }
 }
 

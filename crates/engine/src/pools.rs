@@ -454,7 +454,8 @@ impl Engine {
         self.policy = crate::entry::policy(self.policy.key, &self.config);
         self.shared.messages = crate::messages(&self.config);
         self.shared.interner.set_limit(self.config.limits.statement_memory);
-        self.salted.clear();
+        self.mocks = crate::entry::mocks(&self.config);
+        self.salting.forget_all();
         self.lookups.forget_all();
         for ix in self.pools.indices() {
             let slot = self.pools.get(ix);
@@ -562,7 +563,8 @@ fn adjust(slot: &mut PoolSlot, config: Arc<weir_config::Pool>, now: Time) -> boo
         || old.password != config.password
         || old.session_attrs != config.session_attrs
         || old.connect_query != config.connect_query
-        || old.startup != config.startup;
+        || old.startup != config.startup
+        || old.require_auth != config.require_auth;
     let (before, after) = (settings(old), settings(&config));
     let most = |settings: &Settings| settings.most(settings.reserve_size);
     let fewer = most(&after) < most(&before);

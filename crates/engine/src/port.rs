@@ -214,9 +214,20 @@ pub enum Signal {
 
 /// Work too slow for a worker's loop.
 pub enum Work {
-    /// `SaltedPassword` of SCRAM-SHA-256 (RFC 5802, section 3): PBKDF2 over a normalised password.
-    SaltPassword {
-        /// The password as stored or configured.
+    /// `SaltedPassword` of SCRAM-SHA-256 (RFC 5802, section 3), PBKDF2 over a normalised password, for a login of ours at a
+    /// server. Clients never hold it up.
+    SaltServer {
+        /// The password as configured.
+        password: Arc<str>,
+        /// The salt, as the server chose it.
+        salt: Vec<u8>,
+        /// The iteration count.
+        iterations: u32,
+    },
+    /// The same for a client's login. An engine has few of these asked for at once; they may take each other's time and
+    /// nothing else's.
+    SaltClient {
+        /// The password as stored, or as the client gave it.
         password: Arc<str>,
         /// The salt, 1 to a few dozen bytes.
         salt: Vec<u8>,
@@ -235,7 +246,8 @@ impl fmt::Debug for Work {
     // A password never reaches a log.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Work::SaltPassword { .. } => "SaltPassword",
+            Work::SaltServer { .. } => "SaltServer",
+            Work::SaltClient { .. } => "SaltClient",
             Work::NameOfUser(_) => "NameOfUser",
             Work::LoadConfig => "LoadConfig",
             Work::ChangeConfig(_) => "ChangeConfig",
@@ -245,7 +257,7 @@ impl fmt::Debug for Work {
 
 /// What a helper found.
 pub enum Answer {
-    /// For [`Work::SaltPassword`].
+    /// For [`Work::SaltServer`] and [`Work::SaltClient`].
     Salted([u8; 32]),
     /// For [`Work::NameOfUser`]; `None` where it knows no name.
     UserName(Option<String>),
@@ -343,7 +355,8 @@ pub trait Io {
     /// Begins a handshake, after what is queued for the peer; answered by [`Input::Secured`], [`Input::TlsFailed`] or
     /// [`Input::Closed`]. Until then the peer delivers no bytes, and nothing may be sent to it.
     fn start_tls(&mut self, peer: Peer, handshake: Handshake);
-    /// Gives slow work to a helper. Bounded: refused work is answered when a helper is free again, never dropped.
+    /// Gives slow work to a helper. It is answered when a helper of its kind is free, never dropped: work of one kind does
+    /// not wait for work of another.
     fn help(&mut self, job: u64, work: Work);
     /// Whether lines of this level are written: what is not need not be made.
     fn logs(&self, level: Level) -> bool {

@@ -25,7 +25,9 @@ impl Engine {
         if ready && !client.pause.waits && client.waiting.is_empty() {
             return self.feed(now, client, bytes, Some(0), io);
         }
-        client.waiting.extend_from_slice(bytes);
+        if let Err(refusal) = self.hold_ahead(&mut client, bytes) {
+            return self.refuse(now, client, refusal, io);
+        }
         match client.phase {
             Phase::Ready(_) => self.peers.put(client.peer, Entry::Client(client)),
             Phase::Console(_) => self.console_bytes(now, client, io),
@@ -427,6 +429,7 @@ impl Engine {
             self.tidy_timers();
         }
         self.uncount_client(&mut client, io);
+        self.uncharge(&mut client);
         self.shared.recycle(std::mem::take(&mut client.waiting));
         if client.pool != NO_POOL {
             self.pools.get_mut(client.pool).pool.leave(client.peer, now);

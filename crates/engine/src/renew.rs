@@ -56,6 +56,7 @@ impl Engine {
         let Some(Renewal::Reload(caller)) = self.renewals.pop_front() else { return };
         match read {
             Ok(config) => {
+                config.warnings.iter().for_each(|text| say(Level::Warning, format_args!("{text}"), io));
                 let id = self.take_over(now, caller, config, io);
                 if let Caller::Console(console) = caller {
                     self.console_waits_for(console, id);

@@ -11,6 +11,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use weir_auth::Trust;
 use weir_base::{Host, Peer, Time};
 use weir_pool::Acquire;
 use weir_session::server_login::{Credentials, LoginTold, ServerLogin};
@@ -78,6 +79,11 @@ impl Engine {
             password: pool.config.password.clone().filter(|_| pool.is_own()),
             md5: None,
             keys: None,
+            require: pool.config.require_auth,
+            trust: Trust {
+                verified: server.tls.as_ref().is_some_and(|tls| tls.certificate.is_some()),
+                expects_request: pool.config.password.is_some() && pool.is_own(),
+            },
             startup: pool.config.startup.clone(),
         };
         if credentials.password.is_none() {
@@ -158,7 +164,7 @@ impl Engine {
                 }
                 let job = self.next_id();
                 self.jobs.insert(job, Job::ServerSalt(server.peer));
-                io.help(job, Work::SaltPassword { password, salt, iterations });
+                io.help(job, Work::SaltServer { password, salt, iterations });
                 server.salting = Some(key);
                 self.peers.put(server.peer, Entry::Server(server));
             }

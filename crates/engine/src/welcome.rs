@@ -10,6 +10,7 @@ use weir_session::{Client, ParamTable, Params, Refusal};
 
 use crate::console::Console;
 use crate::lend::Taught;
+use crate::lookup::Verdict;
 use crate::peers::{ClientSlot, LoginPhase, Phase};
 use crate::pools::Welcome;
 use crate::port::{Io, Level};
@@ -92,9 +93,10 @@ impl Engine {
         self.count_client(ix, 1);
         let slot = self.pools.get_mut(ix);
         if own {
-            slot.learns(&phase.learnt, &phase.asked);
+            let asked = phase.said.as_ref().and_then(Verdict::secret);
+            slot.learns(&phase.learnt, &asked);
             if slot.part.is_guest() {
-                self.teach(ix, Taught { learnt: phase.learnt.clone(), asked: phase.asked.clone() }, io);
+                self.teach(ix, Taught { learnt: phase.learnt.clone(), asked }, io);
             }
         }
         let slot = self.pools.get_mut(ix);

@@ -109,6 +109,22 @@ fn a_peer_is_who_the_operating_system_says_or_whom_the_map_pairs_with_it() {
 }
 
 #[test]
+fn a_user_of_the_operating_system_is_looked_up_once_however_many_wait_for_it() {
+    let mut world = World::new(ruled("local all all peer", ""));
+    let all: Vec<Peer> = (0..3).map(|_| from(&mut world, unix(5), "ann", "db")).collect();
+    let other = from(&mut world, unix(6), "ann", "db");
+    named(&mut world, Some("ann"));
+    for peer in all {
+        is_in(&mut world, peer);
+    }
+    assert!(world.is_paused(other));
+    let job = world.asked_for_help().expect("the other one's name");
+    assert!(world.asked_for_help().is_none());
+    world.input(Input::Helped { job, answer: Answer::UserName(None) });
+    refused(&mut world, other, "unix socket login rejected");
+}
+
+#[test]
 fn a_peer_that_leaves_while_its_name_is_looked_up_is_forgotten() {
     let mut world = World::new(ruled("local all all peer", ""));
     let ann = from(&mut world, unix(5), "ann", "db");
@@ -204,7 +220,8 @@ fn a_failed_login_is_answered_later_each_time_and_nobody_else_waits() {
         world.bytes(peer, &password("guess"));
         world.pass(Span::from_millis(pause * 1_000 - 1));
         assert!(world.is_open(peer) && world.is_paused(peer) && world.heard(peer).is_empty());
-        world.pass(Span::from_millis(1));
+        // By chance it is a little longer.
+        world.pass(Span::from_millis(1 + pause * 250));
         refused(&mut world, peer, "password authentication failed");
     }
     let good = from(&mut world, tcp("10.0.0.1:1"), "ann", "db");
@@ -213,7 +230,7 @@ fn a_failed_login_is_answered_later_each_time_and_nobody_else_waits() {
     let elsewhere = from(&mut world, tcp("10.0.0.2:1"), "ann", "db");
     world.heard(elsewhere);
     world.bytes(elsewhere, &password("guess"));
-    world.pass(Span::from_secs(1));
+    world.pass(Span::from_millis(1_250));
     refused(&mut world, elsewhere, "password authentication failed");
 }
 

@@ -5,8 +5,9 @@ mod common;
 use std::sync::Arc;
 
 use common::*;
-use weir_base::{Peer, Span};
+use weir_base::{ClientAddr, Peer, Span};
 use weir_config::{Config, Method};
+use weir_engine::port::{Answer, Input};
 use weir_pgwire::{Column, ColumnType, ErrorFields, put_back, put_front};
 
 /// Everybody but `asker` is asked for, with a plain password; the pool `db` has `size` servers for each user.
@@ -97,6 +98,83 @@ fn a_wrong_password_makes_the_next_client_ask_again() {
     assert!(says(&world.heard(ann), "password authentication failed"));
     world.arrival("ann", "db");
     asked(&mut world, asker, "ann");
+}
+
+#[test]
+fn what_was_said_about_a_user_is_kept_and_forgotten_alike_whether_there_is_one() {
+    for answer in [about("ann", Some("hush")), nobody()] {
+        let mut config = asking(2);
+        config.auth.query_cache = Span::from_secs(5);
+        let mut world = World::new(config);
+        let ann = world.arrival("ann", "db");
+        let asker = world.server();
+        world.bytes(asker, &answer);
+        world.heard(asker);
+        world.pass(Span::from_millis(4_900));
+        let other = world.arrival("ann", "db");
+        assert!(!world.heard(other).is_empty() && world.heard(asker).is_empty(), "the answer is kept");
+        world.bytes(ann, &password("wrong"));
+        if let Some(job) = world.asked_for_help() {
+            world.input(Input::Helped { job, answer: Answer::Salted([9; 32]) });
+        }
+        assert!(says(&world.heard(ann), "password authentication failed"));
+        world.arrival("ann", "db");
+        asked(&mut world, asker, "ann");
+    }
+}
+
+#[test]
+fn made_up_names_take_no_place_of_answers_about_real_ones() {
+    let mut config = asking(2);
+    config.auth.query_cache = Span::from_secs(600);
+    config.max_clients = 100_000;
+    let mut world = World::new(config);
+    world.arrival("ann", "db");
+    let asker = world.server();
+    for number in 0..5_000 {
+        world.bytes_only(asker, &if number == 0 { about("ann", Some("hush")) } else { nobody() });
+        world.heard(asker);
+        let peer = world.socket();
+        world.input_only(Input::Accepted { peer, from: ClientAddr::Unix { pid: 1, uid: 5 } });
+        let mut startup = Vec::new();
+        put_front::startup(&mut startup, &[("user", format!("nobody{number}").as_str()), ("database", "db")], 0);
+        world.bytes_only(peer, &startup);
+        while world.open_letter() {}
+    }
+    world.bytes_only(asker, &nobody());
+    while world.open_letter() {}
+    world.heard(asker);
+    let ann = world.arrival("ann", "db");
+    assert!(!world.heard(ann).is_empty() && world.heard(asker).is_empty(), "what was said of her is still known");
+}
+
+#[test]
+fn a_user_of_whom_the_server_knows_nothing_is_asked_as_one_of_whom_it_knows() {
+    let verifier = weir_auth::ScramVerifier::from_salted(&[1; 32], vec![7; 16], 20_000).to_string();
+    for method in [Method::Md5, Method::ScramSha256] {
+        let mut config = asking(2);
+        config.auth.method = method;
+        let mut world = World::new(config);
+        world.arrival("ann", "db");
+        let asker = world.server();
+        world.bytes(asker, &about("ann", Some(&verifier)));
+        let mut challenge = |user: &str, database: &str| {
+            let peer = world.arrival(user, database);
+            if database == "db" && user != "ann" {
+                world.bytes(asker, &nobody());
+            }
+            let asked = world.heard(peer);
+            assert_eq!(asked.get(8), Some(&10), "{method}: {user} is asked for SASL: {asked:?}");
+            let mut first = Vec::new();
+            put_front::sasl_initial(&mut first, "SCRAM-SHA-256", b"n,,n=,r=abc");
+            world.bytes(peer, &first);
+            says(&world.heard(peer), ",i=20000")
+        };
+        // One whom it knows, one whom it does not, and one of a database that is not there.
+        for (user, database) in [("ann", "db"), ("eve", "db"), ("eve", "none")] {
+            assert!(challenge(user, database), "{method}: {user} of {database}");
+        }
+    }
 }
 
 #[test]
@@ -250,6 +328,7 @@ fn a_question_is_asked_as_its_user_where_the_database_forces_another() {
     let mut pool = (*config.pools["db"]).clone();
     pool.user = Some("app".into());
     pool.password = Some("of the app".into());
+    pool.require_auth = weir_auth::RequireAuth::Any;
     config.pools.insert("db".into(), Arc::new(pool));
     let mut world = World::new(config.clone());
     world.arrival("ann", "db");

@@ -88,6 +88,7 @@ fn plan(port: u16) -> Plan {
         dns: Config::default().dns,
         inherited: Inherited::default(),
         greeting: "up".to_owned(),
+        warnings: Vec::new(),
         signals: Signals::Handle,
         tls: TlsFiles::default(),
     }

@@ -15,6 +15,7 @@ use weir_base::{Peer, WorkerId};
 use weir_engine::mail::Mail;
 use weir_engine::port::{Answer, Request, Signal};
 
+use crate::helpers::Kind;
 use crate::names::Found;
 use crate::socket::Socket;
 use crate::tls::{Outcome, Step, Tls};
@@ -27,7 +28,7 @@ pub(crate) enum Letter {
     /// From another engine, or from its own.
     Mail { from: WorkerId, mail: Mail, socket: Option<Carried> },
     /// A helper's answer.
-    Helped { job: u64, answer: Answer },
+    Helped { kind: Kind, job: u64, answer: Answer },
     /// A name's addresses.
     Found(Found),
     /// A helper took a step of a handshake.

@@ -23,8 +23,6 @@ use crate::tls::TlsFiles;
 
 /// What SHOW VERSION says. It begins with the PgBouncer whose console this is: what watches one takes the version apart.
 pub const VERSION: &str = concat!("PgBouncer 1.25.2 (Weir ", env!("CARGO_PKG_VERSION"), ")");
-/// Descriptors that are neither clients nor servers: listeners, event queues, the log, cancels under way.
-const OTHER_DESCRIPTORS: u64 = 64;
 
 /// What follows when clients may come: something that is kept as long as serving lasts, and ends with it.
 pub type Ready = Box<dyn FnOnce(&Running) -> Result<Box<dyn Any>, StartError>>;
@@ -110,6 +108,7 @@ fn start_with(
         dns: config.dns.clone(),
         inherited,
         greeting: greeting(&config),
+        warnings: config.warnings.clone(),
         signals,
         tls,
     };
@@ -141,7 +140,7 @@ fn engine(seat: Seat, config: Arc<Config>, statement_memory: StatementMemory) ->
 /// servers on paper than there are descriptors; clients keep half of them all the same.
 fn fitted(config: Arc<Config>) -> Arc<Config> {
     let (limit, _) = descriptors();
-    let all = limit.saturating_sub(OTHER_DESCRIPTORS);
+    let all = limit.saturating_sub(weir_config::other_descriptors(limit));
     let left = all.saturating_sub(weir_config::most_servers(&config)).max(all / 2).max(1);
     if u64::from(config.max_clients) <= left {
         return config;

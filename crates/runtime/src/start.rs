@@ -57,6 +57,8 @@ pub struct Plan {
     pub dns: weir_config::Dns,
     /// The first words of the log.
     pub greeting: String,
+    /// What is warned of next.
+    pub warnings: Vec<String>,
     /// Whether the process's signals are ours.
     pub signals: Signals,
     /// What handshakes go by.
@@ -136,6 +138,7 @@ pub fn start<B: Brain>(plan: Plan, brain: impl FnMut(Seat) -> B) -> Result<Runni
     let (post, inboxes) = Post::open(&registries).map_err(StartError::because("can't make a mailbox"))?;
     let (log, log_thread) = Log::start(plan.log, &plan.logging).map_err(StartError::because("can't open the log"))?;
     let by_ring = choose_io(plan.io, &plan.greeting, &log);
+    plan.warnings.iter().for_each(|text| log.line(Level::Warning, format_args!("{text}")));
     let places = bound.tcp.iter().map(ToString::to_string);
     for place in places.chain(bound.unix.iter().map(|path| format!("unix:{}", path.display()))) {
         log.line(Level::Info, format_args!("listening on {place}"));

@@ -412,8 +412,8 @@ impl<B: Brain> Worker<B> {
                     let socket = socket.map(|carried| self.port.adopt_carried(carried));
                     self.turn(Input::Mail { from, mail, socket });
                 }
-                Letter::Helped { job, answer } => {
-                    self.port.asking.helped();
+                Letter::Helped { kind, job, answer } => {
+                    self.port.asking.helped(kind);
                     self.turn(Input::Helped { job, answer });
                 }
                 Letter::Found(found) => {

@@ -259,7 +259,7 @@ fn helpers_answer_all_however_many_are_asked() {
         let mut brain = script(move |_, input, io| {
             match input {
                 Input::Tick => {
-                    let salt = |i: u64| Work::SaltPassword {
+                    let salt = |i: u64| Work::SaltClient {
                         password: "pencil".into(),
                         salt: i.to_be_bytes().into(),
                         iterations: 2,
@@ -287,6 +287,42 @@ fn helpers_answer_all_however_many_are_asked() {
             Answer::Config(result) => assert_eq!(result.unwrap_err(), "line 3: not a port"),
             Answer::Changed(_) => panic!("nothing was changed"),
         }
+    }
+}
+
+#[test]
+fn the_configuration_and_logins_at_servers_do_not_wait_for_clients() {
+    const CLIENTS: u64 = 60;
+    let (told_to, heard) = channel();
+    let mut told_to = Some(told_to);
+    let mut plan = plan(1);
+    plan.reload = Arc::new(|| Err("line 3: not a port".into()));
+    let _running = start(plan, |_| {
+        let told_to = told_to.take().unwrap();
+        let mut brain = script(move |_, input, io| {
+            match input {
+                Input::Tick => {
+                    // Seconds of work.
+                    let (password, salt) = (|| "pencil".into(), || b"salt".to_vec());
+                    let long = || Work::SaltClient { password: password(), salt: salt(), iterations: 400_000 };
+                    (0..CLIENTS).for_each(|job| io.help(job, long()));
+                    io.help(CLIENTS, Work::LoadConfig);
+                    io.help(CLIENTS + 1, Work::SaltServer { password: password(), salt: salt(), iterations: 2 });
+                    io.help(CLIENTS + 2, Work::NameOfUser(0));
+                }
+                Input::Helped { job, .. } => drop(told_to.send(job)),
+                _ => {}
+            }
+            Time::NEVER
+        });
+        brain.deadline = Time::START;
+        brain
+    })
+    .unwrap();
+    let order: Vec<u64> = (0..CLIENTS + 3).map(|_| heard.recv_timeout(Duration::from_secs(120)).unwrap()).collect();
+    let place = |job: u64| order.iter().position(|answered| *answered == job).unwrap();
+    for job in CLIENTS..CLIENTS + 3 {
+        assert!(place(job) < CLIENTS as usize / 2, "job {job} waited for clients: {order:?}");
     }
 }
 

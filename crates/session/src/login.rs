@@ -6,15 +6,15 @@
 use std::sync::Arc;
 
 use weir_auth::{
-    Denial, Exchange, Plan, ScramExpectFinal, ScramKeys, ScramOffer, ScramPolicy, ScramServer, ScramSource, ScramStart,
-    ScramVerifier, Secret, md5_verify, plain_verify,
+    Denial, Exchange, Plan, ScramChallenged, ScramExpectFinal, ScramKeys, ScramOffer, ScramPolicy, ScramSource,
+    ScramStart, ScramVerifier, Secret, Shape, md5_verify, plain_verify,
 };
 use weir_pgwire::{frontend, put_back};
 
 use crate::refusal::Refusal;
 
-/// The longest password message, in bytes.
-pub const MAX_PASSWORD: usize = 64 << 10;
+/// The longest password message, in bytes. Tokens that stand for passwords have a few thousand.
+pub const MAX_PASSWORD: usize = 16 << 10;
 
 /// Randomness for one login.
 pub struct Salt {
@@ -31,7 +31,11 @@ pub struct Login {
 }
 
 enum Stage {
-    Cleartext(Option<Secret>),
+    Cleartext {
+        secret: Option<Secret>,
+        /// What the answer is checked against where there is no secret.
+        mock: Option<Shape>,
+    },
     /// The password that was given is being hashed, to be compared with a verifier.
     CleartextSalting {
         given: Arc<str>,
@@ -45,12 +49,11 @@ enum Stage {
         offer: ScramOffer,
         source: ScramSource,
     },
+    /// The client has its challenge, and the stored password is being hashed.
     ScramSalting {
-        server: ScramServer,
-        first: Vec<u8>,
+        challenged: ScramChallenged,
         salt: Vec<u8>,
         iterations: u32,
-        doomed: bool,
     },
     ScramFinal(ScramExpectFinal),
     Over,
@@ -68,6 +71,8 @@ pub enum Next {
         salt: Vec<u8>,
         /// So often.
         iterations: u32,
+        /// Whether it is the stored one; otherwise it is what a client gave, and may be anything.
+        stored: bool,
     },
     /// The client is who it says it is.
     Accepted(Learnt),
@@ -100,9 +105,10 @@ impl Login {
         let (stage, next) = match plan.exchange {
             Exchange::None => (Stage::Over, Next::Accepted(Learnt::default())),
             Exchange::Refuse(denial) => (Stage::Over, Next::Refused(refusal(denial))),
-            Exchange::Cleartext => {
+            Exchange::Cleartext { mock } => {
                 put_back::auth_cleartext(buffer);
-                (Stage::Cleartext(secret.filter(|_| plan.doom.is_none()).cloned()), Next::Wait)
+                let secret = secret.filter(|_| plan.doom.is_none()).cloned();
+                (Stage::Cleartext { secret, mock }, Next::Wait)
             }
             Exchange::Md5 { hex } => {
                 put_back::auth_md5(buffer, salt.md5);
@@ -120,7 +126,7 @@ impl Login {
     /// Takes the body of a password message (PasswordMessage, SASLInitialResponse, SASLResponse).
     pub fn message(&mut self, body: &[u8], policy: &ScramPolicy, buffer: &mut Vec<u8>) -> Next {
         match std::mem::replace(&mut self.stage, Stage::Over) {
-            Stage::Cleartext(secret) => self.cleartext(body, secret, policy),
+            Stage::Cleartext { secret, mock } => self.cleartext(body, secret, mock, policy),
             Stage::Md5 { hex, salt } => {
                 let good = frontend::password(body).is_ok_and(|response| md5_verify(&hex, salt, response));
                 if good { Next::Accepted(Learnt::default()) } else { Next::Refused(Refusal::PasswordFailed) }
@@ -140,7 +146,7 @@ impl Login {
     }
 
     /// Goes on after [`Next::Salt`].
-    pub fn salted(&mut self, salted: &[u8; 32], buffer: &mut Vec<u8>) -> Next {
+    pub fn salted(&mut self, salted: &[u8; 32]) -> Next {
         match std::mem::replace(&mut self.stage, Stage::Over) {
             Stage::CleartextSalting { given, verifier } => {
                 if ScramKeys::from_salted(salted).matches(&verifier) {
@@ -149,15 +155,16 @@ impl Login {
                     Next::Refused(Refusal::PasswordFailed)
                 }
             }
-            Stage::ScramSalting { server, first, salt, iterations, doomed } => {
+            Stage::ScramSalting { challenged, salt, iterations } => {
                 let verifier = ScramVerifier::from_salted(salted, salt, iterations);
-                self.scram_verify(&first, server, verifier, doomed, buffer)
+                self.stage = Stage::ScramFinal(challenged.verify_with(verifier, false));
+                Next::Wait
             }
             _ => Next::Refused(Refusal::Broken("a hash that nobody asked for")),
         }
     }
 
-    fn cleartext(&mut self, body: &[u8], secret: Option<Secret>, policy: &ScramPolicy) -> Next {
+    fn cleartext(&mut self, body: &[u8], secret: Option<Secret>, mock: Option<Shape>, policy: &ScramPolicy) -> Next {
         let given = frontend::password(body).ok().and_then(|p| std::str::from_utf8(p).ok());
         let Some(given) = given else { return Next::Refused(Refusal::PasswordFailed) };
         if given.is_empty() {
@@ -169,12 +176,12 @@ impl Login {
             Some(Secret::Plain(password)) => plain_verify(&password, given.as_bytes()),
             Some(secret @ Secret::Md5(_)) => weir_auth::verify_cleartext(&secret, &self.user, given.as_bytes()),
             Some(Secret::Scram(verifier)) => return self.hash_cleartext(given, verifier),
-            None => match ScramSource::Nobody.start(&self.user, policy) {
-                ScramStart::Ready { verifier, .. } => return self.hash_cleartext(given, verifier),
-                ScramStart::Salt { password, .. } => {
-                    // A comparison as for a known user, with a password that nobody can know.
-                    plain_verify(&password, given.as_bytes())
+            None => match mock {
+                Some(shape) => {
+                    return self.hash_cleartext(given, ScramVerifier::mock(&self.user, &policy.key, shape));
                 }
+                // A comparison as for a known user.
+                None => plain_verify("x", given.as_bytes()) & false,
             },
         };
         if good {
@@ -187,7 +194,7 @@ impl Login {
     fn hash_cleartext(&mut self, given: Arc<str>, verifier: ScramVerifier) -> Next {
         let (password, salt, iterations) = (given.clone(), verifier.salt.clone(), verifier.iterations);
         self.stage = Stage::CleartextSalting { given, verifier };
-        Next::Salt { password, salt, iterations }
+        Next::Salt { password, salt, iterations, stored: false }
     }
 
     fn scram_first(
@@ -202,30 +209,23 @@ impl Login {
         let chosen = initial.and_then(|i| Some((offer.choose(i.mechanism).ok()?, i.data?)));
         let Some((server, first)) = chosen else { return Next::Refused(Refusal::SaslFailed) };
         match source.start(&self.user, policy) {
-            ScramStart::Ready { verifier, doomed } => self.scram_verify(first, server, verifier, doomed, buffer),
-            ScramStart::Salt { password, salt, iterations, doomed } => {
-                let first = first.to_vec();
-                self.stage = Stage::ScramSalting { server, first, salt: salt.clone(), iterations, doomed };
-                Next::Salt { password, salt, iterations }
-            }
-        }
-    }
-
-    fn scram_verify(
-        &mut self,
-        first: &[u8],
-        server: ScramServer,
-        verifier: ScramVerifier,
-        doomed: bool,
-        buffer: &mut Vec<u8>,
-    ) -> Next {
-        match server.first(first, verifier, doomed) {
-            Ok((expect, server_first)) => {
-                put_back::auth_sasl_continue(buffer, &server_first);
-                self.stage = Stage::ScramFinal(expect);
-                Next::Wait
-            }
-            Err(_) => Next::Refused(Refusal::SaslFailed),
+            ScramStart::Ready { verifier, doomed } => match server.first(first, verifier, doomed) {
+                Ok((expect, server_first)) => {
+                    put_back::auth_sasl_continue(buffer, &server_first);
+                    self.stage = Stage::ScramFinal(expect);
+                    Next::Wait
+                }
+                Err(_) => Next::Refused(Refusal::SaslFailed),
+            },
+            ScramStart::Salt { password, salt, iterations } => match server.challenge(first, &salt, iterations) {
+                Ok((challenged, server_first)) => {
+                    // At once, as a user without a password to be hashed has it.
+                    put_back::auth_sasl_continue(buffer, &server_first);
+                    self.stage = Stage::ScramSalting { challenged, salt: salt.clone(), iterations };
+                    Next::Salt { password, salt, iterations, stored: true }
+                }
+                Err(_) => Next::Refused(Refusal::SaslFailed),
+            },
         }
     }
 }

@@ -54,6 +54,8 @@ pub enum Refusal {
     NoForcedUser,
     /// The login was not finished in time.
     LoginTimeout,
+    /// More clients are logging in than can be verified in time.
+    TooManyLogins,
     /// All client connections are taken.
     TooManyClients,
     /// All client connections of the database are taken.
@@ -156,7 +158,8 @@ impl Refusal {
             | Refusal::TransactionInStatementMode => "08P01",
             Refusal::BadParameter(_) => "22023",
             Refusal::LoginTimeout => "08P01",
-            Refusal::TooManyClients
+            Refusal::TooManyLogins
+            | Refusal::TooManyClients
             | Refusal::TooManyDatabaseClients
             | Refusal::TooManyUserClients
             | Refusal::TooManyAddressClients => "53300",
@@ -183,7 +186,8 @@ impl Refusal {
             // A server that has no room is not down: it has reached its max_connections.
             Refusal::ServerDown { sqlstate, .. } if sqlstate.starts_with("53") => Class::LimitReached,
             Refusal::ServerDown { .. } | Refusal::ServerLost | Refusal::ServerUnexpected => Class::ServerDown,
-            Refusal::TooManyClients
+            Refusal::TooManyLogins
+            | Refusal::TooManyClients
             | Refusal::TooManyDatabaseClients
             | Refusal::TooManyUserClients
             | Refusal::TooManyAddressClients
@@ -231,6 +235,7 @@ impl Refusal {
                 Some("Add it to ignore_startup_parameters or track_extra_parameters.")
             }
             Refusal::EncryptionRequired => Some("Connect with sslmode=require, or a stricter one."),
+            Refusal::TooManyLogins => Some("Try again in a moment."),
             Refusal::TooManyClients => Some("Raise max_clients."),
             Refusal::QueryWaitTimeout { cause, .. } => Some(cause.hint()),
             Refusal::ServerSlow { .. } => Some("The pool has no server now. A retry is safe."),
@@ -272,6 +277,7 @@ impl fmt::Display for Refusal {
             Refusal::NoRule => f.write_str("no authentication method is found"),
             Refusal::NoForcedUser | Refusal::BadConfig => f.write_str("bouncer config error"),
             Refusal::LoginTimeout => f.write_str("client_login_timeout"),
+            Refusal::TooManyLogins => f.write_str("too many clients are logging in at once"),
             Refusal::TooManyClients => f.write_str("no more connections allowed (max_client_conn)"),
             Refusal::TooManyDatabaseClients => f.write_str("client connections exceeded (max_db_client_connections)"),
             Refusal::TooManyUserClients => f.write_str("client connections exceeded (max_user_client_connections)"),

@@ -7,7 +7,10 @@
 
 use std::sync::Arc;
 
-use weir_auth::{ScramClient, ScramExpectVerdict, ScramKeys, ScramNeedKeys, md5_hex_secret, md5_response};
+use weir_auth::{
+    RequireAuth, ScramClient, ScramExpectVerdict, ScramKeys, ScramNeedKeys, ServerMethod, Trust, md5_hex_secret,
+    md5_response,
+};
 use weir_pgwire::tag::back;
 use weir_pgwire::{Auth, HEAD, Head, backend, put_front};
 
@@ -33,6 +36,10 @@ pub struct Credentials {
     pub md5: Option<Arc<str>>,
     /// SCRAM keys learnt from a client.
     pub keys: Option<ScramKeys>,
+    /// How the server may ask for a proof.
+    pub require: RequireAuth,
+    /// What is known of the server, and expected of it.
+    pub trust: Trust,
     /// Parameters that are asked for besides, by their names in the startup packet.
     pub startup: Vec<(String, String)>,
 }
@@ -200,6 +207,12 @@ impl ServerLogin {
     }
 
     fn authentication(&mut self, auth: Auth<'_>, nonce: [u8; 18], buffer: &mut Vec<u8>) -> LoginTold {
+        if matches!(self.stage, Stage::Method)
+            && let Some(method) = method_of(auth)
+            && let Err(why) = self.credentials.require.check(method, self.credentials.trust)
+        {
+            return failed(&why);
+        }
         match (std::mem::replace(&mut self.stage, Stage::Over), auth) {
             (Stage::Method | Stage::Verdict, Auth::Ok) => self.stage = Stage::Welcome,
             (Stage::Method, Auth::Cleartext) => {
@@ -264,6 +277,17 @@ impl ServerLogin {
 
     fn no_secret(&self, what: &str) -> LoginTold {
         failed(&format!("the server asks for {what}, and none is known for user \"{}\"", self.credentials.user))
+    }
+}
+
+/// The method that a server's first request is of; none for one that we do not have.
+fn method_of(auth: Auth<'_>) -> Option<ServerMethod> {
+    match auth {
+        Auth::Ok => Some(ServerMethod::None),
+        Auth::Cleartext => Some(ServerMethod::Password),
+        Auth::Md5(_) => Some(ServerMethod::Md5),
+        Auth::Sasl(_) => Some(ServerMethod::ScramSha256),
+        _ => None,
     }
 }
 

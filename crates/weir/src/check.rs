@@ -7,6 +7,7 @@ use std::path::Path;
 use weir_config::{Config, Facts, Finding, Mistakes, Severity, SslMode};
 use weir_runtime::TlsFinding;
 
+use crate::exposed;
 use crate::failure::Failure;
 use crate::load;
 use crate::probe;
@@ -44,6 +45,13 @@ pub(crate) fn run(file: &Path, ask: Ask) -> Result<(), Failure> {
     if let Err(error) = serve::web_tls(&config) {
         troubles.push(about_tls(file, TlsFinding::Error(error.to_string())));
     }
+    let exposed = exposed::warnings(&config).into_iter();
+    troubles.extend(exposed.map(|text| Finding {
+        severity: Severity::Warning,
+        file: file.to_owned(),
+        line: None,
+        text,
+    }));
     troubles.extend(weir_runtime::check_tls(&config).into_iter().map(|found| about_tls(file, found)));
     if ask == Ask::Servers {
         let report = probe::probe(&config);

@@ -13,7 +13,7 @@ use weir_config::{About, Accounts, Act, Config, Edit, Edits, Face, Keys, Mistake
 use weir_runtime::Fit;
 
 use crate::replace::{Fault, replace};
-use crate::{load, trial};
+use crate::{exposed, load, trial};
 
 /// A configuration's file, and what is in force of it.
 pub(crate) struct Keeper {
@@ -48,7 +48,8 @@ impl Keeper {
         file: &Path,
         adjust: impl Fn(&mut Config) + Send + Sync + 'static,
     ) -> Result<(Keeper, Config), Mistakes> {
-        let (text, config) = load::load_text(file)?;
+        let (text, mut config) = load::load_text(file)?;
+        config.warnings = exposed::warnings(&config);
         let held = Held { text, edits: Edits::default(), config: Arc::new(config.clone()) };
         let (held, accounts) = (Mutex::new(held), Mutex::new(config.web.accounts.clone()));
         Ok((Keeper { file: file.to_owned(), adjust: Box::new(adjust), held, accounts }, config))
@@ -138,6 +139,7 @@ impl Keeper {
 
     fn read(&self, text: &str, edits: &Edits) -> Result<Arc<Config>, Mistakes> {
         let mut config = load::load_changed(&self.file, text, edits)?;
+        config.warnings = exposed::warnings(&config);
         (self.adjust)(&mut config);
         Ok(Arc::new(config))
     }

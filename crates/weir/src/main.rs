@@ -7,6 +7,7 @@ mod account;
 mod check;
 mod convert;
 mod demo;
+mod exposed;
 mod failure;
 mod keeper;
 mod lab;

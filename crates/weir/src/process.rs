@@ -7,6 +7,7 @@ use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
+use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::signal::kill;
 use nix::unistd::{Pid, User, daemon, getpid, getuid, initgroups, setgid, setuid};
 use weir_config::Config;
@@ -35,6 +36,10 @@ impl Drop for PidFile {
 
 /// Becomes what the configuration and the command line ask for.
 pub(crate) fn settle(config: &Config, ground: Ground) -> Result<Option<PidFile>, Failure> {
+    if !config.process.core_dumps {
+        // As whoever started it: what it becomes may not change this.
+        keep_memory_private();
+    }
     if let Some(name) = &config.process.user {
         become_user(name)?;
     }
@@ -52,6 +57,17 @@ pub(crate) fn settle(config: &Config, ground: Ground) -> Result<Option<PidFile>,
         daemon(true, false).map_err(|e| Failure::at("can't go to the background", e))?;
     }
     pid_file.map(write).transpose()
+}
+
+/// Has a crash leave nothing of the memory behind, where passwords and keys are: no file, and in what the system hands to a
+/// program (core_pattern) no memory (core(5), "Controlling which mappings are written").
+///
+/// The process stays what /proc and a debugger of the same user can look at: that (PR_SET_DUMPABLE) would take its
+/// descriptors and its memory's figures from those who watch it.
+fn keep_memory_private() {
+    // Neither is refused to anybody; where a system has no such file, it has no such dumps.
+    let _ = setrlimit(Resource::RLIMIT_CORE, 0, 0);
+    let _ = fs::write("/proc/self/coredump_filter", "0");
 }
 
 /// Whether we would serve as root, which nothing here needs.

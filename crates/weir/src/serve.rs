@@ -15,6 +15,10 @@ use crate::keeper::Keeper;
 use crate::load;
 use crate::process::{self, Ground};
 
+/// What is said of a process that serves as root.
+const ROOT: &str = "it serves as root, which it does not need to: name a user of the operating system as \"user\" in \
+                    [process], whom it becomes, or start it as one";
+
 /// Whether anything is said on the terminal while serving.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Console {
@@ -39,9 +43,12 @@ pub(crate) fn open(
 }
 
 /// Serves `config`, whose file is `keeper`'s.
-pub(crate) fn serve(keeper: Keeper, config: Config, ground: Ground, console: Console) -> Result<(), Failure> {
+pub(crate) fn serve(keeper: Keeper, mut config: Config, ground: Ground, console: Console) -> Result<(), Failure> {
     review(&config, &load::facts(), console)?;
     let _pid_file = process::settle(&config, ground)?;
+    if process::is_root() {
+        config.warnings.push(ROOT.to_owned());
+    }
     let config = Arc::new(config);
     let keeper = Arc::new(keeper);
     let (changes, tls) = (keeper.clone(), web_tls(&config).map_err(Failure::of)?);

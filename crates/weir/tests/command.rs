@@ -1,6 +1,7 @@
 //! The command as a person meets it: exit statuses, one clear line, and what `check` says of real servers.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -21,7 +22,12 @@ fn complaint(output: &Output) -> String {
 fn write(folder: &TempFolder, text: &str) -> PathBuf {
     let path = folder.path().join("weir.toml");
     fs::write(&path, text).unwrap();
+    chmod(&path, 0o600);
     path
+}
+
+fn chmod(path: &Path, mode: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
 
 fn check(path: &Path, more: &[&str]) -> Output {
@@ -285,4 +291,30 @@ fn the_lab_gets_its_words_as_they_are_or_one_says_how_to_have_it() {
         assert_eq!(output.status.code(), Some(1));
         assert!(complaint(&output).contains("make build"), "{}", complaint(&output));
     }
+}
+
+#[test]
+fn check_warns_of_secrets_that_everybody_can_read() {
+    let folder = TempFolder::new().unwrap();
+    let path = write(&folder, &config(5432, "secret", 3));
+    assert!(!said(&check(&path, &[])).contains("everybody"));
+    for (mode, word) in [(0o644, "read"), (0o604, "read"), (0o666, "changed")] {
+        chmod(&path, mode);
+        let output = check(&path, &[]);
+        let text = said(&output);
+        assert!(text.contains(&format!("can be {word} by everybody on this machine (mode {mode:04o})")), "{text}");
+        assert!(text.contains("chmod 600") && output.status.success(), "{text}");
+    }
+    // What a file refers to, too.
+    let elsewhere = config(5432, "x", 3).replace("[auth.users]\nann = \"secret\"\n", "file = \"users.txt\"\n");
+    let elsewhere = elsewhere.replace("password = \"x\"", "password_file = \"password\"");
+    let path = write(&folder, &elsewhere);
+    for name in ["users.txt", "password"] {
+        fs::write(folder.path().join(name), "\"ann\" \"secret\"\n").unwrap();
+        chmod(&folder.path().join(name), 0o644);
+    }
+    chmod(&path, 0o644);
+    let text = said(&check(&path, &[]));
+    assert!(text.contains("users.txt holds secrets of users") && text.contains("password holds passwords"), "{text}");
+    assert!(!text.contains("weir.toml holds") && !text.contains("\"secret\""), "{text}");
 }

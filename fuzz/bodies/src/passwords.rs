@@ -6,8 +6,8 @@
 use std::sync::Arc;
 
 use weir_auth::{
-    Exchange, IdentMaps, Plan, ScramClient, ScramKeys, ScramOffer, ScramPolicy, ScramSource, ScramVerifier, Secret,
-    StandIn, md5_hex_secret, md5_response, md5_verify, plain_verify, verify_cleartext,
+    Exchange, IdentMaps, Plan, RequireAuth, ScramClient, ScramKeys, ScramOffer, ScramPolicy, ScramSource,
+    ScramVerifier, Secret, Shape, Trust, md5_hex_secret, md5_response, md5_verify, plain_verify, verify_cleartext,
 };
 use weir_config::Users;
 use weir_pgwire::{Auth, HEAD, backend};
@@ -19,7 +19,7 @@ use crate::tape::{Tape, pieces};
 
 const SALTED: [u8; 32] = [9; 32];
 const BINDING: &[u8] = b"the hash of a certificate";
-const POLICY: ScramPolicy = ScramPolicy { key: [7; 32], iterations: 1, stand_in: StandIn::Verifier };
+const POLICY: ScramPolicy = ScramPolicy { key: [7; 32], iterations: 1 };
 
 fn verifier() -> ScramVerifier {
     ScramVerifier::from_salted(&SALTED, b"sixteen bytes ok".to_vec(), 4096)
@@ -117,11 +117,11 @@ pub(crate) fn passwords(data: &[u8]) {
 pub(crate) fn client_login(data: &[u8]) {
     let mut tape = Tape::new(data);
     let exchange = match tape.below(5) {
-        0 => Exchange::Cleartext,
+        0 => Exchange::Cleartext { mock: None },
         1 => Exchange::Md5 { hex: md5_hex_secret("u", "a password that no fuzzer finds") },
         2 => Exchange::Md5 { hex: String::new() },
         3 => Exchange::Scram(ScramSource::Verifier(verifier())),
-        _ => Exchange::Scram(ScramSource::Nobody),
+        _ => Exchange::Scram(ScramSource::Mock(Shape::usual(1))),
     };
     let secret = Secret::Plain("a password that no fuzzer finds".into());
     let salt = Salt { md5: [1, 2, 3, 4], nonce: [1; 18] };
@@ -132,7 +132,7 @@ pub(crate) fn client_login(data: &[u8]) {
     while !tape.is_over() && messages < 8 {
         messages += 1;
         let next = match tape.below(9) {
-            8 => login.salted(&[3; 32], &mut buffer),
+            8 => login.salted(&[3; 32]),
             _ => login.message(tape.some(), &POLICY, &mut buffer),
         };
         match next {
@@ -155,6 +155,8 @@ pub(crate) fn server_login(data: &[u8]) {
         password: (flags & 1 == 1).then(|| Arc::from("secret")),
         md5: (flags & 2 == 2).then(|| Arc::from(md5_hex_secret("u", "secret"))),
         keys: (flags & 4 == 4).then(|| ScramKeys::from_salted(&SALTED)),
+        require: [RequireAuth::Any, RequireAuth::Auto][usize::from(flags & 16 == 16)],
+        trust: Trust { verified: flags & 32 == 32, expects_request: flags & 64 == 64 },
         startup: vec![("application_name".into(), "x".into())],
     };
     let table = ParamTable::new([]);

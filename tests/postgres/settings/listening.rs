@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use weir_pglocal::Signal;
 use weir_pglocal::client::{Connection, Params};
-use weir_tests::{Ini, Site, eventually, users, weir_binary};
+use weir_tests::{Ini, Mode, Setup, Site, eventually, users, weir_binary};
 
 #[test]
 fn clients_come_in_where_listen_addr_says() {
@@ -110,4 +110,51 @@ fn the_process_becomes_its_user() {
     let uids = status.lines().find_map(|line| line.strip_prefix("Uid:")).unwrap();
     assert!(uids.split_whitespace().all(|one| one == uid), "{uids} for {name}");
     assert_eq!(site.connect().value("SELECT 1").unwrap().as_deref(), Some("1"));
+}
+
+/// What a crash of a process may leave: the limit on core dumps, and which parts of the memory the system hands out.
+fn after_a_crash(site: &Site) -> (String, String) {
+    let read = |name: &str| fs::read_to_string(format!("/proc/{}/{name}", site.weir().pid())).unwrap_or_default();
+    let limits = read("limits");
+    let limit = limits.lines().find_map(|line| line.strip_prefix("Max core file size")).unwrap_or_default();
+    (limit.split_whitespace().take(2).collect::<Vec<_>>().join(" "), read("coredump_filter").trim().to_owned())
+}
+
+#[test]
+fn a_crash_leaves_nothing_of_the_memory_unless_it_may() {
+    let own = fs::read_to_string("/proc/self/coredump_filter").unwrap();
+    let none = ("0 0".to_owned(), "00000000".to_owned());
+    let strict = Setup::new(Mode::Transaction);
+    assert_eq!(after_a_crash(&Site::with(strict.clone(), Mode::Transaction)), none);
+    let lax = Site::with(strict.more("[process]\ncore_dumps = true"), Mode::Transaction);
+    assert_eq!(after_a_crash(&lax).1, own.trim());
+    // As PgBouncer, unless the file says otherwise.
+    assert_eq!(after_a_crash(&Site::ini(&Ini::new())).1, own.trim());
+    assert_eq!(after_a_crash(&Site::ini(&Ini::new().set("core_dumps", "0"))), none);
+    // It can be looked at all the same.
+    assert!(lax.weir().descriptors() > 0);
+}
+
+#[test]
+fn secrets_that_everybody_can_read_and_root_are_warned_of_in_the_log() {
+    let site = Site::with(Setup::new(Mode::Transaction), Mode::Transaction);
+    let is_root = fs::metadata("/proc/self").unwrap().uid() == 0;
+    assert_eq!(site.weir().log().contains("it serves as root"), is_root);
+    let count = |site: &Site| site.weir().log().matches("by everybody on this machine").count();
+    let reload = |mode: u32| {
+        for name in ["weir.toml", "userlist.txt"] {
+            let path = site.weir().folder().join(name);
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        }
+        let before = count(&site);
+        site.weir().command("RELOAD").unwrap();
+        count(&site) - before
+    };
+    assert_eq!(reload(0o600), 0);
+    eventually("both files are named", || match reload(0o644) {
+        2 => Ok(()),
+        other => Err(other),
+    });
+    assert!(site.weir().log().contains("userlist.txt holds secrets of users, and can be read by everybody"));
+    assert!(!site.weir().log().contains(users::APP.password), "no secret is in the log");
 }

@@ -152,6 +152,8 @@ const OWN: &[(&str, Effect)] = &[
     ("log_format", Seen("lines_are_json_where_the_file_says_so")),
     ("shutdown_timeout", Seen("shutdown_timeout_ends_a_shutdown_that_waits")),
     ("max_logins_per_host", Seen("a_host_gets_so_many_logins_at_once_whatever_the_number_of_pools")),
+    ("require_auth", Seen("a_server_may_ask_only_as_require_auth_says")),
+    ("core_dumps", Seen("a_crash_leaves_nothing_of_the_memory_unless_it_may")),
     ("connects_per_second", Seen("connects_per_second_bounds_how_fast_servers_open")),
     ("client_statements", Seen("a_client_may_not_hold_more_statements_than_its_limit")),
     ("client_statement_memory", Seen("one_client_does_not_take_the_memory_for_statements_of_others")),
@@ -185,6 +187,7 @@ const DATABASES: &[(&str, Effect)] = &[
     ("pool_mode", Seen("modes_of_databases_and_users_win")),
     ("connect_query", Seen("every_server_begins_with_the_connect_query")),
     ("target_session_attrs", Seen("only_a_server_that_fits_is_taken")),
+    ("require_auth", Seen("a_server_may_ask_only_as_require_auth_says")),
 ];
 
 /// Words of a line in `[users]`.

@@ -119,6 +119,21 @@ pub(super) static SETTINGS: &[Setting] = &[
     .ini("server_check_query"),
     Setting::new(
         General,
+        "require_auth",
+        Kind::Text,
+        "auto",
+        Place::Shared(|c| Slot::RequireAuth(&mut c.require_auth), |p| Slot::RequireAuth(&mut p.require_auth)),
+        "How a server may ask for a proof when Weir logs in, in libpq's words: a list of `password`, `md5`, \
+         `scram-sha-256` and `none`, or of what it may not, each with `!` before it. `auto` is the default: unless its \
+         certificate is verified (`mode` of `[tls.server]`), a server receives no password in clear text, and one that \
+         asks for no proof is refused where the pool has a password. `any` takes everything, as PgBouncer does.",
+    )
+    .ini_own("require_auth")
+    .database_own(&["require_auth"])
+    .ini_default("any")
+    .effect(Effect::Reconnect),
+    Setting::new(
+        General,
         "server_fast_close",
         Kind::Flag,
         "false",

@@ -54,4 +54,16 @@ pub(super) static SETTINGS: &[Setting] = &[
     )
     .ini("user")
     .effect(Effect::Restart),
+    Setting::new(
+        Process,
+        "core_dumps",
+        Kind::Flag,
+        "false",
+        Place::Config(|c| Slot::Flag(&mut c.process.core_dumps)),
+        "Let a crash leave an image of the memory, in which passwords and keys are. Without it the limit on core dumps is 0, \
+         and what the system dumps elsewhere holds none of the memory.",
+    )
+    .ini_own("core_dumps")
+    .ini_default("true")
+    .effect(Effect::Restart),
 ];

@@ -33,4 +33,4 @@ pub use check::{TlsFinding, check_tls};
 pub use contexts::TlsFiles;
 pub(crate) use contexts::Vault;
 pub(crate) use secure::{Sealing, Tls};
-pub(crate) use step::{Outcome, Step};
+pub(crate) use step::{Outcome, Side, Step};

@@ -7,12 +7,15 @@
 
 use std::collections::VecDeque;
 use std::mem;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 
 use weir_base::Peer;
 use weir_engine::port::{Gone, Handshake, Input, Level};
 
 use super::session::{End, Session};
-use super::step::{Outcome, Step};
+use super::step::{Outcome, Side, Step};
 use crate::brain::Brain;
 use crate::output::Rest;
 use crate::port::{Notice, Port};
@@ -21,8 +24,21 @@ use crate::worker::Worker;
 
 /// Plain bytes that are encrypted at once: four full records.
 const PORTION: usize = 64 * 1024;
-/// The most bytes that wait for a step of a handshake. The longest message of a handshake is 64 KiB.
-const MOST_RECEIVED: usize = 128 * 1024;
+/// The most bytes of a handshake that are kept, of what a server sent and of what a client sent, who is a stranger. A
+/// message of a handshake may have 64 KiB; no client's has a quarter of that.
+pub(super) const MOST_OF_SERVER: usize = 128 * 1024;
+const MOST_OF_CLIENT: usize = 32 * 1024;
+/// So many bytes of a client's handshake are kept whatever others have. Most are done with fewer.
+const OWN_SHARE: usize = 2048;
+/// What all handshakes of a worker's clients may keep beyond that.
+const MOST_OF_ALL: usize = 16 << 20;
+/// Bytes of a handshake that are read at once: a record.
+const READ: usize = 17 * 1024;
+/// The most clients whose step waits for a helper: a second or two of work.
+const MOST_DUE: usize = 1000;
+
+/// Why a handshake fails that keeps more than it may.
+const TOO_LONG: &str = "more bytes of the handshake came than are kept for it";
 
 /// The encryption of one socket.
 #[derive(Debug)]
@@ -45,10 +61,42 @@ impl Tls {
 pub(crate) struct Sealing {
     /// Handshakes that the turn asked for.
     pub(crate) asked: Vec<(Peer, Handshake)>,
-    /// Peers whose step waits until a helper has room.
-    due: VecDeque<Peer>,
+    /// Peers whose step waits until a helper has room: servers, and clients.
+    due_servers: VecDeque<Peer>,
+    due_clients: VecDeque<Peer>,
+    /// What handshakes of clients keep beyond [`OWN_SHARE`].
+    kept: Arc<AtomicUsize>,
     gather: Vec<u8>,
     sealed: Vec<u8>,
+}
+
+/// What a client's handshake is charged for, until it is over.
+#[derive(Debug)]
+pub(super) struct Charge {
+    all: Arc<AtomicUsize>,
+    own: usize,
+}
+
+impl Charge {
+    fn new(all: &Arc<AtomicUsize>) -> Charge {
+        Charge { all: Arc::clone(all), own: 0 }
+    }
+
+    /// The handshake keeps so many bytes now; whether it may.
+    pub(super) fn set(&mut self, bytes: usize) -> bool {
+        let beyond = bytes.saturating_sub(OWN_SHARE);
+        let before = std::mem::replace(&mut self.own, beyond);
+        // One thread adds, others only take away.
+        let all = self.all.fetch_add(beyond, Relaxed) + beyond - before;
+        self.all.fetch_sub(before, Relaxed);
+        bytes <= MOST_OF_CLIENT && (beyond == 0 || all <= MOST_OF_ALL)
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.all.fetch_sub(self.own, Relaxed);
+    }
 }
 
 impl Port {
@@ -63,7 +111,10 @@ impl Port {
         let contexts = self.shared.vault.now();
         let Some(slot) = self.peers.live(peer) else { return };
         let step = match handshake {
-            Handshake::Accept { received } => contexts.accept().map(|accept| Step::accept(accept, received)),
+            Handshake::Accept { received } => {
+                let charge = Charge::new(&self.sealing.kept);
+                contexts.accept().map(|accept| Step::accept(accept, received, charge))
+            }
             Handshake::Connect { host, mode, direct } => {
                 contexts.connect(mode, direct).map(|config| Step::connect(config, host, mode))
             }
@@ -72,22 +123,48 @@ impl Port {
             let error = "the configuration in force has no TLS of this kind".to_owned();
             return self.notices.push_back(Notice::TlsFailed(peer, error));
         };
+        let mut step = Box::new(step);
         let is_due = step.is_due();
-        slot.tls = self.tls.insert(Tls::Shaking(Some(Box::new(step))));
+        let fits = step.is_kept_within_bounds();
+        slot.tls = self.tls.insert(Tls::Shaking(Some(step)));
+        if !fits {
+            return self.fail_handshake(peer, TOO_LONG);
+        }
         if is_due {
             self.ask_step(peer);
         }
     }
 
-    /// Has a helper take a handshake's next step, now or when one has room.
-    fn ask_step(&mut self, peer: Peer) {
-        self.sealing.due.push_back(peer);
-        self.ask_steps();
+    fn fail_handshake(&mut self, peer: Peer, error: &str) {
+        self.notices.push_back(Notice::TlsFailed(peer, error.to_owned()));
     }
 
-    fn ask_steps(&mut self) {
-        while self.asking.may_step() {
-            let Some(peer) = self.sealing.due.pop_front() else { return };
+    /// Has a helper take a handshake's next step, now or when one has room.
+    fn ask_step(&mut self, peer: Peer) {
+        let Some(slot) = self.peers.get(peer) else { return };
+        let Some(Tls::Shaking(Some(step))) = self.tls.get(slot.tls) else { return };
+        let side = step.side();
+        let due = match side {
+            Side::Connect => &mut self.sealing.due_servers,
+            Side::Accept => &mut self.sealing.due_clients,
+        };
+        if due.len() >= MOST_DUE {
+            due.retain(|peer| self.peers.live(*peer).is_some());
+        }
+        if side == Side::Accept && due.len() >= MOST_DUE {
+            return self.fail_handshake(peer, "too many handshakes wait for their turn");
+        }
+        due.push_back(peer);
+        self.ask_steps(side);
+    }
+
+    fn ask_steps(&mut self, side: Side) {
+        while self.asking.may_step(side) {
+            let due = match side {
+                Side::Connect => &mut self.sealing.due_servers,
+                Side::Accept => &mut self.sealing.due_clients,
+            };
+            let Some(peer) = due.pop_front() else { return };
             // Some may be gone meanwhile.
             let Some(slot) = self.peers.live(peer) else { continue };
             let Some(Tls::Shaking(step)) = self.tls.get_mut(slot.tls) else { continue };
@@ -99,8 +176,9 @@ impl Port {
 
     /// A helper has taken a step.
     pub(crate) fn stepped(&mut self, peer: Peer, mut step: Box<Step>, outcome: Outcome) {
-        self.asking.stepped();
-        self.ask_steps();
+        let side = step.side();
+        self.asking.stepped(side);
+        self.ask_steps(side);
         if self.peers.live(peer).is_none() {
             return;
         }
@@ -109,7 +187,13 @@ impl Port {
         let Some(slot) = self.peers.live(peer) else { return };
         let Some(tls) = self.tls.get_mut(slot.tls) else { return };
         match outcome {
-            Outcome::More => *tls = Tls::Shaking(Some(step)),
+            Outcome::More => {
+                let fits = step.is_kept_within_bounds();
+                *tls = Tls::Shaking(Some(step));
+                if !fits {
+                    return self.fail_handshake(peer, TOO_LONG);
+                }
+            }
             Outcome::Failed(error) => return self.notices.push_back(Notice::TlsFailed(peer, error)),
             Outcome::Done(secured) => {
                 let Some(session) = step.into_session() else { return };
@@ -195,10 +279,14 @@ impl<B: Brain> Worker<B> {
         let Some(slot) = port.peers.get(peer) else { return };
         let held = slot.held;
         let (Some(socket), Some(tls)) = (slot.socket.as_mut(), port.tls.get_mut(slot.tls)) else { return };
+        let mut most = scratch.len();
         let front = match tls {
             // Its bytes wait in the socket until the step is taken.
             Tls::Shaking(None) => return,
-            Tls::Shaking(Some(_)) => Some(0),
+            Tls::Shaking(Some(_)) => {
+                most = most.min(READ);
+                Some(0)
+            }
             Tls::Open(session) if session.has_early() || session.end() != End::Open => return self.read_early(peer),
             Tls::Open(session) => session.put_held(scratch),
         };
@@ -206,7 +294,7 @@ impl<B: Brain> Worker<B> {
         if held {
             return self.read_held_sealed(peer, front);
         }
-        match socket.read(&mut scratch[front..]) {
+        match socket.read(&mut scratch[front..most]) {
             Ok(0) => {
                 // Without its close_notify the end may be anybody's doing.
                 let cause = if matches!(tls, Tls::Shaking(_)) { Gone::Eof } else { Gone::Error };
@@ -214,7 +302,7 @@ impl<B: Brain> Worker<B> {
             }
             Ok(length) => {
                 let end = front + length;
-                let again = end == scratch.len() || slot.ready > Ready::Bytes;
+                let again = end == most || slot.ready > Ready::Bytes;
                 if !again {
                     slot.ready = Ready::Nothing;
                 }
@@ -275,12 +363,15 @@ impl<B: Brain> Worker<B> {
         let Worker { scratch, port, .. } = self;
         let Some(slot) = port.peers.get(peer) else { return };
         let Some(Tls::Shaking(Some(step))) = port.tls.get_mut(slot.tls) else { return };
-        if step.received.len() + end > MOST_RECEIVED {
-            return self.gone(peer, Gone::Error);
-        }
+        step.received.reserve_exact(end);
         step.received.extend_from_slice(&scratch[..end]);
+        if !step.is_kept_within_bounds() {
+            port.fail_handshake(peer, TOO_LONG);
+            return self.tell_notices();
+        }
         if step.is_due() {
             port.ask_step(peer);
+            self.tell_notices();
         } else if again {
             port.enqueue(peer);
         }
@@ -332,5 +423,28 @@ impl<B: Brain> Worker<B> {
         port.finish(&early);
         port.enqueue(peer);
         self.tell_notices();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_have_a_share_each_and_share_the_rest() {
+        let all = Arc::new(AtomicUsize::new(0));
+        let mut small: Vec<Charge> = (0..10_000).map(|_| Charge::new(&all)).collect();
+        assert!(small.iter_mut().all(|charge| charge.set(OWN_SHARE)) && all.load(Relaxed) == 0);
+        let mut large: Vec<Charge> = (0..600).map(|_| Charge::new(&all)).collect();
+        let taken = large.iter_mut().map(|charge| charge.set(MOST_OF_CLIENT)).take_while(|fits| *fits).count();
+        assert_eq!(taken, MOST_OF_ALL / (MOST_OF_CLIENT - OWN_SHARE));
+        assert!(small[0].set(OWN_SHARE) && !small[0].set(OWN_SHARE + 1000), "only the own share is left");
+        assert!(
+            large[0].set(0) && large[1].set(0) && small[0].set(OWN_SHARE + 1000),
+            "what one gives back another may have"
+        );
+        drop((small, large));
+        assert_eq!(all.load(Relaxed), 0);
+        assert!(!Charge::new(&all).set(MOST_OF_CLIENT + 1));
     }
 }

@@ -14,6 +14,7 @@ use weir_config::SslMode;
 use weir_engine::port::{Certificate, Secured};
 
 use super::contexts::{Accept, verifies};
+use super::secure::{Charge, MOST_OF_SERVER};
 use super::session::Session;
 use super::{suites, x509};
 
@@ -23,11 +24,23 @@ const HEADER: usize = 5;
 /// A handshake under way.
 #[derive(Debug)]
 pub(crate) struct Step {
+    side: Side,
     stand: Stand,
     /// What has come and was not taken in.
     pub(super) received: Vec<u8>,
     /// What is to be sent.
     pub(super) reply: Vec<u8>,
+    /// What a client's handshake is charged for.
+    charge: Option<Charge>,
+}
+
+/// Who begins a handshake.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Side {
+    /// A client.
+    Accept,
+    /// We, with a server.
+    Connect,
 }
 
 #[derive(Debug)]
@@ -57,12 +70,28 @@ pub(crate) enum Outcome {
 }
 
 impl Step {
-    pub(super) fn accept(accept: Arc<Accept>, received: Vec<u8>) -> Step {
-        Step { stand: Stand::Accept(accept), received, reply: Vec::new() }
+    pub(super) fn accept(accept: Arc<Accept>, received: Vec<u8>, charge: Charge) -> Step {
+        let charge = Some(charge);
+        Step { side: Side::Accept, stand: Stand::Accept(accept), received, reply: Vec::new(), charge }
     }
 
     pub(super) fn connect(config: Arc<ClientConfig>, host: Host, mode: SslMode) -> Step {
-        Step { stand: Stand::Connect { config, host, mode }, received: Vec::new(), reply: Vec::new() }
+        let stand = Stand::Connect { config, host, mode };
+        Step { side: Side::Connect, stand, received: Vec::new(), reply: Vec::new(), charge: None }
+    }
+
+    pub(crate) fn side(&self) -> Side {
+        self.side
+    }
+
+    /// Whether what it keeps of what the other side has sent is no more than it may.
+    pub(super) fn is_kept_within_bounds(&mut self) -> bool {
+        let held = if let Stand::Going(session, _) = &self.stand { session.held().len() } else { 0 };
+        let kept = self.received.len() + held;
+        match &mut self.charge {
+            Some(charge) => charge.set(kept),
+            None => kept <= MOST_OF_SERVER,
+        }
     }
 
     /// Whether there is something to do: a whole record, or anything that is none. Its beginning may have been shown to the

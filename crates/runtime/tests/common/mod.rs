@@ -58,6 +58,7 @@ pub(crate) fn plan(workers: u16) -> Plan {
         dns: Config::default().dns,
         inherited: Inherited::default(),
         greeting: "up".to_owned(),
+        warnings: Vec::new(),
         signals: Signals::Leave,
         tls: TlsFiles::default(),
     }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use weir_auth::{
-    Asked, Facts, Hba, IdentMaps, Method, Plan, ScramClient, ScramKeys, ScramPolicy, Secret, StandIn, Via, decide,
-    md5_hex_secret, md5_response,
+    Asked, Facts, Hba, IdentMaps, Method, Mocks, Plan, RequireAuth, ScramClient, ScramKeys, ScramPolicy, ScramVerifier,
+    Secret, Shape, Trust, Via, decide, md5_hex_secret, md5_response,
 };
 use weir_pgwire::{Auth, HEAD, backend, put_back, put_front};
 
@@ -18,7 +18,7 @@ use crate::{ParamTable, Refusal};
 const SALTED: [u8; 32] = [9; 32];
 
 fn policy() -> ScramPolicy {
-    ScramPolicy { key: [5; 32], iterations: 4096, stand_in: StandIn::Password }
+    ScramPolicy { key: [5; 32], iterations: 4096 }
 }
 
 fn salt() -> Salt {
@@ -27,11 +27,17 @@ fn salt() -> Salt {
 
 /// What a client by the Unix socket is asked.
 fn plan(method: Method, user: &str, secret: Option<&Secret>) -> Plan {
+    plan_among(&Mocks::default(), method, user, secret)
+}
+
+/// The same where the known users have these secrets.
+fn plan_among(mocks: &Mocks, method: Method, user: &str, secret: Option<&Secret>) -> Plan {
     let (hba, via) = (Hba::default(), Via::Local);
     let demand = method.demand(&hba, &Asked { via, database: "db", user });
     let (certificate_name, os_user, forced_user) = (None, None, None);
     let maps = &IdentMaps::default();
-    decide(&demand, &Facts { user, secret, via, certificate_name, os_user, forced_user, maps })
+    let policy = &policy();
+    decide(&demand, &Facts { user, secret, via, certificate_name, os_user, forced_user, maps, mocks, policy })
 }
 
 /// What a client with this password sees: the messages' tags and the refusal; none if it is let in.
@@ -59,7 +65,7 @@ fn attempt_bound(
             // The hash of the stored password; a wrong password given is hashed to something else.
             Next::Salt { password, .. } => {
                 let salted = if &*password == "right" { SALTED } else { [8; 32] };
-                login.salted(&salted, &mut seen)
+                login.salted(&salted)
             }
             Next::Wait => {
                 let asked = each(&seen).split_off(answered);
@@ -154,7 +160,7 @@ fn a_client_that_was_not_shown_our_better_offer_is_refused() {
         put_front::sasl_initial(&mut answer, mechanism, first.as_bytes());
         let mut next = login.message(&answer[HEAD..], &policy(), &mut seen);
         if let Next::Salt { .. } = next {
-            next = login.salted(&SALTED, &mut seen);
+            next = login.salted(&SALTED);
         }
         assert!(matches!(next, Next::Refused(Refusal::SaslFailed)), "{mechanism}");
     }
@@ -178,7 +184,7 @@ fn a_password_that_nobody_asked_for_is_refused() {
     let (mut login, _) = Login::begin("ann", plan, secret.as_ref(), salt(), None, &mut seen);
     assert!(matches!(login.message(b"right\0", &policy(), &mut seen), Next::Accepted(_)));
     assert!(matches!(login.message(b"right\0", &policy(), &mut seen), Next::Refused(Refusal::Protocol(_))));
-    assert!(matches!(login.salted(&SALTED, &mut seen), Next::Refused(Refusal::Broken(_))));
+    assert!(matches!(login.salted(&SALTED), Next::Refused(Refusal::Broken(_))));
 }
 
 fn credentials(password: Option<&str>) -> Credentials {
@@ -188,6 +194,8 @@ fn credentials(password: Option<&str>) -> Credentials {
         password: password.map(Arc::from),
         md5: None,
         keys: None,
+        require: RequireAuth::Any,
+        trust: Trust::default(),
         startup: Vec::new(),
     }
 }
@@ -358,4 +366,103 @@ proptest! {
             }
         }
     }
+}
+
+/// What a server with an unverified certificate, or a verified one, hears and achieves with its first request.
+fn asked(require: &str, verified: bool, request: &[u8]) -> (String, Vec<u8>) {
+    let table = ParamTable::new([]);
+    let trust = Trust { verified, expects_request: true };
+    let credentials = Credentials { require: require.parse().unwrap(), trust, ..credentials(Some("right")) };
+    let mut login = ServerLogin::begin(credentials, None, &table, &mut Vec::new());
+    let (told, sent) = feed(&mut login, &table, request);
+    (outcome(told), sent)
+}
+
+#[test]
+fn a_server_that_may_not_ask_like_this_receives_nothing() {
+    let clear = server_says(put_back::auth_cleartext);
+    let md5 = server_says(|b| put_back::auth_md5(b, [0; 4]));
+    let sasl = server_says(|b| put_back::auth_sasl(b, &["SCRAM-SHA-256"]));
+    let unasked = [auth_ok(), parameter("TimeZone", "UTC"), key(), ready()].concat();
+    for (require, verified, request, allowed) in [
+        ("auto", false, &clear, false),
+        ("auto", false, &unasked, false),
+        ("auto", false, &md5, true),
+        ("auto", false, &sasl, true),
+        ("auto", true, &clear, true),
+        ("auto", true, &unasked, true),
+        ("any", false, &clear, true),
+        ("none", false, &unasked, true),
+        ("none", false, &sasl, false),
+        ("scram-sha-256", true, &md5, false),
+        ("scram-sha-256", true, &clear, false),
+        ("scram-sha-256", true, &unasked, false),
+        ("!password,!none", true, &clear, false),
+        ("!password,!none", false, &md5, true),
+    ] {
+        let (told, sent) = asked(require, verified, request);
+        let refused = told.contains("require_auth");
+        assert_eq!(refused, !allowed, "{require}, verified {verified}: {told}");
+        assert!(!refused || sent.is_empty(), "{require}: something was sent");
+    }
+}
+
+#[test]
+fn a_server_that_asked_for_a_proof_must_go_through_with_it() {
+    // It asks for SCRAM, and lets us in before it has proven that it knows the secret.
+    let table = ParamTable::new([]);
+    let credentials = Credentials { require: "scram-sha-256".parse().unwrap(), ..credentials(Some("right")) };
+    let mut login = ServerLogin::begin(credentials, None, &table, &mut Vec::new());
+    feed(&mut login, &table, &server_says(|b| put_back::auth_sasl(b, &["SCRAM-SHA-256"])));
+    let told = outcome(feed(&mut login, &table, &auth_ok()).0);
+    assert!(told.contains("out of order"), "{told}");
+}
+
+/// What a client sees before it has to prove anything: the request for it, or with SCRAM the challenge without its nonce
+/// and salt.
+fn challenge(mocks: &Mocks, method: Method, user: &str, secret: Option<&Secret>) -> String {
+    let mut seen = Vec::new();
+    let plan = plan_among(mocks, method, user, secret);
+    let (mut login, _) = Login::begin(user, plan, secret, salt(), None, &mut seen);
+    let asked = each(&seen);
+    match backend::authentication(&asked[0][HEAD..]).unwrap() {
+        Auth::Cleartext => "cleartext".into(),
+        Auth::Md5(_) => "md5".into(),
+        _ => {
+            let mut first = Vec::new();
+            put_front::sasl_initial(&mut first, "SCRAM-SHA-256", b"n,,n=,r=abc");
+            let mut answer = Vec::new();
+            login.message(&first[HEAD..], &policy(), &mut answer);
+            let Auth::SaslContinue(text) = backend::authentication(&answer[HEAD..]).unwrap() else { panic!() };
+            let text = String::from_utf8_lossy(text).into_owned();
+            let (salt, iterations) = text.split_once(",s=").unwrap().1.split_once(',').unwrap();
+            format!("scram, salt of {}, {iterations}", salt.len())
+        }
+    }
+}
+
+#[test]
+fn what_an_unknown_user_is_asked_is_what_known_users_are_asked() {
+    let verifier = |iterations, salt| Secret::Scram(ScramVerifier::from_salted(&SALTED, vec![7; salt], iterations));
+    let md5 = Secret::Md5("0".repeat(32).into());
+    for secret in [Secret::Plain("right".into()), md5, verifier(4096, 16), verifier(20_000, 16), verifier(4096, 28)] {
+        let mut mocks = Mocks::default();
+        mocks.count(&secret);
+        for method in [Method::Plain, Method::Md5, Method::ScramSha256] {
+            let known = challenge(&mocks, method, "ann", Some(&secret));
+            for stranger in ["bob", "carol", "root", ""] {
+                assert_eq!(challenge(&mocks, method, stranger, None), known, "{method}, {secret:?}");
+                let hollow = Some(Secret::Plain("".into()));
+                assert_eq!(challenge(&mocks, method, stranger, hollow.as_ref()), known, "{method}, {secret:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_challenge_of_a_listed_password_does_not_wait_for_its_hash() {
+    let secret = Secret::Plain("right".into());
+    let mocks = Mocks::of_shape(Shape::usual(4096));
+    let known = challenge(&mocks, Method::ScramSha256, "ann", Some(&secret));
+    assert_eq!(known, challenge(&mocks, Method::ScramSha256, "nobody", None));
 }

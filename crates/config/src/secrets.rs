@@ -1,0 +1,59 @@
+//! Which files of a configuration hold secrets, for whoever can look at the files.
+
+use std::path::PathBuf;
+
+use crate::model::Config;
+
+impl Config {
+    /// The files that this was read from or refers to, and what of others' concern is in each; nothing in the file of
+    /// settings, if it holds no secret.
+    pub fn secret_files(&self) -> Vec<(PathBuf, Option<&'static str>)> {
+        let mut files: Vec<(PathBuf, Option<&'static str>)> = Vec::new();
+        let mut add = |path: &PathBuf, what| {
+            if !files.iter().any(|(known, _)| known == path) {
+                files.push((path.clone(), what));
+            }
+        };
+        self.password_files.iter().for_each(|path| add(path, Some("passwords")));
+        let accounts = &self.web.accounts;
+        if !(accounts.users.is_empty() && accounts.tokens.is_empty()) {
+            add(&self.lines.place("web.users", &self.source).0, Some("hashes of passwords"));
+        }
+        add(&self.source, None);
+        self.auth.file.iter().for_each(|path| add(path, Some("secrets of users")));
+        let keys = [&self.tls.client.key_file, &self.tls.server.key_file, &self.web.tls_key_file];
+        keys.into_iter().flatten().for_each(|path| add(path, Some("a private key")));
+        files
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    fn files(text: &str) -> Vec<(String, Option<&'static str>)> {
+        let read = |path: &Path| match path.to_str() {
+            Some("/etc/weir.toml") => Ok(text.to_owned()),
+            Some("/etc/users.txt") => Ok("\"a\" \"b\"\n".to_owned()),
+            _ => Ok("secret\n".to_owned()),
+        };
+        let config = crate::load(Path::new("/etc/weir.toml"), &read, &|_| Some("x".into())).unwrap();
+        config.secret_files().into_iter().map(|(path, what)| (path.display().to_string(), what)).collect()
+    }
+
+    #[test]
+    fn the_files_with_secrets_are_known() {
+        let users = "[auth]\nfile = \"users.txt\"\n";
+        let own = "[pools.a]\nhost = \"h\"\nuser = \"u\"\npassword = \"p\"\n";
+        let elsewhere = "[pools.a]\nhost = \"h\"\nuser = \"u\"\npassword_file = \"pw\"\n";
+        let nowhere = "[pools.a]\nhost = \"h\"\nuser = \"u\"\npassword_env = \"PW\"\n";
+        let list = ("/etc/users.txt".to_owned(), Some("secrets of users"));
+        let toml = |what| ("/etc/weir.toml".to_owned(), what);
+        assert_eq!(files(&format!("{users}{own}")), [toml(Some("passwords")), list.clone()]);
+        let file = ("/etc/pw".to_owned(), Some("passwords"));
+        assert_eq!(files(&format!("{users}{elsewhere}")), [file, toml(None), list.clone()]);
+        assert_eq!(files(&format!("{users}{nowhere}")), [toml(None), list]);
+        let listed = "[auth.users]\na = \"b\"\n[pools.a]\nhost = \"h\"\n";
+        assert_eq!(files(listed), [toml(Some("passwords"))]);
+    }
+}

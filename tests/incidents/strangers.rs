@@ -1,0 +1,186 @@
+//! Crowds that never log in: they take neither the memory, nor the console, nor the helpers from those who do.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use weir_pglocal::client::{Connection, Params};
+use weir_pglocal::raise_descriptors;
+use weir_pgwire::put_front;
+use weir_tests::{Certificates, Mode, Setup, Site, encrypting_postgres, eventually, users};
+
+use crate::report::{Report, size};
+
+fn packet(write: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    let mut packet = Vec::new();
+    write(&mut packet);
+    packet
+}
+
+fn connect(site: &Site) -> TcpStream {
+    TcpStream::connect(("127.0.0.1", site.weir().port())).expect("it listens")
+}
+
+/// Whether the other side keeps a connection, after a moment to close it.
+fn is_kept(socket: &mut TcpStream) -> bool {
+    socket.set_read_timeout(Some(Duration::from_millis(50))).expect("a timeout");
+    match socket.read(&mut [0; 1]) {
+        Ok(_) => false,
+        Err(error) => matches!(error.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut),
+    }
+}
+
+/// So many connections that say this, and nothing more.
+fn crowd(site: &Site, number: usize, says: &[u8]) -> Vec<TcpStream> {
+    let mut all = Vec::new();
+    for _ in 0..number {
+        let mut socket = connect(site);
+        let _ = socket.write_all(says);
+        all.push(socket);
+    }
+    all
+}
+
+/// The first message of a handshake (RFC 8446, section 4.1.2): a server answers it with a signature.
+fn client_hello() -> Vec<u8> {
+    let mut extensions: Vec<u8> = vec![0, 0x2b, 0, 3, 2, 3, 4];
+    extensions.extend([0, 0x0a, 0, 4, 0, 2, 0, 0x1d]);
+    extensions.extend([0, 0x0d, 0, 8, 0, 6, 4, 3, 8, 4, 4, 1]);
+    extensions.extend([0, 0x33, 0, 38, 0, 36, 0, 0x1d, 0, 32]);
+    extensions.extend([9; 32]);
+    let mut body = vec![3, 3];
+    body.extend([7; 32]);
+    body.extend([0, 0, 2, 0x13, 1, 1, 0]);
+    body.extend((extensions.len() as u16).to_be_bytes());
+    body.extend(extensions);
+    let mut hello = vec![1, 0];
+    hello.extend((body.len() as u16).to_be_bytes());
+    hello.extend(body);
+    let mut record = vec![0x16, 3, 1];
+    record.extend((hello.len() as u16).to_be_bytes());
+    record.extend(hello);
+    record
+}
+
+/// Thousands of handshakes that are begun and left, and more of them all the time: new connections to servers, which need a
+/// handshake of their own, and a reload, are as quick as ever. In one queue, each would wait behind all of them.
+#[test]
+fn half_open_handshakes_keep_neither_servers_nor_a_reload_waiting() {
+    let report = Report::begin();
+    raise_descriptors();
+    let (postgres, _) = encrypting_postgres();
+    let certificates = Certificates::new();
+    let setup = Setup::new(Mode::Transaction).size(2).console_by_socket().auth_line("failure_delay = 0");
+    let setup = certificates.setup(setup, "allow").more("[tls.server]\nmode = \"require\"\n");
+    let site = Site::on(&postgres, setup, Mode::Transaction);
+    let left = crowd(&site, size(500, 5_000), &packet(put_front::ssl_request));
+    for mut socket in &left {
+        let mut answer = [0];
+        socket.read_exact(&mut answer).expect("it is answered");
+        assert_eq!(&answer, b"S");
+        socket.write_all(&client_hello()).expect("it is taken");
+    }
+    let (over, begun) = (AtomicBool::new(false), AtomicUsize::new(0));
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    let Ok(mut socket) = TcpStream::connect(("127.0.0.1", site.weir().port())) else { continue };
+                    let asked = socket.write_all(&packet(put_front::ssl_request));
+                    if asked.and_then(|()| socket.read_exact(&mut [0])).is_ok() {
+                        let _ = socket.write_all(&client_hello());
+                    }
+                    begun.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        for round in 0..size(5, 50) {
+            site.weir().command("RECONNECT").unwrap();
+            site.weir().command("RELOAD").unwrap();
+            let mut client = site.connect();
+            let answer = client.value("SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()");
+            assert_eq!(answer.unwrap().as_deref(), Some("t"), "round {round}: a new server, encrypted");
+            // Clients that go through with their handshake get in as well.
+            let secret = users::APP.password;
+            let params = site.weir().params(users::APP.name, "app").password(secret);
+            Connection::connect(&params).unwrap().value("SELECT 1").unwrap();
+        }
+        over.store(true, Ordering::Relaxed);
+    });
+    drop(left);
+    report
+        .figure(format!("{} handshakes begun and left, every new server and reload came through", begun.into_inner()));
+}
+
+/// Connections that say nothing fill all places. Operators come in by the Unix socket at once all the same; clients and
+/// administrators by TCP as soon as the first of the silent ones has been silent for a few seconds.
+#[test]
+fn silent_connections_keep_neither_operators_nor_clients_out() {
+    let report = Report::begin();
+    let setup = Setup::new(Mode::Transaction).general("max_clients = 40").console_by_socket();
+    let site = Site::with(setup, Mode::Transaction);
+    let mut silent = crowd(&site, 200, b"");
+    eventually("the places are taken", || {
+        let mut more = connect(&site);
+        if is_kept(&mut more) { Err("there is room") } else { Ok(()) }
+    });
+    let kept = silent.iter_mut().map(is_kept).filter(|kept| *kept).count();
+    // By the Unix socket, as the owner of the process.
+    let shown = site.weir().show("CLIENTS");
+    assert!(shown.rows.len() >= 40, "the operator sees them: {}", shown.rows.len());
+    // The local crowd does not keep the owner out either.
+    let path = site.weir().folder().to_owned();
+    let locals: Vec<_> = (0..100)
+        .filter_map(|_| {
+            let socket = path.join(format!(".s.PGSQL.{}", site.weir().port()));
+            std::os::unix::net::UnixStream::connect(socket).ok()
+        })
+        .collect();
+    site.weir().show("POOLS");
+    drop(locals);
+    for user in [users::APP, users::OTHER] {
+        eventually("a client logs in", || {
+            let mut client = Connection::connect(&site.params_of(user)).map_err(|error| error.to_string())?;
+            client.value("SELECT 1").map_err(|error| error.to_string())
+        });
+    }
+    let admin = Params::tcp(([127, 0, 0, 1], site.weir().port()).into(), weir_tests::ADMIN.0, "weir");
+    eventually("an administrator by TCP", || {
+        let console = Connection::connect(&admin.clone().password(weir_tests::ADMIN.1));
+        console.and_then(|mut console| console.query("SHOW VERSION")).map_err(|error| error.to_string())
+    });
+    report.figure(format!("{kept} silent connections in 40 places, operators and clients came in"));
+}
+
+/// Each of many strangers sends as much as it can before it logs in: the begin of a long startup packet, of a password, of
+/// a handshake. All together they take no more than the bound for all of them.
+#[test]
+fn what_strangers_send_ahead_takes_little_memory() {
+    let report = Report::begin();
+    raise_descriptors();
+    let number = size(1_500, 8_000);
+    let certificates = Certificates::new();
+    let setup = Setup::new(Mode::Transaction).general("max_clients = 20000").console_by_socket();
+    let site = Site::with(certificates.setup(setup, "allow"), Mode::Transaction);
+    let before = site.weir().memory().now;
+    let mut startup = 10_000_u32.to_be_bytes().to_vec();
+    startup.extend([0, 3, 0, 0]);
+    startup.resize(9_990, b'x');
+    let mut password = packet(|b| put_front::startup(b, &[("user", users::APP.name), ("database", "app")], 0));
+    password.extend([&b"p"[..], &16_000_u32.to_be_bytes(), &[b'x'; 15_900]].concat());
+    let handshake = [&[0x16, 3, 1, 0x40, 0][..], &[1; 16_300]].concat();
+    let mut crowds = Vec::new();
+    for says in [&startup, &password, &handshake] {
+        crowds.push(crowd(&site, number / 3, says));
+        // Whoever is honest notices nothing.
+        assert_eq!(site.connect().value("SELECT 'fine'").unwrap().as_deref(), Some("fine"));
+    }
+    // Twice 16 MiB for what goes beyond the own shares, 2 KiB for each of these, and what a connection costs anyway.
+    let grown = site.weir().memory().peak.saturating_sub(before);
+    let most = 2 * 16 * 1024 + number as u64 * 8;
+    assert!(grown < most, "{grown} kB of {most} for {number} strangers");
+    drop(crowds);
+    report.figure(format!("{number} strangers that send all they can: {} MB", grown / 1024));
+}
