@@ -39,6 +39,16 @@ const WITHOUT_IO: &[&str] = &["base", "pgwire", "auth", "pool", "config", "sessi
 /// Libraries that do I/O, which the crates without I/O must not depend on.
 const IO_LIBRARIES: &[&str] = &["io-uring", "mio", "nix", "signal-hook", "socket2", "tokio", "hyper", "axum"];
 
+/// Where one of [`FORBIDDEN`] may be named all the same, and why.
+const ALLOWED: &[(&str, &str, &str)] = &[
+    ("crates/session/src/budget.rs", "Mutex", "workers find the account of a pool; taken when a pool is made"),
+    (
+        "crates/session/src/statements.rs",
+        "Mutex",
+        "a worker's own table, of which a statement takes itself out when it is dropped",
+    ),
+];
+
 /// What the crates without I/O must not name: the world's files, sockets, threads, clocks, chance and terminal, and the
 /// locks that would betray a second thread. Inputs bring all of it.
 const FORBIDDEN: &[&str] = &[
@@ -131,7 +141,8 @@ fn crates_without_io_name_no_file_socket_thread_clock_or_lock() {
         let for_tests = |file: &Path| only_tests.iter().any(|m| file == m || file.starts_with(m.with_extension("")));
         for file in files.iter().filter(|file| !for_tests(file)) {
             for (number, line) in code_lines(&read(file)) {
-                let named = FORBIDDEN.iter().filter(|word| mentions(&line, word));
+                let allowed = |word: &str| ALLOWED.iter().any(|(at, what, _)| file.ends_with(at) && *what == word);
+                let named = FORBIDDEN.iter().filter(|word| mentions(&line, word) && !allowed(word));
                 wrong.extend(named.map(|word| format!("{}:{number}: {word}", file.display())));
             }
         }
