@@ -92,7 +92,7 @@ impl Mocks {
         let hash = hmac(key, &[b"looks like ", user.as_bytes()]);
         let chance = u64::from_be_bytes(std::array::from_fn(|i| hash[i]));
         // One of `all`, each as likely as the others.
-        let mut number = (u128::from(chance) * u128::from(all) >> 64) as u64;
+        let mut number = ((u128::from(chance) * u128::from(all)) >> 64) as u64;
         for (shape, count) in &self.verifiers {
             if number < *count {
                 return Some(*shape);

@@ -29,11 +29,14 @@ pub(crate) struct Pot {
     drawn: AtomicU64,
 }
 
+/// The pots of pools, by database and user.
+type Pots = HashMap<(Box<str>, Box<str>), Weak<Pot>>;
+
 /// The statement memory of a process. All its workers have a clone of one.
 #[derive(Clone, Debug, Default)]
 pub struct StatementMemory {
     process: Arc<Pot>,
-    pools: Arc<Mutex<HashMap<(Box<str>, Box<str>), Weak<Pot>>>>,
+    pools: Arc<Mutex<Pots>>,
 }
 
 /// What one worker holds under one limit.

@@ -234,7 +234,7 @@ impl Outstanding {
     /// Whether the server works on something: it owes an answer to a request that was sent whole.
     #[inline]
     pub(crate) fn is_working(&self) -> bool {
-        !self.runs.is_empty() && !(self.half && self.only_half_is_owed())
+        !(self.runs.is_empty() || self.half && self.only_half_is_owed())
     }
 
     /// Whether nothing more comes before the client has sent something: the server owes nothing, or only answers that it
