@@ -11,16 +11,16 @@ use weir_pglocal::Signal;
 use weir_tests::{Api, Mode, Setup, Site, users};
 
 /// A server that asks whoever comes for a password, in clear text first and then by md5, and keeps what it receives.
-struct Thief {
+struct Attacker {
     address: SocketAddr,
-    loot: Arc<Mutex<Vec<u8>>>,
+    received: Arc<Mutex<Vec<u8>>>,
 }
 
-impl Thief {
-    fn new() -> Thief {
+impl Attacker {
+    fn new() -> Attacker {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let (address, loot) = (listener.local_addr().unwrap(), Arc::<Mutex<Vec<u8>>>::default());
-        let taken = loot.clone();
+        let (address, received) = (listener.local_addr().unwrap(), Arc::<Mutex<Vec<u8>>>::default());
+        let taken = received.clone();
         thread::spawn(move || {
             for (number, stream) in listener.incoming().enumerate() {
                 let Ok(mut stream) = stream else { return };
@@ -41,11 +41,11 @@ impl Thief {
                 take(&mut stream);
             }
         });
-        Thief { address, loot }
+        Attacker { address, received }
     }
 
-    fn loot(&self) -> Vec<u8> {
-        self.loot.lock().unwrap().clone()
+    fn received(&self) -> Vec<u8> {
+        self.received.lock().unwrap().clone()
     }
 }
 
@@ -54,14 +54,14 @@ const MD5: [u8; 13] = [b'R', 0, 0, 0, 12, 0, 0, 0, 5, 1, 2, 3, 4];
 struct Stage {
     site: Site,
     api: Api,
-    thief: Thief,
+    attacker: Attacker,
 }
 
 impl Stage {
     fn new(setup: Setup) -> Stage {
         let api = Api::default();
         let site = Site::with(setup.more(&api.section()), Mode::Transaction);
-        Stage { site, api, thief: Thief::new() }
+        Stage { site, api, attacker: Attacker::new() }
     }
 
     fn ask(&self, method: &str, path: &str, body: &Value) -> (u16, Value) {
@@ -77,9 +77,9 @@ impl Stage {
         assert!(said["hint"].as_str().is_some_and(|hint| !hint.is_empty()), "{said}");
     }
 
-    /// The keys that send a pool to the thief.
+    /// The keys that send a pool to the attacker.
     fn there(&self, more: &Value) -> Value {
-        let mut keys = json!({ "host": "127.0.0.1", "port": self.thief.address.port() });
+        let mut keys = json!({ "host": "127.0.0.1", "port": self.attacker.address.port() });
         keys.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         keys
     }
@@ -112,7 +112,7 @@ fn a_stored_password_is_sent_to_no_other_host() {
     }
     let (status, said) = stage.ask("PUT", "/api/v1/settings/server_tls_sslmode", &json!({ "value": "disable" }));
     assert_eq!(status, 400, "the default is prefer: {said}");
-    assert_eq!((stage.file(), stage.thief.loot()), (before, Vec::new()), "nobody has gone there at all");
+    assert_eq!((stage.file(), stage.attacker.received()), (before, Vec::new()), "nobody has gone there at all");
     stage.site.connect().query("SELECT 1").unwrap();
 }
 
@@ -125,8 +125,8 @@ fn a_pool_moves_with_its_password_which_is_tried_in_clear_text_nowhere() {
     assert!(said["error"].as_str().unwrap().contains("in clear text"), "{said}");
     let (status, said) = stage.ask("POST", "/api/v1/pools/test", &stage.there(&given));
     assert_eq!((status, &said["ok"]), (200, &false.into()), "by md5: {said}");
-    let loot = stage.thief.loot();
-    let has = |word: &str| loot.windows(word.len()).any(|bytes| bytes == word.as_bytes());
+    let received = stage.attacker.received();
+    let has = |word: &str| received.windows(word.len()).any(|bytes| bytes == word.as_bytes());
     assert!(has("md5") && !has("told again") && !has(users::APP.password));
     assert_eq!(stage.ask("PATCH", "/api/v1/pools/app", &stage.there(&given)).0, 400, "\"name\" is no key of it");
     let moved = stage.there(&json!({ "password": "told again" }));

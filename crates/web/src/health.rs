@@ -21,52 +21,52 @@ const PAUSE: Duration = Duration::from_millis(50);
 
 /// How the workers are; cheap to clone.
 #[derive(Clone)]
-pub(crate) struct Pulse {
+pub(crate) struct Probe {
     workers: Workers,
-    last: Arc<Mutex<Option<Beat>>>,
+    last: Arc<Mutex<Option<Finding>>>,
 }
 
 /// When they were asked, and what they said; nothing if they said nothing.
 #[derive(Clone, Copy)]
-struct Beat {
+struct Finding {
     asked: Instant,
     said: Option<(Serving, bool)>,
 }
 
-impl Pulse {
-    pub(crate) fn new(workers: Workers) -> Pulse {
-        Pulse { workers, last: Arc::default() }
+impl Probe {
+    pub(crate) fn new(workers: Workers) -> Probe {
+        Probe { workers, last: Arc::default() }
     }
 
     /// Whether they serve, and whether they shut down.
-    async fn feel(&self) -> Option<(Serving, bool)> {
+    async fn ask(&self) -> Option<(Serving, bool)> {
         let came = Instant::now();
         let mut last = self.last.lock().await;
-        if let Some(beat) = *last {
-            if beat.asked >= came {
-                return beat.said;
+        if let Some(found) = *last {
+            if found.asked >= came {
+                return found.said;
             }
-            sleep_until(beat.asked + PAUSE).await;
+            sleep_until(found.asked + PAUSE).await;
         }
         let asked = Instant::now();
         let said = self.workers.report().await.ok().map(|(report, _)| (report.serving, report.draining));
-        *last = Some(Beat { asked, said });
+        *last = Some(Finding { asked, said });
         said
     }
 }
 
 /// Alive: the workers answer.
-pub(crate) async fn alive(State(pulse): State<Pulse>) -> Answer {
-    match pulse.feel().await {
+pub(crate) async fn alive(State(probe): State<Probe>) -> Answer {
+    match probe.ask().await {
         Some(_) => (StatusCode::OK, "alive\n"),
         None => (StatusCode::SERVICE_UNAVAILABLE, "the workers do not answer\n"),
     }
 }
 
 /// Ready: clients who come now are let in and served.
-pub(crate) async fn ready(State(pulse): State<Pulse>) -> Answer {
+pub(crate) async fn ready(State(probe): State<Probe>) -> Answer {
     let no = |why| (StatusCode::SERVICE_UNAVAILABLE, why);
-    let Some((serving, draining)) = pulse.feel().await else { return no("the workers do not answer\n") };
+    let Some((serving, draining)) = probe.ask().await else { return no("the workers do not answer\n") };
     match serving {
         _ if draining => no("shutting down\n"),
         Serving::Active => (StatusCode::OK, "ready\n"),

@@ -37,7 +37,7 @@ use crate::admission::{Held, Ticket};
 use crate::ask::Workers;
 use crate::audit::Audit;
 use crate::error::ApiError;
-use crate::health::Pulse;
+use crate::health::Probe;
 use crate::lab::Lab;
 use crate::serve::Patience;
 use crate::trials::Trials;
@@ -59,7 +59,7 @@ struct App {
     access: Access,
     audit: Audit,
     trials: Trials,
-    pulse: Pulse,
+    probe: Probe,
     version: &'static str,
     watch: Watch,
     lab: Lab,
@@ -83,9 +83,9 @@ impl FromRef<App> for Trials {
     }
 }
 
-impl FromRef<App> for Pulse {
-    fn from_ref(app: &App) -> Pulse {
-        app.pulse.clone()
+impl FromRef<App> for Probe {
+    fn from_ref(app: &App) -> Probe {
+        app.probe.clone()
     }
 }
 
@@ -172,7 +172,7 @@ pub(crate) fn router(
     version: &'static str,
 ) -> Router {
     let empty = Router::new();
-    let (audit, pulse) = (Audit::new(workers.clone()), Pulse::new(workers.clone()));
+    let (audit, probe) = (Audit::new(workers.clone()), Probe::new(workers.clone()));
     let gated = |reads, changes, methods: MethodRouter<App>| {
         let gate = Gate { access: access.clone(), audit: audit.clone(), reads, changes, patience: patience.body };
         methods.route_layer(middleware::from_fn_with_state(gate, gate::pass))
@@ -188,7 +188,7 @@ pub(crate) fn router(
         .layer(middleware::from_fn(move |request: Request, next: Next| in_bounds(request, next, patience.request)))
         .layer(middleware::from_fn_with_state(access.clone(), guard::guard))
         .layer(compress::layer())
-        .with_state(App { workers, access, audit, trials, pulse, version, watch, lab })
+        .with_state(App { workers, access, audit, trials, probe, version, watch, lab })
 }
 
 /// Counts a request until its answer has been sent. Refuses a body that says it is too long before any of it is read, and
