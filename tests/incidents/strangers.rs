@@ -26,8 +26,8 @@ fn connect(site: &Site) -> TcpStream {
 /// Whether the other side keeps a connection, after a moment to close it.
 fn is_kept(socket: &mut TcpStream) -> bool {
     socket.set_read_timeout(Some(Duration::from_millis(50))).expect("a timeout");
-    match socket.read(&mut [0; 1]) {
-        Ok(_) => false,
+    match socket.read_exact(&mut [0; 1]) {
+        Ok(()) => false,
         Err(error) => matches!(error.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut),
     }
 }

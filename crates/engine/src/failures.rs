@@ -127,7 +127,7 @@ impl Engine {
     /// A pause, longer by chance, by up to a quarter: how long it took to find out that the password is wrong does not show.
     fn a_little_more(&mut self, pause: Span) -> Span {
         let chance = u64::from(u32::from_be_bytes(self.random_bytes()));
-        let more = u128::from(pause.micros() / 4) * u128::from(chance) >> 32;
+        let more = (u128::from(pause.micros() / 4) * u128::from(chance)) >> 32;
         Span::from_micros(pause.micros().saturating_add(more as u64))
     }
 
