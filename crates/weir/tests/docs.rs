@@ -269,3 +269,67 @@ fn variable(arm: &str) -> String {
 fn literals(text: &str) -> Vec<&str> {
     text.split('"').skip(1).step_by(2).collect()
 }
+
+/// Words that make a sentence absolute.
+const ABSOLUTE: [&str; 5] = ["never", "always", "nobody", "no client", "no byte"];
+
+#[test]
+fn every_promise_names_tests_that_exist_and_absolute_sentences_link_to_them() {
+    let page = read("docs/promises.md");
+    let sections: Vec<&str> = page.split("\n## ").skip(1).collect();
+    let mut anchors = BTreeSet::new();
+    for section in &sections {
+        let (heading, body) = section.split_once('\n').expect("a heading and a body");
+        anchors.insert(heading.to_lowercase().replace(' ', "-"));
+        for item in body.split("\n- ").skip(1) {
+            let mut names = item.split('`').skip(1).step_by(2);
+            let file = names.next().expect("a file comes first");
+            let source = read(file);
+            for name in names.filter(|name| !name.contains('/')) {
+                assert!(
+                    source.contains(&format!("#[test]\nfn {name}(")) || source.contains(&format!("    fn {name}(")),
+                    "{file} has no test {name}"
+                );
+            }
+        }
+        assert!(body.contains("\n- `"), "{heading} names no test");
+    }
+    let mut used = BTreeSet::new();
+    for (file, link) in
+        [("README.md", "docs/promises.md#"), ("SECURITY.md", "docs/promises.md#"), ("docs/pooling.md", "promises.md#")]
+    {
+        let text = read(file);
+        for part in text.split(link).skip(1) {
+            let anchor = part.split(')').next().unwrap_or_default().to_owned();
+            assert!(anchors.contains(&anchor), "{file}: there is no promise #{anchor}");
+            used.insert(anchor);
+        }
+        // Tables of what others claim are not ours.
+        for block in blocks(&text) {
+            let words = format!(" {} ", block.to_lowercase().replace(['\n', '.', ',', ';', '*', ':'], " "));
+            let absolute = ABSOLUTE.iter().find(|word| words.contains(&format!(" {word} ")));
+            let ours = !block.trim_start().starts_with(['|', '#', '`']);
+            assert!(
+                absolute.is_none() || !ours || block.contains(link),
+                "{file}: {absolute:?} without a link to its tests:\n{block}"
+            );
+        }
+    }
+    let unused: Vec<_> = anchors.difference(&used).collect();
+    assert!(unused.is_empty(), "promises that no page makes: {unused:?}");
+}
+
+/// The paragraphs of a page, and the items of its lists.
+fn blocks(page: &str) -> Vec<String> {
+    let mut blocks = vec![String::new()];
+    for line in page.lines() {
+        let item = line.starts_with("- ") || line.trim_start_matches(|c: char| c.is_ascii_digit()).starts_with(". ");
+        if line.is_empty() || item {
+            blocks.push(String::new());
+        }
+        let block = blocks.last_mut().expect("there is one");
+        block.push_str(line);
+        block.push('\n');
+    }
+    blocks
+}
