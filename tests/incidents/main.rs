@@ -25,5 +25,5 @@ mod scram;
 mod servers;
 mod statements;
 mod storm;
-mod strangers;
 mod switch_over;
+mod unauthenticated;

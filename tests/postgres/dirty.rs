@@ -241,7 +241,7 @@ fn with_reset_the_next_client_finds_nothing_without_shared_statements() {
     });
 }
 
-/// However long a text is, however it is cut, wherever the statement stands in it.
+/// However long a text is, however it is cut, wherever in it the statement is.
 #[test]
 fn state_is_seen_anywhere_in_a_long_text() {
     for prepared in [200, 0] {

@@ -15,7 +15,7 @@ use crate::table::{Section, Setting};
 
 /// Descriptors that are neither clients nor servers: standard streams, listeners, poll, wake-ups, cancels under way.
 const OTHER_DESCRIPTORS: u64 = 64;
-/// Connections beyond `max_clients`: clients that are told so, cancels, operators who come in all the same.
+/// Connections beyond `max_clients`: clients that are refused, cancels, operators who log in all the same.
 const BEYOND: u64 = 140;
 
 /// How many of `limit` descriptors are kept for others than `max_clients` clients and the pools' servers.

@@ -25,7 +25,7 @@ pub(crate) const OPENING: Phase = Phase::Opening { asks_left: ENCRYPTION_ASKS };
 /// `max_clients`, within these bounds.
 const DOOR: (u32, RangeInclusive<u32>) = (8, 10..=100);
 /// How many more for clients of the Unix socket, and as many again for root and the user that this process runs as:
-/// operators come in whoever else is at the door.
+/// operators log in whatever other connections there are.
 const LOCAL: (u32, RangeInclusive<u32>) = (32, 4..=20);
 /// A `PoolIx` for clients that have no pool.
 pub(crate) const NO_POOL: u32 = u32::MAX;
@@ -62,7 +62,7 @@ impl Engine {
         let phase = if self.is_balancer(&from) { Phase::Header } else { OPENING };
         let client = self.new_client(now, peer, id, from, phase);
         self.say_client(Level::Debug, &client, format_args!("got connection"), io);
-        self.stranger_came(peer);
+        self.prelogin_began(peer);
         self.seat(client);
         if self.halt.is_suspended() {
             self.hold(peer, io);
@@ -114,7 +114,7 @@ impl Engine {
         client.connected_at = traveller.connected_at;
         client.tls = traveller.tls;
         client.waiting = traveller.leftover;
-        self.stranger_came(peer);
+        self.prelogin_began(peer);
         self.begin_login(now, client, traveller.hello, io);
     }
 
@@ -196,7 +196,7 @@ impl Engine {
         }
         while self.all_clients > self.config.max_clients && self.make_room(now, io) {}
         // It is not in the table meanwhile, and may have lost its place in the line.
-        self.stranger_came(peer);
+        self.prelogin_began(peer);
         self.all_clients <= self.config.max_clients
     }
 

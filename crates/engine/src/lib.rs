@@ -43,6 +43,7 @@ mod permits;
 mod placement;
 mod places;
 mod pools;
+mod prelogin;
 mod refusals;
 mod relay;
 mod renew;
@@ -51,7 +52,6 @@ mod salting;
 mod say;
 mod serve;
 mod shutdown;
-mod strangers;
 mod stream;
 mod timers;
 mod tls;
@@ -161,7 +161,7 @@ pub struct Engine {
     /// Clients that wait for worker 0's answer, and the places they asked for.
     entering: HashMap<u64, (Peer, Box<clients::Ticket>)>,
     failures: failures::Failures,
-    strangers: strangers::Strangers,
+    prelogin: prelogin::PreLogin,
     /// Clients that were refused before they had a pool, and those of pools that are forgotten.
     refusals: Refusals,
     user_names: entry::UserNames,
@@ -271,7 +271,7 @@ impl Engine {
             ledger: clients::Ledger::default(),
             entering: HashMap::new(),
             failures: failures::Failures::default(),
-            strangers: strangers::Strangers::default(),
+            prelogin: prelogin::PreLogin::default(),
             refusals: Refusals::default(),
             user_names: entry::UserNames::default(),
             loads: placement::Loads::default(),
@@ -383,7 +383,7 @@ impl Engine {
             (Letter::Order(order), _) => self.ordered(now, *order, io),
             (Letter::Distrust { database, user }, _) => self.lookups.forget(&(database, user)),
             (Letter::MakeRoom, _) => {
-                self.evict_stranger(now, io);
+                self.evict_prelogin(now, io);
             }
             (Letter::Failed(place), _) => self.failed_elsewhere(now, place),
             (Letter::LookUpNoMore(id), _) => self.look_up_no_more(now, id),

@@ -92,7 +92,7 @@ pub(crate) struct Lookups {
     /// Answers about users who exist. Those about others are kept for as long, and apart: names that are made up take no
     /// place of real ones.
     kept: HashMap<Subject, Kept>,
-    strangers: HashMap<Subject, Kept>,
+    unknown: HashMap<Subject, Kept>,
     /// The secrets that servers of this worker's pools have told.
     told: Arc<Mocks>,
     /// The same by the last answer, whoever had it.
@@ -133,13 +133,13 @@ impl Lookups {
     /// Forgets what servers have said, as a reload does.
     pub(crate) fn forget_all(&mut self) {
         self.kept.clear();
-        self.strangers.clear();
+        self.unknown.clear();
     }
 
     /// Forgets what was said about one user.
     pub(crate) fn forget(&mut self, subject: &Subject) {
         self.kept.remove(subject);
-        self.strangers.remove(subject);
+        self.unknown.remove(subject);
     }
 
     /// What users look like about whom servers are asked, where none can be asked; `usual` if none has said anything.
@@ -153,12 +153,12 @@ impl Lookups {
     }
 
     fn kept(&mut self, subject: &Subject, now: Time) -> Option<Verdict> {
-        let kept = self.kept.get(subject).or_else(|| self.strangers.get(subject))?;
+        let kept = self.kept.get(subject).or_else(|| self.unknown.get(subject))?;
         (now < kept.until).then(|| kept.verdict.clone())
     }
 
     fn keep(&mut self, subject: Subject, verdict: Verdict, until: Time, now: Time) {
-        let answers = if verdict.text.is_some() { &mut self.kept } else { &mut self.strangers };
+        let answers = if verdict.text.is_some() { &mut self.kept } else { &mut self.unknown };
         if answers.len() >= MAX_KEPT {
             answers.retain(|_, kept| now < kept.until);
         }

@@ -45,7 +45,7 @@ pub(crate) enum Letter {
     LookedUp { id: u64, answer: Result<Verdict, Refusal> },
     /// A login has failed with a secret that a server was asked for: what the receiver keeps of it may be old, too.
     Distrust { database: Arc<str>, user: Arc<str> },
-    /// All connections are taken: the receiver's oldest stranger goes.
+    /// All connections are taken: the receiver's oldest connection without a login goes.
     MakeRoom,
     /// A login from there has failed, and its next refusal waits longer, whichever worker it comes from.
     Failed(Place),

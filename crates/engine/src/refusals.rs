@@ -23,7 +23,7 @@ impl Engine {
         *counter(refusals, refusal.class()) += 1;
     }
 
-    /// Requests of a client failed because of a limit on statements. The log is told once a client.
+    /// Requests of a client failed because of a limit on statements. The log has one line for each client.
     #[inline]
     pub(crate) fn requests_refused<I: Io>(&mut self, client: &mut ClientSlot, refused: &[&'static str], io: &mut I) {
         let Some(what) = refused.first() else { return };

@@ -46,7 +46,7 @@ pub struct Told {
     pub committed: bool,
     /// The SQLSTATEs of errors that the client was sent.
     pub errors: Vec<[u8; 5]>,
-    /// Requests that the client was told we refuse, in our words.
+    /// Requests that were refused, in the words that the client received.
     pub refused: Vec<&'static str>,
     /// The server said that it is about to close the connection.
     pub fatal: Option<OwnError>,

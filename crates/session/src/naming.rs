@@ -203,7 +203,7 @@ impl<O: Out> Step<'_, '_, O> {
         self.out.server(self.ctx.scratch);
     }
 
-    /// Too much is outstanding: the server is told to say what it has to say, and the client waits for that.
+    /// Too much is outstanding: the server gets a Flush, and the client waits for its answers.
     pub(crate) fn wait_for_answers(&mut self) -> Then {
         if self.owed().needs_flush() {
             self.ctx.scratch.clear();

@@ -65,7 +65,7 @@ fn what_strangers_make_us_hold_is_bounded_for_each_and_for_all_and_is_given_back
         holders.push(peer);
     };
     assert!(says(&world.heard(refused), "too many clients are logging in at once"));
-    let held = world.engine.held_for_strangers();
+    let held = world.engine.held_before_login();
     assert!(held <= MOST_OF_ALL && held > MOST_OF_ALL - 10_000, "{held}");
     assert!(holders.len() >= MOST_OF_ALL / 10_000, "{}", holders.len());
     // Who says what clients say comes in all the same.
@@ -76,10 +76,10 @@ fn what_strangers_make_us_hold_is_bounded_for_each_and_for_all_and_is_given_back
     // By time, and by leaving.
     let (left, stay) = holders.split_at(holders.len() / 2);
     left.iter().for_each(|peer| world.gone(*peer));
-    assert!(world.engine.held_for_strangers() <= stay.len() * 8_000);
+    assert!(world.engine.held_before_login() <= stay.len() * 8_000);
     world.pass(Span::from_secs(61));
     assert!(stay.iter().all(|peer| !world.is_open(*peer)));
-    assert_eq!(world.engine.held_for_strangers(), 0);
+    assert_eq!(world.engine.held_before_login(), 0);
 }
 
 #[test]
@@ -92,13 +92,13 @@ fn a_stranger_may_say_a_little_ahead_and_not_more() {
     world.bytes(peer, &[startup("ann", "db"), ahead].concat());
     let server = world.server();
     assert!(says(&world.heard(server), "select 1"), "what came ahead is done after the login");
-    assert_eq!(world.engine.held_for_strangers(), 0);
+    assert_eq!(world.engine.held_before_login(), 0);
     for database in ["db", "weir"] {
         let peer = world.arrival("ann", database);
         world.bytes(peer, &vec![b'p'; 33 << 10]);
         assert!(says(&world.heard(peer), "protocol violation") && !world.is_open(peer), "{database}");
     }
-    assert_eq!(world.engine.held_for_strangers(), 0);
+    assert_eq!(world.engine.held_before_login(), 0);
 }
 
 /// A Weir of few clients, and so many strangers that none more is accepted by TCP.

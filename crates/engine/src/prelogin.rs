@@ -30,7 +30,7 @@ const ASK_AGAIN: Span = Span::from_millis(10);
 
 /// The strangers of a worker.
 #[derive(Default)]
-pub(crate) struct Strangers {
+pub(crate) struct PreLogin {
     /// In the order in which they came; some have logged in or left since.
     line: VecDeque<Peer>,
     /// When the line is this long it is tidied.
@@ -42,7 +42,7 @@ pub(crate) struct Strangers {
 
 impl ClientSlot {
     /// Whether it has not proven who it is.
-    pub(crate) fn is_stranger(&self) -> bool {
+    pub(crate) fn is_prelogin(&self) -> bool {
         match self.phase {
             Phase::Header
             | Phase::Opening { .. }
@@ -56,10 +56,10 @@ impl ClientSlot {
     }
 }
 
-impl Strangers {
+impl PreLogin {
     /// Charges a client for what it holds.
     fn charge(&mut self, client: &mut ClientSlot) {
-        let stranger = client.is_stranger();
+        let stranger = client.is_prelogin();
         if stranger && client.waiting.is_empty() {
             client.waiting = Vec::new();
         }
@@ -71,13 +71,13 @@ impl Strangers {
 
 impl Engine {
     /// A client has come that has to log in yet.
-    pub(crate) fn stranger_came(&mut self, peer: Peer) {
-        if self.strangers.line.len() >= self.strangers.tidied_at {
+    pub(crate) fn prelogin_began(&mut self, peer: Peer) {
+        if self.prelogin.line.len() >= self.prelogin.tidied_at {
             let peers = &self.peers;
-            self.strangers.line.retain(|peer| peers.get_client(*peer).is_some_and(ClientSlot::is_stranger));
-            self.strangers.tidied_at = 2 * self.strangers.line.len() + 64;
+            self.prelogin.line.retain(|peer| peers.get_client(*peer).is_some_and(ClientSlot::is_prelogin));
+            self.prelogin.tidied_at = 2 * self.prelogin.line.len() + 64;
         }
-        self.strangers.line.push_back(peer);
+        self.prelogin.line.push_back(peer);
     }
 
     /// Takes in what a client sent before it may ask: all of it, or nothing if that would be too much.
@@ -85,7 +85,7 @@ impl Engine {
     /// # Errors
     /// Why the client has to go.
     pub(crate) fn hold_ahead(&mut self, client: &mut ClientSlot, bytes: &[u8]) -> Result<(), Refusal> {
-        if !client.is_stranger() {
+        if !client.is_prelogin() {
             client.waiting.extend_from_slice(bytes);
             return Ok(());
         }
@@ -94,34 +94,34 @@ impl Engine {
             return Err(Refusal::Protocol("too many bytes before the login is over".into()));
         }
         let beyond = length.saturating_sub(OWN_SHARE);
-        if beyond > 0 && self.strangers.held - client.charged as usize + beyond > MOST_OF_ALL {
+        if beyond > 0 && self.prelogin.held - client.charged as usize + beyond > MOST_OF_ALL {
             return Err(Refusal::TooManyLogins);
         }
         client.waiting.reserve_exact(bytes.len());
         client.waiting.extend_from_slice(bytes);
-        self.strangers.charge(client);
+        self.prelogin.charge(client);
         Ok(())
     }
 
     /// A client's buffer or phase has changed.
     pub(crate) fn recharge(&mut self, client: &mut ClientSlot) {
-        self.strangers.charge(client);
+        self.prelogin.charge(client);
     }
 
     /// A client is gone, or goes to another worker.
     pub(crate) fn uncharge(&mut self, client: &mut ClientSlot) {
-        self.strangers.held -= client.charged as usize;
+        self.prelogin.held -= client.charged as usize;
         client.charged = 0;
     }
 
     /// All connections are taken: whoever has been about to log in for longest goes, here or elsewhere. Whether there is
     /// room at once.
     pub(crate) fn make_room<I: Io>(&mut self, now: Time, io: &mut I) -> bool {
-        if self.evict_stranger(now, io) {
+        if self.evict_prelogin(now, io) {
             return true;
         }
-        if now.since(self.strangers.asked_others) >= ASK_AGAIN {
-            self.strangers.asked_others = now;
+        if now.since(self.prelogin.asked_others) >= ASK_AGAIN {
+            self.prelogin.asked_others = now;
             self.tell_others(|| Letter::MakeRoom, io);
         }
         false
@@ -129,12 +129,12 @@ impl Engine {
 
     /// Sends the oldest stranger away, if it is old enough. Nobody who may administer the process without a password has to
     /// go.
-    pub(crate) fn evict_stranger<I: Io>(&mut self, now: Time, io: &mut I) -> bool {
-        while let Some(peer) = self.strangers.line.front().copied() {
+    pub(crate) fn evict_prelogin<I: Io>(&mut self, now: Time, io: &mut I) -> bool {
+        while let Some(peer) = self.prelogin.line.front().copied() {
             let (addr, since) = match self.peers.get_client(peer) {
-                Some(client) if client.is_stranger() => (&client.addr, client.connected_at),
+                Some(client) if client.is_prelogin() => (&client.addr, client.connected_at),
                 _ => {
-                    self.strangers.line.pop_front();
+                    self.prelogin.line.pop_front();
                     continue;
                 }
             };
@@ -142,7 +142,7 @@ impl Engine {
                 return false;
             }
             let spared = self.is_own(addr);
-            self.strangers.line.pop_front();
+            self.prelogin.line.pop_front();
             if spared {
                 continue;
             }
@@ -164,7 +164,7 @@ impl Engine {
     }
 
     /// The bytes that strangers of this worker hold beyond their own shares. For tests and the simulator.
-    pub fn held_for_strangers(&self) -> usize {
-        self.strangers.held
+    pub fn held_before_login(&self) -> usize {
+        self.prelogin.held
     }
 }

@@ -33,7 +33,7 @@ fn is_kept(socket: &mut TcpStream) -> bool {
 }
 
 /// So many connections that say this, and nothing more.
-fn crowd(site: &Site, number: usize, says: &[u8]) -> Vec<TcpStream> {
+fn connections(site: &Site, number: usize, says: &[u8]) -> Vec<TcpStream> {
     let mut all = Vec::new();
     for _ in 0..number {
         let mut socket = connect(site);
@@ -75,7 +75,7 @@ fn half_open_handshakes_keep_neither_servers_nor_a_reload_waiting() {
     let setup = Setup::new(Mode::Transaction).size(2).console_by_socket().auth_line("failure_delay = 0");
     let setup = certificates.setup(setup, "allow").more("[tls.server]\nmode = \"require\"\n");
     let site = Site::on(&postgres, setup, Mode::Transaction);
-    let left = crowd(&site, size(500, 5_000), &packet(put_front::ssl_request));
+    let left = connections(&site, size(500, 5_000), &packet(put_front::ssl_request));
     for mut socket in &left {
         let mut answer = [0];
         socket.read_exact(&mut answer).expect("it is answered");
@@ -114,14 +114,14 @@ fn half_open_handshakes_keep_neither_servers_nor_a_reload_waiting() {
         .figure(format!("{} handshakes begun and left, every new server and reload came through", begun.into_inner()));
 }
 
-/// Connections that say nothing fill all places. Operators come in by the Unix socket at once all the same; clients and
+/// Connections that say nothing fill all places. Operators log in over the Unix socket at once all the same; clients and
 /// administrators by TCP as soon as the first of the silent ones has been silent for a few seconds.
 #[test]
 fn silent_connections_keep_neither_operators_nor_clients_out() {
     let report = Report::begin();
     let setup = Setup::new(Mode::Transaction).general("max_clients = 40").console_by_socket();
     let site = Site::with(setup, Mode::Transaction);
-    let mut silent = crowd(&site, 200, b"");
+    let mut silent = connections(&site, 200, b"");
     eventually("the places are taken", || {
         let mut more = connect(&site);
         if is_kept(&mut more) { Err("there is room") } else { Ok(()) }
@@ -130,7 +130,7 @@ fn silent_connections_keep_neither_operators_nor_clients_out() {
     // By the Unix socket, as the owner of the process.
     let shown = site.weir().show("CLIENTS");
     assert!(shown.rows.len() >= 40, "the operator sees them: {}", shown.rows.len());
-    // The local crowd does not keep the owner out either.
+    // Those on the local socket does not keep the owner out either.
     let path = site.weir().folder().to_owned();
     let locals: Vec<_> = (0..100)
         .filter_map(|_| {
@@ -171,9 +171,9 @@ fn what_strangers_send_ahead_takes_little_memory() {
     let mut password = packet(|b| put_front::startup(b, &[("user", users::APP.name), ("database", "app")], 0));
     password.extend([&b"p"[..], &16_000_u32.to_be_bytes(), &[b'x'; 15_900]].concat());
     let handshake = [&[0x16, 3, 1, 0x40, 0][..], &[1; 16_300]].concat();
-    let mut crowds = Vec::new();
+    let mut groups = Vec::new();
     for says in [&startup, &password, &handshake] {
-        crowds.push(crowd(&site, number / 3, says));
+        groups.push(connections(&site, number / 3, says));
         // Whoever is honest notices nothing.
         assert_eq!(site.connect().value("SELECT 'fine'").unwrap().as_deref(), Some("fine"));
     }
@@ -181,6 +181,6 @@ fn what_strangers_send_ahead_takes_little_memory() {
     let grown = site.weir().memory().peak.saturating_sub(before);
     let most = 2 * 16 * 1024 + number as u64 * 8;
     assert!(grown < most, "{grown} kB of {most} for {number} strangers");
-    drop(crowds);
+    drop(groups);
     report.figure(format!("{number} strangers that send all they can: {} MB", grown / 1024));
 }
