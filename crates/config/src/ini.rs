@@ -249,18 +249,30 @@ impl Reader<'_> {
         config.source = self.source.to_owned();
         config.remarks = remarks;
         for (key, entry) in &entries.settings {
+            if self.found.is_full() {
+                break;
+            }
             let read = self.setting(&mut config, key, entry);
             self.found.take(read);
         }
         for (name, entry) in &entries.users {
+            if self.found.is_full() {
+                break;
+            }
             let rules = self.user(&mut config, name, entry);
             config.users.insert(name.clone(), rules);
         }
         let mut pools = Vec::new();
         for (name, entry) in &entries.databases {
+            if self.found.is_full() {
+                break;
+            }
             pools.push(self.database(&mut config, name, entry));
         }
         for (id, entry) in &entries.peers {
+            if self.found.is_full() {
+                break;
+            }
             let read = self.peer(&mut config, id, entry);
             self.found.take(read);
         }

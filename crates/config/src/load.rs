@@ -63,8 +63,11 @@ fn read_with(path: &Path, read: ReadFile<'_>, env: ReadEnv<'_>, edits: &Edits) -
     let text = match read(path) {
         Ok(text) => text,
         Err(error) => {
-            let hint = "give the path of a weir.toml or a pgbouncer.ini".to_owned();
-            let error = ConfigError::new(path, None, &format!("can't be read: {error}"), Some(hint));
+            let hint = match error.kind() {
+                io::ErrorKind::PermissionDenied => "the user that Weir runs as must be allowed to read it",
+                _ => "give the path of a weir.toml or a pgbouncer.ini",
+            };
+            let error = ConfigError::new(path, None, &format!("can't be read: {error}"), Some(hint.to_owned()));
             return (Config::default(), Some(error.into()));
         }
     };
@@ -322,6 +325,13 @@ impl Loader<'_> {
     }
 
     fn host(&self, config: &Config, pool: &PoolText, text: &str) -> Result<Host, ConfigError> {
+        let key = format!("pools.{}.host", pool.name);
+        if text.contains("://") || text.contains('=') || text.contains('@') && !text.starts_with('@') {
+            // It is not repeated: a password may stand in it.
+            let message = format!("\"host\" in {} is a whole connection string", self.title(config, pool));
+            let hint = "write its parts as host, port, database, user and password";
+            return Err(self.error(config, &key, &message, hint));
+        }
         let host = Host::parse(text.trim());
         let hint = match &host {
             Host::Name(name) if name.starts_with('@') => "sockets without a file are not supported; name a folder",
@@ -334,7 +344,7 @@ impl Loader<'_> {
             _ => return Ok(host),
         };
         let message = format!("\"host\" in {} is no host: \"{}\"", self.title(config, pool), wording::plain(text));
-        Err(self.error(config, &format!("pools.{}.host", pool.name), &message, hint))
+        Err(self.error(config, &key, &message, hint))
     }
 
     fn password(&self, config: &Config, pool: &PoolText) -> Result<Option<Arc<str>>, ConfigError> {

@@ -315,6 +315,18 @@ fn a_pool_without_a_usable_host() {
 }
 
 #[test]
+fn a_connection_string_is_no_host_and_is_not_repeated() {
+    for host in ["postgres://app:hush@db/app", "app:hush@db", "host=db password=hush"] {
+        let text = format!("[auth]\ntype = \"trust\"\n[pools.app]\nhost = \"{host}\"\n");
+        assert_eq!(
+            error(&text),
+            "weir.toml:4: \"host\" in [pools.app] is a whole connection string; write its parts as host, port, database, \
+             user and password"
+        );
+    }
+}
+
+#[test]
 fn a_password_that_is_not_there() {
     assert_eq!(
         pool_error("password_file = \"pass\""),

@@ -137,6 +137,8 @@ mod tests {
         assert_eq!((holding.query, holding.silence), (at(1), at(4)));
         holding.follow(at(6), LinkState { progress: 2, answered: true, ..both });
         assert_eq!((holding.query, holding.silence), (at(6), at(4)));
+        holding.excuse(at(7));
+        assert_eq!((holding.query, holding.silence), (at(6), at(7)), "it could not move");
         holding.follow(at(8), LinkState { progress: 2, ended: true, ..both });
         assert_eq!(holding.transaction, at(8), "the next one of a pipeline");
     }

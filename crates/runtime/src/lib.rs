@@ -15,6 +15,7 @@
 //! | `connect`, `listen` | connections that we begin, and those that we accept |
 //! | `tls` | encryption: what is agreed on with whom, handshakes, sessions |
 //! | `mailbox`, `helpers`, `signals`, `log` | letters between threads, slow work, the operator's signals, lines |
+//! | `files` | files that an operator names |
 //! | `supervisor` | what systemd is told |
 
 mod ahead;
@@ -23,6 +24,7 @@ mod clock;
 mod connect;
 mod descriptors;
 mod desk;
+mod files;
 mod helpers;
 mod listen;
 mod load;
@@ -44,6 +46,7 @@ mod worker;
 pub use ahead::MakeRing;
 pub use brain::{Brain, Seat};
 pub use descriptors::descriptors;
+pub use files::read_ordinary;
 pub use helpers::{Change, Fit, Reload};
 pub use listen::{Bound, Inherited};
 pub use log::{LogTarget, last_words};

@@ -398,6 +398,9 @@ fn refused(what: &dyn fmt::Display, error: &io::Error) -> StartError {
         ErrorKind::AddrNotAvailable => "no interface of this machine has this address; set another one".into(),
         ErrorKind::PermissionDenied => "permission denied; set a port above 1023, or a folder we may write to".into(),
         ErrorKind::NotFound => "the folder does not exist; create it, or set another one".into(),
+        ErrorKind::NotADirectory => "that is no folder; set another one".into(),
+        // Of a path, before the system has seen it.
+        ErrorKind::InvalidInput => "the path is too long for a socket; set a folder with a shorter one".into(),
         _ => error.to_string(),
     };
     StartError::new(format!("can't listen on {what}: {advice}"))
@@ -406,6 +409,18 @@ fn refused(what: &dyn fmt::Display, error: &io::Error) -> StartError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_can_t_be_listened_on_is_said_with_what_to_do() {
+        let refused = |path: String| {
+            let folder = Path::new(&path);
+            let error = std::os::unix::net::UnixListener::bind(folder.join("s")).unwrap_err();
+            refused(&path, &error).to_string()
+        };
+        assert!(refused("/no/such".into()).ends_with("the folder does not exist; create it, or set another one"));
+        assert!(refused("/etc/passwd".into()).ends_with("that is no folder; set another one"));
+        assert!(refused(format!("/tmp/{}", "x".repeat(200))).ends_with("set a folder with a shorter one"));
+    }
 
     #[test]
     fn what_is_asked_of_a_socket_is_what_the_system_answers() {

@@ -141,8 +141,10 @@ fn describe(term: Term, finding: &Finding) -> String {
 }
 
 fn is_note_on_pool(finding: &Finding, config: &Config) -> bool {
-    let begins = |pool: &std::sync::Arc<weir_config::Pool>| finding.text.starts_with(&format!("pool {}: ", pool.name));
-    finding.severity == Severity::Note && config.pools.values().any(begins)
+    let Some(named) = finding.text.strip_prefix("pool ").filter(|_| finding.severity == Severity::Note) else {
+        return false;
+    };
+    named.match_indices(": ").any(|(end, _)| config.pools.contains_key(&named[..end]))
 }
 
 fn pools_table(config: &Config) -> Vec<Vec<String>> {

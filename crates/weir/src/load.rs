@@ -1,16 +1,13 @@
 //! A configuration from the disk: gives the reader of settings its files and environment.
 
 use std::cell::RefCell;
-use std::fs::{self, File};
-use std::io::{self, ErrorKind, Read};
+use std::io::{self, ErrorKind};
 use std::path::Path;
 
 use weir_config::{Config, Edits, Facts, Mistakes};
 
 /// A longer file is no configuration.
 const LONGEST: u64 = 256 << 20;
-/// Where a shell puts what it pipes to a program: the only files that need not be ordinary ones.
-const PIPES: [&str; 3] = ["/dev/fd/", "/dev/stdin", "/proc/self/fd/"];
 
 /// Reads a configuration and the files it names.
 pub(crate) fn load(file: &Path) -> Result<Config, Mistakes> {
@@ -47,22 +44,10 @@ pub(crate) fn load_changed(file: &Path, text: &str, edits: &Edits) -> Result<Con
     weir_config::load_with(file, &read, &env, edits)
 }
 
-/// The text of a file, which must be one that ends, and text. Never waits for another process.
+/// The text of a file, which must be one that ends, and text.
 pub(crate) fn read(path: &Path) -> io::Result<String> {
     let unfit = |why: String| io::Error::new(ErrorKind::InvalidData, why);
-    let piped = path.to_str().is_some_and(|name| PIPES.iter().any(|pipe| name.starts_with(pipe)));
-    let about = fs::metadata(path)?;
-    if about.is_dir() {
-        return Err(unfit("it is a folder".to_owned()));
-    }
-    if !about.is_file() && !piped {
-        return Err(unfit("it is no ordinary file".to_owned()));
-    }
-    let mut bytes = Vec::new();
-    File::open(path)?.take(LONGEST + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > LONGEST {
-        return Err(unfit(format!("it is larger than {} MiB", LONGEST >> 20)));
-    }
+    let bytes = weir_runtime::read_ordinary(path, LONGEST)?;
     if bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) {
         return Err(unfit("it is UTF-16: save it as UTF-8".to_owned()));
     }

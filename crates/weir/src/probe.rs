@@ -3,9 +3,9 @@
 //! Each is asked once (`trial`); here it is counted together.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use weir_admin::Answered;
-use weir_base::Target;
 use weir_config::{Config, Finding, Pool, Severity, most_servers};
 
 use crate::trial::{Clear, Trouble, ask, listed};
@@ -25,7 +25,7 @@ pub(crate) struct Report {
 pub(crate) fn probe(config: &Config) -> Report {
     let header = ["pool", "login", "answer", "PostgreSQL", "servers", "room"];
     let mut report = Report { table: vec![header.map(str::to_owned).to_vec()], findings: Vec::new() };
-    let mut rooms = BTreeMap::new();
+    let (mut rooms, wanted) = (BTreeMap::new(), servers_by_place(config));
     for pool in config.pools.values() {
         let tried = match &pool.user {
             Some(user) => {
@@ -37,7 +37,7 @@ pub(crate) fn probe(config: &Config) -> Report {
         };
         let row = match tried {
             Ok((user, Ok(server))) => {
-                let wanted = servers_at(config, pool.target());
+                let wanted = wanted.get(&pool.target().to_string()).copied().unwrap_or(0);
                 // For others than the superuser.
                 let room = server.max_connections.saturating_sub(server.superuser_reserved_connections);
                 rooms.insert(pool.target().to_string(), (pool, wanted, room));
@@ -108,9 +108,16 @@ fn row(pool: &Pool, user: &str, answer: &str, version: &str, servers: &str, room
     [&pool.name, user, answer, version, servers, room].map(str::to_owned).to_vec()
 }
 
-/// The most connections that the pools may open to one server.
-fn servers_at(config: &Config, target: &Target) -> u64 {
+/// The most connections that the pools may open, server by server.
+fn servers_by_place(config: &Config) -> BTreeMap<String, u64> {
+    let mut pools: BTreeMap<String, BTreeMap<String, Arc<Pool>>> = BTreeMap::new();
+    for (name, pool) in &config.pools {
+        pools.entry(pool.target().to_string()).or_default().insert(name.clone(), pool.clone());
+    }
     let mut there = config.clone();
-    there.pools.retain(|_, pool| pool.target() == target);
-    most_servers(&there)
+    let most = pools.into_iter().map(|(place, pools)| {
+        there.pools = pools;
+        (place, most_servers(&there))
+    });
+    most.collect()
 }

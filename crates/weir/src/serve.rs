@@ -17,7 +17,10 @@ use crate::process::{self, Ground};
 
 /// What is said of a process that serves as root.
 const ROOT: &str = "it serves as root, which it does not need to: name a user of the operating system as \"user\" in \
-                    [process], whom it becomes, or start it as one";
+                    [process], which it switches to, or start it as that user";
+
+/// A longer file is no certificate and no key.
+const LONGEST_PEM: u64 = 16 << 20;
 
 /// Whether anything is said on the terminal while serving.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -106,6 +109,10 @@ fn is_about_fewer_clients(finding: &Finding) -> bool {
 pub(crate) fn web_tls(config: &Config) -> Result<Option<Arc<Tls>>, StartError> {
     match (&config.web.tls_cert_file, &config.web.tls_key_file) {
         (Some(certificate), Some(key)) if !config.web.addresses.is_empty() => {
+            for file in [certificate, key] {
+                let failed = |error| StartError::new(format!("{}: {error}", file.display()));
+                weir_runtime::read_ordinary(file, LONGEST_PEM).map_err(failed)?;
+            }
             let tls = Tls::read(certificate, key).map_err(|error| StartError::new(error.to_string()))?;
             Ok(Some(Arc::new(tls)))
         }

@@ -147,6 +147,13 @@ fn a_file_that_is_no_text_or_never_ends_is_refused_in_a_line() {
         fs::write(&path, format!("[auth]\n{line}\n")).unwrap();
         refused(&path, ":2: the auth file");
     }
+    for side in ["[tls.client]\nmode = \"require\"\n", "[web]\naddress = \"127.0.0.1\"\ntls_"] {
+        let key = if side.ends_with("tls_") { "tls_key_file" } else { "key_file" };
+        let files = format!("cert_file = \"pipe.toml\"\n{key} = \"pipe.toml\"\n");
+        fs::write(&path, format!("[auth]\ntype = \"trust\"\n{side}{files}")).unwrap();
+        let complaint = complaint(&weir(&["serve", path.to_str().unwrap()]));
+        assert!(complaint.contains("pipe.toml: it is no ordinary file"), "{complaint}");
+    }
 }
 
 #[test]

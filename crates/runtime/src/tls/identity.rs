@@ -2,7 +2,6 @@
 //!
 //! Every error names the file and says what to do.
 
-use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -14,6 +13,10 @@ use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use weir_config::TlsSide;
 
 use super::x509::Certificate;
+use crate::files::read_ordinary;
+
+/// A longer file holds no key, nor certificates that anybody would trust.
+const LONGEST: u64 = 16 << 20;
 
 /// A key with its certificates.
 #[derive(Debug)]
@@ -84,7 +87,7 @@ fn private_key(file: &Path) -> Result<PrivateKeyDer<'static>, String> {
 }
 
 fn read(file: &Path) -> Result<Vec<u8>, String> {
-    fs::read(file).map_err(|error| format!("{}: {error}; set a file that we may read", file.display()))
+    read_ordinary(file, LONGEST).map_err(|error| format!("{}: {error}; set a file that we may read", file.display()))
 }
 
 fn unreadable(file: &Path, what: &str) -> String {

@@ -1,0 +1,43 @@
+//! Files that an operator names: read as a whole, and only where that ends.
+
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Read};
+use std::path::Path;
+
+/// Where a shell puts what it pipes to a program: the only files that need not be ordinary ones.
+const PIPES: [&str; 3] = ["/dev/fd/", "/dev/stdin", "/proc/self/fd/"];
+
+/// The bytes of a file, `most` of them at most. A named pipe would be waited for, and a device might have no end: both are
+/// refused.
+pub fn read_ordinary(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    let unfit = |why: String| Err(io::Error::new(ErrorKind::InvalidData, why));
+    let piped = path.to_str().is_some_and(|name| PIPES.iter().any(|pipe| name.starts_with(pipe)));
+    let about = fs::metadata(path)?;
+    if about.is_dir() {
+        return unfit("it is a folder".to_owned());
+    }
+    if !about.is_file() && !piped {
+        return unfit("it is no ordinary file".to_owned());
+    }
+    let mut bytes = Vec::new();
+    File::open(path)?.take(most + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > most {
+        return unfit(format!("it is larger than {} MiB", most >> 20));
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_no_end_is_refused() {
+        let refused = |path: &str| read_ordinary(Path::new(path), 1 << 20).unwrap_err().to_string();
+        assert_eq!(refused("/dev/zero"), "it is no ordinary file");
+        assert_eq!(refused("/"), "it is a folder");
+        let this = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/files.rs");
+        assert!(read_ordinary(&this, 1 << 20).unwrap().starts_with(b"//! Files"));
+        assert_eq!(read_ordinary(&this, 10).unwrap_err().to_string(), "it is larger than 0 MiB");
+    }
+}
