@@ -195,6 +195,10 @@ fn ini(folder: &TempFolder) -> PathBuf {
     );
     let path = folder.path().join("pgbouncer.ini");
     fs::write(&path, text).unwrap();
+    // Others may not read what holds secrets.
+    for file in [&users, &path] {
+        fs::set_permissions(file, fs::Permissions::from_mode(0o600)).unwrap();
+    }
     path
 }
 

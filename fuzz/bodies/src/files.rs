@@ -33,7 +33,9 @@ fn read_settings(name: &str, text: &str) -> Option<Config> {
     match load(Path::new(name), &|path| read(path, (name, text)), &env) {
         Ok(config) => Some(config),
         Err(error) => {
-            assert!(!error.to_string().chars().any(char::is_control), "{error:?}");
+            for error in error.iter() {
+                assert!(!error.to_string().chars().any(char::is_control), "{error:?}");
+            }
             None
         }
     }
@@ -62,7 +64,17 @@ fn use_settings(name: &str, text: &str) {
 /// What was understood, without where and how it was written.
 fn meaning(config: Config) -> Config {
     let Config { lines, inert, .. } = Config::default();
-    Config { source: "".into(), face: Face::Toml, lines, remarks: Vec::new(), inert, ..config }
+    let (password_files, warnings) = (Vec::new(), Vec::new());
+    Config {
+        source: "".into(),
+        face: Face::Toml,
+        lines,
+        remarks: Vec::new(),
+        inert,
+        password_files,
+        warnings,
+        ..config
+    }
 }
 
 /// PgBouncer's ini.
