@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use weir_auth::RequireAuth;
 use weir_base::{Host, Mode, OnDirty, Span, Target, Time};
 use weir_config::{Balance, Config, Limits, Method, Pool, Spread, SslMode, Users};
 
@@ -293,6 +294,8 @@ fn pool(rng: &mut Rng, number: u64, config: &Config, targets: Vec<Target>) -> Po
         user,
         mode: config.mode,
         on_dirty: config.on_dirty,
+        // The modelled servers have every method, and no certificates.
+        require_auth: RequireAuth::Any,
         reset_always: rng.chance(200),
         check_query: [Some(String::new()), Some("SELECT 1".to_owned()), None][rng.below(3) as usize].clone(),
         connect_query: rng.chance(200).then(|| "SELECT 1".to_owned()),

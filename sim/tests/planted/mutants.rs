@@ -163,12 +163,12 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         edits: &[Edit {
             file: OUTSTANDING,
             from: "        self.segment = self.segment.wrapping_add(1);
-        self.push(Expect::Sync);",
+        self.push(Expect::Sync, Effects::NONE);",
             to: "        self.segment = self.segment.wrapping_add(1);
         if PLANTED && self.runs.len() > 4 {
             return true;
         }
-        self.push(Expect::Sync);",
+        self.push(Expect::Sync, Effects::NONE);",
         }],
     },
     Mutant {
