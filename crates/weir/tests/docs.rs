@@ -166,12 +166,28 @@ fn paths_and_links_on_every_page_lead_somewhere() {
         let links = text.split("](").skip(1).filter_map(|rest| rest.split([')', '#']).next());
         let links = links.filter(|target| !target.is_empty() && !target.contains("://"));
         wrong.extend(links.filter(|target| !folder.join(target).exists()).map(|t| format!("{}: {t}", page.display())));
+        let to_headings = text.split("](").skip(1).filter_map(|rest| rest.split(')').next()?.split_once('#'));
+        for (target, anchor) in to_headings.filter(|(target, _)| !target.contains("://")) {
+            let there = if target.is_empty() { page.clone() } else { folder.join(target) };
+            let headings = fs::read_to_string(&there).unwrap_or_default();
+            let found = headings.lines().filter(|line| line.starts_with('#')).any(|heading| slug(heading) == anchor);
+            wrong.extend((!found).then(|| format!("{}: {target}#{anchor}", page.display())));
+        }
         let paths = text.lines().flat_map(|line| line.split('`').skip(1).step_by(2)).filter(|code| {
             FOLDERS.iter().any(|folder| code.starts_with(folder)) && !code.contains(['*', ' ', '<', '…', '{'])
         });
         wrong.extend(paths.filter(|path| !root().join(path).exists()).map(|p| format!("{}: {p}", page.display())));
     }
     assert!(wrong.is_empty(), "these lead nowhere:\n{}", wrong.join("\n"));
+}
+
+/// What a heading is called in links.
+fn slug(heading: &str) -> String {
+    let text = heading.trim_start_matches('#').trim().to_lowercase();
+    text.chars()
+        .filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'))
+        .map(|c| if c == ' ' { '-' } else { c })
+        .collect()
 }
 
 fn root() -> PathBuf {
