@@ -239,8 +239,8 @@ fn lines_are_json_where_the_file_says_so() {
     let _running = place.start(&["-q"]);
     for line in place.read("log").lines() {
         let value: serde_json::Value = serde_json::from_str(line).unwrap_or_else(|e| panic!("{line}: {e}"));
-        // Started by root it says so.
-        assert!(value["level"] == "log" || value["message"].to_string().contains("root"), "{line}");
+        // There may be warnings, as of files that others may read.
+        assert!(value["level"] == "log" || value["level"] == "warning", "{line}");
     }
 }
 
