@@ -20,7 +20,8 @@ fn postgres() -> Postgres {
 fn setup(auth: &'static str, workers: u32) -> Setup {
     let setup = Setup::new(Mode::Transaction).auth(auth).workers(workers).no_server_user();
     let setup = users::ALL.iter().fold(setup, |setup, user| setup.without(user.name));
-    setup.secret(ASKER.0, ASKER.1).pool(&format!("auth_user = \"{}\"", ASKER.0))
+    // One of the users has a server that asks for the password in clear text.
+    setup.secret(ASKER.0, ASKER.1).pool(&format!("auth_user = \"{}\"", ASKER.0)).pool("require_auth = \"any\"")
 }
 
 fn site(postgres: &Postgres, auth: &'static str, workers: u32) -> Site {

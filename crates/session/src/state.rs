@@ -181,7 +181,9 @@ impl<O: Out> Step<'_, '_, O> {
         let first = text.first().map_or(b' ', u8::to_ascii_lowercase);
         let plain = first.is_ascii_alphabetic() && !matches!(first, b's' | b'l' | b'p' | b'd' | b'c');
         let select = text.get(..6).is_some_and(|word| word.eq_ignore_ascii_case(b"select"));
-        if effects.may_leave.is_empty() && (plain || select) && !text.contains(&b';') {
+        let one = text.trim_ascii_end();
+        let one = one.strip_suffix(b";").unwrap_or(one);
+        if effects.may_leave.is_empty() && (plain || select) && !one.contains(&b';') {
             return Dirty::NONE;
         }
         sql::kept(text, |name| follows(self.ctx.params, &server.params, name))
