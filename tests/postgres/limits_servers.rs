@@ -13,7 +13,9 @@ fn connect(site: &Site, user: User, pool: &str) -> Connection {
 }
 
 fn setup(workers: u32) -> Setup {
-    Setup::new(Mode::Transaction).auth("plain").workers(workers).no_server_user()
+    let setup = Setup::new(Mode::Transaction).auth("plain").workers(workers).no_server_user();
+    // One of the users has a server that asks for the password in clear text.
+    setup.pool("require_auth = \"any\"")
 }
 
 #[test]
