@@ -35,7 +35,11 @@ pub(crate) struct Pool {
 /// Pools of every mode, smaller than the crowd before them where the mode allows it.
 pub(crate) fn pools() -> Vec<Pool> {
     let pool = |name, mode, change: fn(Setup) -> Setup| {
-        let setup = Setup::new(mode).auth("trust").server_user(users::TRUSTED).pool("warn_on_dirty = false");
+        let setup = Setup::new(mode)
+            .auth("trust")
+            .server_user(users::TRUSTED)
+            .pool("warn_on_dirty = false")
+            .pool("require_auth = \"any\"");
         Pool { name, mode, site: Site::with(change(setup), mode) }
     };
     vec![

@@ -29,7 +29,12 @@ fn transcripts() -> Vec<(String, Script)> {
 /// Plays all transcripts of a mode through a pool of this size, as the client of this number.
 fn play_all(number: usize, mode: Mode, size: u32, change: impl FnOnce(Setup) -> Setup) {
     let direct = apart();
-    let setup = Setup::new(mode).auth("trust").server_user(users::TRUSTED).size(size).pool("warn_on_dirty = false");
+    let setup = Setup::new(mode)
+        .auth("trust")
+        .server_user(users::TRUSTED)
+        .size(size)
+        .pool("warn_on_dirty = false")
+        .pool("require_auth = \"any\"");
     let weir = Site::with(change(setup), mode);
     make_common(&direct);
     make_common(&weir);

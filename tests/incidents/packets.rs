@@ -245,7 +245,8 @@ fn a_length_beyond_any_message_ends_a_servers_connection_in_every_phase() {
 #[test]
 fn a_length_beyond_any_message_is_refused_within_encryption_too() {
     let certificates = Certificates::new();
-    let site = Site::with(certificates.setup(Setup::new(Mode::Transaction), "require"), Mode::Transaction);
+    let site =
+        Site::with(certificates.setup(Setup::new(Mode::Transaction).console_by_socket(), "require"), Mode::Transaction);
     for length in LENGTHS {
         let mut client = Connection::open(&site.params()).unwrap();
         // What is no handshake's record ends it: its own length is bounded too.

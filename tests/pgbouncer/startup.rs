@@ -184,8 +184,13 @@ fn a_cancel_reaches_its_query() {
 }
 
 #[test]
-fn a_cancel_while_waiting_is_ignored() {
-    same(&Setup::new().mode("transaction").set("default_pool_size", "1"), |site, facts| {
+fn a_cancel_while_waiting_ends_the_request() {
+    let why = "1.18 ignores it, and the client waits on";
+    let differences = [
+        Difference::of("the waiting client", "", "Error 57014 canceling statement due to user request; Ready I", why),
+        Difference::of("is served", "Columns ?column?; Row 2; Complete SELECT 1; Ready I", "", why),
+    ];
+    differ(&Setup::new().mode("transaction").set("default_pool_size", "1"), &differences, |site, facts| {
         let (mut one, mut two) = (site.client(), site.client());
         one.query("BEGIN").expect("done");
         two.send_bytes(Batch::new().query("SELECT 2").bytes()).expect("it reads");
