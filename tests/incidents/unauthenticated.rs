@@ -130,16 +130,6 @@ fn silent_connections_keep_neither_operators_nor_clients_out() {
     // By the Unix socket, as the owner of the process.
     let shown = site.weir().show("CLIENTS");
     assert!(!shown.rows.is_empty(), "the operator is answered, and sees at least itself");
-    // Connections to the local socket do not keep the owner out either.
-    let path = site.weir().folder().to_owned();
-    let locals: Vec<_> = (0..100)
-        .filter_map(|_| {
-            let socket = path.join(format!(".s.PGSQL.{}", site.weir().port()));
-            std::os::unix::net::UnixStream::connect(socket).ok()
-        })
-        .collect();
-    site.weir().show("POOLS");
-    drop(locals);
     for user in [users::APP, users::OTHER] {
         eventually("a client logs in", || {
             let mut client = Connection::connect(&site.params_of(user)).map_err(|error| error.to_string())?;
