@@ -60,6 +60,7 @@ impl Keeper {
         let mut held = self.held();
         let read = load::load_text_with(&self.file, &held.edits);
         let (text, mut config) = read.map_err(|mistakes| mistakes.to_string())?;
+        config.warnings = exposed::warnings(&config);
         (self.adjust)(&mut config);
         let config = Arc::new(config);
         *self.accounts.lock().unwrap_or_else(PoisonError::into_inner) = config.web.accounts.clone();
