@@ -287,7 +287,7 @@ fn literals(text: &str) -> Vec<&str> {
 }
 
 /// Words that make a sentence absolute.
-const ABSOLUTE: [&str; 5] = ["never", "always", "nobody", "no client", "no byte"];
+const ABSOLUTE: [&str; 6] = ["never", "always", "nobody", "nothing", "no client", "no byte"];
 
 #[test]
 fn every_promise_names_tests_that_exist_and_absolute_sentences_link_to_them() {
