@@ -272,7 +272,7 @@ impl Engine {
             let link = self.peers.clients().find(|c| c.peer == client).map(|c| c.link);
             assert_eq!(link, Some(Some(server.peer)), "a server's client does not know it");
             assert!(server.phase() != Some(peers::ServerPhase::Idle), "an idle server has a client");
-            let released = self.pools.get(server.pool).mode() != weir_base::Mode::Session;
+            let released = self.pools.get(server.pool).mode() != weir_base::PoolMode::Session;
             let fair = server.overtime.1 <= traffic::relay::AHEAD || !released;
             assert!(fair, "others wait, and a pipeline goes on for {} transactions", server.overtime.1);
         }

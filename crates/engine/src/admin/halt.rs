@@ -8,7 +8,7 @@
 
 use std::collections::BTreeSet;
 
-use weir_admin::{Command, CommandError, Serving, Show};
+use weir_admin::{Command, CommandError, ServiceState, Show};
 use weir_base::{Peer, Time, WorkerId};
 use weir_session::Refusal;
 
@@ -26,7 +26,7 @@ use crate::traffic::relay::change_pause;
 /// What is stopped.
 pub(crate) struct Halt {
     /// The whole process.
-    pub(crate) serving: Serving,
+    pub(crate) serving: ServiceState,
     /// Databases stopped by name.
     pub(crate) paused: BTreeSet<String>,
     /// Databases that take no new clients.
@@ -65,7 +65,7 @@ pub(crate) enum Until {
 impl Default for Halt {
     fn default() -> Self {
         Halt {
-            serving: Serving::Active,
+            serving: ServiceState::Active,
             paused: BTreeSet::new(),
             disabled: BTreeSet::new(),
             watches: Vec::new(),
@@ -79,7 +79,7 @@ impl Default for Halt {
 
 impl Halt {
     pub(crate) fn is_suspended(&self) -> bool {
-        self.serving == Serving::Suspended
+        self.serving == ServiceState::Suspended
     }
 
     /// Whether something may come to rest that somebody waits for.
@@ -104,10 +104,10 @@ impl Engine {
         let draining = self.admin.draining == Some(Drain::Servers);
         let slot = self.pools.get_mut(ix);
         let paused =
-            draining || self.admin.halt.serving == Serving::Paused || self.admin.halt.paused.contains(&*slot.name);
+            draining || self.admin.halt.serving == ServiceState::Paused || self.admin.halt.paused.contains(&*slot.name);
         match (paused, self.admin.halt.serving) {
             (true, _) => slot.pool.pause(),
-            (false, Serving::Suspended) => slot.pool.suspend(),
+            (false, ServiceState::Suspended) => slot.pool.suspend(),
             (false, _) => slot.pool.resume(now),
         }
         self.common.follow_up(FollowUp::PollPool(ix));
@@ -126,7 +126,7 @@ impl Engine {
     pub(crate) fn pause_databases<I: Io>(&mut self, now: Time, name: Option<&str>, io: &mut I) {
         match name {
             Some(name) => drop(self.admin.halt.paused.insert(name.to_owned())),
-            None => self.admin.halt.serving = Serving::Paused,
+            None => self.admin.halt.serving = ServiceState::Paused,
         }
         self.halt_pools(now, name, io);
     }
@@ -148,7 +148,7 @@ impl Engine {
             Some(_) => {}
             None => {
                 self.admin.halt.paused.clear();
-                if std::mem::take(&mut self.admin.halt.serving) == Serving::Suspended {
+                if std::mem::take(&mut self.admin.halt.serving) == ServiceState::Suspended {
                     self.wake(now, io);
                 }
             }
@@ -186,7 +186,7 @@ impl Engine {
 
     /// SUSPEND: nothing more is read.
     pub(crate) fn suspend<I: Io>(&mut self, now: Time, io: &mut I) {
-        self.admin.halt.serving = Serving::Suspended;
+        self.admin.halt.serving = ServiceState::Suspended;
         self.halt_pools(now, None, io);
         let peers: Vec<Peer> =
             self.peers.clients().map(|c| c.peer).chain(self.peers.servers().map(|s| s.peer)).collect();

@@ -43,7 +43,7 @@ pub(crate) struct Admin {
     /// What renews the configuration, one at a time; a helper works on the first.
     pub(crate) renewals: VecDeque<reload::Renewal>,
     /// Where changes are kept that workers are taking over, by the control plane's numbers.
-    pub(crate) kept: HashMap<u64, weir_admin::Kept>,
+    pub(crate) kept: HashMap<u64, weir_admin::Persisted>,
     /// What the operator has stopped.
     pub(crate) halt: halt::Halt,
     pub(crate) draining: Option<Drain>,

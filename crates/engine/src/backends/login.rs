@@ -26,7 +26,7 @@ use crate::peers::{ClientPhase, Entry, ServerPhase, ServerSlot, ServerState};
 use crate::pools::Welcome;
 use crate::port::{Handshake, Io, Level, Work};
 use crate::traffic::wire::Wire;
-use weir_config::{Encryption, Ending};
+use weir_config::{Encryption, LoginFailure};
 
 impl Engine {
     /// A connect of ours succeeded.
@@ -57,7 +57,7 @@ impl Engine {
                 self.peers.put(peer, Entry::Server(server));
                 return io.start_tls(peer, Handshake::Connect { host, mode, direct: false });
             }
-            Ok(false) if server.attempt.encryption == Encryption::Asked => {
+            Ok(false) if server.attempt.encryption == Encryption::Preferred => {
                 self.peers.put(peer, Entry::Server(server));
                 return self.begin_server_login(peer, io);
             }
@@ -65,7 +65,7 @@ impl Engine {
             Err(error) => error,
         };
         io.close(peer);
-        self.login_failed(now, server, ours(error.to_owned()), Ending::Other, io);
+        self.login_failed(now, server, ours(error.to_owned()), LoginFailure::Other, io);
     }
 
     /// The connection to a server is there, encrypted if it has to be: the login begins.
@@ -114,7 +114,7 @@ impl Engine {
     /// A server's handshake failed; its connection is gone.
     pub(crate) fn server_tls_failed<I: Io>(&mut self, now: Time, server: Box<ServerSlot>, error: &str, io: &mut I) {
         let message = format!("TLS handshake with server {} failed: {error}", server.target);
-        self.login_failed(now, server, ours(message), Ending::Handshake, io);
+        self.login_failed(now, server, ours(message), LoginFailure::Handshake, io);
     }
 
     /// A connect of ours failed; the handle is dead.
@@ -124,7 +124,7 @@ impl Engine {
             Entry::Server(server) => {
                 let error = ours(format!("could not connect to server {}: {error}", server.target));
                 self.fail_line(now, &server.target, &error, false);
-                self.login_failed(now, server, error, Ending::Other, io);
+                self.login_failed(now, server, error, LoginFailure::Other, io);
             }
             Entry::Client(client) => self.peers.put(peer, Entry::Client(client)),
             Entry::Free => {}
@@ -154,7 +154,8 @@ impl Engine {
             LoginTold::Failed(error) => {
                 io.close(server.peer);
                 let encrypted = server.tls.is_some();
-                let ending = if error.sqlstate == "28000" { Ending::Refused { encrypted } } else { Ending::Other };
+                let ending =
+                    if error.sqlstate == "28000" { LoginFailure::Refused { encrypted } } else { LoginFailure::Other };
                 self.login_failed(now, server, error, ending, io);
             }
             LoginTold::Salt { password, salt, iterations } => {
@@ -209,7 +210,7 @@ impl Engine {
 
     fn unfit<I: Io>(&mut self, now: Time, server: Box<ServerSlot>, why: &str, io: &mut I) {
         self.terminate(server.peer, io);
-        self.login_failed(now, server, ours(why.to_owned()), Ending::Other, io);
+        self.login_failed(now, server, ours(why.to_owned()), LoginFailure::Other, io);
     }
 
     /// A server is good for its pool: the query that each begins with, if there is one.
@@ -235,7 +236,7 @@ impl Engine {
         match (probing, outcome) {
             (true, Err(error)) => {
                 self.terminate(server.peer, io);
-                self.login_failed(now, server, error, Ending::Other, io);
+                self.login_failed(now, server, error, LoginFailure::Other, io);
             }
             (true, Ok(())) => {
                 let attrs = self.pools.get(server.pool).config.session_attrs;
@@ -264,7 +265,7 @@ impl Engine {
         let Some(proof) = up.prove_clean() else {
             self.terminate(peer, io);
             let error = ours("connect_query left a transaction open".to_owned());
-            return self.login_failed(now, server, error, Ending::Other, io);
+            return self.login_failed(now, server, error, LoginFailure::Other, io);
         };
         let slot = self.pools.get_mut(ix);
         if let Some(known) = &slot.welcome {
@@ -314,7 +315,7 @@ impl Engine {
         let (peer, ix) = (server.peer, server.pool);
         let Some(phase) = server.phase().filter(|_| !server.is_new()) else {
             let shaking = matches!(server.state, ServerState::Shaking);
-            let ending = if shaking { Ending::Handshake } else { Ending::Other };
+            let ending = if shaking { LoginFailure::Handshake } else { LoginFailure::Other };
             let error = match server.fatal_error.take() {
                 Some(Refusal::ServerDown { sqlstate, message }) => OwnError { sqlstate, message },
                 _ => ours("server closed the connection during the login".to_owned()),
@@ -411,7 +412,7 @@ impl Engine {
         now: Time,
         server: Box<ServerSlot>,
         error: OwnError,
-        ending: Ending,
+        ending: LoginFailure,
         io: &mut I,
     ) {
         let slot = self.pools.get(server.pool);
