@@ -1,4 +1,4 @@
-//! Logging in. Source: PostgreSQL's documentation, "Message Flow", sections "Start-up" and "SASL Authentication".
+//! The login. Source: PostgreSQL's documentation, "Message Flow", sections "Start-up" and "SASL Authentication".
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -51,7 +51,7 @@ impl Connection {
             }
             let mut reply = Vec::new();
             match backend::authentication(&frame.body)? {
-                Auth::Ok => return if_proven(&scram),
+                Auth::Ok => return require_server_proof(&scram),
                 Auth::Cleartext if !params.clear => return Err(Error::Login(IN_CLEAR.to_owned())),
                 Auth::Cleartext => put_front::password(&mut reply, password(params)?.as_bytes()),
                 Auth::Md5(salt) => {
@@ -67,11 +67,11 @@ impl Connection {
                     scram = Scram::First(client);
                 }
                 Auth::SaslContinue(data) => {
-                    let (next, proof) = prove(scram, data, password(params)?)?;
+                    let (next, proof) = answer_challenge(scram, data, password(params)?)?;
                     put_front::sasl_response(&mut reply, &proof);
                     scram = next;
                 }
-                Auth::SaslFinal(data) => scram = believe(scram, data)?,
+                Auth::SaslFinal(data) => scram = verify_server(scram, data)?,
                 Auth::Unsupported(code) => {
                     return Err(Error::Login(format!("the server wants authentication method {code}, unknown here")));
                 }
@@ -99,7 +99,7 @@ impl Connection {
 }
 
 /// A server that ended SCRAM early has not proven anything.
-fn if_proven(scram: &Scram) -> Result<(), Error> {
+fn require_server_proof(scram: &Scram) -> Result<(), Error> {
     match scram {
         Scram::None | Scram::Proven => Ok(()),
         Scram::First(_) | Scram::Proof(_) => {
@@ -108,16 +108,16 @@ fn if_proven(scram: &Scram) -> Result<(), Error> {
     }
 }
 
-fn prove(scram: Scram, data: &[u8], password: &str) -> Result<(Scram, Vec<u8>), Error> {
-    let Scram::First(client) = scram else { return Err(out_of_turn()) };
+fn answer_challenge(scram: Scram, data: &[u8], password: &str) -> Result<(Scram, Vec<u8>), Error> {
+    let Scram::First(client) = scram else { return Err(out_of_order()) };
     let need = client.server_first(data).map_err(login_error)?;
     let keys = ScramKeys::from_salted(&salt_password(password, &need.salt, need.iterations));
     let (verdict, message) = need.answer(&keys);
     Ok((Scram::Proof(verdict), message))
 }
 
-fn believe(scram: Scram, data: &[u8]) -> Result<Scram, Error> {
-    let Scram::Proof(verdict) = scram else { return Err(out_of_turn()) };
+fn verify_server(scram: Scram, data: &[u8]) -> Result<Scram, Error> {
+    let Scram::Proof(verdict) = scram else { return Err(out_of_order()) };
     verdict.finish(data).map_err(login_error)?;
     Ok(Scram::Proven)
 }
@@ -126,7 +126,7 @@ fn login_error(error: weir_auth::ScramError) -> Error {
     Error::Login(error.to_string())
 }
 
-fn out_of_turn() -> Error {
+fn out_of_order() -> Error {
     Error::Protocol("a SASL message out of turn".to_owned())
 }
 

@@ -1,23 +1,23 @@
-//! A TCP socket for who encrypts: bytes in and out, none of them after a moment that was agreed on.
+//! A TCP socket with a deadline: what TLS reads from and writes to.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-/// A socket whose reads and writes all end by a certain moment, however little each of them moves.
+/// A socket whose reads and writes all end by the deadline, however few bytes each of them moves.
 #[derive(Debug)]
-pub struct Wire {
+pub struct DeadlineSocket {
     socket: TcpStream,
     until: Option<Instant>,
 }
 
-impl Wire {
-    pub(super) fn new(socket: TcpStream, until: Option<Instant>) -> Wire {
-        Wire { socket, until }
+impl DeadlineSocket {
+    pub(super) fn new(socket: TcpStream, until: Option<Instant>) -> DeadlineSocket {
+        DeadlineSocket { socket, until }
     }
 }
 
-impl Read for Wire {
+impl Read for DeadlineSocket {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         if let Some(until) = self.until {
             self.socket.set_read_timeout(Some(left(until)?))?;
@@ -26,7 +26,7 @@ impl Read for Wire {
     }
 }
 
-impl Write for Wire {
+impl Write for DeadlineSocket {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if let Some(until) = self.until {
             self.socket.set_write_timeout(Some(left(until)?))?;
@@ -39,7 +39,7 @@ impl Write for Wire {
     }
 }
 
-/// How long it is until then; never nothing, which a socket takes for ever.
+/// The time until then; never zero, which a socket takes as no timeout.
 pub(super) fn left(until: Instant) -> io::Result<Duration> {
     let left = until.saturating_duration_since(Instant::now());
     if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left.max(Duration::from_micros(1))) }

@@ -1,4 +1,4 @@
-//! What a client can be told, and what can go wrong before it is.
+//! Errors: the server's own, and those of the connection.
 
 use std::fmt;
 use std::io;
@@ -7,7 +7,7 @@ use weir_pgwire::{Malformed, backend};
 
 use super::text;
 
-/// An error or a notice in the server's own words.
+/// An error or a notice as the server sent it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerError {
     /// FATAL, ERROR, NOTICE …, untranslated where the server says so.
@@ -47,7 +47,7 @@ impl fmt::Display for ServerError {
 /// Why a client did not get its answer.
 #[derive(Debug)]
 pub enum Error {
-    /// The server said no.
+    /// The server sent an ErrorResponse.
     Server(Box<ServerError>),
     /// The server closed the connection in order, between two messages.
     Closed,
@@ -55,14 +55,14 @@ pub enum Error {
     Timeout,
     /// The connection could not be made, or broke.
     Io(io::Error),
-    /// The server said something that the protocol does not have here.
+    /// The server sent what the protocol does not allow here.
     Protocol(String),
-    /// The login needs what we were not given, or the server could not prove that it knows the password.
+    /// The login needs a password or method that is not there, or the server did not prove that it knows the password.
     Login(String),
 }
 
 impl Error {
-    /// The server's own words, if it said any.
+    /// The server's ErrorResponse, if it is one.
     pub fn server(&self) -> Option<&ServerError> {
         match self {
             Error::Server(error) => Some(error),
@@ -70,7 +70,7 @@ impl Error {
         }
     }
 
-    /// The SQLSTATE, if the server said one.
+    /// The SQLSTATE, if the server sent one.
     pub fn sqlstate(&self) -> Option<&str> {
         self.server().map(|error| error.sqlstate.as_str())
     }

@@ -1,20 +1,21 @@
-//! A small blocking PostgreSQL client: for the demo, for tests of the protocol, for `weir check --connect`.
+//! A small blocking PostgreSQL client: for `weir check --connect` and trials of a pool's server, for tests and tools.
 //!
-//! Owns one connection: login (trust, cleartext, md5, SCRAM-SHA-256), simple queries with their rows as text, COPY, cancel, and
-//! frames as they come, for who wants to look closer. Who can encrypt may put that between it and its socket. It must not know
-//! pools or Weir. Every read has a time limit, so a test that would hang fails instead; who talks to a server that is not
-//! trusted sets bounds for the whole. After an error within a query the connection is good again; after any other error
-//! it is of no more use.
+//! Owns one connection: login (trust, cleartext, md5, SCRAM-SHA-256), simple queries with rows as text, COPY, cancel, and
+//! single frames. TLS comes from the caller ([`Connection::encrypt`]). Must not know pools or Weir.
+//!
+//! Invariants: every read has a time limit; with [`Bounds`], the connection as a whole has a deadline and a limit on
+//! bytes, for servers that are not trusted. After [`Error::Server`] within a query the connection can be used again; after
+//! any other error it can't.
 
+mod deadline;
 mod error;
 mod login;
 mod params;
 mod stream;
-mod wire;
 
+pub use deadline::DeadlineSocket;
 pub use error::{Error, ServerError};
 pub use params::{Address, Bounds, Params};
-pub use wire::Wire;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -79,7 +80,7 @@ impl Connection {
         Ok(connection)
     }
 
-    /// Connects without a word; the first packet is the caller's, by [`Connection::send_bytes`].
+    /// Connects and sends nothing; the first packet is the caller's, by [`Connection::send_bytes`].
     pub fn open(params: &Params) -> Result<Self, Error> {
         Ok(Connection {
             stream: Stream::connect(&params.address, params.timeout, params.bounds)?,
@@ -110,13 +111,16 @@ impl Connection {
         }
     }
 
-    /// The connection behind what `begin` makes of its socket. One by a Unix socket stays as it is.
+    /// The connection over TLS, which `handshake` makes of its socket. One by a Unix socket stays as it is.
     ///
     /// # Errors
     ///
-    /// What `begin` says.
-    pub fn encrypt(self, begin: impl FnOnce(Wire) -> io::Result<Box<dyn Transport>>) -> Result<Self, Error> {
-        Ok(Connection { stream: self.stream.encrypt(begin)?, ..self })
+    /// Those of `handshake`.
+    pub fn encrypt(
+        self,
+        handshake: impl FnOnce(DeadlineSocket) -> io::Result<Box<dyn Transport>>,
+    ) -> Result<Self, Error> {
+        Ok(Connection { stream: self.stream.encrypt(handshake)?, ..self })
     }
 
     /// Runs statements and returns what the last of them answered.
@@ -183,15 +187,15 @@ impl Connection {
         self.stream.send(bytes)
     }
 
-    /// The next message, whatever it is, within this time. Parameters, notices and the transaction's state are noted on
-    /// the way, nothing is left out.
+    /// The next message, whatever it is, within this time. Parameters, notices and the transaction's state are recorded
+    /// on the way; every message is returned.
     ///
     /// # Errors
     ///
     /// [`Error::Timeout`] if none came in full, [`Error::Closed`] if the server closed the connection in order.
     pub fn read_frame(&mut self, timeout: Duration) -> Result<Frame, Error> {
         let frame = self.stream.frame(Some(timeout))?;
-        self.note(&frame)?;
+        self.record(&frame)?;
         Ok(frame)
     }
 
@@ -209,7 +213,7 @@ impl Connection {
         self.stream.bytes(timeout)
     }
 
-    /// Sends only the end of what we have to say: half a close, as `shutdown(SHUT_WR)` does it.
+    /// Closes the sending half, as `shutdown(SHUT_WR)` does.
     pub fn shutdown_write(&mut self) -> Result<(), Error> {
         self.stream.shutdown_write()
     }
@@ -244,15 +248,15 @@ impl Connection {
         Canceller { address: self.address.clone(), pid: self.pid, key: self.key.clone() }
     }
 
-    /// Says goodbye and closes.
+    /// Sends Terminate and closes.
     pub fn close(mut self) -> Result<(), Error> {
         let mut message = Vec::new();
         put_front::terminate(&mut message);
         self.send_bytes(&message)
     }
 
-    /// The socket of a connection by TCP at rest, for who speaks the protocol alone from here on; `None` for a Unix socket, and
-    /// when bytes have come that nobody has taken.
+    /// The socket of an idle TCP connection, for a caller that speaks the protocol itself from here on; `None` for a Unix
+    /// socket, and when received bytes were not read.
     pub fn into_tcp(self) -> Option<TcpStream> {
         self.stream.into_tcp()
     }
@@ -260,12 +264,12 @@ impl Connection {
     /// The next message within the connection's own time limit.
     fn next_frame(&mut self) -> Result<Frame, Error> {
         let frame = self.stream.frame(None)?;
-        self.note(&frame)?;
+        self.record(&frame)?;
         Ok(frame)
     }
 
-    /// Keeps what a message says beside its answer.
-    fn note(&mut self, frame: &Frame) -> Result<(), Error> {
+    /// Keeps the state that a message carries: transaction status, parameters, notices, notifications.
+    fn record(&mut self, frame: &Frame) -> Result<(), Error> {
         match frame.tag {
             tag::back::READY => self.status = backend::ready(&frame.body)?,
             tag::back::PARAMETER_STATUS => {
@@ -339,7 +343,7 @@ pub struct Canceller {
 }
 
 impl Canceller {
-    /// The request's bytes, for whoever has a connection of its own for it.
+    /// The request's bytes, for a caller with a connection of its own.
     pub fn request(&self) -> Vec<u8> {
         let mut message = Vec::new();
         put_front::cancel_request(&mut message, self.pid, &self.key);
@@ -348,10 +352,10 @@ impl Canceller {
 
     /// Sends the request, and waits for the server to close that connection, as it does when the signal is sent.
     pub fn cancel(&self) -> Result<(), Error> {
-        let patience = Duration::from_secs(10);
-        let mut stream = Stream::connect(&self.address, patience, None)?;
+        let timeout = Duration::from_secs(10);
+        let mut stream = Stream::connect(&self.address, timeout, None)?;
         stream.send(&self.request())?;
-        match stream.bytes(patience) {
+        match stream.bytes(timeout) {
             Err(Error::Closed) => Ok(()),
             Err(error) => Err(error),
             Ok(_) => Err(Error::Protocol("a cancel request was answered".to_owned())),

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use weir_pgwire::Head;
 
-use super::wire::{Wire, left};
+use super::deadline::{DeadlineSocket, left};
 use super::{Address, Bounds, Error, Frame};
 
 /// How much is read at once.
@@ -44,34 +44,37 @@ pub(super) struct Stream {
     /// How far `incoming` has been taken.
     at: usize,
     /// The limit of one read, where the caller names none.
-    patience: Duration,
-    /// The limit that the socket has been told.
-    told: Option<Duration>,
-    /// Until when, and how much: the bytes are those that may still come.
+    timeout: Duration,
+    /// The read timeout that is set on the socket.
+    socket_timeout: Option<Duration>,
+    /// The deadline, and the bytes that may still come.
     bounds: Option<Bounds>,
 }
 
 impl Stream {
-    pub(super) fn connect(address: &Address, patience: Duration, bounds: Option<Bounds>) -> Result<Self, Error> {
+    pub(super) fn connect(address: &Address, timeout: Duration, bounds: Option<Bounds>) -> Result<Self, Error> {
         let socket = match address {
-            Address::Tcp { host, port } => Socket::Tcp(connect_tcp(host, *port, patience, bounds)?),
+            Address::Tcp { host, port } => Socket::Tcp(connect_tcp(host, *port, timeout, bounds)?),
             Address::Unix(path) => Socket::Unix(UnixStream::connect(path)?),
         };
-        let mut stream = Stream { socket, incoming: Vec::new(), at: 0, patience, told: None, bounds };
+        let mut stream = Stream { socket, incoming: Vec::new(), at: 0, timeout, socket_timeout: None, bounds };
         match &stream.socket {
-            Socket::Tcp(socket) | Socket::Encrypted(_, socket) => socket.set_write_timeout(Some(patience))?,
-            Socket::Unix(socket) => socket.set_write_timeout(Some(patience))?,
+            Socket::Tcp(socket) | Socket::Encrypted(_, socket) => socket.set_write_timeout(Some(timeout))?,
+            Socket::Unix(socket) => socket.set_write_timeout(Some(timeout))?,
         }
-        stream.tell(patience)?;
+        stream.set_timeout(timeout)?;
         Ok(stream)
     }
 
-    /// The same socket behind what encrypts it from here on. A Unix socket stays as it is.
-    pub(super) fn encrypt(self, begin: impl FnOnce(Wire) -> io::Result<Box<dyn Transport>>) -> Result<Self, Error> {
+    /// The same socket behind TLS, which `handshake` makes. A Unix socket stays as it is.
+    pub(super) fn encrypt(
+        self,
+        handshake: impl FnOnce(DeadlineSocket) -> io::Result<Box<dyn Transport>>,
+    ) -> Result<Self, Error> {
         let Socket::Tcp(socket) = self.socket else { return Ok(self) };
         let below = socket.try_clone()?;
-        let wire = Wire::new(socket, self.bounds.map(|bounds| bounds.until));
-        let socket = Socket::Encrypted(Encrypted(begin(wire)?), below);
+        let below_tls = DeadlineSocket::new(socket, self.bounds.map(|bounds| bounds.until));
+        let socket = Socket::Encrypted(Encrypted(handshake(below_tls)?), below);
         Ok(Stream { socket, ..self })
     }
 
@@ -102,9 +105,9 @@ impl Stream {
         Ok(())
     }
 
-    /// The next whole message; each read within `patience`, or within the stream's own.
-    pub(super) fn frame(&mut self, patience: Option<Duration>) -> Result<Frame, Error> {
-        self.tell(patience.unwrap_or(self.patience))?;
+    /// The next whole message; each read within `timeout`, or within the stream's own.
+    pub(super) fn frame(&mut self, timeout: Option<Duration>) -> Result<Frame, Error> {
+        self.set_timeout(timeout.unwrap_or(self.timeout))?;
         loop {
             let ready = &self.incoming[self.at..];
             let needed = match Head::parse(ready)? {
@@ -121,14 +124,14 @@ impl Stream {
         }
     }
 
-    /// What there is, or what comes next, within the stream's own patience.
+    /// What there is, or what comes next, within the stream's own timeout.
     pub(super) fn answer(&mut self) -> Result<Vec<u8>, Error> {
-        self.bytes(self.patience)
+        self.bytes(self.timeout)
     }
 
     /// What there is, or what comes next.
-    pub(super) fn bytes(&mut self, patience: Duration) -> Result<Vec<u8>, Error> {
-        self.tell(patience)?;
+    pub(super) fn bytes(&mut self, timeout: Duration) -> Result<Vec<u8>, Error> {
+        self.set_timeout(timeout)?;
         if self.at == self.incoming.len() {
             self.more(1)?;
         }
@@ -145,7 +148,7 @@ impl Stream {
     /// One read, of as much as is missing or a chunk.
     fn more(&mut self, needed: usize) -> Result<(), Error> {
         if let Some(until) = self.bounds.map(|bounds| bounds.until) {
-            self.tell(left(until)?.min(self.patience))?;
+            self.set_timeout(left(until)?.min(self.timeout))?;
         }
         self.incoming.drain(..self.at);
         self.at = 0;
@@ -179,15 +182,15 @@ impl Stream {
         }
     }
 
-    fn tell(&mut self, patience: Duration) -> io::Result<()> {
+    fn set_timeout(&mut self, timeout: Duration) -> io::Result<()> {
         // Zero would mean for ever.
-        let patience = patience.max(Duration::from_micros(1));
-        if self.told != Some(patience) {
+        let timeout = timeout.max(Duration::from_micros(1));
+        if self.socket_timeout != Some(timeout) {
             match &self.socket {
-                Socket::Tcp(socket) | Socket::Encrypted(_, socket) => socket.set_read_timeout(Some(patience))?,
-                Socket::Unix(socket) => socket.set_read_timeout(Some(patience))?,
+                Socket::Tcp(socket) | Socket::Encrypted(_, socket) => socket.set_read_timeout(Some(timeout))?,
+                Socket::Unix(socket) => socket.set_read_timeout(Some(timeout))?,
             }
-            self.told = Some(patience);
+            self.socket_timeout = Some(timeout);
         }
         Ok(())
     }
@@ -198,11 +201,11 @@ fn too_much() -> Error {
 }
 
 /// Tries each address that the name has, as libpq does.
-fn connect_tcp(host: &str, port: u16, patience: Duration, bounds: Option<Bounds>) -> io::Result<TcpStream> {
+fn connect_tcp(host: &str, port: u16, timeout: Duration, bounds: Option<Bounds>) -> io::Result<TcpStream> {
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the host's name has no address");
     for address in (host, port).to_socket_addrs()? {
-        let patience = bounds.map_or(Ok(patience), |bounds| left(bounds.until).map(|left| left.min(patience)))?;
-        match TcpStream::connect_timeout(&address, patience) {
+        let timeout = bounds.map_or(Ok(timeout), |bounds| left(bounds.until).map(|left| left.min(timeout)))?;
+        match TcpStream::connect_timeout(&address, timeout) {
             Ok(socket) => {
                 socket.set_nodelay(true)?;
                 return Ok(socket);
