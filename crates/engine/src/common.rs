@@ -13,12 +13,10 @@ use weir_base::{Peer, Time, WorkerId};
 use weir_config::Config;
 
 use crate::handles::PoolIx;
-use crate::port::Io;
 use crate::sessions::Sessions;
 use crate::timers::{Timers, Who};
 
 /// The narrow context of one call: the time, the port, and what all parts share.
-#[allow(dead_code)] // The same.
 pub(crate) struct Cx<'a, I> {
     pub(crate) now: Time,
     pub(crate) io: &'a mut I,
@@ -27,12 +25,18 @@ pub(crate) struct Cx<'a, I> {
     pub(crate) sessions: &'a mut Sessions,
 }
 
-#[allow(dead_code)] // The parts take it over one by one.
-impl<'a, I: Io> Cx<'a, I> {
-    pub(crate) fn new(now: Time, io: &'a mut I, common: &'a mut Common, sessions: &'a mut Sessions) -> Self {
-        Cx { now, io, common, sessions }
-    }
+/// An engine's [`Cx`], for a call of one of its parts.
+macro_rules! cx {
+    ($engine:ident, $now:expr, $io:expr) => {
+        &mut $crate::common::Cx {
+            now: $now,
+            io: &mut *$io,
+            common: &mut $engine.common,
+            sessions: &mut $engine.sessions,
+        }
+    };
 }
+pub(crate) use cx;
 
 /// Work that is queued in a turn and done before it ends, first in, first out: so no chain of waiters nests calls.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -184,7 +188,7 @@ impl Common {
         self.follow_ups.is_empty()
     }
 
-    /// Numbers a job for [`Io::help`], and remembers what it is for.
+    /// Numbers a job for `Io::help`, and remembers what it is for.
     pub(crate) fn begin_job(&mut self, job: Job) -> u64 {
         let id = self.next_id();
         self.jobs.insert(id, job);

@@ -14,6 +14,7 @@ mod backends;
 mod cluster;
 mod common;
 mod entry;
+mod flows;
 mod handles;
 mod log;
 mod peers;

@@ -58,6 +58,12 @@ pub(crate) struct Admin {
 }
 
 impl Admin {
+    /// Whether somebody waits for pools to come to rest.
+    #[inline]
+    pub(crate) fn is_watching(&self) -> bool {
+        self.halt.is_watched() || self.draining.is_some()
+    }
+
     pub(crate) fn new(config: Arc<Config>, version: &'static str, uid: u32) -> Admin {
         Admin {
             client_counts: client_counts::ClientCounts::default(),

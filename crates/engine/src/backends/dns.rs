@@ -14,11 +14,11 @@ use weir_admin::DnsRecord;
 use weir_base::{Host, Peer, Span, Time};
 
 use crate::Engine;
-use crate::backends::login::RECONFIGURED;
 use crate::cluster::state::Away;
 use crate::peers::{ServerPhase, ServerSlot};
 use crate::port::Io;
 use crate::timers::Who;
+use crate::traffic::links::RECONFIGURED;
 
 /// The shortest pause between two look-ups of a name that nobody waits for.
 const SHORTEST: Span = Span::from_secs(1);

@@ -13,18 +13,18 @@ use std::sync::Arc;
 
 use weir_auth::Trust;
 use weir_base::{Host, Peer, Time};
-use weir_pool::Acquire;
+use weir_session::OwnError;
 use weir_session::server_login::{Credentials, LoginTold, ServerLogin};
-use weir_session::{OwnError, Refusal};
 
 use crate::Engine;
 use crate::backends::hosts::{Fitness, fitness};
 use crate::common::{FollowUp, Job};
 use crate::entry::reported::Told;
 use crate::log::log;
-use crate::peers::{ClientPhase, Entry, ServerPhase, ServerSlot, ServerState};
+use crate::peers::{Entry, ServerPhase, ServerSlot, ServerState};
 use crate::pools::Welcome;
 use crate::port::{Handshake, Io, Level, Work};
+use crate::traffic::links::RECONFIGURED;
 use crate::traffic::wire::Wire;
 use weir_config::{Encryption, LoginFailure};
 
@@ -310,96 +310,8 @@ impl Engine {
         self.login_told(now, server, told, io);
     }
 
-    /// A server's connection has ended, or is being ended because the server can't be trusted; it is out of the table.
-    pub(crate) fn server_gone<I: Io>(&mut self, now: Time, mut server: Box<ServerSlot>, io: &mut I) {
-        let (peer, ix) = (server.peer, server.pool);
-        let Some(phase) = server.phase().filter(|_| !server.is_new()) else {
-            let shaking = matches!(server.state, ServerState::Shaking);
-            let ending = if shaking { LoginFailure::Handshake } else { LoginFailure::Other };
-            let error = match server.fatal_error.take() {
-                Some(Refusal::ServerDown { sqlstate, message }) => OwnError { sqlstate, message },
-                _ => ours("server closed the connection during the login".to_owned()),
-            };
-            return self.login_failed(now, server, error, ending, io);
-        };
-        if self.common.config().log.disconnections {
-            let age = now.since(server.connected_at).micros() / 1_000_000;
-            let text = format_args!("closing because: server conn crashed? (age={age}s)");
-            self.log_server(Level::Info, &server, text, io);
-        }
-        self.pools.get_mut(ix).pool.lost(peer, now);
-        self.common.follow_up(FollowUp::PollPool(ix));
-        match phase {
-            ServerPhase::AuthQuery(lookup) => return self.lookup_lost(now, lookup, server.fatal_error, io),
-            ServerPhase::Lending { ask, .. } => return self.loan_missed(ix, ask, io),
-            _ => {}
-        }
-        let Some(client) = server.link else { return };
-        let Some(mut client) = self.peers.take_client(client) else { return };
-        client.link = None;
-        client.cut = server.up().is_some_and(|(up, _)| up.is_mid_message());
-        if matches!(phase, ServerPhase::Checking | ServerPhase::SyncingParameters)
-            && matches!(client.phase, ClientPhase::Ready(_))
-        {
-            // Nothing of the client's was sent yet: it may have another server, in its old place in the queue.
-            let (peer, since) = (client.peer, client.request_at);
-            let cancelled = client.ready().is_some_and(|session| session.is_cancelled());
-            self.peers.put(peer, Entry::Client(client));
-            if cancelled {
-                return self.go_on(peer, io);
-            }
-            return self.requeue(now, ix, peer, since, io);
-        }
-        let told = server.fatal_error.as_ref().is_some_and(|words| !matches!(words, Refusal::ServerUnexpected));
-        if told {
-            // It has read the server's own words.
-            io.close(client.peer);
-            return self.depart(now, client, "server conn crashed?", io);
-        }
-        let refusal = server.fatal_error.unwrap_or(Refusal::ServerLost);
-        self.refuse(now, client, refusal, io);
-    }
-
-    fn requeue<I: Io>(&mut self, now: Time, ix: u32, client: Peer, since: Time, io: &mut I) {
-        match self.pools.get_mut(ix).pool.requeue(client, since, now) {
-            Acquire::Granted { server, check } => self.grant(now, client, server, check, io),
-            Acquire::Queued => {}
-            Acquire::Refused(why) => {
-                let refusal = self.refusal(ix, why);
-                self.refuse_handle(now, client, refusal, io);
-            }
-        }
-    }
-
-    /// Closes a server that is up, with no client that should hear of it, and tells the pool.
-    pub(crate) fn close_server<I: Io>(&mut self, now: Time, server: Peer, why: &str, io: &mut I) {
-        let Some(slot) = self.peers.take_server(server) else { return };
-        let ix = slot.pool;
-        self.pools.get_mut(ix).pool.lost(server, now);
-        self.common.follow_up(FollowUp::PollPool(ix));
-        let phase = slot.phase();
-        self.goodbye(slot, why, io);
-        match phase {
-            Some(ServerPhase::AuthQuery(lookup)) => self.lookup_lost(now, lookup, None, io),
-            Some(ServerPhase::Lending { ask, .. }) => self.loan_missed(ix, ask, io),
-            _ => {}
-        }
-    }
-
-    /// Closes a server that the pool has forgotten.
-    pub(crate) fn goodbye<I: Io>(&mut self, server: Box<ServerSlot>, why: &str, io: &mut I) {
-        match server.state {
-            ServerState::Up(..) => self.terminate(server.peer, io),
-            _ => io.close(server.peer),
-        }
-        if self.common.config().log.disconnections {
-            let age = self.common.now().since(server.connected_at).micros() / 1_000_000;
-            self.log_server(Level::Info, &server, format_args!("closing because: {why} (age={age}s)"), io);
-        }
-    }
-
     /// Says goodbye to a server that has logged in.
-    fn terminate<I: Io>(&mut self, server: Peer, io: &mut I) {
+    pub(crate) fn terminate<I: Io>(&mut self, server: Peer, io: &mut I) {
         self.sessions.scratch.clear();
         weir_pgwire::put_front::terminate(&mut self.sessions.scratch);
         io.send(server, &self.sessions.scratch);
@@ -425,17 +337,7 @@ impl Engine {
         slot.pool.connect_failed(server.peer, failure, now);
         self.common.follow_up(FollowUp::PollPool(server.pool));
     }
-
-    /// A server is closed at its release.
-    pub(crate) fn mark_for_close(&mut self, server: Peer) {
-        if let Some(server) = self.peers.server(server) {
-            server.marked_for_close = true;
-        }
-    }
 }
-
-/// Why a server is closed whose address or login is not what it was (PgBouncer's words).
-pub(crate) const RECONFIGURED: &str = "database configuration changed";
 
 /// Sends the question whether a server can encrypt; one byte answers it (PostgreSQL documentation, "SSL Session
 /// Encryption").
@@ -457,6 +359,6 @@ pub(crate) fn read_answer(bytes: &[u8]) -> Result<bool, &'static str> {
 }
 
 /// An error of ours, where no server has said anything.
-fn ours(message: String) -> OwnError {
+pub(crate) fn ours(message: String) -> OwnError {
     OwnError { sqlstate: "08006".into(), message }
 }

@@ -16,6 +16,14 @@ pub(crate) struct Turn {
 }
 
 /// Logins under way, and who waits for a turn.
+impl Turn {
+    /// Whether a login is under way, or waits.
+    #[inline]
+    pub(crate) fn is_taken(&self) -> bool {
+        self.at.is_some() || self.waits_at.is_some()
+    }
+}
+
 #[derive(Default)]
 pub(crate) struct LoginThrottle {
     pub(super) places: HashMap<Target, Place>,

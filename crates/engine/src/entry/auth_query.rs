@@ -304,9 +304,10 @@ impl Engine {
         let mut wire = Wire::new(io, Peer::NONE, server, &[], None);
         let (query, user) = (&looking.question.lookup.query, &looking.question.user);
         looking.exchange = Some(lookup::Lookup::begin(up, query, user, &mut self.sessions.scratch, &mut wire));
+        drop(wire);
         let pool = looking.pool;
         self.pools.get_mut(pool).stats.server_assignment_count += 1;
-        self.watch_own_query(now, server);
+        self.watch_own_query(now, server, io);
     }
 
     /// A server that is asked something sent something.
@@ -330,9 +331,8 @@ impl Engine {
                 if let Some((_, phase)) = server.up() {
                     *phase = ServerPhase::Linked;
                 }
-                self.peers.put(server_peer, Entry::Server(server));
                 self.lookup_answered(peer, answer, io);
-                self.clean_up(now, server_peer, io);
+                self.clean_up(now, server, io);
             }
             Err(back::Unexpected(what)) => {
                 let text = format_args!("unexpected response to auth_query: {what}");
