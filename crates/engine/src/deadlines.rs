@@ -3,7 +3,7 @@
 //! A deadline is computed from the state it depends on, when its moment may have come; the timers only wake.
 
 use weir_base::{Peer, Span, Time, WorkerId};
-use weir_session::{Refusal, back};
+use weir_session::{Refusal, from_server};
 
 use crate::holding::{LinkState, is_timed};
 use crate::mail::Ask;
@@ -193,7 +193,7 @@ impl Engine {
     /// Something has happened to a link: is the server held, and who must move next? `half`: a message of the client's is
     /// half-way to it.
     #[inline]
-    pub(crate) fn follow(&mut self, now: Time, server: &mut ServerSlot, half: bool, told: &back::Told) {
+    pub(crate) fn follow(&mut self, now: Time, server: &mut ServerSlot, half: bool, told: &from_server::ServerOutcome) {
         let (full, paused) = (server.full, server.paused);
         let Some((up, Doing::Linked)) = server.up() else { return };
         let standing = LinkState {
@@ -215,7 +215,7 @@ impl Engine {
         let Phase::Ready(session) = &client.phase else { return };
         let half = session.is_mid_message();
         let Some(mut server) = self.peers.take_server(server) else { return };
-        self.follow(self.clock, &mut server, half, &back::Told::default());
+        self.follow(self.clock, &mut server, half, &from_server::ServerOutcome::default());
         self.peers.put(server.peer, crate::peers::Entry::Server(server));
     }
 

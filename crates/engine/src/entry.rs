@@ -8,14 +8,16 @@ use std::fmt;
 use std::sync::Arc;
 
 use weir_admin::Role;
-use weir_auth::{Asked, ConnectionMethod, Doom, Facts, Hba, Method, Mocks, ScramPolicy, Secret, Shape, Via, decide};
+use weir_auth::{
+    Asked, ConnectionMethod, Facts, Hba, LoginFailure, Method, Mocks, ScramPolicy, Secret, Shape, Via, decide,
+};
 use weir_base::{ClientAddr, Peer, Span, Time};
 use weir_config::{Auth, AuthLookup, Config};
 use weir_pgwire::tag::front;
 use weir_pgwire::{HEAD, Head};
 use weir_session::Refusal;
-use weir_session::hello::Hello;
-use weir_session::login::{Login, MAX_PASSWORD, Next, Salt};
+use weir_session::login::{Login, LoginNonces, LoginStep, MAX_PASSWORD};
+use weir_session::startup::StartupRequest;
 
 use crate::lookup::Verdict;
 use crate::peers::{ClientSlot, LoginPhase, Phase};
@@ -39,14 +41,14 @@ pub(crate) enum Secrets {
 /// Why a login fails, for the log.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Why {
-    doom: Doom,
+    failure: LoginFailure,
     /// The line of the HBA file that decided.
     line: Option<usize>,
 }
 
 impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.doom)?;
+        write!(f, "{}", self.failure)?;
         self.line.map_or(Ok(()), |line| write!(f, " (line {line} of the HBA file)"))
     }
 }
@@ -101,7 +103,13 @@ pub(crate) fn mocks(config: &Config) -> Arc<Mocks> {
 
 impl Engine {
     /// A client is where its pool lives, and says who it is.
-    pub(crate) fn begin_login<I: Io>(&mut self, now: Time, mut client: Box<ClientSlot>, hello: Box<Hello>, io: &mut I) {
+    pub(crate) fn begin_login<I: Io>(
+        &mut self,
+        now: Time,
+        mut client: Box<ClientSlot>,
+        hello: Box<StartupRequest>,
+        io: &mut I,
+    ) {
         client.user = hello.user.as_str().into();
         let console = weir_admin::is_console(&hello.database);
         if !console && let Err(refusal) = hello.wanted(&self.shared.params, &self.config.ignore_startup_parameters) {
@@ -125,7 +133,7 @@ impl Engine {
         &mut self,
         now: Time,
         mut client: Box<ClientSlot>,
-        hello: Box<Hello>,
+        hello: Box<StartupRequest>,
         said: Option<&Verdict>,
         io: &mut I,
     ) {
@@ -168,8 +176,8 @@ impl Engine {
         };
         let plan = decide(&demand, &facts);
         let mut phase = Box::new(LoginPhase::new(hello));
-        phase.why = plan.doom.map(|doom| Why { doom, line: demand.rule.map(|rule| rule.line) });
-        let salt = Salt { md5: self.random_bytes(), nonce: self.random_bytes() };
+        phase.why = plan.failure.map(|failure| Why { failure, line: demand.rule.map(|rule| rule.line) });
+        let salt = LoginNonces { md5: self.random_bytes(), nonce: self.random_bytes() };
         let mut buffer = Vec::new();
         let binding = tls.and_then(|tls| tls.binding.as_deref());
         let (login, next) = Login::begin(&phase.hello.user, plan, secret.as_ref(), salt, binding, &mut buffer);
@@ -191,7 +199,7 @@ impl Engine {
     }
 
     /// Asks a helper for the name of a client's user of the operating system.
-    fn ask_for_name<I: Io>(&mut self, uid: u32, mut client: Box<ClientSlot>, hello: Box<Hello>, io: &mut I) {
+    fn ask_for_name<I: Io>(&mut self, uid: u32, mut client: Box<ClientSlot>, hello: Box<StartupRequest>, io: &mut I) {
         if !self.user_names.asked.contains(&uid) {
             self.user_names.asked.push(uid);
             let job = self.next_id();
@@ -269,16 +277,16 @@ impl Engine {
         self.login_step(now, client, next, io);
     }
 
-    pub(crate) fn login_step<I: Io>(&mut self, now: Time, mut client: Box<ClientSlot>, next: Next, io: &mut I) {
+    pub(crate) fn login_step<I: Io>(&mut self, now: Time, mut client: Box<ClientSlot>, next: LoginStep, io: &mut I) {
         match next {
-            Next::Wait => {
+            LoginStep::Wait => {
                 if !client.waiting.is_empty() {
                     // Its next message may be here already.
                     self.todo.push_back(Todo::Feed(client.peer));
                 }
                 self.seat(client);
             }
-            Next::Refused(refusal) => {
+            LoginStep::Refused(refusal) => {
                 if let Phase::Login(phase) = &client.phase {
                     if phase.said.is_some() {
                         // The password may be a new one, or the user: the next attempt is measured by what the server says
@@ -293,10 +301,10 @@ impl Engine {
                 }
                 self.login_refused(now, client, refusal, io);
             }
-            Next::Salt { password, salt, iterations, stored } => {
+            LoginStep::HashPassword { password, salt, iterations, stored } => {
                 self.salt(now, client, (password, salt, iterations), stored, io);
             }
-            Next::Accepted(learnt) => {
+            LoginStep::Accepted(learnt) => {
                 self.keep_proven(&mut client);
                 if let Phase::Login(phase) = &mut client.phase {
                     phase.learnt = learnt;

@@ -15,8 +15,8 @@ use weir_auth::Secret;
 use weir_base::{Peer, Time, WorkerId};
 use weir_pool::lending::{Ask, Loans, Share};
 use weir_pool::{Acquire, Ages, Release};
-use weir_session::login::Learnt;
-use weir_session::{Cause, Definitions, OwnError};
+use weir_session::login::LearnedCredentials;
+use weir_session::{Cause, SchemaVersion, ServerError};
 
 use crate::holders::Asker;
 use crate::mail::{Letter, Mail};
@@ -79,7 +79,7 @@ enum Says {
     /// To a guest: the server that was on its way in answer to this ask is lost.
     Missed(u32),
     /// To a guest: no server for this ask.
-    Refused { id: u32, why: weir_pool::Refusal, error: Option<(OwnError, bool)>, retry_at: Time },
+    Refused { id: u32, why: weir_pool::Refusal, error: Option<(ServerError, bool)>, retry_at: Time },
     /// To a guest: since when somebody elsewhere waits; never: nobody.
     Elder(Time),
     /// To a guest: what it has by now is closed as it becomes free.
@@ -97,12 +97,12 @@ struct Lent {
     /// It has been unused for so long that it is checked first.
     check: bool,
     welcome: Option<Welcome>,
-    definitions: Definitions,
+    definitions: SchemaVersion,
 }
 
 /// What a login taught.
 pub(crate) struct Taught {
-    pub(crate) learnt: Learnt,
+    pub(crate) learnt: LearnedCredentials,
     pub(crate) asked: Option<Secret>,
 }
 
@@ -239,7 +239,7 @@ impl Engine {
             ages: slot.pool.ages(lent),
             check,
             welcome: slot.welcome.clone(),
-            definitions: slot.accepted.definitions_of_all(),
+            definitions: slot.accepted.schema_version(),
         };
         let letter = slot.loan(Says::Lend(Box::new(says)));
         self.lent.insert(lent, Away { pool: ix, guest: ask.from, on });
@@ -411,7 +411,7 @@ impl Engine {
         };
         let slot = self.pools.get_mut(ix);
         let Part::Guest(guest) = &mut slot.part else { return };
-        slot.accepted.join(definitions);
+        slot.accepted.share_schema_version(definitions);
         slot.welcome = welcome.or(slot.welcome.take());
         slot.last_error = None;
         slot.failing_since = Time::NEVER;

@@ -81,8 +81,8 @@ use weir_admin::Refusals;
 use weir_auth::{Mocks, ScramPolicy};
 use weir_base::{OnDirty, Peer, Span, Time, WorkerId};
 use weir_config::Config;
-use weir_session::front::{Context, Counts, Messages, Simple};
-use weir_session::{Accepted, Interner, ParamTable, StatePolicy};
+use weir_session::from_client::{Context, MessagePolicy, SimpleQueries, StatementCounts};
+use weir_session::{Interner, ParamTable, PoolStatements, StatePolicy};
 
 pub use weir_session::StatementMemory;
 
@@ -194,9 +194,9 @@ struct Shared {
     /// Buffers that held unnamed statements.
     spare: Vec<Vec<u8>>,
     scratch: Vec<u8>,
-    counts: Counts,
+    counts: StatementCounts,
     /// Which messages are passed on.
-    messages: Messages,
+    messages: MessagePolicy,
     /// Buffers that held what clients sent while they waited.
     blocks: Vec<Vec<u8>>,
 }
@@ -256,7 +256,7 @@ impl Engine {
                 params: ParamTable::new(config.track_extra_parameters.iter().map(String::as_str)),
                 spare: Vec::new(),
                 scratch: Vec::new(),
-                counts: Counts::default(),
+                counts: StatementCounts::default(),
                 messages: messages(&config),
                 blocks: Vec::new(),
             },
@@ -493,11 +493,16 @@ impl Engine {
 
 impl Shared {
     /// What a session is fed with.
-    fn context<'a>(&'a mut self, pool: &weir_config::Pool, accepted: &'a mut Accepted, ahead: u32) -> Context<'a> {
+    fn context<'a>(
+        &'a mut self,
+        pool: &weir_config::Pool,
+        accepted: &'a mut PoolStatements,
+        ahead: u32,
+    ) -> Context<'a> {
         let limits = &pool.limits;
         Context {
             interner: &mut self.interner,
-            accepted,
+            statements: accepted,
             params: &self.params,
             spare: &mut self.spare,
             scratch: &mut self.scratch,
@@ -507,7 +512,7 @@ impl Shared {
             client_memory: limits.client_share(),
             messages: self.messages,
             state: StatePolicy { warn: pool.warn_on_dirty, refuse: pool.on_dirty == OnDirty::Refuse },
-            ahead,
+            max_pending_segments: ahead,
         }
     }
 
@@ -525,9 +530,9 @@ impl Shared {
 }
 
 /// Which messages are passed on.
-fn messages(config: &Config) -> Messages {
-    let simple = if config.disable_pqexec { Simple::Refused } else { Simple::Allowed };
-    Messages { longest: config.max_packet_size, simple }
+fn messages(config: &Config) -> MessagePolicy {
+    let simple = if config.disable_pqexec { SimpleQueries::Refused } else { SimpleQueries::Allowed };
+    MessagePolicy { longest: config.max_packet_size, simple }
 }
 
 /// The statistics' period, never zero.

@@ -6,7 +6,7 @@
 use weir_base::{Mode, OnDirty, Peer, Time};
 use weir_pgwire::Dirty;
 use weir_pool::{Acquire, Release};
-use weir_session::{Refusal, Server, back};
+use weir_session::{Refusal, Server, param_sync};
 
 use crate::holding::Holding;
 use crate::lookup::Waiter;
@@ -81,7 +81,7 @@ impl Engine {
             up.own_query(query, &mut self.shared.scratch, &mut wire);
             true
         } else {
-            let query = back::agree(up, session, &self.shared.params, &mut self.shared.scratch, &mut wire);
+            let query = param_sync::start(up, session, &self.shared.params, &mut self.shared.scratch, &mut wire);
             *doing = if query { Doing::Agreeing } else { Doing::Linked };
             query
         };
@@ -141,7 +141,7 @@ impl Engine {
         now: Time,
         server: Peer,
         doing: Doing,
-        outcome: Result<(), weir_session::OwnError>,
+        outcome: Result<(), weir_session::ServerError>,
         io: &mut I,
     ) {
         let Some(mut slot) = self.peers.take_server(server) else { return };
@@ -195,11 +195,11 @@ impl Engine {
 
     /// A server has refused a client's parameters. All of them were one transaction, so it is as it was before, and free for
     /// others; what it does not report by itself is set anew for the next client.
-    fn disagreed<I: Io>(&mut self, now: Time, server: Peer, error: weir_session::OwnError, io: &mut I) {
+    fn disagreed<I: Io>(&mut self, now: Time, server: Peer, error: weir_session::ServerError, io: &mut I) {
         let Some(slot) = self.peers.server(server) else { return };
         let client = slot.link.take();
         if let Some((up, _)) = slot.up() {
-            up.disagrees(&self.shared.params);
+            up.params_rejected(&self.shared.params);
         }
         self.todo.push_back(Todo::Release(server));
         let Some(client) = client.and_then(|client| self.peers.client(client)) else { return };
@@ -219,10 +219,10 @@ impl Engine {
             let mut again = false;
             if done == Doing::Checking {
                 let mut wire = Wire::new(io, client.peer, server, &[], None);
-                again = back::agree(up, session, &self.shared.params, &mut self.shared.scratch, &mut wire);
+                again = param_sync::start(up, session, &self.shared.params, &mut self.shared.scratch, &mut wire);
             } else {
                 self.shared.scratch.clear();
-                back::agreed(up, session, Some((&self.shared.params, &mut self.shared.scratch)));
+                param_sync::finish(up, session, Some((&self.shared.params, &mut self.shared.scratch)));
                 if !self.shared.scratch.is_empty() {
                     io.send(client.peer, &self.shared.scratch);
                 }
@@ -328,7 +328,7 @@ impl Engine {
                 return self.hand_back(now, server, io);
             }
             Cleaning::None => {
-                up.forgive();
+                up.clear_dirty();
                 return self.hand_back(now, server, io);
             }
             Cleaning::Query(query, why) => (query, why),

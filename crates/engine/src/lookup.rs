@@ -16,8 +16,8 @@ use weir_base::{Peer, Slab, Time, WorkerId};
 use weir_config::{AuthLookup, Spread};
 use weir_pool::Acquire;
 use weir_pool::lending::Ask;
-use weir_session::hello::Hello;
-use weir_session::{Refusal, back, lookup};
+use weir_session::startup::StartupRequest;
+use weir_session::{Refusal, auth_query, from_server};
 
 use crate::mail::{Letter, Mail};
 use crate::peers::{ClientSlot, Doing, Entry, Phase, PoolIx, ServerSlot};
@@ -126,7 +126,7 @@ struct Looking {
     since: Time,
     attempts: u32,
     /// The exchange with its server, while it has one.
-    exchange: Option<lookup::Lookup>,
+    exchange: Option<auth_query::AuthQuery>,
 }
 
 impl Lookups {
@@ -197,7 +197,7 @@ impl Engine {
         &mut self,
         now: Time,
         mut client: Box<ClientSlot>,
-        hello: Box<Hello>,
+        hello: Box<StartupRequest>,
         lookup: AuthLookup,
         io: &mut I,
     ) {
@@ -240,7 +240,7 @@ impl Engine {
         &mut self,
         now: Time,
         client: Box<ClientSlot>,
-        hello: Box<Hello>,
+        hello: Box<StartupRequest>,
         verdict: &Verdict,
         io: &mut I,
     ) {
@@ -278,7 +278,7 @@ impl Engine {
     }
 
     /// A client that waited for an answer is gone. A question that nobody waits for is taken back.
-    pub(crate) fn asked_no_more<I: Io>(&mut self, peer: Peer, hello: &Hello, io: &mut I) {
+    pub(crate) fn asked_no_more<I: Io>(&mut self, peer: Peer, hello: &StartupRequest, io: &mut I) {
         let subject: Subject = (hello.database.as_str().into(), hello.user.as_str().into());
         let Some(id) = self.lookups.by_subject.get(&subject).copied() else { return };
         let Some(asking) = self.lookups.asked.get_mut(&id) else { return };
@@ -338,7 +338,7 @@ impl Engine {
         looking.attempts += 1;
         let mut wire = Wire::new(io, Peer::NONE, server, &[], None);
         let (query, user) = (&looking.question.lookup.query, &looking.question.user);
-        looking.exchange = Some(lookup::Lookup::begin(up, query, user, &mut self.shared.scratch, &mut wire));
+        looking.exchange = Some(auth_query::AuthQuery::begin(up, query, user, &mut self.shared.scratch, &mut wire));
         let pool = looking.pool;
         self.pools.get_mut(pool).stats.server_assignment_count += 1;
         self.watch_own_query(now, server);
@@ -369,7 +369,7 @@ impl Engine {
                 self.lookup_answered(peer, answer, io);
                 self.clean_up(now, server_peer, io);
             }
-            Err(back::Unexpected(what)) => {
+            Err(from_server::ProtocolViolation(what)) => {
                 let text = format_args!("unexpected response to auth_query: {what}");
                 self.say_server(Level::Warning, &server, text, io);
                 io.close(server_peer);
@@ -378,7 +378,7 @@ impl Engine {
         }
     }
 
-    fn lookup_answered<I: Io>(&mut self, peer: Peer, answer: lookup::Answer, io: &mut I) {
+    fn lookup_answered<I: Io>(&mut self, peer: Peer, answer: auth_query::AuthQueryResult, io: &mut I) {
         let Some(looking) = self.lookups.find(peer) else { return };
         let (pool, user) = (looking.pool, looking.question.user.clone());
         let verdict = match answer {

@@ -6,7 +6,7 @@ use weir_admin::{CommandError, Report};
 use weir_base::{ClientAddr, Time, WorkerId};
 use weir_config::Config;
 use weir_session::Refusal;
-use weir_session::hello::Hello;
+use weir_session::startup::StartupRequest;
 
 use crate::Engine;
 use crate::clients::Ticket;
@@ -70,7 +70,7 @@ pub(crate) enum Letter {
 /// A client on its way to the worker of its pool, before it has proven who it is.
 #[derive(Debug)]
 pub(crate) struct Traveller {
-    pub(crate) hello: Box<Hello>,
+    pub(crate) hello: Box<StartupRequest>,
     /// What it sent beyond its startup packet.
     pub(crate) leftover: Vec<u8>,
     pub(crate) id: u64,

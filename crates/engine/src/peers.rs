@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use weir_base::{ClientAddr, Host, Peer, Target, Time, WorkerId};
 use weir_pool::lending::Ask;
-use weir_session::hello::Hello;
-use weir_session::login::{Learnt, Login};
+use weir_session::login::{LearnedCredentials, Login};
 use weir_session::server_login::ServerLogin;
+use weir_session::startup::StartupRequest;
 use weir_session::{Client, Refusal, Server};
 
 use crate::cancel::CancelSecret;
@@ -107,7 +107,7 @@ pub(crate) enum Phase {
     /// Its socket is on the way to another worker.
     Moving(Box<Journey>),
     /// A server is asked for its secret.
-    Asking(Box<Hello>),
+    Asking(Box<StartupRequest>),
     /// It proves who it is.
     Login(Box<LoginPhase>),
     /// It failed to, and is told a little later.
@@ -135,15 +135,15 @@ pub(crate) enum Way {
 
 /// What a client is sent to another worker for.
 pub(crate) enum Journey {
-    Startup(WorkerId, Box<Hello>, Vec<u8>),
+    Startup(WorkerId, Box<StartupRequest>, Vec<u8>),
     Cancel { pid: u32, secret: Vec<u8> },
 }
 
 /// A login, and what it is for.
 pub(crate) struct LoginPhase {
-    pub(crate) hello: Box<Hello>,
+    pub(crate) hello: Box<StartupRequest>,
     pub(crate) login: Option<Login>,
-    pub(crate) learnt: Learnt,
+    pub(crate) learnt: LearnedCredentials,
     pub(crate) console: bool,
     /// What a server said about its user, if one was asked.
     pub(crate) said: Option<Verdict>,
@@ -161,9 +161,9 @@ pub(crate) struct LoginPhase {
 
 impl LoginPhase {
     /// A login that has not begun.
-    pub(crate) fn new(hello: Box<Hello>) -> LoginPhase {
+    pub(crate) fn new(hello: Box<StartupRequest>) -> LoginPhase {
         let console = weir_admin::is_console(&hello.database);
-        let (login, learnt, said, why) = (None, Learnt::default(), None, None);
+        let (login, learnt, said, why) = (None, LearnedCredentials::default(), None, None);
         let (entering, unnamed, busy, hashing) = (None, None, false, None);
         LoginPhase { hello, login, learnt, console, said, entering, unnamed, busy, why, hashing }
     }

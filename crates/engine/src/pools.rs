@@ -14,8 +14,8 @@ use weir_config::Config;
 use weir_pgwire::Dirty;
 use weir_pool::lending::{Ask, Loans, of_a_guest};
 use weir_pool::{CloseReason, Effect, Pool, Settings};
-use weir_session::login::Learnt;
-use weir_session::{Accepted, Cause, Clean, OwnError, Params, Refusal};
+use weir_session::login::LearnedCredentials;
+use weir_session::{Cause, Clean, Params, PoolStatements, Refusal, ServerError};
 
 use crate::holders::Asker;
 use crate::holding::Holding;
@@ -61,9 +61,9 @@ pub(crate) struct PoolSlot {
     /// What a server said about itself, for clients that log in.
     pub(crate) welcome: Option<Welcome>,
     /// The statements that its servers have accepted.
-    pub(crate) accepted: Accepted,
+    pub(crate) accepted: PoolStatements,
     /// What clients' logins taught us, for our own at the server.
-    pub(crate) learnt: Learnt,
+    pub(crate) learnt: LearnedCredentials,
     /// The secret of its user, if a server was asked for it.
     pub(crate) asked: Option<Secret>,
     /// The password as it was hashed last: from what, and what came of it.
@@ -71,7 +71,7 @@ pub(crate) struct PoolSlot {
     /// Which of its servers is next.
     pub(crate) places: Places,
     /// Why the last login failed.
-    pub(crate) last_error: Option<OwnError>,
+    pub(crate) last_error: Option<ServerError>,
     /// It did because it took too long.
     pub(crate) too_slow: bool,
     /// When the first login after the last success failed; never if none has.
@@ -258,7 +258,7 @@ impl Engine {
             latest: Reading { stats: Stats::default(), at: now },
             welcome: None,
             accepted: self.shared.interner.pool(name, user, config.limits.pool_share()),
-            learnt: Learnt::default(),
+            learnt: LearnedCredentials::default(),
             asked: None,
             salted: None,
             places: Places::default(),
@@ -417,7 +417,7 @@ impl Engine {
         if reason == CloseReason::ConnectTimeout {
             let unreached = matches!(slot.state, ServerState::Connecting);
             let message = format!("server {} did not finish the login within server_connect_timeout", slot.target);
-            let error = OwnError { sqlstate: "08001".into(), message };
+            let error = ServerError { sqlstate: "08001".into(), message };
             let pool = self.pools.get_mut(slot.pool);
             // The pool has judged it already, by what it was told when the connect began.
             let (_, told) = pool.places.failed(&pool.config, slot.attempt, error.clone(), None);
@@ -573,7 +573,7 @@ fn adjust(slot: &mut PoolSlot, config: Arc<weir_config::Pool>, now: Time) -> boo
     }
     if elsewhere {
         slot.welcome = None;
-        slot.accepted.forget();
+        slot.accepted.forget_accepted();
         slot.salted = None;
         slot.places = Places::default();
         slot.pool.reconnect(now);
@@ -585,7 +585,7 @@ fn adjust(slot: &mut PoolSlot, config: Arc<weir_config::Pool>, now: Time) -> boo
 
 impl PoolSlot {
     /// A login has failed: what clients are told of it, and whether it only took too long.
-    pub(crate) fn note_failure(&mut self, error: OwnError, too_slow: bool, now: Time) {
+    pub(crate) fn note_failure(&mut self, error: ServerError, too_slow: bool, now: Time) {
         self.last_error = Some(error);
         self.too_slow = too_slow;
         self.failing_since = self.failing_since.min(now);
@@ -629,7 +629,7 @@ impl PoolSlot {
 
     /// A client's login has taught something for ours at the server. The newest proof is the best one: a changed password
     /// replaces the old.
-    pub(crate) fn learns(&mut self, learnt: &Learnt, asked: &Option<Secret>) {
+    pub(crate) fn learns(&mut self, learnt: &LearnedCredentials, asked: &Option<Secret>) {
         self.learnt.password = learnt.password.clone().or(self.learnt.password.take());
         self.learnt.keys = learnt.keys.clone().or(self.learnt.keys.take());
         self.asked.clone_from(asked);

@@ -11,7 +11,7 @@ use std::collections::{HashMap, VecDeque};
 
 use weir_base::{Peer, Time};
 use weir_session::Refusal;
-use weir_session::login::Next;
+use weir_session::login::LoginStep;
 
 use crate::peers::{ClientSlot, Phase, SaltedKey};
 use crate::port::{Io, Work};
@@ -136,7 +136,7 @@ impl Engine {
 
     fn go_on_salted<I: Io>(&mut self, now: Time, mut client: Box<ClientSlot>, salted: &[u8; 32], io: &mut I) {
         let Phase::Login(phase) = &mut client.phase else { return self.seat(client) };
-        let next = phase.login.as_mut().map_or(Next::Wait, |login| login.salted(salted));
+        let next = phase.login.as_mut().map_or(LoginStep::Wait, |login| login.salted(salted));
         self.login_step(now, client, next, io);
     }
 }

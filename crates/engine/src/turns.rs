@@ -10,7 +10,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use weir_base::{Target, Time};
-use weir_session::OwnError;
+use weir_session::ServerError;
 
 use crate::peers::PoolIx;
 use crate::port::Io;
@@ -190,7 +190,7 @@ impl Engine {
     }
 
     /// A place can't be reached. Whoever waits for a turn there has failed as well.
-    pub(crate) fn fail_line(&mut self, now: Time, target: &Target, error: &OwnError, too_slow: bool) {
+    pub(crate) fn fail_line(&mut self, now: Time, target: &Target, error: &ServerError, too_slow: bool) {
         for ix in self.turns.take_line(target) {
             let slot = self.pools.get_mut(ix);
             slot.turn.waits_at = None;
