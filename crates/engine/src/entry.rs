@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use weir_admin::Role;
 use weir_auth::{
-    Asked, ConnectionMethod, Facts, Hba, LoginFailure, Method, Mocks, ScramPolicy, Secret, Shape, Via, decide,
+    Asked, ConnectionMethod, Facts, Hba, Method, Mocks, RejectReason, ScramPolicy, Secret, Shape, Via, decide,
 };
 use weir_base::{ClientAddr, Peer, Span, Time};
 use weir_config::{Auth, AuthLookup, Config};
@@ -41,14 +41,14 @@ pub(crate) enum Secrets {
 /// Why a login fails, for the log.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Why {
-    failure: LoginFailure,
+    reason: RejectReason,
     /// The line of the HBA file that decided.
     line: Option<usize>,
 }
 
 impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.failure)?;
+        write!(f, "{}", self.reason)?;
         self.line.map_or(Ok(()), |line| write!(f, " (line {line} of the HBA file)"))
     }
 }
@@ -176,7 +176,7 @@ impl Engine {
         };
         let plan = decide(&demand, &facts);
         let mut phase = Box::new(LoginPhase::new(hello));
-        phase.why = plan.failure.map(|failure| Why { failure, line: demand.rule.map(|rule| rule.line) });
+        phase.why = plan.reject_reason.map(|reason| Why { reason, line: demand.rule.map(|rule| rule.line) });
         let salt = LoginNonces { md5: self.random_bytes(), nonce: self.random_bytes() };
         let mut buffer = Vec::new();
         let binding = tls.and_then(|tls| tls.binding.as_deref());

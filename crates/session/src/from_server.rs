@@ -5,7 +5,7 @@
 //!
 //! Source of the messages: PostgreSQL documentation, "Message Formats", "Message Flow", "Asynchronous Operations".
 
-use weir_base::Mode;
+use weir_base::PoolMode;
 use weir_pgwire::tag::back;
 use weir_pgwire::{Dirty, Effects, HEAD, Head, Scope, TxStatus, backend, put_back};
 
@@ -285,7 +285,7 @@ impl<O: Out> Step<'_, '_, O> {
         self.outcome.queries += 1;
         self.outcome.answered = true;
         self.outcome.transactions += u32::from(status == TxStatus::Idle);
-        let statement_mode = self.client.as_ref().is_some_and(|c| c.mode == Mode::Statement);
+        let statement_mode = self.client.as_ref().is_some_and(|c| c.mode == PoolMode::Statement);
         let block = statement_mode && status != TxStatus::Idle;
         self.outcome.block_in_statement_mode |= block;
         if block {
@@ -306,7 +306,8 @@ impl<O: Out> Step<'_, '_, O> {
         if temporary {
             self.server.statements.distrust();
         }
-        let Some(client) = self.client.as_deref_mut().filter(|c| !lost.is_empty() && c.mode != Mode::Session) else {
+        let Some(client) = self.client.as_deref_mut().filter(|c| !lost.is_empty() && c.mode != PoolMode::Session)
+        else {
             return;
         };
         self.outcome.lost.insert(lost);
@@ -419,7 +420,7 @@ impl<O: Out> Step<'_, '_, O> {
     /// An error that answers nothing: the server is about to go. A client in the middle of something hears of it.
     fn unasked_error(&mut self) -> Disposition {
         self.server.spoiled = true;
-        let session = self.client.as_ref().is_some_and(|c| c.mode == Mode::Session);
+        let session = self.client.as_ref().is_some_and(|c| c.mode == PoolMode::Session);
         if session || !self.server.is_quiet() { Disposition::Forward } else { Disposition::Discard }
     }
 

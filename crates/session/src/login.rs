@@ -107,7 +107,7 @@ impl Login {
             Exchange::Refuse(denial) => (Stage::Over, LoginStep::Refused(refusal(denial))),
             Exchange::Cleartext { mock } => {
                 put_back::auth_cleartext(buffer);
-                let secret = secret.filter(|_| plan.failure.is_none()).cloned();
+                let secret = secret.filter(|_| plan.reject_reason.is_none()).cloned();
                 (Stage::Cleartext { secret, mock }, LoginStep::Wait)
             }
             Exchange::Md5 { hex } => {

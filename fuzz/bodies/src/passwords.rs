@@ -127,7 +127,8 @@ pub(crate) fn client_login(data: &[u8]) {
     let salt = LoginNonces { md5: [1, 2, 3, 4], nonce: [1; 18] };
     let mut buffer = Vec::new();
     let binding = tape.flag().then_some(BINDING);
-    let (mut login, _) = Login::begin("u", Plan { exchange, failure: None }, Some(&secret), salt, binding, &mut buffer);
+    let (mut login, _) =
+        Login::begin("u", Plan { exchange, reject_reason: None }, Some(&secret), salt, binding, &mut buffer);
     let mut messages = 0;
     while !tape.is_over() && messages < 8 {
         messages += 1;
