@@ -1,0 +1,167 @@
+//! Changes while Weir runs, and where they would send stored secrets: to no place where these have not gone before.
+
+use std::path::Path;
+
+use weir_config::{
+    Assignment, Config, Edit, Edits, Exposure, Keys, Operation, Value, find_exposure, find_password_source, load_with,
+};
+
+/// A pool with a password, one for each client's own, one that asks about users, and one of the attacker's own.
+const FILE: &str = r#"
+[auth.users]
+app = "stored"
+asker = "also stored"
+
+[tls.server]
+mode = "require"
+
+[pools.shop]
+host = "db1"
+user = "shop"
+password = "hush"
+
+[pools.clients]
+host = "db2"
+
+[pools.asked]
+host = "db1"
+user = "shop"
+password = "hush"
+auth_user = "asker"
+
+[pools.local]
+host = "/run/postgresql"
+user = "shop"
+password = "hush"
+
+[pools.theirs]
+host = "evil"
+user = "mallory"
+password = "known to mallory"
+"#;
+
+fn load(text: &str, edits: &Edits) -> Config {
+    let file = |path: &Path| Ok(if path.ends_with("weir.toml") { text } else { "from a file" }.to_owned());
+    load_with(Path::new("weir.toml"), &file, &|_| Some("from outside".to_owned()), edits)
+        .unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn judged(text: &str, edit: Edit) -> Option<Exposure> {
+    if let Some(found) = find_password_source(&edit) {
+        return Some(found);
+    }
+    let (before, after) = (load(text, &Edits::default()), load(text, &Edits::from(edit.clone())));
+    find_exposure(&before, &after, &edit)
+}
+
+fn keys(pairs: &[(&str, &str)]) -> Keys {
+    let mut keys = Keys::default();
+    for (name, value) in pairs {
+        keys.set(name, (*value != "null").then(|| Value::Text((*value).to_owned())));
+    }
+    keys
+}
+
+fn altered(pool: &str, pairs: &[(&str, &str)]) -> Option<Exposure> {
+    judged(FILE, Edit::Pool(pool.to_owned(), Operation::Alter(keys(pairs))))
+}
+
+fn made(pairs: &[(&str, &str)]) -> Option<Exposure> {
+    judged(FILE, Edit::Pool("new".to_owned(), Operation::Create(keys(pairs))))
+}
+
+fn set(name: &str, value: &str) -> Option<Exposure> {
+    judged(FILE, Edit::Setting(Assignment::new(name, value).expect("it may be set")))
+}
+
+#[track_caller]
+fn refused(judged: Option<Exposure>, key: &str) {
+    let exposure = judged.expect("it must be refused");
+    assert_eq!(exposure.key, key, "{exposure:?}");
+    for secret in ["hush", "stored\"", "known to", "from a"] {
+        assert!(!format!("{exposure:?}").contains(secret), "{exposure:?}");
+    }
+}
+
+#[test]
+fn a_pool_moves_with_its_password_given_again_or_with_none() {
+    for place in [("host", "evil"), ("host", "/tmp"), ("host", "127.0.0.1"), ("user", "other")] {
+        refused(altered("shop", &[place]), "password");
+        assert_eq!(altered("shop", &[place, ("password", "given")]), None);
+        assert_eq!(altered("shop", &[place, ("password", "null")]), None, "nobody else's goes out in its place");
+    }
+    let mut port = Keys::default();
+    port.set("port", Some(Value::Number(6000)));
+    refused(judged(FILE, Edit::Pool("shop".to_owned(), Operation::Alter(port))), "password");
+    let both = Value::List(["db1", "evil"].map(|host| Value::Text(host.to_owned())).into());
+    let mut second = Keys::default();
+    second.set("host", Some(both));
+    refused(judged(FILE, Edit::Pool("shop".to_owned(), Operation::Alter(second))), "password");
+}
+
+#[test]
+fn what_moves_no_secret_is_not_refused() {
+    assert_eq!(altered("shop", &[("database", "other"), ("mode", "session")]), None);
+    assert_eq!(altered("shop", &[("password", "next")]), None);
+    assert_eq!(altered("theirs", &[("host", "evil2"), ("password", "known to mallory")]), None);
+    assert_eq!(made(&[("host", "db9"), ("user", "u"), ("password", "p")]), None);
+    assert_eq!(made(&[("host", "db2")]), None, "clients' secrets go there already");
+    assert_eq!(made(&[("host", "db2"), ("user", "app")]), None, "this one among them");
+    assert_eq!(made(&[("host", "db9"), ("user", "nobody")]), None, "there is no secret of this name");
+    assert_eq!(judged(FILE, Edit::Pool("shop".to_owned(), Operation::Drop)), None);
+    let bare = "[auth]\ntype = \"trust\"\n[auth.users]\napp = \"\"\n[pools.a]\nhost = \"h\"\n";
+    assert_eq!(judged(bare, Edit::Pool("a".to_owned(), Operation::Alter(keys(&[("host", "elsewhere")])))), None);
+}
+
+#[test]
+fn listed_secrets_go_to_no_new_place() {
+    // Each client's own, and the first of them in a trial.
+    refused(made(&[("host", "evil")]), "user");
+    refused(altered("clients", &[("host", "evil")]), "user");
+    refused(altered("theirs", &[("user", "null"), ("password", "null")]), "user");
+    // The pool's user, whose secret is listed.
+    refused(made(&[("host", "evil"), ("user", "app")]), "password");
+    refused(altered("theirs", &[("user", "app"), ("password", "null")]), "password");
+    // Who asks about users.
+    refused(altered("theirs", &[("auth_user", "asker")]), "auth_user");
+    refused(altered("asked", &[("auth_dbname", "theirs")]), "auth_user");
+    refused(made(&[("host", "db9"), ("user", "u"), ("password", "p"), ("auth_user", "app")]), "auth_user");
+    refused(altered("asked", &[("host", "evil"), ("password", "given")]), "auth_user");
+    refused(set("auth_user", "app"), "auth_user");
+    assert_eq!(altered("shop", &[("auth_user", "asker")]), None, "it asks there for another pool");
+}
+
+#[test]
+fn every_database_s_pool_is_a_pool() {
+    let star = format!("{FILE}\n[pools.\"*\"]\nhost = \"db1\"\nuser = \"shop\"\npassword = \"hush\"\n");
+    let alter = |pairs| judged(&star, Edit::Pool("*".to_owned(), Operation::Alter(keys(pairs))));
+    refused(alter(&[("host", "evil")]), "password");
+    refused(judged(FILE, Edit::Pool("*".to_owned(), Operation::Create(keys(&[("host", "evil")])))), "user");
+    assert_eq!(alter(&[("mode", "session")]), None);
+}
+
+#[test]
+fn passwords_are_not_read_from_files_that_a_change_names() {
+    for key in ["password_file", "password_env"] {
+        refused(made(&[("host", "evil"), ("user", "x"), (key, "PATH")]), key);
+        refused(altered("theirs", &[("password", "null"), (key, "PATH")]), key);
+        assert_eq!(altered("theirs", &[(key, "null")]), None);
+    }
+}
+
+#[test]
+fn encryption_towards_servers_gets_no_weaker() {
+    for mode in ["disable", "allow", "prefer"] {
+        refused(set("server_tls_sslmode", mode), "mode");
+    }
+    assert_eq!(set("server_tls_sslmode", "require"), None);
+    assert_eq!(set("server_tls_protocols", "tlsv1.3"), None);
+    let local = "[auth]\ntype = \"trust\"\n[auth.users]\na = \"b\"\n[tls.server]\nmode = \"require\"\n[pools.a]\nhost = \"/run\"\n";
+    let setting = || Edit::Setting(Assignment::new("server_tls_sslmode", "prefer").expect("it may be set"));
+    assert_eq!(judged(local, setting()), None, "a Unix socket is never encrypted");
+    for name in ["server_tls_ca_file", "resolv_conf", "logfile", "auth_file", "auth_hba_file", "client_tls_key_file"] {
+        let why = Assignment::new(name, "/tmp/x").expect_err("it names a file");
+        assert!(!weir_config::is_settable(name), "{name}");
+        assert!(why.reason().contains("file"), "{name}: {}", why.reason());
+    }
+}
