@@ -12,8 +12,8 @@ use weir_session::hello::{self, Asking, Hello, Opening};
 
 use crate::Engine;
 use crate::cancel::CancelSecret;
-use crate::mail::{Letter, Mail, Traveller};
-use crate::peers::{ClientSlot, Entry, Journey, Pause, Phase};
+use crate::mail::{ClientHandoff, Message, Payload};
+use crate::peers::{ClientSlot, Entry, Handoff, Pause, Phase};
 use crate::port::{Io, Level};
 use crate::timers::Who;
 
@@ -109,13 +109,13 @@ impl Engine {
     }
 
     /// A client that worker 0 sent here.
-    pub(crate) fn arrived<I: Io>(&mut self, now: Time, peer: Peer, traveller: Traveller, io: &mut I) {
-        let mut client = self.new_client(now, peer, traveller.id, traveller.addr, Phase::Gone);
-        client.connected_at = traveller.connected_at;
-        client.tls = traveller.tls;
-        client.waiting = traveller.leftover;
+    pub(crate) fn arrived<I: Io>(&mut self, now: Time, peer: Peer, handoff: ClientHandoff, io: &mut I) {
+        let mut client = self.new_client(now, peer, handoff.id, handoff.addr, Phase::Gone);
+        client.connected_at = handoff.connected_at;
+        client.tls = handoff.tls;
+        client.waiting = handoff.leftover;
         self.prelogin_began(peer);
-        self.begin_login(now, client, traveller.hello, io);
+        self.begin_login(now, client, handoff.hello, io);
     }
 
     pub(crate) fn canceller_arrived(&mut self, now: Time, peer: Peer, id: u64, addr: ClientAddr) {
@@ -222,7 +222,7 @@ impl Engine {
             return self.begin_login(now, client, hello, io);
         }
         let leftover = std::mem::take(&mut client.waiting);
-        client.phase = Phase::Moving(Box::new(Journey::Startup(place, hello, leftover)));
+        client.phase = Phase::Moving(Box::new(Handoff::Startup(place, hello, leftover)));
         io.detach(client.peer);
         self.seat(client);
     }
@@ -233,18 +233,18 @@ impl Engine {
             return self.server_detached(now, server, io);
         }
         let Some(mut client) = self.peers.take_client(peer) else { return };
-        let Phase::Moving(journey) = std::mem::replace(&mut client.phase, Phase::Gone) else { return };
+        let Phase::Moving(handoff) = std::mem::replace(&mut client.phase, Phase::Gone) else { return };
         self.uncharge(&mut client);
         self.census.left(&client.phase);
-        let (to, letter) = match *journey {
-            Journey::Startup(to, hello, leftover) => {
+        let (to, letter) = match *handoff {
+            Handoff::Startup(to, hello, leftover) => {
                 let (id, addr, connected_at, tls) = (client.id, client.addr, client.connected_at, client.tls);
-                (to, Letter::Client(Traveller { hello, leftover, id, addr, tls, connected_at }))
+                (to, Payload::Client(ClientHandoff { hello, leftover, id, addr, tls, connected_at }))
             }
-            Journey::Cancel { pid, secret } => {
-                (crate::cancel::worker_of(pid), Letter::Cancel { pid, secret, id: client.id, addr: client.addr })
+            Handoff::Cancel { pid, secret } => {
+                (crate::cancel::worker_of(pid), Payload::Cancel { pid, secret, id: client.id, addr: client.addr })
             }
         };
-        io.post(to, Mail(letter), Some(peer));
+        io.post(to, Message(letter), Some(peer));
     }
 }

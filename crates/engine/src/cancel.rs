@@ -8,7 +8,7 @@
 use weir_base::{Host, Peer, Target, Time, WorkerId};
 use weir_pgwire::put_front;
 
-use crate::peers::{CancelSlot, CancelStage, ClientSlot, Doing, Entry, Journey, Phase, ServerSlot};
+use crate::peers::{CancelSlot, CancelStage, ClientSlot, Doing, Entry, Handoff, Phase, ServerSlot};
 use crate::port::{Handshake, Io};
 use crate::serve::{ask_for_encryption, read_answer};
 use crate::timers::Who;
@@ -66,7 +66,7 @@ impl Engine {
         }
         let peer = client.peer;
         if home != self.worker {
-            client.phase = Phase::Moving(Box::new(Journey::Cancel { pid, secret }));
+            client.phase = Phase::Moving(Box::new(Handoff::Cancel { pid, secret }));
             io.detach(peer);
             return self.seat(client);
         }

@@ -8,7 +8,7 @@ use weir_base::{Time, WorkerId};
 
 use crate::Engine;
 use crate::gather::Caller;
-use crate::mail::{Ask, Letter, Mail};
+use crate::mail::{Message, Payload, WorkerCommand};
 use crate::port::{Io, Level};
 use crate::renew::Renewal;
 use crate::say::say;
@@ -20,14 +20,14 @@ impl Engine {
         match request {
             Request::Report => {
                 // No answer of the control plane counts clients by user, which would be a look at all of them.
-                let ask = Ask::Report { counts: false };
+                let ask = WorkerCommand::Report { counts: false };
                 self.scatter(now, Caller::Control(number), Command::Show(Show::Lists), ask, io);
             }
             Request::Connections(_, Cursor { worker, .. }) if worker.0 >= self.workers => {
                 io.answer(number, Ok(Reply::Connections(Vec::new(), None)));
             }
             Request::Connections(of, Cursor { worker, slot }) => {
-                io.post(worker, Mail(Letter::Paging(Paging::Asked { number, of, slot })), None);
+                io.post(worker, Message(Payload::Paging(Paging::Asked { number, of, slot })), None);
             }
             Request::Note(line) => {
                 say(Level::Info, format_args!("{line}"), io);

@@ -6,7 +6,7 @@ use weir_base::{Peer, Span, Time, WorkerId};
 use weir_session::{Refusal, back};
 
 use crate::holding::{LinkState, is_timed};
-use crate::mail::Ask;
+use crate::mail::WorkerCommand;
 use crate::peers::{ClientSlot, Doing, Phase, ServerSlot, ServerState};
 use crate::pools::Reading;
 use crate::port::{Io, Level};
@@ -282,7 +282,7 @@ impl Engine {
         }
         if self.worker == WorkerId(0) && self.config.log.stats {
             // One line for the process: what all workers have counted.
-            self.scatter_quietly(now, Ask::Report { counts: false }, io);
+            self.scatter_quietly(now, WorkerCommand::Report { counts: false }, io);
         }
     }
 }

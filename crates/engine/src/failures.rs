@@ -13,7 +13,7 @@ use weir_base::{ClientAddr, Span, Time};
 use weir_session::Refusal;
 
 use crate::Engine;
-use crate::mail::Letter;
+use crate::mail::Payload;
 use crate::peers::{ClientSlot, Held, Phase};
 use crate::port::Io;
 
@@ -112,7 +112,7 @@ impl Engine {
         let place = Place::of(&client.addr);
         let pause = self.failures.note(place, pause, now);
         let pause = self.a_little_more(pause);
-        self.tell_others(|| Letter::Failed(place), io);
+        self.tell_others(|| Payload::Failed(place), io);
         if !self.failures.hold() {
             return self.refuse(now, client, refusal, io);
         }

@@ -13,7 +13,7 @@ use weir_base::{Peer, Time, WorkerId};
 use weir_session::Refusal;
 
 use crate::gather::Caller;
-use crate::mail::{Answer, Ask, Drain};
+use crate::mail::{Drain, WorkerAnswer, WorkerCommand};
 use crate::peers::{Doing, Phase, PoolIx, ServerState};
 use crate::port::{Io, Level};
 use crate::relay::change_pause;
@@ -159,7 +159,7 @@ impl Engine {
         let (lost, watches) = std::mem::take(&mut self.halt.watches).into_iter().partition(lost);
         self.halt.watches = watches;
         for watch in lost {
-            self.answer(watch.from, watch.id, Answer::Failed(CommandError::NotPaused), io);
+            self.answer(watch.from, watch.id, WorkerAnswer::Failed(CommandError::NotPaused), io);
         }
         Ok(())
     }
@@ -295,7 +295,7 @@ impl Engine {
         let (done, waiting): (Vec<Watch>, Vec<Watch>) = watches.into_iter().partition(|watch| self.rests(watch));
         self.halt.watches = waiting;
         for watch in done {
-            self.answer(watch.from, watch.id, Answer::Done, io);
+            self.answer(watch.from, watch.id, WorkerAnswer::Done, io);
         }
         self.look_for_drained(io);
     }
@@ -303,7 +303,7 @@ impl Engine {
     fn rests(&self, watch: &Watch) -> bool {
         let pools = self.pools.named(watch.name.as_deref());
         match watch.until {
-            Until::Quiet => pools.iter().all(|ix| self.pools.get(*ix).pool.quiet()),
+            Until::Quiet => pools.iter().all(|ix| self.pools.get(*ix).pool.is_quiescent()),
             Until::Flushed => !self.halt.is_flushing(),
             Until::Closed => {
                 let slots = pools.iter().map(|ix| &self.pools.get(*ix).pool);
@@ -330,7 +330,7 @@ impl Engine {
     /// An operator left. If all is suspended, the workers are asked whether another one is there.
     pub(crate) fn look_for_operators<I: Io>(&mut self, now: Time, io: &mut I) {
         if self.halt.is_suspended() {
-            self.scatter(now, Caller::Nobody, Command::Show(Show::State), Ask::Report { counts: false }, io);
+            self.scatter(now, Caller::Nobody, Command::Show(Show::State), WorkerCommand::Report { counts: false }, io);
         }
     }
 
@@ -338,7 +338,7 @@ impl Engine {
     pub(crate) fn resume_deserted<I: Io>(&mut self, now: Time, io: &mut I) {
         if self.halt.is_suspended() {
             say(Level::Info, format_args!("admin disappeared when suspended, doing RESUME"), io);
-            self.scatter_quietly(now, Ask::Resume(None), io);
+            self.scatter_quietly(now, WorkerCommand::Resume(None), io);
         }
     }
 }

@@ -68,8 +68,9 @@ mod common;
 mod idle_tests;
 
 pub use lend::Line;
+pub use mail::Message;
 
-pub mod mail;
+mod mail;
 pub mod port;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -89,7 +90,7 @@ pub use weir_session::StatementMemory;
 use crate::gather::{Caller, Gathering};
 use crate::halt::Halt;
 use crate::lookup::Waiter;
-use crate::mail::{Drain, Letter, Mail};
+use crate::mail::{Drain, Payload};
 use crate::peers::{Entry, Peers, Phase, PoolIx};
 use crate::pools::Pools;
 use crate::port::{Input, Io, Level, Signal};
@@ -178,7 +179,7 @@ pub struct Engine {
     halt: Halt,
     draining: Option<Drain>,
     told_drained: bool,
-    /// What worker 0 asked all workers for: its own mail may reach it last.
+    /// What worker 0 asked all workers for: its own message may reach it last.
     asked_drain: Option<Drain>,
     /// Workers that have told that they are drained.
     drained: BTreeSet<WorkerId>,
@@ -313,7 +314,7 @@ impl Engine {
             Input::ConnectFailed { peer, error } => self.connect_failed(now, peer, &error, io),
             Input::Detached { peer } => self.detached(now, peer, io),
             Input::Helped { job, answer } => self.helped(now, job, answer, io),
-            Input::Mail { from, mail, socket } => self.mail(now, from, mail, socket, io),
+            Input::Message { from, message, socket } => self.message(now, from, message, socket, io),
             Input::Load(percent) => self.loaded(percent, io),
             Input::Signal(signal) => self.signal(now, signal, io),
             Input::Asked { number, request } => self.outside_asks(now, number, request, io),
@@ -365,35 +366,35 @@ impl Engine {
         }
     }
 
-    fn mail<I: Io>(&mut self, now: Time, from: WorkerId, mail: Mail, socket: Option<Peer>, io: &mut I) {
-        match (mail.0, socket) {
-            (Letter::Client(traveller), Some(peer)) => self.arrived(now, peer, traveller, io),
-            (Letter::Cancel { pid, secret, id, addr }, Some(peer)) => {
+    fn message<I: Io>(&mut self, now: Time, from: WorkerId, message: Message, socket: Option<Peer>, io: &mut I) {
+        match (message.0, socket) {
+            (Payload::Client(handoff), Some(peer)) => self.arrived(now, peer, handoff, io),
+            (Payload::Cancel { pid, secret, id, addr }, Some(peer)) => {
                 self.canceller_arrived(now, peer, id, addr);
                 self.cancel(now, peer, pid, &secret, io);
             }
-            (Letter::ClientGone(ticket), _) => self.client_uncounted(ticket.as_deref()),
-            (Letter::Enter { id, ticket }, _) => self.asked_for_place(from, id, &ticket, io),
-            (Letter::Entered { id, refused }, _) => self.place_answered(now, id, refused, io),
-            (Letter::Counted(ticket), _) => self.seat_counted(&ticket),
-            (Letter::Left(ticket), _) => self.place_left(&ticket),
-            (Letter::LookUp(question), _) => self.look_up(now, from, *question, io),
-            (Letter::Loan(loan), peer) => self.heard_loan(now, from, *loan, peer, io),
-            (Letter::Plea(plea), _) => self.pleaded(from, *plea, io),
-            (Letter::Order(order), _) => self.ordered(now, *order, io),
-            (Letter::Distrust { database, user }, _) => self.lookups.forget(&(database, user)),
-            (Letter::MakeRoom, _) => {
+            (Payload::ClientGone(ticket), _) => self.client_uncounted(ticket.as_deref()),
+            (Payload::Enter { id, ticket }, _) => self.asked_for_place(from, id, &ticket, io),
+            (Payload::Entered { id, refused }, _) => self.place_answered(now, id, refused, io),
+            (Payload::Counted(ticket), _) => self.seat_counted(&ticket),
+            (Payload::Left(ticket), _) => self.place_left(&ticket),
+            (Payload::LookUp(question), _) => self.look_up(now, from, *question, io),
+            (Payload::Loan(loan), peer) => self.heard_loan(now, from, *loan, peer, io),
+            (Payload::Plea(plea), _) => self.pleaded(from, *plea, io),
+            (Payload::Order(order), _) => self.ordered(now, *order, io),
+            (Payload::Distrust { database, user }, _) => self.lookups.forget(&(database, user)),
+            (Payload::MakeRoom, _) => {
                 self.evict_prelogin(now, io);
             }
-            (Letter::Failed(place), _) => self.failed_elsewhere(now, place),
-            (Letter::LookUpNoMore(id), _) => self.look_up_no_more(now, id),
-            (Letter::LookedUp { id, answer }, _) => self.looked_up(now, id, answer, io),
-            (Letter::Ask { id, ask }, _) => self.asked(now, from, id, ask, io),
-            (Letter::Answer { id, answer }, _) => self.answered(now, id, answer, io),
-            (Letter::Paging(paging), _) => self.paging(from, paging, io),
-            (Letter::Load(percent), _) => self.load_told(from, percent),
-            (Letter::Drained(drain), _) => self.worker_drained(from, drain, io),
-            (Letter::Client(_) | Letter::Cancel { .. }, None) => {
+            (Payload::Failed(place), _) => self.failed_elsewhere(now, place),
+            (Payload::LookUpNoMore(id), _) => self.look_up_no_more(now, id),
+            (Payload::LookedUp { id, answer }, _) => self.looked_up(now, id, answer, io),
+            (Payload::Command { id, command }, _) => self.asked(now, from, id, command, io),
+            (Payload::CommandAnswer { id, answer }, _) => self.answered(now, id, answer, io),
+            (Payload::Paging(paging), _) => self.paging(from, paging, io),
+            (Payload::Load(percent), _) => self.load_told(from, percent),
+            (Payload::Drained(drain), _) => self.worker_drained(from, drain, io),
+            (Payload::Client(_) | Payload::Cancel { .. }, None) => {
                 say::say(Level::Error, format_args!("a client arrived without its socket"), io);
             }
         }

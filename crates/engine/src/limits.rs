@@ -6,7 +6,7 @@
 
 use weir_base::{Span, Time, WorkerId};
 
-use crate::mail::{Letter, Mail};
+use crate::mail::{Message, Payload};
 use crate::peers::PoolIx;
 use crate::permits::{Key, Need, Order, Plea, PoolId};
 use crate::pools::PoolSlot;
@@ -74,7 +74,7 @@ impl Engine {
         if granted && slot.pool.wants_server() {
             self.take_turn(now, ix, io);
         } else {
-            slot.pool.declined(if granted { now } else { now + SPARE_AGAIN }, now);
+            slot.pool.open_declined(if granted { now } else { now + SPARE_AGAIN }, now);
         }
         self.todo.push_back(Todo::Settle(ix));
     }
@@ -88,7 +88,7 @@ impl Engine {
         if !slot.pool.wants_server()
             && let Some(id) = slot.standing.asking.take()
         {
-            slot.pool.declined(now, now);
+            slot.pool.open_declined(now, now);
             plead(Plea::Withdraw { id }, io);
         }
         // One that waits for its turn to log in has its permit already.
@@ -125,7 +125,7 @@ impl Engine {
                     plead(Plea::Return { pool, count: standing.permits }, io);
                 }
                 if let Some(id) = standing.asking {
-                    slot.pool.declined(now, now);
+                    slot.pool.open_declined(now, now);
                     plead(Plea::Withdraw { id }, io);
                 }
             }
@@ -221,9 +221,9 @@ fn limit(config: &weir_config::Config, key: &Key) -> u32 {
 }
 
 fn plead<I: Io>(plea: Plea, io: &mut I) {
-    io.post(LEDGER, Mail(Letter::Plea(Box::new(plea))), None);
+    io.post(LEDGER, Message(Payload::Plea(Box::new(plea))), None);
 }
 
 fn send<I: Io>(to: WorkerId, order: Order, io: &mut I) {
-    io.post(to, Mail(Letter::Order(Box::new(order))), None);
+    io.post(to, Message(Payload::Order(Box::new(order))), None);
 }

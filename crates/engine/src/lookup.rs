@@ -15,11 +15,11 @@ use weir_auth::{Mocks, Secret, Shape};
 use weir_base::{Peer, Slab, Time, WorkerId};
 use weir_config::{AuthLookup, Spread};
 use weir_pool::Acquire;
-use weir_pool::lending::Ask;
+use weir_pool::lending::BorrowRequest;
 use weir_session::hello::Hello;
 use weir_session::{Refusal, back, lookup};
 
-use crate::mail::{Letter, Mail};
+use crate::mail::{Message, Payload};
 use crate::peers::{ClientSlot, Doing, Entry, Phase, PoolIx, ServerSlot};
 use crate::port::{Io, Level};
 use crate::say::say;
@@ -42,7 +42,7 @@ pub(crate) enum Waiter {
     /// A question of ours.
     Lookup(Peer),
     /// Another worker, which is a guest of the pool.
-    Guest(Ask),
+    Guest(BorrowRequest),
 }
 
 impl Waiter {
@@ -50,7 +50,7 @@ impl Waiter {
         if peer.slot < FIRST_SLOT {
             return Waiter::Client(peer);
         }
-        Ask::of(peer).map_or(Waiter::Lookup(peer), Waiter::Guest)
+        BorrowRequest::from_handle(peer).map_or(Waiter::Lookup(peer), Waiter::Guest)
     }
 }
 
@@ -189,7 +189,7 @@ impl Engine {
             return;
         }
         let (database, user) = subject;
-        self.tell_others(|| Letter::Distrust { database: database.clone(), user: user.clone() }, io);
+        self.tell_others(|| Payload::Distrust { database: database.clone(), user: user.clone() }, io);
     }
 
     /// A client's secret must be asked for. It goes on with [`Engine::challenge`] or is refused.
@@ -223,7 +223,7 @@ impl Engine {
         let question = Question { id, lookup, user: subject.1.clone() };
         self.lookups.by_subject.insert(subject.clone(), id);
         self.lookups.asked.insert(id, Asking { subject, at, clients: vec![peer] });
-        io.post(at, Mail(Letter::LookUp(Box::new(question))), None);
+        io.post(at, Message(Payload::LookUp(Box::new(question))), None);
     }
 
     /// Why nothing can be asked in this place.
@@ -287,7 +287,7 @@ impl Engine {
             let at = asking.at;
             self.lookups.asked.remove(&id);
             self.lookups.by_subject.remove(&subject);
-            io.post(at, Mail(Letter::LookUpNoMore(id)), None);
+            io.post(at, Message(Payload::LookUpNoMore(id)), None);
         }
     }
 }
@@ -443,7 +443,7 @@ impl Engine {
     }
 
     fn answer_lookup<I: Io>(&mut self, to: WorkerId, id: u64, answer: Result<Verdict, Refusal>, io: &mut I) {
-        io.post(to, Mail(Letter::LookedUp { id, answer }), None);
+        io.post(to, Message(Payload::LookedUp { id, answer }), None);
     }
 
     /// Nobody waits for an answer any more. What is asked already is answered to nobody.

@@ -19,12 +19,12 @@ use crate::stream::Paging;
 
 /// A message from one worker's engine to another's. Opaque to whoever carries it.
 #[derive(Debug)]
-pub struct Mail(pub(crate) Letter);
+pub struct Message(pub(crate) Payload);
 
 #[derive(Debug)]
-pub(crate) enum Letter {
+pub(crate) enum Payload {
     /// A client whose pool lives with the receiver; its socket travels along.
-    Client(Traveller),
+    Client(ClientHandoff),
     /// A cancel request for a client of the receiver; the requester's socket travels along.
     Cancel { pid: u32, secret: Vec<u8>, id: u64, addr: ClientAddr },
     /// A client of the sender is gone, with the place it had.
@@ -56,9 +56,9 @@ pub(crate) enum Letter {
     /// From a pool's home to a guest of it, or the other way round; a server's socket may travel along.
     Loan(Box<Loan>),
     /// Something to be done by every worker.
-    Ask { id: u64, ask: Ask },
+    Command { id: u64, command: WorkerCommand },
     /// It has been done.
-    Answer { id: u64, answer: Answer },
+    CommandAnswer { id: u64, answer: WorkerAnswer },
     /// A piece of a long table is wanted, or comes.
     Paging(Paging),
     /// So much of its time the sender is busy, in per cent; to worker 0.
@@ -69,7 +69,7 @@ pub(crate) enum Letter {
 
 /// A client on its way to the worker of its pool, before it has proven who it is.
 #[derive(Debug)]
-pub(crate) struct Traveller {
+pub(crate) struct ClientHandoff {
     pub(crate) hello: Box<Hello>,
     /// What it sent beyond its startup packet.
     pub(crate) leftover: Vec<u8>,
@@ -83,7 +83,7 @@ pub(crate) struct Traveller {
 
 /// What every worker is asked for.
 #[derive(Clone, Debug)]
-pub(crate) enum Ask {
+pub(crate) enum WorkerCommand {
     /// With `counts`, clients are counted by database and user.
     Report {
         counts: bool,
@@ -114,7 +114,7 @@ pub(crate) enum Drain {
 
 /// A worker's answer.
 #[derive(Debug)]
-pub(crate) enum Answer {
+pub(crate) enum WorkerAnswer {
     Done,
     Report(Box<Report>),
     Failed(CommandError),
@@ -122,8 +122,8 @@ pub(crate) enum Answer {
 
 impl Engine {
     /// Writes to all other workers.
-    pub(crate) fn tell_others<I: Io>(&self, letter: impl Fn() -> Letter, io: &mut I) {
+    pub(crate) fn tell_others<I: Io>(&self, letter: impl Fn() -> Payload, io: &mut I) {
         let others = (0..self.workers).map(WorkerId).filter(|worker| *worker != self.worker);
-        others.for_each(|worker| io.post(worker, Mail(letter()), None));
+        others.for_each(|worker| io.post(worker, Message(letter()), None));
     }
 }

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use weir_base::{ClientAddr, Host, Peer, Target, Time, WorkerId};
-use weir_pool::lending::Ask;
+use weir_pool::lending::BorrowRequest;
 use weir_session::hello::Hello;
 use weir_session::login::{Learnt, Login};
 use weir_session::server_login::ServerLogin;
@@ -105,7 +105,7 @@ pub(crate) enum Phase {
     /// A handshake is under way, which it asked for like this.
     Handshake(Way),
     /// Its socket is on the way to another worker.
-    Moving(Box<Journey>),
+    Moving(Box<Handoff>),
     /// A server is asked for its secret.
     Asking(Box<Hello>),
     /// It proves who it is.
@@ -134,7 +134,7 @@ pub(crate) enum Way {
 }
 
 /// What a client is sent to another worker for.
-pub(crate) enum Journey {
+pub(crate) enum Handoff {
     Startup(WorkerId, Box<Hello>, Vec<u8>),
     Cancel { pid: u32, secret: Vec<u8> },
 }
@@ -263,7 +263,7 @@ pub(crate) enum Doing {
     /// Being asked for a user's secret; the question's handle.
     Looking(Peer),
     /// On its way to a guest of the pool, for this ask; `check`: to be checked there first.
-    Lent { ask: Ask, check: bool },
+    Lent { ask: BorrowRequest, check: bool },
     /// On its way home from a guest.
     Returning,
 }

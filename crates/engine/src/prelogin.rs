@@ -13,7 +13,7 @@ use weir_base::{ClientAddr, Peer, Span, Time};
 use weir_session::Refusal;
 
 use crate::Engine;
-use crate::mail::Letter;
+use crate::mail::Payload;
 use crate::peers::{ClientSlot, Phase};
 use crate::port::Io;
 
@@ -122,7 +122,7 @@ impl Engine {
         }
         if now.since(self.prelogin.asked_others) >= ASK_AGAIN {
             self.prelogin.asked_others = now;
-            self.tell_others(|| Letter::MakeRoom, io);
+            self.tell_others(|| Payload::MakeRoom, io);
         }
         false
     }

@@ -12,7 +12,7 @@ use weir_config::{Config, Edit, differences, keep_fixed};
 
 use crate::console::put_failure;
 use crate::gather::Caller;
-use crate::mail::Ask;
+use crate::mail::WorkerCommand;
 use crate::port::{Io, Level, Work};
 use crate::say::say;
 use crate::{Engine, Job};
@@ -95,7 +95,7 @@ impl Engine {
 
     fn take_over<I: Io>(&mut self, now: Time, caller: Caller, config: Arc<Config>, io: &mut I) -> u64 {
         let config = self.renewed(config, io);
-        self.scatter(now, caller, Command::Reload, Ask::Adopt(config), io)
+        self.scatter(now, caller, Command::Reload, WorkerCommand::Adopt(config), io)
     }
 
     fn reload_failed<I: Io>(&mut self, caller: Caller, why: CommandError, io: &mut I) {

@@ -12,7 +12,7 @@ use weir_base::{Peer, WorkerId};
 use weir_pgwire::put_back;
 
 use crate::Engine;
-use crate::mail::{Letter, Mail};
+use crate::mail::{Message, Payload};
 use crate::peers::{ClientSlot, Phase};
 use crate::port::Io;
 
@@ -98,13 +98,13 @@ impl Engine {
         match paging {
             Paging::Wanted { console, id, of, slot } => {
                 let (records, next) = self.page(of, slot);
-                io.post(from, Mail(Letter::Paging(Paging::Page { console, id, records, next })), None);
+                io.post(from, Message(Payload::Paging(Paging::Page { console, id, records, next })), None);
             }
             Paging::Page { console, id, records, next } => self.page_came(console, id, &records, next, io),
             Paging::GoOn { console, id } => self.more_rows(console, id, io),
             Paging::Asked { number, of, slot } => {
                 let (records, next) = self.page(of, slot);
-                io.post(from, Mail(Letter::Paging(Paging::Told { number, records, next })), None);
+                io.post(from, Message(Payload::Paging(Paging::Told { number, records, next })), None);
             }
             Paging::Told { number, records, next } => self.page_for_control(from, number, records, next, io),
         }
@@ -208,7 +208,7 @@ impl Engine {
             }
         };
         stream.asked = true;
-        io.post(to, Mail(Letter::Paging(paging)), None);
+        io.post(to, Message(Payload::Paging(paging)), None);
     }
 }
 
