@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use weir_uring::{Ring, Shape};
+use weir_uring::{Ring, RingSize};
 
 use crate::cases::{Case, Protocol, Way};
 use crate::error::{Error, Outcome};
@@ -16,7 +16,7 @@ use crate::setup::{self, Configuration, Login, Setup};
 pub(crate) const MAX_SESSIONS: u32 = 200;
 
 /// A small ring, to see whether there are any.
-const SMALL: Shape = Shape { entries: 8, completions: 8, buffers: 8, buffer_size: 64 };
+const SMALL: RingSize = RingSize { entries: 8, completions: 8, buffers: 8, buffer_size: 64 };
 
 /// Whether there is io_uring here.
 pub(crate) fn has_ring() -> bool {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use weir_base::{Mode, OnDirty, Peer, Span, Time, WorkerId};
+use weir_base::{OnDirty, Peer, PoolMode, Span, Time, WorkerId};
 use weir_engine::Message;
 use weir_engine::port::{Answer, Signal};
 
@@ -47,7 +47,7 @@ pub(crate) struct Rules {
     /// Whether a pooler stands between.
     pub(crate) pooled: bool,
     /// How the pooler shares servers.
-    pub(crate) mode: Mode,
+    pub(crate) mode: PoolMode,
     /// What it does with state left behind.
     pub(crate) on_dirty: OnDirty,
     /// Whether faults are let loose: then a connection may break at any time, and clients may be refused.
@@ -63,7 +63,7 @@ impl Default for Rules {
     fn default() -> Rules {
         Rules {
             pooled: false,
-            mode: Mode::Session,
+            mode: PoolMode::Session,
             on_dirty: OnDirty::Keep,
             faulty: false,
             patience: Span::from_secs(3_000),

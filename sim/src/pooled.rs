@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use weir_auth::RequireAuth;
-use weir_base::{Host, Mode, OnDirty, Span, Target, Time};
+use weir_base::{Host, OnDirty, PoolMode, Span, Target, Time};
 use weir_config::{Balance, Config, Limits, Method, Pool, Spread, SslMode, Users};
 
 use crate::client::Kind;
@@ -26,7 +26,13 @@ const PATIENCE: u64 = 120_000_000;
 
 /// Draws a run of clients, a pooler and servers.
 pub(crate) fn draw(rng: &mut Rng) -> Scenario {
-    let mode = *rng.pick(&[Mode::Transaction, Mode::Transaction, Mode::Transaction, Mode::Session, Mode::Statement]);
+    let mode = *rng.pick(&[
+        PoolMode::Transaction,
+        PoolMode::Transaction,
+        PoolMode::Transaction,
+        PoolMode::Session,
+        PoolMode::Statement,
+    ]);
     let on_dirty = *rng.pick(&[OnDirty::Reset, OnDirty::Keep, OnDirty::Close]);
     let faulty = rng.chance(500);
     let method = *rng.pick(&[Method::Trust, Method::Plain, Method::Md5, Method::ScramSha256]);
@@ -137,7 +143,7 @@ fn places(rng: &mut Rng, targets: &[Target], number: u64) -> Vec<Target> {
     places
 }
 
-fn settings(rng: &mut Rng, mode: Mode, on_dirty: OnDirty, method: Method, faulty: bool) -> Config {
+fn settings(rng: &mut Rng, mode: PoolMode, on_dirty: OnDirty, method: Method, faulty: bool) -> Config {
     let secrets: Vec<(String, String)> = USERS
         .iter()
         .map(|user| {

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
-use weir_admin::{Refusals, Unmade};
+use weir_admin::{ChangeError, Refusals};
 use weir_base::{ClientAddr, Peer, Time, WorkerId};
 use weir_config::Config;
 use weir_engine::Message;
@@ -367,7 +367,7 @@ impl Pooler {
             }
             Work::NameOfUser(uid) => Answer::UserName(Some(format!("user{uid}"))),
             Work::LoadConfig => Answer::Config(self.shared.load()),
-            Work::ChangeConfig(_) => Answer::Changed(Err(Unmade::Fixed)),
+            Work::ChangeConfig(_) => Answer::Changed(Err(ChangeError::Fixed)),
         };
         let delay = self.nodes[usize::from(worker)].rng.span(50, 100_000);
         ctx.queue.after(delay, Event::Helped { worker, job, answer: Box::new(answer) });

@@ -8,7 +8,7 @@ use std::io;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 
-use weir_uring::{Completion, Ended, Key, Ring, Shape};
+use weir_uring::{Completion, Ended, Key, Ring, RingSize};
 
 use super::links::{Links, Side, is_free, wants_encryption};
 use super::{Options, log_in};
@@ -21,7 +21,7 @@ const LISTENER: u64 = 1 << 40;
 
 /// Forwards until it is ended.
 pub(super) fn run(options: &Options) -> Outcome<bool> {
-    let shape = Shape { entries: 1024, completions: 4096, buffers: options.buffers, buffer_size: options.buffer };
+    let shape = RingSize { entries: 1024, completions: 4096, buffers: options.buffers, buffer_size: options.buffer };
     let ring = Ring::new(shape).map_err(|e| Error::new(e.to_string()))?;
     let mut forwarder = Forwarder::new(options, ring).map_err(|e| Error::at("start the forwarder", e))?;
     forwarder.serve().map_err(|e| Error::at("forward", e))?;

@@ -5,11 +5,11 @@
 use std::fmt;
 use std::sync::Arc;
 
-use weir_config::{About, Accounts, ConfigError, Exposure, Keys};
+use weir_config::{Accounts, ConfigError, EntryKind, Exposure, Keys};
 
 /// Where a change that was made is kept.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Kept {
+pub enum Persisted {
     /// In the file: it outlasts the process.
     InFile,
     /// In memory, until the process ends: why it is not in the file.
@@ -18,11 +18,11 @@ pub enum Kept {
 
 /// Why nothing was changed. Never holds a secret.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Unmade {
+pub enum ChangeError {
     /// There is one of this name already.
-    NameTaken(About, String),
+    NameTaken(EntryKind, String),
     /// There is none of this name.
-    Missing(About, String),
+    Missing(EntryKind, String),
     /// The configuration would not be valid.
     Invalid(Box<ConfigError>),
     /// Users are listed in this file, which is nobody's to write to but the operator's.
@@ -37,28 +37,28 @@ pub enum Unmade {
     Fixed,
 }
 
-impl fmt::Display for Unmade {
+impl fmt::Display for ChangeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Unmade::NameTaken(about, name) => write!(f, "there is a {about} {name} already"),
-            Unmade::Missing(about, name) => write!(f, "no such {about}: {name}"),
-            Unmade::Invalid(error) => f.write_str(&error.message),
-            Unmade::ListedElsewhere(file) => {
+            ChangeError::NameTaken(about, name) => write!(f, "there is a {about} {name} already"),
+            ChangeError::Missing(about, name) => write!(f, "no such {about}: {name}"),
+            ChangeError::Invalid(error) => f.write_str(&error.message),
+            ChangeError::ListedElsewhere(file) => {
                 write!(f, "users and their passwords are listed in {file}, which is not written to")
             }
-            Unmade::Exposes(exposure) => f.write_str(&exposure.message),
-            Unmade::Unfit(why) => f.write_str(why),
-            Unmade::ChangedByHand(file) => write!(f, "{file} was changed by hand since it was read"),
-            Unmade::Fixed => f.write_str("this process has no configuration that could be changed"),
+            ChangeError::Exposes(exposure) => f.write_str(&exposure.message),
+            ChangeError::Unfit(why) => f.write_str(why),
+            ChangeError::ChangedByHand(file) => write!(f, "{file} was changed by hand since it was read"),
+            ChangeError::Fixed => f.write_str("this process has no configuration that could be changed"),
         }
     }
 }
 
-impl std::error::Error for Unmade {}
+impl std::error::Error for ChangeError {}
 
 /// What a server said when a pool's login was tried.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Answered {
+pub struct PoolTestResult {
     /// Whether the connection was encrypted.
     pub encrypted: bool,
     /// Its version, as in `15.18`.
@@ -74,7 +74,7 @@ pub struct Answered {
 }
 
 /// The configuration, as far as the control plane looks at it past the workers.
-pub trait Book: Send + Sync {
+pub trait ConfigAccess: Send + Sync {
     /// Who may come to the control plane, as the file has it that was read last.
     fn accounts(&self) -> Arc<Accounts>;
 
@@ -84,5 +84,5 @@ pub trait Book: Send + Sync {
     ///
     /// # Errors
     /// The pool could not be made like this.
-    fn try_pool(&self, pool: &str, keys: Keys) -> Result<Result<Answered, String>, Unmade>;
+    fn try_pool(&self, pool: &str, keys: Keys) -> Result<Result<PoolTestResult, String>, ChangeError>;
 }

@@ -80,7 +80,7 @@ pub enum Show {
     Config,
     Lists,
     Version,
-    /// Answered by [`help_text`](crate::help_text) instead of a table.
+    /// PoolTestResult by [`help_text`](crate::help_text) instead of a table.
     Help,
     Mem,
     State,

@@ -6,7 +6,7 @@ use crate::command::Show;
 pub const CONSOLE_DATABASE: &str = "pgbouncer";
 
 /// The database names that lead to the console; no pool may have one of them.
-pub const CONSOLE_NAMES: [&str; 2] = weir_config::RESERVED;
+pub const CONSOLE_NAMES: [&str; 2] = weir_config::RESERVED_DATABASES;
 
 /// Whether a client that asks for `database` gets the console.
 pub fn is_console(database: &str) -> bool {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use weir_base::WorkerId;
 use weir_config::{Config, Edit};
 
-use crate::change::{Kept, Unmade};
+use crate::change::{ChangeError, Persisted};
 use crate::command::{Command, Connections};
 use crate::error::CommandError;
 use crate::records::{Report, SocketRecord};
@@ -22,11 +22,11 @@ pub enum Request {
     /// Some connections: at most a page's worth, from a place on.
     Connections(Connections, Cursor),
     /// Something is to be done; everything but SHOW, SHUTDOWN and what is about a console's own session.
-    Do(Command),
+    Run(Command),
     /// The configuration is to be changed, and what comes of it taken over like a RELOAD.
     Change(Arc<Edit>),
     /// A line is to be written into the log.
-    Note(String),
+    Log(String),
 }
 
 /// What is answered.
@@ -40,7 +40,7 @@ pub enum Reply {
     /// It has been done.
     Done,
     /// To [`Request::Change`]: it has been made, and all workers have taken it over; or nothing was changed.
-    Changed(Result<Kept, Unmade>),
+    Changed(Result<Persisted, ChangeError>),
 }
 
 /// A reply, or why there is none.

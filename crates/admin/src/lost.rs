@@ -8,7 +8,7 @@ pub const STATE_KINDS: [&str; 6] =
 
 /// Counts of one kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Lost {
+pub struct LostCounts {
     /// Transactions that left such state, which their client lost at their end.
     pub lost: u64,
     /// Requests that were refused for it (`on_dirty = refuse`).
@@ -17,11 +17,11 @@ pub struct Lost {
 
 /// One counter for each of [`STATE_KINDS`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct LostState([Lost; STATE_KINDS.len()]);
+pub struct LostState([LostCounts; STATE_KINDS.len()]);
 
 impl LostState {
     /// The counter of a kind, by its place in [`STATE_KINDS`]; a place beyond them counts as the last.
-    pub fn of(&mut self, kind: usize) -> &mut Lost {
+    pub fn of(&mut self, kind: usize) -> &mut LostCounts {
         &mut self.0[kind.min(STATE_KINDS.len() - 1)]
     }
 
@@ -34,7 +34,7 @@ impl LostState {
     }
 
     /// The counters by their kinds' names.
-    pub fn named(&self) -> impl Iterator<Item = (&'static str, Lost)> {
+    pub fn named(&self) -> impl Iterator<Item = (&'static str, LostCounts)> {
         STATE_KINDS.into_iter().zip(self.0)
     }
 }

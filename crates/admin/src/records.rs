@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use weir_base::{Mode, Span};
+use weir_base::{PoolMode, Span};
 
 use crate::refusals::RefusalRecord;
 use crate::stats::DatabaseStats;
@@ -27,7 +27,7 @@ pub struct Report {
     /// Clients that are not logged in yet.
     pub login_clients: u32,
     /// Whether queries are served.
-    pub serving: Serving,
+    pub serving: ServiceState,
     /// Databases paused by name, whether they have a pool or not.
     pub paused: BTreeSet<String>,
     /// A shutdown has begun, and waits for clients or servers.
@@ -53,7 +53,7 @@ pub struct DnsRecord {
 
 /// Whether the whole process serves queries (SHOW STATE).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
-pub enum Serving {
+pub enum ServiceState {
     /// As usual.
     #[default]
     Active,
@@ -99,12 +99,12 @@ pub struct PoolRecord {
     /// Bytes of statements that its clients hold.
     pub statement_bytes: u64,
     /// When a server goes back.
-    pub mode: Mode,
+    pub mode: PoolMode,
 }
 
 impl PoolRecord {
     /// A pool without clients and servers.
-    pub fn new(database: impl Into<String>, user: impl Into<String>, mode: Mode) -> Self {
+    pub fn new(database: impl Into<String>, user: impl Into<String>, mode: PoolMode) -> Self {
         PoolRecord {
             database: database.into(),
             user: user.into(),
@@ -285,7 +285,7 @@ mod tests {
     use crate::stats::Stats;
 
     fn worker(user: &str, waiting: u32, wait: u64) -> Report {
-        let mut pool = PoolRecord::new("app", user, Mode::Transaction);
+        let mut pool = PoolRecord::new("app", user, PoolMode::Transaction);
         pool.cl_waiting = waiting;
         pool.sv_active = 2;
         pool.maxwait = Span::from_micros(wait);
@@ -328,10 +328,10 @@ mod tests {
     fn a_pause_on_one_worker_shows() {
         let mut report = worker("joe", 0, 0);
         let mut other = worker("joe", 0, 0);
-        other.serving = Serving::Paused;
+        other.serving = ServiceState::Paused;
         other.paused.insert("app".into());
         report.merge(other);
         assert!(report.paused.contains("app"));
-        assert_eq!(report.serving, Serving::Paused);
+        assert_eq!(report.serving, ServiceState::Paused);
     }
 }

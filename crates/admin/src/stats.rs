@@ -5,7 +5,7 @@
 
 use weir_base::Span;
 
-use crate::tally::Tally;
+use crate::tally::PoolCounters;
 
 /// How many counters there are.
 pub(crate) const COUNT: usize = 11;
@@ -156,7 +156,7 @@ pub struct DatabaseStats {
     /// The time from `previous` to now.
     pub period: Span,
     /// What is counted beside.
-    pub tally: Tally,
+    pub tally: PoolCounters,
 }
 
 impl DatabaseStats {

@@ -14,7 +14,7 @@ pub type SqlState = [u8; 5];
 
 /// One pool's counts, or those of all pools of a database.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Tally {
+pub struct PoolCounters {
     /// Clients that logged in.
     pub logins: u64,
     /// Connections to servers that were begun.
@@ -34,7 +34,7 @@ pub struct Errors {
     others: u64,
 }
 
-impl Tally {
+impl PoolCounters {
     /// The times, to count one.
     #[inline]
     pub fn times(&mut self) -> &mut Times {
@@ -48,7 +48,7 @@ impl Tally {
     }
 
     /// Adds what another has counted, but for its times.
-    pub fn add_counts(&mut self, other: &Tally) {
+    pub fn add_counts(&mut self, other: &PoolCounters) {
         self.logins += other.logins;
         self.connects += other.connects;
         self.errors.add(&other.errors);
@@ -56,7 +56,7 @@ impl Tally {
     }
 
     /// Adds what another has counted.
-    pub fn add(&mut self, other: &Tally) {
+    pub fn add(&mut self, other: &PoolCounters) {
         self.add_counts(other);
         if let Some(times) = other.counted() {
             self.times().add(times);
@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn parts_of_a_pool_add_up_and_one_that_did_nothing_holds_nothing() {
-        let (mut one, mut other) = (Tally::default(), Tally::default());
+        let (mut one, mut other) = (PoolCounters::default(), PoolCounters::default());
         one.add(&other);
         assert_eq!(one.counted(), None);
         other.times().query.count(7);

@@ -12,7 +12,7 @@ mod time;
 
 pub use addr::{ClientAddr, Host, Target};
 pub use ids::{Peer, WorkerId};
-pub use policy::{Mode, OnDirty, UnknownPolicy};
+pub use policy::{OnDirty, PoolMode, UnknownPolicy};
 pub use printable::{Printable, is_hidden};
 pub use slab::Slab;
 pub use time::{Span, Time};

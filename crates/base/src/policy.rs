@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 /// How long a client keeps the server it was given (PgBouncer's `pool_mode`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub enum Mode {
+pub enum PoolMode {
     /// Until the client disconnects.
     Session,
     /// Until its transaction ends.
@@ -45,10 +45,10 @@ impl fmt::Display for UnknownPolicy {
 
 impl std::error::Error for UnknownPolicy {}
 
-impl Mode {
+impl PoolMode {
     /// The words that settings use, in the order of the variants.
     pub const WORDS: &'static [&'static str] = &["session", "transaction", "statement"];
-    const ALL: [Mode; 3] = [Mode::Session, Mode::Transaction, Mode::Statement];
+    const ALL: [PoolMode; 3] = [PoolMode::Session, PoolMode::Transaction, PoolMode::Statement];
 }
 
 impl OnDirty {
@@ -57,9 +57,9 @@ impl OnDirty {
     const ALL: [OnDirty; 4] = [OnDirty::Keep, OnDirty::Reset, OnDirty::Close, OnDirty::Refuse];
 }
 
-impl fmt::Display for Mode {
+impl fmt::Display for PoolMode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(Mode::WORDS[*self as usize])
+        f.write_str(PoolMode::WORDS[*self as usize])
     }
 }
 
@@ -69,11 +69,11 @@ impl fmt::Display for OnDirty {
     }
 }
 
-impl FromStr for Mode {
+impl FromStr for PoolMode {
     type Err = UnknownPolicy;
-    fn from_str(word: &str) -> Result<Mode, UnknownPolicy> {
-        let found = Mode::WORDS.iter().position(|w| *w == word);
-        found.map(|i| Mode::ALL[i]).ok_or(UnknownPolicy { expected: Mode::WORDS })
+    fn from_str(word: &str) -> Result<PoolMode, UnknownPolicy> {
+        let found = PoolMode::WORDS.iter().position(|w| *w == word);
+        found.map(|i| PoolMode::ALL[i]).ok_or(UnknownPolicy { expected: PoolMode::WORDS })
     }
 }
 
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn every_word_names_the_policy_that_prints_it() {
-        for (mode, word) in Mode::ALL.into_iter().zip(Mode::WORDS) {
+        for (mode, word) in PoolMode::ALL.into_iter().zip(PoolMode::WORDS) {
             assert_eq!((mode.to_string().as_str(), word.parse()), (*word, Ok(mode)));
         }
         for (policy, word) in OnDirty::ALL.into_iter().zip(OnDirty::WORDS) {
@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn another_word_is_answered_with_the_known_ones() {
-        let error = "trans".parse::<Mode>().unwrap_err();
+        let error = "trans".parse::<PoolMode>().unwrap_err();
         assert_eq!(error.to_string(), "must be one of session, transaction, statement");
     }
 }

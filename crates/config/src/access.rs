@@ -8,7 +8,7 @@ use weir_auth::{Hba, IdentMaps, Method, RuleError};
 use crate::error::{ConfigError, Found};
 use crate::load::ReadFile;
 use crate::model::Config;
-use crate::origin::Face;
+use crate::origin::FileFormat;
 use crate::wording;
 
 /// Fetches the rules, if the method goes by them.
@@ -24,9 +24,9 @@ pub(crate) fn load(config: &mut Config, read: ReadFile<'_>, found: &mut Found) {
         }
     };
     let Some(file) = config.auth.hba_file.clone() else {
-        let name = if config.face == Face::Ini { "auth_hba_file" } else { "hba_file" };
+        let name = if config.format == FileFormat::Ini { "auth_hba_file" } else { "hba_file" };
         let hint = format!("name the file of rules as {name}, or use another type");
-        let place = config.lines.near("auth.type");
+        let place = config.locations.nearest("auth.type");
         return found.note(wording::error_at(&config.source, place, "type hba needs a file of rules", Some(hint)));
     };
     let Some(text) = found.take(fetch(config, "auth.hba_file", &file, read)) else { return };
@@ -48,7 +48,7 @@ fn fetch(config: &Config, key: &str, file: &Path, read: ReadFile<'_>) -> Result<
     read(file).map_err(|e| {
         let message = format!("the file of rules {} can't be read: {e}", file.display());
         let hint = "create it, or name another".to_owned();
-        wording::error_at(&config.source, config.lines.near(key), &message, Some(hint))
+        wording::error_at(&config.source, config.locations.nearest(key), &message, Some(hint))
     })
 }
 

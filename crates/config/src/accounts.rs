@@ -42,7 +42,7 @@ pub struct Accounts {
 /// What is wrong with listening on these addresses, `encrypted` or not, with somebody `listed` who may log in or not: one
 /// line with what to do. Whoever reaches an address that is not of the loopback must log in, and be the only one who reads
 /// the password.
-pub fn web_refusal(addresses: impl IntoIterator<Item = IpAddr>, encrypted: bool, listed: bool) -> Option<String> {
+pub fn web_listen_error(addresses: impl IntoIterator<Item = IpAddr>, encrypted: bool, listed: bool) -> Option<String> {
     let address = addresses.into_iter().find(|address| !address.is_loopback())?;
     let missing = match (encrypted, listed) {
         (true, true) => return None,

@@ -7,7 +7,7 @@
 use std::fmt;
 
 use crate::model::{TlsProtocols, TlsSide};
-use crate::origin::Remark;
+use crate::origin::ConfigWarning;
 
 /// A cipher suite that is to be had.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -214,11 +214,11 @@ pub(crate) fn protocols(text: &str) -> Result<Versions, String> {
 }
 
 /// What is to be said about versions that a valid list asks for, and that are not to be had.
-pub(crate) fn remark_on_protocols(key: &str, text: &str) -> Option<Remark> {
+pub(crate) fn remark_on_protocols(key: &str, text: &str) -> Option<ConfigWarning> {
     let missing = protocols(text).ok()?.missing;
     let names = missing.join(" and ");
     let text = format!("{names} {} not to be had; TLS 1.2 and 1.3 are", if missing.len() == 1 { "is" } else { "are" });
-    (!missing.is_empty()).then(|| Remark { key: key.to_owned(), text })
+    (!missing.is_empty()).then(|| ConfigWarning { key: key.to_owned(), text })
 }
 
 impl fmt::Display for TlsProtocols {

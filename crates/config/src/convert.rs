@@ -8,7 +8,7 @@ use std::fmt::Write;
 use weir_auth::Method;
 
 use crate::model::{Config, Pool, UserRules};
-use crate::origin::Face;
+use crate::origin::FileFormat;
 use crate::pool_text::PoolText;
 use crate::settings;
 use crate::slot::Slot;
@@ -44,11 +44,11 @@ pub fn to_toml(config: &Config) -> String {
 
 fn opening(config: &Config) -> String {
     let mut page = format!("# Written by \"weir convert {}\".\n", one_line(&config.source.display().to_string()));
-    if config.face == Face::Ini {
+    if config.format == FileFormat::Ini {
         page.push_str("# Here paths are relative to this file's folder, not to the one that Weir is started in.\n");
     }
     for setting in settings::all().filter(|setting| setting.is_inert()) {
-        if config.lines.spot(&setting.key()).is_some() {
+        if config.locations.get(&setting.key()).is_some() {
             let value = config.inert.get(setting.name).map_or("", String::as_str);
             let _ = writeln!(page, "# {} = {}: {}.", setting.name, one_line(value), setting.doc);
         }

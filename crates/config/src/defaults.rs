@@ -6,22 +6,22 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use weir_auth::{IdentMaps, Method, RequireAuth};
-use weir_base::{Mode, OnDirty, Span};
+use weir_base::{OnDirty, PoolMode, Span};
 
 use crate::model::{
     Auth, Balance, Config, Dns, Keepalive, Limits, Listen, Log, LogFormat, Pool, Process, SessionAttrs, SocketIo,
     Spread, Tls, Web,
 };
-use crate::origin::{Face, Lines};
+use crate::origin::{FileFormat, Locations};
 use crate::settings;
 use crate::slot::Slot;
 use crate::table::{Place, Raw, Section, Setting};
 use crate::users::Users;
 
 impl Default for Config {
-    /// The defaults of the TOML face, without pools and users.
+    /// The defaults of the TOML format, without pools and users.
     fn default() -> Config {
-        Config::of_face(Face::Toml)
+        Config::of_format(FileFormat::Toml)
     }
 }
 
@@ -30,7 +30,7 @@ impl Default for Limits {
         let mut limits = BLANK_LIMITS;
         for setting in Section::Limits.settings() {
             if let Place::Limits(field) = setting.place {
-                setting.fill(field(&mut limits), Face::Toml);
+                setting.fill(field(&mut limits), FileFormat::Toml);
             }
         }
         limits
@@ -38,7 +38,7 @@ impl Default for Limits {
 }
 
 impl Default for Pool {
-    /// A pool without a name and without servers, with the defaults of the TOML face.
+    /// A pool without a name and without servers, with the defaults of the TOML format.
     fn default() -> Pool {
         Pool {
             name: String::new(),
@@ -48,7 +48,7 @@ impl Default for Pool {
             database: String::new(),
             user: None,
             password: None,
-            mode: Mode::default(),
+            mode: PoolMode::default(),
             on_dirty: OnDirty::default(),
             warn_on_dirty: true,
             reset_query: "DISCARD ALL".to_owned(),
@@ -66,13 +66,13 @@ impl Default for Pool {
 }
 
 impl Config {
-    /// The defaults of a face, without pools and users.
-    pub(crate) fn of_face(face: Face) -> Config {
+    /// The defaults of a file format, without pools and users.
+    pub(crate) fn of_format(format: FileFormat) -> Config {
         let mut config = blank_config();
-        config.face = face;
+        config.format = format;
         for setting in settings::all() {
             if let Some(slot) = setting.slot(&mut config) {
-                setting.fill(slot, face);
+                setting.fill(slot, format);
             }
         }
         config
@@ -80,15 +80,15 @@ impl Config {
 }
 
 impl Setting {
-    /// Writes the default of a face into a field; where there is none, the field is left as it is.
-    pub(crate) fn fill(&self, slot: Slot<'_>, face: Face) {
-        let default = self.default_in(face);
+    /// Writes the default of a file format into a field; where there is none, the field is left as it is.
+    pub(crate) fn fill(&self, slot: Slot<'_>, format: FileFormat) {
+        let default = self.default_in(format);
         if default.is_empty() && self.default.is_empty() {
             return;
         }
-        let written = match face {
-            Face::Toml => self.write(slot, &Raw::One(default.to_owned())),
-            Face::Ini => self.write_ini(slot, default),
+        let written = match format {
+            FileFormat::Toml => self.write(slot, &Raw::One(default.to_owned())),
+            FileFormat::Ini => self.write_ini(slot, default),
         };
         written.expect("the table's defaults are within their ranges");
     }
@@ -131,7 +131,7 @@ fn blank_config() -> Config {
             stats: false,
             verbose: 0,
         },
-        mode: Mode::Session,
+        mode: PoolMode::Session,
         on_dirty: OnDirty::Keep,
         warn_on_dirty: false,
         reset_query: String::new(),
@@ -164,8 +164,8 @@ fn blank_config() -> Config {
         server_fast_close: false,
         inert: BTreeMap::new(),
         source: PathBuf::new(),
-        face: Face::Toml,
-        lines: Lines::default(),
+        format: FileFormat::Toml,
+        locations: Locations::default(),
         remarks: Vec::new(),
         password_files: Vec::new(),
         warnings: Vec::new(),
@@ -258,7 +258,7 @@ mod tests {
         assert_eq!(config.listen.addresses, ["127.0.0.1".parse::<std::net::IpAddr>().unwrap()]);
         assert_eq!((config.listen.port, config.listen.unix_socket_mode, config.listen.backlog), (6432, 0o777, 4096));
         assert_eq!((config.workers, config.max_clients), (1, 10_000));
-        assert_eq!((config.mode, config.on_dirty), (Mode::Transaction, OnDirty::Reset));
+        assert_eq!((config.mode, config.on_dirty), (PoolMode::Transaction, OnDirty::Reset));
         assert_eq!(config.auth.method, Method::ScramSha256);
         assert_eq!(config.track_extra_parameters, ["IntervalStyle"]);
         assert_eq!(config.stats_period, Span::from_secs(60));

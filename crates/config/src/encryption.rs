@@ -8,14 +8,14 @@ pub enum Encryption {
     /// It is not.
     Off,
     /// It is, and may refuse.
-    Asked,
+    Preferred,
     /// It is, and must not refuse.
-    Needed,
+    Required,
 }
 
 /// How a login ended that another way of encryption may mend.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Ending {
+pub enum LoginFailure {
     /// The handshake failed.
     Handshake,
     /// The server refused us on a connection that was, or was not, encrypted.
@@ -32,18 +32,20 @@ impl Encryption {
     pub fn first(mode: SslMode) -> Encryption {
         match mode {
             SslMode::Disable | SslMode::Allow => Encryption::Off,
-            SslMode::Prefer => Encryption::Asked,
-            SslMode::Require | SslMode::VerifyCa | SslMode::VerifyFull => Encryption::Needed,
+            SslMode::Prefer => Encryption::Preferred,
+            SslMode::Require | SslMode::VerifyCa | SslMode::VerifyFull => Encryption::Required,
         }
     }
 
     /// The other way to try the same server, if there is one that may mend this ending.
-    pub fn other(self, mode: SslMode, ending: Ending) -> Option<Encryption> {
+    pub fn other(self, mode: SslMode, ending: LoginFailure) -> Option<Encryption> {
         match (mode, self, ending) {
-            (SslMode::Allow, Encryption::Off, Ending::Refused { .. }) => Some(Encryption::Needed),
-            (SslMode::Prefer, Encryption::Asked, Ending::Handshake | Ending::Refused { encrypted: true }) => {
-                Some(Encryption::Off)
-            }
+            (SslMode::Allow, Encryption::Off, LoginFailure::Refused { .. }) => Some(Encryption::Required),
+            (
+                SslMode::Prefer,
+                Encryption::Preferred,
+                LoginFailure::Handshake | LoginFailure::Refused { encrypted: true },
+            ) => Some(Encryption::Off),
             _ => None,
         }
     }

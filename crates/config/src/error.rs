@@ -52,13 +52,13 @@ const SOUGHT: usize = 1_000;
 
 /// All that is wrong with a configuration, in the order of files and lines: one mistake at least, and not beyond number.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Mistakes {
+pub struct ConfigErrors {
     shown: Vec<ConfigError>,
     /// How many there are besides.
     more: usize,
 }
 
-impl Mistakes {
+impl ConfigErrors {
     /// The first one.
     pub fn first(&self) -> &ConfigError {
         &self.shown[0]
@@ -70,13 +70,13 @@ impl Mistakes {
     }
 }
 
-impl From<ConfigError> for Mistakes {
-    fn from(error: ConfigError) -> Mistakes {
-        Mistakes { shown: vec![error], more: 0 }
+impl From<ConfigError> for ConfigErrors {
+    fn from(error: ConfigError) -> ConfigErrors {
+        ConfigErrors { shown: vec![error], more: 0 }
     }
 }
 
-impl fmt::Display for Mistakes {
+impl fmt::Display for ConfigErrors {
     /// A line for each.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, error) in self.shown.iter().enumerate() {
@@ -92,7 +92,7 @@ impl fmt::Display for Mistakes {
     }
 }
 
-impl std::error::Error for Mistakes {}
+impl std::error::Error for ConfigErrors {}
 
 /// The mistakes found so far, while reading goes on.
 #[derive(Default)]
@@ -133,13 +133,13 @@ impl Found {
     }
 
     /// All of it, if there is any, of a configuration whose first file is `source`.
-    pub(crate) fn conclude(mut self, source: &Path) -> Option<Mistakes> {
+    pub(crate) fn conclude(mut self, source: &Path) -> Option<ConfigErrors> {
         // What has no line is about the file as a whole, and comes behind what has one.
         let order = |error: &ConfigError| (error.file != source, error.file.clone(), error.line.unwrap_or(usize::MAX));
         self.errors.sort_by_cached_key(order);
         let more = self.errors.len().saturating_sub(SHOWN);
         self.errors.truncate(SHOWN);
-        (!self.errors.is_empty()).then_some(Mistakes { shown: self.errors, more })
+        (!self.errors.is_empty()).then_some(ConfigErrors { shown: self.errors, more })
     }
 }
 

@@ -1,4 +1,4 @@
-//! PgBouncer's face: finds sections, keys and included files, and hands their values to the table.
+//! PgBouncer's format: finds sections, keys and included files, and hands their values to the table.
 //!
 //! The grammar is PgBouncer's own: `;` and `#` begin comments only at the start of a line, values reach to its end and
 //! have no quotes, `%include` names a file relative to the working directory, the last of several equal keys counts, and
@@ -15,7 +15,7 @@ use crate::connstr;
 use crate::error::{ConfigError, Found};
 use crate::load::ReadFile;
 use crate::model::{Config, UserRules};
-use crate::origin::{Face, Remark, Spot};
+use crate::origin::{ConfigWarning, FileFormat, Location};
 use crate::pool_text::PoolText;
 use crate::settings;
 use crate::slot::{Slot, c_number};
@@ -64,7 +64,7 @@ pub(crate) fn read(file: &Path, text: &str, read: ReadFile<'_>, found: &mut Foun
 /// A value as it is written.
 struct Entry {
     text: String,
-    spot: Spot,
+    location: Location,
 }
 
 /// The last value of each key, section by section.
@@ -86,7 +86,7 @@ struct Scan<'a> {
     files_left: usize,
     bytes_left: usize,
     entries: Entries,
-    remarks: Vec<Remark>,
+    remarks: Vec<ConfigWarning>,
     found: &'a mut Found,
 }
 
@@ -111,39 +111,39 @@ impl<'a> Scan<'a> {
             if self.found.is_full() {
                 return;
             }
-            let spot = Spot { file: file.cloned(), line: index + 1 };
-            if let Err(error) = self.line(line, &spot, depth) {
+            let location = Location { file: file.cloned(), line: index + 1 };
+            if let Err(error) = self.line(line, &location, depth) {
                 self.found.note_gap(error);
             }
         }
     }
 
-    fn line(&mut self, line: &str, spot: &Spot, depth: usize) -> Result<(), ConfigError> {
+    fn line(&mut self, line: &str, location: &Location, depth: usize) -> Result<(), ConfigError> {
         let mut rest = line.trim();
         // A section's name may have a key behind it.
         while let Some(behind) = rest.strip_prefix('[') {
             let Some((name, behind)) = behind.split_once(']') else {
-                return Err(self.error(spot, "the section's ] is missing", None));
+                return Err(self.error(location, "the section's ] is missing", None));
             };
-            self.begin(name, spot)?;
+            self.begin(name, location)?;
             rest = behind.trim_start();
         }
         if rest.is_empty() || rest.starts_with(['#', ';']) {
             return Ok(());
         }
         match rest.strip_prefix("%include") {
-            Some(name) if name.starts_with([' ', '\t']) => self.include(name.trim(), spot, depth),
-            _ => self.key(rest, spot),
+            Some(name) if name.starts_with([' ', '\t']) => self.include(name.trim(), location, depth),
+            _ => self.key(rest, location),
         }
     }
 
-    fn begin(&mut self, name: &str, spot: &Spot) -> Result<(), ConfigError> {
+    fn begin(&mut self, name: &str, location: &Location) -> Result<(), ConfigError> {
         let Some(section) = SECTIONS.into_iter().find(|section| *section == name) else {
             // What stands in it is about nothing that is known.
             self.section = Some(UNKNOWN);
             let near = nearest(name, SECTIONS).map(|near| format!("did you mean [{near}]?"));
             let hint = near.unwrap_or_else(|| "there are [pgbouncer], [databases], [users] and [peers]".to_owned());
-            return Err(self.error(spot, &format!("unknown section [{}]", plain(name)), Some(hint)));
+            return Err(self.error(location, &format!("unknown section [{}]", plain(name)), Some(hint)));
         };
         self.section = Some(section);
         if section != SECTIONS[0] {
@@ -156,40 +156,40 @@ impl<'a> Scan<'a> {
             let text = format!(
                 "[pgbouncer] begins again in line {}, so what stood in it before is back at its defaults, as in \
                  PgBouncer",
-                spot.line
+                location.line
             );
-            self.remarks.push(Remark { key: "pgbouncer".to_owned(), text });
+            self.remarks.push(ConfigWarning { key: "pgbouncer".to_owned(), text });
         }
         self.main = true;
         Ok(())
     }
 
-    fn include(&mut self, name: &str, spot: &Spot, depth: usize) -> Result<(), ConfigError> {
+    fn include(&mut self, name: &str, location: &Location, depth: usize) -> Result<(), ConfigError> {
         if depth >= MAX_DEPTH {
             let hint = format!("files may be nested {MAX_DEPTH} deep");
-            return Err(self.error(spot, "include nesting level too deep", Some(hint)));
+            return Err(self.error(location, "include nesting level too deep", Some(hint)));
         }
         self.files_left = self.files_left.checked_sub(1).ok_or_else(|| {
-            self.error(spot, "too many files are included", Some(format!("at most {MAX_FILES} may be")))
+            self.error(location, "too many files are included", Some(format!("at most {MAX_FILES} may be")))
         })?;
         let path: Arc<Path> = Path::new(name).into();
         let text = (self.read)(&path).map_err(|e| {
             let hint = "its path is relative to the folder that Weir is started in".to_owned();
-            self.error(spot, &format!("the included file {} can't be read: {e}", plain(name)), Some(hint))
+            self.error(location, &format!("the included file {} can't be read: {e}", plain(name)), Some(hint))
         })?;
         self.bytes_left = self.bytes_left.checked_sub(text.len()).ok_or_else(|| {
             let hint = format!("at most {} MiB may be", MAX_BYTES >> 20);
-            self.error(spot, "the included files are too large", Some(hint))
+            self.error(location, "the included files are too large", Some(hint))
         })?;
         self.file(Some(&path), &text, depth + 1);
         Ok(())
     }
 
-    fn key(&mut self, line: &str, spot: &Spot) -> Result<(), ConfigError> {
+    fn key(&mut self, line: &str, location: &Location) -> Result<(), ConfigError> {
         let parts = key_and_rest(line).and_then(|(key, rest)| Some((key, rest.trim_start().strip_prefix('=')?)));
         let Some((key, value)) = parts else {
             let hint = "each line reads KEY = VALUE; other names than of letters, digits, _ . - stand in quotes";
-            return Err(self.error(spot, "syntax error", Some(hint.to_owned())));
+            return Err(self.error(location, "syntax error", Some(hint.to_owned())));
         };
         let entries = match self.section {
             Some("databases") => &mut self.entries.databases,
@@ -200,18 +200,18 @@ impl<'a> Scan<'a> {
             None => {
                 let hint = "settings stand in [pgbouncer], databases in [databases]".to_owned();
                 return Err(self.error(
-                    spot,
+                    location,
                     &format!("\"{}\" stands outside of all sections", plain(&key)),
                     Some(hint),
                 ));
             }
         };
-        entries.insert(key, Entry { text: value.trim().to_owned(), spot: spot.clone() });
+        entries.insert(key, Entry { text: value.trim().to_owned(), location: location.clone() });
         Ok(())
     }
 
-    fn error(&self, spot: &Spot, message: &str, hint: Option<String>) -> ConfigError {
-        error_at(self.source, Some(spot), message, hint)
+    fn error(&self, location: &Location, message: &str, hint: Option<String>) -> ConfigError {
+        error_at(self.source, Some(location), message, hint)
     }
 }
 
@@ -244,8 +244,8 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    fn draft(mut self, entries: Entries, remarks: Vec<Remark>) -> Draft {
-        let mut config = Config::of_face(Face::Ini);
+    fn draft(mut self, entries: Entries, remarks: Vec<ConfigWarning>) -> Draft {
+        let mut config = Config::of_format(FileFormat::Ini);
         config.source = self.source.to_owned();
         config.remarks = remarks;
         for (key, entry) in &entries.settings {
@@ -285,7 +285,7 @@ impl Reader<'_> {
             let hint = near.map(|near| format!("did you mean \"{near}\"?")).or_else(|| elsewhere(key));
             self.error(entry, &format!("unknown parameter \"{}\" in [pgbouncer]", plain(key)), hint)
         })?;
-        config.lines.insert(setting.key(), entry.spot.clone());
+        config.locations.insert(setting.key(), entry.location.clone());
         if let Some(slot) = setting.slot(config) {
             let written = self.write(setting, slot, (key, "[pgbouncer]"), entry, &entry.text);
             written.map_err(|error| error.about(&setting.key()))?;
@@ -297,7 +297,7 @@ impl Reader<'_> {
     }
 
     fn database(&mut self, config: &mut Config, name: &str, entry: &Entry) -> PoolText {
-        config.lines.insert(format!("pools.{name}"), entry.spot.clone());
+        config.locations.insert(format!("pools.{name}"), entry.location.clone());
         let title = format!("database {}", plain(name));
         let mut pool = PoolText::new(name, config);
         let pairs = self.pairs(&title, entry).map_err(|error| error.about(&format!("pools.{name}.host")));
@@ -309,7 +309,7 @@ impl Reader<'_> {
                 continue;
             };
             let place = format!("pools.{name}.{}", setting.name);
-            config.lines.insert(place.clone(), entry.spot.clone());
+            config.locations.insert(place.clone(), entry.location.clone());
             if let Some(slot) = setting.pool_slot(&mut pool) {
                 let written = self.write_own(setting, slot, (&key, &title), entry, &value);
                 self.found.take(written.map_err(|error| error.about(&place)));
@@ -319,7 +319,7 @@ impl Reader<'_> {
     }
 
     fn user(&mut self, config: &mut Config, name: &str, entry: &Entry) -> UserRules {
-        config.lines.insert(format!("users.{name}"), entry.spot.clone());
+        config.locations.insert(format!("users.{name}"), entry.location.clone());
         let title = format!("user {}", plain(name));
         let mut rules = UserRules::default();
         let pairs = self.pairs(&title, entry);
@@ -329,7 +329,7 @@ impl Reader<'_> {
                 self.found.note(error);
                 continue;
             };
-            config.lines.insert(format!("users.{name}.{}", setting.name), entry.spot.clone());
+            config.locations.insert(format!("users.{name}.{}", setting.name), entry.location.clone());
             if let Some(slot) = setting.user_slot(&mut rules) {
                 let written = self.write_own(setting, slot, (&key, &title), entry, &value);
                 self.found.take(written);
@@ -356,9 +356,9 @@ impl Reader<'_> {
             return Err(self.error(entry, &format!("host was not provided for {title}"), hint));
         }
         let key = format!("peers.{id}");
-        config.lines.insert(key.clone(), entry.spot.clone());
+        config.locations.insert(key.clone(), entry.location.clone());
         let text = format!("{title} has no effect: peering is not supported yet");
-        config.remarks.push(Remark { key, text });
+        config.remarks.push(ConfigWarning { key, text });
         Ok(())
     }
 
@@ -392,7 +392,7 @@ impl Reader<'_> {
         text: &str,
     ) -> Result<(), ConfigError> {
         setting.write_ini(slot, text).map_err(|expected| {
-            let mut hint = example(setting, key, Face::Ini).filter(|_| title.starts_with('['));
+            let mut hint = example(setting, key, FileFormat::Ini).filter(|_| title.starts_with('['));
             let mut found = String::new();
             if may_be_shown(setting.kind) && expected.starts_with("must") {
                 found = format!(", not {}", short(text));
@@ -427,7 +427,7 @@ impl Reader<'_> {
     }
 
     fn error(&self, entry: &Entry, message: &str, hint: Option<String>) -> ConfigError {
-        error_at(self.source, Some(&entry.spot), message, hint)
+        error_at(self.source, Some(&entry.location), message, hint)
     }
 }
 

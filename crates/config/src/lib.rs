@@ -36,25 +36,25 @@ mod units;
 mod users;
 mod wording;
 
-pub use accounts::{Account, Accounts, WebRole, web_refusal};
+pub use accounts::{Account, Accounts, WebRole, web_listen_error};
 pub use ciphers::{CipherSuite, resolve_ciphers, resolve_tls13};
 pub use convert::to_toml;
 pub use edit::{
-    About, Act, Assign, Edit, Edits, Exposure, Keys, Value, Written, exposure, may_be_set, reference, rewrite, written,
-    written_of_user,
+    Assignment, Edit, Edits, EntryKind, Exposure, Keys, Operation, ShownValue, Value, find_exposure,
+    find_password_source, is_settable, pool_keys, rewrite, user_keys,
 };
-pub use encryption::{Encryption, Ending};
-pub use error::{ConfigError, Mistakes};
-pub use load::{RESERVED, load, load_with, read_as_far};
+pub use encryption::{Encryption, LoginFailure};
+pub use error::{ConfigError, ConfigErrors};
+pub use load::{RESERVED_DATABASES, load, load_lenient, load_with};
 pub use lookup::{AUTH_QUERY, AuthLookup};
 pub use model::{
     Auth, Balance, Config, Dns, Keepalive, Limits, Listen, Log, LogFormat, Network, Pool, Process, SessionAttrs,
     SocketIo, Spread, SslMode, Tls, TlsProtocols, TlsSide, UserRules, Web,
 };
-pub use origin::{Face, Lines, Remark, Spot};
+pub use origin::{ConfigWarning, FileFormat, Location, Locations};
 pub use reference::reference_markdown;
-pub use reload::{Change, Differences, differences, keep_fixed};
-pub use review::{Facts, Finding, Severity, most_servers, other_descriptors, review};
+pub use reload::{Change, Differences, differences, keep_restart_settings};
+pub use review::{Finding, HostLimits, Severity, max_servers, reserved_descriptors, review};
 pub use set::{SetError, set};
 pub use show::{ShowRow, show};
 pub use users::{UserlistError, Users};

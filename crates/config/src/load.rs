@@ -1,5 +1,5 @@
 //! From a file's text to a [`Config`]: fetches users and passwords through the functions it is given, resolves pools,
-//! and checks what concerns several settings at once. The same for every face.
+//! and checks what concerns several settings at once. The same for every file format.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,10 +10,10 @@ use weir_base::{Host, Target};
 
 use crate::access;
 use crate::edit::{self, Edits};
-use crate::error::{ConfigError, Found, Mistakes};
+use crate::error::{ConfigError, ConfigErrors, Found};
 use crate::ini;
 use crate::model::{Config, Pool};
-use crate::origin::{Face, Remark};
+use crate::origin::{ConfigWarning, FileFormat};
 use crate::pool_text::PoolText;
 use crate::settings;
 use crate::slot::Slot;
@@ -23,7 +23,7 @@ use crate::users::Users;
 use crate::wording;
 
 /// Database names that belong to the console.
-pub const RESERVED: [&str; 2] = ["weir", "pgbouncer"];
+pub const RESERVED_DATABASES: [&str; 2] = ["weir", "pgbouncer"];
 
 /// The name of the pool that stands for every database without one.
 pub(crate) const FALLBACK: &str = "*";
@@ -37,7 +37,7 @@ type ReadEnv<'a> = &'a dyn Fn(&str) -> Option<String>;
 /// # Errors
 ///
 /// The mistakes, each with file and line and what to do about it.
-pub fn load(path: &Path, read: ReadFile<'_>, env: ReadEnv<'_>) -> Result<Config, Mistakes> {
+pub fn load(path: &Path, read: ReadFile<'_>, env: ReadEnv<'_>) -> Result<Config, ConfigErrors> {
     load_with(path, read, env, &Edits::default())
 }
 
@@ -46,7 +46,7 @@ pub fn load(path: &Path, read: ReadFile<'_>, env: ReadEnv<'_>) -> Result<Config,
 /// # Errors
 ///
 /// The mistakes, as for [`load`]; one in a change has no line.
-pub fn load_with(path: &Path, read: ReadFile<'_>, env: ReadEnv<'_>, edits: &Edits) -> Result<Config, Mistakes> {
+pub fn load_with(path: &Path, read: ReadFile<'_>, env: ReadEnv<'_>, edits: &Edits) -> Result<Config, ConfigErrors> {
     match read_with(path, read, env, edits) {
         (config, None) => Ok(config),
         (_, Some(mistakes)) => Err(mistakes),
@@ -55,11 +55,11 @@ pub fn load_with(path: &Path, read: ReadFile<'_>, env: ReadEnv<'_>, edits: &Edit
 
 /// Reads as [`load`] does, and returns what could be understood beside the mistakes: it may not be served, but looked at
 /// for others.
-pub fn read_as_far(path: &Path, read: ReadFile<'_>, env: ReadEnv<'_>) -> (Config, Option<Mistakes>) {
+pub fn load_lenient(path: &Path, read: ReadFile<'_>, env: ReadEnv<'_>) -> (Config, Option<ConfigErrors>) {
     read_with(path, read, env, &Edits::default())
 }
 
-fn read_with(path: &Path, read: ReadFile<'_>, env: ReadEnv<'_>, edits: &Edits) -> (Config, Option<Mistakes>) {
+fn read_with(path: &Path, read: ReadFile<'_>, env: ReadEnv<'_>, edits: &Edits) -> (Config, Option<ConfigErrors>) {
     let text = match read(path) {
         Ok(text) => text,
         Err(error) => {
@@ -73,9 +73,9 @@ fn read_with(path: &Path, read: ReadFile<'_>, env: ReadEnv<'_>, edits: &Edits) -
     };
     let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
     let mut found = Found::default();
-    let mut draft = match face(path, text) {
-        Face::Toml => toml::read(path, text, &mut found),
-        Face::Ini => ini::read(path, text, read, &mut found),
+    let mut draft = match detect_format(path, text) {
+        FileFormat::Toml => toml::read(path, text, &mut found),
+        FileFormat::Ini => ini::read(path, text, read, &mut found),
     };
     edit::lay_over(&mut draft, path, edits, &mut found);
     let config = Loader { path, read, env, found: &mut found }.resolve(draft);
@@ -83,14 +83,14 @@ fn read_with(path: &Path, read: ReadFile<'_>, env: ReadEnv<'_>, edits: &Edits) -
 }
 
 /// How a file is written: by its name, or else by the sections that only PgBouncer has.
-fn face(path: &Path, text: &str) -> Face {
+fn detect_format(path: &Path, text: &str) -> FileFormat {
     match path.extension().and_then(|extension| extension.to_str()) {
-        Some("ini") => Face::Ini,
-        Some("toml") => Face::Toml,
+        Some("ini") => FileFormat::Ini,
+        Some("toml") => FileFormat::Toml,
         _ => {
             let mut lines = text.lines().map(str::trim);
             let ini = lines.any(|line| line.starts_with("[databases]") || line.starts_with("[pgbouncer]"));
-            if ini { Face::Ini } else { Face::Toml }
+            if ini { FileFormat::Ini } else { FileFormat::Toml }
         }
     }
 }
@@ -130,7 +130,7 @@ impl Loader<'_> {
 
     /// Remembers in which file a pool's password is.
     fn note_password(&self, config: &mut Config, pool: &PoolText) {
-        let own = || config.lines.place(&format!("pools.{}.password", pool.name), self.path).0;
+        let own = || config.locations.file_and_line(&format!("pools.{}.password", pool.name), self.path).0;
         let file = pool.password_file.as_ref().map(|file| self.beside(Path::new(file)));
         let file = file.or_else(|| pool.password.is_some().then(own));
         if let Some(file) = file.filter(|file| !config.password_files.contains(file)) {
@@ -140,7 +140,7 @@ impl Loader<'_> {
 
     /// Users can't be asked for at the console.
     fn check_auth_database(&mut self, config: &Config, key: &str, name: Option<&str>) {
-        let Some(name) = name.filter(|name| RESERVED.contains(name)) else { return };
+        let Some(name) = name.filter(|name| RESERVED_DATABASES.contains(name)) else { return };
         let message = format!("cannot use the reserved \"{name}\" database as an auth_dbname");
         self.fault(config, key, &message, "name a database with servers");
     }
@@ -148,12 +148,12 @@ impl Loader<'_> {
     fn check_listen(&mut self, config: &Config) {
         let listen = &config.listen;
         if listen.addresses.is_empty() && listen.unix_socket_dir.is_none() && !self.found.explains("listen") {
-            let hint = match config.face {
-                Face::Toml => "give an address or a unix_socket_dir in [listen]",
-                Face::Ini => "give listen_addr or unix_socket_dir in [pgbouncer]",
+            let hint = match config.format {
+                FileFormat::Toml => "give an address or a unix_socket_dir in [listen]",
+                FileFormat::Ini => "give listen_addr or unix_socket_dir in [pgbouncer]",
             };
             let written =
-                ["listen.address", "listen.unix_socket_dir"].into_iter().find(|k| config.lines.of(k).is_some());
+                ["listen.address", "listen.unix_socket_dir"].into_iter().find(|k| config.locations.line(k).is_some());
             let key = written.unwrap_or("listen.address");
             self.fault(config, key, "there is nothing to listen on", hint);
         }
@@ -166,7 +166,7 @@ impl Loader<'_> {
 
     /// TOML's paths are relative to its file; PgBouncer's to the working directory, as they are for whoever opens them.
     fn resolve_paths(&self, config: &mut Config) {
-        if config.face == Face::Ini {
+        if config.format == FileFormat::Ini {
             return;
         }
         for setting in settings::all() {
@@ -185,11 +185,11 @@ impl Loader<'_> {
             }
             (None, Some(users)) => {
                 if !users.is_empty() {
-                    config.password_files.push(config.lines.place("auth.users", self.path).0);
+                    config.password_files.push(config.locations.file_and_line("auth.users", self.path).0);
                 }
                 users
             }
-            (None, None) if config.face == Face::Ini || may_do_without_users(config) => Users::default(),
+            (None, None) if config.format == FileFormat::Ini || may_do_without_users(config) => Users::default(),
             (None, None) => {
                 if !self.found.explains("auth") {
                     let hint = "name a file of users as \"file\" in [auth], or list them in [auth.users]";
@@ -211,9 +211,9 @@ impl Loader<'_> {
                 Users::default()
             }),
             // PgBouncer goes on without users.
-            Err(error) if config.face == Face::Ini => {
+            Err(error) if config.format == FileFormat::Ini => {
                 let text = format!("could not open auth_file {}: {error}", file.display());
-                config.remarks.push(Remark { key: "auth.file".to_owned(), text });
+                config.remarks.push(ConfigWarning { key: "auth.file".to_owned(), text });
                 Users::default()
             }
             Err(error) => {
@@ -265,10 +265,10 @@ impl Loader<'_> {
 
     fn check_name(&self, config: &Config, name: &str) -> Result<(), ConfigError> {
         let key = format!("pools.{name}.name");
-        if RESERVED.contains(&name) {
-            let (what, own) = match config.face {
-                Face::Toml => ("pool", "\"database\""),
-                Face::Ini => ("database", "dbname"),
+        if RESERVED_DATABASES.contains(&name) {
+            let (what, own) = match config.format {
+                FileFormat::Toml => ("pool", "\"database\""),
+                FileFormat::Ini => ("database", "dbname"),
             };
             let message = format!("the {what} name \"{name}\" is reserved for the console");
             let hint = format!("choose another name; {own} may still be this one");
@@ -283,15 +283,15 @@ impl Loader<'_> {
 
     /// The pool as messages name it.
     fn title(&self, config: &Config, pool: &PoolText) -> String {
-        match config.face {
-            Face::Toml => format!("[pools.{}]", pool.name),
-            Face::Ini => format!("database {}", pool.name),
+        match config.format {
+            FileFormat::Toml => format!("[pools.{}]", pool.name),
+            FileFormat::Ini => format!("database {}", pool.name),
         }
     }
 
     fn targets(&mut self, config: &Config, pool: &PoolText) -> Option<Vec<Target>> {
         let title = self.title(config, pool);
-        let own = config.listen.unix_socket_dir.as_ref().filter(|_| config.face == Face::Ini);
+        let own = config.listen.unix_socket_dir.as_ref().filter(|_| config.format == FileFormat::Ini);
         let hosts = match (pool.hosts.as_slice(), own) {
             ([], Some(folder)) => vec![Some(Host::SocketDir(folder.clone()))],
             ([], None) => {
@@ -409,7 +409,7 @@ impl Loader<'_> {
 
     /// A mistake in the setting `key`; its place is that of the nearest thing written.
     fn error(&self, config: &Config, key: &str, message: &str, hint: &str) -> ConfigError {
-        wording::error_at(self.path, config.lines.near(key), message, Some(hint.to_owned())).about(key)
+        wording::error_at(self.path, config.locations.nearest(key), message, Some(hint.to_owned())).about(key)
     }
 }
 

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use crate::load::RESERVED;
+use crate::load::RESERVED_DATABASES;
 use crate::model::{Config, Pool, UserRules};
 
 /// What is asked about users that `auth_file` does not list, unless `auth_query` says otherwise.
@@ -31,12 +31,12 @@ impl Config {
     /// is not, nobody may enter who is not listed. The console has no database of its own to ask in.
     pub fn auth_lookup(&self, database: &str) -> Option<AuthLookup> {
         let auth = &self.auth;
-        let pool = if RESERVED.contains(&database) { None } else { self.pool(database) };
+        let pool = if RESERVED_DATABASES.contains(&database) { None } else { self.pool(database) };
         let own = |get: fn(&Pool) -> &Option<String>| pool.as_deref().and_then(|pool| get(pool).clone());
         let user = own(|pool| &pool.auth_user).or_else(|| auth.query_user.clone()).filter(|user| !user.is_empty())?;
         let place = own(|pool| &pool.auth_database).or_else(|| auth.query_database.clone());
         let place = place.filter(|name| !name.is_empty());
-        if pool.is_none() && place.is_none() && !RESERVED.contains(&database) {
+        if pool.is_none() && place.is_none() && !RESERVED_DATABASES.contains(&database) {
             // There is no such database to ask in, which is not for strangers to learn.
             return None;
         }

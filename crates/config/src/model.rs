@@ -11,10 +11,10 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use weir_auth::{Hba, IdentMaps, Method, RequireAuth};
-use weir_base::{Mode, OnDirty, Span, Target};
+use weir_base::{OnDirty, PoolMode, Span, Target};
 
 use crate::accounts::Accounts;
-use crate::origin::{Face, Lines, Remark};
+use crate::origin::{ConfigWarning, FileFormat, Locations};
 use crate::users::Users;
 
 /// Everything the operator said, checked.
@@ -41,7 +41,7 @@ pub struct Config {
     /// What is logged.
     pub log: Log,
     /// The mode of pools that do not name their own.
-    pub mode: Mode,
+    pub mode: PoolMode,
     /// What pools that do not say otherwise do with a server that a client changed.
     pub on_dirty: OnDirty,
     /// Whether clients are warned of session state that they lose, in pools that do not say otherwise.
@@ -108,11 +108,11 @@ pub struct Config {
     /// The file all this was read from.
     pub source: PathBuf,
     /// How that file is written.
-    pub face: Face,
+    pub format: FileFormat,
     /// Where each setting stands, for messages.
-    pub lines: Lines,
+    pub locations: Locations,
     /// What a reader found odd, and could live with.
-    pub remarks: Vec<Remark>,
+    pub remarks: Vec<ConfigWarning>,
     /// The files that hold passwords of pools and secrets of users, each once.
     pub password_files: Vec<PathBuf>,
     /// What is to be said in the log when this configuration takes effect.
@@ -223,7 +223,7 @@ pub struct Web {
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct UserRules {
     /// How long a client keeps its server.
-    pub mode: Option<Mode>,
+    pub mode: Option<PoolMode>,
     /// The size of each of the user's pools.
     pub pool_size: Option<u32>,
     /// The reserve of each of the user's pools.
@@ -395,7 +395,7 @@ pub struct Pool {
     /// The password of `user` on the server.
     pub password: Option<Arc<str>>,
     /// How long a client keeps its server.
-    pub mode: Mode,
+    pub mode: PoolMode,
     /// What happens to a server that a client changed.
     pub on_dirty: OnDirty,
     /// Whether clients are warned of session state that they lose.
@@ -530,7 +530,7 @@ impl Limits {
     }
 
     /// The most servers of a pool for one user, its reserve among them; `None`: any number.
-    pub fn most_servers(&self) -> Option<u64> {
+    pub fn max_servers(&self) -> Option<u64> {
         (self.size > 0).then(|| u64::from(self.size) + u64::from(self.reserve_size))
     }
 }

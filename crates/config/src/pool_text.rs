@@ -3,7 +3,7 @@
 //! Holds secrets, hence no `Debug`.
 
 use weir_auth::RequireAuth;
-use weir_base::{Mode, OnDirty};
+use weir_base::{OnDirty, PoolMode};
 
 use crate::model::{Balance, Config, Limits, Pool, SessionAttrs};
 use crate::settings;
@@ -22,7 +22,7 @@ pub(crate) struct PoolText {
     pub(crate) password: Option<String>,
     pub(crate) password_file: Option<String>,
     pub(crate) password_env: Option<String>,
-    pub(crate) mode: Mode,
+    pub(crate) mode: PoolMode,
     pub(crate) on_dirty: OnDirty,
     pub(crate) warn_on_dirty: bool,
     pub(crate) reset_query: String,
@@ -46,7 +46,7 @@ impl PoolText {
         let mut pool = PoolText::blank(name, config);
         for setting in settings::all().filter(|s| s.section == Section::Pool && !s.default.is_empty()) {
             if let Some(slot) = setting.pool_slot(&mut pool) {
-                setting.fill(slot, config.face);
+                setting.fill(slot, config.format);
             }
         }
         pool

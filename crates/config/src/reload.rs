@@ -2,7 +2,7 @@
 
 use crate::load::FALLBACK;
 use crate::model::{Config, Listen, Pool, Web};
-use crate::origin::Face;
+use crate::origin::FileFormat;
 use crate::settings;
 use crate::table::Effect;
 
@@ -66,7 +66,7 @@ pub fn differences(old: &Config, new: &Config) -> Differences {
         };
         let (before, after) = (before.show(), after.show());
         if before != after {
-            let key = if new.face == Face::Ini { setting.shown_name().to_owned() } else { setting.key() };
+            let key = if new.format == FileFormat::Ini { setting.shown_name().to_owned() } else { setting.key() };
             let changes = if setting.effect == Effect::Restart { &mut found.restart } else { &mut found.live };
             changes.push(Change { key, old: before, new: after });
         }
@@ -75,7 +75,7 @@ pub fn differences(old: &Config, new: &Config) -> Differences {
 }
 
 /// Gives `new` the old values of all settings that a reload can't change, so that it says what is in force.
-pub fn keep_fixed(old: &Config, new: &mut Config) {
+pub fn keep_restart_settings(old: &Config, new: &mut Config) {
     // All of them: see the test.
     let kept = Listen { keepalive: new.listen.keepalive, ..old.listen.clone() };
     new.listen = kept;
@@ -180,7 +180,7 @@ mod tests {
         }
         let fixed = settings::all().filter(|s| s.effect == Effect::Restart).count();
         assert_eq!(differences(&old, &new).restart.len(), fixed);
-        keep_fixed(&old, &mut new);
+        keep_restart_settings(&old, &mut new);
         assert!(differences(&old, &new).is_empty());
     }
 }

@@ -9,7 +9,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use crate::model::{Config, Pool};
-use crate::origin::Face;
+use crate::origin::FileFormat;
 use crate::settings;
 use crate::table::{Section, Setting};
 
@@ -19,13 +19,13 @@ const OTHER_DESCRIPTORS: u64 = 64;
 const BEYOND: u64 = 140;
 
 /// How many of `limit` descriptors are kept for others than `max_clients` clients and the pools' servers.
-pub fn other_descriptors(limit: u64) -> u64 {
+pub fn reserved_descriptors(limit: u64) -> u64 {
     OTHER_DESCRIPTORS + BEYOND.min(limit / 8)
 }
 
 /// What the machine allows.
 #[derive(Clone, Copy, Debug)]
-pub struct Facts {
+pub struct HostLimits {
     /// How many files the process may open: the hard limit, since the soft one is raised to it at start.
     pub descriptors: u64,
     /// How many cores there are.
@@ -68,7 +68,7 @@ impl fmt::Display for Severity {
 
 /// The most server connections that all pools together may open. A pool without a user counts once a listed user, and
 /// one that may open any number not at all. Pools of one user open no more together than that user may have.
-pub fn most_servers(config: &Config) -> u64 {
+pub fn max_servers(config: &Config) -> u64 {
     let mut by_user: BTreeMap<Option<&str>, u64> = BTreeMap::new();
     for pool in config.pools.values() {
         *by_user.entry(pool.user.as_deref()).or_default() += servers_of(config, pool);
@@ -81,7 +81,7 @@ pub fn most_servers(config: &Config) -> u64 {
 }
 
 /// Looks at what was read with the eyes of someone who has to run it.
-pub fn review(config: &Config, facts: &Facts) -> Vec<Finding> {
+pub fn review(config: &Config, facts: &HostLimits) -> Vec<Finding> {
     let mut review = Review { config, findings: Vec::new() };
     review.understood();
     review.process(facts);
@@ -102,10 +102,10 @@ struct Review<'a> {
 }
 
 impl Review<'_> {
-    fn process(&mut self, facts: &Facts) {
+    fn process(&mut self, facts: &HostLimits) {
         let config = self.config;
         if config.pools.is_empty() && config.fallback.is_none() {
-            let what = self.face("pools", "databases");
+            let what = self.term("pools", "databases");
             self.warn("pools", format!("there are no {what}: only the console can be reached"));
         }
         if usize::from(config.workers) > facts.cores {
@@ -115,15 +115,15 @@ impl Review<'_> {
                 format!("{} workers share {cores}; more workers than cores cost time", config.workers),
             );
         }
-        if config.listen.unix_socket_dir.is_none() && config.lines.of("listen.unix_socket_mode").is_some() {
+        if config.listen.unix_socket_dir.is_none() && config.locations.line("listen.unix_socket_mode").is_some() {
             self.warn("listen.unix_socket_mode", "unix_socket_mode has no effect without unix_socket_dir".into());
         }
     }
 
-    fn descriptors(&mut self, facts: &Facts) {
+    fn descriptors(&mut self, facts: &HostLimits) {
         let config = self.config;
-        let (servers, clients, limit) = (most_servers(config), u64::from(config.max_clients), facts.descriptors);
-        let others = other_descriptors(limit);
+        let (servers, clients, limit) = (max_servers(config), u64::from(config.max_clients), facts.descriptors);
+        let others = reserved_descriptors(limit);
         let need = servers + clients + others;
         if need <= limit {
             let text = format!("{clients} clients, {servers} servers and {others} others fit into {limit} open files");
@@ -143,7 +143,7 @@ impl Review<'_> {
              clients will be served; {raise}"
         );
         // Who did not ask for a number gets what fits.
-        if config.lines.of("general.max_clients").is_some() {
+        if config.locations.line("general.max_clients").is_some() {
             self.warn("general.max_clients", text);
         } else {
             self.note("general.max_clients", text);
@@ -156,44 +156,44 @@ impl Review<'_> {
             self.warn(&remark.key, remark.text.clone());
         }
         for setting in settings::all().filter(|setting| setting.is_inert()) {
-            let Some(spot) = self.config.lines.spot(&setting.key()) else { continue };
+            let Some(location) = self.config.locations.get(&setting.key()) else { continue };
             let text = format!("{} has no effect: {}", setting.name, setting.doc);
             let value = self.config.inert.get(setting.name).map_or("", String::as_str);
             // Who relies on it should know; who only wrote the default down need not be warned.
             let relied_on = ["peer_id", "auth_ldap_options"].contains(&setting.name) && value != setting.default;
             let severity = if relied_on { Severity::Warning } else { Severity::Note };
-            let text = if relied_on { text } else { format!("line {}: {text}", spot.line) };
+            let text = if relied_on { text } else { format!("line {}: {text}", location.line) };
             self.find(severity, &setting.key(), text);
         }
     }
 
-    /// The word for something in the face that was read.
-    fn face<'w>(&self, toml: &'w str, ini: &'w str) -> &'w str {
-        if self.config.face == Face::Ini { ini } else { toml }
+    /// The name of something in the file format that was read.
+    fn term<'w>(&self, toml: &'w str, ini: &'w str) -> &'w str {
+        if self.config.format == FileFormat::Ini { ini } else { toml }
     }
 
-    /// A setting as it is called in the face that was read.
+    /// A setting as it is named in the file format that was read.
     fn name(&self, section: Section, name: &'static str) -> &'static str {
-        section.find(name).filter(|_| self.config.face == Face::Ini).map_or(name, Setting::shown_name)
+        section.find(name).filter(|_| self.config.format == FileFormat::Ini).map_or(name, Setting::shown_name)
     }
 
-    /// A setting of a pool as it is called in the face that was read.
+    /// A setting of a pool as it is named in the file format that was read.
     fn pool_setting(&self, name: &'static str) -> &'static str {
         let theirs = Section::Pool.find(name).and_then(|setting| setting.ini_database.first().copied());
-        theirs.filter(|_| self.config.face == Face::Ini).unwrap_or(name)
+        theirs.filter(|_| self.config.format == FileFormat::Ini).unwrap_or(name)
     }
 
     /// A pool as messages name it.
     fn title(&self, pool: &Pool) -> String {
-        match self.config.face {
-            Face::Toml => format!("[pools.{}]", pool.name),
-            Face::Ini => format!("database {}", pool.name),
+        match self.config.format {
+            FileFormat::Toml => format!("[pools.{}]", pool.name),
+            FileFormat::Ini => format!("database {}", pool.name),
         }
     }
 
     /// What would keep Weir from being of use is an error, but PgBouncer starts with it all the same.
     fn fail(&mut self, key: &str, text: String) {
-        let severity = if self.config.face == Face::Ini { Severity::Warning } else { Severity::Error };
+        let severity = if self.config.format == FileFormat::Ini { Severity::Warning } else { Severity::Error };
         self.find(severity, key, text);
     }
 
@@ -207,7 +207,7 @@ impl Review<'_> {
 
     /// Keeps a finding with the line of the setting `key`, or else of what holds it.
     fn find(&mut self, severity: Severity, key: &str, text: String) {
-        let (file, line) = self.config.lines.place(key, &self.config.source);
+        let (file, line) = self.config.locations.file_and_line(key, &self.config.source);
         self.findings.push(Finding { severity, file, line, text });
     }
 }
@@ -215,7 +215,7 @@ impl Review<'_> {
 fn servers_of(config: &Config, pool: &Pool) -> u64 {
     let limits = &pool.limits;
     let users = if pool.user.is_some() { 1 } else { config.auth.users.len().max(1) as u64 };
-    let size = limits.most_servers().unwrap_or(0);
+    let size = limits.max_servers().unwrap_or(0);
     match u64::from(limits.max_db_connections) {
         0 => users * size,
         most if size == 0 => most,

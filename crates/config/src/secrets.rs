@@ -17,7 +17,7 @@ impl Config {
         self.password_files.iter().for_each(|path| add(path, Some("passwords")));
         let accounts = &self.web.accounts;
         if !(accounts.users.is_empty() && accounts.tokens.is_empty()) {
-            add(&self.lines.place("web.users", &self.source).0, Some("hashes of passwords"));
+            add(&self.locations.file_and_line("web.users", &self.source).0, Some("hashes of passwords"));
         }
         add(&self.source, None);
         self.auth.file.iter().for_each(|path| add(path, Some("secrets of users")));

@@ -103,7 +103,7 @@ pub(crate) fn find(key: &str) -> Result<&'static Setting, SetError> {
 /// A pool after `setting` was changed for all.
 fn followed(setting: &Setting, config: &Config, pool: &Arc<Pool>, value: &str) -> Arc<Pool> {
     // TOML calls a setting of a pool as it calls the one for all.
-    if config.lines.has(&format!("pools.{}.{}", pool.name, setting.name)) {
+    if config.locations.contains(&format!("pools.{}.{}", pool.name, setting.name)) {
         return pool.clone();
     }
     let mut own = Pool::clone(pool);

@@ -20,7 +20,7 @@ pub struct ShowRow {
 
 /// The settings that are one for all, by key. Settings of single pools and secrets are not among them.
 pub fn show(config: &Config) -> Vec<ShowRow> {
-    let (mut config, mut default) = (config.clone(), Config::of_face(config.face));
+    let (mut config, mut default) = (config.clone(), Config::of_format(config.format));
     let source = config.source.display().to_string();
     config.inert.insert("conffile", source);
     let mut rows: Vec<ShowRow> = settings::all()

@@ -1,10 +1,10 @@
-//! Typed fields: how a text becomes a value in either face, and how a value is shown and written down again.
+//! Typed fields: how a text becomes a value in either file format, and how a value is shown and written down again.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 
 use weir_auth::{Method, RequireAuth};
-use weir_base::{Mode, OnDirty, Span};
+use weir_base::{OnDirty, PoolMode, Span};
 
 use crate::ciphers;
 use crate::model::{Balance, LogFormat, Network, SessionAttrs, SocketIo, Spread, SslMode, TlsProtocols};
@@ -35,7 +35,7 @@ pub(crate) enum Slot<'a> {
     Networks(&'a mut Vec<Network>),
     Ports(&'a mut Vec<u16>),
     Method(&'a mut Method),
-    Mode(&'a mut Mode),
+    PoolMode(&'a mut PoolMode),
     OnDirty(&'a mut OnDirty),
     Balance(&'a mut Balance),
     Spread(&'a mut Spread),
@@ -47,7 +47,7 @@ pub(crate) enum Slot<'a> {
     SocketIo(&'a mut SocketIo),
     MaybeU32(&'a mut Option<u32>),
     MaybeSpan(&'a mut Option<Span>),
-    MaybeMode(&'a mut Option<Mode>),
+    MaybeMode(&'a mut Option<PoolMode>),
     /// The text of a setting that does nothing.
     Inert(&'a mut String),
 }
@@ -71,7 +71,7 @@ impl Setting {
             Slot::Query(v) => *v = query(self.plain_text(text)?),
             Slot::Path(v) => *v = Some(PathBuf::from(self.text(text)?)),
             Slot::Method(v) => *v = text.parse().map_err(|e| format!("{e}"))?,
-            Slot::Mode(v) => *v = text.parse().map_err(|e| format!("{e}"))?,
+            Slot::PoolMode(v) => *v = text.parse().map_err(|e| format!("{e}"))?,
             Slot::OnDirty(v) => *v = text.parse().map_err(|e| format!("{e}"))?,
             Slot::Balance(v) => *v = text.parse()?,
             Slot::Spread(v) => *v = text.parse()?,
@@ -208,7 +208,7 @@ impl Slot<'_> {
             Slot::Networks(v) => joined(v),
             Slot::Ports(v) => joined(v),
             Slot::Method(v) => v.to_string(),
-            Slot::Mode(v) => v.to_string(),
+            Slot::PoolMode(v) => v.to_string(),
             Slot::OnDirty(v) => v.to_string(),
             Slot::Balance(v) => v.to_string(),
             Slot::Spread(v) => v.to_string(),

@@ -8,7 +8,7 @@
 use weir_base::Span;
 
 use crate::model::{Config, Limits, UserRules};
-use crate::origin::Face;
+use crate::origin::FileFormat;
 use crate::pool_text::PoolText;
 use crate::settings;
 use crate::slot::Slot;
@@ -293,11 +293,11 @@ impl Setting {
         format!("{}.{}", self.section.name(), self.name)
     }
 
-    /// Its default in a face, as text.
-    pub(crate) fn default_in(&self, face: Face) -> &'static str {
-        match face {
-            Face::Toml => self.default,
-            Face::Ini => self.ini_default.unwrap_or(self.default),
+    /// Its default in a file format, as text.
+    pub(crate) fn default_in(&self, format: FileFormat) -> &'static str {
+        match format {
+            FileFormat::Toml => self.default,
+            FileFormat::Ini => self.ini_default.unwrap_or(self.default),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Whether the settings of encryption can work together.
 
 use crate::model::{Config, SslMode, TlsSide};
-use crate::origin::Face;
+use crate::origin::FileFormat;
 use crate::wording;
 
 /// Settings that can't work.
@@ -31,9 +31,9 @@ fn check_suites(key: &'static str, side: &TlsSide) -> Option<Unfit> {
 /// Who is to be encrypted needs a certificate; who is to verify one, an authority.
 fn check_client(config: &Config) -> Option<Unfit> {
     let client = &config.tls.client;
-    let names = match config.face {
-        Face::Toml => ["key_file", "cert_file", "ca_file"],
-        Face::Ini => ["client_tls_key_file", "client_tls_cert_file", "client_tls_ca_file"],
+    let names = match config.format {
+        FileFormat::Toml => ["key_file", "cert_file", "ca_file"],
+        FileFormat::Ini => ["client_tls_key_file", "client_tls_cert_file", "client_tls_ca_file"],
     };
     let [key, cert, ca] = names;
     let message = match (&client.key_file, &client.cert_file, &client.ca_file) {
@@ -49,9 +49,9 @@ fn check_client(config: &Config) -> Option<Unfit> {
 
 /// A certificate is nothing without its key, nor a key without its certificate.
 fn check_web(config: &Config) -> Option<Unfit> {
-    let names = match config.face {
-        Face::Toml => ["tls_cert_file", "tls_key_file"],
-        Face::Ini => ["web_tls_cert_file", "web_tls_key_file"],
+    let names = match config.format {
+        FileFormat::Toml => ["tls_cert_file", "tls_key_file"],
+        FileFormat::Ini => ["web_tls_cert_file", "web_tls_key_file"],
     };
     let [certificate, private] = names;
     let (key, there, missing) = match (&config.web.tls_cert_file, &config.web.tls_key_file) {

@@ -1,4 +1,4 @@
-//! The TOML face: finds sections and keys, and hands their values to the table. Opens nothing.
+//! The TOML format: finds sections and keys, and hands their values to the table. Opens nothing.
 //!
 //! A mistake is reported with the line where it stands. Values are repeated in messages only where they can't be
 //! secret.
@@ -13,7 +13,7 @@ use crate::accounts::Account;
 use crate::ciphers;
 use crate::error::{ConfigError, Found};
 use crate::model::{Config, UserRules};
-use crate::origin::{Face, Lines, Spot};
+use crate::origin::{FileFormat, Location, Locations};
 use crate::pool_text::PoolText;
 use crate::settings;
 use crate::suggest::nearest;
@@ -39,7 +39,7 @@ pub(crate) struct Draft {
 
 /// Reads the text of a TOML file, as far as it can be understood.
 pub(crate) fn read(file: &Path, text: &str, found: &mut Found) -> Draft {
-    let mut reader = Reader { file, line_ends: line_ends(text), lines: Lines::default(), found };
+    let mut reader = Reader { file, line_ends: line_ends(text), locations: Locations::default(), found };
     let mut draft = match syntax::parse(text) {
         Ok(document) => reader.document(document.as_table()),
         Err(Broken { errors, rest }) => {
@@ -52,13 +52,13 @@ pub(crate) fn read(file: &Path, text: &str, found: &mut Found) -> Draft {
         }
     };
     draft.config.source = file.to_owned();
-    draft.config.lines = reader.lines;
+    draft.config.locations = reader.locations;
     draft
 }
 
 /// Gives a pool the values of some keys, as if its section had them.
 pub(crate) fn fill_pool(file: &Path, keys: &Table, pool: &mut PoolText, found: &mut Found) {
-    let mut reader = Reader { file, line_ends: Vec::new(), lines: Lines::default(), found };
+    let mut reader = Reader { file, line_ends: Vec::new(), locations: Locations::default(), found };
     let name = pool.name.clone();
     reader.fill(Section::Pool, &name, keys, |setting, raw| {
         setting.pool_slot(pool).map_or(Ok(()), |slot| setting.write(slot, raw))
@@ -67,7 +67,7 @@ pub(crate) fn fill_pool(file: &Path, keys: &Table, pool: &mut PoolText, found: &
 
 /// The same for a user's rules.
 pub(crate) fn fill_user(file: &Path, name: &str, keys: &Table, rules: &mut UserRules, found: &mut Found) {
-    let mut reader = Reader { file, line_ends: Vec::new(), lines: Lines::default(), found };
+    let mut reader = Reader { file, line_ends: Vec::new(), locations: Locations::default(), found };
     reader.user(name, keys, rules);
 }
 
@@ -82,7 +82,7 @@ struct Reader<'a> {
     file: &'a Path,
     /// Where lines end. A file of many pools has many places to be found.
     line_ends: Vec<usize>,
-    lines: Lines,
+    locations: Locations,
     found: &'a mut Found,
 }
 
@@ -372,12 +372,12 @@ impl Reader<'_> {
                 _ => "a section",
             };
             let message = format!("\"{}\" in {title} must be {}, not {found}", setting.name, setting.kind.describe());
-            self.error(line, &message, example(setting, setting.name, Face::Toml))
+            self.error(line, &message, example(setting, setting.name, FileFormat::Toml))
         })
     }
 
     fn bad_value(&self, setting: &Setting, title: &str, line: Option<usize>, raw: &Raw, expected: &str) -> ConfigError {
-        let mut hint = example(setting, setting.name, Face::Toml);
+        let mut hint = example(setting, setting.name, FileFormat::Toml);
         let mut found = String::new();
         if let (Raw::One(text), true) = (raw, may_be_shown(setting.kind) && expected.starts_with("must")) {
             found = format!(", not {}", short(text));
@@ -395,7 +395,7 @@ impl Reader<'_> {
         setting: &Setting,
         line: Option<usize>,
     ) -> Result<(), ConfigError> {
-        if let Some(first) = self.lines.of(&name) {
+        if let Some(first) = self.locations.line(&name) {
             let others = setting.aliases.join(", ");
             let hint = format!("it stands in line {first} already; {others} are other names for it");
             return Err(self.error(line, &format!("\"{}\" in {title} is given twice", setting.name), Some(hint)));
@@ -406,7 +406,7 @@ impl Reader<'_> {
 
     fn remember(&mut self, name: String, line: Option<usize>) {
         if let Some(line) = line {
-            self.lines.insert(name, Spot { file: None, line });
+            self.locations.insert(name, Location { file: None, line });
         }
     }
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::error::ConfigError;
-use crate::origin::{Face, Spot};
+use crate::origin::{FileFormat, Location};
 use crate::settings;
 use crate::table::{Kind, Setting};
 
@@ -21,15 +21,15 @@ pub(crate) fn short(text: &str) -> String {
 }
 
 /// What the setting would be without a word, as it would be written.
-pub(crate) fn example(setting: &Setting, name: &str, face: Face) -> Option<String> {
-    let default = setting.default_in(face);
-    let shown = match (setting.kind, face) {
+pub(crate) fn example(setting: &Setting, name: &str, format: FileFormat) -> Option<String> {
+    let default = setting.default_in(format);
+    let shown = match (setting.kind, format) {
         _ if default.is_empty() => return None,
         (Kind::Text | Kind::Secret | Kind::Query | Kind::Names | Kind::Hosts | Kind::Addresses, _) => return None,
         (Kind::Networks | Kind::Users | Kind::Accounts, _) => return None,
-        (Kind::Flag, Face::Ini) => u8::from(default == "true").to_string(),
-        (Kind::Time { .. }, Face::Ini) => crate::units::span(default).map(crate::units::seconds)?,
-        (Kind::Number { .. } | Kind::Flag | Kind::Ports, _) | (_, Face::Ini) => default.to_owned(),
+        (Kind::Flag, FileFormat::Ini) => u8::from(default == "true").to_string(),
+        (Kind::Time { .. }, FileFormat::Ini) => crate::units::span(default).map(crate::units::seconds)?,
+        (Kind::Number { .. } | Kind::Flag | Kind::Ports, _) | (_, FileFormat::Ini) => default.to_owned(),
         _ => format!("\"{default}\""),
     };
     Some(format!("the default is {name} = {shown}"))
@@ -41,9 +41,9 @@ pub(crate) fn may_be_shown(kind: Kind) -> bool {
 }
 
 /// A mistake at a place of the file `source`, or of one that it includes.
-pub(crate) fn error_at(source: &Path, spot: Option<&Spot>, message: &str, hint: Option<String>) -> ConfigError {
-    let file = spot.and_then(|spot| spot.file.as_deref()).unwrap_or(source);
-    ConfigError::new(file, spot.map(|spot| spot.line), message, hint)
+pub(crate) fn error_at(source: &Path, location: Option<&Location>, message: &str, hint: Option<String>) -> ConfigError {
+    let file = location.and_then(|location| location.file.as_deref()).unwrap_or(source);
+    ConfigError::new(file, location.map(|location| location.line), message, hint)
 }
 
 /// What PgBouncer's setting `key` is called in TOML.

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use weir_config::{Assign, Config, Edit, Edits, SetError, load_with, may_be_set, rewrite, show};
+use weir_config::{Assignment, Config, Edit, Edits, SetError, is_settable, load_with, rewrite, show};
 
 const FILE: &str = r#"# The users.
 [auth.users]
@@ -22,7 +22,7 @@ size = 20
 
 fn set(pairs: &[(&str, &str)]) -> Edits {
     let mut edits = Edits::default();
-    pairs.iter().for_each(|(name, value)| edits.add(Edit::Setting(Assign::new(name, value).expect("it may be"))));
+    pairs.iter().for_each(|(name, value)| edits.add(Edit::Setting(Assignment::new(name, value).expect("it may be"))));
     edits
 }
 
@@ -91,9 +91,9 @@ fn sections_in_other_shapes_of_toml_are_changed_too() {
 fn each_setting_that_may_change_can_be_written_with_the_value_it_has() {
     let config = load(FILE, &Edits::default());
     for row in show(&config) {
-        match Assign::new(row.key, &row.value) {
+        match Assignment::new(row.key, &row.value) {
             Ok(assign) => drop(changed(FILE, &Edits::from(Edit::Setting(assign)))),
-            Err(SetError::Fixed(_)) => assert!(!may_be_set(row.key), "{}", row.key),
+            Err(SetError::Fixed(_)) => assert!(!is_settable(row.key), "{}", row.key),
             Err(error) => panic!("{}: {error}", row.key),
         }
     }
@@ -112,11 +112,11 @@ fn in_memory_pools_follow_unless_their_own_value_stands_in_the_file() {
 
 #[test]
 fn what_can_not_be_is_refused_with_the_reason() {
-    let refused = |name: &str, value: &str| Assign::new(name, value).expect_err("it can't be");
+    let refused = |name: &str, value: &str| Assignment::new(name, value).expect_err("it can't be");
     assert!(matches!(refused("defualt_pool_size", "1"), SetError::Unknown(why) if why.contains("default_pool_size?")));
     assert!(matches!(refused("listen_port", "1"), SetError::Fixed(_)));
     assert!(matches!(refused("query_timeout", "soon"), SetError::Unfit(_)));
     assert!(matches!(refused("log_stats", "maybe"), SetError::Unfit(_)));
-    assert!(matches!(Assign::new("auth_file", "users.txt"), Err(SetError::Fixed(_))), "it names a file");
-    assert!(Assign::new("auth_type", "trust").is_ok());
+    assert!(matches!(Assignment::new("auth_file", "users.txt"), Err(SetError::Fixed(_))), "it names a file");
+    assert!(Assignment::new("auth_type", "trust").is_ok());
 }

@@ -2,15 +2,15 @@
 
 mod common;
 
-use weir_config::{Facts, Finding, Severity, most_servers, review};
+use weir_config::{Finding, HostLimits, Severity, max_servers, review};
 
 use common::load_with;
 
-const FACTS: Facts = Facts { descriptors: 20_000, cores: 2 };
+const FACTS: HostLimits = HostLimits { descriptors: 20_000, cores: 2 };
 const LOGIN: &str = "[auth.users]\napp = \"secret\"\n";
 const POOL: &str = "[pools.app]\nhost = \"db\"\nuser = \"app\"\npassword = \"secret\"\n";
 
-fn findings(text: &str, facts: Facts) -> Vec<Finding> {
+fn findings(text: &str, facts: HostLimits) -> Vec<Finding> {
     let config = load_with(text, &[("users", "\"a\" \"x\"\n\"a\" \"y\"\n")], &[]).unwrap_or_else(|e| panic!("{e}"));
     review(&config, &facts)
 }
@@ -20,12 +20,12 @@ fn complaints(text: &str) -> Vec<String> {
     complaints_given(text, FACTS)
 }
 
-fn complaints_given(text: &str, facts: Facts) -> Vec<String> {
+fn complaints_given(text: &str, facts: HostLimits) -> Vec<String> {
     let found = findings(text, facts).into_iter().filter(|f| f.severity > Severity::Note);
     found.map(|f| format!("{}: {}: {}", f.line.unwrap_or(0), f.severity, f.text)).collect()
 }
 
-fn notes(text: &str, facts: Facts) -> Vec<String> {
+fn notes(text: &str, facts: HostLimits) -> Vec<String> {
     findings(text, facts).into_iter().filter(|f| f.severity == Severity::Note).map(|f| f.text).collect()
 }
 
@@ -51,7 +51,7 @@ fn what_was_understood_is_said() {
 #[test]
 fn a_pool_of_each_clients_user_counts_once_a_user() {
     let text = "[auth.users]\na = \"x\"\nb = \"x\"\n[pools.p]\nhost = \"db\"\nsize = 3\nreserve_size = 1\n";
-    assert_eq!(most_servers(&load_with(text, &[], &[]).unwrap()), 8);
+    assert_eq!(max_servers(&load_with(text, &[], &[]).unwrap()), 8);
 }
 
 #[test]
@@ -59,7 +59,7 @@ fn pools_of_one_user_open_no_more_together_than_the_user_may_have() {
     let pools = "[pools.a]\nhost = \"db\"\nuser = \"u\"\nsize = 9\n[pools.b]\nhost = \"db\"\nuser = \"u\"\nsize = 9\n\
                  [pools.c]\nhost = \"db\"\nuser = \"v\"\nsize = 3\n";
     let users = "[auth.users]\na = \"x\"\n";
-    let most = |text: &str| most_servers(&load_with(&format!("{text}{users}{pools}"), &[], &[]).unwrap());
+    let most = |text: &str| max_servers(&load_with(&format!("{text}{users}{pools}"), &[], &[]).unwrap());
     assert_eq!(most(""), 21);
     assert_eq!(most("[general]\nmax_user_connections = 5\n"), 5 + 3);
     assert_eq!(most("[users.u]\nmax_user_connections = 10\n"), 10 + 3);
@@ -67,7 +67,7 @@ fn pools_of_one_user_open_no_more_together_than_the_user_may_have() {
 
 #[test]
 fn descriptors_that_do_not_suffice_are_named_with_what_will_be_served() {
-    let facts = Facts { descriptors: 1024, cores: 2 };
+    let facts = HostLimits { descriptors: 1024, cores: 2 };
     let advice = "10000 clients and 20 servers need 10212 open files, and 1024 are allowed: at most 812 clients \
                   will be served; raise the limit (ulimit -n, in systemd LimitNOFILE)";
     let text = format!("{LOGIN}{POOL}");
@@ -76,7 +76,7 @@ fn descriptors_that_do_not_suffice_are_named_with_what_will_be_served() {
     let text = format!("{text}[general]\nmax_clients = 10000");
     assert_eq!(complaints_given(&text, facts), [format!("8: warning: {advice}")]);
     assert_eq!(
-        complaints_given(&text, Facts { descriptors: 80, cores: 2 }),
+        complaints_given(&text, HostLimits { descriptors: 80, cores: 2 }),
         ["0: error: 20 servers alone need more than the 80 files that may be open; raise the limit (ulimit -n, in \
              systemd LimitNOFILE), or lower the pools' sizes"]
     );
@@ -276,7 +276,7 @@ fn an_api_that_others_reach_wants_encryption_and_logins() {
             "[auth]\ntype = \"trust\"\n[pools.app]\nhost = \"h\"\nuser = \"app\"\n[web]\naddress = \"{address}\"\n{more}"
         );
         let config = load_with(&text, &[], &[]).unwrap();
-        let findings = review(&config, &Facts { descriptors: 100_000, cores: 1 });
+        let findings = review(&config, &HostLimits { descriptors: 100_000, cores: 1 });
         let errors = findings.into_iter().filter(|finding| finding.severity == Severity::Error);
         errors.map(|finding| finding.text).collect::<Vec<_>>()
     };

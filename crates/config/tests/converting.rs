@@ -5,7 +5,7 @@ mod common;
 use std::path::Path;
 
 use proptest::prelude::*;
-use weir_config::{Config, Face, to_toml};
+use weir_config::{Config, FileFormat, to_toml};
 
 use common::load_ini;
 
@@ -16,7 +16,7 @@ const FILES: &[(&str, &str)] =
 fn meaning(config: Config) -> Config {
     Config {
         source: "".into(),
-        face: Face::Toml,
+        format: FileFormat::Toml,
         lines: Config::default().lines,
         remarks: Vec::new(),
         password_files: Vec::new(),

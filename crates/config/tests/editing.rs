@@ -4,7 +4,9 @@ mod common;
 
 use std::path::Path;
 
-use weir_config::{Act, Config, Edit, Edits, Keys, Mistakes, Value, Written, load_with, rewrite, written};
+use weir_config::{
+    Config, ConfigErrors, Edit, Edits, Keys, Operation, ShownValue, Value, load_with, pool_keys, rewrite,
+};
 
 const FILE: &str = r#"# The pools of the shop.
 [auth.users]
@@ -42,19 +44,19 @@ fn keys(pairs: &[(&str, Option<Value>)]) -> Keys {
     keys
 }
 
-fn edit(pool: &str, act: Act) -> Edits {
+fn edit(pool: &str, act: Operation) -> Edits {
     Edits::from(Edit::Pool(pool.to_owned(), act))
 }
 
 fn alter(pool: &str, pairs: &[(&str, Option<Value>)]) -> Edits {
-    edit(pool, Act::Alter(keys(pairs)))
+    edit(pool, Operation::Alter(keys(pairs)))
 }
 
 fn make(pool: &str, pairs: &[(&str, Option<Value>)]) -> Edits {
-    edit(pool, Act::Make(keys(pairs)))
+    edit(pool, Operation::Create(keys(pairs)))
 }
 
-fn load(file: &str, text: &str, edits: &Edits) -> Result<Config, Mistakes> {
+fn load(file: &str, text: &str, edits: &Edits) -> Result<Config, ConfigErrors> {
     load_with(Path::new(file), &|_| Ok(text.to_owned()), &|_| None, edits)
 }
 
@@ -67,7 +69,7 @@ fn changed(before: &str, edits: &Edits) -> String {
     assert_eq!(written.pools, laid_over.pools, "{after}");
     assert_eq!(written.fallback, laid_over.fallback);
     for name in written.pools.keys() {
-        assert_eq!(weir_config::written(&written, name), weir_config::written(&laid_over, name));
+        assert_eq!(weir_config::pool_keys(&written, name), weir_config::pool_keys(&laid_over, name));
     }
     after
 }
@@ -109,7 +111,7 @@ fn a_pool_that_was_made_and_deleted_leaves_nothing() {
         let before = format!("[auth.users]\napp = \"x\"\n\n[pools.a]\nhost = \"h\"\n{end}");
         let made = changed(&before, &make("b", &[("host", text("h"))]));
         assert!(made.starts_with(&before), "{made}");
-        assert_eq!(changed(&made, &edit("b", Act::Drop)), before);
+        assert_eq!(changed(&made, &edit("b", Operation::Drop)), before);
     }
 }
 
@@ -117,10 +119,10 @@ fn a_pool_that_was_made_and_deleted_leaves_nothing() {
 fn a_pool_goes_with_its_own_comment_and_with_no_other() {
     let end = FILE.find("# Reports run").unwrap();
     let after = &FILE[FILE.find("# What the log").unwrap()..];
-    assert_eq!(changed(FILE, &edit("reports", Act::Drop)), format!("{}{after}", &FILE[..end]));
+    assert_eq!(changed(FILE, &edit("reports", Operation::Drop)), format!("{}{after}", &FILE[..end]));
     let last = "[auth.users]\napp = \"x\"\n[pools.a]\nhost = \"h\"\n# size = 9\n\n# Theirs.\n[pools.b]\nhost = \"h\"\n";
     assert_eq!(
-        changed(last, &edit("b", Act::Drop)).trim_end(),
+        changed(last, &edit("b", Operation::Drop)).trim_end(),
         "[auth.users]\napp = \"x\"\n[pools.a]\nhost = \"h\"\n# size = 9"
     );
 }
@@ -141,7 +143,7 @@ fn pools_in_other_shapes_of_toml_are_changed_too() {
         assert_eq!(after.matches('#').count(), before.matches('#').count());
         let more = changed(&before, &make("b", &[("host", text("h2"))]));
         assert_eq!(load("weir.toml", &more, &Edits::default()).unwrap().pools.len(), 2, "{more}");
-        changed(&more, &edit("a", Act::Drop));
+        changed(&more, &edit("a", Operation::Drop));
     }
     let inline = format!("pools = {{ a = {{ host = \"h\" }} }}\n{users}");
     changed(&inline, &make("b", &[("host", text("h2"))]));
@@ -163,17 +165,17 @@ fn the_first_pool_of_a_file_is_made() {
 fn changes_one_after_another_are_one() {
     let mut all = make("new", &[("host", text("h")), ("size", Some(Value::Number(1)))]);
     let add = |all: &mut Edits, pool: &str, act| all.add(Edit::Pool(pool.to_owned(), act));
-    add(&mut all, "new", Act::Alter(keys(&[("size", None), ("pool_mode", text("session"))])));
-    add(&mut all, "shop", Act::Alter(keys(&[("size", Some(Value::Number(1)))])));
-    add(&mut all, "shop", Act::Alter(keys(&[("size", None)])));
-    add(&mut all, "reports", Act::Drop);
-    add(&mut all, "reports", Act::Make(keys(&[("host", text("other"))])));
+    add(&mut all, "new", Operation::Alter(keys(&[("size", None), ("pool_mode", text("session"))])));
+    add(&mut all, "shop", Operation::Alter(keys(&[("size", Some(Value::Number(1)))])));
+    add(&mut all, "shop", Operation::Alter(keys(&[("size", None)])));
+    add(&mut all, "reports", Operation::Drop);
+    add(&mut all, "reports", Operation::Create(keys(&[("host", text("other"))])));
     let after = changed(FILE, &all);
     let config = load("weir.toml", &after, &Edits::default()).unwrap();
     assert_eq!((config.pools["new"].limits.size, config.pools["shop"].limits.size), (12, 12));
     assert_eq!(config.pools["reports"].password, None);
     let mut none = make("new", &[("host", text("h"))]);
-    add(&mut none, "new", Act::Drop);
+    add(&mut none, "new", Operation::Drop);
     assert!(none.is_empty());
 }
 
@@ -183,8 +185,8 @@ fn an_ini_takes_changes_in_memory() {
                default_pool_size = 8\n";
     let mut all = alter("app", &[("size", None), ("mode", text("transaction"))]);
     let new = keys(&[("host", text("h3")), ("reserve_size", Some(Value::Number(2)))]);
-    all.add(Edit::Pool("new".into(), Act::Make(new)));
-    all.add(Edit::Pool("other".into(), Act::Drop));
+    all.add(Edit::Pool("new".into(), Operation::Create(new)));
+    all.add(Edit::Pool("other".into(), Operation::Drop));
     let config = load("pgbouncer.ini", ini, &all).unwrap();
     assert_eq!(config.pools.keys().collect::<Vec<_>>(), ["app", "new"]);
     assert_eq!((config.pools["app"].limits.size, config.pools["new"].limits.reserve_size), (8, 2));
@@ -216,13 +218,13 @@ fn what_does_not_suit_is_said_with_its_key() {
 #[test]
 fn what_is_written_is_shown_without_its_secrets() {
     let config = load("weir.toml", FILE, &Edits::default()).unwrap();
-    let shop = written(&config, "shop").unwrap();
+    let shop = pool_keys(&config, "shop").unwrap();
     let host = |name: &str| Value::Text(name.to_owned());
-    let value = |value| Written::Value(value);
+    let value = |value| ShownValue::Value(value);
     assert!(shop.contains(&("size", value(Value::Number(20)))) && shop.contains(&("mode", value(host("session")))));
     assert!(shop.contains(&("host", value(host("db1")))) && shop.len() == 3, "{shop:?}");
-    let reports = written(&config, "reports").unwrap();
-    assert!(reports.contains(&("password", Written::Secret)), "{reports:?}");
+    let reports = pool_keys(&config, "reports").unwrap();
+    assert!(reports.contains(&("password", ShownValue::Secret)), "{reports:?}");
     assert!(reports.contains(&("host", value(Value::List(vec![host("db1"), host("db2")])))));
-    assert_eq!(written(&config, "nowhere"), None);
+    assert_eq!(pool_keys(&config, "nowhere"), None);
 }

@@ -5,7 +5,7 @@ mod common;
 use std::path::Path;
 
 use weir_config::{
-    About, Act, Config, Edit, Edits, Keys, Mistakes, Value, Written, load_with, rewrite, written_of_user,
+    Config, ConfigErrors, Edit, Edits, EntryKind, Keys, Operation, ShownValue, Value, load_with, rewrite, user_keys,
 };
 
 const FILE: &str = r#"# Who may come.
@@ -26,24 +26,24 @@ fn text(value: &str) -> Option<Value> {
 }
 
 fn keys(pairs: &[(&str, Option<Value>)]) -> Keys {
-    let mut keys = Keys::of(About::User);
+    let mut keys = Keys::of(EntryKind::User);
     pairs.iter().for_each(|(name, value)| assert!(keys.set(name, value.clone()), "{name} is new"));
     keys
 }
 
 fn make(user: &str, pairs: &[(&str, Option<Value>)]) -> Edit {
-    Edit::User(user.to_owned(), Act::Make(keys(pairs)))
+    Edit::User(user.to_owned(), Operation::Create(keys(pairs)))
 }
 
 fn alter(user: &str, pairs: &[(&str, Option<Value>)]) -> Edit {
-    Edit::User(user.to_owned(), Act::Alter(keys(pairs)))
+    Edit::User(user.to_owned(), Operation::Alter(keys(pairs)))
 }
 
 fn remove(user: &str) -> Edit {
-    Edit::User(user.to_owned(), Act::Drop)
+    Edit::User(user.to_owned(), Operation::Drop)
 }
 
-fn load(file: &str, text: &str, edits: &Edits) -> Result<Config, Mistakes> {
+fn load(file: &str, text: &str, edits: &Edits) -> Result<Config, ConfigErrors> {
     load_with(Path::new(file), &|_| Ok(text.to_owned()), &|_| None, edits)
 }
 
@@ -61,7 +61,7 @@ fn changed(before: &str, edits: impl IntoIterator<Item = Edit>) -> String {
     };
     assert_eq!(secrets(&written), secrets(&laid_over), "{after}");
     for name in ["app", "reports", "new"] {
-        assert_eq!(written_of_user(&written, name), written_of_user(&laid_over, name), "{name}: {after}");
+        assert_eq!(user_keys(&written, name), user_keys(&laid_over, name), "{name}: {after}");
     }
     after
 }
@@ -100,9 +100,9 @@ fn secrets_are_told_to_be_there_and_shown_nowhere() {
     all.add(alter("app", &[("password", text("hidden"))]));
     assert!(!format!("{edit:?} {all:?}").contains("hidden"));
     let config = load("weir.toml", FILE, &all).unwrap();
-    let written = written_of_user(&config, "new").expect("a user");
-    assert_eq!(written, [("password", Written::Secret), ("size", Written::Value(Value::Number(1)))]);
-    assert!(written_of_user(&config, "nobody").is_none());
+    let written = user_keys(&config, "new").expect("a user");
+    assert_eq!(written, [("password", ShownValue::Secret), ("size", ShownValue::Value(Value::Number(1)))]);
+    assert!(user_keys(&config, "nobody").is_none());
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use weir_config::{Act, Assign, Config, Edit, Edits, Exposure, Keys, Value, exposure, load_with, reference};
+use weir_config::{Assignment, Config, Edit, Edits, Exposure, Keys, Operation, Value, exposure, load_with, reference};
 
 /// A pool with a password, one for each client's own, one that asks about users, and one of the attacker's own.
 const FILE: &str = r#"
@@ -61,15 +61,15 @@ fn keys(pairs: &[(&str, &str)]) -> Keys {
 }
 
 fn altered(pool: &str, pairs: &[(&str, &str)]) -> Option<Exposure> {
-    judged(FILE, Edit::Pool(pool.to_owned(), Act::Alter(keys(pairs))))
+    judged(FILE, Edit::Pool(pool.to_owned(), Operation::Alter(keys(pairs))))
 }
 
 fn made(pairs: &[(&str, &str)]) -> Option<Exposure> {
-    judged(FILE, Edit::Pool("new".to_owned(), Act::Make(keys(pairs))))
+    judged(FILE, Edit::Pool("new".to_owned(), Operation::Create(keys(pairs))))
 }
 
 fn set(name: &str, value: &str) -> Option<Exposure> {
-    judged(FILE, Edit::Setting(Assign::new(name, value).expect("it may be set")))
+    judged(FILE, Edit::Setting(Assignment::new(name, value).expect("it may be set")))
 }
 
 #[track_caller]
@@ -90,11 +90,11 @@ fn a_pool_moves_with_its_password_given_again_or_with_none() {
     }
     let mut port = Keys::default();
     port.set("port", Some(Value::Number(6000)));
-    refused(judged(FILE, Edit::Pool("shop".to_owned(), Act::Alter(port))), "password");
+    refused(judged(FILE, Edit::Pool("shop".to_owned(), Operation::Alter(port))), "password");
     let both = Value::List(["db1", "evil"].map(|host| Value::Text(host.to_owned())).into());
     let mut second = Keys::default();
     second.set("host", Some(both));
-    refused(judged(FILE, Edit::Pool("shop".to_owned(), Act::Alter(second))), "password");
+    refused(judged(FILE, Edit::Pool("shop".to_owned(), Operation::Alter(second))), "password");
 }
 
 #[test]
@@ -106,9 +106,9 @@ fn what_moves_no_secret_is_not_refused() {
     assert_eq!(made(&[("host", "db2")]), None, "clients' secrets go there already");
     assert_eq!(made(&[("host", "db2"), ("user", "app")]), None, "this one among them");
     assert_eq!(made(&[("host", "db9"), ("user", "nobody")]), None, "there is no secret of this name");
-    assert_eq!(judged(FILE, Edit::Pool("shop".to_owned(), Act::Drop)), None);
+    assert_eq!(judged(FILE, Edit::Pool("shop".to_owned(), Operation::Drop)), None);
     let bare = "[auth]\ntype = \"trust\"\n[auth.users]\napp = \"\"\n[pools.a]\nhost = \"h\"\n";
-    assert_eq!(judged(bare, Edit::Pool("a".to_owned(), Act::Alter(keys(&[("host", "elsewhere")])))), None);
+    assert_eq!(judged(bare, Edit::Pool("a".to_owned(), Operation::Alter(keys(&[("host", "elsewhere")])))), None);
 }
 
 #[test]
@@ -132,9 +132,9 @@ fn listed_secrets_go_to_no_new_place() {
 #[test]
 fn every_database_s_pool_is_a_pool() {
     let star = format!("{FILE}\n[pools.\"*\"]\nhost = \"db1\"\nuser = \"shop\"\npassword = \"hush\"\n");
-    let alter = |pairs| judged(&star, Edit::Pool("*".to_owned(), Act::Alter(keys(pairs))));
+    let alter = |pairs| judged(&star, Edit::Pool("*".to_owned(), Operation::Alter(keys(pairs))));
     refused(alter(&[("host", "evil")]), "password");
-    refused(judged(FILE, Edit::Pool("*".to_owned(), Act::Make(keys(&[("host", "evil")])))), "user");
+    refused(judged(FILE, Edit::Pool("*".to_owned(), Operation::Create(keys(&[("host", "evil")])))), "user");
     assert_eq!(alter(&[("mode", "session")]), None);
 }
 
@@ -155,11 +155,11 @@ fn encryption_towards_servers_gets_no_weaker() {
     assert_eq!(set("server_tls_sslmode", "require"), None);
     assert_eq!(set("server_tls_protocols", "tlsv1.3"), None);
     let local = "[auth]\ntype = \"trust\"\n[auth.users]\na = \"b\"\n[tls.server]\nmode = \"require\"\n[pools.a]\nhost = \"/run\"\n";
-    let setting = || Edit::Setting(Assign::new("server_tls_sslmode", "prefer").expect("it may be set"));
+    let setting = || Edit::Setting(Assignment::new("server_tls_sslmode", "prefer").expect("it may be set"));
     assert_eq!(judged(local, setting()), None, "a Unix socket is never encrypted");
     for name in ["server_tls_ca_file", "resolv_conf", "logfile", "auth_file", "auth_hba_file", "client_tls_key_file"] {
-        let why = Assign::new(name, "/tmp/x").expect_err("it names a file");
-        assert!(!weir_config::may_be_set(name), "{name}");
+        let why = Assignment::new(name, "/tmp/x").expect_err("it names a file");
+        assert!(!weir_config::is_settable(name), "{name}");
         assert!(why.reason().contains("file"), "{name}: {}", why.reason());
     }
 }

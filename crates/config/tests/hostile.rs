@@ -3,15 +3,15 @@
 mod common;
 
 use proptest::prelude::*;
-use weir_config::{Config, Facts, Mistakes, Users};
+use weir_config::{Config, ConfigErrors, HostLimits, Users};
 
 use common::{load_ini, load_with};
 
-fn use_everything(result: Result<Config, Mistakes>) {
+fn use_everything(result: Result<Config, ConfigErrors>) {
     match result {
         Ok(config) => {
             let _ = weir_config::show(&config);
-            let _ = weir_config::review(&config, &Facts { descriptors: 0, cores: 0 });
+            let _ = weir_config::review(&config, &HostLimits { descriptors: 0, cores: 0 });
             assert!(weir_config::differences(&config, &config).is_empty());
         }
         Err(mistakes) => {

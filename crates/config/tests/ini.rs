@@ -4,8 +4,8 @@ mod common;
 
 use std::path::{Path, PathBuf};
 
-use weir_base::{Host, Mode, OnDirty, Span, Target};
-use weir_config::{Balance, Config, Face, Facts, Method, SessionAttrs, Severity, SslMode, review, show};
+use weir_base::{Host, OnDirty, PoolMode, Span, Target};
+use weir_config::{Balance, Config, FileFormat, HostLimits, Method, SessionAttrs, Severity, SslMode, review, show};
 
 use common::load_ini;
 
@@ -28,7 +28,7 @@ fn target(host: &str, port: u16) -> Target {
 #[test]
 fn a_site_is_understood() {
     let config = read(SITE);
-    assert_eq!((config.face, config.mode, config.on_dirty), (Face::Ini, Mode::Transaction, OnDirty::Keep));
+    assert_eq!((config.format, config.mode, config.on_dirty), (FileFormat::Ini, PoolMode::Transaction, OnDirty::Keep));
     assert_eq!((config.max_clients, config.limits.size, config.listen.unix_socket_mode), (5_000, 25, 0o770));
     assert_eq!(config.auth.file, Some(PathBuf::from("users.txt")));
     assert_eq!((config.auth.users.len(), config.auth.query_user.as_deref()), (2, Some("asker")));
@@ -43,7 +43,7 @@ fn a_site_is_understood() {
     assert_eq!((app.database.as_str(), app.limits.size, app.limits.reserve_size), ("app_production", 40, 10));
     let replica = &config.pools["app_ro"];
     assert_eq!(replica.targets, [target("10.1.0.6", 5432), target("10.1.0.7", 5432)]);
-    assert_eq!((replica.mode, replica.balance), (Mode::Statement, Balance::RoundRobin));
+    assert_eq!((replica.mode, replica.balance), (PoolMode::Statement, Balance::RoundRobin));
     let reports = &config.pools["reports"];
     assert_eq!(reports.password.as_deref(), Some("it's a secret"));
     assert_eq!(reports.connect_query.as_deref(), Some("SET work_mem = '64MB'"));
@@ -54,7 +54,7 @@ fn a_site_is_understood() {
     let legacy = &config.pools["legacy"];
     assert_eq!((legacy.auth_user.as_deref(), legacy.auth_database.as_deref()), (Some("asker"), Some("app")));
     assert_eq!((legacy.limits.server_lifetime, legacy.limits.min_size), (Span::from_secs(60), 2));
-    assert_eq!(config.users["batch"].mode, Some(Mode::Session));
+    assert_eq!(config.users["batch"].mode, Some(PoolMode::Session));
     assert_eq!(config.users["web app"].max_client_connections, Some(100));
     assert_eq!(config.inert["pkt_buf"], "8192");
 }
@@ -190,7 +190,7 @@ fn values_are_read_as_c_reads_them() {
     assert_eq!(config.limits.query_wait_timeout, Span::from_millis(2_500));
     assert!(!config.log.stats && config.log.connections);
     assert_eq!((config.listen.unix_socket_mode, config.check_query, config.auth.file), (0o777, None, None));
-    assert_eq!((config.mode, config.listen.addresses.len()), (Mode::Statement, 2));
+    assert_eq!((config.mode, config.listen.addresses.len()), (PoolMode::Statement, 2));
     assert_eq!(config.listen.keepalive.user_timeout, Span::from_millis(1_500));
 }
 
@@ -202,7 +202,7 @@ fn zeroes_mean_what_they_mean_there() {
     );
     let pool = &config.pools["a"];
     assert_eq!((pool.limits.size, pool.limits.server_lifetime, pool.limits.min_size), (0, Span::ZERO, 0));
-    assert_eq!(weir_config::most_servers(&config), 0);
+    assert_eq!(weir_config::max_servers(&config), 0);
 }
 
 #[test]
@@ -252,9 +252,9 @@ fn included_files_are_read_in_their_place_and_named_in_errors() {
     let files = [files[0], ("deep.ini", "b = host=x")];
     let config = load_ini("[pgbouncer]\n%include more.ini\nc = host=y\n", &files).unwrap();
     assert_eq!((config.listen.port, config.pools.len()), (7, 3));
-    let spot = config.lines.spot("pools.b").unwrap();
-    assert_eq!((spot.file.as_deref(), spot.line), (Some(Path::new("deep.ini")), 1));
-    assert_eq!(config.lines.spot("pools.c").unwrap().file, None);
+    let location = config.locations.get("pools.b").unwrap();
+    assert_eq!((location.file.as_deref(), location.line), (Some(Path::new("deep.ini")), 1));
+    assert_eq!(config.locations.get("pools.c").unwrap().file, None);
 }
 
 #[test]
@@ -289,7 +289,7 @@ fn a_missing_user_file_is_lived_with() {
     let config = load_ini("[pgbouncer]\nauth_file = gone.txt", &[]).unwrap();
     assert!(config.auth.users.is_empty());
     assert_eq!(config.remarks[0].text, "could not open auth_file gone.txt: No such file or directory");
-    let facts = Facts { descriptors: 10_000, cores: 1 };
+    let facts = HostLimits { descriptors: 10_000, cores: 1 };
     assert!(review(&config, &facts).iter().all(|finding| finding.severity < Severity::Error));
 }
 
@@ -311,17 +311,17 @@ fn the_files_of_the_distribution_are_read() {
 #[test]
 fn what_a_file_is_follows_from_its_name_or_else_from_its_sections() {
     let load = |name: &str, text: &str| {
-        weir_config::load(Path::new(name), &|_| Ok(text.to_owned()), &|_| None).map(|config| config.face)
+        weir_config::load(Path::new(name), &|_| Ok(text.to_owned()), &|_| None).map(|config| config.format)
     };
-    assert_eq!(load("pooler.conf", "; mine\n[databases]\n[pgbouncer]\n"), Ok(Face::Ini));
-    assert_eq!(load("pooler.conf", "[auth.users]\na = \"b\"\n"), Ok(Face::Toml));
+    assert_eq!(load("pooler.conf", "; mine\n[databases]\n[pgbouncer]\n"), Ok(FileFormat::Ini));
+    assert_eq!(load("pooler.conf", "[auth.users]\na = \"b\"\n"), Ok(FileFormat::Toml));
     assert!(load("weir.toml", "[databases]\n[pgbouncer]\n").is_err());
 }
 
 #[test]
 fn no_text_of_the_whole_holds_a_secret() {
     let config = read(SITE);
-    let facts = Facts { descriptors: 100, cores: 1 };
+    let facts = HostLimits { descriptors: 100, cores: 1 };
     let all = format!("{config:?} {:?} {:?}", show(&config), review(&config, &facts));
     assert!(!all.contains("a secret"), "{all}");
 }

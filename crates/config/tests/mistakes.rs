@@ -3,10 +3,10 @@
 mod common;
 
 use common::{load_ini, load_with};
-use weir_config::{Config, Mistakes};
+use weir_config::{Config, ConfigErrors};
 
 /// The beginnings of the mistakes, up to what is to be done about them.
-fn mistakes(result: Result<Config, Mistakes>) -> Vec<String> {
+fn mistakes(result: Result<Config, ConfigErrors>) -> Vec<String> {
     let mistakes = result.map(|_| ()).unwrap_err();
     let begin = |error: &weir_config::ConfigError| {
         let text = error.to_string().replace("/etc/weir/", "");

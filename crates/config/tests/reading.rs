@@ -4,7 +4,7 @@ mod common;
 
 use std::path::PathBuf;
 
-use weir_base::{Host, Mode, OnDirty, Span, Target};
+use weir_base::{Host, OnDirty, PoolMode, Span, Target};
 use weir_config::{Config, Limits, Method};
 
 use common::load_with;
@@ -50,7 +50,7 @@ size = 20                         # the most server connections; min_size keeps 
     assert_eq!(*pool.target(), Target { host: Host::Ip("127.0.0.1".parse().unwrap()), port: 5432 });
     assert_eq!((pool.name.as_str(), pool.database.as_str(), pool.user.as_deref()), ("app", "app", Some("app")));
     assert_eq!(pool.password.as_deref(), Some("…"));
-    assert_eq!((pool.mode, pool.on_dirty), (Mode::Transaction, OnDirty::Reset));
+    assert_eq!((pool.mode, pool.on_dirty), (PoolMode::Transaction, OnDirty::Reset));
     assert_eq!(pool.limits, Limits::default());
 }
 
@@ -71,8 +71,8 @@ fn a_pools_own_limit_wins_over_the_one_for_all_wherever_that_stands() {
          statement_memory = \"1GiB\"\n[general]\nmode = \"statement\"\non_dirty = \"close\"",
     );
     let (a, b) = (&config.pools["a"], &config.pools["b"]);
-    assert_eq!((a.limits.size, a.limits.min_size, a.mode, a.on_dirty), (5, 2, Mode::Session, OnDirty::Close));
-    assert_eq!((b.limits.size, b.limits.min_size, b.mode, b.on_dirty), (7, 2, Mode::Statement, OnDirty::Close));
+    assert_eq!((a.limits.size, a.limits.min_size, a.mode, a.on_dirty), (5, 2, PoolMode::Session, OnDirty::Close));
+    assert_eq!((b.limits.size, b.limits.min_size, b.mode, b.on_dirty), (7, 2, PoolMode::Statement, OnDirty::Close));
     assert_eq!(a.limits.query_timeout, Span::from_millis(1_500));
     assert_eq!(b.limits.query_timeout, Span::ZERO);
     assert_eq!(b.limits.server_lifetime, Span::from_secs(3_600));
@@ -118,7 +118,7 @@ fn pgbouncers_names_of_limits_are_understood() {
     );
     let pool = &config.pools["app"];
     assert_eq!((pool.limits.size, pool.limits.min_size, pool.limits.reserve_size), (3, 1, 2));
-    assert_eq!((pool.database.as_str(), pool.mode), ("shop", Mode::Session));
+    assert_eq!((pool.database.as_str(), pool.mode), ("shop", PoolMode::Session));
     assert_eq!((config.limits.size, config.max_clients), (9, 12));
     assert_eq!(config.limits.reserve_timeout, Span::from_secs(1));
 }
@@ -138,7 +138,7 @@ fn a_file_with_a_byte_order_mark_and_windows_line_ends_is_read() {
     let config = read("\u{feff}[auth.users]\r\napp = \"secret\"\r\n[pools.\"my app\"]\r\nhost = \"db\"\r\n");
     assert_eq!(config.auth.users.get("app"), Some("secret"));
     assert_eq!(config.pools["my app"].database, "my app");
-    assert_eq!(config.lines.of("pools.my app.host"), Some(4));
+    assert_eq!(config.locations.line("pools.my app.host"), Some(4));
 }
 
 #[test]
@@ -146,7 +146,7 @@ fn neither_debug_nor_show_nor_review_nor_differences_tell_a_secret() {
     let text = "[auth.users]\napp = \"hush\"\n[pools.app]\nhost = \"db\"\nuser = \"app\"\npassword = \"hush\"";
     let config = read(text);
     let other = read(&text.replace("hush", "hushhush"));
-    let facts = weir_config::Facts { descriptors: 100, cores: 1 };
+    let facts = weir_config::HostLimits { descriptors: 100, cores: 1 };
     let all = format!(
         "{config:?} {:?} {:?} {:?}",
         weir_config::show(&config),

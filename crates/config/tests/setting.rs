@@ -2,7 +2,7 @@
 
 mod common;
 
-use weir_base::{Mode, Span};
+use weir_base::{PoolMode, Span};
 use weir_config::{Config, set};
 
 use common::{load_ini, load_with};
@@ -17,7 +17,7 @@ fn pools_without_a_value_of_their_own_follow() {
     assert_eq!((config.limits.size, config.pools["a"].limits.size, config.pools["b"].limits.size), (50, 3, 50));
     assert_eq!(config.fallback.as_ref().unwrap().limits.size, 50);
     let config = set(&config, "pool_mode", "transaction").unwrap();
-    assert_eq!((config.mode, config.pools["a"].mode), (Mode::Transaction, Mode::Transaction));
+    assert_eq!((config.mode, config.pools["a"].mode), (PoolMode::Transaction, PoolMode::Transaction));
     let config = set(&config, "server_check_query", "").unwrap();
     assert_eq!((config.check_query.clone(), config.pools["b"].check_query.clone()), (None, None));
     let config = set(&config, "limits.query_timeout", "1.5").unwrap();
@@ -28,7 +28,7 @@ fn pools_without_a_value_of_their_own_follow() {
 fn toml_pools_follow_too() {
     let text = "[auth.users]\na = \"b\"\n[pools.x]\nhost = \"h\"\nmode = \"session\"\n[pools.y]\nhost = \"h\"\n";
     let config = set(&load_with(text, &[], &[]).unwrap(), "pool_mode", "statement").unwrap();
-    assert_eq!((config.pools["x"].mode, config.pools["y"].mode), (Mode::Session, Mode::Statement));
+    assert_eq!((config.pools["x"].mode, config.pools["y"].mode), (PoolMode::Session, PoolMode::Statement));
 }
 
 #[test]

@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use weir_admin::{Command, CommandError, Role, Serving, Show};
+use weir_admin::{Command, CommandError, Role, ServiceState, Show};
 use weir_base::{Peer, Time};
 use weir_pgwire::tag::front;
 use weir_pgwire::{ErrorFields, HEAD, Head, frontend, put_back};
@@ -133,7 +133,7 @@ impl Engine {
     /// What a command asks of all workers, if this is the time for it.
     pub(crate) fn order(&self, command: &Command) -> Result<WorkerCommand, CommandError> {
         self.check_name(command.database())?;
-        let stopped = self.halt.serving != Serving::Active;
+        let stopped = self.halt.serving != ServiceState::Active;
         match command {
             Command::Pause(_) | Command::Kill(_) | Command::Suspend if stopped => Err(CommandError::AlreadyPaused),
             Command::Suspend if !self.halt.paused.is_empty() => Err(CommandError::PausedDatabases),

@@ -29,13 +29,13 @@ impl Engine {
             Request::Connections(of, Cursor { worker, slot }) => {
                 io.post(worker, Message(Payload::Paging(Paging::Asked { number, of, slot })), None);
             }
-            Request::Note(line) => {
+            Request::Log(line) => {
                 say(Level::Info, format_args!("{line}"), io);
                 io.answer(number, Ok(Reply::Done));
             }
             Request::Change(edit) => self.renew(Renewal::Change(number, edit), io),
-            Request::Do(Command::Reload) => self.begin_reload(Caller::Control(number), io),
-            Request::Do(command) => match self.order(&command) {
+            Request::Run(Command::Reload) => self.begin_reload(Caller::Control(number), io),
+            Request::Run(command) => match self.order(&command) {
                 Ok(ask) => {
                     if let Some(what) = command.issued() {
                         say(Level::Info, format_args!("{what} command issued"), io);

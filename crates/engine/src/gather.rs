@@ -3,7 +3,7 @@
 //! Owns the way of a command from one console to every worker and back, and its deadline. What a command stops is in
 //! `halt`, what it shows in `report`. Must not know how a console types.
 
-use weir_admin::{Command, CommandError, DatabaseStats, Facts, Report, Show};
+use weir_admin::{Command, CommandError, DatabaseStats, Report, Show, Snapshot};
 use weir_base::{Peer, Span, Time, WorkerId};
 use weir_pgwire::put_back;
 use weir_session::Refusal;
@@ -242,7 +242,7 @@ impl Engine {
                 put_failure(&mut buffer, &error);
             }
             (Ok(()), Command::Show(what)) => {
-                let facts = Facts { report, config: &self.config, version: self.version, now_wall: self.wall(now) };
+                let facts = Snapshot { report, config: &self.config, version: self.version, now_wall: self.wall(now) };
                 let table = weir_admin::show(*what, &facts);
                 return self.send_table(console, *what, table, io);
             }

@@ -8,7 +8,7 @@
 
 use std::collections::BTreeSet;
 
-use weir_admin::{Command, CommandError, Serving, Show};
+use weir_admin::{Command, CommandError, ServiceState, Show};
 use weir_base::{Peer, Time, WorkerId};
 use weir_session::Refusal;
 
@@ -24,7 +24,7 @@ use crate::{Engine, Todo};
 /// What is stopped.
 pub(crate) struct Halt {
     /// The whole process.
-    pub(crate) serving: Serving,
+    pub(crate) serving: ServiceState,
     /// Databases stopped by name.
     pub(crate) paused: BTreeSet<String>,
     /// Databases that take no new clients.
@@ -63,7 +63,7 @@ pub(crate) enum Until {
 impl Default for Halt {
     fn default() -> Self {
         Halt {
-            serving: Serving::Active,
+            serving: ServiceState::Active,
             paused: BTreeSet::new(),
             disabled: BTreeSet::new(),
             watches: Vec::new(),
@@ -77,7 +77,7 @@ impl Default for Halt {
 
 impl Halt {
     pub(crate) fn is_suspended(&self) -> bool {
-        self.serving == Serving::Suspended
+        self.serving == ServiceState::Suspended
     }
 
     /// Whether something may come to rest that somebody waits for.
@@ -101,10 +101,10 @@ impl Engine {
     pub(crate) fn halt_pool(&mut self, now: Time, ix: PoolIx) {
         let draining = self.draining == Some(Drain::Servers);
         let slot = self.pools.get_mut(ix);
-        let paused = draining || self.halt.serving == Serving::Paused || self.halt.paused.contains(&*slot.name);
+        let paused = draining || self.halt.serving == ServiceState::Paused || self.halt.paused.contains(&*slot.name);
         match (paused, self.halt.serving) {
             (true, _) => slot.pool.pause(),
-            (false, Serving::Suspended) => slot.pool.suspend(),
+            (false, ServiceState::Suspended) => slot.pool.suspend(),
             (false, _) => slot.pool.resume(now),
         }
         self.todo.push_back(Todo::Settle(ix));
@@ -123,7 +123,7 @@ impl Engine {
     pub(crate) fn pause_databases<I: Io>(&mut self, now: Time, name: Option<&str>, io: &mut I) {
         match name {
             Some(name) => drop(self.halt.paused.insert(name.to_owned())),
-            None => self.halt.serving = Serving::Paused,
+            None => self.halt.serving = ServiceState::Paused,
         }
         self.halt_pools(now, name, io);
     }
@@ -145,7 +145,7 @@ impl Engine {
             Some(_) => {}
             None => {
                 self.halt.paused.clear();
-                if std::mem::take(&mut self.halt.serving) == Serving::Suspended {
+                if std::mem::take(&mut self.halt.serving) == ServiceState::Suspended {
                     self.wake(now, io);
                 }
             }
@@ -183,7 +183,7 @@ impl Engine {
 
     /// SUSPEND: nothing more is read.
     pub(crate) fn suspend<I: Io>(&mut self, now: Time, io: &mut I) {
-        self.halt.serving = Serving::Suspended;
+        self.halt.serving = ServiceState::Suspended;
         self.halt_pools(now, None, io);
         let peers: Vec<Peer> =
             self.peers.clients().map(|c| c.peer).chain(self.peers.servers().map(|s| s.peer)).collect();

@@ -174,7 +174,7 @@ pub struct Engine {
     /// What renews the configuration, one at a time; a helper works on the first.
     renewals: VecDeque<renew::Renewal>,
     /// Where changes are kept that workers are taking over, by the control plane's numbers.
-    kept: HashMap<u64, weir_admin::Kept>,
+    kept: HashMap<u64, weir_admin::Persisted>,
     /// What the operator has stopped.
     halt: Halt,
     draining: Option<Drain>,
@@ -451,7 +451,7 @@ impl Engine {
             let link = self.peers.clients().find(|c| c.peer == client).map(|c| c.link);
             assert_eq!(link, Some(Some(server.peer)), "a server's client does not know it");
             assert!(server.doing() != Some(peers::Doing::Idle), "an idle server has a client");
-            let released = self.pools.get(server.pool).mode() != weir_base::Mode::Session;
+            let released = self.pools.get(server.pool).mode() != weir_base::PoolMode::Session;
             let fair = server.overtime.1 <= relay::AHEAD || !released;
             assert!(fair, "others wait, and a pipeline goes on for {} transactions", server.overtime.1);
         }

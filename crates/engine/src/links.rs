@@ -3,7 +3,7 @@
 //! Owns the moments at which a link is made (with the prelude that a client needs on a server), ended, and cleaned up after.
 //! What passes over a link is in `relay`; who is next is decided in `weir-pool`, and that a server is clean in `weir-session`.
 
-use weir_base::{Mode, OnDirty, Peer, Time};
+use weir_base::{OnDirty, Peer, PoolMode, Time};
 use weir_pgwire::Dirty;
 use weir_pool::{Acquire, Release};
 use weir_session::{Refusal, Server, back};
@@ -265,7 +265,7 @@ impl Engine {
                 return;
             }
             let Some(client) = self.peers.client(client) else { return };
-            let session_mode = matches!(&client.phase, Phase::Ready(c) if c.mode() == Mode::Session);
+            let session_mode = matches!(&client.phase, Phase::Ready(c) if c.mode() == PoolMode::Session);
             let mid_message = matches!(&client.phase, Phase::Ready(c) if c.is_mid_message());
             if session_mode && client.pause.waits {
                 // It was held because the server owed too much, and nothing more will come to say so.
@@ -431,7 +431,7 @@ enum Cleaning {
 ///   each release in the other modes.
 /// - Where that does not apply, or is empty, `on_dirty = reset` and `refuse` remove what was left, and `keep` leaves it.
 fn cleaning(pool: &weir_config::Pool, used: bool, dirty: Dirty) -> Cleaning {
-    let session = pool.mode == Mode::Session;
+    let session = pool.mode == PoolMode::Session;
     let always = used && (session || pool.reset_always);
     let left = !dirty.is_empty() || (session && used);
     match pool.on_dirty {

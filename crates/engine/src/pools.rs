@@ -7,9 +7,9 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use rand_core::RngCore;
-use weir_admin::{CommandError, Refusals, Stats, Tally};
+use weir_admin::{CommandError, PoolCounters, Refusals, Stats};
 use weir_auth::Secret;
-use weir_base::{Mode, Peer, Span, Time, WorkerId};
+use weir_base::{Peer, PoolMode, Span, Time, WorkerId};
 use weir_config::Config;
 use weir_pgwire::Dirty;
 use weir_pool::lending::{BorrowRequest, Lender, borrower_settings};
@@ -50,7 +50,7 @@ pub(crate) struct PoolSlot {
     /// Its earliest wake-up in the timers.
     pub(crate) armed: Time,
     pub(crate) stats: Stats,
-    pub(crate) tally: Tally,
+    pub(crate) tally: PoolCounters,
     /// The kinds of lost session state that the log has named.
     pub(crate) lost_logged: Dirty,
     /// Its clients that were refused.
@@ -251,7 +251,7 @@ impl Engine {
             pool: Pool::new(part.settings(config), self.random.next_u64(), now),
             armed: Time::NEVER,
             stats: Stats::default(),
-            tally: Tally::default(),
+            tally: PoolCounters::default(),
             lost_logged: Dirty::NONE,
             refusals: Refusals::default(),
             previous: Reading { stats: Stats::default(), at: now },
@@ -534,7 +534,7 @@ impl Engine {
 
     /// Servers of a pool have been given up. With `server_fast_close`, those that sessions hold are looked at now.
     pub(crate) fn hurry(&mut self, ix: PoolIx) {
-        if self.config.server_fast_close && self.pools.get(ix).mode() == Mode::Session {
+        if self.config.server_fast_close && self.pools.get(ix).mode() == PoolMode::Session {
             let linked = self.peers.servers().filter(|server| server.pool == ix && server.link.is_some());
             self.todo.extend(linked.map(|server| Todo::Release(server.peer)));
         }
@@ -591,7 +591,7 @@ impl PoolSlot {
         self.failing_since = self.failing_since.min(now);
     }
 
-    pub(crate) fn mode(&self) -> Mode {
+    pub(crate) fn mode(&self) -> PoolMode {
         self.config.mode
     }
 

@@ -19,7 +19,7 @@ use std::net::IpAddr;
 use std::ops::Range;
 use std::sync::Arc;
 
-use weir_admin::{Kept, Unmade};
+use weir_admin::{ChangeError, Persisted};
 pub use weir_admin::{Request, Response};
 use weir_base::{ClientAddr, Host, Peer, Span, Target, WorkerId};
 use weir_config::{Config, Edit, SslMode};
@@ -264,7 +264,7 @@ pub enum Answer {
     /// For [`Work::LoadConfig`]: a configuration that is valid as a whole, or one line that says what is wrong and where.
     Config(Result<Arc<Config>, String>),
     /// For [`Work::ChangeConfig`]: the configuration that is to follow, and where the change is kept; or why there is none.
-    Changed(Result<(Arc<Config>, Kept), Unmade>),
+    Changed(Result<(Arc<Config>, Persisted), ChangeError>),
 }
 
 impl fmt::Debug for Answer {

@@ -4,7 +4,7 @@
 //! leaves. When links are made and ended is in `links`; what bytes mean is decided in `weir-session`.
 
 use weir_admin::Histogram;
-use weir_base::{Mode, Peer, Time};
+use weir_base::{Peer, PoolMode, Time};
 use weir_session::front::{self, Then};
 use weir_session::{Refusal, back};
 
@@ -143,7 +143,7 @@ impl Engine {
     fn allowed_ahead(&self, client: &ClientSlot, server: Option<&ServerSlot>) -> u32 {
         let Some(server) = server else { return AHEAD };
         let slot = self.pools.get(client.pool);
-        if slot.mode() == Mode::Session {
+        if slot.mode() == PoolMode::Session {
             return u32::MAX;
         }
         let wanted = server.doomed || slot.is_wanted();

@@ -6,9 +6,9 @@
 
 use std::sync::Arc;
 
-use weir_admin::{Command, CommandError, Kept, Reply, Unmade};
+use weir_admin::{ChangeError, Command, CommandError, Persisted, Reply};
 use weir_base::Time;
-use weir_config::{Config, Edit, differences, keep_fixed};
+use weir_config::{Config, Edit, differences, keep_restart_settings};
 
 use crate::console::put_failure;
 use crate::gather::Caller;
@@ -73,13 +73,18 @@ impl Engine {
     }
 
     /// The configuration has been changed, or has not.
-    pub(crate) fn changed<I: Io>(&mut self, now: Time, made: Result<(Arc<Config>, Kept), Unmade>, io: &mut I) {
+    pub(crate) fn changed<I: Io>(
+        &mut self,
+        now: Time,
+        made: Result<(Arc<Config>, Persisted), ChangeError>,
+        io: &mut I,
+    ) {
         let Some(Renewal::Change(number, edit)) = self.renewals.pop_front() else { return };
         match made {
             Ok((config, kept)) => {
                 match &kept {
-                    Kept::InFile => say(Level::Info, format_args!("{edit} was changed by the control plane"), io),
-                    Kept::InMemory(why) => say(
+                    Persisted::InFile => say(Level::Info, format_args!("{edit} was changed by the control plane"), io),
+                    Persisted::InMemory(why) => say(
                         Level::Warning,
                         format_args!("{edit} was changed by the control plane until the restart: {why}"),
                         io,
@@ -121,7 +126,7 @@ impl Engine {
             say(Level::Warning, format_args!("{key} stays \"{old}\" until a restart, which \"{new}\" needs"), io);
         }
         let mut kept = Config::clone(&read);
-        keep_fixed(&self.config, &mut kept);
+        keep_restart_settings(&self.config, &mut kept);
         Arc::new(kept)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use weir_admin::{DatabaseStats, MemoryRecord, PoolRecord, Report, Serving, SocketRecord};
+use weir_admin::{DatabaseStats, MemoryRecord, PoolRecord, Report, ServiceState, SocketRecord};
 use weir_base::{ClientAddr, Host, Span, Target, Time};
 use weir_pool::ServerState as InPool;
 use weir_session::Server;
@@ -23,7 +23,7 @@ impl Engine {
             refusals: self.refusal_records(),
             memory: vec![self.client_memory(), self.statement_memory()],
             serving: match self.draining {
-                Some(Drain::Servers) => Serving::Paused,
+                Some(Drain::Servers) => ServiceState::Paused,
                 _ => self.halt.serving,
             },
             draining: self.draining.is_some(),

@@ -25,7 +25,7 @@ use crate::say::say;
 use crate::welcome::Told;
 use crate::wire::Wire;
 use crate::{Engine, Job, Todo};
-use weir_config::{Encryption, Ending};
+use weir_config::{Encryption, LoginFailure};
 
 impl Engine {
     /// A connect of ours succeeded.
@@ -56,7 +56,7 @@ impl Engine {
                 self.peers.put(peer, Entry::Server(server));
                 return io.start_tls(peer, Handshake::Connect { host, mode, direct: false });
             }
-            Ok(false) if server.attempt.encryption == Encryption::Asked => {
+            Ok(false) if server.attempt.encryption == Encryption::Preferred => {
                 self.peers.put(peer, Entry::Server(server));
                 return self.begin_server_login(peer, io);
             }
@@ -64,7 +64,7 @@ impl Engine {
             Err(error) => error,
         };
         io.close(peer);
-        self.login_failed(now, server, ours(error.to_owned()), Ending::Other, io);
+        self.login_failed(now, server, ours(error.to_owned()), LoginFailure::Other, io);
     }
 
     /// The connection to a server is there, encrypted if it has to be: the login begins.
@@ -112,7 +112,7 @@ impl Engine {
     /// A server's handshake failed; its connection is gone.
     pub(crate) fn server_tls_failed<I: Io>(&mut self, now: Time, server: Box<ServerSlot>, error: &str, io: &mut I) {
         let message = format!("TLS handshake with server {} failed: {error}", server.target);
-        self.login_failed(now, server, ours(message), Ending::Handshake, io);
+        self.login_failed(now, server, ours(message), LoginFailure::Handshake, io);
     }
 
     /// A connect of ours failed; the handle is dead.
@@ -122,7 +122,7 @@ impl Engine {
             Entry::Server(server) => {
                 let error = ours(format!("could not connect to server {}: {error}", server.target));
                 self.fail_line(now, &server.target, &error, false);
-                self.login_failed(now, server, error, Ending::Other, io);
+                self.login_failed(now, server, error, LoginFailure::Other, io);
             }
             Entry::Client(client) => self.peers.put(peer, Entry::Client(client)),
             Entry::Free => {}
@@ -152,7 +152,8 @@ impl Engine {
             LoginTold::Failed(error) => {
                 io.close(server.peer);
                 let encrypted = server.tls.is_some();
-                let ending = if error.sqlstate == "28000" { Ending::Refused { encrypted } } else { Ending::Other };
+                let ending =
+                    if error.sqlstate == "28000" { LoginFailure::Refused { encrypted } } else { LoginFailure::Other };
                 self.login_failed(now, server, error, ending, io);
             }
             LoginTold::Salt { password, salt, iterations } => {
@@ -208,7 +209,7 @@ impl Engine {
 
     fn unfit<I: Io>(&mut self, now: Time, server: Box<ServerSlot>, why: &str, io: &mut I) {
         self.terminate(server.peer, io);
-        self.login_failed(now, server, ours(why.to_owned()), Ending::Other, io);
+        self.login_failed(now, server, ours(why.to_owned()), LoginFailure::Other, io);
     }
 
     /// A server is good for its pool: the query that each begins with, if there is one.
@@ -234,7 +235,7 @@ impl Engine {
         match (probing, outcome) {
             (true, Err(error)) => {
                 self.terminate(server.peer, io);
-                self.login_failed(now, server, error, Ending::Other, io);
+                self.login_failed(now, server, error, LoginFailure::Other, io);
             }
             (true, Ok(())) => {
                 let attrs = self.pools.get(server.pool).config.session_attrs;
@@ -263,7 +264,7 @@ impl Engine {
         let Some(proof) = up.prove_clean() else {
             self.terminate(peer, io);
             let error = ours("connect_query left a transaction open".to_owned());
-            return self.login_failed(now, server, error, Ending::Other, io);
+            return self.login_failed(now, server, error, LoginFailure::Other, io);
         };
         let slot = self.pools.get_mut(ix);
         if let Some(known) = &slot.welcome {
@@ -313,7 +314,7 @@ impl Engine {
         let (peer, ix) = (server.peer, server.pool);
         let Some(doing) = server.doing().filter(|_| !server.is_new()) else {
             let shaking = matches!(server.state, ServerState::Shaking);
-            let ending = if shaking { Ending::Handshake } else { Ending::Other };
+            let ending = if shaking { LoginFailure::Handshake } else { LoginFailure::Other };
             let error = match server.last_words.take() {
                 Some(Refusal::ServerDown { sqlstate, message }) => OwnError { sqlstate, message },
                 _ => ours("server closed the connection during the login".to_owned()),
@@ -408,7 +409,7 @@ impl Engine {
         now: Time,
         server: Box<ServerSlot>,
         error: OwnError,
-        ending: Ending,
+        ending: LoginFailure,
         io: &mut I,
     ) {
         let slot = self.pools.get(server.pool);

@@ -3,7 +3,7 @@
 //! Owns when the process may end. Worker 0 asks all workers, each tells it once when nothing is left, and the last one
 //! ends the process.
 
-use weir_admin::{Serving, ShutdownMode};
+use weir_admin::{ServiceState, ShutdownMode};
 use weir_base::{Peer, Time, WorkerId};
 use weir_pgwire::put_back;
 use weir_session::Refusal;
@@ -91,7 +91,7 @@ impl Engine {
 
     /// USR1: PAUSE.
     pub(crate) fn pause_signal<I: Io>(&mut self, now: Time, io: &mut I) {
-        if self.halt.serving == Serving::Active {
+        if self.halt.serving == ServiceState::Active {
             say(Level::Info, format_args!("got SIGUSR1, pausing all activity"), io);
             self.scatter_quietly(now, WorkerCommand::Pause(None), io);
         } else {
@@ -105,13 +105,13 @@ impl Engine {
             _ if self.draining.is_some() => {
                 return say(Level::Info, format_args!("got SIGUSR2, while shutting down, ignoring"), io);
             }
-            Serving::Suspended => say(Level::Info, format_args!("got SIGUSR2, continuing from SUSPEND"), io),
-            Serving::Paused => say(Level::Info, format_args!("got SIGUSR2, continuing from PAUSE"), io),
+            ServiceState::Suspended => say(Level::Info, format_args!("got SIGUSR2, continuing from SUSPEND"), io),
+            ServiceState::Paused => say(Level::Info, format_args!("got SIGUSR2, continuing from PAUSE"), io),
             // The order to pause is on its way to the workers, this one among them; this one follows it.
-            Serving::Active if self.is_pausing() => {
+            ServiceState::Active if self.is_pausing() => {
                 say(Level::Info, format_args!("got SIGUSR2, continuing from PAUSE"), io);
             }
-            Serving::Active => {
+            ServiceState::Active => {
                 return say(Level::Info, format_args!("got SIGUSR2, but not paused/suspended"), io);
             }
         }

@@ -70,16 +70,16 @@ fn a_command_is_answered_when_it_is_done_and_refused_with_the_consoles_words() {
     let (client, server) = (world.arrival("ann", "db"), world.server());
     world.heard(client);
     world.bytes(client, &query("select 1"));
-    ask(&mut world, 1, Request::Do(Command::Pause(Some("db".into()))));
+    ask(&mut world, 1, Request::Run(Command::Pause(Some("db".into()))));
     assert!(world.port.answers.is_empty(), "a server is in use");
     world.bytes(server, &done("SELECT 1", b'I'));
     assert!(matches!(answer(&mut world, 1), Ok(Reply::Done)));
     assert!(paused(&mut world));
-    ask(&mut world, 2, Request::Do(Command::Resume(Some("db".into()))));
+    ask(&mut world, 2, Request::Run(Command::Resume(Some("db".into()))));
     assert!(matches!(answer(&mut world, 2), Ok(Reply::Done)));
-    ask(&mut world, 3, Request::Do(Command::Resume(Some("db".into()))));
+    ask(&mut world, 3, Request::Run(Command::Resume(Some("db".into()))));
     assert!(matches!(answer(&mut world, 3), Err(CommandError::DatabaseNotPaused(name)) if name == "db"));
-    ask(&mut world, 4, Request::Do(Command::Pause(Some("nowhere".into()))));
+    ask(&mut world, 4, Request::Run(Command::Pause(Some("nowhere".into()))));
     assert!(matches!(answer(&mut world, 4), Err(CommandError::NoSuchDatabase(name)) if name == "nowhere"));
 }
 
@@ -89,7 +89,7 @@ fn who_waits_no_longer_takes_the_command_back() {
     let (client, server) = (world.arrival("ann", "db"), world.server());
     world.heard(client);
     world.bytes(client, &query("select 1"));
-    ask(&mut world, 1, Request::Do(Command::Pause(Some("db".into()))));
+    ask(&mut world, 1, Request::Run(Command::Pause(Some("db".into()))));
     world.input(Input::AskedNoMore { number: 1 });
     assert!(!paused(&mut world));
     world.bytes(server, &done("SELECT 1", b'I'));
@@ -101,13 +101,13 @@ fn who_waits_no_longer_takes_the_command_back() {
 fn a_reload_that_fails_says_why_and_one_that_works_is_answered_by_all() {
     let mut world = World::new(config(1));
     world.client();
-    ask(&mut world, 1, Request::Do(Command::Reload));
+    ask(&mut world, 1, Request::Run(Command::Reload));
     world.helped(config(5));
     assert!(matches!(answer(&mut world, 1), Ok(Reply::Done)));
     ask(&mut world, 2, Request::Report);
     let Ok(Reply::Report(_, config)) = answer(&mut world, 2) else { panic!("no report") };
     assert_eq!(config.pools["db"].limits.size, 5);
-    ask(&mut world, 3, Request::Do(Command::Reload));
+    ask(&mut world, 3, Request::Run(Command::Reload));
     let job = world.asked_for_help().expect("a helper was asked");
     world.input(Input::Helped { job, answer: Answer::Config(Err("weir.toml:3: no".into())) });
     assert!(matches!(answer(&mut world, 3), Err(CommandError::ReloadFailed(why)) if why == "weir.toml:3: no"));

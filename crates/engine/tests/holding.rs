@@ -2,7 +2,7 @@
 
 mod common;
 
-use weir_base::{Mode, Peer, Span};
+use weir_base::{Peer, PoolMode, Span};
 use weir_engine::port::{Input, Signal};
 use weir_pgwire::{Of, put_back, put_front};
 
@@ -11,7 +11,7 @@ use common::*;
 const LIMIT: u64 = 5;
 
 /// One pool of one server, with these time-outs in seconds: query, idle transaction, transaction.
-fn timed(mode: Mode, limits: [u64; 3]) -> World {
+fn timed(mode: PoolMode, limits: [u64; 3]) -> World {
     let mut config = config(1);
     let [query, idle, transaction] = limits.map(Span::from_secs);
     (config.limits.query_timeout, config.limits.idle_transaction_timeout) = (query, idle);
@@ -103,7 +103,7 @@ const SILENT: [Way; 9] = [
 
 #[test]
 fn whoever_holds_a_server_in_silence_is_timed_out_whatever_was_sent_last() {
-    for mode in [Mode::Transaction, Mode::Session] {
+    for mode in [PoolMode::Transaction, PoolMode::Session] {
         for (what, hold) in SILENT {
             let mut world = timed(mode, [0, LIMIT, 0]);
             let (client, server) = linked(&mut world);
@@ -126,14 +126,14 @@ fn whoever_holds_a_server_in_silence_is_timed_out_whatever_was_sent_last() {
 #[test]
 fn transaction_timeout_counts_from_the_first_request_however_the_transaction_began() {
     for (what, hold) in SILENT {
-        let mut world = timed(Mode::Transaction, [0, 0, LIMIT]);
+        let mut world = timed(PoolMode::Transaction, [0, 0, LIMIT]);
         let (client, server) = linked(&mut world);
         hold(&mut world, client, server);
         seconds(&mut world, LIMIT + 1);
         assert!(says(&world.heard(client), "transaction timeout"), "{what}");
         assert!(!world.is_open(server), "{what}");
     }
-    let mut world = timed(Mode::Transaction, [0, 0, LIMIT]);
+    let mut world = timed(PoolMode::Transaction, [0, 0, LIMIT]);
     let (client, server) = linked(&mut world);
     world.bytes(client, &query("begin; select pg_sleep(3600)"));
     seconds(&mut world, LIMIT + 1);
@@ -145,14 +145,14 @@ fn query_timeout_counts_only_while_an_answer_is_owed() {
     let silent =
         ["a Parse and a Describe, flushed and answered", "half a query", "a transaction", "a failed transaction"];
     for (what, hold) in SILENT.into_iter().filter(|(what, _)| silent.contains(what)) {
-        let mut world = timed(Mode::Transaction, [LIMIT, 0, 0]);
+        let mut world = timed(PoolMode::Transaction, [LIMIT, 0, 0]);
         let (client, server) = linked(&mut world);
         hold(&mut world, client, server);
         seconds(&mut world, 10 * LIMIT);
         assert!(world.is_open(client) && world.is_open(server), "{what}");
     }
     for (what, hold) in SILENT.into_iter().filter(|(what, _)| what.contains("COPY") || what.contains("Flush alone")) {
-        let mut world = timed(Mode::Transaction, [LIMIT, 0, 0]);
+        let mut world = timed(PoolMode::Transaction, [LIMIT, 0, 0]);
         let (client, server) = linked(&mut world);
         hold(&mut world, client, server);
         seconds(&mut world, LIMIT + 1);
@@ -162,7 +162,7 @@ fn query_timeout_counts_only_while_an_answer_is_owed() {
 
 #[test]
 fn each_transaction_and_each_query_of_a_pipeline_is_timed_by_itself() {
-    let mut world = timed(Mode::Transaction, [LIMIT, 0, LIMIT]);
+    let mut world = timed(PoolMode::Transaction, [LIMIT, 0, LIMIT]);
     let (client, server) = linked(&mut world);
     world.bytes(client, &[query("one"), query("two"), query("three"), query("four")].concat());
     for _ in 0..3 {
@@ -173,7 +173,7 @@ fn each_transaction_and_each_query_of_a_pipeline_is_timed_by_itself() {
     seconds(&mut world, LIMIT + 1);
     assert!(!world.is_open(client) && !world.is_open(server), "the fourth one takes too long");
     // A chain of transactions is many, too.
-    let mut world = timed(Mode::Transaction, [0, 0, LIMIT]);
+    let mut world = timed(PoolMode::Transaction, [0, 0, LIMIT]);
     let (client, server) = linked(&mut world);
     world.bytes(client, &query("begin"));
     world.bytes(server, &done("BEGIN", b'T'));
@@ -195,7 +195,7 @@ fn a_byte_now_and_then_is_no_progress_but_data_is() {
     for (behind, what) in
         [(query(&format!("select '{}'", "x".repeat(2000))), "a query"), (copy_data(2000), "COPY data")]
     {
-        let mut world = timed(Mode::Transaction, [0, LIMIT, 0]);
+        let mut world = timed(PoolMode::Transaction, [0, LIMIT, 0]);
         let (client, server) = linked(&mut world);
         if what == "COPY data" {
             world.bytes(client, &query("copy t from stdin"));
@@ -210,7 +210,7 @@ fn a_byte_now_and_then_is_no_progress_but_data_is() {
         }
         assert!(!world.is_open(client) && !world.is_open(server), "{what}");
     }
-    let mut world = timed(Mode::Transaction, [0, LIMIT, 0]);
+    let mut world = timed(PoolMode::Transaction, [0, LIMIT, 0]);
     let (client, server) = linked(&mut world);
     world.bytes(client, &query("copy t from stdin"));
     world.bytes(server, &copy_in_response());
@@ -225,7 +225,7 @@ fn a_byte_now_and_then_is_no_progress_but_data_is() {
     }
     assert!(world.is_open(client), "it moves");
     // What gives the server nothing to do is no move.
-    let mut world = timed(Mode::Transaction, [0, LIMIT, 0]);
+    let mut world = timed(PoolMode::Transaction, [0, LIMIT, 0]);
     let (client, server) = linked(&mut world);
     world.bytes(client, &query("begin"));
     world.bytes(server, &done("BEGIN", b'T'));
@@ -240,7 +240,7 @@ fn a_byte_now_and_then_is_no_progress_but_data_is() {
 
 #[test]
 fn a_client_that_does_not_read_holds_its_server_and_a_server_that_does_not_read_is_not_waited_for() {
-    for mode in [Mode::Transaction, Mode::Session] {
+    for mode in [PoolMode::Transaction, PoolMode::Session] {
         let mut world = timed(mode, [0, LIMIT, 0]);
         let (client, server) = linked(&mut world);
         world.bytes(client, &query("copy t to stdout"));
@@ -255,7 +255,7 @@ fn a_client_that_does_not_read_holds_its_server_and_a_server_that_does_not_read_
         seconds(&mut world, 2);
         assert!(!world.is_open(client) && !world.is_open(server));
     }
-    let mut world = timed(Mode::Transaction, [0, LIMIT, 0]);
+    let mut world = timed(PoolMode::Transaction, [0, LIMIT, 0]);
     let (client, server) = linked(&mut world);
     world.bytes(client, &query("copy t from stdin"));
     world.bytes(server, &copy_in_response());
@@ -270,7 +270,7 @@ fn a_client_that_does_not_read_holds_its_server_and_a_server_that_does_not_read_
 
 #[test]
 fn a_new_time_out_reaches_clients_that_hold_a_server_already() {
-    let mut world = timed(Mode::Transaction, [0, 0, 0]);
+    let mut world = timed(PoolMode::Transaction, [0, 0, 0]);
     let (client, server) = linked(&mut world);
     world.bytes(client, &query("begin"));
     world.bytes(server, &done("BEGIN", b'T'));
@@ -286,7 +286,7 @@ fn a_new_time_out_reaches_clients_that_hold_a_server_already() {
 
 #[test]
 fn in_session_mode_nothing_is_held_between_transactions() {
-    let mut world = timed(Mode::Session, [LIMIT, LIMIT, LIMIT]);
+    let mut world = timed(PoolMode::Session, [LIMIT, LIMIT, LIMIT]);
     let (client, server) = linked(&mut world);
     world.bytes(client, &query("select 1"));
     world.bytes(server, &done("SELECT 1", b'I'));
@@ -362,7 +362,7 @@ fn a_pipeline_ends_for_pause_reconnect_and_a_session_keeps_its_own() {
     world.signal(Signal::Resume);
     let server = world.server();
     assert_eq!(world.heard(server).len(), query("two").len());
-    let mut world = timed(Mode::Session, [0, 0, 0]);
+    let mut world = timed(PoolMode::Session, [0, 0, 0]);
     let (client, server) = linked(&mut world);
     world.bytes(client, &query("one"));
     let second = world.client();
@@ -436,7 +436,7 @@ fn a_cancel_before_a_clients_work_has_begun_stops_that_and_no_query_of_ours() {
 
 #[test]
 fn a_value_that_a_server_refuses_costs_its_client_and_no_server() {
-    for mode in [Mode::Transaction, Mode::Session] {
+    for mode in [PoolMode::Transaction, PoolMode::Session] {
         let mut world = timed(mode, [0, 0, 0]);
         let (_, server) = linked(&mut world);
         for _ in 0..3 {

@@ -2,7 +2,7 @@
 
 mod common;
 
-use weir_base::{Mode, OnDirty, Peer, Span};
+use weir_base::{OnDirty, Peer, PoolMode, Span};
 use weir_engine::port::{Input, Signal};
 use weir_pgwire::{put_back, put_front};
 
@@ -278,7 +278,7 @@ fn a_client_that_waits_too_long_for_a_server_is_told() {
 #[test]
 fn a_client_in_session_mode_goes_on_after_a_pipeline_that_was_too_deep() {
     let mut config = config(1);
-    config.mode = Mode::Session;
+    config.mode = PoolMode::Session;
     add_pool(&mut config, "db", 1);
     let mut world = World::new(config);
     let client = world.arrival("ann", "db");

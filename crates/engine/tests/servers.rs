@@ -5,7 +5,7 @@ mod common;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use weir_base::{Host, Mode, OnDirty, Peer, Span, Target};
+use weir_base::{Host, OnDirty, Peer, PoolMode, Span, Target};
 use weir_config::{Balance, Config, Pool, SessionAttrs, SslMode};
 use weir_engine::port::{Handshake, Input, Secured};
 use weir_pgwire::{put_back, put_front};
@@ -444,7 +444,7 @@ fn the_operators_queries_reset_and_check_and_a_reset_is_followed_by_the_connect_
 fn a_failing_reset_query_is_ignored_where_servers_are_kept_and_costs_the_server_otherwise() {
     for policy in [OnDirty::Keep, OnDirty::Reset] {
         let mut world = World::new(with(|pool| {
-            pool.mode = Mode::Session;
+            pool.mode = PoolMode::Session;
             pool.on_dirty = policy;
             pool.reset_query = "SELECT broken()".into();
         }));
@@ -473,7 +473,7 @@ fn a_failing_reset_query_is_ignored_where_servers_are_kept_and_costs_the_server_
 #[test]
 fn fast_close_ends_sessions_on_servers_that_were_given_up() {
     for fast in [false, true] {
-        let mut config = with(|pool| pool.mode = Mode::Session);
+        let mut config = with(|pool| pool.mode = PoolMode::Session);
         config.server_fast_close = fast;
         let mut world = World::new(config);
         let client = world.arrival("ann", "db");

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use weir_base::{Host, Peer, Target, Time};
 use weir_config::{Config, Listen};
 use weir_engine::port::{Input, Io};
-use weir_runtime::{Brain, Inherited, LogTarget, Plan, Seat, Signals, TlsFiles, start};
+use weir_runtime::{Handler, Inherited, LogTarget, Plan, Signals, TlsFiles, WorkerSetup, start};
 use weir_uring::Ring;
 
 /// The other end of each peer, by the peer's slot.
@@ -32,7 +32,7 @@ impl Forward {
     }
 }
 
-impl Brain for Forward {
+impl Handler for Forward {
     fn handle<I: Io>(&mut self, _: Time, input: Input<'_>, io: &mut I) {
         match input {
             Input::Bytes { peer, bytes } => io.forward(self.other(peer), 0..bytes.len()),
@@ -64,7 +64,7 @@ fn main() -> ExitCode {
     };
     let (host, server_port) = to.rsplit_once(':').unwrap_or((to, "5432"));
     let target = Target { host: Host::parse(host), port: server_port.parse().unwrap_or(5432) };
-    let brain = |_: Seat| Forward { to: target.clone(), other: Vec::new() };
+    let brain = |_: WorkerSetup| Forward { to: target.clone(), other: Vec::new() };
     match start(plan(port), brain) {
         Ok(running) => ExitCode::from(running.wait() as u8),
         Err(error) => {

@@ -15,16 +15,16 @@ use std::collections::HashMap;
 use std::io::{self, ErrorKind};
 
 use weir_base::Peer;
-use weir_uring::{Ended, Key, Refused, Ring, Shape};
+use weir_uring::{Ended, Key, Ring, RingError, RingSize};
 
 use crate::port::Port;
 use crate::slots::{NONE, Outgoing, Peers, Reader, Ready, Slot, Stage, Watch};
 use crate::socket::Socket;
 
 /// How a worker's ring is made. The buffers are as long as most messages; as many as come at one wait.
-pub(crate) const SHAPE: Shape = Shape { entries: 512, completions: 4096, buffers: 256, buffer_size: 4096 };
+pub(crate) const SHAPE: RingSize = RingSize { entries: 512, completions: 4096, buffers: 256, buffer_size: 4096 };
 /// How a worker comes by its ring, on its own thread: [`Ring::new`], or a test's.
-pub type MakeRing = fn(Shape) -> Result<Ring, Refused>;
+pub type MakeRing = fn(RingSize) -> Result<Ring, RingError>;
 /// The key under which epoll itself is watched; no peer has it.
 pub(crate) const EPOLL: u64 = (1 << Key::BITS) - 1;
 /// A key has this many bits for a slot, and the others for its generation.

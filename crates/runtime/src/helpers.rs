@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use nix::unistd::{Uid, User};
-use weir_admin::{Kept, Unmade};
+use weir_admin::{ChangeError, Persisted};
 use weir_base::{Peer, WorkerId};
 use weir_config::{Config, Edit};
 use weir_engine::port::{Answer, Work};
@@ -37,7 +37,7 @@ pub type Reload = Arc<dyn Fn() -> Result<Arc<Config>, String> + Send + Sync>;
 pub type Fit<'a> = &'a dyn Fn(Arc<Config>) -> Result<Arc<Config>, String>;
 
 /// Changes the configuration: nothing, unless the result is valid and fits.
-pub type Change = Arc<dyn Fn(&Edit, Fit<'_>) -> Result<(Arc<Config>, Kept), Unmade> + Send + Sync>;
+pub type Change = Arc<dyn Fn(&Edit, Fit<'_>) -> Result<(Arc<Config>, Persisted), ChangeError> + Send + Sync>;
 
 /// The kinds of an engine's work, of which none waits for another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -156,7 +156,9 @@ fn help(reload: &Reload, change: Option<&Change>, work: Work) -> Answer {
         }
         Work::NameOfUser(uid) => Answer::UserName(name_of_user(uid)),
         Work::LoadConfig => Answer::Config(reload()),
-        Work::ChangeConfig(edit) => Answer::Changed(change.map_or(Err(Unmade::Fixed), |change| change(&edit, &Ok))),
+        Work::ChangeConfig(edit) => {
+            Answer::Changed(change.map_or(Err(ChangeError::Fixed), |change| change(&edit, &Ok)))
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Threads, epoll, sockets, name look-ups, helpers, signals and the log: all of the data plane's I/O, and no decisions.
 //!
-//! A worker is a thread with its own epoll and its own brain (see [`Brain`]; in production an engine). The brain is told
+//! A worker is a thread with its own epoll and its own brain (see [`Handler`]; in production an engine). The brain is told
 //! what happened and asks for what it wants through [`weir_engine::port`]; this crate keeps that port's rules. Workers
 //! share nothing on the path of a query; they write letters to each other.
 //!
@@ -19,12 +19,12 @@
 //! | `supervisor` | what systemd is told |
 
 mod ahead;
-mod brain;
 mod clock;
 mod connect;
 mod descriptors;
 mod desk;
 mod files;
+mod handler;
 mod helpers;
 mod listen;
 mod load;
@@ -44,12 +44,12 @@ mod tls;
 mod worker;
 
 pub use ahead::MakeRing;
-pub use brain::{Brain, Seat};
 pub use descriptors::descriptors;
 pub use files::read_ordinary;
+pub use handler::{Handler, WorkerSetup};
 pub use helpers::{Change, Fit, Reload};
 pub use listen::{Bound, Inherited};
-pub use log::{LogTarget, last_words};
+pub use log::{LogTarget, log_start_error};
 pub use serve::{Options, Ready, VERSION, serve, start_engines};
 pub use signals::Signals;
 pub use start::{Handle, Plan, Running, StartError, start};

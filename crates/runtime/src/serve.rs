@@ -11,8 +11,8 @@ use weir_engine::port::{Input, Io};
 use weir_engine::{Engine, Setup, StatementMemory};
 use weir_uring::Ring;
 
-use crate::brain::{Brain, Seat};
 use crate::descriptors::{descriptors, raise_descriptors};
+use crate::handler::{Handler, WorkerSetup};
 use crate::helpers::{Change, Reload};
 use crate::listen::Inherited;
 use crate::log::LogTarget;
@@ -122,7 +122,7 @@ fn greeting(config: &Config) -> String {
     format!("process up: {VERSION}; open files: {limit}, clients: {clients}, workers: {workers}")
 }
 
-fn engine(seat: Seat, config: Arc<Config>, statement_memory: StatementMemory) -> Engine {
+fn engine(seat: WorkerSetup, config: Arc<Config>, statement_memory: StatementMemory) -> Engine {
     Engine::new(Setup {
         worker: seat.worker,
         workers: seat.workers,
@@ -140,8 +140,8 @@ fn engine(seat: Seat, config: Arc<Config>, statement_memory: StatementMemory) ->
 /// servers on paper than there are descriptors; clients keep half of them all the same.
 fn fitted(config: Arc<Config>) -> Arc<Config> {
     let (limit, _) = descriptors();
-    let all = limit.saturating_sub(weir_config::other_descriptors(limit));
-    let left = all.saturating_sub(weir_config::most_servers(&config)).max(all / 2).max(1);
+    let all = limit.saturating_sub(weir_config::reserved_descriptors(limit));
+    let left = all.saturating_sub(weir_config::max_servers(&config)).max(all / 2).max(1);
     if u64::from(config.max_clients) <= left {
         return config;
     }
@@ -150,7 +150,7 @@ fn fitted(config: Arc<Config>) -> Arc<Config> {
     Arc::new(config)
 }
 
-impl Brain for Engine {
+impl Handler for Engine {
     #[inline]
     fn handle<I: Io>(&mut self, now: Time, input: Input<'_>, io: &mut I) {
         Engine::handle(self, now, input, io);

@@ -13,13 +13,13 @@ use weir_admin::Control;
 use weir_base::WorkerId;
 use weir_config::{Listen, SocketIo};
 use weir_engine::port::{Level, Signal};
-use weir_uring::{Refused, Ring};
+use weir_uring::{Ring, RingError};
 
 use crate::ahead::{MakeRing, SHAPE};
-use crate::brain::{Brain, Seat};
 use crate::clock::Clock;
 use crate::descriptors::raise_descriptors;
 use crate::desk::Desk;
+use crate::handler::{Handler, WorkerSetup};
 use crate::helpers::{Change, Helpers, Reload};
 use crate::listen::{Bound, Inherited, Listening};
 use crate::log::{Log, LogTarget, LogThread};
@@ -123,7 +123,7 @@ impl Handle {
 }
 
 /// Binds everything, then starts the workers, each with a brain of its own. Nothing runs if this fails.
-pub fn start<B: Brain>(plan: Plan, brain: impl FnMut(Seat) -> B) -> Result<Running, StartError> {
+pub fn start<B: Handler>(plan: Plan, brain: impl FnMut(WorkerSetup) -> B) -> Result<Running, StartError> {
     raise_descriptors();
     let signals = (plan.signals == Signals::Handle).then(Kept::keep).transpose();
     let signals = signals.map_err(StartError::because("can't wait for signals"))?;
@@ -202,14 +202,14 @@ fn choose_io(io: SocketIo, greeting: &str, log: &Log) -> bool {
 }
 
 /// Why there can't be a ring; on a thread of its own, because the end of a ring interrupts calls of the thread that made it.
-fn probe() -> Option<Refused> {
+fn probe() -> Option<RingError> {
     let thread = thread::Builder::new().spawn(|| Ring::new(SHAPE).err()).ok()?;
     thread.join().ok()?
 }
 
-fn spawn<B: Brain>(
+fn spawn<B: Handler>(
     ports: Vec<Port>,
-    mut brain: impl FnMut(Seat) -> B,
+    mut brain: impl FnMut(WorkerSetup) -> B,
     ring: Option<MakeRing>,
 ) -> Result<Vec<JoinHandle<()>>, StartError> {
     let workers = ports.len() as u16;
@@ -219,7 +219,7 @@ fn spawn<B: Brain>(
         .into_iter()
         .map(|port| {
             let wall_at_start = port.shared.clock.wall_at_start();
-            let seat = Seat { worker: port.me, workers, wall_at_start, seed: random(), process_key };
+            let seat = WorkerSetup { worker: port.me, workers, wall_at_start, seed: random(), process_key };
             Worker::new(brain(seat), port, ring)
         })
         .collect();

@@ -21,7 +21,7 @@ use weir_engine::port::{Gone, Input, Level};
 use weir_uring::{Completion, Key, Ring};
 
 use crate::ahead::{self, EPOLL, MakeRing, SHAPE};
-use crate::brain::Brain;
+use crate::handler::Handler;
 use crate::load::Load;
 use crate::mailbox::{BELL, Letter};
 use crate::port::{Due, Notice, Port};
@@ -53,7 +53,7 @@ pub(crate) struct Worker<B> {
     ring: Option<MakeRing>,
 }
 
-impl<B: Brain> Worker<B> {
+impl<B: Handler> Worker<B> {
     pub(crate) fn new(brain: B, port: Port, ring: Option<MakeRing>) -> Self {
         let load = Load::new(port.inbox.post.workers() == 1, port.now);
         Worker { brain, scratch: vec![0; SCRATCH].into(), plain: Vec::new(), port, load, ring }
@@ -102,12 +102,12 @@ impl<B: Brain> Worker<B> {
             let asked = self.port.now;
             let wait = if more { Some(Duration::ZERO) } else { self.wait() };
             ring.wait(wait)?;
-            self.port.note_owed(ring.is_owed());
+            self.port.note_owed(ring.has_unsubmitted());
             self.port.now = self.port.shared.clock.now();
             let mut others = more | self.tell_completed(ring, &mut watching);
             while ring.is_behind() {
                 ring.wait(Some(Duration::ZERO))?;
-                self.port.note_owed(ring.is_owed());
+                self.port.note_owed(ring.has_unsubmitted());
                 others |= self.tell_completed(ring, &mut watching);
             }
             events.clear();
@@ -130,10 +130,10 @@ impl<B: Brain> Worker<B> {
 
     /// What the last turns wrote is sent before the process ends, as long as the kernel takes it.
     fn send_last(&mut self, ring: &mut Ring) -> io::Result<()> {
-        while self.port.ahead.unsent() > 0 || ring.is_owed() {
+        while self.port.ahead.unsent() > 0 || ring.has_unsubmitted() {
             self.port.hand_in(ring)?;
             ring.submit()?;
-            if ring.is_owed() {
+            if ring.has_unsubmitted() {
                 break;
             }
         }

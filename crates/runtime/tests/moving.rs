@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use weir_base::{Time, WorkerId};
 use weir_engine::port::{Input, Io};
-use weir_runtime::{Brain, start};
+use weir_runtime::{Handler, start};
 
 use common::*;
 use envelopes::Envelopes;
@@ -27,7 +27,7 @@ struct Roam {
     envelopes: Envelopes,
 }
 
-impl Brain for Roam {
+impl Handler for Roam {
     fn handle<I: Io>(&mut self, _: Time, input: Input<'_>, io: &mut I) {
         match input {
             Input::Bytes { peer, bytes } => {

@@ -18,8 +18,8 @@ use nix::errno::Errno;
 use weir_base::{Span, Time};
 use weir_config::SocketIo;
 use weir_engine::port::Input;
-use weir_runtime::{Brain, Plan, Running, Seat, start};
-use weir_uring::{Refused, Ring, Shape};
+use weir_runtime::{Handler, Plan, Running, WorkerSetup, start};
+use weir_uring::{Ring, RingError, RingSize};
 
 use common::*;
 
@@ -51,13 +51,13 @@ fn limit(entries: u32) -> io::Result<u32> {
     }
 }
 
-fn make_ring(shape: Shape) -> Result<Ring, Refused> {
+fn make_ring(shape: RingSize) -> Result<Ring, RingError> {
     Ring::with_limit(shape, Box::new(limit))
 }
 
 /// One test at a time; `None` where there is no io_uring.
 fn alone() -> Option<MutexGuard<'static, ()>> {
-    let small = Shape { entries: 8, completions: 8, buffers: 8, buffer_size: 64 };
+    let small = RingSize { entries: 8, completions: 8, buffers: 8, buffer_size: 64 };
     if let Err(refused) = Ring::new(small) {
         println!("SKIPPED: {refused}");
         return None;
@@ -67,7 +67,7 @@ fn alone() -> Option<MutexGuard<'static, ()>> {
     Some(guard)
 }
 
-fn serve_short<B: Brain>(brain: impl FnMut(Seat) -> B) -> Running {
+fn serve_short<B: Handler>(brain: impl FnMut(WorkerSetup) -> B) -> Running {
     start(Plan { io: SocketIo::IoUring, ring: make_ring, ..plan(1) }, brain).unwrap()
 }
 
@@ -82,7 +82,7 @@ fn reset(stream: TcpStream) {
 
 /// Answers `q` with `answer to N`, N being the port the client comes from; the kernel takes nothing from then on if it was
 /// `Q`. Tells what it is told.
-fn answering(told_to: std::sync::mpsc::Sender<String>) -> impl Brain {
+fn answering(told_to: std::sync::mpsc::Sender<String>) -> impl Handler {
     script(move |_, input, io| {
         let _ = told_to.send(told(&input));
         if let Input::Bytes { peer, bytes } = input {

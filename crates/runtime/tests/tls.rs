@@ -22,7 +22,7 @@ use weir_base::{Host, Peer, Time, WorkerId};
 use weir_config::{Config, SslMode, TlsSide};
 use weir_engine::Message;
 use weir_engine::port::{Handshake, Input, Io, Secured};
-use weir_runtime::{Brain, Plan, Running, Seat, TlsFiles, TlsFinding, check_tls, start};
+use weir_runtime::{Handler, Plan, Running, TlsFiles, TlsFinding, WorkerSetup, check_tls, start};
 
 use certs::*;
 use common::*;
@@ -51,7 +51,7 @@ impl Site {
         Plan { tls: TlsFiles::load(&self.config).unwrap(), ..plan(workers) }
     }
 
-    fn serve<B: Brain>(&self, brain: impl FnMut(Seat) -> B) -> Running {
+    fn serve<B: Handler>(&self, brain: impl FnMut(WorkerSetup) -> B) -> Running {
         start(self.plan(1), brain).unwrap()
     }
 
@@ -96,7 +96,7 @@ impl Secure {
     }
 }
 
-impl Brain for Secure {
+impl Handler for Secure {
     fn handle<I: Io>(&mut self, _: Time, input: Input<'_>, io: &mut I) {
         let _ = self.told.send(told(&input));
         match input {
@@ -308,7 +308,7 @@ impl<I: Io> SecureIo for I {
     }
 }
 
-impl<F: FnMut(Input<'_>, &mut dyn SecureIo) + Send + 'static> Brain for Doing<F> {
+impl<F: FnMut(Input<'_>, &mut dyn SecureIo) + Send + 'static> Handler for Doing<F> {
     fn handle<I: Io>(&mut self, _: Time, input: Input<'_>, io: &mut I) {
         (self.0)(input, io);
     }
@@ -471,7 +471,7 @@ struct Adopting {
     adopted: Arc<Config>,
 }
 
-impl Brain for Adopting {
+impl Handler for Adopting {
     fn handle<I: Io>(&mut self, _: Time, input: Input<'_>, io: &mut I) {
         match input {
             Input::Accepted { peer, .. } => io.start_tls(peer, Handshake::Accept { received: Vec::new() }),

@@ -5,7 +5,7 @@
 //!
 //! Source of the messages: PostgreSQL documentation, "Message Formats", "Message Flow", "Asynchronous Operations".
 
-use weir_base::Mode;
+use weir_base::PoolMode;
 use weir_pgwire::tag::back;
 use weir_pgwire::{Dirty, Effects, HEAD, Head, Scope, TxStatus, backend, put_back};
 
@@ -281,7 +281,7 @@ impl<O: Out> Step<'_, '_, O> {
         self.told.queries += 1;
         self.told.answered = true;
         self.told.transactions += u32::from(status == TxStatus::Idle);
-        let statement_mode = self.client.as_ref().is_some_and(|c| c.mode == Mode::Statement);
+        let statement_mode = self.client.as_ref().is_some_and(|c| c.mode == PoolMode::Statement);
         let block = statement_mode && status != TxStatus::Idle;
         self.told.block_in_statement_mode |= block;
         if block {
@@ -302,7 +302,8 @@ impl<O: Out> Step<'_, '_, O> {
         if temporary {
             self.server.statements.distrust();
         }
-        let Some(client) = self.client.as_deref_mut().filter(|c| !lost.is_empty() && c.mode != Mode::Session) else {
+        let Some(client) = self.client.as_deref_mut().filter(|c| !lost.is_empty() && c.mode != PoolMode::Session)
+        else {
             return;
         };
         self.told.lost.insert(lost);
@@ -411,7 +412,7 @@ impl<O: Out> Step<'_, '_, O> {
     /// An error that answers nothing: the server is about to go. A client in the middle of something hears of it.
     fn unasked_error(&mut self) -> Fate {
         self.server.spoiled = true;
-        let session = self.client.as_ref().is_some_and(|c| c.mode == Mode::Session);
+        let session = self.client.as_ref().is_some_and(|c| c.mode == PoolMode::Session);
         if session || !self.server.is_quiet() { Fate::Forward } else { Fate::Discard }
     }
 

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use weir_base::Mode;
+use weir_base::PoolMode;
 use weir_pgwire::Dirty;
 
 use crate::assembly::Assembly;
@@ -18,7 +18,7 @@ use crate::params::Params;
 pub struct Client {
     /// Unique within the process for the process's life; tells its unnamed statement from those of others.
     pub id: u64,
-    pub(crate) mode: Mode,
+    pub(crate) mode: PoolMode,
     pub(crate) params: Arc<Params>,
     pub(crate) stream: Assembly,
     pub(crate) statements: Option<Box<ClientStatements>>,
@@ -91,7 +91,7 @@ impl Unnamed {
 
 impl Client {
     /// A client of a pool in `mode` that wants `params`.
-    pub fn new(id: u64, mode: Mode, params: Arc<Params>) -> Self {
+    pub fn new(id: u64, mode: PoolMode, params: Arc<Params>) -> Self {
         Client {
             id,
             mode,
@@ -124,7 +124,7 @@ impl Client {
     }
 
     /// The mode of its pool.
-    pub fn mode(&self) -> Mode {
+    pub fn mode(&self) -> PoolMode {
         self.mode
     }
 

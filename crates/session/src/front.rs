@@ -6,7 +6,7 @@
 //! Bodies are read only where a decision needs them; everything else streams. In session mode nothing is renamed.
 //! Source of the messages: PostgreSQL documentation, "Message Formats" and "Message Flow".
 
-use weir_base::Mode;
+use weir_base::PoolMode;
 use weir_pgwire::tag::front;
 use weir_pgwire::{Dirty, Effects, ErrorFields, HEAD, Head, Malformed, frontend, put_back};
 
@@ -146,7 +146,7 @@ pub fn feed<O: Out>(
     let mut at = 0;
     let mut composed = 0;
     let texts = match client.mode {
-        Mode::Session => Texts::Pass,
+        PoolMode::Session => Texts::Pass,
         _ if ctx.max_prepared > 0 || client.prepared() > 0 => Texts::Rename,
         _ => Texts::Watch,
     };

@@ -9,7 +9,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use weir_base::Mode;
+use weir_base::PoolMode;
 use weir_pgwire::Dirty;
 
 use crate::assembly::Assembly;
@@ -99,7 +99,8 @@ pub fn thaw(bytes: &[u8], table: &ParamTable, interner: &mut Interner, pool: &Ac
         return Err(NotThawed::Version);
     }
     let frozen: Frozen = postcard::from_bytes(rest).map_err(|_| NotThawed::Damaged)?;
-    let mode = [Mode::Session, Mode::Transaction, Mode::Statement].into_iter().find(|m| *m as u8 == frozen.mode);
+    let mode =
+        [PoolMode::Session, PoolMode::Transaction, PoolMode::Statement].into_iter().find(|m| *m as u8 == frozen.mode);
     let mut params = table.unknown();
     for (name, value) in &frozen.params {
         // A parameter that is not tracked here stays what the servers have.
@@ -137,7 +138,7 @@ mod tests {
         let pool = interner.pool("app", "joe", 1 << 20);
         let mut params = table.unknown();
         table.set(&mut params, "TimeZone", "UTC").unwrap();
-        let mut client = Client::new(7, Mode::Transaction, Arc::new(params));
+        let mut client = Client::new(7, PoolMode::Transaction, Arc::new(params));
         let statement = interner.intern(&pool, b"select 1\0\0\0", Reading(5)).unwrap();
         client.statements_mut().make_room(b"s", pool.account()).unwrap();
         client.statements_mut().insert(Name::new(b"s"), Given { statement: statement.clone(), by: 0 });
@@ -152,7 +153,7 @@ mod tests {
         assert!(pool.used() < 1_000);
         let thawed = thaw(&bytes, &table, &mut interner, &pool).unwrap();
         assert_eq!(pool.used(), held, "it is charged as before");
-        assert_eq!((thawed.id, thawed.mode, &thawed.params), (7, Mode::Transaction, &client.params));
+        assert_eq!((thawed.id, thawed.mode, &thawed.params), (7, PoolMode::Transaction, &client.params));
         assert!(Arc::ptr_eq(thawed.statements.as_ref().unwrap().get(b"s").unwrap(), &statement));
         assert_eq!(thawed.unnamed_id(), unnamed);
         assert!(thawed.skipping && !thawed.cancelled);

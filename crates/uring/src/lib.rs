@@ -17,7 +17,7 @@
 //!
 //! An entry names its descriptor by number until the kernel has taken it, and the kernel may take fewer than it is given.
 //! Whoever closes a descriptor that something was asked for calls [`Ring::submit`] first, and keeps it open as long as
-//! [`Ring::is_owed`] says that some entries are left; otherwise the entry is for whatever has that number then. That is
+//! [`Ring::has_unsubmitted`] says that some entries are left; otherwise the entry is for whatever has that number then. That is
 //! wrong, but touches no memory.
 //!
 //! Source: io_uring_setup(2), io_uring_enter(2), io_uring_register(2); Linux 6.1 at least.
@@ -27,4 +27,4 @@ mod enter;
 mod ring;
 
 pub use enter::Limit;
-pub use ring::{Completion, Ended, Key, Refused, Ring, Shape};
+pub use ring::{Completion, Ended, Key, Ring, RingError, RingSize};

@@ -33,7 +33,7 @@ const PAUSE: Duration = Duration::from_millis(1);
 
 /// How large a ring is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Shape {
+pub struct RingSize {
     /// Entries that can be asked for between two calls to the kernel without one more; a power of two.
     pub entries: u32,
     /// Completions that the kernel keeps for us without an allocation of its own; a power of two.
@@ -46,15 +46,15 @@ pub struct Shape {
 
 /// Why there is no ring: one line.
 #[derive(Debug)]
-pub struct Refused(String);
+pub struct RingError(String);
 
-impl fmt::Display for Refused {
+impl fmt::Display for RingError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl std::error::Error for Refused {}
+impl std::error::Error for RingError {}
 
 /// Whom a request is about, in the caller's own numbers; below 2^60.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -219,20 +219,22 @@ pub struct Ring {
 
 impl Ring {
     /// Makes a ring for this thread, if the kernel has what it takes and lets us.
-    pub fn new(shape: Shape) -> Result<Ring, Refused> {
+    pub fn new(shape: RingSize) -> Result<Ring, RingError> {
         let mut builder = IoUring::builder();
         builder.setup_single_issuer().setup_defer_taskrun().setup_taskrun_flag().setup_submit_all();
         builder.setup_cqsize(shape.completions).dontfork();
         let uring = builder.build(shape.entries).map_err(refused)?;
         if !uring.params().is_feature_nodrop() || !uring.params().is_feature_ext_arg() {
-            return Err(Refused("this kernel's io_uring is too old; Linux 6.1 is the oldest that will do".to_owned()));
+            return Err(RingError(
+                "this kernel's io_uring is too old; Linux 6.1 is the oldest that will do".to_owned(),
+            ));
         }
         let mut buffers = Box::new(Buffers::new(shape.buffers, shape.buffer_size as usize));
         let (address, count) = (buffers.address(), buffers.count());
         // SAFETY: the descriptors stay where they are, within the box, until `drop` has unregistered them; if that fails
         // they are leaked.
         let registered = unsafe { uring.submitter().register_buf_ring_with_flags(address, count, GROUP, 0) };
-        registered.map_err(|e| Refused(format!("io_uring's provided buffers are refused: {e}")))?;
+        registered.map_err(|e| RingError(format!("io_uring's provided buffers are refused: {e}")))?;
         (0..count).for_each(|id| buffers.publish(id));
         Ok(Ring {
             queues: Queues::new(uring),
@@ -247,7 +249,7 @@ impl Ring {
     }
 
     /// The same, with a limit to what each call hands in: for tests of what a kernel may do that is short of memory.
-    pub fn with_limit(shape: Shape, limit: Limit) -> Result<Ring, Refused> {
+    pub fn with_limit(shape: RingSize, limit: Limit) -> Result<Ring, RingError> {
         let mut ring = Ring::new(shape)?;
         ring.queues.set_limit(limit);
         Ok(ring)
@@ -265,7 +267,7 @@ impl Ring {
     /// Whether the kernel has yet to take some of what was asked for. As long as that is so, no descriptor may be closed
     /// that a request names.
     #[inline]
-    pub fn is_owed(&mut self) -> bool {
+    pub fn has_unsubmitted(&mut self) -> bool {
         self.queues.waiting() > 0
     }
 
@@ -524,8 +526,8 @@ fn accepted(done: Done) -> Completion<'static> {
 }
 
 /// In words of what can be done about it.
-fn refused(error: io::Error) -> Refused {
-    Refused(match Errno::from_io_error(&error) {
+fn refused(error: io::Error) -> RingError {
+    RingError(match Errno::from_io_error(&error) {
         Some(Errno::NOSYS) => "this kernel has no io_uring".to_owned(),
         Some(Errno::PERM) => {
             "io_uring is forbidden here, by the kernel's setting io_uring_disabled or by a filter of system calls"

@@ -11,9 +11,9 @@ use std::os::unix::net::UnixStream;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use weir_uring::{Completion, Key, Ring, Shape};
+use weir_uring::{Completion, Key, Ring, RingSize};
 
-const SHAPE: Shape = Shape { entries: 8, completions: 64, buffers: 4, buffer_size: 100 };
+const SHAPE: RingSize = RingSize { entries: 8, completions: 64, buffers: 4, buffer_size: 100 };
 const PATIENCE: Duration = Duration::from_secs(10);
 
 fn ring(limit: impl FnMut(u32) -> io::Result<u32> + 'static) -> Option<Ring> {
@@ -127,12 +127,12 @@ fn a_kernel_that_takes_nothing_is_not_asked_for_ever_and_gets_all_when_it_takes_
         assert_eq!(error.kind(), ErrorKind::WouldBlock);
         for timeout in [Some(Duration::ZERO), Some(PATIENCE * 10), None] {
             ring.wait(timeout).unwrap();
-            assert!(ring.is_owed() && ring.next().is_none());
+            assert!(ring.has_unsubmitted() && ring.next().is_none());
         }
         assert!(calls.get() < 100, "{} calls", calls.get());
         open.set(true);
         ring.wait(Some(Duration::ZERO)).unwrap();
-        assert!(!ring.is_owed() && ring.room().unwrap() == SHAPE.entries);
+        assert!(!ring.has_unsubmitted() && ring.room().unwrap() == SHAPE.entries);
         for (i, (_, far)) in (0..).zip(&pairs[..SHAPE.entries as usize]) {
             let mut far = far;
             far.set_read_timeout(Some(PATIENCE)).unwrap();

@@ -9,16 +9,16 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use weir_uring::{Completion, Ended, Key, Ring, Shape};
+use weir_uring::{Completion, Ended, Key, Ring, RingSize};
 
-const SHAPE: Shape = Shape { entries: 8, completions: 64, buffers: 4, buffer_size: 100 };
+const SHAPE: RingSize = RingSize { entries: 8, completions: 64, buffers: 4, buffer_size: 100 };
 const PATIENCE: Duration = Duration::from_secs(10);
 
 fn ring() -> Option<Ring> {
     ring_of(SHAPE)
 }
 
-fn ring_of(shape: Shape) -> Option<Ring> {
+fn ring_of(shape: RingSize) -> Option<Ring> {
     Ring::new(shape).inspect_err(|refused| println!("SKIPPED: {refused}")).ok()
 }
 
@@ -308,7 +308,7 @@ fn a_key_that_is_too_large_is_refused() {
 
 #[test]
 fn a_ring_of_an_impossible_size_is_refused_in_words() {
-    let shape = Shape { entries: 1 << 30, ..SHAPE };
+    let shape = RingSize { entries: 1 << 30, ..SHAPE };
     let refused = Ring::new(shape).expect_err("no kernel has so many").to_string();
     assert!(refused.contains("io_uring"), "{refused}");
 }

@@ -8,7 +8,7 @@
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
-use weir_base::Mode;
+use weir_base::PoolMode;
 
 /// Room beyond what is needed on average.
 const ROOM: f64 = 1.25;
@@ -43,7 +43,7 @@ pub(crate) struct Moment {
 pub(crate) struct Measured {
     pub(crate) pool: String,
     pub(crate) size: u32,
-    pub(crate) mode: Mode,
+    pub(crate) mode: PoolMode,
     /// The last minutes, by the second.
     pub(crate) recent: Vec<Moment>,
     /// The last days, by the minute.
@@ -123,19 +123,19 @@ fn waits(of: &Measured) -> Option<Advice> {
     if let Some(Room { max_connections, free }) = of.room {
         evidence.extend(figures(&[("max_connections", max_connections.into()), ("connections_free", free.into())]));
     }
-    let (sign, size) = if of.mode != Mode::Session && (idle_share >= IDLE || held_idle >= active * IDLE) && active > 0.0
-    {
-        (Sign::WaitsAndServersIdleInTransaction, None)
-    } else if servers < f64::from(of.size) * BUSY {
-        (Sign::WaitsAndDatabaseAtItsLimit, None)
-    } else if active >= f64::from(of.size) * BUSY {
-        match of.room {
-            Some(Room { free: 0, .. }) => (Sign::WaitsAndDatabaseAtItsLimit, None),
-            room => (Sign::WaitsAndServersBusy, Some(grown(of.size, peak.needed, room))),
-        }
-    } else {
-        return None;
-    };
+    let (sign, size) =
+        if of.mode != PoolMode::Session && (idle_share >= IDLE || held_idle >= active * IDLE) && active > 0.0 {
+            (Sign::WaitsAndServersIdleInTransaction, None)
+        } else if servers < f64::from(of.size) * BUSY {
+            (Sign::WaitsAndDatabaseAtItsLimit, None)
+        } else if active >= f64::from(of.size) * BUSY {
+            match of.room {
+                Some(Room { free: 0, .. }) => (Sign::WaitsAndDatabaseAtItsLimit, None),
+                room => (Sign::WaitsAndServersBusy, Some(grown(of.size, peak.needed, room))),
+            }
+        } else {
+            return None;
+        };
     Some(Advice::new(of, sign, evidence, peak, size))
 }
 
@@ -161,11 +161,11 @@ fn idles(of: &Measured) -> Option<Advice> {
 }
 
 /// The busiest moment by the law. A session holds its server as long as it lasts, so there the servers in use are counted.
-fn peak<'a>(mode: Mode, moments: impl IntoIterator<Item = &'a Moment>) -> Peak {
+fn peak<'a>(mode: PoolMode, moments: impl IntoIterator<Item = &'a Moment>) -> Peak {
     let of = |moment: &Moment| {
         let per_second = moment.transactions_per_second.unwrap_or(0.0);
         let held_ms = moment.transaction_ms_mean.unwrap_or(0.0);
-        let needed = if mode == Mode::Session { moment.servers_active } else { per_second * held_ms / 1e3 };
+        let needed = if mode == PoolMode::Session { moment.servers_active } else { per_second * held_ms / 1e3 };
         Peak { per_second, held_ms, needed }
     };
     moments.into_iter().map(of).max_by(|a, b| a.needed.total_cmp(&b.needed)).unwrap_or_default()
@@ -312,7 +312,7 @@ mod tests {
 
     fn measured(recent: Moment, past: Moment, minutes: usize) -> Measured {
         let (recent, past) = (vec![recent; 300], vec![past; minutes]);
-        Measured { pool: "app".into(), size: 20, mode: Mode::Transaction, recent, past, room: None }
+        Measured { pool: "app".into(), size: 20, mode: PoolMode::Transaction, recent, past, room: None }
     }
 
     #[test]
@@ -372,7 +372,7 @@ mod tests {
     #[test]
     fn a_session_holds_its_server_whether_it_asks_anything_or_not() {
         let idle = Moment { idle_in_transaction_share: Some(0.9), servers_idle_in_transaction: 20.0, ..full() };
-        let advice = advise(&Measured { mode: Mode::Session, ..measured(idle, quiet(), 0) }).expect("advice");
+        let advice = advise(&Measured { mode: PoolMode::Session, ..measured(idle, quiet(), 0) }).expect("advice");
         assert_eq!((advice.sign, advice.change.is_some()), (Sign::WaitsAndServersBusy, true));
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::time::timeout;
-use weir_admin::{Command, Connections, Control, Cursor, Kept, Reply, Report, Request, SocketRecord};
+use weir_admin::{Command, Connections, Control, Cursor, Persisted, Reply, Report, Request, SocketRecord};
 use weir_config::{Config, Edit};
 
 use crate::error::ApiError;
@@ -56,28 +56,28 @@ impl Workers {
 
     /// Has something done that is done at once.
     pub(crate) async fn order(&self, command: Command) -> Result<(), ApiError> {
-        self.ask(Request::Do(command), PATIENCE).await.map(drop)
+        self.ask(Request::Run(command), PATIENCE).await.map(drop)
     }
 
     /// Has something done that waits for clients or servers; after `patience` it is taken back.
     pub(crate) async fn order_within(&self, command: Command, patience: Duration) -> Result<(), ApiError> {
-        match self.ask(Request::Do(command), patience).await {
+        match self.ask(Request::Run(command), patience).await {
             Err(ApiError::NoAnswer) => Err(ApiError::TakenBack(patience)),
             done => done.map(drop),
         }
     }
 
     /// Has the configuration changed.
-    pub(crate) async fn change(&self, edit: Edit) -> Result<Kept, ApiError> {
+    pub(crate) async fn change(&self, edit: Edit) -> Result<Persisted, ApiError> {
         match self.ask(Request::Change(Arc::new(edit)), PATIENCE).await? {
-            Reply::Changed(made) => made.map_err(ApiError::Unmade),
+            Reply::Changed(made) => made.map_err(ApiError::ChangeError),
             _ => Err(ApiError::NoAnswer),
         }
     }
 
     /// Has a line written into the log; nobody waits for it.
     pub(crate) fn note(&self, line: String) {
-        self.0.ask(Request::Note(line), Box::new(drop));
+        self.0.ask(Request::Log(line), Box::new(drop));
     }
 
     async fn ask(&self, request: Request, patience: Duration) -> Result<Reply, ApiError> {

@@ -9,7 +9,7 @@ use axum::http::StatusCode;
 use axum::http::header::{CONNECTION, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
-use weir_admin::{CommandError, Unmade};
+use weir_admin::{ChangeError, CommandError};
 use weir_config::{ConfigError, SetError, WebRole};
 
 /// Why a request was not answered as asked.
@@ -18,7 +18,7 @@ pub(crate) enum ApiError {
     /// The workers said no.
     Refused(CommandError),
     /// The configuration was not changed.
-    Unmade(Unmade),
+    ChangeError(ChangeError),
     /// The workers did not answer in time.
     NoAnswer,
     /// A command waited for so long, and was taken back.
@@ -36,7 +36,7 @@ pub(crate) enum ApiError {
     /// A setting can't have this value, or none other.
     Unset(SetError),
     /// An error that is about a field of the body, or a setting: its name.
-    About(String, Box<ApiError>),
+    EntryKind(String, Box<ApiError>),
     /// A body that can't be read, or can't be meant.
     BadBody(JsonRejection),
     /// A name of a host that is not ours.
@@ -116,7 +116,7 @@ impl From<PathRejection> for ApiError {
 impl ApiError {
     /// The same, about this field or setting.
     pub(crate) fn about(self, key: &str) -> ApiError {
-        ApiError::About(key.to_owned(), Box::new(self))
+        ApiError::EntryKind(key.to_owned(), Box::new(self))
     }
 
     pub(crate) fn status(&self) -> StatusCode {
@@ -129,12 +129,13 @@ impl ApiError {
                 CommandError::ConsoleDatabase(..) | CommandError::BadArguments => StatusCode::BAD_REQUEST,
                 _ => StatusCode::CONFLICT,
             },
-            ApiError::Unmade(why) => match why {
-                Unmade::NameTaken(..) | Unmade::ChangedByHand(_) | Unmade::Fixed => StatusCode::CONFLICT,
-                Unmade::Missing(..) => StatusCode::NOT_FOUND,
-                Unmade::Invalid(_) | Unmade::ListedElsewhere(_) | Unmade::Exposes(_) | Unmade::Unfit(_) => {
-                    StatusCode::BAD_REQUEST
-                }
+            ApiError::ChangeError(why) => match why {
+                ChangeError::NameTaken(..) | ChangeError::ChangedByHand(_) | ChangeError::Fixed => StatusCode::CONFLICT,
+                ChangeError::Missing(..) => StatusCode::NOT_FOUND,
+                ChangeError::Invalid(_)
+                | ChangeError::ListedElsewhere(_)
+                | ChangeError::Exposes(_)
+                | ChangeError::Unfit(_) => StatusCode::BAD_REQUEST,
             },
             ApiError::NoAnswer | ApiError::Ending | ApiError::TooManyRequests => StatusCode::SERVICE_UNAVAILABLE,
             ApiError::TakenBack(_) => StatusCode::CONFLICT,
@@ -143,7 +144,7 @@ impl ApiError {
             ApiError::Bad(_) | ApiError::Unset(SetError::Unfit(_)) => StatusCode::BAD_REQUEST,
             ApiError::Unset(SetError::Unknown(_)) => StatusCode::NOT_FOUND,
             ApiError::Unset(SetError::Fixed(_)) => StatusCode::CONFLICT,
-            ApiError::About(_, error) => error.status(),
+            ApiError::EntryKind(_, error) => error.status(),
             ApiError::BadBody(rejection) => rejection.status(),
             ApiError::ForeignHost => StatusCode::MISDIRECTED_REQUEST,
             ApiError::ForeignOrigin | ApiError::NotThePage | ApiError::NotAllowed(_) => StatusCode::FORBIDDEN,
@@ -167,7 +168,7 @@ impl ApiError {
             ApiError::Refused(error) => {
                 Body { detail: error.detail().map(str::to_owned), ..Body::plain(error.to_string()) }
             }
-            ApiError::Unmade(why) => unmade(why),
+            ApiError::ChangeError(why) => unmade(why),
             ApiError::NoAnswer => plain("the workers did not answer in time", "look at the log; try again"),
             ApiError::TakenBack(patience) => {
                 Body::plain(format!("it was not done within {} s, and is taken back", patience.as_secs()))
@@ -180,7 +181,7 @@ impl ApiError {
             ApiError::BadBody(rejection) => Body::plain(rejection.body_text()),
             ApiError::Bad(why) => Body::plain(why.clone()),
             ApiError::Unset(error) => Body::plain(error.reason()),
-            ApiError::About(key, error) => Body { key: Some(key.clone()), ..error.body() },
+            ApiError::EntryKind(key, error) => Body { key: Some(key.clone()), ..error.body() },
             ApiError::ForeignHost => plain(
                 "this host name is not served",
                 "reach it as 127.0.0.1, [::1] or localhost; other names may be somebody else's",
@@ -216,16 +217,16 @@ impl ApiError {
     }
 }
 
-fn unmade(why: &Unmade) -> Body {
+fn unmade(why: &ChangeError) -> Body {
     let body = Body::plain(why.to_string());
     match why {
-        Unmade::Invalid(error) => Body::invalid(error),
-        Unmade::Exposes(exposure) => Body { key: Some(exposure.key.to_owned()), ..body }.hint(exposure.hint),
-        Unmade::NameTaken(..) => Body { key: Some("name".to_owned()), ..body }.hint("change it with PATCH"),
-        Unmade::ListedElsewhere(_) => Body { key: Some("password".to_owned()), ..body }
+        ChangeError::Invalid(error) => Body::invalid(error),
+        ChangeError::Exposes(exposure) => Body { key: Some(exposure.key.to_owned()), ..body }.hint(exposure.hint),
+        ChangeError::NameTaken(..) => Body { key: Some("name".to_owned()), ..body }.hint("change it with PATCH"),
+        ChangeError::ListedElsewhere(_) => Body { key: Some("password".to_owned()), ..body }
             .hint("put a line \"user\" \"password\" into it, and have it read with POST /api/v1/reload; or list users in [auth.users]"),
-        Unmade::ChangedByHand(_) => body.hint("have it read again with POST /api/v1/reload, look at it, and ask again"),
-        Unmade::Missing(..) | Unmade::Unfit(_) | Unmade::Fixed => body,
+        ChangeError::ChangedByHand(_) => body.hint("have it read again with POST /api/v1/reload, look at it, and ask again"),
+        ChangeError::Missing(..) | ChangeError::Unfit(_) | ChangeError::Fixed => body,
     }
 }
 

@@ -10,7 +10,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep_until};
-use weir_admin::Serving;
+use weir_admin::ServiceState;
 
 use crate::ask::Workers;
 
@@ -30,7 +30,7 @@ pub(crate) struct Probe {
 #[derive(Clone, Copy)]
 struct Finding {
     asked: Instant,
-    said: Option<(Serving, bool)>,
+    said: Option<(ServiceState, bool)>,
 }
 
 impl Probe {
@@ -39,7 +39,7 @@ impl Probe {
     }
 
     /// Whether they serve, and whether they shut down.
-    async fn ask(&self) -> Option<(Serving, bool)> {
+    async fn ask(&self) -> Option<(ServiceState, bool)> {
         let came = Instant::now();
         let mut last = self.last.lock().await;
         if let Some(found) = *last {
@@ -69,8 +69,8 @@ pub(crate) async fn ready(State(probe): State<Probe>) -> Answer {
     let Some((serving, draining)) = probe.ask().await else { return no("the workers do not answer\n") };
     match serving {
         _ if draining => no("shutting down\n"),
-        Serving::Active => (StatusCode::OK, "ready\n"),
-        Serving::Paused => no("paused\n"),
-        Serving::Suspended => no("suspended\n"),
+        ServiceState::Active => (StatusCode::OK, "ready\n"),
+        ServiceState::Paused => no("paused\n"),
+        ServiceState::Suspended => no("suspended\n"),
     }
 }

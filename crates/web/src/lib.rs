@@ -30,5 +30,5 @@ mod trials;
 mod watch;
 
 pub use access::{hash_password, hash_token, new_token};
-pub use serve::{Options, Patience, Web, WebError};
+pub use serve::{Options, Timeouts, Web, WebError};
 pub use tls::Tls;

@@ -27,7 +27,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
 use tokio::task::{JoinSet, yield_now};
 use tokio::time::{sleep, timeout};
-use weir_admin::{Book, Control};
+use weir_admin::{ConfigAccess, Control};
 
 use crate::access::{Access, Caller};
 use crate::admission::{Admission, Connection, Ticket};
@@ -47,7 +47,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 /// How long others may take.
 #[derive(Clone, Copy, Debug)]
-pub struct Patience {
+pub struct Timeouts {
     /// With a handshake, and with the head of a request; a connection that asks nothing is closed after it, too.
     pub head: Duration,
     /// With the body of a request.
@@ -56,10 +56,10 @@ pub struct Patience {
     pub request: Duration,
 }
 
-impl Default for Patience {
+impl Default for Timeouts {
     fn default() -> Self {
         let seconds = Duration::from_secs;
-        Patience { head: seconds(15), body: seconds(10), request: seconds(120) }
+        Timeouts { head: seconds(15), body: seconds(10), request: seconds(120) }
     }
 }
 
@@ -76,9 +76,9 @@ pub struct Options {
     /// Whom to ask.
     pub control: Arc<dyn Control>,
     /// Who may come, and who tries pools before they are made.
-    pub book: Arc<dyn Book>,
+    pub book: Arc<dyn ConfigAccess>,
     /// How long others may take.
-    pub patience: Patience,
+    pub patience: Timeouts,
     /// What SHOW VERSION says.
     pub version: &'static str,
 }
@@ -126,7 +126,8 @@ impl Web {
     /// An address that can't be had or would be open to everybody, or a thread that can't be started.
     pub fn start(options: Options) -> Result<Web, WebError> {
         let (addresses, listed) = (options.addresses.iter().map(SocketAddr::ip), !options.book.accounts().is_empty());
-        weir_config::web_refusal(addresses, options.tls.is_some(), listed).map_or(Ok(()), |why| Err(WebError(why)))?;
+        weir_config::web_listen_error(addresses, options.tls.is_some(), listed)
+            .map_or(Ok(()), |why| Err(WebError(why)))?;
         let exposed = options.addresses.iter().any(|address| !address.ip().is_loopback());
         let (tls, patience) = (options.tls, options.patience);
         let listeners = options.addresses.iter().copied().map(bind).collect::<Result<Vec<_>, _>>()?;

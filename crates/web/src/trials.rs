@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
-use weir_admin::{Answered, Book};
+use weir_admin::{ConfigAccess, PoolTestResult};
 use weir_config::Keys;
 
 use crate::advice::Room;
@@ -25,7 +25,7 @@ const FRESH: Duration = Duration::from_secs(60);
 /// Who tries pools; cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Trials {
-    book: Arc<dyn Book>,
+    book: Arc<dyn ConfigAccess>,
     turns: Arc<Semaphore>,
     rooms: Arc<Mutex<HashMap<String, Asked>>>,
 }
@@ -34,17 +34,17 @@ pub(crate) struct Trials {
 type Asked = (Instant, Option<Room>);
 
 impl Trials {
-    pub(crate) fn new(book: Arc<dyn Book>) -> Trials {
+    pub(crate) fn new(book: Arc<dyn ConfigAccess>) -> Trials {
         Trials { book, turns: Arc::new(Semaphore::new(TRIALS)), rooms: Arc::default() }
     }
 
     /// Logs in where a pool with these keys would; the inner error is the server's, or the network's.
-    pub(crate) async fn login(&self, pool: String, keys: Keys) -> Result<Result<Answered, String>, ApiError> {
+    pub(crate) async fn login(&self, pool: String, keys: Keys) -> Result<Result<PoolTestResult, String>, ApiError> {
         let trial = timeout(LONGEST, self.attempt(pool, keys)).await;
         trial.unwrap_or_else(|_| Ok(Err("the server did not answer in time".to_owned())))
     }
 
-    async fn attempt(&self, pool: String, keys: Keys) -> Result<Result<Answered, String>, ApiError> {
+    async fn attempt(&self, pool: String, keys: Keys) -> Result<Result<PoolTestResult, String>, ApiError> {
         // The semaphore is never closed.
         let permit = self.turns.clone().acquire_owned().await.map_err(|_| ApiError::Ending)?;
         let book = self.book.clone();
@@ -52,7 +52,7 @@ impl Trials {
             let _permit = permit;
             book.try_pool(&pool, keys)
         });
-        trial.await.map_err(|_| ApiError::Ending)?.map_err(ApiError::Unmade)
+        trial.await.map_err(|_| ApiError::Ending)?.map_err(ApiError::ChangeError)
     }
 
     /// What the database of a pool that is there has room for; nothing if it does not say so, as when only clients know its
@@ -75,7 +75,7 @@ impl Trials {
 }
 
 /// The connection that asked is over, and its place free again.
-fn room_of(server: &Answered) -> Room {
+fn room_of(server: &PoolTestResult) -> Room {
     let for_others = server.max_connections.saturating_sub(server.superuser_reserved_connections);
     let free = for_others.saturating_sub(server.connections.saturating_sub(1));
     let small = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn the_room_is_what_is_left_but_for_the_reserved_and_with_the_asker_s_own_place() {
-        let server = |connections| Answered {
+        let server = |connections| PoolTestResult {
             encrypted: false,
             version: "15.18".to_owned(),
             milliseconds: 2.0,

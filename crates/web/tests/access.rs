@@ -10,9 +10,9 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
-use weir_admin::{Answered, Book, Control, Deliver, Request, Unmade};
+use weir_admin::{ChangeError, ConfigAccess, Control, Deliver, PoolTestResult, Request};
 use weir_config::{Account, Accounts, Keys, WebRole};
-use weir_web::{Options, Patience, Tls, Web, hash_password, hash_token};
+use weir_web::{Options, Timeouts, Tls, Web, hash_password, hash_token};
 
 const PASSWORD: &str = "correct horse";
 
@@ -27,7 +27,7 @@ struct File(Mutex<Arc<Accounts>>, Mutex<Vec<String>>);
 
 impl Control for File {
     fn ask(&self, request: Request, deliver: Deliver) -> u64 {
-        if let Request::Note(line) = request {
+        if let Request::Log(line) = request {
             self.1.lock().unwrap().push(line);
         }
         drop(deliver);
@@ -37,12 +37,12 @@ impl Control for File {
     fn forget(&self, _: u64) {}
 }
 
-impl Book for File {
+impl ConfigAccess for File {
     fn accounts(&self) -> Arc<Accounts> {
         self.0.lock().unwrap().clone()
     }
 
-    fn try_pool(&self, _: &str, _: Keys) -> Result<Result<Answered, String>, Unmade> {
+    fn try_pool(&self, _: &str, _: Keys) -> Result<Result<PoolTestResult, String>, ChangeError> {
         Ok(Err("nobody tries it".to_owned()))
     }
 }
@@ -66,7 +66,7 @@ fn options(file: &Arc<File>) -> Options {
         tls: None,
         control: file.clone(),
         book: file.clone(),
-        patience: Patience::default(),
+        patience: Timeouts::default(),
         version: "test",
     }
 }
@@ -316,7 +316,7 @@ fn what_others_write_is_escaped_in_the_audit_and_in_the_log() {
 #[test]
 fn whoever_is_not_known_sends_a_short_body_at_once() {
     let file = Arc::new(File(Mutex::new(Arc::new(users())), Mutex::default()));
-    let patience = Patience { body: Duration::from_millis(100), ..Patience::default() };
+    let patience = Timeouts { body: Duration::from_millis(100), ..Timeouts::default() };
     let stage = Stage { web: Web::start(Options { patience, ..options(&file) }).expect("a free port"), file };
     let connect = || {
         let stream = TcpStream::connect(stage.web.bound()[0]).unwrap();

@@ -8,7 +8,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use serde_json::Value;
-use weir_web::{Options, Patience, Web};
+use weir_web::{Options, Timeouts, Web};
 
 use common::{options, request, send, web};
 
@@ -17,7 +17,7 @@ const LONG: Duration = Duration::from_secs(60);
 const SHORT: Duration = Duration::from_millis(100);
 
 /// One that is impatient with heads, or with requests.
-fn impatient(patience: Patience) -> Web {
+fn impatient(patience: Timeouts) -> Web {
     let any = SocketAddr::from(([127, 0, 0, 1], 0));
     Web::start(Options { patience, ..options(any) }).expect("a free port")
 }
@@ -101,7 +101,7 @@ fn a_body_that_says_it_is_too_long_is_refused_before_any_of_it_has_come() {
 #[test]
 fn a_body_that_does_not_come_is_given_up() {
     for patience in
-        [Patience { request: SHORT, ..Patience::default() }, Patience { body: SHORT, ..Patience::default() }]
+        [Timeouts { request: SHORT, ..Timeouts::default() }, Timeouts { body: SHORT, ..Timeouts::default() }]
     {
         let web = impatient(patience);
         for path in ["/api/v1/login", "/api/v1/pools"] {
@@ -118,7 +118,7 @@ fn a_body_that_does_not_come_is_given_up() {
 
 #[test]
 fn heads_that_do_not_come_are_given_up_and_the_next_are_answered() {
-    let web = impatient(Patience { head: SHORT, ..Patience::default() });
+    let web = impatient(Timeouts { head: SHORT, ..Timeouts::default() });
     let begun = ["", "G", "GET /healthz HTTP/1.1\r\n", "GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-A: "];
     // More than are served at once.
     let mut slow: Vec<_> = (0..200).map(|number| (connect(&web), begun[number % begun.len()])).collect();

@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use weir_config::{Config, Facts, Finding, Mistakes, Severity, SslMode};
+use weir_config::{Config, ConfigErrors, Finding, HostLimits, Severity, SslMode};
 use weir_runtime::TlsFinding;
 
 use crate::exposed;
@@ -63,7 +63,7 @@ pub(crate) fn run(file: &Path, ask: Ask) -> Result<(), Failure> {
 }
 
 /// Why a file can't be served that was read with mistakes: these, and what else is wrong of what was understood.
-pub(crate) fn mistaken(mut config: Config, mistakes: &Mistakes) -> Failure {
+pub(crate) fn mistaken(mut config: Config, mistakes: &ConfigErrors) -> Failure {
     let mut lines: Vec<String> = mistakes.to_string().lines().map(str::to_owned).collect();
     // What is known to be wrong is not looked at again.
     let is_about =
@@ -79,7 +79,7 @@ pub(crate) fn mistaken(mut config: Config, mistakes: &Mistakes) -> Failure {
 }
 
 /// What keeps a configuration that could be read from being served, a line each.
-pub(crate) fn faults(config: &Config, facts: &Facts) -> Vec<String> {
+pub(crate) fn faults(config: &Config, facts: &HostLimits) -> Vec<String> {
     let findings = weir_config::review(config, facts);
     let errors = findings.iter().filter(|finding| finding.severity == Severity::Error);
     let web = serve::web_tls(config).err().map(|error| error.to_string());

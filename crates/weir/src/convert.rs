@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use weir_config::Face;
+use weir_config::FileFormat;
 
 use crate::failure::Failure;
 use crate::load;
@@ -11,7 +11,7 @@ use crate::term::say;
 /// Prints the TOML that means the same as an ini.
 pub(crate) fn run(file: &Path) -> Result<(), Failure> {
     let config = load::load(file).map_err(|mistakes| Failure::lines(&mistakes))?;
-    if config.face == Face::Toml {
+    if config.format == FileFormat::Toml {
         return Err(Failure::at(file.display(), "is TOML already; give a pgbouncer.ini"));
     }
     say(weir_config::to_toml(&config).trim_end());

@@ -8,8 +8,10 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use weir_admin::{Answered, Book, Kept, Unmade};
-use weir_config::{About, Accounts, Act, Config, Edit, Edits, Face, Keys, Mistakes, Severity, rewrite};
+use weir_admin::{ChangeError, ConfigAccess, Persisted, PoolTestResult};
+use weir_config::{
+    Accounts, Config, ConfigErrors, Edit, Edits, EntryKind, FileFormat, Keys, Operation, Severity, rewrite,
+};
 use weir_runtime::Fit;
 
 use crate::replace::{Fault, replace};
@@ -47,7 +49,7 @@ impl Keeper {
     pub(crate) fn open(
         file: &Path,
         adjust: impl Fn(&mut Config) + Send + Sync + 'static,
-    ) -> Result<(Keeper, Config), Mistakes> {
+    ) -> Result<(Keeper, Config), ConfigErrors> {
         let (text, mut config) = load::load_text(file)?;
         config.warnings = exposed::warnings(&config);
         let held = Held { text, edits: Edits::default(), config: Arc::new(config.clone()) };
@@ -69,18 +71,18 @@ impl Keeper {
     }
 
     /// Makes a change, or none.
-    pub(crate) fn change(&self, edit: &Edit, fit: Fit<'_>) -> Result<(Arc<Config>, Kept), Unmade> {
+    pub(crate) fn change(&self, edit: &Edit, fit: Fit<'_>) -> Result<(Arc<Config>, Persisted), ChangeError> {
         let mut held = self.held();
         self.check_unchanged(&held)?;
         let plan = self.plan(&held, edit)?;
-        let config = fit(plan.config.clone()).map_err(Unmade::Unfit)?;
+        let config = fit(plan.config.clone()).map_err(ChangeError::Unfit)?;
         let written = plan.text.map_err(Fault::Refused).and_then(|text| self.write(&mut held, text));
         let kept = match written {
-            Ok(()) => Kept::InFile,
+            Ok(()) => Persisted::InFile,
             Err(Fault::Changed) => return Err(self.changed_by_hand()),
             Err(Fault::Refused(why)) => {
                 held.edits = plan.edits;
-                Kept::InMemory(why)
+                Persisted::InMemory(why)
             }
         };
         held.config = plan.config;
@@ -88,17 +90,20 @@ impl Keeper {
     }
 
     /// What a change would come to.
-    fn plan(&self, held: &Held, edit: &Edit) -> Result<Plan, Unmade> {
+    fn plan(&self, held: &Held, edit: &Edit) -> Result<Plan, ChangeError> {
         check_name(&held.config, edit)?;
-        weir_config::reference(edit).map_or(Ok(()), |exposure| Err(Unmade::Exposes(Box::new(exposure))))?;
+        weir_config::find_password_source(edit)
+            .map_or(Ok(()), |exposure| Err(ChangeError::Exposes(Box::new(exposure))))?;
         let mut edits = held.edits.clone();
         edits.add(edit.clone());
-        if let (Face::Toml, true, Some(file)) = (held.config.face, edits.list_users(), &held.config.auth.file) {
-            return Err(Unmade::ListedElsewhere(file.display().to_string()));
+        if let (FileFormat::Toml, true, Some(file)) = (held.config.format, edits.list_users(), &held.config.auth.file) {
+            return Err(ChangeError::ListedElsewhere(file.display().to_string()));
         }
-        let text = match held.config.face {
-            Face::Ini => Err("a pgbouncer.ini is not written to; \"weir convert\" makes a weir.toml of it".to_owned()),
-            Face::Toml => {
+        let text = match held.config.format {
+            FileFormat::Ini => {
+                Err("a pgbouncer.ini is not written to; \"weir convert\" makes a weir.toml of it".to_owned())
+            }
+            FileFormat::Toml => {
                 rewrite(&held.text, &edits).ok_or_else(|| "what is to be changed is in no section".to_owned())
             }
         };
@@ -106,13 +111,13 @@ impl Keeper {
             Ok(text) => self.read(text, &Edits::default()),
             Err(_) => self.read(&held.text, &edits),
         };
-        let config = read.map_err(|mistakes| Unmade::Invalid(Box::new(mistakes.first().clone())))?;
-        if let Some(exposure) = weir_config::exposure(&held.config, &config, edit) {
-            return Err(Unmade::Exposes(Box::new(exposure)));
+        let config = read.map_err(|mistakes| ChangeError::Invalid(Box::new(mistakes.first().clone())))?;
+        if let Some(exposure) = weir_config::find_exposure(&held.config, &config, edit) {
+            return Err(ChangeError::Exposes(Box::new(exposure)));
         }
         let findings = weir_config::review(&config, &load::facts());
         match findings.into_iter().find(|finding| finding.severity == Severity::Error) {
-            Some(finding) => Err(Unmade::Unfit(finding.text)),
+            Some(finding) => Err(ChangeError::Unfit(finding.text)),
             None => Ok(Plan { edits, text, config }),
         }
     }
@@ -126,7 +131,7 @@ impl Keeper {
 
     /// Somebody else's change would be lost. A file that can't be read any more can't be written either: that is said
     /// when it is tried.
-    fn check_unchanged(&self, held: &Held) -> Result<(), Unmade> {
+    fn check_unchanged(&self, held: &Held) -> Result<(), ChangeError> {
         match load::read(&self.file) {
             Ok(text) if text != held.text => Err(self.changed_by_hand()),
             Err(error) if error.kind() == ErrorKind::NotFound => Err(self.changed_by_hand()),
@@ -134,11 +139,11 @@ impl Keeper {
         }
     }
 
-    fn changed_by_hand(&self) -> Unmade {
-        Unmade::ChangedByHand(self.file.display().to_string())
+    fn changed_by_hand(&self) -> ChangeError {
+        ChangeError::ChangedByHand(self.file.display().to_string())
     }
 
-    fn read(&self, text: &str, edits: &Edits) -> Result<Arc<Config>, Mistakes> {
+    fn read(&self, text: &str, edits: &Edits) -> Result<Arc<Config>, ConfigErrors> {
         let mut config = load::load_changed(&self.file, text, edits)?;
         config.warnings = exposed::warnings(&config);
         (self.adjust)(&mut config);
@@ -150,21 +155,21 @@ impl Keeper {
     }
 }
 
-impl Book for Keeper {
+impl ConfigAccess for Keeper {
     fn accounts(&self) -> Arc<Accounts> {
         self.accounts.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn try_pool(&self, name: &str, keys: Keys) -> Result<Result<Answered, String>, Unmade> {
+    fn try_pool(&self, name: &str, keys: Keys) -> Result<Result<PoolTestResult, String>, ChangeError> {
         let config = {
             let held = self.held();
             // With a pool that is there, what is not said is as it is: its password need not be given again for its own server.
-            let act = if has(&held.config, name) { Act::Alter(keys) } else { Act::Make(keys) };
+            let act = if has(&held.config, name) { Operation::Alter(keys) } else { Operation::Create(keys) };
             self.plan(&held, &Edit::Pool(name.to_owned(), act))?.config
         };
         let fallback = config.fallback.as_ref().filter(|pool| pool.name == name);
         let pool = config.pools.get(name).or(fallback);
-        let pool = pool.ok_or_else(|| Unmade::Missing(About::Pool, name.to_owned()))?;
+        let pool = pool.ok_or_else(|| ChangeError::Missing(EntryKind::Pool, name.to_owned()))?;
         Ok(trial::try_pool(&config, pool))
     }
 }
@@ -173,15 +178,15 @@ fn has(config: &Config, pool: &str) -> bool {
     config.pools.contains_key(pool) || config.fallback.as_ref().is_some_and(|fallback| fallback.name == pool)
 }
 
-fn check_name(config: &Config, edit: &Edit) -> Result<(), Unmade> {
+fn check_name(config: &Config, edit: &Edit) -> Result<(), ChangeError> {
     let (about, name, act, there) = match edit {
-        Edit::Pool(name, act) => (About::Pool, name, act, has(config, name)),
-        Edit::User(name, act) => (About::User, name, act, config.has_user(name)),
+        Edit::Pool(name, act) => (EntryKind::Pool, name, act, has(config, name)),
+        Edit::User(name, act) => (EntryKind::User, name, act, config.has_user(name)),
         Edit::Setting(_) => return Ok(()),
     };
     match act {
-        Act::Make(_) if there => Err(Unmade::NameTaken(about, name.clone())),
-        Act::Alter(_) | Act::Drop if !there => Err(Unmade::Missing(about, name.clone())),
+        Operation::Create(_) if there => Err(ChangeError::NameTaken(about, name.clone())),
+        Operation::Alter(_) | Operation::Drop if !there => Err(ChangeError::Missing(about, name.clone())),
         _ => Ok(()),
     }
 }

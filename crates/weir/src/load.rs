@@ -4,28 +4,28 @@ use std::cell::RefCell;
 use std::io::{self, ErrorKind};
 use std::path::Path;
 
-use weir_config::{Config, Edits, Facts, Mistakes};
+use weir_config::{Config, ConfigErrors, Edits, HostLimits};
 
 /// A longer file is no configuration.
 const LONGEST: u64 = 256 << 20;
 
 /// Reads a configuration and the files it names.
-pub(crate) fn load(file: &Path) -> Result<Config, Mistakes> {
+pub(crate) fn load(file: &Path) -> Result<Config, ConfigErrors> {
     weir_config::load(file, &read, &env)
 }
 
 /// The same, with what could be understood in spite of mistakes.
-pub(crate) fn load_as_far(file: &Path) -> (Config, Option<Mistakes>) {
-    weir_config::read_as_far(file, &read, &env)
+pub(crate) fn load_as_far(file: &Path) -> (Config, Option<ConfigErrors>) {
+    weir_config::load_lenient(file, &read, &env)
 }
 
 /// The same, with the text of the file.
-pub(crate) fn load_text(file: &Path) -> Result<(String, Config), Mistakes> {
+pub(crate) fn load_text(file: &Path) -> Result<(String, Config), ConfigErrors> {
     load_text_with(file, &Edits::default())
 }
 
 /// The same, with changes laid over what the file says.
-pub(crate) fn load_text_with(file: &Path, edits: &Edits) -> Result<(String, Config), Mistakes> {
+pub(crate) fn load_text_with(file: &Path, edits: &Edits) -> Result<(String, Config), ConfigErrors> {
     let text = RefCell::new(String::new());
     let read = |path: &Path| {
         let read = read(path)?;
@@ -39,7 +39,7 @@ pub(crate) fn load_text_with(file: &Path, edits: &Edits) -> Result<(String, Conf
 }
 
 /// The configuration that the file would be with this text, with changes laid over it.
-pub(crate) fn load_changed(file: &Path, text: &str, edits: &Edits) -> Result<Config, Mistakes> {
+pub(crate) fn load_changed(file: &Path, text: &str, edits: &Edits) -> Result<Config, ConfigErrors> {
     let read = |path: &Path| if path == file { Ok(text.to_owned()) } else { read(path) };
     weir_config::load_with(file, &read, &env, edits)
 }
@@ -70,7 +70,7 @@ fn env(name: &str) -> Option<String> {
 }
 
 /// What this machine allows; the hard limit of descriptors, because serving raises the soft one to it.
-pub(crate) fn facts() -> Facts {
+pub(crate) fn facts() -> HostLimits {
     let (_, descriptors) = weir_runtime::descriptors();
-    Facts { descriptors, cores: std::thread::available_parallelism().map_or(1, usize::from) }
+    HostLimits { descriptors, cores: std::thread::available_parallelism().map_or(1, usize::from) }
 }

@@ -5,8 +5,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use weir_admin::Answered;
-use weir_config::{Config, Finding, Pool, Severity, most_servers};
+use weir_admin::PoolTestResult;
+use weir_config::{Config, Finding, Pool, Severity, max_servers};
 
 use crate::trial::{Clear, Trouble, ask, listed};
 
@@ -76,7 +76,7 @@ pub(crate) fn probe(config: &Config) -> Report {
 struct NobodyKnown;
 
 /// The user that was tried last, and what became of it.
-type Tried = (String, Result<Answered, (Severity, String)>);
+type Tried = (String, Result<PoolTestResult, (Severity, String)>);
 
 /// Asks the server of a pool that logs in as each client: as some of those who are listed, until one is let in. Not each of
 /// them need be known there.
@@ -99,7 +99,7 @@ fn ask_as_clients(config: &Config, pool: &Pool) -> Result<Tried, NobodyKnown> {
 
 impl Report {
     fn find(&mut self, config: &Config, pool: &Pool, severity: Severity, text: String) {
-        let (file, line) = config.lines.place(&format!("pools.{}", pool.name), &config.source);
+        let (file, line) = config.locations.file_and_line(&format!("pools.{}", pool.name), &config.source);
         self.findings.push(Finding { severity, file, line, text });
     }
 }
@@ -117,7 +117,7 @@ fn servers_by_place(config: &Config) -> BTreeMap<String, u64> {
     let mut there = config.clone();
     let most = pools.into_iter().map(|(place, pools)| {
         there.pools = pools;
-        (place, most_servers(&there))
+        (place, max_servers(&there))
     });
     most.collect()
 }

@@ -5,9 +5,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use weir_config::{Config, Facts, Finding, Severity};
+use weir_config::{Config, Finding, HostLimits, Severity};
 use weir_runtime::{Bound, Inherited, LogTarget, Options, Running, Signals, StartError, VERSION};
-use weir_web::{Patience, Tls, Web};
+use weir_web::{Timeouts, Tls, Web};
 
 use crate::check::{self, place_and_text};
 use crate::failure::Failure;
@@ -74,7 +74,7 @@ pub(crate) fn serve(keeper: Keeper, mut config: Config, ground: Ground, console:
     let status = weir_runtime::serve(options).map_err(|error| {
         if ground == Ground::Back {
             // There is no terminal any more that could show it.
-            weir_runtime::last_words(&logging, &error.to_string());
+            weir_runtime::log_start_error(&logging, &error.to_string());
         }
         Failure::of(error)
     });
@@ -86,7 +86,7 @@ pub(crate) fn serve(keeper: Keeper, mut config: Config, ground: Ground, console:
 }
 
 /// Warnings are said, and that fewer clients fit than configured; errors end it here, all of them.
-fn review(config: &Config, facts: &Facts, console: Console) -> Result<(), Failure> {
+fn review(config: &Config, facts: &HostLimits, console: Console) -> Result<(), Failure> {
     for finding in weir_config::review(config, facts) {
         match finding.severity {
             Severity::Error => {}
@@ -143,7 +143,7 @@ fn start_web(
     let addresses = config.web.addresses.iter().map(|address| (*address, config.web.port).into()).collect();
     let (history, lab) = (config.web.history.clone(), config.web.lab.clone());
     let control = running.handle().control();
-    let patience = Patience::default();
+    let patience = Timeouts::default();
     let options = weir_web::Options { addresses, tls, history, lab, control, book: keeper, patience, version: VERSION };
     Web::start(options).map(Some).map_err(|error| StartError::new(error.to_string()))
 }
@@ -172,7 +172,7 @@ mod tests {
     #[test]
     fn that_fewer_clients_fit_is_said_at_start() {
         let said = |descriptors| {
-            let findings = weir_config::review(&config(), &Facts { descriptors, cores: 1 });
+            let findings = weir_config::review(&config(), &HostLimits { descriptors, cores: 1 });
             findings.iter().filter(|finding| is_about_fewer_clients(finding)).count()
         };
         assert_eq!((said(1_024), said(100_000)), (1, 0));
@@ -180,7 +180,7 @@ mod tests {
 
     #[test]
     fn what_can_not_work_is_not_started() {
-        assert!(review(&config(), &Facts { descriptors: 100_000, cores: 1 }, Console::Quiet).is_ok());
-        assert!(review(&config(), &Facts { descriptors: 40, cores: 1 }, Console::Quiet).is_err());
+        assert!(review(&config(), &HostLimits { descriptors: 100_000, cores: 1 }, Console::Quiet).is_ok());
+        assert!(review(&config(), &HostLimits { descriptors: 40, cores: 1 }, Console::Quiet).is_err());
     }
 }

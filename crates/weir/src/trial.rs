@@ -6,9 +6,9 @@
 
 use std::time::{Duration, Instant};
 
-use weir_admin::Answered;
+use weir_admin::PoolTestResult;
 use weir_base::Host;
-use weir_config::{Config, Encryption, Ending, Pool, SslMode};
+use weir_config::{Config, Encryption, LoginFailure, Pool, SslMode};
 use weir_pglocal::client::{Bounds, Connection, Error, Params, Transport, Wire};
 use weir_runtime::ServerTls;
 
@@ -37,7 +37,7 @@ pub(crate) enum Clear {
 }
 
 /// Tries one pool: what its server says, or why it says nothing.
-pub(crate) fn try_pool(config: &Config, pool: &Pool) -> Result<Answered, String> {
+pub(crate) fn try_pool(config: &Config, pool: &Pool) -> Result<PoolTestResult, String> {
     match login(config, pool) {
         Login::As { user, password } => {
             ask(config, pool, &user, password.as_deref(), Clear::Verified).map_err(|trouble| trouble.text)
@@ -79,7 +79,7 @@ pub(crate) fn ask(
     user: &str,
     password: Option<&str>,
     clear: Clear,
-) -> Result<Answered, Trouble> {
+) -> Result<PoolTestResult, Trouble> {
     ask_within(PATIENCE, config, pool, (user, password), clear)
 }
 
@@ -89,7 +89,7 @@ fn ask_within(
     pool: &Pool,
     (user, password): (&str, Option<&str>),
     clear: Clear,
-) -> Result<Answered, Trouble> {
+) -> Result<PoolTestResult, Trouble> {
     let begun = Instant::now();
     let tls = ServerTls::load(config).map_err(|text| Trouble { text, about_user: false })?;
     let mut params = Params::new(&pool.target().host.to_string(), pool.target().port, user, &pool.database);
@@ -127,8 +127,8 @@ impl Trial<'_> {
         }
     }
 
-    fn connect_once(&self, encryption: Encryption) -> Result<(Connection, bool), (Error, Ending)> {
-        let other = |error| (error, Ending::Other);
+    fn connect_once(&self, encryption: Encryption) -> Result<(Connection, bool), (Error, LoginFailure)> {
+        let other = |error| (error, LoginFailure::Other);
         let mut connection = Connection::open(&self.params).map_err(other)?;
         // A Unix socket is never encrypted, as with the pools.
         let asks = encryption != Encryption::Off && !matches!(self.host, Host::SocketDir(_));
@@ -138,8 +138,8 @@ impl Trial<'_> {
                 let stream = self.tls.connect(self.config, self.host, socket)?;
                 Ok(Box::new(stream) as Box<dyn Transport>)
             };
-            connection = connection.encrypt(begin).map_err(|error| (error, Ending::Handshake))?;
-        } else if asks && encryption == Encryption::Needed {
+            connection = connection.encrypt(begin).map_err(|error| (error, LoginFailure::Handshake))?;
+        } else if asks && encryption == Encryption::Required {
             return Err(other(Error::Login("server refused SSL".to_owned())));
         }
         let verified = encrypted && self.config.tls.server.mode >= SslMode::VerifyCa;
@@ -147,13 +147,13 @@ impl Trial<'_> {
         match connection.login(&params) {
             Ok(()) => Ok((connection, encrypted)),
             // Only this class of errors depends on whether it is encrypted (pg_hba.conf).
-            Err(error) if error.sqlstate() == Some("28000") => Err((error, Ending::Refused { encrypted })),
+            Err(error) if error.sqlstate() == Some("28000") => Err((error, LoginFailure::Refused { encrypted })),
             Err(error) => Err(other(error)),
         }
     }
 }
 
-fn question(mut connection: Connection, encrypted: bool, begun: Instant) -> Result<Answered, Error> {
+fn question(mut connection: Connection, encrypted: bool, begun: Instant) -> Result<PoolTestResult, Error> {
     connection.query("select 1")?;
     let mut setting = |name: &str| connection.value(&format!("show {name}")).map(Option::unwrap_or_default);
     let version = setting("server_version")?;
@@ -164,7 +164,14 @@ fn question(mut connection: Connection, encrypted: bool, begun: Instant) -> Resu
     let connections = number(connection.value(open)?.unwrap_or_default());
     connection.close()?;
     let milliseconds = begun.elapsed().as_secs_f64() * 1e3;
-    Ok(Answered { encrypted, version, milliseconds, max_connections, superuser_reserved_connections, connections })
+    Ok(PoolTestResult {
+        encrypted,
+        version,
+        milliseconds,
+        max_connections,
+        superuser_reserved_connections,
+        connections,
+    })
 }
 
 #[cfg(test)]

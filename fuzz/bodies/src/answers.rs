@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use weir_base::Mode;
+use weir_base::PoolMode;
 use weir_pgwire::{Head, put_back, put_front};
 use weir_session::lookup::{Answer, Lookup};
 use weir_session::{CancelKey, Out, Server, frozen};
@@ -148,7 +148,7 @@ pub(crate) fn frozen_client(data: &[u8]) {
         bytes
     };
     assert_eq!(frozen::freeze(&client, &shared.params).map(sorted), Some(sorted(again)));
-    assert!(matches!(client.mode(), Mode::Session | Mode::Transaction | Mode::Statement));
+    assert!(matches!(client.mode(), PoolMode::Session | PoolMode::Transaction | PoolMode::Statement));
     let mut input = Vec::new();
     for name in ["", "a", "b"].iter().take(asked) {
         put_front::bind(&mut input, b"", name.as_bytes(), &[]);

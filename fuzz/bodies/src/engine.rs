@@ -7,7 +7,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
-use weir_base::{ClientAddr, Host, Mode, Peer, Span, Target, Time, WorkerId};
+use weir_base::{ClientAddr, Host, Peer, PoolMode, Span, Target, Time, WorkerId};
 use weir_config::{Config, Method, Pool, SslMode};
 use weir_engine::port::{Answer, Gone, Input, Signal};
 use weir_engine::{Engine, Setup, StatementMemory};
@@ -62,7 +62,8 @@ struct World<'a> {
 /// Runs what the tape says.
 pub(crate) fn whole_engine(data: &[u8]) {
     let mut tape = Tape::new(data);
-    let config = config(1 + tape.byte() % 2, tape.one(&[Mode::Transaction, Mode::Session, Mode::Statement]));
+    let config =
+        config(1 + tape.byte() % 2, tape.one(&[PoolMode::Transaction, PoolMode::Session, PoolMode::Statement]));
     let setup = Setup {
         worker: WorkerId(0),
         workers: 1,
@@ -87,7 +88,7 @@ pub(crate) fn whole_engine(data: &[u8]) {
 }
 
 /// One pool of `size` servers; everybody is trusted.
-fn config(size: u8, mode: Mode) -> Config {
+fn config(size: u8, mode: PoolMode) -> Config {
     let mut config = Config { admin_users: vec!["admin".into()], mode, ..Config::default() };
     config.auth.method = Method::Trust;
     config.auth.failure_delay = Span::ZERO;
@@ -348,7 +349,7 @@ impl World<'_> {
                 let size = 1 + self.tape.byte() % 3;
                 let Some(job) = self.port.jobs.pop_front() else { return };
                 let answer = match self.tape.flag() {
-                    true => Answer::Config(Ok(Arc::new(config(size, Mode::Transaction)))),
+                    true => Answer::Config(Ok(Arc::new(config(size, PoolMode::Transaction)))),
                     false => Answer::Config(Err("a mistake".into())),
                 };
                 self.input(Input::Helped { job, answer });

@@ -7,7 +7,7 @@ use std::path::Path;
 use weir_admin::Command;
 use weir_auth::{Asked, Hba, Via};
 use weir_config::{
-    Assign, CipherSuite, Config, Edit, Edits, Face, Facts, load, resolve_ciphers, resolve_tls13, to_toml,
+    Assignment, CipherSuite, Config, Edit, Edits, FileFormat, HostLimits, load, resolve_ciphers, resolve_tls13, to_toml,
 };
 
 use crate::passwords::rules_are_named;
@@ -45,7 +45,7 @@ fn read_settings(name: &str, text: &str) -> Option<Config> {
 fn use_settings(name: &str, text: &str) {
     let Some(config) = read_settings(name, text) else { return };
     let _ = weir_config::show(&config);
-    let _ = weir_config::review(&config, &Facts { descriptors: 1024, cores: 2 });
+    let _ = weir_config::review(&config, &HostLimits { descriptors: 1024, cores: 2 });
     assert!(weir_config::differences(&config, &config).is_empty());
     if config.remarks.iter().any(|remark| remark.text.starts_with("could not open")) {
         // PgBouncer goes on without a userlist that is not there; TOML says so and refuses.
@@ -63,12 +63,12 @@ fn use_settings(name: &str, text: &str) {
 
 /// What was understood, without where and how it was written.
 fn meaning(config: Config) -> Config {
-    let Config { lines, inert, .. } = Config::default();
+    let Config { locations, inert, .. } = Config::default();
     let (password_files, warnings) = (Vec::new(), Vec::new());
     Config {
         source: "".into(),
-        face: Face::Toml,
-        lines,
+        format: FileFormat::Toml,
+        locations,
         remarks: Vec::new(),
         inert,
         password_files,
@@ -158,7 +158,7 @@ pub(crate) fn console_command(data: &[u8]) {
 /// What is written into a file means what it means when it is laid over the file.
 fn assign(key: &str, value: &str) {
     const FILE: &str = "[auth.users]\na = \"b\"\n[pools.p]\nhost = \"h\"\n";
-    let Ok(assign) = Assign::new(key, value) else { return };
+    let Ok(assign) = Assignment::new(key, value) else { return };
     let edits = Edits::from(Edit::Setting(assign));
     let load = |text: &str, edits: &Edits| {
         let read = |path: &Path| if path == Path::new("weir.toml") { Ok(text.to_owned()) } else { Ok(String::new()) };

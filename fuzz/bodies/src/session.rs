@@ -8,7 +8,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use weir_base::Mode;
+use weir_base::PoolMode;
 use weir_session::back::{self, Told};
 use weir_session::front::{self, Context, Counts, Messages, Simple, Then};
 use weir_session::{Accepted, CancelKey, Client, Interner, Out, ParamTable, Server, StatePolicy, StatementMemory};
@@ -128,7 +128,7 @@ struct World<'a> {
 /// Runs what the tape says.
 pub(crate) fn whole_session(data: &[u8]) {
     let mut tape = Tape::new(data);
-    let mode = tape.one(&[Mode::Transaction, Mode::Session, Mode::Transaction, Mode::Statement]);
+    let mode = tape.one(&[PoolMode::Transaction, PoolMode::Session, PoolMode::Transaction, PoolMode::Statement]);
     let mut world = World::new(mode, tape.one(&[100, 1, 0, 2]), tape);
     let mut steps = 0;
     while !world.tape.is_over() && steps < 600 {
@@ -139,7 +139,7 @@ pub(crate) fn whole_session(data: &[u8]) {
 }
 
 impl<'a> World<'a> {
-    fn new(mode: Mode, max_prepared: usize, tape: Tape<'a>) -> Self {
+    fn new(mode: PoolMode, max_prepared: usize, tape: Tape<'a>) -> Self {
         let shared = Shared::new(max_prepared);
         let params = Arc::new(shared.params.unknown());
         let client = |id| ClientEnd {
@@ -409,7 +409,7 @@ fn is_bearable(told: &Told) -> bool {
 /// Messages of both sides, whole and in pieces: both ends get the same bytes, and the books end the same.
 pub(crate) fn split_messages(data: &[u8]) {
     let mut tape = Tape::new(data);
-    let mode = tape.one(&[Mode::Transaction, Mode::Session]);
+    let mode = tape.one(&[PoolMode::Transaction, PoolMode::Session]);
     let cuts = [1 + tape.below(40), 1 + tape.below(9), 1 + tape.below(700)];
     let (mut asked, mut said) = (Vec::new(), Vec::new());
     for _ in 0..tape.below(12) {
@@ -426,7 +426,7 @@ pub(crate) fn split_messages(data: &[u8]) {
 }
 
 /// What both ends were sent, and how it ended.
-fn converse(mode: Mode, asked: &[u8], raw: &[u8], said: &[u8], cuts: &[usize]) -> (Vec<u8>, Vec<u8>, String) {
+fn converse(mode: PoolMode, asked: &[u8], raw: &[u8], said: &[u8], cuts: &[usize]) -> (Vec<u8>, Vec<u8>, String) {
     let mut shared = Shared::new(2);
     let params = Arc::new(shared.params.unknown());
     let (mut client, mut server) = (Client::new(1, mode, params.clone()), Server::new(params, CancelKey::default()));

@@ -3,7 +3,7 @@
 //! Owns the habits of clients. Must not know how anything is answered. A burst is sent without waiting for replies, but
 //! between its stages all that is outstanding must have come.
 
-use weir_base::{Mode, OnDirty};
+use weir_base::{OnDirty, PoolMode};
 use weir_pgwire::Of;
 
 use super::Haste;
@@ -161,7 +161,7 @@ impl Script<'_> {
         let total = self.habits.weights.iter().sum();
         let mut at = self.rng.below(total);
         let fits = |kind: Kind| match kind {
-            Kind::Transaction => !open && self.rules.mode != Mode::Statement,
+            Kind::Transaction => !open && self.rules.mode != PoolMode::Statement,
             Kind::Forget => !open,
             _ => true,
         };
@@ -219,7 +219,7 @@ impl Script<'_> {
 
     fn many(&mut self) -> Burst {
         let mut texts: Vec<String> = (0..self.rng.between(2, 5)).map(|_| self.statement()).collect();
-        let may_begin = self.rules.mode != Mode::Statement && self.core.transaction() == Transaction::Idle;
+        let may_begin = self.rules.mode != PoolMode::Statement && self.core.transaction() == Transaction::Idle;
         if may_begin && self.rng.chance(200) {
             let (begin, end) = (self.marked("BEGIN"), self.marked("COMMIT"));
             texts.insert(0, begin);
@@ -418,7 +418,7 @@ impl Script<'_> {
                 burst.sleeps += micros;
                 push(burst, unnamed(format!("SLEEP {micros} {token}")));
             }
-            12 if self.rules.mode != Mode::Statement && self.rng.chance(500) => {
+            12 if self.rules.mode != PoolMode::Statement && self.rng.chance(500) => {
                 let word = *self.rng.pick(&["BEGIN", "COMMIT", "ROLLBACK"]);
                 let text = self.marked(word);
                 push(burst, unnamed(text));
@@ -483,7 +483,7 @@ impl Script<'_> {
 
     /// Whether the server may come with what another client's session left on it.
     fn inherits(&self) -> bool {
-        self.rules.pooled && self.rules.mode == Mode::Session && self.rules.on_dirty == OnDirty::Keep
+        self.rules.pooled && self.rules.mode == PoolMode::Session && self.rules.on_dirty == OnDirty::Keep
     }
 
     /// Whether the unnamed statement may be run again, whatever it is.

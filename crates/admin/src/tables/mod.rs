@@ -21,7 +21,7 @@ use crate::records::{Report, SocketRecord};
 
 /// What tables are made of.
 #[derive(Clone, Copy, Debug)]
-pub struct Facts<'a> {
+pub struct Snapshot<'a> {
     /// What the workers report, merged.
     pub report: &'a Report,
     /// The configuration in force.
@@ -96,7 +96,7 @@ pub(crate) struct Entry {
     pub(crate) show: Show,
     pub(crate) name: &'static str,
     columns: &'static [Column],
-    rows: fn(&Facts<'_>) -> Vec<Row>,
+    rows: fn(&Snapshot<'_>) -> Vec<Row>,
 }
 
 /// Every table.
@@ -134,7 +134,7 @@ pub(crate) const TABLES: [Entry; 24] = [
 
 /// The rows of a table about what a process without peers, without zones and without a takeover does not have; and of one
 /// whose rows are made of [`connection_row`].
-fn none(_: &Facts<'_>) -> Vec<Row> {
+fn none(_: &Snapshot<'_>) -> Vec<Row> {
     Vec::new()
 }
 
@@ -144,7 +144,7 @@ pub fn connection_row(what: Show, of: Connections, record: &SocketRecord) -> Opt
 }
 
 /// The table that `what` asks for; without rows if it lists connections.
-pub fn show(what: Show, facts: &Facts<'_>) -> Table {
+pub fn show(what: Show, facts: &Snapshot<'_>) -> Table {
     match what {
         Show::Parameter(parameter) => Table { columns: columns(what), rows: vec![vec![text(parameter.value())]] },
         what => Table { columns: columns(what), rows: (entry(what).rows)(facts) },

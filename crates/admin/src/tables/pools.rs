@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use weir_base::{Mode, Span};
+use weir_base::{PoolMode, Span};
 use weir_config::Pool;
 
-use super::{Column, Facts, Row, flag, int4, text, text_column};
+use super::{Column, Row, Snapshot, flag, int4, text, text_column};
 use crate::console::CONSOLE_DATABASE;
 use crate::records::PoolRecord;
 
@@ -68,8 +68,8 @@ const CONSOLE_USER: &str = "pgbouncer";
 const CONSOLE_POOL_SIZE: u32 = 2;
 
 /// A row a pool, by database and user, the console's among them.
-pub(super) fn pools(facts: &Facts<'_>) -> Vec<Row> {
-    let mut console = PoolRecord::new(CONSOLE_DATABASE, CONSOLE_USER, Mode::Statement);
+pub(super) fn pools(facts: &Snapshot<'_>) -> Vec<Row> {
+    let mut console = PoolRecord::new(CONSOLE_DATABASE, CONSOLE_USER, PoolMode::Statement);
     console.cl_active = facts.report.console_clients;
     let mut all: Vec<&PoolRecord> = facts.report.pools.iter().collect();
     all.push(&console);
@@ -77,7 +77,7 @@ pub(super) fn pools(facts: &Facts<'_>) -> Vec<Row> {
     all.into_iter().map(|of| pool(of, facts)).collect()
 }
 
-fn pool(of: &PoolRecord, facts: &Facts<'_>) -> Row {
+fn pool(of: &PoolRecord, facts: &Snapshot<'_>) -> Row {
     let maxwait = of.maxwait.micros();
     vec![
         text(&of.database),
@@ -101,7 +101,7 @@ fn pool(of: &PoolRecord, facts: &Facts<'_>) -> Row {
 }
 
 /// A row a database, by name: those that are configured, those made on demand that are in use, and the console's.
-pub(super) fn databases(facts: &Facts<'_>) -> Vec<Row> {
+pub(super) fn databases(facts: &Snapshot<'_>) -> Vec<Row> {
     let used = in_use(facts);
     let row = |name: &str, pool: &Pool| database(name, pool, used.get(name).copied().unwrap_or_default(), facts);
     let mut rows: BTreeMap<&str, Row> =
@@ -120,7 +120,7 @@ struct InUse {
     clients: u32,
 }
 
-fn in_use<'a>(facts: &Facts<'a>) -> BTreeMap<&'a str, InUse> {
+fn in_use<'a>(facts: &Snapshot<'a>) -> BTreeMap<&'a str, InUse> {
     let mut used: BTreeMap<&str, InUse> = BTreeMap::new();
     for pool in &facts.report.pools {
         let database = used.entry(&pool.database).or_default();
@@ -136,7 +136,7 @@ fn balance(pool: &Pool) -> Option<String> {
 }
 
 /// The mode is NULL where the database has none of its own, as with PgBouncer.
-fn database(name: &str, pool: &Pool, used: InUse, facts: &Facts<'_>) -> Row {
+fn database(name: &str, pool: &Pool, used: InUse, facts: &Snapshot<'_>) -> Row {
     let limits = &pool.limits;
     vec![
         text(name),
@@ -159,7 +159,7 @@ fn database(name: &str, pool: &Pool, used: InUse, facts: &Facts<'_>) -> Row {
     ]
 }
 
-fn console_database(facts: &Facts<'_>) -> Row {
+fn console_database(facts: &Snapshot<'_>) -> Row {
     vec![
         text(CONSOLE_DATABASE),
         None,
@@ -170,7 +170,7 @@ fn console_database(facts: &Facts<'_>) -> Row {
         text(0),
         text(0),
         seconds(facts.config.limits.server_lifetime),
-        text(Mode::Statement),
+        text(PoolMode::Statement),
         None,
         text(0),
         text(0),
@@ -182,7 +182,7 @@ fn console_database(facts: &Facts<'_>) -> Row {
 }
 
 /// A row a user that may log in here, or that we log in to servers as.
-pub(super) fn users(facts: &Facts<'_>) -> Vec<Row> {
+pub(super) fn users(facts: &Snapshot<'_>) -> Vec<Row> {
     let servers = facts.report.servers_by_user();
     let config = facts.config;
     let size = |size: Option<u32>| text(size.map(|size| format!("{size:9}")).unwrap_or_default());
@@ -203,7 +203,7 @@ pub(super) fn users(facts: &Facts<'_>) -> Vec<Row> {
 }
 
 /// The names of [`users`], sorted.
-pub(super) fn user_names<'a>(facts: &Facts<'a>) -> BTreeSet<&'a str> {
+pub(super) fn user_names<'a>(facts: &Snapshot<'a>) -> BTreeSet<&'a str> {
     let config = facts.config;
     let listed = config.auth.users.iter().map(|(name, _)| name);
     let forced = config.pools.values().filter_map(|pool| pool.user.as_deref());

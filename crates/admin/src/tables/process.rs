@@ -1,7 +1,7 @@
 //! Tables about the process itself: LISTS, VERSION, STATE, MEM, and those whose rows come with later features.
 
-use super::{Column, Facts, Row, bytea, int4, int8, text, text_column};
-use crate::records::{DnsRecord, PoolRecord, Serving};
+use super::{Column, Row, Snapshot, bytea, int4, int8, text, text_column};
+use crate::records::{DnsRecord, PoolRecord, ServiceState};
 
 pub(super) const LISTS: &[Column] = &[text_column("list"), int4("items")];
 
@@ -48,7 +48,7 @@ pub(super) const FDS: &[Column] = &[
 ];
 
 /// Names of servers, with what their last look-ups said.
-pub(super) fn dns_hosts(facts: &Facts<'_>) -> Vec<Row> {
+pub(super) fn dns_hosts(facts: &Snapshot<'_>) -> Vec<Row> {
     let row = |record: &DnsRecord| {
         let addresses: Vec<String> = record.addresses.iter().map(ToString::to_string).collect();
         vec![text(&record.hostname), text(record.ttl.micros() / 1_000_000), text(addresses.join(","))]
@@ -57,7 +57,7 @@ pub(super) fn dns_hosts(facts: &Facts<'_>) -> Vec<Row> {
 }
 
 /// How many there are of each. The console counts as one database and one pool, as in the other tables.
-pub(super) fn lists(facts: &Facts<'_>) -> Vec<Row> {
+pub(super) fn lists(facts: &Snapshot<'_>) -> Vec<Row> {
     let report = facts.report;
     let clients: u32 = report.pools.iter().map(PoolRecord::clients).sum();
     let servers: u32 = report.pools.iter().map(PoolRecord::servers).sum();
@@ -81,21 +81,22 @@ pub(super) fn lists(facts: &Facts<'_>) -> Vec<Row> {
     counts.into_iter().map(|(list, items)| vec![text(list), text(items)]).collect()
 }
 
-pub(super) fn version(facts: &Facts<'_>) -> Vec<Row> {
+pub(super) fn version(facts: &Snapshot<'_>) -> Vec<Row> {
     vec![vec![text(facts.version)]]
 }
 
-pub(super) fn help(_: &Facts<'_>) -> Vec<Row> {
+pub(super) fn help(_: &Snapshot<'_>) -> Vec<Row> {
     crate::console::help_text().split("\n\t").skip(1).map(|line| vec![text(line)]).collect()
 }
 
-pub(super) fn state(facts: &Facts<'_>) -> Vec<Row> {
-    let states = [("active", Serving::Active), ("paused", Serving::Paused), ("suspended", Serving::Suspended)];
+pub(super) fn state(facts: &Snapshot<'_>) -> Vec<Row> {
+    let states =
+        [("active", ServiceState::Active), ("paused", ServiceState::Paused), ("suspended", ServiceState::Suspended)];
     let is = |state| if facts.report.serving == state { "yes" } else { "no" };
     states.into_iter().map(|(key, state)| vec![text(key), text(is(state))]).collect()
 }
 
-pub(super) fn mem(facts: &Facts<'_>) -> Vec<Row> {
+pub(super) fn mem(facts: &Snapshot<'_>) -> Vec<Row> {
     let row = |of: &crate::records::MemoryRecord| {
         let total = of.size.saturating_mul(of.used.saturating_add(of.free));
         vec![text(of.name), text(of.size), text(of.used), text(of.free), text(total)]

@@ -1,6 +1,6 @@
 //! SHOW REFUSALS, which PgBouncer does not have: who was refused, by what lay behind it.
 
-use super::{Column, Facts, Row, numeric, text, text_column};
+use super::{Column, Row, Snapshot, numeric, text, text_column};
 use crate::refusals::{CLASSES, RefusalRecord};
 
 pub(super) const REFUSALS: &[Column] = &[
@@ -14,7 +14,7 @@ pub(super) const REFUSALS: &[Column] = &[
 ];
 
 /// A row a pool, by database and user, and one for clients without.
-pub(super) fn refusals(facts: &Facts<'_>) -> Vec<Row> {
+pub(super) fn refusals(facts: &Snapshot<'_>) -> Vec<Row> {
     facts.report.refusals.iter().map(row).collect()
 }
 

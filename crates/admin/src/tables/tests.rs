@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
-use weir_base::{Mode, Span};
+use weir_base::{PoolMode, Span};
 
 use super::*;
 use crate::console::help_text;
-use crate::records::{DnsRecord, MemoryRecord, PoolRecord, Serving};
+use crate::records::{DnsRecord, MemoryRecord, PoolRecord, ServiceState};
 use crate::refusals::{RefusalRecord, Refusals};
 use crate::stats::{DatabaseStats, Stats};
 
@@ -122,10 +122,10 @@ fn config() -> Config {
 
 /// Two pools of one database, one client waiting, one linked to its server, one logging in, an admin at the console.
 fn report() -> Report {
-    let mut owner = PoolRecord::new("app", "owner", Mode::Transaction);
+    let mut owner = PoolRecord::new("app", "owner", PoolMode::Transaction);
     (owner.cl_active, owner.cl_waiting, owner.sv_active, owner.sv_idle) = (2, 1, 1, 3);
     owner.maxwait = Span::from_micros(2_500_000);
-    let mut ann = PoolRecord::new("app", "ann", Mode::Transaction);
+    let mut ann = PoolRecord::new("app", "ann", PoolMode::Transaction);
     (ann.cl_active, ann.sv_login) = (1, 1);
     Report {
         draining: false,
@@ -146,7 +146,7 @@ fn report() -> Report {
         ],
         console_clients: 1,
         login_clients: 1,
-        serving: Serving::Paused,
+        serving: ServiceState::Paused,
         paused: ["app".to_owned()].into(),
         disabled: ["zoo".to_owned()].into(),
         memory: vec![MemoryRecord { name: "client_cache", size: 100, used: 5, free: 59 }],
@@ -197,7 +197,7 @@ fn stats(database: &str, xacts: u64) -> DatabaseStats {
 
 fn table(what: Show) -> Table {
     let (config, report) = (config(), report());
-    let facts = Facts { report: &report, config: &config, version: "Weir 0.1.0", now_wall: 951_782_410_000_000 };
+    let facts = Snapshot { report: &report, config: &config, version: "Weir 0.1.0", now_wall: 951_782_410_000_000 };
     let mut table = show(what, &facts);
     table.rows.extend(connections().iter().filter_map(|(of, record)| connection_row(what, *of, record)));
     table
@@ -400,7 +400,7 @@ fn a_parameter_that_a_driver_asks_for_is_a_table_of_its_own() {
 #[test]
 fn a_table_that_lists_connections_makes_its_rows_of_them_alone() {
     let (config, report) = (config(), report());
-    let facts = Facts { report: &report, config: &config, version: "Weir 0.1.0", now_wall: 0 };
+    let facts = Snapshot { report: &report, config: &config, version: "Weir 0.1.0", now_wall: 0 };
     for entry in TABLES.iter().filter(|entry| !entry.show.lists().is_empty()) {
         assert!(show(entry.show, &facts).rows.is_empty(), "{}", entry.name);
         assert!(!table(entry.show).rows.is_empty(), "{}", entry.name);

@@ -1,6 +1,6 @@
 //! A setting that is one for all, given another value: by the name and in the form of the console's SET.
 //!
-//! An [`Assign`] is one that may be: there is such a setting, it may change while Weir runs, and the value suits it. What
+//! An [`Assignment`] is one that may be: there is such a setting, it may change while Weir runs, and the value suits it. What
 //! only the whole configuration shows is found when that is read.
 
 use std::fmt;
@@ -14,13 +14,13 @@ use super::Value;
 
 /// A setting and its next value.
 #[derive(Clone)]
-pub struct Assign {
+pub struct Assignment {
     setting: &'static Setting,
     text: String,
 }
 
 /// Whether the setting that SHOW CONFIG calls `name` can be given another value while Weir runs.
-pub fn may_be_set(name: &str) -> bool {
+pub fn is_settable(name: &str) -> bool {
     find(name).is_ok_and(|setting| setting.effect != Effect::Restart && !setting.is_inert() && !names_file(setting))
 }
 
@@ -29,14 +29,14 @@ fn names_file(setting: &Setting) -> bool {
     matches!(setting.slot(&mut Config::default()), Some(Slot::Path(_)))
 }
 
-impl Assign {
+impl Assignment {
     /// Gives the setting `name` the value `text`, both as SET takes them.
     ///
     /// # Errors
     ///
     /// There is no such setting, it can't be changed while Weir runs, it names a file, it does nothing, or the value does not
     /// suit it.
-    pub fn new(name: &str, text: &str) -> Result<Assign, SetError> {
+    pub fn new(name: &str, text: &str) -> Result<Assignment, SetError> {
         let setting = find_changeable(name)?;
         if setting.is_inert() {
             return Err(SetError::Fixed(format!("{name} does nothing here: {}", setting.doc)));
@@ -44,7 +44,7 @@ impl Assign {
         if names_file(setting) {
             return Err(SetError::Fixed(format!("{name} names a file: change the settings' file, and RELOAD")));
         }
-        let assign = Assign { setting, text: text.trim().to_owned() };
+        let assign = Assignment { setting, text: text.trim().to_owned() };
         let mut scratch = Config::default();
         match setting.slot(&mut scratch).map(|slot| setting.write_ini(slot, &assign.text)) {
             Some(Err(why)) => Err(SetError::Unfit(format!("{name} {why}"))),
@@ -80,14 +80,14 @@ impl Assign {
     }
 }
 
-impl PartialEq for Assign {
-    fn eq(&self, other: &Assign) -> bool {
+impl PartialEq for Assignment {
+    fn eq(&self, other: &Assignment) -> bool {
         (self.place(), &self.text) == (other.place(), &other.text)
     }
 }
 
-impl fmt::Debug for Assign {
+impl fmt::Debug for Assignment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Assign").field(&self.place()).finish()
+        f.debug_tuple("Assignment").field(&self.place()).finish()
     }
 }

@@ -11,7 +11,7 @@ use weir_base::{Host, Target};
 
 use crate::model::{Config, Pool};
 
-use super::{Act, Edit, Keys, Value};
+use super::{Edit, Keys, Operation, Value};
 
 /// Why a change is refused: it would send a stored secret where it has not gone before. Holds no secret.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -57,11 +57,11 @@ struct Route<'a> {
 }
 
 /// Whether the change `edit`, which makes `after` of `before`, sends a stored secret to a new place.
-pub fn exposure(before: &Config, after: &Config, edit: &Edit) -> Option<Exposure> {
+pub fn find_exposure(before: &Config, after: &Config, edit: &Edit) -> Option<Exposure> {
     let (name, keys) = match edit {
         // A secret comes with the change, and whoever has no secret any more sends none.
-        Edit::User(..) | Edit::Pool(_, Act::Drop) => return None,
-        Edit::Pool(name, Act::Make(keys) | Act::Alter(keys)) => (Some(name.as_str()), Some(keys)),
+        Edit::User(..) | Edit::Pool(_, Operation::Drop) => return None,
+        Edit::Pool(name, Operation::Create(keys) | Operation::Alter(keys)) => (Some(name.as_str()), Some(keys)),
         Edit::Setting(_) => (None, None),
     };
     let known: HashSet<Way<'_>> = routes(before).into_iter().map(|route| route.way).collect();
@@ -74,8 +74,8 @@ pub fn exposure(before: &Config, after: &Config, edit: &Edit) -> Option<Exposure
 }
 
 /// Whether a change names where a password is to be read from; to be asked before anything is read.
-pub fn reference(edit: &Edit) -> Option<Exposure> {
-    let Edit::Pool(_, Act::Make(keys) | Act::Alter(keys)) = edit else { return None };
+pub fn find_password_source(edit: &Edit) -> Option<Exposure> {
+    let Edit::Pool(_, Operation::Create(keys) | Operation::Alter(keys)) = edit else { return None };
     let set = |key: &&&str| keys.keys.get(**key).is_some_and(Option::is_some);
     let key = ["password_file", "password_env"].iter().find(set)?;
     let message = format!("\"{key}\" would have Weir read a secret that was not given here");

@@ -19,11 +19,11 @@ use toml_edit::{Array, Table};
 use crate::slot::Slot;
 use crate::table::{Kind, Section};
 
-pub use assign::{Assign, may_be_set};
-pub use exposure::{Exposure, exposure, reference};
+pub use assign::{Assignment, is_settable};
+pub use exposure::{Exposure, find_exposure, find_password_source};
 pub(crate) use overlay::lay_over;
 pub use rewrite::rewrite;
-pub use written::{Written, written, written_of_user};
+pub use written::{ShownValue, pool_keys, user_keys};
 
 /// What a user's secret is called among the user's keys.
 const SECRET: &str = "password";
@@ -45,7 +45,7 @@ pub enum Value {
 
 /// What has a section of its own name.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
-pub enum About {
+pub enum EntryKind {
     /// A pool: `[pools.NAME]`.
     #[default]
     Pool,
@@ -56,15 +56,15 @@ pub enum About {
 /// Keys of a pool or a user by the names of TOML, each with its value; without one, it is taken out, and its default holds.
 #[derive(Clone, PartialEq, Default)]
 pub struct Keys {
-    about: About,
+    about: EntryKind,
     keys: BTreeMap<String, Option<Value>>,
 }
 
 /// What becomes of a pool or a user.
 #[derive(Clone, PartialEq, Debug)]
-pub enum Act {
-    /// It is made, with these keys.
-    Make(Keys),
+pub enum Operation {
+    /// It is created, with these keys.
+    Create(Keys),
     /// These of its keys are set or taken out.
     Alter(Keys),
     /// It is deleted.
@@ -75,21 +75,21 @@ pub enum Act {
 #[derive(Clone, PartialEq, Debug)]
 pub enum Edit {
     /// Of one pool: its name, and what becomes of it.
-    Pool(String, Act),
+    Pool(String, Operation),
     /// Of one user.
-    User(String, Act),
+    User(String, Operation),
     /// Of a setting that is one for all.
-    Setting(Assign),
+    Setting(Assignment),
 }
 
 /// Changes, one after another, as what they come to for each pool, user and setting.
 #[derive(Clone, PartialEq, Default)]
 pub struct Edits {
-    sections: BTreeMap<(About, String), Sum>,
+    sections: BTreeMap<(EntryKind, String), Sum>,
     /// Users' secrets, set or taken away.
     secrets: BTreeMap<String, Option<String>>,
     /// By their dotted names.
-    settings: BTreeMap<String, Assign>,
+    settings: BTreeMap<String, Assignment>,
 }
 
 /// What changes come to for one section.
@@ -104,27 +104,27 @@ enum Sum {
     Gone,
 }
 
-impl fmt::Display for About {
+impl fmt::Display for EntryKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            About::Pool => "pool",
-            About::User => "user",
+            EntryKind::Pool => "pool",
+            EntryKind::User => "user",
         })
     }
 }
 
-impl About {
+impl EntryKind {
     fn section(self) -> Section {
         match self {
-            About::Pool => Section::Pool,
-            About::User => Section::User,
+            EntryKind::Pool => Section::Pool,
+            EntryKind::User => Section::User,
         }
     }
 }
 
 impl Keys {
     /// None yet.
-    pub fn of(about: About) -> Keys {
+    pub fn of(about: EntryKind) -> Keys {
         Keys { about, keys: BTreeMap::new() }
     }
 
@@ -153,7 +153,8 @@ impl Keys {
     /// A user's secret, which stands elsewhere.
     fn take_secret(&mut self) -> Option<Option<String>> {
         let text = |value| if let Value::Text(text) = value { Some(text) } else { None };
-        let is_secret = self.about == About::User && matches!(self.keys.get(SECRET), Some(None | Some(Value::Text(_))));
+        let is_secret =
+            self.about == EntryKind::User && matches!(self.keys.get(SECRET), Some(None | Some(Value::Text(_))));
         is_secret.then(|| self.keys.remove(SECRET).flatten().and_then(text))
     }
 }
@@ -201,44 +202,44 @@ impl Edits {
     /// Adds a later one.
     pub fn add(&mut self, edit: Edit) {
         match edit {
-            Edit::Pool(name, act) => self.add_to_section((About::Pool, name), act),
+            Edit::Pool(name, act) => self.add_to_section((EntryKind::Pool, name), act),
             Edit::User(name, act) => self.add_to_user(name, act),
             Edit::Setting(assign) => drop(self.settings.insert(assign.place(), assign)),
         }
     }
 
-    fn add_to_user(&mut self, name: String, mut act: Act) {
+    fn add_to_user(&mut self, name: String, mut act: Operation) {
         let secret = match &mut act {
-            Act::Make(keys) | Act::Alter(keys) => keys.take_secret(),
-            Act::Drop => Some(None),
+            Operation::Create(keys) | Operation::Alter(keys) => keys.take_secret(),
+            Operation::Drop => Some(None),
         };
         let listed = matches!(secret, Some(Some(_)));
         self.secrets.extend(secret.map(|secret| (name.clone(), secret)));
         match &act {
             // Whoever is listed, or stays so, needs no section without rules.
-            Act::Make(keys) if keys.keys.is_empty() && listed => {}
-            Act::Alter(keys) if keys.keys.is_empty() => {}
-            _ => self.add_to_section((About::User, name), act),
+            Operation::Create(keys) if keys.keys.is_empty() && listed => {}
+            Operation::Alter(keys) if keys.keys.is_empty() => {}
+            _ => self.add_to_section((EntryKind::User, name), act),
         }
     }
 
-    fn add_to_section(&mut self, of: (About, String), act: Act) {
+    fn add_to_section(&mut self, of: (EntryKind, String), act: Operation) {
         let before = self.sections.remove(&of);
         let sum = match (act, before) {
-            (Act::Make(keys), before) => Sum::Made { keys, hides: before.is_some() },
-            (Act::Alter(keys), None | Some(Sum::Gone)) => Sum::Altered(keys),
-            (Act::Alter(later), Some(Sum::Altered(mut keys))) => {
+            (Operation::Create(keys), before) => Sum::Made { keys, hides: before.is_some() },
+            (Operation::Alter(keys), None | Some(Sum::Gone)) => Sum::Altered(keys),
+            (Operation::Alter(later), Some(Sum::Altered(mut keys))) => {
                 keys.add(later);
                 Sum::Altered(keys)
             }
-            (Act::Alter(later), Some(Sum::Made { mut keys, hides })) => {
+            (Operation::Alter(later), Some(Sum::Made { mut keys, hides })) => {
                 keys.add(later);
                 keys.keys.retain(|_, value| value.is_some());
                 Sum::Made { keys, hides }
             }
             // Nothing is left to say of one that only lived here.
-            (Act::Drop, Some(Sum::Made { hides: false, .. })) => return,
-            (Act::Drop, _) => Sum::Gone,
+            (Operation::Drop, Some(Sum::Made { hides: false, .. })) => return,
+            (Operation::Drop, _) => Sum::Gone,
         };
         self.sections.insert(of, sum);
     }

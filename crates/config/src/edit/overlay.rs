@@ -1,4 +1,4 @@
-//! Changes laid over what was read from a file that can't be written, in either face.
+//! Changes laid over what was read from a file that can't be written, in either file format.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use crate::slot::Slot;
 use crate::table::{Section, Setting};
 use crate::toml::{Draft, fill_pool, fill_user};
 
-use super::{About, Assign, Edits, Keys, Sum};
+use super::{Assignment, Edits, EntryKind, Keys, Sum};
 
 /// Lays the changes over what the file `source` says.
 pub(crate) fn lay_over(draft: &mut Draft, source: &Path, edits: &Edits, found: &mut Found) {
@@ -17,8 +17,8 @@ pub(crate) fn lay_over(draft: &mut Draft, source: &Path, edits: &Edits, found: &
     edits.settings.values().for_each(|assign| assign_to(draft, assign));
     for ((about, name), sum) in &edits.sections {
         match about {
-            About::Pool => pool(draft, source, name, sum, found),
-            About::User => user(draft, source, name, sum, found),
+            EntryKind::Pool => pool(draft, source, name, sum, found),
+            EntryKind::User => user(draft, source, name, sum, found),
         }
     }
     draft.secrets.extend(edits.secrets.clone());
@@ -30,7 +30,7 @@ fn pool(draft: &mut Draft, source: &Path, name: &str, sum: &Sum, found: &mut Fou
         Sum::Made { keys, .. } => {
             forget(draft, name);
             let mut pool = PoolText::new(name, &draft.config);
-            draft.config.lines.insert_nowhere(format!("pools.{name}"));
+            draft.config.locations.insert_nowhere(format!("pools.{name}"));
             set(&mut pool, &mut draft.config, source, keys, found);
             draft.pools.push(pool);
         }
@@ -50,18 +50,18 @@ fn user(draft: &mut Draft, source: &Path, name: &str, sum: &Sum, found: &mut Fou
     let (keys, mut rules) = match sum {
         Sum::Altered(keys) => (keys, before.unwrap_or_default()),
         Sum::Gone | Sum::Made { .. } => {
-            Section::User.settings().for_each(|setting| config.lines.remove(&place(setting.name)));
-            config.lines.remove(&format!("users.{name}"));
+            Section::User.settings().for_each(|setting| config.locations.remove(&place(setting.name)));
+            config.locations.remove(&format!("users.{name}"));
             let Sum::Made { keys, .. } = sum else { return };
             (keys, UserRules::default())
         }
     };
-    config.lines.insert_nowhere(format!("users.{name}"));
+    config.locations.insert_nowhere(format!("users.{name}"));
     for (key, value) in &keys.keys {
         match value {
-            Some(_) => config.lines.insert_nowhere(place(key)),
+            Some(_) => config.locations.insert_nowhere(place(key)),
             None => {
-                config.lines.remove(&place(key));
+                config.locations.remove(&place(key));
                 let setting = Section::User.find(key);
                 setting.and_then(|setting| setting.user_slot(&mut rules)).into_iter().for_each(clear);
             }
@@ -82,11 +82,11 @@ fn clear(slot: Slot<'_>) {
 }
 
 /// Gives a setting its value, and pools that have none of their own.
-fn assign_to(draft: &mut Draft, assign: &Assign) {
+fn assign_to(draft: &mut Draft, assign: &Assignment) {
     let (setting, config) = (assign.setting(), &mut draft.config);
     match assign.value() {
-        Some(_) => config.lines.insert_nowhere(assign.place()),
-        None => config.lines.remove(&assign.place()),
+        Some(_) => config.locations.insert_nowhere(assign.place()),
+        None => config.locations.remove(&assign.place()),
     }
     if let Some(slot) = setting.slot(config) {
         let written = setting.write_ini(slot, assign.text());
@@ -95,7 +95,7 @@ fn assign_to(draft: &mut Draft, assign: &Assign) {
     // TOML calls a setting of a pool as it calls the one for all.
     let Some(own) = Section::Pool.find(setting.name) else { return };
     for pool in &mut draft.pools {
-        if !config.lines.has(&format!("pools.{}.{}", pool.name, own.name)) {
+        if !config.locations.contains(&format!("pools.{}.{}", pool.name, own.name)) {
             make_usual(own, pool, config);
         }
     }
@@ -112,19 +112,19 @@ fn make_usual(setting: &Setting, pool: &mut PoolText, config: &Config) {
 
 fn forget(draft: &mut Draft, name: &str) {
     draft.pools.retain(|pool| pool.name != name);
-    let lines = &mut draft.config.lines;
-    Section::Pool.settings().for_each(|setting| lines.remove(&format!("pools.{name}.{}", setting.name)));
-    lines.remove(&format!("pools.{name}"));
+    let locations = &mut draft.config.locations;
+    Section::Pool.settings().for_each(|setting| locations.remove(&format!("pools.{name}.{}", setting.name)));
+    locations.remove(&format!("pools.{name}"));
 }
 
 fn set(pool: &mut PoolText, config: &mut Config, source: &Path, keys: &Keys, found: &mut Found) {
     for (key, value) in &keys.keys {
         let place = format!("pools.{}.{key}", pool.name);
         if value.is_some() {
-            config.lines.insert_nowhere(place);
+            config.locations.insert_nowhere(place);
             continue;
         }
-        config.lines.remove(&place);
+        config.locations.remove(&place);
         if let Some(setting) = Section::Pool.find(key) {
             make_usual(setting, pool, config);
         }

@@ -9,7 +9,7 @@ use toml_edit::{Decor, DocumentMut, Item, Table, TableLike};
 
 use crate::table::Section;
 
-use super::{About, Assign, Edits, Keys, Sum, Value};
+use super::{Assignment, Edits, EntryKind, Keys, Sum, Value};
 
 /// The text with the changes made on it; `None` if it is no TOML, or its pools stand in no table.
 pub fn rewrite(text: &str, edits: &Edits) -> Option<String> {
@@ -37,7 +37,7 @@ pub fn rewrite(text: &str, edits: &Edits) -> Option<String> {
     Some(format!("{mark}{text}"))
 }
 
-fn sections(document: &mut DocumentMut, about: About) -> Option<&mut dyn TableLike> {
+fn sections(document: &mut DocumentMut, about: EntryKind) -> Option<&mut dyn TableLike> {
     inside(document, Some(about.section().name()))
 }
 
@@ -52,7 +52,7 @@ fn inside<'a>(document: &'a mut DocumentMut, outer: Option<&str>) -> Option<&'a 
     item.as_table_like_mut()
 }
 
-fn make(document: &mut DocumentMut, about: About, name: &str, keys: &Keys) -> Option<()> {
+fn make(document: &mut DocumentMut, about: EntryKind, name: &str, keys: &Keys) -> Option<()> {
     begin(document, Some(about.section().name()), name, keys)
 }
 
@@ -76,14 +76,14 @@ fn begin(document: &mut DocumentMut, outer: Option<&str>, name: &str, keys: &Key
     Some(())
 }
 
-fn alter(document: &mut DocumentMut, about: About, name: &str, keys: &Keys) -> Option<()> {
+fn alter(document: &mut DocumentMut, about: EntryKind, name: &str, keys: &Keys) -> Option<()> {
     match sections(document, about)?.get_mut(name) {
         Some(item) => {
             let left = fill(item.as_table_like_mut()?, Some(about.section()), keys);
             let position = position_of(item);
             say_below(document, position, &left);
         }
-        None if about == About::User && !keys.table().is_empty() => make(document, about, name, keys)?,
+        None if about == EntryKind::User && !keys.table().is_empty() => make(document, about, name, keys)?,
         None => {}
     }
     Some(())
@@ -92,14 +92,14 @@ fn alter(document: &mut DocumentMut, about: About, name: &str, keys: &Keys) -> O
 /// A user's secret, in `[auth.users]`.
 fn list(document: &mut DocumentMut, user: &str, secret: Option<String>) -> Option<()> {
     let (outer, name) = (Section::Auth.name(), "users");
-    let keys = Keys { about: About::User, keys: [(user.to_owned(), secret.map(Value::Text))].into() };
+    let keys = Keys { about: EntryKind::User, keys: [(user.to_owned(), secret.map(Value::Text))].into() };
     put(document, (Some(outer), name), None, &keys)
 }
 
-fn set(document: &mut DocumentMut, assign: &Assign) -> Option<()> {
+fn set(document: &mut DocumentMut, assign: &Assignment) -> Option<()> {
     let (section, value) = (assign.setting().section, assign.value());
     let (outer, name) = section.name().split_once('.').map_or((None, section.name()), |(o, name)| (Some(o), name));
-    let keys = Keys { about: About::default(), keys: [(assign.setting().name.to_owned(), value)].into() };
+    let keys = Keys { about: EntryKind::default(), keys: [(assign.setting().name.to_owned(), value)].into() };
     put(document, (outer, name), Some(section), &keys)
 }
 
@@ -166,7 +166,7 @@ fn take_out(table: &mut dyn TableLike, key: &str) -> String {
     }
 }
 
-fn delete(document: &mut DocumentMut, about: About, name: &str) -> Option<()> {
+fn delete(document: &mut DocumentMut, about: EntryKind, name: &str) -> Option<()> {
     let Some(item) = sections(document, about)?.remove(name) else { return Some(()) };
     let said = item.as_table().and_then(|table| prefix(table.decor())).unwrap_or_default();
     // Its own comment goes with it; what is further up was about something else.

@@ -10,7 +10,7 @@ use super::{SECRET, Value};
 
 /// The value of a key that is written.
 #[derive(Clone, PartialEq, Debug)]
-pub enum Written {
+pub enum ShownValue {
     /// It may be shown.
     Value(Value),
     /// It is set, and not to be shown.
@@ -19,34 +19,34 @@ pub enum Written {
 
 /// The keys that are written of a pool, by the names of TOML; `None` if there is no such pool. The pool's other settings
 /// are those for all.
-pub fn written(config: &Config, name: &str) -> Option<Vec<(&'static str, Written)>> {
+pub fn pool_keys(config: &Config, name: &str) -> Option<Vec<(&'static str, ShownValue)>> {
     let fallback = config.fallback.as_ref().filter(|_| name == FALLBACK);
     let pool = config.pools.get(name).or(fallback)?;
     let mut text = PoolText::of(pool, config);
-    let is_written = |setting: &&Setting| config.lines.has(&format!("pools.{name}.{}", setting.name));
+    let is_written = |setting: &&Setting| config.locations.contains(&format!("pools.{name}.{}", setting.name));
     let value = |setting: &'static Setting| {
         // Where a password comes from may be a password in the wrong place.
         if setting.kind == Kind::Secret || setting.name.starts_with("password_") {
-            return Some((setting.name, Written::Secret));
+            return Some((setting.name, ShownValue::Secret));
         }
         let value = shown(setting, &setting.pool_slot(&mut text)?)?;
-        Some((setting.name, Written::Value(value)))
+        Some((setting.name, ShownValue::Value(value)))
     };
     Some(Section::Pool.settings().filter(is_written).filter_map(value).collect())
 }
 
 /// The same of a user: the rules, and whether there is a secret; `None` if neither is written.
-pub fn written_of_user(config: &Config, name: &str) -> Option<Vec<(&'static str, Written)>> {
+pub fn user_keys(config: &Config, name: &str) -> Option<Vec<(&'static str, ShownValue)>> {
     let (rules, listed) = (config.users.get(name), config.auth.users.get(name).is_some());
     let mut own = rules.cloned().or(listed.then(UserRules::default))?;
     let value = |setting: &'static Setting| {
-        if !config.lines.has(&format!("users.{name}.{}", setting.name)) {
+        if !config.locations.contains(&format!("users.{name}.{}", setting.name)) {
             return None;
         }
         let value = shown(setting, &setting.user_slot(&mut own)?)?;
-        Some((setting.name, Written::Value(value)))
+        Some((setting.name, ShownValue::Value(value)))
     };
-    let secret = listed.then_some((SECRET, Written::Secret));
+    let secret = listed.then_some((SECRET, ShownValue::Secret));
     Some(secret.into_iter().chain(Section::User.settings().filter_map(value)).collect())
 }
 

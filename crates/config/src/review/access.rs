@@ -3,7 +3,7 @@
 use weir_auth::Method;
 
 use super::{Review, counted, plain};
-use crate::accounts::web_refusal;
+use crate::accounts::web_listen_error;
 use crate::model::{SslMode, TlsSide};
 use crate::table::Section;
 
@@ -36,7 +36,7 @@ impl Review<'_> {
     fn open_panel(&mut self) {
         let web = &self.config.web;
         let addresses = web.addresses.iter().copied();
-        if let Some(text) = web_refusal(addresses, web.tls_cert_file.is_some(), !web.accounts.is_empty()) {
+        if let Some(text) = web_listen_error(addresses, web.tls_cert_file.is_some(), !web.accounts.is_empty()) {
             self.fail("web.address", text);
         }
     }

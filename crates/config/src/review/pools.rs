@@ -1,7 +1,7 @@
 //! Whether each pool can log in, and which of its limits do something.
 
 use weir_auth::{Method, Secret};
-use weir_base::{Mode, Span};
+use weir_base::{PoolMode, Span};
 
 use super::{Review, plain};
 use crate::model::{Limits, Pool};
@@ -45,7 +45,7 @@ impl Review<'_> {
         for (setting, why) in without_effect(pool, limits) {
             let key = format!("pools.{name}.{setting}");
             // A setting for all pools may well suit others; only what was written for this one is worth a word.
-            if self.config.lines.of(&key).is_some() {
+            if self.config.locations.line(&key).is_some() {
                 let setting = self.pool_setting(setting);
                 self.warn(&key, format!("{setting} of {title} has no effect: {why}"));
             }
@@ -75,10 +75,10 @@ fn without_effect(pool: &Pool, limits: &Limits) -> Vec<(&'static str, &'static s
     if beyond(limits.query_wait_notify, limits.query_wait_timeout) {
         found.push(("query_wait_notify", "query_wait_timeout is over before it"));
     }
-    if pool.mode == Mode::Session {
+    if pool.mode == PoolMode::Session {
         found.push(("max_prepared_statements", "in session mode a client's statements are its server's"));
     }
-    if pool.mode == Mode::Statement {
+    if pool.mode == PoolMode::Statement {
         found.push(("idle_transaction_timeout", "in statement mode there are no transactions of several statements"));
         found.push(("transaction_timeout", "in statement mode there are no transactions of several statements"));
     }

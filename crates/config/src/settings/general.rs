@@ -1,6 +1,6 @@
 //! Settings of the process as a whole: workers, clients, modes, the console, what the protocol allows.
 
-use weir_base::{Mode, OnDirty, Span};
+use weir_base::{OnDirty, PoolMode, Span};
 
 use crate::model::{SocketIo, Spread};
 use crate::slot::Slot;
@@ -57,9 +57,9 @@ pub(super) static SETTINGS: &[Setting] = &[
     Setting::new(
         General,
         "mode",
-        Kind::Word(Mode::WORDS),
+        Kind::Word(PoolMode::WORDS),
         "transaction",
-        Place::Config(|c| Slot::Mode(&mut c.mode)),
+        Place::Config(|c| Slot::PoolMode(&mut c.mode)),
         "How long a client keeps a server, in pools that do not say otherwise: `session` until it disconnects, \
          `transaction` until its transaction ends, `statement` until its statement ends.",
     )

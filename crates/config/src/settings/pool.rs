@@ -1,6 +1,6 @@
 //! Settings of one pool: its server, how to log in there, and the rules of sharing.
 
-use weir_base::{Mode, OnDirty};
+use weir_base::{OnDirty, PoolMode};
 
 use crate::model::{Balance, SessionAttrs};
 use crate::slot::Slot;
@@ -81,9 +81,9 @@ pub(super) static SETTINGS: &[Setting] = &[
     Setting::new(
         Pool,
         "mode",
-        Kind::Word(Mode::WORDS),
+        Kind::Word(PoolMode::WORDS),
         "",
-        Place::Pool(|p| Slot::Mode(&mut p.mode)),
+        Place::Pool(|p| Slot::PoolMode(&mut p.mode)),
         "How long a client keeps a server of this pool. Default: that of `[general]`.",
     )
     .database(&["pool_mode"])

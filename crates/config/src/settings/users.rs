@@ -1,6 +1,6 @@
 //! Rules of single users; what is not given is the pool's, or the process's.
 
-use weir_base::Mode;
+use weir_base::PoolMode;
 
 use crate::slot::Slot;
 use crate::table::{Kind, Place, Section::User, Setting};
@@ -12,7 +12,7 @@ pub(super) static SETTINGS: &[Setting] = &[
     Setting::new(
         User,
         "mode",
-        Kind::Word(Mode::WORDS),
+        Kind::Word(PoolMode::WORDS),
         "",
         Place::User(|u| Slot::MaybeMode(&mut u.mode)),
         "How long the user's clients keep a server.",

@@ -1,13 +1,13 @@
 //! Folders of files that exist in memory only.
-#![allow(dead_code, reason = "each test reads files of one face or of both")]
+#![allow(dead_code, reason = "each test reads files of one format or of both")]
 
 use std::io;
 use std::path::Path;
 
-use weir_config::{Config, Mistakes, load};
+use weir_config::{Config, ConfigErrors, load};
 
 /// Loads `/etc/weir/weir.toml` with this text; the files beside it and the environment are given as pairs.
-pub(crate) fn load_with(text: &str, files: &[(&str, &str)], env: &[(&str, &str)]) -> Result<Config, Mistakes> {
+pub(crate) fn load_with(text: &str, files: &[(&str, &str)], env: &[(&str, &str)]) -> Result<Config, ConfigErrors> {
     let find = |pairs: &[(&str, &str)], name: &str| pairs.iter().find(|(n, _)| *n == name).map(|p| p.1.to_owned());
     let read = |path: &Path| match path.strip_prefix("/etc/weir") {
         Ok(name) if name == Path::new("weir.toml") => Ok(text.to_owned()),
@@ -18,7 +18,7 @@ pub(crate) fn load_with(text: &str, files: &[(&str, &str)], env: &[(&str, &str)]
 }
 
 /// Loads `pgbouncer.ini`, a file of the working directory, with this text; other files are found by their names.
-pub(crate) fn load_ini(text: &str, files: &[(&str, &str)]) -> Result<Config, Mistakes> {
+pub(crate) fn load_ini(text: &str, files: &[(&str, &str)]) -> Result<Config, ConfigErrors> {
     let read = |path: &Path| match path.to_str() {
         Some("pgbouncer.ini") => Ok(text.to_owned()),
         Some(name) => {

@@ -139,7 +139,7 @@ impl Log {
 }
 
 /// Writes one line to where a configuration logs, for a process that has no other way to say why it can't start.
-pub fn last_words(settings: &Settings, text: &str) {
+pub fn log_start_error(settings: &Settings, text: &str) {
     if let Ok((log, thread)) = Log::start(LogTarget::Quiet, settings) {
         log.line(Level::Error, format_args!("{text}"));
         drop(log);

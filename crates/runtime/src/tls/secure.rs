@@ -16,7 +16,7 @@ use weir_engine::port::{Gone, Handshake, Input, Level};
 
 use super::session::{End, Session};
 use super::step::{Outcome, Side, Step};
-use crate::brain::Brain;
+use crate::handler::Handler;
 use crate::output::Rest;
 use crate::port::{Notice, Port};
 use crate::slots::{NONE, Ready, Stage};
@@ -272,7 +272,7 @@ impl Port {
     }
 }
 
-impl<B: Brain> Worker<B> {
+impl<B: Handler> Worker<B> {
     /// Reads an encrypted peer once, and has the brain handle what came.
     pub(crate) fn read_sealed(&mut self, peer: Peer) {
         let Worker { scratch, port, .. } = self;

@@ -11,7 +11,7 @@ use std::time::Duration;
 use weir_base::{Host, Peer, Target, Time};
 use weir_config::{Config, Listen, SocketIo};
 use weir_engine::port::{About, Input, Io, Level};
-use weir_runtime::{Brain, Inherited, LogTarget, Plan, Running, Seat, Signals, TlsFiles, start};
+use weir_runtime::{Handler, Inherited, LogTarget, Plan, Running, Signals, TlsFiles, WorkerSetup, start};
 use weir_uring::Ring;
 
 pub(crate) const LOCAL: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -64,7 +64,7 @@ pub(crate) fn plan(workers: u16) -> Plan {
     }
 }
 
-pub(crate) fn serve<B: Brain>(brain: impl FnMut(Seat) -> B) -> Running {
+pub(crate) fn serve<B: Handler>(brain: impl FnMut(WorkerSetup) -> B) -> Running {
     start(plan(1), brain).unwrap()
 }
 
@@ -133,7 +133,7 @@ impl Echo {
     }
 }
 
-impl Brain for Echo {
+impl Handler for Echo {
     fn handle<I: Io>(&mut self, _: Time, input: Input<'_>, io: &mut I) {
         let _ = self.told.send(told(&input));
         match input {
@@ -205,7 +205,7 @@ impl<I: Io> DynIo for I {
     }
 }
 
-impl<F: FnMut(Time, Input<'_>, &mut dyn DynIo) -> Time + Send + 'static> Brain for Script<F> {
+impl<F: FnMut(Time, Input<'_>, &mut dyn DynIo) -> Time + Send + 'static> Handler for Script<F> {
     fn handle<I: Io>(&mut self, now: Time, input: Input<'_>, io: &mut I) {
         self.deadline = (self.act)(now, input, io);
     }
@@ -231,7 +231,7 @@ impl Forward {
     }
 }
 
-impl Brain for Forward {
+impl Handler for Forward {
     fn handle<I: Io>(&mut self, _: Time, input: Input<'_>, io: &mut I) {
         match input {
             Input::Accepted { peer, .. } => {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use weir_base::Mode;
+use weir_base::PoolMode;
 use weir_pgwire::{Dirty, put_back, put_front};
 
 use super::rig::*;
@@ -98,7 +98,7 @@ fn the_next_client_gets_its_own_parameters_before_its_first_query() {
     link.tell(&[parameter("TimeZone", "UTC")]);
     let mut wanted = link.params.unknown();
     link.params.set(&mut wanted, "TimeZone", "Asia/Tokyo").unwrap();
-    let mut other = crate::Client::new(2, Mode::Transaction, std::sync::Arc::new(wanted));
+    let mut other = crate::Client::new(2, PoolMode::Transaction, std::sync::Arc::new(wanted));
     let mut sent = Sent::default();
     let server = link.server.as_mut().unwrap();
     assert!(agree(server, &mut other, &link.params, &mut link.scratch, &mut sent));
@@ -157,16 +157,16 @@ fn errors_without_fields_are_still_errors() {
 
 #[test]
 fn a_transaction_block_in_statement_mode_is_told_and_its_ready_withheld() {
-    let mut link = Link::new(Mode::Statement);
+    let mut link = Link::new(PoolMode::Statement);
     link.ask(&[query("begin")]);
     let told = link.told(&[complete("BEGIN"), ready_in(b'T')]);
     assert!(told.block_in_statement_mode);
     assert_eq!(tags(&link.to_client), "C");
-    let mut link = Link::new(Mode::Statement);
+    let mut link = Link::new(PoolMode::Statement);
     link.ask(&[query("begin"), close("never_prepared")]);
     link.told(&[complete("BEGIN"), ready_in(b'T')]);
     assert_eq!(tags(&link.to_client), "C", "nor does an answer of ours take its place");
-    let mut link = Link::new(Mode::Statement);
+    let mut link = Link::new(PoolMode::Statement);
     link.ask(&[query("select 1")]);
     assert!(!link.told(&[complete("SELECT 1"), ready()]).block_in_statement_mode);
 }
@@ -395,7 +395,7 @@ fn an_answer_of_ours_waits_for_the_end_of_the_servers_message_before_it() {
 
 #[test]
 fn nothing_that_follows_a_transaction_block_in_statement_mode_reaches_the_client() {
-    let mut link = Link::new(Mode::Statement);
+    let mut link = Link::new(PoolMode::Statement);
     link.ask(&[query("begin"), query("select 1")]);
     let told = link.told(&[complete("BEGIN"), ready_in(b'T'), row("x"), complete("SELECT 1"), ready_in(b'T')]);
     assert!(told.block_in_statement_mode);

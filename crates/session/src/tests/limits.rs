@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use weir_base::Mode;
+use weir_base::PoolMode;
 use weir_pgwire::{HEAD, backend};
 
 use super::rig::*;
@@ -107,7 +107,7 @@ fn an_unnamed_statement_is_charged_and_streams_where_there_is_no_room_to_hold_it
     link.ask(&[parse("", &text), sync()]);
     link.tell(&[parsed(), ready()]);
     assert!(link.accepted.used() >= 50_000 && link.interner.used() >= 50_000);
-    link.client = Client::new(2, Mode::Transaction, link.client.params().clone());
+    link.client = Client::new(2, PoolMode::Transaction, link.client.params().clone());
     assert_eq!(link.accepted.used(), 0, "it goes with its client");
     for mut link in
         [limited(40_000, 1 << 20, 1 << 20), limited(1 << 20, 40_000, 1 << 20), limited(1 << 20, 1 << 20, 40_000)]
@@ -131,7 +131,7 @@ fn a_parse_that_is_half_there_is_charged_and_fails_when_the_room_is_gone() {
     }
     assert!((100_000..150_000).contains(&link.accepted.used()), "{}", link.accepted.used());
     // Others take the room.
-    let mut other = Client::new(2, Mode::Transaction, link.client.params().clone());
+    let mut other = Client::new(2, PoolMode::Transaction, link.client.params().clone());
     std::mem::swap(&mut other, &mut link.client);
     link.ask(&[parse("t", &"y".repeat(120_000)), sync()]);
     link.tell(&[parsed(), ready()]);
@@ -178,7 +178,7 @@ fn seventeen_parses_of_15_mb_do_not_take_the_room_of_others() {
         link.to_client.clear();
     }
     assert!(link.interner.used() < 40 << 20);
-    link.client = Client::new(2, Mode::Transaction, link.client.params().clone());
+    link.client = Client::new(2, PoolMode::Transaction, link.client.params().clone());
     link.prepared("s", "select 1");
 }
 

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use weir_base::Mode;
+use weir_base::PoolMode;
 use weir_pgwire::{ErrorFields, HEAD, Head, Of, put_back, put_front};
 
 use crate::back::{self, Told, Unexpected};
@@ -56,7 +56,7 @@ const MEMORY: u64 = 64 << 20;
 
 impl Link {
     /// A client of a pool in `mode`, linked to a fresh server that has the same parameters.
-    pub(crate) fn new(mode: Mode) -> Link {
+    pub(crate) fn new(mode: PoolMode) -> Link {
         let params = ParamTable::new([]);
         let shared = Arc::new(params.unknown());
         let interner = Interner::new([3; 16], &StatementMemory::default(), MEMORY);
@@ -81,7 +81,7 @@ impl Link {
     }
 
     pub(crate) fn transaction() -> Link {
-        Link::new(Mode::Transaction)
+        Link::new(PoolMode::Transaction)
     }
 
     /// The client sends; returns how far it got.

@@ -4,7 +4,7 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
-use weir_base::Mode;
+use weir_base::PoolMode;
 use weir_pgwire::HEAD;
 
 use super::rig::*;
@@ -164,7 +164,7 @@ fn pieces<'b>(mut bytes: &'b [u8], cuts: &[usize]) -> Vec<&'b [u8]> {
 }
 
 /// A conversation: the client sends each batch, and then the server answers.
-fn converse(mode: Mode, batches: &[Vec<Vec<u8>>], cuts: &[usize]) -> Outcome {
+fn converse(mode: PoolMode, batches: &[Vec<Vec<u8>>], cuts: &[usize]) -> Outcome {
     let mut link = Link::new(mode);
     link.max_prepared = 2;
     let mut backend = Backend::default();
@@ -273,7 +273,7 @@ proptest! {
 
     #[test]
     fn a_cut_changes_nothing(batches in conversation(), cuts in vec(1usize..40, 1..6)) {
-        for mode in [Mode::Transaction, Mode::Session] {
+        for mode in [PoolMode::Transaction, PoolMode::Session] {
             let whole = converse(mode, &batches, &[]);
             prop_assert_eq!(&converse(mode, &batches, &cuts), &whole);
             prop_assert_eq!(&converse(mode, &batches, &[1]), &whole);
@@ -282,7 +282,7 @@ proptest! {
 
     #[test]
     fn no_bytes_of_a_client_make_a_session_panic(pieces in vec(vec(any::<u8>(), 0..60), 0..8), framed in any::<bool>()) {
-        for mode in [Mode::Transaction, Mode::Session] {
+        for mode in [PoolMode::Transaction, PoolMode::Session] {
             let mut link = Link::new(mode);
             for piece in &pieces {
                 let input = if framed { frame(piece, b"QPBDECSHFdcfX") } else { piece.clone() };

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use weir_base::Mode;
+use weir_base::PoolMode;
 use weir_pgwire::put_front;
 
 use super::rig::*;
@@ -26,7 +26,7 @@ fn a_statement_has_our_name_on_the_server_and_its_clients_name_nowhere() {
 
 #[test]
 fn in_session_mode_nothing_is_renamed() {
-    let mut link = Link::new(Mode::Session);
+    let mut link = Link::new(PoolMode::Session);
     let asked = [parse("s", "select 1"), bind("s"), describe("s"), execute(), close("s"), sync()];
     assert_eq!(link.ask(&asked), asked.concat());
     assert_eq!(link.client.prepared(), 0);
@@ -51,7 +51,7 @@ fn one_text_is_two_statements_to_clients_with_two_search_paths() {
         let mut wanted = link.params.unknown();
         link.params.set(&mut wanted, "search_path", path).unwrap();
         let wanted = Arc::new(wanted);
-        link.client = crate::Client::new(2, Mode::Transaction, wanted.clone());
+        link.client = crate::Client::new(2, PoolMode::Transaction, wanted.clone());
         link.server().params = wanted;
         names.push(link.prepared("s", "select * from customers"));
     }
@@ -334,7 +334,7 @@ fn a_client_does_not_inherit_the_unnamed_statement_of_another() {
     let mut link = Link::transaction();
     link.ask(&[parse("", "select secret"), sync()]);
     link.tell(&[parsed(), ready()]);
-    link.client = crate::Client::new(2, Mode::Transaction, link.client.params().clone());
+    link.client = crate::Client::new(2, PoolMode::Transaction, link.client.params().clone());
     assert_eq!(tags(&link.ask(&[bind(""), sync()])), "CBS", "the slot is emptied before the Bind");
     assert_eq!(
         tags(&link.tell(&[closed(), error("26000", "unnamed prepared statement does not exist"), ready()])),

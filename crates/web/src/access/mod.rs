@@ -16,7 +16,7 @@ use axum::http::header::{AUTHORIZATION, COOKIE};
 use axum::http::{HeaderMap, HeaderValue};
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
-use weir_admin::Book;
+use weir_admin::ConfigAccess;
 use weir_config::{Account, Accounts, WebRole};
 
 use crate::error::ApiError;
@@ -73,7 +73,7 @@ pub(crate) struct Caller(pub(crate) SocketAddr);
 pub(crate) struct Access(Arc<Inner>);
 
 struct Inner {
-    book: Arc<dyn Book>,
+    book: Arc<dyn ConfigAccess>,
     /// Whether others than this machine may connect.
     exposed: bool,
     /// Whether connections are encrypted.
@@ -84,7 +84,7 @@ struct Inner {
 }
 
 impl Access {
-    pub(crate) fn new(book: Arc<dyn Book>, exposed: bool, secure: bool) -> Access {
+    pub(crate) fn new(book: Arc<dyn ConfigAccess>, exposed: bool, secure: bool) -> Access {
         let (sessions, attempts) = (Mutex::default(), Mutex::default());
         Access(Arc::new(Inner {
             book,
@@ -206,7 +206,7 @@ mod tests {
     use std::task::{Context, Waker};
 
     use tokio::runtime::Builder;
-    use weir_admin::{Answered, Unmade};
+    use weir_admin::{ChangeError, PoolTestResult};
     use weir_config::Keys;
 
     use super::*;
@@ -214,13 +214,13 @@ mod tests {
     /// A file with one account, whose password takes a second to hash.
     struct Slow(Arc<Accounts>);
 
-    impl Book for Slow {
+    impl ConfigAccess for Slow {
         fn accounts(&self) -> Arc<Accounts> {
             self.0.clone()
         }
 
-        fn try_pool(&self, _: &str, _: Keys) -> Result<Result<Answered, String>, Unmade> {
-            Err(Unmade::Fixed)
+        fn try_pool(&self, _: &str, _: Keys) -> Result<Result<PoolTestResult, String>, ChangeError> {
+            Err(ChangeError::Fixed)
         }
     }
 

@@ -6,8 +6,8 @@ use axum::Json;
 use axum::extract::rejection::JsonRejection;
 use serde::Serialize;
 use serde_json::{Map, Number, Value, json};
-use weir_admin::Kept;
-use weir_config::{About, Keys, Written};
+use weir_admin::Persisted;
+use weir_config::{EntryKind, Keys, ShownValue};
 
 use crate::error::ApiError;
 
@@ -23,26 +23,26 @@ pub(super) struct Outcome {
     reason: Option<String>,
 }
 
-impl From<Kept> for Outcome {
-    fn from(kept: Kept) -> Outcome {
+impl From<Persisted> for Outcome {
+    fn from(kept: Persisted) -> Outcome {
         match kept {
-            Kept::InFile => Outcome { persisted: true, reason: None },
-            Kept::InMemory(why) => Outcome { persisted: false, reason: Some(why) },
+            Persisted::InFile => Outcome { persisted: true, reason: None },
+            Persisted::InMemory(why) => Outcome { persisted: false, reason: Some(why) },
         }
     }
 }
 
 /// The keys that are written, of each secret only that there is one.
-pub(super) fn written(keys: Vec<(&'static str, Written)>) -> Map<String, Value> {
+pub(super) fn written(keys: Vec<(&'static str, ShownValue)>) -> Map<String, Value> {
     let value = |written| match written {
-        Written::Value(value) => json_of(value),
-        Written::Secret => json!({ "set": true }),
+        ShownValue::Value(value) => json_of(value),
+        ShownValue::Secret => json!({ "set": true }),
     };
     keys.into_iter().map(|(key, written)| (key.to_owned(), value(written))).collect()
 }
 
 /// A body that names what it is about.
-pub(super) fn named(about: About, body: Body) -> Result<(String, Keys), ApiError> {
+pub(super) fn named(about: EntryKind, body: Body) -> Result<(String, Keys), ApiError> {
     let Json(mut body) = body.map_err(ApiError::BadBody)?;
     match body.remove("name") {
         Some(Value::String(name)) => Ok((name, keys(about, body)?)),
@@ -52,7 +52,7 @@ pub(super) fn named(about: About, body: Body) -> Result<(String, Keys), ApiError
 }
 
 /// A body's fields, as keys of a section.
-pub(super) fn keys(about: About, body: Map<String, Value>) -> Result<Keys, ApiError> {
+pub(super) fn keys(about: EntryKind, body: Map<String, Value>) -> Result<Keys, ApiError> {
     let mut keys = Keys::of(about);
     for (key, value) in body {
         let value = match value {

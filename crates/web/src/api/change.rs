@@ -5,8 +5,8 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
-use weir_admin::Kept;
-use weir_config::{About, Act, Edit};
+use weir_admin::Persisted;
+use weir_config::{Edit, EntryKind, Operation};
 
 use super::Name;
 use super::body::{self, Body, Outcome};
@@ -25,15 +25,15 @@ pub(crate) struct Changed {
 }
 
 impl Changed {
-    fn of(kept: Kept, pool: Option<Pool>) -> Json<Changed> {
+    fn of(kept: Persisted, pool: Option<Pool>) -> Json<Changed> {
         Json(Changed { pool, outcome: kept.into() })
     }
 }
 
 /// `POST /api/v1/pools`.
 pub(crate) async fn make(State(workers): State<Workers>, body: Body) -> Result<(StatusCode, Json<Changed>), ApiError> {
-    let (pool, keys) = body::named(About::Pool, body)?;
-    let kept = workers.change(Edit::Pool(pool.clone(), Act::Make(keys))).await?;
+    let (pool, keys) = body::named(EntryKind::Pool, body)?;
+    let kept = workers.change(Edit::Pool(pool.clone(), Operation::Create(keys))).await?;
     Ok((StatusCode::CREATED, Changed::of(kept, shown(&workers, &pool).await?)))
 }
 
@@ -44,13 +44,13 @@ pub(crate) async fn alter(
     body: Body,
 ) -> Result<Json<Changed>, ApiError> {
     let Json(body) = body.map_err(ApiError::BadBody)?;
-    let kept = workers.change(Edit::Pool(pool.clone(), Act::Alter(body::keys(About::Pool, body)?))).await?;
+    let kept = workers.change(Edit::Pool(pool.clone(), Operation::Alter(body::keys(EntryKind::Pool, body)?))).await?;
     Ok(Changed::of(kept, shown(&workers, &pool).await?))
 }
 
 /// `DELETE /api/v1/pools/{name}`.
 pub(crate) async fn delete(State(workers): State<Workers>, Name(pool): Name) -> Result<Json<Changed>, ApiError> {
-    let kept = workers.change(Edit::Pool(pool, Act::Drop)).await?;
+    let kept = workers.change(Edit::Pool(pool, Operation::Drop)).await?;
     Ok(Changed::of(kept, None))
 }
 
@@ -60,7 +60,7 @@ pub(crate) async fn config(
     Name(name): Name,
 ) -> Result<Json<Map<String, Value>>, ApiError> {
     let (_, config) = workers.report().await?;
-    let written = weir_config::written(&config, &name).ok_or(ApiError::Unknown("pool", name))?;
+    let written = weir_config::pool_keys(&config, &name).ok_or(ApiError::Unknown("pool", name))?;
     Ok(Json(body::written(written)))
 }
 
@@ -74,7 +74,7 @@ async fn shown(workers: &Workers, name: &str) -> Result<Option<Pool>, ApiError> 
 
 /// `POST /api/v1/pools/test`.
 pub(crate) async fn test(State(trials): State<Trials>, body: Body) -> Result<Json<Value>, ApiError> {
-    let (pool, keys) = body::named(About::Pool, body)?;
+    let (pool, keys) = body::named(EntryKind::Pool, body)?;
     Ok(Json(match trials.login(pool, keys).await? {
         Ok(server) => json!({
             "ok": true,

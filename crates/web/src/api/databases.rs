@@ -58,7 +58,7 @@ fn databases(report: &Report, config: &Config) -> BTreeMap<String, Database> {
             clients: 0,
             servers: 0,
         });
-        database.size = database.size.zip(pool.limits.most_servers()).map(|(size, most)| size + most);
+        database.size = database.size.zip(pool.limits.max_servers()).map(|(size, most)| size + most);
         for record in records.get(pool.name.as_str()).into_iter().flatten() {
             database.clients += record.clients();
             database.servers += record.servers();

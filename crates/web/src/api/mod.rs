@@ -39,7 +39,7 @@ use crate::audit::Audit;
 use crate::error::ApiError;
 use crate::health::Probe;
 use crate::lab::Lab;
-use crate::serve::Patience;
+use crate::serve::Timeouts;
 use crate::trials::Trials;
 use crate::watch::Watch;
 use crate::{compress, guard, health, metrics, panel};
@@ -168,7 +168,7 @@ pub(crate) fn router(
     trials: Trials,
     watch: Watch,
     lab: Lab,
-    patience: Patience,
+    patience: Timeouts,
     version: &'static str,
 ) -> Router {
     let empty = Router::new();

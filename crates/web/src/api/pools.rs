@@ -200,18 +200,18 @@ pub(super) async fn find(workers: &Workers, name: &str) -> Result<Pool, ApiError
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Patience {
+pub(crate) struct Timeouts {
     timeout: Option<u64>,
 }
 
-type Patient = Result<Query<Patience>, QueryRejection>;
+type Patient = Result<Query<Timeouts>, QueryRejection>;
 type Done = Result<StatusCode, ApiError>;
 
 const DONE: StatusCode = StatusCode::NO_CONTENT;
 
 /// Asks for a command that waits until servers are free, for as long as its asker likes.
 async fn wait_for(workers: &Workers, command: Command, patience: Patient) -> Done {
-    let Query(Patience { timeout }) = patience?;
+    let Query(Timeouts { timeout }) = patience?;
     let seconds = within("timeout", timeout.unwrap_or(PATIENCE), MOST_PATIENCE)?;
     workers.order_within(command, Duration::from_secs(seconds)).await.map(|()| DONE)
 }

@@ -5,8 +5,8 @@ use axum::extract::State;
 use axum::extract::rejection::JsonRejection;
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
-use weir_admin::{Command, Serving};
-use weir_config::{Assign, Edit};
+use weir_admin::{Command, ServiceState};
+use weir_config::{Assignment, Edit};
 
 use super::Name;
 use super::body::Outcome;
@@ -39,9 +39,9 @@ pub(crate) async fn status(
     Ok(Json(Status {
         version,
         state: match report.serving {
-            Serving::Active => "active",
-            Serving::Paused => "paused",
-            Serving::Suspended => "suspended",
+            ServiceState::Active => "active",
+            ServiceState::Paused => "paused",
+            ServiceState::Suspended => "suspended",
         },
         draining: report.draining,
         workers: config.workers,
@@ -77,7 +77,7 @@ pub(crate) async fn settings(State(workers): State<Workers>) -> Result<Json<Vec<
         key: row.key,
         value: row.value,
         default: row.default,
-        changeable: weir_config::may_be_set(row.key),
+        changeable: weir_config::is_settable(row.key),
     };
     Ok(Json(rows.map(setting).collect()))
 }
@@ -105,7 +105,7 @@ pub(crate) async fn set(
 ) -> Result<Json<Changed>, ApiError> {
     let Json(Value { value }) = value.map_err(ApiError::BadBody)?;
     let about = |error: ApiError| error.about(&key);
-    let assign = Assign::new(&key, &value).map_err(|error| about(ApiError::Unset(error)))?;
+    let assign = Assignment::new(&key, &value).map_err(|error| about(ApiError::Unset(error)))?;
     let kept = workers.change(Edit::Setting(assign)).await.map_err(about)?;
     let (_, config) = workers.report().await?;
     let now = weir_config::show(&config).into_iter().find(|row| row.key == key);

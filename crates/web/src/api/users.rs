@@ -10,8 +10,8 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use serde::Serialize;
 use serde_json::{Map, Value};
-use weir_admin::{Kept, Report};
-use weir_config::{About, Act, Config, Edit, Keys};
+use weir_admin::{Persisted, Report};
+use weir_config::{Config, Edit, EntryKind, Keys, Operation};
 
 use super::Name;
 use super::body::{self, Body, Outcome};
@@ -63,11 +63,11 @@ pub(crate) async fn one(State(workers): State<Workers>, Name(name): Name) -> Res
 
 /// `POST /api/v1/users`.
 pub(crate) async fn make(State(workers): State<Workers>, body: Body) -> Result<(StatusCode, Json<Changed>), ApiError> {
-    let (name, keys) = body::named(About::User, body)?;
+    let (name, keys) = body::named(EntryKind::User, body)?;
     if name.is_empty() {
         return Err(body::bad("name", "must not be empty"));
     }
-    changed(&workers, name, Act::Make, keys).await.map(|changed| (StatusCode::CREATED, changed))
+    changed(&workers, name, Operation::Create, keys).await.map(|changed| (StatusCode::CREATED, changed))
 }
 
 /// `PATCH /api/v1/users/{name}`.
@@ -77,22 +77,27 @@ pub(crate) async fn alter(
     body: Body,
 ) -> Result<Json<Changed>, ApiError> {
     let Json(body) = body.map_err(ApiError::BadBody)?;
-    let keys = body::keys(About::User, body)?;
-    changed(&workers, name, Act::Alter, keys).await
+    let keys = body::keys(EntryKind::User, body)?;
+    changed(&workers, name, Operation::Alter, keys).await
 }
 
 /// `DELETE /api/v1/users/{name}`.
 pub(crate) async fn delete(State(workers): State<Workers>, Name(name): Name) -> Result<Json<Changed>, ApiError> {
-    let kept = workers.change(Edit::User(name, Act::Drop)).await?;
+    let kept = workers.change(Edit::User(name, Operation::Drop)).await?;
     Ok(told(kept, None))
 }
 
-async fn changed(workers: &Workers, name: String, act: fn(Keys) -> Act, keys: Keys) -> Result<Json<Changed>, ApiError> {
+async fn changed(
+    workers: &Workers,
+    name: String,
+    act: fn(Keys) -> Operation,
+    keys: Keys,
+) -> Result<Json<Changed>, ApiError> {
     let kept = workers.change(Edit::User(name.clone(), act(keys))).await?;
     Ok(told(kept, find(workers, &name).await?))
 }
 
-fn told(kept: Kept, user: Option<User>) -> Json<Changed> {
+fn told(kept: Persisted, user: Option<User>) -> Json<Changed> {
     Json(Changed { user, outcome: kept.into() })
 }
 
@@ -112,7 +117,7 @@ fn names<'a>(report: &'a Report, config: &'a Config) -> BTreeSet<&'a str> {
 }
 
 fn user(name: &str, report: &Report, config: &Config, servers: &BTreeMap<&str, u32>) -> User {
-    let mut rules = body::written(weir_config::written_of_user(config, name).unwrap_or_default());
+    let mut rules = body::written(weir_config::user_keys(config, name).unwrap_or_default());
     let listed = rules.remove("password").is_some();
     User {
         name: name.to_owned(),

@@ -21,7 +21,7 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeGaugeValue, EncodeLab
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::exemplar::Exemplar;
 use prometheus_client::registry::{Registry, Unit};
-use weir_admin::{DatabaseStats, PoolRecord, Refusals, Report, Serving, Stats, Tally};
+use weir_admin::{DatabaseStats, PoolCounters, PoolRecord, Refusals, Report, ServiceState, Stats};
 use weir_config::Config;
 
 use crate::ask::Workers;
@@ -43,14 +43,14 @@ struct Figures {
     max_clients: u32,
     login_clients: u32,
     console_clients: u32,
-    serving: Serving,
+    serving: ServiceState,
     draining: bool,
     /// By database and user.
     pools: BTreeMap<(String, String), PoolRecord>,
     /// By database and user; without both for clients that had no pool.
     refusals: BTreeMap<(String, String), Refusals>,
     /// By database.
-    stats: BTreeMap<String, (Stats, Tally)>,
+    stats: BTreeMap<String, (Stats, PoolCounters)>,
     times: Timed,
     cpu: Cpu,
     /// By configured pool: the most servers that it may have.
@@ -129,7 +129,7 @@ fn escaped(value: &str) -> String {
 struct Counter {
     name: &'static str,
     help: &'static str,
-    of: fn(&Stats, &Tally) -> u64,
+    of: fn(&Stats, &PoolCounters) -> u64,
 }
 
 const COUNTERS: [Counter; 8] = [
@@ -189,7 +189,7 @@ impl Figures {
             (
                 "weir_serving",
                 "1 while queries are served; 0 while all is paused or suspended",
-                self.serving == Serving::Active,
+                self.serving == ServiceState::Active,
             ),
             ("weir_draining", "1 while a shutdown waits for clients or servers", self.draining),
         ];

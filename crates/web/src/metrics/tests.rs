@@ -5,19 +5,19 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 
 use weir_admin::RefusalRecord;
-use weir_base::{Mode, Span};
+use weir_base::{PoolMode, Span};
 
 use super::*;
 
 fn report(pools: usize) -> Report {
     let record = |n: usize| {
-        let mut pool = PoolRecord::new(format!("app{n}"), "ann", Mode::Transaction);
+        let mut pool = PoolRecord::new(format!("app{n}"), "ann", PoolMode::Transaction);
         (pool.cl_waiting, pool.sv_active, pool.maxwait) = (2, 1, Span::from_micros(1_500_000));
         pool.statement_bytes = 4_096;
         pool
     };
     let stats = |n: usize| {
-        let mut tally = Tally::default();
+        let mut tally = PoolCounters::default();
         tally.logins = 7;
         tally.errors.count(*b"23505", 2);
         tally.times().wait.count_many(0, 3);

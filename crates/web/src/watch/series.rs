@@ -5,8 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use weir_admin::{Errors, PoolRecord, Report, Stats, Tally, Times};
-use weir_base::Mode;
+use weir_admin::{Errors, PoolCounters, PoolRecord, Report, Stats, Times};
+use weir_base::PoolMode;
 use weir_config::Config;
 
 /// One pool, as it was at a moment: all its users together.
@@ -14,14 +14,14 @@ use weir_config::Config;
 pub(crate) struct Reading {
     pub(crate) record: PoolRecord,
     pub(crate) stats: Stats,
-    pub(crate) tally: Tally,
+    pub(crate) tally: PoolCounters,
     pub(crate) refusals: u64,
 }
 
 impl Reading {
     pub(super) fn new() -> Reading {
-        let record = PoolRecord::new("", "", Mode::Transaction);
-        Reading { record, stats: Stats::default(), tally: Tally::default(), refusals: 0 }
+        let record = PoolRecord::new("", "", PoolMode::Transaction);
+        Reading { record, stats: Stats::default(), tally: PoolCounters::default(), refusals: 0 }
     }
 
     fn add(&mut self, other: &Reading) {

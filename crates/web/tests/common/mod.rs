@@ -7,9 +7,9 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
-use weir_admin::{Answered, Book, Control, Deliver, Request, Unmade};
+use weir_admin::{ChangeError, ConfigAccess, Control, Deliver, PoolTestResult, Request};
 use weir_config::{Accounts, Keys};
-use weir_web::{Options, Patience, Web};
+use weir_web::{Options, Timeouts, Web};
 
 /// Workers that have ended: nobody answers, and whoever waits hears that at once.
 pub(crate) struct Ended;
@@ -23,12 +23,12 @@ impl Control for Ended {
     fn forget(&self, _: u64) {}
 }
 
-impl Book for Ended {
+impl ConfigAccess for Ended {
     fn accounts(&self) -> Arc<Accounts> {
         Arc::default()
     }
 
-    fn try_pool(&self, pool: &str, _: Keys) -> Result<Result<Answered, String>, Unmade> {
+    fn try_pool(&self, pool: &str, _: Keys) -> Result<Result<PoolTestResult, String>, ChangeError> {
         Ok(Err(format!("nobody tries {pool}")))
     }
 }
@@ -42,7 +42,7 @@ pub(crate) fn options(address: SocketAddr) -> Options {
         lab: None,
         tls: None,
         book: ended,
-        patience: Patience::default(),
+        patience: Timeouts::default(),
         version: "test",
     }
 }

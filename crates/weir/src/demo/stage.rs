@@ -267,7 +267,7 @@ mod tests {
         let config = weir_config::load(Path::new("weir.toml"), &read, &|_| None).unwrap();
         assert_eq!(config.pools[POOL].limits.size, POOL_SIZE);
         assert!(config.tls.client.key_file.is_some());
-        let facts = weir_config::Facts { descriptors: 100_000, cores: 1 };
+        let facts = weir_config::HostLimits { descriptors: 100_000, cores: 1 };
         let findings = weir_config::review(&config, &facts);
         assert!(findings.iter().all(|finding| finding.severity == weir_config::Severity::Note), "{findings:?}");
     }

@@ -1,6 +1,6 @@
 //! A burst: messages that are sent without waiting, and the wait for all their answers.
 
-use weir_base::{Mode, OnDirty, Span};
+use weir_base::{OnDirty, PoolMode, Span};
 
 use super::{CANCEL, Client, Exit, PATIENCE, Phase, THINK, WRITE};
 use crate::client::script::{Burst, Script};
@@ -111,7 +111,7 @@ impl Client {
             ctx.violated(violation.checker, || violation.what);
         }
         self.shadow.parameters = Parameters::Compared;
-        let released = ctx.rules.pooled && ctx.rules.mode != Mode::Session;
+        let released = ctx.rules.pooled && ctx.rules.mode != PoolMode::Session;
         if released && self.shadow.transaction() == Transaction::Idle && ctx.rules.on_dirty != OnDirty::Keep {
             self.shadow.forget_leftovers();
         }

@@ -5,7 +5,7 @@
 
 mod burst;
 
-use weir_base::{Mode, OnDirty, Span, Time};
+use weir_base::{OnDirty, PoolMode, Span, Time};
 use weir_pgwire::{put_front, tag};
 
 use super::Identity;
@@ -239,7 +239,7 @@ impl Client {
         self.login = Login::default();
         self.parameters = self.draw_parameters();
         self.shadow = Shadow::new(self.identity.number, &self.parameters, self.reporting);
-        self.shadow.may_keep_its_server = ctx.rules.pooled && ctx.rules.mode != Mode::Session;
+        self.shadow.may_keep_its_server = ctx.rules.pooled && ctx.rules.mode != PoolMode::Session;
         self.shadow.tolerates_notifications = ctx.rules.pooled && ctx.rules.on_dirty == OnDirty::Keep;
         self.shadow.may_be_limited = ctx.rules.faulty;
         self.key = None;

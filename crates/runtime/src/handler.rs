@@ -4,7 +4,7 @@ use weir_base::{Time, WorkerId};
 use weir_engine::port::{Input, Io};
 
 /// What a worker's loop serves. [`Engine`](weir_engine::Engine) is the one that pools.
-pub trait Brain: Send + 'static {
+pub trait Handler: Send + 'static {
     /// Handles one input: a turn.
     fn handle<I: Io>(&mut self, now: Time, input: Input<'_>, io: &mut I);
     /// When [`Input::Tick`] is due; [`Time::NEVER`] for not at all.
@@ -13,7 +13,7 @@ pub trait Brain: Send + 'static {
 
 /// What a brain is told about its place when it is made.
 #[derive(Clone, Copy, Debug)]
-pub struct Seat {
+pub struct WorkerSetup {
     /// Its worker.
     pub worker: WorkerId,
     /// How many workers there are.
