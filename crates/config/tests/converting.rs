@@ -17,7 +17,7 @@ fn meaning(config: Config) -> Config {
     Config {
         source: "".into(),
         format: FileFormat::Toml,
-        lines: Config::default().lines,
+        locations: Config::default().locations,
         remarks: Vec::new(),
         password_files: Vec::new(),
         inert: Config::default().inert,

@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
-use weir_config::{Assignment, Config, Edit, Edits, Exposure, Keys, Operation, Value, exposure, load_with, reference};
+use weir_config::{
+    Assignment, Config, Edit, Edits, Exposure, Keys, Operation, Value, find_exposure, find_password_source, load_with,
+};
 
 /// A pool with a password, one for each client's own, one that asks about users, and one of the attacker's own.
 const FILE: &str = r#"
@@ -45,11 +47,11 @@ fn load(text: &str, edits: &Edits) -> Config {
 }
 
 fn judged(text: &str, edit: Edit) -> Option<Exposure> {
-    if let Some(found) = reference(&edit) {
+    if let Some(found) = find_password_source(&edit) {
         return Some(found);
     }
     let (before, after) = (load(text, &Edits::default()), load(text, &Edits::from(edit.clone())));
-    exposure(&before, &after, &edit)
+    find_exposure(&before, &after, &edit)
 }
 
 fn keys(pairs: &[(&str, &str)]) -> Keys {

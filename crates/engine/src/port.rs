@@ -24,7 +24,8 @@ pub use weir_admin::{Request, Response};
 use weir_base::{ClientAddr, Host, Peer, Span, Target, WorkerId};
 use weir_config::{Config, Edit, SslMode};
 
-use crate::mail::Message;
+use crate::cluster::messages::Message;
+pub use crate::secured::{Certificate, Secured};
 
 /// What happened.
 #[derive(Debug)]
@@ -144,27 +145,6 @@ pub enum Input<'a> {
     /// The moment that [`Engine::next_deadline`](crate::Engine::next_deadline) named has come, and what came before it
     /// has been heard: an answer that was in time must not be too late because nobody listened.
     Tick,
-}
-
-/// What a finished handshake has shown.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Secured {
-    /// Version and cipher suite, as SHOW CLIENTS prints them: `TLSv1.3/TLS_AES_256_GCM_SHA384`.
-    pub description: String,
-    /// The other side's certificate, if it gave one and it was verified.
-    pub certificate: Option<Certificate>,
-    /// The protocol agreed on by ALPN, such as `postgresql`.
-    pub alpn: Option<Vec<u8>>,
-    /// The hash of the server's certificate that SCRAM-SHA-256-PLUS binds to (RFC 5929, section 4.1), the server being the
-    /// side that accepted; `None` where there is none to be had.
-    pub binding: Option<Vec<u8>>,
-}
-
-/// What a verified certificate says about its owner.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Certificate {
-    /// The common name of its subject; empty if it has none.
-    pub common_name: String,
 }
 
 /// Which handshake is wanted.

@@ -26,11 +26,12 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("web", &["base", "admin", "config"]),
     ("sim", &["base", "pgwire", "auth", "admin", "config", "engine"]),
     ("fuzz", &["base", "pgwire", "auth", "session", "admin", "config", "engine"]),
-    ("pglocal", &["pgwire", "auth"]),
-    ("weir", &["base", "runtime", "web", "admin", "config", "pglocal"]),
-    ("tests", &["base", "pgwire", "auth", "pglocal"]),
-    ("bench", &["base", "pgwire", "auth", "config", "engine", "pglocal", "uring"]),
-    ("lab", &["pglocal"]),
+    ("pgclient", &["pgwire", "auth"]),
+    ("pglocal", &["pgclient"]),
+    ("weir", &["base", "runtime", "web", "admin", "config", "pgclient", "pglocal"]),
+    ("tests", &["base", "pgwire", "auth", "pgclient", "pglocal"]),
+    ("bench", &["base", "pgwire", "auth", "config", "engine", "pgclient", "pglocal", "uring"]),
+    ("lab", &["pgclient", "pglocal"]),
 ];
 
 /// The crates without I/O. `config` is one of them: it is given what it reads.

@@ -23,10 +23,10 @@ pub(crate) struct Edit {
 }
 
 const LENDING: &str = "crates/pool/src/lending.rs";
-const LEND: &str = "crates/engine/src/lend.rs";
-const LINKS: &str = "crates/engine/src/links.rs";
+const LEND: &str = "crates/engine/src/cluster/lending.rs";
+const LINKS: &str = "crates/engine/src/traffic/links.rs";
 const POOL: &str = "crates/pool/src/pool.rs";
-const RELAY: &str = "crates/engine/src/relay.rs";
+const RELAY: &str = "crates/engine/src/traffic/relay.rs";
 const SERVER: &str = "crates/session/src/server.rs";
 const EFFECTS: &str = "crates/pgwire/src/sql/effects.rs";
 const OUTSTANDING: &str = "crates/session/src/outstanding.rs";
@@ -68,8 +68,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         found_by: &[Checker::Invariant],
         edits: &[Edit {
             file: RELAY,
-            from: "        let wanted = server.doomed || slot.is_wanted();\n",
-            to: "        let wanted = server.doomed || (slot.is_wanted() && !PLANTED);\n",
+            from: "        let wanted = server.marked_for_close || slot.is_wanted();\n",
+            to: "        let wanted = server.marked_for_close || (slot.is_wanted() && !PLANTED);\n",
         }],
     },
     Mutant {
@@ -286,7 +286,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         what: "a guest's clients are told of a full pool, whatever it is that they wait for",
         found_by: &[Checker::RefusalsAreCounted],
         edits: &[Edit {
-            file: "crates/engine/src/lend.rs",
+            file: "crates/engine/src/cluster/lending.rs",
             from: "            Some(ix) => self.cause_of_wait(ix, now),",
             to: "            Some(ix) => if PLANTED {
                 let (_, detail) = self.cause_of_wait(ix, now);
@@ -304,7 +304,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             file: LEND,
             from: "        let letter = slot.loan(Says::Lend(",
             to: "        if PLANTED {
-            self.pools.get_mut(ix).pool.lost(lent, self.clock);
+            self.pools.get_mut(ix).pool.lost(lent, self.common.now());
         }
         let slot = self.pools.get(ix);
         let letter = slot.loan(Says::Lend(",
