@@ -11,7 +11,7 @@ use weir_auth::Secret;
 use weir_base::{Peer, PoolMode, Span, Time, WorkerId};
 use weir_config::Config;
 use weir_pgwire::Dirty;
-use weir_pool::lending::{Ask, Loans, of_a_guest};
+use weir_pool::lending::{BorrowRequest, Lender, borrower_settings};
 use weir_pool::{CloseReason, Effect, Pool, Settings};
 use weir_session::login::LearnedCredentials;
 use weir_session::{Cause, Clean, Params, PoolStatements, Refusal, ServerError};
@@ -159,7 +159,7 @@ impl Pools {
         let slot = self.get_mut(ix);
         slot.removed = true;
         slot.pool.close_idle();
-        slot.pool.shut();
+        slot.pool.shut_down();
         let key = (slot.name.clone(), slot.user.clone());
         self.by_name.remove(&key);
     }
@@ -179,7 +179,7 @@ impl Pools {
 impl Part {
     /// The limits of a configured pool, as this worker's pool goes by them.
     fn settings(&self, pool: &weir_config::Pool) -> Settings {
-        if self.is_guest() { of_a_guest(settings(pool)) } else { settings(pool) }
+        if self.is_guest() { borrower_settings(settings(pool)) } else { settings(pool) }
     }
 }
 
@@ -240,7 +240,7 @@ impl Engine {
         let config = &self.common.config().pool_of_user(config, user);
         let home = self.home_of(name, user);
         let part = if home == self.common.worker() {
-            Part::Home(Loans::default())
+            Part::Home(Lender::default())
         } else {
             Part::Guest(Box::new(Guest::new(home)))
         };
@@ -288,7 +288,7 @@ impl Engine {
     pub(crate) fn count_client(&mut self, ix: PoolIx, change: i32) {
         let slot = self.pools.get_mut(ix);
         slot.clients = slot.clients.wrapping_add_signed(change);
-        let elsewhere = matches!(&slot.part, Part::Home(loans) if loans.has_clients());
+        let elsewhere = matches!(&slot.part, Part::Home(lender) if lender.has_clients());
         slot.pool.set_demand(slot.clients > 0 || elsewhere || slot.config.user.is_some());
         self.common.follow_up(FollowUp::PollPool(ix));
     }
@@ -334,10 +334,10 @@ impl Engine {
         match effect {
             Effect::Open => self.may_open(now, ix, io),
             Effect::Close { server, reason } => self.pool_closes(now, server, reason, io),
-            Effect::Refuse { client, why, .. } if Ask::of(client).is_some() => {
-                Ask::of(client).into_iter().for_each(|ask| self.refuse_ask(now, ix, ask, why, io));
+            Effect::Refuse { client, why, .. } if BorrowRequest::from_handle(client).is_some() => {
+                BorrowRequest::from_handle(client).into_iter().for_each(|ask| self.refuse_ask(now, ix, ask, why, io));
             }
-            Effect::Refuse { client, why: weir_pool::Refusal::WaitTimeout, waited } if self.is_guest(ix) => {
+            Effect::Refuse { client, why: weir_pool::RefuseReason::WaitTimeout, waited } if self.is_guest(ix) => {
                 self.pools.get_mut(ix).waited(waited);
                 self.ask_why(ix, Asker::Refused(client));
             }
@@ -345,7 +345,7 @@ impl Engine {
             Effect::Refuse { client, why, waited } => {
                 self.pools.get_mut(ix).waited(waited);
                 let refusal = match why {
-                    weir_pool::Refusal::WaitTimeout => self.waited_too_long(now, ix, io),
+                    weir_pool::RefuseReason::WaitTimeout => self.waited_too_long(now, ix, io),
                     why => self.refusal(ix, why),
                 };
                 match Waiter::of(client) {
@@ -365,7 +365,7 @@ impl Engine {
     /// A wait is over. Those of a guest's clients are counted there.
     #[inline]
     pub(crate) fn count_wait(&mut self, ix: PoolIx, client: Peer, waited: Span) {
-        if Ask::of(client).is_none() {
+        if BorrowRequest::from_handle(client).is_none() {
             self.pools.get_mut(ix).waited(waited);
         }
     }
@@ -377,7 +377,7 @@ impl Engine {
         let peer = io.connect(&target);
         self.turn_begins(ix, &target);
         let slot = self.pools.get_mut(ix);
-        slot.pool.too_slow_is(slot.places.failure(&slot.config, attempt));
+        slot.pool.set_timeout_failure(slot.places.failure(&slot.config, attempt));
         slot.pool.opening(peer, now);
         slot.tally.connects += 1;
         let server = ServerSlot {
@@ -432,20 +432,20 @@ impl Engine {
     }
 
     /// Why a pool refuses, in the words for the client.
-    pub(crate) fn refusal(&self, ix: PoolIx, why: weir_pool::Refusal) -> Refusal {
+    pub(crate) fn refusal(&self, ix: PoolIx, why: weir_pool::RefuseReason) -> Refusal {
         let slot = self.pools.get(ix);
         match why {
-            weir_pool::Refusal::WaitTimeout => {
+            weir_pool::RefuseReason::WaitTimeout => {
                 Refusal::QueryWaitTimeout { cause: Cause::PoolFull, detail: String::new() }
             }
-            weir_pool::Refusal::ServerDown => match &slot.last_error {
+            weir_pool::RefuseReason::ServerDown => match &slot.last_error {
                 Some(error) if slot.too_slow => Refusal::ServerSlow { message: error.message.clone() },
                 Some(error) => Refusal::ServerDown { sqlstate: error.sqlstate.clone(), message: error.message.clone() },
                 None => Refusal::ServerDown { sqlstate: "08006".into(), message: "server login failed".into() },
             },
-            weir_pool::Refusal::TooManyWaiting => Refusal::TooManyClients,
-            weir_pool::Refusal::ShuttingDown if slot.removed => Refusal::PoolGone,
-            weir_pool::Refusal::ShuttingDown => Refusal::ShuttingDown,
+            weir_pool::RefuseReason::TooManyWaiting => Refusal::TooManyClients,
+            weir_pool::RefuseReason::ShuttingDown if slot.removed => Refusal::PoolGone,
+            weir_pool::RefuseReason::ShuttingDown => Refusal::ShuttingDown,
         }
     }
 

@@ -62,7 +62,7 @@ impl Engine {
     pub(crate) fn leave_line(&mut self, now: Time, ix: PoolIx) {
         let slot = self.pools.get_mut(ix);
         if let Some(target) = slot.turn.waits_at.take() {
-            slot.pool.declined(now, now);
+            slot.pool.open_declined(now, now);
             self.backends.throttle.leave(&target, ix);
         }
     }
@@ -81,7 +81,7 @@ impl Engine {
             let slot = self.pools.get_mut(ix);
             slot.turn.waits_at = None;
             if !slot.pool.wants_server() {
-                slot.pool.declined(now, now);
+                slot.pool.open_declined(now, now);
             } else if slot.places.peek(&slot.config) == target {
                 self.open_server(now, ix, io);
             } else {
@@ -132,7 +132,7 @@ impl Engine {
                 slot.note_failure(told, too_slow, now);
                 slot.pool.unreachable(failure, now);
             } else {
-                slot.pool.declined(now, now);
+                slot.pool.open_declined(now, now);
             }
             self.common.follow_up(FollowUp::PollPool(ix));
         }

@@ -11,7 +11,7 @@ use weir_session::Refusal;
 use weir_session::startup::{self, EncryptionRequests, FirstPacket, StartupRequest};
 
 use crate::Engine;
-use crate::cluster::messages::{ClientHandoff, Letter, Mail};
+use crate::cluster::messages::{ClientHandoff, Message, Payload};
 use crate::entry::state::Handoff;
 use crate::peers::{ClientPhase, ClientSlot, Entry, Pause};
 use crate::port::{Io, Level};
@@ -240,13 +240,13 @@ impl Engine {
         let (to, letter) = match *handoff {
             Handoff::Startup(to, hello, leftover) => {
                 let (id, addr, connected_at, tls) = (client.id, client.addr, client.connected_at, client.tls);
-                (to, Letter::Client(ClientHandoff { hello, leftover, id, addr, tls, connected_at }))
+                (to, Payload::Client(ClientHandoff { hello, leftover, id, addr, tls, connected_at }))
             }
             Handoff::Cancel { pid, secret } => (
                 crate::traffic::cancel_key::worker_of(pid),
-                Letter::Cancel { pid, secret, id: client.id, addr: client.addr },
+                Payload::Cancel { pid, secret, id: client.id, addr: client.addr },
             ),
         };
-        io.post(to, Mail(letter), Some(peer));
+        io.post(to, Message(letter), Some(peer));
     }
 }

@@ -19,7 +19,7 @@ use weir_session::startup::StartupRequest;
 use weir_session::{Refusal, auth_query, from_server};
 
 use crate::Engine;
-use crate::cluster::messages::{Letter, Mail};
+use crate::cluster::messages::{Message, Payload};
 use crate::common::FollowUp;
 use crate::entry::state::Verdict;
 use crate::handles::{FIRST_QUESTION, PoolIx};
@@ -152,7 +152,7 @@ impl Engine {
             return;
         }
         let (database, user) = subject;
-        self.tell_others(|| Letter::Distrust { database: database.clone(), user: user.clone() }, io);
+        self.tell_others(|| Payload::Distrust { database: database.clone(), user: user.clone() }, io);
     }
 
     /// A client's secret must be asked for. It goes on with [`Engine::challenge`] or is refused.
@@ -188,7 +188,7 @@ impl Engine {
         let question = Question { id, lookup, user: subject.1.clone() };
         self.entry.lookups.by_subject.insert(subject.clone(), id);
         self.entry.lookups.asked.insert(id, Asking { subject, at, clients: vec![peer] });
-        io.post(at, Mail(Letter::LookUp(Box::new(question))), None);
+        io.post(at, Message(Payload::LookUp(Box::new(question))), None);
     }
 
     /// Why nothing can be asked in this place.
@@ -252,7 +252,7 @@ impl Engine {
             let at = asking.at;
             self.entry.lookups.asked.remove(&id);
             self.entry.lookups.by_subject.remove(&subject);
-            io.post(at, Mail(Letter::LookUpNoMore(id)), None);
+            io.post(at, Message(Payload::LookUpNoMore(id)), None);
         }
     }
 }
@@ -408,7 +408,7 @@ impl Engine {
     }
 
     fn answer_lookup<I: Io>(&mut self, to: WorkerId, id: u64, answer: Result<Verdict, Refusal>, io: &mut I) {
-        io.post(to, Mail(Letter::LookedUp { id, answer }), None);
+        io.post(to, Message(Payload::LookedUp { id, answer }), None);
     }
 
     /// Nobody waits for an answer any more. What is asked already is answered to nobody.
