@@ -125,8 +125,7 @@ beside_ends
 step "The panel in a browser" tests/panel/run.sh
 # Above, sockets are served by io_uring where the kernel has it. Here by epoll, as elsewhere: all of it with --all.
 export WEIR_TEST_IO=epoll
-mapfile -t runtime < <(basename -s .rs -a crates/runtime/tests/*.rs | sed 's/^/--test=/')
-tests "The runtime by epoll" --workspace "${runtime[@]}"
+tests "The runtime by epoll" -p weir-runtime --test '*'
 if [ "$all" = yes ]; then
     tests "Real PostgreSQL by epoll" "${real[@]}" --test postgres --test differential --test faults --test incidents --test pgbouncer
 else

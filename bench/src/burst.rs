@@ -192,7 +192,7 @@ fn storm(pooler: &Pooler, door: Door, count: usize) -> Outcome<Burst> {
     drop(clients);
     let params = pooler.params(pooler.database());
     // The next burst is not to meet the goodbyes of this one.
-    weir_pglocal::client::Connection::connect(&params)?.query("select 1")?;
+    weir_pgclient::Connection::connect(&params)?.query("select 1")?;
     std::thread::sleep(Duration::from_secs(1));
     Ok(burst)
 }

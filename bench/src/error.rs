@@ -2,8 +2,6 @@
 
 use std::fmt;
 
-use weir_pglocal::client;
-
 /// Why a measurement or a soak could not be made. The text is made to be shown.
 #[derive(Debug)]
 pub(crate) struct Error(String);
@@ -34,8 +32,8 @@ impl From<weir_pglocal::Error> for Error {
     }
 }
 
-impl From<client::Error> for Error {
-    fn from(error: client::Error) -> Self {
+impl From<weir_pgclient::Error> for Error {
+    fn from(error: weir_pgclient::Error) -> Self {
         Error(error.to_string())
     }
 }

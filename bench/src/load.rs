@@ -15,7 +15,7 @@ use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 use nix::sys::time::TimeSpec;
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
-use weir_pglocal::client::Connection;
+use weir_pgclient::Connection;
 use weir_pgwire::put_front;
 
 use crate::error::{Error, Outcome};

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::Args;
-use weir_pglocal::client::Params;
+use weir_pgclient::Params;
 
 use crate::setup::USER;
 

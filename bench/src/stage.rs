@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use weir_pglocal::client::{Connection, Params};
+use weir_pgclient::{Connection, Params};
 use weir_pglocal::proc;
 use weir_pglocal::{Account as Person, Auth, Options, Server, Signal, free_port, send_signal};
 

@@ -113,8 +113,8 @@ impl From<weir_pglocal::Error> for Trouble {
     }
 }
 
-impl From<weir_pglocal::client::Error> for Trouble {
-    fn from(error: weir_pglocal::client::Error) -> Trouble {
+impl From<weir_pgclient::Error> for Trouble {
+    fn from(error: weir_pgclient::Error) -> Trouble {
         Trouble::Failed(error.to_string())
     }
 }

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use weir_pglocal::client::Frame;
+use weir_pgclient::Frame;
 use weir_pgwire::{backend, tag::back};
 
 use crate::catalog::STATEMENTS;

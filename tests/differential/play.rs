@@ -7,7 +7,7 @@
 use std::thread;
 use std::time::Duration;
 
-use weir_pglocal::client::{Connection, Error, Frame};
+use weir_pgclient::{Connection, Error, Frame};
 use weir_pgwire::tag::back;
 use weir_tests::{Rng, Site, tell, users};
 

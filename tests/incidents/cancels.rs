@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use weir_pglocal::client::{Canceller, Connection};
+use weir_pgclient::{Canceller, Connection};
 use weir_pgwire::put_front;
 use weir_tests::{Ini, Mode, Postgres, Site, Tap, eventually};
 
@@ -107,7 +107,7 @@ fn victim(own: &Pooler, other: &Pooler, cancelled: &AtomicU32) {
 }
 
 /// A request to its own pooler, or to one that must not know its key. Those that find nothing may be turned away.
-fn send(canceller: &Canceller, wrong: Option<Result<Connection, weir_pglocal::client::Error>>) {
+fn send(canceller: &Canceller, wrong: Option<Result<Connection, weir_pgclient::Error>>) {
     match wrong {
         None => drop(canceller.cancel()),
         Some(stranger) => {

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use weir_pglocal::client::{Connection, Error, Params};
+use weir_pgclient::{Connection, Error, Params};
 use weir_tests::{ADMIN, Mode, Setup, Site, WATCHER, account, users};
 
 use crate::report::Report;

@@ -1,6 +1,6 @@
 //! What a client leaves on a server is not there for the next one.
 
-use weir_pglocal::client::{Connection, Params};
+use weir_pgclient::{Connection, Params};
 use weir_tests::{Batch, Ini, Mode, PgBouncer, Postgres, Setup, Site, ask, users};
 
 use crate::report::Report;

@@ -1,6 +1,6 @@
 //! Secrets that are asked for at the server (auth_query): nobody's SQL runs there, and nobody's time is forgotten.
 
-use weir_pglocal::client::{Connection, Error, Params};
+use weir_pgclient::{Connection, Error, Params};
 use weir_tests::{Ini, Mode, PgBouncer, Postgres, Setup, Site, User, users};
 
 use crate::report::Report;

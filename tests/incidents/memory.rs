@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::thread;
 use std::time::Duration;
 
-use weir_pglocal::client::Connection;
+use weir_pgclient::Connection;
 use weir_pglocal::raise_descriptors;
 use weir_pgwire::tag;
 use weir_tests::{Batch, Bulk, Mode, Setup, Site, eventually, tell};

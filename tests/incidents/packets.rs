@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use weir_pglocal::client::{Connection, Error};
+use weir_pgclient::{Connection, Error};
 use weir_pgwire::{put_back, put_front, tag};
 use weir_tests::{Certificates, Ini, Mode, Setup, Site, users};
 

@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use weir_pglocal::client::{Connection, Error};
+use weir_pgclient::{Connection, Error};
 use weir_tests::{Batch, Ini, Mode, Postgres, Setup, Site, Tap, eventually, tell, users};
 
 use crate::report::{Report, size};
@@ -41,8 +41,7 @@ fn a_pool_held_by_idle_transactions_names_its_holders() {
     let notice = waiting.take_notices().pop().expect("a notice").detail.unwrap_or_default();
     // From each server the way leads to its client, and what that is doing.
     let (servers, clients) = (site.weir().show("SERVERS"), site.weir().show("CLIENTS"));
-    let cell =
-        |table: &weir_pglocal::client::Answer, row, column| table.get(row, column).unwrap_or_default().to_owned();
+    let cell = |table: &weir_pgclient::Answer, row, column| table.get(row, column).unwrap_or_default().to_owned();
     let mut names: Vec<_> = (0..servers.rows.len())
         .filter_map(|server| {
             let link = cell(&servers, server, "link");
@@ -55,7 +54,7 @@ fn a_pool_held_by_idle_transactions_names_its_holders() {
     let refusal = loop {
         match waiting.read_frame(Duration::from_secs(30)) {
             Ok(frame) if tell(&frame).starts_with("Error") => {
-                break weir_pglocal::client::ServerError::read(&frame.body).unwrap();
+                break weir_pgclient::ServerError::read(&frame.body).unwrap();
             }
             Ok(_) => {}
             Err(error) => panic!("{error}"),

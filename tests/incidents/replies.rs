@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use weir_pglocal::client::{Connection, Error};
+use weir_pgclient::{Connection, Error};
 use weir_pgwire::tag;
 use weir_tests::{Batch, FaultProxy, Ini, Mode, Plan, Postgres, Rng, Setup, Site, Way, ask, readies, tale, tell};
 

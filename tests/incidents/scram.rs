@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use weir_auth::{ScramClient, ScramKeys, ScramServer, ScramVerifier, salt_password};
-use weir_pglocal::client::{Connection, Error};
+use weir_pgclient::{Connection, Error};
 use weir_pgwire::{Auth, backend, put_back, put_front, tag};
 use weir_tests::{Mode, Setup, Site, body_text, users};
 

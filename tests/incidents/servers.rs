@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use weir_pglocal::client::{Connection, Error, Params};
+use weir_pgclient::{Connection, Error, Params};
 use weir_pgwire::{First, Head, put_back, put_front, startup};
 use weir_tests::{Batch, Mode, Setup, Site, body_text, tell, users};
 

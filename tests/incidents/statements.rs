@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use weir_pglocal::client::{Connection, Error, Params};
+use weir_pgclient::{Connection, Error, Params};
 use weir_pgwire::tag;
 use weir_tests::{Batch, Ini, PgBouncer, Postgres, Rng, Setup, Site, tell, users};
 use weir_tests::{Database, Mode};

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use weir_pglocal::client::{Connection, Params};
+use weir_pgclient::{Connection, Params};
 use weir_pglocal::raise_descriptors;
 use weir_tests::{ADMIN, Database, Ini, Mode, PgBouncer, Postgres, Rng, Setup, Tap, users, within};
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use weir_pglocal::client::{Connection, Params};
+use weir_pgclient::{Connection, Params};
 use weir_tests::{Ini, Mode, NameServer, Postgres, Site, Tap, eventually, users, within};
 
 use crate::report::{Report, size};

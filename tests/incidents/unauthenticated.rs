@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use weir_pglocal::client::{Connection, Params};
+use weir_pgclient::{Connection, Params};
 use weir_pglocal::raise_descriptors;
 use weir_pgwire::put_front;
 use weir_tests::{Certificates, Mode, Setup, Site, encrypting_postgres, eventually, users};

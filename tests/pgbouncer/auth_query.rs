@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use weir_pglocal::client::Params;
+use weir_pgclient::Params;
 use weir_tests::{Postgres, User, users};
 
 use crate::harness::{Difference, Facts, Setup, Site, compare, differ, same};
@@ -190,8 +190,7 @@ fn a_password_that_was_changed_counts_at_once() {
                    $$ SELECT name, secret FROM secrets WHERE name = who $$";
         site.database().superuser().query_all(sql).unwrap_or_else(|error| panic!("{error}"));
         let told = |password: &str| {
-            let outcome =
-                weir_pglocal::client::Connection::connect(&site.params(users::OTHER, "app").password(password));
+            let outcome = weir_pgclient::Connection::connect(&site.params(users::OTHER, "app").password(password));
             outcome.map_or_else(|error| crate::harness::told(&error), |_| "welcome".to_owned())
         };
         facts.note("the right one of the pooler", told("first"));

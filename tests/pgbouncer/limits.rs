@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::Duration;
 
-use weir_pglocal::client::Connection;
+use weir_pgclient::Connection;
 use weir_tests::{Batch, eventually, until_quiet, users};
 
 use crate::harness::{Facts, Setup, Site, same};

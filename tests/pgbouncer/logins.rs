@@ -1,6 +1,6 @@
 //! Who is let in by each `auth_type`, and what those are told who are not.
 
-use weir_pglocal::client::{Connection, Params};
+use weir_pgclient::{Connection, Params};
 use weir_pgwire::{Auth, backend, put_front, tag};
 use weir_tests::{ADMIN, Postgres, body_text, tell, users};
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use weir_pglocal::client::Connection;
+use weir_pgclient::Connection;
 use weir_tests::{Batch, eventually, users};
 
 use crate::harness::{Difference, Facts, Setup, Site, differ, same};

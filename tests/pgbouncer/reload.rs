@@ -1,6 +1,6 @@
 //! RELOAD: what takes effect when, and that nobody is disconnected.
 
-use weir_pglocal::client::Connection;
+use weir_pgclient::Connection;
 use weir_tests::{eventually, users};
 
 use crate::harness::{Difference, Facts, Setup, Site, differ, same};

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use weir_pglocal::client::{Connection, Params};
+use weir_pgclient::{Connection, Params};
 use weir_tests::Postgres;
 
 use crate::harness::{Facts, Setup, Site, compare};

@@ -3,8 +3,8 @@
 use std::fs;
 use std::time::Duration;
 
+use weir_pgclient::Connection;
 use weir_pglocal::Signal;
-use weir_pglocal::client::Connection;
 use weir_tests::{Batch, eventually, users};
 
 use crate::harness::{Difference, Setup, Site, differ, same};

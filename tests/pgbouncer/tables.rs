@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use weir_pglocal::client::{Answer, Connection};
+use weir_pgclient::{Answer, Connection};
 use weir_tests::{ADMIN, Postgres, TABLES, users};
 
 use crate::harness::{Setup, Site, compare, same};

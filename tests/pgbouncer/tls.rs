@@ -6,8 +6,8 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::OnceLock;
 
+use weir_pgclient::Connection;
 use weir_pglocal::TempFolder;
-use weir_pglocal::client::Connection;
 use weir_tests::{Postgres, users};
 
 use crate::harness::{Facts, Setup, Site, account, compare, prepared, same};

@@ -70,7 +70,7 @@ fn the_same_user_is_administrator_as_pgbouncer() {
             );
         }
         let params = site.named("pgbouncer", "pgbouncer").password("x");
-        facts.note("over TCP", weir_pglocal::client::Connection::connect(&params).is_ok());
+        facts.note("over TCP", weir_pgclient::Connection::connect(&params).is_ok());
     });
 }
 

@@ -1,7 +1,7 @@
 //! Users whom the list does not name are asked for at the server (auth_query), as each kind of secret and on one worker
 //! and on three.
 
-use weir_pglocal::client::{Connection, Error};
+use weir_pgclient::{Connection, Error};
 use weir_tests::{Mode, Postgres, Setup, Site, User, eventually, users};
 
 /// Who asks; a superuser, as it reads pg_authid.

@@ -1,6 +1,6 @@
 //! Databases that no section names: pools made on demand of `*`.
 
-use weir_pglocal::client::Connection;
+use weir_pgclient::Connection;
 use weir_tests::{Mode, Postgres, Setup, Site, eventually, users};
 
 fn site(workers: u32) -> Site {
@@ -10,7 +10,7 @@ fn site(workers: u32) -> Site {
     Site::with(setup.more(&star), Mode::Transaction)
 }
 
-fn connect(site: &Site, database: &str) -> Result<Connection, weir_pglocal::client::Error> {
+fn connect(site: &Site, database: &str) -> Result<Connection, weir_pgclient::Error> {
     Connection::connect(&site.weir().params(users::APP.name, database).password(users::APP.password))
 }
 

@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::Duration;
 
-use weir_pglocal::client::Connection;
+use weir_pgclient::Connection;
 use weir_pgwire::{backend, put_front, tag};
 use weir_tests::{Mode, Setup, Site, eventually, readies};
 

@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::Duration;
 
-use weir_pglocal::client::Connection;
+use weir_pgclient::Connection;
 use weir_tests::{ADMIN, Batch, Mode, Setup, Site, TABLES, WATCHER, ask, eventually, tale, tell, until_quiet, users};
 
 fn site() -> Site {

@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::Duration;
 
-use weir_pglocal::client::Connection;
+use weir_pgclient::Connection;
 use weir_tests::{ADMIN, Batch, Mode, Postgres, Setup, Site, eventually, until_quiet, users};
 
 /// Four pools over these workers: `app`, `p0`, `p1` and `p2`.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use weir_pglocal::client::Connection;
+use weir_pgclient::Connection;
 use weir_tests::{Batch, Site, ask, readies, tale, until_quiet};
 
 everywhere!(

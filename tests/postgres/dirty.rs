@@ -1,6 +1,6 @@
 //! What a client leaves behind on a server, and who finds it: `on_dirty = keep | reset | close | refuse`.
 
-use weir_pglocal::client::Connection;
+use weir_pgclient::Connection;
 use weir_tests::{Batch, Mode, Setup, Site, ask};
 
 /// A kind of state, how it is left, and a question that answers 0 where there is none of it.

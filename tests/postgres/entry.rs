@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use weir_pglocal::client::{Connection, Error, Params};
+use weir_pgclient::{Connection, Error, Params};
 use weir_pgwire::put_front;
 use weir_tests::{Mode, Setup, Site, User, eventually, users};
 

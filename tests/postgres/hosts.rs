@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, UdpSocket};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use weir_pglocal::client::Connection;
+use weir_pgclient::Connection;
 use weir_pglocal::free_port;
 use weir_tests::{Mode, Postgres, Setup, Weir, eventually, users};
 

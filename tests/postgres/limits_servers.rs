@@ -2,7 +2,7 @@
 
 use std::thread;
 
-use weir_pglocal::client::Connection;
+use weir_pgclient::Connection;
 use weir_tests::{Mode, Setup, Site, User, eventually, users};
 
 const USERS: [User; 4] = [users::APP, users::OTHER, users::PLAIN, users::TRUSTED];

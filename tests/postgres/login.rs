@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use weir_pglocal::client::{Connection, Error};
+use weir_pgclient::{Connection, Error};
 use weir_pgwire::{Auth, backend, put_front, tag};
 use weir_tests::{Ini, Mode, Postgres, Setup, Site, User, body_text, until_quiet, users};
 

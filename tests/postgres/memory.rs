@@ -4,7 +4,7 @@ use std::io::Write;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use weir_pglocal::client::Connection;
+use weir_pgclient::Connection;
 use weir_pgwire::tag;
 use weir_tests::{Batch, Bulk, Mode, Setup, Site, User, ask, eventually, users};
 

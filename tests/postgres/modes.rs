@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use weir_pglocal::client::Connection;
+use weir_pgclient::Connection;
 use weir_tests::{Batch, Mode, Setup, Site, ask, until_quiet};
 
 fn site(mode: Mode, size: u32) -> Site {

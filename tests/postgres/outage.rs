@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use weir_pglocal::client::{Connection, Error};
+use weir_pgclient::{Connection, Error};
 use weir_pglocal::{Signal, send_signal};
 use weir_tests::{Batch, Mode, Postgres, Setup, Site, eventually};
 

@@ -3,7 +3,7 @@
 
 use std::net::TcpListener;
 
-use weir_pglocal::client::{Connection, ServerError};
+use weir_pgclient::{Connection, ServerError};
 use weir_tests::{Mode, Setup, Site, User, eventually, users};
 
 /// What the counters of all pools together say, in the order of the columns.

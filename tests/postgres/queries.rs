@@ -1,6 +1,6 @@
 //! Queries of Weir's own: what every server begins with, what it is checked and cleaned with, what its logins ask for.
 
-use weir_pglocal::client::Connection;
+use weir_pgclient::Connection;
 use weir_tests::{Mode, Setup, Site, eventually};
 
 #[test]

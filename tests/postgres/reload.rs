@@ -3,8 +3,8 @@
 use std::thread;
 use std::time::Duration;
 
+use weir_pgclient::Connection;
 use weir_pglocal::Signal;
-use weir_pglocal::client::Connection;
 use weir_tests::{Mode, Setup, Site, eventually, until_quiet, users};
 
 fn setup(size: u32) -> Setup {

@@ -7,8 +7,8 @@ use std::io::Write;
 use std::thread;
 use std::time::Instant;
 
+use weir_pgclient::Connection;
 use weir_pglocal::Signal;
-use weir_pglocal::client::Connection;
 use weir_pgwire::tag;
 use weir_tests::{Batch, Bulk, Mode, Postgres, Setup, Site, eventually, users};
 

@@ -3,7 +3,7 @@
 use std::fs;
 use std::thread;
 
-use weir_pglocal::client::Connection;
+use weir_pgclient::Connection;
 use weir_tests::{Mode, Postgres, Setup, Site, encrypting_postgres, eventually, users};
 
 fn setup(mode: &str) -> Setup {

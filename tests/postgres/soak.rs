@@ -90,6 +90,6 @@ fn life(site: &Site, rng: &mut Rng, number: u64) {
         client.close().unwrap();
     }
     if rng.one_in(50) {
-        let _ = weir_pglocal::client::Connection::connect(&site.params_of(users::OTHER).password("wrong"));
+        let _ = weir_pgclient::Connection::connect(&site.params_of(users::OTHER).password("wrong"));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::thread;
 
-use weir_pglocal::client::Connection;
+use weir_pgclient::Connection;
 use weir_tests::{Mode, Setup, Site, eventually};
 
 /// A pool of so many servers, whose clients take turns among two workers.

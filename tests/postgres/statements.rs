@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::Duration;
 
-use weir_pglocal::client::Connection;
+use weir_pgclient::Connection;
 use weir_tests::{Batch, Mode, Rng, Setup, Site, ask, readies, tale};
 
 everywhere!(

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use weir_pglocal::client::{Connection, Error};
+use weir_pgclient::{Connection, Error};
 use weir_pglocal::{Signal, TempFolder, send_signal};
 use weir_pgwire::put_front;
 use weir_tests::{ADMIN, Certificates, Mode, Setup, Site, eventually, users};

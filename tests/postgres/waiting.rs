@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use weir_pglocal::client::{Connection, Error};
+use weir_pgclient::{Connection, Error};
 use weir_tests::{Batch, Mode, Postgres, Setup, Site, eventually, users, within};
 
 fn site(setup: Setup) -> Site {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use serde_json::{Value, json};
-use weir_pglocal::client::Connection;
+use weir_pgclient::Connection;
 use weir_tests::{Api, Ini, Mode, Setup, Site, eventually, users};
 
 /// A site with an API, and a file with something to say.
@@ -46,7 +46,7 @@ impl Stage {
         })
     }
 
-    fn connect(&self, pool: &str) -> Result<Connection, weir_pglocal::client::Error> {
+    fn connect(&self, pool: &str) -> Result<Connection, weir_pgclient::Error> {
         Connection::connect(&self.site.weir().params(users::APP.name, pool).password(users::APP.password))
     }
 }

@@ -2,8 +2,8 @@
 
 use std::thread;
 
+use weir_pgclient::Connection;
 use weir_pglocal::Signal;
-use weir_pglocal::client::Connection;
 use weir_tests::{Batch, Mode, Setup, Site, ask, eventually, users};
 
 /// Six pools over these workers, each with its own application name on the server.

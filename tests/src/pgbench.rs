@@ -2,8 +2,8 @@
 
 use std::process::{Command, Output};
 
-use weir_pglocal::client::Address;
-use weir_pglocal::client::Params;
+use weir_pgclient::Address;
+use weir_pgclient::Params;
 
 use crate::postgres::Postgres;
 

@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use weir_pglocal::client::{Connection, Params};
+use weir_pgclient::{Connection, Params};
 use weir_pglocal::{Account, TempFolder, free_port};
 
 use crate::ini::Ini;

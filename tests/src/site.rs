@@ -1,6 +1,6 @@
 //! Where a suite runs: a database of its own, reached directly or through a Weir of its own.
 
-use weir_pglocal::client::{Connection, Params};
+use weir_pgclient::{Connection, Params};
 
 use crate::ini::Ini;
 use crate::postgres::{Database, Postgres, User, users};

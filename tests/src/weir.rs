@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use weir_pglocal::client::{Answer, Connection, Error, Params};
+use weir_pgclient::{Answer, Connection, Error, Params};
 use weir_pglocal::{Signal, TempFolder, free_port, send_signal};
 
 use crate::build::weir_binary;

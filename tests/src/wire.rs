@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use weir_pglocal::client::{Connection, Error, Frame};
+use weir_pgclient::{Connection, Error, Frame};
 use weir_pgwire::{Of, backend, put_front, tag};
 
 /// What a client sends in one go.

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use weir_pglocal::client::{Answer, Connection};
+use weir_pgclient::{Answer, Connection};
 
 use super::world::{POOLS, World};
 use crate::error::{Error, Outcome};

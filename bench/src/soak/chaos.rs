@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use weir_pglocal::client::Connection;
+use weir_pgclient::Connection;
 
 use super::tally::{Tally, add};
 use super::world::{POOLS, Presence, World};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::thread;
 use std::time::Duration;
 
-use weir_pglocal::client::{Connection, Error, Frame, ServerError};
+use weir_pgclient::{Connection, Error, Frame, ServerError};
 use weir_pgwire::{TxStatus, backend, tag::back};
 
 use super::batch::{Batch, Expect, Script};

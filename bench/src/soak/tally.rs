@@ -5,8 +5,6 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-use weir_pglocal::client;
-
 /// So many problems are shown in full; beyond that they are counted.
 const SHOWN: u64 = 30;
 
@@ -23,20 +21,20 @@ pub(super) enum Trouble {
     Strange(String),
 }
 
-impl From<client::Error> for Trouble {
-    fn from(error: client::Error) -> Self {
+impl From<weir_pgclient::Error> for Trouble {
+    fn from(error: weir_pgclient::Error) -> Self {
         match error {
-            client::Error::Server(error) => Trouble::from(*error),
-            client::Error::Timeout => Trouble::Stuck("no answer in time".to_owned()),
-            client::Error::Closed | client::Error::Io(_) => Trouble::Lost(error.to_string()),
-            client::Error::Protocol(text) => Trouble::Wrong(format!("broken protocol: {text}")),
-            client::Error::Login(text) => Trouble::Strange(text),
+            weir_pgclient::Error::Server(error) => Trouble::from(*error),
+            weir_pgclient::Error::Timeout => Trouble::Stuck("no answer in time".to_owned()),
+            weir_pgclient::Error::Closed | weir_pgclient::Error::Io(_) => Trouble::Lost(error.to_string()),
+            weir_pgclient::Error::Protocol(text) => Trouble::Wrong(format!("broken protocol: {text}")),
+            weir_pgclient::Error::Login(text) => Trouble::Strange(text),
         }
     }
 }
 
-impl From<client::ServerError> for Trouble {
-    fn from(error: client::ServerError) -> Self {
+impl From<weir_pgclient::ServerError> for Trouble {
+    fn from(error: weir_pgclient::ServerError) -> Self {
         let text = format!("{} {} {}", error.severity, error.sqlstate, error.message);
         match (error.severity.as_str(), error.sqlstate.as_str()) {
             _ if error.message.contains("query_wait_timeout") => Trouble::Stuck(text),
@@ -149,7 +147,7 @@ mod tests {
 
     fn error(severity: &str, sqlstate: &str, message: &str) -> Trouble {
         let (severity, sqlstate, message) = (severity.to_owned(), sqlstate.to_owned(), message.to_owned());
-        Trouble::from(client::ServerError { severity, sqlstate, message, detail: None, hint: None })
+        Trouble::from(weir_pgclient::ServerError { severity, sqlstate, message, detail: None, hint: None })
     }
 
     #[test]
@@ -158,7 +156,7 @@ mod tests {
         assert!(matches!(error("ERROR", "57014", "canceling statement"), Trouble::Wrong(_)));
         assert!(matches!(error("FATAL", "08P01", "query_wait_timeout"), Trouble::Stuck(_)));
         assert!(matches!(error("ERROR", "42P01", "no such table"), Trouble::Strange(_)));
-        assert!(matches!(Trouble::from(client::Error::Timeout), Trouble::Stuck(_)));
+        assert!(matches!(Trouble::from(weir_pgclient::Error::Timeout), Trouble::Stuck(_)));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use socket2::SockRef;
-use weir_pglocal::client::{Address, Frame};
+use weir_pgclient::{Address, Frame};
 use weir_pgwire::{HEAD, Head, put_front, tag::back};
 
 use super::batch::Script;

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicI64, Ordering::SeqCst};
 use std::time::Duration;
 
-use weir_pglocal::client::Params;
+use weir_pgclient::Params;
 
 use super::gate::Gate;
 use super::tally::Tally;

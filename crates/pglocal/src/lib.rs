@@ -3,7 +3,6 @@
 //! The demo, the tests, the benchmarks and the lab stand on this crate; the pooler itself does not. It must not know Weir's pools
 //! or configuration. What it starts, it ends: a [`Caretaker`] outlives even a killed parent and clears up after it.
 
-pub mod client;
 pub mod proc;
 
 mod account;

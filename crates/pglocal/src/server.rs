@@ -17,9 +17,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use weir_pgclient::{Connection, Params};
+
 use crate::account::{self, Account};
 use crate::process::{self, Entry, Signal, send_signal};
-use crate::{Caretaker, Error, Programs, TempFolder, client};
+use crate::{Caretaker, Error, Programs, TempFolder};
 
 /// How long a server may take to begin serving; a slow disk and a busy machine included.
 const START_PATIENCE: Duration = Duration::from_secs(60);
@@ -180,17 +182,17 @@ impl Server {
     }
 
     /// How to reach it over TCP as this user; the password is empty.
-    pub fn params(&self, user: &str, database: &str) -> client::Params {
-        client::Params::tcp(([127, 0, 0, 1], self.port).into(), user, database)
+    pub fn params(&self, user: &str, database: &str) -> Params {
+        Params::tcp(([127, 0, 0, 1], self.port).into(), user, database)
     }
 
     /// A connection of the superuser's over the Unix socket.
-    pub fn superuser_connection(&self, database: &str) -> Result<client::Connection, client::Error> {
-        client::Connection::connect(&client::Params::unix(self.socket_dir(), self.port, self.superuser(), database))
+    pub fn superuser_connection(&self, database: &str) -> Result<Connection, weir_pgclient::Error> {
+        Connection::connect(&Params::unix(self.socket_dir(), self.port, self.superuser(), database))
     }
 
     /// Runs statements as the superuser, in this database.
-    pub fn execute(&self, database: &str, sql: &str) -> Result<(), client::Error> {
+    pub fn execute(&self, database: &str, sql: &str) -> Result<(), weir_pgclient::Error> {
         self.superuser_connection(database)?.query(sql).map(drop)
     }
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use weir_pglocal::client::{Connection, Error};
+use weir_pgclient::{Connection, Error};
 use weir_pglocal::{Auth, Options, Server, Signal, free_port, send_signal};
 
 fn start(auth: Auth) -> Server {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use weir_admin::PoolTestResult;
 use weir_base::Host;
 use weir_config::{Config, Encryption, LoginFailure, Pool, SslMode};
-use weir_pglocal::client::{Bounds, Connection, Error, Params, Transport, Wire};
+use weir_pgclient::{Bounds, Connection, DeadlineSocket, Error, Params, Transport};
 use weir_runtime::ServerTls;
 
 /// How long connecting, logging in and asking may take together.
@@ -134,7 +134,7 @@ impl Trial<'_> {
         let asks = encryption != Encryption::Off && !matches!(self.host, Host::SocketDir(_));
         let encrypted = asks && connection.ask_for_encryption().map_err(other)?;
         if encrypted {
-            let begin = |socket: Wire| {
+            let begin = |socket: DeadlineSocket| {
                 let stream = self.tls.connect(self.config, self.host, socket)?;
                 Ok(Box::new(stream) as Box<dyn Transport>)
             };

@@ -31,11 +31,12 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("web", &["base", "admin", "config"]),
     ("sim", &["base", "pgwire", "auth", "admin", "config", "engine"]),
     ("fuzz", &["base", "pgwire", "auth", "session", "admin", "config", "engine"]),
-    ("pglocal", &["pgwire", "auth"]),
-    ("weir", &["base", "runtime", "web", "admin", "config", "pglocal"]),
-    ("tests", &["base", "pgwire", "auth", "pglocal"]),
-    ("bench", &["base", "pgwire", "auth", "config", "engine", "pglocal", "uring"]),
-    ("lab", &["pglocal"]),
+    ("pgclient", &["pgwire", "auth"]),
+    ("pglocal", &["pgclient"]),
+    ("weir", &["base", "runtime", "web", "admin", "config", "pgclient", "pglocal"]),
+    ("tests", &["base", "pgwire", "auth", "pgclient", "pglocal"]),
+    ("bench", &["base", "pgwire", "auth", "config", "engine", "pgclient", "pglocal", "uring"]),
+    ("lab", &["pgclient", "pglocal"]),
 ];
 
 /// The crates of the pooler itself, in which no files may import each other in a circle.

@@ -9,7 +9,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
-use weir_pglocal::client::{Connection, Params};
+use weir_pgclient::{Connection, Params};
 use weir_pglocal::proc::{self, Family, Snapshot};
 
 /// Memory is looked at this often only: walking the page tables of a hundred backends takes a tenth of a second.

@@ -7,7 +7,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use weir_pglocal::client::{Connection, Params};
+use weir_pgclient::{Connection, Params};
 use weir_pglocal::free_port;
 
 use super::{Process, USER};

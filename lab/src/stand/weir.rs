@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use weir_pglocal::client::{Connection, Params};
+use weir_pgclient::{Connection, Params};
 use weir_pglocal::free_port;
 
 use super::{Process, USER};

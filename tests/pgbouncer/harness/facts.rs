@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use weir_pglocal::client::{Answer, Connection, Error, Params};
+use weir_pgclient::{Answer, Connection, Error, Params};
 use weir_tests::{Batch, readies, tale, tell, until_quiet};
 
 /// How long nothing may come until a connection counts as quiet.

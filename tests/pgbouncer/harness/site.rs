@@ -7,7 +7,7 @@ use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use weir_pglocal::client::{Answer, Connection, Params};
+use weir_pgclient::{Answer, Connection, Params};
 use weir_pglocal::{Signal, TempFolder, free_port, send_signal};
 use weir_tests::{ADMIN, Database, Postgres, User, WATCHER, account, eventually, users};
 

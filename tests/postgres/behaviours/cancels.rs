@@ -3,7 +3,7 @@
 use std::process::Command;
 use std::thread;
 
-use weir_pglocal::client::{Canceller, Connection};
+use weir_pgclient::{Canceller, Connection};
 use weir_tests::{Ini, Mode, Site, eventually, weir_binary};
 
 use super::{A_MOMENT, await_busy, await_gone, server, servers, tapped, waits};

@@ -2,7 +2,7 @@
 
 use std::thread;
 
-use weir_pglocal::client::{Connection, Error};
+use weir_pgclient::{Connection, Error};
 use weir_pgwire::{put_front, tag};
 use weir_tests::{Ini, Postgres, Site, ask, readies, tell, users};
 

@@ -13,7 +13,7 @@ mod timeouts;
 use std::thread;
 use std::time::Duration;
 
-use weir_pglocal::client::{Connection, Error};
+use weir_pgclient::{Connection, Error};
 use weir_tests::{Ini, Mode, Postgres, Site, Tap, eventually};
 
 /// Longer than anything takes that is asserted not to happen.

@@ -3,8 +3,8 @@
 use std::thread;
 use std::time::Duration;
 
+use weir_pgclient::{Connection, Params};
 use weir_pglocal::Signal;
-use weir_pglocal::client::{Connection, Params};
 use weir_tests::{Batch, Ini, NameServer, Postgres, Site, Tap, ask, eventually, readies, tale, until_quiet, users};
 
 use super::{A_MOMENT, PATIENCE, server, servers, shown, waits};

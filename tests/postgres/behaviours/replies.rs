@@ -2,7 +2,7 @@
 
 use std::thread;
 
-use weir_pglocal::client::Connection;
+use weir_pgclient::Connection;
 use weir_tests::{Batch, Ini, Mode, Site, ask, eventually, readies, tale};
 
 use super::{SHARING, await_free, server, tapped};

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::thread;
 use std::time::Duration;
 
-use weir_pglocal::client::{Connection, Error};
+use weir_pgclient::{Connection, Error};
 use weir_pgwire::{ErrorFields, put_back};
 use weir_tests::{Batch, Ini, Mode, Site, Tap, ask, eventually, tell, until_quiet, users, within};
 

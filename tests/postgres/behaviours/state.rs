@@ -1,6 +1,6 @@
 //! Behaviour 5: parameters that follow their client from server to server.
 
-use weir_pglocal::client::Connection;
+use weir_pgclient::Connection;
 use weir_tests::{Batch, Ini, Mode, Site, Tap, ask, users};
 
 use super::{PATIENCE, server, tapped};

@@ -159,7 +159,7 @@ fn behaviour_16_time_outs_of_a_user_win_over_those_of_all() {
     let mut client = site.connect();
     ask(&mut client, &Batch::new().query("BEGIN"), 1);
     assert_eq!(until_quiet(&mut client, PATIENCE), ["Error 25P03 idle transaction timeout", "Closed"]);
-    let mut other = weir_pglocal::client::Connection::connect(&site.params_of(weir_tests::users::OTHER)).unwrap();
+    let mut other = weir_pgclient::Connection::connect(&site.params_of(weir_tests::users::OTHER)).unwrap();
     other.query("BEGIN").unwrap();
     other.query("SELECT pg_sleep(1.5)").unwrap();
     thread::sleep(LONGER);

@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::Duration;
 
-use weir_pglocal::client::{Connection, Params};
+use weir_pgclient::{Connection, Params};
 use weir_tests::{Batch, Ini, Site, User, eventually, until_quiet, users};
 
 /// How a user comes to a database.

@@ -8,8 +8,8 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
+use weir_pgclient::{Connection, Params};
 use weir_pglocal::Signal;
-use weir_pglocal::client::{Connection, Params};
 use weir_tests::{Ini, Mode, Setup, Site, eventually, users, weir_binary};
 
 #[test]

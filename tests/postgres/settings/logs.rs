@@ -4,7 +4,7 @@ use std::fs;
 use std::thread;
 use std::time::Duration;
 
-use weir_pglocal::client::Connection;
+use weir_pgclient::Connection;
 use weir_tests::{ADMIN, Ini, Site, WATCHER, eventually, users};
 
 fn logged(site: &Site, what: &str) -> bool {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use weir_pglocal::client::{Connection, Error};
+use weir_pgclient::{Connection, Error};
 use weir_pgwire::{Auth, backend, put_front};
 use weir_tests::{Batch, Ini, Site, Tap, User, ask, body_text, readies, tale, until_quiet, users};
 
@@ -103,7 +103,7 @@ fn auth_hba_file_and_auth_ident_file_decide_who_enters() {
     let error = enter(&site, users::APP, "app").unwrap_err();
     assert_eq!(error.sqlstate(), Some("28000"), "{error}");
     let local = |user: &str| {
-        let params = weir_pglocal::client::Params::unix(site.weir().folder(), site.weir().port(), user, "app");
+        let params = weir_pgclient::Params::unix(site.weir().folder(), site.weir().port(), user, "app");
         Connection::connect(&params)?.value("SELECT current_user")
     };
     assert_eq!(local("app").unwrap().as_deref(), Some("app"), "the map says who {account} is");

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::TcpListener;
 
-use weir_pglocal::client::Connection;
+use weir_pgclient::Connection;
 use weir_tests::{Batch, Ini, Postgres, Site, Tap, eventually, readies, until_quiet, users};
 
 fn server(client: &mut Connection) -> String {

@@ -9,8 +9,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Command;
 
+use weir_pgclient::Connection;
 use weir_pglocal::TempFolder;
-use weir_pglocal::client::Connection;
 
 use super::report::Report;
 use super::stage::Scene;

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use weir_pglocal::client::{Connection, Error, Frame, Params, ServerError};
+use weir_pgclient::{Connection, Error, Frame, Params, ServerError};
 use weir_pgwire::{TxStatus, tag};
 
 use crate::rng::Rng;

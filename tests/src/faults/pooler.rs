@@ -11,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use weir_pglocal::client::Params;
+use weir_pgclient::Params;
 use weir_pglocal::{Account, TempFolder, free_port};
 
 use crate::ini::Ini;

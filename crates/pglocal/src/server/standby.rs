@@ -29,7 +29,7 @@ impl Server {
     /// # Errors
     ///
     /// When it can't be asked, or is no standby.
-    pub fn promote(&self) -> Result<(), crate::client::Error> {
+    pub fn promote(&self) -> Result<(), weir_pgclient::Error> {
         self.execute("postgres", "SELECT pg_promote(true, 60)")
     }
 

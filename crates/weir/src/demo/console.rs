@@ -1,6 +1,6 @@
 //! Weir's console, read as any monitoring would: SHOW POOLS and SHOW STATS, by the names of their columns.
 
-use weir_pglocal::client::{Answer, Connection, Params};
+use weir_pgclient::{Answer, Connection, Params};
 
 use super::stage::POOL;
 use crate::failure::Failure;

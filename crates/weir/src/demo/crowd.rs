@@ -6,7 +6,7 @@ use std::sync::{Arc, Barrier};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use weir_pglocal::client::{Connection, Error, Params};
+use weir_pgclient::{Connection, Error, Params};
 
 /// How often the crowd is looked at.
 const GLANCE: Duration = Duration::from_millis(50);

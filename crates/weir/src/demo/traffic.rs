@@ -4,7 +4,7 @@
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use weir_pglocal::client::{Connection, Params};
+use weir_pgclient::{Connection, Params};
 
 use super::Stop;
 use super::rng::Rng;
@@ -63,7 +63,7 @@ fn thinking_time(rng: &mut Rng, age: Duration) -> u64 {
     if RUSH.contains(&(age.as_secs() % PERIOD)) { 5 + rng.below(20) } else { 50 + rng.below(200) }
 }
 
-fn work(connection: &mut Connection, rng: &mut Rng) -> Result<(), weir_pglocal::client::Error> {
+fn work(connection: &mut Connection, rng: &mut Rng) -> Result<(), weir_pgclient::Error> {
     let millis = 5 + rng.below(30);
     connection.query("begin")?;
     connection.query(&format!("select count(*), pg_sleep({}) from visit", millis as f64 / 1000.0))?;

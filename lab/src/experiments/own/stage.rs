@@ -7,8 +7,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
+use weir_pgclient::Connection;
 use weir_pglocal::Server;
-use weir_pglocal::client::Connection;
 
 use super::file::{Kind, Login, Plan, Script, Workload};
 use crate::lab::{Lab, eventually};

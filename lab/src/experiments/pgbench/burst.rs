@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
-use weir_pglocal::client::{Connection, Error, Params};
+use weir_pgclient::{Connection, Error, Params};
 
 /// Each query takes some time, so that those who came before are still there when the others come.
 const QUERY: &str = "select pg_sleep(0.2)";
@@ -74,7 +74,7 @@ fn sum_up(asked: u32, outcomes: Vec<Result<f64, Error>>) -> Burst {
 
 #[cfg(test)]
 mod tests {
-    use weir_pglocal::client::ServerError;
+    use weir_pgclient::ServerError;
 
     use super::*;
 

@@ -8,8 +8,8 @@ use std::thread;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use weir_pgclient::{Connection, Params};
 use weir_pglocal::Server;
-use weir_pglocal::client::{Connection, Params};
 
 use super::burst::burst;
 use super::plan::{BURST, Distance, Load, MANY, POOL, Plan, Route, THREADS, Task, USABLE};

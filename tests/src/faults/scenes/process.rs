@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
-use weir_pglocal::client::Connection;
+use weir_pgclient::Connection;
 use weir_pglocal::{Signal, TempFolder, proc, send_signal};
 
 use super::super::pooler::{Kind, Pooler};
