@@ -10,10 +10,10 @@ use weir_admin::{PoolCounters, Refusals, Stats};
 use weir_auth::Secret;
 use weir_base::{Peer, PoolMode, Span, Time};
 use weir_pgwire::Dirty;
-use weir_pool::lending::of_a_guest;
+use weir_pool::lending::borrower_settings;
 use weir_pool::{Pool, Settings};
-use weir_session::login::Learnt;
-use weir_session::{Accepted, Clean, OwnError, Params};
+use weir_session::login::LearnedCredentials;
+use weir_session::{Clean, Params, PoolStatements, ServerError};
 
 use crate::backends::hosts::Hosts;
 use crate::backends::throttle_state::Turn;
@@ -53,9 +53,9 @@ pub(crate) struct PoolSlot {
     /// What a server said about itself, for clients that log in.
     pub(crate) welcome: Option<Welcome>,
     /// The statements that its servers have accepted.
-    pub(crate) accepted: Accepted,
+    pub(crate) accepted: PoolStatements,
     /// What clients' logins taught us, for our own at the server.
-    pub(crate) learnt: Learnt,
+    pub(crate) learnt: LearnedCredentials,
     /// The secret of its user, if a server was asked for it.
     pub(crate) asked: Option<Secret>,
     /// The password as it was hashed last: from what, and what came of it.
@@ -63,7 +63,7 @@ pub(crate) struct PoolSlot {
     /// Which of its servers is next.
     pub(crate) places: Hosts,
     /// Why the last login failed.
-    pub(crate) last_error: Option<OwnError>,
+    pub(crate) last_error: Option<ServerError>,
     /// It did because it took too long.
     pub(crate) too_slow: bool,
     /// When the first login after the last success failed; never if none has.
@@ -149,7 +149,7 @@ impl Pools {
         let slot = self.get_mut(ix);
         slot.removed = true;
         slot.pool.close_idle();
-        slot.pool.shut();
+        slot.pool.shut_down();
         let key = (slot.name.clone(), slot.user.clone());
         self.by_name.remove(&key);
     }
@@ -169,7 +169,7 @@ impl Pools {
 impl Part {
     /// The limits of a configured pool, as this worker's pool goes by them.
     pub(crate) fn settings(&self, pool: &weir_config::Pool) -> Settings {
-        if self.is_guest() { of_a_guest(settings(pool)) } else { settings(pool) }
+        if self.is_guest() { borrower_settings(settings(pool)) } else { settings(pool) }
     }
 }
 
@@ -215,7 +215,7 @@ pub(crate) fn adjust(slot: &mut PoolSlot, config: Arc<weir_config::Pool>, now: T
     }
     if elsewhere {
         slot.welcome = None;
-        slot.accepted.forget();
+        slot.accepted.forget_accepted();
         slot.salted = None;
         slot.places = Hosts::default();
         slot.pool.reconnect(now);
@@ -231,7 +231,7 @@ impl PoolSlot {
         (name, user): (Arc<str>, Arc<str>),
         config: Arc<weir_config::Pool>,
         pool: Pool<Clean>,
-        accepted: Accepted,
+        accepted: PoolStatements,
         standing: Standing,
         part: Part,
         now: Time,
@@ -250,7 +250,7 @@ impl PoolSlot {
             latest: Reading { stats: Stats::default(), at: now },
             welcome: None,
             accepted,
-            learnt: Learnt::default(),
+            learnt: LearnedCredentials::default(),
             asked: None,
             salted: None,
             places: Hosts::default(),
@@ -272,7 +272,7 @@ impl PoolSlot {
     }
 
     /// A login has failed: what clients are told of it, and whether it only took too long.
-    pub(crate) fn note_failure(&mut self, error: OwnError, too_slow: bool, now: Time) {
+    pub(crate) fn note_failure(&mut self, error: ServerError, too_slow: bool, now: Time) {
         self.last_error = Some(error);
         self.too_slow = too_slow;
         self.failing_since = self.failing_since.min(now);
@@ -282,7 +282,7 @@ impl PoolSlot {
     /// nothing to do with other workers or limits, wants something only when its own deadline says so.
     #[inline]
     pub(crate) fn needs_poll(&self) -> bool {
-        let alone = matches!(&self.part, Part::Home(loans) if loans.lent() == 0);
+        let alone = matches!(&self.part, Part::Home(lender) if lender.lent_count() == 0);
         let plain = alone && !self.removed && !self.standing.limited && self.clients > 0 && !self.turn.is_taken();
         !plain || self.pool.next_deadline() < self.armed
     }
@@ -326,7 +326,7 @@ impl PoolSlot {
 
     /// A client's login has taught something for ours at the server. The newest proof is the best one: a changed password
     /// replaces the old.
-    pub(crate) fn learns(&mut self, learnt: &Learnt, asked: &Option<Secret>) {
+    pub(crate) fn learns(&mut self, learnt: &LearnedCredentials, asked: &Option<Secret>) {
         self.learnt.password = learnt.password.clone().or(self.learnt.password.take());
         self.learnt.keys = learnt.keys.clone().or(self.learnt.keys.take());
         self.asked.clone_from(asked);

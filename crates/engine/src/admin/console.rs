@@ -15,7 +15,7 @@ use weir_session::Refusal;
 use crate::Engine;
 use crate::admin::console_state::Console;
 use crate::admin::gather::Caller;
-use crate::cluster::messages::Ask;
+use crate::cluster::messages::WorkerCommand;
 use crate::common::{FollowUp, Job};
 use crate::log::log;
 use crate::peers::{ClientPhase, ClientSlot, Entry};
@@ -88,7 +88,7 @@ impl Engine {
             Command::Show(Show::Help) => return self.answer_help(client, io),
             Command::Show(Show::Fds) => Err(CommandError::NoHandOver),
             Command::Show(what) if !what.lists().is_empty() => return self.begin_listing(client, *what, io),
-            Command::Show(what) => Ok(Ask::Report { counts: *what == Show::Users }),
+            Command::Show(what) => Ok(WorkerCommand::Report { counts: *what == Show::Users }),
             Command::SetParameter(_) => return self.answer_set_ignored(client, io),
             Command::Reload => {
                 self.wait_console(client, None, io);
@@ -113,25 +113,25 @@ impl Engine {
     }
 
     /// What a command asks of all workers, if this is the time for it.
-    pub(crate) fn order(&self, command: &Command) -> Result<Ask, CommandError> {
+    pub(crate) fn order(&self, command: &Command) -> Result<WorkerCommand, CommandError> {
         self.check_name(command.database())?;
         let stopped = self.admin.halt.serving != ServiceState::Active;
         match command {
             Command::Pause(_) | Command::Kill(_) | Command::Suspend if stopped => Err(CommandError::AlreadyPaused),
             Command::Suspend if !self.admin.halt.paused.is_empty() => Err(CommandError::PausedDatabases),
-            Command::Suspend => Ok(Ask::Suspend),
-            Command::Pause(name) => Ok(Ask::Pause(name.clone())),
-            Command::Kill(name) => Ok(Ask::Kill(name.clone())),
+            Command::Suspend => Ok(WorkerCommand::Suspend),
+            Command::Pause(name) => Ok(WorkerCommand::Pause(name.clone())),
+            Command::Kill(name) => Ok(WorkerCommand::Kill(name.clone())),
             Command::Resume(None) if self.admin.draining.is_some() => Err(CommandError::ShuttingDown),
             Command::Resume(None) if !stopped && self.admin.halt.paused.is_empty() => Err(CommandError::NotPaused),
-            Command::Resume(name) => Ok(Ask::Resume(name.clone())),
-            Command::Reconnect(name) => Ok(Ask::Reconnect(name.clone())),
-            Command::WaitClose(name) => Ok(Ask::WaitClose(name.clone())),
-            Command::KillClient(id) => Ok(Ask::KillClient(*id)),
-            Command::Disable(name) => Ok(Ask::Disable(name.clone())),
-            Command::Enable(name) => Ok(Ask::Enable(name.clone())),
+            Command::Resume(name) => Ok(WorkerCommand::Resume(name.clone())),
+            Command::Reconnect(name) => Ok(WorkerCommand::Reconnect(name.clone())),
+            Command::WaitClose(name) => Ok(WorkerCommand::WaitClose(name.clone())),
+            Command::KillClient(id) => Ok(WorkerCommand::KillClient(*id)),
+            Command::Disable(name) => Ok(WorkerCommand::Disable(name.clone())),
+            Command::Enable(name) => Ok(WorkerCommand::Enable(name.clone())),
             Command::Set { key, value } => match weir_config::set(&self.admin.newest, key, value) {
-                Ok(config) => Ok(Ask::Adopt(Arc::new(config))),
+                Ok(config) => Ok(WorkerCommand::Adopt(Arc::new(config))),
                 Err(error) => Err(CommandError::SetFailed(error.to_string())),
             },
             other => Err(CommandError::NotSupported(other.name())),

@@ -10,7 +10,7 @@ use crate::Engine;
 use crate::admin::gather::Caller;
 use crate::admin::reload::Renewal;
 use crate::admin::stream::Paging;
-use crate::cluster::messages::{Ask, Letter, Mail};
+use crate::cluster::messages::{Message, Payload, WorkerCommand};
 use crate::log::log;
 use crate::port::{Io, Level};
 
@@ -20,14 +20,14 @@ impl Engine {
         match request {
             Request::Report => {
                 // No answer of the control plane counts clients by user, which would be a look at all of them.
-                let ask = Ask::Report { counts: false };
+                let ask = WorkerCommand::Report { counts: false };
                 self.scatter(now, Caller::Control(number), Command::Show(Show::Lists), ask, io);
             }
             Request::Connections(_, Cursor { worker, .. }) if worker.0 >= self.common.workers() => {
                 io.answer(number, Ok(Reply::Connections(Vec::new(), None)));
             }
             Request::Connections(of, Cursor { worker, slot }) => {
-                io.post(worker, Mail(Letter::Paging(Paging::Asked { number, of, slot })), None);
+                io.post(worker, Message(Payload::Paging(Paging::Asked { number, of, slot })), None);
             }
             Request::Log(line) => {
                 log(Level::Info, format_args!("{line}"), io);

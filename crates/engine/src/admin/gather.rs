@@ -11,7 +11,7 @@ use weir_session::Refusal;
 use crate::Engine;
 use crate::admin::console::put_failure;
 use crate::admin::halt::{Until, Watch};
-use crate::cluster::messages::{Answer, Ask, Letter, Mail};
+use crate::cluster::messages::{Message, Payload, WorkerAnswer, WorkerCommand};
 use crate::log::log;
 use crate::peers::ClientPhase;
 use crate::port::{Io, Level};
@@ -57,19 +57,26 @@ impl Gathering {
 
 impl Engine {
     /// Sends a command of nobody at the console to all workers.
-    pub(crate) fn scatter_quietly<I: Io>(&mut self, now: Time, ask: Ask, io: &mut I) {
+    pub(crate) fn scatter_quietly<I: Io>(&mut self, now: Time, ask: WorkerCommand, io: &mut I) {
         let command = match &ask {
-            Ask::Resume(_) => Command::Resume(None),
-            Ask::Adopt(_) => Command::Reload,
-            Ask::Report { .. } => Command::Show(Show::Stats),
+            WorkerCommand::Resume(_) => Command::Resume(None),
+            WorkerCommand::Adopt(_) => Command::Reload,
+            WorkerCommand::Report { .. } => Command::Show(Show::Stats),
             _ => Command::Pause(None),
         };
         self.scatter(now, Caller::Nobody, command, ask, io);
     }
 
-    pub(crate) fn scatter<I: Io>(&mut self, now: Time, caller: Caller, command: Command, ask: Ask, io: &mut I) -> u64 {
+    pub(crate) fn scatter<I: Io>(
+        &mut self,
+        now: Time,
+        caller: Caller,
+        command: Command,
+        ask: WorkerCommand,
+        io: &mut I,
+    ) -> u64 {
         let id = self.common.next_id();
-        let waits = matches!(ask, Ask::Pause(_) | Ask::Suspend | Ask::WaitClose(_));
+        let waits = matches!(ask, WorkerCommand::Pause(_) | WorkerCommand::Suspend | WorkerCommand::WaitClose(_));
         let gathering = Gathering {
             caller,
             command,
@@ -83,16 +90,16 @@ impl Engine {
         if !waits {
             self.common.arm(Who::Gather(id), now + GATHER_TIMEOUT, &mut gathering.armed);
         }
-        if let Ask::Adopt(config) = &ask {
+        if let WorkerCommand::Adopt(config) = &ask {
             self.admin.newest = config.clone();
         }
         self.post_to_all(id, &ask, io);
         id
     }
 
-    fn post_to_all<I: Io>(&mut self, id: u64, ask: &Ask, io: &mut I) {
+    fn post_to_all<I: Io>(&mut self, id: u64, ask: &WorkerCommand, io: &mut I) {
         for worker in 0..self.common.workers() {
-            io.post(WorkerId(worker), Mail(Letter::Ask { id, ask: ask.clone() }), None);
+            io.post(WorkerId(worker), Message(Payload::Command { id, command: ask.clone() }), None);
         }
     }
 
@@ -115,32 +122,32 @@ impl Engine {
             _ => return false,
         };
         self.admin.gathering.remove(&id);
-        self.post_to_all(id, &Ask::Forget(id), io);
+        self.post_to_all(id, &WorkerCommand::Forget(id), io);
         if let Some(name) = undo {
-            self.scatter(now, Caller::Nobody, Command::Resume(name.clone()), Ask::Resume(name), io);
+            self.scatter(now, Caller::Nobody, Command::Resume(name.clone()), WorkerCommand::Resume(name), io);
         }
         true
     }
 
     /// Carries out what another worker's (or this one's) console asks for.
-    pub(crate) fn asked<I: Io>(&mut self, now: Time, from: WorkerId, id: u64, ask: Ask, io: &mut I) {
+    pub(crate) fn asked<I: Io>(&mut self, now: Time, from: WorkerId, id: u64, ask: WorkerCommand, io: &mut I) {
         let mut failed = None;
         let wait = |name, until| Some(Watch { from, id, name, until });
         let watch = match ask {
-            Ask::Report { counts } => {
-                let report = Answer::Report(Box::new(self.report(now, counts)));
+            WorkerCommand::Report { counts } => {
+                let report = WorkerAnswer::Report(Box::new(self.report(now, counts)));
                 return self.answer(from, id, report, io);
             }
-            Ask::Forget(id) => return self.unwatch(id),
-            Ask::Pause(name) => {
+            WorkerCommand::Forget(id) => return self.unwatch(id),
+            WorkerCommand::Pause(name) => {
                 self.pause_databases(now, name.as_deref(), io);
                 wait(name, Until::Quiet)
             }
-            Ask::Suspend => {
+            WorkerCommand::Suspend => {
                 self.suspend(now, io);
                 wait(None, Until::Flushed)
             }
-            Ask::WaitClose(name) => wait(name, Until::Closed),
+            WorkerCommand::WaitClose(name) => wait(name, Until::Closed),
             order => {
                 failed = self.obey(now, order, io).err();
                 None
@@ -148,46 +155,50 @@ impl Engine {
         };
         match (watch, failed) {
             (Some(watch), _) => self.watch(now, watch, io),
-            (None, Some(error)) => self.answer(from, id, Answer::Failed(error), io),
-            (None, None) => self.answer(from, id, Answer::Done, io),
+            (None, Some(error)) => self.answer(from, id, WorkerAnswer::Failed(error), io),
+            (None, None) => self.answer(from, id, WorkerAnswer::Done, io),
         }
     }
 
     /// Carries out a command that is done at once.
-    fn obey<I: Io>(&mut self, now: Time, ask: Ask, io: &mut I) -> Result<(), CommandError> {
+    fn obey<I: Io>(&mut self, now: Time, ask: WorkerCommand, io: &mut I) -> Result<(), CommandError> {
         match ask {
-            Ask::Adopt(config) => {
+            WorkerCommand::Adopt(config) => {
                 io.adopt(&config);
                 self.adopt(now, config, io);
                 self.count_uncounted(io);
                 self.forget_halts();
             }
-            Ask::Resume(name) => self.resume_databases(now, name.as_deref(), io)?,
-            Ask::Reconnect(name) => self.pools_reconnect(now, name.as_deref(), io),
-            Ask::Kill(name) => self.kill_databases(now, name.as_deref(), io),
-            Ask::KillClient(client) => {
+            WorkerCommand::Resume(name) => self.resume_databases(now, name.as_deref(), io)?,
+            WorkerCommand::Reconnect(name) => self.pools_reconnect(now, name.as_deref(), io),
+            WorkerCommand::Kill(name) => self.kill_databases(now, name.as_deref(), io),
+            WorkerCommand::KillClient(client) => {
                 let peer = self.client_with_id(client).ok_or(CommandError::ClientNotFound)?;
                 self.refuse_handle(now, peer, Refusal::Killed, io);
             }
-            Ask::Disable(name) => drop(self.admin.halt.disabled.insert(name)),
-            Ask::Enable(name) => drop(self.admin.halt.disabled.remove(&name)),
-            Ask::Drain(drain) => self.drain(now, drain, io),
-            Ask::Report { .. } | Ask::Pause(_) | Ask::Suspend | Ask::WaitClose(_) | Ask::Forget(_) => {}
+            WorkerCommand::Disable(name) => drop(self.admin.halt.disabled.insert(name)),
+            WorkerCommand::Enable(name) => drop(self.admin.halt.disabled.remove(&name)),
+            WorkerCommand::Drain(drain) => self.drain(now, drain, io),
+            WorkerCommand::Report { .. }
+            | WorkerCommand::Pause(_)
+            | WorkerCommand::Suspend
+            | WorkerCommand::WaitClose(_)
+            | WorkerCommand::Forget(_) => {}
         }
         Ok(())
     }
 
-    pub(crate) fn answer<I: Io>(&mut self, to: WorkerId, id: u64, answer: Answer, io: &mut I) {
-        io.post(to, Mail(Letter::Answer { id, answer }), None);
+    pub(crate) fn answer<I: Io>(&mut self, to: WorkerId, id: u64, answer: WorkerAnswer, io: &mut I) {
+        io.post(to, Message(Payload::CommandAnswer { id, answer }), None);
     }
 
     /// A worker has answered.
-    pub(crate) fn answered<I: Io>(&mut self, now: Time, id: u64, answer: Answer, io: &mut I) {
+    pub(crate) fn answered<I: Io>(&mut self, now: Time, id: u64, answer: WorkerAnswer, io: &mut I) {
         let Some(gathering) = self.admin.gathering.get_mut(&id) else { return };
         match answer {
-            Answer::Done => gathering.done = true,
-            Answer::Report(report) => gathering.report.merge(*report),
-            Answer::Failed(error) => gathering.failed = Some(error),
+            WorkerAnswer::Done => gathering.done = true,
+            WorkerAnswer::Report(report) => gathering.report.merge(*report),
+            WorkerAnswer::Failed(error) => gathering.failed = Some(error),
         }
         gathering.left -= 1;
         if gathering.left == 0

@@ -14,7 +14,7 @@ use weir_session::Refusal;
 
 use crate::Engine;
 use crate::admin::gather::Caller;
-use crate::cluster::messages::{Answer, Ask, Drain};
+use crate::cluster::messages::{Drain, WorkerAnswer, WorkerCommand};
 use crate::common::FollowUp;
 use crate::handles::PoolIx;
 use crate::log::log;
@@ -162,7 +162,7 @@ impl Engine {
         let (lost, watches) = std::mem::take(&mut self.admin.halt.watches).into_iter().partition(lost);
         self.admin.halt.watches = watches;
         for watch in lost {
-            self.answer(watch.from, watch.id, Answer::Failed(CommandError::NotPaused), io);
+            self.answer(watch.from, watch.id, WorkerAnswer::Failed(CommandError::NotPaused), io);
         }
         Ok(())
     }
@@ -301,7 +301,7 @@ impl Engine {
         let (done, waiting): (Vec<Watch>, Vec<Watch>) = watches.into_iter().partition(|watch| self.rests(watch));
         self.admin.halt.watches = waiting;
         for watch in done {
-            self.answer(watch.from, watch.id, Answer::Done, io);
+            self.answer(watch.from, watch.id, WorkerAnswer::Done, io);
         }
         self.look_for_drained(io);
     }
@@ -309,7 +309,7 @@ impl Engine {
     fn rests(&self, watch: &Watch) -> bool {
         let pools = self.pools.named(watch.name.as_deref());
         match watch.until {
-            Until::Quiet => pools.iter().all(|ix| self.pools.get(*ix).pool.quiet()),
+            Until::Quiet => pools.iter().all(|ix| self.pools.get(*ix).pool.is_quiescent()),
             Until::Flushed => !self.admin.halt.is_flushing(),
             Until::Closed => {
                 let slots = pools.iter().map(|ix| &self.pools.get(*ix).pool);
@@ -336,7 +336,7 @@ impl Engine {
     /// An operator left. If all is suspended, the workers are asked whether another one is there.
     pub(crate) fn look_for_operators<I: Io>(&mut self, now: Time, io: &mut I) {
         if self.admin.halt.is_suspended() {
-            self.scatter(now, Caller::Nobody, Command::Show(Show::State), Ask::Report { counts: false }, io);
+            self.scatter(now, Caller::Nobody, Command::Show(Show::State), WorkerCommand::Report { counts: false }, io);
         }
     }
 
@@ -344,7 +344,7 @@ impl Engine {
     pub(crate) fn resume_deserted<I: Io>(&mut self, now: Time, io: &mut I) {
         if self.admin.halt.is_suspended() {
             log(Level::Info, format_args!("admin disappeared when suspended, phase RESUME"), io);
-            self.scatter_quietly(now, Ask::Resume(None), io);
+            self.scatter_quietly(now, WorkerCommand::Resume(None), io);
         }
     }
 }

@@ -4,7 +4,7 @@
 
 use weir_admin::STATE_KINDS;
 use weir_pgwire::Dirty;
-use weir_session::back::Told;
+use weir_session::from_server::ServerOutcome;
 
 use crate::Engine;
 use crate::peers::{Entry, ServerSlot};
@@ -14,7 +14,7 @@ impl Engine {
     /// Counts what the client of a server lost or was refused. The log names each kind once a pool, with the application
     /// that did it first: whoever reads it can find the program that needs session mode.
     #[cold]
-    pub(crate) fn count_lost<I: Io>(&mut self, server: &ServerSlot, told: &Told, io: &mut I) {
+    pub(crate) fn count_lost<I: Io>(&mut self, server: &ServerSlot, told: &ServerOutcome, io: &mut I) {
         let pool = self.pools.get_mut(server.pool);
         for (place, kind) in Dirty::KINDS.into_iter().enumerate() {
             let counter = pool.tally.lost.of(place);

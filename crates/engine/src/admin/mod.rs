@@ -48,7 +48,7 @@ pub(crate) struct Admin {
     pub(crate) halt: halt::Halt,
     pub(crate) draining: Option<Drain>,
     pub(crate) told_drained: bool,
-    /// What worker 0 asked all workers for: its own mail may reach it last.
+    /// What worker 0 asked all workers for: its own message may reach it last.
     pub(crate) asked_drain: Option<Drain>,
     /// Workers that have told that they are drained.
     pub(crate) drained: BTreeSet<WorkerId>,

@@ -13,7 +13,7 @@ use weir_config::{Config, Edit, differences, keep_restart_settings};
 use crate::Engine;
 use crate::admin::console::put_failure;
 use crate::admin::gather::Caller;
-use crate::cluster::messages::Ask;
+use crate::cluster::messages::WorkerCommand;
 use crate::common::Job;
 use crate::log::log;
 use crate::port::{Io, Level, Work};
@@ -100,7 +100,7 @@ impl Engine {
 
     fn take_over<I: Io>(&mut self, now: Time, caller: Caller, config: Arc<Config>, io: &mut I) -> u64 {
         let config = self.renewed(config, io);
-        self.scatter(now, caller, Command::Reload, Ask::Adopt(config), io)
+        self.scatter(now, caller, Command::Reload, WorkerCommand::Adopt(config), io)
     }
 
     fn reload_failed<I: Io>(&mut self, caller: Caller, why: CommandError, io: &mut I) {

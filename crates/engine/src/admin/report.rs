@@ -76,7 +76,7 @@ impl Engine {
         let slot = self.pools.get(ix);
         let snapshot = slot.pool.snapshot(now);
         let mut record = PoolRecord::new(&*slot.name, &*slot.user, slot.mode());
-        let asks = if let Part::Home(loans) = &slot.part { loans.asks() } else { 0 };
+        let asks = if let Part::Home(lender) = &slot.part { lender.waiting_requests() } else { 0 };
         // Guests of the pool tell of their clients themselves.
         record.cl_waiting = snapshot.waiting - asks;
         let questions = if slot.lookups > 0 { self.entry.lookups.waiting(ix) } else { 0 };

@@ -9,7 +9,7 @@ use weir_pgwire::put_back;
 use weir_session::Refusal;
 
 use crate::Engine;
-use crate::cluster::messages::{Ask, Drain, Letter, Mail};
+use crate::cluster::messages::{Drain, Message, Payload, WorkerCommand};
 use crate::log::log;
 use crate::peers::ClientSlot;
 use crate::port::{Io, Level};
@@ -49,7 +49,7 @@ impl Engine {
         self.admin.asked_drain = Some(drain);
         for worker in 0..self.common.workers() {
             let id = self.common.next_id();
-            io.post(WorkerId(worker), Mail(Letter::Ask { id, ask: Ask::Drain(drain) }), None);
+            io.post(WorkerId(worker), Message(Payload::Command { id, command: WorkerCommand::Drain(drain) }), None);
         }
     }
 
@@ -69,13 +69,13 @@ impl Engine {
     pub(crate) fn look_for_drained<I: Io>(&mut self, io: &mut I) {
         let done = match self.admin.draining {
             Some(Drain::Clients) => !self.peers.clients().any(|c| c.is_waited_for()),
-            Some(Drain::Servers) => self.pools.iter().all(|slot| slot.pool.quiet()),
+            Some(Drain::Servers) => self.pools.iter().all(|slot| slot.pool.is_quiescent()),
             None => return,
         };
         if done && !self.admin.told_drained {
             self.admin.told_drained = true;
             let drain = self.admin.draining.unwrap_or(Drain::Clients);
-            io.post(WorkerId(0), Mail(Letter::Drained(drain)), None);
+            io.post(WorkerId(0), Message(Payload::Drained(drain)), None);
         }
     }
 
@@ -93,7 +93,7 @@ impl Engine {
     pub(crate) fn pause_signal<I: Io>(&mut self, now: Time, io: &mut I) {
         if self.admin.halt.serving == ServiceState::Active {
             log(Level::Info, format_args!("got SIGUSR1, pausing all activity"), io);
-            self.scatter_quietly(now, Ask::Pause(None), io);
+            self.scatter_quietly(now, WorkerCommand::Pause(None), io);
         } else {
             log(Level::Info, format_args!("got SIGUSR1, but already paused/suspended"), io);
         }
@@ -115,6 +115,6 @@ impl Engine {
                 return log(Level::Info, format_args!("got SIGUSR2, but not paused/suspended"), io);
             }
         }
-        self.scatter_quietly(now, Ask::Resume(None), io);
+        self.scatter_quietly(now, WorkerCommand::Resume(None), io);
     }
 }

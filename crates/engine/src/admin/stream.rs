@@ -13,7 +13,7 @@ use weir_pgwire::put_back;
 
 use crate::Engine;
 use crate::admin::console_state::{Place, Rest, Streaming};
-use crate::cluster::messages::{Letter, Mail};
+use crate::cluster::messages::{Message, Payload};
 use crate::peers::{ClientPhase, ClientSlot};
 use crate::port::Io;
 
@@ -72,13 +72,13 @@ impl Engine {
         match paging {
             Paging::Wanted { console, id, of, slot } => {
                 let (records, next) = self.page(of, slot);
-                io.post(from, Mail(Letter::Paging(Paging::Page { console, id, records, next })), None);
+                io.post(from, Message(Payload::Paging(Paging::Page { console, id, records, next })), None);
             }
             Paging::Page { console, id, records, next } => self.page_came(console, id, &records, next, io),
             Paging::GoOn { console, id } => self.more_rows(console, id, io),
             Paging::Asked { number, of, slot } => {
                 let (records, next) = self.page(of, slot);
-                io.post(from, Mail(Letter::Paging(Paging::Told { number, records, next })), None);
+                io.post(from, Message(Payload::Paging(Paging::Told { number, records, next })), None);
             }
             Paging::Told { number, records, next } => self.page_for_control(from, number, records, next, io),
         }
@@ -182,7 +182,7 @@ impl Engine {
             }
         };
         stream.asked = true;
-        io.post(to, Mail(Letter::Paging(paging)), None);
+        io.post(to, Message(Payload::Paging(paging)), None);
     }
 }
 

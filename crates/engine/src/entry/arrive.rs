@@ -8,10 +8,10 @@ use std::ops::RangeInclusive;
 use weir_base::{ClientAddr, Peer, Time};
 use weir_pgwire::proxy::{self, Proxied};
 use weir_session::Refusal;
-use weir_session::hello::{self, Asking, Hello, Opening};
+use weir_session::startup::{self, EncryptionRequests, FirstPacket, StartupRequest};
 
 use crate::Engine;
-use crate::cluster::messages::{ClientHandoff, Letter, Mail};
+use crate::cluster::messages::{ClientHandoff, Message, Payload};
 use crate::entry::state::Handoff;
 use crate::peers::{ClientPhase, ClientSlot, Entry, Pause};
 use crate::port::{Io, Level};
@@ -39,11 +39,11 @@ fn most_connections(max_clients: u32, local: bool, own: bool) -> u32 {
 }
 
 /// Whether a client may still ask for encryption.
-fn asking(client: &ClientSlot, asks_left: u8) -> Asking {
+fn asking(client: &ClientSlot, asks_left: u8) -> EncryptionRequests {
     match (&client.tls, asks_left) {
-        (Some(_), _) => Asking::Inside,
-        (None, 0) => Asking::Spent,
-        _ => Asking::Free,
+        (Some(_), _) => EncryptionRequests::Encrypted,
+        (None, 0) => EncryptionRequests::Exhausted,
+        _ => EncryptionRequests::Allowed,
     }
 }
 
@@ -163,23 +163,23 @@ impl Engine {
 
     pub(crate) fn opening<I: Io>(&mut self, now: Time, mut client: Box<ClientSlot>, io: &mut I) {
         let ClientPhase::Opening { asks_left } = client.phase else { return self.insert_client(client) };
-        match hello::open(&client.waiting, asking(&client, asks_left)) {
-            Opening::More => self.insert_client(client),
-            Opening::Tls { used } => {
+        match startup::read(&client.waiting, asking(&client, asks_left)) {
+            FirstPacket::More => self.insert_client(client),
+            FirstPacket::Tls { used } => {
                 client.waiting.drain(..used);
                 client.phase = ClientPhase::Opening { asks_left: asks_left - 1 };
                 self.tls_asked(client, io);
             }
-            Opening::DirectTls => self.tls_begun(now, client, io),
-            Opening::Gss { used } => {
+            FirstPacket::DirectTls => self.tls_begun(now, client, io),
+            FirstPacket::Gss { used } => {
                 client.waiting.drain(..used);
                 client.phase = ClientPhase::Opening { asks_left: asks_left - 1 };
                 io.send(client.peer, b"N");
                 self.insert_client(client);
             }
-            Opening::Cancel { pid, secret } => self.cancel_request(now, client, pid, secret, io),
-            Opening::Refuse(refusal) => self.refuse(now, client, refusal, io),
-            Opening::Startup { hello, used } => {
+            FirstPacket::Cancel { pid, secret } => self.cancel_request(now, client, pid, secret, io),
+            FirstPacket::Refuse(refusal) => self.refuse(now, client, refusal, io),
+            FirstPacket::Startup { request: hello, used } => {
                 client.waiting.drain(..used);
                 client.user = hello.user.as_str().into();
                 if self.lacks_tls(&client) {
@@ -202,7 +202,7 @@ impl Engine {
     }
 
     /// A startup packet is there: is there room, and where does the client belong?
-    fn admit<I: Io>(&mut self, now: Time, mut client: Box<ClientSlot>, hello: Box<Hello>, io: &mut I) {
+    fn admit<I: Io>(&mut self, now: Time, mut client: Box<ClientSlot>, hello: Box<StartupRequest>, io: &mut I) {
         let console = weir_admin::is_console(&hello.database);
         if !console && !self.has_place(now, client.peer, io) {
             return self.refuse(now, client, Refusal::TooManyClients, io);
@@ -240,13 +240,13 @@ impl Engine {
         let (to, letter) = match *handoff {
             Handoff::Startup(to, hello, leftover) => {
                 let (id, addr, connected_at, tls) = (client.id, client.addr, client.connected_at, client.tls);
-                (to, Letter::Client(ClientHandoff { hello, leftover, id, addr, tls, connected_at }))
+                (to, Payload::Client(ClientHandoff { hello, leftover, id, addr, tls, connected_at }))
             }
             Handoff::Cancel { pid, secret } => (
                 crate::traffic::cancel_key::worker_of(pid),
-                Letter::Cancel { pid, secret, id: client.id, addr: client.addr },
+                Payload::Cancel { pid, secret, id: client.id, addr: client.addr },
             ),
         };
-        io.post(to, Mail(letter), Some(peer));
+        io.post(to, Message(letter), Some(peer));
     }
 }

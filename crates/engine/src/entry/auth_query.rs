@@ -15,11 +15,11 @@ use weir_auth::{Mocks, Secret, Shape};
 use weir_base::{Peer, Slab, Time, WorkerId};
 use weir_config::{AuthLookup, Spread};
 use weir_pool::Acquire;
-use weir_session::hello::Hello;
-use weir_session::{Refusal, back, lookup};
+use weir_session::startup::StartupRequest;
+use weir_session::{Refusal, auth_query, from_server};
 
 use crate::Engine;
-use crate::cluster::messages::{Letter, Mail};
+use crate::cluster::messages::{Message, Payload};
 use crate::common::FollowUp;
 use crate::entry::state::Verdict;
 use crate::handles::{FIRST_QUESTION, PoolIx};
@@ -89,7 +89,7 @@ struct Looking {
     since: Time,
     attempts: u32,
     /// The exchange with its server, while it has one.
-    exchange: Option<lookup::Lookup>,
+    exchange: Option<auth_query::AuthQuery>,
 }
 
 impl Lookups {
@@ -152,7 +152,7 @@ impl Engine {
             return;
         }
         let (database, user) = subject;
-        self.tell_others(|| Letter::Distrust { database: database.clone(), user: user.clone() }, io);
+        self.tell_others(|| Payload::Distrust { database: database.clone(), user: user.clone() }, io);
     }
 
     /// A client's secret must be asked for. It goes on with [`Engine::challenge`] or is refused.
@@ -160,7 +160,7 @@ impl Engine {
         &mut self,
         now: Time,
         mut client: Box<ClientSlot>,
-        hello: Box<Hello>,
+        hello: Box<StartupRequest>,
         lookup: AuthLookup,
         io: &mut I,
     ) {
@@ -188,7 +188,7 @@ impl Engine {
         let question = Question { id, lookup, user: subject.1.clone() };
         self.entry.lookups.by_subject.insert(subject.clone(), id);
         self.entry.lookups.asked.insert(id, Asking { subject, at, clients: vec![peer] });
-        io.post(at, Mail(Letter::LookUp(Box::new(question))), None);
+        io.post(at, Message(Payload::LookUp(Box::new(question))), None);
     }
 
     /// Why nothing can be asked in this place.
@@ -205,7 +205,7 @@ impl Engine {
         &mut self,
         now: Time,
         client: Box<ClientSlot>,
-        hello: Box<Hello>,
+        hello: Box<StartupRequest>,
         verdict: &Verdict,
         io: &mut I,
     ) {
@@ -243,7 +243,7 @@ impl Engine {
     }
 
     /// A client that waited for an answer is gone. A question that nobody waits for is taken back.
-    pub(crate) fn asked_no_more<I: Io>(&mut self, peer: Peer, hello: &Hello, io: &mut I) {
+    pub(crate) fn asked_no_more<I: Io>(&mut self, peer: Peer, hello: &StartupRequest, io: &mut I) {
         let subject: Subject = (hello.database.as_str().into(), hello.user.as_str().into());
         let Some(id) = self.entry.lookups.by_subject.get(&subject).copied() else { return };
         let Some(asking) = self.entry.lookups.asked.get_mut(&id) else { return };
@@ -252,7 +252,7 @@ impl Engine {
             let at = asking.at;
             self.entry.lookups.asked.remove(&id);
             self.entry.lookups.by_subject.remove(&subject);
-            io.post(at, Mail(Letter::LookUpNoMore(id)), None);
+            io.post(at, Message(Payload::LookUpNoMore(id)), None);
         }
     }
 }
@@ -303,7 +303,7 @@ impl Engine {
         looking.attempts += 1;
         let mut wire = Wire::new(io, Peer::NONE, server, &[], None);
         let (query, user) = (&looking.question.lookup.query, &looking.question.user);
-        looking.exchange = Some(lookup::Lookup::begin(up, query, user, &mut self.sessions.scratch, &mut wire));
+        looking.exchange = Some(auth_query::AuthQuery::begin(up, query, user, &mut self.sessions.scratch, &mut wire));
         drop(wire);
         let pool = looking.pool;
         self.pools.get_mut(pool).stats.server_assignment_count += 1;
@@ -334,7 +334,7 @@ impl Engine {
                 self.lookup_answered(peer, answer, io);
                 self.clean_up(now, server, io);
             }
-            Err(back::Unexpected(what)) => {
+            Err(from_server::ProtocolViolation(what)) => {
                 let text = format_args!("unexpected response to auth_query: {what}");
                 self.log_server(Level::Warning, &server, text, io);
                 io.close(server_peer);
@@ -343,7 +343,7 @@ impl Engine {
         }
     }
 
-    fn lookup_answered<I: Io>(&mut self, peer: Peer, answer: lookup::Answer, io: &mut I) {
+    fn lookup_answered<I: Io>(&mut self, peer: Peer, answer: auth_query::AuthQueryResult, io: &mut I) {
         let Some(looking) = self.entry.lookups.find(peer) else { return };
         let (pool, user) = (looking.pool, looking.question.user.clone());
         let verdict = match answer {
@@ -408,7 +408,7 @@ impl Engine {
     }
 
     fn answer_lookup<I: Io>(&mut self, to: WorkerId, id: u64, answer: Result<Verdict, Refusal>, io: &mut I) {
-        io.post(to, Mail(Letter::LookedUp { id, answer }), None);
+        io.post(to, Message(Payload::LookedUp { id, answer }), None);
     }
 
     /// Nobody waits for an answer any more. What is asked already is answered to nobody.

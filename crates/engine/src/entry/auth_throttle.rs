@@ -13,7 +13,7 @@ use weir_base::{ClientAddr, Span, Time};
 use weir_session::Refusal;
 
 use crate::Engine;
-use crate::cluster::messages::Letter;
+use crate::cluster::messages::Payload;
 use crate::entry::state::Held;
 use crate::peers::{ClientPhase, ClientSlot};
 use crate::port::Io;
@@ -113,7 +113,7 @@ impl Engine {
         let place = Place::of(&client.addr);
         let pause = self.entry.failures.note(place, pause, now);
         let pause = self.a_little_more(pause);
-        self.tell_others(|| Letter::Failed(place), io);
+        self.tell_others(|| Payload::Failed(place), io);
         if !self.entry.failures.hold() {
             return self.refuse(now, client, refusal, io);
         }

@@ -11,7 +11,7 @@ use std::collections::{HashMap, VecDeque};
 
 use weir_base::{Peer, Time};
 use weir_session::Refusal;
-use weir_session::login::Next;
+use weir_session::login::LoginStep;
 
 use crate::Engine;
 use crate::common::Job;
@@ -129,7 +129,7 @@ impl Engine {
 
     fn go_on_salted<I: Io>(&mut self, now: Time, mut client: Box<ClientSlot>, salted: &[u8; 32], io: &mut I) {
         let ClientPhase::Login(phase) = &mut client.phase else { return self.insert_client(client) };
-        let next = phase.login.as_mut().map_or(Next::Wait, |login| login.salted(salted));
+        let next = phase.login.as_mut().map_or(LoginStep::Wait, |login| login.salted(salted));
         self.login_step(now, client, next, io);
     }
 }

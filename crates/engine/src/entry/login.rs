@@ -13,8 +13,8 @@ use weir_config::{Auth, AuthLookup, Config};
 use weir_pgwire::tag::front;
 use weir_pgwire::{HEAD, Head};
 use weir_session::Refusal;
-use weir_session::hello::Hello;
-use weir_session::login::{Login, MAX_PASSWORD, Next, Salt};
+use weir_session::login::{Login, LoginNonces, LoginStep, MAX_PASSWORD};
+use weir_session::startup::StartupRequest;
 
 use crate::Engine;
 use crate::common::{FollowUp, Job};
@@ -86,7 +86,13 @@ pub(crate) fn mocks(config: &Config) -> Arc<Mocks> {
 
 impl Engine {
     /// A client is where its pool lives, and says who it is.
-    pub(crate) fn begin_login<I: Io>(&mut self, now: Time, mut client: Box<ClientSlot>, hello: Box<Hello>, io: &mut I) {
+    pub(crate) fn begin_login<I: Io>(
+        &mut self,
+        now: Time,
+        mut client: Box<ClientSlot>,
+        hello: Box<StartupRequest>,
+        io: &mut I,
+    ) {
         client.user = hello.user.as_str().into();
         let console = weir_admin::is_console(&hello.database);
         if !console
@@ -112,7 +118,7 @@ impl Engine {
         &mut self,
         now: Time,
         mut client: Box<ClientSlot>,
-        hello: Box<Hello>,
+        hello: Box<StartupRequest>,
         said: Option<&Verdict>,
         io: &mut I,
     ) {
@@ -155,8 +161,8 @@ impl Engine {
         };
         let plan = decide(&demand, &facts);
         let mut phase = Box::new(LoginPhase::new(hello));
-        phase.why = plan.doom.map(|doom| Why { doom, line: demand.rule.map(|rule| rule.line) });
-        let salt = Salt { md5: self.common.random_bytes(), nonce: self.common.random_bytes() };
+        phase.why = plan.reject_reason.map(|reason| Why { reason, line: demand.rule.map(|rule| rule.line) });
+        let salt = LoginNonces { md5: self.common.random_bytes(), nonce: self.common.random_bytes() };
         let mut buffer = Vec::new();
         let binding = tls.and_then(|tls| tls.binding.as_deref());
         let (login, next) = Login::begin(&phase.hello.user, plan, secret.as_ref(), salt, binding, &mut buffer);
@@ -178,7 +184,7 @@ impl Engine {
     }
 
     /// Asks a helper for the name of a client's user of the operating system.
-    fn ask_for_name<I: Io>(&mut self, uid: u32, mut client: Box<ClientSlot>, hello: Box<Hello>, io: &mut I) {
+    fn ask_for_name<I: Io>(&mut self, uid: u32, mut client: Box<ClientSlot>, hello: Box<StartupRequest>, io: &mut I) {
         if !self.entry.user_names.asked.contains(&uid) {
             self.entry.user_names.asked.push(uid);
             let job = self.common.begin_job(Job::NameOfUser(uid));
@@ -256,16 +262,16 @@ impl Engine {
         self.login_step(now, client, next, io);
     }
 
-    pub(crate) fn login_step<I: Io>(&mut self, now: Time, mut client: Box<ClientSlot>, next: Next, io: &mut I) {
+    pub(crate) fn login_step<I: Io>(&mut self, now: Time, mut client: Box<ClientSlot>, next: LoginStep, io: &mut I) {
         match next {
-            Next::Wait => {
+            LoginStep::Wait => {
                 if !client.waiting.is_empty() {
                     // Its next message may be here already.
                     self.common.follow_up(FollowUp::Feed(client.peer));
                 }
                 self.insert_client(client);
             }
-            Next::Refused(refusal) => {
+            LoginStep::Refused(refusal) => {
                 if let ClientPhase::Login(phase) = &client.phase {
                     if phase.said.is_some() {
                         // The password may be a new one, or the user: the next attempt is measured by what the server says
@@ -280,10 +286,10 @@ impl Engine {
                 }
                 self.login_refused(now, client, refusal, io);
             }
-            Next::Salt { password, salt, iterations, stored } => {
+            LoginStep::HashPassword { password, salt, iterations, stored } => {
                 self.salt(now, client, (password, salt, iterations), stored, io);
             }
-            Next::Accepted(learnt) => {
+            LoginStep::Accepted(learnt) => {
                 self.keep_proven(&mut client);
                 if let ClientPhase::Login(phase) = &mut client.phase {
                     phase.learnt = learnt;

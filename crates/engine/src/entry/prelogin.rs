@@ -13,7 +13,7 @@ use weir_base::{ClientAddr, Peer, Span, Time};
 use weir_session::Refusal;
 
 use crate::Engine;
-use crate::cluster::messages::Letter;
+use crate::cluster::messages::Payload;
 use crate::peers::{ClientPhase, ClientSlot};
 use crate::port::Io;
 
@@ -126,7 +126,7 @@ impl Engine {
         }
         if now.since(self.entry.prelogin.asked_others) >= ASK_AGAIN {
             self.entry.prelogin.asked_others = now;
-            self.tell_others(|| Letter::MakeRoom, io);
+            self.tell_others(|| Payload::MakeRoom, io);
         }
         false
     }

@@ -3,11 +3,11 @@
 use std::fmt;
 use std::sync::Arc;
 
-use weir_auth::{Doom, Mocks, Secret};
+use weir_auth::{Mocks, RejectReason, Secret};
 use weir_base::{Time, WorkerId};
 use weir_session::Refusal;
-use weir_session::hello::Hello;
-use weir_session::login::{Learnt, Login};
+use weir_session::login::{LearnedCredentials, Login};
+use weir_session::startup::StartupRequest;
 
 /// How a hashed password is kept: password, salt, iterations.
 pub(crate) type SaltedKey = (Arc<str>, Vec<u8>, u32);
@@ -23,15 +23,15 @@ pub(crate) enum Way {
 
 /// What a client is sent to another worker for.
 pub(crate) enum Handoff {
-    Startup(WorkerId, Box<Hello>, Vec<u8>),
+    Startup(WorkerId, Box<StartupRequest>, Vec<u8>),
     Cancel { pid: u32, secret: Vec<u8> },
 }
 
 /// A login, and what it is for.
 pub(crate) struct LoginPhase {
-    pub(crate) hello: Box<Hello>,
+    pub(crate) hello: Box<StartupRequest>,
     pub(crate) login: Option<Login>,
-    pub(crate) learnt: Learnt,
+    pub(crate) learnt: LearnedCredentials,
     pub(crate) console: bool,
     /// What a server said about its user, if one was asked.
     pub(crate) said: Option<Verdict>,
@@ -49,9 +49,9 @@ pub(crate) struct LoginPhase {
 
 impl LoginPhase {
     /// A login that has not begun.
-    pub(crate) fn new(hello: Box<Hello>) -> LoginPhase {
+    pub(crate) fn new(hello: Box<StartupRequest>) -> LoginPhase {
         let console = weir_admin::is_console(&hello.database);
-        let (login, learnt, said, why) = (None, Learnt::default(), None, None);
+        let (login, learnt, said, why) = (None, LearnedCredentials::default(), None, None);
         let (entering, unnamed, busy, hashing) = (None, None, false, None);
         LoginPhase { hello, login, learnt, console, said, entering, unnamed, busy, why, hashing }
     }
@@ -67,14 +67,14 @@ pub(crate) struct Held {
 /// Why a login fails, for the log.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Why {
-    pub(super) doom: Doom,
+    pub(super) reason: RejectReason,
     /// The line of the HBA file that decided.
     pub(super) line: Option<usize>,
 }
 
 impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.doom)?;
+        write!(f, "{}", self.reason)?;
         self.line.map_or(Ok(()), |line| write!(f, " (line {line} of the HBA file)"))
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use weir_base::Time;
 use weir_pgwire::{ErrorFields, put_back};
 use weir_pool::Acquire;
-use weir_session::hello::Hello;
+use weir_session::startup::StartupRequest;
 use weir_session::{Client, Params, Refusal};
 
 use crate::Engine;
@@ -144,7 +144,7 @@ impl Engine {
         }
     }
 
-    fn open_console<I: Io>(&mut self, now: Time, mut client: Box<ClientSlot>, hello: &Hello, io: &mut I) {
+    fn open_console<I: Io>(&mut self, now: Time, mut client: Box<ClientSlot>, hello: &StartupRequest, io: &mut I) {
         // A reload may have taken it away since.
         let Some(role) = self.role_of(&client) else { return self.refuse(now, client, Refusal::NotAllowed, io) };
         let mut buffer = Vec::new();

@@ -6,7 +6,7 @@ use weir_admin::CommandError;
 use weir_base::{PoolMode, Time, WorkerId};
 use weir_config::Config;
 use weir_pool::Pool;
-use weir_pool::lending::Loans;
+use weir_pool::lending::Lender;
 use weir_session::{Cause, Refusal};
 
 use crate::Engine;
@@ -51,7 +51,7 @@ impl Engine {
         let config = &self.common.config().pool_of_user(config, user);
         let home = self.home_of(name, user);
         let part = if home == self.common.worker() {
-            Part::Home(Loans::default())
+            Part::Home(Lender::default())
         } else {
             Part::Guest(Box::new(Guest::new(home)))
         };
@@ -69,26 +69,26 @@ impl Engine {
     pub(crate) fn count_client(&mut self, ix: PoolIx, change: i32) {
         let slot = self.pools.get_mut(ix);
         slot.clients = slot.clients.wrapping_add_signed(change);
-        let elsewhere = matches!(&slot.part, Part::Home(loans) if loans.has_clients());
+        let elsewhere = matches!(&slot.part, Part::Home(lender) if lender.has_clients());
         slot.pool.set_demand(slot.clients > 0 || elsewhere || slot.config.user.is_some());
         self.common.follow_up(FollowUp::PollPool(ix));
     }
 
     /// Why a pool refuses, in the words for the client.
-    pub(crate) fn refusal(&self, ix: PoolIx, why: weir_pool::Refusal) -> Refusal {
+    pub(crate) fn refusal(&self, ix: PoolIx, why: weir_pool::RefuseReason) -> Refusal {
         let slot = self.pools.get(ix);
         match why {
-            weir_pool::Refusal::WaitTimeout => {
+            weir_pool::RefuseReason::WaitTimeout => {
                 Refusal::QueryWaitTimeout { cause: Cause::PoolFull, detail: String::new() }
             }
-            weir_pool::Refusal::ServerDown => match &slot.last_error {
+            weir_pool::RefuseReason::ServerDown => match &slot.last_error {
                 Some(error) if slot.too_slow => Refusal::ServerSlow { message: error.message.clone() },
                 Some(error) => Refusal::ServerDown { sqlstate: error.sqlstate.clone(), message: error.message.clone() },
                 None => Refusal::ServerDown { sqlstate: "08006".into(), message: "server login failed".into() },
             },
-            weir_pool::Refusal::TooManyWaiting => Refusal::TooManyClients,
-            weir_pool::Refusal::ShuttingDown if slot.removed => Refusal::PoolGone,
-            weir_pool::Refusal::ShuttingDown => Refusal::ShuttingDown,
+            weir_pool::RefuseReason::TooManyWaiting => Refusal::TooManyClients,
+            weir_pool::RefuseReason::ShuttingDown if slot.removed => Refusal::PoolGone,
+            weir_pool::RefuseReason::ShuttingDown => Refusal::ShuttingDown,
         }
     }
 

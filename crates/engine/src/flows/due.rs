@@ -3,7 +3,7 @@
 use weir_base::{Peer, Time, WorkerId};
 use weir_session::Refusal;
 
-use crate::cluster::messages::Ask;
+use crate::cluster::messages::WorkerCommand;
 use crate::common::{FollowUp, cx};
 use crate::log::log;
 use crate::peers::{ClientPhase, ClientSlot, ServerPhase};
@@ -181,7 +181,7 @@ impl Engine {
         }
         if self.common.worker() == WorkerId(0) && self.common.config().log.stats {
             // One line for the process: what all workers have counted.
-            self.scatter_quietly(now, Ask::Report { counts: false }, io);
+            self.scatter_quietly(now, WorkerCommand::Report { counts: false }, io);
         }
     }
 }

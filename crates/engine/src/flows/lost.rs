@@ -3,7 +3,7 @@
 use weir_base::{Peer, Time};
 use weir_config::LoginFailure;
 use weir_pool::Acquire;
-use weir_session::{OwnError, Refusal};
+use weir_session::{Refusal, ServerError};
 
 use crate::Engine;
 use crate::backends::login::ours;
@@ -19,7 +19,7 @@ impl Engine {
             let shaking = matches!(server.state, ServerState::Shaking);
             let ending = if shaking { LoginFailure::Handshake } else { LoginFailure::Other };
             let error = match server.fatal_error.take() {
-                Some(Refusal::ServerDown { sqlstate, message }) => OwnError { sqlstate, message },
+                Some(Refusal::ServerDown { sqlstate, message }) => ServerError { sqlstate, message },
                 _ => ours("server closed the connection during the login".to_owned()),
             };
             return self.login_failed(now, server, error, ending, io);

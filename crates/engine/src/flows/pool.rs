@@ -1,9 +1,9 @@
 //! A pool is asked what it wants, until it wants nothing.
 
 use weir_base::{Peer, Span, Time};
-use weir_pool::lending::Ask;
+use weir_pool::lending::BorrowRequest;
 use weir_pool::{CloseReason, Effect};
-use weir_session::OwnError;
+use weir_session::ServerError;
 
 use crate::Engine;
 use crate::cluster::state::Asker;
@@ -58,10 +58,10 @@ impl Engine {
         match effect {
             Effect::Open => self.may_open(now, ix, io),
             Effect::Close { server, reason } => self.pool_closes(now, server, reason, io),
-            Effect::Refuse { client, why, .. } if Ask::of(client).is_some() => {
-                Ask::of(client).into_iter().for_each(|ask| self.refuse_ask(now, ix, ask, why, io));
+            Effect::Refuse { client, why, .. } if BorrowRequest::from_handle(client).is_some() => {
+                BorrowRequest::from_handle(client).into_iter().for_each(|ask| self.refuse_ask(now, ix, ask, why, io));
             }
-            Effect::Refuse { client, why: weir_pool::Refusal::WaitTimeout, waited } if self.is_guest(ix) => {
+            Effect::Refuse { client, why: weir_pool::RefuseReason::WaitTimeout, waited } if self.is_guest(ix) => {
                 self.pools.get_mut(ix).waited(waited);
                 self.ask_why(ix, Asker::Refused(client));
             }
@@ -69,7 +69,7 @@ impl Engine {
             Effect::Refuse { client, why, waited } => {
                 self.pools.get_mut(ix).waited(waited);
                 let refusal = match why {
-                    weir_pool::Refusal::WaitTimeout => self.waited_too_long(now, ix, io),
+                    weir_pool::RefuseReason::WaitTimeout => self.waited_too_long(now, ix, io),
                     why => self.refusal(ix, why),
                 };
                 match Waiter::of(client) {
@@ -92,7 +92,7 @@ impl Engine {
         if reason == CloseReason::ConnectTimeout {
             let unreached = matches!(slot.state, ServerState::Connecting);
             let message = format!("server {} did not finish the login within server_connect_timeout", slot.target);
-            let error = OwnError { sqlstate: "08001".into(), message };
+            let error = ServerError { sqlstate: "08001".into(), message };
             let pool = self.pools.get_mut(slot.pool);
             // The pool has judged it already, by what it was told when the connect began.
             let (_, told) = pool.places.failed(&pool.config, slot.attempt, error.clone(), None);
@@ -111,7 +111,7 @@ impl Engine {
         let peer = io.connect(&target);
         self.turn_begins(ix, &target);
         let slot = self.pools.get_mut(ix);
-        slot.pool.too_slow_is(slot.places.failure(&slot.config, attempt));
+        slot.pool.set_timeout_failure(slot.places.failure(&slot.config, attempt));
         slot.pool.opening(peer, now);
         slot.tally.connects += 1;
         self.peers.put_server(Box::new(ServerSlot::new(peer, id, ix, target, attempt, now)));

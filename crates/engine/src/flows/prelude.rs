@@ -1,7 +1,7 @@
 //! Queries of our own on a server that its pool has: those before a client's work, and those after it.
 
 use weir_base::{OnDirty, Time};
-use weir_session::{OwnError, Refusal, back};
+use weir_session::{Refusal, ServerError, param_sync};
 
 use crate::Engine;
 use crate::common::{FollowUp, cx};
@@ -18,7 +18,7 @@ impl Engine {
         &mut self,
         now: Time,
         mut server: Box<ServerSlot>,
-        outcome: Result<(), OwnError>,
+        outcome: Result<(), ServerError>,
         io: &mut I,
     ) {
         let Some(phase) = server.phase() else { return self.peers.put_server(server) };
@@ -64,9 +64,9 @@ impl Engine {
 
     /// A server has refused a client's parameters. All of them were one transaction, so it is as it was before, and free for
     /// others; what it does not report by itself is set anew for the next client.
-    fn parameters_failed<I: Io>(&mut self, now: Time, mut server: Box<ServerSlot>, error: OwnError, io: &mut I) {
+    fn parameters_failed<I: Io>(&mut self, now: Time, mut server: Box<ServerSlot>, error: ServerError, io: &mut I) {
         let client = server.link.take();
-        server.up().into_iter().for_each(|(up, _)| up.disagrees(&self.sessions.params));
+        server.up().into_iter().for_each(|(up, _)| up.params_rejected(&self.sessions.params));
         self.common.follow_up(FollowUp::Release(server.peer));
         self.peers.put_server(server);
         let Some(mut client) = client.and_then(|client| self.peers.take_client(client)) else { return };
@@ -105,7 +105,7 @@ impl Engine {
         let (ClientPhase::Ready(session), Some((up, phase))) = (&mut client.phase, server.up()) else { return };
         *phase = ServerPhase::Linked;
         self.sessions.scratch.clear();
-        back::agreed(up, session, Some((&self.sessions.params, &mut self.sessions.scratch)));
+        param_sync::finish(up, session, Some((&self.sessions.params, &mut self.sessions.scratch)));
         if !self.sessions.scratch.is_empty() {
             io.send(client.peer, &self.sessions.scratch);
         }

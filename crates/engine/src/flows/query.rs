@@ -4,8 +4,8 @@
 
 use weir_base::{Peer, Span, Time};
 use weir_pool::{Acquire, Release};
-use weir_session::front::Then;
-use weir_session::{Refusal, back};
+use weir_session::from_client::StopReason;
+use weir_session::{Refusal, from_server};
 
 use crate::Engine;
 use crate::common::{FollowUp, cx};
@@ -70,34 +70,34 @@ impl Engine {
     fn feed<I: Io>(&mut self, now: Time, mut client: Box<ClientSlot>, bytes: &[u8], base: Option<usize>, io: &mut I) {
         let mut server = client.link.and_then(|server| self.peers.take_server(server));
         let mut at = 0;
-        let then = loop {
+        let stop = loop {
             let slot = self.pools.get_mut(client.pool);
             let (rest, base) = (&bytes[at..], base.map(|base| base + at));
             let fed = relay::feed_client(cx!(self, now, io), slot, &mut client, server.as_deref_mut(), rest, base);
             at += fed.used;
-            if fed.then != Then::NeedServer {
-                break fed.then;
+            if fed.stop != StopReason::NeedServer {
+                break fed.stop;
             }
             match self.acquire(now, &mut client, io) {
                 Acquired::Server(acquired) => server = Some(acquired),
-                Acquired::Waits => break Then::NeedServer,
-                Acquired::Refused(refusal) => break Then::Refuse(refusal),
+                Acquired::Waits => break StopReason::NeedServer,
+                Acquired::Refused(refusal) => break StopReason::Refuse(refusal),
             }
         };
         if let Some(server) = server {
             self.peers.put_server(server);
         }
-        match then {
-            Then::More => {}
-            Then::NeedServer | Then::Full => {
+        match stop {
+            StopReason::EndOfInput => {}
+            StopReason::NeedServer | StopReason::AwaitReplies(_) => {
                 if client.waiting.capacity() == 0 {
                     client.waiting = self.sessions.block();
                 }
                 client.waiting.extend_from_slice(&bytes[at..]);
                 self.pause_client(&mut client, io);
             }
-            Then::Leaves => return self.client_leaves(now, client, io),
-            Then::Refuse(refusal) => return self.refuse(now, client, refusal, io),
+            StopReason::Terminate => return self.client_leaves(now, client, io),
+            StopReason::Refuse(refusal) => return self.refuse(now, client, refusal, io),
         }
         self.peers.put_client(client);
     }
@@ -141,7 +141,7 @@ impl Engine {
         match relay::feed_server(cx!(self, now, io), slot, &mut server, client.as_deref_mut(), bytes) {
             Ok(told) if is_plain(&told) => self.replied(now, server, client, io),
             Ok(told) => self.server_told(now, server, client, told, io),
-            Err(back::Unexpected(what)) => {
+            Err(from_server::ProtocolViolation(what)) => {
                 client.into_iter().for_each(|client| self.peers.put_client(client));
                 let text = format_args!("unexpected response from server: {what}");
                 self.log_server(Level::Warning, &server, text, io);
@@ -159,7 +159,7 @@ impl Engine {
         now: Time,
         mut server: Box<ServerSlot>,
         client: Option<Box<ClientSlot>>,
-        told: back::Told,
+        told: from_server::ServerOutcome,
         io: &mut I,
     ) {
         let link = server.link;
@@ -179,7 +179,7 @@ impl Engine {
             self.peers.put_server(server);
             return self.refuse_handle(now, client, refusal, io);
         }
-        if let Some(outcome) = told.own_done {
+        if let Some(outcome) = told.own_query_done {
             return self.own_query_done(now, server, outcome, io);
         }
         if matches!(server.up(), Some((up, ServerPhase::Idle)) if up.is_spoiled()) {
@@ -200,7 +200,7 @@ impl Engine {
         io: &mut I,
     ) {
         if let Some((up, ServerPhase::Linked)) = server.up() {
-            let (quiet, ahead) = (up.is_quiet(), up.ahead());
+            let (quiet, ahead) = (up.is_quiet(), up.pending_segments());
             if quiet {
                 return self.finish_transaction(now, server, client, io);
             }
@@ -367,12 +367,12 @@ impl Engine {
 
 /// Whether a server's output was nothing but replies.
 #[inline]
-fn is_plain(told: &back::Told) -> bool {
-    told.own_done.is_none()
+fn is_plain(told: &from_server::ServerOutcome) -> bool {
+    told.own_query_done.is_none()
         && told.fatal.is_none()
         && told.refused.is_empty()
         && told.lost.is_empty()
         && told.refused_state.is_empty()
         && !told.block_in_statement_mode
-        && !told.copy_breached
+        && !told.copy_violated
 }

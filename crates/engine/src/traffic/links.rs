@@ -6,7 +6,7 @@
 
 use weir_base::{OnDirty, Peer, PoolMode, Time};
 use weir_pgwire::Dirty;
-use weir_session::{Clean, Server, back};
+use weir_session::{Clean, Server, param_sync};
 
 use crate::backends::hosts::{Fitness, fitness};
 use crate::common::{Cx, FollowUp};
@@ -67,7 +67,7 @@ pub(crate) fn sync_parameters<I: Io>(
     let peer = server.peer;
     let (ClientPhase::Ready(session), Some((up, phase))) = (&mut client.phase, server.up()) else { return false };
     let mut wire = Wire::new(cx.io, client.peer, peer, &[], None);
-    let differ = back::agree(up, session, &cx.sessions.params, &mut cx.sessions.scratch, &mut wire);
+    let differ = param_sync::start(up, session, &cx.sessions.params, &mut cx.sessions.scratch, &mut wire);
     drop(wire);
     *phase = if differ { ServerPhase::SyncingParameters } else { ServerPhase::Linked };
     if differ {
@@ -179,7 +179,7 @@ pub(crate) fn clean_up<I: Io>(cx: &mut Cx<'_, I>, slot: &PoolSlot, server: &mut 
     }
     match cleaning(&slot.config, used, up.dirty()) {
         Cleaning::None => {
-            up.forgive();
+            up.clear_dirty();
             AfterUse::Return
         }
         Cleaning::Close => AfterUse::Close(UNCLEAN),

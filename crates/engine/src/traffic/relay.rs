@@ -5,8 +5,8 @@
 
 use weir_admin::Histogram;
 use weir_base::{Peer, PoolMode, Time};
-use weir_session::front::{self, Then};
-use weir_session::{Refusal, back};
+use weir_session::from_client::{self, StopReason};
+use weir_session::{Refusal, from_server};
 
 use crate::common::{Cx, FollowUp};
 use crate::peers::{ClientPhase, ClientSlot, Pause, ServerPhase, ServerSlot};
@@ -30,15 +30,18 @@ pub(crate) fn feed_client<I: Io>(
     mut server: Option<&mut ServerSlot>,
     bytes: &[u8],
     base: Option<usize>,
-) -> front::Fed {
+) -> from_client::ClientOutcome {
     let ahead = allowed_ahead(slot, server.as_deref());
     let mut wire = Wire::new(cx.io, client.peer, client.link.unwrap_or(Peer::NONE), bytes, base);
     let mut context = cx.sessions.context(&slot.config, &mut slot.accepted, ahead);
     let ClientPhase::Ready(session) = &mut client.phase else {
-        return front::Fed { used: 0, then: Then::Refuse(Refusal::Broken("a client that is not ready is fed")) };
+        return from_client::ClientOutcome {
+            used: 0,
+            stop: StopReason::Refuse(Refusal::Broken("a client that is not ready is fed")),
+        };
     };
     let up = server.as_mut().and_then(|server| server.up()).map(|(up, _)| up);
-    let fed = front::feed(session, up, bytes, &mut context, &mut wire);
+    let fed = from_client::feed(session, up, bytes, &mut context, &mut wire);
     let mid_message = session.is_mid_message();
     slot.stats.received += fed.used as u64;
     slot.stats.sent += wire.to_client();
@@ -94,13 +97,13 @@ pub(crate) fn feed_server<I: Io>(
     server: &mut ServerSlot,
     client: Option<&mut ClientSlot>,
     bytes: &[u8],
-) -> Result<back::Told, back::Unexpected> {
+) -> Result<from_server::ServerOutcome, from_server::ProtocolViolation> {
     let mut wire = Wire::new(cx.io, server.link.unwrap_or(Peer::NONE), server.peer, bytes, Some(0));
     let mut context = cx.sessions.context(&slot.config, &mut slot.accepted, AHEAD);
-    let Some((up, _)) = server.up() else { return Ok(back::Told::default()) };
+    let Some((up, _)) = server.up() else { return Ok(from_server::ServerOutcome::default()) };
     let session = client.and_then(|client| client.ready());
     let mid_message = session.as_ref().is_some_and(|session| session.is_mid_message());
-    let told = back::feed(up, session, bytes, &mut context, &mut wire);
+    let told = from_server::feed(up, session, bytes, &mut context, &mut wire);
     slot.stats.sent += wire.to_client();
     drop(wire);
     let told = told?;
@@ -113,7 +116,7 @@ pub(crate) fn feed_server<I: Io>(
     Ok(told)
 }
 
-fn count_queries(now: Time, slot: &mut PoolSlot, server: &mut ServerSlot, told: &back::Told) {
+fn count_queries(now: Time, slot: &mut PoolSlot, server: &mut ServerSlot, told: &from_server::ServerOutcome) {
     let (queries, transactions) = (u64::from(told.queries), u64::from(told.transactions));
     let (stats, times) = (&mut slot.stats, slot.tally.times());
     stats.query_count += queries;
@@ -152,11 +155,11 @@ fn count_times(times: &mut Histogram, took: u64, ended: u64) {
 
 /// What a server's answers show that the client may not do.
 #[inline]
-pub(crate) fn breach(told: &back::Told) -> Option<Refusal> {
+pub(crate) fn breach(told: &from_server::ServerOutcome) -> Option<Refusal> {
     if told.block_in_statement_mode {
         return Some(Refusal::TransactionInStatementMode);
     }
-    told.copy_breached.then(|| Refusal::Protocol("a request during COPY".into()))
+    told.copy_violated.then(|| Refusal::Protocol("a request during COPY".into()))
 }
 
 /// Changes why a client is not read from, and stops or starts reading.
