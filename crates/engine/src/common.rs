@@ -12,7 +12,7 @@ use rand_core::{RngCore, SeedableRng};
 use weir_base::{Peer, Time, WorkerId};
 use weir_config::Config;
 
-use crate::cluster::messages::{Letter, Mail};
+use crate::cluster::messages::{Message, Payload};
 use crate::handles::PoolIx;
 use crate::port::Io;
 use crate::sessions::Sessions;
@@ -35,10 +35,10 @@ impl<'a, I: Io> Cx<'a, I> {
     }
 
     /// Sends a message to all other workers.
-    pub(crate) fn post_to_others(&mut self, letter: impl Fn() -> Letter) {
+    pub(crate) fn post_to_others(&mut self, payload: impl Fn() -> Payload) {
         let own = self.common.worker();
         let others = (0..self.common.workers()).map(WorkerId).filter(|worker| *worker != own);
-        others.for_each(|worker| self.io.post(worker, Mail(letter()), None));
+        others.for_each(|worker| self.io.post(worker, Message(payload()), None));
     }
 }
 

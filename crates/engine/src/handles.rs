@@ -1,7 +1,7 @@
 //! Names that several parts give to the same things: pools, and who waits in a pool's queue.
 
 use weir_base::Peer;
-use weir_pool::lending::Ask;
+use weir_pool::lending::BorrowRequest;
 
 /// Index of a pool in the engine's table.
 pub(crate) type PoolIx = u32;
@@ -21,7 +21,7 @@ pub(crate) enum Waiter {
     /// A query of ours for a user's secret.
     AuthQuery(Peer),
     /// Another worker, which is a guest of the pool.
-    Guest(Ask),
+    Guest(BorrowRequest),
 }
 
 impl Waiter {
@@ -30,6 +30,6 @@ impl Waiter {
         if peer.slot < FIRST_QUERY {
             return Waiter::Client(peer);
         }
-        Ask::of(peer).map_or(Waiter::AuthQuery(peer), Waiter::Guest)
+        BorrowRequest::from_handle(peer).map_or(Waiter::AuthQuery(peer), Waiter::Guest)
     }
 }

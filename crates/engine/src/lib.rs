@@ -33,11 +33,8 @@ mod idle_tests;
 mod world;
 
 pub use cluster::lending::Line;
+pub use cluster::messages::Message;
 
-/// Messages between workers.
-pub mod mail {
-    pub use crate::cluster::messages::Mail;
-}
 pub mod port;
 
 use std::sync::Arc;
@@ -50,7 +47,7 @@ pub use weir_session::StatementMemory;
 use crate::admin::Admin;
 use crate::backends::Backends;
 use crate::cluster::Cluster;
-use crate::cluster::messages::{Letter, Mail};
+use crate::cluster::messages::Payload;
 use crate::common::{Common, Cx, FollowUp, Job};
 use crate::handles::Waiter;
 use crate::peers::{ClientPhase, Entry, Peers};
@@ -133,7 +130,7 @@ impl Engine {
             Input::ConnectFailed { peer, error } => self.connect_failed(now, peer, &error, io),
             Input::Detached { peer } => self.detached(now, peer, io),
             Input::Helped { job, answer } => self.helped(now, job, answer, io),
-            Input::Mail { from, mail, socket } => self.mail(now, from, mail, socket, io),
+            Input::Message { from, message, socket } => self.message(now, from, message, socket, io),
             Input::Load(percent) => self.loaded(percent, io),
             Input::Signal(signal) => self.signal(now, signal, io),
             Input::Asked { number, request } => self.control_request(now, number, request, io),
@@ -185,38 +182,38 @@ impl Engine {
         }
     }
 
-    fn mail<I: Io>(&mut self, now: Time, from: WorkerId, mail: Mail, socket: Option<Peer>, io: &mut I) {
-        match (mail.0, socket) {
-            (Letter::Client(handoff), Some(peer)) => self.arrived(now, peer, handoff, io),
-            (Letter::Cancel { pid, secret, id, addr }, Some(peer)) => {
+    fn message<I: Io>(&mut self, now: Time, from: WorkerId, message: Message, socket: Option<Peer>, io: &mut I) {
+        match (message.0, socket) {
+            (Payload::Client(handoff), Some(peer)) => self.arrived(now, peer, handoff, io),
+            (Payload::Cancel { pid, secret, id, addr }, Some(peer)) => {
                 self.canceller_arrived(now, peer, id, addr);
                 self.cancel(now, peer, pid, &secret, io);
             }
-            (Letter::ClientGone(ticket), _) => self.client_uncounted(ticket.as_deref()),
-            (Letter::Enter { id, ticket }, _) => self.asked_for_place(from, id, &ticket, io),
-            (Letter::Entered { id, refused }, _) => self.place_answered(now, id, refused, io),
-            (Letter::Counted(ticket), _) => self.seat_counted(&ticket),
-            (Letter::Left(ticket), _) => self.place_left(&ticket),
-            (Letter::LookUp(query), _) => self.begin_auth_query(now, from, *query, io),
-            (Letter::Loan(loan), peer) => self.heard_loan(now, from, *loan, peer, io),
-            (Letter::Plea(plea), _) => self.pleaded(from, *plea, io),
-            (Letter::Order(order), _) => self.ordered(now, *order, io),
-            (Letter::Distrust { database, user }, _) => self.entry.lookups.forget(&(database, user)),
-            (Letter::MakeRoom, _) => {
+            (Payload::ClientGone(ticket), _) => self.client_uncounted(ticket.as_deref()),
+            (Payload::Enter { id, ticket }, _) => self.asked_for_place(from, id, &ticket, io),
+            (Payload::Entered { id, refused }, _) => self.place_answered(now, id, refused, io),
+            (Payload::Counted(ticket), _) => self.seat_counted(&ticket),
+            (Payload::Left(ticket), _) => self.place_left(&ticket),
+            (Payload::LookUp(query), _) => self.begin_auth_query(now, from, *query, io),
+            (Payload::Loan(loan), peer) => self.heard_loan(now, from, *loan, peer, io),
+            (Payload::Plea(plea), _) => self.pleaded(from, *plea, io),
+            (Payload::Order(order), _) => self.ordered(now, *order, io),
+            (Payload::Distrust { database, user }, _) => self.entry.lookups.forget(&(database, user)),
+            (Payload::MakeRoom, _) => {
                 self.evict_unauthenticated(now, io);
             }
-            (Letter::Failed(origin), _) => {
+            (Payload::Failed(origin), _) => {
                 let cx = &mut Cx::new(now, io, &mut self.common, &mut self.sessions);
                 self.entry.throttle.failed_elsewhere(cx, origin);
             }
-            (Letter::LookUpNoMore(id), _) => self.withdraw_auth_query(now, id),
-            (Letter::LookedUp { id, answer }, _) => self.secret_answered(now, id, &answer, io),
-            (Letter::Ask { id, ask }, _) => self.carry_out(now, from, id, ask, io),
-            (Letter::Answer { id, answer }, _) => self.answered(now, id, answer, io),
-            (Letter::Paging(paging), _) => self.paging(from, paging, io),
-            (Letter::Load(percent), _) => self.load_told(from, percent),
-            (Letter::Drained(drain), _) => self.worker_drained(from, drain, io),
-            (Letter::Client(_) | Letter::Cancel { .. }, None) => {
+            (Payload::LookUpNoMore(id), _) => self.withdraw_auth_query(now, id),
+            (Payload::LookedUp { id, answer }, _) => self.secret_answered(now, id, &answer, io),
+            (Payload::Command { id, command }, _) => self.carry_out(now, from, id, command, io),
+            (Payload::CommandAnswer { id, answer }, _) => self.answered(now, id, answer, io),
+            (Payload::Paging(paging), _) => self.paging(from, paging, io),
+            (Payload::Load(percent), _) => self.load_told(from, percent),
+            (Payload::Drained(drain), _) => self.worker_drained(from, drain, io),
+            (Payload::Client(_) | Payload::Cancel { .. }, None) => {
                 log::log(Level::Error, format_args!("a client arrived without its socket"), io);
             }
         }

@@ -7,9 +7,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use weir_base::{ClientAddr, Host, Peer, Target, Time};
-use weir_pool::lending::Ask;
-use weir_session::hello::Hello;
+use weir_pool::lending::BorrowRequest;
 use weir_session::server_login::ServerLogin;
+use weir_session::startup::StartupRequest;
 use weir_session::{Client, Refusal, Server};
 
 use crate::admin::console::Console;
@@ -100,7 +100,7 @@ pub(crate) enum ClientPhase {
     /// Its socket is on the way to another worker.
     Moving(Box<Handoff>),
     /// A server is asked for its secret.
-    AuthLookup(Box<Hello>),
+    AuthLookup(Box<StartupRequest>),
     /// It proves who it is.
     Login(Box<LoginPhase>),
     /// It failed to, and its refusal is delayed.
@@ -204,7 +204,7 @@ pub(crate) enum ServerPhase {
     /// Being asked for a user's secret; the question's handle.
     AuthQuery(Peer),
     /// On its way to a guest of the pool, for this ask; `check`: to be checked there first.
-    Lending { ask: Ask, check: bool },
+    Lending { ask: BorrowRequest, check: bool },
     /// On its way home from a guest.
     Returning,
 }

@@ -11,10 +11,10 @@ use weir_auth::Secret;
 use weir_base::{Peer, PoolMode, Span, Time, WorkerId};
 use weir_config::Config;
 use weir_pgwire::Dirty;
-use weir_pool::lending::{Ask, Loans, of_a_guest};
+use weir_pool::lending::{BorrowRequest, Lender, borrower_settings};
 use weir_pool::{CloseReason, Effect, Pool, Settings};
-use weir_session::login::Learnt;
-use weir_session::{Accepted, Cause, Clean, OwnError, Refusal};
+use weir_session::login::LearnedCredentials;
+use weir_session::{Cause, Clean, PoolStatements, Refusal, ServerError};
 
 use crate::Engine;
 use crate::backends::hosts::Hosts;
@@ -60,9 +60,9 @@ pub(crate) struct PoolSlot {
     /// What a server said about itself, for clients that log in.
     pub(crate) welcome: Option<Welcome>,
     /// The statements that its servers have accepted.
-    pub(crate) accepted: Accepted,
+    pub(crate) accepted: PoolStatements,
     /// What clients' logins taught us, for our own at the server.
-    pub(crate) learnt: Learnt,
+    pub(crate) learnt: LearnedCredentials,
     /// The secret of its user, if a server was asked for it.
     pub(crate) asked: Option<Secret>,
     /// The password as it was hashed last: from what, and what came of it.
@@ -70,7 +70,7 @@ pub(crate) struct PoolSlot {
     /// Which of its servers is next.
     pub(crate) places: Hosts,
     /// Why the last login failed.
-    pub(crate) last_error: Option<OwnError>,
+    pub(crate) last_error: Option<ServerError>,
     /// It did because it took too long.
     pub(crate) too_slow: bool,
     /// When the first login after the last success failed; never if none has.
@@ -152,7 +152,7 @@ impl Pools {
         let slot = self.get_mut(ix);
         slot.removed = true;
         slot.pool.close_idle();
-        slot.pool.shut();
+        slot.pool.shut_down();
         let key = (slot.name.clone(), slot.user.clone());
         self.by_name.remove(&key);
     }
@@ -172,7 +172,7 @@ impl Pools {
 impl Part {
     /// The limits of a configured pool, as this worker's pool goes by them.
     fn settings(&self, pool: &weir_config::Pool) -> Settings {
-        if self.is_guest() { of_a_guest(settings(pool)) } else { settings(pool) }
+        if self.is_guest() { borrower_settings(settings(pool)) } else { settings(pool) }
     }
 }
 
@@ -233,7 +233,7 @@ impl Engine {
         let config = &self.common.config().pool_of_user(config, user);
         let home = self.home_of(name, user);
         let part = if home == self.common.worker() {
-            Part::Home(Loans::default())
+            Part::Home(Lender::default())
         } else {
             Part::Guest(Box::new(Guest::new(home)))
         };
@@ -253,7 +253,7 @@ impl Engine {
             latest: Reading { stats: Stats::default(), at: now },
             welcome: None,
             accepted: self.sessions.interner.pool(name, user, config.limits.pool_share()),
-            learnt: Learnt::default(),
+            learnt: LearnedCredentials::default(),
             asked: None,
             salted: None,
             places: Hosts::default(),
@@ -281,7 +281,7 @@ impl Engine {
     pub(crate) fn count_client(&mut self, ix: PoolIx, change: i32) {
         let slot = self.pools.get_mut(ix);
         slot.clients = slot.clients.wrapping_add_signed(change);
-        let elsewhere = matches!(&slot.part, Part::Home(loans) if loans.has_clients());
+        let elsewhere = matches!(&slot.part, Part::Home(lender) if lender.has_clients());
         slot.pool.set_demand(slot.clients > 0 || elsewhere || slot.config.user.is_some());
         self.common.follow_up(FollowUp::PollPool(ix));
     }
@@ -327,10 +327,10 @@ impl Engine {
         match effect {
             Effect::Open => self.may_open(now, ix, io),
             Effect::Close { server, reason } => self.pool_closes(now, server, reason, io),
-            Effect::Refuse { client, why, .. } if Ask::of(client).is_some() => {
-                Ask::of(client).into_iter().for_each(|ask| self.refuse_ask(now, ix, ask, why, io));
+            Effect::Refuse { client, why, .. } if BorrowRequest::from_handle(client).is_some() => {
+                BorrowRequest::from_handle(client).into_iter().for_each(|ask| self.refuse_ask(now, ix, ask, why, io));
             }
-            Effect::Refuse { client, why: weir_pool::Refusal::WaitTimeout, waited } if self.is_guest(ix) => {
+            Effect::Refuse { client, why: weir_pool::RefuseReason::WaitTimeout, waited } if self.is_guest(ix) => {
                 self.pools.get_mut(ix).waited(waited);
                 self.ask_why(ix, Asker::Refused(client));
             }
@@ -338,7 +338,7 @@ impl Engine {
             Effect::Refuse { client, why, waited } => {
                 self.pools.get_mut(ix).waited(waited);
                 let refusal = match why {
-                    weir_pool::Refusal::WaitTimeout => self.wait_timed_out(now, ix, io),
+                    weir_pool::RefuseReason::WaitTimeout => self.wait_timed_out(now, ix, io),
                     why => self.refusal(ix, why),
                 };
                 match Waiter::of(client) {
@@ -358,7 +358,7 @@ impl Engine {
     /// A wait is over. Those of a guest's clients are counted there.
     #[inline]
     pub(crate) fn count_wait(&mut self, ix: PoolIx, client: Peer, waited: Span) {
-        if Ask::of(client).is_none() {
+        if BorrowRequest::from_handle(client).is_none() {
             self.pools.get_mut(ix).waited(waited);
         }
     }
@@ -370,7 +370,7 @@ impl Engine {
         let peer = io.connect(&target);
         self.turn_begins(ix, &target);
         let slot = self.pools.get_mut(ix);
-        slot.pool.too_slow_is(slot.places.failure(&slot.config, attempt));
+        slot.pool.set_timeout_failure(slot.places.failure(&slot.config, attempt));
         slot.pool.opening(peer, now);
         slot.tally.connects += 1;
         let server = ServerSlot {
@@ -412,7 +412,7 @@ impl Engine {
         if reason == CloseReason::ConnectTimeout {
             let unreached = matches!(slot.state, ServerState::Connecting);
             let message = format!("server {} did not finish the login within server_connect_timeout", slot.target);
-            let error = OwnError { sqlstate: "08001".into(), message };
+            let error = ServerError { sqlstate: "08001".into(), message };
             let pool = self.pools.get_mut(slot.pool);
             // The pool has judged it already, by what it was told when the connect began.
             let (_, told) = pool.places.failed(&pool.config, slot.attempt, error.clone(), None);
@@ -425,20 +425,20 @@ impl Engine {
     }
 
     /// Why a pool refuses, in the words for the client.
-    pub(crate) fn refusal(&self, ix: PoolIx, why: weir_pool::Refusal) -> Refusal {
+    pub(crate) fn refusal(&self, ix: PoolIx, why: weir_pool::RefuseReason) -> Refusal {
         let slot = self.pools.get(ix);
         match why {
-            weir_pool::Refusal::WaitTimeout => {
+            weir_pool::RefuseReason::WaitTimeout => {
                 Refusal::QueryWaitTimeout { cause: Cause::PoolFull, detail: String::new() }
             }
-            weir_pool::Refusal::ServerDown => match &slot.last_error {
+            weir_pool::RefuseReason::ServerDown => match &slot.last_error {
                 Some(error) if slot.too_slow => Refusal::ServerSlow { message: error.message.clone() },
                 Some(error) => Refusal::ServerDown { sqlstate: error.sqlstate.clone(), message: error.message.clone() },
                 None => Refusal::ServerDown { sqlstate: "08006".into(), message: "server login failed".into() },
             },
-            weir_pool::Refusal::TooManyWaiting => Refusal::TooManyClients,
-            weir_pool::Refusal::ShuttingDown if slot.removed => Refusal::PoolGone,
-            weir_pool::Refusal::ShuttingDown => Refusal::ShuttingDown,
+            weir_pool::RefuseReason::TooManyWaiting => Refusal::TooManyClients,
+            weir_pool::RefuseReason::ShuttingDown if slot.removed => Refusal::PoolGone,
+            weir_pool::RefuseReason::ShuttingDown => Refusal::ShuttingDown,
         }
     }
 
@@ -568,7 +568,7 @@ fn adjust(slot: &mut PoolSlot, config: Arc<weir_config::Pool>, now: Time) -> boo
     }
     if elsewhere {
         slot.welcome = None;
-        slot.accepted.forget();
+        slot.accepted.forget_accepted();
         slot.salted = None;
         slot.places = Hosts::default();
         slot.pool.reconnect(now);
@@ -580,7 +580,7 @@ fn adjust(slot: &mut PoolSlot, config: Arc<weir_config::Pool>, now: Time) -> boo
 
 impl PoolSlot {
     /// A login has failed: what clients are told of it, and whether it only took too long.
-    pub(crate) fn note_failure(&mut self, error: OwnError, too_slow: bool, now: Time) {
+    pub(crate) fn note_failure(&mut self, error: ServerError, too_slow: bool, now: Time) {
         self.last_error = Some(error);
         self.too_slow = too_slow;
         self.failing_since = self.failing_since.min(now);
@@ -624,7 +624,7 @@ impl PoolSlot {
 
     /// A client's login has taught something for ours at the server. The newest proof is the best one: a changed password
     /// replaces the old.
-    pub(crate) fn learns(&mut self, learnt: &Learnt, asked: &Option<Secret>) {
+    pub(crate) fn learns(&mut self, learnt: &LearnedCredentials, asked: &Option<Secret>) {
         self.learnt.password = learnt.password.clone().or(self.learnt.password.take());
         self.learnt.keys = learnt.keys.clone().or(self.learnt.keys.take());
         self.asked.clone_from(asked);

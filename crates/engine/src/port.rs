@@ -24,7 +24,7 @@ pub use weir_admin::{Request, Response};
 use weir_base::{ClientAddr, Host, Peer, Span, Target, WorkerId};
 use weir_config::{Config, Edit, SslMode};
 
-use crate::cluster::messages::Mail;
+use crate::cluster::messages::Message;
 pub use crate::secured::{Certificate, Secured};
 
 /// What happened.
@@ -105,7 +105,7 @@ pub enum Input<'a> {
         /// The operating system's or the resolver's words.
         error: String,
     },
-    /// A socket has been taken out of this worker's loop, as [`Io::detach`] asked; it can now travel with a mail.
+    /// A socket has been taken out of this worker's loop, as [`Io::detach`] asked; it can now be sent with a message.
     Detached {
         /// Whose socket.
         peer: Peer,
@@ -118,11 +118,11 @@ pub enum Input<'a> {
         answer: Answer,
     },
     /// A message from another worker's engine.
-    Mail {
+    Message {
         /// Who sent it.
         from: WorkerId,
         /// What it says.
-        mail: Mail,
+        message: Message,
         /// The socket that travelled with it, under its new handle here; no input names it before this one does.
         socket: Option<Peer>,
     },
@@ -330,8 +330,8 @@ pub trait Io {
     /// Asks for a socket to leave this worker's loop; answered by [`Input::Detached`] (or by [`Input::Closed`]). From this
     /// call on the peer delivers no bytes.
     fn detach(&mut self, peer: Peer);
-    /// Sends mail to another worker (or to this one), with a detached socket where `socket` names one.
-    fn post(&mut self, to: WorkerId, mail: Mail, socket: Option<Peer>);
+    /// Sends a message to another worker (or to this one), with a detached socket where `socket` names one.
+    fn post(&mut self, to: WorkerId, message: Message, socket: Option<Peer>);
     /// Begins a handshake, after what is queued for the peer; answered by [`Input::Secured`], [`Input::TlsFailed`] or
     /// [`Input::Closed`]. Until then the peer delivers no bytes, and nothing may be sent to it.
     fn start_tls(&mut self, peer: Peer, handshake: Handshake);

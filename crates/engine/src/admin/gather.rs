@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use weir_admin::{Command, CommandError, Report};
 use weir_base::{Peer, Span, Time, WorkerId};
 
-use crate::cluster::messages::{Answer, Ask, Letter, Mail};
+use crate::cluster::messages::{Message, Payload, WorkerAnswer, WorkerCommand};
 use crate::common::{Common, Cx};
 use crate::port::Io;
 use crate::timers::Who;
@@ -64,9 +64,15 @@ pub(crate) enum Undo {
 
 impl Gatherings {
     /// Sends a command to all workers; returns its number.
-    pub(crate) fn scatter<I: Io>(&mut self, cx: &mut Cx<'_, I>, caller: Caller, command: Command, ask: &Ask) -> u64 {
+    pub(crate) fn scatter<I: Io>(
+        &mut self,
+        cx: &mut Cx<'_, I>,
+        caller: Caller,
+        command: Command,
+        ask: &WorkerCommand,
+    ) -> u64 {
         let id = cx.common.next_id();
-        let waits = matches!(ask, Ask::Pause(_) | Ask::Suspend | Ask::WaitClose(_));
+        let waits = matches!(ask, WorkerCommand::Pause(_) | WorkerCommand::Suspend | WorkerCommand::WaitClose(_));
         let mut gathering = Gathering {
             caller,
             command,
@@ -103,17 +109,17 @@ impl Gatherings {
             _ => return None,
         };
         self.pending.remove(&id);
-        post_to_all(cx.common, id, &Ask::Forget(id), cx.io);
+        post_to_all(cx.common, id, &WorkerCommand::Forget(id), cx.io);
         Some(undo)
     }
 
     /// A worker has answered; what came of the command, if it was the last one.
-    pub(crate) fn answered(&mut self, id: u64, answer: Answer) -> Option<Gathered> {
+    pub(crate) fn answered(&mut self, id: u64, answer: WorkerAnswer) -> Option<Gathered> {
         let gathering = self.pending.get_mut(&id)?;
         match answer {
-            Answer::Done => gathering.done = true,
-            Answer::Report(report) => gathering.report.merge(*report),
-            Answer::Failed(error) => gathering.failed = Some(error),
+            WorkerAnswer::Done => gathering.done = true,
+            WorkerAnswer::Report(report) => gathering.report.merge(*report),
+            WorkerAnswer::Failed(error) => gathering.failed = Some(error),
         }
         gathering.left -= 1;
         if gathering.left == 0 { self.finish(id) } else { None }
@@ -139,8 +145,8 @@ impl Gathering {
     }
 }
 
-fn post_to_all<I: Io>(common: &Common, id: u64, ask: &Ask, io: &mut I) {
+fn post_to_all<I: Io>(common: &Common, id: u64, ask: &WorkerCommand, io: &mut I) {
     for worker in 0..common.workers() {
-        io.post(WorkerId(worker), Mail(Letter::Ask { id, ask: ask.clone() }), None);
+        io.post(WorkerId(worker), Message(Payload::Command { id, command: ask.clone() }), None);
     }
 }

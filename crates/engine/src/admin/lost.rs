@@ -5,7 +5,7 @@
 use weir_admin::STATE_KINDS;
 use weir_pgwire::Dirty;
 use weir_session::ParamTable;
-use weir_session::back::Told;
+use weir_session::from_server::ServerOutcome;
 
 use crate::log::log_client;
 use crate::peers::ClientSlot;
@@ -14,7 +14,7 @@ use crate::port::{Io, Level};
 
 /// Counts what a client of the pool lost or was refused; returns the kinds of which the log has no line yet.
 #[cold]
-pub(crate) fn count(pool: &mut PoolSlot, told: &Told) -> Dirty {
+pub(crate) fn count(pool: &mut PoolSlot, told: &ServerOutcome) -> Dirty {
     for (index, kind) in Dirty::KINDS.into_iter().enumerate() {
         let counter = pool.tally.lost.of(index);
         counter.lost += u64::from(told.lost.contains(kind));
@@ -30,7 +30,7 @@ pub(crate) fn count(pool: &mut PoolSlot, told: &Told) -> Dirty {
 #[cold]
 pub(crate) fn log<I: Io>(
     kinds: Dirty,
-    told: &Told,
+    told: &ServerOutcome,
     client: &mut ClientSlot,
     database: &str,
     table: &ParamTable,

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use weir_base::{Time, WorkerId};
 
-use crate::cluster::messages::{Ask, Drain, Letter, Mail};
+use crate::cluster::messages::{Drain, Message, Payload, WorkerCommand};
 use crate::common::Cx;
 use crate::port::Io;
 use crate::timers::Who;
@@ -55,7 +55,7 @@ impl Shutdown {
         asked.drain = Some(drain);
         for worker in 0..cx.common.workers() {
             let id = cx.common.next_id();
-            cx.io.post(WorkerId(worker), Mail(Letter::Ask { id, ask: Ask::Drain(drain) }), None);
+            cx.io.post(WorkerId(worker), Message(Payload::Command { id, command: WorkerCommand::Drain(drain) }), None);
         }
     }
 

@@ -8,7 +8,7 @@
 //! A place that can't be reached can't be reached by the next in line either: they are told so without trying.
 
 use weir_base::{Target, Time};
-use weir_session::OwnError;
+use weir_session::ServerError;
 
 use crate::Engine;
 use crate::common::FollowUp;
@@ -62,7 +62,7 @@ impl Engine {
     pub(crate) fn leave_line(&mut self, now: Time, ix: PoolIx) {
         let slot = self.pools.get_mut(ix);
         if let Some(target) = slot.turn.waits_at.take() {
-            slot.pool.declined(now, now);
+            slot.pool.open_declined(now, now);
             self.backends.throttle.leave(&target, ix);
         }
     }
@@ -81,7 +81,7 @@ impl Engine {
             let slot = self.pools.get_mut(ix);
             slot.turn.waits_at = None;
             if !slot.pool.wants_server() {
-                slot.pool.declined(now, now);
+                slot.pool.open_declined(now, now);
             } else if slot.places.peek(&slot.config) == target {
                 self.open_server(now, ix, io);
             } else {
@@ -122,7 +122,7 @@ impl Engine {
     }
 
     /// A place can't be reached. Whoever waits for a turn there has failed as well.
-    pub(crate) fn fail_line(&mut self, now: Time, target: &Target, error: &OwnError, too_slow: bool) {
+    pub(crate) fn fail_line(&mut self, now: Time, target: &Target, error: &ServerError, too_slow: bool) {
         for ix in self.backends.throttle.take_line(target) {
             let slot = self.pools.get_mut(ix);
             slot.turn.waits_at = None;
@@ -132,7 +132,7 @@ impl Engine {
                 slot.note_failure(told, too_slow, now);
                 slot.pool.unreachable(failure, now);
             } else {
-                slot.pool.declined(now, now);
+                slot.pool.open_declined(now, now);
             }
             self.common.follow_up(FollowUp::PollPool(ix));
         }

@@ -16,7 +16,7 @@ use weir_config::Config;
 use weir_session::Refusal;
 
 use crate::Engine;
-use crate::cluster::messages::{Letter, Mail};
+use crate::cluster::messages::{Message, Payload};
 use crate::cluster::ticket::Ticket;
 use crate::entry::state::Awaits;
 use crate::peers::{ClientPhase, ClientSlot};
@@ -129,14 +129,14 @@ impl Engine {
             phase.set_awaits(Awaits::Quota(id));
         }
         self.cluster.entering.insert(id, (client.peer, ticket.clone()));
-        io.post(WorkerId(0), Mail(Letter::Enter { id, ticket }), None);
+        io.post(WorkerId(0), Message(Payload::Enter { id, ticket }), None);
         self.insert_waiting(client, io);
     }
 
     /// Worker 0: another worker's client wants a place.
     pub(crate) fn asked_for_place<I: Io>(&mut self, from: WorkerId, id: u64, ticket: &Ticket, io: &mut I) {
         let refused = self.give_place(ticket).err();
-        io.post(from, Mail(Letter::Entered { id, refused }), None);
+        io.post(from, Message(Payload::Entered { id, refused }), None);
     }
 
     fn give_place(&mut self, ticket: &Ticket) -> Result<(), Refusal> {
@@ -160,7 +160,7 @@ impl Engine {
             }
             (Some(client), Some(refusal)) => self.refuse(now, client, refusal, io),
             // It did not wait for its place.
-            (None, None) => io.post(WorkerId(0), Mail(Letter::Left(ticket)), None),
+            (None, None) => io.post(WorkerId(0), Message(Payload::Left(ticket)), None),
             (None, Some(_)) => {}
         }
     }
@@ -181,7 +181,7 @@ impl Engine {
                 client.ticket = Some(ticket.clone());
                 match self.common.worker() {
                     WorkerId(0) => self.cluster.ledger.seat(&ticket),
-                    _ => io.post(WorkerId(0), Mail(Letter::Counted(ticket)), None),
+                    _ => io.post(WorkerId(0), Message(Payload::Counted(ticket)), None),
                 }
             }
             self.peers.put(peer, crate::peers::Entry::Client(client));
@@ -221,7 +221,7 @@ impl Engine {
         if self.common.worker() == WorkerId(0) {
             self.client_uncounted(ticket.as_deref());
         } else {
-            io.post(WorkerId(0), Mail(Letter::ClientGone(ticket)), None);
+            io.post(WorkerId(0), Message(Payload::ClientGone(ticket)), None);
         }
     }
 

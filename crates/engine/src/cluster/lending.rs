@@ -12,13 +12,13 @@ use std::sync::Arc;
 
 use weir_auth::Secret;
 use weir_base::{Peer, Time, WorkerId};
-use weir_pool::lending::Ask;
+use weir_pool::lending::BorrowRequest;
 use weir_pool::{Acquire, Ages, Release};
-use weir_session::login::Learnt;
-use weir_session::{Cause, Definitions, OwnError};
+use weir_session::login::LearnedCredentials;
+use weir_session::{Cause, SchemaVersion, ServerError};
 
 use crate::Engine;
-use crate::cluster::messages::{Letter, Mail};
+use crate::cluster::messages::{Message, Payload};
 use crate::cluster::permits::PoolId;
 use crate::cluster::state::{Asker, Away, Part};
 use crate::common::FollowUp;
@@ -59,9 +59,9 @@ enum Says {
     /// To a guest: the server that was on its way in answer to this ask is lost.
     Missed(u32),
     /// To a guest: no server for this ask.
-    Refused { id: u32, why: weir_pool::Refusal, error: Option<(OwnError, bool)>, retry_at: Time },
+    Refused { id: u32, why: weir_pool::RefuseReason, error: Option<(ServerError, bool)>, retry_at: Time },
     /// To a guest: since when somebody elsewhere waits; never: nobody.
-    Elder(Time),
+    OldestWaiter(Time),
     /// To a guest: what it has by now is closed as it becomes free.
     Recall,
 }
@@ -77,12 +77,12 @@ struct Lent {
     /// It has been unused for so long that it is checked first.
     check: bool,
     welcome: Option<Welcome>,
-    definitions: Definitions,
+    definitions: SchemaVersion,
 }
 
 /// What a login taught.
 pub(crate) struct Taught {
-    pub(crate) learnt: Learnt,
+    pub(crate) learnt: LearnedCredentials,
     pub(crate) asked: Option<Secret>,
 }
 
@@ -103,19 +103,19 @@ impl fmt::Debug for Taught {
 }
 
 /// What is said of a pool, on its way.
-fn of_pool(pool: PoolId, says: Says) -> Mail {
-    Mail(Letter::Loan(Box::new(Loan { pool, says })))
+fn of_pool(pool: PoolId, says: Says) -> Message {
+    Message(Payload::Loan(Box::new(Loan { pool, says })))
 }
 
 impl PoolSlot {
     /// Whether somebody waits for one of its servers, here or, as far as is known, at another worker; or an operator does.
     #[inline]
     pub(crate) fn is_wanted(&self) -> bool {
-        let elsewhere = || matches!(&self.part, Part::Guest(guest) if guest.share.is_wanted_elsewhere());
+        let elsewhere = || matches!(&self.part, Part::Guest(guest) if guest.borrower.is_wanted_elsewhere());
         self.pool.oldest_wait().is_some() || self.pool.is_paused() || elsewhere()
     }
 
-    fn loan(&self, says: Says) -> Mail {
+    fn loan(&self, says: Says) -> Message {
         of_pool(self.id(), says)
     }
 }
@@ -142,7 +142,7 @@ impl Engine {
         self.pools.iter().map(|slot| Line {
             database: &slot.name,
             user: &slot.user,
-            head: slot.pool.waiting().find(|(peer, _)| Ask::of(*peer).is_none()),
+            head: slot.pool.waiting().find(|(peer, _)| BorrowRequest::from_handle(*peer).is_none()),
             idle: slot.pool.longest_idle(),
             stopped: slot.removed || slot.pool.is_paused(),
         })
@@ -157,20 +157,20 @@ impl Engine {
 /// At the home.
 impl Engine {
     /// The pool has given a server to a guest's ask: it moves.
-    pub(crate) fn lend<I: Io>(&mut self, ask: Ask, server: Peer, check: bool, io: &mut I) {
+    pub(crate) fn lend<I: Io>(&mut self, ask: BorrowRequest, server: Peer, check: bool, io: &mut I) {
         let Some(slot) = self.peers.server(server) else { return };
         slot.link = None;
         let ix = slot.pool;
         let Some((_, phase)) = slot.up() else { return };
         *phase = ServerPhase::Lending { ask, check };
-        if let Some(loans) = self.pools.get_mut(ix).part.loans() {
-            loans.answered(ask, true);
+        if let Some(lender) = self.pools.get_mut(ix).part.lender() {
+            lender.answered(ask, true);
         }
         io.detach(server);
     }
 
     /// The socket of a server that is lent is free to travel.
-    fn lent<I: Io>(&mut self, mut server: Box<ServerSlot>, ask: Ask, check: bool, io: &mut I) {
+    fn lent<I: Io>(&mut self, mut server: Box<ServerSlot>, ask: BorrowRequest, check: bool, io: &mut I) {
         let (lent, ix) = (server.peer, server.pool);
         let on = server.on().map(|(name, address)| (name.into(), address));
         self.packed(&mut server);
@@ -183,7 +183,7 @@ impl Engine {
             ages: slot.pool.ages(lent),
             check,
             welcome: slot.welcome.clone(),
-            definitions: slot.accepted.definitions_of_all(),
+            definitions: slot.accepted.schema_version(),
         };
         let letter = slot.loan(Says::Lend(Box::new(says)));
         self.cluster.lent.insert(lent, Away { pool: ix, guest: ask.from, on });
@@ -195,10 +195,10 @@ impl Engine {
     }
 
     /// The server for a guest's ask is gone before it left.
-    pub(crate) fn loan_missed<I: Io>(&mut self, ix: PoolIx, ask: Ask, io: &mut I) {
+    pub(crate) fn loan_missed<I: Io>(&mut self, ix: PoolIx, ask: BorrowRequest, io: &mut I) {
         let slot = self.pools.get_mut(ix);
-        if let Some(loans) = slot.part.loans() {
-            loans.over(ask.from);
+        if let Some(lender) = slot.part.lender() {
+            lender.server_ended(ask.from);
         }
         let letter = slot.loan(Says::Missed(ask.id));
         io.post(ask.from, letter, None);
@@ -206,10 +206,17 @@ impl Engine {
     }
 
     /// The pool refuses a guest's ask.
-    pub(crate) fn refuse_ask<I: Io>(&mut self, now: Time, ix: PoolIx, ask: Ask, why: weir_pool::Refusal, io: &mut I) {
+    pub(crate) fn refuse_ask<I: Io>(
+        &mut self,
+        now: Time,
+        ix: PoolIx,
+        ask: BorrowRequest,
+        why: weir_pool::RefuseReason,
+        io: &mut I,
+    ) {
         let slot = self.pools.get_mut(ix);
-        if let Some(loans) = slot.part.loans() {
-            loans.answered(ask, false);
+        if let Some(lender) = slot.part.lender() {
+            lender.answered(ask, false);
         }
         let retry_at = slot.pool.snapshot(now).retry_at.unwrap_or(now);
         let error = slot.last_error.clone().map(|error| (error, slot.too_slow));
@@ -219,8 +226,8 @@ impl Engine {
 
     /// Whatever is lent is not to be used again once it is free.
     pub(crate) fn recall<I: Io>(&mut self, ix: PoolIx, io: &mut I) {
-        if let Part::Home(loans) = &self.pools.get(ix).part {
-            loans.borrowers().for_each(|guest| self.recall_from(ix, guest, io));
+        if let Part::Home(lender) = &self.pools.get(ix).part {
+            lender.with_servers().for_each(|guest| self.recall_from(ix, guest, io));
         }
     }
 
@@ -229,18 +236,18 @@ impl Engine {
         io.post(guest, self.pools.get(ix).loan(Says::Recall), None);
     }
 
-    fn wanted<I: Io>(&mut self, now: Time, ask: Ask, pool: &PoolId, since: Time, io: &mut I) {
+    fn wanted<I: Io>(&mut self, now: Time, ask: BorrowRequest, pool: &PoolId, since: Time, io: &mut I) {
         let config = self.common.config().pool(&pool.database).filter(|config| self.fits(config, &pool.user));
         let Some(config) = config else {
             // A reload has taken it away, or has not brought it yet; the guest will hear of it, too.
-            let (why, error, retry_at) = (weir_pool::Refusal::ShuttingDown, None, now);
+            let (why, error, retry_at) = (weir_pool::RefuseReason::ShuttingDown, None, now);
             let says = Says::Refused { id: ask.id, why, error, retry_at };
             return io.post(ask.from, of_pool(pool.clone(), says), None);
         };
         let ix = self.pool_of(&pool.database, &config, &pool.user, now);
         let slot = self.pools.get_mut(ix);
-        let Part::Home(loans) = &mut slot.part else { return };
-        match loans.asked(&mut slot.pool, ask, since, now) {
+        let Part::Home(lender) = &mut slot.part else { return };
+        match lender.request(&mut slot.pool, ask, since, now) {
             Acquire::Granted { server, check } => self.lend(ask, server, check, io),
             Acquire::Queued => {}
             Acquire::Refused(why) => self.refuse_ask(now, ix, ask, why, io),
@@ -267,8 +274,8 @@ impl Engine {
     fn lent_gone(&mut self, now: Time, lent: Peer) {
         let Some(Away { pool: ix, guest, .. }) = self.cluster.lent.remove(&lent) else { return };
         let slot = self.pools.get_mut(ix);
-        if let Some(loans) = slot.part.loans() {
-            loans.over(guest);
+        if let Some(lender) = slot.part.lender() {
+            lender.server_ended(guest);
         }
         slot.pool.lost(lent, now);
         self.common.follow_up(FollowUp::PollPool(ix));
@@ -284,8 +291,8 @@ impl Engine {
         self.cluster.lent.remove(&lent);
         server.marked_for_close |= self.backends.dns.has_vanished(&server);
         let slot = self.pools.get_mut(ix);
-        if let Some(loans) = slot.part.loans() {
-            loans.over(guest);
+        if let Some(lender) = slot.part.lender() {
+            lender.server_ended(guest);
         }
         self.peers.put(peer, Entry::Server(server));
         if self.admin.halt.is_suspended() {
@@ -302,7 +309,7 @@ impl Engine {
     pub(crate) fn ask_home<I: Io>(&mut self, now: Time, ix: PoolIx, io: &mut I) {
         let slot = self.pools.get_mut(ix);
         let Part::Guest(guest) = &mut slot.part else { return };
-        let (id, since) = guest.share.ask(&slot.pool, now);
+        let (id, since) = guest.borrower.request(&slot.pool, now);
         let home = guest.home;
         io.post(home, slot.loan(Says::Want { id, since }), None);
     }
@@ -313,7 +320,9 @@ impl Engine {
         let slot = self.pools.get(ix);
         match &slot.part {
             Part::Home(_) => false,
-            Part::Guest(guest) => guest.share.goes_home(&slot.pool, server) && !self.admin.halt.is_suspended(),
+            Part::Guest(guest) => {
+                guest.borrower.returns_to_owner(&slot.pool, server) && !self.admin.halt.is_suspended()
+            }
         }
     }
 
@@ -336,7 +345,7 @@ impl Engine {
         let slot = self.pools.get_mut(ix);
         let Part::Guest(guest) = &mut slot.part else { return };
         let home = guest.home;
-        let Some(lent) = guest.share.left(&mut slot.pool, peer, now) else { return };
+        let Some(lent) = guest.borrower.returned(&mut slot.pool, peer, now) else { return };
         self.packed(&mut server);
         let letter = self.pools.get(ix).loan(Says::Back { lent, server: Moved(server) });
         io.post(home, letter, Some(peer));
@@ -355,12 +364,12 @@ impl Engine {
         };
         let slot = self.pools.get_mut(ix);
         let Part::Guest(guest) = &mut slot.part else { return };
-        slot.accepted.join(definitions);
+        slot.accepted.share_schema_version(definitions);
         slot.welcome = welcome.or(slot.welcome.take());
         slot.last_error = None;
         slot.failing_since = Time::NEVER;
         self.peers.put(peer, Entry::Server(server));
-        let mut answer = guest.share.lent(&mut slot.pool, id, (peer, lent), ages, proof, now);
+        let mut answer = guest.borrower.received(&mut slot.pool, id, (peer, lent), ages, proof, now);
         if let Release::Next { check: checked, .. } = &mut answer {
             *checked |= check;
         }
@@ -375,7 +384,7 @@ impl Engine {
         if let Some(ix) = self.guest_of(&pool) {
             let slot = self.pools.get_mut(ix);
             if let Part::Guest(guest) = &mut slot.part {
-                guest.share.missed(&mut slot.pool, id);
+                guest.borrower.request_failed(&mut slot.pool, id);
             }
             self.common.follow_up(FollowUp::PollPool(ix));
         }
@@ -415,7 +424,7 @@ impl Engine {
         }
         for asker in std::mem::take(&mut guest.askers) {
             if let Asker::Refused(client) = asker {
-                let refusal = self.refusal(ix, weir_pool::Refusal::ShuttingDown);
+                let refusal = self.refusal(ix, weir_pool::RefuseReason::ShuttingDown);
                 self.refuse_handle(now, client, refusal, io);
             }
         }
@@ -440,7 +449,7 @@ impl Engine {
     pub(crate) fn heard_loan<I: Io>(&mut self, now: Time, from: WorkerId, loan: Loan, peer: Option<Peer>, io: &mut I) {
         let Loan { pool, says } = loan;
         match (says, peer) {
-            (Says::Want { id, since }, _) => self.wanted(now, Ask { from, id }, &pool, since, io),
+            (Says::Want { id, since }, _) => self.wanted(now, BorrowRequest { from, id }, &pool, since, io),
             (Says::Why, _) => self.asked_why(now, from, pool, io),
             (Says::Because(cause, detail), _) => self.heard_why(now, &pool, (cause, detail), io),
             (Says::Gone(lent), _) => self.lent_gone(now, lent),
@@ -475,18 +484,18 @@ impl Engine {
         };
         let slot = self.pools.get_mut(ix);
         match (&mut slot.part, says) {
-            (Part::Home(loans), Says::Withdraw) => loans.withdrawn(&mut slot.pool, from, now),
-            (Part::Home(loans), Says::Inhabited(yes)) => {
-                loans.inhabited(from, yes);
+            (Part::Home(lender), Says::Withdraw) => lender.withdraw(&mut slot.pool, from, now),
+            (Part::Home(lender), Says::Inhabited(yes)) => {
+                lender.set_has_clients(from, yes);
                 self.count_client(ix, 0);
             }
             (Part::Home(_), Says::Taught(taught)) => slot.learns(&taught.learnt, &taught.asked),
-            (Part::Guest(guest), Says::Missed(id)) => guest.share.missed(&mut slot.pool, id),
+            (Part::Guest(guest), Says::Missed(id)) => guest.borrower.request_failed(&mut slot.pool, id),
             (Part::Guest(guest), Says::Refused { id, why, error, retry_at }) => {
-                guest.share.refused(&mut slot.pool, id, why, retry_at, now);
+                guest.borrower.request_refused(&mut slot.pool, id, why, retry_at, now);
                 error.into_iter().for_each(|(error, too_slow)| slot.note_failure(error, too_slow, now));
             }
-            (Part::Guest(guest), Says::Elder(since)) => guest.share.hears(since),
+            (Part::Guest(guest), Says::OldestWaiter(since)) => guest.borrower.set_waiting_elsewhere(since),
             (Part::Guest(_), Says::Recall) => {
                 slot.pool.reconnect(now);
                 self.hurry(ix);
@@ -528,7 +537,7 @@ impl Engine {
     /// happens before.
     pub(crate) fn settle_loans<I: Io>(&mut self, now: Time, ix: PoolIx, io: &mut I) -> Time {
         match &self.pools.get(ix).part {
-            Part::Home(loans) if loans.lent() == 0 => Time::NEVER,
+            Part::Home(lender) if lender.lent_count() == 0 => Time::NEVER,
             Part::Home(_) => self.tell_guests(now, ix, io),
             Part::Guest(_) => self.settle_guest(now, ix, io),
         }
@@ -536,10 +545,10 @@ impl Engine {
 
     fn tell_guests<I: Io>(&mut self, now: Time, ix: PoolIx, io: &mut I) -> Time {
         let slot = self.pools.get_mut(ix);
-        let Part::Home(loans) = &mut slot.part else { return Time::NEVER };
-        let (news, again) = loans.news(&slot.pool, now);
+        let Part::Home(lender) = &mut slot.part else { return Time::NEVER };
+        let (news, again) = lender.updates(&slot.pool, now);
         for (guest, since) in news {
-            io.post(guest, slot.loan(Says::Elder(since)), None);
+            io.post(guest, slot.loan(Says::OldestWaiter(since)), None);
         }
         again
     }
@@ -548,7 +557,7 @@ impl Engine {
     pub(crate) fn tell_ended<I: Io>(&mut self, ix: PoolIx, io: &mut I) {
         let slot = self.pools.get_mut(ix);
         let Part::Guest(guest) = &mut slot.part else { return };
-        let (home, ended) = (guest.home, guest.share.ended(&slot.pool));
+        let (home, ended) = (guest.home, guest.borrower.take_ended(&slot.pool));
         for lent in ended {
             io.post(home, slot.loan(Says::Gone(lent)), None);
         }
@@ -562,25 +571,25 @@ impl Engine {
         loop {
             let slot = self.pools.get_mut(ix);
             let Part::Guest(guest) = &mut slot.part else { return Time::NEVER };
-            let Some(server) = guest.share.sends_home(&mut slot.pool, keep, now) else { break };
+            let Some(server) = guest.borrower.take_to_return(&mut slot.pool, keep, now) else { break };
             self.send_home(server, io);
         }
         let slot = self.pools.get_mut(ix);
         let Part::Guest(guest) = &mut slot.part else { return Time::NEVER };
         let (home, mut says) = (guest.home, Vec::new());
-        if guest.share.withdraws(&mut slot.pool) {
+        if guest.borrower.withdraw(&mut slot.pool) {
             says.push(Says::Withdraw);
         }
-        let (anew, again) = guest.share.asks_anew(&slot.pool, now);
+        let (anew, again) = guest.borrower.renew_request(&slot.pool, now);
         says.extend(anew.map(|(id, since)| Says::Want { id, since }));
         if !guest.askers.is_empty() && !std::mem::replace(&mut guest.asked_why, true) {
             says.push(Says::Why);
         }
         let inhabited = slot.clients > 0;
-        if guest.share.tells_inhabited(inhabited) {
+        if guest.borrower.clients_changed(inhabited) {
             says.push(Says::Inhabited(inhabited));
         }
-        let again = again.min(guest.share.idle_ends(&slot.pool));
+        let again = again.min(guest.borrower.return_due(&slot.pool));
         for says in says {
             io.post(home, slot.loan(says), None);
         }

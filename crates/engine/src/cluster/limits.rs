@@ -7,7 +7,7 @@
 use weir_base::{Span, Time, WorkerId};
 
 use crate::Engine;
-use crate::cluster::messages::{Letter, Mail};
+use crate::cluster::messages::{Message, Payload};
 use crate::cluster::permits::{Key, Need, Order, Plea, PoolId};
 use crate::cluster::state::{Offer, Standing};
 use crate::common::FollowUp;
@@ -58,7 +58,7 @@ impl Engine {
         if granted && slot.pool.wants_server() {
             self.take_turn(now, ix, io);
         } else {
-            slot.pool.declined(if granted { now } else { now + SPARE_AGAIN }, now);
+            slot.pool.open_declined(if granted { now } else { now + SPARE_AGAIN }, now);
         }
         self.common.follow_up(FollowUp::PollPool(ix));
     }
@@ -72,7 +72,7 @@ impl Engine {
         if !slot.pool.wants_server()
             && let Some(id) = slot.standing.asking.take()
         {
-            slot.pool.declined(now, now);
+            slot.pool.open_declined(now, now);
             plead(Plea::Withdraw { id }, io);
         }
         // One that waits for its turn to log in has its permit already.
@@ -109,7 +109,7 @@ impl Engine {
                     plead(Plea::Return { pool, count: standing.permits }, io);
                 }
                 if let Some(id) = standing.asking {
-                    slot.pool.declined(now, now);
+                    slot.pool.open_declined(now, now);
                     plead(Plea::Withdraw { id }, io);
                 }
             }
@@ -205,9 +205,9 @@ fn limit(config: &weir_config::Config, key: &Key) -> u32 {
 }
 
 fn plead<I: Io>(plea: Plea, io: &mut I) {
-    io.post(LEDGER, Mail(Letter::Plea(Box::new(plea))), None);
+    io.post(LEDGER, Message(Payload::Plea(Box::new(plea))), None);
 }
 
 fn send<I: Io>(to: WorkerId, order: Order, io: &mut I) {
-    io.post(to, Mail(Letter::Order(Box::new(order))), None);
+    io.post(to, Message(Payload::Order(Box::new(order))), None);
 }

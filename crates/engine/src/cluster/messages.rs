@@ -6,7 +6,7 @@ use weir_admin::{CommandError, Report};
 use weir_base::{ClientAddr, Time};
 use weir_config::Config;
 use weir_session::Refusal;
-use weir_session::hello::Hello;
+use weir_session::startup::StartupRequest;
 
 use crate::admin::paging::Paging;
 use crate::cluster::lending::Loan;
@@ -18,10 +18,10 @@ use crate::secured::Secured;
 
 /// A message from one worker's engine to another's. Opaque to whoever carries it.
 #[derive(Debug)]
-pub struct Mail(pub(crate) Letter);
+pub struct Message(pub(crate) Payload);
 
 #[derive(Debug)]
-pub(crate) enum Letter {
+pub(crate) enum Payload {
     /// A client whose pool lives with the receiver; its socket travels along.
     Client(ClientHandoff),
     /// A cancel request for a client of the receiver; the requester's socket travels along.
@@ -55,9 +55,9 @@ pub(crate) enum Letter {
     /// From a pool's home to a guest of it, or the other way round; a server's socket may travel along.
     Loan(Box<Loan>),
     /// Something to be done by every worker.
-    Ask { id: u64, ask: Ask },
+    Command { id: u64, command: WorkerCommand },
     /// It has been done.
-    Answer { id: u64, answer: Answer },
+    CommandAnswer { id: u64, answer: WorkerAnswer },
     /// A piece of a long table is wanted, or comes.
     Paging(Paging),
     /// So much of its time the sender is busy, in per cent; to worker 0.
@@ -69,7 +69,7 @@ pub(crate) enum Letter {
 /// A client on its way to the worker of its pool, before it has proven who it is.
 #[derive(Debug)]
 pub(crate) struct ClientHandoff {
-    pub(crate) hello: Box<Hello>,
+    pub(crate) hello: Box<StartupRequest>,
     /// What it sent beyond its startup packet.
     pub(crate) leftover: Vec<u8>,
     pub(crate) id: u64,
@@ -82,7 +82,7 @@ pub(crate) struct ClientHandoff {
 
 /// What every worker is asked for.
 #[derive(Clone, Debug)]
-pub(crate) enum Ask {
+pub(crate) enum WorkerCommand {
     /// With `counts`, clients are counted by database and user.
     Report {
         counts: bool,
@@ -113,7 +113,7 @@ pub(crate) enum Drain {
 
 /// A worker's answer.
 #[derive(Debug)]
-pub(crate) enum Answer {
+pub(crate) enum WorkerAnswer {
     Done,
     Report(Box<Report>),
     Failed(CommandError),

@@ -1,14 +1,14 @@
 //! On which worker a client lives: with its pool's home, or, when that is busy, as a guest with another.
 //!
 //! Worker 0, which accepts, decides. How busy a worker is comes through the port ([`crate::port::Input::Load`]) and, from
-//! the others, by mail. Clients are packed, because what two workers share costs both of them; they are spread when one
+//! the others, by a message. Clients are packed, because what two workers share costs both of them; they are spread when one
 //! worker is not enough. Must not know what lending is.
 
 use weir_base::WorkerId;
 use weir_config::Spread;
 
 use crate::Engine;
-use crate::cluster::messages::{Letter, Mail};
+use crate::cluster::messages::{Message, Payload};
 use crate::port::Io;
 
 /// From this share of its time on, in per cent, a worker is busy: new clients of its pools go to another one.
@@ -70,7 +70,7 @@ impl Engine {
         if self.common.worker() == WorkerId(0) {
             self.load_told(self.common.worker(), percent);
         } else {
-            io.post(WorkerId(0), Mail(Letter::Load(percent)), None);
+            io.post(WorkerId(0), Message(Payload::Load(percent)), None);
         }
     }
 

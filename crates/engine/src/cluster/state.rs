@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use weir_base::{Peer, WorkerId};
-use weir_pool::lending::{Loans, Share};
+use weir_pool::lending::{Borrower, Lender};
 
 use crate::handles::PoolIx;
 
@@ -20,14 +20,14 @@ pub(crate) enum Asker {
 /// A worker's part in a pool.
 pub(crate) enum Part {
     /// The pool's limit, its queue and its logins are here.
-    Home(Loans),
+    Home(Lender),
     /// It has clients here, whose servers are borrowed.
     Guest(Box<Guest>),
 }
 
 pub(crate) struct Guest {
     pub(crate) home: WorkerId,
-    pub(crate) share: Share,
+    pub(crate) borrower: Borrower,
     /// Those who want to know why they wait, and whether the home has been asked for them.
     pub(super) askers: Vec<Asker>,
     pub(super) asked_why: bool,
@@ -35,14 +35,14 @@ pub(crate) struct Guest {
 
 impl Guest {
     pub(crate) fn new(home: WorkerId) -> Guest {
-        Guest { home, share: Share::default(), askers: Vec::new(), asked_why: false }
+        Guest { home, borrower: Borrower::default(), askers: Vec::new(), asked_why: false }
     }
 }
 
 impl Part {
     /// The guests' side of it, at home.
-    pub(crate) fn loans(&mut self) -> Option<&mut Loans> {
-        if let Part::Home(loans) = self { Some(loans) } else { None }
+    pub(crate) fn lender(&mut self) -> Option<&mut Lender> {
+        if let Part::Home(lender) = self { Some(lender) } else { None }
     }
 
     pub(crate) fn is_guest(&self) -> bool {
@@ -52,7 +52,7 @@ impl Part {
     /// Whether no other worker has anything to do with the pool.
     pub(crate) fn is_idle(&self) -> bool {
         match self {
-            Part::Home(loans) => loans.is_idle(),
+            Part::Home(lender) => lender.is_unused(),
             Part::Guest(_) => true,
         }
     }
@@ -60,8 +60,8 @@ impl Part {
     /// Whether nothing is on its way between the workers.
     pub(crate) fn is_vacant(&self) -> bool {
         match self {
-            Part::Home(loans) => loans.lent() == 0,
-            Part::Guest(guest) => guest.share.is_vacant(),
+            Part::Home(lender) => lender.lent_count() == 0,
+            Part::Guest(guest) => guest.borrower.is_vacant(),
         }
     }
 }

@@ -8,10 +8,10 @@ use weir_base::ClientAddr;
 use weir_config::Config;
 use weir_pgwire::proxy::{self, Proxied};
 use weir_session::Refusal;
-use weir_session::hello::{self, Asking, Opening};
+use weir_session::startup::{self, EncryptionRequests, FirstPacket};
 
 use crate::common::Cx;
-use crate::entry::step::LoginStep;
+use crate::entry::step::EntryStep;
 use crate::entry::tls;
 use crate::log;
 use crate::peers::{ClientPhase, ClientSlot};
@@ -41,9 +41,9 @@ pub(crate) fn first_phase(config: &Config, from: &ClientAddr) -> ClientPhase {
 }
 
 /// Reads the header by which a balancer says for whom it connects: from now on that is where the client comes from.
-pub(crate) fn proxy_header<I: Io>(cx: &mut Cx<'_, I>, client: &mut ClientSlot) -> LoginStep {
+pub(crate) fn proxy_header<I: Io>(cx: &mut Cx<'_, I>, client: &mut ClientSlot) -> EntryStep {
     match proxy::header(&client.waiting) {
-        Ok(None) => LoginStep::Read,
+        Ok(None) => EntryStep::Read,
         Ok(Some((proxied, used))) => {
             client.waiting.drain(..used);
             if let Proxied::Client(from) = proxied {
@@ -55,46 +55,46 @@ pub(crate) fn proxy_header<I: Io>(cx: &mut Cx<'_, I>, client: &mut ClientSlot) -
         Err(malformed) => {
             let text = format_args!("{malformed}, but its address is in listen.proxy_from");
             log::log_client(Level::Warning, client, "", text, cx.io);
-            LoginStep::Close("PROXY header expected")
+            EntryStep::Close("PROXY header expected")
         }
     }
 }
 
 /// Reads a client's first packet, if there is a whole one.
-pub(crate) fn opening<I: Io>(cx: &mut Cx<'_, I>, client: &mut ClientSlot) -> LoginStep {
-    let ClientPhase::Opening { asks_left } = client.phase else { return LoginStep::Read };
-    match hello::open(&client.waiting, asking(client, asks_left)) {
-        Opening::More => LoginStep::Read,
-        Opening::Tls { used } => {
+pub(crate) fn opening<I: Io>(cx: &mut Cx<'_, I>, client: &mut ClientSlot) -> EntryStep {
+    let ClientPhase::Opening { asks_left } = client.phase else { return EntryStep::Read };
+    match startup::read(&client.waiting, asking(client, asks_left)) {
+        FirstPacket::More => EntryStep::Read,
+        FirstPacket::Tls { used } => {
             client.waiting.drain(..used);
             client.phase = ClientPhase::Opening { asks_left: asks_left - 1 };
             tls::requested(cx, client)
         }
-        Opening::DirectTls => tls::begun(cx, client),
-        Opening::Gss { used } => {
+        FirstPacket::DirectTls => tls::begun(cx, client),
+        FirstPacket::Gss { used } => {
             client.waiting.drain(..used);
             client.phase = ClientPhase::Opening { asks_left: asks_left - 1 };
             cx.io.send(client.peer, b"N");
-            LoginStep::Read
+            EntryStep::Read
         }
-        Opening::Cancel { pid, secret } => LoginStep::Cancel { pid, secret },
-        Opening::Refuse(refusal) => LoginStep::Refuse(refusal),
-        Opening::Startup { hello: request, used } => {
+        FirstPacket::Cancel { pid, secret } => EntryStep::Cancel { pid, secret },
+        FirstPacket::Refuse(refusal) => EntryStep::Refuse(refusal),
+        FirstPacket::Startup { request, used } => {
             client.waiting.drain(..used);
             client.user = request.user.as_str().into();
             if tls::is_missing(cx.common.config(), client) {
-                return LoginStep::Refuse(Refusal::EncryptionRequired);
+                return EntryStep::Refuse(Refusal::EncryptionRequired);
             }
-            LoginStep::Startup(request)
+            EntryStep::Startup(request)
         }
     }
 }
 
 /// Whether a client may still ask for encryption.
-fn asking(client: &ClientSlot, asks_left: u8) -> Asking {
+fn asking(client: &ClientSlot, asks_left: u8) -> EncryptionRequests {
     match (&client.tls, asks_left) {
-        (Some(_), _) => Asking::Inside,
-        (None, 0) => Asking::Spent,
-        _ => Asking::Free,
+        (Some(_), _) => EncryptionRequests::Encrypted,
+        (None, 0) => EncryptionRequests::Exhausted,
+        _ => EncryptionRequests::Allowed,
     }
 }

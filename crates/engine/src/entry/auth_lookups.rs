@@ -13,7 +13,7 @@ use weir_base::{Peer, Time, WorkerId};
 use weir_config::{AuthLookup, Spread};
 use weir_session::Refusal;
 
-use crate::cluster::messages::{Letter, Mail};
+use crate::cluster::messages::{Message, Payload};
 use crate::common::Cx;
 use crate::entry::secret_query::{SecretQuery, Subject, UserSecret};
 use crate::port::Io;
@@ -76,7 +76,7 @@ impl AuthLookups {
         let query = SecretQuery { id, lookup, user: subject.1.clone() };
         self.by_subject.insert(subject.clone(), id);
         self.pending.insert(id, Pending { subject, at, clients: vec![client] });
-        cx.io.post(at, Mail(Letter::LookUp(Box::new(query))), None);
+        cx.io.post(at, Message(Payload::LookUp(Box::new(query))), None);
     }
 
     /// A question is answered: those who waited for it, who go on or are refused.
@@ -115,7 +115,7 @@ impl AuthLookups {
             let at = pending.at;
             self.pending.remove(&id);
             self.by_subject.remove(subject);
-            cx.io.post(at, Mail(Letter::LookUpNoMore(id)), None);
+            cx.io.post(at, Message(Payload::LookUpNoMore(id)), None);
         }
     }
 
@@ -126,7 +126,7 @@ impl AuthLookups {
         // Otherwise clients of one database and user all come to this worker.
         if cx.common.config().spread != Spread::Never {
             let (database, user) = subject;
-            cx.post_to_others(|| Letter::Distrust { database: database.clone(), user: user.clone() });
+            cx.post_to_others(|| Payload::Distrust { database: database.clone(), user: user.clone() });
         }
     }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use weir_auth::{Mocks, Secret, Shape};
 use weir_base::{Peer, Slab, Time, WorkerId};
-use weir_session::{Refusal, back, lookup};
+use weir_session::{Refusal, auth_query, from_server};
 
 use crate::common::Cx;
 use crate::entry::secret_query::{SecretQuery, UserSecret};
@@ -44,14 +44,14 @@ struct Query {
     since: Time,
     attempts: u32,
     /// The exchange with its server, while it has one.
-    exchange: Option<lookup::Lookup>,
+    exchange: Option<auth_query::AuthQuery>,
 }
 
 /// What a server's bytes came to.
 pub(crate) enum Fed {
     /// The answer is not complete.
     More,
-    Answer(lookup::Answer),
+    Answer(auth_query::AuthQueryResult),
     /// Something that does not answer the query.
     Unexpected(&'static str),
     /// Nobody waits for it.
@@ -92,7 +92,7 @@ impl AuthQueries {
         query.attempts += 1;
         let mut wire = Wire::new(cx.io, Peer::NONE, peer, &[], None);
         let (text, user) = (&query.query.lookup.query, &query.query.user);
-        query.exchange = Some(lookup::Lookup::begin(up, text, user, &mut cx.sessions.scratch, &mut wire));
+        query.exchange = Some(auth_query::AuthQuery::begin(up, text, user, &mut cx.sessions.scratch, &mut wire));
         Some(query.pool)
     }
 
@@ -109,7 +109,7 @@ impl AuthQueries {
         match exchange.feed(up, bytes, &cx.sessions.params) {
             Ok(None) => Fed::More,
             Ok(Some(answer)) => Fed::Answer(answer),
-            Err(back::Unexpected(what)) => Fed::Unexpected(what),
+            Err(from_server::ProtocolViolation(what)) => Fed::Unexpected(what),
         }
     }
 
@@ -117,7 +117,7 @@ impl AuthQueries {
     pub(crate) fn judge<I: Io>(
         &mut self,
         handle: Peer,
-        answer: lookup::Answer,
+        answer: auth_query::AuthQueryResult,
         pool: &PoolSlot,
         iterations: u32,
         io: &mut I,

@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use weir_base::{ClientAddr, Span, Time};
 use weir_session::Refusal;
 
-use crate::cluster::messages::Letter;
+use crate::cluster::messages::Payload;
 use crate::common::Cx;
 use crate::entry::origin::Origin;
 use crate::port::Io;
@@ -53,7 +53,7 @@ impl AuthThrottle {
         let origin = Origin::of(from);
         let delay = self.note(origin, first, cx.now);
         let delay = longer_by_chance(delay, u32::from_be_bytes(cx.common.random_bytes()));
-        cx.post_to_others(|| Letter::Failed(origin));
+        cx.post_to_others(|| Payload::Failed(origin));
         self.hold().then_some(delay)
     }
 

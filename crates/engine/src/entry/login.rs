@@ -12,15 +12,15 @@ use weir_config::{Auth, AuthLookup, Config};
 use weir_pgwire::tag::front;
 use weir_pgwire::{HEAD, Head};
 use weir_session::Refusal;
-use weir_session::hello::Hello;
-use weir_session::login::{Login, MAX_PASSWORD, Next, Salt};
+use weir_session::login::{Login, LoginNonces, LoginStep, MAX_PASSWORD};
+use weir_session::startup::StartupRequest;
 
 use crate::common::{Cx, FollowUp};
 use crate::entry::auth_lookups::AuthLookups;
 use crate::entry::hashing::{PasswordHashing, Requested};
 use crate::entry::secret_query::UserSecret;
 use crate::entry::state::{Awaits, Hashing, LoginPhase, SaltedKey, Why, subject};
-use crate::entry::step::LoginStep;
+use crate::entry::step::EntryStep;
 use crate::entry::user_names::UserNames;
 use crate::peers::{ClientPhase, ClientSlot};
 use crate::port::Io;
@@ -98,14 +98,14 @@ impl Logins {
         &mut self,
         cx: &mut Cx<'_, I>,
         client: &mut ClientSlot,
-        request: Box<Hello>,
+        request: Box<StartupRequest>,
         lookups: &AuthLookups,
-    ) -> LoginStep {
+    ) -> EntryStep {
         client.user = request.user.as_str().into();
         let console = weir_admin::is_console(&request.database);
         let ignored = &cx.common.config().ignore_startup_parameters;
         if !console && let Err(refusal) = request.wanted(&cx.sessions.params, ignored) {
-            return LoginStep::Refuse(refusal);
+            return EntryStep::Refuse(refusal);
         }
         let mut buffer = Vec::new();
         request.write_negotiation(&mut buffer);
@@ -114,7 +114,7 @@ impl Logins {
         }
         if console && self.is_owner(client) {
             client.phase = ClientPhase::Login(Box::new(LoginPhase::new(request)));
-            return LoginStep::Proven;
+            return EntryStep::Proven;
         }
         self.challenge(cx, client, request, None, lookups)
     }
@@ -125,10 +125,10 @@ impl Logins {
         &mut self,
         cx: &mut Cx<'_, I>,
         client: &mut ClientSlot,
-        request: Box<Hello>,
+        request: Box<StartupRequest>,
         asked: Option<&UserSecret>,
         lookups: &AuthLookups,
-    ) -> LoginStep {
+    ) -> EntryStep {
         let config = cx.common.config().clone();
         let via = via(client);
         let no_rules = Hba::default();
@@ -144,7 +144,7 @@ impl Logins {
         };
         let known = match self.known_secret(&config, &request, demand.method.wants_user(), asked, lookups, cx.now) {
             Ok(known) => known,
-            Err(lookup) => return LoginStep::LookUp(request, lookup),
+            Err(lookup) => return EntryStep::LookUp(request, lookup),
         };
         let console = weir_admin::is_console(&request.database);
         let pool = if console { None } else { config.pool(&request.database) };
@@ -162,7 +162,7 @@ impl Logins {
         };
         let plan = decide(&demand, &facts);
         let mut phase = Box::new(LoginPhase::new(request));
-        phase.why = plan.doom.map(|doom| Why { doom, line: demand.rule.map(|rule| rule.line) });
+        phase.why = plan.reject_reason.map(|reason| Why { reason, line: demand.rule.map(|rule| rule.line) });
         self.begin_exchange(cx, client, phase, plan, known)
     }
 
@@ -174,8 +174,8 @@ impl Logins {
         mut phase: Box<LoginPhase>,
         plan: Plan,
         known: Known,
-    ) -> LoginStep {
-        let salt = Salt { md5: cx.common.random_bytes(), nonce: cx.common.random_bytes() };
+    ) -> EntryStep {
+        let salt = LoginNonces { md5: cx.common.random_bytes(), nonce: cx.common.random_bytes() };
         let mut buffer = Vec::new();
         let binding = client.tls.as_deref().and_then(|tls| tls.binding.as_deref());
         let user = &phase.request.user;
@@ -196,7 +196,7 @@ impl Logins {
     fn known_secret(
         &self,
         config: &Config,
-        request: &Hello,
+        request: &StartupRequest,
         wanted: bool,
         asked: Option<&UserSecret>,
         lookups: &AuthLookups,
@@ -237,12 +237,12 @@ impl Logins {
         cx: &mut Cx<'_, I>,
         uid: u32,
         client: &mut ClientSlot,
-        request: Box<Hello>,
-    ) -> LoginStep {
+        request: Box<StartupRequest>,
+    ) -> EntryStep {
         self.user_names.ask(cx, uid);
         let phase = LoginPhase { awaits: Awaits::UserName(uid), ..LoginPhase::new(request) };
         client.phase = ClientPhase::Login(Box::new(phase));
-        LoginStep::Wait
+        EntryStep::Wait
     }
 
     /// A helper knows what the operating system calls a user. Clients that wait for that begin anew.
@@ -251,21 +251,21 @@ impl Logins {
     }
 
     /// A password message, if there is a whole one.
-    pub(crate) fn password<I: Io>(&mut self, cx: &mut Cx<'_, I>, client: &mut ClientSlot) -> LoginStep {
+    pub(crate) fn password<I: Io>(&mut self, cx: &mut Cx<'_, I>, client: &mut ClientSlot) -> EntryStep {
         let head = match Head::parse(&client.waiting) {
-            Ok(None) => return LoginStep::Read,
-            Ok(Some(head)) if head.tag == front::TERMINATE => return LoginStep::Leave,
+            Ok(None) => return EntryStep::Read,
+            Ok(Some(head)) if head.tag == front::TERMINATE => return EntryStep::Leave,
             Ok(Some(head)) if head.tag == front::PASSWORD && head.total() <= MAX_PASSWORD => head,
-            _ => return LoginStep::Refuse(Refusal::Protocol("a password was expected".into())),
+            _ => return EntryStep::Refuse(Refusal::Protocol("a password was expected".into())),
         };
         if client.waiting.len() < head.total() {
-            return LoginStep::Read;
+            return EntryStep::Read;
         }
-        let ClientPhase::Login(phase) = &mut client.phase else { return LoginStep::Read };
+        let ClientPhase::Login(phase) = &mut client.phase else { return EntryStep::Read };
         if phase.awaits == Awaits::Hash {
-            return LoginStep::Wait;
+            return EntryStep::Wait;
         }
-        let Some(login) = &mut phase.login else { return LoginStep::Read };
+        let Some(login) = &mut phase.login else { return EntryStep::Read };
         let mut buffer = Vec::new();
         let next = login.message(&client.waiting[HEAD..head.total()], &self.policy, &mut buffer);
         client.waiting.drain(..head.total());
@@ -276,20 +276,20 @@ impl Logins {
     }
 
     /// Takes a login on to what its session says is next.
-    fn advance<I: Io>(&mut self, cx: &mut Cx<'_, I>, client: &mut ClientSlot, next: Next) -> LoginStep {
+    fn advance<I: Io>(&mut self, cx: &mut Cx<'_, I>, client: &mut ClientSlot, next: LoginStep) -> EntryStep {
         match next {
-            Next::Wait => {
+            LoginStep::Wait => {
                 if !client.waiting.is_empty() {
                     // Its next message may be here already.
                     cx.common.follow_up(FollowUp::Feed(client.peer));
                 }
-                LoginStep::Read
+                EntryStep::Read
             }
-            Next::Refused(refusal) => LoginStep::Failed(refusal),
-            Next::Salt { password, salt, iterations, stored } => {
+            LoginStep::Refused(refusal) => EntryStep::Failed(refusal),
+            LoginStep::HashPassword { password, salt, iterations, stored } => {
                 self.hash(cx, client, (password, salt, iterations), stored)
             }
-            Next::Accepted(learnt) => {
+            LoginStep::Accepted(learnt) => {
                 if let ClientPhase::Login(phase) = &mut client.phase {
                     if let Some(Hashing { key, stored: false, salted: Some(salted) }) = phase.hashing.take() {
                         // What the client gave, and was hashed, has proved to be a password.
@@ -298,21 +298,21 @@ impl Logins {
                     phase.learnt = learnt;
                     phase.login = None;
                 }
-                LoginStep::Proven
+                EntryStep::Proven
             }
         }
     }
 
-    fn hash<I: Io>(&mut self, cx: &mut Cx<'_, I>, client: &mut ClientSlot, key: SaltedKey, stored: bool) -> LoginStep {
+    fn hash<I: Io>(&mut self, cx: &mut Cx<'_, I>, client: &mut ClientSlot, key: SaltedKey, stored: bool) -> EntryStep {
         match self.hashing.request(cx, client.peer, &key) {
             Requested::Known(salted) => self.use_hash(cx, client, &salted),
-            Requested::Full => LoginStep::Refuse(Refusal::TooManyLogins),
+            Requested::Full => EntryStep::Refuse(Refusal::TooManyLogins),
             Requested::Queued => {
                 if let ClientPhase::Login(phase) = &mut client.phase {
                     phase.hashing = Some(Hashing { key, stored, salted: None });
                     phase.awaits = Awaits::Hash;
                 }
-                LoginStep::Wait
+                EntryStep::Wait
             }
         }
     }
@@ -328,7 +328,7 @@ impl Logins {
         cx: &mut Cx<'_, I>,
         client: &mut ClientSlot,
         salted: &[u8; 32],
-    ) -> LoginStep {
+    ) -> EntryStep {
         if let ClientPhase::Login(phase) = &mut client.phase {
             phase.awaits = Awaits::Client;
             if let Some(hashing) = &mut phase.hashing {
@@ -341,9 +341,9 @@ impl Logins {
         self.use_hash(cx, client, salted)
     }
 
-    fn use_hash<I: Io>(&mut self, cx: &mut Cx<'_, I>, client: &mut ClientSlot, salted: &[u8; 32]) -> LoginStep {
-        let ClientPhase::Login(phase) = &mut client.phase else { return LoginStep::Read };
-        let next = phase.login.as_mut().map_or(Next::Wait, |login| login.salted(salted));
+    fn use_hash<I: Io>(&mut self, cx: &mut Cx<'_, I>, client: &mut ClientSlot, salted: &[u8; 32]) -> EntryStep {
+        let ClientPhase::Login(phase) = &mut client.phase else { return EntryStep::Read };
+        let next = phase.login.as_mut().map_or(LoginStep::Wait, |login| login.salted(salted));
         self.advance(cx, client, next)
     }
 

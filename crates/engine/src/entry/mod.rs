@@ -8,7 +8,7 @@
 //! - `welcome`: what a client is sent that has logged in.
 //! - `state`, `step`, `origin`, `secret_query`, `reported`: values that these are told and tell by.
 //!
-//! Each part owns its fields, and returns what is next ([`step::LoginStep`]); the engine carries that out (`flows::login`).
+//! Each part owns its fields, and returns what is next ([`step::EntryStep`]); the engine carries that out (`flows::login`).
 
 pub(crate) mod arrive;
 pub(crate) mod auth_lookups;

@@ -3,11 +3,11 @@
 use std::fmt;
 use std::sync::Arc;
 
-use weir_auth::Doom;
+use weir_auth::RejectReason;
 use weir_base::{Time, WorkerId};
 use weir_session::Refusal;
-use weir_session::hello::Hello;
-use weir_session::login::{Learnt, Login};
+use weir_session::login::{LearnedCredentials, Login};
+use weir_session::startup::StartupRequest;
 
 use crate::entry::secret_query::{Subject, UserSecret};
 
@@ -26,17 +26,17 @@ pub(crate) enum SslNegotiation {
 /// What a client's socket is sent to another worker for.
 pub(crate) enum Handoff {
     /// Its login there, with what it sent beyond its startup packet.
-    Startup(WorkerId, Box<Hello>, Vec<u8>),
+    Startup(WorkerId, Box<StartupRequest>, Vec<u8>),
     /// To cancel what a client there runs.
     Cancel { pid: u32, secret: Vec<u8> },
 }
 
 /// A login, and what it is for.
 pub(crate) struct LoginPhase {
-    pub(super) request: Box<Hello>,
+    pub(super) request: Box<StartupRequest>,
     /// The exchange; none before it begins and after it has succeeded.
     pub(super) login: Option<Login>,
-    pub(super) learnt: Learnt,
+    pub(super) learnt: LearnedCredentials,
     /// What a server said about its user, if one was asked.
     pub(super) secret: Option<UserSecret>,
     pub(super) awaits: Awaits,
@@ -69,11 +69,11 @@ pub(crate) struct Hashing {
 
 impl LoginPhase {
     /// A login that has not begun.
-    pub(super) fn new(request: Box<Hello>) -> LoginPhase {
+    pub(super) fn new(request: Box<StartupRequest>) -> LoginPhase {
         LoginPhase {
             request,
             login: None,
-            learnt: Learnt::default(),
+            learnt: LearnedCredentials::default(),
             secret: None,
             awaits: Awaits::Client,
             why: None,
@@ -82,7 +82,7 @@ impl LoginPhase {
     }
 
     /// What the client asked for.
-    pub(crate) fn request(&self) -> &Hello {
+    pub(crate) fn request(&self) -> &StartupRequest {
         &self.request
     }
 
@@ -92,7 +92,7 @@ impl LoginPhase {
     }
 
     /// Gives it up: the login begins anew.
-    pub(crate) fn into_request(self) -> Box<Hello> {
+    pub(crate) fn into_request(self) -> Box<StartupRequest> {
         self.request
     }
 
@@ -105,7 +105,7 @@ impl LoginPhase {
     }
 
     /// What the login taught us, for our own logins at the server.
-    pub(crate) fn learnt(&self) -> &Learnt {
+    pub(crate) fn learnt(&self) -> &LearnedCredentials {
         &self.learnt
     }
 
@@ -121,7 +121,7 @@ impl LoginPhase {
 }
 
 /// Whose secret a startup packet makes us ask for.
-pub(crate) fn subject(request: &Hello) -> Subject {
+pub(crate) fn subject(request: &StartupRequest) -> Subject {
     (request.database.as_str().into(), request.user.as_str().into())
 }
 
@@ -135,14 +135,14 @@ pub(crate) struct Delayed {
 /// Why a login fails, for the log.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Why {
-    pub(super) doom: Doom,
+    pub(super) reason: RejectReason,
     /// The line of the HBA file that decided.
     pub(super) line: Option<usize>,
 }
 
 impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.doom)?;
+        write!(f, "{}", self.reason)?;
         self.line.map_or(Ok(()), |line| write!(f, " (line {line} of the HBA file)"))
     }
 }

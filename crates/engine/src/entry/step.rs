@@ -2,20 +2,20 @@
 
 use weir_config::AuthLookup;
 use weir_session::Refusal;
-use weir_session::hello::Hello;
+use weir_session::startup::StartupRequest;
 
 /// What becomes of a client after one step of its login.
-pub(crate) enum LoginStep {
+pub(crate) enum EntryStep {
     /// It is read from: more bytes are needed.
     Read,
     /// It is not read from until an answer has come: from a helper, a server, another worker, or the throttle's time.
     Wait,
     /// Its startup packet has come: where does it log in?
-    Startup(Box<Hello>),
+    Startup(Box<StartupRequest>),
     /// It asks to cancel what another client runs.
     Cancel { pid: u32, secret: Vec<u8> },
     /// A server is asked for its user's secret; then the login begins anew.
-    LookUp(Box<Hello>, AuthLookup),
+    LookUp(Box<StartupRequest>, AuthLookup),
     /// It has proven who it is.
     Proven,
     /// It has failed to.

@@ -7,7 +7,7 @@ use weir_config::{Config, SslMode};
 
 use crate::common::Cx;
 use crate::entry::state::SslNegotiation;
-use crate::entry::step::LoginStep;
+use crate::entry::step::EntryStep;
 use crate::peers::{ClientPhase, ClientSlot};
 use crate::port::{Handshake, Io};
 
@@ -30,7 +30,7 @@ pub(super) fn is_missing(config: &Config, client: &ClientSlot) -> bool {
 }
 
 /// A client asks for encryption, and sends nothing more before it is answered.
-pub(super) fn requested<I: Io>(cx: &mut Cx<'_, I>, client: &mut ClientSlot) -> LoginStep {
+pub(super) fn requested<I: Io>(cx: &mut Cx<'_, I>, client: &mut ClientSlot) -> EntryStep {
     if is_offered(cx.common.config(), client) {
         cx.io.send(client.peer, b"S");
         cx.io.start_tls(client.peer, Handshake::Accept { received: Vec::new() });
@@ -38,26 +38,26 @@ pub(super) fn requested<I: Io>(cx: &mut Cx<'_, I>, client: &mut ClientSlot) -> L
     } else {
         cx.io.send(client.peer, b"N");
     }
-    LoginStep::Read
+    EntryStep::Read
 }
 
 /// A client begins with a handshake.
-pub(super) fn begun<I: Io>(cx: &mut Cx<'_, I>, client: &mut ClientSlot) -> LoginStep {
+pub(super) fn begun<I: Io>(cx: &mut Cx<'_, I>, client: &mut ClientSlot) -> EntryStep {
     if !is_offered(cx.common.config(), client) {
-        return LoginStep::Drop("a TLS handshake, and there is no TLS for this client");
+        return EntryStep::Drop("a TLS handshake, and there is no TLS for this client");
     }
     let received = std::mem::take(&mut client.waiting);
     cx.io.start_tls(client.peer, Handshake::Accept { received });
     client.phase = ClientPhase::Handshake(SslNegotiation::Direct);
-    LoginStep::Read
+    EntryStep::Read
 }
 
 /// A client's handshake is done: its startup packet may come.
-pub(crate) fn done(client: &mut ClientSlot) -> LoginStep {
+pub(crate) fn done(client: &mut ClientSlot) -> EntryStep {
     let alpn = client.tls.as_ref().and_then(|tls| tls.alpn.as_deref());
     if matches!(client.phase, ClientPhase::Handshake(SslNegotiation::Direct)) && alpn != Some(ALPN) {
-        return LoginStep::Drop("received direct SSL connection request without ALPN protocol negotiation extension");
+        return EntryStep::Drop("received direct SSL connection request without ALPN protocol negotiation extension");
     }
     client.phase = ClientPhase::OPENING;
-    LoginStep::Read
+    EntryStep::Read
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use weir_pgwire::{ErrorFields, put_back};
-use weir_session::hello::Hello;
+use weir_session::startup::StartupRequest;
 use weir_session::{Params, Refusal};
 
 use crate::common::Cx;
@@ -30,7 +30,7 @@ const CONSOLE_PARAMETERS: [(&str, &str); 7] = [
 pub(crate) fn send<I: Io>(
     cx: &mut Cx<'_, I>,
     client: &mut ClientSlot,
-    request: &Hello,
+    request: &StartupRequest,
     welcome: &Welcome,
 ) -> Result<Arc<Params>, Refusal> {
     let (config, table) = (cx.common.config(), &cx.sessions.params);
@@ -57,7 +57,7 @@ pub(crate) fn send<I: Io>(
 }
 
 /// Sends what an operator is told.
-pub(crate) fn send_to_console<I: Io>(cx: &mut Cx<'_, I>, client: &mut ClientSlot, request: &Hello) {
+pub(crate) fn send_to_console<I: Io>(cx: &mut Cx<'_, I>, client: &mut ClientSlot, request: &StartupRequest) {
     let mut buffer = Vec::new();
     put_back::auth_ok(&mut buffer);
     for (name, value) in CONSOLE_PARAMETERS {
@@ -68,7 +68,7 @@ pub(crate) fn send_to_console<I: Io>(cx: &mut Cx<'_, I>, client: &mut ClientSlot
     cx.io.send(client.peer, &buffer);
 }
 
-fn put_key<I: Io>(buffer: &mut Vec<u8>, cx: &Cx<'_, I>, client: &mut ClientSlot, request: &Hello) {
+fn put_key<I: Io>(buffer: &mut Vec<u8>, cx: &Cx<'_, I>, client: &mut ClientSlot, request: &StartupRequest) {
     let pid = traffic::cancel_key::pid_of(cx.common.worker(), client.peer);
     put_back::backend_key_data(buffer, pid, client.cancel.issue(request.minor));
 }

@@ -2,13 +2,13 @@
 
 use weir_base::{ClientAddr, Peer, Time};
 use weir_session::Refusal;
-use weir_session::hello::Hello;
+use weir_session::startup::StartupRequest;
 
 use crate::Engine;
-use crate::cluster::messages::{ClientHandoff, Letter, Mail};
+use crate::cluster::messages::{ClientHandoff, Message, Payload};
 use crate::common::Cx;
 use crate::entry::state::Handoff;
-use crate::entry::step::LoginStep;
+use crate::entry::step::EntryStep;
 use crate::entry::{arrive, tls};
 use crate::peers::{ClientPhase, ClientSlot, Entry};
 use crate::port::{Io, Level, Secured};
@@ -83,7 +83,7 @@ impl Engine {
             ClientPhase::Opening { .. } => arrive::opening(cx, &mut client),
             ClientPhase::Login(_) => self.entry.logins.password(cx, &mut client),
             // What it sends ahead waits until it is logged in.
-            _ => LoginStep::Wait,
+            _ => EntryStep::Wait,
         };
         self.login_step(now, client, step, io);
     }
@@ -122,7 +122,13 @@ impl Engine {
     }
 
     /// A startup packet is there: is there room, and where does the client log in?
-    pub(crate) fn startup<I: Io>(&mut self, now: Time, mut client: Box<ClientSlot>, request: Box<Hello>, io: &mut I) {
+    pub(crate) fn startup<I: Io>(
+        &mut self,
+        now: Time,
+        mut client: Box<ClientSlot>,
+        request: Box<StartupRequest>,
+        io: &mut I,
+    ) {
         let console = weir_admin::is_console(&request.database);
         if !console && !self.has_room(now, client.peer, io) {
             return self.refuse(now, client, Refusal::TooManyClients, io);
@@ -156,17 +162,17 @@ impl Engine {
         let ClientPhase::Moving(handoff) = std::mem::replace(&mut client.phase, ClientPhase::Gone) else { return };
         self.entry.prelogin.discharge(&mut client);
         self.admin.client_counts.remove(&client.phase);
-        let (to, letter) = match *handoff {
+        let (to, payload) = match *handoff {
             Handoff::Startup(to, hello, leftover) => {
                 let (id, addr, connected_at, tls) = (client.id, client.addr, client.connected_at, client.tls);
-                (to, Letter::Client(ClientHandoff { hello, leftover, id, addr, tls, connected_at }))
+                (to, Payload::Client(ClientHandoff { hello, leftover, id, addr, tls, connected_at }))
             }
             Handoff::Cancel { pid, secret } => {
-                let letter = Letter::Cancel { pid, secret, id: client.id, addr: client.addr };
-                (cancel_key::worker_of(pid), letter)
+                let payload = Payload::Cancel { pid, secret, id: client.id, addr: client.addr };
+                (cancel_key::worker_of(pid), payload)
             }
         };
-        io.post(to, Mail(letter), Some(peer));
+        io.post(to, Message(payload), Some(peer));
     }
 
     /// Whether a client is among the `max_clients` that may be connected, perhaps because others make room for it.
@@ -188,7 +194,7 @@ impl Engine {
             return true;
         }
         if self.entry.prelogin.asks_others(now) {
-            Cx::new(now, io, &mut self.common, &mut self.sessions).post_to_others(|| Letter::MakeRoom);
+            Cx::new(now, io, &mut self.common, &mut self.sessions).post_to_others(|| Payload::MakeRoom);
         }
         false
     }

@@ -2,10 +2,10 @@
 
 use weir_base::{Peer, Time, WorkerId};
 use weir_pool::Acquire;
-use weir_session::{Refusal, lookup};
+use weir_session::{Refusal, auth_query};
 
 use crate::Engine;
-use crate::cluster::messages::{Letter, Mail};
+use crate::cluster::messages::{Message, Payload};
 use crate::common::{Cx, FollowUp};
 use crate::entry::auth_query::Fed;
 use crate::entry::secret_query::{SecretQuery, UserSecret};
@@ -82,7 +82,13 @@ impl Engine {
         }
     }
 
-    fn auth_query_answered<I: Io>(&mut self, handle: Peer, ix: PoolIx, answer: lookup::Answer, io: &mut I) {
+    fn auth_query_answered<I: Io>(
+        &mut self,
+        handle: Peer,
+        ix: PoolIx,
+        answer: auth_query::AuthQueryResult,
+        io: &mut I,
+    ) {
         let iterations = self.entry.logins.iterations();
         let answer = self.entry.queries.judge(handle, answer, self.pools.get(ix), iterations, io);
         self.end_auth_query(handle, answer, io);
@@ -119,5 +125,5 @@ impl Engine {
 }
 
 fn send_answer<I: Io>(to: WorkerId, id: u64, answer: Result<UserSecret, Refusal>, io: &mut I) {
-    io.post(to, Mail(Letter::LookedUp { id, answer }), None);
+    io.post(to, Message(Payload::LookedUp { id, answer }), None);
 }

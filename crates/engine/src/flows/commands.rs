@@ -15,7 +15,7 @@ use crate::admin::gather::{Caller, Gathered, Undo};
 use crate::admin::halt::{Until, Watch};
 use crate::admin::reload::{self, Reload};
 use crate::admin::report::{self, Tables};
-use crate::cluster::messages::{Answer, Ask, Drain, Letter, Mail};
+use crate::cluster::messages::{Drain, Message, Payload, WorkerAnswer, WorkerCommand};
 use crate::common::Cx;
 use crate::log::log;
 use crate::peers::ClientPhase;
@@ -24,8 +24,15 @@ use crate::port::{Io, Level};
 /// From one worker to all and back.
 impl Engine {
     /// Sends a command to all workers; returns its number.
-    pub(crate) fn scatter<I: Io>(&mut self, now: Time, caller: Caller, command: Command, ask: &Ask, io: &mut I) -> u64 {
-        if let Ask::Adopt(config) = ask {
+    pub(crate) fn scatter<I: Io>(
+        &mut self,
+        now: Time,
+        caller: Caller,
+        command: Command,
+        ask: &WorkerCommand,
+        io: &mut I,
+    ) -> u64 {
+        if let WorkerCommand::Adopt(config) = ask {
             self.admin.reloads.set_newest(config.clone());
         }
         let cx = &mut Cx::new(now, io, &mut self.common, &mut self.sessions);
@@ -39,31 +46,32 @@ impl Engine {
             None => return false,
             Some(Undo::Nothing) => {}
             Some(Undo::Resume(name)) => {
-                self.scatter(now, Caller::Nobody, Command::Resume(name.clone()), &Ask::Resume(name), io);
+                self.scatter(now, Caller::Nobody, Command::Resume(name.clone()), &WorkerCommand::Resume(name), io);
             }
         }
         true
     }
 
     /// Carries out what a worker asks for, and answers it, at once or when what it waits for has come to rest.
-    pub(crate) fn carry_out<I: Io>(&mut self, now: Time, from: WorkerId, id: u64, ask: Ask, io: &mut I) {
+    pub(crate) fn carry_out<I: Io>(&mut self, now: Time, from: WorkerId, id: u64, ask: WorkerCommand, io: &mut I) {
         let until = match ask {
-            Ask::Report { counts } => {
-                let report = Answer::Report(Box::new(self.report(counts)));
+            WorkerCommand::Report { counts } => {
+                let report = WorkerAnswer::Report(Box::new(self.report(counts)));
                 return answer(from, id, report, io);
             }
-            Ask::Forget(id) => return self.admin.halt.unwatch(id),
-            Ask::Pause(name) => {
+            WorkerCommand::Forget(id) => return self.admin.halt.unwatch(id),
+            WorkerCommand::Pause(name) => {
                 self.pause_databases(now, name.as_deref(), io);
                 Some((name, Until::Quiet))
             }
-            Ask::Suspend => {
+            WorkerCommand::Suspend => {
                 self.suspend(now, io);
                 Some((None, Until::Flushed))
             }
-            Ask::WaitClose(name) => Some((name, Until::Closed)),
+            WorkerCommand::WaitClose(name) => Some((name, Until::Closed)),
             ask => {
-                let outcome = self.carry_out_at_once(now, ask, io).map_or_else(Answer::Failed, |()| Answer::Done);
+                let outcome =
+                    self.carry_out_at_once(now, ask, io).map_or_else(WorkerAnswer::Failed, |()| WorkerAnswer::Done);
                 return answer(from, id, outcome, io);
             }
         };
@@ -75,18 +83,18 @@ impl Engine {
         }
     }
 
-    fn carry_out_at_once<I: Io>(&mut self, now: Time, ask: Ask, io: &mut I) -> Result<(), CommandError> {
+    fn carry_out_at_once<I: Io>(&mut self, now: Time, ask: WorkerCommand, io: &mut I) -> Result<(), CommandError> {
         match ask {
-            Ask::Adopt(config) => {
+            WorkerCommand::Adopt(config) => {
                 io.adopt(&config);
                 self.adopt(now, config, io);
                 self.count_uncounted(io);
                 self.admin.halt.adopt(self.common.config());
             }
-            Ask::Resume(name) => self.resume_databases(now, name.as_deref(), io)?,
-            Ask::Reconnect(name) => self.pools_reconnect(now, name.as_deref(), io),
-            Ask::Kill(name) => self.kill_databases(now, name.as_deref(), io),
-            Ask::KillClient(id) => {
+            WorkerCommand::Resume(name) => self.resume_databases(now, name.as_deref(), io)?,
+            WorkerCommand::Reconnect(name) => self.pools_reconnect(now, name.as_deref(), io),
+            WorkerCommand::Kill(name) => self.kill_databases(now, name.as_deref(), io),
+            WorkerCommand::KillClient(id) => {
                 let shown = |phase: &ClientPhase| {
                     matches!(phase, ClientPhase::Ready(_) | ClientPhase::Welcome(_) | ClientPhase::Console(_))
                 };
@@ -94,16 +102,20 @@ impl Engine {
                 let peer = client.map(|client| client.peer).ok_or(CommandError::ClientNotFound)?;
                 self.refuse_handle(now, peer, Refusal::Killed, io);
             }
-            Ask::Disable(name) => self.admin.halt.disable(name),
-            Ask::Enable(name) => self.admin.halt.enable(&name),
-            Ask::Drain(drain) => self.drain(now, drain, io),
-            Ask::Report { .. } | Ask::Pause(_) | Ask::Suspend | Ask::WaitClose(_) | Ask::Forget(_) => {}
+            WorkerCommand::Disable(name) => self.admin.halt.disable(name),
+            WorkerCommand::Enable(name) => self.admin.halt.enable(&name),
+            WorkerCommand::Drain(drain) => self.drain(now, drain, io),
+            WorkerCommand::Report { .. }
+            | WorkerCommand::Pause(_)
+            | WorkerCommand::Suspend
+            | WorkerCommand::WaitClose(_)
+            | WorkerCommand::Forget(_) => {}
         }
         Ok(())
     }
 
     /// A worker has answered.
-    pub(crate) fn answered<I: Io>(&mut self, now: Time, id: u64, answer: Answer, io: &mut I) {
+    pub(crate) fn answered<I: Io>(&mut self, now: Time, id: u64, answer: WorkerAnswer, io: &mut I) {
         if let Some(gathered) = self.admin.gatherings.answered(id, answer) {
             self.gathered(now, gathered, io);
         }
@@ -232,7 +244,7 @@ impl Engine {
 
     fn take_over<I: Io>(&mut self, now: Time, caller: Caller, config: Arc<Config>, io: &mut I) -> u64 {
         let config = reload::without_fixed(self.common.config(), config, io);
-        self.scatter(now, caller, Command::Reload, &Ask::Adopt(config), io)
+        self.scatter(now, caller, Command::Reload, &WorkerCommand::Adopt(config), io)
     }
 }
 
@@ -290,6 +302,6 @@ impl Engine {
 }
 
 /// Answers a worker that has asked for something.
-pub(super) fn answer<I: Io>(to: WorkerId, id: u64, answer: Answer, io: &mut I) {
-    io.post(to, Mail(Letter::Answer { id, answer }), None);
+pub(super) fn answer<I: Io>(to: WorkerId, id: u64, answer: WorkerAnswer, io: &mut I) {
+    io.post(to, Message(Payload::CommandAnswer { id, answer }), None);
 }

@@ -11,7 +11,7 @@ use crate::admin::gather::Caller;
 use crate::admin::paging::Paging;
 use crate::admin::reload::Reload;
 use crate::admin::stream::{self, Piece, TableStream};
-use crate::cluster::messages::{Ask, Drain, Letter, Mail};
+use crate::cluster::messages::{Drain, Message, Payload, WorkerCommand};
 use crate::common::{Cx, FollowUp};
 use crate::log::log;
 use crate::peers::{ClientPhase, ClientSlot, Entry};
@@ -47,7 +47,7 @@ impl Engine {
             Command::Show(Show::Help) => return io.send(client.peer, &console::help()),
             Command::Show(Show::Fds) => Err(CommandError::NoHandOver),
             Command::Show(what) if !what.lists().is_empty() => return self.list_connections(client, *what, io),
-            Command::Show(what) => Ok(Ask::Report { counts: *what == Show::Users }),
+            Command::Show(what) => Ok(WorkerCommand::Report { counts: *what == Show::Users }),
             Command::SetParameter(_) => return io.send(client.peer, &console::set_ignored()),
             Command::Reload => {
                 self.console_waits(client, None, io);
@@ -73,24 +73,24 @@ impl Engine {
     ///
     /// # Errors
     /// Why it may not.
-    fn what_to_ask(&self, command: &Command) -> Result<Ask, CommandError> {
+    fn what_to_ask(&self, command: &Command) -> Result<WorkerCommand, CommandError> {
         self.check_name(command.database())?;
         if matches!(command, Command::Resume(None)) && self.admin.shutdown.is_draining() {
             return Err(CommandError::ShuttingDown);
         }
         self.admin.halt.allows(command)?;
         match command {
-            Command::Suspend => Ok(Ask::Suspend),
-            Command::Pause(name) => Ok(Ask::Pause(name.clone())),
-            Command::Kill(name) => Ok(Ask::Kill(name.clone())),
-            Command::Resume(name) => Ok(Ask::Resume(name.clone())),
-            Command::Reconnect(name) => Ok(Ask::Reconnect(name.clone())),
-            Command::WaitClose(name) => Ok(Ask::WaitClose(name.clone())),
-            Command::KillClient(id) => Ok(Ask::KillClient(*id)),
-            Command::Disable(name) => Ok(Ask::Disable(name.clone())),
-            Command::Enable(name) => Ok(Ask::Enable(name.clone())),
+            Command::Suspend => Ok(WorkerCommand::Suspend),
+            Command::Pause(name) => Ok(WorkerCommand::Pause(name.clone())),
+            Command::Kill(name) => Ok(WorkerCommand::Kill(name.clone())),
+            Command::Resume(name) => Ok(WorkerCommand::Resume(name.clone())),
+            Command::Reconnect(name) => Ok(WorkerCommand::Reconnect(name.clone())),
+            Command::WaitClose(name) => Ok(WorkerCommand::WaitClose(name.clone())),
+            Command::KillClient(id) => Ok(WorkerCommand::KillClient(*id)),
+            Command::Disable(name) => Ok(WorkerCommand::Disable(name.clone())),
+            Command::Enable(name) => Ok(WorkerCommand::Enable(name.clone())),
             Command::Set { key, value } => match weir_config::set(self.admin.reloads.newest(), key, value) {
-                Ok(config) => Ok(Ask::Adopt(Arc::new(config))),
+                Ok(config) => Ok(WorkerCommand::Adopt(Arc::new(config))),
                 Err(error) => Err(CommandError::SetFailed(error.to_string())),
             },
             other => Err(CommandError::NotSupported(other.name())),
@@ -198,7 +198,7 @@ impl Engine {
                 return self.page_for_control(from, number, records, next, io);
             }
         };
-        io.post(from, Mail(Letter::Paging(answer)), None);
+        io.post(from, Message(Payload::Paging(answer)), None);
     }
 
     fn next_rows<I: Io>(&mut self, console: Peer, id: u64, io: &mut I) {
@@ -235,7 +235,7 @@ impl Engine {
 
 fn ask_for_piece<I: Io>(table: &mut TableStream, console: Peer, here: WorkerId, io: &mut I) {
     let (to, paging) = table.ask(console, here);
-    io.post(to, Mail(Letter::Paging(paging)), None);
+    io.post(to, Message(Payload::Paging(paging)), None);
 }
 
 /// The control plane. Its requests come to worker 0, each under a number, and are answered once. Whether who asks may do so
@@ -247,14 +247,14 @@ impl Engine {
         match request {
             Request::Report => {
                 // No answer of the control plane counts clients by user, which would be a look at all of them.
-                let ask = Ask::Report { counts: false };
+                let ask = WorkerCommand::Report { counts: false };
                 self.scatter(now, caller, Command::Show(Show::Lists), &ask, io);
             }
             Request::Connections(_, Cursor { worker, .. }) if worker.0 >= self.common.workers() => {
                 io.answer(number, Ok(Reply::Connections(Vec::new(), None)));
             }
             Request::Connections(of, Cursor { worker, slot }) => {
-                io.post(worker, Mail(Letter::Paging(Paging::WantedByControl { number, of, slot })), None);
+                io.post(worker, Message(Payload::Paging(Paging::WantedByControl { number, of, slot })), None);
             }
             Request::Log(line) => {
                 log(Level::Info, format_args!("{line}"), io);

@@ -8,7 +8,7 @@ use crate::Engine;
 use crate::admin::gather::Caller;
 use crate::admin::halt::{Until, Watch};
 use crate::admin::report::is_outdated;
-use crate::cluster::messages::{Answer, Ask, Drain, Letter, Mail};
+use crate::cluster::messages::{Drain, Message, Payload, WorkerAnswer, WorkerCommand};
 use crate::common::{Cx, FollowUp};
 use crate::flows::commands::answer;
 use crate::handles::PoolIx;
@@ -56,7 +56,7 @@ impl Engine {
         }
         self.halt_pools(now, name, io);
         for watch in self.admin.halt.take_lost(name) {
-            answer(watch.from, watch.id, Answer::Failed(CommandError::NotPaused), io);
+            answer(watch.from, watch.id, WorkerAnswer::Failed(CommandError::NotPaused), io);
         }
         Ok(())
     }
@@ -86,7 +86,7 @@ impl Engine {
             let over = self.admin.halt.take_over(|halt, watch| {
                 let mut named = pools.named(watch.name.as_deref()).into_iter().map(|ix| &pools.get(ix).pool);
                 match watch.until {
-                    Until::Quiet => named.all(|pool| pool.quiet()),
+                    Until::Quiet => named.all(|pool| pool.is_quiescent()),
                     Until::Flushed => !halt.is_flushing(),
                     // What is lent is known to its pool alone.
                     Until::Closed => !named.any(|pool| {
@@ -96,7 +96,7 @@ impl Engine {
                 }
             });
             for Watch { from, id, .. } in over {
-                answer(from, id, Answer::Done, io);
+                answer(from, id, WorkerAnswer::Done, io);
             }
         }
         self.look_for_drained(io);
@@ -185,7 +185,7 @@ impl Engine {
     /// An operator left. If all is suspended, the workers are asked whether another one is there.
     pub(crate) fn look_for_operators<I: Io>(&mut self, now: Time, io: &mut I) {
         if self.admin.halt.is_suspended() {
-            let ask = Ask::Report { counts: false };
+            let ask = WorkerCommand::Report { counts: false };
             self.scatter(now, Caller::Nobody, Command::Show(Show::State), &ask, io);
         }
     }
@@ -226,7 +226,7 @@ impl Engine {
     fn pause_signal<I: Io>(&mut self, now: Time, io: &mut I) {
         if self.admin.halt.state() == ServiceState::Active {
             log(Level::Info, format_args!("got SIGUSR1, pausing all activity"), io);
-            self.scatter(now, Caller::Nobody, Command::Pause(None), &Ask::Pause(None), io);
+            self.scatter(now, Caller::Nobody, Command::Pause(None), &WorkerCommand::Pause(None), io);
         } else {
             log(Level::Info, format_args!("got SIGUSR1, but already paused/suspended"), io);
         }
@@ -248,7 +248,7 @@ impl Engine {
     }
 
     fn resume_all<I: Io>(&mut self, now: Time, io: &mut I) {
-        self.scatter(now, Caller::Nobody, Command::Resume(None), &Ask::Resume(None), io);
+        self.scatter(now, Caller::Nobody, Command::Resume(None), &WorkerCommand::Resume(None), io);
     }
 
     /// Begins a shutdown that waits.
@@ -283,11 +283,11 @@ impl Engine {
     pub(crate) fn look_for_drained<I: Io>(&mut self, io: &mut I) {
         let done = match self.admin.shutdown.draining() {
             Some(Drain::Clients) => !self.peers.clients().any(|c| c.is_waited_for()),
-            Some(Drain::Servers) => self.pools.iter().all(|slot| slot.pool.quiet()),
+            Some(Drain::Servers) => self.pools.iter().all(|slot| slot.pool.is_quiescent()),
             None => return,
         };
         if done && let Some(drain) = self.admin.shutdown.finished_here() {
-            io.post(WorkerId(0), Mail(Letter::Drained(drain)), None);
+            io.post(WorkerId(0), Message(Payload::Drained(drain)), None);
         }
     }
 

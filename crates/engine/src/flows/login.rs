@@ -3,7 +3,7 @@
 use weir_base::{Peer, Time};
 use weir_config::AuthLookup;
 use weir_pool::Acquire;
-use weir_session::hello::Hello;
+use weir_session::startup::StartupRequest;
 use weir_session::{Client, Refusal};
 
 use crate::Engine;
@@ -13,7 +13,7 @@ use crate::common::{Cx, FollowUp};
 use crate::entry::reported::Welcome;
 use crate::entry::secret_query::UserSecret;
 use crate::entry::state::{Awaits, Delayed, LoginPhase, subject};
-use crate::entry::step::LoginStep;
+use crate::entry::step::EntryStep;
 use crate::entry::welcome;
 use crate::log::log;
 use crate::peers::{ClientPhase, ClientSlot, Entry};
@@ -21,26 +21,26 @@ use crate::port::{Io, Level};
 
 impl Engine {
     /// Does what a step of a client's login says is next.
-    pub(crate) fn login_step<I: Io>(&mut self, now: Time, client: Box<ClientSlot>, step: LoginStep, io: &mut I) {
+    pub(crate) fn login_step<I: Io>(&mut self, now: Time, client: Box<ClientSlot>, step: EntryStep, io: &mut I) {
         match step {
-            LoginStep::Read => self.insert_client(client),
-            LoginStep::Wait => self.insert_waiting(client, io),
-            LoginStep::Startup(request) => self.startup(now, client, request, io),
-            LoginStep::Cancel { pid, secret } => self.cancel_request(now, client, pid, secret, io),
-            LoginStep::LookUp(request, lookup) => self.look_up_secret(now, client, request, lookup, io),
-            LoginStep::Proven => self.proven(now, client, io),
-            LoginStep::Failed(refusal) => self.client_login_failed(now, client, refusal, io),
-            LoginStep::Refuse(refusal) => self.refuse(now, client, refusal, io),
-            LoginStep::Drop(why) => {
+            EntryStep::Read => self.insert_client(client),
+            EntryStep::Wait => self.insert_waiting(client, io),
+            EntryStep::Startup(request) => self.startup(now, client, request, io),
+            EntryStep::Cancel { pid, secret } => self.cancel_request(now, client, pid, secret, io),
+            EntryStep::LookUp(request, lookup) => self.look_up_secret(now, client, request, lookup, io),
+            EntryStep::Proven => self.proven(now, client, io),
+            EntryStep::Failed(refusal) => self.client_login_failed(now, client, refusal, io),
+            EntryStep::Refuse(refusal) => self.refuse(now, client, refusal, io),
+            EntryStep::Drop(why) => {
                 self.log_client(Level::Warning, &client, format_args!("{why}"), io);
                 io.close(client.peer);
                 self.depart(now, client, why, io);
             }
-            LoginStep::Close(why) => {
+            EntryStep::Close(why) => {
                 io.close(client.peer);
                 self.depart(now, client, why, io);
             }
-            LoginStep::Leave => self.client_leaves(now, client, io),
+            EntryStep::Leave => self.client_leaves(now, client, io),
         }
     }
 
@@ -49,7 +49,7 @@ impl Engine {
         &mut self,
         now: Time,
         mut client: Box<ClientSlot>,
-        request: Box<Hello>,
+        request: Box<StartupRequest>,
         io: &mut I,
     ) {
         let cx = &mut Cx::new(now, io, &mut self.common, &mut self.sessions);
@@ -62,7 +62,7 @@ impl Engine {
         &mut self,
         now: Time,
         mut client: Box<ClientSlot>,
-        request: Box<Hello>,
+        request: Box<StartupRequest>,
         asked: Option<&UserSecret>,
         io: &mut I,
     ) {
@@ -76,7 +76,7 @@ impl Engine {
         &mut self,
         now: Time,
         mut client: Box<ClientSlot>,
-        request: Box<Hello>,
+        request: Box<StartupRequest>,
         lookup: AuthLookup,
         io: &mut I,
     ) {
@@ -282,7 +282,7 @@ impl Engine {
         self.insert_ready(client);
     }
 
-    fn open_console<I: Io>(&mut self, now: Time, mut client: Box<ClientSlot>, request: &Hello, io: &mut I) {
+    fn open_console<I: Io>(&mut self, now: Time, mut client: Box<ClientSlot>, request: &StartupRequest, io: &mut I) {
         let Some(role) = self.entry.logins.role(self.common.config(), &client) else {
             // A reload has taken it away since.
             return self.refuse(now, client, Refusal::NotAllowed, io);

@@ -4,10 +4,10 @@
 
 use weir_admin::{Command, Show};
 use weir_base::{Peer, Span, Time, WorkerId};
-use weir_session::{Refusal, back};
+use weir_session::{Refusal, from_server};
 
 use crate::admin::gather::Caller;
-use crate::cluster::messages::Ask;
+use crate::cluster::messages::WorkerCommand;
 use crate::common::FollowUp;
 use crate::peers::{ClientPhase, ClientSlot, ServerPhase, ServerSlot, ServerState};
 use crate::pools::Reading;
@@ -193,7 +193,7 @@ impl Engine {
     /// Something has happened to a link: is the server held, and who must move next? `half`: a message of the client's is
     /// half-way to it.
     #[inline]
-    pub(crate) fn follow(&mut self, now: Time, server: &mut ServerSlot, half: bool, told: &back::Told) {
+    pub(crate) fn follow(&mut self, now: Time, server: &mut ServerSlot, half: bool, told: &from_server::ServerOutcome) {
         let (full, paused) = (server.full, server.paused);
         let Some((up, ServerPhase::Linked)) = server.up() else { return };
         let standing = LinkState {
@@ -215,7 +215,7 @@ impl Engine {
         let ClientPhase::Ready(session) = &client.phase else { return };
         let half = session.is_mid_message();
         let Some(mut server) = self.peers.take_server(server) else { return };
-        self.follow(self.common.now(), &mut server, half, &back::Told::default());
+        self.follow(self.common.now(), &mut server, half, &from_server::ServerOutcome::default());
         self.peers.put(server.peer, crate::peers::Entry::Server(server));
     }
 
@@ -253,7 +253,7 @@ impl Engine {
         }
         if self.common.worker() == WorkerId(0) && self.common.config().log.stats {
             // One line for the process: what all workers have counted.
-            let ask = Ask::Report { counts: false };
+            let ask = WorkerCommand::Report { counts: false };
             self.scatter(now, Caller::Nobody, Command::Show(Show::Stats), &ask, io);
         }
     }

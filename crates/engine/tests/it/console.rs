@@ -340,7 +340,7 @@ fn a_table_of_all_clients_comes_in_pieces_and_others_are_served_between_them() {
         world.bytes_only(client, &query("select 1"));
         world.bytes_only(server, &done("SELECT 1", b'I'));
         assert_eq!(world.heard(client), done("SELECT 1", b'I'), "a query does not wait for the table");
-        assert!(world.port.mail.len() <= 1, "one piece at a time is under way");
+        assert!(world.port.messages.len() <= 1, "one piece at a time is under way");
         assert!(world.open_letter(), "the table goes on");
     }
     assert_eq!(rows, 50_002, "the crowd, the client and the console");

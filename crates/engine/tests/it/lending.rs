@@ -68,7 +68,7 @@ impl Pair {
     /// A letter arrives, with the socket that travels along.
     fn letter(&mut self) -> bool {
         for from in 0..2 {
-            if let Some((to, mail, socket)) = self.worlds[from].port.mail.pop_front() {
+            if let Some((to, message, socket)) = self.worlds[from].port.messages.pop_front() {
                 let to = usize::from(to.0);
                 let peer = socket.map(|old| {
                     let peer = self.worlds[to].socket();
@@ -76,7 +76,7 @@ impl Pair {
                     peer
                 });
                 let from = WorkerId(from as u16);
-                self.worlds[to].input(Input::Mail { from, mail, socket: peer });
+                self.worlds[to].input(Input::Message { from, message, socket: peer });
                 return true;
             }
         }

@@ -423,7 +423,7 @@ fn a_client_of_another_workers_pool_travels_there() {
     });
     let peer = travels.expect("some pool lives with the other worker");
     world.input(Input::Detached { peer });
-    let (to, _, socket) = world.port.mail.pop_back().expect("it is sent");
+    let (to, _, socket) = world.port.messages.pop_back().expect("it is sent");
     assert_eq!((to.0, socket), (1, Some(peer)));
 }
 

@@ -40,11 +40,11 @@ impl Process {
     /// Carries what the workers wrote to each other, until nothing is left. Returns where a socket went last.
     fn carry(&mut self) -> Option<At> {
         let mut moved = None;
-        while let Some(from) = self.workers.iter().position(|world| !world.port.mail.is_empty()) {
-            let (to, mail, socket) = self.workers[from].port.mail.pop_front().expect("it is not empty");
+        while let Some(from) = self.workers.iter().position(|world| !world.port.messages.is_empty()) {
+            let (to, message, socket) = self.workers[from].port.messages.pop_front().expect("it is not empty");
             let target = &mut self.workers[usize::from(to.0)];
             let socket = socket.map(|_| target.socket());
-            target.input(Input::Mail { from: WorkerId(from as u16), mail, socket });
+            target.input(Input::Message { from: WorkerId(from as u16), message, socket });
             moved = socket.map(|peer| At(usize::from(to.0), peer)).or(moved);
         }
         moved
@@ -62,10 +62,10 @@ impl Process {
             return At(0, peer);
         }
         first.input(Input::Detached { peer });
-        let (to, mail, _) = first.port.mail.pop_back().expect("it travels");
+        let (to, message, _) = first.port.messages.pop_back().expect("it travels");
         let home = &mut self.workers[usize::from(to.0)];
         let socket = home.socket();
-        home.input(Input::Mail { from: WorkerId(0), mail, socket: Some(socket) });
+        home.input(Input::Message { from: WorkerId(0), message, socket: Some(socket) });
         At(usize::from(to.0), socket)
     }
 

@@ -167,10 +167,10 @@ fn another_worker_makes_room_when_it_is_asked() {
     config.max_clients = 10;
     let mut world = World::with_workers(config, 2);
     while accepted(&mut world, tcp()).is_some() {}
-    world.port.mail.clear();
+    world.port.messages.clear();
     world.pass(Span::from_millis(20));
     accepted(&mut world, tcp());
-    assert!(!world.port.mail.is_empty(), "the other worker is asked");
+    assert!(!world.port.messages.is_empty(), "the other worker is asked");
 }
 
 #[test]

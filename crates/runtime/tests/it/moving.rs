@@ -39,9 +39,9 @@ impl Handler for Roam {
                 self.moves.fetch_add(1, Ordering::Relaxed);
                 io.post(WorkerId((self.worker + 1) % self.workers), self.envelopes.next(), Some(peer));
             }
-            Input::Mail { from, socket, .. } => {
+            Input::Message { from, socket, .. } => {
                 assert_eq!((from.0 + 1) % self.workers, self.worker);
-                assert!(socket.is_some(), "the socket comes with the mail");
+                assert!(socket.is_some(), "the socket comes with the message");
             }
             _ => {}
         }

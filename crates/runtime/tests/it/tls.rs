@@ -14,7 +14,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use weir_base::{Host, Peer, Time, WorkerId};
 use weir_config::{Config, SslMode, TlsSide};
-use weir_engine::mail::Mail;
+use weir_engine::Message;
 use weir_engine::port::{Handshake, Input, Io, Secured};
 use weir_runtime::{Handler, Plan, Running, TlsFiles, TlsFinding, WorkerSetup, check_tls, start};
 
@@ -287,7 +287,7 @@ struct Doing<F>(F);
 trait SecureIo: DynIo {
     fn accept_tls(&mut self, peer: Peer);
     fn connect_tls(&mut self, peer: Peer, host: Host, mode: SslMode, direct: bool);
-    fn carry(&mut self, to: WorkerId, mail: Mail, peer: Peer);
+    fn carry(&mut self, to: WorkerId, message: Message, peer: Peer);
 }
 
 impl<I: Io> SecureIo for I {
@@ -297,8 +297,8 @@ impl<I: Io> SecureIo for I {
     fn connect_tls(&mut self, peer: Peer, host: Host, mode: SslMode, direct: bool) {
         self.start_tls(peer, Handshake::Connect { host, mode, direct });
     }
-    fn carry(&mut self, to: WorkerId, mail: Mail, peer: Peer) {
-        self.post(to, mail, Some(peer));
+    fn carry(&mut self, to: WorkerId, message: Message, peer: Peer) {
+        self.post(to, message, Some(peer));
     }
 }
 
@@ -409,7 +409,7 @@ fn an_encrypted_connection_goes_on_at_another_worker() {
             Input::Accepted { peer, .. } => io.accept_tls(peer),
             Input::Secured { peer, .. } => io.detach(peer),
             Input::Detached { peer } => io.carry(WorkerId(1), envelopes.next(), peer),
-            Input::Mail { socket: Some(peer), .. } => io.send(peer, &[b'0' + me.0 as u8]),
+            Input::Message { socket: Some(peer), .. } => io.send(peer, &[b'0' + me.0 as u8]),
             Input::Bytes { peer, bytes } => io.forward(peer, 0..bytes.len()),
             _ => {}
         })
