@@ -12,7 +12,9 @@ use rand_core::{RngCore, SeedableRng};
 use weir_base::{Peer, Time, WorkerId};
 use weir_config::Config;
 
+use crate::cluster::messages::{Message, Payload};
 use crate::handles::PoolIx;
+use crate::port::Io;
 use crate::sessions::Sessions;
 use crate::timers::{Timers, Who};
 
@@ -25,15 +27,24 @@ pub(crate) struct Cx<'a, I> {
     pub(crate) sessions: &'a mut Sessions,
 }
 
+impl<'a, I: Io> Cx<'a, I> {
+    #[inline]
+    pub(crate) fn new(now: Time, io: &'a mut I, common: &'a mut Common, sessions: &'a mut Sessions) -> Self {
+        Cx { now, io, common, sessions }
+    }
+
+    /// Sends a message to all other workers.
+    pub(crate) fn post_to_others(&mut self, payload: impl Fn() -> Payload) {
+        let own = self.common.worker();
+        let others = (0..self.common.workers()).map(WorkerId).filter(|worker| *worker != own);
+        others.for_each(|worker| self.io.post(worker, Message(payload()), None));
+    }
+}
+
 /// An engine's [`Cx`], for a call of one of its parts.
 macro_rules! cx {
     ($engine:ident, $now:expr, $io:expr) => {
-        &mut $crate::common::Cx {
-            now: $now,
-            io: &mut *$io,
-            common: &mut $engine.common,
-            sessions: &mut $engine.sessions,
-        }
+        &mut $crate::common::Cx::new($now, &mut *$io, &mut $engine.common, &mut $engine.sessions)
     };
 }
 pub(crate) use cx;
@@ -188,7 +199,7 @@ impl Common {
         self.follow_ups.is_empty()
     }
 
-    /// Numbers a job for `Io::help`, and remembers what it is for.
+    /// Numbers a job for [`Io::help`], and remembers what it is for.
     pub(crate) fn begin_job(&mut self, job: Job) -> u64 {
         let id = self.next_id();
         self.jobs.insert(id, job);

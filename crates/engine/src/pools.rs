@@ -13,12 +13,12 @@ use weir_pgwire::Dirty;
 use weir_pool::lending::borrower_settings;
 use weir_pool::{Pool, Settings};
 use weir_session::login::LearnedCredentials;
-use weir_session::{Clean, Params, PoolStatements, ServerError};
+use weir_session::{Clean, PoolStatements, ServerError};
 
 use crate::backends::hosts::Hosts;
 use crate::backends::throttle_state::Turn;
 use crate::cluster::state::{Part, Standing};
-use crate::entry::reported::Told;
+use crate::entry::reported::Welcome;
 use crate::entry::state::SaltedKey;
 use crate::handles::PoolIx;
 
@@ -75,8 +75,8 @@ pub(crate) struct PoolSlot {
     /// Cancel requests: under way, and waiting for their turn (requester, client).
     pub(crate) cancels: Vec<Peer>,
     pub(crate) cancel_queue: VecDeque<(Peer, Peer)>,
-    /// When the log was told last who holds its servers.
-    pub(crate) holders_said: Option<Time>,
+    /// When the log had a line about its waits last.
+    pub(crate) wait_logged: Option<Time>,
     /// The configuration has it no more, or nobody needs it.
     pub(crate) removed: bool,
     /// Since when nobody uses it, and since when it has no servers besides; never if it is not so.
@@ -95,13 +95,6 @@ pub(crate) struct PoolSlot {
 pub(crate) struct Reading {
     pub(crate) stats: Stats,
     pub(crate) at: Time,
-}
-
-/// What clients of a pool are told at their login.
-#[derive(Clone, Debug)]
-pub(crate) struct Welcome {
-    pub(crate) told: Arc<Told>,
-    pub(crate) params: Arc<Params>,
 }
 
 impl Pools {
@@ -261,7 +254,7 @@ impl PoolSlot {
             lookups: 0,
             cancels: Vec::new(),
             cancel_queue: VecDeque::new(),
-            holders_said: None,
+            wait_logged: None,
             removed: false,
             idle_since: Time::NEVER,
             empty_since: Time::NEVER,

@@ -19,10 +19,9 @@ use weir_session::server_login::{Credentials, ServerLogin, ServerLoginStep};
 use crate::Engine;
 use crate::backends::hosts::{Fitness, fitness};
 use crate::common::{FollowUp, Job};
-use crate::entry::reported::Told;
+use crate::entry::reported::{Reported, Welcome};
 use crate::log::log;
 use crate::peers::{Entry, ServerPhase, ServerSlot, ServerState};
-use crate::pools::Welcome;
 use crate::port::{Handshake, Io, Level, Work};
 use crate::traffic::links::RECONFIGURED;
 use crate::traffic::wire::Wire;
@@ -282,7 +281,7 @@ impl Engine {
         slot.last_error = None;
         slot.failing_since = Time::NEVER;
         slot.places.succeeded();
-        slot.welcome = Some(Welcome { params, told: Arc::new(Told::new(&self.sessions.params, reported)) });
+        slot.welcome = Some(Welcome { params, reported: Arc::new(Reported::new(&self.sessions.params, reported)) });
         let marked_for_close = server.marked_for_close;
         self.peers.put(peer, Entry::Server(server));
         if marked_for_close {

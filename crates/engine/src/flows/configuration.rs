@@ -96,11 +96,8 @@ impl Engine {
     /// they are released.
     pub(crate) fn adopt<I: Io>(&mut self, now: Time, config: Arc<Config>, io: &mut I) {
         self.sessions.adopt(&config);
-        self.entry.policy = crate::entry::login::policy(self.entry.policy.key, &config);
-        self.entry.mocks = crate::entry::login::mocks(&config);
+        self.entry.adopt(&config);
         self.common.set_config(config);
-        self.entry.salting.forget_all();
-        self.entry.lookups.forget_all();
         for ix in self.pools.indices() {
             let slot = self.pools.get(ix);
             let config = self.common.config().pool(&slot.name).filter(|pool| self.fits(pool, &slot.user));

@@ -1,11 +1,12 @@
 //! What is due: time-outs of clients and servers, the pools' duties, the statistics' periods.
 
+use weir_admin::{Command, Show};
 use weir_base::{Peer, Time, WorkerId};
 use weir_session::Refusal;
 
+use crate::admin::gather::Caller;
 use crate::cluster::messages::WorkerCommand;
-use crate::common::{FollowUp, cx};
-use crate::log::log;
+use crate::common::FollowUp;
 use crate::peers::{ClientPhase, ClientSlot, ServerPhase};
 use crate::pools::Reading;
 use crate::port::{Io, Level};
@@ -18,7 +19,7 @@ impl Engine {
     pub(crate) fn ticks<I: Io>(&mut self, now: Time, io: &mut I) {
         while let Some((when, who)) = self.common.timers().due(now) {
             match who {
-                Who::Peer(_) | Who::Pool(_) if self.admin.halt.is_suspended() => self.admin.halt.put_off(when, who),
+                Who::Peer(_) | Who::Pool(_) if self.admin.halt.is_suspended() => self.admin.halt.defer(when, who),
                 Who::Flush => self.flush_due(now, io),
                 Who::Peer(peer) => self.peer_due(now, when, peer, io),
                 Who::Pool(ix) => {
@@ -35,13 +36,7 @@ impl Engine {
                     self.common.arm(Who::Stats, now + period(self.common.config()), &mut self.admin.stats_at);
                 }
                 Who::Gather(id) => self.gathered_too_late(now, id, io),
-                Who::Shutdown => {
-                    self.admin.shutdown_armed = Time::NEVER;
-                    if self.admin.shutdown_by <= now {
-                        log(Level::Warning, format_args!("shutdown_timeout is over; clients are dropped"), io);
-                        io.exit(0);
-                    }
-                }
+                Who::Shutdown => self.shutdown_due(now, io),
             }
         }
     }
@@ -73,13 +68,6 @@ impl Engine {
         }
     }
 
-    /// A query of ours was sent to a server: it must be answered in time, like a client's.
-    pub(crate) fn watch_own_query<I: Io>(&mut self, now: Time, server: Peer, io: &mut I) {
-        if let Some(server) = self.peers.server(server) {
-            deadlines::watch_own_query(cx!(self, now, io), self.pools.get(server.pool), server);
-        }
-    }
-
     /// When a client must have moved on.
     pub(crate) fn client_deadline(&self, client: &ClientSlot) -> Time {
         deadlines::client_deadline(&self.common, &self.peers, &self.pools, client)
@@ -93,8 +81,8 @@ impl Engine {
             return self.peers.put_client(client);
         }
         match &client.phase {
-            ClientPhase::Held(held) => {
-                let refusal = held.refusal.clone();
+            ClientPhase::Delayed(delayed) => {
+                let refusal = delayed.refusal.clone();
                 self.refuse(now, client, refusal, io);
             }
             ClientPhase::Ready(_) if client.link.is_some() => {
@@ -142,35 +130,6 @@ impl Engine {
         }
     }
 
-    /// A client has waited long enough to be told that it waits.
-    pub(crate) fn notice_waiting<I: Io>(&mut self, now: Time, ix: u32, client: Peer, io: &mut I) {
-        let holders = self.holders(ix, now);
-        self.notice(ix, client, &holders, io);
-    }
-
-    /// Tells a client that it waits, and why; also the log.
-    pub(crate) fn notice<I: Io>(&mut self, ix: u32, client: Peer, why: &str, io: &mut I) {
-        let Some(client) = self.peers.client(client).filter(|client| client.pause.waits) else { return };
-        let mut buffer = Vec::new();
-        let fields = weir_pgwire::ErrorFields {
-            severity: "NOTICE",
-            sqlstate: "00000",
-            message: "No server connection available in postgres backend, client being queued",
-            detail: Some(why),
-            hint: None,
-        };
-        weir_pgwire::put_back::notice(&mut buffer, &fields);
-        if matches!(client.phase, ClientPhase::Ready(_)) {
-            io.send(client.peer, &buffer);
-        }
-        let pool = self.pools.get(ix);
-        log(
-            Level::Info,
-            format_args!("{}/{}: a client is queued for query_wait_notify: {why}", pool.name, pool.user),
-            io,
-        );
-    }
-
     /// A statistics period has ended. Averages are those since the start of the last complete one (PgBouncer's rule), so they
     /// do not jump at its end.
     fn end_period<I: Io>(&mut self, now: Time, io: &mut I) {
@@ -181,7 +140,8 @@ impl Engine {
         }
         if self.common.worker() == WorkerId(0) && self.common.config().log.stats {
             // One line for the process: what all workers have counted.
-            self.scatter_quietly(now, WorkerCommand::Report { counts: false }, io);
+            let ask = WorkerCommand::Report { counts: false };
+            self.scatter(now, Caller::Nobody, Command::Show(Show::Stats), &ask, io);
         }
     }
 }

@@ -66,20 +66,18 @@ impl Engine {
             let age = now.since(client.connected_at).micros() / 1_000_000;
             self.log_client(Level::Info, &client, format_args!("closing because: {why} (age={age}s)"), io);
         }
-        self.admin.client_counts.left(&client.phase);
+        self.admin.client_counts.remove(&client.phase);
         if let ClientPhase::Console(console) = &client.phase {
             self.console_left(now, console, io);
             self.look_for_operators(now, io);
         }
-        if let ClientPhase::Asking(hello) = &client.phase {
-            self.asked_no_more(client.peer, hello, io);
-        }
+        self.login_left(now, &client, io);
         if client.armed != Time::NEVER {
             self.common.timers().forget();
             self.tidy_timers();
         }
         self.uncount_client(&mut client, io);
-        self.uncharge(&mut client);
+        self.entry.prelogin.discharge(&mut client);
         self.sessions.recycle(std::mem::take(&mut client.waiting));
         if client.pool != NO_POOL {
             self.pools.get_mut(client.pool).pool.leave(client.peer, now);

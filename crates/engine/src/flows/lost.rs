@@ -32,7 +32,7 @@ impl Engine {
         self.pools.get_mut(ix).pool.lost(peer, now);
         self.common.follow_up(FollowUp::PollPool(ix));
         match phase {
-            ServerPhase::AuthQuery(lookup) => return self.lookup_lost(now, lookup, server.fatal_error, io),
+            ServerPhase::AuthQuery(query) => return self.auth_query_lost(now, query, server.fatal_error, io),
             ServerPhase::Lending { ask, .. } => return self.loan_missed(ix, ask, io),
             _ => {}
         }
@@ -88,7 +88,7 @@ impl Engine {
         let phase = server.phase();
         self.goodbye(server, why, io);
         match phase {
-            Some(ServerPhase::AuthQuery(lookup)) => self.lookup_lost(now, lookup, None, io),
+            Some(ServerPhase::AuthQuery(query)) => self.auth_query_lost(now, query, None, io),
             Some(ServerPhase::Lending { ask, .. }) => self.loan_missed(ix, ask, io),
             _ => {}
         }

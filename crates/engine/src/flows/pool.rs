@@ -36,14 +36,14 @@ impl Engine {
         let deadline = slot.pool.next_deadline().min(forget_at).min(again);
         self.common.arm(Who::Pool(ix), deadline, &mut slot.armed);
         if slot.removed && slot.is_vacant() {
-            self.keep_refusals(ix);
+            self.admin.refusals.keep(self.pools.get(ix));
             self.pools.free(ix);
         } else if forget_at <= now {
             self.recall(ix, io);
             self.pools.remove(ix);
             self.common.follow_up(FollowUp::PollPool(ix));
         }
-        if self.admin.halt.is_watched() || self.admin.draining.is_some() {
+        if self.admin.is_watching() {
             self.look_for_rest(io);
         }
     }
@@ -69,16 +69,16 @@ impl Engine {
             Effect::Refuse { client, why, waited } => {
                 self.pools.get_mut(ix).waited(waited);
                 let refusal = match why {
-                    weir_pool::RefuseReason::WaitTimeout => self.waited_too_long(now, ix, io),
+                    weir_pool::RefuseReason::WaitTimeout => self.wait_timed_out(now, ix, io),
                     why => self.refusal(ix, why),
                 };
                 match Waiter::of(client) {
                     Waiter::Client(client) => self.refuse_handle(now, client, refusal, io),
-                    Waiter::Lookup(lookup) => self.lookup_over(lookup, Err(refusal), io),
+                    Waiter::AuthQuery(query) => self.end_auth_query(query, Err(refusal), io),
                     Waiter::Guest(_) => {}
                 }
             }
-            Effect::Notice { client, .. } => self.notice_waiting(now, ix, client, io),
+            Effect::Notice { client, .. } => self.notify_waiting(now, ix, client, io),
             Effect::Grant { client, server, waited, check } => {
                 self.count_wait(ix, client, waited);
                 self.grant(now, client, server, check, io);

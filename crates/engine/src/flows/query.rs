@@ -34,7 +34,7 @@ impl Engine {
         if ready && !client.pause.waits && client.waiting.is_empty() {
             return self.feed(now, client, bytes, Some(0), io);
         }
-        if let Err(refusal) = self.hold_ahead(&mut client, bytes) {
+        if let Err(refusal) = self.entry.prelogin.hold(&mut client, bytes) {
             return self.refuse(now, client, refusal, io);
         }
         match client.phase {
@@ -45,7 +45,7 @@ impl Engine {
                 client.waiting.clear();
                 self.peers.put_client(client);
             }
-            _ => self.arriving(now, client, io),
+            _ => self.login_input(now, client, io),
         }
     }
 
@@ -60,7 +60,7 @@ impl Engine {
                 self.sessions.recycle(waiting);
             }
             ClientPhase::Console(_) if !client.pause.waits => self.console_bytes(now, client, io),
-            ClientPhase::Opening { .. } | ClientPhase::Login(_) => self.arriving(now, client, io),
+            ClientPhase::Opening { .. } | ClientPhase::Login(_) => self.login_input(now, client, io),
             _ => self.peers.put_client(client),
         }
     }
@@ -133,7 +133,7 @@ impl Engine {
         server.heard_at = now;
         match server.phase() {
             None => return self.login_bytes(now, server, bytes, io),
-            Some(ServerPhase::AuthQuery(lookup)) => return self.lookup_bytes(now, server, lookup, bytes, io),
+            Some(ServerPhase::AuthQuery(query)) => return self.auth_query_bytes(now, server, query, bytes, io),
             Some(_) => {}
         }
         let mut client = server.link.and_then(|client| self.peers.take_client(client));
@@ -331,9 +331,9 @@ impl Engine {
         let peer = server.peer;
         let client = match Waiter::of(waiter) {
             Waiter::Client(client) => self.peers.take_client(client),
-            Waiter::Lookup(lookup) => {
+            Waiter::AuthQuery(query) => {
                 self.peers.put_server(server);
-                return self.run_lookup(now, lookup, peer, io);
+                return self.send_auth_query(now, query, peer, io);
             }
             Waiter::Guest(ask) => {
                 self.peers.put_server(server);

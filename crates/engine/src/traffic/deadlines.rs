@@ -98,13 +98,13 @@ pub(crate) fn client_deadline(common: &Common, peers: &Peers, pools: &Pools, cli
         | ClientPhase::Opening { .. }
         | ClientPhase::Handshake(_)
         | ClientPhase::Moving(_)
-        | ClientPhase::Asking(_)
+        | ClientPhase::AuthLookup(_)
         | ClientPhase::Login(_) => client.connected_at.deadline(common.config().client_login_timeout),
         ClientPhase::Ready(_) if client.link.is_none() && !client.pause.waits => {
             client.request_at.deadline(idle_timeout(common, pools, client))
         }
         ClientPhase::Ready(_) if client.ended => last_answers_due(common, peers, client),
-        ClientPhase::Held(held) => held.until,
+        ClientPhase::Delayed(delayed) => delayed.until,
         ClientPhase::Canceller => client.connected_at.deadline(common.config().limits.cancel_wait_timeout),
         _ => Time::NEVER,
     }
