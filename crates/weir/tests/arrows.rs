@@ -48,7 +48,6 @@ const CIRCLES_LEFT: &[(&str, usize)] = &[
     ("auth", 2),
     ("config", 28),
     ("session", 5),
-    ("admin", 10),
     ("engine", 31),
     ("runtime", 15),
     ("web", 16),
