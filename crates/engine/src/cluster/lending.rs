@@ -14,18 +14,19 @@ use weir_auth::Secret;
 use weir_base::{Peer, Time, WorkerId};
 use weir_pool::lending::BorrowRequest;
 use weir_pool::{Acquire, Ages, Release};
-use weir_session::login::Learnt;
-use weir_session::{Cause, Definitions, OwnError};
+use weir_session::login::LearnedCredentials;
+use weir_session::{Cause, SchemaVersion, ServerError};
 
 use crate::Engine;
 use crate::cluster::messages::{Message, Payload};
 use crate::cluster::permits::PoolId;
 use crate::cluster::state::{Asker, Away, Part};
 use crate::common::FollowUp;
+use crate::entry::reported::Welcome;
 use crate::handles::PoolIx;
 use crate::log::log;
 use crate::peers::{Entry, ServerPhase, ServerSlot};
-use crate::pools::{PoolSlot, Welcome};
+use crate::pools::PoolSlot;
 use crate::port::{Io, Level};
 
 /// A letter about one pool.
@@ -58,7 +59,7 @@ enum Says {
     /// To a guest: the server that was on its way in answer to this ask is lost.
     Missed(u32),
     /// To a guest: no server for this ask.
-    Refused { id: u32, why: weir_pool::RefuseReason, error: Option<(OwnError, bool)>, retry_at: Time },
+    Refused { id: u32, why: weir_pool::RefuseReason, error: Option<(ServerError, bool)>, retry_at: Time },
     /// To a guest: since when somebody elsewhere waits; never: nobody.
     OldestWaiter(Time),
     /// To a guest: what it has by now is closed as it becomes free.
@@ -76,12 +77,12 @@ struct Lent {
     /// It has been unused for so long that it is checked first.
     check: bool,
     welcome: Option<Welcome>,
-    definitions: Definitions,
+    definitions: SchemaVersion,
 }
 
 /// What a login taught.
 pub(crate) struct Taught {
-    pub(crate) learnt: Learnt,
+    pub(crate) learnt: LearnedCredentials,
     pub(crate) asked: Option<Secret>,
 }
 
@@ -182,7 +183,7 @@ impl Engine {
             ages: slot.pool.ages(lent),
             check,
             welcome: slot.welcome.clone(),
-            definitions: slot.accepted.definitions_of_all(),
+            definitions: slot.accepted.schema_version(),
         };
         let letter = slot.loan(Says::Lend(Box::new(says)));
         self.cluster.lent.insert(lent, Away { pool: ix, guest: ask.from, on });
@@ -257,7 +258,7 @@ impl Engine {
     /// A guest's clients want to know why they wait. There is always an answer: they are told nothing before.
     fn asked_why<I: Io>(&mut self, now: Time, from: WorkerId, pool: PoolId, io: &mut I) {
         let (cause, detail) = match self.pools.find(&pool.database, &pool.user) {
-            Some(ix) => self.cause_of_wait(ix, now),
+            Some(ix) => self.cause_of_wait(now, ix),
             None => (Cause::ServerDown, "A reload has taken the pool away.".to_owned()),
         };
         let says = Says::Because(cause, detail);
@@ -363,7 +364,7 @@ impl Engine {
         };
         let slot = self.pools.get_mut(ix);
         let Part::Guest(guest) = &mut slot.part else { return };
-        slot.accepted.join(definitions);
+        slot.accepted.share_schema_version(definitions);
         slot.welcome = welcome.or(slot.welcome.take());
         slot.last_error = None;
         slot.failing_since = Time::NEVER;
@@ -410,7 +411,7 @@ impl Engine {
         // Within a suspension nobody is told anything; RESUME asks again.
         if !self.admin.halt.is_suspended() {
             let askers = std::mem::take(&mut guest.askers);
-            self.told_why(now, ix, &askers, why, io);
+            self.wait_explained(now, ix, &askers, why, io);
         }
     }
 

@@ -10,15 +10,15 @@ use weir_base::PoolMode;
 use weir_pgwire::tag::front;
 use weir_pgwire::{Dirty, Effects, ErrorFields, HEAD, Head, Malformed, frontend, put_back};
 
-use crate::assembly::{Fate, Piece};
 use crate::client::Client;
+use crate::frame_reader::{Disposition, Piece};
 use crate::out::{Out, View};
-use crate::outstanding::Expect;
 use crate::params::ParamTable;
+use crate::pending::Expected;
 use crate::refusal::Refusal;
 use crate::server::Server;
 use crate::state::{self, StatePolicy};
-use crate::statements::{Accepted, Interner};
+use crate::statements::{Interner, PoolStatements};
 
 /// The longest Parse of a named statement; a longer one is refused.
 pub const MAX_HELD_PARSE: usize = 16 << 20;
@@ -49,8 +49,8 @@ const CANCELLED: ErrorFields<'static> = ErrorFields {
 pub struct Context<'a> {
     /// The statements of the worker.
     pub interner: &'a mut Interner,
-    /// The statements that servers of the pool have accepted.
-    pub accepted: &'a mut Accepted,
+    /// The statements of the pool.
+    pub statements: &'a mut PoolStatements,
     /// The tracked parameters.
     pub params: &'a ParamTable,
     /// Buffers that held unnamed statements, for the next ones.
@@ -58,7 +58,7 @@ pub struct Context<'a> {
     /// A buffer to compose messages in; its content means nothing between calls.
     pub scratch: &'a mut Vec<u8>,
     /// What happened, to be added to the pool's statistics.
-    pub counts: &'a mut Counts,
+    pub counts: &'a mut StatementCounts,
     /// The most statements of ours on a server.
     pub max_prepared: usize,
     /// The most named statements of a client.
@@ -66,33 +66,33 @@ pub struct Context<'a> {
     /// The most bytes of statements of a client.
     pub client_memory: u64,
     /// What messages may be, in either direction.
-    pub messages: Messages,
+    pub messages: MessagePolicy,
     /// What is done about session state that is lost.
     pub state: StatePolicy,
     /// The most segments of a client (up to a Sync each, or a simple query) that its server has to answer at a time; the next
     /// one is not sent before.
-    pub ahead: u32,
+    pub max_pending_segments: u32,
 }
 
 /// Which messages are passed on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Messages {
+pub struct MessagePolicy {
     /// The longest one, in bytes, its tag included (`max_packet_size`).
     pub longest: u32,
     /// Whether queries may come by the simple protocol.
-    pub simple: Simple,
+    pub simple: SimpleQueries,
 }
 
 /// What becomes of queries that come by the simple protocol.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Simple {
+pub enum SimpleQueries {
     /// They are passed on.
     Allowed,
     /// Their client is refused (`disable_pqexec`).
     Refused,
 }
 
-impl Messages {
+impl MessagePolicy {
     /// Whether a message is too long to be passed on.
     #[inline]
     pub(crate) fn excludes(self, head: Head) -> bool {
@@ -102,7 +102,7 @@ impl Messages {
 
 /// What feeding a session added up to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Counts {
+pub struct StatementCounts {
     /// Parse messages of clients.
     pub client_parses: u64,
     /// Parse messages sent to servers.
@@ -111,28 +111,43 @@ pub struct Counts {
     pub binds: u64,
 }
 
-/// How far the input of a client got.
+/// How far the reading of a client's input came.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Fed {
+pub struct ClientOutcome {
     /// Bytes of the input that are used up; the rest must be offered again.
     pub used: usize,
-    /// What must happen before more is offered.
-    pub then: Then,
+    /// Why it stopped there.
+    pub stop: StopReason,
 }
 
-/// What the client's input waits for.
+/// Why the reading of a client's input stopped.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Then {
-    /// More bytes.
-    More,
-    /// A server.
+pub enum StopReason {
+    /// All of it is used up.
+    EndOfInput,
+    /// The next message needs a server, and none is linked.
     NeedServer,
-    /// The server must answer some of what it was asked first.
-    Full,
-    /// Nothing: the client said goodbye.
-    Leaves,
-    /// Nothing: the client must be refused.
+    /// The next message must wait for replies of the linked server.
+    AwaitReplies(ReplyWait),
+    /// The client sent Terminate.
+    Terminate,
+    /// The client must be refused.
     Refuse(Refusal),
+}
+
+/// What a client's next message waits for, where its server must reply to earlier ones first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReplyWait {
+    /// The server has as many segments to answer as it may ([`Context::max_pending_segments`]).
+    SegmentLimit,
+    /// The queue of pending replies is full, or too much was composed at once; the server was sent a Flush.
+    QueueFull,
+    /// The message builds upon a request of an earlier segment that the server may still skip.
+    EarlierSegment,
+    /// The reply is ours, and depends on the transaction's status after an earlier segment.
+    TransactionStatus,
+    /// The message is Terminate: a server answers what came before it first.
+    Termination,
 }
 
 /// Takes in what a client sent. `server` is the one linked to it, if any.
@@ -142,7 +157,7 @@ pub fn feed<O: Out>(
     input: &[u8],
     ctx: &mut Context<'_>,
     out: &mut O,
-) -> Fed {
+) -> ClientOutcome {
     let mut at = 0;
     let mut composed = 0;
     let texts = match client.mode {
@@ -154,32 +169,32 @@ pub fn feed<O: Out>(
         if let Some(what) = client.fails.filter(|_| client.stream.is_between()) {
             let failed = Step { client, server: server.as_deref_mut(), ctx, out, texts, composed: &mut composed }
                 .fail_thrown_away(what);
-            if let Err(then) = failed {
-                return Fed { used: at, then };
+            if let Err(stop) = failed {
+                return ClientOutcome { used: at, stop };
             }
         }
         let piece = match next(client, texts, input, &mut at, ctx) {
             Ok(piece) => piece,
-            Err(malformed) => return Fed { used: at, then: Then::Refuse(protocol(malformed)) },
+            Err(malformed) => return ClientOutcome { used: at, stop: StopReason::Refuse(protocol(malformed)) },
         };
         let done = match piece {
             Piece::End => {
-                client.stream.charge(ctx.accepted.account());
-                return Fed { used: at, then: Then::More };
+                client.stream.charge(ctx.statements.account());
+                return ClientOutcome { used: at, stop: StopReason::EndOfInput };
             }
-            Piece::Rest(range, Fate::Forward) => {
+            Piece::Rest(range, Disposition::Forward) => {
                 if let Some(server) = server.as_deref_mut() {
                     server.state.more_text(&input[range.clone()]);
-                    server.owed.streamed(range.len());
+                    server.pending.streamed(range.len());
                     out.server_range(range);
                     if !client.stream.is_forwarding() {
-                        server.owed.set_half(false);
+                        server.pending.set_half(false);
                         state::end_text(server);
                     }
                 }
                 continue;
             }
-            Piece::Rest(_, Fate::Discard) => continue,
+            Piece::Rest(_, Disposition::Discard) => continue,
             Piece::Here(here) => {
                 let view = View { bytes: &input[here..], at: Some(here) };
                 Step { client, server: server.as_deref_mut(), ctx, out, texts, composed: &mut composed }
@@ -195,14 +210,14 @@ pub fn feed<O: Out>(
                     Ok(_) => client.stream.give_back(held),
                     Err(_) => {
                         client.stream.keep(held);
-                        client.stream.charge(ctx.accepted.account());
+                        client.stream.charge(ctx.statements.account());
                     }
                 }
                 done.map(|_| ())
             }
         };
-        if let Err(then) = done {
-            return Fed { used: at, then };
+        if let Err(stop) = done {
+            return ClientOutcome { used: at, stop };
         }
     }
 }
@@ -221,7 +236,7 @@ fn next(
     let room = || {
         let statements = statements.as_ref().map_or(0, |statements| statements.cost()) + unnamed.size() as u64;
         let own = ctx.client_memory.saturating_sub(statements);
-        own.min(ctx.accepted.account().left() + held) as usize
+        own.min(ctx.statements.account().left() + held) as usize
     };
     stream.next(input, at, |bytes, head| need(texts, bytes, head, room))
 }
@@ -293,22 +308,22 @@ pub(crate) enum Texts {
 
 impl<O: Out> Step<'_, '_, O> {
     /// Handles the message at the beginning of `view`. Returns how many of its bytes are used up; the rest of the message
-    /// has its fate by then.
-    fn message(&mut self, view: View<'_>) -> Result<usize, Then> {
+    /// has its disposition by then.
+    fn message(&mut self, view: View<'_>) -> Result<usize, StopReason> {
         let Ok(Some(head)) = Head::parse(view.bytes) else {
-            return Err(Then::Refuse(Refusal::Broken("a message without a head")));
+            return Err(StopReason::Refuse(Refusal::Broken("a message without a head")));
         };
         let view = View { bytes: &view.bytes[..view.bytes.len().min(head.total())], ..view };
         if head.tag == front::TERMINATE {
             // What was asked before is answered first, as a server does it.
-            let answers = self.server.as_deref().is_some_and(|server| server.owed.will_be_ready());
-            return Err(if answers { Then::Full } else { Then::Leaves });
+            let answers = self.server.as_deref().is_some_and(|server| server.pending.will_be_ready());
+            return Err(if answers { StopReason::AwaitReplies(ReplyWait::Termination) } else { StopReason::Terminate });
         }
         if self.ctx.messages.excludes(head) {
-            return Err(Then::Refuse(Refusal::MessageTooLong));
+            return Err(StopReason::Refuse(Refusal::MessageTooLong));
         }
-        if head.tag == front::QUERY && self.ctx.messages.simple == Simple::Refused {
-            return Err(Then::Refuse(Refusal::SimpleQuery));
+        if head.tag == front::QUERY && self.ctx.messages.simple == SimpleQueries::Refused {
+            return Err(StopReason::Refuse(Refusal::SimpleQuery));
         }
         if self.client.skipping || self.client.cancelled {
             return Ok(self.cancelled(view, head));
@@ -317,14 +332,14 @@ impl<O: Out> Step<'_, '_, O> {
             return Ok(self.throw_away(view, head));
         }
         let Some(server) = self.server.as_deref_mut() else { return self.unlinked(view, head) };
-        if server.owed.is_skipping() && head.tag != front::SYNC {
+        if server.pending.is_skipping() && head.tag != front::SYNC {
             // The server would read and ignore it.
-            return Ok(self.rest(view, head, Fate::Discard));
+            return Ok(self.rest(view, head, Disposition::Discard));
         }
-        if server.ahead() >= self.ctx.ahead && begins_segment(server, head.tag) {
-            return Err(Then::Full);
+        if server.pending_segments() >= self.ctx.max_pending_segments && begins_segment(server, head.tag) {
+            return Err(StopReason::AwaitReplies(ReplyWait::SegmentLimit));
         }
-        if server.owed.in_copy_in() {
+        if server.pending.in_copy_in() {
             return self.in_copy(view, head);
         }
         let prepares = matches!(head.tag, front::PARSE | front::BIND | front::DESCRIBE);
@@ -332,9 +347,9 @@ impl<O: Out> Step<'_, '_, O> {
             return Err(self.wait_for_answers());
         }
         match self.linked(view, head) {
-            Err(Then::Refuse(Refusal::StatementLimit(what))) => {
+            Err(StopReason::Refuse(Refusal::StatementLimit(what))) => {
                 self.fail(what);
-                Ok(self.rest(view, head, Fate::Discard))
+                Ok(self.rest(view, head, Disposition::Discard))
             }
             done => done,
         }
@@ -347,19 +362,19 @@ impl<O: Out> Step<'_, '_, O> {
     }
 
     /// The request that was thrown away fails, at its end.
-    fn fail_thrown_away(&mut self, what: &'static str) -> Result<(), Then> {
+    fn fail_thrown_away(&mut self, what: &'static str) -> Result<(), StopReason> {
         if self.client.cancelled {
             (self.client.cancelled, self.client.skipping, self.client.fails) = (false, true, None);
             self.answer(|buffer| put_back::error(buffer, &CANCELLED));
             return Ok(());
         }
-        let Some(server) = self.server.as_deref_mut() else { return Err(Then::NeedServer) };
-        if server.owed.in_copy_in() {
-            return Err(Then::Refuse(Refusal::Protocol("a Parse during COPY".into())));
+        let Some(server) = self.server.as_deref_mut() else { return Err(StopReason::NeedServer) };
+        if server.pending.in_copy_in() {
+            return Err(StopReason::Refuse(Refusal::Protocol("a Parse during COPY".into())));
         }
-        if !server.owed.is_skipping() {
-            if server.ahead() >= self.ctx.ahead && begins_segment(server, front::PARSE) {
-                return Err(Then::Full);
+        if !server.pending.is_skipping() {
+            if server.pending_segments() >= self.ctx.max_pending_segments && begins_segment(server, front::PARSE) {
+                return Err(StopReason::AwaitReplies(ReplyWait::SegmentLimit));
             }
             if server.is_full() {
                 return Err(self.wait_for_answers());
@@ -372,16 +387,18 @@ impl<O: Out> Step<'_, '_, O> {
     }
 
     /// A message of a client without a server.
-    fn unlinked(&mut self, view: View<'_>, head: Head) -> Result<usize, Then> {
+    fn unlinked(&mut self, view: View<'_>, head: Head) -> Result<usize, StopReason> {
         match head.tag {
-            front::SYNC if head.total() > HEAD => Err(Then::Refuse(Refusal::Protocol("a Sync with a body".into()))),
+            front::SYNC if head.total() > HEAD => {
+                Err(StopReason::Refuse(Refusal::Protocol("a Sync with a body".into())))
+            }
             front::SYNC => {
                 self.answer(|buffer| put_back::ready(buffer, b'I'));
-                Ok(self.rest(view, head, Fate::Discard))
+                Ok(self.rest(view, head, Disposition::Discard))
             }
             // Late COPY data after an error, and a Flush with nothing to flush, are ignored by a server too.
             front::FLUSH | front::COPY_DATA | front::COPY_DONE | front::COPY_FAIL => {
-                Ok(self.rest(view, head, Fate::Discard))
+                Ok(self.rest(view, head, Disposition::Discard))
             }
             front::QUERY if self.texts == Texts::Rename && self.names_own_statement(view, head) => {
                 self.deallocate_locally(view);
@@ -389,13 +406,13 @@ impl<O: Out> Step<'_, '_, O> {
                     put_back::command_complete(buffer, "DEALLOCATE");
                     put_back::ready(buffer, b'I');
                 });
-                Ok(self.rest(view, head, Fate::Discard))
+                Ok(self.rest(view, head, Disposition::Discard))
             }
             front::PARSE | front::CLOSE if self.texts == Texts::Rename && self.needs_no_server(view, head) => {
-                Ok(self.rest(view, head, Fate::Discard))
+                Ok(self.rest(view, head, Disposition::Discard))
             }
-            tag if is_request(tag) => Err(Then::NeedServer),
-            tag => Err(Then::Refuse(unexpected(tag))),
+            tag if is_request(tag) => Err(StopReason::NeedServer),
+            tag => Err(StopReason::Refuse(unexpected(tag))),
         }
     }
 
@@ -419,14 +436,14 @@ impl<O: Out> Step<'_, '_, O> {
                 }
             });
         }
-        self.rest(view, head, Fate::Discard)
+        self.rest(view, head, Disposition::Discard)
     }
 
-    fn linked(&mut self, view: View<'_>, head: Head) -> Result<usize, Then> {
+    fn linked(&mut self, view: View<'_>, head: Head) -> Result<usize, StopReason> {
         let used = match (head.tag, self.texts) {
             (front::QUERY, Texts::Rename) => return self.query(view, head),
             (front::QUERY, Texts::Watch) => return self.watched_query(view, head),
-            (front::QUERY, Texts::Pass) => self.plain(view, head, Expect::Query),
+            (front::QUERY, Texts::Pass) => self.plain(view, head, Expected::Query),
             (front::PARSE, Texts::Rename) => return self.parse(view, head),
             (front::PARSE, texts) => {
                 self.ctx.counts.client_parses += 1;
@@ -438,7 +455,7 @@ impl<O: Out> Step<'_, '_, O> {
                 if texts == Texts::Watch {
                     self.watched_parse(view, head)
                 } else {
-                    self.plain(view, head, Expect::Parse)
+                    self.plain(view, head, Expected::Parse)
                 }
             }
             (front::BIND, texts) => {
@@ -449,87 +466,87 @@ impl<O: Out> Step<'_, '_, O> {
                     Texts::Watch => self.binds_any(self.parsed_effects()),
                     Texts::Pass => {}
                 }
-                self.plain(view, head, Expect::Bind)
+                self.plain(view, head, Expected::Bind)
             }
             (front::DESCRIBE | front::CLOSE, Texts::Rename) => return self.named(view, head),
             (front::DESCRIBE, _) => {
                 let statement = view.bytes.get(HEAD) == Some(&b'S');
-                self.plain(view, head, if statement { Expect::DescribeStatement } else { Expect::DescribeRows })
+                self.plain(view, head, if statement { Expected::DescribeStatement } else { Expected::DescribeRows })
             }
-            (front::CLOSE, _) => self.plain(view, head, Expect::Close),
-            (front::EXECUTE, Texts::Pass) => self.plain(view, head, Expect::Execute),
+            (front::CLOSE, _) => self.plain(view, head, Expected::Close),
+            (front::EXECUTE, Texts::Pass) => self.plain(view, head, Expected::Execute),
             (front::EXECUTE, _) => self.execute(view, head),
-            (front::SYNC, _) => self.plain(view, head, Expect::Sync),
-            (front::FUNCTION_CALL, Texts::Pass) => self.plain(view, head, Expect::FunctionCall),
+            (front::SYNC, _) => self.plain(view, head, Expected::Sync),
+            (front::FUNCTION_CALL, Texts::Pass) => self.plain(view, head, Expected::FunctionCall),
             (front::FUNCTION_CALL, _) => self.function_call(view, head),
-            (front::COPY_DONE | front::COPY_FAIL, _) => self.plain(view, head, Expect::CopyEnd),
-            (front::COPY_DATA, _) => self.rest(view, head, Fate::Forward),
+            (front::COPY_DONE | front::COPY_FAIL, _) => self.plain(view, head, Expected::CopyEnd),
+            (front::COPY_DATA, _) => self.rest(view, head, Disposition::Forward),
             (front::FLUSH, _) => {
-                self.owed().flush();
-                self.rest(view, head, Fate::Forward)
+                self.pending().flush();
+                self.rest(view, head, Disposition::Forward)
             }
-            (tag, _) => return Err(Then::Refuse(unexpected(tag))),
+            (tag, _) => return Err(StopReason::Refuse(unexpected(tag))),
         };
         Ok(used)
     }
 
     /// While the server reads COPY data, anything but that data, its end, Flush and Sync breaks the protocol; what it would
     /// lead to can't be counted.
-    fn in_copy(&mut self, view: View<'_>, head: Head) -> Result<usize, Then> {
+    fn in_copy(&mut self, view: View<'_>, head: Head) -> Result<usize, StopReason> {
         match head.tag {
-            front::COPY_DATA => self.owed().copy_data(),
+            front::COPY_DATA => self.pending().copy_data(),
             front::FLUSH => {}
-            front::COPY_DONE | front::COPY_FAIL => drop(self.owed().request(Expect::CopyEnd)),
-            front::SYNC => drop(self.owed().request(Expect::Sync)),
+            front::COPY_DONE | front::COPY_FAIL => drop(self.pending().request(Expected::CopyEnd)),
+            front::SYNC => drop(self.pending().request(Expected::Sync)),
             tag if is_request(tag) => {
                 let what = format!("unexpected message type 0x{tag:02X} during COPY");
-                return Err(Then::Refuse(Refusal::Protocol(what)));
+                return Err(StopReason::Refuse(Refusal::Protocol(what)));
             }
-            tag => return Err(Then::Refuse(unexpected(tag))),
+            tag => return Err(StopReason::Refuse(unexpected(tag))),
         }
-        Ok(self.rest(view, head, Fate::Forward))
+        Ok(self.rest(view, head, Disposition::Forward))
     }
 
     /// Forwards a message as it is and expects its answer.
     #[inline]
-    pub(crate) fn plain(&mut self, view: View<'_>, head: Head, what: Expect) -> usize {
+    pub(crate) fn plain(&mut self, view: View<'_>, head: Head, what: Expected) -> usize {
         self.plain_with(view, head, what, Effects::NONE)
     }
 
     /// The same for one that may leave something on the server.
     #[inline]
-    pub(crate) fn plain_with(&mut self, view: View<'_>, head: Head, what: Expect, effects: Effects) -> usize {
-        self.owed().request_with(what, effects);
-        self.rest(view, head, Fate::Forward)
+    pub(crate) fn plain_with(&mut self, view: View<'_>, head: Head, what: Expected, effects: Effects) -> usize {
+        self.pending().request_with(what, effects);
+        self.rest(view, head, Disposition::Forward)
     }
 
     /// Sends or drops what there is of a message, and decides the same for its rest.
     #[inline]
-    pub(crate) fn rest(&mut self, view: View<'_>, head: Head, fate: Fate) -> usize {
-        if fate == Fate::Forward {
+    pub(crate) fn rest(&mut self, view: View<'_>, head: Head, disposition: Disposition) -> usize {
+        if disposition == Disposition::Forward {
             view.to_server(0..view.bytes.len(), self.out);
         }
-        self.follow(view, head, fate)
+        self.follow(view, head, disposition)
     }
 
-    /// Decides the fate of what is still to come of a message.
+    /// Decides the disposition of what is still to come of a message.
     #[inline]
-    pub(crate) fn follow(&mut self, view: View<'_>, head: Head, fate: Fate) -> usize {
+    pub(crate) fn follow(&mut self, view: View<'_>, head: Head, disposition: Disposition) -> usize {
         let left = head.total() - view.bytes.len();
-        if left > 0 && fate == Fate::Forward && is_request(head.tag) {
-            self.owed().set_half(true);
+        if left > 0 && disposition == Disposition::Forward && is_request(head.tag) {
+            self.pending().set_half(true);
             if matches!(head.tag, front::QUERY | front::PARSE) && self.texts != Texts::Pass {
                 self.begin_text(view, head.tag);
             }
         }
-        self.client.stream.rest(left, fate);
+        self.client.stream.rest(left, disposition);
         view.bytes.len()
     }
 
     /// Sends our answers whose turn has come.
     pub(crate) fn emit(&mut self) {
         if let Some(server) = self.server.as_deref_mut() {
-            crate::back::emit(server, self.ctx.scratch, self.out);
+            crate::from_server::emit(server, self.ctx.scratch, self.out);
         }
     }
 
@@ -540,8 +557,8 @@ impl<O: Out> Step<'_, '_, O> {
     }
 
     /// The linked server's queue. Only called where a server is linked.
-    pub(crate) fn owed(&mut self) -> &mut crate::outstanding::Outstanding {
-        &mut self.server.as_deref_mut().expect("the caller saw a server").owed
+    pub(crate) fn pending(&mut self) -> &mut crate::pending::PendingReplies {
+        &mut self.server.as_deref_mut().expect("the caller saw a server").pending
     }
 }
 
@@ -572,7 +589,7 @@ pub(crate) fn text_of(message: &[u8]) -> &[u8] {
 /// Whether a message is the first of its segment: before it the server may be given to another client.
 #[inline]
 fn begins_segment(server: &Server, tag: u8) -> bool {
-    server.owed.is_at_boundary() && (is_request(tag) || tag == front::SYNC)
+    server.pending.is_at_boundary() && (is_request(tag) || tag == front::SYNC)
 }
 
 fn is_request(tag: u8) -> bool {

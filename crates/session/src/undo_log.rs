@@ -2,11 +2,11 @@
 //!
 //! A client's names change when a request is sent, since what follows in a pipeline depends on it. After an error the
 //! server skips up to the next Sync, and what it skipped has not happened: its changes are undone, newest first. What a
-//! later segment built upon a change that may still be undone must wait ([`Notes::is_open`]).
+//! later segment built upon a change that may still be undone must wait ([`UndoLog::is_open`]).
 //!
-//! Invariants: one note for each request in the queue that [`Expect::is_noted`](crate::outstanding::Expect::is_noted), in
+//! Invariants: one note for each request in the queue that [`Expected::is_noted`](crate::pending::Expected::is_noted), in
 //! order. Every operation takes the same time however many notes there are. What they hold is counted, and bounded by
-//! [`Notes::is_full`].
+//! [`UndoLog::is_full`].
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::BuildHasherDefault;
@@ -24,7 +24,7 @@ pub(crate) const MAX_NOTED: usize = 1 << 20;
 /// What a note takes beside what it holds: in the queue, and in the tables that find it.
 const NOTE: usize = 320;
 
-/// Notes are charged in steps of so much; what is below the first one is a part of their server's memory.
+/// Entries are charged in steps of so much; what is below the first one is a part of their server's memory.
 const STEP: usize = 64 << 10;
 
 /// What one request has changed.
@@ -71,7 +71,7 @@ struct Ends {
 
 /// The notes of the requests under way on one server.
 #[derive(Debug, Default)]
-pub(crate) struct Notes {
+pub(crate) struct UndoLog {
     notes: VecDeque<Note>,
     /// The number of the oldest; those that follow are numbered without a gap.
     first: Number,
@@ -124,7 +124,7 @@ impl Change {
     }
 }
 
-impl Notes {
+impl UndoLog {
     /// Notes a change of this number; the numbers follow each other while there are notes.
     pub(crate) fn push(
         &mut self,
@@ -340,7 +340,7 @@ impl Notes {
         self.forgotten = 0;
         self.renamed.clear();
         if self.notes.capacity() > 64 {
-            *self = Notes { first: self.first, ..Notes::default() };
+            *self = UndoLog { first: self.first, ..UndoLog::default() };
         }
     }
 }

@@ -9,18 +9,18 @@ use weir_base::PoolMode;
 use weir_pgwire::tag::back;
 use weir_pgwire::{Dirty, Effects, HEAD, Head, Scope, TxStatus, backend, put_back};
 
-use crate::assembly::{Fate, Piece};
 use crate::client::{Client, Unnamed};
-use crate::front::Context;
+use crate::frame_reader::{Disposition, Piece};
+use crate::from_client::Context;
 use crate::naming::NOBODYS;
-use crate::notes::Change;
 use crate::out::{Out, View};
-use crate::outstanding::Expect;
-use crate::params::{ParamTable, Reported};
+use crate::params::Reported;
+use crate::pending::Expected;
 use crate::refusal::Refusal;
-use crate::server::{OwnError, Server};
+use crate::server::{Server, ServerError};
 use crate::state;
 use crate::statements::{Key, NAME_LEN, NAME_PREFIX};
+use crate::undo_log::Change;
 
 /// How much of an error is held: its first fields always, and in practice all of it.
 const ERROR_PREFIX: usize = 8 << 10;
@@ -31,11 +31,11 @@ const REFUSED: &[u8; 5] = b"54000";
 /// The longest ParameterStatus; a longer one spoils the server.
 const MAX_PARAMETER: usize = 16 << 10;
 
-/// What a stretch of a server's output told, beside what was passed on.
+/// What a stretch of a server's output meant, beside what was passed on.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Told {
+pub struct ServerOutcome {
     /// A query of our own ended: well, or with the server's words.
-    pub own_done: Option<Result<(), OwnError>>,
+    pub own_query_done: Option<Result<(), ServerError>>,
     /// ReadyForQuery messages for the client: queries that ended.
     pub queries: u32,
     /// Those that left the transaction idle: transactions that ended.
@@ -49,27 +49,27 @@ pub struct Told {
     /// Requests that were refused, in the words that the client received.
     pub refused: Vec<&'static str>,
     /// The server said that it is about to close the connection.
-    pub fatal: Option<OwnError>,
+    pub fatal: Option<ServerError>,
     /// The client opened a transaction block in statement mode.
     pub block_in_statement_mode: bool,
     /// The client sent a request where the server reads COPY data.
-    pub copy_breached: bool,
+    pub copy_violated: bool,
     /// Session state that the client loses: it left it on the server, in a transaction that has ended.
     pub lost: Dirty,
     /// Session state that a request was refused for.
     pub refused_state: Dirty,
 }
 
-impl Told {
+impl ServerOutcome {
     /// Whether the client did what ends its link: whatever its server says from here on is not for it.
     fn ends_link(&self) -> bool {
-        self.block_in_statement_mode || self.copy_breached
+        self.block_in_statement_mode || self.copy_violated
     }
 }
 
 /// The server sent what no request explains, or what is no message at all: close it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Unexpected(pub &'static str);
+pub struct ProtocolViolation(pub &'static str);
 
 /// Takes in what a server sent. `client` is the one linked to it, if any.
 ///
@@ -81,33 +81,33 @@ pub fn feed<O: Out>(
     input: &[u8],
     ctx: &mut Context<'_>,
     out: &mut O,
-) -> Result<Told, Unexpected> {
+) -> Result<ServerOutcome, ProtocolViolation> {
     let mut at = 0;
-    let mut told = Told::default();
+    let mut outcome = ServerOutcome::default();
     loop {
-        match server.stream.next(input, &mut at, need).map_err(|malformed| Unexpected(malformed.0))? {
-            Piece::End => return Ok(told),
-            Piece::Rest(range, fate) => {
-                if fate == Fate::Forward && client.is_some() {
+        match server.stream.next(input, &mut at, need).map_err(|malformed| ProtocolViolation(malformed.0))? {
+            Piece::End => return Ok(outcome),
+            Piece::Rest(range, disposition) => {
+                if disposition == Disposition::Forward && client.is_some() {
                     out.client_range(range);
                 }
                 // Answers of ours have waited for the end of this message.
-                Step { server, client: client.as_deref_mut(), ctx, out, told: &mut told }.emit();
+                Step { server, client: client.as_deref_mut(), ctx, out, outcome: &mut outcome }.emit();
             }
             Piece::Here(here) => {
                 let view = View { bytes: &input[here..], at: Some(here) };
-                at += Step { server, client: client.as_deref_mut(), ctx, out, told: &mut told }.message(view)?;
-                if told.ends_link() {
-                    return Ok(told);
+                at += Step { server, client: client.as_deref_mut(), ctx, out, outcome: &mut outcome }.message(view)?;
+                if outcome.ends_link() {
+                    return Ok(outcome);
                 }
             }
             Piece::Held => {
                 let held = server.stream.take_held();
                 let view = View { bytes: &held, at: None };
-                Step { server, client: client.as_deref_mut(), ctx, out, told: &mut told }.message(view)?;
+                Step { server, client: client.as_deref_mut(), ctx, out, outcome: &mut outcome }.message(view)?;
                 server.stream.give_back(held);
-                if told.ends_link() {
-                    return Ok(told);
+                if outcome.ends_link() {
+                    return Ok(outcome);
                 }
             }
         }
@@ -120,13 +120,13 @@ pub(crate) fn emit(server: &mut Server, scratch: &mut Vec<u8>, out: &mut impl Ou
     if server.stream.is_forwarding() {
         return;
     }
-    while let Some(local) = server.owed.take_local() {
+    while let Some(local) = server.pending.take_local() {
         scratch.clear();
         server.notes.done();
         match local {
-            Expect::LocalParse => put_back::parse_complete(scratch),
-            Expect::LocalForget => continue,
-            Expect::LocalDeallocate => {
+            Expected::LocalParse => put_back::parse_complete(scratch),
+            Expected::LocalForget => continue,
+            Expected::LocalDeallocate => {
                 put_back::command_complete(scratch, "DEALLOCATE");
                 put_back::ready(scratch, server.status.as_byte());
             }
@@ -153,64 +153,65 @@ struct Step<'s, 'c, O> {
     client: Option<&'s mut Client>,
     ctx: &'s mut Context<'c>,
     out: &'s mut O,
-    told: &'s mut Told,
+    outcome: &'s mut ServerOutcome,
 }
 
 impl<O: Out> Step<'_, '_, O> {
     #[inline]
-    fn message(&mut self, view: View<'_>) -> Result<usize, Unexpected> {
-        let Ok(Some(head)) = Head::parse(view.bytes) else { return Err(Unexpected("a message without a head")) };
+    fn message(&mut self, view: View<'_>) -> Result<usize, ProtocolViolation> {
+        let Ok(Some(head)) = Head::parse(view.bytes) else { return Err(ProtocolViolation("a message without a head")) };
         if self.ctx.messages.excludes(head) {
-            return Err(Unexpected("a message longer than max_packet_size"));
+            return Err(ProtocolViolation("a message longer than max_packet_size"));
         }
         let view = View { bytes: &view.bytes[..view.bytes.len().min(head.total())], ..view };
-        let fate = match head.tag {
+        let disposition = match head.tag {
             back::ERROR => return self.error(view, head),
             back::NOTICE => self.notice(),
-            back::NOTIFICATION => Fate::Forward,
+            back::NOTIFICATION => Disposition::Forward,
             back::PARAMETER_STATUS => self.parameter(view, head),
             back::COMMAND_COMPLETE => self.command_complete(view)?,
             back::READY => return self.ready(view, head),
             tag => self.reply(tag)?,
         };
-        let used = self.rest(view, head, fate);
+        let used = self.rest(view, head, disposition);
         self.emit();
         Ok(used)
     }
 
     /// A reply that tells us nothing but that it came.
     #[inline]
-    fn reply(&mut self, tag: u8) -> Result<Fate, Unexpected> {
-        let reply = self.server.owed.reply(tag).map_err(|_| Unexpected("a reply that no request explains"))?;
+    fn reply(&mut self, tag: u8) -> Result<Disposition, ProtocolViolation> {
+        let reply =
+            self.server.pending.reply(tag).map_err(|_| ProtocolViolation("a reply that no request explains"))?;
         if tag == back::COPY_IN {
-            self.told.copy_breached |= self.server.owed.is_breached();
+            self.outcome.copy_violated |= self.server.pending.is_breached();
         }
         if tag == back::PORTAL_SUSPENDED || tag == back::FUNCTION_RESULT {
             // A portal was run in part, or a function was called by its number.
             self.server.state.answered(reply.effects, None);
         }
-        self.told.answered |= reply.last;
+        self.outcome.answered |= reply.last;
         if reply.last && reply.to.is_noted() {
             self.settle_note();
-        } else if reply.to == Expect::OwnClose {
+        } else if reply.to == Expected::OwnClose {
             self.server.closes.take();
         }
-        Ok(if reply.to.is_own() { Fate::Discard } else { Fate::Forward })
+        Ok(if reply.to.is_own() { Disposition::Discard } else { Disposition::Forward })
     }
 
     /// A noted request was answered well: what it changed stays.
     fn settle_note(&mut self) {
         let (prepared, buffer) = self.server.notes.done();
-        prepared.into_iter().for_each(|key| self.ctx.accepted.insert(key));
+        prepared.into_iter().for_each(|key| self.ctx.statements.insert(key));
         buffer.into_iter().for_each(|buffer| crate::naming::spare(self.ctx.spare, buffer));
     }
 
-    fn command_complete(&mut self, view: View<'_>) -> Result<Fate, Unexpected> {
-        let effects = self.server.owed.head_effects();
-        let fate = self.reply(back::COMMAND_COMPLETE)?;
+    fn command_complete(&mut self, view: View<'_>) -> Result<Disposition, ProtocolViolation> {
+        let effects = self.server.pending.head_effects();
+        let disposition = self.reply(back::COMMAND_COMPLETE)?;
         let tag = &view.bytes[HEAD..];
         let tag = tag.strip_suffix(&[0]).unwrap_or(tag);
-        if fate == Fate::Discard {
+        if disposition == Disposition::Discard {
             self.server.own_tag(tag, self.ctx.params);
         } else {
             // The tags of queries that leave nothing behind are the common ones; they are told by their first letters.
@@ -219,7 +220,7 @@ impl<O: Out> Step<'_, '_, O> {
                 self.unusual_tag(tag, effects);
             }
         }
-        Ok(fate)
+        Ok(disposition)
     }
 
     #[cold]
@@ -230,7 +231,7 @@ impl<O: Out> Step<'_, '_, O> {
         if [&b"CREATE "[..], b"ALTER ", b"DROP "].iter().any(|verb| tag.starts_with(verb))
             && effects.scope != Scope::Temporary
         {
-            self.ctx.accepted.definitions_changed();
+            self.ctx.statements.definitions_changed();
             self.server.defines = true;
         }
         let all = tag == b"DISCARD ALL";
@@ -239,7 +240,7 @@ impl<O: Out> Step<'_, '_, O> {
         }
         let sets = effects.after(Some(tag)).contains(Dirty::SETTINGS);
         if matches!(tag, b"COMMIT" | b"PREPARE TRANSACTION") {
-            self.told.committed = true;
+            self.outcome.committed = true;
         }
         if sets || tag == b"RESET" {
             // It may have changed, or taken back, what this client and others asked for at startup, which is set again before
@@ -257,41 +258,44 @@ impl<O: Out> Step<'_, '_, O> {
         }
     }
 
-    fn ready(&mut self, view: View<'_>, head: Head) -> Result<usize, Unexpected> {
-        let status = backend::ready(&view.bytes[HEAD..]).map_err(|m| Unexpected(m.0))?;
-        let reply =
-            self.server.owed.reply(back::READY).map_err(|_| Unexpected("a ReadyForQuery that no request explains"))?;
+    fn ready(&mut self, view: View<'_>, head: Head) -> Result<usize, ProtocolViolation> {
+        let status = backend::ready(&view.bytes[HEAD..]).map_err(|m| ProtocolViolation(m.0))?;
+        let reply = self
+            .server
+            .pending
+            .reply(back::READY)
+            .map_err(|_| ProtocolViolation("a ReadyForQuery that no request explains"))?;
         self.server.status = status;
         self.server.guessed = None;
         if self.server.defines && status == TxStatus::Idle {
             // The change may have been rolled back.
             self.server.defines = false;
-            self.ctx.accepted.definitions_changed();
+            self.ctx.statements.definitions_changed();
         }
-        if !self.server.owed.is_ahead() {
+        if !self.server.pending.is_ahead() {
             self.server.dropping_all = None;
         }
         if reply.to.is_own() {
-            self.told.own_done = Some(self.server.own_error.take().map_or(Ok(()), Err));
-            return Ok(self.rest(view, head, Fate::Discard));
+            self.outcome.own_query_done = Some(self.server.own_error.take().map_or(Ok(()), Err));
+            return Ok(self.rest(view, head, Disposition::Discard));
         }
-        if reply.to == Expect::QueryNoted {
+        if reply.to == Expected::QueryNoted {
             self.settle_note();
         }
-        self.told.queries += 1;
-        self.told.answered = true;
-        self.told.transactions += u32::from(status == TxStatus::Idle);
+        self.outcome.queries += 1;
+        self.outcome.answered = true;
+        self.outcome.transactions += u32::from(status == TxStatus::Idle);
         let statement_mode = self.client.as_ref().is_some_and(|c| c.mode == PoolMode::Statement);
         let block = statement_mode && status != TxStatus::Idle;
-        self.told.block_in_statement_mode |= block;
+        self.outcome.block_in_statement_mode |= block;
         if block {
             // An error takes the place of this ReadyForQuery, and of all that would follow it.
-            return Ok(self.rest(view, head, Fate::Discard));
+            return Ok(self.rest(view, head, Disposition::Discard));
         }
         if status == TxStatus::Idle && !reply.to.is_own() {
             self.transaction_ended();
         }
-        let used = self.rest(view, head, Fate::Forward);
+        let used = self.rest(view, head, Disposition::Forward);
         self.emit();
         Ok(used)
     }
@@ -306,7 +310,7 @@ impl<O: Out> Step<'_, '_, O> {
         else {
             return;
         };
-        self.told.lost.insert(lost);
+        self.outcome.lost.insert(lost);
         if self.ctx.state.warn {
             self.ctx.scratch.clear();
             state::warn(lost, &mut client.warned, self.ctx.scratch);
@@ -314,15 +318,19 @@ impl<O: Out> Step<'_, '_, O> {
         }
     }
 
-    fn notice(&mut self) -> Fate {
-        if self.client.is_none() && self.server.owed.is_empty() {
+    fn notice(&mut self) -> Disposition {
+        if self.client.is_none() && self.server.pending.is_empty() {
             // Nobody asked for anything: what the notice announces concerns the next client, who must not meet it.
             self.server.spoiled = true;
         }
-        if self.server.owed.head().is_some_and(Expect::is_own) { Fate::Discard } else { Fate::Forward }
+        if self.server.pending.head().is_some_and(Expected::is_own) {
+            Disposition::Discard
+        } else {
+            Disposition::Forward
+        }
     }
 
-    fn parameter(&mut self, view: View<'_>, head: Head) -> Fate {
+    fn parameter(&mut self, view: View<'_>, head: Head) -> Disposition {
         let status = backend::parameter_status(&view.bytes[HEAD..]);
         let texts = status.ok().and_then(|(n, v)| Some((std::str::from_utf8(n).ok()?, std::str::from_utf8(v).ok()?)));
         let readable = |value: &str| value.is_ascii() || self.ctx.params.is_utf8(&self.server.params);
@@ -330,15 +338,15 @@ impl<O: Out> Step<'_, '_, O> {
         let Some((name, value)) = texts.filter(|(_, value)| fits && readable(value)) else {
             // A value that can't be read can't be set for its client elsewhere.
             self.server.spoiled = true;
-            return Fate::Forward;
+            return Disposition::Forward;
         };
         self.server.reports(name, value);
         let reported = self.ctx.params.report(&mut self.server.params, name, value);
-        let own = self.server.owed.head().is_some_and(Expect::is_own);
+        let own = self.server.pending.head().is_some_and(Expected::is_own);
         if own {
-            return Fate::Discard;
+            return Disposition::Discard;
         }
-        if reported == Reported::Reading {
+        if reported == Reported::ParseEnvironment {
             // What was prepared since the client changed it was read by this value, and is called as if by the one before.
             self.server.statements.distrust();
         }
@@ -347,7 +355,7 @@ impl<O: Out> Step<'_, '_, O> {
         } else if reported != Reported::Untracked {
             self.adopt_params();
         }
-        Fate::Forward
+        Disposition::Forward
     }
 
     /// The client sees what the server reports, and wants it from now on.
@@ -357,45 +365,45 @@ impl<O: Out> Step<'_, '_, O> {
         }
     }
 
-    fn error(&mut self, view: View<'_>, head: Head) -> Result<usize, Unexpected> {
+    fn error(&mut self, view: View<'_>, head: Head) -> Result<usize, ProtocolViolation> {
         let told = read_error(&view.bytes[HEAD..]);
         if told.fatal {
-            self.told.fatal = Some(told.error.clone());
+            self.outcome.fatal = Some(told.error.clone());
             self.server.spoiled = true;
         }
         let refused = self.refused().filter(|_| !told.fatal);
         if told.distrust && refused.is_none() {
             self.server.statements.distrust();
         }
-        let head_of_queue = self.server.owed.head();
-        let effects = self.server.owed.head_effects();
+        let head_of_queue = self.server.pending.head();
+        let effects = self.server.pending.head_effects();
         self.server.state.failed(effects);
         let code = if refused.is_some() { *REFUSED } else { told.code };
         let rewritten = match head_of_queue {
             Some(asked) if asked.is_refused() => Some(self.refused_state(effects)),
             _ => refused.map(error_of).or_else(|| self.in_clients_words(view, head)),
         };
-        let fate = match head_of_queue {
+        let disposition = match head_of_queue {
             None => self.unasked_error(),
-            Some(Expect::OwnQuery) => {
+            Some(Expected::OwnQuery) => {
                 self.server.own_error = Some(told.error);
-                Fate::Discard
+                Disposition::Discard
             }
             Some(_) => {
                 self.cut();
-                Fate::Forward
+                Disposition::Forward
             }
         };
-        if fate == Fate::Forward && self.client.is_some() {
-            self.told.errors.push(code);
-            self.told.refused.extend(refused);
+        if disposition == Disposition::Forward && self.client.is_some() {
+            self.outcome.errors.push(code);
+            self.outcome.refused.extend(refused);
         }
-        let used = match rewritten.filter(|_| fate == Fate::Forward && self.client.is_some()) {
+        let used = match rewritten.filter(|_| disposition == Disposition::Forward && self.client.is_some()) {
             Some(rewritten) => {
                 self.out.client(&rewritten);
-                self.rest(view, head, Fate::Discard)
+                self.rest(view, head, Disposition::Discard)
             }
-            None => self.rest(view, head, fate),
+            None => self.rest(view, head, disposition),
         };
         self.emit();
         Ok(used)
@@ -403,32 +411,32 @@ impl<O: Out> Step<'_, '_, O> {
 
     /// The error for what was refused, in place of the server's own.
     fn refused_state(&mut self, effects: Effects) -> Vec<u8> {
-        self.told.refused_state.insert(effects.leaves);
+        self.outcome.refused_state.insert(effects.leaves);
         let mut error = Vec::new();
         state::refusal(effects, &mut error);
         error
     }
 
     /// An error that answers nothing: the server is about to go. A client in the middle of something hears of it.
-    fn unasked_error(&mut self) -> Fate {
+    fn unasked_error(&mut self) -> Disposition {
         self.server.spoiled = true;
         let session = self.client.as_ref().is_some_and(|c| c.mode == PoolMode::Session);
-        if session || !self.server.is_quiet() { Fate::Forward } else { Fate::Discard }
+        if session || !self.server.is_quiet() { Disposition::Forward } else { Disposition::Discard }
     }
 
     /// The server skips what follows the failed request; the books follow it.
     fn cut(&mut self) {
-        let Server { owed, notes, closes, statements, unnamed, .. } = &mut *self.server;
-        let accepted = &mut *self.ctx.accepted;
+        let Server { pending, notes, closes, statements, unnamed, .. } = &mut *self.server;
+        let accepted = &mut *self.ctx.statements;
         let (mut failed, mut undo) = (true, Vec::new());
-        owed.error(|dropped| {
+        pending.error(|dropped| {
             let head = std::mem::take(&mut failed);
-            if matches!(dropped, Expect::ParseUnnamed | Expect::CloseUnnamed | Expect::QueryNoted)
-                || dropped == Expect::OwnParseUnnamed
+            if matches!(dropped, Expected::ParseUnnamed | Expected::CloseUnnamed | Expected::QueryNoted)
+                || dropped == Expected::OwnParseUnnamed
             {
                 *unnamed = None;
             }
-            if dropped == Expect::OwnClose {
+            if dropped == Expected::OwnClose {
                 closes.take().into_iter().for_each(|key| statements.suspect(key));
             }
             let Some((prepares, change)) = dropped.is_noted().then(|| notes.take()).flatten() else { return };
@@ -457,7 +465,7 @@ impl<O: Out> Step<'_, '_, O> {
 
     /// What we say of a request that we refuse, if the error answers what was sent in its place.
     fn refused(&self) -> Option<&'static str> {
-        self.server.notes.refusal_of_oldest().filter(|_| self.server.owed.head() == Some(Expect::Refused))
+        self.server.notes.refusal_of_oldest().filter(|_| self.server.pending.head() == Some(Expected::Refused))
     }
 
     /// An error that names a statement by our name for it, with the client's name in its place.
@@ -465,7 +473,7 @@ impl<O: Out> Step<'_, '_, O> {
         let body = view.bytes.get(HEAD..head.total()).filter(|body| body.len() <= ERROR_PREFIX)?;
         let at = body.windows(NAME_PREFIX.len()).position(|w| w == NAME_PREFIX)?;
         let ours = body.get(at..at + NAME_LEN)?;
-        let noted = self.server.owed.head().is_some_and(Expect::is_noted);
+        let noted = self.server.pending.head().is_some_and(Expected::is_noted);
         let guessed = self.server.guessed.as_deref().filter(|_| ours == NOBODYS);
         let named = noted.then(|| self.server.notes.name_of_oldest()).flatten();
         let statements = self.client.as_deref()?.statements.as_deref();
@@ -481,17 +489,17 @@ impl<O: Out> Step<'_, '_, O> {
     }
 
     #[inline]
-    fn rest(&mut self, view: View<'_>, head: Head, fate: Fate) -> usize {
-        if fate == Fate::Forward && self.client.is_some() {
+    fn rest(&mut self, view: View<'_>, head: Head, disposition: Disposition) -> usize {
+        if disposition == Disposition::Forward && self.client.is_some() {
             view.to_client(0..view.bytes.len(), self.out);
         }
-        self.server.stream.rest(head.total() - view.bytes.len(), fate);
+        self.server.stream.rest(head.total() - view.bytes.len(), disposition);
         view.bytes.len()
     }
 
     #[inline]
     fn emit(&mut self) {
-        if self.server.owed.head().is_some_and(|head| head.is_local() || head == Expect::CopyEnd) {
+        if self.server.pending.head().is_some_and(|head| head.is_local() || head == Expected::CopyEnd) {
             emit(self.server, self.ctx.scratch, self.out);
         }
     }
@@ -506,7 +514,7 @@ fn error_of(refused: &'static str) -> Vec<u8> {
 
 /// What matters of an error.
 pub(crate) struct ErrorRead {
-    pub(crate) error: OwnError,
+    pub(crate) error: ServerError,
     pub(crate) fatal: bool,
     /// The SQLSTATE, which is letters and digits.
     code: [u8; 5],
@@ -515,7 +523,7 @@ pub(crate) struct ErrorRead {
 }
 
 /// The words of an error.
-pub(crate) fn own_error(body: &[u8]) -> OwnError {
+pub(crate) fn own_error(body: &[u8]) -> ServerError {
     read_error(body).error
 }
 
@@ -531,39 +539,5 @@ pub(crate) fn read_error(body: &[u8]) -> ErrorRead {
     let fatal = matches!(severity.as_str(), "FATAL" | "PANIC");
     let letters = sqlstate.as_bytes().first_chunk().filter(|code| code.iter().all(u8::is_ascii_alphanumeric));
     let code = *letters.unwrap_or(b"XX000");
-    ErrorRead { fatal, code, distrust, error: OwnError { sqlstate, message } }
-}
-
-/// Makes a server's parameters agree with a client's before they are linked. Returns whether a query was sent whose end
-/// must be awaited ([`Told::own_done`]).
-pub fn agree(
-    server: &mut Server,
-    client: &mut Client,
-    table: &ParamTable,
-    scratch: &mut Vec<u8>,
-    out: &mut impl Out,
-) -> bool {
-    if std::sync::Arc::ptr_eq(&client.params, &server.params) {
-        return false;
-    }
-    let mut query = String::new();
-    if table.agree(&client.params, &mut server.params, &mut query) {
-        server.own_query(&query, scratch, out);
-        return true;
-    }
-    ParamTable::share(&mut client.params, &mut server.params);
-    false
-}
-
-/// Notes that a server and a client agree: the client holds the server's spelling from now on. Where a parameter's
-/// spelling differs from what the client was told, `tell` is given the messages that say so.
-pub fn agreed(server: &Server, client: &mut Client, tell: Option<(&ParamTable, &mut Vec<u8>)>) {
-    if let Some((table, buffer)) = tell {
-        for (name, value) in table.reported(&server.params) {
-            if table.get(&client.params, name).is_some_and(|known| known != value) {
-                put_back::parameter_status(buffer, name, value);
-            }
-        }
-    }
-    client.params = server.params.clone();
+    ErrorRead { fatal, code, distrust, error: ServerError { sqlstate, message } }
 }

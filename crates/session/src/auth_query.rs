@@ -11,44 +11,44 @@ use std::sync::Arc;
 use weir_pgwire::tag::back;
 use weir_pgwire::{HEAD, Head, Of, TxStatus, backend, put_front};
 
-use crate::assembly::{Fate, Piece};
-use crate::back::{Unexpected, read_error};
+use crate::frame_reader::{Disposition, Piece};
+use crate::from_server::{ProtocolViolation, read_error};
 use crate::out::Out;
-use crate::outstanding::Expect;
 use crate::params::ParamTable;
-use crate::server::{OwnError, Server};
+use crate::pending::Expected;
+use crate::server::{Server, ServerError};
 
 /// The longest message that an answer may consist of.
 const MAX_MESSAGE: usize = 64 << 10;
 
 /// What a server knows about a user.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Found {
+pub struct UserSecret {
     /// The user that the answer is about: its first column.
     pub user: String,
     /// The secret: its second column; `None` for NULL.
     pub secret: Option<Arc<str>>,
 }
 
-/// A question under way on one server, from [`Lookup::begin`] to its answer.
-pub struct Lookup {
+/// A question under way on one server, from [`AuthQuery::begin`] to its answer.
+pub struct AuthQuery {
     row: Row,
-    error: Option<OwnError>,
+    error: Option<ServerError>,
     over: bool,
 }
 
 enum Row {
     None,
-    Found(Found),
+    UserSecret(UserSecret),
     Bad(&'static str),
 }
 
 /// The answer: a user, nobody, or why there is none.
-pub type Answer = Result<Option<Found>, OwnError>;
+pub type AuthQueryResult = Result<Option<UserSecret>, ServerError>;
 
-impl Lookup {
+impl AuthQuery {
     /// Asks a server that nothing is owed by. The question leaves only an unnamed statement behind.
-    pub fn begin(server: &mut Server, query: &str, user: &str, scratch: &mut Vec<u8>, out: &mut impl Out) -> Lookup {
+    pub fn begin(server: &mut Server, query: &str, user: &str, scratch: &mut Vec<u8>, out: &mut impl Out) -> AuthQuery {
         scratch.clear();
         put_front::parse_text(scratch, b"", query, &[]);
         put_front::bind(scratch, b"", b"", &[Some(user.as_bytes())]);
@@ -56,9 +56,9 @@ impl Lookup {
         put_front::execute(scratch, b"", 1);
         put_front::sync(scratch);
         server.unnamed = None;
-        server.owed.request(Expect::OwnQuery);
+        server.pending.request(Expected::OwnQuery);
         out.server(scratch);
-        Lookup { row: Row::None, error: None, over: false }
+        AuthQuery { row: Row::None, error: None, over: false }
     }
 
     /// Takes in what the server sent; the answer, once the server is ready again.
@@ -70,10 +70,10 @@ impl Lookup {
         server: &mut Server,
         input: &[u8],
         table: &ParamTable,
-    ) -> Result<Option<Answer>, Unexpected> {
+    ) -> Result<Option<AuthQueryResult>, ProtocolViolation> {
         let mut at = 0;
         loop {
-            match server.stream.next(input, &mut at, need).map_err(|malformed| Unexpected(malformed.0))? {
+            match server.stream.next(input, &mut at, need).map_err(|malformed| ProtocolViolation(malformed.0))? {
                 Piece::End if self.over => return Ok(Some(self.answer())),
                 Piece::End => return Ok(None),
                 Piece::Rest(..) => {}
@@ -88,10 +88,10 @@ impl Lookup {
     }
 
     /// One message, of which `bytes` holds the beginning. Returns how much of it is used up.
-    fn message(&mut self, server: &mut Server, bytes: &[u8], table: &ParamTable) -> Result<usize, Unexpected> {
-        let Ok(Some(head)) = Head::parse(bytes) else { return Err(Unexpected("a message without a head")) };
+    fn message(&mut self, server: &mut Server, bytes: &[u8], table: &ParamTable) -> Result<usize, ProtocolViolation> {
+        let Ok(Some(head)) = Head::parse(bytes) else { return Err(ProtocolViolation("a message without a head")) };
         let here = &bytes[..bytes.len().min(head.total())];
-        server.stream.rest(head.total() - here.len(), Fate::Discard);
+        server.stream.rest(head.total() - here.len(), Disposition::Discard);
         let body = &here[HEAD.min(here.len())..];
         let whole = here.len() == head.total() && head.total() <= MAX_MESSAGE;
         match head.tag {
@@ -99,13 +99,13 @@ impl Lookup {
             back::PARAMETER_STATUS if whole => report(server, body, table),
             back::PARAMETER_STATUS => server.spoiled = true,
             back::ERROR => self.error(server, body),
-            _ if self.over => return Err(Unexpected("a reply that no request explains")),
+            _ if self.over => return Err(ProtocolViolation("a reply that no request explains")),
             back::PARSE_COMPLETE | back::BIND_COMPLETE | back::COMMAND_COMPLETE | back::PORTAL_SUSPENDED => {}
             back::NO_DATA => self.bad("it returns no columns"),
             back::ROW_DESCRIPTION => self.columns(body, whole),
             back::DATA_ROW => self.data_row(body, whole),
             back::READY => self.ready(server, body)?,
-            _ => return Err(Unexpected("a reply that auth_query may not have")),
+            _ => return Err(ProtocolViolation("a reply that auth_query may not have")),
         }
         Ok(here.len())
     }
@@ -141,7 +141,7 @@ impl Lookup {
             (Some(None), _) | (_, Some(None)) => self.bad("it returned a text that is not UTF-8"),
             (Some(Some(user)), secret) => {
                 let secret = secret.flatten().map(Arc::from);
-                self.row = Row::Found(Found { user, secret });
+                self.row = Row::UserSecret(UserSecret { user, secret });
             }
         }
     }
@@ -150,23 +150,23 @@ impl Lookup {
         self.row = Row::Bad(why);
     }
 
-    fn ready(&mut self, server: &mut Server, body: &[u8]) -> Result<(), Unexpected> {
-        let status = backend::ready(body).map_err(|malformed| Unexpected(malformed.0))?;
-        server.owed.reply(back::READY).map_err(|_| Unexpected("a ReadyForQuery that no request explains"))?;
+    fn ready(&mut self, server: &mut Server, body: &[u8]) -> Result<(), ProtocolViolation> {
+        let status = backend::ready(body).map_err(|malformed| ProtocolViolation(malformed.0))?;
+        server.pending.reply(back::READY).map_err(|_| ProtocolViolation("a ReadyForQuery that no request explains"))?;
         server.status = status;
         server.spoiled |= status != TxStatus::Idle;
         self.over = true;
         Ok(())
     }
 
-    fn answer(&mut self) -> Answer {
+    fn answer(&mut self) -> AuthQueryResult {
         if let Some(error) = self.error.take() {
             return Err(error);
         }
         match std::mem::replace(&mut self.row, Row::None) {
             Row::None => Ok(None),
-            Row::Found(found) => Ok(Some(found)),
-            Row::Bad(why) => Err(OwnError { sqlstate: "42P10".into(), message: why.to_owned() }),
+            Row::UserSecret(found) => Ok(Some(found)),
+            Row::Bad(why) => Err(ServerError { sqlstate: "42P10".into(), message: why.to_owned() }),
         }
     }
 }
@@ -219,11 +219,11 @@ mod tests {
         }
     }
 
-    fn begin(user: &str) -> (Lookup, Server, ParamTable, Vec<u8>) {
+    fn begin(user: &str) -> (AuthQuery, Server, ParamTable, Vec<u8>) {
         let table = ParamTable::new([]);
         let mut server = Server::new(Arc::new(table.unknown()), CancelKey::default());
         let mut wire = Wire::default();
-        let lookup = Lookup::begin(&mut server, "SELECT $1", user, &mut Vec::new(), &mut wire);
+        let lookup = AuthQuery::begin(&mut server, "SELECT $1", user, &mut Vec::new(), &mut wire);
         (lookup, server, table, wire.0)
     }
 
@@ -250,15 +250,15 @@ mod tests {
     }
 
     /// What comes of these bytes, in one piece, and whether the server is clean after.
-    fn outcome(bytes: &[u8]) -> (Answer, bool) {
+    fn outcome(bytes: &[u8]) -> (AuthQueryResult, bool) {
         let (mut lookup, mut server, table, _) = begin("ann");
         assert!(!server.is_quiet(), "an answer is owed");
         let answer = lookup.feed(&mut server, bytes, &table).expect("it can be trusted").expect("it is over");
         (answer, server.prove_clean().is_some())
     }
 
-    fn found(user: &str, secret: Option<&str>) -> Answer {
-        Ok(Some(Found { user: user.into(), secret: secret.map(Arc::from) }))
+    fn found(user: &str, secret: Option<&str>) -> AuthQueryResult {
+        Ok(Some(UserSecret { user: user.into(), secret: secret.map(Arc::from) }))
     }
 
     #[test]
@@ -347,7 +347,7 @@ mod tests {
         assert!(lookup.feed(&mut server, &bytes, &table).is_err());
     }
 
-    impl std::fmt::Debug for Found {
+    impl std::fmt::Debug for UserSecret {
         fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
             write!(f, "{} {:?}", self.user, self.secret)
         }

@@ -3,7 +3,7 @@
 //! Owns the queue of requests that were sent to one server (or answered by us in their place) and not yet answered.
 //! Must not know bytes, buffers or pools: it is told tags and says whose reply each is.
 //!
-//! Invariants: a reply that no request asked for is a [`Surprise`]; a reply made by us is emitted exactly when everything
+//! Invariants: a reply that no request asked for is a [`UnexpectedReply`]; a reply made by us is emitted exactly when everything
 //! before it has been answered; after an error in the extended protocol everything up to the next Sync is dropped, as the
 //! server drops it (PostgreSQL documentation, "Message Flow", Extended Query; `ignore_till_sync` in `postgres.c`).
 
@@ -21,11 +21,11 @@ const PORTION: u32 = 8 << 10;
 
 /// A request that is owed an answer, or an answer of ours that waits for its turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Expect {
+pub(crate) enum Expected {
     /// Simple query: anything up to ReadyForQuery.
     Query,
     /// A simple query that dropped the client's unnamed statement. (Here and below, "noted" requests have an entry in the
-    /// books of [`crate::notes`].)
+    /// books of [`crate::undo_log`].)
     QueryNoted,
     /// What is sent in place of a simple query that the pool refuses, to fail at the server: an error, then ReadyForQuery.
     QueryRefused,
@@ -47,7 +47,7 @@ pub(crate) enum Expect {
     BindNoted,
     /// Describe of a statement: two messages.
     DescribeStatement,
-    /// Describe of a portal, or the second half of [`Expect::DescribeStatement`].
+    /// Describe of a portal, or the second half of [`Expected::DescribeStatement`].
     DescribeRows,
     /// Execute: rows, COPY data, then its end.
     Execute,
@@ -66,7 +66,7 @@ pub(crate) enum Expect {
     /// CommandComplete and ReadyForQuery for a simple `DEALLOCATE name` of a statement that only we know by that name;
     /// noted.
     LocalDeallocate,
-    /// Nothing, before a [`Expect::LocalDeallocate`] that drops the client's unnamed statement as any simple query does;
+    /// Nothing, before a [`Expected::LocalDeallocate`] that drops the client's unnamed statement as any simple query does;
     /// noted.
     LocalForget,
     /// A query of our own (parameters, reset, check); swallowed.
@@ -82,27 +82,27 @@ pub(crate) enum Expect {
     Refused,
 }
 
-impl Expect {
+impl Expected {
     /// Whether the answer is for us and not for the client.
     pub(crate) fn is_own(self) -> bool {
-        matches!(self, Expect::OwnQuery | Expect::OwnParse | Expect::OwnParseUnnamed | Expect::OwnClose)
+        matches!(self, Expected::OwnQuery | Expected::OwnParse | Expected::OwnParseUnnamed | Expected::OwnClose)
     }
 
     /// Whether we answer it.
     pub(crate) fn is_local(self) -> bool {
-        matches!(self, Expect::LocalParse | Expect::LocalClose | Expect::LocalDeallocate | Expect::LocalForget)
+        matches!(self, Expected::LocalParse | Expected::LocalClose | Expected::LocalDeallocate | Expected::LocalForget)
     }
 
     /// Whether ParseComplete answers it.
     fn is_parse(self) -> bool {
         matches!(
             self,
-            Expect::Parse
-                | Expect::ParseNamed
-                | Expect::ParseTaken
-                | Expect::ParseUnnamed
-                | Expect::OwnParse
-                | Expect::OwnParseUnnamed
+            Expected::Parse
+                | Expected::ParseNamed
+                | Expected::ParseTaken
+                | Expected::ParseUnnamed
+                | Expected::OwnParse
+                | Expected::OwnParseUnnamed
         )
     }
 
@@ -111,19 +111,19 @@ impl Expect {
     pub(crate) fn is_noted(self) -> bool {
         matches!(
             self,
-            Expect::QueryNoted
-                | Expect::ParseNamed
-                | Expect::ParseTaken
-                | Expect::ParseUnnamed
-                | Expect::ParseRefused
-                | Expect::BindNoted
-                | Expect::CloseUnnamed
-                | Expect::LocalParse
-                | Expect::LocalClose
-                | Expect::LocalDeallocate
-                | Expect::LocalForget
-                | Expect::OwnParse
-                | Expect::Refused
+            Expected::QueryNoted
+                | Expected::ParseNamed
+                | Expected::ParseTaken
+                | Expected::ParseUnnamed
+                | Expected::ParseRefused
+                | Expected::BindNoted
+                | Expected::CloseUnnamed
+                | Expected::LocalParse
+                | Expected::LocalClose
+                | Expected::LocalDeallocate
+                | Expected::LocalForget
+                | Expected::OwnParse
+                | Expected::Refused
         )
     }
 
@@ -131,30 +131,30 @@ impl Expect {
     fn ends_with_ready(self) -> bool {
         matches!(
             self,
-            Expect::Query
-                | Expect::QueryNoted
-                | Expect::QueryRefused
-                | Expect::FunctionCall
-                | Expect::Sync
-                | Expect::OwnQuery
+            Expected::Query
+                | Expected::QueryNoted
+                | Expected::QueryRefused
+                | Expected::FunctionCall
+                | Expected::Sync
+                | Expected::OwnQuery
         )
     }
 
     /// Whether the pool refused what the client asked for, and the server's error is replaced by ours.
     pub(crate) fn is_refused(self) -> bool {
-        matches!(self, Expect::QueryRefused | Expect::ParseRefused)
+        matches!(self, Expected::QueryRefused | Expected::ParseRefused)
     }
 }
 
 /// A reply that nothing asked for: the server can't be trusted any more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Surprise;
+pub(crate) struct UnexpectedReply;
 
 /// Whose a reply is, and what it completes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Reply {
     /// The request that it answers.
-    pub(crate) to: Expect,
+    pub(crate) to: Expected,
     /// Whether the request is now answered in full.
     pub(crate) last: bool,
     /// What the request may leave on the server.
@@ -164,14 +164,14 @@ pub(crate) struct Reply {
 /// Equal requests, one after the other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Run {
-    what: Expect,
+    what: Expected,
     effects: Effects,
     count: u32,
 }
 
 /// The queue. `Default` is the state of a server that has just logged in.
 #[derive(Debug, Default)]
-pub(crate) struct Outstanding {
+pub(crate) struct PendingReplies {
     runs: VecDeque<Run>,
     /// Extended requests were sent and no Sync after them: the server has an implicit transaction open.
     unsynced: bool,
@@ -206,7 +206,7 @@ pub(crate) struct Outstanding {
     streamed: u32,
 }
 
-impl Outstanding {
+impl PendingReplies {
     /// Nothing is owed and nothing is open.
     #[inline]
     pub(crate) fn is_clean(&self) -> bool {
@@ -314,7 +314,7 @@ impl Outstanding {
 
     /// The request whose answer comes next.
     #[inline]
-    pub(crate) fn head(&self) -> Option<Expect> {
+    pub(crate) fn head(&self) -> Option<Expected> {
         self.runs.front().map(|run| run.what)
     }
 
@@ -324,25 +324,29 @@ impl Outstanding {
         self.runs.front().map_or(Effects::NONE, |run| run.effects)
     }
 
-    /// Notes a request that leaves nothing on the server. See [`Outstanding::request_with`].
+    /// Notes a request that leaves nothing on the server. See [`PendingReplies::request_with`].
     #[inline]
-    pub(crate) fn request(&mut self, what: Expect) -> bool {
+    pub(crate) fn request(&mut self, what: Expected) -> bool {
         self.request_with(what, Effects::NONE)
     }
 
     /// Notes a request that is being sent (or answered by us), and what it may leave on the server. Returns whether it will
     /// have an answer: not while the server skips to a Sync.
     #[inline]
-    pub(crate) fn request_with(&mut self, what: Expect, effects: Effects) -> bool {
+    pub(crate) fn request_with(&mut self, what: Expected, effects: Effects) -> bool {
         match what {
-            Expect::Sync => return self.sync(),
-            Expect::CopyEnd => return self.copy_end(),
+            Expected::Sync => return self.sync(),
+            Expected::CopyEnd => return self.copy_end(),
             _ if self.skipping => return false,
-            Expect::Query | Expect::QueryNoted | Expect::QueryRefused | Expect::FunctionCall | Expect::OwnQuery => {
+            Expected::Query
+            | Expected::QueryNoted
+            | Expected::QueryRefused
+            | Expected::FunctionCall
+            | Expected::OwnQuery => {
                 self.unsynced = false;
                 self.segment = self.segment.wrapping_add(1);
             }
-            Expect::LocalDeallocate | Expect::LocalForget => {}
+            Expected::LocalDeallocate | Expected::LocalForget => {}
             _ => self.unsynced = true,
         }
         self.push(what, effects);
@@ -401,9 +405,9 @@ impl Outstanding {
 
     /// Takes an answer of ours whose turn has come, if there is one at the head.
     #[inline]
-    pub(crate) fn take_local(&mut self) -> Option<Expect> {
+    pub(crate) fn take_local(&mut self) -> Option<Expected> {
         while let Some(head) = self.head() {
-            if head == Expect::CopyEnd {
+            if head == Expected::CopyEnd {
                 self.pop();
             } else if head.is_local() {
                 self.pop();
@@ -417,21 +421,21 @@ impl Outstanding {
 
     /// Matches a reply other than an error, a notice, a notification or a parameter's status with its request.
     #[inline]
-    pub(crate) fn reply(&mut self, tag: u8) -> Result<Reply, Surprise> {
+    pub(crate) fn reply(&mut self, tag: u8) -> Result<Reply, UnexpectedReply> {
         // Until the client ends the COPY, or its message, there is nothing to answer but by an error.
         if self.copy_in || (self.half && self.only_half_is_owed()) {
-            return Err(Surprise);
+            return Err(UnexpectedReply);
         }
         let Some(&Run { what: to, effects, .. }) = self.runs.front() else {
             // After a COPY that failed in doubt, a second ReadyForQuery is possible and harmless.
             let spare = tag == back::READY && self.doubtful;
-            let reply = Reply { to: Expect::Sync, last: true, effects: Effects::NONE };
-            return if spare { Ok(reply) } else { Err(Surprise) };
+            let reply = Reply { to: Expected::Sync, last: true, effects: Effects::NONE };
+            return if spare { Ok(reply) } else { Err(UnexpectedReply) };
         };
         let last = match (to, tag) {
             (_, back::READY) if to.ends_with_ready() => true,
             (
-                Expect::Query | Expect::QueryNoted | Expect::OwnQuery,
+                Expected::Query | Expected::QueryNoted | Expected::OwnQuery,
                 back::ROW_DESCRIPTION
                 | back::DATA_ROW
                 | back::COMMAND_COMPLETE
@@ -440,25 +444,25 @@ impl Outstanding {
                 | back::COPY_DATA
                 | back::COPY_DONE,
             ) => false,
-            (Expect::Query | Expect::QueryNoted | Expect::Execute, back::COPY_IN) => {
+            (Expected::Query | Expected::QueryNoted | Expected::Execute, back::COPY_IN) => {
                 self.enter_copy_in();
                 false
             }
-            (Expect::FunctionCall, back::FUNCTION_RESULT) => false,
+            (Expected::FunctionCall, back::FUNCTION_RESULT) => false,
             (_, back::PARSE_COMPLETE) if to.is_parse() => true,
-            (Expect::Bind | Expect::BindNoted, back::BIND_COMPLETE) => true,
-            (Expect::DescribeStatement, back::PARAMETER_DESCRIPTION) => {
+            (Expected::Bind | Expected::BindNoted, back::BIND_COMPLETE) => true,
+            (Expected::DescribeStatement, back::PARAMETER_DESCRIPTION) => {
                 let unasked = self.unasked;
                 self.pop();
-                self.push_front(Expect::DescribeRows);
+                self.push_front(Expected::DescribeRows);
                 self.unasked = unasked;
                 return Ok(Reply { to, last: false, effects });
             }
-            (Expect::DescribeRows, back::ROW_DESCRIPTION | back::NO_DATA) => true,
-            (Expect::Execute, back::DATA_ROW | back::COPY_OUT | back::COPY_DATA | back::COPY_DONE) => false,
-            (Expect::Execute, back::COMMAND_COMPLETE | back::EMPTY_QUERY | back::PORTAL_SUSPENDED) => true,
-            (Expect::Close | Expect::CloseUnnamed | Expect::OwnClose, back::CLOSE_COMPLETE) => true,
-            _ => return Err(Surprise),
+            (Expected::DescribeRows, back::ROW_DESCRIPTION | back::NO_DATA) => true,
+            (Expected::Execute, back::DATA_ROW | back::COPY_OUT | back::COPY_DATA | back::COPY_DONE) => false,
+            (Expected::Execute, back::COMMAND_COMPLETE | back::EMPTY_QUERY | back::PORTAL_SUSPENDED) => true,
+            (Expected::Close | Expected::CloseUnnamed | Expected::OwnClose, back::CLOSE_COMPLETE) => true,
+            _ => return Err(UnexpectedReply),
         };
         if last {
             self.pop();
@@ -468,7 +472,7 @@ impl Outstanding {
 
     /// An error answers the request at the head. Returns that request, after telling `dropped` of every request that the
     /// server will not answer because of it (the failed one included); `None` if nothing was asked.
-    pub(crate) fn error(&mut self, mut dropped: impl FnMut(Expect)) -> Option<Expect> {
+    pub(crate) fn error(&mut self, mut dropped: impl FnMut(Expected)) -> Option<Expected> {
         let head = self.head()?;
         if self.copy_in || self.sync_in_copy {
             self.doubtful |= self.sync_in_copy;
@@ -479,7 +483,7 @@ impl Outstanding {
             return Some(head);
         }
         while let Some(next) = self.head() {
-            if next == Expect::Sync {
+            if next == Expected::Sync {
                 return Some(head);
             }
             self.pop();
@@ -498,7 +502,7 @@ impl Outstanding {
         self.unsynced = false;
         self.skipping = false;
         self.segment = self.segment.wrapping_add(1);
-        self.push(Expect::Sync, Effects::NONE);
+        self.push(Expected::Sync, Effects::NONE);
         true
     }
 
@@ -506,7 +510,7 @@ impl Outstanding {
         if self.copy_in {
             self.copy_in = false;
         } else if !self.runs.is_empty() {
-            self.push(Expect::CopyEnd, Effects::NONE);
+            self.push(Expected::CopyEnd, Effects::NONE);
         }
         false
     }
@@ -522,14 +526,14 @@ impl Outstanding {
         }
         while let Some(&Run { what: next, count, .. }) = self.runs.get(1) {
             match next {
-                Expect::Sync => {
+                Expected::Sync => {
                     self.sync_in_copy = true;
-                    self.unsynced |= self.head() == Some(Expect::Execute) && self.runs.len() == 2;
+                    self.unsynced |= self.head() == Some(Expected::Execute) && self.runs.len() == 2;
                     self.ends -= count;
                     self.shorten(count);
                     self.runs.remove(1);
                 }
-                Expect::CopyEnd => {
+                Expected::CopyEnd => {
                     self.copy_in = false;
                     self.take_second();
                     return;
@@ -553,7 +557,7 @@ impl Outstanding {
     }
 
     #[inline]
-    fn push(&mut self, what: Expect, effects: Effects) {
+    fn push(&mut self, what: Expected, effects: Effects) {
         let ends = what.ends_with_ready();
         self.ends += u32::from(ends);
         self.flushed = false;
@@ -567,7 +571,7 @@ impl Outstanding {
         }
     }
 
-    fn push_front(&mut self, what: Expect) {
+    fn push_front(&mut self, what: Expected) {
         self.length += 1;
         match self.runs.front_mut() {
             Some(first) if first.what == what => first.count += 1,
@@ -603,40 +607,40 @@ impl Outstanding {
 mod tests {
     use super::*;
 
-    fn replies(queue: &mut Outstanding, tags: &[u8]) -> Vec<Result<Reply, Surprise>> {
+    fn replies(queue: &mut PendingReplies, tags: &[u8]) -> Vec<Result<Reply, UnexpectedReply>> {
         tags.iter().map(|tag| queue.reply(*tag)).collect()
     }
 
     #[test]
     fn a_simple_query_is_answered_by_ready() {
-        let mut q = Outstanding::default();
-        assert!(q.request(Expect::Query));
+        let mut q = PendingReplies::default();
+        assert!(q.request(Expected::Query));
         assert!(!q.is_clean());
-        assert!(replies(&mut q, b"TDDC").iter().all(|r| r.as_ref().is_ok_and(|r| r.to == Expect::Query && !r.last)));
-        assert_eq!(q.reply(b'Z').map(|r| (r.to, r.last)), Ok((Expect::Query, true)));
+        assert!(replies(&mut q, b"TDDC").iter().all(|r| r.as_ref().is_ok_and(|r| r.to == Expected::Query && !r.last)));
+        assert_eq!(q.reply(b'Z').map(|r| (r.to, r.last)), Ok((Expected::Query, true)));
         assert!(q.is_clean());
-        assert_eq!(q.reply(b'Z'), Err(Surprise));
+        assert_eq!(q.reply(b'Z'), Err(UnexpectedReply));
     }
 
     #[test]
     fn a_pipeline_without_sync_keeps_the_server() {
-        let mut q = Outstanding::default();
-        for what in [Expect::Parse, Expect::Bind, Expect::DescribeStatement, Expect::Execute] {
+        let mut q = PendingReplies::default();
+        for what in [Expected::Parse, Expected::Bind, Expected::DescribeStatement, Expected::Execute] {
             q.request(what);
         }
         q.flush();
         assert!(replies(&mut q, b"12tTDC").iter().all(Result::is_ok));
         assert!(q.is_empty() && !q.is_clean(), "the implicit transaction is open until Sync");
-        q.request(Expect::Sync);
+        q.request(Expected::Sync);
         assert!(q.reply(b'Z').is_ok());
         assert!(q.is_clean());
     }
 
     #[test]
     fn it_is_known_who_must_move_next() {
-        let whose = |q: &Outstanding| (q.is_working(), q.awaits_client());
-        let mut q = Outstanding::default();
-        for what in [Expect::Parse, Expect::DescribeStatement] {
+        let whose = |q: &PendingReplies| (q.is_working(), q.awaits_client());
+        let mut q = PendingReplies::default();
+        for what in [Expected::Parse, Expected::DescribeStatement] {
             q.request(what);
             assert_eq!(whose(&q), (true, true), "the server works, and may keep its answer to itself");
         }
@@ -644,69 +648,69 @@ mod tests {
         assert_eq!(whose(&q), (true, false));
         assert!(replies(&mut q, b"1tn").iter().all(Result::is_ok));
         assert_eq!(whose(&q), (false, true), "all is answered, and no Sync was sent");
-        q.request(Expect::Execute);
-        q.request(Expect::Sync);
+        q.request(Expected::Execute);
+        q.request(Expected::Sync);
         assert_eq!(whose(&q), (true, false));
         assert!(q.reply(b'G').is_ok());
         assert_eq!(whose(&q), (true, true), "COPY data is awaited");
-        q.request(Expect::CopyEnd);
+        q.request(Expected::CopyEnd);
         assert_eq!(whose(&q), (true, false));
         assert!(q.reply(b'C').is_ok());
     }
 
     #[test]
     fn half_a_request_is_worked_on_by_nobody() {
-        let whose = |q: &Outstanding| (q.is_working(), q.awaits_client());
-        let mut q = Outstanding::default();
-        q.request(Expect::Query);
+        let whose = |q: &PendingReplies| (q.is_working(), q.awaits_client());
+        let mut q = PendingReplies::default();
+        q.request(Expected::Query);
         q.set_half(true);
         assert_eq!(whose(&q), (false, true));
         q.set_half(false);
         assert_eq!(whose(&q), (true, false));
         assert!(q.reply(b'Z').is_ok());
-        q.request(Expect::Parse);
-        q.request(Expect::Query);
+        q.request(Expected::Parse);
+        q.request(Expected::Query);
         q.set_half(true);
         assert_eq!(whose(&q), (true, true), "the Parse need not be answered before the query is there");
         q.set_half(false);
         assert_eq!(whose(&q), (true, false));
         assert!(replies(&mut q, b"1Z").iter().all(Result::is_ok));
-        q.request(Expect::DescribeStatement);
+        q.request(Expected::DescribeStatement);
         assert!(q.reply(b't').is_ok());
         assert_eq!(whose(&q), (true, true), "what is answered in part is still to be asked for");
     }
 
     #[test]
     fn an_error_cuts_to_the_next_sync_and_a_query_before_it_goes_unanswered() {
-        let mut q = Outstanding::default();
-        for what in [Expect::Parse, Expect::Bind, Expect::Query, Expect::Sync, Expect::Query] {
+        let mut q = PendingReplies::default();
+        for what in [Expected::Parse, Expected::Bind, Expected::Query, Expected::Sync, Expected::Query] {
             q.request(what);
         }
         let mut dropped = Vec::new();
-        assert_eq!(q.error(|e| dropped.push(e)), Some(Expect::Parse));
-        assert_eq!(dropped, [Expect::Parse, Expect::Bind, Expect::Query]);
-        assert_eq!(q.reply(b'Z').map(|r| (r.to, r.last)), Ok((Expect::Sync, true)));
-        assert_eq!(q.reply(b'Z').map(|r| (r.to, r.last)), Ok((Expect::Query, true)));
+        assert_eq!(q.error(|e| dropped.push(e)), Some(Expected::Parse));
+        assert_eq!(dropped, [Expected::Parse, Expected::Bind, Expected::Query]);
+        assert_eq!(q.reply(b'Z').map(|r| (r.to, r.last)), Ok((Expected::Sync, true)));
+        assert_eq!(q.reply(b'Z').map(|r| (r.to, r.last)), Ok((Expected::Query, true)));
         assert!(q.is_clean());
     }
 
     #[test]
     fn after_an_error_without_sync_requests_are_owed_nothing() {
-        let mut q = Outstanding::default();
-        q.request(Expect::Bind);
+        let mut q = PendingReplies::default();
+        q.request(Expected::Bind);
         q.error(|_| ());
         assert!(!q.is_clean());
-        assert!(!q.request(Expect::Execute));
-        assert!(!q.request(Expect::Query));
-        assert!(q.request(Expect::Sync));
+        assert!(!q.request(Expected::Execute));
+        assert!(!q.request(Expected::Query));
+        assert!(q.request(Expected::Sync));
         assert!(q.reply(b'Z').is_ok());
         assert!(q.is_clean());
     }
 
     #[test]
     fn an_error_at_sync_or_in_a_query_waits_for_ready() {
-        for what in [Expect::Sync, Expect::Query, Expect::FunctionCall] {
-            let mut q = Outstanding::default();
+        for what in [Expected::Sync, Expected::Query, Expected::FunctionCall] {
+            let mut q = PendingReplies::default();
             q.request(what);
             assert_eq!(q.error(|_| panic!("nothing is dropped")), Some(what));
             assert!(q.reply(b'Z').is_ok());
@@ -716,35 +720,35 @@ mod tests {
 
     #[test]
     fn our_own_answers_wait_for_their_turn() {
-        let mut q = Outstanding::default();
-        q.request(Expect::Bind);
-        q.request(Expect::LocalParse);
-        q.request(Expect::Sync);
+        let mut q = PendingReplies::default();
+        q.request(Expected::Bind);
+        q.request(Expected::LocalParse);
+        q.request(Expected::Sync);
         assert_eq!(q.take_local(), None);
         assert!(q.reply(b'2').is_ok());
-        assert_eq!(q.take_local(), Some(Expect::LocalParse));
+        assert_eq!(q.take_local(), Some(Expected::LocalParse));
         assert_eq!(q.take_local(), None);
         assert!(q.reply(b'Z').is_ok());
     }
 
     #[test]
     fn a_sync_behind_a_copy_is_swallowed_by_it() {
-        let mut q = Outstanding::default();
-        for what in [Expect::Bind, Expect::Execute, Expect::Sync] {
+        let mut q = PendingReplies::default();
+        for what in [Expected::Bind, Expected::Execute, Expected::Sync] {
             q.request(what);
         }
         assert!(replies(&mut q, b"2G").iter().all(Result::is_ok));
         assert!(q.in_copy_in());
-        q.request(Expect::CopyEnd);
-        q.request(Expect::Sync);
+        q.request(Expected::CopyEnd);
+        q.request(Expected::Sync);
         assert!(replies(&mut q, b"CZ").iter().all(Result::is_ok));
         assert!(q.is_clean());
     }
 
     #[test]
     fn a_copy_sent_ahead_of_the_servers_answer_is_counted_right() {
-        let mut q = Outstanding::default();
-        for what in [Expect::Query, Expect::CopyEnd, Expect::Query] {
+        let mut q = PendingReplies::default();
+        for what in [Expected::Query, Expected::CopyEnd, Expected::Query] {
             q.request(what);
         }
         assert!(replies(&mut q, b"GCZTCZ").iter().all(Result::is_ok));
@@ -753,13 +757,13 @@ mod tests {
 
     #[test]
     fn late_copy_ends_open_no_request() {
-        let mut q = Outstanding::default();
-        q.request(Expect::CopyEnd);
+        let mut q = PendingReplies::default();
+        q.request(Expected::CopyEnd);
         assert!(q.is_clean());
-        q.request(Expect::Query);
+        q.request(Expected::Query);
         assert!(q.reply(b'G').is_ok());
         q.error(|_| ());
-        q.request(Expect::CopyEnd);
+        q.request(Expected::CopyEnd);
         assert!(q.reply(b'Z').is_ok());
         assert_eq!(q.take_local(), None);
         assert!(q.is_clean());
@@ -767,32 +771,32 @@ mod tests {
 
     #[test]
     fn a_copy_that_fails_after_a_swallowed_sync_leaves_the_server_in_doubt() {
-        let mut q = Outstanding::default();
-        q.request(Expect::Execute);
-        q.request(Expect::Sync);
+        let mut q = PendingReplies::default();
+        q.request(Expected::Execute);
+        q.request(Expected::Sync);
         assert!(q.reply(b'G').is_ok());
         q.error(|_| ());
-        q.request(Expect::Sync);
+        q.request(Expected::Sync);
         assert!(replies(&mut q, b"ZZ").iter().all(Result::is_ok), "one ReadyForQuery more is possible");
         assert!(q.is_doubtful(), "and the server is not used again");
     }
 
     #[test]
     fn a_reply_while_the_server_reads_copy_data_is_a_surprise() {
-        for (what, tags) in [(Expect::Query, b"ZCTG"), (Expect::Execute, b"CsDG")] {
+        for (what, tags) in [(Expected::Query, b"ZCTG"), (Expected::Execute, b"CsDG")] {
             for tag in tags {
-                let mut q = Outstanding::default();
+                let mut q = PendingReplies::default();
                 q.request(what);
                 assert!(q.reply(b'G').is_ok());
-                assert_eq!(q.reply(*tag), Err(Surprise), "{what:?} {:?}", char::from(*tag));
+                assert_eq!(q.reply(*tag), Err(UnexpectedReply), "{what:?} {:?}", char::from(*tag));
             }
         }
     }
 
     #[test]
     fn a_reply_of_the_wrong_kind_is_a_surprise() {
-        let mut q = Outstanding::default();
-        q.request(Expect::Parse);
-        assert_eq!(q.reply(b'2'), Err(Surprise));
+        let mut q = PendingReplies::default();
+        q.request(Expected::Parse);
+        assert_eq!(q.reply(b'2'), Err(UnexpectedReply));
     }
 }

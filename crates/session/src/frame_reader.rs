@@ -1,6 +1,6 @@
-//! Messages that arrive in pieces: what is held until enough of a message is there to decide on it.
+//! MessagePolicy that arrive in pieces: what is held until enough of a message is there to decide on it.
 //!
-//! Owns the rest of a message whose fate is decided (it streams), and the beginning of one that is not. Must not know what
+//! Owns the rest of a message whose disposition is decided (it streams), and the beginning of one that is not. Must not know what
 //! messages mean.
 //!
 //! Invariant: at most one message's beginning is held, never more than was asked for.
@@ -14,7 +14,7 @@ use crate::budget::{Account, Charge};
 
 /// What happens to the rest of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) enum Fate {
+pub(crate) enum Disposition {
     /// It goes to the other side.
     #[default]
     Forward,
@@ -24,10 +24,10 @@ pub(crate) enum Fate {
 
 /// One direction's place in its stream of messages.
 #[derive(Debug, Default)]
-pub(crate) struct Assembly {
-    /// Bytes of the current message still to come, and their fate.
+pub(crate) struct FrameReader {
+    /// Bytes of the current message still to come, and their disposition.
     left: u32,
-    fate: Fate,
+    disposition: Disposition,
     held: Vec<u8>,
     /// What the held bytes are charged, if they are many.
     charge: Option<Charge>,
@@ -41,14 +41,14 @@ pub(crate) enum Piece {
     /// The input is used up.
     End,
     /// This range of the input belongs to a message that was decided.
-    Rest(Range<usize>, Fate),
+    Rest(Range<usize>, Disposition),
     /// A message begins in the input, at this offset.
     Here(usize),
-    /// A message that began in earlier input is now complete enough in [`Assembly::take_held`].
+    /// A message that began in earlier input is now complete enough in [`FrameReader::take_held`].
     Held,
 }
 
-impl Assembly {
+impl FrameReader {
     /// Nothing of a message is under way.
     #[inline]
     pub(crate) fn is_between(&self) -> bool {
@@ -58,7 +58,7 @@ impl Assembly {
     /// The rest of a message is on its way to the other side.
     #[inline]
     pub(crate) fn is_forwarding(&self) -> bool {
-        self.left > 0 && self.fate == Fate::Forward
+        self.left > 0 && self.disposition == Disposition::Forward
     }
 
     /// Nothing but the beginning of a message is under way.
@@ -76,7 +76,7 @@ impl Assembly {
         self.charge.as_ref().map_or(0, Charge::bytes)
     }
 
-    /// Charges what is held. That there is room for it is asked before it is held (`need`, in [`Assembly::next`]).
+    /// Charges what is held. That there is room for it is asked before it is held (`need`, in [`FrameReader::next`]).
     #[inline]
     pub(crate) fn charge(&mut self, account: &Arc<Account>) {
         if self.held.capacity() > UNCHARGED {
@@ -89,14 +89,14 @@ impl Assembly {
 
     /// Puts back what a frozen session had held.
     pub(crate) fn thaw(held: Vec<u8>) -> Self {
-        Assembly { held, ..Self::default() }
+        FrameReader { held, ..Self::default() }
     }
 
     /// The rest of the message that was just decided: `left` bytes more.
     #[inline]
-    pub(crate) fn rest(&mut self, left: usize, fate: Fate) {
+    pub(crate) fn rest(&mut self, left: usize, disposition: Disposition) {
         self.left = left as u32;
-        self.fate = fate;
+        self.disposition = disposition;
     }
 
     /// Advances `at` in `input` to the next thing to do. `need` says how many bytes of a message that begins with the
@@ -115,7 +115,7 @@ impl Assembly {
             }
             self.left -= taken as u32;
             *at += taken;
-            return Ok(Piece::Rest(*at - taken..*at, self.fate));
+            return Ok(Piece::Rest(*at - taken..*at, self.disposition));
         }
         if !self.held.is_empty() {
             return self.fill(input, at, need);
@@ -158,8 +158,8 @@ impl Assembly {
         }
     }
 
-    /// Takes the held beginning out, to be decided. Give its buffer back with [`Assembly::give_back`], or, if it can't be
-    /// decided now, put it back whole with [`Assembly::keep`].
+    /// Takes the held beginning out, to be decided. Give its buffer back with [`FrameReader::give_back`], or, if it can't be
+    /// decided now, put it back whole with [`FrameReader::keep`].
     pub(crate) fn take_held(&mut self) -> Vec<u8> {
         // Whoever decides on it may have to charge what is made of it.
         self.charge = None;

@@ -1,6 +1,6 @@
 //! What a client asks for with its first packets.
 //!
-//! Owns the reading of the startup packet into a [`Hello`]: user, database, parameters, protocol version. Must not know
+//! Owns the reading of the startup packet into a [`StartupRequest`]: user, database, parameters, protocol version. Must not know
 //! which pools exist or who may enter.
 //!
 //! Source: PostgreSQL documentation, "Message Flow", Start-up, SSL and GSSAPI Session Encryption, Canceling Requests.
@@ -16,7 +16,7 @@ const NEWEST_MINOR: u16 = 2;
 
 /// What the first bytes of a client ask for.
 #[derive(Debug)]
-pub enum Opening {
+pub enum FirstPacket {
     /// More bytes are needed.
     More,
     /// TLS (SSLRequest): one byte answers `used` bytes, `S` or `N`; after `S` comes the handshake.
@@ -41,7 +41,7 @@ pub enum Opening {
     /// A session.
     Startup {
         /// What it wants.
-        hello: Box<Hello>,
+        request: Box<StartupRequest>,
         /// How many bytes of the input that was.
         used: usize,
     },
@@ -51,7 +51,7 @@ pub enum Opening {
 
 /// A startup packet.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Hello {
+pub struct StartupRequest {
     /// The user.
     pub user: String,
     /// The database, which names a pool; the user's name where it was left out.
@@ -68,55 +68,55 @@ pub struct Hello {
 
 /// Whether a client may still ask for encryption.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Asking {
+pub enum EncryptionRequests {
     /// It may.
-    Free,
+    Allowed,
     /// It was refused as often as there are kinds: a client that only asks gets no further answer.
-    Spent,
+    Exhausted,
     /// It is encrypted.
-    Inside,
+    Encrypted,
 }
 
 /// The first byte of a TLS handshake's record. As the first byte of a packet's length it would mean hundreds of megabytes.
 const HANDSHAKE: u8 = 0x16;
 
 /// Reads the first packet in `input`.
-pub fn open(input: &[u8], asking: Asking) -> Opening {
-    if input.first() == Some(&HANDSHAKE) && asking != Asking::Inside {
-        return Opening::DirectTls;
+pub fn read(input: &[u8], encryption: EncryptionRequests) -> FirstPacket {
+    if input.first() == Some(&HANDSHAKE) && encryption != EncryptionRequests::Encrypted {
+        return FirstPacket::DirectTls;
     }
     match startup::first(input) {
-        Ok(None) => Opening::More,
+        Ok(None) => FirstPacket::More,
         Ok(Some((asked @ (First::Ssl | First::Gss), used))) => {
-            match asking {
-                Asking::Free => {}
-                Asking::Spent => return refuse_protocol("encryption was refused already"),
-                Asking::Inside => return refuse_protocol("SSL req inside SSL"),
+            match encryption {
+                EncryptionRequests::Allowed => {}
+                EncryptionRequests::Exhausted => return refuse_protocol("encryption was refused already"),
+                EncryptionRequests::Encrypted => return refuse_protocol("SSL req inside SSL"),
             }
             if input.len() > used {
                 // Bytes stuffed before a handshake would be read as if they had come through it (CVE-2021-3935).
                 return refuse_protocol("received unencrypted data after SSL request");
             }
-            if matches!(asked, First::Ssl) { Opening::Tls { used } } else { Opening::Gss { used } }
+            if matches!(asked, First::Ssl) { FirstPacket::Tls { used } } else { FirstPacket::Gss { used } }
         }
-        Ok(Some((First::Cancel { pid, key }, _))) => Opening::Cancel { pid, secret: key.to_vec() },
+        Ok(Some((First::Cancel { pid, key }, _))) => FirstPacket::Cancel { pid, secret: key.to_vec() },
         Ok(Some((First::Unsupported { major, minor }, _))) => {
             refuse_protocol(&format!("version {major}.{minor}; the server speaks 3.0 to 3.{NEWEST_MINOR}"))
         }
-        Ok(Some((First::Startup(packet), used))) => match hello(&packet) {
-            Ok(hello) => Opening::Startup { hello: Box::new(hello), used },
-            Err(refusal) => Opening::Refuse(refusal),
+        Ok(Some((First::Startup(packet), used))) => match request(&packet) {
+            Ok(request) => FirstPacket::Startup { request: Box::new(request), used },
+            Err(refusal) => FirstPacket::Refuse(refusal),
         },
         Err(malformed) => refuse_protocol(malformed.0),
     }
 }
 
-fn refuse_protocol(what: &str) -> Opening {
-    Opening::Refuse(Refusal::UnsupportedProtocol(what.into()))
+fn refuse_protocol(what: &str) -> FirstPacket {
+    FirstPacket::Refuse(Refusal::UnsupportedProtocol(what.into()))
 }
 
-fn hello(packet: &startup::Startup<'_>) -> Result<Hello, Refusal> {
-    let mut hello = Hello {
+fn request(packet: &startup::Startup<'_>) -> Result<StartupRequest, Refusal> {
+    let mut request = StartupRequest {
         user: String::new(),
         database: String::new(),
         minor: packet.minor.min(NEWEST_MINOR),
@@ -127,8 +127,8 @@ fn hello(packet: &startup::Startup<'_>) -> Result<Hello, Refusal> {
     for (name, value) in packet.params() {
         // The two that every client sends, without a copy of their names.
         let known = match name {
-            b"user" => Some(&mut hello.user),
-            b"database" => Some(&mut hello.database),
+            b"user" => Some(&mut request.user),
+            b"database" => Some(&mut request.database),
             _ => None,
         };
         if let Some(known) = known {
@@ -138,36 +138,36 @@ fn hello(packet: &startup::Startup<'_>) -> Result<Hello, Refusal> {
         let name = text(name)?;
         if let Some(option) = name.strip_prefix("_pq_.") {
             let _ = option;
-            hello.negotiate.get_or_insert_default().push(name);
+            request.negotiate.get_or_insert_default().push(name);
             continue;
         }
         let value = text(value)?;
         match name.as_str() {
             "options" => {
                 let options = startup::options(&value).map_err(|Malformed(_)| Refusal::BadOptions)?;
-                hello.options.extend(options);
+                request.options.extend(options);
             }
             "replication" if !matches!(value.as_str(), "false" | "off" | "no" | "0") => {
                 return Err(Refusal::UnsupportedProtocol("replication connections are not pooled".into()));
             }
             "replication" => {}
-            _ => hello.params.push((name, value)),
+            _ => request.params.push((name, value)),
         }
     }
-    if hello.user.is_empty() {
+    if request.user.is_empty() {
         return Err(Refusal::NoUser);
     }
-    if hello.database.is_empty() {
-        hello.database.clone_from(&hello.user);
+    if request.database.is_empty() {
+        request.database.clone_from(&request.user);
     }
-    Ok(hello)
+    Ok(request)
 }
 
 fn text(bytes: &[u8]) -> Result<String, Refusal> {
     String::from_utf8(bytes.to_vec()).map_err(|_| Refusal::Protocol("a startup parameter that is not UTF-8".into()))
 }
 
-impl Hello {
+impl StartupRequest {
     /// The parameters that the client wants, as far as they are tracked.
     ///
     /// # Errors
@@ -221,48 +221,48 @@ mod tests {
         buffer
     }
 
-    fn read(bytes: &[u8]) -> Box<Hello> {
-        match open(bytes, Asking::Free) {
-            Opening::Startup { hello, used } if used == bytes.len() => hello,
+    fn startup(bytes: &[u8]) -> Box<StartupRequest> {
+        match read(bytes, EncryptionRequests::Allowed) {
+            FirstPacket::Startup { request, used } if used == bytes.len() => request,
             other => panic!("{other:?}"),
         }
     }
 
     #[test]
     fn the_database_defaults_to_the_user_and_options_are_read() {
-        let hello = read(&packet(&[("user", "u"), ("options", "-c geqo=off --search_path=a")], 0));
-        assert_eq!(hello.database, "u");
-        assert_eq!(hello.options, [("geqo".into(), "off".into()), ("search_path".into(), "a".into())]);
-        assert_eq!(hello.negotiate, None);
+        let request = startup(&packet(&[("user", "u"), ("options", "-c geqo=off --search_path=a")], 0));
+        assert_eq!(request.database, "u");
+        assert_eq!(request.options, [("geqo".into(), "off".into()), ("search_path".into(), "a".into())]);
+        assert_eq!(request.negotiate, None);
     }
 
     #[test]
     fn unknown_options_are_refused_by_name_or_ignored_altogether() {
         let table = ParamTable::new([]);
-        let hello =
-            read(&packet(&[("user", "u"), ("options", "-c nonsense=1 -c TimeZone=UTC"), ("TimeZone", "CET")], 0));
-        assert_eq!(hello.wanted(&table, &[]), Err(Refusal::UnsupportedOption("nonsense".into())));
+        let request =
+            startup(&packet(&[("user", "u"), ("options", "-c nonsense=1 -c TimeZone=UTC"), ("TimeZone", "CET")], 0));
+        assert_eq!(request.wanted(&table, &[]), Err(Refusal::UnsupportedOption("nonsense".into())));
         for ignored in ["options", "nonsense"] {
-            let wanted = hello.wanted(&table, &[ignored.into()]).unwrap();
+            let wanted = request.wanted(&table, &[ignored.into()]).unwrap();
             assert_eq!(table.get(&wanted, "TimeZone"), Some("CET"), "the packet itself goes before its options");
         }
         let packet = packet(&[("user", "u"), ("options", "-d 5")], 0);
-        let Opening::Refuse(refusal) = open(&packet, Asking::Free) else { panic!() };
+        let FirstPacket::Refuse(refusal) = read(&packet, EncryptionRequests::Allowed) else { panic!() };
         assert_eq!(refusal, Refusal::BadOptions);
     }
 
     #[test]
     fn newer_versions_and_unknown_protocol_options_are_negotiated() {
-        let hello = read(&packet(&[("user", "u"), ("_pq_.x", "1")], 9));
-        assert_eq!((hello.minor, hello.negotiate.clone()), (2, Some(vec!["_pq_.x".to_string()])));
+        let request = startup(&packet(&[("user", "u"), ("_pq_.x", "1")], 9));
+        assert_eq!((request.minor, request.negotiate.clone()), (2, Some(vec!["_pq_.x".to_string()])));
     }
 
     #[test]
     fn the_version_that_is_answered_is_the_lower_one_of_both() {
         for (asked, agreed) in [(0, 0), (1, 1), (2, 2), (3, 2), (9999, 2), (u16::MAX, 2)] {
-            let hello = read(&packet(&[("user", "u"), ("_pq_.x", "1"), ("_pq_.y", "")], asked));
+            let request = startup(&packet(&[("user", "u"), ("_pq_.x", "1"), ("_pq_.y", "")], asked));
             let (mut buffer, mut expected) = (Vec::new(), Vec::new());
-            hello.write_negotiation(&mut buffer);
+            request.write_negotiation(&mut buffer);
             put_back::negotiate(&mut expected, agreed, &[b"_pq_.x", b"_pq_.y"]);
             assert_eq!(buffer, expected, "3.{asked}");
         }
@@ -272,26 +272,26 @@ mod tests {
     fn bytes_stuffed_behind_an_encryption_request_are_refused() {
         let mut bytes = Vec::new();
         put_front::ssl_request(&mut bytes);
-        assert!(matches!(open(&bytes, Asking::Free), Opening::Tls { used: 8 }));
+        assert!(matches!(read(&bytes, EncryptionRequests::Allowed), FirstPacket::Tls { used: 8 }));
         bytes.push(0);
-        assert!(matches!(open(&bytes, Asking::Free), Opening::Refuse(_)));
+        assert!(matches!(read(&bytes, EncryptionRequests::Allowed), FirstPacket::Refuse(_)));
     }
 
     #[test]
     fn encryption_is_asked_for_once_and_never_within() {
         let mut bytes = Vec::new();
         put_front::ssl_request(&mut bytes);
-        assert!(matches!(open(&bytes, Asking::Spent), Opening::Refuse(_)));
-        assert!(matches!(open(&bytes, Asking::Inside), Opening::Refuse(_)));
-        assert!(matches!(open(&[0x16, 3, 1], Asking::Free), Opening::DirectTls));
-        assert!(matches!(open(&[0x16, 3, 1, 0, 0, 0, 0, 0], Asking::Inside), Opening::Refuse(_)));
+        assert!(matches!(read(&bytes, EncryptionRequests::Exhausted), FirstPacket::Refuse(_)));
+        assert!(matches!(read(&bytes, EncryptionRequests::Encrypted), FirstPacket::Refuse(_)));
+        assert!(matches!(read(&[0x16, 3, 1], EncryptionRequests::Allowed), FirstPacket::DirectTls));
+        assert!(matches!(read(&[0x16, 3, 1, 0, 0, 0, 0, 0], EncryptionRequests::Encrypted), FirstPacket::Refuse(_)));
     }
 
     #[test]
     fn a_parameter_that_nobody_knows_is_refused_by_name() {
         let table = ParamTable::new([]);
-        let hello = read(&packet(&[("user", "u"), ("nonsense", "1")], 0));
-        assert_eq!(hello.wanted(&table, &[]), Err(Refusal::UnsupportedParameter("nonsense".into())));
-        assert!(hello.wanted(&table, &["NONSENSE".into()]).is_ok());
+        let request = startup(&packet(&[("user", "u"), ("nonsense", "1")], 0));
+        assert_eq!(request.wanted(&table, &[]), Err(Refusal::UnsupportedParameter("nonsense".into())));
+        assert!(request.wanted(&table, &["NONSENSE".into()]).is_ok());
     }
 }
