@@ -16,7 +16,7 @@ use weir_session::login::LearnedCredentials;
 use weir_session::{Clean, PoolStatements, ServerError};
 
 use crate::backends::hosts::Hosts;
-use crate::backends::throttle_state::Turn;
+use crate::backends::login_throttle::PoolLogin;
 use crate::cluster::state::{Part, Standing};
 use crate::entry::reported::Welcome;
 use crate::entry::state::SaltedKey;
@@ -60,8 +60,8 @@ pub(crate) struct PoolSlot {
     pub(crate) asked: Option<Secret>,
     /// The password as it was hashed last: from what, and what came of it.
     pub(crate) salted: Option<(SaltedKey, [u8; 32])>,
-    /// Which of its servers is next.
-    pub(crate) places: Hosts,
+    /// Which of its hosts is next.
+    pub(crate) hosts: Hosts,
     /// Why the last login failed.
     pub(crate) last_error: Option<ServerError>,
     /// It did because it took too long.
@@ -82,8 +82,8 @@ pub(crate) struct PoolSlot {
     /// Since when nobody uses it, and since when it has no servers besides; never if it is not so.
     pub(crate) idle_since: Time,
     pub(crate) empty_since: Time,
-    /// Its turn to log in where its servers are.
-    pub(crate) turn: Turn,
+    /// Its login, as the throttle of its hosts knows it.
+    pub(crate) login: PoolLogin,
     /// Under the limits that cross pools.
     pub(crate) standing: Standing,
     /// What this worker is to it.
@@ -210,7 +210,7 @@ pub(crate) fn adjust(slot: &mut PoolSlot, config: Arc<weir_config::Pool>, now: T
         slot.welcome = None;
         slot.accepted.forget_accepted();
         slot.salted = None;
-        slot.places = Hosts::default();
+        slot.hosts = Hosts::default();
         slot.pool.reconnect(now);
     }
     slot.accepted.set_limit(config.limits.pool_share());
@@ -246,7 +246,7 @@ impl PoolSlot {
             learnt: LearnedCredentials::default(),
             asked: None,
             salted: None,
-            places: Hosts::default(),
+            hosts: Hosts::default(),
             last_error: None,
             too_slow: false,
             failing_since: Time::NEVER,
@@ -258,7 +258,7 @@ impl PoolSlot {
             removed: false,
             idle_since: Time::NEVER,
             empty_since: Time::NEVER,
-            turn: Turn::default(),
+            login: PoolLogin::default(),
             standing,
             part,
         }
@@ -276,8 +276,15 @@ impl PoolSlot {
     #[inline]
     pub(crate) fn needs_poll(&self) -> bool {
         let alone = matches!(&self.part, Part::Home(lender) if lender.lent_count() == 0);
-        let plain = alone && !self.removed && !self.standing.limited && self.clients > 0 && !self.turn.is_taken();
+        let plain = alone && !self.removed && !self.standing.limited && self.clients > 0 && self.login.is_idle();
         !plain || self.pool.next_deadline() < self.armed
+    }
+
+    /// One of its servers has logged in.
+    pub(crate) fn login_succeeded(&mut self) {
+        self.last_error = None;
+        self.failing_since = Time::NEVER;
+        self.hosts.succeeded();
     }
 
     #[inline]

@@ -121,7 +121,7 @@ impl Engine {
         }
         self.watch_linked();
         self.create_forced_pools(now);
-        self.review_turns(now, io);
+        self.recheck_logins(now, io);
         self.settle_ledger(io);
     }
 

@@ -29,7 +29,7 @@ impl Engine {
                         self.common.follow_up(FollowUp::PollPool(ix));
                     }
                 }
-                Who::Dns => self.names_due(now, io),
+                Who::Dns => self.dns_due(now, io),
                 Who::Stats => {
                     self.admin.stats_at = Time::NEVER;
                     self.end_period(now, io);

@@ -6,8 +6,8 @@ use weir_pool::Acquire;
 use weir_session::{Refusal, ServerError};
 
 use crate::Engine;
-use crate::backends::login::ours;
-use crate::common::FollowUp;
+use crate::backends::login::{self, own_error};
+use crate::common::{FollowUp, cx};
 use crate::peers::{ClientPhase, Entry, ServerPhase, ServerSlot, ServerState};
 use crate::port::{Io, Level};
 
@@ -20,7 +20,7 @@ impl Engine {
             let ending = if shaking { LoginFailure::Handshake } else { LoginFailure::Other };
             let error = match server.fatal_error.take() {
                 Some(Refusal::ServerDown { sqlstate, message }) => ServerError { sqlstate, message },
-                _ => ours("server closed the connection during the login".to_owned()),
+                _ => own_error("server closed the connection during the login".to_owned()),
             };
             return self.login_failed(now, server, error, ending, io);
         };
@@ -96,12 +96,13 @@ impl Engine {
 
     /// Closes a server that the pool has forgotten.
     pub(crate) fn goodbye<I: Io>(&mut self, server: Box<ServerSlot>, why: &str, io: &mut I) {
+        let now = self.common.now();
         match server.state {
-            ServerState::Up(..) => self.terminate(server.peer, io),
+            ServerState::Up(..) => login::terminate(cx!(self, now, io), server.peer),
             _ => io.close(server.peer),
         }
         if self.common.config().log.disconnections {
-            let age = self.common.now().since(server.connected_at).micros() / 1_000_000;
+            let age = now.since(server.connected_at).micros() / 1_000_000;
             self.log_server(Level::Info, &server, format_args!("closing because: {why} (age={age}s)"), io);
         }
     }

@@ -1,15 +1,13 @@
 //! A pool is asked what it wants, until it wants nothing.
 
-use weir_base::{Peer, Span, Time};
+use weir_base::{Span, Time};
+use weir_pool::Effect;
 use weir_pool::lending::BorrowRequest;
-use weir_pool::{CloseReason, Effect};
-use weir_session::ServerError;
 
 use crate::Engine;
 use crate::cluster::state::Asker;
 use crate::common::FollowUp;
 use crate::handles::{PoolIx, Waiter};
-use crate::peers::{ServerSlot, ServerState};
 use crate::port::Io;
 use crate::timers::Who;
 
@@ -29,7 +27,7 @@ impl Engine {
         self.poll(now, ix, io);
         let again = self.settle_loans(now, ix, io);
         self.poll(now, ix, io);
-        self.square_turns(now, ix, io);
+        self.check_login(now, ix, io);
         self.square_permits(now, ix, io);
         let forget_at = self.forget_at(now, ix);
         let slot = self.pools.get_mut(ix);
@@ -44,7 +42,7 @@ impl Engine {
             self.common.follow_up(FollowUp::PollPool(ix));
         }
         if self.admin.is_watching() {
-            self.look_for_rest(io);
+            self.check_watches(io);
         }
     }
 
@@ -84,37 +82,6 @@ impl Engine {
                 self.grant(now, client, server, check, io);
             }
         }
-    }
-
-    /// The pool has let a server go.
-    fn pool_closes<I: Io>(&mut self, now: Time, server: Peer, reason: CloseReason, io: &mut I) {
-        let Some(slot) = self.peers.take_server(server) else { return };
-        if reason == CloseReason::ConnectTimeout {
-            let unreached = matches!(slot.state, ServerState::Connecting);
-            let message = format!("server {} did not finish the login within server_connect_timeout", slot.target);
-            let error = ServerError { sqlstate: "08001".into(), message };
-            let pool = self.pools.get_mut(slot.pool);
-            // The pool has judged it already, by what it was told when the connect began.
-            let (_, told) = pool.places.failed(&pool.config, slot.attempt, error.clone(), None);
-            pool.note_failure(told, true, now);
-            if unreached {
-                self.fail_line(now, &slot.target, &error, true);
-            }
-        }
-        self.goodbye(slot, reason.text(), io);
-    }
-
-    pub(crate) fn open_server<I: Io>(&mut self, now: Time, ix: PoolIx, io: &mut I) {
-        let id = self.common.next_id();
-        let slot = self.pools.get_mut(ix);
-        let (attempt, target) = slot.places.begin(&slot.config, self.common.config().tls.server.mode);
-        let peer = io.connect(&target);
-        self.turn_begins(ix, &target);
-        let slot = self.pools.get_mut(ix);
-        slot.pool.set_timeout_failure(slot.places.failure(&slot.config, attempt));
-        slot.pool.opening(peer, now);
-        slot.tally.connects += 1;
-        self.peers.put_server(Box::new(ServerSlot::new(peer, id, ix, target, attempt, now)));
     }
 
     /// When a pool that nobody uses is forgotten, with its statistics.

@@ -24,7 +24,7 @@ impl Engine {
         let Some(phase) = server.phase() else { return self.peers.put_server(server) };
         match (phase, outcome) {
             (ServerPhase::CheckingRole | ServerPhase::ConnectQuery, outcome) => {
-                self.introduced(now, server, outcome, io);
+                self.first_query_done(now, server, outcome, io);
             }
             (ServerPhase::Resetting(why), Ok(())) => {
                 if let Some((up, _)) = server.up() {
