@@ -28,9 +28,11 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("fuzz", &["base", "pgwire", "auth", "session", "admin", "config", "engine"]),
     ("pgclient", &["pgwire", "auth"]),
     ("pglocal", &["pgclient"]),
-    ("weir", &["base", "runtime", "web", "admin", "config", "pgclient", "pglocal"]),
+    ("terminal", &["base"]),
+    ("weir", &["base", "runtime", "web", "admin", "config", "pgclient", "pglocal", "terminal"]),
     ("tests", &["base", "pgwire", "auth", "pgclient", "pglocal"]),
     ("bench", &["base", "pgwire", "auth", "config", "engine", "pgclient", "pglocal", "uring"]),
+    ("demo", &["config", "pgclient", "pglocal", "terminal", "tests"]),
     ("lab", &["pgclient", "pglocal"]),
 ];
 
