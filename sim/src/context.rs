@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use weir_base::{OnDirty, Peer, PoolMode, Span, Time, WorkerId};
-use weir_engine::mail::Mail;
+use weir_engine::Message;
 use weir_engine::port::{Answer, Signal};
 
 use crate::check::{Checker, Violation};
@@ -23,8 +23,8 @@ pub(crate) enum Event {
     Net(NetEvent),
     /// An actor asked to be woken, with its own number for the reason.
     Wake(Owner, u32),
-    /// A mail reaches an engine.
-    Mail { from: WorkerId, to: u16, mail: Box<Mail>, socket: Option<Box<Carried>> },
+    /// A message reaches an engine.
+    Message { from: WorkerId, to: u16, message: Box<Message>, socket: Option<Box<Carried>> },
     /// A helper has finished for an engine.
     Helped { worker: u16, job: u64, answer: Box<Answer> },
     /// A name has been looked up for an engine.

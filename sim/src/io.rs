@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use weir_base::{Host, Peer, Span, Target, WorkerId};
 use weir_config::Config;
-use weir_engine::mail::Mail;
+use weir_engine::Message;
 use weir_engine::port::{About, Handshake, Io, Level, Response, Work};
 use weir_pgwire::startup::{self, First};
 
@@ -188,7 +188,7 @@ impl Slots {
 #[derive(Default)]
 pub(crate) struct Wishes {
     pub(crate) helps: Vec<(u64, Work)>,
-    pub(crate) posts: Vec<(WorkerId, Mail, Option<Carried>)>,
+    pub(crate) posts: Vec<(WorkerId, Message, Option<Carried>)>,
     pub(crate) detaches: Vec<Peer>,
     /// What has been found of names; heard after a while.
     pub(crate) looks: Vec<Found>,
@@ -399,13 +399,13 @@ impl Io for SimIo<'_> {
         }
     }
 
-    fn post(&mut self, to: WorkerId, mail: Mail, socket: Option<Peer>) {
+    fn post(&mut self, to: WorkerId, message: Message, socket: Option<Peer>) {
         let socket = socket.and_then(|peer| {
             let turn = self.alive(peer, "post").map(std::mem::take);
             self.slots.remove(peer);
             turn.and_then(|turn| Some((turn.end?, turn)))
         });
-        self.wishes.posts.push((to, mail, socket));
+        self.wishes.posts.push((to, message, socket));
     }
 
     fn help(&mut self, job: u64, work: Work) {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use weir_admin::{ChangeError, Refusals};
 use weir_base::{ClientAddr, Peer, Time, WorkerId};
 use weir_config::Config;
-use weir_engine::mail::Mail;
+use weir_engine::Message;
 use weir_engine::port::{Answer, Gone, Input, Secured, Signal, Work};
 use weir_engine::{Engine, Setup, StatementMemory};
 
@@ -61,8 +61,8 @@ struct Shared {
     clients: BTreeMap<u32, Who>,
     accepting: bool,
     ended: bool,
-    /// When the last mail from one engine to another arrives: they keep their order.
-    mail: BTreeMap<(u16, u16), Time>,
+    /// When the last message from one engine to another arrives: they keep their order.
+    last_arrival: BTreeMap<(u16, u16), Time>,
     accepted: u32,
     /// Server connections that are between two workers: what they were started for.
     travelling: Vec<(End, (String, String))>,
@@ -202,8 +202,8 @@ impl Pooler {
             }
             Event::Detached { worker, peer } => self.detached(ctx, worker, peer),
             Event::Handshaken { worker, peer, failure } => self.handshaken(ctx, usize::from(worker), peer, failure),
-            Event::Mail { from, to, mail, socket } => {
-                self.mail(ctx, from, usize::from(to), *mail, socket.map(|socket| *socket))
+            Event::Message { from, to, message, socket } => {
+                self.message(ctx, from, usize::from(to), *message, socket.map(|socket| *socket))
             }
             _ => {}
         }
@@ -247,7 +247,7 @@ impl Pooler {
         ctx.queue.after(delay, Event::Handshaken { worker, peer, failure });
     }
 
-    fn mail(&mut self, ctx: &mut Context, from: WorkerId, to: usize, mail: Mail, socket: Option<Carried>) {
+    fn message(&mut self, ctx: &mut Context, from: WorkerId, to: usize, message: Message, socket: Option<Carried>) {
         if self.shared.ended {
             socket.into_iter().for_each(|(end, _)| ctx.close(end));
             return;
@@ -262,7 +262,7 @@ impl Pooler {
             ctx.resume(end);
             peer
         });
-        self.handle(ctx, to, Input::Mail { from, mail, socket: peer });
+        self.handle(ctx, to, Input::Message { from, message, socket: peer });
         // It may have broken on its way.
         if let (Some(peer), Some(end)) = (peer, end)
             && !ctx.net.is_open(end)
@@ -293,8 +293,8 @@ impl Pooler {
         for (job, work) in wishes.helps {
             self.help(ctx, worker as u16, job, work);
         }
-        for (to, mail, socket) in wishes.posts {
-            self.post(ctx, worker as u16, to, mail, socket);
+        for (to, message, socket) in wishes.posts {
+            self.post(ctx, worker as u16, to, message, socket);
         }
         for peer in wishes.detaches {
             let delay = self.nodes[worker].rng.span(1, 500);
@@ -373,12 +373,12 @@ impl Pooler {
         ctx.queue.after(delay, Event::Helped { worker, job, answer: Box::new(answer) });
     }
 
-    fn post(&mut self, ctx: &mut Context, from: u16, to: WorkerId, mail: Mail, socket: Option<Carried>) {
+    fn post(&mut self, ctx: &mut Context, from: u16, to: WorkerId, message: Message, socket: Option<Carried>) {
         if usize::from(to.0) >= self.nodes.len() {
             return ctx.violated(Checker::PortIsKept, || format!("w{from} posts to {to:?}, who does not exist"));
         }
         let delay = self.nodes[usize::from(from)].rng.span(1, LETTER.micros());
-        let last = self.shared.mail.entry((from, to.0)).or_insert(Time::START);
+        let last = self.shared.last_arrival.entry((from, to.0)).or_insert(Time::START);
         let at = (ctx.now() + delay).max(*last);
         *last = at;
         if let Some((end, turn)) = &socket
@@ -387,7 +387,7 @@ impl Pooler {
             self.shared.travelling.push((*end, started.clone()));
         }
         let socket = socket.map(Box::new);
-        let event = Event::Mail { from: WorkerId(from), to: to.0, mail: Box::new(mail), socket };
+        let event = Event::Message { from: WorkerId(from), to: to.0, message: Box::new(message), socket };
         ctx.queue.at(at, event);
     }
 
@@ -472,7 +472,7 @@ impl Shared {
             clients: BTreeMap::new(),
             accepting: true,
             ended: false,
-            mail: BTreeMap::new(),
+            last_arrival: BTreeMap::new(),
             accepted: 0,
             travelling: Vec::new(),
             gone: Vec::new(),
@@ -500,7 +500,7 @@ impl Shared {
 fn describe(input: &Input<'_>) -> String {
     match input {
         Input::Bytes { peer, bytes } => format!("{} bytes from {peer:?}", bytes.len()),
-        Input::Mail { from, socket, .. } => format!("mail from w{}, socket {socket:?}", from.0),
+        Input::Message { from, socket, .. } => format!("message from w{}, socket {socket:?}", from.0),
         other => format!("{other:?}"),
     }
 }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use weir_base::{ClientAddr, Host, Peer, Span, Target, Time, WorkerId};
 use weir_config::{Config, Method, Pool, SslMode};
-use weir_engine::mail::Mail;
+use weir_engine::Message;
 use weir_engine::port::{About, Handshake, Input, Io, Level, Response, Work};
 use weir_engine::{Engine, Setup, StatementMemory};
 use weir_pgwire::{Column, ColumnType, Of, put_back, put_front};
@@ -129,7 +129,7 @@ impl Io for Port {
     fn pause(&mut self, _: Peer) {}
     fn resume(&mut self, _: Peer) {}
     fn detach(&mut self, _: Peer) {}
-    fn post(&mut self, _: WorkerId, _: Mail, _: Option<Peer>) {}
+    fn post(&mut self, _: WorkerId, _: Message, _: Option<Peer>) {}
     fn help(&mut self, _: u64, _: Work) {}
     fn start_tls(&mut self, _: Peer, _: Handshake) {}
     fn log(&mut self, _: Level, _: About<'_>, _: fmt::Arguments<'_>) {}

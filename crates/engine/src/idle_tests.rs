@@ -2,8 +2,8 @@
 
 use weir_base::{Peer, Span};
 
-use crate::common::*;
-use crate::stream::PAGE;
+use crate::admin::stream::PAGE;
+use crate::world::*;
 
 /// More than any turn of these tests may look at, and far less than there are idle clients.
 const FEW: u64 = 64;

@@ -1,99 +1,60 @@
 //! One worker's whole brain: its sessions and its pools, without I/O.
 //!
 //! [`Engine::handle`] is told one [`port::Input`] at a time and answers through [`port::Io`]; it owns no socket, clock or
-//! thread. What must be done to several sessions in a row is queued in [`Engine::todo`] and worked off before the turn
-//! ends, so that no chain of owners nests calls.
+//! thread. The engine is made of parts, each of which owns its fields and says by what it returns, or by a
+//! [`FollowUp`](common::FollowUp), what others must do:
 //!
-//! - `arrive`: from the first packet to the worker where the pool lives. `entry`: who may enter. `welcome`: what they
-//!   are told. `clients`: how many there may be. `failures`: who fails is slowed down.
-//! - `relay`: what passes between clients and servers. `links`: when they are linked, released and cleaned up after.
-//!   `holding`: how long a client holds its server.
-//! - `serve`: the life of a server connection. `places`: which of a pool's servers is tried, and which will do.
-//! - `turns`: how many logins a place gets at once. `lookup`: secrets that a server is asked for. `limits`, `permits`:
-//!   limits that cross pools.
-//! - `lend`: pools that span several workers. `placement`: which worker a client lives on.
-//! - `pools`: which pools there are, what they ask for, what a new configuration changes.
-//! - `tls`: what handshakes lead to. `names`: what look-ups say. `say`: lines of the log about peers.
-//! - `console`: operators and their commands. `gather`: commands that all workers carry out. `halt`: what is stopped.
-//!   `stream`: long tables, in pieces.
-//! - `census`: how many clients there are, without looking at them. `holders`: why somebody has to wait. `refusals`: who
-//!   got nothing, counted. `cancel`, `report`, `deadlines`, `shutdown`: what the names say.
+//! - `entry`: a client's way in. `traffic`: what passes between clients and servers. `backends`: connections to servers.
+//! - `cluster`: what workers say to each other. `admin`: what operators ask for. `flows`: what takes several parts.
+//! - `common`: what every part may use. `sessions`: what all sessions share. `peers`, `pools`: the two tables.
+//! - `timers`: who is woken when. `log`: lines about peers. `handles`: names for pools and for those who wait.
 
-mod arrive;
-mod cancel;
-mod census;
-mod clients;
-mod console;
-mod control;
-mod deadlines;
+mod admin;
+mod backends;
+mod cluster;
+mod common;
 mod entry;
-mod failures;
-mod gather;
-mod halt;
-mod holders;
-mod holding;
-mod lend;
-mod limits;
-mod links;
-mod lookup;
-mod lost;
-mod names;
+mod flows;
+mod handles;
+mod log;
 mod peers;
-mod permits;
-mod placement;
-mod places;
 mod pools;
-mod prelogin;
-mod refusals;
-mod relay;
-mod renew;
-mod report;
-mod salting;
-mod say;
-mod serve;
-mod shutdown;
-mod stream;
+mod secured;
+mod sessions;
 mod timers;
-mod tls;
-mod turns;
-mod welcome;
-mod wire;
+mod traffic;
 
 #[cfg(test)]
 extern crate self as weir_engine;
 #[cfg(test)]
-#[path = "../tests/common/mod.rs"]
-mod common;
-#[cfg(test)]
 mod idle_tests;
+#[cfg(test)]
+#[path = "../tests/common/mod.rs"]
+mod world;
 
-pub use lend::Line;
+pub use cluster::lending::Line;
+pub use cluster::messages::Message;
 
-pub mod mail;
 pub mod port;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
-use rand_chacha::ChaCha12Rng;
-use rand_core::{RngCore, SeedableRng};
-use weir_admin::Refusals;
-use weir_auth::{Mocks, ScramPolicy};
-use weir_base::{OnDirty, Peer, Span, Time, WorkerId};
+use weir_base::{Peer, Span, Time, WorkerId};
 use weir_config::Config;
-use weir_session::front::{Context, Counts, Messages, Simple};
-use weir_session::{Accepted, Interner, ParamTable, StatePolicy};
 
 pub use weir_session::StatementMemory;
 
-use crate::gather::{Caller, Gathering};
-use crate::halt::Halt;
-use crate::lookup::Waiter;
-use crate::mail::{Drain, Letter, Mail};
-use crate::peers::{Entry, Peers, Phase, PoolIx};
+use crate::admin::Admin;
+use crate::backends::Backends;
+use crate::cluster::Cluster;
+use crate::cluster::messages::Payload;
+use crate::common::{Common, Cx, FollowUp, Job};
+use crate::handles::Waiter;
+use crate::peers::{ClientPhase, Entry, Peers};
 use crate::pools::Pools;
-use crate::port::{Input, Io, Level, Signal};
-use crate::timers::{Timers, Who};
+use crate::port::{Input, Io, Level};
+use crate::sessions::Sessions;
+use crate::timers::Who;
 
 /// What an engine needs to know to begin.
 pub struct Setup {
@@ -119,178 +80,34 @@ pub struct Setup {
 
 /// One worker's sessions and pools.
 pub struct Engine {
-    worker: WorkerId,
-    workers: u16,
-    config: Arc<Config>,
-    /// The configuration that workers were last told to take over; the next SET builds on it.
-    newest: Arc<Config>,
-    version: &'static str,
-    wall_at_start: u64,
-    random: ChaCha12Rng,
-    /// The time of the input that is being handled.
-    clock: Time,
+    common: Common,
+    sessions: Sessions,
     peers: Peers,
-    census: census::Census,
     pools: Pools,
-    /// Secrets that servers are asked for.
-    lookups: lookup::Lookups,
-    /// Limits that cross pools; worker 0 keeps them.
-    permits: permits::Ledger,
-    /// Servers of this worker's pools that are lent, by the handle they had here: the pool, and to whom.
-    lent: HashMap<Peer, lend::Away>,
-    /// Where room is wanted for another pool: whether it has been told of something idle.
-    pressed: BTreeMap<permits::Key, limits::Offer>,
-    timers: Timers,
-    /// Logins at servers under way, and pools that wait for theirs.
-    turns: turns::Turns,
-    shared: Shared,
-    /// What look-ups said.
-    names: names::Names,
-    todo: VecDeque<Todo>,
-    /// Jobs that helpers work on.
-    jobs: HashMap<u64, Job>,
-    last_id: u64,
-    policy: ScramPolicy,
-    /// What users who are not listed look like.
-    mocks: Arc<Mocks>,
-    salting: salting::Salting,
-    /// Clients of the whole process; counted by worker 0, which accepts them.
-    all_clients: u32,
-    /// Who is in, where that is limited; worker 0's only.
-    ledger: clients::Ledger,
-    /// Clients that wait for worker 0's answer, and the places they asked for.
-    entering: HashMap<u64, (Peer, Box<clients::Ticket>)>,
-    failures: failures::Failures,
-    prelogin: prelogin::PreLogin,
-    /// Clients that were refused before they had a pool, and those of pools that are forgotten.
-    refusals: Refusals,
-    user_names: entry::UserNames,
-    /// How busy workers are; worker 0 wants to know.
-    loads: placement::Loads,
-    /// The operating system's user that this process runs as.
-    uid: u32,
-    gathering: HashMap<u64, Gathering>,
-    /// What renews the configuration, one at a time; a helper works on the first.
-    renewals: VecDeque<renew::Renewal>,
-    /// Where changes are kept that workers are taking over, by the control plane's numbers.
-    kept: HashMap<u64, weir_admin::Persisted>,
-    /// What the operator has stopped.
-    halt: Halt,
-    draining: Option<Drain>,
-    told_drained: bool,
-    /// What worker 0 asked all workers for: its own mail may reach it last.
-    asked_drain: Option<Drain>,
-    /// Workers that have told that they are drained.
-    drained: BTreeSet<WorkerId>,
-    shutdown_by: Time,
-    shutdown_armed: Time,
-    stats_at: Time,
+    entry: entry::Entry,
+    backends: Backends,
+    cluster: Cluster,
+    admin: Admin,
 }
-
-/// What all sessions of a worker share.
-struct Shared {
-    interner: Interner,
-    params: ParamTable,
-    /// Buffers that held unnamed statements.
-    spare: Vec<Vec<u8>>,
-    scratch: Vec<u8>,
-    counts: Counts,
-    /// Which messages are passed on.
-    messages: Messages,
-    /// Buffers that held what clients sent while they waited.
-    blocks: Vec<Vec<u8>>,
-}
-
-/// Work that the current turn still owes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Todo {
-    /// This server may have become free.
-    Release(Peer),
-    /// This client may go on with what it sent.
-    Feed(Peer),
-    /// This pool may have something to ask for.
-    Settle(PoolIx),
-}
-
-/// What a helper works for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Job {
-    ClientSalt(Peer),
-    /// What the operating system calls a user.
-    NameOfUser(u32),
-    ServerSalt(Peer),
-    /// The first of [`Engine::renewals`].
-    Renewal,
-}
-
-/// Most buffers kept for waiting clients.
-const MAX_BLOCKS: usize = 1024;
-/// The largest buffer that is kept.
-const BLOCK_SIZE: usize = 16 << 10;
 
 impl Engine {
     /// A worker's engine, without sessions yet.
     pub fn new(setup: Setup) -> Self {
         let config = setup.config;
-        let stats_at = Time::START + period(&config);
         let mut hash_key = [0; 16];
         hash_key.copy_from_slice(&setup.process_key[..16]);
         let mut engine = Engine {
-            worker: setup.worker,
-            workers: setup.workers.max(1),
-            version: setup.version,
-            wall_at_start: setup.wall_at_start,
-            random: ChaCha12Rng::from_seed(setup.seed),
-            clock: Time::START,
+            sessions: Sessions::new(hash_key, &setup.statement_memory, &config),
             peers: Peers::default(),
-            census: census::Census::default(),
             pools: Pools::default(),
-            lookups: lookup::Lookups::default(),
-            permits: permits::Ledger::default(),
-            lent: HashMap::new(),
-            pressed: BTreeMap::new(),
-            timers: Timers::default(),
-            turns: turns::Turns::default(),
-            shared: Shared {
-                interner: Interner::new(hash_key, &setup.statement_memory, config.limits.statement_memory),
-                params: ParamTable::new(config.track_extra_parameters.iter().map(String::as_str)),
-                spare: Vec::new(),
-                scratch: Vec::new(),
-                counts: Counts::default(),
-                messages: messages(&config),
-                blocks: Vec::new(),
-            },
-            names: names::Names::default(),
-            todo: VecDeque::new(),
-            jobs: HashMap::new(),
-            last_id: 0,
-            policy: entry::policy(setup.process_key, &config),
-            mocks: entry::mocks(&config),
-            salting: salting::Salting::default(),
-            all_clients: 0,
-            ledger: clients::Ledger::default(),
-            entering: HashMap::new(),
-            failures: failures::Failures::default(),
-            prelogin: prelogin::PreLogin::default(),
-            refusals: Refusals::default(),
-            user_names: entry::UserNames::default(),
-            loads: placement::Loads::default(),
-            uid: setup.uid,
-            newest: config.clone(),
-            renewals: VecDeque::new(),
-            kept: HashMap::new(),
-            gathering: HashMap::new(),
-            halt: Halt::default(),
-            draining: None,
-            told_drained: false,
-            asked_drain: None,
-            drained: BTreeSet::new(),
-            shutdown_by: Time::NEVER,
-            shutdown_armed: Time::NEVER,
-            stats_at: Time::NEVER,
-            config,
+            entry: entry::Entry::new(setup.process_key, setup.uid, &config),
+            backends: Backends::default(),
+            cluster: Cluster::default(),
+            admin: Admin::new(config.clone(), setup.version),
+            common: Common::new(setup.worker, setup.workers, config, setup.seed, setup.wall_at_start),
         };
-        engine.timers.arm(Who::Stats, stats_at, &mut engine.stats_at);
+        let stats_at = Time::START + period(engine.common.config());
+        engine.common.arm(Who::Stats, stats_at, &mut engine.admin.stats_at);
         engine.create_forced_pools(Time::START);
         engine
     }
@@ -298,7 +115,7 @@ impl Engine {
     /// Handles one input. `now` never runs backwards. Deadlines are kept by [`Input::Tick`] alone, so that what came in
     /// time is heard first, however late it is.
     pub fn handle<I: Io>(&mut self, now: Time, input: Input<'_>, io: &mut I) {
-        self.clock = now;
+        self.common.set_now(now);
         match input {
             Input::Bytes { peer, bytes } => self.bytes(now, peer, bytes, io),
             Input::Accepted { peer, from } => self.accepted(now, peer, from, io),
@@ -313,39 +130,39 @@ impl Engine {
             Input::ConnectFailed { peer, error } => self.connect_failed(now, peer, &error, io),
             Input::Detached { peer } => self.detached(now, peer, io),
             Input::Helped { job, answer } => self.helped(now, job, answer, io),
-            Input::Mail { from, mail, socket } => self.mail(now, from, mail, socket, io),
+            Input::Message { from, message, socket } => self.message(now, from, message, socket, io),
             Input::Load(percent) => self.loaded(percent, io),
             Input::Signal(signal) => self.signal(now, signal, io),
-            Input::Asked { number, request } => self.outside_asks(now, number, request, io),
-            Input::AskedNoMore { number } => self.outside_leaves(now, number, io),
+            Input::Asked { number, request } => self.control_request(now, number, request, io),
+            Input::AskedNoMore { number } => self.control_request_dropped(now, number, io),
             Input::Tick => self.ticks(now, io),
         }
         self.work_off(now, io);
-        if self.halt.is_flushing() {
+        if self.admin.halt.is_flushing() {
             self.look_for_flushed(io);
         }
     }
 
     /// When [`Input::Tick`] is due.
     pub fn next_deadline(&self) -> Time {
-        self.timers.next()
+        self.common.next_deadline()
     }
 
-    /// What is queued in `todo`, until nothing is.
+    /// Does what is queued for this turn, until nothing is.
     #[inline]
     fn work_off<I: Io>(&mut self, now: Time, io: &mut I) {
-        while let Some(todo) = self.todo.pop_front() {
-            match todo {
-                Todo::Release(server) => self.release(now, server, io),
-                Todo::Feed(client) => self.feed_waiting(now, client, io),
-                Todo::Settle(pool) => self.settle(now, pool, io),
+        while let Some(work) = self.common.next_follow_up() {
+            match work {
+                FollowUp::Release(server) => self.release(now, server, io),
+                FollowUp::Feed(client) => self.feed_waiting(now, client, io),
+                FollowUp::PollPool(pool) => self.poll_pool(now, pool, io),
             }
         }
     }
 
     #[inline]
     fn bytes<I: Io>(&mut self, now: Time, peer: Peer, bytes: &[u8], io: &mut I) {
-        if self.halt.is_suspended() {
+        if self.admin.halt.is_suspended() {
             self.hold(peer, io);
         }
         match self.peers.take(peer) {
@@ -365,50 +182,54 @@ impl Engine {
         }
     }
 
-    fn mail<I: Io>(&mut self, now: Time, from: WorkerId, mail: Mail, socket: Option<Peer>, io: &mut I) {
-        match (mail.0, socket) {
-            (Letter::Client(traveller), Some(peer)) => self.arrived(now, peer, traveller, io),
-            (Letter::Cancel { pid, secret, id, addr }, Some(peer)) => {
+    fn message<I: Io>(&mut self, now: Time, from: WorkerId, message: Message, socket: Option<Peer>, io: &mut I) {
+        match (message.0, socket) {
+            (Payload::Client(handoff), Some(peer)) => self.arrived(now, peer, handoff, io),
+            (Payload::Cancel { pid, secret, id, addr }, Some(peer)) => {
                 self.canceller_arrived(now, peer, id, addr);
                 self.cancel(now, peer, pid, &secret, io);
             }
-            (Letter::ClientGone(ticket), _) => self.client_uncounted(ticket.as_deref()),
-            (Letter::Enter { id, ticket }, _) => self.asked_for_place(from, id, &ticket, io),
-            (Letter::Entered { id, refused }, _) => self.place_answered(now, id, refused, io),
-            (Letter::Counted(ticket), _) => self.seat_counted(&ticket),
-            (Letter::Left(ticket), _) => self.place_left(&ticket),
-            (Letter::LookUp(question), _) => self.look_up(now, from, *question, io),
-            (Letter::Loan(loan), peer) => self.heard_loan(now, from, *loan, peer, io),
-            (Letter::Plea(plea), _) => self.pleaded(from, *plea, io),
-            (Letter::Order(order), _) => self.ordered(now, *order, io),
-            (Letter::Distrust { database, user }, _) => self.lookups.forget(&(database, user)),
-            (Letter::MakeRoom, _) => {
-                self.evict_prelogin(now, io);
+            (Payload::ClientGone(ticket), _) => self.client_uncounted(ticket.as_deref()),
+            (Payload::Enter { id, ticket }, _) => self.asked_for_place(from, id, &ticket, io),
+            (Payload::Entered { id, refused }, _) => self.place_answered(now, id, refused, io),
+            (Payload::Counted(ticket), _) => self.seat_counted(&ticket),
+            (Payload::Left(ticket), _) => self.place_left(&ticket),
+            (Payload::LookUp(query), _) => self.begin_auth_query(now, from, *query, io),
+            (Payload::Loan(loan), peer) => self.heard_loan(now, from, *loan, peer, io),
+            (Payload::Plea(plea), _) => self.pleaded(from, *plea, io),
+            (Payload::Order(order), _) => self.ordered(now, *order, io),
+            (Payload::Distrust { database, user }, _) => self.entry.lookups.forget(&(database, user)),
+            (Payload::MakeRoom, _) => {
+                self.evict_unauthenticated(now, io);
             }
-            (Letter::Failed(place), _) => self.failed_elsewhere(now, place),
-            (Letter::LookUpNoMore(id), _) => self.look_up_no_more(now, id),
-            (Letter::LookedUp { id, answer }, _) => self.looked_up(now, id, answer, io),
-            (Letter::Ask { id, ask }, _) => self.asked(now, from, id, ask, io),
-            (Letter::Answer { id, answer }, _) => self.answered(now, id, answer, io),
-            (Letter::Paging(paging), _) => self.paging(from, paging, io),
-            (Letter::Load(percent), _) => self.load_told(from, percent),
-            (Letter::Drained(drain), _) => self.worker_drained(from, drain, io),
-            (Letter::Client(_) | Letter::Cancel { .. }, None) => {
-                say::say(Level::Error, format_args!("a client arrived without its socket"), io);
+            (Payload::Failed(origin), _) => {
+                let cx = &mut Cx::new(now, io, &mut self.common, &mut self.sessions);
+                self.entry.throttle.failed_elsewhere(cx, origin);
+            }
+            (Payload::LookUpNoMore(id), _) => self.withdraw_auth_query(now, id),
+            (Payload::LookedUp { id, answer }, _) => self.secret_answered(now, id, &answer, io),
+            (Payload::Command { id, command }, _) => self.carry_out(now, from, id, command, io),
+            (Payload::CommandAnswer { id, answer }, _) => self.answered(now, id, answer, io),
+            (Payload::Paging(paging), _) => self.paging(from, paging, io),
+            (Payload::Load(percent), _) => self.load_told(from, percent),
+            (Payload::Drained(drain), _) => self.worker_drained(from, drain, io),
+            (Payload::Client(_) | Payload::Cancel { .. }, None) => {
+                log::log(Level::Error, format_args!("a client arrived without its socket"), io);
             }
         }
     }
 
-    fn signal<I: Io>(&mut self, now: Time, signal: Signal, io: &mut I) {
-        match signal {
-            Signal::Reload => self.begin_reload(Caller::Nobody, io),
-            Signal::Quit => io.exit(0),
-            Signal::ShutdownClients if self.draining.is_some() => io.exit(0),
-            Signal::ShutdownClients => self.begin_drain(now, Drain::Clients, io),
-            Signal::ShutdownServers if self.draining == Some(Drain::Servers) => io.exit(0),
-            Signal::ShutdownServers => self.begin_drain(now, Drain::Servers, io),
-            Signal::Pause => self.pause_signal(now, io),
-            Signal::Resume => self.resume_signal(now, io),
+    /// A helper has finished.
+    fn helped<I: Io>(&mut self, now: Time, job: u64, answer: port::Answer, io: &mut I) {
+        match (self.common.end_job(job), answer) {
+            (Some(Job::ClientSalt(peer)), port::Answer::Salted(salted)) => self.client_hashed(now, peer, &salted, io),
+            (Some(Job::NameOfUser(uid)), port::Answer::UserName(name)) => {
+                self.user_named(now, uid, name.as_deref(), io);
+            }
+            (Some(Job::ServerSalt(peer)), port::Answer::Salted(salted)) => self.server_salted(now, peer, &salted, io),
+            (Some(Job::Reload), port::Answer::Config(read)) => self.config_read(now, read, io),
+            (Some(Job::Reload), port::Answer::Changed(made)) => self.config_changed(now, made, io),
+            _ => log::log(Level::Error, format_args!("a helper's answer that nobody waits for"), io),
         }
     }
 
@@ -417,16 +238,18 @@ impl Engine {
     pub fn refreeze(&mut self, peer: Peer) -> bool {
         let Some(mut slot) = self.peers.take_client(peer) else { return false };
         let frozen = match &slot.phase {
-            Phase::Ready(client) if slot.link.is_none() => weir_session::frozen::freeze(client, &self.shared.params),
+            ClientPhase::Ready(client) if slot.link.is_none() => {
+                weir_session::frozen::freeze(client, &self.sessions.params)
+            }
             _ => None,
         };
         let done = frozen.is_some();
         if let Some(bytes) = frozen {
             // What it is charged for is let go before it is charged again.
-            slot.phase = Phase::Gone;
+            slot.phase = ClientPhase::Gone;
             let pool = &self.pools.get(slot.pool).accepted;
-            let thawed = weir_session::frozen::thaw(&bytes, &self.shared.params, &mut self.shared.interner, pool);
-            slot.phase = Phase::Ready(thawed.expect("what was frozen here thaws here"));
+            let thawed = weir_session::frozen::thaw(&bytes, &self.sessions.params, &mut self.sessions.interner, pool);
+            slot.phase = ClientPhase::Ready(thawed.expect("what was frozen here thaws here"));
         }
         self.peers.put(peer, Entry::Client(slot));
         done
@@ -437,21 +260,21 @@ impl Engine {
     /// # Panics
     /// When an invariant is broken.
     pub fn check(&self) {
-        assert!(self.todo.is_empty(), "a turn has left work behind");
-        self.check_census();
+        assert!(self.common.is_done(), "a turn has left work behind");
+        self.check_client_counts();
         for client in self.peers.clients() {
             let Some(server) = client.link else { continue };
             let owner = self.peers.servers().find(|s| s.peer == server).map(|s| s.link);
             assert_eq!(owner, Some(Some(client.peer)), "a client's server does not know it");
-            assert!(matches!(client.phase, Phase::Ready(_)), "a client that may not ask has a server");
+            assert!(matches!(client.phase, ClientPhase::Ready(_)), "a client that may not ask has a server");
         }
         for server in self.peers.servers() {
             let Some(client) = server.link else { continue };
             let link = self.peers.clients().find(|c| c.peer == client).map(|c| c.link);
             assert_eq!(link, Some(Some(server.peer)), "a server's client does not know it");
-            assert!(server.doing() != Some(peers::Doing::Idle), "an idle server has a client");
+            assert!(server.phase() != Some(peers::ServerPhase::Idle), "an idle server has a client");
             let released = self.pools.get(server.pool).mode() != weir_base::PoolMode::Session;
-            let fair = server.overtime.1 <= relay::AHEAD || !released;
+            let fair = server.overtime.1 <= traffic::relay::AHEAD || !released;
             assert!(fair, "others wait, and a pipeline goes on for {} transactions", server.overtime.1);
         }
         self.check_turns();
@@ -460,74 +283,19 @@ impl Engine {
             slot.check();
             for (peer, ..) in slot.pool.servers() {
                 let here = || self.peers.servers().any(|s| s.peer == peer && s.pool == ix);
-                let known = self.lent.get(&peer).is_some_and(|away| away.pool == ix) || here();
+                let known = self.cluster.lent.get(&peer).is_some_and(|away| away.pool == ix) || here();
                 assert!(known, "a pool has a server that is gone: {peer:?}");
             }
             for (peer, _) in slot.pool.waiting() {
                 let waits = match Waiter::of(peer) {
                     Waiter::Client(_) => self.peers.clients().any(|c| c.peer == peer && c.pool == ix && c.pause.waits),
-                    Waiter::Lookup(_) => self.lookups.waits(peer, ix),
+                    Waiter::AuthQuery(_) => self.entry.queries.waits(peer, ix),
                     Waiter::Guest(_) => slot.part.is_vacant() || !slot.part.is_guest(),
                 };
                 assert!(waits, "a pool's queue holds one who does not wait: {peer:?}");
             }
         }
     }
-
-    /// A number that no other thing of the process has.
-    fn next_id(&mut self) -> u64 {
-        self.last_id += 1;
-        self.last_id * u64::from(self.workers) + u64::from(self.worker.0)
-    }
-
-    fn random_bytes<const N: usize>(&mut self) -> [u8; N] {
-        let mut bytes = [0; N];
-        self.random.fill_bytes(&mut bytes);
-        bytes
-    }
-
-    fn wall(&self, at: Time) -> u64 {
-        self.wall_at_start + at.micros()
-    }
-}
-
-impl Shared {
-    /// What a session is fed with.
-    fn context<'a>(&'a mut self, pool: &weir_config::Pool, accepted: &'a mut Accepted, ahead: u32) -> Context<'a> {
-        let limits = &pool.limits;
-        Context {
-            interner: &mut self.interner,
-            accepted,
-            params: &self.params,
-            spare: &mut self.spare,
-            scratch: &mut self.scratch,
-            counts: &mut self.counts,
-            max_prepared: limits.max_prepared_statements as usize,
-            client_statements: limits.client_statements as usize,
-            client_memory: limits.client_share(),
-            messages: self.messages,
-            state: StatePolicy { warn: pool.warn_on_dirty, refuse: pool.on_dirty == OnDirty::Refuse },
-            ahead,
-        }
-    }
-
-    /// A buffer for what a client sends while it waits.
-    fn block(&mut self) -> Vec<u8> {
-        self.blocks.pop().unwrap_or_default()
-    }
-
-    fn recycle(&mut self, mut block: Vec<u8>) {
-        if (1..=BLOCK_SIZE).contains(&block.capacity()) && self.blocks.len() < MAX_BLOCKS {
-            block.clear();
-            self.blocks.push(block);
-        }
-    }
-}
-
-/// Which messages are passed on.
-fn messages(config: &Config) -> Messages {
-    let simple = if config.disable_pqexec { Simple::Refused } else { Simple::Allowed };
-    Messages { longest: config.max_packet_size, simple }
 }
 
 /// The statistics' period, never zero.

@@ -6,28 +6,21 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use weir_base::{ClientAddr, Host, Peer, Target, Time, WorkerId};
-use weir_pool::lending::Ask;
-use weir_session::hello::Hello;
-use weir_session::login::{Learnt, Login};
+use weir_base::{ClientAddr, Host, Peer, Target, Time};
+use weir_pool::lending::BorrowRequest;
 use weir_session::server_login::ServerLogin;
+use weir_session::startup::StartupRequest;
 use weir_session::{Client, Refusal, Server};
 
-use crate::cancel::CancelSecret;
-use crate::clients::Ticket;
-use crate::console::Console;
-use crate::entry::Why;
-use crate::holding::Holding;
-use crate::lookup::Verdict;
-use crate::places::Attempt;
-use crate::port::Secured;
-use crate::salting::Hashing;
-
-/// Index of a pool in the engine's table.
-pub(crate) type PoolIx = u32;
-
-/// How a hashed password is kept: password, salt, iterations.
-pub(crate) type SaltedKey = (Arc<str>, Vec<u8>, u32);
+use crate::admin::console::Console;
+use crate::backends::hosts::Attempt;
+use crate::cluster::ticket::Ticket;
+use crate::entry::state::{Delayed, Handoff, LoginPhase, SaltedKey, SslNegotiation};
+use crate::handles::{NO_POOL, PoolIx};
+use crate::secured::Secured;
+use crate::traffic::cancel_key::CancelSecret;
+use crate::traffic::cancel_state::CancelSlot;
+use crate::traffic::holding::Holding;
 
 /// What stands behind a handle.
 #[derive(Default)]
@@ -46,7 +39,7 @@ pub(crate) struct ClientSlot {
     /// Unique in the process.
     pub(crate) id: u64,
     pub(crate) addr: ClientAddr,
-    pub(crate) phase: Phase,
+    pub(crate) phase: ClientPhase,
     /// Its pool, once it has logged in.
     pub(crate) pool: PoolIx,
     /// Its server.
@@ -71,7 +64,7 @@ pub(crate) struct ClientSlot {
     pub(crate) request_at: Time,
     /// Its earliest wake-up in the timers.
     pub(crate) armed: Time,
-    /// What it is charged for as a stranger.
+    /// What it is charged for while it is unauthenticated.
     pub(crate) charged: u32,
     /// What a cancel request must name.
     pub(crate) cancel: CancelSecret,
@@ -97,21 +90,21 @@ impl Pause {
 }
 
 /// Where a client is in its life.
-pub(crate) enum Phase {
+pub(crate) enum ClientPhase {
     /// It is a balancer, which has to say first for whom it connects.
     Header,
     /// Its first packet is awaited; it may ask for encryption so many times yet.
     Opening { asks_left: u8 },
     /// A handshake is under way, which it asked for like this.
-    Handshake(Way),
+    Handshake(SslNegotiation),
     /// Its socket is on the way to another worker.
-    Moving(Box<Journey>),
+    Moving(Box<Handoff>),
     /// A server is asked for its secret.
-    Asking(Box<Hello>),
+    AuthLookup(Box<StartupRequest>),
     /// It proves who it is.
     Login(Box<LoginPhase>),
-    /// It failed to, and is told a little later.
-    Held(Box<Held>),
+    /// It failed to, and its refusal is delayed.
+    Delayed(Box<Delayed>),
     /// It is who it says, and waits for what its server says about itself.
     Welcome(Box<LoginPhase>),
     /// It may ask.
@@ -122,58 +115,6 @@ pub(crate) enum Phase {
     Canceller,
     /// It is being taken out.
     Gone,
-}
-
-/// How a client came to its handshake.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Way {
-    /// By a request that was answered.
-    Request,
-    /// With its first bytes.
-    Direct,
-}
-
-/// What a client is sent to another worker for.
-pub(crate) enum Journey {
-    Startup(WorkerId, Box<Hello>, Vec<u8>),
-    Cancel { pid: u32, secret: Vec<u8> },
-}
-
-/// A login, and what it is for.
-pub(crate) struct LoginPhase {
-    pub(crate) hello: Box<Hello>,
-    pub(crate) login: Option<Login>,
-    pub(crate) learnt: Learnt,
-    pub(crate) console: bool,
-    /// What a server said about its user, if one was asked.
-    pub(crate) said: Option<Verdict>,
-    /// Worker 0 is asked for its place.
-    pub(crate) entering: Option<u64>,
-    /// A helper is asked for the name of this user of the operating system.
-    pub(crate) unnamed: Option<u32>,
-    /// A helper hashes for it, or will.
-    pub(crate) busy: bool,
-    /// Why it will fail, whatever the client answers: for the log.
-    pub(crate) why: Option<Why>,
-    /// What is hashed, or was.
-    pub(crate) hashing: Option<Hashing>,
-}
-
-impl LoginPhase {
-    /// A login that has not begun.
-    pub(crate) fn new(hello: Box<Hello>) -> LoginPhase {
-        let console = weir_admin::is_console(&hello.database);
-        let (login, learnt, said, why) = (None, Learnt::default(), None, None);
-        let (entering, unnamed, busy, hashing) = (None, None, false, None);
-        LoginPhase { hello, login, learnt, console, said, entering, unnamed, busy, why, hashing }
-    }
-}
-
-/// A failed login whose refusal is held back.
-pub(crate) struct Held {
-    pub(crate) refusal: Refusal,
-    pub(crate) until: Time,
-    pub(crate) database: String,
 }
 
 /// A server.
@@ -210,7 +151,7 @@ pub(crate) struct ServerSlot {
     /// Cancel requests under way for it: it is not given away before they are over.
     pub(crate) cancels: u32,
     /// Its last words, if they were fatal.
-    pub(crate) last_words: Option<Refusal>,
+    pub(crate) fatal_error: Option<Refusal>,
     /// Not read from, because its client's socket is full.
     pub(crate) paused: bool,
     /// Not read from, because everything is suspended.
@@ -225,7 +166,7 @@ pub(crate) struct ServerSlot {
     /// A client has had it since it was last reset.
     pub(crate) used: bool,
     /// Close it at its release (KILL, RECONNECT).
-    pub(crate) doomed: bool,
+    pub(crate) marked_for_close: bool,
 }
 
 /// Where a server connection is in its life; the same names in SHOW SERVERS.
@@ -237,33 +178,33 @@ pub(crate) enum ServerState {
     /// In the handshake.
     Shaking,
     Login(Box<ServerLogin>),
-    /// Logged in, and doing this. Inline: a server's slot is boxed as a whole, and all but its first moments are these.
-    Up(Server, Doing),
+    /// Logged in, and phase this. Inline: a server's slot is boxed as a whole, and all but its first moments are these.
+    Up(Server, ServerPhase),
 }
 
-/// What a server that is logged in is doing.
+/// What a server that is logged in is phase.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Doing {
+pub(crate) enum ServerPhase {
     /// Answering whether it is good for the pool. Its pool knows it as logging in.
-    Probing,
+    CheckingRole,
     /// Running the query that each new server begins with. Its pool knows it as logging in.
-    Greeting,
+    ConnectQuery,
     /// Idle in the pool.
     Idle,
     /// Answering a check before it is linked.
     Checking,
     /// Taking over its next client's parameters.
-    Agreeing,
+    SyncingParameters,
     /// Working for its client.
     Linked,
     /// Being cleaned of what its client left.
     Resetting(Reset),
     /// Running the query that it began with once more, after a reset.
-    Restoring,
+    ConnectQueryAgain,
     /// Being asked for a user's secret; the question's handle.
-    Looking(Peer),
+    AuthQuery(Peer),
     /// On its way to a guest of the pool, for this ask; `check`: to be checked there first.
-    Lent { ask: Ask, check: bool },
+    Lending { ask: BorrowRequest, check: bool },
     /// On its way home from a guest.
     Returning,
 }
@@ -277,40 +218,37 @@ pub(crate) enum Reset {
     Query,
 }
 
-/// A connection of ours that carries a cancel request.
-pub(crate) struct CancelSlot {
-    pub(crate) peer: Peer,
-    pub(crate) server: Peer,
-    /// Whose query is to be cancelled.
-    pub(crate) client: Peer,
-    pub(crate) pool: PoolIx,
-    /// The clients that asked, to be closed when it is done.
-    pub(crate) requesters: Vec<Peer>,
-    pub(crate) stage: CancelStage,
-    pub(crate) armed: Time,
-    pub(crate) deadline: Time,
-}
+impl ClientPhase {
+    /// How clients begin, but for balancers: they may ask for encryption once for each kind.
+    pub(crate) const OPENING: ClientPhase = ClientPhase::Opening { asks_left: 2 };
 
-/// How far a connection for a cancel request is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum CancelStage {
-    Connecting,
-    /// Asked whether it can encrypt, as the connection of its server is; one byte is awaited.
-    Asking,
-    /// In the handshake.
-    Shaking,
-    /// The request is out: it may hit its server until the connection ends.
-    Sent,
+    /// Whether the client has not proven who it is.
+    pub(crate) fn is_unauthenticated(&self) -> bool {
+        match self {
+            ClientPhase::Header
+            | ClientPhase::Opening { .. }
+            | ClientPhase::Handshake(_)
+            | ClientPhase::Moving(_)
+            | ClientPhase::AuthLookup(_)
+            | ClientPhase::Login(_)
+            | ClientPhase::Delayed(_) => true,
+            ClientPhase::Welcome(_)
+            | ClientPhase::Ready(_)
+            | ClientPhase::Console(_)
+            | ClientPhase::Canceller
+            | ClientPhase::Gone => false,
+        }
+    }
 }
 
 impl ClientSlot {
     /// Where it is, for SHOW CLIENTS.
     pub(crate) fn state(&self) -> &'static str {
         match self.phase {
-            Phase::Canceller => "active_cancel_req",
-            Phase::Ready(_) if self.link.is_some() => "active",
-            Phase::Ready(_) | Phase::Welcome(_) if self.pause.waits => "waiting",
-            Phase::Ready(_) | Phase::Welcome(_) | Phase::Console(_) => "idle",
+            ClientPhase::Canceller => "active_cancel_req",
+            ClientPhase::Ready(_) if self.link.is_some() => "active",
+            ClientPhase::Ready(_) | ClientPhase::Welcome(_) if self.pause.waits => "waiting",
+            ClientPhase::Ready(_) | ClientPhase::Welcome(_) | ClientPhase::Console(_) => "idle",
             _ => "login",
         }
     }
@@ -318,27 +256,87 @@ impl ClientSlot {
     /// Whether a shutdown that waits for clients waits for it. Who comes during one is an operator, or is refused.
     pub(crate) fn is_waited_for(&self) -> bool {
         match &self.phase {
-            Phase::Header | Phase::Opening { .. } | Phase::Handshake(_) | Phase::Console(_) => false,
-            Phase::Login(phase) => !phase.console,
+            ClientPhase::Header | ClientPhase::Opening { .. } | ClientPhase::Handshake(_) | ClientPhase::Console(_) => {
+                false
+            }
+            ClientPhase::Login(phase) => !phase.is_console(),
             _ => true,
         }
     }
 
+    /// A client that has just come.
+    pub(crate) fn new(
+        peer: Peer,
+        id: u64,
+        addr: ClientAddr,
+        phase: ClientPhase,
+        now: Time,
+        cancel_secret: [u8; 16],
+    ) -> ClientSlot {
+        ClientSlot {
+            peer,
+            id,
+            addr,
+            phase,
+            pool: NO_POOL,
+            link: None,
+            waiting: Vec::new(),
+            pause: Pause::default(),
+            cut: false,
+            ended: false,
+            statements_refused: false,
+            user: "".into(),
+            tls: None,
+            ticket: None,
+            connected_at: now,
+            request_at: now,
+            armed: Time::NEVER,
+            charged: 0,
+            cancel: CancelSecret::new(cancel_secret),
+        }
+    }
+
+    /// Its pool, once it has one.
+    pub(crate) fn pool(&self) -> Option<PoolIx> {
+        (self.pool != NO_POOL).then_some(self.pool)
+    }
+
+    /// The database that it has asked for, as long as it has no pool; operators, all the time.
+    pub(crate) fn requested_database(&self) -> &str {
+        match &self.phase {
+            ClientPhase::Console(console) => console.database(),
+            ClientPhase::Login(phase) | ClientPhase::Welcome(phase) => &phase.request().database,
+            ClientPhase::AuthLookup(request) => &request.database,
+            ClientPhase::Delayed(delayed) => &delayed.database,
+            _ => "",
+        }
+    }
+
+    /// Whether it may ask.
+    pub(crate) fn is_ready(&self) -> bool {
+        matches!(self.phase, ClientPhase::Ready(_))
+    }
+
+    /// Whether it has a pool, and is welcome there or about to be.
+    pub(crate) fn is_pooled(&self) -> bool {
+        matches!(self.phase, ClientPhase::Ready(_) | ClientPhase::Welcome(_))
+    }
+
     /// The session, once it may ask.
     pub(crate) fn ready(&mut self) -> Option<&mut Client> {
-        if let Phase::Ready(client) = &mut self.phase { Some(client) } else { None }
+        if let ClientPhase::Ready(client) = &mut self.phase { Some(client) } else { None }
     }
 }
 
 impl ServerSlot {
     /// The session, if it is logged in.
     #[inline]
-    pub(crate) fn up(&mut self) -> Option<(&mut Server, &mut Doing)> {
-        if let ServerState::Up(server, doing) = &mut self.state { Some((server, doing)) } else { None }
+    pub(crate) fn up(&mut self) -> Option<(&mut Server, &mut ServerPhase)> {
+        if let ServerState::Up(server, phase) = &mut self.state { Some((server, phase)) } else { None }
     }
 
-    pub(crate) fn doing(&self) -> Option<Doing> {
-        if let ServerState::Up(_, doing) = &self.state { Some(*doing) } else { None }
+    pub(crate) fn phase(&self) -> Option<ServerPhase> {
+        if let ServerState::Up(_, phase) = &self.state { Some(*phase) } else { None }
     }
 
     /// The name that it was reached by, and the address that it is on; `None` where no name was looked up.
@@ -356,7 +354,7 @@ impl ServerSlot {
 
     /// Whether its pool knows it as logging in still.
     pub(crate) fn is_new(&self) -> bool {
-        matches!(self.doing(), None | Some(Doing::Probing | Doing::Greeting))
+        matches!(self.phase(), None | Some(ServerPhase::CheckingRole | ServerPhase::ConnectQuery))
     }
 }
 

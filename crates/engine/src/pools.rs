@@ -6,34 +6,33 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use rand_core::RngCore;
 use weir_admin::{CommandError, PoolCounters, Refusals, Stats};
 use weir_auth::Secret;
 use weir_base::{Peer, PoolMode, Span, Time, WorkerId};
 use weir_config::Config;
 use weir_pgwire::Dirty;
-use weir_pool::lending::{Ask, Loans, of_a_guest};
+use weir_pool::lending::{BorrowRequest, Lender, borrower_settings};
 use weir_pool::{CloseReason, Effect, Pool, Settings};
-use weir_session::login::Learnt;
-use weir_session::{Accepted, Cause, Clean, OwnError, Params, Refusal};
+use weir_session::login::LearnedCredentials;
+use weir_session::{Cause, Clean, PoolStatements, Refusal, ServerError};
 
-use crate::holders::Asker;
-use crate::holding::Holding;
-use crate::lend::{Guest, Part};
-use crate::limits::Standing;
-use crate::lookup::Waiter;
-use crate::peers::{ClientSlot, Entry, PoolIx, SaltedKey, ServerSlot, ServerState};
-use crate::places::Places;
+use crate::Engine;
+use crate::backends::hosts::Hosts;
+use crate::backends::throttle_state::Turn;
+use crate::cluster::state::{Asker, Guest, Part, Standing};
+use crate::common::FollowUp;
+use crate::entry::reported::Welcome;
+use crate::entry::state::SaltedKey;
+use crate::handles::{PoolIx, Waiter};
+use crate::peers::{ClientSlot, Entry, ServerSlot, ServerState};
 use crate::port::Io;
 use crate::timers::Who;
-use crate::turns::Turn;
-use crate::welcome::Told;
-use crate::{Engine, Todo};
+use crate::traffic::holding::Holding;
 
 /// The pools of a worker.
 #[derive(Default)]
 pub(crate) struct Pools {
-    /// Places of pools that are forgotten are used again.
+    /// Hosts of pools that are forgotten are used again.
     slots: Vec<Option<Box<PoolSlot>>>,
     free: Vec<PoolIx>,
     by_name: HashMap<(Arc<str>, Arc<str>), PoolIx>,
@@ -61,17 +60,17 @@ pub(crate) struct PoolSlot {
     /// What a server said about itself, for clients that log in.
     pub(crate) welcome: Option<Welcome>,
     /// The statements that its servers have accepted.
-    pub(crate) accepted: Accepted,
+    pub(crate) accepted: PoolStatements,
     /// What clients' logins taught us, for our own at the server.
-    pub(crate) learnt: Learnt,
+    pub(crate) learnt: LearnedCredentials,
     /// The secret of its user, if a server was asked for it.
     pub(crate) asked: Option<Secret>,
     /// The password as it was hashed last: from what, and what came of it.
     pub(crate) salted: Option<(SaltedKey, [u8; 32])>,
     /// Which of its servers is next.
-    pub(crate) places: Places,
+    pub(crate) places: Hosts,
     /// Why the last login failed.
-    pub(crate) last_error: Option<OwnError>,
+    pub(crate) last_error: Option<ServerError>,
     /// It did because it took too long.
     pub(crate) too_slow: bool,
     /// When the first login after the last success failed; never if none has.
@@ -83,8 +82,8 @@ pub(crate) struct PoolSlot {
     /// Cancel requests: under way, and waiting for their turn (requester, client).
     pub(crate) cancels: Vec<Peer>,
     pub(crate) cancel_queue: VecDeque<(Peer, Peer)>,
-    /// When the log was told last who holds its servers.
-    pub(crate) holders_said: Option<Time>,
+    /// When the log had a line about its waits last.
+    pub(crate) wait_logged: Option<Time>,
     /// The configuration has it no more, or nobody needs it.
     pub(crate) removed: bool,
     /// Since when nobody uses it, and since when it has no servers besides; never if it is not so.
@@ -103,13 +102,6 @@ pub(crate) struct PoolSlot {
 pub(crate) struct Reading {
     pub(crate) stats: Stats,
     pub(crate) at: Time,
-}
-
-/// What clients of a pool are told at their login.
-#[derive(Clone, Debug)]
-pub(crate) struct Welcome {
-    pub(crate) told: Arc<Told>,
-    pub(crate) params: Arc<Params>,
 }
 
 /// The SQLSTATE of a server that knows no such database.
@@ -160,7 +152,7 @@ impl Pools {
         let slot = self.get_mut(ix);
         slot.removed = true;
         slot.pool.close_idle();
-        slot.pool.shut();
+        slot.pool.shut_down();
         let key = (slot.name.clone(), slot.user.clone());
         self.by_name.remove(&key);
     }
@@ -180,7 +172,7 @@ impl Pools {
 impl Part {
     /// The limits of a configured pool, as this worker's pool goes by them.
     fn settings(&self, pool: &weir_config::Pool) -> Settings {
-        if self.is_guest() { of_a_guest(settings(pool)) } else { settings(pool) }
+        if self.is_guest() { borrower_settings(settings(pool)) } else { settings(pool) }
     }
 }
 
@@ -210,14 +202,14 @@ fn settings(pool: &weir_config::Pool) -> Settings {
 impl Engine {
     /// The pools whose user is fixed exist from the start, so that `min_size` is kept without clients.
     pub(crate) fn create_forced_pools(&mut self, now: Time) {
-        for (name, pool) in self.config.clone().pools.iter() {
+        for (name, pool) in self.common.config().clone().pools.iter() {
             if let Some(user) = &pool.user
                 && pool.limits.min_size > 0
-                && self.home_of(name, user) == self.worker
+                && self.home_of(name, user) == self.common.worker()
             {
                 let ix = self.pool_of(name, pool, user, now);
                 self.pools.get_mut(ix).pool.set_demand(true);
-                self.todo.push_back(Todo::Settle(ix));
+                self.common.follow_up(FollowUp::PollPool(ix));
             }
         }
     }
@@ -229,7 +221,7 @@ impl Engine {
         let bytes = name.bytes().chain([0]).chain(user.bytes());
         let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3));
         let hash = (hash ^ hash >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        WorkerId(((hash >> 32) % u64::from(self.workers)) as u16)
+        WorkerId(((hash >> 32) % u64::from(self.common.workers())) as u16)
     }
 
     /// The pool for a configured pool and a user; made when it is first wanted.
@@ -238,17 +230,20 @@ impl Engine {
         if let Some(ix) = self.pools.by_name.get(&key) {
             return *ix;
         }
-        let config = &self.config.pool_of_user(config, user);
+        let config = &self.common.config().pool_of_user(config, user);
         let home = self.home_of(name, user);
-        let part =
-            if home == self.worker { Part::Home(Loans::default()) } else { Part::Guest(Box::new(Guest::new(home))) };
-        let limited = self.config.is_limited(name, user) && !part.is_guest();
+        let part = if home == self.common.worker() {
+            Part::Home(Lender::default())
+        } else {
+            Part::Guest(Box::new(Guest::new(home)))
+        };
+        let limited = self.common.config().is_limited(name, user) && !part.is_guest();
         let standing = Standing { limited, ..Standing::default() };
         let slot = PoolSlot {
             name: key.0.clone(),
             user: key.1.clone(),
             config: config.clone(),
-            pool: Pool::new(part.settings(config), self.random.next_u64(), now),
+            pool: Pool::new(part.settings(config), self.common.random_number(), now),
             armed: Time::NEVER,
             stats: Stats::default(),
             tally: PoolCounters::default(),
@@ -257,11 +252,11 @@ impl Engine {
             previous: Reading { stats: Stats::default(), at: now },
             latest: Reading { stats: Stats::default(), at: now },
             welcome: None,
-            accepted: self.shared.interner.pool(name, user, config.limits.pool_share()),
-            learnt: Learnt::default(),
+            accepted: self.sessions.interner.pool(name, user, config.limits.pool_share()),
+            learnt: LearnedCredentials::default(),
             asked: None,
             salted: None,
-            places: Places::default(),
+            places: Hosts::default(),
             last_error: None,
             too_slow: false,
             failing_since: Time::NEVER,
@@ -269,7 +264,7 @@ impl Engine {
             lookups: 0,
             cancels: Vec::new(),
             cancel_queue: VecDeque::new(),
-            holders_said: None,
+            wait_logged: None,
             removed: false,
             idle_since: Time::NEVER,
             empty_since: Time::NEVER,
@@ -286,17 +281,17 @@ impl Engine {
     pub(crate) fn count_client(&mut self, ix: PoolIx, change: i32) {
         let slot = self.pools.get_mut(ix);
         slot.clients = slot.clients.wrapping_add_signed(change);
-        let elsewhere = matches!(&slot.part, Part::Home(loans) if loans.has_clients());
+        let elsewhere = matches!(&slot.part, Part::Home(lender) if lender.has_clients());
         slot.pool.set_demand(slot.clients > 0 || elsewhere || slot.config.user.is_some());
-        self.todo.push_back(Todo::Settle(ix));
+        self.common.follow_up(FollowUp::PollPool(ix));
     }
 
     /// Does what a pool asks for, until it asks for nothing, and sees to it that it is asked again in time.
-    pub(crate) fn settle<I: Io>(&mut self, now: Time, ix: PoolIx, io: &mut I) {
+    pub(crate) fn poll_pool<I: Io>(&mut self, now: Time, ix: PoolIx, io: &mut I) {
         if self.pools.find_mut(ix).is_none() {
             return;
         }
-        if self.halt.is_suspended() {
+        if self.admin.halt.is_suspended() {
             // RESUME makes up for a suspension.
             return self.tell_ended(ix, io);
         }
@@ -308,16 +303,16 @@ impl Engine {
         let forget_at = self.forget_at(now, ix);
         let slot = self.pools.get_mut(ix);
         let deadline = slot.pool.next_deadline().min(forget_at).min(again);
-        self.timers.arm(Who::Pool(ix), deadline, &mut slot.armed);
+        self.common.arm(Who::Pool(ix), deadline, &mut slot.armed);
         if slot.removed && slot.is_vacant() {
-            self.keep_refusals(ix);
+            self.admin.refusals.keep(self.pools.get(ix));
             self.pools.free(ix);
         } else if forget_at <= now {
             self.recall(ix, io);
             self.pools.remove(ix);
-            self.todo.push_back(Todo::Settle(ix));
+            self.common.follow_up(FollowUp::PollPool(ix));
         }
-        if self.halt.is_watched() || self.draining.is_some() {
+        if self.admin.halt.is_watched() || self.admin.shutdown.is_draining() {
             self.look_for_rest(io);
         }
     }
@@ -332,10 +327,10 @@ impl Engine {
         match effect {
             Effect::Open => self.may_open(now, ix, io),
             Effect::Close { server, reason } => self.pool_closes(now, server, reason, io),
-            Effect::Refuse { client, why, .. } if Ask::of(client).is_some() => {
-                Ask::of(client).into_iter().for_each(|ask| self.refuse_ask(now, ix, ask, why, io));
+            Effect::Refuse { client, why, .. } if BorrowRequest::from_handle(client).is_some() => {
+                BorrowRequest::from_handle(client).into_iter().for_each(|ask| self.refuse_ask(now, ix, ask, why, io));
             }
-            Effect::Refuse { client, why: weir_pool::Refusal::WaitTimeout, waited } if self.is_guest(ix) => {
+            Effect::Refuse { client, why: weir_pool::RefuseReason::WaitTimeout, waited } if self.is_guest(ix) => {
                 self.pools.get_mut(ix).waited(waited);
                 self.ask_why(ix, Asker::Refused(client));
             }
@@ -343,16 +338,16 @@ impl Engine {
             Effect::Refuse { client, why, waited } => {
                 self.pools.get_mut(ix).waited(waited);
                 let refusal = match why {
-                    weir_pool::Refusal::WaitTimeout => self.waited_too_long(now, ix, io),
+                    weir_pool::RefuseReason::WaitTimeout => self.wait_timed_out(now, ix, io),
                     why => self.refusal(ix, why),
                 };
                 match Waiter::of(client) {
                     Waiter::Client(client) => self.refuse_handle(now, client, refusal, io),
-                    Waiter::Lookup(lookup) => self.lookup_over(lookup, Err(refusal), io),
+                    Waiter::AuthQuery(query) => self.end_auth_query(query, Err(refusal), io),
                     Waiter::Guest(_) => {}
                 }
             }
-            Effect::Notice { client, .. } => self.notice_waiting(now, ix, client, io),
+            Effect::Notice { client, .. } => self.notify_waiting(now, ix, client, io),
             Effect::Grant { client, server, waited, check } => {
                 self.count_wait(ix, client, waited);
                 self.grant(now, client, server, check, io);
@@ -363,19 +358,19 @@ impl Engine {
     /// A wait is over. Those of a guest's clients are counted there.
     #[inline]
     pub(crate) fn count_wait(&mut self, ix: PoolIx, client: Peer, waited: Span) {
-        if Ask::of(client).is_none() {
+        if BorrowRequest::from_handle(client).is_none() {
             self.pools.get_mut(ix).waited(waited);
         }
     }
 
     pub(crate) fn open_server<I: Io>(&mut self, now: Time, ix: PoolIx, io: &mut I) {
-        let id = self.next_id();
+        let id = self.common.next_id();
         let slot = self.pools.get_mut(ix);
-        let (attempt, target) = slot.places.begin(&slot.config, self.config.tls.server.mode);
+        let (attempt, target) = slot.places.begin(&slot.config, self.common.config().tls.server.mode);
         let peer = io.connect(&target);
         self.turn_begins(ix, &target);
         let slot = self.pools.get_mut(ix);
-        slot.pool.too_slow_is(slot.places.failure(&slot.config, attempt));
+        slot.pool.set_timeout_failure(slot.places.failure(&slot.config, attempt));
         slot.pool.opening(peer, now);
         slot.tally.connects += 1;
         let server = ServerSlot {
@@ -398,7 +393,7 @@ impl Engine {
             overtime: (Time::NEVER, 0),
             heard_at: now,
             cancels: 0,
-            last_words: None,
+            fatal_error: None,
             paused: false,
             suspended: false,
             full: false,
@@ -406,7 +401,7 @@ impl Engine {
             armed: Time::NEVER,
             used: false,
             salting: None,
-            doomed: false,
+            marked_for_close: false,
         };
         self.peers.put(peer, Entry::Server(Box::new(server)));
     }
@@ -417,7 +412,7 @@ impl Engine {
         if reason == CloseReason::ConnectTimeout {
             let unreached = matches!(slot.state, ServerState::Connecting);
             let message = format!("server {} did not finish the login within server_connect_timeout", slot.target);
-            let error = OwnError { sqlstate: "08001".into(), message };
+            let error = ServerError { sqlstate: "08001".into(), message };
             let pool = self.pools.get_mut(slot.pool);
             // The pool has judged it already, by what it was told when the connect began.
             let (_, told) = pool.places.failed(&pool.config, slot.attempt, error.clone(), None);
@@ -430,36 +425,32 @@ impl Engine {
     }
 
     /// Why a pool refuses, in the words for the client.
-    pub(crate) fn refusal(&self, ix: PoolIx, why: weir_pool::Refusal) -> Refusal {
+    pub(crate) fn refusal(&self, ix: PoolIx, why: weir_pool::RefuseReason) -> Refusal {
         let slot = self.pools.get(ix);
         match why {
-            weir_pool::Refusal::WaitTimeout => {
+            weir_pool::RefuseReason::WaitTimeout => {
                 Refusal::QueryWaitTimeout { cause: Cause::PoolFull, detail: String::new() }
             }
-            weir_pool::Refusal::ServerDown => match &slot.last_error {
+            weir_pool::RefuseReason::ServerDown => match &slot.last_error {
                 Some(error) if slot.too_slow => Refusal::ServerSlow { message: error.message.clone() },
                 Some(error) => Refusal::ServerDown { sqlstate: error.sqlstate.clone(), message: error.message.clone() },
                 None => Refusal::ServerDown { sqlstate: "08006".into(), message: "server login failed".into() },
             },
-            weir_pool::Refusal::TooManyWaiting => Refusal::TooManyClients,
-            weir_pool::Refusal::ShuttingDown if slot.removed => Refusal::PoolGone,
-            weir_pool::Refusal::ShuttingDown => Refusal::ShuttingDown,
+            weir_pool::RefuseReason::TooManyWaiting => Refusal::TooManyClients,
+            weir_pool::RefuseReason::ShuttingDown if slot.removed => Refusal::PoolGone,
+            weir_pool::RefuseReason::ShuttingDown => Refusal::ShuttingDown,
         }
     }
 
     /// Takes a new configuration over. Nobody is disconnected; servers whose address or login changed are replaced as
     /// they are released.
     pub(crate) fn adopt<I: Io>(&mut self, now: Time, config: Arc<Config>, io: &mut I) {
-        self.config = config;
-        self.policy = crate::entry::policy(self.policy.key, &self.config);
-        self.shared.messages = crate::messages(&self.config);
-        self.shared.interner.set_limit(self.config.limits.statement_memory);
-        self.mocks = crate::entry::mocks(&self.config);
-        self.salting.forget_all();
-        self.lookups.forget_all();
+        self.sessions.adopt(&config);
+        self.entry.adopt(&config);
+        self.common.set_config(config);
         for ix in self.pools.indices() {
             let slot = self.pools.get(ix);
-            let config = self.config.pool(&slot.name).filter(|pool| self.fits(pool, &slot.user));
+            let config = self.common.config().pool(&slot.name).filter(|pool| self.fits(pool, &slot.user));
             let slot = self.pools.get_mut(ix);
             match config {
                 None if slot.removed => {}
@@ -469,11 +460,13 @@ impl Engine {
                 }
                 // A pool that is shut stays shut: one that returns begins anew, under the same name.
                 Some(_) if slot.removed => {}
-                Some(pool) if adjust(slot, self.config.pool_of_user(&pool, &slot.user), now) => self.recall(ix, io),
+                Some(pool) if adjust(slot, self.common.config().pool_of_user(&pool, &slot.user), now) => {
+                    self.recall(ix, io)
+                }
                 Some(_) => {}
             }
             self.limit_pool(now, ix, io);
-            self.todo.push_back(Todo::Settle(ix));
+            self.common.follow_up(FollowUp::PollPool(ix));
             self.hurry(ix);
         }
         self.watch_linked();
@@ -484,7 +477,7 @@ impl Engine {
 
     /// Whether a configured pool has servers of this user's.
     pub(crate) fn fits(&self, pool: &weir_config::Pool, user: &str) -> bool {
-        self.config.asks_as(user) || pool.user.as_deref().is_none_or(|forced| forced == user)
+        self.common.config().asks_as(user) || pool.user.as_deref().is_none_or(|forced| forced == user)
     }
 
     /// When a pool that nobody uses is forgotten, with its statistics.
@@ -496,7 +489,7 @@ impl Engine {
         if slot.removed || !idle {
             return Time::NEVER;
         }
-        let (config, slot) = (&self.config, self.pools.get(ix));
+        let (config, slot) = (self.common.config(), self.pools.get(ix));
         let kept = slot.config.user.is_some() && slot.config.limits.min_size > 0;
         let idle = if kept { Time::NEVER } else { after(slot.idle_since, config.pool_idle_timeout) };
         if slot.empty_since == Time::NEVER || !config.is_on_demand(&slot.name) {
@@ -515,7 +508,7 @@ impl Engine {
     /// A client whose pool the configuration has replaced (another user) goes on in the new one.
     pub(crate) fn move_to_successor(&mut self, now: Time, client: &mut ClientSlot) {
         let name = self.pools.get(client.pool).name.clone();
-        let Some(config) = self.config.pool(&name) else { return };
+        let Some(config) = self.common.config().pool(&name) else { return };
         let user = config.user.clone().unwrap_or_else(|| client.user.to_string());
         self.count_client(client.pool, -1);
         client.pool = self.pool_of(&name, &config, &user, now);
@@ -527,23 +520,25 @@ impl Engine {
         for ix in self.pools.named(name) {
             self.recall(ix, io);
             self.pools.get_mut(ix).pool.reconnect(now);
-            self.todo.push_back(Todo::Settle(ix));
+            self.common.follow_up(FollowUp::PollPool(ix));
             self.hurry(ix);
         }
     }
 
     /// Servers of a pool have been given up. With `server_fast_close`, those that sessions hold are looked at now.
     pub(crate) fn hurry(&mut self, ix: PoolIx) {
-        if self.config.server_fast_close && self.pools.get(ix).mode() == PoolMode::Session {
+        if self.common.config().server_fast_close && self.pools.get(ix).mode() == PoolMode::Session {
             let linked = self.peers.servers().filter(|server| server.pool == ix && server.link.is_some());
-            self.todo.extend(linked.map(|server| Todo::Release(server.peer)));
+            linked.for_each(|server| self.common.follow_up(FollowUp::Release(server.peer)));
         }
     }
 
     /// Whether a name is one of a configured pool.
     pub(crate) fn check_name(&self, name: Option<&str>) -> Result<(), CommandError> {
         match name {
-            Some(name) if self.config.pool(name).is_none() => Err(CommandError::NoSuchDatabase(name.to_owned())),
+            Some(name) if self.common.config().pool(name).is_none() => {
+                Err(CommandError::NoSuchDatabase(name.to_owned()))
+            }
             _ => Ok(()),
         }
     }
@@ -573,9 +568,9 @@ fn adjust(slot: &mut PoolSlot, config: Arc<weir_config::Pool>, now: Time) -> boo
     }
     if elsewhere {
         slot.welcome = None;
-        slot.accepted.forget();
+        slot.accepted.forget_accepted();
         slot.salted = None;
-        slot.places = Places::default();
+        slot.places = Hosts::default();
         slot.pool.reconnect(now);
     }
     slot.accepted.set_limit(config.limits.pool_share());
@@ -585,7 +580,7 @@ fn adjust(slot: &mut PoolSlot, config: Arc<weir_config::Pool>, now: Time) -> boo
 
 impl PoolSlot {
     /// A login has failed: what clients are told of it, and whether it only took too long.
-    pub(crate) fn note_failure(&mut self, error: OwnError, too_slow: bool, now: Time) {
+    pub(crate) fn note_failure(&mut self, error: ServerError, too_slow: bool, now: Time) {
         self.last_error = Some(error);
         self.too_slow = too_slow;
         self.failing_since = self.failing_since.min(now);
@@ -629,7 +624,7 @@ impl PoolSlot {
 
     /// A client's login has taught something for ours at the server. The newest proof is the best one: a changed password
     /// replaces the old.
-    pub(crate) fn learns(&mut self, learnt: &Learnt, asked: &Option<Secret>) {
+    pub(crate) fn learns(&mut self, learnt: &LearnedCredentials, asked: &Option<Secret>) {
         self.learnt.password = learnt.password.clone().or(self.learnt.password.take());
         self.learnt.keys = learnt.keys.clone().or(self.learnt.keys.take());
         self.asked.clone_from(asked);

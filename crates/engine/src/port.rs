@@ -24,7 +24,8 @@ pub use weir_admin::{Request, Response};
 use weir_base::{ClientAddr, Host, Peer, Span, Target, WorkerId};
 use weir_config::{Config, Edit, SslMode};
 
-use crate::mail::Mail;
+use crate::cluster::messages::Message;
+pub use crate::secured::{Certificate, Secured};
 
 /// What happened.
 #[derive(Debug)]
@@ -104,7 +105,7 @@ pub enum Input<'a> {
         /// The operating system's or the resolver's words.
         error: String,
     },
-    /// A socket has been taken out of this worker's loop, as [`Io::detach`] asked; it can now travel with a mail.
+    /// A socket has been taken out of this worker's loop, as [`Io::detach`] asked; it can now be sent with a message.
     Detached {
         /// Whose socket.
         peer: Peer,
@@ -117,11 +118,11 @@ pub enum Input<'a> {
         answer: Answer,
     },
     /// A message from another worker's engine.
-    Mail {
+    Message {
         /// Who sent it.
         from: WorkerId,
         /// What it says.
-        mail: Mail,
+        message: Message,
         /// The socket that travelled with it, under its new handle here; no input names it before this one does.
         socket: Option<Peer>,
     },
@@ -144,27 +145,6 @@ pub enum Input<'a> {
     /// The moment that [`Engine::next_deadline`](crate::Engine::next_deadline) named has come, and what came before it
     /// has been heard: an answer that was in time must not be too late because nobody listened.
     Tick,
-}
-
-/// What a finished handshake has shown.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Secured {
-    /// Version and cipher suite, as SHOW CLIENTS prints them: `TLSv1.3/TLS_AES_256_GCM_SHA384`.
-    pub description: String,
-    /// The other side's certificate, if it gave one and it was verified.
-    pub certificate: Option<Certificate>,
-    /// The protocol agreed on by ALPN, such as `postgresql`.
-    pub alpn: Option<Vec<u8>>,
-    /// The hash of the server's certificate that SCRAM-SHA-256-PLUS binds to (RFC 5929, section 4.1), the server being the
-    /// side that accepted; `None` where there is none to be had.
-    pub binding: Option<Vec<u8>>,
-}
-
-/// What a verified certificate says about its owner.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Certificate {
-    /// The common name of its subject; empty if it has none.
-    pub common_name: String,
 }
 
 /// Which handshake is wanted.
@@ -350,8 +330,8 @@ pub trait Io {
     /// Asks for a socket to leave this worker's loop; answered by [`Input::Detached`] (or by [`Input::Closed`]). From this
     /// call on the peer delivers no bytes.
     fn detach(&mut self, peer: Peer);
-    /// Sends mail to another worker (or to this one), with a detached socket where `socket` names one.
-    fn post(&mut self, to: WorkerId, mail: Mail, socket: Option<Peer>);
+    /// Sends a message to another worker (or to this one), with a detached socket where `socket` names one.
+    fn post(&mut self, to: WorkerId, message: Message, socket: Option<Peer>);
     /// Begins a handshake, after what is queued for the peer; answered by [`Input::Secured`], [`Input::TlsFailed`] or
     /// [`Input::Closed`]. Until then the peer delivers no bytes, and nothing may be sent to it.
     fn start_tls(&mut self, peer: Peer, handshake: Handshake);

@@ -15,7 +15,7 @@ pub(crate) enum Who {
     /// A pool, by its index.
     Pool(u32),
     /// Answers about names that have grown old.
-    Names,
+    Dns,
     /// The end of a statistics period.
     Stats,
     /// A command that waits for workers.

@@ -1,26 +1,26 @@
 //! What a pool does by itself: close, refuse, notice, grant, open, each when its time has come.
 //!
 //! Each duty has a function that says when it is next due; [`Pool::poll`] does what is due, one effect a call, and
-//! [`Pool::next_deadline`] is the earliest of what is not. Both read the same functions, so nothing is due unnoticed.
+//! [`Pool::next_deadline`] is the earliest of what is not. Both read the same functions, so nothing is due unnotified.
 
 use weir_base::Time;
 
 use crate::pace::Health;
-use crate::pool::{Login, Mode, Pool, State};
+use crate::pool::{Login, Pool, RunState, State};
 use crate::table::Key;
-use crate::words::{CloseReason, Effect, Refusal};
+use crate::words::{CloseReason, Effect, RefuseReason};
 
 /// Up to this many servers and clients, debug builds walk the whole structure after each operation.
-const SMALL: u32 = 16;
+const CHECKED_UP_TO: u32 = 16;
 
 impl<P> Pool<P> {
     /// What the engine is to do next; called after each operation and at [`Pool::next_deadline`], until `None`.
     pub fn poll(&mut self, now: Time) -> Option<Effect> {
-        if !self.stirred && now < self.deadline {
+        if !self.needs_poll && now < self.deadline {
             return None;
         }
         let effect = self.step(now);
-        self.stirred = effect.is_some();
+        self.needs_poll = effect.is_some();
         if effect.is_none() {
             self.deadline = self.earliest();
             self.assert_settled(now);
@@ -31,11 +31,11 @@ impl<P> Pool<P> {
     /// When [`Pool::poll`] is to be called again, if no operation comes before. It may turn out that nothing is to be
     /// done.
     pub fn next_deadline(&self) -> Time {
-        if self.stirred { Time::START } else { self.deadline }
+        if self.needs_poll { Time::START } else { self.deadline }
     }
 
     fn step(&mut self, now: Time) -> Option<Effect> {
-        self.close_doomed()
+        self.close_marked()
             .or_else(|| self.end_login(now))
             .or_else(|| self.grant(now))
             .or_else(|| self.refuse(now))
@@ -58,7 +58,7 @@ impl<P> Pool<P> {
         due.into_iter().fold(Time::NEVER, Time::min)
     }
 
-    fn close_doomed(&mut self) -> Option<Effect> {
+    fn close_marked(&mut self) -> Option<Effect> {
         let key = self.closing.first()?;
         let State::Closing(reason) = self.servers[key].state else {
             unreachable!("the closing list holds closing servers")
@@ -91,7 +91,7 @@ impl<P> Pool<P> {
 
     /// Servers are idle beside waiting clients only after a suspension.
     fn grant(&mut self, now: Time) -> Option<Effect> {
-        if self.mode != Mode::Running || self.idle.is_empty() {
+        if self.run_state != RunState::Running || self.idle.is_empty() {
             return None;
         }
         let (client, since) = self.queue.pop()?;
@@ -104,10 +104,10 @@ impl<P> Pool<P> {
     }
 
     fn refuse(&mut self, now: Time) -> Option<Effect> {
-        let why = match self.mode {
-            Mode::Shut => Refusal::ShuttingDown,
-            Mode::Running if self.is_dead(now) => Refusal::ServerDown,
-            _ if self.wait_ends() <= now => Refusal::WaitTimeout,
+        let why = match self.run_state {
+            RunState::Shut => RefuseReason::ShuttingDown,
+            RunState::Running if self.is_dead(now) => RefuseReason::ServerDown,
+            _ if self.wait_ends() <= now => RefuseReason::WaitTimeout,
             _ => return None,
         };
         let (client, since) = self.queue.pop()?;
@@ -115,8 +115,8 @@ impl<P> Pool<P> {
     }
 
     fn notice_due(&self) -> Time {
-        match (self.mode, self.queue.unnoticed()) {
-            (Mode::Running, Some((_, since))) => since.deadline(self.settings.query_wait_notify),
+        match (self.run_state, self.queue.unnotified()) {
+            (RunState::Running, Some((_, since))) => since.deadline(self.settings.query_wait_notify),
             _ => Time::NEVER,
         }
     }
@@ -125,8 +125,8 @@ impl<P> Pool<P> {
         if now < self.notice_due() {
             return None;
         }
-        let (client, since) = self.queue.unnoticed()?;
-        self.queue.mark_noticed();
+        let (client, since) = self.queue.unnotified()?;
+        self.queue.mark_notified();
         Some(Effect::Notice { client, waited: now - since })
     }
 
@@ -163,7 +163,7 @@ impl<P> Pool<P> {
 
     /// When the next server is to be opened, if nothing changes before.
     fn open_due(&self) -> Time {
-        if self.mode != Mode::Running || self.login != Login::None {
+        if self.run_state != RunState::Running || self.login != Login::None {
             return Time::NEVER;
         }
         let wanted = self.wanted();
@@ -203,12 +203,12 @@ impl<P> Pool<P> {
         assert!(self.deadline > now, "a duty is due but was not done");
         assert!(self.closing.is_empty());
         assert!(
-            self.mode == Mode::Suspended || self.queue.is_empty() || self.idle.is_empty(),
+            self.run_state == RunState::Suspended || self.queue.is_empty() || self.idle.is_empty(),
             "a client waits while a server idles"
         );
         let login = u32::from(matches!(self.login, Login::Begun(_)));
         assert_eq!(self.servers.len(), self.linked + self.idle.len() + login, "a server is in no state, or in two");
-        debug_assert!(self.servers.len() > SMALL || self.queue.len() > SMALL || self.is_sound());
+        debug_assert!(self.servers.len() > CHECKED_UP_TO || self.queue.len() > CHECKED_UP_TO || self.is_sound());
     }
 
     /// Whether the whole structure is consistent; costs a walk through it.
@@ -229,6 +229,8 @@ impl<P> Pool<P> {
             && self.servers.walk(&self.idle).is_sorted_by(|a, b| self.idle_since(*a) >= self.idle_since(*b))
             && (linked, idle, closing) == (self.linked, self.idle.len(), self.closing.len())
             && linked + idle + closing + login == self.servers.len()
-            && (self.mode != Mode::Running || self.gate.health() != Health::Fine || self.gate.opens() == Time::START)
+            && (self.run_state != RunState::Running
+                || self.gate.health() != Health::Fine
+                || self.gate.opens() == Time::START)
     }
 }

@@ -43,5 +43,5 @@ mod tests;
 
 pub use pool::Pool;
 pub use words::{
-    Acquire, Ages, CloseReason, ConnectFailure, Effect, Refusal, Release, ServerState, Settings, Snapshot,
+    Acquire, Ages, CloseReason, ConnectFailure, Effect, RefuseReason, Release, ServerState, Settings, Snapshot,
 };

@@ -49,7 +49,7 @@ impl Gate {
     }
 
     /// Somebody else tries the logins, and says that the server is down until then.
-    pub(crate) fn told_down(&mut self, until: Time) {
+    pub(crate) fn mark_down(&mut self, until: Time) {
         *self = Gate { health: Health::Down(1), opens: until };
     }
 

@@ -1,7 +1,7 @@
 //! The pool: its state, and the operations that change it.
 //!
 //! What time alone brings about (waits that end, servers that grow old, connects that may begin) is in
-//! [`crate::duties`]. An operation changes the state, may leave something to do, and says so (`stirred`);
+//! [`crate::duties`]. An operation changes the state, may leave something to do, and says so (`needs_poll`);
 //! [`Pool::poll`] does it.
 
 use weir_base::{Peer, Span, Time};
@@ -9,7 +9,9 @@ use weir_base::{Peer, Span, Time};
 use crate::pace::{Gate, Health, Jitter, Rate};
 use crate::queue::Queue;
 use crate::table::{Key, List, Table};
-use crate::words::{Acquire, Ages, CloseReason, ConnectFailure, Refusal, Release, ServerState, Settings, Snapshot};
+use crate::words::{
+    Acquire, Ages, CloseReason, ConnectFailure, RefuseReason, Release, ServerState, Settings, Snapshot,
+};
 
 /// The servers of one pair of database and user, and the clients that wait for them.
 ///
@@ -17,7 +19,7 @@ use crate::words::{Acquire, Ages, CloseReason, ConnectFailure, Refusal, Release,
 #[derive(Clone, Debug)]
 pub struct Pool<P> {
     pub(crate) settings: Settings,
-    pub(crate) mode: Mode,
+    pub(crate) run_state: RunState,
     pub(crate) demand: bool,
     pub(crate) servers: Table<Server<P>>,
     /// Idle servers, the one used last first.
@@ -44,14 +46,14 @@ pub struct Pool<P> {
     pub(crate) expiry_check: Time,
     pub(crate) jitter: Jitter,
     /// There may be something to do now.
-    pub(crate) stirred: bool,
-    /// There is nothing to do before this moment, unless `stirred`.
+    pub(crate) needs_poll: bool,
+    /// There is nothing to do before this moment, unless `needs_poll`.
     pub(crate) deadline: Time,
 }
 
 /// Whether servers are handed out.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) enum Mode {
+pub(crate) enum RunState {
     /// As usual.
     Running,
     /// No, but idle servers are kept.
@@ -96,7 +98,7 @@ impl<P> Pool<P> {
     pub fn new(settings: Settings, seed: u64, now: Time) -> Self {
         Pool {
             settings,
-            mode: Mode::Running,
+            run_state: RunState::Running,
             demand: false,
             servers: Table::default(),
             idle: List::default(),
@@ -113,7 +115,7 @@ impl<P> Pool<P> {
             next_expiry: now,
             expiry_check: Time::NEVER,
             jitter: Jitter::new(seed),
-            stirred: false,
+            needs_poll: false,
             deadline: Time::NEVER,
         }
     }
@@ -124,14 +126,14 @@ impl<P> Pool<P> {
             return answer;
         }
         if self.settings.max_waiting > 0 && self.queue.len() >= self.settings.max_waiting {
-            return Acquire::Refused(Refusal::TooManyWaiting);
+            return Acquire::Refused(RefuseReason::TooManyWaiting);
         }
         if self.queue.is_empty() {
             // The room that was asked for in vain may have been for nobody in particular; a client is worth another try.
             self.declined_until = self.declined_until.min(self.declined_pause);
         }
         self.queue.push(client, now);
-        self.stirred = true;
+        self.needs_poll = true;
         Acquire::Queued
     }
 
@@ -141,9 +143,9 @@ impl<P> Pool<P> {
         if let Some(answer) = self.answer_at_once(client, now) {
             return answer;
         }
-        let noticed = waiting_since.deadline(self.settings.query_wait_notify) <= now;
-        self.queue.push_back_in(client, waiting_since, noticed);
-        self.stirred = true;
+        let notified = waiting_since.deadline(self.settings.query_wait_notify) <= now;
+        self.queue.insert_by_age(client, waiting_since, notified);
+        self.needs_poll = true;
         Acquire::Queued
     }
 
@@ -157,7 +159,7 @@ impl<P> Pool<P> {
             return Release::Close(reason);
         }
         let check = self.settings.checks && self.settings.server_check_delay.is_zero();
-        self.pass_on(key, proof, check, now)
+        self.assign(key, proof, check, now)
     }
 
     /// The engine began the connect that [`crate::Effect::Open`] asked for; `server` is its handle.
@@ -168,26 +170,26 @@ impl<P> Pool<P> {
             self.servers.insert(server, Server { state: State::Login, connected_at: now, expires: Time::NEVER, epoch });
         self.login = Login::Begun(key);
         if let Some(reason) = self.unwanted(key) {
-            self.doom(key, reason);
+            self.mark_for_close(key, reason);
         }
-        self.stirred = true;
+        self.needs_poll = true;
     }
 
     /// What the login that is under way, and those after it, count as if they take longer than `server_connect_timeout`:
     /// refused, unless something else is said here.
-    pub fn too_slow_is(&mut self, failure: ConnectFailure) {
+    pub fn set_timeout_failure(&mut self, failure: ConnectFailure) {
         self.too_slow = failure;
     }
 
     /// The engine can't open the server that [`crate::Effect::Open`] asked for: a limit beyond this pool is reached.
     /// It is asked again not before `retry_at`, or when a client comes to wait, and at the earliest after a tenth of a
     /// second. Nobody is refused for it.
-    pub fn declined(&mut self, retry_at: Time, now: Time) {
+    pub fn open_declined(&mut self, retry_at: Time, now: Time) {
         assert_eq!(self.login, Login::Asked, "a connect is declined but was not asked for");
         self.login = Login::None;
         self.declined_pause = now + DECLINED_PAUSE;
         self.declined_until = retry_at.max(self.declined_pause);
-        self.stirred = true;
+        self.needs_poll = true;
     }
 
     /// The server that [`crate::Effect::Open`] asked for can't be reached, which the engine knows without trying: it counts
@@ -196,14 +198,14 @@ impl<P> Pool<P> {
         assert_eq!(self.login, Login::Asked, "nothing was asked for that could be unreachable");
         self.login = Login::None;
         self.gate.failed(failure, self.settings.server_login_retry, &mut self.jitter, now);
-        self.stirred = true;
+        self.needs_poll = true;
     }
 
     /// A server's login is done, and it is clean.
     pub fn connected(&mut self, server: Peer, proof: P, now: Time) -> Release {
         let key = self.servers.find(server).expect("a connected server is in the pool");
         self.gate.succeeded();
-        self.stirred = true;
+        self.needs_poll = true;
         if let State::Closing(reason) = self.servers[key].state {
             self.forget(key);
             return Release::Close(reason);
@@ -216,7 +218,7 @@ impl<P> Pool<P> {
             self.forget(key);
             return Release::Close(reason);
         }
-        self.pass_on(key, proof, false, now)
+        self.assign(key, proof, false, now)
     }
 
     /// The ages of a server that is about to be lent.
@@ -230,46 +232,46 @@ impl<P> Pool<P> {
     pub fn returned(&mut self, lent: Peer, server: Peer, proof: P, now: Time) -> Release {
         let key = self.servers.find(lent).expect("a server that was lent is in the pool");
         self.servers.rename(key, server);
-        self.stirred = true;
+        self.needs_poll = true;
         self.release(server, proof, now)
     }
 
     /// A server that another pool has lent to this one, clean. The ask under way, if this answers it, must have been
-    /// ended by [`Pool::answered`].
+    /// ended by [`Pool::cancel_open`].
     pub fn borrowed(&mut self, server: Peer, ages: Ages, proof: P, now: Time) -> Release {
         let Ages { connected_at, expires } = ages;
         let state = State::Linked(Peer::NONE);
         let key = self.servers.insert(server, Server { state, connected_at, expires, epoch: self.epoch });
         self.gate.succeeded();
-        self.stirred = true;
+        self.needs_poll = true;
         if let Some(reason) = self.unwanted(key) {
             self.forget(key);
             return Release::Close(reason);
         }
-        self.pass_on(key, proof, false, now)
+        self.assign(key, proof, false, now)
     }
 
     /// What [`crate::Effect::Open`] asked for has come by another way, or is wanted no more.
-    pub fn answered(&mut self) {
-        assert_eq!(self.login, Login::Asked, "an ask is answered but there was none");
+    pub fn cancel_open(&mut self) {
+        assert_eq!(self.login, Login::Asked, "an open is cancelled but was not asked for");
         self.login = Login::None;
-        self.stirred = true;
+        self.needs_poll = true;
     }
 
     /// What [`crate::Effect::Open`] asked for can't be had: whoever tries the logins says that the server is down until
     /// then. Those who wait are refused as by a failed login.
-    pub fn told_down(&mut self, until: Time) {
-        self.answered();
-        self.gate.told_down(until);
+    pub fn mark_down(&mut self, until: Time) {
+        self.cancel_open();
+        self.gate.mark_down(until);
     }
 
     /// Takes the server that has been idle longest out of the idle ones, as if somebody had it.
-    pub fn withhold(&mut self) -> Option<Peer> {
+    pub fn take_idle(&mut self) -> Option<Peer> {
         let key = self.idle.last()?;
         self.servers.unlink(&mut self.idle, key);
         self.servers[key].state = State::Linked(Peer::NONE);
         self.linked += 1;
-        self.stirred = true;
+        self.needs_poll = true;
         Some(self.servers.peer(key))
     }
 
@@ -321,74 +323,74 @@ impl<P> Pool<P> {
         }
         while self.excess() > 0 {
             let Some(key) = self.idle.last().or(self.login.begun()) else { break };
-            self.doom(key, CloseReason::TooMany);
+            self.mark_for_close(key, CloseReason::TooMany);
         }
         self.expiry_check = now;
-        self.stirred = true;
+        self.needs_poll = true;
     }
 
     /// Hands nothing out until [`Pool::resume`]. Idle servers and one that logs in are closed now, linked ones when
     /// they are released (PgBouncer's PAUSE). Clients queue, and their waits still end with `query_wait_timeout`.
     pub fn pause(&mut self) {
-        if self.mode != Mode::Shut {
-            self.mode = Mode::Paused;
-            self.doom_free(CloseReason::Pause);
-            self.doom_login(CloseReason::Pause);
-            self.stirred = true;
+        if self.run_state != RunState::Shut {
+            self.run_state = RunState::Paused;
+            self.mark_idle_for_close(CloseReason::Pause);
+            self.mark_login_for_close(CloseReason::Pause);
+            self.needs_poll = true;
         }
     }
 
     /// Hands nothing out until [`Pool::resume`], but keeps the servers (PgBouncer's SUSPEND).
     pub fn suspend(&mut self) {
-        if self.mode == Mode::Running {
-            self.mode = Mode::Suspended;
-            self.stirred = true;
+        if self.run_state == RunState::Running {
+            self.run_state = RunState::Suspended;
+            self.needs_poll = true;
         }
     }
 
     /// Ends a pause or a suspension; [`Pool::poll`] serves those who waited, in order.
     pub fn resume(&mut self, _now: Time) {
-        if self.mode != Mode::Shut {
-            self.mode = Mode::Running;
-            self.stirred = true;
+        if self.run_state != RunState::Shut {
+            self.run_state = RunState::Running;
+            self.needs_poll = true;
         }
     }
 
     /// Whether the pool is paused or suspended.
     pub fn is_paused(&self) -> bool {
-        matches!(self.mode, Mode::Paused | Mode::Suspended)
+        matches!(self.run_state, RunState::Paused | RunState::Suspended)
     }
 
     /// Whether the pool hands nothing out, and no server is linked, logging in or to be closed.
-    pub fn quiet(&self) -> bool {
-        self.mode != Mode::Running && self.servers.len() == self.idle.len()
+    pub fn is_quiescent(&self) -> bool {
+        self.run_state != RunState::Running && self.servers.len() == self.idle.len()
     }
 
     /// Every present server is closed: an idle one and one that logs in now, a linked one when it is released.
     pub fn reconnect(&mut self, _now: Time) {
         self.epoch = self.epoch.wrapping_add(1);
-        self.doom_free(CloseReason::Reconnect);
-        self.doom_login(CloseReason::Reconnect);
+        self.mark_idle_for_close(CloseReason::Reconnect);
+        self.mark_login_for_close(CloseReason::Reconnect);
     }
 
     /// Closes the idle servers and one that logs in.
     pub fn close_idle(&mut self) {
-        self.doom_free(CloseReason::Killed);
-        self.doom_login(CloseReason::Killed);
+        self.mark_idle_for_close(CloseReason::Killed);
+        self.mark_login_for_close(CloseReason::Killed);
     }
 
     /// Refuses those who wait and those who come, hands out nothing, closes servers as they become free; for good.
-    pub fn shut(&mut self) {
-        self.mode = Mode::Shut;
-        self.doom_free(CloseReason::Shutdown);
-        self.doom_login(CloseReason::Shutdown);
-        self.stirred = true;
+    pub fn shut_down(&mut self) {
+        self.run_state = RunState::Shut;
+        self.mark_idle_for_close(CloseReason::Shutdown);
+        self.mark_login_for_close(CloseReason::Shutdown);
+        self.needs_poll = true;
     }
 
     /// Closes the server that has been idle longest, so that another pool can open one. `false`: none is idle.
     pub fn evict(&mut self) -> bool {
         let longest = self.idle.last();
-        longest.map(|key| self.doom(key, CloseReason::Evicted)).is_some()
+        longest.map(|key| self.mark_for_close(key, CloseReason::Evicted)).is_some()
     }
 
     /// Since when the server that [`Pool::evict`] would close has been idle.
@@ -398,14 +400,14 @@ impl<P> Pool<P> {
 
     /// Whether there is demand: a client is connected, or the user is forced. Without it `min_size` is not refilled.
     pub fn set_demand(&mut self, on: bool) {
-        self.stirred |= self.demand != on;
+        self.needs_poll |= self.demand != on;
         self.demand = on;
     }
 
     /// Whether a server that is opened now or soon would be of use; to be asked before a connect that took time to be
     /// allowed.
     pub fn wants_server(&self) -> bool {
-        self.mode == Mode::Running && self.wanted() != Time::NEVER
+        self.run_state == RunState::Running && self.wanted() != Time::NEVER
     }
 
     /// Whether a login is under way.
@@ -419,7 +421,7 @@ impl<P> Pool<P> {
     }
 
     /// Whether a server is in the pool, in whatever state.
-    pub fn has(&self, server: Peer) -> bool {
+    pub fn contains(&self, server: Peer) -> bool {
         self.servers.find(server).is_some()
     }
 
@@ -458,14 +460,14 @@ impl<P> Pool<P> {
 
     /// What a client is told that need not or must not wait.
     fn answer_at_once(&mut self, client: Peer, now: Time) -> Option<Acquire> {
-        match self.mode {
-            Mode::Shut => Some(Acquire::Refused(Refusal::ShuttingDown)),
-            Mode::Paused | Mode::Suspended => None,
-            Mode::Running if !self.queue.is_empty() => None,
-            Mode::Running if !self.idle.is_empty() => {
+        match self.run_state {
+            RunState::Shut => Some(Acquire::Refused(RefuseReason::ShuttingDown)),
+            RunState::Paused | RunState::Suspended => None,
+            RunState::Running if !self.queue.is_empty() => None,
+            RunState::Running if !self.idle.is_empty() => {
                 self.link_idle(client, now).map(|(server, check)| Acquire::Granted { server, check })
             }
-            Mode::Running => self.is_dead(now).then_some(Acquire::Refused(Refusal::ServerDown)),
+            RunState::Running => self.is_dead(now).then_some(Acquire::Refused(RefuseReason::ServerDown)),
         }
     }
 
@@ -480,8 +482,8 @@ impl<P> Pool<P> {
     }
 
     /// Gives a clean server, which is in no list, to the next client or to the idle ones.
-    fn pass_on(&mut self, key: Key, proof: P, check: bool, now: Time) -> Release {
-        if self.mode == Mode::Running
+    fn assign(&mut self, key: Key, proof: P, check: bool, now: Time) -> Release {
+        if self.run_state == RunState::Running
             && let Some((client, since)) = self.queue.pop()
         {
             self.servers[key].state = State::Linked(client);
@@ -499,7 +501,7 @@ impl<P> Pool<P> {
     /// Why a server that has just become free must not stay, its age aside.
     fn unwanted(&self, key: Key) -> Option<CloseReason> {
         let stale = self.servers[key].epoch != self.epoch;
-        let reason = self.mode.closes().or(stale.then_some(CloseReason::Reconnect));
+        let reason = self.run_state.closes().or(stale.then_some(CloseReason::Reconnect));
         reason.or((self.excess() > 0).then_some(CloseReason::TooMany))
     }
 
@@ -580,31 +582,31 @@ impl<P> Pool<P> {
         }
     }
 
-    fn doom_free(&mut self, reason: CloseReason) {
+    fn mark_idle_for_close(&mut self, reason: CloseReason) {
         while let Some(key) = self.idle.last() {
-            self.doom(key, reason);
+            self.mark_for_close(key, reason);
         }
     }
 
-    fn doom_login(&mut self, reason: CloseReason) {
+    fn mark_login_for_close(&mut self, reason: CloseReason) {
         if let Some(key) = self.login.begun() {
-            self.doom(key, reason);
+            self.mark_for_close(key, reason);
         }
     }
 
     /// Marks a server that is idle or logging in to be closed by [`Pool::poll`].
-    fn doom(&mut self, key: Key, reason: CloseReason) {
+    fn mark_for_close(&mut self, key: Key, reason: CloseReason) {
         self.detach(key);
         self.servers[key].state = State::Closing(reason);
         self.servers.insert_before(&mut self.closing, key, None);
-        self.stirred = true;
+        self.needs_poll = true;
     }
 
     /// Forgets a server that is not linked, or is no longer counted so.
     pub(crate) fn forget(&mut self, key: Key) {
         self.detach(key);
         self.servers.remove(key);
-        self.stirred = true;
+        self.needs_poll = true;
     }
 
     /// Takes a server out of the list, or the place, that its state says.
@@ -621,13 +623,13 @@ impl<P> Pool<P> {
 /// The shortest pause after the engine declined to open a server.
 const DECLINED_PAUSE: Span = Span::from_millis(100);
 
-impl Mode {
+impl RunState {
     /// Why servers are closed as they become free.
     fn closes(self) -> Option<CloseReason> {
         match self {
-            Mode::Running | Mode::Suspended => None,
-            Mode::Paused => Some(CloseReason::Pause),
-            Mode::Shut => Some(CloseReason::Shutdown),
+            RunState::Running | RunState::Suspended => None,
+            RunState::Paused => Some(CloseReason::Pause),
+            RunState::Shut => Some(CloseReason::Shutdown),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The clients that wait, by the age of their wait.
 //!
 //! The queue is always sorted by the moment the wait began, so that the first client is both the next to be served
-//! and the first to time out. Clients that were noticed stand before those that were not, but for the few that came
+//! and the first to time out. Clients that were notified stand before those that were not, but for the few that came
 //! back with an old wait.
 
 use weir_base::{Peer, Time};
@@ -12,14 +12,14 @@ use crate::table::{Key, List, Table};
 pub(crate) struct Queue {
     table: Table<Waiter>,
     list: List,
-    /// Everybody before this one has been noticed; `None`: everybody has.
-    unnoticed: Option<Key>,
+    /// Everybody before this one has been notified; `None`: everybody has.
+    unnotified: Option<Key>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Waiter {
     since: Time,
-    noticed: bool,
+    notified: bool,
 }
 
 impl Queue {
@@ -38,20 +38,20 @@ impl Queue {
 
     /// A new client, behind all others.
     pub(crate) fn push(&mut self, client: Peer, now: Time) {
-        let key = self.table.insert(client, Waiter { since: now, noticed: false });
+        let key = self.table.insert(client, Waiter { since: now, notified: false });
         self.table.insert_before(&mut self.list, key, None);
-        self.unnoticed = self.unnoticed.or(Some(key));
+        self.unnotified = self.unnotified.or(Some(key));
     }
 
     /// A client that had been served and lost its server: before all whose wait began later or at the same time. Those
     /// before it came back in the same way, so they are few: no more than there are servers.
-    pub(crate) fn push_back_in(&mut self, client: Peer, since: Time, noticed: bool) {
+    pub(crate) fn insert_by_age(&mut self, client: Peer, since: Time, notified: bool) {
         let behind = self.table.walk(&self.list).find(|key| self.table[*key].since >= since);
-        let key = self.table.insert(client, Waiter { since, noticed });
+        let key = self.table.insert(client, Waiter { since, notified });
         self.table.insert_before(&mut self.list, key, behind);
-        if !noticed {
-            // Clients noticed already may stand behind it; they are skipped when their turn comes.
-            self.unnoticed = self.table.walk(&self.list).find(|key| !self.table[*key].noticed);
+        if !notified {
+            // Clients notified already may stand behind it; they are skipped when their turn comes.
+            self.unnotified = self.table.walk(&self.list).find(|key| !self.table[*key].notified);
         }
     }
 
@@ -68,16 +68,16 @@ impl Queue {
         key.map(|key| self.take(key)).is_some()
     }
 
-    /// The first client that has not been noticed, and when its wait began.
-    pub(crate) fn unnoticed(&self) -> Option<(Peer, Time)> {
-        self.unnoticed.map(|key| (self.table.peer(key), self.table[key].since))
+    /// The first client that has not been notified, and when its wait began.
+    pub(crate) fn unnotified(&self) -> Option<(Peer, Time)> {
+        self.unnotified.map(|key| (self.table.peer(key), self.table[key].since))
     }
 
-    /// Marks the client that [`Queue::unnoticed`] names.
-    pub(crate) fn mark_noticed(&mut self) {
-        if let Some(key) = self.unnoticed {
-            self.table[key].noticed = true;
-            self.unnoticed = self.unnoticed_after(key);
+    /// Marks the client that [`Queue::unnotified`] names.
+    pub(crate) fn mark_notified(&mut self) {
+        if let Some(key) = self.unnotified {
+            self.table[key].notified = true;
+            self.unnotified = self.unnoticed_after(key);
         }
     }
 
@@ -86,12 +86,12 @@ impl Queue {
         self.table.walk(&self.list).map(|key| (self.table.peer(key), self.table[key].since))
     }
 
-    /// Whether every client stands in the list, by age, and the first unnoticed one is known; costs a walk.
+    /// Whether every client stands in the list, by age, and the first unnotified one is known; costs a walk.
     pub(crate) fn is_sound(&self) -> bool {
         self.table.is_sound(&self.list)
             && self.table.len() == self.list.len()
             && self.iter().is_sorted_by_key(|(_, since)| since)
-            && self.unnoticed == self.table.walk(&self.list).find(|key| !self.table[*key].noticed)
+            && self.unnotified == self.table.walk(&self.list).find(|key| !self.table[*key].notified)
     }
 
     #[cfg(test)]
@@ -100,15 +100,15 @@ impl Queue {
     }
 
     fn take(&mut self, key: Key) -> Time {
-        if self.unnoticed == Some(key) {
-            self.unnoticed = self.unnoticed_after(key);
+        if self.unnotified == Some(key) {
+            self.unnotified = self.unnoticed_after(key);
         }
         self.table.unlink(&mut self.list, key);
         self.table.remove(key).since
     }
 
     fn unnoticed_after(&self, key: Key) -> Option<Key> {
-        std::iter::successors(self.table.next(key), |key| self.table.next(*key)).find(|key| !self.table[*key].noticed)
+        std::iter::successors(self.table.next(key), |key| self.table.next(*key)).find(|key| !self.table[*key].notified)
     }
 }
 
@@ -134,9 +134,9 @@ mod tests {
         let mut queue = Queue::default();
         queue.push(peer(5), at(50));
         queue.push(peer(6), at(60));
-        queue.push_back_in(peer(1), at(10), false);
-        queue.push_back_in(peer(2), at(20), false);
-        queue.push_back_in(peer(3), at(50), false);
+        queue.insert_by_age(peer(1), at(10), false);
+        queue.insert_by_age(peer(2), at(20), false);
+        queue.insert_by_age(peer(3), at(50), false);
         assert_eq!(order(&queue), [1, 2, 3, 5, 6]);
     }
 
@@ -146,16 +146,16 @@ mod tests {
         queue.push(peer(1), at(10));
         queue.push(peer(2), at(20));
         queue.push(peer(3), at(30));
-        queue.mark_noticed();
-        assert_eq!(queue.unnoticed(), Some((peer(2), at(20))));
+        queue.mark_notified();
+        assert_eq!(queue.unnotified(), Some((peer(2), at(20))));
         assert!(queue.remove(peer(2)));
-        assert_eq!(queue.unnoticed(), Some((peer(3), at(30))));
-        queue.push_back_in(peer(0), at(5), false);
-        assert_eq!(queue.unnoticed(), Some((peer(0), at(5))));
-        queue.mark_noticed();
-        assert_eq!(queue.unnoticed(), Some((peer(3), at(30))));
-        queue.mark_noticed();
-        assert_eq!(queue.unnoticed(), None);
+        assert_eq!(queue.unnotified(), Some((peer(3), at(30))));
+        queue.insert_by_age(peer(0), at(5), false);
+        assert_eq!(queue.unnotified(), Some((peer(0), at(5))));
+        queue.mark_notified();
+        assert_eq!(queue.unnotified(), Some((peer(3), at(30))));
+        queue.mark_notified();
+        assert_eq!(queue.unnotified(), None);
         assert_eq!(order(&queue), [0, 1, 3]);
     }
 

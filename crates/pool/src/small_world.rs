@@ -19,13 +19,13 @@ use weir_base::{Span, Time};
 
 use self::world::{Event, Rules, Server, World};
 use crate::Settings;
-use crate::pool::Mode;
+use crate::pool::RunState;
 
 impl World {
     /// From here on all goes well: everybody who waits is served or refused in time, and then the next client is
     /// served.
     fn calm_down(&mut self) {
-        if self.mode == Mode::Shut {
+        if self.run_state == RunState::Shut {
             return;
         }
         self.apply(Event::Resume);

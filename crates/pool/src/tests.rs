@@ -2,7 +2,7 @@
 
 use weir_base::{Peer, Span, Time};
 
-use crate::{Acquire, CloseReason, ConnectFailure, Effect, Pool, Refusal, Release, ServerState, Settings};
+use crate::{Acquire, CloseReason, ConnectFailure, Effect, Pool, RefuseReason, Release, ServerState, Settings};
 
 const START: Time = Time::from_micros(1_000_000_000);
 
@@ -82,7 +82,7 @@ fn queue(pool: &mut Pool<()>, slot: u32, now: Time) {
     assert_eq!(pool.acquire(client(slot), now), Acquire::Queued);
 }
 
-fn refused(client: Peer, why: Refusal, secs: u64) -> Effect {
+fn refused(client: Peer, why: RefuseReason, secs: u64) -> Effect {
     Effect::Refuse { client, why, waited: Span::from_secs(secs) }
 }
 
@@ -188,7 +188,7 @@ fn a_full_pool_times_its_clients_out_after_one_notice() {
     queue(&mut pool, 3, after(10));
     let said = run(&mut pool, after(500));
     let notice = |slot| Effect::Notice { client: client(slot), waited: Span::from_secs(5) };
-    let timeout = |slot| refused(client(slot), Refusal::WaitTimeout, 120);
+    let timeout = |slot| refused(client(slot), RefuseReason::WaitTimeout, 120);
     assert_eq!(said, [(5, notice(2)), (15, notice(3)), (120, timeout(2)), (130, timeout(3))]);
 }
 
@@ -197,7 +197,7 @@ fn more_waiting_clients_than_allowed_are_refused_as_such() {
     let mut pool = filled(Settings { size: 1, max_waiting: 1, ..defaults() }, 1);
     take(&mut pool, 1, START);
     queue(&mut pool, 2, START);
-    assert_eq!(pool.acquire(client(3), START), Acquire::Refused(Refusal::TooManyWaiting));
+    assert_eq!(pool.acquire(client(3), START), Acquire::Refused(RefuseReason::TooManyWaiting));
     // A client that had its place already keeps it.
     pool.lost(server(0), START);
     assert_eq!(pool.requeue(client(1), START, START), Acquire::Queued);
@@ -238,8 +238,11 @@ fn with_no_server_left_a_failed_login_refuses_all_at_once() {
     pool.opening(server(1), START);
     pool.connect_failed(server(1), ConnectFailure::Refused, after(1));
     let said = effects(&mut pool, after(1));
-    assert_eq!(said, [refused(client(1), Refusal::ServerDown, 1), refused(client(2), Refusal::ServerDown, 1)]);
-    assert_eq!(pool.acquire(client(3), after(1)), Acquire::Refused(Refusal::ServerDown));
+    assert_eq!(
+        said,
+        [refused(client(1), RefuseReason::ServerDown, 1), refused(client(2), RefuseReason::ServerDown, 1)]
+    );
+    assert_eq!(pool.acquire(client(3), after(1)), Acquire::Refused(RefuseReason::ServerDown));
     // Once the pause is over, the next client causes the next try.
     queue(&mut pool, 3, after(2));
     assert_eq!(effects(&mut pool, after(2)), [Effect::Open]);
@@ -254,17 +257,17 @@ fn a_failure_that_leaves_another_way_open_is_followed_by_it_at_once() {
     pool.connect_failed(server(1), ConnectFailure::Elsewhere, after(1));
     assert_eq!(effects(&mut pool, after(1)), [Effect::Open], "nobody is refused, and nothing waits");
     pool.opening(server(2), after(1));
-    pool.too_slow_is(ConnectFailure::Elsewhere);
+    pool.set_timeout_failure(ConnectFailure::Elsewhere);
     let timeout = pool.settings().server_connect_timeout;
     let late = after(1) + timeout;
     let closed = Effect::Close { server: server(2), reason: CloseReason::ConnectTimeout };
     let said = effects(&mut pool, late);
     assert!(said.first() == Some(&closed) && said.last() == Some(&Effect::Open), "{said:?}");
     pool.opening(server(3), late);
-    pool.too_slow_is(ConnectFailure::Refused);
+    pool.set_timeout_failure(ConnectFailure::Refused);
     let later = late + timeout;
     let said = effects(&mut pool, later);
-    assert!(matches!(said[..], [_, Effect::Refuse { why: Refusal::ServerDown, .. }]), "{said:?}");
+    assert!(matches!(said[..], [_, Effect::Refuse { why: RefuseReason::ServerDown, .. }]), "{said:?}");
 }
 
 #[test]
@@ -279,7 +282,7 @@ fn with_a_server_left_clients_wait_for_it() {
     queue(&mut pool, 3, START);
     // When the last one goes, nothing is left to wait for.
     pool.lost(server(0), START);
-    let down = |slot| refused(client(slot), Refusal::ServerDown, 0);
+    let down = |slot| refused(client(slot), RefuseReason::ServerDown, 0);
     assert_eq!(effects(&mut pool, START), [down(2), down(3)]);
 }
 
@@ -310,7 +313,7 @@ fn a_login_that_hangs_is_closed_and_counts_as_failed() {
     pool.opening(server(1), START);
     let said: Vec<_> = run(&mut pool, after(15)).into_iter().filter(|(secs, _)| *secs == 15).collect();
     let close = Effect::Close { server: server(1), reason: CloseReason::ConnectTimeout };
-    assert_eq!(said, [(15, close), (15, refused(client(1), Refusal::ServerDown, 15))]);
+    assert_eq!(said, [(15, close), (15, refused(client(1), RefuseReason::ServerDown, 15))]);
 }
 
 #[test]
@@ -318,7 +321,7 @@ fn a_declined_connect_is_asked_for_again_and_refuses_nobody() {
     let mut pool = pool(defaults());
     queue(&mut pool, 1, START);
     assert_eq!(effects(&mut pool, START), [Effect::Open]);
-    pool.declined(after(2), START);
+    pool.open_declined(after(2), START);
     assert_eq!(run(&mut pool, after(1)), []);
     assert_eq!(run(&mut pool, after(2)), [(2, Effect::Open)]);
 }
@@ -328,7 +331,7 @@ fn a_client_that_comes_to_wait_makes_a_declined_connect_worth_another_try() {
     let mut pool = pool(Settings { min_size: 1, ..defaults() });
     pool.set_demand(true);
     assert_eq!(effects(&mut pool, START), [Effect::Open]);
-    pool.declined(after(60), START);
+    pool.open_declined(after(60), START);
     assert_eq!(run(&mut pool, after(5)), []);
     queue(&mut pool, 1, after(5));
     assert!(pool.wants_server());
@@ -364,7 +367,7 @@ fn a_linked_server_is_never_closed_for_its_age() {
     take(&mut pool, 2, START);
     assert_eq!(run(&mut pool, after(10_000)), []);
     assert_eq!(pool.release(server(0), (), after(10_000)), Release::Close(CloseReason::Lifetime));
-    // The next one a share of the lifetime later, so that the pool is not emptied at once.
+    // The next one a borrower of the lifetime later, so that the pool is not emptied at once.
     assert_eq!(pool.release(server(1), (), after(10_001)), Release::Idle);
     let close = Effect::Close { server: server(1), reason: CloseReason::Idle };
     assert_eq!(run(&mut pool, after(11_000)), [(10_601, close)]);
@@ -422,12 +425,12 @@ fn a_pause_lets_the_linked_finish_and_the_others_wait() {
     let mut pool = filled(defaults(), 2);
     take(&mut pool, 1, START);
     pool.pause();
-    assert!(!pool.quiet());
+    assert!(!pool.is_quiescent());
     assert_eq!(effects(&mut pool, START), [Effect::Close { server: server(0), reason: CloseReason::Pause }]);
     queue(&mut pool, 2, START);
     queue(&mut pool, 3, after(1));
     assert_eq!(pool.release(server(1), (), after(2)), Release::Close(CloseReason::Pause));
-    assert!(pool.quiet());
+    assert!(pool.is_quiescent());
     assert_eq!(run(&mut pool, after(100)), []);
     pool.resume(after(100));
     assert!(!pool.is_paused());
@@ -442,7 +445,7 @@ fn a_wait_ends_during_a_pause_too() {
     let mut pool = pool(defaults());
     pool.pause();
     queue(&mut pool, 1, START);
-    assert_eq!(run(&mut pool, after(200)), [(120, refused(client(1), Refusal::WaitTimeout, 120))]);
+    assert_eq!(run(&mut pool, after(200)), [(120, refused(client(1), RefuseReason::WaitTimeout, 120))]);
 }
 
 #[test]
@@ -465,7 +468,7 @@ fn after_a_suspension_those_who_waited_are_served_in_order() {
     queue(&mut pool, 1, START);
     queue(&mut pool, 2, START);
     assert_eq!(effects(&mut pool, START), []);
-    assert!(pool.quiet());
+    assert!(pool.is_quiescent());
     pool.resume(START);
     let grant = |c, s| Effect::Grant { client: client(c), server: server(s), waited: Span::ZERO, check: false };
     assert_eq!(effects(&mut pool, START), [grant(1, 1), grant(2, 0)]);
@@ -522,13 +525,13 @@ fn a_shut_pool_refuses_those_who_wait_and_those_who_come() {
     let mut pool = filled(Settings { size: 1, ..defaults() }, 1);
     take(&mut pool, 1, START);
     queue(&mut pool, 2, START);
-    pool.shut();
-    assert_eq!(effects(&mut pool, START), [refused(client(2), Refusal::ShuttingDown, 0)]);
-    assert_eq!(pool.acquire(client(3), START), Acquire::Refused(Refusal::ShuttingDown));
+    pool.shut_down();
+    assert_eq!(effects(&mut pool, START), [refused(client(2), RefuseReason::ShuttingDown, 0)]);
+    assert_eq!(pool.acquire(client(3), START), Acquire::Refused(RefuseReason::ShuttingDown));
     assert_eq!(pool.release(server(0), (), START), Release::Close(CloseReason::Shutdown));
     pool.resume(START);
-    assert_eq!(pool.acquire(client(3), START), Acquire::Refused(Refusal::ShuttingDown));
-    assert!(pool.quiet() && pool.is_empty());
+    assert_eq!(pool.acquire(client(3), START), Acquire::Refused(RefuseReason::ShuttingDown));
+    assert!(pool.is_quiescent() && pool.is_empty());
 }
 
 #[test]
@@ -591,6 +594,6 @@ fn a_server_that_is_known_to_be_out_of_reach_is_a_failed_login_without_a_try() {
     queue(&mut pool, 1, START);
     assert_eq!(effects(&mut pool, START), [Effect::Open]);
     pool.unreachable(ConnectFailure::Refused, START);
-    assert_eq!(effects(&mut pool, START), [refused(client(1), Refusal::ServerDown, 0)]);
+    assert_eq!(effects(&mut pool, START), [refused(client(1), RefuseReason::ServerDown, 0)]);
     assert!(pool.snapshot(START).retry_at.is_some_and(|next| next > START), "the next try waits");
 }

@@ -58,12 +58,12 @@ pub enum Acquire {
     /// It waits; a [`Release::Next`], [`Effect::Grant`] or [`Effect::Refuse`] will name it.
     Queued,
     /// It gets none and does not wait.
-    Refused(Refusal),
+    Refused(RefuseReason),
 }
 
 /// Why a client gets no server. A full pool, a dead server and a hit limit are different answers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Refusal {
+pub enum RefuseReason {
     /// The pool was full for all of `query_wait_timeout`.
     WaitTimeout,
     /// No server is left and the last login failed.
@@ -117,7 +117,7 @@ pub struct Ages {
 /// What the engine is asked to do. Each is said once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Effect {
-    /// Connect to the server, and answer with [`crate::Pool::opening`] or [`crate::Pool::declined`].
+    /// Connect to the server, and answer with [`crate::Pool::opening`] or [`crate::Pool::open_declined`].
     Open,
     /// Close this server; the pool has forgotten it.
     Close {
@@ -131,7 +131,7 @@ pub enum Effect {
         /// Which.
         client: Peer,
         /// Why.
-        why: Refusal,
+        why: RefuseReason,
         /// How long it had waited.
         waited: Span,
     },

@@ -12,7 +12,7 @@ use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use mio::{Registry, Token, Waker};
 
 use weir_base::{Peer, WorkerId};
-use weir_engine::mail::Mail;
+use weir_engine::Message;
 use weir_engine::port::{Answer, Request, Signal};
 
 use crate::helpers::Kind;
@@ -26,7 +26,7 @@ pub(crate) const BELL: Token = Token(usize::MAX);
 /// What a worker can be told.
 pub(crate) enum Letter {
     /// From another engine, or from its own.
-    Mail { from: WorkerId, mail: Mail, socket: Option<Carried> },
+    Message { from: WorkerId, message: Message, socket: Option<Carried> },
     /// A helper's answer.
     Helped { kind: Kind, job: u64, answer: Answer },
     /// A name's addresses.

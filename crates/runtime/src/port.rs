@@ -16,7 +16,7 @@ use mio::event::Event;
 use mio::{Interest, Poll};
 use weir_base::{Peer, Slab, Span, Target, Time, WorkerId};
 use weir_config::{Config, Keepalive};
-use weir_engine::mail::Mail;
+use weir_engine::Message;
 use weir_engine::port::{About, Gone, Handshake, Io, Level, Response, Secured, Work};
 
 use crate::ahead::Ahead;
@@ -473,7 +473,7 @@ impl Io for Port {
         }
     }
 
-    fn post(&mut self, to: WorkerId, mail: Mail, socket: Option<Peer>) {
+    fn post(&mut self, to: WorkerId, message: Message, socket: Option<Peer>) {
         let socket = socket.and_then(|peer| {
             if self.peers.live(peer).is_some_and(|slot| slot.stage == Stage::Detached) {
                 let Removed { socket, tls, .. } = self.peers.remove(peer)?;
@@ -483,8 +483,8 @@ impl Io for Port {
             self.shared.log.line(Level::Error, format_args!("{peer:?}: can't be posted, it is not detached"));
             None
         });
-        if !self.inbox.send(to, Letter::Mail { from: self.me, mail, socket }) {
-            self.shared.log.line(Level::Error, format_args!("mail to worker {} was lost", to.0));
+        if !self.inbox.send(to, Letter::Message { from: self.me, message, socket }) {
+            self.shared.log.line(Level::Error, format_args!("a message to worker {} was lost", to.0));
         }
     }
 

@@ -408,9 +408,9 @@ impl<B: Handler> Worker<B> {
         for _ in 0..LETTERS {
             let Some(letter) = self.port.inbox.next() else { return };
             match letter {
-                Letter::Mail { from, mail, socket } => {
+                Letter::Message { from, message, socket } => {
                     let socket = socket.map(|carried| self.port.adopt_carried(carried));
-                    self.turn(Input::Mail { from, mail, socket });
+                    self.turn(Input::Message { from, message, socket });
                 }
                 Letter::Helped { kind, job, answer } => {
                     self.port.asking.helped(kind);

@@ -142,8 +142,8 @@ impl World<'_> {
     fn input(&mut self, input: Input<'_>) {
         self.engine.handle(self.now, input, &mut self.port);
         loop {
-            if let Some((mail, socket)) = self.port.mail.pop_front() {
-                self.engine.handle(self.now, Input::Mail { from: WorkerId(0), mail, socket }, &mut self.port);
+            if let Some((message, socket)) = self.port.messages.pop_front() {
+                self.engine.handle(self.now, Input::Message { from: WorkerId(0), message, socket }, &mut self.port);
             } else if let Some(peer) = self.port.detaches.pop_front() {
                 self.engine.handle(self.now, Input::Detached { peer }, &mut self.port);
             } else {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use weir_base::{Peer, Target, WorkerId};
 use weir_config::Config;
-use weir_engine::mail::Mail;
+use weir_engine::Message;
 use weir_engine::port::{About, Handshake, Io, Level, Response, Work};
 
 /// The most that one turn may queue for one peer: a few of the largest messages that are made here.
@@ -25,7 +25,7 @@ pub(crate) struct Port {
     pub(crate) connects: VecDeque<Peer>,
     pub(crate) detaches: VecDeque<Peer>,
     pub(crate) jobs: VecDeque<u64>,
-    pub(crate) mail: VecDeque<(Mail, Option<Peer>)>,
+    pub(crate) messages: VecDeque<(Message, Option<Peer>)>,
     pub(crate) exited: bool,
 }
 
@@ -88,11 +88,11 @@ impl Io for Port {
     fn detach(&mut self, peer: Peer) {
         self.detaches.push_back(peer);
     }
-    fn post(&mut self, _: WorkerId, mail: Mail, socket: Option<Peer>) {
+    fn post(&mut self, _: WorkerId, message: Message, socket: Option<Peer>) {
         if let Some(peer) = socket {
             self.end(peer);
         }
-        self.mail.push_back((mail, socket));
+        self.messages.push_back((message, socket));
     }
     fn start_tls(&mut self, _: Peer, _: Handshake) {
         panic!("nobody here has TLS");

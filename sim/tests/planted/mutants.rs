@@ -23,13 +23,13 @@ pub(crate) struct Edit {
 }
 
 const LENDING: &str = "crates/pool/src/lending.rs";
-const LEND: &str = "crates/engine/src/lend.rs";
-const LINKS: &str = "crates/engine/src/links.rs";
+const LEND: &str = "crates/engine/src/cluster/lending.rs";
+const LINKS: &str = "crates/engine/src/traffic/links.rs";
 const POOL: &str = "crates/pool/src/pool.rs";
-const RELAY: &str = "crates/engine/src/relay.rs";
+const RELAY: &str = "crates/engine/src/traffic/relay.rs";
 const SERVER: &str = "crates/session/src/server.rs";
 const EFFECTS: &str = "crates/pgwire/src/sql/effects.rs";
-const OUTSTANDING: &str = "crates/session/src/outstanding.rs";
+const PENDING: &str = "crates/session/src/pending.rs";
 
 /// Somebody's result, or an answer, is not what it would be on a connection of one's own.
 const ANSWERS: &[Checker] = &[
@@ -68,8 +68,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         found_by: &[Checker::Invariant],
         edits: &[Edit {
             file: RELAY,
-            from: "        let wanted = server.doomed || slot.is_wanted();\n",
-            to: "        let wanted = server.doomed || (slot.is_wanted() && !PLANTED);\n",
+            from: "        let wanted = server.marked_for_close || slot.is_wanted();\n",
+            to: "        let wanted = server.marked_for_close || (slot.is_wanted() && !PLANTED);\n",
         }],
     },
     Mutant {
@@ -103,8 +103,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         ],
         edits: &[Edit {
             file: SERVER,
-            from: "self.owed.is_clean() && self.stream.is_between()",
-            to: "(self.owed.is_clean() || PLANTED) && self.stream.is_between()",
+            from: "self.pending.is_clean() && self.stream.is_between()",
+            to: "(self.pending.is_clean() || PLANTED) && self.stream.is_between()",
         }],
     },
     Mutant {
@@ -161,14 +161,14 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         what: "in a deep pipeline a Sync is not noted among what is owed",
         found_by: ANSWERS,
         edits: &[Edit {
-            file: OUTSTANDING,
+            file: PENDING,
             from: "        self.segment = self.segment.wrapping_add(1);
-        self.push(Expect::Sync, Effects::NONE);",
+        self.push(Expected::Sync, Effects::NONE);",
             to: "        self.segment = self.segment.wrapping_add(1);
         if PLANTED && self.runs.len() > 4 {
             return true;
         }
-        self.push(Expect::Sync, Effects::NONE);",
+        self.push(Expected::Sync, Effects::NONE);",
         }],
     },
     Mutant {
@@ -176,9 +176,9 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         what: "after an error what the server skips is still awaited",
         found_by: ANSWERS,
         edits: &[Edit {
-            file: OUTSTANDING,
-            from: "            if next == Expect::Sync {\n                return Some(head);",
-            to: "            if next == Expect::Sync || PLANTED {\n                return Some(head);",
+            file: PENDING,
+            from: "            if next == Expected::Sync {\n                return Some(head);",
+            to: "            if next == Expected::Sync || PLANTED {\n                return Some(head);",
         }],
     },
     Mutant {
@@ -224,8 +224,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         found_by: &[Checker::NextOwnerSeesCleanServer, Checker::ResultsReachTheirOwner, Checker::AnsweredAsDirect],
         edits: &[Edit {
             file: LENDING,
-            from: "is_none_or(|own| self.elder + SLACK < own) && !pool.is_unwanted(server)",
-            to: "is_none_or(|own| self.elder + SLACK < own) && (PLANTED || !pool.is_unwanted(server))",
+            from: "is_none_or(|own| self.waiting_elsewhere + SLACK < own) && !pool.is_unwanted(server)",
+            to: "is_none_or(|own| self.waiting_elsewhere + SLACK < own) && (PLANTED || !pool.is_unwanted(server))",
         }],
     },
     Mutant {
@@ -234,8 +234,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         found_by: &[Checker::NobodyWaitsBesideIdle],
         edits: &[Edit {
             file: LENDING,
-            from: "        let due = !keep || self.elder != Time::NEVER || self.idle_ends(pool) <= now;\n",
-            to: "        let due = !keep || (self.elder != Time::NEVER && !PLANTED) || self.idle_ends(pool) <= now;\n",
+            from: "        let due = !keep || self.waiting_elsewhere != Time::NEVER || self.return_due(pool) <= now;\n",
+            to: "        let due = !keep || (self.waiting_elsewhere != Time::NEVER && !PLANTED) || self.return_due(pool) <= now;\n",
         }],
     },
     Mutant {
@@ -244,10 +244,10 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         found_by: &[Checker::WaitsAreFair, Checker::NobodyWaitsBesideIdle],
         edits: &[Edit {
             file: LENDING,
-            from: "            self.guests.entry(ask.from).or_default().ask = Some(ask.id);\n",
-            to: "            self.guests.entry(ask.from).or_default().ask = Some(ask.id);
+            from: "            self.borrowers.entry(ask.from).or_default().ask = Some(ask.id);\n",
+            to: "            self.borrowers.entry(ask.from).or_default().ask = Some(ask.id);
             if PLANTED {
-                self.withdrawn(pool, ask.from, now);
+                self.withdraw(pool, ask.from, now);
             }\n",
         }],
     },
@@ -257,8 +257,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         found_by: &[Checker::WaitsAreFair],
         edits: &[Edit {
             file: LENDING,
-            from: "        if self.elder == Time::NEVER {\n            return false;",
-            to: "        if self.elder == Time::NEVER || (PLANTED && pool.oldest_wait().is_some()) {\n            return false;",
+            from: "        if self.waiting_elsewhere == Time::NEVER {\n            return false;",
+            to: "        if self.waiting_elsewhere == Time::NEVER || (PLANTED && pool.oldest_wait().is_some()) {\n            return false;",
         }],
     },
     Mutant {
@@ -286,7 +286,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         what: "a guest's clients are told of a full pool, whatever it is that they wait for",
         found_by: &[Checker::RefusalsAreCounted],
         edits: &[Edit {
-            file: "crates/engine/src/lend.rs",
+            file: "crates/engine/src/cluster/lending.rs",
             from: "            Some(ix) => self.cause_of_wait(ix, now),",
             to: "            Some(ix) => if PLANTED {
                 let (_, detail) = self.cause_of_wait(ix, now);
@@ -304,7 +304,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
             file: LEND,
             from: "        let letter = slot.loan(Says::Lend(",
             to: "        if PLANTED {
-            self.pools.get_mut(ix).pool.lost(lent, self.clock);
+            self.pools.get_mut(ix).pool.lost(lent, self.common.now());
         }
         let slot = self.pools.get(ix);
         let letter = slot.loan(Says::Lend(",

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use weir_base::{ClientAddr, Host, Peer, Span, Target, Time, WorkerId};
 use weir_config::{Config, Method, Pool, SslMode};
-use weir_engine::mail::Mail;
+use weir_engine::Message;
 use weir_engine::port::{About, Answer, Gone, Handshake, Input, Io, Level, Response, Signal, Work};
 use weir_engine::{Engine, Setup, StatementMemory};
 use weir_pgwire::{put_back, put_front};
@@ -45,7 +45,7 @@ pub(crate) struct Port {
     target: Option<Target>,
     lookups: usize,
     pub(crate) answers: Vec<(u64, Response)>,
-    pub(crate) mail: VecDeque<(WorkerId, Mail, Option<Peer>)>,
+    pub(crate) messages: VecDeque<(WorkerId, Message, Option<Peer>)>,
 }
 
 impl Port {
@@ -101,11 +101,11 @@ impl Io for Port {
     fn detach(&mut self, peer: Peer) {
         self.asked.push(Asked::Detach(peer));
     }
-    fn post(&mut self, to: WorkerId, mail: Mail, socket: Option<Peer>) {
+    fn post(&mut self, to: WorkerId, message: Message, socket: Option<Peer>) {
         if let Some(peer) = socket {
             self.end(peer);
         }
-        self.mail.push_back((to, mail, socket));
+        self.messages.push_back((to, message, socket));
     }
     fn help(&mut self, job: u64, _: Work) {
         self.asked.push(Asked::Help(job));
@@ -194,12 +194,12 @@ impl World {
         World { engine: Engine::new(setup), port: Port::default(), now: Time::START + Span::from_secs(1), worker }
     }
 
-    /// One input, and the mail to ourselves that follows from it.
+    /// One input, and the messages to ourselves that follow from it.
     pub(crate) fn input(&mut self, input: Input<'_>) {
         self.engine.handle(self.now, input, &mut self.port);
-        while let Some(at) = self.port.mail.iter().position(|(to, ..)| *to == self.worker) {
-            let (_, mail, socket) = self.port.mail.remove(at).expect("it is there");
-            self.engine.handle(self.now, Input::Mail { from: self.worker, mail, socket }, &mut self.port);
+        while let Some(at) = self.port.messages.iter().position(|(to, ..)| *to == self.worker) {
+            let (_, message, socket) = self.port.messages.remove(at).expect("it is there");
+            self.engine.handle(self.now, Input::Message { from: self.worker, message, socket }, &mut self.port);
         }
         self.engine.check();
     }
@@ -220,12 +220,12 @@ impl World {
 
     /// One letter to ourselves, in a turn of its own, without the checks; `false` if there is none.
     pub(crate) fn open_letter(&mut self) -> bool {
-        let Some((_, mail, socket)) = self.port.mail.pop_front() else { return false };
-        self.engine.handle(self.now, Input::Mail { from: WorkerId(0), mail, socket }, &mut self.port);
+        let Some((_, message, socket)) = self.port.messages.pop_front() else { return false };
+        self.engine.handle(self.now, Input::Message { from: WorkerId(0), message, socket }, &mut self.port);
         true
     }
 
-    /// An input, without the checks and without the mail that follows.
+    /// An input, without the checks and without the messages that follow.
     pub(crate) fn input_only(&mut self, input: Input<'_>) {
         self.engine.handle(self.now, input, &mut self.port);
     }
@@ -357,7 +357,7 @@ impl World {
         peer
     }
 
-    /// A socket that came by mail gets its handle here.
+    /// A socket that came with a message gets its handle here.
     pub(crate) fn socket(&mut self) -> Peer {
         self.port.peer()
     }

@@ -9,12 +9,12 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use weir_base::{Peer, Span, Time, WorkerId};
 
-use super::{Ask, Loans, NEWS, SLACK, Share, of_a_guest};
+use super::{BorrowRequest, Borrower, Lender, SLACK, UPDATE_INTERVAL, borrower_settings};
 use crate::pace::Jitter;
-use crate::pool::Mode;
-use crate::{Acquire, Ages, Effect, Pool, Refusal, Release, Settings};
+use crate::pool::RunState;
+use crate::{Acquire, Ages, Effect, Pool, RefuseReason, Release, Settings};
 
-const HOME: usize = 0;
+const OWNER: usize = 0;
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Event {
@@ -49,15 +49,15 @@ enum Event {
 }
 
 #[derive(Clone, Debug)]
-enum Letter {
+enum Message {
     Want { id: u32, since: Time },
     Withdraw,
     Gone { server: Peer },
     Back { server: Peer },
     Lend { id: u32, server: Peer, ages: Ages },
-    Refused { id: u32, why: Refusal, retry_at: Time },
+    Refused { id: u32, why: RefuseReason, retry_at: Time },
     Missed { id: u32 },
-    Elder(Time),
+    OldestWaiter(Time),
     Recall,
 }
 
@@ -72,11 +72,11 @@ struct Rules {
 #[derive(Clone)]
 struct Worker {
     pool: Pool<()>,
-    share: Share,
+    borrower: Borrower,
     /// Linked servers and their clients, the oldest link first.
     links: Vec<(Peer, Peer)>,
     /// Servers whose sockets are leaving: at home each with the ask that it is for, and its age.
-    leaving: VecDeque<(Peer, Option<(Ask, Time)>)>,
+    leaving: VecDeque<(Peer, Option<(BorrowRequest, Time)>)>,
     /// Since when its oldest waiter is that.
     head: Option<(Peer, Time)>,
 }
@@ -85,9 +85,9 @@ struct Worker {
 struct World {
     rules: Rules,
     now: Time,
-    loans: Loans,
+    lender: Lender,
     workers: Vec<Worker>,
-    mail: Vec<Vec<VecDeque<Letter>>>,
+    mail: Vec<Vec<VecDeque<Message>>>,
     /// The home's pool has asked for a server.
     wanted: bool,
     made: u32,
@@ -103,9 +103,10 @@ impl World {
     fn new(rules: Rules) -> World {
         let now = Time::from_micros(1_000_000_000);
         let worker = |number: usize| {
-            let settings = if number == HOME { rules.settings.clone() } else { of_a_guest(rules.settings.clone()) };
+            let settings =
+                if number == OWNER { rules.settings.clone() } else { borrower_settings(rules.settings.clone()) };
             let pool = Pool::new(settings, 7, now);
-            Worker { pool, share: Share::default(), links: Vec::new(), leaving: VecDeque::new(), head: None }
+            Worker { pool, borrower: Borrower::default(), links: Vec::new(), leaving: VecDeque::new(), head: None }
         };
         let count = rules.clients.len();
         World {
@@ -113,7 +114,7 @@ impl World {
             mail: vec![vec![VecDeque::new(); count]; count],
             rules,
             now,
-            loans: Loans::default(),
+            lender: Lender::default(),
             wanted: false,
             made: 0,
             small: false,
@@ -151,10 +152,10 @@ impl World {
     }
 
     fn deadline(&self) -> Time {
-        let at_home = self.loans.clone().news(&self.workers[HOME].pool, self.now).1;
+        let at_home = self.lender.clone().updates(&self.workers[OWNER].pool, self.now).1;
         let guests = self.workers.iter().skip(1).map(|guest| {
-            let again = guest.share.clone().asks_anew(&guest.pool, self.now).1;
-            again.min(guest.share.idle_ends(&guest.pool))
+            let again = guest.borrower.clone().renew_request(&guest.pool, self.now).1;
+            again.min(guest.borrower.return_due(&guest.pool))
         });
         let pools = self.workers.iter().map(|worker| worker.pool.next_deadline());
         pools.chain(guests).fold(at_home, Time::min)
@@ -184,46 +185,46 @@ impl World {
             }
             Event::Arrive { from, to } => {
                 let letter = self.mail[from][to].pop_front().expect("a letter is on its way");
-                if to == HOME { self.read_at_home(from, letter) } else { self.read(to, letter) }
+                if to == OWNER { self.read_at_home(from, letter) } else { self.read(to, letter) }
             }
             Event::Detached(at) => self.detached(at),
             Event::LostLeaving(at) => {
                 let (server, ask) = self.workers[at].leaving.pop_front().expect("one is leaving");
                 self.workers[at].pool.lost(server, now);
                 if let Some((ask, _)) = ask {
-                    self.loans.over(ask.from);
-                    self.mail[HOME][usize::from(ask.from.0)].push_back(Letter::Missed { id: ask.id });
+                    self.lender.server_ended(ask.from);
+                    self.mail[OWNER][usize::from(ask.from.0)].push_back(Message::Missed { id: ask.id });
                 }
             }
             Event::Connected => {
                 self.wanted = false;
                 self.made += 1;
-                let server = server_at(HOME, self.made);
-                self.workers[HOME].pool.opening(server, now);
-                let answer = self.workers[HOME].pool.connected(server, (), now);
-                self.passed_on(HOME, server, answer);
+                let server = server_at(OWNER, self.made);
+                self.workers[OWNER].pool.opening(server, now);
+                let answer = self.workers[OWNER].pool.connected(server, (), now);
+                self.passed_on(OWNER, server, answer);
             }
             Event::Failed => {
                 self.wanted = false;
-                self.workers[HOME].pool.declined(now, now);
+                self.workers[OWNER].pool.open_declined(now, now);
             }
             Event::Tick => self.now = self.deadline(),
-            Event::Wait => self.now = now + SLACK + NEWS,
+            Event::Wait => self.now = now + SLACK + UPDATE_INTERVAL,
             Event::Pause => {
-                self.workers[HOME].pool.pause();
+                self.workers[OWNER].pool.pause();
                 self.recall();
             }
-            Event::Resume => self.workers[HOME].pool.resume(now),
+            Event::Resume => self.workers[OWNER].pool.resume(now),
             Event::Reconnect => {
-                self.workers[HOME].pool.reconnect(now);
+                self.workers[OWNER].pool.reconnect(now);
                 self.recall();
             }
             Event::Resize => {
                 self.small = !self.small;
                 let size = if self.small { 1 } else { self.rules.settings.size };
                 let settings = Settings { size, ..self.rules.settings.clone() };
-                self.workers[HOME].pool.resize(settings.clone(), now);
-                self.workers[1..].iter_mut().for_each(|w| w.pool.resize(of_a_guest(settings.clone()), now));
+                self.workers[OWNER].pool.resize(settings.clone(), now);
+                self.workers[1..].iter_mut().for_each(|w| w.pool.resize(borrower_settings(settings.clone()), now));
                 if self.small {
                     self.recall();
                 }
@@ -236,7 +237,7 @@ impl World {
     fn release(&mut self, at: usize) {
         let (server, _) = self.workers[at].links.remove(0);
         let worker = &mut self.workers[at];
-        if at != HOME && worker.share.goes_home(&worker.pool, server) {
+        if at != OWNER && worker.borrower.returns_to_owner(&worker.pool, server) {
             return worker.leaving.push_back((server, None));
         }
         let answer = worker.pool.release(server, (), self.now);
@@ -254,10 +255,10 @@ impl World {
     }
 
     fn link(&mut self, at: usize, client: Peer, server: Peer, since: Time) {
-        match Ask::of(client) {
+        match BorrowRequest::from_handle(client) {
             Some(ask) => {
-                assert_eq!(at, HOME);
-                self.loans.answered(ask, true);
+                assert_eq!(at, OWNER);
+                self.lender.answered(ask, true);
                 self.workers[at].leaving.push_back((server, Some((ask, since))));
             }
             None => self.workers[at].links.push((server, client)),
@@ -268,68 +269,70 @@ impl World {
         let (server, ask) = self.workers[at].leaving.pop_front().expect("one is leaving");
         let worker = &mut self.workers[at];
         let Some((ask, _)) = ask else {
-            let home = worker.share.left(&mut worker.pool, server, self.now).expect("it was borrowed");
-            return self.mail[at][HOME].push_back(Letter::Back { server: home });
+            let home = worker.borrower.returned(&mut worker.pool, server, self.now).expect("it was borrowed");
+            return self.mail[at][OWNER].push_back(Message::Back { server: home });
         };
         let to = usize::from(ask.from.0);
         let unwanted = worker.pool.is_unwanted(server);
         let ages = worker.pool.ages(server);
-        self.mail[HOME][to].push_back(Letter::Lend { id: ask.id, server, ages });
+        self.mail[OWNER][to].push_back(Message::Lend { id: ask.id, server, ages });
         if unwanted {
-            self.mail[HOME][to].push_back(Letter::Recall);
+            self.mail[OWNER][to].push_back(Message::Recall);
         }
     }
 
     fn recall(&mut self) {
-        for to in self.loans.borrowers() {
-            self.mail[HOME][usize::from(to.0)].push_back(Letter::Recall);
+        for to in self.lender.with_servers() {
+            self.mail[OWNER][usize::from(to.0)].push_back(Message::Recall);
         }
     }
 
-    fn read_at_home(&mut self, from: usize, letter: Letter) {
+    fn read_at_home(&mut self, from: usize, letter: Message) {
         let (now, guest) = (self.now, WorkerId(from as u16));
-        let home = &mut self.workers[HOME];
+        let home = &mut self.workers[OWNER];
         match letter {
-            Letter::Want { id, since } => {
-                let ask = Ask { from: guest, id };
-                match self.loans.asked(&mut home.pool, ask, since, now) {
-                    Acquire::Granted { server, .. } => self.link(HOME, ask.peer(), server, since),
+            Message::Want { id, since } => {
+                let ask = BorrowRequest { from: guest, id };
+                match self.lender.request(&mut home.pool, ask, since, now) {
+                    Acquire::Granted { server, .. } => self.link(OWNER, ask.handle(), server, since),
                     Acquire::Queued => {}
                     Acquire::Refused(why) => {
-                        self.mail[HOME][from].push_back(Letter::Refused { id, why, retry_at: now });
+                        self.mail[OWNER][from].push_back(Message::Refused { id, why, retry_at: now });
                     }
                 }
             }
-            Letter::Withdraw => self.loans.withdrawn(&mut home.pool, guest, now),
-            Letter::Gone { server } => {
-                self.loans.over(guest);
+            Message::Withdraw => self.lender.withdraw(&mut home.pool, guest, now),
+            Message::Gone { server } => {
+                self.lender.server_ended(guest);
                 home.pool.lost(server, now);
             }
-            Letter::Back { server } => {
-                self.loans.over(guest);
+            Message::Back { server } => {
+                self.lender.server_ended(guest);
                 self.made += 1;
-                let new = server_at(HOME, self.made);
+                let new = server_at(OWNER, self.made);
                 let answer = home.pool.returned(server, new, (), now);
-                self.passed_on(HOME, new, answer);
+                self.passed_on(OWNER, new, answer);
             }
             letter => panic!("{letter:?} reached the home"),
         }
     }
 
-    fn read(&mut self, at: usize, letter: Letter) {
+    fn read(&mut self, at: usize, letter: Message) {
         let now = self.now;
         let worker = &mut self.workers[at];
         match letter {
-            Letter::Lend { id, server: home, ages } => {
+            Message::Lend { id, server: home, ages } => {
                 self.made += 1;
                 let server = server_at(at, self.made);
-                let answer = worker.share.lent(&mut worker.pool, id, (server, home), ages, (), now);
+                let answer = worker.borrower.received(&mut worker.pool, id, (server, home), ages, (), now);
                 self.passed_on(at, server, answer);
             }
-            Letter::Refused { id, why, retry_at } => worker.share.refused(&mut worker.pool, id, why, retry_at, now),
-            Letter::Missed { id } => worker.share.missed(&mut worker.pool, id),
-            Letter::Elder(since) => worker.share.hears(since),
-            Letter::Recall => worker.pool.reconnect(now),
+            Message::Refused { id, why, retry_at } => {
+                worker.borrower.request_refused(&mut worker.pool, id, why, retry_at, now)
+            }
+            Message::Missed { id } => worker.borrower.request_failed(&mut worker.pool, id),
+            Message::OldestWaiter(since) => worker.borrower.set_waiting_elsewhere(since),
+            Message::Recall => worker.pool.reconnect(now),
             letter => panic!("{letter:?} reached a guest"),
         }
     }
@@ -339,49 +342,49 @@ impl World {
             while let Some(effect) = self.workers[at].pool.poll(self.now) {
                 self.effect(at, effect);
             }
-            if at == HOME { self.settle_home() } else { self.settle_guest(at) }
+            if at == OWNER { self.settle_home() } else { self.settle_guest(at) }
         }
     }
 
     fn settle_home(&mut self) {
-        let (news, _) = self.loans.news(&self.workers[HOME].pool, self.now);
-        for (to, since) in news {
-            self.mail[HOME][usize::from(to.0)].push_back(Letter::Elder(since));
+        let (updates, _) = self.lender.updates(&self.workers[OWNER].pool, self.now);
+        for (to, since) in updates {
+            self.mail[OWNER][usize::from(to.0)].push_back(Message::OldestWaiter(since));
         }
     }
 
     fn settle_guest(&mut self, at: usize) {
         let (now, worker) = (self.now, &mut self.workers[at]);
-        let mail = &mut self.mail[at][HOME];
-        while let Some(server) = worker.share.sends_home(&mut worker.pool, true, now) {
+        let mail = &mut self.mail[at][OWNER];
+        while let Some(server) = worker.borrower.take_to_return(&mut worker.pool, true, now) {
             worker.leaving.push_back((server, None));
         }
-        if worker.share.withdraws(&mut worker.pool) {
-            mail.push_back(Letter::Withdraw);
+        if worker.borrower.withdraw(&mut worker.pool) {
+            mail.push_back(Message::Withdraw);
         }
-        if let Some((id, since)) = worker.share.asks_anew(&worker.pool, now).0 {
-            mail.push_back(Letter::Want { id, since });
+        if let Some((id, since)) = worker.borrower.renew_request(&worker.pool, now).0 {
+            mail.push_back(Message::Want { id, since });
         }
-        mail.extend(worker.share.ended(&worker.pool).into_iter().map(|server| Letter::Gone { server }));
+        mail.extend(worker.borrower.take_ended(&worker.pool).into_iter().map(|server| Message::Gone { server }));
         assert_eq!(worker.pool.poll(now), None, "a guest's pool has more to say");
     }
 
     fn effect(&mut self, at: usize, effect: Effect) {
         match effect {
-            Effect::Open if at == HOME => self.wanted = true,
+            Effect::Open if at == OWNER => self.wanted = true,
             Effect::Open => {
                 let worker = &mut self.workers[at];
-                let (id, since) = worker.share.ask(&worker.pool, self.now);
-                self.mail[at][HOME].push_back(Letter::Want { id, since });
+                let (id, since) = worker.borrower.request(&worker.pool, self.now);
+                self.mail[at][OWNER].push_back(Message::Want { id, since });
             }
             Effect::Grant { client, server, waited, .. } => {
                 self.link(at, client, server, Time::from_micros(self.now.micros() - waited.micros()));
             }
             Effect::Refuse { client, why, .. } => {
-                if let Some(ask) = Ask::of(client) {
-                    self.loans.answered(ask, false);
-                    let letter = Letter::Refused { id: ask.id, why, retry_at: self.now };
-                    self.mail[HOME][usize::from(ask.from.0)].push_back(letter);
+                if let Some(ask) = BorrowRequest::from_handle(client) {
+                    self.lender.answered(ask, false);
+                    let letter = Message::Refused { id: ask.id, why, retry_at: self.now };
+                    self.mail[OWNER][usize::from(ask.from.0)].push_back(letter);
                 }
             }
             Effect::Close { .. } | Effect::Notice { .. } => {}
@@ -397,7 +400,7 @@ impl World {
 
     /// The clients that wait at a worker.
     fn waiting(&self, at: usize) -> impl Iterator<Item = (Peer, Time)> {
-        self.workers[at].pool.waiting().filter(|(peer, _)| Ask::of(*peer).is_none())
+        self.workers[at].pool.waiting().filter(|(peer, _)| BorrowRequest::from_handle(*peer).is_none())
     }
 
     fn is_quiet(&self) -> bool {
@@ -407,7 +410,7 @@ impl World {
     /// A server is given on to whoever has waited since `since`: nobody elsewhere whose turn it was may have been known for
     /// longer than the bound.
     fn assert_fair(&self, at: usize, client: Peer, since: u64) {
-        let to = Ask::of(client).map_or(at, |ask| usize::from(ask.from.0));
+        let to = BorrowRequest::from_handle(client).map_or(at, |ask| usize::from(ask.from.0));
         if !self.is_quiet() {
             return;
         }
@@ -415,7 +418,7 @@ impl World {
         let Some(served) = served else { return };
         for (other, worker) in self.workers.iter().enumerate().filter(|(other, _)| *other != to) {
             let Some((_, oldest)) = self.waiting(other).next() else { continue };
-            let young = |worker: &Worker| worker.head.is_none_or(|(_, since)| self.now - since <= NEWS);
+            let young = |worker: &Worker| worker.head.is_none_or(|(_, since)| self.now - since <= UPDATE_INTERVAL);
             let stale = young(worker) || (to != at && young(&self.workers[to]));
             let passed_over = oldest.micros() + SLACK.micros() < served && !stale;
             assert!(!passed_over, "w{other}'s oldest has waited since {oldest:?}, and w{to}'s of {served} is served");
@@ -431,7 +434,7 @@ impl World {
         }
         self.check_places();
         let asks: Vec<WorkerId> =
-            self.workers[HOME].pool.waiting().filter_map(|(w, _)| Some(Ask::of(w)?.from)).collect();
+            self.workers[OWNER].pool.waiting().filter_map(|(w, _)| Some(BorrowRequest::from_handle(w)?.from)).collect();
         assert!(
             asks.iter().all(|from| asks.iter().filter(|f| *f == from).count() == 1),
             "a guest asks twice: {asks:?}"
@@ -439,11 +442,11 @@ impl World {
         if !self.is_quiet() {
             return;
         }
-        let home = &self.workers[HOME].pool;
-        if home.mode == Mode::Paused && self.workers.iter().all(|worker| worker.links.is_empty()) {
-            assert!(home.quiet() || self.wanted, "a pause does not end");
+        let home = &self.workers[OWNER].pool;
+        if home.run_state == RunState::Paused && self.workers.iter().all(|worker| worker.links.is_empty()) {
+            assert!(home.is_quiescent() || self.wanted, "a pause does not end");
         }
-        if home.mode != Mode::Running {
+        if home.run_state != RunState::Running {
             return;
         }
         let idle = |worker: &Worker| worker.pool.longest_idle().is_some();
@@ -451,7 +454,7 @@ impl World {
             let beside = self.workers.iter().position(idle);
             let waits = self.waiting(at).next().is_some();
             // A guest that was refused something asks again when its pause is over.
-            let pausing = at != HOME && self.workers[at].pool.declined_until > now;
+            let pausing = at != OWNER && self.workers[at].pool.declined_until > now;
             assert!(
                 beside.is_none() || !waits || pausing,
                 "somebody waits at w{at}, and w{beside:?} has an idle server"
@@ -462,10 +465,10 @@ impl World {
     /// Every server of the home's pool is in exactly one place.
     fn check_places(&self) {
         let mut places: Vec<Peer> = Vec::new();
-        let home = &self.workers[HOME];
+        let home = &self.workers[OWNER];
         for (server, state, _) in home.pool.servers() {
             let here = match state {
-                crate::ServerState::Linked(owner) => Ask::of(owner).is_none(),
+                crate::ServerState::Linked(owner) => BorrowRequest::from_handle(owner).is_none(),
                 _ => true,
             };
             if here {
@@ -476,8 +479,8 @@ impl World {
         let mut gone = 0;
         for letter in self.mail.iter().flatten().flatten() {
             match letter {
-                Letter::Lend { server, .. } | Letter::Back { server } => places.push(*server),
-                Letter::Gone { server } => {
+                Message::Lend { server, .. } | Message::Back { server } => places.push(*server),
+                Message::Gone { server } => {
                     places.push(*server);
                     gone += 1;
                 }
@@ -485,8 +488,8 @@ impl World {
             }
         }
         for guest in &self.workers[1..] {
-            guest.share.check(&guest.pool);
-            places.extend(guest.share.borrowed.values());
+            guest.borrower.check(&guest.pool);
+            places.extend(guest.borrower.borrowed.values());
         }
         let count = places.len();
         places.sort_unstable();
@@ -535,39 +538,48 @@ impl World {
         (self.wanted, self.small).hash(&mut hash);
         for worker in &self.workers {
             let pool = &worker.pool;
-            (pool.mode, pool.login == crate::pool::Login::Asked, ahead(pool.declined_until)).hash(&mut hash);
+            (pool.run_state, pool.login == crate::pool::Login::Asked, ahead(pool.declined_until)).hash(&mut hash);
             (ahead(pool.declined_pause), ahead(pool.deadline), ahead(pool.gate.opens()), worker.links.len())
                 .hash(&mut hash);
-            pool.waiting().for_each(|(peer, since)| (Ask::of(peer).map(|a| a.from), ago(since)).hash(&mut hash));
+            pool.waiting().for_each(|(peer, since)| {
+                (BorrowRequest::from_handle(peer).map(|a| a.from), ago(since)).hash(&mut hash)
+            });
             for (server, state, _) in pool.servers() {
                 let kind = match state {
                     crate::ServerState::Idle { since } => (1, ago(since)),
-                    crate::ServerState::Linked(owner) => (2, u64::from(Ask::of(owner).is_some())),
+                    crate::ServerState::Linked(owner) => (2, u64::from(BorrowRequest::from_handle(owner).is_some())),
                     _ => (3, 0),
                 };
                 (kind, pool.is_outdated(server)).hash(&mut hash);
             }
-            let share = &worker.share;
-            (ago(share.elder), share.asking.is_some(), ago(share.asked.0), ago(share.asked.1)).hash(&mut hash);
+            let borrower = &worker.borrower;
+            (ago(borrower.waiting_elsewhere), borrower.asking.is_some(), ago(borrower.asked.0), ago(borrower.asked.1))
+                .hash(&mut hash);
             worker.leaving.iter().for_each(|(_, ask)| ask.map(|(ask, _)| ask.from).hash(&mut hash));
             worker.head.map(|(_, since)| ago(since)).hash(&mut hash);
         }
-        for (to, guest) in &self.loans.guests {
-            (to, guest.ask.is_some(), guest.lent, ago(guest.told), ago(guest.told_at).min(NEWS.micros() + 1))
+        for (to, guest) in &self.lender.borrowers {
+            (
+                to,
+                guest.ask.is_some(),
+                guest.lent,
+                ago(guest.told),
+                ago(guest.told_at).min(UPDATE_INTERVAL.micros() + 1),
+            )
                 .hash(&mut hash);
         }
         for (number, letters) in self.mail.iter().flatten().enumerate() {
             for letter in letters {
                 let what = match letter {
-                    Letter::Want { id, since } => (1, ago(*since), u64::from(*id)),
-                    Letter::Withdraw => (2, 0, 0),
-                    Letter::Gone { .. } => (3, 0, 0),
-                    Letter::Back { .. } => (4, 0, 0),
-                    Letter::Lend { id, .. } => (5, u64::from(*id), 0),
-                    Letter::Refused { id, why, .. } => (6, u64::from(*id), *why as u64),
-                    Letter::Elder(since) => (7, ago(*since), 0),
-                    Letter::Recall => (8, 0, 0),
-                    Letter::Missed { id } => (9, u64::from(*id), 0),
+                    Message::Want { id, since } => (1, ago(*since), u64::from(*id)),
+                    Message::Withdraw => (2, 0, 0),
+                    Message::Gone { .. } => (3, 0, 0),
+                    Message::Back { .. } => (4, 0, 0),
+                    Message::Lend { id, .. } => (5, u64::from(*id), 0),
+                    Message::Refused { id, why, .. } => (6, u64::from(*id), *why as u64),
+                    Message::OldestWaiter(since) => (7, ago(*since), 0),
+                    Message::Recall => (8, 0, 0),
+                    Message::Missed { id } => (9, u64::from(*id), 0),
                 };
                 (number, what).hash(&mut hash);
             }

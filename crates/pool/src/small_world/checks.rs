@@ -3,19 +3,21 @@
 use weir_base::{Peer, Span, Time};
 
 use super::world::{Event, Server, World};
-use crate::pool::Mode;
-use crate::{CloseReason, ConnectFailure, Refusal, Release, ServerState};
+use crate::pool::RunState;
+use crate::{CloseReason, ConnectFailure, RefuseReason, Release, ServerState};
 
 impl World {
-    pub(super) fn check_refusal(&self, why: Refusal) {
+    pub(super) fn check_refusal(&self, why: RefuseReason) {
         match why {
-            Refusal::ServerDown => {
-                assert!(matches!(self.failed, Some((_, ConnectFailure::Refused))) && self.mode == Mode::Running);
+            RefuseReason::ServerDown => {
+                assert!(
+                    matches!(self.failed, Some((_, ConnectFailure::Refused))) && self.run_state == RunState::Running
+                );
                 assert_eq!(self.connected(), 0, "a server is left");
             }
-            Refusal::TooManyWaiting => assert!(self.queue.len() as u32 >= self.pool.settings().max_waiting),
-            Refusal::ShuttingDown => assert_eq!(self.mode, Mode::Shut),
-            Refusal::WaitTimeout => panic!("did not wait"),
+            RefuseReason::TooManyWaiting => assert!(self.queue.len() as u32 >= self.pool.settings().max_waiting),
+            RefuseReason::ShuttingDown => assert_eq!(self.run_state, RunState::Shut),
+            RefuseReason::WaitTimeout => panic!("did not wait"),
         }
     }
 
@@ -32,7 +34,7 @@ impl World {
             let old = self.now >= connected + self.oldest_age() && self.now >= self.aged_until;
             assert!(!old, "a server grows too old");
         }
-        let paused = self.mode != Mode::Running;
+        let paused = self.run_state != RunState::Running;
         match answer {
             Release::Next { client, waited, check } => {
                 assert!(!paused);
@@ -45,7 +47,7 @@ impl World {
             }
             Release::Idle => {
                 assert!(paused || self.queue.is_empty(), "a client waits while a server idles");
-                assert!(!matches!(self.mode, Mode::Paused | Mode::Shut));
+                assert!(!matches!(self.run_state, RunState::Paused | RunState::Shut));
                 self.servers.push((server, Server::Idle { since: self.now, connected }));
             }
             Release::Close(reason) => self.check_close(reason, connected, None),
@@ -72,8 +74,8 @@ impl World {
                 assert!(self.connected() >= settings.min_size, "min_size is not respected");
             }
             CloseReason::TooMany => assert!(self.servers.len() >= (settings.size + settings.reserve_size) as usize),
-            CloseReason::Pause => assert_eq!(self.mode, Mode::Paused),
-            CloseReason::Shutdown => assert_eq!(self.mode, Mode::Shut),
+            CloseReason::Pause => assert_eq!(self.run_state, RunState::Paused),
+            CloseReason::Shutdown => assert_eq!(self.run_state, RunState::Shut),
             CloseReason::ConnectTimeout => assert!(self.now - connected >= settings.server_connect_timeout),
             CloseReason::Reconnect | CloseReason::Killed | CloseReason::Evicted => {}
         }
@@ -81,7 +83,7 @@ impl World {
 
     pub(super) fn check_open(&mut self) {
         let settings = self.pool.settings();
-        assert!(self.mode == Mode::Running && !self.asked);
+        assert!(self.run_state == RunState::Running && !self.asked);
         assert_eq!(self.count(|server| matches!(server, Server::Login { .. })), 0, "one login at a time");
         let servers = self.servers.len() as u32;
         if servers >= settings.size {
@@ -127,11 +129,11 @@ impl World {
         assert_eq!(snapshot.waiting as usize, self.queue.len());
         assert!(self.servers.len() <= self.allowed, "limits hold");
         self.allowed = self.servers.len().max((settings.size + settings.reserve_size) as usize);
-        let running = self.mode == Mode::Running;
+        let running = self.run_state == RunState::Running;
         assert!(!running || self.queue.is_empty() || snapshot.idle == 0, "a client waits while a server idles");
-        assert!(self.mode != Mode::Shut || (self.queue.is_empty() && snapshot.idle + snapshot.login == 0));
-        assert!(self.mode != Mode::Paused || snapshot.idle + snapshot.login == 0);
-        assert_eq!(self.pool.quiet(), !running && snapshot.active + snapshot.login == 0);
+        assert!(self.run_state != RunState::Shut || (self.queue.is_empty() && snapshot.idle + snapshot.login == 0));
+        assert!(self.run_state != RunState::Paused || snapshot.idle + snapshot.login == 0);
+        assert_eq!(self.pool.is_quiescent(), !running && snapshot.active + snapshot.login == 0);
         assert_eq!(snapshot.retry_at.is_some(), self.failed.is_some());
         if let Some((at, ConnectFailure::Refused)) = self.failed
             && running
@@ -154,7 +156,7 @@ impl World {
         };
         for waiter in &self.queue {
             on_time(waiter.since.deadline(settings.query_wait_timeout), "a refusal");
-            if self.mode == Mode::Running && !waiter.noticed {
+            if self.run_state == RunState::Running && !waiter.notified {
                 on_time(waiter.since.deadline(settings.query_wait_notify), "a notice");
             }
         }
@@ -171,7 +173,10 @@ impl World {
             }
         }
         let fill = self.demand && (self.servers.len() as u32) < settings.min_size.min(settings.size);
-        if fill && self.mode == Mode::Running && self.count(|server| matches!(server, Server::Login { .. })) == 0 {
+        if fill
+            && self.run_state == RunState::Running
+            && self.count(|server| matches!(server, Server::Login { .. })) == 0
+        {
             assert!(self.asked || self.pool.next_deadline() != Time::NEVER, "nobody will fill the pool");
         }
     }

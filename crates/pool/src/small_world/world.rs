@@ -5,8 +5,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use weir_base::{Peer, Span, Time};
 
 use crate::pace::Jitter;
-use crate::pool::{Login, Mode, State};
-use crate::{Acquire, CloseReason, ConnectFailure, Effect, Pool, Refusal, ServerState, Settings};
+use crate::pool::{Login, RunState, State};
+use crate::{Acquire, CloseReason, ConnectFailure, Effect, Pool, RefuseReason, ServerState, Settings};
 
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum Event {
@@ -56,7 +56,7 @@ pub(super) enum Server {
 pub(super) struct Waiter {
     pub(super) client: Peer,
     pub(super) since: Time,
-    pub(super) noticed: bool,
+    pub(super) notified: bool,
 }
 
 #[derive(Clone)]
@@ -69,7 +69,7 @@ pub(super) struct World {
     pub(super) queue: Vec<Waiter>,
     pub(super) opened: u32,
     pub(super) asked: bool,
-    pub(super) mode: Mode,
+    pub(super) run_state: RunState,
     pub(super) demand: bool,
     /// The last login failed: when and how.
     pub(super) failed: Option<(Time, ConnectFailure)>,
@@ -96,7 +96,7 @@ impl World {
             queue: Vec::new(),
             opened: 0,
             asked: false,
-            mode: Mode::Running,
+            run_state: RunState::Running,
             demand: false,
             failed: None,
             asked_at: None,
@@ -161,7 +161,7 @@ impl World {
             }
             Event::Begin => self.begin(),
             Event::Decline => {
-                self.pool.declined(now, now);
+                self.pool.open_declined(now, now);
                 self.declined_at = Some(now);
                 self.asked = false;
             }
@@ -196,23 +196,23 @@ impl World {
     }
 
     pub(super) fn command(&mut self, event: Event) {
-        let keep_shut = |mode| if self.mode == Mode::Shut { Mode::Shut } else { mode };
+        let keep_shut = |mode| if self.run_state == RunState::Shut { RunState::Shut } else { mode };
         match event {
             Event::Pause => {
-                self.mode = keep_shut(Mode::Paused);
+                self.run_state = keep_shut(RunState::Paused);
                 self.pool.pause();
             }
             Event::Suspend => {
-                self.mode = if self.mode == Mode::Running { Mode::Suspended } else { self.mode };
+                self.run_state = if self.run_state == RunState::Running { RunState::Suspended } else { self.run_state };
                 self.pool.suspend();
             }
             Event::Resume => {
-                self.mode = keep_shut(Mode::Running);
+                self.run_state = keep_shut(RunState::Running);
                 self.pool.resume(self.now);
             }
             Event::Shut => {
-                self.mode = Mode::Shut;
-                self.pool.shut();
+                self.run_state = RunState::Shut;
+                self.pool.shut_down();
             }
             Event::Reconnect => {
                 self.stale = self.servers.iter().map(|(server, _)| *server).collect();
@@ -230,7 +230,7 @@ impl World {
 
     pub(super) fn acquire(&mut self) {
         let client = self.free_client().expect("one is free");
-        let paused = self.mode != Mode::Running;
+        let paused = self.run_state != RunState::Running;
         let nobody_waits = self.queue.is_empty();
         match self.pool.acquire(client, self.now) {
             Acquire::Granted { server, check } => {
@@ -238,8 +238,8 @@ impl World {
                 self.link(client, self.now, server, check);
             }
             Acquire::Queued => {
-                assert!(self.mode != Mode::Shut);
-                self.queue.push(Waiter { client, since: self.now, noticed: false });
+                assert!(self.run_state != RunState::Shut);
+                self.queue.push(Waiter { client, since: self.now, notified: false });
             }
             Acquire::Refused(why) => self.check_refusal(why),
         }
@@ -251,12 +251,12 @@ impl World {
         match self.pool.requeue(client, acquired, self.now) {
             Acquire::Granted { server, check } => self.link(client, acquired, server, check),
             Acquire::Queued => {
-                let noticed = acquired.deadline(self.pool.settings().query_wait_notify) <= self.now;
+                let notified = acquired.deadline(self.pool.settings().query_wait_notify) <= self.now;
                 let at = self.queue.iter().position(|waiter| waiter.since >= acquired).unwrap_or(self.queue.len());
-                self.queue.insert(at, Waiter { client, since: acquired, noticed });
+                self.queue.insert(at, Waiter { client, since: acquired, notified });
             }
             Acquire::Refused(why) => {
-                assert_ne!(why, Refusal::TooManyWaiting);
+                assert_ne!(why, RefuseReason::TooManyWaiting);
                 self.check_refusal(why);
             }
         }
@@ -302,19 +302,19 @@ impl World {
                 Effect::Refuse { client, why, waited } => {
                     self.served(client, waited);
                     match why {
-                        Refusal::WaitTimeout => assert!(waited >= self.pool.settings().query_wait_timeout),
-                        Refusal::TooManyWaiting => panic!("it waits already"),
+                        RefuseReason::WaitTimeout => assert!(waited >= self.pool.settings().query_wait_timeout),
+                        RefuseReason::TooManyWaiting => panic!("it waits already"),
                         why => self.check_refusal(why),
                     }
                 }
                 Effect::Notice { client, waited } => {
-                    assert!(self.mode == Mode::Running && waited >= self.pool.settings().query_wait_notify);
+                    assert!(self.run_state == RunState::Running && waited >= self.pool.settings().query_wait_notify);
                     let waiter = self.queue.iter_mut().find(|waiter| waiter.client == client).expect("it waits");
-                    assert!(!waiter.noticed, "noticed twice");
-                    waiter.noticed = true;
+                    assert!(!waiter.notified, "notified twice");
+                    waiter.notified = true;
                 }
                 Effect::Grant { client, server, waited, check } => {
-                    assert_eq!(self.mode, Mode::Running);
+                    assert_eq!(self.run_state, RunState::Running);
                     let acquired = self.served(client, waited);
                     self.link(client, acquired, server, check);
                 }
@@ -393,8 +393,8 @@ impl World {
         for (rank, since, connected, expires, stale) in servers {
             (rank.min(2), since, connected, expires, stale).hash(&mut hash);
         }
-        self.queue.iter().for_each(|waiter| (ago(waiter.since), waiter.noticed).hash(&mut hash));
-        (self.mode, self.demand, self.asked, pool.login == Login::Asked, self.allowed).hash(&mut hash);
+        self.queue.iter().for_each(|waiter| (ago(waiter.since), waiter.notified).hash(&mut hash));
+        (self.run_state, self.demand, self.asked, pool.login == Login::Asked, self.allowed).hash(&mut hash);
         (pool.settings == self.rules.settings, pool.gate.health(), ahead(pool.gate.opens())).hash(&mut hash);
         (
             ahead(pool.rate.ready(pool.settings.connects_per_second)),

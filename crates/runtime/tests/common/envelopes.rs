@@ -1,14 +1,14 @@
-//! Mail for tests that move sockets.
+//! Messages for tests that move sockets.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use weir_base::{Peer, Target, Time, WorkerId};
-use weir_engine::mail::Mail;
+use weir_engine::Message;
 use weir_engine::port::{Input, Io, Level, Response, Signal, Work};
 use weir_engine::{Engine, Setup, StatementMemory};
 
-/// Mail is opaque to all but engines, so envelopes are had from one: PAUSE makes it write to every other worker.
+/// Only an engine can make a message: PAUSE makes it write to every other worker.
 pub(crate) struct Envelopes {
     engine: Engine,
     spare: Caught,
@@ -32,7 +32,7 @@ impl Envelopes {
         Envelopes { engine, spare: Caught(Vec::new()) }
     }
 
-    pub(crate) fn next(&mut self) -> Mail {
+    pub(crate) fn next(&mut self) -> Message {
         if self.spare.0.is_empty() {
             self.engine.handle(Time::START, Input::Signal(Signal::Pause), &mut self.spare);
         }
@@ -41,7 +41,7 @@ impl Envelopes {
 }
 
 /// Keeps what an engine posts.
-struct Caught(Vec<Mail>);
+struct Caught(Vec<Message>);
 
 impl Io for Caught {
     fn forward(&mut self, _: Peer, _: std::ops::Range<usize>) {}
@@ -54,8 +54,8 @@ impl Io for Caught {
     fn pause(&mut self, _: Peer) {}
     fn resume(&mut self, _: Peer) {}
     fn detach(&mut self, _: Peer) {}
-    fn post(&mut self, _: WorkerId, mail: Mail, _: Option<Peer>) {
-        self.0.push(mail);
+    fn post(&mut self, _: WorkerId, message: Message, _: Option<Peer>) {
+        self.0.push(message);
     }
     fn help(&mut self, _: u64, _: Work) {}
     fn start_tls(&mut self, _: Peer, _: weir_engine::port::Handshake) {}

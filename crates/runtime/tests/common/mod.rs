@@ -109,7 +109,7 @@ pub(crate) fn told(input: &Input<'_>) -> String {
         Input::ConnectFailed { error, .. } => format!("connect failed: {error}"),
         Input::Detached { .. } => "detached".into(),
         Input::Helped { job, .. } => format!("helped {job}"),
-        Input::Mail { .. } => "mail".into(),
+        Input::Message { .. } => "message".into(),
         Input::Signal(signal) => format!("{signal:?}"),
         Input::Tick => "tick".into(),
         Input::Secured { .. } => "secured".into(),

@@ -1,0 +1,289 @@
+//! What `weir check` has to say.
+
+use weir_config::{Finding, HostLimits, Severity, max_servers, review};
+
+use crate::common::load_with;
+
+const FACTS: HostLimits = HostLimits { descriptors: 20_000, cores: 2 };
+const LOGIN: &str = "[auth.users]\napp = \"secret\"\n";
+const POOL: &str = "[pools.app]\nhost = \"db\"\nuser = \"app\"\npassword = \"secret\"\n";
+
+fn findings(text: &str, facts: HostLimits) -> Vec<Finding> {
+    let config = load_with(text, &[("users", "\"a\" \"x\"\n\"a\" \"y\"\n")], &[]).unwrap_or_else(|e| panic!("{e}"));
+    review(&config, &facts)
+}
+
+/// What is more than a note, as lines.
+fn complaints(text: &str) -> Vec<String> {
+    complaints_given(text, FACTS)
+}
+
+fn complaints_given(text: &str, facts: HostLimits) -> Vec<String> {
+    let found = findings(text, facts).into_iter().filter(|f| f.severity > Severity::Note);
+    found.map(|f| format!("{}: {}: {}", f.line.unwrap_or(0), f.severity, f.text)).collect()
+}
+
+fn notes(text: &str, facts: HostLimits) -> Vec<String> {
+    findings(text, facts).into_iter().filter(|f| f.severity == Severity::Note).map(|f| f.text).collect()
+}
+
+#[test]
+fn what_was_understood_is_said() {
+    let text =
+        format!("{LOGIN}{POOL}[pools.own]\nhost = \"::1\"\nmode = \"session\"\n[listen]\nunix_socket_dir = \"/run\"");
+    assert_eq!(
+        notes(&text, FACTS),
+        [
+            "listens on 127.0.0.1:6432",
+            "listens on /run/.s.PGSQL.6432",
+            "1 user, login by scram-sha-256",
+            "pool app: database app at db:5432 as user app, transaction mode, at most 20 servers",
+            "pool own: database own at [::1]:5432 as each client's own user, session mode, for each user at most 20 \
+             servers",
+            "10000 clients, 40 servers and 204 others fit into 20000 open files",
+        ]
+    );
+    assert_eq!(complaints(&text), [""; 0]);
+}
+
+#[test]
+fn a_pool_of_each_clients_user_counts_once_a_user() {
+    let text = "[auth.users]\na = \"x\"\nb = \"x\"\n[pools.p]\nhost = \"db\"\nsize = 3\nreserve_size = 1\n";
+    assert_eq!(max_servers(&load_with(text, &[], &[]).unwrap()), 8);
+}
+
+#[test]
+fn pools_of_one_user_open_no_more_together_than_the_user_may_have() {
+    let pools = "[pools.a]\nhost = \"db\"\nuser = \"u\"\nsize = 9\n[pools.b]\nhost = \"db\"\nuser = \"u\"\nsize = 9\n\
+                 [pools.c]\nhost = \"db\"\nuser = \"v\"\nsize = 3\n";
+    let users = "[auth.users]\na = \"x\"\n";
+    let most = |text: &str| max_servers(&load_with(&format!("{text}{users}{pools}"), &[], &[]).unwrap());
+    assert_eq!(most(""), 21);
+    assert_eq!(most("[general]\nmax_user_connections = 5\n"), 5 + 3);
+    assert_eq!(most("[users.u]\nmax_user_connections = 10\n"), 10 + 3);
+}
+
+#[test]
+fn descriptors_that_do_not_suffice_are_named_with_what_will_be_served() {
+    let facts = HostLimits { descriptors: 1024, cores: 2 };
+    let advice = "10000 clients and 20 servers need 10212 open files, and 1024 are allowed: at most 812 clients \
+                  will be served; raise the limit (ulimit -n, in systemd LimitNOFILE)";
+    let text = format!("{LOGIN}{POOL}");
+    assert!(notes(&text, facts).iter().any(|note| note == advice), "the default is a wish, not a demand");
+    assert_eq!(complaints_given(&text, facts), [""; 0]);
+    let text = format!("{text}[general]\nmax_clients = 10000");
+    assert_eq!(complaints_given(&text, facts), [format!("8: warning: {advice}")]);
+    assert_eq!(
+        complaints_given(&text, HostLimits { descriptors: 80, cores: 2 }),
+        ["0: error: 20 servers alone need more than the 80 files that may be open; raise the limit (ulimit -n, in \
+             systemd LimitNOFILE), or lower the pools' sizes"]
+    );
+}
+
+#[test]
+fn logins_that_cannot_succeed_are_found() {
+    let md5 = "md5".to_owned() + &"0".repeat(32);
+    let text = format!("[auth.users]\na = \"{md5}\"\nb = \"\"\nc = \"md5 is my password\"\n{POOL}");
+    assert_eq!(
+        complaints(&text),
+        [
+            "1: warning: user b without a secret can't log in",
+            "1: warning: user a with an md5 secret can't log in with type scram-sha-256; give a password or a SCRAM \
+             secret",
+        ]
+    );
+    assert_eq!(
+        complaints(&format!("[auth]\ntype = \"trust\"\n{POOL}")),
+        ["1: warning: no users are listed, so nobody can log in, but for the console over the Unix socket; \
+             that holds for trust too"]
+    );
+    assert_eq!(
+        complaints(&format!("[auth]\nfile = \"users\"\n{POOL}[general]\nadmin_users = [\"root\"]")),
+        [
+            "2: warning: user a is listed again in line 2 of the users, and the last entry counts",
+            "8: warning: user root may use the console, but is not listed, so can't log in",
+        ]
+    );
+}
+
+#[test]
+fn many_users_are_not_all_listed() {
+    let users: String = (1..=7).map(|n| format!("u{n} = \"\"\n")).collect();
+    assert_eq!(
+        complaints(&format!("[auth.users]\n{users}{POOL}")),
+        ["1: warning: users u1, u2, u3, u4, u5 and 2 more without a secret can't log in"]
+    );
+}
+
+#[test]
+fn open_doors_are_found() {
+    let with = |method: &str, address: &str| {
+        let text = format!("[auth]\ntype = \"{method}\"\n{LOGIN}{POOL}[listen]\naddress = \"{address}\"");
+        complaints(&text)
+    };
+    assert_eq!(with("trust", "*"), ["2: warning: type trust on 0.0.0.0: whoever reaches it may be any listed user"]);
+    assert_eq!(with("plain", "::"), ["2: warning: type plain on ::: passwords cross the network as they are"]);
+    assert_eq!(with("trust", "127.0.0.1"), [""; 0]);
+    assert_eq!(with("md5", "*"), [""; 0]);
+}
+
+#[test]
+fn pools_that_cannot_log_in_are_found() {
+    let with = |lines: &str| complaints(&format!("{LOGIN}[pools.app]\nhost = \"db\"\n{lines}"));
+    assert_eq!(with("password = \"x\""), ["3: warning: the password of [pools.app] has no effect without a user"]);
+    assert_eq!(
+        with("user = \"other\""),
+        ["3: warning: [pools.app] has no password, so the server must admit user other without one"]
+    );
+    assert_eq!(with("user = \"app\""), [""; 0], "the listed password is used");
+    assert_eq!(
+        complaints("[auth]\ntype = \"trust\"\nusers = { app = \"\" }\n[pools.app]\nhost = \"db\""),
+        ["4: warning: [pools.app] has neither user nor password, and type trust learns none: the server must admit \
+             each user without one"]
+    );
+}
+
+#[test]
+fn what_has_no_effect_is_said() {
+    let with = |lines: &str| complaints(&format!("{LOGIN}{POOL}{lines}"));
+    assert_eq!(
+        with("size = 2\nmin_size = 5"),
+        ["8: warning: min_size 5 of [pools.app] is more than its size: at most 2 are opened"]
+    );
+    assert_eq!(
+        with("reserve_timeout = 3\nmode = \"session\"\nmax_prepared_statements = 10"),
+        [
+            "7: warning: reserve_timeout of [pools.app] has no effect: reserve_size is 0",
+            "9: warning: max_prepared_statements of [pools.app] has no effect: in session mode a client's statements \
+             are its server's",
+        ]
+    );
+    assert_eq!(
+        with("query_wait_notify = 9\nreserve_size = 1\nreserve_timeout = 9\nquery_wait_timeout = 9"),
+        [
+            "9: warning: reserve_timeout of [pools.app] has no effect: query_wait_timeout is over before it",
+            "7: warning: query_wait_notify of [pools.app] has no effect: query_wait_timeout is over before it",
+        ]
+    );
+    assert_eq!(
+        with("mode = \"statement\"\ntransaction_timeout = 9"),
+        ["8: warning: transaction_timeout of [pools.app] has no effect: in statement mode there are no transactions \
+             of several statements"]
+    );
+    assert_eq!(
+        with("[listen]\nunix_socket_mode = \"0700\"\n[general]\nworkers = 4"),
+        [
+            "10: warning: 4 workers share 2 cores; more workers than cores cost time",
+            "8: warning: unix_socket_mode has no effect without unix_socket_dir",
+        ]
+    );
+    assert_eq!(complaints(LOGIN), ["0: warning: there are no pools: only the console can be reached"]);
+}
+
+const SITE: &str = include_str!("../samples/site.ini");
+
+fn of_ini(text: &str) -> Vec<Finding> {
+    let config = crate::common::load_ini(text, &[("users.txt", "\"asker\" \"x\"\n")]).unwrap_or_else(|e| panic!("{e}"));
+    review(&config, &FACTS)
+}
+
+#[test]
+fn what_was_understood_of_an_ini_is_said() {
+    let found = of_ini(SITE);
+    let notes: Vec<_> = found.iter().filter(|f| f.severity == Severity::Note).map(|f| f.text.as_str()).collect();
+    assert_eq!(
+        notes,
+        [
+            "listens on 0.0.0.0:6432",
+            "listens on [::]:6432",
+            "listens on /var/run/postgresql/.s.PGSQL.6432",
+            "clients: TLS prefer, 9 cipher suites",
+            "servers: TLS verify-full, 3 cipher suites",
+            "1 user from users.txt, login by scram-sha-256",
+            "users who are not listed are asked for in database app, as user asker",
+            "at most 100 servers of a user",
+            "2 users with rules of their own: batch, web app",
+            "pool app: database app_production at 10.1.0.5:5432 as each client's own user, transaction mode, for each \
+             user at most 40 servers",
+            "pool app_ro: database app_production at 10.1.0.6:5432,10.1.0.7:5432 as each client's own user, statement \
+             mode, for each user at most 25 servers",
+            "pool legacy: database legacy at db.example.com:5432 as each client's own user, transaction mode, for each \
+             user at most 25 servers",
+            "pool odd name: database odd name at db.example.com:5432 as each client's own user, transaction mode, for \
+             each user at most 25 servers",
+            "pool reports: database reports at /var/run/postgresql:5432 as user reporter, transaction mode, at most 25 \
+             servers",
+            "any other pool: the database that the client names at fallback.example.com:6543 as each client's own user, \
+             transaction mode, for each user at most 25 servers",
+            "5000 clients, 145 servers and 204 others fit into 20000 open files",
+            "line 66: pkt_buf has no effect: connections hold no buffer between messages, and a worker reads with one \
+             that is large enough",
+            "line 67: sbuf_loopcnt has no effect: each connection gets one read a turn, so that none starves the others",
+        ]
+    );
+    let troubles: Vec<_> = found.iter().filter(|f| f.severity > Severity::Note).map(|f| f.text.as_str()).collect();
+    assert_eq!(
+        troubles,
+        [
+            "not to be had of client_tls_ciphers: MEDIUM; left: 9 cipher suites",
+            "peer 1 has no effect: peering is not supported yet",
+            "peer 2 has no effect: peering is not supported yet",
+            "peer_id has no effect: peering is not supported yet: a cancel request that reaches another process is not \
+             passed on",
+        ]
+    );
+}
+
+#[test]
+fn an_ini_that_pgbouncer_would_serve_has_no_errors() {
+    for text in
+        ["[pgbouncer]\n", "[pgbouncer]\nauth_type=cert\n", "[databases]\na=\n[pgbouncer]\nmax_client_conn=99999\n"]
+    {
+        let found = of_ini(text);
+        assert!(found.iter().all(|finding| finding.severity < Severity::Error), "{found:?}");
+        assert!(found.iter().any(|finding| finding.severity == Severity::Warning), "{found:?}");
+    }
+}
+
+#[test]
+fn doors_of_other_types_are_looked_at() {
+    let warned = |lines: &str| {
+        let found = of_ini(&format!("[databases]\na = host=x\n[pgbouncer]\nauth_file = users.txt\n{lines}"));
+        found.into_iter().filter(|f| f.severity > Severity::Note).map(|f| f.text).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        warned("auth_type = any\nlisten_addr = *"),
+        [
+            "type any on 0.0.0.0: whoever reaches it comes in",
+            "database a has no user, which type any needs: nobody can log in there",
+        ]
+    );
+    assert_eq!(warned("auth_hba_file = x"), ["auth_hba_file has no effect: type is md5, not hba"]);
+    assert_eq!(
+        warned("auth_type = cert"),
+        ["type cert needs client_tls_sslmode verify-full: no certificate is asked for, so nobody can log in"]
+    );
+    assert_eq!(warned("server_tls_protocols = all"), ["TLS 1.0 and TLS 1.1 are not to be had; TLS 1.2 and 1.3 are"]);
+}
+
+#[test]
+fn an_api_that_others_reach_wants_encryption_and_logins() {
+    let hash = "0".repeat(64);
+    let errors = |address: &str, more: &str| {
+        let text = format!(
+            "[auth]\ntype = \"trust\"\n[pools.app]\nhost = \"h\"\nuser = \"app\"\n[web]\naddress = \"{address}\"\n{more}"
+        );
+        let config = load_with(&text, &[], &[]).unwrap();
+        let findings = review(&config, &HostLimits { descriptors: 100_000, cores: 1 });
+        let errors = findings.into_iter().filter(|finding| finding.severity == Severity::Error);
+        errors.map(|finding| finding.text).collect::<Vec<_>>()
+    };
+    let tls = "tls_cert_file = \"a.crt\"\ntls_key_file = \"a.key\"\n";
+    let token = format!("[web.tokens]\ngrafana = \"viewer sha256:{hash}\"\n");
+    assert_eq!(errors("127.0.0.1", ""), Vec::<String>::new());
+    assert_eq!(errors("0.0.0.0", &format!("{tls}{token}")), Vec::<String>::new());
+    for (more, told) in [("", "tls_cert_file"), (tls, "[web.users]"), (&*token, "tls_key_file")] {
+        let found = errors("0.0.0.0", more);
+        assert!(found.len() == 1 && found[0].contains(told), "{found:?}");
+    }
+}

@@ -1,0 +1,51 @@
+//! SET on the console: what it changes, what follows, and what it refuses.
+
+use weir_base::{PoolMode, Span};
+use weir_config::{Config, set};
+
+use crate::common::{load_ini, load_with};
+
+fn config() -> Config {
+    load_ini("[databases]\na = host=x pool_size=3\nb = host=x\n* = host=x\n[pgbouncer]\n", &[]).unwrap()
+}
+
+#[test]
+fn pools_without_a_value_of_their_own_follow() {
+    let config = set(&config(), "default_pool_size", "50").unwrap();
+    assert_eq!((config.limits.size, config.pools["a"].limits.size, config.pools["b"].limits.size), (50, 3, 50));
+    assert_eq!(config.fallback.as_ref().unwrap().limits.size, 50);
+    let config = set(&config, "pool_mode", "transaction").unwrap();
+    assert_eq!((config.mode, config.pools["a"].mode), (PoolMode::Transaction, PoolMode::Transaction));
+    let config = set(&config, "server_check_query", "").unwrap();
+    assert_eq!((config.check_query.clone(), config.pools["b"].check_query.clone()), (None, None));
+    let config = set(&config, "limits.query_timeout", "1.5").unwrap();
+    assert_eq!(config.pools["b"].limits.query_timeout, Span::from_millis(1_500));
+}
+
+#[test]
+fn toml_pools_follow_too() {
+    let text = "[auth.users]\na = \"b\"\n[pools.x]\nhost = \"h\"\nmode = \"session\"\n[pools.y]\nhost = \"h\"\n";
+    let config = set(&load_with(text, &[], &[]).unwrap(), "pool_mode", "statement").unwrap();
+    assert_eq!((config.pools["x"].mode, config.pools["y"].mode), (PoolMode::Session, PoolMode::Statement));
+}
+
+#[test]
+fn what_can_not_be_set_is_refused_with_the_reason() {
+    let error = |key: &str, value: &str| set(&config(), key, value).map(|_| ()).unwrap_err().to_string();
+    assert_eq!(
+        error("defualt_pool_size", "1"),
+        "SET failed: unknown parameter \"defualt_pool_size\"; did you mean default_pool_size?"
+    );
+    assert_eq!(
+        error("listen_port", "1"),
+        "SET failed: listen_port can't be changed while Weir runs: change the file, and start it again"
+    );
+    assert_eq!(
+        error("query_timeout", "soon"),
+        "SET failed: query_timeout must be a time from 0 to 36500d, as in 5, \"500ms\" or \"2min\""
+    );
+    assert!(error("auth_type", "hba").starts_with("SET failed: type hba needs rules"));
+    assert!(error("auth_file", "x").starts_with("SET failed: auth_file names a file"));
+    assert!(error("client_tls_sslmode", "require").starts_with("SET failed: To allow TLS connections"));
+    assert!(error("password", "x").starts_with("SET failed: unknown parameter"));
+}

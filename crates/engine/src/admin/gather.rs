@@ -1,0 +1,152 @@
+//! Commands that all workers carry out: sent to each with a number, answered when all have answered (scatter and gather).
+//!
+//! Owns the commands that are on their way, who waits for each, and their deadline. What a command stops is in `halt`, what
+//! it shows in `report`.
+
+use std::collections::HashMap;
+
+use weir_admin::{Command, CommandError, Report};
+use weir_base::{Peer, Span, Time, WorkerId};
+
+use crate::cluster::messages::{Message, Payload, WorkerAnswer, WorkerCommand};
+use crate::common::{Common, Cx};
+use crate::port::Io;
+use crate::timers::Who;
+
+/// How long workers may take to answer, but for commands that wait for others.
+const GATHER_TIMEOUT: Span = Span::from_secs(10);
+
+/// Who wants something from all workers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Caller {
+    /// A signal, or the engine itself.
+    Nobody,
+    /// An operator at the console.
+    Console(Peer),
+    /// The control plane, under this number.
+    Control(u64),
+}
+
+/// The commands that are on their way, by their numbers.
+#[derive(Default)]
+pub(crate) struct Gatherings {
+    pending: HashMap<u64, Gathering>,
+}
+
+struct Gathering {
+    caller: Caller,
+    command: Command,
+    /// How many workers have not answered.
+    left: u16,
+    report: Report,
+    /// A worker has done it.
+    done: bool,
+    failed: Option<CommandError>,
+    armed: Time,
+}
+
+/// What came of a command.
+pub(crate) struct Gathered {
+    pub(crate) caller: Caller,
+    pub(crate) command: Command,
+    pub(crate) result: Result<(), CommandError>,
+    pub(crate) report: Report,
+    /// How many workers have not answered in time.
+    pub(crate) left: u16,
+}
+
+/// A command that was taken back: what undoes it.
+pub(crate) enum Undo {
+    Nothing,
+    /// RESUME of one database, or of all.
+    Resume(Option<String>),
+}
+
+impl Gatherings {
+    /// Sends a command to all workers; returns its number.
+    pub(crate) fn scatter<I: Io>(
+        &mut self,
+        cx: &mut Cx<'_, I>,
+        caller: Caller,
+        command: Command,
+        ask: &WorkerCommand,
+    ) -> u64 {
+        let id = cx.common.next_id();
+        let waits = matches!(ask, WorkerCommand::Pause(_) | WorkerCommand::Suspend | WorkerCommand::WaitClose(_));
+        let mut gathering = Gathering {
+            caller,
+            command,
+            left: cx.common.workers(),
+            report: Report::default(),
+            done: false,
+            failed: None,
+            armed: Time::NEVER,
+        };
+        if !waits {
+            cx.common.arm(Who::Gather(id), cx.now + GATHER_TIMEOUT, &mut gathering.armed);
+        }
+        self.pending.insert(id, gathering);
+        post_to_all(cx.common, id, ask, cx.io);
+        id
+    }
+
+    /// Whether workers have been told to stop everything and have not all answered.
+    pub(crate) fn is_pausing(&self) -> bool {
+        self.pending.values().any(|g| matches!(g.command, Command::Pause(None) | Command::Suspend))
+    }
+
+    /// The command of this caller that is on its way.
+    pub(crate) fn of(&self, caller: Caller) -> Option<u64> {
+        self.pending.iter().find(|(_, gathering)| gathering.caller == caller).map(|(id, _)| *id)
+    }
+
+    /// Takes back a command that waits for others; `None` if there is no such command. What it stopped must go on.
+    pub(crate) fn take_back<I: Io>(&mut self, cx: &mut Cx<'_, I>, id: u64) -> Option<Undo> {
+        let undo = match &self.pending.get(&id)?.command {
+            Command::Pause(name) => Undo::Resume(name.clone()),
+            Command::Suspend => Undo::Resume(None),
+            Command::WaitClose(_) => Undo::Nothing,
+            _ => return None,
+        };
+        self.pending.remove(&id);
+        post_to_all(cx.common, id, &WorkerCommand::Forget(id), cx.io);
+        Some(undo)
+    }
+
+    /// A worker has answered; what came of the command, if it was the last one.
+    pub(crate) fn answered(&mut self, id: u64, answer: WorkerAnswer) -> Option<Gathered> {
+        let gathering = self.pending.get_mut(&id)?;
+        match answer {
+            WorkerAnswer::Done => gathering.done = true,
+            WorkerAnswer::Report(report) => gathering.report.merge(*report),
+            WorkerAnswer::Failed(error) => gathering.failed = Some(error),
+        }
+        gathering.left -= 1;
+        if gathering.left == 0 { self.finish(id) } else { None }
+    }
+
+    /// A command's deadline has come; what came of it, if it is not answered yet.
+    pub(crate) fn finish(&mut self, id: u64) -> Option<Gathered> {
+        let mut gathering = self.pending.remove(&id)?;
+        let result = gathering.result();
+        let Gathering { caller, command, report, left, .. } = gathering;
+        Some(Gathered { caller, command, result, report, left })
+    }
+}
+
+impl Gathering {
+    /// Some commands are about something that lives on one worker: that the others know nothing of it does not count.
+    fn result(&mut self) -> Result<(), CommandError> {
+        let one_will_do = matches!(self.command, Command::KillClient(_) | Command::Resume(Some(_)));
+        match self.failed.take() {
+            Some(error) if !(one_will_do && self.done) => Err(error),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn post_to_all<I: Io>(common: &Common, id: u64, ask: &WorkerCommand, io: &mut I) {
+    for worker in 0..common.workers() {
+        io.post(WorkerId(worker), Message(Payload::Command { id, command: ask.clone() }), None);
+    }
+}

@@ -1,0 +1,268 @@
+//! What the operator has stopped, and the commands that wait for it: PAUSE, SUSPEND, KILL, DISABLE and WAIT_CLOSE.
+//!
+//! Owns which pools hand out servers, whether sockets are read, and which commands wait here until something has come to
+//! rest. A SUSPEND reads from no client and no server, keeps the servers, and lets no time-out pass; what it delayed goes on
+//! at RESUME.
+//!
+//! Invariant: every worker has heard the same commands in the same order, so all agree on what is stopped.
+
+use std::collections::BTreeSet;
+
+use weir_admin::{Command, CommandError, ServiceState};
+use weir_base::{Peer, Time, WorkerId};
+use weir_config::Config;
+
+use crate::common::Cx;
+use crate::pools::PoolSlot;
+use crate::port::Io;
+use crate::timers::Who;
+
+/// What is stopped.
+pub(crate) struct Halt {
+    /// The whole process.
+    state: ServiceState,
+    /// Databases stopped by name.
+    paused: BTreeSet<String>,
+    /// Databases that take no new clients.
+    disabled: BTreeSet<String>,
+    /// Commands that wait here.
+    watches: Vec<Watch>,
+    suspension: Suspension,
+}
+
+/// What a SUSPEND has to make good.
+struct Suspension {
+    /// Peers whose sockets had not taken everything when it came.
+    flushing: BTreeSet<Peer>,
+    /// When it closes what could not be flushed.
+    flush_by: Time,
+    armed: Time,
+    /// Deadlines that came meanwhile.
+    deferred: Vec<(Time, Who)>,
+}
+
+/// A command that is answered when something has come to rest.
+pub(crate) struct Watch {
+    pub(crate) from: WorkerId,
+    pub(crate) id: u64,
+    /// The database that it is about; `None`: all.
+    pub(crate) name: Option<String>,
+    pub(crate) until: Until,
+}
+
+/// What a command waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Until {
+    /// No server works (PAUSE).
+    Quiet,
+    /// No socket has bytes left to take (SUSPEND).
+    Flushed,
+    /// The servers that are to be replaced are closed (WAIT_CLOSE).
+    Closed,
+}
+
+impl Default for Halt {
+    fn default() -> Self {
+        Halt {
+            state: ServiceState::Active,
+            paused: BTreeSet::new(),
+            disabled: BTreeSet::new(),
+            watches: Vec::new(),
+            suspension: Suspension {
+                flushing: BTreeSet::new(),
+                flush_by: Time::NEVER,
+                armed: Time::NEVER,
+                deferred: Vec::new(),
+            },
+        }
+    }
+}
+
+/// What is stopped.
+impl Halt {
+    /// Whether the process serves, as a whole.
+    pub(crate) fn state(&self) -> ServiceState {
+        self.state
+    }
+
+    /// Whether nothing is read.
+    #[inline]
+    pub(crate) fn is_suspended(&self) -> bool {
+        self.state == ServiceState::Suspended
+    }
+
+    /// Whether a database takes no new clients.
+    pub(crate) fn is_disabled(&self, name: &str) -> bool {
+        self.disabled.contains(name)
+    }
+
+    /// Databases stopped by name.
+    pub(crate) fn paused(&self) -> &BTreeSet<String> {
+        &self.paused
+    }
+
+    /// Databases that take no new clients.
+    pub(crate) fn disabled(&self) -> &BTreeSet<String> {
+        &self.disabled
+    }
+
+    /// Whether a command is refused because of what is stopped already.
+    ///
+    /// # Errors
+    /// Why it is refused.
+    pub(crate) fn allows(&self, command: &Command) -> Result<(), CommandError> {
+        let stopped = self.state != ServiceState::Active;
+        match command {
+            Command::Pause(_) | Command::Kill(_) | Command::Suspend if stopped => Err(CommandError::AlreadyPaused),
+            Command::Suspend if !self.paused.is_empty() => Err(CommandError::PausedDatabases),
+            Command::Resume(None) if !stopped && self.paused.is_empty() => Err(CommandError::NotPaused),
+            _ => Ok(()),
+        }
+    }
+
+    /// Stops or starts a pool as it stands with the operator; `draining`: a shutdown waits for servers to finish.
+    pub(crate) fn apply(&self, slot: &mut PoolSlot, draining: bool, now: Time) {
+        if draining || self.state == ServiceState::Paused || self.paused.contains(&*slot.name) {
+            slot.pool.pause();
+        } else if self.is_suspended() {
+            slot.pool.suspend();
+        } else {
+            slot.pool.resume(now);
+        }
+    }
+
+    /// PAUSE of one database, or of all.
+    pub(crate) fn pause(&mut self, name: Option<&str>) {
+        match name {
+            Some(name) => drop(self.paused.insert(name.to_owned())),
+            None => self.state = ServiceState::Paused,
+        }
+    }
+
+    /// KILL: these databases stay paused.
+    pub(crate) fn kill(&mut self, names: impl IntoIterator<Item = String>) {
+        self.paused.extend(names);
+    }
+
+    /// RESUME. Without a name it ends everything that PAUSE, SUSPEND and KILL have stopped. Whether it ends a SUSPEND.
+    ///
+    /// # Errors
+    /// The named database is not paused.
+    pub(crate) fn resume(&mut self, name: Option<&str>) -> Result<bool, CommandError> {
+        let Some(name) = name else {
+            self.paused.clear();
+            return Ok(std::mem::take(&mut self.state) == ServiceState::Suspended);
+        };
+        if self.paused.remove(name) { Ok(false) } else { Err(CommandError::DatabaseNotPaused(name.to_owned())) }
+    }
+
+    /// DISABLE of a database.
+    pub(crate) fn disable(&mut self, name: String) {
+        self.disabled.insert(name);
+    }
+
+    /// ENABLE of a database.
+    pub(crate) fn enable(&mut self, name: &str) {
+        self.disabled.remove(name);
+    }
+
+    /// Under a new configuration only databases that it has stay stopped.
+    pub(crate) fn adopt(&mut self, config: &Config) {
+        self.paused.retain(|name| config.pool(name).is_some());
+        self.disabled.retain(|name| config.pool(name).is_some());
+    }
+}
+
+/// A SUSPEND.
+impl Halt {
+    /// SUSPEND: nothing more is read.
+    pub(crate) fn suspend(&mut self) {
+        self.state = ServiceState::Suspended;
+    }
+
+    /// What the sockets of these peers have not taken is flushed, within `suspend_timeout`.
+    pub(crate) fn flush<I: Io>(&mut self, cx: &mut Cx<'_, I>, full: impl Iterator<Item = Peer>) {
+        let suspension = &mut self.suspension;
+        suspension.flushing.extend(full);
+        suspension.flush_by = cx.now.deadline(cx.common.config().suspend_timeout);
+        cx.common.arm(Who::Flush, suspension.flush_by, &mut suspension.armed);
+    }
+
+    /// Whether sockets still have to take what a SUSPEND found.
+    #[inline]
+    pub(crate) fn is_flushing(&self) -> bool {
+        !self.suspension.flushing.is_empty()
+    }
+
+    /// Forgets those who have been flushed. Whether none is left.
+    pub(crate) fn are_flushed(&mut self, is_full: impl Fn(Peer) -> bool) -> bool {
+        while let Some(first) = self.suspension.flushing.first().copied() {
+            if is_full(first) {
+                return false;
+            }
+            self.suspension.flushing.remove(&first);
+        }
+        true
+    }
+
+    /// A wake-up has come: those who could not be flushed in time, if it is over.
+    pub(crate) fn flush_due<I: Io>(&mut self, cx: &mut Cx<'_, I>) -> Option<BTreeSet<Peer>> {
+        let suspension = &mut self.suspension;
+        suspension.armed = Time::NEVER;
+        if suspension.flush_by > cx.now {
+            cx.common.arm(Who::Flush, suspension.flush_by, &mut suspension.armed);
+            return None;
+        }
+        Some(std::mem::take(&mut suspension.flushing))
+    }
+
+    /// Defers a deadline until RESUME.
+    pub(crate) fn defer(&mut self, when: Time, who: Who) {
+        self.suspension.deferred.push((when, who));
+    }
+
+    /// A SUSPEND is over: deadlines that came meanwhile are due now.
+    pub(crate) fn wake<I: Io>(&mut self, cx: &mut Cx<'_, I>) {
+        self.suspension.flushing.clear();
+        self.suspension.flush_by = Time::NEVER;
+        for (when, who) in std::mem::take(&mut self.suspension.deferred) {
+            cx.common.timers().put_back(when, who);
+        }
+    }
+}
+
+/// Commands that wait here.
+impl Halt {
+    /// Whether a command waits here.
+    #[inline]
+    pub(crate) fn is_watched(&self) -> bool {
+        !self.watches.is_empty()
+    }
+
+    /// A command waits here until something has come to rest.
+    pub(crate) fn watch(&mut self, watch: Watch) {
+        self.watches.push(watch);
+    }
+
+    /// Nobody waits for this command any more.
+    pub(crate) fn unwatch(&mut self, id: u64) {
+        self.watches.retain(|watch| watch.id != id);
+    }
+
+    /// The commands whose wait is over.
+    pub(crate) fn take_over(&mut self, is_over: impl Fn(&Halt, &Watch) -> bool) -> Vec<Watch> {
+        let watches = std::mem::take(&mut self.watches);
+        let (over, waiting) = watches.into_iter().partition(|watch| is_over(self, watch));
+        self.watches = waiting;
+        over
+    }
+
+    /// The commands whose wait will never be over, because RESUME ends what they wait for.
+    pub(crate) fn take_lost(&mut self, resumed: Option<&str>) -> Vec<Watch> {
+        self.take_over(|_, watch| match watch.until {
+            Until::Flushed => resumed.is_none(),
+            Until::Quiet => resumed.is_none_or(|name| watch.name.as_deref() == Some(name)),
+            Until::Closed => false,
+        })
+    }
+}

@@ -1,0 +1,60 @@
+//! What operators ask for, at the console, by the control plane and by signals, and what is counted for them.
+//!
+//! - `console`: an operator's session. `stream`: long tables, in pieces. `gather`: commands that all workers carry out.
+//! - `halt`: what is stopped. `reload`: another configuration. `shutdown`: the end.
+//! - `report`: what is shown, made of the engine's tables. `wait_diagnosis`: why a client has to wait.
+//! - `client_counts`: how many clients there are. `refusals`: how many were refused, by cause. `lost`: session state that
+//!   was lost.
+//!
+//! Each part owns its fields and returns what is to be done, which the engine does (`flows`).
+
+pub(crate) mod client_counts;
+pub(crate) mod console;
+pub(crate) mod gather;
+pub(crate) mod halt;
+pub(crate) mod lost;
+pub(crate) mod paging;
+pub(crate) mod refusals;
+pub(crate) mod reload;
+pub(crate) mod report;
+pub(crate) mod shutdown;
+pub(crate) mod stream;
+pub(crate) mod wait_diagnosis;
+
+use std::sync::Arc;
+
+use weir_base::Time;
+use weir_config::Config;
+
+/// What this worker keeps for its operators.
+pub(crate) struct Admin {
+    pub(crate) client_counts: client_counts::ClientCounts,
+    pub(crate) refusals: refusals::RefusalCounts,
+    pub(crate) gatherings: gather::Gatherings,
+    pub(crate) reloads: reload::Reloads,
+    pub(crate) halt: halt::Halt,
+    pub(crate) shutdown: shutdown::Shutdown,
+    /// When the statistics' period ends.
+    pub(crate) stats_at: Time,
+    version: &'static str,
+}
+
+impl Admin {
+    pub(crate) fn new(config: Arc<Config>, version: &'static str) -> Admin {
+        Admin {
+            client_counts: client_counts::ClientCounts::default(),
+            refusals: refusals::RefusalCounts::default(),
+            gatherings: gather::Gatherings::default(),
+            reloads: reload::Reloads::new(config),
+            halt: halt::Halt::default(),
+            shutdown: shutdown::Shutdown::default(),
+            stats_at: Time::NEVER,
+            version,
+        }
+    }
+
+    /// The program's name and version.
+    pub(crate) fn version(&self) -> &'static str {
+        self.version
+    }
+}

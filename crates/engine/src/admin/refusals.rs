@@ -1,0 +1,60 @@
+//! Refused clients, counted by what lay behind it, at the pool that they had or asked for.
+//!
+//! Owns the counts of clients without a pool. Which class a refusal is of is decided in `weir-session`; who is refused is
+//! decided all over the engine, and carried out in one place, which counts here.
+
+use weir_admin::{RefusalRecord, Refusals};
+use weir_session::{Class, Refusal};
+
+use crate::handles::PoolIx;
+use crate::pools::{PoolSlot, Pools};
+
+/// The counts that belong to no pool: of clients without one, and of pools that are forgotten.
+#[derive(Default)]
+pub(crate) struct RefusalCounts {
+    without_pool: Refusals,
+}
+
+impl RefusalCounts {
+    /// A client of this pool, or of none, is refused.
+    pub(crate) fn count(&mut self, pools: &mut Pools, pool: Option<PoolIx>, refusal: &Refusal) {
+        let counts = match pool {
+            Some(ix) => &mut pools.get_mut(ix).refusals,
+            None => &mut self.without_pool,
+        };
+        *counter(counts, refusal.class()) += 1;
+    }
+
+    /// A pool is forgotten. What it counted stays, so that a sum over all pools never shrinks.
+    pub(crate) fn keep(&mut self, pool: &PoolSlot) {
+        self.without_pool.add(&pool.refusals);
+    }
+
+    /// The counters of each pool, and those of clients without one.
+    pub(crate) fn records(&self, pools: &Pools) -> Vec<RefusalRecord> {
+        let of_pool = |slot: &PoolSlot| RefusalRecord {
+            pool: Some((slot.name.to_string(), slot.user.to_string())),
+            refusals: slot.refusals,
+        };
+        let without = RefusalRecord { pool: None, refusals: self.without_pool };
+        pools.iter().map(of_pool).chain([without]).collect()
+    }
+
+    /// All clients that were refused so far.
+    pub(crate) fn sum(&self, pools: &Pools) -> Refusals {
+        let mut sum = self.without_pool;
+        pools.iter().for_each(|slot| sum.add(&slot.refusals));
+        sum
+    }
+}
+
+/// Which counter a class has.
+fn counter(refusals: &mut Refusals, class: Class) -> &mut u64 {
+    match class {
+        Class::PoolFull => &mut refusals.pool_full,
+        Class::ServerSlow => &mut refusals.server_slow,
+        Class::ServerDown => &mut refusals.server_down,
+        Class::LimitReached => &mut refusals.limit_reached,
+        Class::Other => &mut refusals.other,
+    }
+}

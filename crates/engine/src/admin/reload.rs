@@ -1,0 +1,100 @@
+//! Another configuration while serving: read again, or changed by the control plane, both by a helper.
+//!
+//! Owns their order: one at a time, so that the one that was asked for last is the one that stays. What can't change
+//! without a restart is logged, and the old values stay, so that the configuration in force is the one shown. Must not know
+//! how a configuration is sent to workers or taken over, or where it is stored.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use weir_admin::Persisted;
+use weir_config::{Config, Edit, differences, keep_restart_settings};
+
+use crate::admin::gather::Caller;
+use crate::common::{Cx, Job};
+use crate::log::log;
+use crate::port::{Io, Level, Work};
+
+/// What makes the next configuration.
+#[derive(Clone, Debug)]
+pub(crate) enum Reload {
+    /// RELOAD, and who wants it.
+    Read(Caller),
+    /// A change of the control plane, under its number.
+    Change(u64, Arc<Edit>),
+}
+
+/// The configurations that are to come.
+pub(crate) struct Reloads {
+    /// A helper works on the first.
+    queue: VecDeque<Reload>,
+    /// The configuration that workers were last told to take over; the next SET builds on it.
+    newest: Arc<Config>,
+    /// Where changes are stored that workers are taking over, by the control plane's numbers.
+    persisted: HashMap<u64, Persisted>,
+}
+
+impl Reloads {
+    pub(super) fn new(config: Arc<Config>) -> Reloads {
+        Reloads { queue: VecDeque::new(), newest: config, persisted: HashMap::new() }
+    }
+
+    /// The configuration that workers were last told to take over.
+    pub(crate) fn newest(&self) -> &Arc<Config> {
+        &self.newest
+    }
+
+    /// Workers are told to take this over.
+    pub(crate) fn set_newest(&mut self, config: Arc<Config>) {
+        self.newest = config;
+    }
+
+    /// Has a helper make a configuration when those before are done: [`Reloads::finish`].
+    pub(crate) fn enqueue<I: Io>(&mut self, cx: &mut Cx<'_, I>, reload: Reload) {
+        self.queue.push_back(reload);
+        if self.queue.len() == 1 {
+            self.start(cx);
+        }
+    }
+
+    /// A helper has finished: what it was for. When that is dealt with, the next one [starts](Reloads::start).
+    pub(crate) fn finish(&mut self) -> Option<Reload> {
+        self.queue.pop_front()
+    }
+
+    /// Gives the first one to a helper.
+    pub(crate) fn start<I: Io>(&mut self, cx: &mut Cx<'_, I>) {
+        let work = match self.queue.front() {
+            None => return,
+            Some(Reload::Read(_)) => Work::LoadConfig,
+            Some(Reload::Change(_, edit)) => Work::ChangeConfig(edit.clone()),
+        };
+        let job = cx.common.begin_job(Job::Reload);
+        cx.io.help(job, work);
+    }
+
+    /// Remembers where a change is stored until all workers have taken it over.
+    pub(crate) fn set_persisted(&mut self, number: u64, persisted: Persisted) {
+        self.persisted.insert(number, persisted);
+    }
+
+    /// All workers have taken over what the control plane asked for by this number, if it was a change.
+    pub(crate) fn take_persisted(&mut self, number: u64) -> Option<Persisted> {
+        self.persisted.remove(&number)
+    }
+}
+
+/// A configuration that was read again, as far as it can take effect without a restart.
+pub(crate) fn without_fixed<I: Io>(old: &Config, read: Arc<Config>, io: &mut I) -> Arc<Config> {
+    let fixed = differences(old, &read).restart;
+    if fixed.is_empty() {
+        return read;
+    }
+    for change in fixed {
+        let (key, old, new) = (change.key, change.old, change.new);
+        log(Level::Warning, format_args!("{key} stays \"{old}\" until a restart, which \"{new}\" needs"), io);
+    }
+    let mut kept = Config::clone(&read);
+    keep_restart_settings(old, &mut kept);
+    Arc::new(kept)
+}

@@ -1,0 +1,278 @@
+//! What a worker reports about itself for the tables of the console and the control plane: pure functions of its tables.
+
+use std::collections::{BTreeMap, HashMap};
+
+use weir_admin::{Connections, DatabaseStats, MemoryRecord, PoolRecord, Report, SocketRecord};
+use weir_base::{ClientAddr, Host, Peer, Span, Target, Time};
+use weir_pool::ServerState as InPool;
+use weir_session::{ParamTable, Server};
+
+use crate::admin::client_counts::ClientCounts;
+use crate::admin::stream::{MAX_LOOKS, PAGE};
+use crate::cluster::state::Part;
+use crate::common::Common;
+use crate::entry::auth_query::AuthQueries;
+use crate::handles::PoolIx;
+use crate::peers::{ClientPhase, ClientSlot, Peers, ServerPhase, ServerSlot, ServerState};
+use crate::pools::{PoolSlot, Pools};
+
+/// What reports are made of.
+pub(crate) struct Tables<'a> {
+    pub(crate) common: &'a Common,
+    pub(crate) params: &'a ParamTable,
+    pub(crate) peers: &'a Peers,
+    pub(crate) pools: &'a Pools,
+    pub(crate) queries: &'a AuthQueries,
+    /// Whether a server of a pool is lent to another worker.
+    pub(crate) is_lent: &'a dyn Fn(Peer) -> bool,
+}
+
+impl Tables<'_> {
+    /// Everything about pools; what has neither clients nor servers, and is not configured by name, is left out.
+    pub(crate) fn pools(&self) -> Vec<PoolRecord> {
+        let configured = &self.common.config().pools;
+        let records = self.pools.indices().into_iter().map(|ix| self.pool(ix));
+        records.filter(|pool| pool.clients() + pool.servers() > 0 || configured.contains_key(&pool.database)).collect()
+    }
+
+    fn pool(&self, ix: PoolIx) -> PoolRecord {
+        let (slot, now) = (self.pools.get(ix), self.common.now());
+        let snapshot = slot.pool.snapshot(now);
+        let mut record = PoolRecord::new(&*slot.name, &*slot.user, slot.mode());
+        let asks = if let Part::Home(lender) = &slot.part { lender.waiting_requests() } else { 0 };
+        // Borrowers of the pool report their clients themselves.
+        record.cl_waiting = snapshot.waiting - asks;
+        let queries = if slot.lookups > 0 { self.queries.waiting(ix) } else { 0 };
+        record.cl_active = (slot.clients + queries).saturating_sub(record.cl_waiting);
+        record.cl_active_cancel_req = self.cancels_under_way(slot);
+        record.cl_waiting_cancel_req = slot.cancel_queue.len() as u32;
+        record.sv_active_cancel = slot.cancels.len() as u32;
+        record.sv_login = snapshot.login;
+        record.maxwait = snapshot.oldest_wait;
+        record.statement_bytes = slot.accepted.used();
+        for (server, state, _) in slot.pool.servers() {
+            match state {
+                InPool::Idle { since } if is_used(slot, since, now) => record.sv_used += 1,
+                InPool::Idle { .. } => record.sv_idle += 1,
+                InPool::Linked(_) => match self.peers.get_server(server) {
+                    Some(slot) => {
+                        *linked_count(&mut record, slot) += 1;
+                        record.sv_idle_in_transaction += u32::from(slot.is_idle_in_transaction());
+                    }
+                    None if (self.is_lent)(server) => {}
+                    None => record.sv_active += 1,
+                },
+                InPool::Login | InPool::Closing => {}
+            }
+        }
+        record
+    }
+
+    /// Cancel requests of a pool that are under way, of which several may share a connection to a server.
+    fn cancels_under_way(&self, slot: &PoolSlot) -> u32 {
+        let cancels = slot.cancels.iter().filter_map(|peer| self.peers.get_cancel(*peer));
+        cancels.map(|cancel| cancel.requesters.len() as u32).sum()
+    }
+
+    /// The statistics of databases.
+    pub(crate) fn stats(&self) -> Vec<DatabaseStats> {
+        let mut by_name: BTreeMap<&str, DatabaseStats> = BTreeMap::new();
+        for slot in self.pools.iter() {
+            let entry = by_name
+                .entry(&slot.name)
+                .or_insert_with(|| DatabaseStats { database: slot.name.to_string(), ..DatabaseStats::default() });
+            entry.total.add(&slot.stats);
+            entry.tally.add(&slot.tally);
+            entry.previous.add(&slot.previous.stats);
+            entry.period = entry.period.max(self.common.now().since(slot.previous.at));
+        }
+        by_name.into_values().collect()
+    }
+
+    /// Clients that have logged in, by user. Looks at all of them, and makes a text only for each name.
+    pub(crate) fn clients_by_user(&self) -> BTreeMap<String, u32> {
+        let mut users: HashMap<&str, u32> = HashMap::new();
+        let clients = self.peers.clients().filter(|client| client.is_pooled());
+        clients.for_each(|client| *users.entry(&client.user).or_default() += 1);
+        users.into_iter().map(|(name, count)| (name.to_owned(), count)).collect()
+    }
+
+    /// Some connections, from slot `from` on, and where to go on. Looks at a bounded number of slots.
+    pub(crate) fn page(&self, of: Connections, from: u32) -> (Vec<SocketRecord>, Option<u32>) {
+        let mut records = Vec::new();
+        let end = from.saturating_add(MAX_LOOKS).min(self.peers.slots());
+        for slot in from..end {
+            if records.len() == PAGE {
+                return (records, Some(slot));
+            }
+            match of {
+                Connections::Clients => records.extend(self.peers.client_at(slot).map(|client| self.client(client))),
+                Connections::Servers => records.extend(self.peers.server_at(slot).map(|server| self.server(server))),
+            }
+        }
+        (records, (end < self.peers.slots()).then_some(end))
+    }
+
+    fn client(&self, client: &ClientSlot) -> SocketRecord {
+        let (addr, port) = client_address(&client.addr);
+        let session = if let ClientPhase::Ready(session) = &client.phase { Some(session) } else { None };
+        let database = match &client.phase {
+            ClientPhase::Ready(_) => &*self.pools.get(client.pool).name,
+            ClientPhase::Delayed(_) => "",
+            _ => client.requested_database(),
+        };
+        let name = session.and_then(|s| self.params.get(s.params(), "application_name"));
+        let server = client.link.and_then(|link| self.peers.get_server(link));
+        SocketRecord {
+            id: client.id,
+            user: client.user.to_string(),
+            database: database.to_owned(),
+            state: client.state(),
+            addr,
+            port,
+            local_addr: self.local_address(&client.addr),
+            local_port: self.common.config().listen.port,
+            connect_time: self.common.wall(client.connected_at),
+            request_time: self.common.wall(client.request_at),
+            wait: self.wait_of(client, server),
+            close_needed: false,
+            ptr: client.id,
+            link: server.map(|s| s.id),
+            remote_pid: if let ClientAddr::Unix { pid, .. } = client.addr { pid } else { 0 },
+            tls: client.tls.as_ref().map(|tls| tls.description.clone()).unwrap_or_default(),
+            application_name: name.unwrap_or_default().to_owned(),
+            prepared_statements: session.map_or(0, |s| s.prepared() as u32),
+            ..SocketRecord::default()
+        }
+    }
+
+    /// How long a client's request has waited for a server, or its query runs by now.
+    fn wait_of(&self, client: &ClientSlot, server: Option<&ServerSlot>) -> Span {
+        match server {
+            Some(server) if server.query_at != Time::NEVER => self.common.now().since(server.query_at),
+            None if client.state() == "waiting" => self.common.now().since(client.request_at),
+            _ => Span::ZERO,
+        }
+    }
+
+    /// Where a client was accepted, as far as the configuration tells.
+    fn local_address(&self, from: &ClientAddr) -> String {
+        match from {
+            ClientAddr::Unix { .. } => "unix".to_owned(),
+            ClientAddr::Tcp(_) => {
+                self.common.config().listen.addresses.first().map(ToString::to_string).unwrap_or_default()
+            }
+        }
+    }
+
+    fn server(&self, server: &ServerSlot) -> SocketRecord {
+        let slot = self.pools.get(server.pool);
+        let (addr, port) = target_address(&server.target);
+        let up = if let ServerState::Up(up, _) = &server.state { Some(up) } else { None };
+        let client = server.link.and_then(|link| self.peers.get_client(link));
+        let name = up.and_then(|up| self.params.get(up.params(), "application_name"));
+        let began = |at: Time| (server.link.is_some() && at != Time::NEVER).then(|| self.common.wall(at));
+        let (local_addr, local_port) = server.local.rsplit_once(':').unwrap_or((&server.local, "0"));
+        SocketRecord {
+            id: server.id,
+            user: slot.user.to_string(),
+            database: slot.name.to_string(),
+            state: self.server_state(server),
+            addr,
+            port,
+            local_addr: local_addr.to_owned(),
+            local_port: local_port.parse().unwrap_or(0),
+            connect_time: self.common.wall(server.connected_at),
+            request_time: self.common.wall(server.linked_at),
+            wait: Span::ZERO,
+            close_needed: is_outdated(self.peers, self.pools, server.peer),
+            ptr: server.id,
+            link: client.map(|c| c.id),
+            remote_pid: up.map_or(0, |up| up.cancel_key().pid),
+            tls: server.tls.as_ref().map(|tls| tls.description.clone()).unwrap_or_default(),
+            application_name: name.unwrap_or_default().to_owned(),
+            prepared_statements: up.map_or(0, |up| up.prepared() as u32),
+            held_for: client.and(up).and_then(Server::hold_reason),
+            transaction_time: began(server.transaction_at),
+            query_time: began(server.query_at),
+        }
+    }
+
+    /// Where a server is in its life, for SHOW SERVERS.
+    fn server_state(&self, server: &ServerSlot) -> &'static str {
+        let slot = self.pools.get(server.pool);
+        let free_since = slot.pool.free_since(server.peer);
+        match &server.state {
+            ServerState::Up(_, ServerPhase::Idle)
+                if free_since.is_some_and(|since| is_used(slot, since, self.common.now())) =>
+            {
+                "used"
+            }
+            ServerState::Up(_, ServerPhase::Idle) => "idle",
+            ServerState::Up(_, ServerPhase::Checking | ServerPhase::Resetting(_) | ServerPhase::ConnectQueryAgain) => {
+                "tested"
+            }
+            _ if server.is_new() => "new",
+            ServerState::Up(_, _) if server.cancels > 0 && server.link.is_none() => "being_canceled",
+            _ => "active",
+        }
+    }
+}
+
+/// Whether a server is closed as soon as it is free (`close_needed`).
+pub(crate) fn is_outdated(peers: &Peers, pools: &Pools, server: Peer) -> bool {
+    let Some(slot) = peers.get_server(server) else { return false };
+    slot.marked_for_close || pools.get(slot.pool).pool.is_outdated(server)
+}
+
+/// How much memory clients take, and statements.
+pub(crate) fn memory(counts: ClientCounts, statements: u64) -> Vec<MemoryRecord> {
+    let clients = u64::from(counts.all());
+    // What `statement_memory` limits, in KiB: the column holds 31 bits.
+    let statements = statements.div_ceil(1024);
+    vec![
+        MemoryRecord { name: "client_cache", size: size_of::<ClientSlot>() as u64, used: clients, free: 0 },
+        MemoryRecord { name: "statement_memory", size: 1024, used: statements, free: 0 },
+    ]
+}
+
+/// What the parts of `admin` know by themselves joins what the tables show.
+pub(crate) fn with_tables(report: Report, tables: &Tables<'_>, by_user: bool) -> Report {
+    Report {
+        pools: tables.pools(),
+        stats: tables.stats(),
+        clients_by_user: if by_user { tables.clients_by_user() } else { BTreeMap::new() },
+        ..report
+    }
+}
+
+/// Whether a server that is free since then is checked before it is handed out; with a delay of 0 each is.
+fn is_used(slot: &PoolSlot, since: Time, now: Time) -> bool {
+    let settings = slot.pool.settings();
+    settings.checks && now.since(since) >= settings.server_check_delay
+}
+
+/// Which count of its pool a server that is not free belongs to.
+fn linked_count<'r>(record: &'r mut PoolRecord, server: &ServerSlot) -> &'r mut u32 {
+    match server.phase() {
+        Some(ServerPhase::Resetting(_) | ServerPhase::ConnectQueryAgain | ServerPhase::Checking) => {
+            &mut record.sv_tested
+        }
+        Some(ServerPhase::Linked) if server.cancels > 0 && server.link.is_none() => &mut record.sv_being_canceled,
+        _ => &mut record.sv_active,
+    }
+}
+
+fn client_address(addr: &ClientAddr) -> (String, u16) {
+    match addr {
+        ClientAddr::Tcp(addr) => (addr.ip().to_string(), addr.port()),
+        ClientAddr::Unix { .. } => ("unix".into(), 0),
+    }
+}
+
+fn target_address(target: &Target) -> (String, u16) {
+    match &target.host {
+        Host::SocketDir(_) => ("unix".into(), target.port),
+        host => (host.to_string(), target.port),
+    }
+}

@@ -1,0 +1,87 @@
+//! Shutdowns that wait: for clients to leave, or for servers to finish.
+//!
+//! Owns when the process may end. Worker 0 asks all workers, each answers once when nothing is left, and with the last
+//! answer the process ends.
+
+use std::collections::BTreeSet;
+
+use weir_base::{Time, WorkerId};
+
+use crate::cluster::messages::{Drain, Message, Payload, WorkerCommand};
+use crate::common::Cx;
+use crate::port::Io;
+use crate::timers::Who;
+
+/// A shutdown, as this worker takes part in it.
+#[derive(Default)]
+pub(crate) struct Shutdown {
+    draining: Option<Drain>,
+    /// Worker 0 has been told that nothing is left here.
+    reported: bool,
+    asked: Asked,
+}
+
+/// What worker 0 asked all workers for: its own mail may reach it last.
+struct Asked {
+    drain: Option<Drain>,
+    drained: BTreeSet<WorkerId>,
+    by: Time,
+    armed: Time,
+}
+
+impl Default for Asked {
+    fn default() -> Self {
+        Asked { drain: None, drained: BTreeSet::new(), by: Time::NEVER, armed: Time::NEVER }
+    }
+}
+
+impl Shutdown {
+    /// Whether one is under way.
+    pub(crate) fn is_draining(&self) -> bool {
+        self.draining.is_some()
+    }
+
+    /// What this worker waits for.
+    pub(crate) fn draining(&self) -> Option<Drain> {
+        self.draining
+    }
+
+    /// Worker 0: asks all workers.
+    pub(crate) fn begin<I: Io>(&mut self, cx: &mut Cx<'_, I>, drain: Drain) {
+        let asked = &mut self.asked;
+        asked.by = cx.now.deadline(cx.common.config().shutdown_timeout);
+        cx.common.arm(Who::Shutdown, asked.by, &mut asked.armed);
+        asked.drained.clear();
+        asked.drain = Some(drain);
+        for worker in 0..cx.common.workers() {
+            let id = cx.common.next_id();
+            cx.io.post(WorkerId(worker), Message(Payload::Command { id, command: WorkerCommand::Drain(drain) }), None);
+        }
+    }
+
+    /// This worker is asked.
+    pub(crate) fn drain(&mut self, drain: Drain) {
+        self.draining = Some(drain);
+        self.reported = false;
+    }
+
+    /// Nothing is left here that a shutdown waits for: what worker 0 is told, once.
+    pub(crate) fn finished_here(&mut self) -> Option<Drain> {
+        let drain = self.draining?;
+        (!std::mem::replace(&mut self.reported, true)).then_some(drain)
+    }
+
+    /// Worker 0: a worker has nothing left. Whether none has, so that the process may end.
+    pub(crate) fn worker_finished(&mut self, worker: WorkerId, drain: Drain, workers: u16) -> bool {
+        if self.asked.drain == Some(drain) {
+            self.asked.drained.insert(worker);
+        }
+        self.asked.drained.len() == usize::from(workers)
+    }
+
+    /// A wake-up has come: whether `shutdown_timeout` is over.
+    pub(crate) fn is_over(&mut self, now: Time) -> bool {
+        self.asked.armed = Time::NEVER;
+        self.asked.by <= now
+    }
+}

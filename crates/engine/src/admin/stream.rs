@@ -1,0 +1,138 @@
+//! Tables on their way to a console, in pieces: a table is as long as there are connections, and nobody waits for it.
+//!
+//! Owns how far a table has come. Records of connections are asked for page by page, from one worker after the other; each
+//! page is a turn of its own there and here, so what others ask is served in between. The next page is asked for only while
+//! the console reads: at most one page is on its way, and one more may wait for the console's socket.
+//!
+//! Invariant: no turn makes more than [`PAGE`] rows of a table that lists connections, or looks at more than [`MAX_LOOKS`]
+//! slots. A table is no snapshot: each row is true at the moment when its page was made.
+
+use weir_admin::{Column, Row, Show, SocketRecord};
+use weir_base::{Peer, WorkerId};
+use weir_pgwire::put_back;
+
+use crate::admin::paging::Paging;
+
+/// The most rows of a piece.
+pub(crate) const PAGE: usize = 256;
+/// The most slots that are looked at for a piece.
+pub(crate) const MAX_LOOKS: u32 = 4096;
+
+/// A table on its way.
+pub(crate) struct TableStream {
+    /// Answers to an earlier table of the same console do not fit.
+    id: u64,
+    show: Show,
+    rest: Rest,
+    /// The next piece is asked for.
+    asked: bool,
+}
+
+/// What is still to be sent.
+enum Rest {
+    /// Rows that are made already.
+    Rows(std::vec::IntoIter<Row>),
+    /// Connections, from a position on.
+    Connections(Position),
+}
+
+/// Where the next page of connections begins.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Position {
+    /// How many of the table's lists are done.
+    list: usize,
+    worker: u16,
+    slot: u32,
+}
+
+/// Messages for the console.
+pub(crate) struct Piece {
+    pub(crate) messages: Vec<u8>,
+    /// The table ends with it.
+    pub(crate) last: bool,
+}
+
+impl TableStream {
+    /// A table that lists connections.
+    pub(crate) fn of_connections(id: u64, show: Show) -> TableStream {
+        let begin = Position { list: 0, worker: 0, slot: 0 };
+        TableStream { id, show, rest: Rest::Connections(begin), asked: false }
+    }
+
+    /// A table that is made already.
+    pub(crate) fn of_rows(id: u64, show: Show, rows: Vec<Row>) -> TableStream {
+        TableStream { id, show, rest: Rest::Rows(rows.into_iter()), asked: true }
+    }
+
+    pub(crate) fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Whether the next piece is asked for already.
+    pub(crate) fn is_asked(&self) -> bool {
+        self.asked
+    }
+
+    /// The question for the next piece, and the worker that answers it; `here` is the console's.
+    pub(crate) fn ask(&mut self, console: Peer, here: WorkerId) -> (WorkerId, Paging) {
+        self.asked = true;
+        match self.rest {
+            Rest::Rows(_) => (here, Paging::Rows { console, id: self.id }),
+            Rest::Connections(Position { list, worker, slot }) => {
+                let of = self.show.lists()[list];
+                (WorkerId(worker), Paging::Wanted { console, id: self.id, of, slot })
+            }
+        }
+    }
+
+    /// A page of connections has come from one of `workers`, and its list goes on at slot `next` there, or ends.
+    pub(crate) fn page(&mut self, records: &[SocketRecord], next: Option<u32>, workers: u16) -> Option<Piece> {
+        let Rest::Connections(at) = &mut self.rest else { return None };
+        let of = self.show.lists()[at.list];
+        let rows: Vec<Row> = records.iter().filter_map(|r| weir_admin::connection_row(self.show, of, r)).collect();
+        *at = match next {
+            Some(slot) => Position { slot, ..*at },
+            None if at.worker + 1 < workers => Position { worker: at.worker + 1, slot: 0, ..*at },
+            None => Position { list: at.list + 1, worker: 0, slot: 0 },
+        };
+        self.asked = false;
+        Some(piece(&rows, at.list == self.show.lists().len()))
+    }
+
+    /// The next rows of a table that is made already.
+    pub(crate) fn rows(&mut self) -> Option<Piece> {
+        let Rest::Rows(rest) = &mut self.rest else { return None };
+        let rows: Vec<Row> = rest.by_ref().take(PAGE).collect();
+        self.asked = false;
+        Some(piece(&rows, rest.as_slice().is_empty()))
+    }
+}
+
+fn piece(rows: &[Row], last: bool) -> Piece {
+    let mut messages = Vec::new();
+    for row in rows {
+        put_back::data_row_of(&mut messages, row.iter().map(|value| value.as_deref()));
+    }
+    if last {
+        put_back::command_complete(&mut messages, "SHOW");
+        put_back::ready(&mut messages, b'I');
+    }
+    Piece { messages, last }
+}
+
+/// The message that begins a table.
+pub(crate) fn columns(columns: &[Column]) -> Vec<u8> {
+    // RowDescription by hand: a table's kinds carry their own type ids.
+    let mut body = (columns.len() as u16).to_be_bytes().to_vec();
+    for column in columns {
+        body.extend_from_slice(column.name.as_bytes());
+        body.extend_from_slice(&[0, 0, 0, 0, 0, 0, 0]);
+        body.extend_from_slice(&column.kind.oid().to_be_bytes());
+        body.extend_from_slice(&column.kind.size().to_be_bytes());
+        body.extend_from_slice(&(-1i32).to_be_bytes());
+        body.extend_from_slice(&[0, 0]);
+    }
+    let mut buffer = Vec::new();
+    put_back::raw(&mut buffer, weir_pgwire::tag::back::ROW_DESCRIPTION, &body);
+    buffer
+}

@@ -1,0 +1,106 @@
+//! On which worker a client lives: with its pool's home, or, when that is busy, as a guest with another.
+//!
+//! Worker 0, which accepts, decides. How busy a worker is comes through the port ([`crate::port::Input::Load`]) and, from
+//! the others, by a message. Clients are packed, because what two workers share costs both of them; they are spread when one
+//! worker is not enough. Must not know what lending is.
+
+use weir_base::WorkerId;
+use weir_config::Spread;
+
+use crate::Engine;
+use crate::cluster::messages::{Message, Payload};
+use crate::port::Io;
+
+/// From this share of its time on, in per cent, a worker is busy: new clients of its pools go to another one.
+const BUSY: u8 = 80;
+
+/// By how much less another worker must have to do to be sent a client.
+const GAP: u8 = 25;
+
+/// What worker 0 knows of the workers' loads.
+#[derive(Default)]
+pub(crate) struct Loads {
+    /// In per cent of their time, as they told last.
+    loads: Vec<u8>,
+    /// Whose turn it is where all clients are spread.
+    turn: u16,
+}
+
+impl Loads {
+    fn note(&mut self, worker: WorkerId, percent: u8) {
+        let at = usize::from(worker.0);
+        if at >= self.loads.len() {
+            self.loads.resize(at + 1, 0);
+        }
+        self.loads[at] = percent;
+    }
+
+    fn of(&self, worker: u16) -> u8 {
+        self.loads.get(usize::from(worker)).copied().unwrap_or(0)
+    }
+
+    /// Where the next client of a pool goes.
+    fn place(&mut self, home: WorkerId, workers: u16, spread: Spread) -> WorkerId {
+        match spread {
+            Spread::Never => home,
+            Spread::Always => {
+                self.turn = (self.turn + 1) % workers;
+                WorkerId(self.turn)
+            }
+            Spread::Busy if self.of(home.0) < BUSY => home,
+            Spread::Busy => {
+                let idlest = (0..workers).min_by_key(|worker| self.of(*worker)).unwrap_or(home.0);
+                if self.of(idlest) + GAP <= self.of(home.0) { WorkerId(idlest) } else { home }
+            }
+        }
+    }
+}
+
+impl Engine {
+    /// The worker for a client of a pool that lives there.
+    pub(crate) fn place(&mut self, home: WorkerId) -> WorkerId {
+        if self.common.workers() == 1 {
+            return home;
+        }
+        self.cluster.loads.place(home, self.common.workers(), self.common.config().spread)
+    }
+
+    /// The port tells how busy this worker is.
+    pub(crate) fn loaded<I: Io>(&mut self, percent: u8, io: &mut I) {
+        if self.common.worker() == WorkerId(0) {
+            self.load_told(self.common.worker(), percent);
+        } else {
+            io.post(WorkerId(0), Message(Payload::Load(percent)), None);
+        }
+    }
+
+    pub(crate) fn load_told(&mut self, worker: WorkerId, percent: u8) {
+        self.cluster.loads.note(worker, percent.min(100));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_go_home_until_that_is_busy_and_another_is_not() {
+        let mut loads = Loads::default();
+        let home = WorkerId(1);
+        assert_eq!(loads.place(home, 3, Spread::Busy), home);
+        loads.note(home, BUSY);
+        assert_eq!(loads.place(home, 3, Spread::Busy), WorkerId(0));
+        assert_eq!(loads.place(home, 3, Spread::Never), home);
+        loads.note(WorkerId(0), BUSY);
+        assert_eq!(loads.place(home, 3, Spread::Busy), WorkerId(2));
+        loads.note(WorkerId(2), BUSY - GAP + 1);
+        assert_eq!(loads.place(home, 3, Spread::Busy), home);
+    }
+
+    #[test]
+    fn clients_that_are_spread_take_turns() {
+        let mut loads = Loads::default();
+        let places: Vec<u16> = (0..4).map(|_| loads.place(WorkerId(0), 2, Spread::Always).0).collect();
+        assert_eq!(places, [1, 0, 1, 0]);
+    }
+}

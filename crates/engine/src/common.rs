@@ -1,0 +1,206 @@
+//! What every part of an engine may use: who it is, its configuration, chance, numbers, timers, and what is still to be
+//! done in this turn.
+//!
+//! Owns no rule. A part is lent all of it as a [`Cx`], the first argument of its methods, together with the time and the
+//! port.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use rand_chacha::ChaCha12Rng;
+use rand_core::{RngCore, SeedableRng};
+use weir_base::{Peer, Time, WorkerId};
+use weir_config::Config;
+
+use crate::cluster::messages::{Message, Payload};
+use crate::handles::PoolIx;
+use crate::port::Io;
+use crate::sessions::Sessions;
+use crate::timers::{Timers, Who};
+
+/// The narrow context of one call: the time, the port, and what all parts share.
+#[allow(dead_code)] // The same.
+pub(crate) struct Cx<'a, I> {
+    pub(crate) now: Time,
+    pub(crate) io: &'a mut I,
+    pub(crate) common: &'a mut Common,
+    /// What sessions of this worker share.
+    pub(crate) sessions: &'a mut Sessions,
+}
+
+#[allow(dead_code)] // The parts take it over one by one.
+impl<'a, I: Io> Cx<'a, I> {
+    pub(crate) fn new(now: Time, io: &'a mut I, common: &'a mut Common, sessions: &'a mut Sessions) -> Self {
+        Cx { now, io, common, sessions }
+    }
+
+    /// Sends a message to all other workers.
+    pub(crate) fn post_to_others(&mut self, payload: impl Fn() -> Payload) {
+        let own = self.common.worker();
+        let others = (0..self.common.workers()).map(WorkerId).filter(|worker| *worker != own);
+        others.for_each(|worker| self.io.post(worker, Message(payload()), None));
+    }
+}
+
+/// Work that is queued in a turn and done before it ends, first in, first out: so no chain of waiters nests calls.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum FollowUp {
+    /// This server may have become free.
+    Release(Peer),
+    /// This client may go on with what it sent.
+    Feed(Peer),
+    /// This pool may have something to ask for.
+    PollPool(PoolIx),
+}
+
+/// What a helper works for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Job {
+    /// A client's password is hashed.
+    ClientSalt(Peer),
+    /// What the operating system calls a user.
+    NameOfUser(u32),
+    /// The password of our login at a server is hashed.
+    ServerSalt(Peer),
+    /// The configuration is read or changed.
+    Reload,
+}
+
+/// See the head of the file.
+pub(crate) struct Common {
+    worker: WorkerId,
+    workers: u16,
+    config: Arc<Config>,
+    /// The wall clock at [`Time::START`], in microseconds since 1970.
+    wall_at_start: u64,
+    random: ChaCha12Rng,
+    /// The time of the input that is being handled.
+    now: Time,
+    last_id: u64,
+    timers: Timers,
+    follow_ups: VecDeque<FollowUp>,
+    jobs: HashMap<u64, Job>,
+}
+
+impl Common {
+    /// What is common to the parts of worker `worker` of `workers`.
+    pub(crate) fn new(
+        worker: WorkerId,
+        workers: u16,
+        config: Arc<Config>,
+        seed: [u8; 32],
+        wall_at_start: u64,
+    ) -> Common {
+        Common {
+            worker,
+            workers: workers.max(1),
+            config,
+            wall_at_start,
+            random: ChaCha12Rng::from_seed(seed),
+            now: Time::START,
+            last_id: 0,
+            timers: Timers::default(),
+            follow_ups: VecDeque::new(),
+            jobs: HashMap::new(),
+        }
+    }
+
+    /// Which worker this is.
+    #[inline]
+    pub(crate) fn worker(&self) -> WorkerId {
+        self.worker
+    }
+
+    /// How many workers there are.
+    pub(crate) fn workers(&self) -> u16 {
+        self.workers
+    }
+
+    /// The configuration in force.
+    #[inline]
+    pub(crate) fn config(&self) -> &Arc<Config> {
+        &self.config
+    }
+
+    /// Another configuration is in force from now on.
+    pub(crate) fn set_config(&mut self, config: Arc<Config>) {
+        self.config = config;
+    }
+
+    /// The time of the input that is being handled.
+    #[inline]
+    pub(crate) fn now(&self) -> Time {
+        self.now
+    }
+
+    /// A turn begins.
+    #[inline]
+    pub(crate) fn set_now(&mut self, now: Time) {
+        self.now = now;
+    }
+
+    /// The wall clock at a moment, in microseconds since 1970.
+    pub(crate) fn wall(&self, at: Time) -> u64 {
+        self.wall_at_start + at.micros()
+    }
+
+    /// A number that no other thing of the process has.
+    pub(crate) fn next_id(&mut self) -> u64 {
+        self.last_id += 1;
+        self.last_id * u64::from(self.workers) + u64::from(self.worker.0)
+    }
+
+    pub(crate) fn random_bytes<const N: usize>(&mut self) -> [u8; N] {
+        let mut bytes = [0; N];
+        self.random.fill_bytes(&mut bytes);
+        bytes
+    }
+
+    pub(crate) fn random_number(&mut self) -> u64 {
+        self.random.next_u64()
+    }
+
+    /// Wakes `who` at `when`, unless that is never; `armed` is its own note of its earliest wake-up.
+    #[inline]
+    pub(crate) fn arm(&mut self, who: Who, when: Time, armed: &mut Time) {
+        self.timers.arm(who, when, armed);
+    }
+
+    pub(crate) fn timers(&mut self) -> &mut Timers {
+        &mut self.timers
+    }
+
+    /// When the next wake-up is due.
+    pub(crate) fn next_deadline(&self) -> Time {
+        self.timers.next()
+    }
+
+    /// Queues something for the end of this turn.
+    #[inline]
+    pub(crate) fn follow_up(&mut self, work: FollowUp) {
+        self.follow_ups.push_back(work);
+    }
+
+    /// What is to be done next in this turn.
+    #[inline]
+    pub(crate) fn next_follow_up(&mut self) -> Option<FollowUp> {
+        self.follow_ups.pop_front()
+    }
+
+    /// Whether this turn has nothing left to do.
+    pub(crate) fn is_done(&self) -> bool {
+        self.follow_ups.is_empty()
+    }
+
+    /// Numbers a job for [`Io::help`], and remembers what it is for.
+    pub(crate) fn begin_job(&mut self, job: Job) -> u64 {
+        let id = self.next_id();
+        self.jobs.insert(id, job);
+        id
+    }
+
+    /// A helper has finished: what was the job for?
+    pub(crate) fn end_job(&mut self, id: u64) -> Option<Job> {
+        self.jobs.remove(&id)
+    }
+}

@@ -1,0 +1,100 @@
+//! From a client's first byte to its startup packet: a balancer's PROXY header, encryption, cancel requests.
+//!
+//! Owns no state. Whether a connection may be accepted at all is decided here, too.
+
+use std::ops::RangeInclusive;
+
+use weir_base::ClientAddr;
+use weir_config::Config;
+use weir_pgwire::proxy::{self, Proxied};
+use weir_session::Refusal;
+use weir_session::startup::{self, EncryptionRequests, FirstPacket};
+
+use crate::common::Cx;
+use crate::entry::step::EntryStep;
+use crate::entry::tls;
+use crate::log;
+use crate::peers::{ClientPhase, ClientSlot};
+use crate::port::{Io, Level};
+
+/// How many connections more than `max_clients` there may be, so that clients can be refused with a reason, or cancel: this
+/// part of `max_clients`, within these bounds.
+const SURPLUS: (u32, RangeInclusive<u32>) = (8, 10..=100);
+/// How many more for clients of the Unix socket, and as many again for root and the user that this process runs as:
+/// operators log in whatever other connections there are.
+const LOCAL_SURPLUS: (u32, RangeInclusive<u32>) = (32, 4..=20);
+
+/// The most connections where this one may be accepted.
+pub(crate) fn max_connections(max_clients: u32, local: bool, privileged: bool) -> u32 {
+    let part = |(part, bounds): (u32, RangeInclusive<u32>)| (max_clients / part).clamp(*bounds.start(), *bounds.end());
+    let locals = if privileged { 2 } else { u32::from(local) };
+    max_clients.saturating_add(part(SURPLUS)).saturating_add(locals * part(LOCAL_SURPLUS))
+}
+
+/// Where a client that has just connected begins: balancers with a PROXY header.
+pub(crate) fn first_phase(config: &Config, from: &ClientAddr) -> ClientPhase {
+    let balancer = |from: &ClientAddr| {
+        let ClientAddr::Tcp(from) = from else { return false };
+        config.listen.proxy_from.iter().any(|network| network.contains(from.ip()))
+    };
+    if balancer(from) { ClientPhase::Header } else { ClientPhase::OPENING }
+}
+
+/// Reads the header by which a balancer says for whom it connects: from now on that is where the client comes from.
+pub(crate) fn proxy_header<I: Io>(cx: &mut Cx<'_, I>, client: &mut ClientSlot) -> EntryStep {
+    match proxy::header(&client.waiting) {
+        Ok(None) => EntryStep::Read,
+        Ok(Some((proxied, used))) => {
+            client.waiting.drain(..used);
+            if let Proxied::Client(from) = proxied {
+                client.addr = ClientAddr::Tcp(from);
+            }
+            client.phase = ClientPhase::OPENING;
+            opening(cx, client)
+        }
+        Err(malformed) => {
+            let text = format_args!("{malformed}, but its address is in listen.proxy_from");
+            log::log_client(Level::Warning, client, "", text, cx.io);
+            EntryStep::Close("PROXY header expected")
+        }
+    }
+}
+
+/// Reads a client's first packet, if there is a whole one.
+pub(crate) fn opening<I: Io>(cx: &mut Cx<'_, I>, client: &mut ClientSlot) -> EntryStep {
+    let ClientPhase::Opening { asks_left } = client.phase else { return EntryStep::Read };
+    match startup::read(&client.waiting, asking(client, asks_left)) {
+        FirstPacket::More => EntryStep::Read,
+        FirstPacket::Tls { used } => {
+            client.waiting.drain(..used);
+            client.phase = ClientPhase::Opening { asks_left: asks_left - 1 };
+            tls::requested(cx, client)
+        }
+        FirstPacket::DirectTls => tls::begun(cx, client),
+        FirstPacket::Gss { used } => {
+            client.waiting.drain(..used);
+            client.phase = ClientPhase::Opening { asks_left: asks_left - 1 };
+            cx.io.send(client.peer, b"N");
+            EntryStep::Read
+        }
+        FirstPacket::Cancel { pid, secret } => EntryStep::Cancel { pid, secret },
+        FirstPacket::Refuse(refusal) => EntryStep::Refuse(refusal),
+        FirstPacket::Startup { request, used } => {
+            client.waiting.drain(..used);
+            client.user = request.user.as_str().into();
+            if tls::is_missing(cx.common.config(), client) {
+                return EntryStep::Refuse(Refusal::EncryptionRequired);
+            }
+            EntryStep::Startup(request)
+        }
+    }
+}
+
+/// Whether a client may still ask for encryption.
+fn asking(client: &ClientSlot, asks_left: u8) -> EncryptionRequests {
+    match (&client.tls, asks_left) {
+        (Some(_), _) => EncryptionRequests::Encrypted,
+        (None, 0) => EncryptionRequests::Exhausted,
+        _ => EncryptionRequests::Allowed,
+    }
+}

@@ -1,0 +1,195 @@
+//! Queries for users' secrets (auth_query), in the pool whose server is asked.
+//!
+//! A query waits in its pool's queue like a client, under a handle of its own kind ([`Waiter`](crate::handles::Waiter)), has
+//! a server for one exchange, and gives it back. So a pool's limits and its order hold for queries, too.
+//!
+//! Always true: a query ends with exactly one answer to the worker that sent it, unless that worker has taken it back.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use weir_auth::{Mocks, Secret, Shape};
+use weir_base::{Peer, Slab, Time, WorkerId};
+use weir_session::{Refusal, auth_query, from_server};
+
+use crate::common::Cx;
+use crate::entry::secret_query::{SecretQuery, UserSecret};
+use crate::handles::{FIRST_QUERY, PoolIx};
+use crate::log::log;
+use crate::peers::{ServerPhase, ServerSlot};
+use crate::pools::PoolSlot;
+use crate::port::{Io, Level};
+use crate::traffic::wire::Wire;
+
+/// How often a query may lose its server before that is its answer.
+const MAX_ATTEMPTS: u32 = 3;
+
+/// The queries that this worker's pools carry.
+#[derive(Default)]
+pub(crate) struct AuthQueries {
+    queries: Slab<Query>,
+    by_id: HashMap<u64, Peer>,
+    /// Distinguishes handles of the same slot.
+    generation: u32,
+    /// Statistics of the secrets that servers of this worker's pools have told.
+    seen: Arc<Mocks>,
+}
+
+struct Query {
+    /// Its handle in the pool's queue.
+    handle: Peer,
+    from: WorkerId,
+    query: SecretQuery,
+    pool: PoolIx,
+    since: Time,
+    attempts: u32,
+    /// The exchange with its server, while it has one.
+    exchange: Option<auth_query::AuthQuery>,
+}
+
+/// What a server's bytes came to.
+pub(crate) enum Fed {
+    /// The answer is not complete.
+    More,
+    Answer(auth_query::AuthQueryResult),
+    /// Something that does not answer the query.
+    Unexpected(&'static str),
+    /// Nobody waits for it.
+    Nobody,
+}
+
+/// A query that is over: whom to answer, and under which number.
+pub(crate) struct Over {
+    pub(crate) to: WorkerId,
+    pub(crate) id: u64,
+    pub(crate) pool: PoolIx,
+}
+
+impl AuthQueries {
+    /// Takes a query in, for a pool; returns the handle by which it asks the pool for a server.
+    pub(crate) fn begin(&mut self, from: WorkerId, query: SecretQuery, pool: PoolIx, now: Time) -> Peer {
+        self.generation = self.generation.wrapping_add(1);
+        let id = query.id;
+        let carried = Query { handle: Peer::NONE, from, query, pool, since: now, attempts: 0, exchange: None };
+        let index = self.queries.insert(carried);
+        let handle = Peer::new(FIRST_QUERY + index, self.generation);
+        if let Some(query) = self.queries.get_mut(index) {
+            query.handle = handle;
+        }
+        self.by_id.insert(id, handle);
+        handle
+    }
+
+    /// A query has its server, and is sent; returns its pool. A server that broke unnoticed costs an attempt, so none is
+    /// checked before.
+    pub(crate) fn send<I: Io>(&mut self, cx: &mut Cx<'_, I>, handle: Peer, server: &mut ServerSlot) -> Option<PoolIx> {
+        let query = self.find(handle)?;
+        let peer = server.peer;
+        server.linked_at = cx.now;
+        server.query_at = Time::NEVER;
+        let (up, phase) = server.up()?;
+        *phase = ServerPhase::AuthQuery(handle);
+        query.attempts += 1;
+        let mut wire = Wire::new(cx.io, Peer::NONE, peer, &[], None);
+        let (text, user) = (&query.query.lookup.query, &query.query.user);
+        query.exchange = Some(auth_query::AuthQuery::begin(up, text, user, &mut cx.sessions.scratch, &mut wire));
+        Some(query.pool)
+    }
+
+    /// The server of a query sent something.
+    pub(crate) fn feed<I: Io>(
+        &mut self,
+        cx: &mut Cx<'_, I>,
+        handle: Peer,
+        server: &mut ServerSlot,
+        bytes: &[u8],
+    ) -> Fed {
+        let exchange = self.find(handle).and_then(|query| query.exchange.as_mut());
+        let (Some(exchange), Some((up, _))) = (exchange, server.up()) else { return Fed::Nobody };
+        match exchange.feed(up, bytes, &cx.sessions.params) {
+            Ok(None) => Fed::More,
+            Ok(Some(answer)) => Fed::Answer(answer),
+            Err(from_server::ProtocolViolation(what)) => Fed::Unexpected(what),
+        }
+    }
+
+    /// What a server's answer says about the user that was asked for; `iterations` is how often passwords are hashed.
+    pub(crate) fn judge<I: Io>(
+        &mut self,
+        handle: Peer,
+        answer: auth_query::AuthQueryResult,
+        pool: &PoolSlot,
+        iterations: u32,
+        io: &mut I,
+    ) -> Result<UserSecret, Refusal> {
+        let Some(query) = self.find(handle) else { return Err(Refusal::BadConfig) };
+        let (name, asker, user) = (&pool.name, &pool.user, &query.query.user);
+        let text = match answer {
+            Ok(Some(found)) if found.user == **user => found.secret.filter(|secret| !secret.is_empty()),
+            Ok(Some(found)) => {
+                let text = format_args!("{name}/{asker}: auth_query for \"{user}\" answers about \"{}\"", found.user);
+                log(Level::Warning, text, io);
+                None
+            }
+            Ok(None) => None,
+            Err(error) => {
+                let text = format_args!("{name}/{asker}: auth_query failed: {} ({})", error.message, error.sqlstate);
+                log(Level::Error, text, io);
+                return Err(Refusal::BadConfig);
+            }
+        };
+        Ok(self.with_mocks(text, pool, iterations))
+    }
+
+    /// Adds to a server's answer what users without a secret look like there: like those whose secrets it has told, and
+    /// before the first of them like the asker, whose own login has shown how it was asked for a proof.
+    fn with_mocks(&mut self, text: Option<Arc<str>>, pool: &PoolSlot, iterations: u32) -> UserSecret {
+        if let Some(secret) = text.as_ref().and_then(|text| Secret::parse(text).ok()) {
+            Arc::make_mut(&mut self.seen).learn(&secret);
+        }
+        if !self.seen.is_empty() {
+            return UserSecret { text, mocks: self.seen.clone() };
+        }
+        let own = pool.salted.as_ref();
+        let own = own.map(|((_, salt, iterations), _)| Shape { iterations: *iterations, salt: salt.len() });
+        UserSecret { text, mocks: Arc::new(Mocks::of_shape(own.unwrap_or(Shape::usual(iterations)))) }
+    }
+
+    /// A query has lost its server: its pool, and since when it waits, if it may have another server. A few times it may.
+    pub(crate) fn lost_server(&mut self, handle: Peer) -> Option<Result<(PoolIx, Time), ()>> {
+        let query = self.find(handle)?;
+        query.exchange = None;
+        Some(if query.attempts < MAX_ATTEMPTS { Ok((query.pool, query.since)) } else { Err(()) })
+    }
+
+    /// A query is over; it is in no queue and has no server.
+    pub(crate) fn end(&mut self, handle: Peer) -> Option<Over> {
+        self.find(handle)?;
+        let query = self.queries.remove(handle.slot - FIRST_QUERY)?;
+        self.by_id.remove(&query.query.id);
+        Some(Over { to: query.from, id: query.query.id, pool: query.pool })
+    }
+
+    /// Nobody waits for an answer any more: the query's handle, and its pool, which it leaves. One that has been sent goes
+    /// on, and its answer is ignored.
+    pub(crate) fn withdraw(&mut self, id: u64) -> Option<(Peer, PoolIx)> {
+        let handle = self.by_id.get(&id).copied()?;
+        self.find(handle).filter(|query| query.exchange.is_none())?;
+        self.end(handle).map(|over| (handle, over.pool))
+    }
+
+    /// How many queries wait in a pool's queue.
+    pub(crate) fn waiting(&self, pool: PoolIx) -> u32 {
+        self.queries.iter().filter(|(_, query)| query.pool == pool && query.exchange.is_none()).count() as u32
+    }
+
+    /// Whether this handle names a query that waits in that pool; for checks.
+    pub(crate) fn waits(&self, handle: Peer, pool: PoolIx) -> bool {
+        let query = self.queries.get(handle.slot - FIRST_QUERY);
+        query.is_some_and(|query| query.handle == handle && query.pool == pool && query.exchange.is_none())
+    }
+
+    fn find(&mut self, handle: Peer) -> Option<&mut Query> {
+        self.queries.get_mut(handle.slot - FIRST_QUERY).filter(|query| query.handle == handle)
+    }
+}

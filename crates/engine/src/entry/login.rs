@@ -1,0 +1,380 @@
+//! Logins of clients: by which method a client must prove who it is, against which secret, and the steps of the proof.
+//!
+//! A login that can only fail takes the same steps as one that can succeed. Where secrets come from is decided here and
+//! nowhere else; which method a rule asks for, and what a proof is worth, is decided in `weir-auth`.
+
+use std::sync::Arc;
+
+use weir_admin::Role;
+use weir_auth::{Asked, ConnectionMethod, Facts, Hba, Method, Mocks, Plan, ScramPolicy, Secret, Shape, Via, decide};
+use weir_base::{ClientAddr, Peer, Time};
+use weir_config::{Auth, AuthLookup, Config};
+use weir_pgwire::tag::front;
+use weir_pgwire::{HEAD, Head};
+use weir_session::Refusal;
+use weir_session::login::{Login, LoginNonces, LoginStep, MAX_PASSWORD};
+use weir_session::startup::StartupRequest;
+
+use crate::common::{Cx, FollowUp};
+use crate::entry::auth_lookups::AuthLookups;
+use crate::entry::hashing::{PasswordHashing, Requested};
+use crate::entry::secret_query::UserSecret;
+use crate::entry::state::{Awaits, Hashing, LoginPhase, SaltedKey, Why, subject};
+use crate::entry::step::EntryStep;
+use crate::entry::user_names::UserNames;
+use crate::peers::{ClientPhase, ClientSlot};
+use crate::port::Io;
+
+/// The user as whom the owner of the process administers it (PgBouncer's `pgbouncer`).
+const OWNER: &str = "pgbouncer";
+
+/// What the logins of a worker share.
+pub(crate) struct Logins {
+    policy: ScramPolicy,
+    /// What users who are not listed look like, where nobody is asked about them: like those who are.
+    mocks: Arc<Mocks>,
+    /// The operating system's user that the process runs as.
+    uid: u32,
+    user_names: UserNames,
+    hashing: PasswordHashing,
+}
+
+/// What a client's proof is checked against.
+struct Known {
+    /// None for a user who has none, or does not exist.
+    secret: Option<Secret>,
+    /// What such a user is made to look like.
+    mocks: Arc<Mocks>,
+    /// What a server said, if one was asked.
+    asked: Option<UserSecret>,
+}
+
+impl Logins {
+    /// `key` is the same in all workers of the process.
+    pub(super) fn new(key: [u8; 32], uid: u32, config: &Config) -> Logins {
+        Logins {
+            policy: policy(key, config),
+            mocks: mocks(config),
+            uid,
+            user_names: UserNames::default(),
+            hashing: PasswordHashing::default(),
+        }
+    }
+
+    /// Takes over what a new configuration says about logins.
+    pub(super) fn adopt(&mut self, config: &Config) {
+        self.policy = policy(self.policy.key, config);
+        self.mocks = mocks(config);
+        self.hashing.forget_all();
+    }
+
+    /// How often passwords are hashed.
+    pub(crate) fn iterations(&self) -> u32 {
+        self.policy.iterations
+    }
+
+    /// Whether a client is root, or the user of the operating system that this process runs as.
+    pub(crate) fn is_privileged(&self, address: &ClientAddr) -> bool {
+        matches!(address, ClientAddr::Unix { uid, .. } if *uid == self.uid || *uid == 0)
+    }
+
+    /// Whether a client is the user of the operating system that this process runs as, and says so by PgBouncer's word for
+    /// it: it may administer what is its own, without a password.
+    fn is_owner(&self, client: &ClientSlot) -> bool {
+        matches!(client.addr, ClientAddr::Unix { uid, .. } if uid == self.uid) && *client.user == *OWNER
+    }
+
+    /// What a client may do at the console.
+    pub(crate) fn role(&self, config: &Config, client: &ClientSlot) -> Option<Role> {
+        let listed = |users: &[String]| users.iter().any(|user| **user == *client.user);
+        if self.is_owner(client) || listed(&config.admin_users) {
+            return Some(Role::Admin);
+        }
+        listed(&config.stats_users).then_some(Role::Stats)
+    }
+
+    /// A client's startup packet has come to the worker where it logs in.
+    pub(crate) fn begin<I: Io>(
+        &mut self,
+        cx: &mut Cx<'_, I>,
+        client: &mut ClientSlot,
+        request: Box<StartupRequest>,
+        lookups: &AuthLookups,
+    ) -> EntryStep {
+        client.user = request.user.as_str().into();
+        let console = weir_admin::is_console(&request.database);
+        let ignored = &cx.common.config().ignore_startup_parameters;
+        if !console && let Err(refusal) = request.wanted(&cx.sessions.params, ignored) {
+            return EntryStep::Refuse(refusal);
+        }
+        let mut buffer = Vec::new();
+        request.write_negotiation(&mut buffer);
+        if !buffer.is_empty() {
+            cx.io.send(client.peer, &buffer);
+        }
+        if console && self.is_owner(client) {
+            client.phase = ClientPhase::Login(Box::new(LoginPhase::new(request)));
+            return EntryStep::Proven;
+        }
+        self.challenge(cx, client, request, None, lookups)
+    }
+
+    /// Asks a client to prove who it is, as soon as everything is known that decides how; until then it waits, and this is
+    /// called again. `asked` is what a server said about the user, if one was asked.
+    pub(crate) fn challenge<I: Io>(
+        &mut self,
+        cx: &mut Cx<'_, I>,
+        client: &mut ClientSlot,
+        request: Box<StartupRequest>,
+        asked: Option<&UserSecret>,
+        lookups: &AuthLookups,
+    ) -> EntryStep {
+        let config = cx.common.config().clone();
+        let via = via(client);
+        let no_rules = Hba::default();
+        let rules = config.auth.hba.as_deref().unwrap_or(&no_rules);
+        let demand =
+            method(&config.auth).demand(rules, &Asked { via, database: &request.database, user: &request.user });
+        let os_user = match (&client.addr, demand.method) {
+            (ClientAddr::Unix { uid, .. }, ConnectionMethod::Peer) => match self.user_names.get(*uid, cx.now) {
+                Some(name) => name,
+                None => return self.ask_for_name(cx, *uid, client, request),
+            },
+            _ => None,
+        };
+        let known = match self.known_secret(&config, &request, demand.method.wants_user(), asked, lookups, cx.now) {
+            Ok(known) => known,
+            Err(lookup) => return EntryStep::LookUp(request, lookup),
+        };
+        let console = weir_admin::is_console(&request.database);
+        let pool = if console { None } else { config.pool(&request.database) };
+        let tls = client.tls.as_deref();
+        let facts = Facts {
+            user: &request.user,
+            secret: known.secret.as_ref(),
+            via,
+            certificate_name: tls.and_then(|tls| tls.certificate.as_ref()).map(|owner| owner.common_name.as_str()),
+            os_user: os_user.as_deref(),
+            forced_user: if console { Some(OWNER) } else { pool.as_ref().and_then(|pool| pool.user.as_deref()) },
+            maps: &config.auth.ident,
+            mocks: &known.mocks,
+            policy: &self.policy,
+        };
+        let plan = decide(&demand, &facts);
+        let mut phase = Box::new(LoginPhase::new(request));
+        phase.why = plan.reject_reason.map(|reason| Why { reason, line: demand.rule.map(|rule| rule.line) });
+        self.begin_exchange(cx, client, phase, plan, known)
+    }
+
+    /// Sends the request for a proof.
+    fn begin_exchange<I: Io>(
+        &mut self,
+        cx: &mut Cx<'_, I>,
+        client: &mut ClientSlot,
+        mut phase: Box<LoginPhase>,
+        plan: Plan,
+        known: Known,
+    ) -> EntryStep {
+        let salt = LoginNonces { md5: cx.common.random_bytes(), nonce: cx.common.random_bytes() };
+        let mut buffer = Vec::new();
+        let binding = client.tls.as_deref().and_then(|tls| tls.binding.as_deref());
+        let user = &phase.request.user;
+        let (login, next) = Login::begin(user, plan, known.secret.as_ref(), salt, binding, &mut buffer);
+        phase.login = Some(login);
+        phase.secret = known.asked;
+        client.phase = ClientPhase::Login(phase);
+        if !buffer.is_empty() {
+            cx.io.send(client.peer, &buffer);
+        }
+        self.advance(cx, client, next)
+    }
+
+    /// The secret of a user who wants to log in to a database, from the list or as a server has said it.
+    ///
+    /// # Errors
+    /// A server must be asked for it first.
+    fn known_secret(
+        &self,
+        config: &Config,
+        request: &StartupRequest,
+        wanted: bool,
+        asked: Option<&UserSecret>,
+        lookups: &AuthLookups,
+        now: Time,
+    ) -> Result<Known, AuthLookup> {
+        let said = |asked: &UserSecret| Known {
+            secret: asked.secret(),
+            mocks: asked.mocks.clone(),
+            asked: Some(asked.clone()),
+        };
+        if let Some(asked) = asked {
+            return Ok(said(asked));
+        }
+        let exists = weir_admin::is_console(&request.database) || config.pool(&request.database).is_some();
+        let listed = config.auth.users.get(&request.user);
+        let lookup = config.auth_lookup(&request.database).filter(|_| wanted && listed.is_none());
+        match lookup {
+            Some(lookup) if exists => lookups.kept(&subject(request), now).map(said).ok_or(lookup),
+            // Nobody is asked about a database that does not exist.
+            _ => Ok(Known {
+                secret: listed.filter(|_| wanted).and_then(|text| Secret::parse(text).ok()),
+                mocks: if wanted && !exists { self.mocks_without_pool(config, lookups) } else { self.mocks.clone() },
+                asked: None,
+            }),
+        }
+    }
+
+    /// What users look like in a database that does not exist: as in one that does.
+    fn mocks_without_pool(&self, config: &Config, lookups: &AuthLookups) -> Arc<Mocks> {
+        match &config.auth.query_user {
+            Some(_) => lookups.mocks(Shape::usual(self.policy.iterations)),
+            None => self.mocks.clone(),
+        }
+    }
+
+    fn ask_for_name<I: Io>(
+        &mut self,
+        cx: &mut Cx<'_, I>,
+        uid: u32,
+        client: &mut ClientSlot,
+        request: Box<StartupRequest>,
+    ) -> EntryStep {
+        self.user_names.ask(cx, uid);
+        let phase = LoginPhase { awaits: Awaits::UserName(uid), ..LoginPhase::new(request) };
+        client.phase = ClientPhase::Login(Box::new(phase));
+        EntryStep::Wait
+    }
+
+    /// A helper knows what the operating system calls a user. Clients that wait for that begin anew.
+    pub(crate) fn learn_name<I: Io>(&mut self, cx: &mut Cx<'_, I>, uid: u32, name: Option<&str>) {
+        self.user_names.learn(uid, name.map(Arc::from), cx.now);
+    }
+
+    /// A password message, if there is a whole one.
+    pub(crate) fn password<I: Io>(&mut self, cx: &mut Cx<'_, I>, client: &mut ClientSlot) -> EntryStep {
+        let head = match Head::parse(&client.waiting) {
+            Ok(None) => return EntryStep::Read,
+            Ok(Some(head)) if head.tag == front::TERMINATE => return EntryStep::Leave,
+            Ok(Some(head)) if head.tag == front::PASSWORD && head.total() <= MAX_PASSWORD => head,
+            _ => return EntryStep::Refuse(Refusal::Protocol("a password was expected".into())),
+        };
+        if client.waiting.len() < head.total() {
+            return EntryStep::Read;
+        }
+        let ClientPhase::Login(phase) = &mut client.phase else { return EntryStep::Read };
+        if phase.awaits == Awaits::Hash {
+            return EntryStep::Wait;
+        }
+        let Some(login) = &mut phase.login else { return EntryStep::Read };
+        let mut buffer = Vec::new();
+        let next = login.message(&client.waiting[HEAD..head.total()], &self.policy, &mut buffer);
+        client.waiting.drain(..head.total());
+        if !buffer.is_empty() {
+            cx.io.send(client.peer, &buffer);
+        }
+        self.advance(cx, client, next)
+    }
+
+    /// Takes a login on to what its session says is next.
+    fn advance<I: Io>(&mut self, cx: &mut Cx<'_, I>, client: &mut ClientSlot, next: LoginStep) -> EntryStep {
+        match next {
+            LoginStep::Wait => {
+                if !client.waiting.is_empty() {
+                    // Its next message may be here already.
+                    cx.common.follow_up(FollowUp::Feed(client.peer));
+                }
+                EntryStep::Read
+            }
+            LoginStep::Refused(refusal) => EntryStep::Failed(refusal),
+            LoginStep::HashPassword { password, salt, iterations, stored } => {
+                self.hash(cx, client, (password, salt, iterations), stored)
+            }
+            LoginStep::Accepted(learnt) => {
+                if let ClientPhase::Login(phase) = &mut client.phase {
+                    if let Some(Hashing { key, stored: false, salted: Some(salted) }) = phase.hashing.take() {
+                        // What the client gave, and was hashed, has proved to be a password.
+                        self.hashing.keep(key, salted, cx.common.config().auth.users.len());
+                    }
+                    phase.learnt = learnt;
+                    phase.login = None;
+                }
+                EntryStep::Proven
+            }
+        }
+    }
+
+    fn hash<I: Io>(&mut self, cx: &mut Cx<'_, I>, client: &mut ClientSlot, key: SaltedKey, stored: bool) -> EntryStep {
+        match self.hashing.request(cx, client.peer, &key) {
+            Requested::Known(salted) => self.use_hash(cx, client, &salted),
+            Requested::Full => EntryStep::Refuse(Refusal::TooManyLogins),
+            Requested::Queued => {
+                if let ClientPhase::Login(phase) = &mut client.phase {
+                    phase.hashing = Some(Hashing { key, stored, salted: None });
+                    phase.awaits = Awaits::Hash;
+                }
+                EntryStep::Wait
+            }
+        }
+    }
+
+    /// A helper has hashed the password of a client's login, which may be gone by now.
+    pub(crate) fn hash_done<I: Io>(&mut self, cx: &mut Cx<'_, I>) {
+        self.hashing.done(cx);
+    }
+
+    /// A client's password has been hashed: its login goes on.
+    pub(crate) fn hashed<I: Io>(
+        &mut self,
+        cx: &mut Cx<'_, I>,
+        client: &mut ClientSlot,
+        salted: &[u8; 32],
+    ) -> EntryStep {
+        if let ClientPhase::Login(phase) = &mut client.phase {
+            phase.awaits = Awaits::Client;
+            if let Some(hashing) = &mut phase.hashing {
+                hashing.salted = Some(*salted);
+                if hashing.stored {
+                    self.hashing.keep(hashing.key.clone(), *salted, cx.common.config().auth.users.len());
+                }
+            }
+        }
+        self.use_hash(cx, client, salted)
+    }
+
+    fn use_hash<I: Io>(&mut self, cx: &mut Cx<'_, I>, client: &mut ClientSlot, salted: &[u8; 32]) -> EntryStep {
+        let ClientPhase::Login(phase) = &mut client.phase else { return EntryStep::Read };
+        let next = phase.login.as_mut().map_or(LoginStep::Wait, |login| login.salted(salted));
+        self.advance(cx, client, next)
+    }
+
+    /// A client is gone that had not logged in.
+    pub(crate) fn leave(&mut self, client: Peer, phase: &LoginPhase) {
+        if phase.awaits == Awaits::Hash {
+            self.hashing.leave(client);
+        }
+    }
+}
+
+/// The way a client came.
+fn via(client: &ClientSlot) -> Via {
+    match client.addr {
+        ClientAddr::Unix { .. } => Via::Local,
+        ClientAddr::Tcp(from) => Via::Tcp { from: from.ip(), tls: client.tls.is_some() },
+    }
+}
+
+/// The method of all connections: the rules, where there are some.
+fn method(auth: &Auth) -> Method {
+    if auth.hba.is_some() { Method::Hba } else { auth.method }
+}
+
+/// What the salts of users without one are made from, and how often passwords are hashed.
+fn policy(key: [u8; 32], config: &Config) -> ScramPolicy {
+    ScramPolicy { key, iterations: config.auth.scram_iterations }
+}
+
+fn mocks(config: &Config) -> Arc<Mocks> {
+    let mut mocks = Mocks::default();
+    config.auth.users.iter().filter_map(|(_, text)| Secret::parse(text).ok()).for_each(|secret| mocks.count(&secret));
+    Arc::new(mocks)
+}

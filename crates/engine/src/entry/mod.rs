@@ -1,0 +1,57 @@
+//! A client's way in: from its first packet to its first query.
+//!
+//! - `arrive`: from its first byte to its startup packet. `tls`: its encryption. `prelogin`: what unauthenticated clients may
+//!   cost.
+//! - `login`: by which method a client must prove who it is, and the steps of the proof. `hashing`: passwords that helpers
+//!   hash. `user_names`: names of the operating system's users. `auth_throttle`: failures slow the next ones down.
+//! - `auth_lookups`: secrets that a server is asked for. `auth_query`: how it is asked.
+//! - `welcome`: what a client is sent that has logged in.
+//! - `state`, `step`, `origin`, `secret_query`, `reported`: values that these are told and tell by.
+//!
+//! Each part owns its fields, and returns what is next ([`step::EntryStep`]); the engine carries that out (`flows::login`).
+
+pub(crate) mod arrive;
+pub(crate) mod auth_lookups;
+pub(crate) mod auth_query;
+pub(crate) mod auth_throttle;
+mod hashing;
+pub(crate) mod login;
+pub(crate) mod origin;
+pub(crate) mod prelogin;
+pub(crate) mod reported;
+pub(crate) mod secret_query;
+pub(crate) mod state;
+pub(crate) mod step;
+pub(crate) mod tls;
+mod user_names;
+pub(crate) mod welcome;
+
+use weir_config::Config;
+
+/// The parts of a worker's logins.
+pub(crate) struct Entry {
+    pub(crate) logins: login::Logins,
+    pub(crate) lookups: auth_lookups::AuthLookups,
+    pub(crate) queries: auth_query::AuthQueries,
+    pub(crate) throttle: auth_throttle::AuthThrottle,
+    pub(crate) prelogin: prelogin::PreLogin,
+}
+
+impl Entry {
+    /// `key` is the same in all workers of the process; `uid` is the operating system's user that it runs as.
+    pub(crate) fn new(key: [u8; 32], uid: u32, config: &Config) -> Entry {
+        Entry {
+            logins: login::Logins::new(key, uid, config),
+            lookups: auth_lookups::AuthLookups::default(),
+            queries: auth_query::AuthQueries::default(),
+            throttle: auth_throttle::AuthThrottle::default(),
+            prelogin: prelogin::PreLogin::default(),
+        }
+    }
+
+    /// Takes over what a new configuration says about logins.
+    pub(crate) fn adopt(&mut self, config: &Config) {
+        self.logins.adopt(config);
+        self.lookups.forget_all();
+    }
+}

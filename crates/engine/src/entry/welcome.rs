@@ -1,0 +1,83 @@
+//! What a client is sent once it has logged in: parameters, its cancel key, and that it may ask.
+
+use std::sync::Arc;
+
+use weir_pgwire::{ErrorFields, put_back};
+use weir_session::startup::StartupRequest;
+use weir_session::{Params, Refusal};
+
+use crate::common::Cx;
+use crate::entry::reported::Welcome;
+use crate::peers::ClientSlot;
+use crate::port::{Io, Level};
+use crate::{log, traffic};
+
+/// The parameters that a console reports (PgBouncer's, and what drivers ask for).
+const CONSOLE_PARAMETERS: [(&str, &str); 7] = [
+    ("server_version", "1.25.2/weir"),
+    ("client_encoding", "UTF8"),
+    ("server_encoding", "UTF8"),
+    ("DateStyle", "ISO"),
+    ("TimeZone", "GMT"),
+    ("standard_conforming_strings", "on"),
+    ("is_superuser", "on"),
+];
+
+/// Sends what a client of a pool is told about its server, and returns the parameters that its session begins with.
+///
+/// # Errors
+/// A parameter that the client asked for is refused; nothing has been sent.
+pub(crate) fn send<I: Io>(
+    cx: &mut Cx<'_, I>,
+    client: &mut ClientSlot,
+    request: &StartupRequest,
+    welcome: &Welcome,
+) -> Result<Arc<Params>, Refusal> {
+    let (config, table) = (cx.common.config(), &cx.sessions.params);
+    let mut wanted = request.wanted(table, &config.ignore_startup_parameters)?;
+    if config.application_name_add_host {
+        let name = format!("{} - {}", request.param("application_name").unwrap_or("app"), client.addr);
+        // A name that grew too long stays what it was.
+        let _ = table.set(&mut wanted, "application_name", &name);
+    }
+    table.fill(&mut wanted, &welcome.params);
+    let params: Arc<Params> = if wanted == *welcome.params { welcome.params.clone() } else { Arc::new(wanted) };
+    let mut buffer = Vec::with_capacity(512);
+    put_back::auth_ok(&mut buffer);
+    welcome.reported.write(&mut buffer, &params);
+    put_key(&mut buffer, cx, client, request);
+    let message = &cx.common.config().login_notify_message;
+    if !message.is_empty() {
+        let fields = ErrorFields { severity: "NOTICE", sqlstate: "00000", message, detail: None, hint: None };
+        put_back::notice(&mut buffer, &fields);
+    }
+    put_back::ready(&mut buffer, b'I');
+    cx.io.send(client.peer, &buffer);
+    Ok(params)
+}
+
+/// Sends what an operator is told.
+pub(crate) fn send_to_console<I: Io>(cx: &mut Cx<'_, I>, client: &mut ClientSlot, request: &StartupRequest) {
+    let mut buffer = Vec::new();
+    put_back::auth_ok(&mut buffer);
+    for (name, value) in CONSOLE_PARAMETERS {
+        put_back::parameter_status(&mut buffer, name, value);
+    }
+    put_key(&mut buffer, cx, client, request);
+    put_back::ready(&mut buffer, b'I');
+    cx.io.send(client.peer, &buffer);
+}
+
+fn put_key<I: Io>(buffer: &mut Vec<u8>, cx: &Cx<'_, I>, client: &mut ClientSlot, request: &StartupRequest) {
+    let pid = traffic::cancel_key::pid_of(cx.common.worker(), client.peer);
+    put_back::backend_key_data(buffer, pid, client.cancel.issue(request.minor));
+}
+
+/// PgBouncer calls it an attempt; it is logged once the client has logged in.
+pub(crate) fn log_login<I: Io>(cx: &mut Cx<'_, I>, client: &ClientSlot, database: &str) {
+    if cx.common.config().log.connections {
+        let tls = client.tls.as_ref().map_or("no", |tls| &tls.description);
+        let text = format_args!("login attempt: db={database} user={} tls={tls}", client.user);
+        log::log_client(Level::Info, client, database, text, cx.io);
+    }
+}

@@ -1,0 +1,22 @@
+//! What a TLS handshake has shown.
+
+/// What a finished handshake has shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Secured {
+    /// Version and cipher suite, as SHOW CLIENTS prints them: `TLSv1.3/TLS_AES_256_GCM_SHA384`.
+    pub description: String,
+    /// The other side's certificate, if it gave one and it was verified.
+    pub certificate: Option<Certificate>,
+    /// The protocol agreed on by ALPN, such as `postgresql`.
+    pub alpn: Option<Vec<u8>>,
+    /// The hash of the server's certificate that SCRAM-SHA-256-PLUS binds to (RFC 5929, section 4.1), the server being the
+    /// side that accepted; `None` where there is none to be had.
+    pub binding: Option<Vec<u8>>,
+}
+
+/// What a verified certificate says about its owner.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Certificate {
+    /// The common name of its subject; empty if it has none.
+    pub common_name: String,
+}

@@ -1,0 +1,90 @@
+//! What all sessions of a worker share: statements, parameters, buffers.
+
+use weir_base::OnDirty;
+use weir_config::Config;
+use weir_session::from_client::{Context, MessagePolicy, SimpleQueries, StatementCounts};
+use weir_session::{Interner, ParamTable, PoolStatements, StatePolicy, StatementMemory};
+
+/// Most buffers kept for waiting clients.
+const MAX_BLOCKS: usize = 1024;
+/// The largest buffer that is kept.
+const BLOCK_SIZE: usize = 16 << 10;
+
+/// See the head of the file.
+pub(crate) struct Sessions {
+    pub(crate) interner: Interner,
+    pub(crate) params: ParamTable,
+    /// Buffers that held unnamed statements.
+    spare: Vec<Vec<u8>>,
+    pub(crate) scratch: Vec<u8>,
+    pub(crate) counts: StatementCounts,
+    /// Which messages are passed on.
+    messages: MessagePolicy,
+    /// Buffers that held what clients sent while they waited.
+    blocks: Vec<Vec<u8>>,
+}
+
+impl Sessions {
+    /// `hash_key` names statements, and is the same in all workers of the process.
+    pub(crate) fn new(hash_key: [u8; 16], memory: &StatementMemory, config: &Config) -> Sessions {
+        Sessions {
+            interner: Interner::new(hash_key, memory, config.limits.statement_memory),
+            params: ParamTable::new(config.track_extra_parameters.iter().map(String::as_str)),
+            spare: Vec::new(),
+            scratch: Vec::new(),
+            counts: StatementCounts::default(),
+            messages: messages(config),
+            blocks: Vec::new(),
+        }
+    }
+
+    /// Takes over what a new configuration says about sessions.
+    pub(crate) fn adopt(&mut self, config: &Config) {
+        self.messages = messages(config);
+        self.interner.set_limit(config.limits.statement_memory);
+    }
+
+    /// What a session is fed with.
+    #[inline]
+    pub(crate) fn context<'a>(
+        &'a mut self,
+        pool: &weir_config::Pool,
+        accepted: &'a mut PoolStatements,
+        ahead: u32,
+    ) -> Context<'a> {
+        let limits = &pool.limits;
+        Context {
+            interner: &mut self.interner,
+            statements: accepted,
+            params: &self.params,
+            spare: &mut self.spare,
+            scratch: &mut self.scratch,
+            counts: &mut self.counts,
+            max_prepared: limits.max_prepared_statements as usize,
+            client_statements: limits.client_statements as usize,
+            client_memory: limits.client_share(),
+            messages: self.messages,
+            state: StatePolicy { warn: pool.warn_on_dirty, refuse: pool.on_dirty == OnDirty::Refuse },
+            max_pending_segments: ahead,
+        }
+    }
+
+    /// A buffer for what a client sends while it waits.
+    pub(crate) fn block(&mut self) -> Vec<u8> {
+        self.blocks.pop().unwrap_or_default()
+    }
+
+    /// Keeps such a buffer for the next.
+    pub(crate) fn recycle(&mut self, mut block: Vec<u8>) {
+        if (1..=BLOCK_SIZE).contains(&block.capacity()) && self.blocks.len() < MAX_BLOCKS {
+            block.clear();
+            self.blocks.push(block);
+        }
+    }
+}
+
+/// Which messages are passed on.
+fn messages(config: &Config) -> MessagePolicy {
+    let simple = if config.disable_pqexec { SimpleQueries::Refused } else { SimpleQueries::Allowed };
+    MessagePolicy { longest: config.max_packet_size, simple }
+}

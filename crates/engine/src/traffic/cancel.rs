@@ -1,0 +1,240 @@
+//! Cancel requests: the right query or none.
+//!
+//! A request names a client of ours by the key we gave it. It travels to the worker where that client lives, waits for a
+//! connection of its own to the client's server, and is sent only if that client still runs something there. Until the
+//! server has closed that connection (which it does after it has signalled the backend), the client's server is not given
+//! to anybody else, so a late cancel can't hit another client.
+
+use weir_base::{Host, Peer, Target, Time};
+use weir_pgwire::put_front;
+
+use crate::Engine;
+use crate::backends::login::{ask_for_encryption, read_answer};
+use crate::common::FollowUp;
+use crate::entry::state::Handoff;
+use crate::peers::{ClientPhase, ClientSlot, Entry, ServerPhase, ServerSlot};
+use crate::port::{Handshake, Io};
+use crate::timers::Who;
+use crate::traffic::cancel_key::worker_of;
+use crate::traffic::cancel_state::{CancelSlot, CancelStage};
+
+impl Engine {
+    /// A client's first packet asks for a cancel.
+    pub(crate) fn cancel_request<I: Io>(
+        &mut self,
+        now: Time,
+        mut client: Box<ClientSlot>,
+        pid: u32,
+        secret: Vec<u8>,
+        io: &mut I,
+    ) {
+        let home = worker_of(pid);
+        if home.0 >= self.common.workers() {
+            return self.client_leaves(now, client, io);
+        }
+        let peer = client.peer;
+        if home != self.common.worker() {
+            client.phase = ClientPhase::Moving(Box::new(Handoff::Cancel { pid, secret }));
+            io.detach(peer);
+            return self.insert_client(client);
+        }
+        client.phase = ClientPhase::Canceller;
+        self.admin.client_counts.change(&client.phase);
+        self.insert_client(client);
+        self.cancel(now, peer, pid, &secret, io);
+    }
+
+    /// Looks up whom a request means. A wrong key is told nothing, like everybody.
+    pub(crate) fn cancel<I: Io>(&mut self, now: Time, requester: Peer, pid: u32, secret: &[u8], io: &mut I) {
+        let target = self.peers.client_in_slot((pid & 0xff_ffff).wrapping_sub(1));
+        let target = target.filter(|client| client.cancel.is(secret));
+        if let Some(console) = target.as_ref().filter(|c| matches!(c.phase, ClientPhase::Console(_))).map(|c| c.peer) {
+            self.cancel_console(now, console, io);
+            return self.finish_canceller(requester, io);
+        }
+        let target = target.map(|client| (client.peer, client.pool, matches!(client.phase, ClientPhase::Ready(_))));
+        match target {
+            Some((client, pool, true)) if self.running_on(client).is_some() => {
+                self.pools.get_mut(pool).cancel_queue.push_back((requester, client));
+                self.next_cancels(now, pool, io);
+            }
+            Some((client, pool, true)) => {
+                self.cancel_wait(now, client, pool, io);
+                self.finish_canceller(requester, io);
+            }
+            _ => self.finish_canceller(requester, io),
+        }
+    }
+
+    /// A client that waits for a server, or for what goes before its work there: its request is answered with an error, and it
+    /// may go on. One that asks nothing is left alone.
+    fn cancel_wait<I: Io>(&mut self, now: Time, client: Peer, ix: u32, io: &mut I) {
+        let Some(slot) = self.peers.client(client).filter(|client| client.pause.waits) else { return };
+        let link = slot.link;
+        let phase = link.and_then(|server| self.peers.get_server(server)).and_then(ServerSlot::phase);
+        if link.is_some() && !matches!(phase, Some(ServerPhase::Checking | ServerPhase::SyncingParameters)) {
+            return;
+        }
+        self.peers.client(client).and_then(|slot| slot.ready()).into_iter().for_each(|session| session.cancel());
+        if link.is_none() {
+            self.pools.get_mut(ix).pool.leave(client, now);
+            self.common.follow_up(FollowUp::PollPool(ix));
+            self.go_on(client, io);
+        }
+    }
+
+    /// The server on which a client runs something. What we ask of a server before a client's work is not the client's.
+    fn running_on(&mut self, client: Peer) -> Option<Peer> {
+        let server = self.peers.client(client)?.link?;
+        let (up, phase) = self.peers.server(server)?.up()?;
+        (*phase == ServerPhase::Linked && up.is_busy()).then_some(server)
+    }
+
+    /// Begins as many of a pool's waiting cancel requests as may run: twice the pool's size.
+    fn next_cancels<I: Io>(&mut self, now: Time, ix: u32, io: &mut I) {
+        loop {
+            let slot = self.pools.get_mut(ix);
+            // A pool without a limit has as many servers as it has.
+            let size = if slot.config.limits.size == 0 { slot.pool.len() } else { slot.config.limits.size as usize };
+            if slot.cancels.len() >= size.saturating_mul(2).max(2) {
+                return;
+            }
+            let Some((requester, client)) = slot.cancel_queue.pop_front() else { return };
+            if self.peers.client(requester).is_none() {
+                continue;
+            }
+            match self.running_on(client) {
+                Some(server) => self.begin_cancel(now, ix, requester, client, server, io),
+                None => self.finish_canceller(requester, io),
+            }
+        }
+    }
+
+    fn begin_cancel<I: Io>(&mut self, now: Time, ix: u32, requester: Peer, client: Peer, server: Peer, io: &mut I) {
+        for peer in &self.pools.get(ix).cancels {
+            let Some(cancel) = self.peers.cancel(*peer) else { continue };
+            if cancel.server == server && cancel.client == client && cancel.stage != CancelStage::Sent {
+                // One that is not sent yet will do for both.
+                return cancel.requesters.push(requester);
+            }
+        }
+        // The very machine that the server is on, whatever its name means by now.
+        let target = |server: &mut ServerSlot| match server.remote {
+            Some(address) => Target { host: Host::Ip(address), port: server.target.port },
+            None => server.target.clone(),
+        };
+        let Some(target) = self.peers.server(server).map(target) else {
+            return self.finish_canceller(requester, io);
+        };
+        let peer = io.connect(&target);
+        let deadline = now.deadline(self.common.config().limits.cancel_wait_timeout);
+        let mut cancel = Box::new(CancelSlot {
+            peer,
+            server,
+            client,
+            pool: ix,
+            requesters: vec![requester],
+            stage: CancelStage::Connecting,
+            armed: Time::NEVER,
+            deadline,
+        });
+        self.common.arm(Who::Peer(peer), deadline, &mut cancel.armed);
+        self.peers.put(peer, Entry::Cancel(cancel));
+        self.pools.get_mut(ix).cancels.push(peer);
+        if let Some(server) = self.peers.server(server) {
+            server.cancels += 1;
+        }
+    }
+
+    /// The connection for a cancel request is there. It is encrypted if that of its server is.
+    pub(crate) fn cancel_connected<I: Io>(&mut self, peer: Peer, io: &mut I) {
+        let Some(server) = self.peers.cancel(peer).map(|c| c.server) else { return };
+        if self.peers.server(server).is_none_or(|server| server.tls.is_none()) {
+            return self.send_cancel(peer, io);
+        }
+        if let Some(cancel) = self.peers.cancel(peer) {
+            cancel.stage = CancelStage::Asking;
+            ask_for_encryption(peer, io);
+        }
+    }
+
+    /// The server said something to a cancel request's connection: whether it can encrypt. The request itself is answered
+    /// with nothing but the end of the connection.
+    pub(crate) fn cancel_bytes<I: Io>(&mut self, mut cancel: Box<CancelSlot>, bytes: &[u8], io: &mut I) {
+        let peer = cancel.peer;
+        if cancel.stage == CancelStage::Asking {
+            let host = self.peers.server(cancel.server).map(|server| server.target.host.clone());
+            let (Some(host), Ok(true)) = (host, read_answer(bytes)) else {
+                io.close(peer);
+                return self.cancel_over(&cancel, io);
+            };
+            cancel.stage = CancelStage::Shaking;
+            let mode = self.common.config().tls.server.mode;
+            io.start_tls(peer, Handshake::Connect { host, mode, direct: false });
+        }
+        self.peers.put(peer, Entry::Cancel(cancel));
+    }
+
+    /// The handshake for a cancel request is done.
+    pub(crate) fn cancel_secured<I: Io>(&mut self, peer: Peer, io: &mut I) {
+        self.send_cancel(peer, io);
+    }
+
+    /// A cancel request may go out now: is it still wanted?
+    fn send_cancel<I: Io>(&mut self, peer: Peer, io: &mut I) {
+        let Some((server, client)) = self.peers.cancel(peer).map(|c| (c.server, c.client)) else { return };
+        let running = self.running_on(client) == Some(server);
+        let key = self.peers.server(server).and_then(|s| s.up().map(|(up, _)| up.cancel_key().clone()));
+        let (Some(key), true) = (key.filter(|key| !key.secret.is_empty()), running) else {
+            io.close(peer);
+            if let Entry::Cancel(cancel) = self.peers.take(peer) {
+                self.cancel_over(&cancel, io);
+            }
+            return;
+        };
+        let mut buffer = Vec::new();
+        put_front::cancel_request(&mut buffer, key.pid, &key.secret);
+        io.send(peer, &buffer);
+        if let Some(cancel) = self.peers.cancel(peer) {
+            cancel.stage = CancelStage::Sent;
+        }
+    }
+
+    /// A cancel request is over, whatever came of it; it is out of the table.
+    pub(crate) fn cancel_over<I: Io>(&mut self, cancel: &CancelSlot, io: &mut I) {
+        let slot = self.pools.get_mut(cancel.pool);
+        slot.cancels.retain(|peer| *peer != cancel.peer);
+        if let Some(server) = self.peers.server(cancel.server) {
+            server.cancels = server.cancels.saturating_sub(1);
+            self.common.follow_up(FollowUp::Release(cancel.server));
+        }
+        for requester in &cancel.requesters {
+            self.finish_canceller(*requester, io);
+        }
+        self.common.follow_up(FollowUp::PollPool(cancel.pool));
+        self.next_cancels(self.common.now(), cancel.pool, io);
+    }
+
+    /// A cancel request took too long. If it was sent, its server may still be hit by it: the server is closed.
+    pub(crate) fn cancel_due<I: Io>(&mut self, now: Time, peer: Peer, io: &mut I) {
+        let Some(cancel) = self.peers.cancel(peer) else { return };
+        cancel.armed = Time::NEVER;
+        if cancel.deadline > now {
+            return;
+        }
+        let Entry::Cancel(cancel) = self.peers.take(peer) else { return };
+        if cancel.stage == CancelStage::Sent {
+            self.mark_for_close(cancel.server);
+        }
+        io.close(peer);
+        self.cancel_over(&cancel, io);
+    }
+
+    /// Whoever asked for a cancel sees its connection close when it is done.
+    fn finish_canceller<I: Io>(&mut self, requester: Peer, io: &mut I) {
+        let now = self.common.now();
+        if let Some(client) = self.peers.take_client(requester) {
+            self.client_leaves(now, client, io);
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! The key that a client is given for cancel requests: which worker and slot it names, and its secret.
+
+use weir_base::{Peer, WorkerId};
+
+/// The process id of a client's cancel key: seven bits of worker, twenty-four of slot, counted from one. Positive as a
+/// signed number, since drivers take anything else for "no key".
+pub(crate) fn pid_of(worker: WorkerId, client: Peer) -> u32 {
+    u32::from(worker.0) << 24 | ((client.slot + 1) & 0xff_ffff)
+}
+
+/// The worker that a key's process id names.
+pub(crate) fn worker_of(pid: u32) -> WorkerId {
+    WorkerId((pid >> 24) as u16)
+}
+
+/// The secret of a client's cancel key.
+#[derive(Debug)]
+pub(crate) struct CancelSecret {
+    bytes: [u8; 16],
+    /// How many of the bytes the client received; none before it has logged in, and then nothing cancels it.
+    issued: usize,
+}
+
+impl CancelSecret {
+    pub(crate) fn new(bytes: [u8; 16]) -> Self {
+        CancelSecret { bytes, issued: 0 }
+    }
+
+    /// What a client of protocol 3 with this minor version receives: 3.0 has room for four bytes.
+    pub(crate) fn issue(&mut self, minor: u16) -> &[u8] {
+        self.issued = if minor >= 2 { self.bytes.len() } else { 4 };
+        &self.bytes[..self.issued]
+    }
+
+    /// Whether this is what the client received, all of it and no more.
+    pub(super) fn is(&self, named: &[u8]) -> bool {
+        self.issued > 0 && weir_auth::same_secret(&self.bytes[..self.issued], named)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_is_what_was_issued_and_neither_its_beginning_nor_more() {
+        let bytes: [u8; 16] = std::array::from_fn(|i| i as u8);
+        let accepted = |minor: Option<u16>| {
+            let mut secret = CancelSecret::new(bytes);
+            minor.map(|minor| secret.issue(minor).to_vec());
+            (0..=16).filter(|length| secret.is(&bytes[..*length])).collect::<Vec<_>>()
+        };
+        assert_eq!(accepted(None), [0_usize; 0], "nothing cancels a client that has no key yet");
+        assert_eq!((accepted(Some(0)), accepted(Some(1)), accepted(Some(2))), (vec![4], vec![4], vec![16]));
+        let mut secret = CancelSecret::new([0; 16]);
+        secret.issue(2);
+        assert!(secret.is(&[0; 16]) && !secret.is(&[0; 17]) && !secret.is(&[0; 15]) && !secret.is(&[1; 16]));
+    }
+}

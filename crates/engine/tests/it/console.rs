@@ -1,0 +1,437 @@
+//! What operators do at the console, as one worker's engine carries it out, turn by turn.
+
+use weir_base::{Peer, Span};
+use weir_config::Config;
+use weir_engine::port::{Input, Signal};
+use weir_pgwire::put_front;
+
+use crate::common::*;
+
+/// An operator who may do everything; what the console told at the login is forgotten.
+fn console(world: &mut World) -> Peer {
+    let console = world.arrival("admin", "pgbouncer");
+    assert!(world.heard(console).ends_with(&ready(b'I')));
+    console
+}
+
+/// Types a command; returns what the console says at once.
+fn command(world: &mut World, console: Peer, text: &str) -> Vec<u8> {
+    world.bytes(console, &query(text));
+    world.heard(console)
+}
+
+/// Types a command that must succeed at once.
+fn obeyed(world: &mut World, console: Peer, text: &str, tag: &str) {
+    let heard = command(world, console, text);
+    assert_eq!(heard, done(tag, b'I'), "{text}: {}", String::from_utf8_lossy(&heard));
+}
+
+/// Types a command that must fail at once with this text.
+fn fails(world: &mut World, console: Peer, text: &str, why: &str) {
+    let heard = command(world, console, text);
+    assert!(says(&heard, why) && heard.ends_with(&ready(b'I')), "{text}: {}", String::from_utf8_lossy(&heard));
+}
+
+/// How many messages of this kind there are.
+fn count(mut heard: &[u8], tag: u8) -> usize {
+    let mut count = 0;
+    while let [first, length @ ..] = heard {
+        let length = u32::from_be_bytes(length[..4].try_into().expect("four bytes")) as usize;
+        count += usize::from(*first == tag);
+        heard = &heard[1 + length..];
+    }
+    count
+}
+
+/// A client whose query runs on the only server, and that server.
+fn at_work(config: Config) -> (World, Peer, Peer) {
+    let mut world = World::new(config);
+    let client = world.arrival("ann", "db");
+    let server = world.server();
+    world.heard(client);
+    world.bytes(client, &query("select 1"));
+    world.heard(server);
+    (world, client, server)
+}
+
+#[test]
+fn an_operator_may_leave_before_the_answer_comes() {
+    let mut world = World::new(config(1));
+    for text in ["SHOW VERSION", "SHOW POOLS", "RECONNECT"] {
+        let console = console(&mut world);
+        world.bytes_only(console, &query(text));
+        // The worker has been asked; its answer is under way.
+        assert!(world.open_letter(), "{text}");
+        world.reset(console);
+        assert_eq!(world.heard(console), b"", "{text}");
+    }
+}
+
+#[test]
+fn a_suspend_is_answered_when_all_sockets_are_flushed() {
+    let (mut world, client, server) = at_work(config(1));
+    let console = console(&mut world);
+    world.input(Input::Blocked { peer: client });
+    assert_eq!(command(&mut world, console, "SUSPEND"), b"", "the client has not taken everything");
+    assert!(world.is_paused(client) && world.is_paused(server));
+    world.input(Input::Drained { peer: client });
+    assert_eq!(world.heard(console), done("SUSPEND", b'I'));
+    assert!(world.is_paused(client) && world.is_paused(server), "nothing is read until RESUME");
+    assert!(says(&command(&mut world, console, "SHOW STATE"), "suspended\0\0\0\x03yes"));
+    fails(&mut world, console, "SUSPEND", "already suspended/paused");
+    fails(&mut world, console, "PAUSE db", "already suspended/paused");
+    fails(&mut world, console, "KILL", "already suspended/paused");
+    obeyed(&mut world, console, "RESUME", "RESUME");
+    assert!(!world.is_paused(client) && !world.is_paused(server));
+    world.bytes(server, &done("SELECT 1", b'I'));
+    assert_eq!(world.heard(client), done("SELECT 1", b'I'));
+    assert!(world.is_open(server), "servers are kept");
+}
+
+#[test]
+fn a_suspend_keeps_idle_servers_and_hands_none_out() {
+    let mut world = World::new(config(1));
+    let client = world.client();
+    let second = world.client();
+    let server = Peer::new(2, 1);
+    assert!(world.is_open(server));
+    world.heard(server);
+    world.bytes(client, &query("select 1"));
+    world.bytes(second, &query("select 2"));
+    assert!(world.is_paused(second), "it waits");
+    world.bytes(server, &done("SELECT 1", b'I'));
+    world.bytes(server, &done("SELECT 2", b'I'));
+    world.heard(server);
+    let console = console(&mut world);
+    obeyed(&mut world, console, "SUSPEND", "SUSPEND");
+    world.pass(Span::from_secs(4000));
+    assert!(world.is_open(server), "its time-outs sleep");
+    let newcomer = world.visitor();
+    assert!(world.is_paused(newcomer), "newcomers wait until RESUME");
+    obeyed(&mut world, console, "RESUME", "RESUME");
+    assert!(!world.is_paused(client) && !world.is_paused(second) && !world.is_paused(newcomer));
+}
+
+#[test]
+fn no_time_out_passes_during_a_suspend() {
+    let (mut world, client, server) = at_work(config(1));
+    let second = world.client();
+    world.bytes(second, &query("select 2"));
+    let console = console(&mut world);
+    obeyed(&mut world, console, "SUSPEND", "SUSPEND");
+    world.pass(Span::from_secs(600));
+    assert!(world.is_open(client) && world.is_open(server) && world.is_open(second));
+    world.signal(Signal::Resume);
+    assert!(!world.is_open(second), "query_wait_timeout was due long ago");
+    assert!(world.is_open(client) && world.is_open(server));
+}
+
+#[test]
+fn what_can_not_be_flushed_is_closed_after_suspend_timeout() {
+    let mut config = config(1);
+    config.suspend_timeout = Span::from_secs(10);
+    let (mut world, client, server) = at_work(config);
+    let console = console(&mut world);
+    world.input(Input::Blocked { peer: client });
+    assert_eq!(command(&mut world, console, "SUSPEND"), b"");
+    world.pass(Span::from_secs(9));
+    assert!(world.is_open(client) && world.heard(console).is_empty());
+    world.pass(Span::from_secs(2));
+    assert!(!world.is_open(client) && says(&world.heard(client), "suspend_timeout"));
+    assert!(!world.is_open(server), "it was in the middle of something");
+    assert_eq!(world.heard(console), done("SUSPEND", b'I'));
+}
+
+#[test]
+fn a_suspend_ends_when_the_last_operator_leaves() {
+    let (mut world, client, server) = at_work(config(1));
+    let (first, second) = (console(&mut world), console(&mut world));
+    obeyed(&mut world, first, "SUSPEND", "SUSPEND");
+    world.gone(first);
+    assert!(world.is_paused(client) && world.is_paused(server));
+    world.gone(second);
+    assert!(!world.is_paused(client) && !world.is_paused(server));
+}
+
+#[test]
+fn a_suspend_that_is_ended_before_its_time_is_told_so() {
+    let (mut world, client, _) = at_work(config(1));
+    let console = console(&mut world);
+    world.input(Input::Blocked { peer: client });
+    assert_eq!(command(&mut world, console, "SUSPEND"), b"");
+    world.signal(Signal::Resume);
+    assert!(says(&world.heard(console), "pooler is not paused/suspended"));
+}
+
+/// The process id and the secret that a login was told.
+fn key_of(heard: &[u8]) -> (u32, Vec<u8>) {
+    let at = heard.windows(5).position(|w| w == [b'K', 0, 0, 0, 12]).expect("a key") + 5;
+    let pid = u32::from_be_bytes(heard[at..at + 4].try_into().expect("four bytes"));
+    (pid, heard[at + 4..at + 8].to_vec())
+}
+
+#[test]
+fn a_pause_or_a_wait_is_taken_back_by_a_cancel() {
+    for text in ["PAUSE", "PAUSE db", "WAIT_CLOSE"] {
+        let (mut world, _, server) = at_work(config(1));
+        let other = console(&mut world);
+        obeyed(&mut world, other, "RECONNECT", "RECONNECT");
+        let console = world.arrival("admin", "pgbouncer");
+        let (pid, secret) = key_of(&world.heard(console));
+        assert_eq!(command(&mut world, console, text), b"", "{text} waits");
+        let canceller = world.visitor();
+        let mut request = Vec::new();
+        put_front::cancel_request(&mut request, pid, &secret);
+        world.bytes(canceller, &request);
+        assert!(says(&world.heard(console), "canceling statement due to user request"), "{text}");
+        world.bytes(server, &done("SELECT 1", b'I'));
+        assert_eq!(world.heard(console), b"", "{text}: nobody is answered twice");
+        fails(&mut world, other, "RESUME", "pooler is not paused/suspended");
+    }
+}
+
+#[test]
+fn wait_close_is_answered_when_the_replaced_servers_are_gone() {
+    let (mut world, _, server) = at_work(config(1));
+    let console = console(&mut world);
+    obeyed(&mut world, console, "WAIT_CLOSE", "WAIT_CLOSE");
+    obeyed(&mut world, console, "RECONNECT db", "RECONNECT");
+    assert_eq!(command(&mut world, console, "WAIT_CLOSE db"), b"", "it still works");
+    world.bytes(server, &done("SELECT 1", b'I'));
+    assert!(!world.is_open(server));
+    assert_eq!(world.heard(console), done("WAIT_CLOSE", b'I'));
+    fails(&mut world, console, "WAIT_CLOSE nowhere", "no such database: nowhere");
+}
+
+#[test]
+fn a_missing_database_is_named_first_also_while_everything_is_paused() {
+    let mut world = World::new(config(1));
+    let console = console(&mut world);
+    obeyed(&mut world, console, "PAUSE", "PAUSE");
+    for verb in ["PAUSE", "KILL", "RESUME"] {
+        fails(&mut world, console, &format!("{verb} nowhere"), "no such database: nowhere");
+    }
+    fails(&mut world, console, "PAUSE db", "already suspended/paused");
+    fails(&mut world, console, " ; ", "invalid command ' ; ', use SHOW HELP;");
+}
+
+#[test]
+fn a_disabled_database_takes_no_new_clients_and_keeps_the_old_ones() {
+    let (mut world, client, server) = at_work(config(1));
+    let console = console(&mut world);
+    obeyed(&mut world, console, "DISABLE db", "DISABLE");
+    let late = world.arrival("ann", "db");
+    assert!(!world.is_open(late) && says(&world.heard(late), "database \"db\" is disabled"));
+    world.bytes(server, &done("SELECT 1", b'I'));
+    assert_eq!(world.heard(client), done("SELECT 1", b'I'));
+    world.signal(Signal::Reload);
+    world.helped(config(2));
+    let late = world.arrival("ann", "db");
+    assert!(!world.is_open(late), "a reload changes nothing about it");
+    obeyed(&mut world, console, "ENABLE db", "ENABLE");
+    world.client();
+    for verb in ["DISABLE", "ENABLE"] {
+        fails(&mut world, console, verb, "a database is required");
+        fails(&mut world, console, &format!("{verb} nowhere"), "no such database: nowhere");
+        let verb = verb.to_lowercase();
+        fails(&mut world, console, &format!("{verb} pgbouncer"), &format!("cannot {verb} admin db: pgbouncer"));
+    }
+}
+
+#[test]
+fn a_reload_that_removes_a_database_forgets_what_was_stopped() {
+    let mut world = World::new(config(1));
+    let console = console(&mut world);
+    obeyed(&mut world, console, "DISABLE db", "DISABLE");
+    obeyed(&mut world, console, "PAUSE db", "PAUSE");
+    let mut without = config(1);
+    without.pools.clear();
+    for next in [without, config(1)] {
+        world.signal(Signal::Reload);
+        world.helped(next);
+    }
+    world.arrival("ann", "db");
+    assert!(world.connecting().is_some(), "it is neither disabled nor paused");
+}
+
+#[test]
+fn a_killed_database_stays_paused_until_resume() {
+    for (kill, resume) in [("KILL", "RESUME"), ("KILL", "RESUME db"), ("KILL db", "RESUME db"), ("KILL db", "RESUME")] {
+        let (mut world, client, server) = at_work(config(1));
+        let console = console(&mut world);
+        obeyed(&mut world, console, kill, "KILL");
+        assert!(!world.is_open(client) && !world.is_open(server));
+        assert!(says(&world.heard(client), "database removed"));
+        let next = world.client();
+        world.bytes(next, &query("select 2"));
+        assert!(world.connecting().is_none(), "{kill}: nothing happens before {resume}");
+        obeyed(&mut world, console, resume, "RESUME");
+        let server = world.server();
+        assert_eq!(world.heard(server), query("select 2"));
+        fails(&mut world, console, "RESUME db", "database db is not paused");
+    }
+}
+
+#[test]
+fn pause_and_resume_refuse_with_the_texts_that_scripts_know() {
+    let mut world = World::new(config(1));
+    let console = console(&mut world);
+    fails(&mut world, console, "RESUME", "pooler is not paused/suspended");
+    fails(&mut world, console, "RESUME db", "database db is not paused");
+    fails(&mut world, console, "PAUSE nowhere", "no such database: nowhere");
+    fails(&mut world, console, "PAUSE pgbouncer", "cannot pause admin db: pgbouncer");
+    obeyed(&mut world, console, "PAUSE", "PAUSE");
+    fails(&mut world, console, "PAUSE", "already suspended/paused");
+    fails(&mut world, console, "PAUSE db", "already suspended/paused");
+    fails(&mut world, console, "RESUME db", "database db is not paused");
+    obeyed(&mut world, console, "RESUME", "RESUME");
+    obeyed(&mut world, console, "PAUSE db", "PAUSE");
+    obeyed(&mut world, console, "PAUSE db", "PAUSE");
+    fails(&mut world, console, "SUSPEND", "cannot suspend with paused databases");
+    obeyed(&mut world, console, "PAUSE", "PAUSE");
+    obeyed(&mut world, console, "RESUME db", "RESUME");
+    world.arrival("ann", "db");
+    assert!(world.connecting().is_none(), "the pause of everything still holds");
+    obeyed(&mut world, console, "RESUME", "RESUME");
+    assert!(world.connecting().is_some());
+}
+
+#[test]
+fn a_pause_that_another_operator_ends_is_told_so() {
+    let (mut world, ..) = at_work(config(1));
+    let (first, second) = (console(&mut world), console(&mut world));
+    assert_eq!(command(&mut world, first, "PAUSE db"), b"");
+    obeyed(&mut world, second, "RESUME db", "RESUME");
+    assert!(says(&world.heard(first), "pooler is not paused/suspended"));
+}
+
+#[test]
+fn a_shutdown_during_a_suspend_is_immediate() {
+    let (mut world, ..) = at_work(config(1));
+    let console = console(&mut world);
+    obeyed(&mut world, console, "SUSPEND", "SUSPEND");
+    world.signal(Signal::ShutdownClients);
+    assert!(world.has_exited());
+}
+
+/// The most rows that a turn may make.
+const PAGE: usize = 256;
+
+#[test]
+fn a_table_of_all_clients_comes_in_pieces_and_others_are_served_between_them() {
+    let mut config = config(1);
+    config.max_clients = 100_000;
+    let mut world = World::new(config);
+    let client = world.arrival("ann", "db");
+    let server = world.server();
+    world.crowd(50_000);
+    let console = console(&mut world);
+    world.heard(client);
+    world.bytes_only(console, &query("SHOW CLIENTS"));
+    let (mut rows, mut turns) = (0, 0);
+    loop {
+        let heard = world.heard(console);
+        let piece = count(&heard, b'D');
+        assert!(piece <= PAGE, "{piece} rows in one turn");
+        (rows, turns) = (rows + piece, turns + 1);
+        if heard.ends_with(&ready(b'I')) {
+            break;
+        }
+        world.bytes_only(client, &query("select 1"));
+        world.bytes_only(server, &done("SELECT 1", b'I'));
+        assert_eq!(world.heard(client), done("SELECT 1", b'I'), "a query does not wait for the table");
+        assert!(world.port.messages.len() <= 1, "one piece at a time is under way");
+        assert!(world.open_letter(), "the table goes on");
+    }
+    assert_eq!(rows, 50_002, "the crowd, the client and the console");
+    assert!(turns > 50_000 / PAGE);
+}
+
+#[test]
+fn a_console_that_does_not_read_is_sent_no_more() {
+    let mut world = World::new(config(1));
+    let client = world.arrival("ann", "db");
+    world.server();
+    world.crowd(5_000);
+    let console = console(&mut world);
+    let _ = client;
+    let (mut rows, mut rounds) = (0, 0);
+    world.bytes_only(console, &query("SHOW SOCKETS"));
+    loop {
+        // The socket takes nothing; what is under way comes still, and then nothing more is made.
+        world.input_only(Input::Blocked { peer: console });
+        while world.open_letter() {}
+        let heard = world.heard(console);
+        let piece = count(&heard, b'D');
+        assert!(piece <= 2 * PAGE, "{piece} rows for a console that does not read");
+        (rows, rounds) = (rows + piece, rounds + 1);
+        world.input_only(Input::Drained { peer: console });
+        if heard.ends_with(&ready(b'I')) {
+            break;
+        }
+    }
+    assert_eq!(rows, 5_003, "clients, the console and a server");
+    assert!(rounds > 5_000 / PAGE / 2);
+    assert!(!world.is_paused(console), "it may type again");
+}
+
+#[test]
+fn a_table_that_is_on_its_way_is_given_up_at_a_cancel_or_with_its_console() {
+    let mut world = World::new(config(1));
+    world.arrival("ann", "db");
+    world.server();
+    world.crowd(1_000);
+    let console = world.arrival("admin", "pgbouncer");
+    let (pid, secret) = key_of(&world.heard(console));
+    let canceller = world.visitor();
+    world.bytes_only(console, &query("SHOW CLIENTS"));
+    let mut request = Vec::new();
+    put_front::cancel_request(&mut request, pid, &secret);
+    world.bytes_only(canceller, &request);
+    assert!(says(&world.heard(console), "canceling statement due to user request"));
+    while world.open_letter() {}
+    assert_eq!(count(&world.heard(console), b'D'), 0, "pages that come too late are dropped");
+    world.bytes_only(console, &query("SHOW CLIENTS"));
+    world.gone(console);
+    while world.open_letter() {}
+}
+
+#[test]
+fn a_long_table_of_the_configuration_is_sent_in_pieces_too() {
+    let mut config = config(1);
+    for number in 0..1_000 {
+        add_pool(&mut config, &format!("db{number}"), 1);
+    }
+    let mut world = World::new(config);
+    let console = console(&mut world);
+    world.bytes_only(console, &query("SHOW DATABASES"));
+    let mut rows = 0;
+    while world.open_letter() {
+        let piece = count(&world.heard(console), b'D');
+        assert!(piece <= PAGE);
+        rows += piece;
+    }
+    assert_eq!(rows, 1_002, "the databases and the console");
+}
+
+#[test]
+fn set_changes_a_setting_at_once_and_a_reload_brings_the_files_value_back() {
+    let mut world = World::new(config(1));
+    let console = console(&mut world);
+    obeyed(&mut world, console, "SET max_client_conn = 77", "SET max_client_conn=77");
+    obeyed(&mut world, console, "SET log_connections TO 1", "SET log_connections=1");
+    let row = |world: &mut World| {
+        let heard = command(world, console, "SHOW CONFIG");
+        let at = heard.windows(15).position(|w| w == b"max_client_conn").expect("a row") + 15;
+        let length = u32::from_be_bytes(heard[at..at + 4].try_into().expect("four bytes")) as usize;
+        String::from_utf8(heard[at + 4..at + 4 + length].to_vec()).expect("a text")
+    };
+    assert_eq!(row(&mut world), "77", "both SETs hold");
+    fails(&mut world, console, "SET no_such_setting = 1", "SET failed");
+    fails(&mut world, console, "SET max_client_conn = many", "SET failed");
+    world.signal(Signal::Reload);
+    let file = config(1);
+    let before = file.max_clients.to_string();
+    world.helped(file);
+    assert_eq!(row(&mut world), before);
+}

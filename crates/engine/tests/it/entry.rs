@@ -1,0 +1,301 @@
+//! Who may enter, from where and how, and what those are told who may not: an input at a time.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use crate::common::*;
+use weir_auth::{Hba, IdentMaps};
+use weir_base::{ClientAddr, Peer, Span};
+use weir_config::{Config, Method};
+use weir_engine::port::{Answer, Certificate, Input, Secured, Signal};
+use weir_pgwire::put_front;
+
+/// The pool `db`, and these rules.
+fn ruled(rules: &str, maps: &str) -> Config {
+    let mut config = config(2);
+    config.auth.hba = Some(Arc::new(Hba::parse(rules, &|_| Err(String::new())).unwrap()));
+    config.auth.ident = Arc::new(IdentMaps::parse(maps).unwrap());
+    config
+}
+
+fn tcp(from: &str) -> ClientAddr {
+    ClientAddr::Tcp(from.parse::<SocketAddr>().unwrap())
+}
+
+fn unix(uid: u32) -> ClientAddr {
+    ClientAddr::Unix { pid: 9, uid }
+}
+
+fn startup(user: &str, database: &str) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    put_front::startup(&mut bytes, &[("user", user), ("database", database)], 0);
+    bytes
+}
+
+fn password(text: &str) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    put_front::password(&mut bytes, text.as_bytes());
+    bytes
+}
+
+/// A client from there that names this user and database.
+fn from(world: &mut World, address: ClientAddr, user: &str, database: &str) -> Peer {
+    let peer = world.visitor_from(address);
+    world.bytes(peer, &startup(user, database));
+    peer
+}
+
+/// A client that has been refused with these words.
+#[track_caller]
+fn refused(world: &mut World, peer: Peer, text: &str) {
+    let heard = world.heard(peer);
+    assert!(says(&heard, text) && !world.is_open(peer), "{:?}", String::from_utf8_lossy(&heard));
+}
+
+/// A client that is in, and waits for its first server at most.
+#[track_caller]
+fn is_in(world: &mut World, peer: Peer) {
+    if let Some(server) = world.connecting() {
+        world.log_in(server);
+    }
+    let heard = world.heard(peer);
+    assert!(heard.ends_with(&ready(b'I')), "{:?}", String::from_utf8_lossy(&heard));
+}
+
+/// Its user of the operating system is looked up.
+fn named(world: &mut World, name: Option<&str>) {
+    let job = world.asked_for_help().expect("a helper is asked");
+    world.input(Input::Helped { job, answer: Answer::UserName(name.map(str::to_owned)) });
+}
+
+#[test]
+fn the_first_rule_that_matches_decides() {
+    let rules = "host db ann 10.0.0.0/8 trust\nhost db ann 0.0.0.0/0 reject\nhost all admin all md5\n";
+    let mut world = World::new(ruled(rules, ""));
+    let near = from(&mut world, tcp("10.1.2.3:1"), "ann", "db");
+    is_in(&mut world, near);
+    let far = from(&mut world, tcp("11.1.2.3:1"), "ann", "db");
+    refused(&mut world, far, "login rejected");
+    let other = from(&mut world, tcp("10.1.2.3:1"), "bob", "db");
+    refused(&mut world, other, "no authentication method is found");
+    let local = from(&mut world, unix(1), "ann", "db");
+    refused(&mut world, local, "no authentication method is found");
+    let asked = from(&mut world, tcp("10.1.2.3:1"), "admin", "db");
+    assert!(world.is_open(asked) && world.heard(asked).starts_with(b"R\0\0\0\x0c\0\0\0\x05"), "md5 is asked for");
+}
+
+#[test]
+fn a_peer_is_who_the_operating_system_says_or_whom_the_map_pairs_with_it() {
+    let rules = "local db ann peer\nlocal db admin peer map=staff\n";
+    let mut world = World::new(ruled(rules, "staff deborah admin"));
+    let ann = from(&mut world, unix(5), "ann", "db");
+    assert!(world.is_paused(ann), "a helper is asked for its name");
+    named(&mut world, Some("ann"));
+    is_in(&mut world, ann);
+    let other = from(&mut world, unix(5), "ann", "db");
+    assert!(world.asked_for_help().is_none(), "the name is known");
+    is_in(&mut world, other);
+    let wrong = from(&mut world, unix(6), "ann", "db");
+    named(&mut world, Some("bob"));
+    refused(&mut world, wrong, "unix socket login rejected");
+    let mapped = from(&mut world, unix(7), "admin", "db");
+    named(&mut world, Some("deborah"));
+    is_in(&mut world, mapped);
+    let nameless = from(&mut world, unix(8), "ann", "db");
+    named(&mut world, None);
+    refused(&mut world, nameless, "unix socket login rejected");
+}
+
+#[test]
+fn a_user_of_the_operating_system_is_looked_up_once_however_many_wait_for_it() {
+    let mut world = World::new(ruled("local all all peer", ""));
+    let all: Vec<Peer> = (0..3).map(|_| from(&mut world, unix(5), "ann", "db")).collect();
+    let other = from(&mut world, unix(6), "ann", "db");
+    named(&mut world, Some("ann"));
+    for peer in all {
+        is_in(&mut world, peer);
+    }
+    assert!(world.is_paused(other));
+    let job = world.asked_for_help().expect("the other one's name");
+    assert!(world.asked_for_help().is_none());
+    world.input(Input::Helped { job, answer: Answer::UserName(None) });
+    refused(&mut world, other, "unix socket login rejected");
+}
+
+#[test]
+fn a_peer_that_leaves_while_its_name_is_looked_up_is_forgotten() {
+    let mut world = World::new(ruled("local all all peer", ""));
+    let ann = from(&mut world, unix(5), "ann", "db");
+    world.gone(ann);
+    named(&mut world, Some("ann"));
+    assert!(!world.is_open(ann));
+}
+
+#[test]
+fn a_certificate_opens_the_door_for_the_user_whom_it_names() {
+    let mut world = World::new(ruled("hostssl db all all cert", ""));
+    for (name, enters) in [(Some("ann"), true), (Some("bob"), false), (None, false)] {
+        let peer = world.visitor_from(tcp("10.0.0.1:1"));
+        let certificate = name.map(|name| Certificate { common_name: name.into() });
+        let description = "TLSv1.3".into();
+        let tls = Box::new(Secured { description, certificate, alpn: None, binding: None });
+        world.input(Input::Secured { peer, tls });
+        world.bytes(peer, &startup("ann", "db"));
+        match enters {
+            true => is_in(&mut world, peer),
+            false => refused(&mut world, peer, "certificate authentication failed"),
+        }
+    }
+    let plain = from(&mut world, tcp("10.0.0.1:1"), "ann", "db");
+    refused(&mut world, plain, "no authentication method is found");
+}
+
+#[test]
+fn strangers_learn_neither_which_databases_nor_which_users_there_are() {
+    let mut config = config(1);
+    config.auth.method = Method::Plain;
+    let mut world = World::new(config);
+    for (user, database) in [("ann", "nothing"), ("nobody", "db"), ("nobody", "nothing"), ("ann", "db")] {
+        let peer = from(&mut world, tcp("10.0.0.1:1"), user, database);
+        let asked = world.heard(peer);
+        assert!(asked.starts_with(b"R\0\0\0\x08\0\0\0\x03"), "{user} {database}: a password is asked for");
+        world.bytes(peer, &password("guess"));
+        refused(&mut world, peer, "password authentication failed");
+    }
+    let known = from(&mut world, tcp("10.0.0.1:1"), "ann", "nothing");
+    world.bytes(known, &password("secret"));
+    refused(&mut world, known, "no such database: nothing");
+}
+
+#[test]
+fn the_console_is_for_those_who_are_listed_and_for_the_owner_of_the_process() {
+    let mut config = config(1);
+    config.auth.method = Method::Plain;
+    let mut world = World::new(config);
+    let owner = from(&mut world, unix(OWN_UID), "pgbouncer", "pgbouncer");
+    assert!(world.heard(owner).ends_with(&ready(b'I')), "no password is asked for");
+    for (address, user) in [(unix(OWN_UID + 1), "pgbouncer"), (unix(OWN_UID), "ann"), (tcp("127.0.0.1:1"), "pgbouncer")]
+    {
+        let peer = from(&mut world, address, user, "pgbouncer");
+        world.heard(peer);
+        world.bytes(peer, &password("guess"));
+        refused(&mut world, peer, "password authentication failed");
+    }
+    for (user, words) in [("ann", Some("not allowed")), ("admin", None)] {
+        let peer = from(&mut world, tcp("127.0.0.1:1"), user, "weir");
+        world.bytes(peer, &password("secret"));
+        match words {
+            Some(words) => refused(&mut world, peer, words),
+            None => assert!(world.heard(peer).ends_with(&ready(b'I'))),
+        }
+    }
+}
+
+#[test]
+fn a_shutdown_that_waits_lets_operators_in_and_waits_neither_for_them_nor_for_who_says_nothing() {
+    let mut world = World::new(config(1));
+    let client = world.client();
+    let silent = world.visitor_from(unix(1));
+    world.signal(Signal::ShutdownClients);
+    let operator = from(&mut world, unix(OWN_UID), "pgbouncer", "pgbouncer");
+    assert!(world.heard(operator).ends_with(&ready(b'I')));
+    let late = from(&mut world, unix(1), "ann", "db");
+    refused(&mut world, late, "the pooler is shut down");
+    assert!(!world.has_exited());
+    world.gone(client);
+    assert!(world.has_exited() && world.is_open(silent));
+}
+
+#[test]
+fn a_failed_login_is_answered_later_each_time_and_nobody_else_waits() {
+    let mut config = config(1);
+    config.auth.method = Method::Plain;
+    config.auth.failure_delay = Span::from_secs(1);
+    let mut world = World::new(config);
+    for pause in [1, 2, 4] {
+        let peer = from(&mut world, tcp("10.0.0.1:1"), "ann", "db");
+        world.heard(peer);
+        world.bytes(peer, &password("guess"));
+        world.pass(Span::from_millis(pause * 1_000 - 1));
+        assert!(world.is_open(peer) && world.is_paused(peer) && world.heard(peer).is_empty());
+        // By chance it is a little longer.
+        world.pass(Span::from_millis(1 + pause * 250));
+        refused(&mut world, peer, "password authentication failed");
+    }
+    let good = from(&mut world, tcp("10.0.0.1:1"), "ann", "db");
+    world.bytes(good, &password("secret"));
+    is_in(&mut world, good);
+    let elsewhere = from(&mut world, tcp("10.0.0.2:1"), "ann", "db");
+    world.heard(elsewhere);
+    world.bytes(elsewhere, &password("guess"));
+    world.pass(Span::from_millis(1_250));
+    refused(&mut world, elsewhere, "password authentication failed");
+}
+
+#[test]
+fn a_client_that_is_gone_before_it_is_told_of_its_failure_leaves_nothing_behind() {
+    let mut config = config(1);
+    config.auth.method = Method::Plain;
+    config.auth.failure_delay = Span::from_secs(1);
+    let mut world = World::new(config);
+    let peer = from(&mut world, tcp("10.0.0.1:1"), "ann", "db");
+    world.bytes(peer, &password("guess"));
+    world.gone(peer);
+    world.pass(Span::from_secs(5));
+    assert!(!world.is_open(peer));
+}
+
+/// Balancers of 10.9.0.0/16 speak for others.
+fn balanced() -> Config {
+    let mut config = ruled("host db ann 192.0.2.7/32 trust", "");
+    config.listen.proxy_from = vec!["10.9.0.0/16".parse().unwrap()];
+    config
+}
+
+#[test]
+fn behind_a_balancer_the_address_in_its_header_counts() {
+    let mut world = World::new(balanced());
+    let header = b"PROXY TCP4 192.0.2.7 10.9.0.1 5000 6432\r\n";
+    let peer = world.visitor_from(tcp("10.9.0.1:77"));
+    world.bytes(peer, &header[..20]);
+    let rest = [&header[20..], &startup("ann", "db")].concat();
+    world.bytes(peer, &rest);
+    is_in(&mut world, peer);
+    assert_eq!(world.engine.inside().map(|(.., from)| from.clone()).collect::<Vec<_>>(), [tcp("192.0.2.7:5000")]);
+    let other = world.visitor_from(tcp("10.9.0.1:77"));
+    world.bytes(other, &[b"PROXY TCP4 192.0.2.8 10.9.0.1 5000 6432\r\n", &startup("ann", "db")[..]].concat());
+    refused(&mut world, other, "no authentication method is found");
+    let itself = world.visitor_from(tcp("10.9.0.1:77"));
+    world.bytes(itself, &[b"PROXY UNKNOWN\r\n", &startup("ann", "db")[..]].concat());
+    refused(&mut world, itself, "no authentication method is found");
+}
+
+#[test]
+fn a_balancer_must_say_for_whom_it_connects_and_nobody_else_may() {
+    let mut world = World::new(balanced());
+    let mute = world.visitor_from(tcp("10.9.0.1:77"));
+    world.bytes(mute, &startup("ann", "db"));
+    assert!(!world.is_open(mute) && world.heard(mute).is_empty(), "it is closed without a word");
+    let liar = world.visitor_from(tcp("192.0.2.9:77"));
+    world.bytes(liar, b"PROXY TCP4 192.0.2.7 10.9.0.1 5000 6432\r\n");
+    refused(&mut world, liar, "invalid length of startup packet");
+    let slow = world.visitor_from(tcp("10.9.0.1:77"));
+    world.pass(Span::from_secs(3600));
+    refused(&mut world, slow, "client_login_timeout");
+}
+
+#[test]
+fn a_client_is_called_by_its_host_and_greeted() {
+    let mut config = config(1);
+    config.application_name_add_host = true;
+    config.login_notify_message = "mind the gap".into();
+    let mut world = World::new(config);
+    let peer = world.visitor_from(tcp("10.0.0.1:5"));
+    let mut bytes = Vec::new();
+    put_front::startup(&mut bytes, &[("user", "ann"), ("database", "db"), ("application_name", "psql")], 0);
+    world.bytes(peer, &bytes);
+    let server = world.server();
+    assert!(says(&world.heard(peer), "mind the gap"));
+    world.bytes(peer, &query("select 1"));
+    assert!(says(&world.heard(server), "psql - 10.0.0.1:5"), "the server is told before the query");
+}

@@ -1,0 +1,475 @@
+//! How long a client may hold a server: time-outs follow what is held, and a pipeline ends where others wait.
+
+use weir_base::{Peer, PoolMode, Span};
+use weir_engine::port::{Input, Signal};
+use weir_pgwire::{Of, put_back, put_front};
+
+use crate::common::*;
+
+const LIMIT: u64 = 5;
+
+/// One pool of one server, with these time-outs in seconds: query, idle transaction, transaction.
+fn timed(mode: PoolMode, limits: [u64; 3]) -> World {
+    let mut config = config(1);
+    let [query, idle, transaction] = limits.map(Span::from_secs);
+    (config.limits.query_timeout, config.limits.idle_transaction_timeout) = (query, idle);
+    config.limits.transaction_timeout = transaction;
+    config.mode = mode;
+    add_pool(&mut config, "db", 1);
+    World::new(config)
+}
+
+fn linked(world: &mut World) -> (Peer, Peer) {
+    let client = world.arrival("ann", "db");
+    let server = world.server();
+    world.heard(client);
+    (client, server)
+}
+
+fn seconds(world: &mut World, seconds: u64) {
+    world.pass(Span::from_secs(seconds));
+}
+
+fn message(write: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    write(&mut bytes);
+    bytes
+}
+
+fn parse() -> Vec<u8> {
+    message(|b| put_front::parse(b, b"", b"select 1\0\0\0"))
+}
+
+fn flush() -> Vec<u8> {
+    message(put_front::flush)
+}
+
+fn copy_in_response() -> Vec<u8> {
+    vec![b'G', 0, 0, 0, 7, 0, 0, 0]
+}
+
+fn copy_data(length: usize) -> Vec<u8> {
+    let mut bytes = vec![b'd'];
+    bytes.extend_from_slice(&(length as u32 + 4).to_be_bytes());
+    bytes.resize(5 + length, b'x');
+    bytes
+}
+
+/// Ways to hold a server and do nothing. Each is put into `world` until all that is missing is a move of the client's.
+type Way = (&'static str, fn(&mut World, Peer, Peer));
+
+const SILENT: [Way; 9] = [
+    ("a Parse and a Describe, flushed and answered", |world, client, server| {
+        let describe = message(|b| put_front::describe(b, Of::Statement, b""));
+        world.bytes(client, &[parse(), describe, flush()].concat());
+        world.bytes(server, &[b"1\0\0\0\x04t\0\0\0\x06\0\0".to_vec(), vec![b'n', 0, 0, 0, 4]].concat());
+    }),
+    ("a Parse without Flush or Sync", |world, client, _| world.bytes(client, &parse())),
+    ("half a query", |world, client, _| {
+        let text = query(&format!("select '{}'", "x".repeat(2000)));
+        world.bytes(client, &text[..1000]);
+    }),
+    ("half a query behind a Parse", |world, client, _| {
+        let text = query(&format!("select '{}'", "x".repeat(2000)));
+        world.bytes(client, &[&parse()[..], &text[..1000]].concat());
+    }),
+    ("a transaction", |world, client, server| {
+        world.bytes(client, &query("begin"));
+        world.bytes(server, &done("BEGIN", b'T'));
+    }),
+    ("a failed transaction", |world, client, server| {
+        world.bytes(client, &query("begin; select 1/0"));
+        world.bytes(server, &ready(b'E'));
+    }),
+    ("a COPY without data", |world, client, server| {
+        world.bytes(client, &query("copy t from stdin"));
+        world.bytes(server, &copy_in_response());
+    }),
+    ("a Flush alone", |world, client, _| world.bytes(client, &[parse(), flush()].concat())),
+    ("a failed pipeline without a Sync", |world, client, server| {
+        world.bytes(client, &[parse(), flush()].concat());
+        let fields = weir_pgwire::ErrorFields {
+            severity: "ERROR",
+            sqlstate: "42601",
+            message: "syntax error",
+            detail: None,
+            hint: None,
+        };
+        world.bytes(server, &message(|b| put_back::error(b, &fields)));
+    }),
+];
+
+#[test]
+fn whoever_holds_a_server_in_silence_is_timed_out_whatever_was_sent_last() {
+    for mode in [PoolMode::Transaction, PoolMode::Session] {
+        for (what, hold) in SILENT {
+            let mut world = timed(mode, [0, LIMIT, 0]);
+            let (client, server) = linked(&mut world);
+            hold(&mut world, client, server);
+            if what == "a Flush alone" {
+                // The server works for all that is known, until it has answered.
+                seconds(&mut world, LIMIT + 1);
+                assert!(world.is_open(client), "{what}");
+                world.bytes(server, b"1\0\0\0\x04");
+            }
+            seconds(&mut world, LIMIT - 1);
+            assert!(world.is_open(client), "{mode:?}: {what}: too early");
+            seconds(&mut world, 2);
+            assert!(says(&world.heard(client), "idle transaction timeout"), "{mode:?}: {what}");
+            assert!(!world.is_open(client) && !world.is_open(server), "{mode:?}: {what}");
+        }
+    }
+}
+
+#[test]
+fn transaction_timeout_counts_from_the_first_request_however_the_transaction_began() {
+    for (what, hold) in SILENT {
+        let mut world = timed(PoolMode::Transaction, [0, 0, LIMIT]);
+        let (client, server) = linked(&mut world);
+        hold(&mut world, client, server);
+        seconds(&mut world, LIMIT + 1);
+        assert!(says(&world.heard(client), "transaction timeout"), "{what}");
+        assert!(!world.is_open(server), "{what}");
+    }
+    let mut world = timed(PoolMode::Transaction, [0, 0, LIMIT]);
+    let (client, server) = linked(&mut world);
+    world.bytes(client, &query("begin; select pg_sleep(3600)"));
+    seconds(&mut world, LIMIT + 1);
+    assert!(says(&world.heard(client), "transaction timeout") && !world.is_open(server));
+}
+
+#[test]
+fn query_timeout_counts_only_while_an_answer_is_owed() {
+    let silent =
+        ["a Parse and a Describe, flushed and answered", "half a query", "a transaction", "a failed transaction"];
+    for (what, hold) in SILENT.into_iter().filter(|(what, _)| silent.contains(what)) {
+        let mut world = timed(PoolMode::Transaction, [LIMIT, 0, 0]);
+        let (client, server) = linked(&mut world);
+        hold(&mut world, client, server);
+        seconds(&mut world, 10 * LIMIT);
+        assert!(world.is_open(client) && world.is_open(server), "{what}");
+    }
+    for (what, hold) in SILENT.into_iter().filter(|(what, _)| what.contains("COPY") || what.contains("Flush alone")) {
+        let mut world = timed(PoolMode::Transaction, [LIMIT, 0, 0]);
+        let (client, server) = linked(&mut world);
+        hold(&mut world, client, server);
+        seconds(&mut world, LIMIT + 1);
+        assert!(says(&world.heard(client), "query timeout"), "{what}");
+    }
+}
+
+#[test]
+fn each_transaction_and_each_query_of_a_pipeline_is_timed_by_itself() {
+    let mut world = timed(PoolMode::Transaction, [LIMIT, 0, LIMIT]);
+    let (client, server) = linked(&mut world);
+    world.bytes(client, &[query("one"), query("two"), query("three"), query("four")].concat());
+    for _ in 0..3 {
+        seconds(&mut world, LIMIT - 1);
+        world.bytes(server, &done("SELECT 1", b'I'));
+    }
+    assert!(world.is_open(client));
+    seconds(&mut world, LIMIT + 1);
+    assert!(!world.is_open(client) && !world.is_open(server), "the fourth one takes too long");
+    // A chain of transactions is many, too.
+    let mut world = timed(PoolMode::Transaction, [0, 0, LIMIT]);
+    let (client, server) = linked(&mut world);
+    world.bytes(client, &query("begin"));
+    world.bytes(server, &done("BEGIN", b'T'));
+    for _ in 0..3 {
+        seconds(&mut world, LIMIT - 1);
+        world.bytes(client, &query("commit and chain"));
+        world.bytes(server, &done("COMMIT", b'T'));
+    }
+    assert!(world.is_open(client));
+    seconds(&mut world, LIMIT - 2);
+    world.bytes(client, &query("rollback to savepoint a"));
+    world.bytes(server, &done("ROLLBACK", b'T'));
+    seconds(&mut world, 3);
+    assert!(!world.is_open(client), "a savepoint is no end");
+}
+
+#[test]
+fn a_byte_now_and_then_is_no_progress_but_data_is() {
+    for (behind, what) in
+        [(query(&format!("select '{}'", "x".repeat(2000))), "a query"), (copy_data(2000), "COPY data")]
+    {
+        let mut world = timed(PoolMode::Transaction, [0, LIMIT, 0]);
+        let (client, server) = linked(&mut world);
+        if what == "COPY data" {
+            world.bytes(client, &query("copy t from stdin"));
+            world.bytes(server, &copy_in_response());
+        }
+        world.bytes(client, &behind[..1000]);
+        for byte in &behind[1000..1000 + LIMIT as usize + 1] {
+            if world.is_open(client) {
+                world.bytes(client, &[*byte]);
+            }
+            seconds(&mut world, 1);
+        }
+        assert!(!world.is_open(client) && !world.is_open(server), "{what}");
+    }
+    let mut world = timed(PoolMode::Transaction, [0, LIMIT, 0]);
+    let (client, server) = linked(&mut world);
+    world.bytes(client, &query("copy t from stdin"));
+    world.bytes(server, &copy_in_response());
+    for _ in 0..10 {
+        seconds(&mut world, LIMIT - 1);
+        world.bytes(client, &copy_data(10));
+    }
+    let long = copy_data(100_000);
+    for part in long.chunks(10_000) {
+        seconds(&mut world, LIMIT - 1);
+        world.bytes(client, part);
+    }
+    assert!(world.is_open(client), "it moves");
+    // What gives the server nothing to do is no move.
+    let mut world = timed(PoolMode::Transaction, [0, LIMIT, 0]);
+    let (client, server) = linked(&mut world);
+    world.bytes(client, &query("begin"));
+    world.bytes(server, &done("BEGIN", b'T'));
+    for _ in 0..=LIMIT {
+        if world.is_open(client) {
+            world.bytes(client, &[flush(), copy_data(3)].concat());
+        }
+        seconds(&mut world, 1);
+    }
+    assert!(!world.is_open(client));
+}
+
+#[test]
+fn a_client_that_does_not_read_holds_its_server_and_a_server_that_does_not_read_is_not_waited_for() {
+    for mode in [PoolMode::Transaction, PoolMode::Session] {
+        let mut world = timed(mode, [0, LIMIT, 0]);
+        let (client, server) = linked(&mut world);
+        world.bytes(client, &query("copy t to stdout"));
+        world.bytes(server, b"H\0\0\0\x07\0\0\0");
+        world.input(Input::Blocked { peer: client });
+        assert!(world.is_paused(server));
+        seconds(&mut world, LIMIT - 1);
+        world.input(Input::Drained { peer: client });
+        world.input(Input::Blocked { peer: client });
+        seconds(&mut world, LIMIT - 1);
+        assert!(world.is_open(client), "it has read all that waited");
+        seconds(&mut world, 2);
+        assert!(!world.is_open(client) && !world.is_open(server));
+    }
+    let mut world = timed(PoolMode::Transaction, [0, LIMIT, 0]);
+    let (client, server) = linked(&mut world);
+    world.bytes(client, &query("copy t from stdin"));
+    world.bytes(server, &copy_in_response());
+    world.bytes(client, &copy_data(10));
+    world.input(Input::Blocked { peer: server });
+    seconds(&mut world, 3 * LIMIT);
+    assert!(world.is_open(client), "it is the server's move");
+    world.input(Input::Drained { peer: server });
+    seconds(&mut world, LIMIT + 1);
+    assert!(!world.is_open(client));
+}
+
+#[test]
+fn a_new_time_out_reaches_clients_that_hold_a_server_already() {
+    let mut world = timed(PoolMode::Transaction, [0, 0, 0]);
+    let (client, server) = linked(&mut world);
+    world.bytes(client, &query("begin"));
+    world.bytes(server, &done("BEGIN", b'T'));
+    seconds(&mut world, 100);
+    world.signal(Signal::Reload);
+    let mut config = config(1);
+    config.limits.idle_transaction_timeout = Span::from_secs(LIMIT);
+    add_pool(&mut config, "db", 1);
+    world.helped(config);
+    seconds(&mut world, 1);
+    assert!(!world.is_open(client) && !world.is_open(server));
+}
+
+#[test]
+fn in_session_mode_nothing_is_held_between_transactions() {
+    let mut world = timed(PoolMode::Session, [LIMIT, LIMIT, LIMIT]);
+    let (client, server) = linked(&mut world);
+    world.bytes(client, &query("select 1"));
+    world.bytes(server, &done("SELECT 1", b'I'));
+    seconds(&mut world, 10 * LIMIT);
+    assert!(world.is_open(client) && world.is_open(server));
+}
+
+#[test]
+fn a_pipeline_goes_on_after_those_who_wait() {
+    let mut world = World::new(config(1));
+    let (greedy, server) = linked(&mut world);
+    let other = world.client();
+    world.bytes(greedy, &[query("one"), query("two")].concat());
+    world.bytes(other, &query("mine"));
+    world.bytes(greedy, &query("three"));
+    assert_eq!(world.heard(server), [query("one"), query("two")].concat(), "somebody waits: no more is sent ahead");
+    assert!(world.is_paused(greedy));
+    world.bytes(server, &done("SELECT 1", b'I'));
+    assert_eq!(world.heard(server), b"");
+    world.bytes(server, &done("SELECT 2", b'I'));
+    assert_eq!(world.heard(server), query("mine"), "its transactions are over");
+    assert_eq!(world.heard(greedy), [done("SELECT 1", b'I'), done("SELECT 2", b'I')].concat());
+    world.bytes(server, &done("SELECT mine", b'I'));
+    assert_eq!((world.heard(other), world.heard(server)), (done("SELECT mine", b'I'), query("three")));
+    assert!(!world.is_paused(greedy));
+}
+
+#[test]
+fn a_transaction_in_a_pipeline_is_not_torn_apart_by_those_who_wait() {
+    let mut world = World::new(config(1));
+    let (greedy, server) = linked(&mut world);
+    let other = world.client();
+    world.bytes(greedy, &query("begin"));
+    world.bytes(other, &query("mine"));
+    world.bytes(greedy, &[query("two"), query("commit"), query("next")].concat());
+    world.bytes(server, &done("BEGIN", b'T'));
+    assert_eq!(world.heard(server), [query("begin"), query("two")].concat());
+    world.bytes(server, &done("SELECT 2", b'T'));
+    assert_eq!(world.heard(server), query("commit"));
+    world.bytes(server, &done("COMMIT", b'I'));
+    assert_eq!(world.heard(server), query("mine"));
+    world.bytes(server, &done("SELECT mine", b'I'));
+    assert_eq!(world.heard(server), query("next"));
+}
+
+#[test]
+fn no_more_than_a_few_segments_are_sent_ahead_and_the_rest_follows_in_order() {
+    let mut world = World::new(config(1));
+    let (client, server) = linked(&mut world);
+    let texts: Vec<Vec<u8>> = (0..100).map(|i| query(&format!("q{i}"))).collect();
+    world.bytes(client, &texts.concat());
+    let (mut sent, mut answered) = (world.heard(server), 0);
+    assert!(sent.len() < texts.concat().len() / 4, "{} bytes", sent.len());
+    while answered < 100 {
+        assert!(sent.len() > texts[..answered].concat().len(), "the server has something to do at {answered}");
+        world.bytes(server, &done("SELECT 1", b'I'));
+        sent.extend(world.heard(server));
+        answered += 1;
+    }
+    assert_eq!(sent, texts.concat());
+    assert!(!world.is_paused(client));
+}
+
+#[test]
+fn a_pipeline_ends_for_pause_reconnect_and_a_session_keeps_its_own() {
+    let mut world = World::new(config(1));
+    let (greedy, server) = linked(&mut world);
+    world.bytes(greedy, &query("one"));
+    world.signal(Signal::Pause);
+    world.bytes(greedy, &query("two"));
+    world.bytes(server, &done("SELECT 1", b'I'));
+    assert!(!world.is_open(server) && world.is_open(greedy), "PAUSE is not held up");
+    world.signal(Signal::Resume);
+    let server = world.server();
+    assert_eq!(world.heard(server).len(), query("two").len());
+    let mut world = timed(PoolMode::Session, [0, 0, 0]);
+    let (client, server) = linked(&mut world);
+    world.bytes(client, &query("one"));
+    let second = world.client();
+    world.bytes(second, &query("mine"));
+    world.bytes(client, &vec![query("more"); 40].concat());
+    assert_eq!(world.heard(server).len(), query("one").len() + 40 * query("more").len());
+}
+
+/// What names a client in a cancel request.
+fn key_of(welcome: &[u8]) -> (u32, Vec<u8>) {
+    let at = welcome.windows(5).position(|w| w == [b'K', 0, 0, 0, 12]).expect("a key") + 5;
+    (u32::from_be_bytes(welcome[at..at + 4].try_into().unwrap()), welcome[at + 4..at + 8].to_vec())
+}
+
+fn cancel(world: &mut World, (pid, key): &(u32, Vec<u8>)) {
+    let visitor = world.visitor();
+    world.bytes(visitor, &message(|b| put_front::cancel_request(b, *pid, key)));
+    assert!(!world.is_open(visitor), "it is done at once");
+}
+
+#[test]
+fn a_cancel_of_a_client_that_waits_ends_its_request_and_not_its_connection() {
+    let mut world = World::new(config(1));
+    let (holder, server) = linked(&mut world);
+    let waiting = world.arrival("ann", "db");
+    let key = key_of(&world.heard(waiting));
+    world.bytes(holder, &query("begin"));
+    world.heard(server);
+    let bind = message(|b| put_front::bind_no_params(b, b"", b""));
+    let execute = message(|b| put_front::execute(b, b"", 0));
+    let sync = message(put_front::sync);
+    for request in [query("mine"), [parse(), bind, execute, sync].concat()] {
+        world.bytes(waiting, &request);
+        assert!(world.is_paused(waiting));
+        cancel(&mut world, &key);
+        let heard = world.heard(waiting);
+        assert!(says(&heard, "57014") && says(&heard, "canceling statement due to user request"), "{heard:?}");
+        assert!(heard.ends_with(&ready(b'I')) && !world.is_paused(waiting));
+        assert_eq!(heard.iter().filter(|byte| **byte == b'Z').count(), 1);
+    }
+    cancel(&mut world, &key);
+    assert_eq!(world.heard(waiting), b"", "it asks nothing");
+    world.bytes(waiting, &query("again"));
+    world.bytes(server, &done("ROLLBACK", b'I'));
+    assert_eq!(world.heard(server), query("again"));
+    world.bytes(server, &done("SELECT 1", b'I'));
+    assert_eq!(world.heard(waiting), done("SELECT 1", b'I'));
+}
+
+#[test]
+fn a_cancel_before_a_clients_work_has_begun_stops_that_and_no_query_of_ours() {
+    let mut world = World::new(config(1));
+    let (_, server) = linked(&mut world);
+    let client = world.visitor();
+    let startup = [("user", "ann"), ("database", "db"), ("TimeZone", "Asia/Tokyo")];
+    world.bytes(client, &message(|b| put_front::startup(b, &startup, 0)));
+    let key = key_of(&world.heard(client));
+    world.bytes(client, &query("mine"));
+    assert!(says(&world.heard(server), "SET TimeZone"));
+    cancel(&mut world, &key);
+    assert!(world.connecting().is_none(), "nothing is sent to the server");
+    let mut agreed = message(|b| put_back::parameter_status(b, "TimeZone", "Asia/Tokyo"));
+    agreed.extend(done("SET", b'I'));
+    world.bytes(server, &agreed);
+    let heard = world.heard(client);
+    assert!(says(&heard, "57014") && heard.ends_with(&ready(b'I')));
+    assert_eq!(world.heard(server), b"");
+    world.bytes(client, &query("again"));
+    assert_eq!(world.heard(server), query("again"));
+}
+
+#[test]
+fn a_value_that_a_server_refuses_costs_its_client_and_no_server() {
+    for mode in [PoolMode::Transaction, PoolMode::Session] {
+        let mut world = timed(mode, [0, 0, 0]);
+        let (_, server) = linked(&mut world);
+        for _ in 0..3 {
+            let client = world.visitor();
+            let startup = [("user", "ann"), ("database", "db"), ("TimeZone", "nonsense"), ("extra_float_digits", "3")];
+            world.bytes(client, &message(|b| put_front::startup(b, &startup, 0)));
+            world.heard(client);
+            world.bytes(client, &query("mine"));
+            assert!(says(&world.heard(server), "SET TimeZone='nonsense'"));
+            let words = "invalid value for parameter \"TimeZone\": \"nonsense\"";
+            let fields = weir_pgwire::ErrorFields {
+                severity: "ERROR",
+                sqlstate: "22023",
+                message: words,
+                detail: None,
+                hint: None,
+            };
+            let mut answer = message(|b| put_back::error(b, &fields));
+            answer.extend(ready(b'I'));
+            world.bytes(server, &answer);
+            let heard = world.heard(client);
+            assert!(says(&heard, words) && says(&heard, "22023"), "the server's own words");
+            assert!(!world.is_open(client) && world.is_open(server), "{mode:?}");
+            if says(&world.heard(server), "DISCARD ALL") {
+                world.bytes(server, &done("DISCARD ALL", b'I'));
+            }
+        }
+        assert!(world.connecting().is_none(), "no other server is opened");
+        let next = world.client();
+        world.bytes(next, &query("mine"));
+        if says(&world.heard(server), "RESET extra_float_digits") {
+            world.bytes(server, &done("RESET", b'I'));
+            assert_eq!(world.heard(server), query("mine"));
+        }
+        world.bytes(server, &done("SELECT 1", b'I'));
+        assert!(world.heard(next).ends_with(&done("SELECT 1", b'I')));
+    }
+}

@@ -1,0 +1,241 @@
+//! One pool over two workers: servers that are lent, what goes wrong on their way, and what those are told who wait.
+
+use std::sync::Arc;
+
+use crate::common::{Asked, World, config, done, query, ready, says};
+use weir_base::{Peer, Span, WorkerId};
+use weir_config::{Config, Spread};
+use weir_engine::port::{Answer, Input, Signal};
+
+/// Two workers. Each socket is followed wherever it goes, by the number under which it was noted.
+struct Pair {
+    worlds: [World; 2],
+    sockets: Vec<(usize, Peer)>,
+}
+
+/// A pool of so many servers, whose clients take turns among the workers.
+fn spread(size: u32) -> Config {
+    let mut config = config(size);
+    config.spread = Spread::Always;
+    for pool in config.pools.values_mut() {
+        Arc::make_mut(pool).limits.query_wait_timeout = Span::from_secs(10);
+    }
+    config
+}
+
+impl Pair {
+    fn new(size: u32) -> Pair {
+        let config = spread(size);
+        Pair { worlds: [0, 1].map(|worker| World::worker(config.clone(), 2, worker)), sockets: Vec::new() }
+    }
+
+    fn note(&mut self, worker: usize, peer: Peer) -> usize {
+        self.sockets.push((worker, peer));
+        self.sockets.len() - 1
+    }
+
+    fn worker(&self, socket: usize) -> usize {
+        self.sockets[socket].0
+    }
+
+    fn send(&mut self, socket: usize, bytes: &[u8]) {
+        let (worker, peer) = self.sockets[socket];
+        self.worlds[worker].bytes(peer, bytes);
+    }
+
+    fn heard(&mut self, socket: usize) -> Vec<u8> {
+        let (worker, peer) = self.sockets[socket];
+        self.worlds[worker].heard(peer)
+    }
+
+    fn is_open(&self, socket: usize) -> bool {
+        let (worker, peer) = self.sockets[socket];
+        self.worlds[worker].is_open(peer)
+    }
+
+    /// A socket that is to leave is free to.
+    fn detach(&mut self) -> bool {
+        for world in &mut self.worlds {
+            if let Some(at) = world.port.asked.iter().position(|asked| matches!(asked, Asked::Detach(_))) {
+                let Asked::Detach(peer) = world.port.asked.remove(at) else { unreachable!("it was found") };
+                world.input(Input::Detached { peer });
+                return true;
+            }
+        }
+        false
+    }
+
+    /// A letter arrives, with the socket that travels along.
+    fn letter(&mut self) -> bool {
+        for from in 0..2 {
+            if let Some((to, message, socket)) = self.worlds[from].port.messages.pop_front() {
+                let to = usize::from(to.0);
+                let peer = socket.map(|old| {
+                    let peer = self.worlds[to].socket();
+                    self.sockets.iter_mut().filter(|at| **at == (from, old)).for_each(|at| *at = (to, peer));
+                    peer
+                });
+                let from = WorkerId(from as u16);
+                self.worlds[to].input(Input::Message { from, message, socket: peer });
+                return true;
+            }
+        }
+        false
+    }
+
+    /// All that is on its way arrives.
+    fn deliver(&mut self) {
+        while self.detach() || self.letter() {}
+    }
+
+    /// A server that is asked for lets us in.
+    fn server(&mut self) -> Option<usize> {
+        let connecting = |(worker, world): (usize, &mut World)| Some((worker, world.connecting()?));
+        let (worker, peer) = self.worlds.iter_mut().enumerate().find_map(connecting)?;
+        let server = self.note(worker, peer);
+        self.worlds[worker].log_in(peer);
+        self.deliver();
+        Some(server)
+    }
+
+    /// The next client, which lives on the other worker than the one before it.
+    fn client(&mut self) -> usize {
+        let peer = self.worlds[0].arrival("ann", "db");
+        let client = self.note(0, peer);
+        self.deliver();
+        client
+    }
+
+    /// A pool's first server, which is at home, a client there, and one that lives with a guest; all logged in.
+    fn inhabited(size: u32) -> (Pair, usize, usize, usize) {
+        let mut pair = Pair::new(size);
+        let first = pair.client();
+        let connecting = pair.worlds[0].port.asked.iter().any(|asked| matches!(asked, Asked::Connect(_)));
+        let home = usize::from(!connecting);
+        let server = pair.server().expect("a client wants one");
+        let second = pair.client();
+        assert_ne!(pair.worker(first), pair.worker(second), "clients take turns");
+        let (host, guest) = if pair.worker(first) == home { (first, second) } else { (second, first) };
+        for client in [host, guest] {
+            assert!(pair.heard(client).ends_with(&ready(b'I')), "it is welcome");
+        }
+        pair.pass(Span::from_secs(2));
+        assert_eq!(pair.worker(server), home, "a server that nobody wants goes home");
+        pair.heard(server);
+        (pair, server, host, guest)
+    }
+
+    /// A reload brings a pool of so many servers.
+    fn resize(&mut self, size: u32) {
+        let world = &mut self.worlds[0];
+        world.signal(Signal::Reload);
+        let reads = |asked: &Asked| if let Asked::Help(job) = asked { Some(*job) } else { None };
+        let job = world.port.asked.iter().find_map(reads).expect("the configuration is read");
+        world.input(Input::Helped { job, answer: Answer::Config(Ok(Arc::new(spread(size)))) });
+        self.deliver();
+    }
+
+    fn pass(&mut self, span: Span) {
+        for _ in 0..10 {
+            self.worlds.iter_mut().for_each(|world| world.pass(Span::from_micros(span.micros() / 10)));
+            self.deliver();
+        }
+    }
+}
+
+#[test]
+fn a_server_is_lent_and_goes_home_to_one_who_waits_longer() {
+    let (mut pair, server, host, guest) = Pair::inhabited(1);
+    pair.send(guest, &query("SELECT 1"));
+    pair.deliver();
+    assert_eq!(pair.worker(server), pair.worker(guest));
+    assert!(says(&pair.heard(server), "SELECT 1"));
+    pair.send(host, &query("SELECT 2"));
+    pair.deliver();
+    pair.pass(Span::from_millis(10));
+    pair.send(server, &done("SELECT", b'I'));
+    assert!(says(&pair.heard(guest), "SELECT"));
+    pair.send(guest, &query("SELECT 3"));
+    pair.deliver();
+    assert_eq!(pair.worker(server), pair.worker(host), "who came first is first");
+    assert!(says(&pair.heard(server), "SELECT 2"));
+    pair.send(server, &done("SELECT", b'I'));
+    pair.deliver();
+    assert!(says(&pair.heard(server), "SELECT 3"));
+    assert_eq!(pair.worlds.iter_mut().filter_map(World::connecting).count(), 0, "one limit for all");
+}
+
+#[test]
+fn a_server_that_says_something_as_it_leaves_is_not_used_and_another_is_asked_for() {
+    let (mut pair, server, _, guest) = Pair::inhabited(1);
+    pair.send(guest, &query("SELECT 1"));
+    while !pair.worlds.iter().any(|world| world.port.asked.iter().any(|asked| matches!(asked, Asked::Detach(_)))) {
+        assert!(pair.letter(), "it is asked for");
+    }
+    // The beginning of a message.
+    pair.send(server, b"E\0\0\0\x40S");
+    pair.deliver();
+    assert!(!pair.is_open(server));
+    let next = pair.server().expect("another one is asked for");
+    assert_eq!(pair.worker(next), pair.worker(guest));
+    assert!(says(&pair.heard(next), "SELECT 1"));
+}
+
+#[test]
+fn a_guest_s_client_is_told_what_the_home_knows_of_its_wait() {
+    let (mut pair, server, host, guest) = Pair::inhabited(1);
+    pair.send(host, &query("BEGIN"));
+    pair.send(server, &done("BEGIN", b'T'));
+    pair.send(guest, &query("SELECT 1"));
+    pair.deliver();
+    pair.pass(Span::from_secs(11));
+    let told = pair.heard(guest);
+    assert!(says(&told, "query_wait_timeout") && says(&told, "57014"), "{}", String::from_utf8_lossy(&told));
+    assert!(says(&told, "1 of 1 servers are in use: 1 by clients that idle in a transaction"));
+    assert!(!pair.is_open(guest));
+    assert_eq!(pair.worlds[pair.worker(guest)].engine.refusals().pool_full, 1);
+}
+
+#[test]
+fn a_guest_s_client_is_told_of_a_slow_login_and_not_of_a_full_pool() {
+    let (mut pair, server, host, guest) = Pair::inhabited(2);
+    pair.send(host, &query("BEGIN"));
+    pair.send(server, &done("BEGIN", b'T'));
+    pair.send(guest, &query("SELECT 1"));
+    pair.deliver();
+    pair.pass(Span::from_secs(11));
+    let told = pair.heard(guest);
+    assert!(says(&told, "query_wait_timeout") && says(&told, "08001"), "{}", String::from_utf8_lossy(&told));
+    assert_eq!(pair.worlds[pair.worker(guest)].engine.refusals().server_slow, 1);
+}
+
+#[test]
+fn a_home_whose_servers_are_lent_has_a_full_pool() {
+    let (mut pair, server, host, guest) = Pair::inhabited(1);
+    pair.send(guest, &query("BEGIN"));
+    pair.deliver();
+    pair.send(server, &done("BEGIN", b'T'));
+    pair.send(host, &query("SELECT 1"));
+    pair.pass(Span::from_secs(11));
+    let told = pair.heard(host);
+    assert!(says(&told, "57014"), "{}", String::from_utf8_lossy(&told));
+    assert!(says(&told, "1 of 1 servers are in use: 1 lent to other workers."));
+}
+
+#[test]
+fn a_guest_gives_up_its_server_when_a_pool_without_a_limit_gets_one() {
+    let (mut pair, lent, host, guest) = Pair::inhabited(0);
+    pair.send(guest, &query("SELECT 1"));
+    pair.deliver();
+    pair.send(host, &query("BEGIN"));
+    let kept = pair.server().expect("the host's client gets one of its own");
+    pair.send(kept, &done("BEGIN", b'T'));
+    // The guest has heard that nobody waits elsewhere: of itself it would keep its server.
+    pair.pass(Span::from_millis(10));
+    pair.resize(1);
+    assert!(pair.is_open(lent) && pair.is_open(kept), "who is served is not disturbed");
+    pair.send(lent, &done("SELECT", b'I'));
+    pair.deliver();
+    assert!(!pair.is_open(lent), "one is too many, and this one is free");
+    assert!(pair.is_open(kept) && pair.is_open(guest));
+}

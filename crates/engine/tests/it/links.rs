@@ -1,0 +1,451 @@
+//! Clients, servers and the links between them, as an engine makes and ends them.
+
+use weir_base::{OnDirty, Peer, PoolMode, Span};
+use weir_engine::port::{Input, Signal};
+use weir_pgwire::{put_back, put_front};
+
+use crate::common::*;
+
+#[test]
+fn a_client_is_welcomed_when_the_first_server_is_there() {
+    let mut world = World::new(config(2));
+    let client = world.arrival("ann", "db");
+    assert_eq!(world.heard(client), b"", "nothing is known of the server yet");
+    let server = world.server();
+    let heard = world.heard(client);
+    assert!(says(&heard, "TimeZone\0UTC") && heard.ends_with(&ready(b'I')));
+    let second = world.arrival("ann", "db");
+    assert!(world.heard(second).ends_with(&ready(b'I')), "the next one need not wait");
+    assert!(world.is_open(server) && world.connecting().is_none());
+}
+
+#[test]
+fn clients_wait_in_order_and_a_released_server_goes_on_in_the_same_turn() {
+    let mut world = World::new(config(1));
+    let first = world.arrival("ann", "db");
+    let server = world.server();
+    world.heard(first);
+    let (second, third) = (world.client(), world.client());
+    for (client, text) in [(first, "one"), (second, "two"), (third, "three")] {
+        world.bytes(client, &query(text));
+    }
+    assert_eq!(world.heard(server), query("one"));
+    assert!(world.is_paused(second) && world.is_paused(third) && !world.is_paused(first));
+    world.bytes(server, &done("SELECT 1", b'I'));
+    assert_eq!((world.heard(first), world.heard(server)), (done("SELECT 1", b'I'), query("two")));
+    assert!(!world.is_paused(second));
+    world.bytes(server, &done("SELECT 2", b'I'));
+    assert_eq!((world.heard(second), world.heard(server)), (done("SELECT 2", b'I'), query("three")));
+}
+
+#[test]
+fn a_client_that_leaves_while_it_waits_is_given_no_server() {
+    let mut world = World::new(config(1));
+    let first = world.arrival("ann", "db");
+    let server = world.server();
+    let (second, third) = (world.client(), world.client());
+    for (client, text) in [(first, "one"), (second, "two"), (third, "three")] {
+        world.bytes(client, &query(text));
+    }
+    // Neither is read from. The first one is being answered, and may still want to read that.
+    world.input(Input::Ending { peer: second });
+    world.input(Input::Ending { peer: first });
+    assert!(!world.is_open(second) && world.is_open(first) && world.is_open(third));
+    world.heard(server);
+    world.bytes(server, &done("SELECT 1", b'I'));
+    assert_eq!(world.heard(server), query("three"), "nobody asks for two any more");
+}
+
+#[test]
+fn a_client_that_has_gone_is_let_go_with_a_server_that_falls_silent() {
+    let mut world = World::new(config(1));
+    let client = world.arrival("ann", "db");
+    let server = world.server();
+    world.heard(client);
+    let mut goodbye = Vec::new();
+    put_front::terminate(&mut goodbye);
+    world.bytes(client, &[query("one"), query("two"), goodbye].concat());
+    assert!(world.is_paused(client), "it is answered first");
+    world.pass(Span::from_secs(3_600));
+    world.input(Input::Ending { peer: client });
+    world.pass(Span::from_secs(50));
+    world.bytes(server, &done("SELECT 1", b'I'));
+    world.pass(Span::from_secs(50));
+    assert!(world.is_open(client) && world.is_open(server), "as long as its server answers");
+    assert_eq!(world.heard(client), done("SELECT 1", b'I'));
+    world.pass(Span::from_secs(11));
+    assert!(!world.is_open(client) && !world.is_open(server));
+}
+
+#[test]
+fn a_client_that_has_gone_is_not_let_go_while_its_words_are_on_their_way() {
+    let mut world = World::new(config(1));
+    let client = world.arrival("ann", "db");
+    let server = world.server();
+    world.bytes(client, &query("copy t from stdin"));
+    world.input(Input::Blocked { peer: server });
+    world.input(Input::Ending { peer: client });
+    world.pass(Span::from_secs(300));
+    assert!(world.is_open(client) && world.is_open(server));
+    world.input(Input::Drained { peer: server });
+    assert!(!world.is_paused(client), "it is read to its end");
+    world.gone(client);
+    assert!(!world.is_open(server));
+}
+
+#[test]
+fn a_transaction_keeps_its_server() {
+    let mut world = World::new(config(1));
+    let first = world.arrival("ann", "db");
+    let server = world.server();
+    let second = world.client();
+    world.bytes(first, &query("begin"));
+    world.bytes(second, &query("select 2"));
+    world.bytes(server, &done("BEGIN", b'T'));
+    assert_eq!(world.heard(server), query("begin"));
+    world.bytes(first, &query("commit"));
+    world.bytes(server, &done("COMMIT", b'I'));
+    assert!(world.heard(server).ends_with(&query("select 2")));
+}
+
+#[test]
+fn a_client_that_leaves_in_a_transaction_costs_its_server() {
+    let mut world = World::new(config(1));
+    let client = world.arrival("ann", "db");
+    let server = world.server();
+    world.bytes(client, &query("begin"));
+    world.bytes(server, &done("BEGIN", b'T'));
+    world.gone(client);
+    assert!(!world.is_open(server));
+}
+
+#[test]
+fn a_client_that_leaves_between_transactions_leaves_its_server_to_others() {
+    let mut world = World::new(config(1));
+    let client = world.arrival("ann", "db");
+    let server = world.server();
+    world.bytes(client, &query("select 1"));
+    world.bytes(server, &done("SELECT 1", b'I'));
+    world.gone(client);
+    assert!(world.is_open(server));
+    let next = world.client();
+    world.heard(server);
+    world.bytes(next, &query("select 2"));
+    assert_eq!(world.heard(server), query("select 2"));
+}
+
+#[test]
+fn a_dirty_server_is_reset_closed_or_kept() {
+    for policy in [OnDirty::Reset, OnDirty::Refuse, OnDirty::Close, OnDirty::Keep] {
+        let mut config = config(1);
+        config.on_dirty = policy;
+        add_pool(&mut config, "db", 1);
+        let mut world = World::new(config);
+        let client = world.arrival("ann", "db");
+        let server = world.server();
+        let second = world.client();
+        // Refused only where the text says for certain that it outlives its transaction.
+        let text = if policy == OnDirty::Refuse { "call p()" } else { "set work_mem = '1MB'" };
+        world.bytes(client, &query(text));
+        world.heard(server);
+        world.bytes(second, &query("select 2"));
+        world.bytes(server, &done("SET", b'I'));
+        let heard = world.heard(server);
+        match policy {
+            OnDirty::Reset | OnDirty::Refuse => {
+                assert!(says(&heard, "RESET ALL") && !says(&heard, "select 2"), "the next client waits for it");
+                world.bytes(server, &done("RESET", b'I'));
+                assert_eq!(world.heard(server), query("select 2"));
+            }
+            OnDirty::Close => assert!(!world.is_open(server) && world.connecting().is_some()),
+            OnDirty::Keep => assert_eq!(heard, query("select 2")),
+        }
+    }
+}
+
+#[test]
+fn a_full_client_stops_its_server_and_a_full_server_its_client() {
+    let mut world = World::new(config(1));
+    let client = world.arrival("ann", "db");
+    let server = world.server();
+    world.bytes(client, &query("select 1"));
+    world.input(Input::Blocked { peer: client });
+    assert!(world.is_paused(server) && world.is_paused(client));
+    world.input(Input::Drained { peer: client });
+    assert!(!world.is_paused(server) && !world.is_paused(client));
+    world.input(Input::Blocked { peer: server });
+    assert!(world.is_paused(client) && !world.is_paused(server));
+    world.input(Input::Drained { peer: server });
+    assert!(!world.is_paused(client));
+}
+
+#[test]
+fn a_server_that_was_stopped_for_one_client_is_read_from_for_the_next() {
+    let mut world = World::new(config(1));
+    let client = world.arrival("ann", "db");
+    let server = world.server();
+    world.bytes(client, &query("select 1"));
+    world.bytes(server, &done("SELECT 1", b'I'));
+    world.bytes(client, &query("select 2"));
+    world.input(Input::Blocked { peer: client });
+    assert!(world.is_paused(server));
+    world.gone(client);
+    assert!(!world.is_open(server), "it was not done");
+}
+
+#[test]
+fn nothing_is_said_in_the_middle_of_a_servers_message() {
+    let mut world = World::new(config(1));
+    let client = world.arrival("ann", "db");
+    let server = world.server();
+    world.bytes(client, &query("select 1"));
+    world.heard(client);
+    let mut row = Vec::new();
+    put_back::data_row(&mut row, &[Some(&[b'x'; 100])]);
+    world.bytes(server, &row[..50]);
+    world.gone(server);
+    assert_eq!(world.heard(client), row[..50], "an error would be read as the rest of the row");
+    assert!(!world.is_open(client));
+}
+
+#[test]
+fn a_client_whose_server_is_lost_between_messages_is_told() {
+    let mut world = World::new(config(1));
+    let client = world.arrival("ann", "db");
+    let server = world.server();
+    world.bytes(client, &query("select 1"));
+    world.heard(client);
+    world.gone(server);
+    assert!(says(&world.heard(client), "server conn crashed?"));
+    assert!(!world.is_open(client));
+}
+
+#[test]
+fn a_query_that_takes_too_long_ends_with_its_client_and_server() {
+    let mut config = config(1);
+    config.limits.query_timeout = Span::from_secs(5);
+    add_pool(&mut config, "db", 1);
+    let mut world = World::new(config);
+    let client = world.arrival("ann", "db");
+    let server = world.server();
+    world.bytes(client, &query("select 1"));
+    world.pass(Span::from_secs(4));
+    assert!(world.is_open(client));
+    world.pass(Span::from_secs(2));
+    assert!(says(&world.heard(client), "query timeout"));
+    assert!(!world.is_open(client) && !world.is_open(server));
+}
+
+#[test]
+fn answers_that_came_in_time_are_not_too_late_because_nobody_listened() {
+    // As after a SIGSTOP: all deadlines are over, and the first thing that is heard is one answer of two.
+    let mut config = config(2);
+    config.limits.query_timeout = Span::from_secs(5);
+    add_pool(&mut config, "db", 2);
+    let mut world = World::new(config);
+    let first = world.arrival("ann", "db");
+    let one = world.server();
+    let second = world.client();
+    world.bytes(first, &query("select 1"));
+    world.bytes(second, &query("select 2"));
+    let two = world.server();
+    world.now = world.now + Span::from_secs(60);
+    world.bytes(one, &done("SELECT 1", b'I'));
+    world.bytes(two, &done("SELECT 2", b'I'));
+    world.input(Input::Tick);
+    assert!(world.heard(first).ends_with(&done("SELECT 1", b'I')) && world.is_open(first));
+    assert!(world.heard(second).ends_with(&done("SELECT 2", b'I')) && world.is_open(second));
+}
+
+#[test]
+fn a_client_that_waits_too_long_for_a_server_is_told() {
+    let mut config = config(1);
+    config.limits.query_wait_timeout = Span::from_secs(5);
+    add_pool(&mut config, "db", 1);
+    let mut world = World::new(config);
+    let first = world.arrival("ann", "db");
+    world.server();
+    let second = world.client();
+    world.bytes(first, &query("select 1"));
+    world.bytes(second, &query("select 2"));
+    world.pass(Span::from_secs(6));
+    assert!(says(&world.heard(second), "query_wait_timeout"));
+    assert!(world.is_open(first) && !world.is_open(second));
+}
+
+#[test]
+fn a_client_in_session_mode_goes_on_after_a_pipeline_that_was_too_deep() {
+    let mut config = config(1);
+    config.mode = PoolMode::Session;
+    add_pool(&mut config, "db", 1);
+    let mut world = World::new(config);
+    let client = world.arrival("ann", "db");
+    let server = world.server();
+    world.heard(client);
+    let mut pipeline = Vec::new();
+    for _ in 0..32_767 {
+        put_front::bind_no_params(&mut pipeline, b"", b"");
+        put_front::execute(&mut pipeline, b"", 0);
+    }
+    put_front::sync(&mut pipeline);
+    pipeline.extend_from_slice(&query("select 1"));
+    pipeline.extend_from_slice(&query("select 2"));
+    world.bytes(client, &pipeline);
+    assert!(world.is_paused(client), "the server owes all that may be owed");
+    world.heard(server);
+    let fields =
+        weir_pgwire::ErrorFields { severity: "ERROR", sqlstate: "26000", message: "no", detail: None, hint: None };
+    let mut answers = Vec::new();
+    put_back::error(&mut answers, &fields);
+    put_back::ready(&mut answers, b'I');
+    answers.extend_from_slice(&done("SELECT 1", b'I'));
+    world.bytes(server, &answers);
+    assert_eq!(world.heard(server), query("select 2"));
+    assert!(!world.is_paused(client));
+}
+
+#[test]
+fn a_cancel_reaches_only_what_runs_and_holds_the_server_until_it_is_over() {
+    let mut world = World::new(config(1));
+    let client = world.arrival("ann", "db");
+    let server = world.server();
+    let welcome = world.heard(client);
+    let at = welcome.windows(5).position(|w| w == [b'K', 0, 0, 0, 12]).expect("a key") + 5;
+    let pid = u32::from_be_bytes(welcome[at..at + 4].try_into().unwrap());
+    let key = welcome[at + 4..at + 8].to_vec();
+    let ask = |world: &mut World, key: &[u8]| {
+        let visitor = world.visitor();
+        let mut request = Vec::new();
+        put_front::cancel_request(&mut request, pid, key);
+        world.bytes(visitor, &request);
+        visitor
+    };
+    let idle = ask(&mut world, &key);
+    assert!(!world.is_open(idle) && world.connecting().is_none(), "nothing runs");
+    let second = world.client();
+    world.bytes(client, &query("select 1"));
+    world.bytes(second, &query("select 2"));
+    let wrong = ask(&mut world, &[0; 4]);
+    assert!(!world.is_open(wrong) && world.connecting().is_none(), "a wrong key is told nothing");
+    let asker = ask(&mut world, &key);
+    let line = world.connecting().expect("a connection of its own");
+    world.input(Input::Connected { peer: line, local: String::new(), remote: None });
+    let mut request = Vec::new();
+    put_front::cancel_request(&mut request, 77, &[1, 2, 3, 4]);
+    assert_eq!(world.heard(line), request);
+    world.heard(server);
+    world.bytes(server, &done("SELECT 1", b'I'));
+    assert_eq!(world.heard(server), b"", "a late cancel must not hit the next one");
+    assert!(world.is_open(asker));
+    world.gone(line);
+    assert!(!world.is_open(asker));
+    assert_eq!(world.heard(server), query("select 2"));
+}
+
+#[test]
+fn pause_waits_for_quiet_and_resume_goes_on() {
+    let mut world = World::new(config(1));
+    let client = world.arrival("ann", "db");
+    let server = world.server();
+    let second = world.client();
+    let admin = world.arrival("admin", "pgbouncer");
+    world.bytes(client, &query("begin"));
+    world.bytes(server, &done("BEGIN", b'T'));
+    world.heard(admin);
+    world.bytes(admin, &query("PAUSE"));
+    assert_eq!(world.heard(admin), b"", "a transaction is under way");
+    world.bytes(second, &query("select 2"));
+    world.bytes(client, &query("commit"));
+    world.heard(server);
+    world.bytes(server, &done("COMMIT", b'I'));
+    assert_eq!(world.heard(admin), done("PAUSE", b'I'));
+    assert!(!says(&world.heard(server), "select 2"));
+    world.bytes(admin, &query("RESUME"));
+    let server = if world.is_open(server) { server } else { world.server() };
+    assert_eq!(world.heard(server), query("select 2"));
+}
+
+#[test]
+fn reload_changes_pools_without_disconnecting_anybody() {
+    let mut world = World::new(config(1));
+    let client = world.arrival("ann", "db");
+    let server = world.server();
+    let second = world.client();
+    world.bytes(client, &query("begin"));
+    world.bytes(second, &query("select 2"));
+    world.signal(Signal::Reload);
+    let mut larger = config(2);
+    add_pool(&mut larger, "other", 1);
+    world.helped(larger);
+    let another = world.server();
+    assert_eq!(world.heard(another), query("select 2"), "there is room for one more");
+    let newcomer = world.arrival("ann", "other");
+    assert!(world.connecting().is_some() && world.is_open(newcomer));
+    world.signal(Signal::Reload);
+    let mut without = config(2);
+    without.pools.clear();
+    world.helped(without);
+    assert!(world.is_open(client) && world.is_open(server), "a transaction goes on");
+    let late = world.arrival("ann", "db");
+    assert!(says(&world.heard(late), "no such database"));
+}
+
+#[test]
+fn term_waits_for_clients_and_lets_no_more_in() {
+    let mut world = World::new(config(1));
+    let client = world.client();
+    world.signal(Signal::ShutdownClients);
+    assert!(world.port.asked.contains(&Asked::Accept(false)) && !world.has_exited());
+    let late = world.arrival("ann", "db");
+    assert!(!world.is_open(late));
+    world.gone(client);
+    assert!(world.has_exited());
+}
+
+#[test]
+fn the_pools_of_users_with_names_alike_are_spread_over_the_workers() {
+    let mut config = config(1);
+    config.max_clients = 1_000;
+    let mut world = World::with_workers(config, 4);
+    let arrivals: Vec<Peer> = (0..200).map(|number| world.arrival(&format!("tenant_{number:03}"), "db")).collect();
+    let elsewhere = arrivals.iter().filter(|peer| world.is_detaching(**peer)).count();
+    assert!((100..190).contains(&elsewhere), "three in four, about: {elsewhere}");
+}
+
+#[test]
+fn a_client_of_another_workers_pool_travels_there() {
+    let mut config = config(1);
+    (0..20).for_each(|i| add_pool(&mut config, &format!("db{i}"), 1));
+    let mut world = World::with_workers(config, 2);
+    let travels = (0..20).find_map(|i| {
+        let peer = world.arrival("ann", &format!("db{i}"));
+        world.port.asked.contains(&Asked::Detach(peer)).then_some(peer)
+    });
+    let peer = travels.expect("some pool lives with the other worker");
+    world.input(Input::Detached { peer });
+    let (to, _, socket) = world.port.messages.pop_back().expect("it is sent");
+    assert_eq!((to.0, socket), (1, Some(peer)));
+}
+
+#[test]
+fn clients_beyond_the_limit_are_told_so() {
+    let mut config = config(1);
+    config.max_clients = 1;
+    let mut world = World::new(config);
+    let client = world.client();
+    let second = world.arrival("ann", "db");
+    assert!(says(&world.heard(second), "no more connections allowed"));
+    assert!(world.is_open(client) && !world.is_open(second));
+    world.gone(client);
+    let third = world.client();
+    assert!(world.is_open(third), "a place is free again");
+}
+
+#[test]
+fn a_login_that_takes_too_long_is_ended() {
+    let mut world = World::new(config(1));
+    let visitor = world.visitor();
+    world.pass(Span::from_secs(3600));
+    assert!(says(&world.heard(visitor), "client_login_timeout"));
+    assert!(!world.is_open(visitor));
+}

@@ -1,0 +1,18 @@
+//! Every integration test of this crate, as one program: a file a theme. One program links once.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod console;
+mod control;
+mod entry;
+mod holding;
+mod lending;
+mod links;
+mod lookups;
+mod places;
+mod prelogin;
+mod renewal;
+mod servers;
+mod shared_limits;
+mod turns;

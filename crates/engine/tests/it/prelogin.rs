@@ -1,0 +1,259 @@
+//! Clients that have not logged in: what they may take from others, which is little and not for long.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use crate::common::*;
+use weir_base::{ClientAddr, Peer, Span};
+use weir_config::{Config, Method};
+use weir_engine::port::{Answer, Input};
+use weir_pgwire::{Auth, HEAD, backend, put_front};
+
+/// The own share of each, and what one and all of them may hold beyond it.
+const OWN_SHARE: usize = 2 << 10;
+const MOST_OF_ALL: usize = 16 << 20;
+
+fn startup(user: &str, database: &str) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    put_front::startup(&mut bytes, &[("user", user), ("database", database)], 0);
+    bytes
+}
+
+fn password(text: &str) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    put_front::password(&mut bytes, text.as_bytes());
+    bytes
+}
+
+fn tcp() -> ClientAddr {
+    ClientAddr::Tcp(SocketAddr::from((Ipv4Addr::new(192, 0, 2, 1), 5000)))
+}
+
+fn unix(uid: u32) -> ClientAddr {
+    ClientAddr::Unix { pid: 9, uid }
+}
+
+/// Whether a client from there is accepted, whoever else is there.
+fn accepted(world: &mut World, from: ClientAddr) -> Option<Peer> {
+    let peer = world.visitor_from(from);
+    world.is_open(peer).then_some(peer)
+}
+
+/// The first bytes of a packet of 10,000: the rest never comes.
+fn begun(length: usize) -> Vec<u8> {
+    let mut bytes = 10_000_u32.to_be_bytes().to_vec();
+    bytes.extend_from_slice(&[0, 3, 0, 0]);
+    bytes.resize(length, b'x');
+    bytes
+}
+
+#[test]
+fn what_strangers_make_us_hold_is_bounded_for_each_and_for_all_and_is_given_back() {
+    let mut config = config(1);
+    config.max_clients = 10_000;
+    let mut world = World::new(config);
+    let mut holders = Vec::new();
+    let refused = loop {
+        let peer = world.socket();
+        world.input_only(Input::Accepted { peer, from: tcp() });
+        world.bytes_only(peer, &begun(9_900));
+        if !world.is_open(peer) {
+            break peer;
+        }
+        holders.push(peer);
+    };
+    assert!(says(&world.heard(refused), "too many clients are logging in at once"));
+    let held = world.engine.held_before_login();
+    assert!(held <= MOST_OF_ALL && held > MOST_OF_ALL - 10_000, "{held}");
+    assert!(holders.len() >= MOST_OF_ALL / 10_000, "{}", holders.len());
+    // Who says what clients say comes in all the same.
+    world.client();
+    let small = world.visitor();
+    world.bytes_only(small, &begun(OWN_SHARE));
+    assert!(world.is_open(small));
+    // By time, and by leaving.
+    let (left, stay) = holders.split_at(holders.len() / 2);
+    left.iter().for_each(|peer| world.gone(*peer));
+    assert!(world.engine.held_before_login() <= stay.len() * 8_000);
+    world.pass(Span::from_secs(61));
+    assert!(stay.iter().all(|peer| !world.is_open(*peer)));
+    assert_eq!(world.engine.held_before_login(), 0);
+}
+
+#[test]
+fn a_stranger_may_say_a_little_ahead_and_not_more() {
+    let mut config = config(1);
+    config.auth.method = Method::Plain;
+    let mut world = World::new(config);
+    let peer = world.visitor();
+    let ahead = [password("secret"), query("select 1")].concat();
+    world.bytes(peer, &[startup("ann", "db"), ahead].concat());
+    let server = world.server();
+    assert!(says(&world.heard(server), "select 1"), "what came ahead is done after the login");
+    assert_eq!(world.engine.held_before_login(), 0);
+    for database in ["db", "weir"] {
+        let peer = world.arrival("ann", database);
+        world.bytes(peer, &vec![b'p'; 33 << 10]);
+        assert!(says(&world.heard(peer), "protocol violation") && !world.is_open(peer), "{database}");
+    }
+    assert_eq!(world.engine.held_before_login(), 0);
+}
+
+/// A Weir of few clients, and so many strangers that none more is accepted by TCP.
+fn crowded(max_clients: u32) -> (World, Vec<Peer>) {
+    let mut config = config(1);
+    config.max_clients = max_clients;
+    config.auth.method = Method::Plain;
+    let mut world = World::new(config);
+    let mut strangers = Vec::new();
+    while let Some(peer) = accepted(&mut world, tcp()) {
+        strangers.push(peer);
+        assert!(strangers.len() < 1_000, "there is no limit");
+    }
+    (world, strangers)
+}
+
+#[test]
+fn operators_come_in_by_the_unix_socket_whoever_else_is_at_the_door() {
+    let (mut world, strangers) = crowded(50);
+    // Local ones have their own places, and may fill those too.
+    let mut locals = 0;
+    while accepted(&mut world, unix(1234)).is_some() {
+        locals += 1;
+        assert!(locals < 100, "there is no limit");
+    }
+    assert!(locals > 0);
+    for (uid, user, secret) in [(OWN_UID, "pgbouncer", None), (0, "admin", Some("secret"))] {
+        let operator = accepted(&mut world, unix(uid)).expect("there is a place for operators");
+        world.bytes(operator, &startup(user, "pgbouncer"));
+        if let Some(secret) = secret {
+            world.bytes(operator, &password(secret));
+        }
+        assert!(world.heard(operator).ends_with(&ready(b'I')), "{user} is at the console");
+    }
+    assert!(strangers.iter().all(|peer| world.is_open(*peer)), "nobody had to go so soon");
+}
+
+#[test]
+fn those_who_only_stand_at_the_door_make_room_for_clients_and_for_administrators() {
+    let (mut world, strangers) = crowded(50);
+    assert_eq!(accepted(&mut world, tcp()), None, "they have come just now");
+    world.pass(Span::from_secs(6));
+    let admin = accepted(&mut world, tcp()).expect("one makes room");
+    assert!(!world.is_open(strangers[0]) && world.is_open(strangers[1]), "the oldest goes first");
+    assert!(says(&world.heard(strangers[0]), "too many clients are logging in at once"));
+    world.bytes(admin, &startup("admin", "pgbouncer"));
+    world.bytes(admin, &password("secret"));
+    assert!(world.heard(admin).ends_with(&ready(b'I')), "an administrator by TCP");
+    for _ in 0..49 {
+        let peer = accepted(&mut world, tcp()).expect("there is room for clients");
+        world.bytes(peer, &startup("ann", "db"));
+        world.bytes(peer, &password("secret"));
+        if let Some(server) = world.connecting() {
+            world.log_in(server);
+        }
+        assert!(world.heard(peer).ends_with(&ready(b'I')), "a client logs in");
+    }
+    // Whoever has logged in stays.
+    world.pass(Span::from_secs(6));
+    let more = accepted(&mut world, tcp()).expect("at the door there is room");
+    world.bytes(more, &startup("ann", "db"));
+    assert!(says(&world.heard(more), "no more connections allowed"));
+}
+
+#[test]
+fn another_worker_makes_room_when_it_is_asked() {
+    let mut config = config(1);
+    config.max_clients = 10;
+    let mut world = World::with_workers(config, 2);
+    while accepted(&mut world, tcp()).is_some() {}
+    world.port.messages.clear();
+    world.pass(Span::from_millis(20));
+    accepted(&mut world, tcp());
+    assert!(!world.port.messages.is_empty(), "the other worker is asked");
+}
+
+#[test]
+fn names_that_nobody_has_cost_no_hashing() {
+    let mut config = config(1);
+    config.auth.method = Method::ScramSha256;
+    config.max_clients = 10_000;
+    let mut world = World::new(config);
+    let mut first = Vec::new();
+    put_front::sasl_initial(&mut first, "SCRAM-SHA-256", b"n,,n=,r=abcdefghijklmnopqrstuvwx");
+    let challenge = |world: &mut World, user: &str| {
+        let peer = world.arrival(user, "db");
+        world.heard(peer);
+        world.bytes(peer, &first);
+        let heard = world.heard(peer);
+        let Ok(Auth::SaslContinue(text)) = backend::authentication(&heard[HEAD..]) else { panic!("{heard:?}") };
+        let text = String::from_utf8_lossy(text).into_owned();
+        text.split_once(",s=").unwrap().1.to_owned()
+    };
+    for number in 0..100 {
+        challenge(&mut world, &format!("nobody{number}"));
+        assert!(world.asked_for_help().is_none(), "nothing is hashed for a stranger");
+    }
+    // A listed user is asked the same, as soon.
+    assert_eq!(challenge(&mut world, "ann").len(), challenge(&mut world, "bob").len());
+    assert!(world.asked_for_help().is_some() && world.asked_for_help().is_none());
+}
+
+/// Clients whose passwords are checked against a verifier, which costs a hash each.
+fn costly() -> Config {
+    let verifier = weir_auth::ScramVerifier::from_salted(&[1; 32], vec![7; 16], 4096).to_string();
+    let mut config = config(1);
+    config.auth.method = Method::Plain;
+    config.max_clients = 10_000;
+    config.auth.users = Arc::new([("ann", verifier.as_str())].into_iter().collect());
+    config
+}
+
+fn guess(world: &mut World, text: &str) -> Peer {
+    let peer = world.socket();
+    world.input_only(Input::Accepted { peer, from: tcp() });
+    world.bytes_only(peer, &startup("ann", "db"));
+    world.heard(peer);
+    world.bytes_only(peer, &password(text));
+    peer
+}
+
+#[test]
+fn passwords_that_wait_for_a_helper_are_bounded_and_one_more_is_refused() {
+    let mut world = World::new(costly());
+    let peers: Vec<Peer> = (0..1_200).map(|number| guess(&mut world, &format!("guess {number}"))).collect();
+    let waiting = peers.iter().filter(|peer| world.is_open(**peer)).count();
+    assert_eq!(waiting, 16 + 1_000);
+    assert!(says(&world.heard(peers[1_199]), "too many clients are logging in at once"));
+    let jobs: Vec<u64> = std::iter::from_fn(|| world.asked_for_help()).collect();
+    assert_eq!(jobs.len(), 16, "helpers have few of them");
+    // Those who leave make room, and cost nothing any more.
+    peers[16..1_016]
+        .iter()
+        .for_each(|peer| world.input_only(Input::Closed { peer: *peer, cause: weir_engine::port::Gone::Eof }));
+    let late = guess(&mut world, "late");
+    assert!(world.is_open(late) && world.is_paused(late));
+    for job in jobs {
+        world.input_only(Input::Helped { job, answer: Answer::Salted([9; 32]) });
+    }
+    assert!(says(&world.heard(peers[0]), "password authentication failed"));
+    let next: Vec<u64> = std::iter::from_fn(|| world.asked_for_help()).collect();
+    assert_eq!(next.len(), 1, "only who is still there");
+    world.input_only(Input::Helped { job: next[0], answer: Answer::Salted([1; 32]) });
+    assert!(world.connecting().is_some(), "it is in, and its server is asked for");
+}
+
+#[test]
+fn a_password_that_was_right_is_hashed_once_and_wrong_ones_are_not_remembered() {
+    let mut world = World::new(costly());
+    for (text, salted, hashes) in
+        [("wrong", [9; 32], 1), ("wrong", [9; 32], 1), ("right", [1; 32], 1), ("right", [1; 32], 0)]
+    {
+        guess(&mut world, text);
+        let jobs: Vec<u64> = std::iter::from_fn(|| world.asked_for_help()).collect();
+        assert_eq!(jobs.len(), hashes, "{text}");
+        for job in jobs {
+            world.input_only(Input::Helped { job, answer: Answer::Salted(salted) });
+        }
+    }
+}

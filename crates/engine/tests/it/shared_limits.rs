@@ -1,0 +1,236 @@
+//! Limits that cross pools, pools made on demand, and places that are used again, an input at a time.
+
+use std::sync::Arc;
+
+use crate::common::*;
+use weir_base::{Peer, Span};
+use weir_config::Config;
+use weir_engine::port::Signal;
+use weir_pgwire::{ErrorFields, put_back};
+
+/// Two users, each with a pool of five on `db`, which may have `most` servers in all.
+fn limited(most: u32) -> Config {
+    let mut config = config(5);
+    config.auth.users = Arc::new([("ann", "secret"), ("bob", "secret"), ("admin", "secret")].into_iter().collect());
+    config.limits.max_db_connections = most;
+    config.limits.query_wait_timeout = Span::from_secs(60);
+    add_pool(&mut config, "db", 5);
+    add_pool(&mut config, "other", 5);
+    config
+}
+
+/// A client that may ask.
+fn client(world: &mut World, user: &str, database: &str) -> Peer {
+    let peer = world.arrival(user, database);
+    if let Some(server) = world.connecting() {
+        world.log_in(server);
+    }
+    assert!(world.heard(peer).ends_with(&ready(b'I')), "{user} is welcome at {database}");
+    peer
+}
+
+fn table(world: &mut World, what: &str) -> String {
+    let admin = world.arrival("admin", "pgbouncer");
+    world.heard(admin);
+    world.bytes(admin, &query(&format!("SHOW {what}")));
+    let text = String::from_utf8_lossy(&world.heard(admin)).into_owned();
+    world.gone(admin);
+    text
+}
+
+/// The server refuses a login.
+fn refuse(world: &mut World, server: Peer, sqlstate: &str, message: &str) {
+    world.input(weir_engine::port::Input::Connected { peer: server, local: String::new(), remote: None });
+    let mut bytes = Vec::new();
+    put_back::error(&mut bytes, &ErrorFields { severity: "FATAL", sqlstate, message, detail: None, hint: None });
+    world.heard(server);
+    world.bytes(server, &bytes);
+}
+
+#[test]
+fn an_idle_server_of_another_user_makes_room_and_a_busy_one_is_waited_for() {
+    let mut world = World::new(limited(1));
+    let ann = client(&mut world, "ann", "db");
+    // Ann's server idles: it is closed for Bob.
+    let bob = world.arrival("bob", "db");
+    let server = world.server();
+    assert!(world.heard(bob).ends_with(&ready(b'I')));
+    world.bytes(bob, &query("SELECT 1"));
+    world.bytes(ann, &query("SELECT 2"));
+    assert!(world.connecting().is_none(), "the only server is busy");
+    world.heard(server);
+    world.bytes(server, &done("SELECT 1", b'I'));
+    assert!(!world.is_open(server), "it is idle, and Ann waits");
+    let server = world.server();
+    assert!(says(&world.heard(server), "SELECT 2"));
+}
+
+#[test]
+fn a_user_has_so_many_servers_over_all_databases() {
+    let mut config = limited(0);
+    config.max_user_connections = 1;
+    let mut world = World::new(config);
+    let first = client(&mut world, "ann", "db");
+    let second = client(&mut world, "ann", "other");
+    world.bytes(second, &query("SELECT 1"));
+    world.bytes(first, &query("SELECT 2"));
+    assert!(world.connecting().is_none());
+    client(&mut world, "bob", "db");
+    world.gone(second);
+    let server = world.server();
+    assert!(says(&world.heard(server), "SELECT 2"), "what left gave its permit back");
+}
+
+#[test]
+fn a_connect_that_fails_gives_its_permit_back() {
+    let mut world = World::new(limited(1));
+    let ann = world.arrival("ann", "db");
+    let server = world.connecting().expect("a connect");
+    world.refuse_connect(server, "no route");
+    assert!(!world.is_open(ann));
+    client(&mut world, "bob", "db");
+}
+
+#[test]
+fn whoever_waits_in_vain_is_told_so_and_leaves_nothing_behind() {
+    let mut world = World::new(limited(1));
+    let ann = client(&mut world, "ann", "db");
+    world.bytes(ann, &query("BEGIN"));
+    let bob = world.arrival("bob", "db");
+    world.pass(Span::from_secs(61));
+    assert!(says(&world.heard(bob), "query_wait_timeout"));
+    let bob = world.arrival("bob", "db");
+    world.reset(bob);
+    world.gone(ann);
+    world.pass(Span::from_secs(1));
+    client(&mut world, "bob", "db");
+}
+
+#[test]
+fn a_reload_that_sets_a_limit_counts_the_servers_that_are_there() {
+    let mut world = World::new(limited(0));
+    let ann = client(&mut world, "ann", "db");
+    let again = client(&mut world, "ann", "db");
+    world.bytes(ann, &query("BEGIN"));
+    world.bytes(again, &query("BEGIN"));
+    let server = world.server();
+    world.signal(Signal::Reload);
+    world.helped(limited(2));
+    let bob = world.arrival("bob", "db");
+    assert!(world.connecting().is_none(), "two are there");
+    world.signal(Signal::Reload);
+    world.helped(limited(3));
+    world.server();
+    assert!(world.heard(bob).ends_with(&ready(b'I')), "room for three");
+    world.signal(Signal::Reload);
+    world.helped(limited(0));
+    world.gone(server);
+    world.bytes(bob, &query("BEGIN"));
+    client(&mut world, "ann", "other");
+}
+
+#[test]
+fn a_reload_that_lifts_the_limit_lets_those_in_who_wait() {
+    let mut world = World::new(limited(1));
+    let ann = client(&mut world, "ann", "db");
+    world.bytes(ann, &query("BEGIN"));
+    let bob = world.arrival("bob", "db");
+    assert!(world.connecting().is_none());
+    world.signal(Signal::Reload);
+    world.helped(limited(0));
+    world.pass(Span::from_secs(1));
+    world.server();
+    assert!(world.heard(bob).ends_with(&ready(b'I')));
+}
+
+#[test]
+fn a_look_up_is_under_the_limit_and_makes_room_for_the_one_it_let_in() {
+    let mut config = limited(1);
+    config.auth.method = weir_config::Method::Plain;
+    config.auth.query_user = Some("bob".into());
+    config.auth.users = Arc::new([("bob", "secret")].into_iter().collect());
+    let mut world = World::new(config);
+    let ann = world.arrival("ann", "db");
+    let asker = world.server();
+    let mut bytes = Vec::new();
+    put_back::parse_complete(&mut bytes);
+    put_back::bind_complete(&mut bytes);
+    put_back::data_row(&mut bytes, &[Some(b"ann"), Some(b"hush")]);
+    bytes.extend(done("SELECT 1", b'I'));
+    world.bytes(asker, &bytes);
+    let mut password = Vec::new();
+    weir_pgwire::put_front::password(&mut password, b"hush");
+    world.heard(ann);
+    world.bytes(ann, &password);
+    assert!(!world.is_open(asker), "its server makes room");
+    world.server();
+    assert!(world.heard(ann).ends_with(&ready(b'I')));
+}
+
+/// Any database is served.
+fn any_database() -> Config {
+    let mut config = limited(0);
+    let mut pool = (*config.pools["db"]).clone();
+    (pool.name, pool.database) = (String::new(), String::new());
+    config.fallback = Some(Arc::new(pool));
+    config.autodb_idle_timeout = Span::from_secs(100);
+    config.limits.server_idle_timeout = Span::from_secs(10);
+    config
+}
+
+#[test]
+fn a_database_made_on_demand_is_forgotten_when_it_is_unused() {
+    let mut world = World::new(any_database());
+    let ann = client(&mut world, "ann", "mine");
+    assert!(table(&mut world, "STATS").contains("mine"));
+    world.pass(Span::from_secs(10_000));
+    assert!(table(&mut world, "STATS").contains("mine"), "Ann is still there");
+    world.gone(ann);
+    world.pass(Span::from_secs(10_000));
+    assert!(!table(&mut world, "STATS").contains("mine"), "with its statistics");
+    client(&mut world, "ann", "mine");
+}
+
+#[test]
+fn a_database_that_does_not_exist_leaves_nothing_behind() {
+    let mut world = World::new(any_database());
+    for n in 0..50 {
+        let ann = world.arrival("ann", &format!("invented{n}"));
+        let server = world.connecting().expect("a connect");
+        refuse(&mut world, server, "3D000", "database \"invented\" does not exist");
+        assert!(says(&world.heard(ann), "does not exist"));
+    }
+    assert!(!table(&mut world, "STATS").contains("invented"));
+}
+
+#[test]
+fn a_named_pool_takes_the_place_of_one_made_on_demand() {
+    let mut world = World::new(any_database());
+    let ann = client(&mut world, "ann", "mine");
+    let mut config = any_database();
+    add_pool(&mut config, "mine", 1);
+    world.signal(Signal::Reload);
+    world.helped(config);
+    world.gone(ann);
+    world.pass(Span::from_secs(10_000));
+    assert!(table(&mut world, "STATS").contains("mine"), "it is not on demand any more");
+    world.signal(Signal::Reload);
+    world.helped(any_database());
+    world.pass(Span::from_secs(10_000));
+    assert!(!table(&mut world, "STATS").contains("mine"));
+}
+
+#[test]
+fn a_pool_without_clients_is_given_up_after_pool_idle_timeout() {
+    let mut config = limited(1);
+    config.pool_idle_timeout = Span::from_secs(30);
+    let mut world = World::new(config);
+    let ann = world.arrival("ann", "db");
+    let server = world.server();
+    world.pass(Span::from_secs(100));
+    assert!(world.is_open(server), "Ann is still there");
+    world.gone(ann);
+    world.pass(Span::from_secs(31));
+    assert!(!world.is_open(server));
+    client(&mut world, "ann", "db");
+}

@@ -1,0 +1,90 @@
+//! Many pools before one host: so many logins at once and no more, in turn, and together out of reach.
+
+use weir_base::{Peer, Span};
+use weir_config::Config;
+
+use crate::common::*;
+
+/// So many pools at the same place, where so many logins may be under way at once.
+fn many(pools: usize, most: u32) -> Config {
+    let mut config = Config { max_logins_per_host: most, ..config(1) };
+    (0..pools).for_each(|number| add_pool(&mut config, &format!("pool{number}"), 1));
+    config
+}
+
+/// A client of each pool comes.
+fn all_come(world: &mut World, pools: usize) -> Vec<Peer> {
+    (0..pools).map(|number| world.arrival("ann", &format!("pool{number}"))).collect()
+}
+
+fn connecting(world: &mut World) -> Vec<Peer> {
+    std::iter::from_fn(|| world.connecting()).collect()
+}
+
+#[test]
+fn a_host_gets_so_many_logins_at_once_and_all_pools_are_served_in_turn() {
+    let mut world = World::new(many(10, 3));
+    let clients = all_come(&mut world, 10);
+    let mut under_way = connecting(&mut world);
+    assert_eq!(under_way.len(), 3);
+    for (served, client) in clients.iter().enumerate() {
+        let server = under_way.remove(0);
+        world.log_in(server);
+        assert!(world.heard(*client).ends_with(&ready(b'I')), "first come, first served: {served}");
+        under_way.extend(connecting(&mut world));
+        assert_eq!(under_way.len(), 3.min(10 - served - 1), "the next takes the turn");
+    }
+}
+
+#[test]
+fn a_login_that_fails_or_takes_too_long_gives_its_turn_to_the_next() {
+    let mut world = World::new(many(3, 1));
+    let clients = all_come(&mut world, 3);
+    let first = world.connecting().expect("one login");
+    assert_eq!(world.connecting(), None);
+    world.input(weir_engine::port::Input::Connected { peer: first, local: String::new(), remote: None });
+    // It says nothing.
+    world.pass(Span::from_secs(16));
+    assert!(says(&world.heard(clients[0]), "server_connect_timeout"));
+    let second = world.connecting().expect("the next has its turn");
+    world.gone(second);
+    let third = world.connecting().expect("and the last one");
+    world.log_in(third);
+    assert!(world.heard(clients[2]).ends_with(&ready(b'I')));
+}
+
+#[test]
+fn who_stands_in_line_for_a_host_that_is_out_of_reach_is_told_so_without_a_try() {
+    let mut world = World::new(many(100, 2));
+    let clients = all_come(&mut world, 100);
+    let first = world.connecting().expect("a login");
+    let second = world.connecting().expect("another one");
+    world.refuse_connect(first, "Connection refused");
+    let told = clients.iter().filter(|client| says(&world.heard(**client), "Connection refused")).count();
+    assert_eq!(told, 99, "all but the client of the login that is under way");
+    assert_eq!(world.connecting(), None, "nobody else has tried");
+    world.log_in(second);
+}
+
+#[test]
+fn who_leaves_the_line_is_passed_over() {
+    let mut world = World::new(many(3, 1));
+    let clients = all_come(&mut world, 3);
+    let first = world.connecting().expect("one login");
+    world.gone(clients[1]);
+    world.log_in(first);
+    let next = world.connecting().expect("the turn goes on");
+    world.log_in(next);
+    assert!(world.heard(clients[2]).ends_with(&ready(b'I')));
+    assert_eq!(world.connecting(), None);
+}
+
+#[test]
+fn a_reload_with_more_room_lets_more_of_the_line_in() {
+    let mut world = World::new(many(10, 1));
+    let _clients = all_come(&mut world, 10);
+    assert_eq!(connecting(&mut world).len(), 1);
+    world.signal(weir_engine::port::Signal::Reload);
+    world.helped(many(10, 4));
+    assert_eq!(connecting(&mut world).len(), 3, "four at once now");
+}

@@ -1,0 +1,188 @@
+//! Bytes through a runtime: nothing lost, nothing reordered, nothing unbounded, in the order that the port promises.
+
+use std::io::{Read, Write};
+use std::net::Shutdown;
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use weir_base::{Span, Time};
+use weir_engine::port::Input;
+
+use crate::common::*;
+
+#[test]
+fn bytes_before_a_half_close_are_answered_after_it() {
+    let (echo, heard) = Echo::new();
+    let mut echo = Some(echo);
+    let running = serve(|_| echo.take().unwrap());
+    let mut stream = client(&running);
+    stream.write_all(b"last words").unwrap();
+    stream.shutdown(Shutdown::Write).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert_eq!(answer, "last words");
+    assert_eq!(
+        [next(&heard), next(&heard), next(&heard)],
+        ["accepted".to_owned(), "bytes 10".into(), "closed Eof".into()]
+    );
+}
+
+#[test]
+fn one_turn_s_forwards_and_sends_arrive_in_their_order() {
+    let running = serve(|_| {
+        script(|_, input, io| {
+            if let Input::Bytes { peer, bytes } = input {
+                // More pieces than one gathered write takes, with neighbours that can be joined and some that can't.
+                for i in 0..bytes.len() {
+                    io.send(peer, b"<");
+                    io.send(peer, b"-");
+                    io.forward(peer, i..i + 1);
+                    io.forward(peer, i..i);
+                    io.send(peer, b">");
+                }
+                io.forward(peer, 0..2);
+                io.forward(peer, 2..bytes.len());
+            }
+            Time::NEVER
+        })
+    });
+    let mut stream = client(&running);
+    stream.write_all(b"abcdefghijklmnopqrstuvwxyz").unwrap();
+    let expected: String = ('a'..='z').map(|c| format!("<-{c}>")).chain([('a'..='z').collect()]).collect();
+    assert_eq!(String::from_utf8(read(&mut stream, expected.len())).unwrap(), expected);
+}
+
+#[test]
+fn a_large_answer_of_many_pieces_is_cut_anywhere_and_arrives_whole() {
+    const PIECE: usize = 37_003;
+    const PIECES: usize = 400;
+    let running = serve(|_| {
+        script(|_, input, io| {
+            if let Input::Bytes { peer, bytes } = input {
+                for i in 0..PIECES {
+                    io.send(peer, &pattern(i * PIECE, PIECE));
+                    io.forward(peer, 0..bytes.len());
+                }
+                io.close(peer);
+            }
+            Time::NEVER
+        })
+    });
+    let mut stream = client(&running);
+    stream.write_all(b"!").unwrap();
+    thread::sleep(Duration::from_millis(100));
+    for i in 0..PIECES {
+        assert!(read(&mut stream, PIECE) == pattern(i * PIECE, PIECE), "piece {i}");
+        assert_eq!(read(&mut stream, 1), b"!");
+    }
+    assert_eq!(stream.read(&mut [0; 1]).unwrap(), 0, "closed after the last byte");
+}
+
+#[test]
+fn who_never_takes_its_last_bytes_is_dropped_after_the_linger() {
+    let running = serve(|_| {
+        script(|_, input, io| {
+            if let Input::Bytes { peer, .. } = input {
+                io.send(peer, &vec![7; 64 << 20]);
+                io.close(peer);
+            }
+            Time::NEVER
+        })
+    });
+    let mut stream = client(&running);
+    let began = Instant::now();
+    stream.write_all(b"!").unwrap();
+    let mut probe = stream.try_clone().unwrap();
+    // A write fails once the other end is closed with bytes unsent.
+    let closed = (0..200).any(|_| {
+        thread::sleep(Duration::from_millis(50));
+        probe.write_all(b"?").is_err()
+    });
+    assert!(closed, "the connection is given up");
+    assert!(began.elapsed() > Duration::from_secs(4), "but not at once");
+}
+
+#[test]
+fn a_paused_peer_delivers_no_bytes_until_it_is_resumed() {
+    let (told_to, heard) = channel();
+    let mut told_to = Some(told_to);
+    let running = serve(|_| {
+        let told_to = told_to.take().unwrap();
+        let (mut held, mut due) = (None, Time::NEVER);
+        script(move |now, input, io| {
+            told_to.send((told(&input), now)).unwrap();
+            match input {
+                Input::Accepted { peer, .. } => {
+                    io.pause(peer);
+                    held = Some(peer);
+                    due = now + Span::from_millis(150);
+                }
+                Input::Tick => {
+                    io.resume(held.unwrap());
+                    due = Time::NEVER;
+                }
+                _ => {}
+            }
+            due
+        })
+    });
+    let mut stream = client(&running);
+    stream.write_all(b"early").unwrap();
+    stream.shutdown(Shutdown::Both).unwrap();
+    let mut heard: Vec<(String, Time)> = (0..5).map(|_| heard.recv_timeout(Duration::from_secs(5)).unwrap()).collect();
+    assert_eq!(heard.remove(1).0, "ending", "that there will be no more is told at once");
+    let words: Vec<&str> = heard.iter().map(|(word, _)| word.as_str()).collect();
+    assert_eq!(words, ["accepted", "tick", "bytes 5", "closed Eof"]);
+    let waited = heard[1].1.since(heard[0].1);
+    assert!(waited >= Span::from_millis(150), "a tick comes when it is due, not earlier: {waited:?}");
+}
+
+#[test]
+fn a_reset_reaches_the_brain_of_a_paused_peer() {
+    let (told_to, heard) = channel();
+    let mut told_to = Some(told_to);
+    let running = serve(|_| {
+        let told_to = told_to.take().unwrap();
+        script(move |_, input, io| {
+            told_to.send(told(&input)).unwrap();
+            if let Input::Accepted { peer, .. } = input {
+                io.pause(peer);
+            }
+            Time::NEVER
+        })
+    });
+    let stream = client(&running);
+    assert_eq!(next(&heard), "accepted");
+    // Closing with a linger of zero sends a reset.
+    socket2::SockRef::from(&stream).set_linger(Some(Duration::ZERO)).unwrap();
+    drop(stream);
+    assert_eq!(next(&heard), "closed Error");
+}
+
+#[test]
+fn many_links_forward_at_once() {
+    let (echo, _heard) = Echo::new();
+    let mut echo = Some(echo);
+    let server = serve(|_| echo.take().unwrap());
+    let to = address(&server);
+    let pooler = serve(|_| Forward::new(to));
+    let at = address(&pooler);
+    let work = |seed: usize| {
+        let mut stream = connect(at);
+        for i in 0..200 {
+            let length = 1 + (seed * 7919 + i * 104_729) % 70_000;
+            let sent = pattern(seed + i, length);
+            let mut writer = stream.try_clone().unwrap();
+            let feed = thread::spawn({
+                let sent = sent.clone();
+                move || writer.write_all(&sent).unwrap()
+            });
+            assert!(read(&mut stream, length) == sent);
+            feed.join().unwrap();
+        }
+    };
+    thread::scope(|scope| {
+        (0..8).for_each(|seed| drop(scope.spawn(move || work(seed))));
+    });
+}

@@ -1,0 +1,9 @@
+//! Every integration test of this crate, as one program: a file a theme. One program links once.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod access;
+mod hostile;
+mod panel;
+mod routes;
