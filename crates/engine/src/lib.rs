@@ -274,8 +274,8 @@ impl Engine {
             assert_eq!(link, Some(Some(server.peer)), "a server's client does not know it");
             assert!(server.phase() != Some(peers::ServerPhase::Idle), "an idle server has a client");
             let released = self.pools.get(server.pool).mode() != weir_base::PoolMode::Session;
-            let fair = server.overtime.1 <= traffic::relay::AHEAD || !released;
-            assert!(fair, "others wait, and a pipeline goes on for {} transactions", server.overtime.1);
+            let fair = server.clock.pipelined() <= traffic::relay::AHEAD || !released;
+            assert!(fair, "others wait, and a pipeline goes on for {} transactions", server.clock.pipelined());
         }
         self.check_logins();
         for ix in self.pools.indices() {

@@ -15,11 +15,11 @@ use weir_pool::{Pool, Settings};
 use weir_session::login::LearnedCredentials;
 use weir_session::{Clean, PoolStatements, ServerError};
 
+use crate::backends::connection::SaltedKey;
 use crate::backends::hosts::Hosts;
 use crate::backends::login_throttle::PoolLogin;
 use crate::cluster::state::{Part, Standing};
 use crate::entry::reported::Welcome;
-use crate::entry::state::SaltedKey;
 use crate::handles::PoolIx;
 
 /// The pools of a worker.

@@ -149,7 +149,7 @@ impl Tables<'_> {
     /// How long a client's request has waited for a server, or its query runs by now.
     fn wait_of(&self, client: &ClientSlot, server: Option<&ServerSlot>) -> Span {
         match server {
-            Some(server) if server.query_at != Time::NEVER => self.common.now().since(server.query_at),
+            Some(server) if server.clock.query_at() != Time::NEVER => self.common.now().since(server.clock.query_at()),
             None if client.state() == "waiting" => self.common.now().since(client.request_at),
             _ => Span::ZERO,
         }
@@ -167,12 +167,13 @@ impl Tables<'_> {
 
     fn server(&self, server: &ServerSlot) -> SocketRecord {
         let slot = self.pools.get(server.pool);
-        let (addr, port) = target_address(&server.target);
+        let (addr, port) = target_address(server.connection.target());
         let up = if let ServerState::Up(up, _) = &server.state { Some(up) } else { None };
         let client = server.link.and_then(|link| self.peers.get_client(link));
         let name = up.and_then(|up| self.params.get(up.params(), "application_name"));
         let began = |at: Time| (server.link.is_some() && at != Time::NEVER).then(|| self.common.wall(at));
-        let (local_addr, local_port) = server.local.rsplit_once(':').unwrap_or((&server.local, "0"));
+        let (local_addr, local_port) =
+            server.connection.local().rsplit_once(':').unwrap_or((server.connection.local(), "0"));
         SocketRecord {
             id: server.id,
             user: slot.user.to_string(),
@@ -182,19 +183,19 @@ impl Tables<'_> {
             port,
             local_addr: local_addr.to_owned(),
             local_port: local_port.parse().unwrap_or(0),
-            connect_time: self.common.wall(server.connected_at),
-            request_time: self.common.wall(server.linked_at),
+            connect_time: self.common.wall(server.connection.connected_at()),
+            request_time: self.common.wall(server.clock.linked_at()),
             wait: Span::ZERO,
             close_needed: is_outdated(self.peers, self.pools, server.peer),
             ptr: server.id,
             link: client.map(|c| c.id),
             remote_pid: up.map_or(0, |up| up.cancel_key().pid),
-            tls: server.tls.as_ref().map(|tls| tls.description.clone()).unwrap_or_default(),
+            tls: server.connection.tls().map(|tls| tls.description.clone()).unwrap_or_default(),
             application_name: name.unwrap_or_default().to_owned(),
             prepared_statements: up.map_or(0, |up| up.prepared() as u32),
             held_for: client.and(up).and_then(Server::hold_reason),
-            transaction_time: began(server.transaction_at),
-            query_time: began(server.query_at),
+            transaction_time: began(server.clock.transaction_at()),
+            query_time: began(server.clock.query_at()),
         }
     }
 

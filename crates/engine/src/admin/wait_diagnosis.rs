@@ -145,14 +145,14 @@ fn sentence(used: u32, servers: u32, groups: &[Group; 5]) -> String {
 fn hold(server: &ServerSlot, now: Time) -> (Hold, Time) {
     match &server.state {
         ServerState::Up(_, ServerPhase::Linked) => {
-            let Holding { silence, query, transaction, .. } = server.holding;
+            let Holding { silence, query, transaction, .. } = *server.clock.holding();
             match (silence, transaction) {
-                (Time::NEVER, Time::NEVER) => (Hold::IdleSession, server.heard_at),
+                (Time::NEVER, Time::NEVER) => (Hold::IdleSession, server.clock.heard_at()),
                 (Time::NEVER, since) => (Hold::Query, query.min(since)),
                 (since, _) => (Hold::IdleTransaction, since),
             }
         }
-        _ => (Hold::Own, server.own_since.min(now)),
+        _ => (Hold::Own, server.clock.own_query_at().min(now)),
     }
 }
 

@@ -28,6 +28,7 @@ use crate::log::log;
 use crate::peers::{Entry, ServerPhase, ServerSlot};
 use crate::pools::PoolSlot;
 use crate::port::{Io, Level};
+use crate::traffic::reading::ServerReading;
 
 /// A letter about one pool.
 #[derive(Debug)]
@@ -172,7 +173,7 @@ impl Engine {
     /// The socket of a server that is lent is free to travel.
     fn lent<I: Io>(&mut self, mut server: Box<ServerSlot>, ask: BorrowRequest, check: bool, io: &mut I) {
         let (lent, ix) = (server.peer, server.pool);
-        let on = server.on().map(|(name, address)| (name.into(), address));
+        let on = server.connection.on().map(|(name, address)| (name.into(), address));
         self.packed(&mut server);
         let slot = self.pools.get(ix);
         let unwanted = slot.pool.is_unwanted(lent) || server.marked_for_close;
@@ -515,7 +516,7 @@ impl Engine {
             self.common.timers().forget();
             self.tidy_timers();
         }
-        (server.paused, server.suspended, server.full) = (false, false, false);
+        server.reading = ServerReading::default();
     }
 
     /// Ties a server to its new handle and pool, with the proof that it is clean.

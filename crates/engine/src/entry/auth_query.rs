@@ -85,8 +85,8 @@ impl AuthQueries {
     pub(crate) fn send<I: Io>(&mut self, cx: &mut Cx<'_, I>, handle: Peer, server: &mut ServerSlot) -> Option<PoolIx> {
         let query = self.find(handle)?;
         let peer = server.peer;
-        server.linked_at = cx.now;
-        server.query_at = Time::NEVER;
+        server.clock.unlinked();
+        server.clock.linked(cx.now);
         let (up, phase) = server.up()?;
         *phase = ServerPhase::AuthQuery(handle);
         query.attempts += 1;

@@ -97,7 +97,7 @@ impl Engine {
                 self.login_step(now, client, step, io);
             }
             Entry::Server(mut server) => {
-                server.tls = Some(secured);
+                server.connection.secured(secured);
                 self.server_secured(server, io);
             }
             Entry::Cancel(cancel) => {

@@ -129,12 +129,8 @@ impl Engine {
         } else if let Some(server) = self.peers.server(peer)
             && matches!(server.state, ServerState::Up(..))
             && !matches!(server.phase(), Some(ServerPhase::Lending { .. } | ServerPhase::Returning))
-            && !server.suspended
         {
-            server.suspended = true;
-            if !server.paused {
-                io.pause(peer);
-            }
+            server.reading.suspend(peer, io);
         }
     }
 
@@ -144,14 +140,11 @@ impl Engine {
         for client in clients {
             self.set_pause(client, |pause| pause.suspended = false, io);
         }
-        let servers: Vec<Peer> = self.peers.servers().filter(|s| s.suspended).map(|s| s.peer).collect();
+        let servers: Vec<Peer> = self.peers.servers().filter(|s| s.reading.is_suspended()).map(|s| s.peer).collect();
         for peer in servers {
             let Some(server) = self.peers.server(peer) else { continue };
-            server.suspended = false;
-            server.holding.excuse(now);
-            if !server.paused {
-                io.resume(peer);
-            }
+            server.reading.wake(peer, io);
+            server.clock.excuse(now);
         }
         self.admin.halt.wake(&mut Cx::new(now, io, &mut self.common, &mut self.sessions));
     }
@@ -203,7 +196,7 @@ impl Engine {
 fn is_full(peers: &Peers, peer: Peer) -> bool {
     match peers.get_client(peer) {
         Some(client) => client.pause.full && !matches!(client.phase, ClientPhase::Console(_)),
-        None => peers.get_server(peer).is_some_and(|server| server.full),
+        None => peers.get_server(peer).is_some_and(|server| server.reading.is_full()),
     }
 }
 

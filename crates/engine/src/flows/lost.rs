@@ -25,7 +25,7 @@ impl Engine {
             return self.login_failed(now, server, error, ending, io);
         };
         if self.common.config().log.disconnections {
-            let age = now.since(server.connected_at).micros() / 1_000_000;
+            let age = now.since(server.connection.connected_at()).micros() / 1_000_000;
             let text = format_args!("closing because: server conn crashed? (age={age}s)");
             self.log_server(Level::Info, &server, text, io);
         }
@@ -102,7 +102,7 @@ impl Engine {
             _ => io.close(server.peer),
         }
         if self.common.config().log.disconnections {
-            let age = now.since(server.connected_at).micros() / 1_000_000;
+            let age = now.since(server.connection.connected_at()).micros() / 1_000_000;
             self.log_server(Level::Info, &server, format_args!("closing because: {why} (age={age}s)"), io);
         }
     }

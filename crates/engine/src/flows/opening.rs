@@ -118,14 +118,15 @@ impl Engine {
         let Some(server) = self.peers.take_server(server) else { return };
         if reason == CloseReason::ConnectTimeout {
             let unreached = matches!(server.state, ServerState::Connecting);
-            let message = format!("server {} did not finish the login within server_connect_timeout", server.target);
+            let message =
+                format!("server {} did not finish the login within server_connect_timeout", server.connection.target());
             let error = ServerError { sqlstate: "08001".into(), message };
             let slot = self.pools.get_mut(server.pool);
             // The pool has judged it already, by what it was told when the connect began.
-            let (_, told) = slot.hosts.failed(&slot.config, server.attempt, error.clone(), None);
+            let (_, told) = slot.hosts.failed(&slot.config, server.connection.attempt(), error.clone(), None);
             slot.note_failure(told, true, now);
             if unreached {
-                self.fail_waiting(now, &server.target, &error, true);
+                self.fail_waiting(now, server.connection.target(), &error, true);
             }
         }
         self.goodbye(server, reason.text(), io);

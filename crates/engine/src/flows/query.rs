@@ -130,7 +130,7 @@ impl Engine {
     /// A server sent something.
     #[inline]
     pub(crate) fn server_bytes<I: Io>(&mut self, now: Time, mut server: Box<ServerSlot>, bytes: &[u8], io: &mut I) {
-        server.heard_at = now;
+        server.clock.heard(now);
         match server.phase() {
             None => return self.login_bytes(now, server, bytes, io),
             Some(ServerPhase::AuthQuery(query)) => return self.auth_query_bytes(now, server, query, bytes, io),

@@ -5,7 +5,7 @@
 //! server has closed that connection (which it does after it has signalled the backend), the client's server is not given
 //! to anybody else, so a late cancel can't hit another client.
 
-use weir_base::{Host, Peer, Target, Time};
+use weir_base::{Peer, Time};
 use weir_pgwire::put_front;
 
 use crate::Engine;
@@ -118,12 +118,7 @@ impl Engine {
                 return cancel.requesters.push(requester);
             }
         }
-        // The very machine that the server is on, whatever its name means by now.
-        let target = |server: &mut ServerSlot| match server.remote {
-            Some(address) => Target { host: Host::Ip(address), port: server.target.port },
-            None => server.target.clone(),
-        };
-        let Some(target) = self.peers.server(server).map(target) else {
+        let Some(target) = self.peers.server(server).map(|server| server.connection.machine()) else {
             return self.finish_canceller(requester, io);
         };
         let peer = io.connect(&target);
@@ -149,7 +144,7 @@ impl Engine {
     /// The connection for a cancel request is there. It is encrypted if that of its server is.
     pub(crate) fn cancel_connected<I: Io>(&mut self, peer: Peer, io: &mut I) {
         let Some(server) = self.peers.cancel(peer).map(|c| c.server) else { return };
-        if self.peers.server(server).is_none_or(|server| server.tls.is_none()) {
+        if self.peers.server(server).is_none_or(|server| server.connection.tls().is_none()) {
             return self.send_cancel(peer, io);
         }
         if let Some(cancel) = self.peers.cancel(peer) {
@@ -163,7 +158,7 @@ impl Engine {
     pub(crate) fn cancel_bytes<I: Io>(&mut self, mut cancel: Box<CancelSlot>, bytes: &[u8], io: &mut I) {
         let peer = cancel.peer;
         if cancel.stage == CancelStage::Asking {
-            let host = self.peers.server(cancel.server).map(|server| server.target.host.clone());
+            let host = self.peers.server(cancel.server).map(|server| server.connection.target().host.clone());
             let (Some(host), Ok(true)) = (host, read_answer(bytes)) else {
                 io.close(peer);
                 return self.cancel_over(&cancel, io);

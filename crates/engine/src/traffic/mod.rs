@@ -10,6 +10,8 @@ pub(crate) mod cancel_key;
 pub(crate) mod cancel_state;
 pub(crate) mod deadlines;
 pub(crate) mod holding;
+pub(crate) mod link_clock;
 pub(crate) mod links;
+pub(crate) mod reading;
 pub(crate) mod relay;
 pub(crate) mod wire;
