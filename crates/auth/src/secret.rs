@@ -12,12 +12,10 @@ use subtle::ConstantTimeEq;
 
 use crate::crypto::{hash, hmac};
 use crate::message::{MAX_ITERATIONS, decode, decode_key, encode, iterations};
-use crate::mock::Shape;
+use crate::shape::{SALT_LEN, Shape};
 
 /// The longest salt of a stored verifier, in bytes; PostgreSQL makes salts of 16.
 const MAX_SALT: usize = 1024;
-/// The length of the salts that PostgreSQL makes, and we.
-pub(crate) const SALT_LEN: usize = 16;
 const SCRAM_PREFIX: &str = "SCRAM-SHA-256$";
 const MD5_PREFIX: &str = "md5";
 

@@ -16,7 +16,7 @@ use weir_base::{Peer, Slab, Time, WorkerId};
 use weir_config::{AuthLookup, Spread};
 use weir_pool::Acquire;
 use weir_session::startup::StartupRequest;
-use weir_session::{Refusal, auth_query, from_server};
+use weir_session::{Refusal, auth_query};
 
 use crate::Engine;
 use crate::cluster::messages::{Message, Payload};
@@ -334,7 +334,7 @@ impl Engine {
                 self.lookup_answered(peer, answer, io);
                 self.clean_up(now, server_peer, io);
             }
-            Err(from_server::ProtocolViolation(what)) => {
+            Err(weir_session::ProtocolViolation(what)) => {
                 let text = format_args!("unexpected response to auth_query: {what}");
                 self.log_server(Level::Warning, &server, text, io);
                 io.close(server_peer);

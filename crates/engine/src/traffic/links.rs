@@ -262,7 +262,7 @@ impl Engine {
         {
             return;
         }
-        let spoiled = up.is_spoiled();
+        let spoiled = up.is_unusable();
         if let Some(client) = link {
             if *phase != ServerPhase::Linked {
                 return;
@@ -324,7 +324,7 @@ impl Engine {
             return self.close_server(now, server, RECONFIGURED, io);
         }
         let (query, why) = match cleaning(&pool, used, up.dirty()) {
-            _ if up.is_spoiled() => return self.close_server(now, server, "unclean server", io),
+            _ if up.is_unusable() => return self.close_server(now, server, "unclean server", io),
             Cleaning::Close => return self.close_server(now, server, "unclean server", io),
             // Whoever is about to be closed need not be cleaned.
             Cleaning::Query(..) if self.pools.get(ix).pool.is_outdated(server) => {

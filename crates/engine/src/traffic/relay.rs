@@ -5,8 +5,8 @@
 
 use weir_admin::Histogram;
 use weir_base::{Peer, PoolMode, Time};
-use weir_session::from_client::{self, StopReason};
 use weir_session::{Refusal, from_server};
+use weir_session::{StopReason, from_client};
 
 use crate::Engine;
 use crate::common::FollowUp;
@@ -184,7 +184,7 @@ impl Engine {
         }
         match told {
             Ok(told) => self.server_told(now, server, told, io),
-            Err(from_server::ProtocolViolation(what)) => {
+            Err(weir_session::ProtocolViolation(what)) => {
                 let text = format_args!("unexpected response from server: {what}");
                 self.log_server(Level::Warning, &server, text, io);
                 server.fatal_error = Some(Refusal::ServerUnexpected);
@@ -220,7 +220,7 @@ impl Engine {
         let peer = server.peer;
         let Some((up, phase)) = server.up() else { return };
         let (phase, quiet, ahead) = (*phase, up.is_quiet(), up.pending_segments());
-        let spoiled_idle = up.is_spoiled() && phase == ServerPhase::Idle;
+        let spoiled_idle = up.is_unusable() && phase == ServerPhase::Idle;
         let link = server.link;
         self.peers.put(peer, Entry::Server(server));
         if let (Some(client), Some(refusal)) = (link, breach) {
