@@ -24,7 +24,6 @@ mod saslprep;
 mod scram_client;
 mod scram_server;
 mod secret;
-mod shape;
 mod source;
 
 pub use cleartext::{plain_verify, verify_cleartext};
@@ -40,8 +39,7 @@ pub use plan::{Denial, Exchange, Facts, Plan, RejectReason, decide};
 pub use require::{Methods, RequireAuth, ServerMethod, Trust};
 pub use scram_client::{ScramClient, ScramExpectVerdict, ScramNeedKeys};
 pub use scram_server::{ScramChallenged, ScramExpectFinal, ScramOffer, ScramServer};
-pub use secret::{ScramKeys, ScramVerifier, Secret, SecretError};
-pub use shape::Shape;
+pub use secret::{ScramKeys, ScramVerifier, Secret, SecretError, Shape};
 pub use source::{ScramPolicy, ScramSource, ScramStart};
 
 /// The SASL mechanism by its name in AuthenticationSASL and SASLInitialResponse.

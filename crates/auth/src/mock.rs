@@ -7,8 +7,7 @@
 use std::collections::BTreeMap;
 
 use crate::crypto::hmac;
-use crate::secret::Secret;
-use crate::shape::Shape;
+use crate::secret::{Secret, Shape};
 
 /// How many secrets there are of each kind.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

@@ -12,10 +12,11 @@ use subtle::ConstantTimeEq;
 
 use crate::crypto::{hash, hmac};
 use crate::message::{MAX_ITERATIONS, decode, decode_key, encode, iterations};
-use crate::shape::{SALT_LEN, Shape};
 
 /// The longest salt of a stored verifier, in bytes; PostgreSQL makes salts of 16.
 const MAX_SALT: usize = 1024;
+/// The length of the salts that PostgreSQL makes, and we.
+pub(crate) const SALT_LEN: usize = 16;
 const SCRAM_PREFIX: &str = "SCRAM-SHA-256$";
 const MD5_PREFIX: &str = "md5";
 
@@ -49,6 +50,22 @@ impl Secret {
             }
             _ => Ok(Secret::Plain(text.into())),
         }
+    }
+}
+
+/// What a SCRAM challenge shows of a verifier.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+pub struct Shape {
+    /// How often the password was hashed.
+    pub iterations: u32,
+    /// The length of the salt, in bytes.
+    pub salt: usize,
+}
+
+impl Shape {
+    /// Of a verifier that we make ourselves, or that PostgreSQL made with this count.
+    pub fn usual(iterations: u32) -> Shape {
+        Shape { iterations, salt: SALT_LEN }
     }
 }
 

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::secret::Shape;
 use crate::secret::{ScramVerifier, salt_for};
-use crate::shape::Shape;
 
 /// What a SCRAM login is verified against.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -14,14 +14,14 @@ use weir_pgwire::Dirty;
 use weir_pool::lending::{BorrowRequest, Lender, borrower_settings};
 use weir_pool::{CloseReason, Effect, Pool, Settings};
 use weir_session::login::LearnedCredentials;
-use weir_session::{Cause, Clean, Params, PoolStatements, Refusal, ServerError};
+use weir_session::{Cause, Clean, PoolStatements, Refusal, ServerError};
 
 use crate::Engine;
 use crate::backends::hosts::Hosts;
 use crate::backends::throttle_state::Turn;
 use crate::cluster::state::{Asker, Guest, Part, Standing};
 use crate::common::FollowUp;
-use crate::entry::reported::Told;
+use crate::entry::reported::Welcome;
 use crate::entry::state::SaltedKey;
 use crate::handles::{PoolIx, Waiter};
 use crate::peers::{ClientSlot, Entry, ServerSlot, ServerState};
@@ -82,8 +82,8 @@ pub(crate) struct PoolSlot {
     /// Cancel requests: under way, and waiting for their turn (requester, client).
     pub(crate) cancels: Vec<Peer>,
     pub(crate) cancel_queue: VecDeque<(Peer, Peer)>,
-    /// When the log was told last who holds its servers.
-    pub(crate) holders_said: Option<Time>,
+    /// When the log had a line about its waits last.
+    pub(crate) wait_logged: Option<Time>,
     /// The configuration has it no more, or nobody needs it.
     pub(crate) removed: bool,
     /// Since when nobody uses it, and since when it has no servers besides; never if it is not so.
@@ -102,13 +102,6 @@ pub(crate) struct PoolSlot {
 pub(crate) struct Reading {
     pub(crate) stats: Stats,
     pub(crate) at: Time,
-}
-
-/// What clients of a pool are told at their login.
-#[derive(Clone, Debug)]
-pub(crate) struct Welcome {
-    pub(crate) told: Arc<Told>,
-    pub(crate) params: Arc<Params>,
 }
 
 /// The SQLSTATE of a server that knows no such database.
@@ -271,7 +264,7 @@ impl Engine {
             lookups: 0,
             cancels: Vec::new(),
             cancel_queue: VecDeque::new(),
-            holders_said: None,
+            wait_logged: None,
             removed: false,
             idle_since: Time::NEVER,
             empty_since: Time::NEVER,
@@ -312,14 +305,14 @@ impl Engine {
         let deadline = slot.pool.next_deadline().min(forget_at).min(again);
         self.common.arm(Who::Pool(ix), deadline, &mut slot.armed);
         if slot.removed && slot.is_vacant() {
-            self.keep_refusals(ix);
+            self.admin.refusals.keep(self.pools.get(ix));
             self.pools.free(ix);
         } else if forget_at <= now {
             self.recall(ix, io);
             self.pools.remove(ix);
             self.common.follow_up(FollowUp::PollPool(ix));
         }
-        if self.admin.halt.is_watched() || self.admin.draining.is_some() {
+        if self.admin.halt.is_watched() || self.admin.shutdown.is_draining() {
             self.look_for_rest(io);
         }
     }
@@ -345,16 +338,16 @@ impl Engine {
             Effect::Refuse { client, why, waited } => {
                 self.pools.get_mut(ix).waited(waited);
                 let refusal = match why {
-                    weir_pool::RefuseReason::WaitTimeout => self.waited_too_long(now, ix, io),
+                    weir_pool::RefuseReason::WaitTimeout => self.wait_timed_out(now, ix, io),
                     why => self.refusal(ix, why),
                 };
                 match Waiter::of(client) {
                     Waiter::Client(client) => self.refuse_handle(now, client, refusal, io),
-                    Waiter::Lookup(lookup) => self.lookup_over(lookup, Err(refusal), io),
+                    Waiter::AuthQuery(query) => self.end_auth_query(query, Err(refusal), io),
                     Waiter::Guest(_) => {}
                 }
             }
-            Effect::Notice { client, .. } => self.notice_waiting(now, ix, client, io),
+            Effect::Notice { client, .. } => self.notify_waiting(now, ix, client, io),
             Effect::Grant { client, server, waited, check } => {
                 self.count_wait(ix, client, waited);
                 self.grant(now, client, server, check, io);
@@ -453,11 +446,8 @@ impl Engine {
     /// they are released.
     pub(crate) fn adopt<I: Io>(&mut self, now: Time, config: Arc<Config>, io: &mut I) {
         self.sessions.adopt(&config);
-        self.entry.policy = crate::entry::login::policy(self.entry.policy.key, &config);
-        self.entry.mocks = crate::entry::login::mocks(&config);
+        self.entry.adopt(&config);
         self.common.set_config(config);
-        self.entry.salting.forget_all();
-        self.entry.lookups.forget_all();
         for ix in self.pools.indices() {
             let slot = self.pools.get(ix);
             let config = self.common.config().pool(&slot.name).filter(|pool| self.fits(pool, &slot.user));

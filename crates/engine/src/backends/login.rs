@@ -20,10 +20,9 @@ use weir_session::{Refusal, ServerError};
 use crate::Engine;
 use crate::backends::hosts::{Fitness, fitness};
 use crate::common::{FollowUp, Job};
-use crate::entry::reported::Told;
+use crate::entry::reported::{Reported, Welcome};
 use crate::log::log;
 use crate::peers::{ClientPhase, Entry, ServerPhase, ServerSlot, ServerState};
-use crate::pools::Welcome;
 use crate::port::{Handshake, Io, Level, Work};
 use crate::traffic::wire::Wire;
 use weir_config::{Encryption, LoginFailure};
@@ -282,7 +281,7 @@ impl Engine {
         slot.last_error = None;
         slot.failing_since = Time::NEVER;
         slot.places.succeeded();
-        slot.welcome = Some(Welcome { params, told: Arc::new(Told::new(&self.sessions.params, reported)) });
+        slot.welcome = Some(Welcome { params, reported: Arc::new(Reported::new(&self.sessions.params, reported)) });
         let marked_for_close = server.marked_for_close;
         self.peers.put(peer, Entry::Server(server));
         if marked_for_close {
@@ -330,7 +329,7 @@ impl Engine {
         self.pools.get_mut(ix).pool.lost(peer, now);
         self.common.follow_up(FollowUp::PollPool(ix));
         match phase {
-            ServerPhase::AuthQuery(lookup) => return self.lookup_lost(now, lookup, server.fatal_error, io),
+            ServerPhase::AuthQuery(query) => return self.auth_query_lost(now, query, server.fatal_error, io),
             ServerPhase::Lending { ask, .. } => return self.loan_missed(ix, ask, io),
             _ => {}
         }
@@ -380,7 +379,7 @@ impl Engine {
         let phase = slot.phase();
         self.goodbye(slot, why, io);
         match phase {
-            Some(ServerPhase::AuthQuery(lookup)) => self.lookup_lost(now, lookup, None, io),
+            Some(ServerPhase::AuthQuery(query)) => self.auth_query_lost(now, query, None, io),
             Some(ServerPhase::Lending { ask, .. }) => self.loan_missed(ix, ask, io),
             _ => {}
         }

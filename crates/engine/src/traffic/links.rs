@@ -98,7 +98,7 @@ impl Engine {
     pub(crate) fn grant<I: Io>(&mut self, now: Time, client: Peer, server: Peer, check: bool, io: &mut I) {
         let client = match Waiter::of(client) {
             Waiter::Client(client) => client,
-            Waiter::Lookup(lookup) => return self.run_lookup(now, lookup, server, io),
+            Waiter::AuthQuery(query) => return self.send_auth_query(now, query, server, io),
             Waiter::Guest(ask) => return self.lend(ask, server, check, io),
         };
         let Some(mut client) = self.peers.take_client(client) else { return };

@@ -26,7 +26,7 @@ impl Engine {
         if ready && !client.pause.waits && client.waiting.is_empty() {
             return self.feed(now, client, bytes, Some(0), io);
         }
-        if let Err(refusal) = self.hold_ahead(&mut client, bytes) {
+        if let Err(refusal) = self.entry.prelogin.hold(&mut client, bytes) {
             return self.refuse(now, client, refusal, io);
         }
         match client.phase {
@@ -37,7 +37,7 @@ impl Engine {
                 client.waiting.clear();
                 self.peers.put(client.peer, Entry::Client(client));
             }
-            _ => self.arriving(now, client, io),
+            _ => self.login_input(now, client, io),
         }
     }
 
@@ -52,7 +52,7 @@ impl Engine {
                 self.sessions.recycle(waiting);
             }
             ClientPhase::Console(_) if !client.pause.waits => self.console_bytes(now, client, io),
-            ClientPhase::Opening { .. } | ClientPhase::Login(_) => self.arriving(now, client, io),
+            ClientPhase::Opening { .. } | ClientPhase::Login(_) => self.login_input(now, client, io),
             _ => self.peers.put(peer, Entry::Client(client)),
         }
     }
@@ -160,7 +160,7 @@ impl Engine {
         server.heard_at = now;
         match server.phase() {
             None => return self.login_bytes(now, server, bytes, io),
-            Some(ServerPhase::AuthQuery(lookup)) => return self.lookup_bytes(now, server, lookup, bytes, io),
+            Some(ServerPhase::AuthQuery(query)) => return self.auth_query_bytes(now, server, query, bytes, io),
             Some(_) => {}
         }
         let mut client = server.link.and_then(|client| self.peers.take_client(client));
@@ -426,20 +426,18 @@ impl Engine {
             let age = now.since(client.connected_at).micros() / 1_000_000;
             self.log_client(Level::Info, &client, format_args!("closing because: {why} (age={age}s)"), io);
         }
-        self.admin.client_counts.left(&client.phase);
+        self.admin.client_counts.remove(&client.phase);
         if let ClientPhase::Console(console) = &client.phase {
             self.console_left(now, console, io);
             self.look_for_operators(now, io);
         }
-        if let ClientPhase::Asking(hello) = &client.phase {
-            self.asked_no_more(client.peer, hello, io);
-        }
+        self.login_left(now, &client, io);
         if client.armed != Time::NEVER {
             self.common.timers().forget();
             self.tidy_timers();
         }
         self.uncount_client(&mut client, io);
-        self.uncharge(&mut client);
+        self.entry.prelogin.discharge(&mut client);
         self.sessions.recycle(std::mem::take(&mut client.waiting));
         if client.pool != NO_POOL {
             self.pools.get_mut(client.pool).pool.leave(client.peer, now);
