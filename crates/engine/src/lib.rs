@@ -139,7 +139,7 @@ impl Engine {
         }
         self.work_off(now, io);
         if self.admin.halt.is_flushing() {
-            self.look_for_flushed(io);
+            self.check_flushed(io);
         }
     }
 

@@ -313,7 +313,7 @@ impl Engine {
             self.common.follow_up(FollowUp::PollPool(ix));
         }
         if self.admin.halt.is_watched() || self.admin.shutdown.is_draining() {
-            self.look_for_rest(io);
+            self.check_watches(io);
         }
     }
 

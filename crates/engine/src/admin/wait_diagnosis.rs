@@ -1,6 +1,6 @@
-//! Wait diagnosis: why a client has to wait, and who holds the servers meanwhile. Waiting clients and the log are told.
+//! Wait diagnosis: why a client has to wait, and who holds the servers meanwhile. It is what waiting clients and the log are told.
 //!
-//! A pool can stand still while its database idles: as many clients as it has servers have begun a transaction and gone
+//! A pool can give nothing while its database idles: as many clients as it has servers have begun a transaction and gone
 //! to sleep. The age of the oldest wait shows that something is wrong, and this text shows what.
 //!
 //! What keeps a pool from giving more is known at its owner alone, so a borrower asks there before it tells its clients.

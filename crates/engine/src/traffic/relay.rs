@@ -429,7 +429,7 @@ impl Engine {
         self.admin.client_counts.remove(&client.phase);
         if let ClientPhase::Console(console) = &client.phase {
             self.console_left(now, console, io);
-            self.look_for_operators(now, io);
+            self.check_operators(now, io);
         }
         self.login_left(now, &client, io);
         if client.armed != Time::NEVER {
@@ -446,7 +446,7 @@ impl Engine {
                 self.abandon(now, &client, server, servers, io);
             }
         }
-        self.look_for_drained(io);
+        self.check_drained(io);
     }
 }
 
