@@ -15,7 +15,7 @@ use crate::admin::console::Console;
 use crate::backends::connection::Connection;
 use crate::backends::hosts::Attempt;
 use crate::cluster::ticket::Ticket;
-use crate::entry::state::{Delayed, Handoff, LoginPhase, SslNegotiation, backends::connection::SaltedKey};
+use crate::entry::state::{Delayed, Handoff, LoginPhase, SslNegotiation};
 use crate::handles::{NO_POOL, PoolIx};
 use crate::secured::Secured;
 use crate::traffic::cancel_key::CancelSecret;
