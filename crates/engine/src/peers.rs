@@ -149,9 +149,9 @@ pub(crate) struct ServerSlot {
 pub(crate) enum ServerState {
     Connecting,
     /// Asked whether it can encrypt; one byte is awaited.
-    Asking,
+    SslRequest,
     /// In the handshake.
-    Shaking,
+    TlsHandshake,
     Login(Box<ServerLogin>),
     /// Logged in, and doing this. Inline: a server's slot is boxed as a whole, and all but its first moments are these.
     Up(Server, ServerPhase),

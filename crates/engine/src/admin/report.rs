@@ -45,8 +45,8 @@ impl Tables<'_> {
         let queries = if slot.lookups > 0 { self.queries.waiting(ix) } else { 0 };
         record.cl_active = (slot.clients + queries).saturating_sub(record.cl_waiting);
         record.cl_active_cancel_req = self.cancels_under_way(slot);
-        record.cl_waiting_cancel_req = slot.cancel_queue.len() as u32;
-        record.sv_active_cancel = slot.cancels.len() as u32;
+        record.cl_waiting_cancel_req = slot.cancels.waiting() as u32;
+        record.sv_active_cancel = slot.cancels.under_way().len() as u32;
         record.sv_login = snapshot.login;
         record.maxwait = snapshot.oldest_wait;
         record.statement_bytes = slot.accepted.used();
@@ -70,7 +70,7 @@ impl Tables<'_> {
 
     /// Cancel requests of a pool that are under way, of which several may share a connection to a server.
     fn cancels_under_way(&self, slot: &PoolSlot) -> u32 {
-        let cancels = slot.cancels.iter().filter_map(|peer| self.peers.get_cancel(*peer));
+        let cancels = slot.cancels.under_way().iter().filter_map(|peer| self.peers.get_cancel(*peer));
         cancels.map(|cancel| cancel.requesters.len() as u32).sum()
     }
 
@@ -81,10 +81,11 @@ impl Tables<'_> {
             let entry = by_name
                 .entry(&slot.name)
                 .or_insert_with(|| DatabaseStats { database: slot.name.to_string(), ..DatabaseStats::default() });
-            entry.total.add(&slot.stats);
-            entry.tally.add(&slot.tally);
-            entry.previous.add(&slot.previous.stats);
-            entry.period = entry.period.max(self.common.now().since(slot.previous.at));
+            entry.total.add(&slot.counts.stats);
+            entry.tally.add(&slot.counts.tally);
+            let (previous, at) = slot.counts.previous();
+            entry.previous.add(previous);
+            entry.period = entry.period.max(self.common.now().since(*at));
         }
         by_name.into_values().collect()
     }

@@ -1,7 +1,7 @@
 //! The steps of our login at a server: encryption, the login itself, and the questions before its first client.
 //!
 //! ```text
-//! connecting → (asking → shaking) → login → (checking role) → (connect query) → idle
+//! connecting → (SSL request → TLS handshake) → login → (checking role) → (connect query) → idle
 //! idle → (checking) → (syncing parameters) → linked → (resetting → (connect query again)) → idle → … → closed
 //! ```
 //!
@@ -43,7 +43,7 @@ pub(crate) fn connected<I: Io>(server: &mut ServerSlot, io: &mut I) -> NextStep 
     {
         return NextStep::Login;
     }
-    server.state = ServerState::Asking;
+    server.state = ServerState::SslRequest;
     ask_for_encryption(server.peer, io);
     NextStep::Wait
 }
@@ -52,7 +52,7 @@ pub(crate) fn connected<I: Io>(server: &mut ServerSlot, io: &mut I) -> NextStep 
 pub(crate) fn encryption_answer<I: Io>(cx: &mut Cx<'_, I>, server: &mut ServerSlot, bytes: &[u8]) -> NextStep {
     let error = match read_answer(bytes) {
         Ok(true) => {
-            server.state = ServerState::Shaking;
+            server.state = ServerState::TlsHandshake;
             let (host, mode) = (server.connection.target().host.clone(), cx.common.config().tls.server.mode);
             cx.io.start_tls(server.peer, Handshake::Connect { host, mode, direct: false });
             return NextStep::Wait;
@@ -67,7 +67,7 @@ pub(crate) fn encryption_answer<I: Io>(cx: &mut Cx<'_, I>, server: &mut ServerSl
 /// The connection to a server is there, encrypted if it has to be: the login begins.
 pub(crate) fn begin<I: Io>(cx: &mut Cx<'_, I>, slot: &PoolSlot, server: &mut ServerSlot) {
     let listed = cx.common.config().auth.users.get(&slot.user).and_then(|text| Secret::parse(text).ok());
-    let credentials = credentials(slot, server, listed.or_else(|| slot.asked.clone()));
+    let credentials = credentials(slot, server, listed.or_else(|| slot.credentials.looked_up().cloned()));
     let binding = server.connection.tls().and_then(|tls| tls.binding.as_deref());
     let mut buffer = Vec::new();
     let login = ServerLogin::begin(credentials, binding, &cx.sessions.params, &mut buffer);
@@ -97,8 +97,8 @@ fn credentials(slot: &PoolSlot, server: &ServerSlot, stored: Option<Secret>) -> 
             Some(Secret::Md5(hex)) => credentials.md5 = Some(hex),
             _ => {}
         }
-        credentials.password = credentials.password.or_else(|| slot.learnt.password.clone());
-        credentials.keys.clone_from(&slot.learnt.keys);
+        credentials.password = credentials.password.or_else(|| slot.credentials.learned().password.clone());
+        credentials.keys.clone_from(&slot.credentials.learned().keys);
     }
     credentials
 }

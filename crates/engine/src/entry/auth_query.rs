@@ -150,7 +150,7 @@ impl AuthQueries {
         if !self.seen.is_empty() {
             return UserSecret { text, mocks: self.seen.clone() };
         }
-        let own = pool.salted.as_ref();
+        let own = pool.credentials.hashed();
         let own = own.map(|((_, salt, iterations), _)| Shape { iterations: *iterations, salt: salt.len() });
         UserSecret { text, mocks: Arc::new(Mocks::of_shape(own.unwrap_or(Shape::usual(iterations)))) }
     }

@@ -45,7 +45,7 @@ impl Engine {
         let cx = &mut Cx::new(now, io, &mut self.common, &mut self.sessions);
         let Some(ix) = self.entry.queries.send(cx, handle, slot) else { return };
         let pool = self.pools.get_mut(ix);
-        pool.stats.server_assignment_count += 1;
+        pool.counts.stats.server_assignment_count += 1;
         deadlines::watch_own_query(cx, pool, slot);
     }
 

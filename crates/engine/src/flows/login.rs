@@ -253,7 +253,7 @@ impl Engine {
     fn learn<I: Io>(&mut self, phase: &LoginPhase, ix: u32, io: &mut I) {
         let asked = phase.asked_secret().and_then(UserSecret::secret);
         let slot = self.pools.get_mut(ix);
-        slot.learns(phase.learnt(), &asked);
+        slot.credentials.learn(phase.learnt(), &asked);
         if slot.part.is_guest() {
             self.teach(ix, Taught { learnt: phase.learnt().clone(), asked }, io);
         }
@@ -274,7 +274,7 @@ impl Engine {
             Err(refusal) => return self.refuse(now, client, refusal, io),
         };
         let slot = self.pools.get_mut(client.pool);
-        slot.tally.logins += 1;
+        slot.counts.tally.logins += 1;
         client.phase = ClientPhase::Ready(Client::new(client.id, slot.mode(), params));
         client.request_at = now;
         welcome::log_login(cx, &client, &slot.name);

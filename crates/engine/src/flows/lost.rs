@@ -16,7 +16,7 @@ impl Engine {
     pub(crate) fn server_gone<I: Io>(&mut self, now: Time, mut server: Box<ServerSlot>, io: &mut I) {
         let (peer, ix) = (server.peer, server.pool);
         let Some(phase) = server.phase().filter(|_| !server.is_new()) else {
-            let shaking = matches!(server.state, ServerState::Shaking);
+            let shaking = matches!(server.state, ServerState::TlsHandshake);
             let ending = if shaking { LoginFailure::Handshake } else { LoginFailure::Other };
             let error = match server.fatal_error.take() {
                 Some(Refusal::ServerDown { sqlstate, message }) => ServerError { sqlstate, message },

@@ -110,7 +110,7 @@ impl Engine {
         let slot = self.pools.get_mut(client.pool);
         match slot.pool.acquire(client.peer, now) {
             Acquire::Granted { server, check } => {
-                slot.tally.times().wait.count(0);
+                slot.counts.tally.times().wait.count(0);
                 let Some(mut server) = self.peers.take_server(server) else { return Acquired::Waits };
                 if links::link(cx!(self, now, io), slot, client, &mut server, check) {
                     return Acquired::Server(server);
@@ -359,7 +359,7 @@ impl Engine {
     #[inline]
     pub(crate) fn count_wait(&mut self, ix: PoolIx, waiter: Peer, waited: Span) {
         if !matches!(Waiter::of(waiter), Waiter::Guest(_)) {
-            self.pools.get_mut(ix).waited(waited);
+            self.pools.get_mut(ix).counts.waited(waited);
         }
     }
 }

@@ -69,7 +69,7 @@ impl Engine {
 
     /// A server that is logging in sent something.
     pub(crate) fn login_bytes<I: Io>(&mut self, now: Time, mut server: Box<ServerSlot>, bytes: &[u8], io: &mut I) {
-        if matches!(server.state, ServerState::Asking) {
+        if matches!(server.state, ServerState::SslRequest) {
             let next = login::encryption_answer(cx!(self, now, io), &mut server, bytes);
             return self.login_goes_on(now, server, next, io);
         }
@@ -92,7 +92,7 @@ impl Engine {
             ServerLoginStep::HashPassword { password, salt, iterations } => {
                 let slot = self.pools.get(server.pool);
                 let key = (password.clone(), salt.clone(), iterations);
-                let known = slot.salted.as_ref().filter(|(known, _)| *known == key).map(|(_, salted)| *salted);
+                let known = slot.credentials.hashed().filter(|(known, _)| *known == key).map(|(_, salted)| *salted);
                 if let Some(salted) = known {
                     return self.password_hashed(now, server, &salted, io);
                 }
@@ -120,7 +120,7 @@ impl Engine {
     pub(crate) fn server_salted<I: Io>(&mut self, now: Time, peer: Peer, salted: &[u8; 32], io: &mut I) {
         let Some(mut server) = self.peers.take_server(peer) else { return };
         let key = server.connection.end_hashing();
-        self.pools.get_mut(server.pool).salted = key.map(|key| (key, *salted));
+        self.pools.get_mut(server.pool).credentials.keep_hashed(key.map(|key| (key, *salted)));
         self.password_hashed(now, server, salted, io);
     }
 
@@ -222,7 +222,7 @@ impl Engine {
         log(Level::Warning, format_args!("{name}/{user}@{host}: server login failed: {}", error.message), io);
         let again = server.connection.attempt().encryption.other(self.common.config().tls.server.mode, failure);
         let (failure, told) = slot.hosts.failed(&slot.config, server.connection.attempt(), error, again);
-        slot.note_failure(told, false, now);
+        slot.failures.add(told, false, now);
         slot.pool.connect_failed(server.peer, failure, now);
         self.common.follow_up(FollowUp::PollPool(server.pool));
     }

@@ -55,7 +55,7 @@ impl Engine {
         let target = target.map(|client| (client.peer, client.pool, matches!(client.phase, ClientPhase::Ready(_))));
         match target {
             Some((client, pool, true)) if self.running_on(client).is_some() => {
-                self.pools.get_mut(pool).cancel_queue.push_back((requester, client));
+                self.pools.get_mut(pool).cancels.wait(requester, client);
                 self.next_cancels(now, pool, io);
             }
             Some((client, pool, true)) => {
@@ -96,10 +96,7 @@ impl Engine {
             let slot = self.pools.get_mut(ix);
             // A pool without a limit has as many servers as it has.
             let size = if slot.config.limits.size == 0 { slot.pool.len() } else { slot.config.limits.size as usize };
-            if slot.cancels.len() >= size.saturating_mul(2).max(2) {
-                return;
-            }
-            let Some((requester, client)) = slot.cancel_queue.pop_front() else { return };
+            let Some((requester, client)) = slot.cancels.next(size.saturating_mul(2).max(2)) else { return };
             if self.peers.client(requester).is_none() {
                 continue;
             }
@@ -111,7 +108,7 @@ impl Engine {
     }
 
     fn begin_cancel<I: Io>(&mut self, now: Time, ix: u32, requester: Peer, client: Peer, server: Peer, io: &mut I) {
-        for peer in &self.pools.get(ix).cancels {
+        for peer in self.pools.get(ix).cancels.under_way() {
             let Some(cancel) = self.peers.cancel(*peer) else { continue };
             if cancel.server == server && cancel.client == client && cancel.stage != CancelStage::Sent {
                 // One that is not sent yet will do for both.
@@ -135,7 +132,7 @@ impl Engine {
         });
         self.common.arm(Who::Peer(peer), deadline, &mut cancel.armed);
         self.peers.put(peer, Entry::Cancel(cancel));
-        self.pools.get_mut(ix).cancels.push(peer);
+        self.pools.get_mut(ix).cancels.begin(peer);
         if let Some(server) = self.peers.server(server) {
             server.cancels += 1;
         }
@@ -148,7 +145,7 @@ impl Engine {
             return self.send_cancel(peer, io);
         }
         if let Some(cancel) = self.peers.cancel(peer) {
-            cancel.stage = CancelStage::Asking;
+            cancel.stage = CancelStage::SslRequest;
             ask_for_encryption(peer, io);
         }
     }
@@ -157,13 +154,13 @@ impl Engine {
     /// with nothing but the end of the connection.
     pub(crate) fn cancel_bytes<I: Io>(&mut self, mut cancel: Box<CancelSlot>, bytes: &[u8], io: &mut I) {
         let peer = cancel.peer;
-        if cancel.stage == CancelStage::Asking {
+        if cancel.stage == CancelStage::SslRequest {
             let host = self.peers.server(cancel.server).map(|server| server.connection.target().host.clone());
             let (Some(host), Ok(true)) = (host, read_answer(bytes)) else {
                 io.close(peer);
                 return self.cancel_over(&cancel, io);
             };
-            cancel.stage = CancelStage::Shaking;
+            cancel.stage = CancelStage::TlsHandshake;
             let mode = self.common.config().tls.server.mode;
             io.start_tls(peer, Handshake::Connect { host, mode, direct: false });
         }
@@ -198,7 +195,7 @@ impl Engine {
     /// A cancel request is over, whatever came of it; it is out of the table.
     pub(crate) fn cancel_over<I: Io>(&mut self, cancel: &CancelSlot, io: &mut I) {
         let slot = self.pools.get_mut(cancel.pool);
-        slot.cancels.retain(|peer| *peer != cancel.peer);
+        slot.cancels.end(cancel.peer);
         if let Some(server) = self.peers.server(cancel.server) {
             server.cancels = server.cancels.saturating_sub(1);
             self.common.follow_up(FollowUp::Release(cancel.server));

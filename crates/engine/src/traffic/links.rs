@@ -32,7 +32,7 @@ pub(crate) fn link<I: Io>(
     server: &mut ServerSlot,
     check: bool,
 ) -> bool {
-    slot.stats.server_assignment_count += 1;
+    slot.counts.stats.server_assignment_count += 1;
     client.link = Some(server.peer);
     server.link = Some(client.peer);
     server.clock.linked(cx.now);

@@ -43,13 +43,13 @@ pub(crate) fn feed_client<I: Io>(
     let up = server.as_mut().and_then(|server| server.up()).map(|(up, _)| up);
     let fed = from_client::feed(session, up, bytes, &mut context, &mut wire);
     let mid_message = session.is_mid_message();
-    slot.stats.received += fed.used as u64;
-    slot.stats.sent += wire.to_client();
+    slot.counts.stats.received += fed.used as u64;
+    slot.counts.stats.sent += wire.to_client();
     drop(wire);
     let counts = std::mem::take(&mut cx.sessions.counts);
-    slot.stats.client_parse_count += counts.client_parses;
-    slot.stats.server_parse_count += counts.server_parses;
-    slot.stats.bind_count += counts.binds;
+    slot.counts.stats.client_parse_count += counts.client_parses;
+    slot.counts.stats.server_parse_count += counts.server_parses;
+    slot.counts.stats.bind_count += counts.binds;
     if let Some(server) = server {
         note_request(cx, slot, server, mid_message);
     }
@@ -105,7 +105,7 @@ pub(crate) fn feed_server<I: Io>(
     let session = client.and_then(|client| client.ready());
     let mid_message = session.as_ref().is_some_and(|session| session.is_mid_message());
     let outcome = from_server::feed(up, session, bytes, &mut context, &mut wire);
-    slot.stats.sent += wire.to_client();
+    slot.counts.stats.sent += wire.to_client();
     drop(wire);
     let outcome = outcome?;
     let progress = Progress { answered: outcome.answered, ended: outcome.committed || outcome.transactions > 0 };
@@ -113,7 +113,7 @@ pub(crate) fn feed_server<I: Io>(
     if outcome.queries > 0 {
         count_queries(cx.now, slot, server, &outcome);
     }
-    outcome.errors.iter().for_each(|code| slot.tally.errors.count(*code, 1));
+    outcome.errors.iter().for_each(|code| slot.counts.tally.errors.count(*code, 1));
     Ok(outcome)
 }
 
@@ -122,7 +122,7 @@ fn count_queries(now: Time, slot: &mut PoolSlot, server: &mut ServerSlot, outcom
     let busy = server.up().is_some_and(|(up, _)| up.is_busy());
     let oldest_wait = slot.pool.oldest_wait().unwrap_or(Time::NEVER);
     let took = server.clock.queries_ended(now, outcome.transactions, busy, oldest_wait);
-    let (stats, times) = (&mut slot.stats, slot.tally.times());
+    let (stats, times) = (&mut slot.counts.stats, slot.counts.tally.times());
     stats.query_count += queries;
     stats.xact_count += transactions;
     if let Some(took) = took.query {
