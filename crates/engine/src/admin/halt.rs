@@ -1,10 +1,10 @@
 //! What the operator has stopped, and the commands that wait for it: PAUSE, SUSPEND, KILL, DISABLE and WAIT_CLOSE.
 //!
-//! Owns which pools hand out servers, whether sockets are read, and which commands wait here until something has come to
-//! rest. A SUSPEND reads from no client and no server, keeps the servers, and lets no time-out pass; what it delayed goes on
+//! Owns which pools hand out servers, whether sockets are read, and which commands wait here until nothing works or moves
+//! any more. A SUSPEND reads from no client and no server, keeps the servers, and lets no time-out pass; what it delayed goes on
 //! at RESUME.
 //!
-//! Invariant: every worker has heard the same commands in the same order, so all agree on what is stopped.
+//! Invariant: every worker carries out the same commands in the same order, so all agree on what is stopped.
 
 use std::collections::BTreeSet;
 
@@ -41,7 +41,7 @@ struct Suspension {
     deferred: Vec<(Time, Who)>,
 }
 
-/// A command that is answered when something has come to rest.
+/// A command that is answered when something is idle.
 pub(crate) struct Watch {
     pub(crate) from: WorkerId,
     pub(crate) id: u64,
@@ -120,7 +120,7 @@ impl Halt {
         }
     }
 
-    /// Stops or starts a pool as it stands with the operator; `draining`: a shutdown waits for servers to finish.
+    /// Stops or starts a pool as the operator has left it; `draining`: a shutdown waits for servers to finish.
     pub(crate) fn apply(&self, slot: &mut PoolSlot, draining: bool, now: Time) {
         if draining || self.state == ServiceState::Paused || self.paused.contains(&*slot.name) {
             slot.pool.pause();
@@ -239,7 +239,7 @@ impl Halt {
         !self.watches.is_empty()
     }
 
-    /// A command waits here until something has come to rest.
+    /// A command waits here until something is idle.
     pub(crate) fn watch(&mut self, watch: Watch) {
         self.watches.push(watch);
     }

@@ -25,7 +25,7 @@ pub(crate) fn count(pool: &mut PoolSlot, told: &ServerOutcome) -> Dirty {
     new
 }
 
-/// Logs each of these kinds with the application that lost it: whoever reads it can find the program that needs session
+/// Logs each of these kinds with the application that lost it: so an operator can find the program that needs session
 /// mode.
 #[cold]
 pub(crate) fn log<I: Io>(

@@ -1,6 +1,6 @@
-//! Wait diagnosis: why a client has to wait, and who holds the servers meanwhile. Waiting clients and the log are told.
+//! Wait diagnosis: why a client has to wait, and who holds the servers meanwhile. It is what waiting clients and the log are told.
 //!
-//! A pool can stand still while its database idles: as many clients as it has servers have begun a transaction and gone
+//! A pool can give nothing while its database idles: as many clients as it has servers have begun a transaction and gone
 //! to sleep. The age of the oldest wait shows that something is wrong, and this text shows what.
 //!
 //! What keeps a pool from giving more is known at its owner alone, so a borrower asks there before it tells its clients.
@@ -73,7 +73,7 @@ impl Diagnosis<'_> {
             let since = now.since(slot.failing_since.min(now)).micros() / 1_000_000;
             return (cause, format!("Logins have failed for {since} s, the last one so: {}. {holders}", error.message));
         }
-        if slot.turn.waits_at.is_some() {
+        if slot.login.waits() {
             let most = self.config.max_logins_per_host;
             let text = format!("Its turn to log in has not come (max_logins_per_host is {most}). {holders}");
             return (Cause::ServerSlow, text);

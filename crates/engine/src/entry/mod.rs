@@ -6,7 +6,7 @@
 //!   hash. `user_names`: names of the operating system's users. `auth_throttle`: failures slow the next ones down.
 //! - `auth_lookups`: secrets that a server is asked for. `auth_query`: how it is asked.
 //! - `welcome`: what a client is sent that has logged in.
-//! - `state`, `step`, `origin`, `secret_query`, `reported`: values that these are told and tell by.
+//! - `state`, `step`, `origin`, `secret_query`, `reported`: values that these parts take and return.
 //!
 //! Each part owns its fields, and returns what is next ([`step::EntryStep`]); the engine carries that out (`flows::login`).
 

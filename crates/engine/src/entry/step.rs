@@ -1,4 +1,4 @@
-//! What the parts of a client's way in tell the engine to do next with the client.
+//! What is to be done next with a client that logs in: what the parts of `entry` return, and the engine carries out.
 
 use weir_config::AuthLookup;
 use weir_session::Refusal;
@@ -20,7 +20,7 @@ pub(crate) enum EntryStep {
     Proven,
     /// It has failed to.
     Failed(Refusal),
-    /// It is told why, and its connection closed.
+    /// It is refused: told why, and its connection closed.
     Refuse(Refusal),
     /// Its connection is closed without an answer, which it would not understand; the log has why, as a warning.
     Drop(&'static str),

@@ -52,7 +52,7 @@ impl Engine {
         true
     }
 
-    /// Carries out what a worker asks for, and answers it, at once or when what it waits for has come to rest.
+    /// Carries out what a worker asks for, and answers it, at once, or when what it waits for has happened.
     pub(crate) fn carry_out<I: Io>(&mut self, now: Time, from: WorkerId, id: u64, ask: WorkerCommand, io: &mut I) {
         let until = match ask {
             WorkerCommand::Report { counts } => {
@@ -79,7 +79,7 @@ impl Engine {
             // What this has begun must not be taken for what it waits for.
             self.work_off(now, io);
             self.admin.halt.watch(Watch { from, id, name, until });
-            self.look_for_rest(io);
+            self.check_watches(io);
         }
     }
 
@@ -264,7 +264,7 @@ impl Engine {
             draining: admin.shutdown.is_draining(),
             paused: admin.halt.paused().clone(),
             disabled: admin.halt.disabled().clone(),
-            dns: self.dns_records(self.common.now()),
+            dns: self.backends.dns.records(self.common.now()),
             console_clients: admin.client_counts.consoles(),
             login_clients: self.clients_logging_in(),
             ..Report::default()

@@ -19,7 +19,7 @@ use crate::traffic::relay::change_pause;
 
 /// Pools.
 impl Engine {
-    /// Stops or starts a pool as it stands with the operator.
+    /// Stops or starts a pool as the operator has left it.
     pub(crate) fn halt_pool(&mut self, now: Time, ix: PoolIx) {
         let draining = self.admin.shutdown.draining() == Some(Drain::Servers);
         self.admin.halt.apply(self.pools.get_mut(ix), draining, now);
@@ -78,9 +78,9 @@ impl Engine {
         servers.into_iter().for_each(|server| self.close_server(now, server, "database removed", io));
     }
 
-    /// Something may have come to rest: answers the commands that wait for that, and ends a shutdown that has nothing left to
+    /// Something may have become idle: answers the commands that wait for that, and ends a shutdown that has nothing left to
     /// wait for.
-    pub(crate) fn look_for_rest<I: Io>(&mut self, io: &mut I) {
+    pub(crate) fn check_watches<I: Io>(&mut self, io: &mut I) {
         if self.admin.halt.is_watched() {
             let (peers, pools) = (&self.peers, &self.pools);
             let over = self.admin.halt.take_over(|halt, watch| {
@@ -99,7 +99,7 @@ impl Engine {
                 answer(from, id, WorkerAnswer::Done, io);
             }
         }
-        self.look_for_drained(io);
+        self.check_drained(io);
     }
 }
 
@@ -157,10 +157,10 @@ impl Engine {
     }
 
     /// A turn of a SUSPEND has ended: those that it waits for may have been flushed.
-    pub(crate) fn look_for_flushed<I: Io>(&mut self, io: &mut I) {
+    pub(crate) fn check_flushed<I: Io>(&mut self, io: &mut I) {
         let peers = &self.peers;
         if self.admin.halt.are_flushed(|peer| is_full(peers, peer)) {
-            self.look_for_rest(io);
+            self.check_watches(io);
         }
     }
 
@@ -179,11 +179,11 @@ impl Engine {
             client.into_iter().for_each(|client| self.refuse_handle(now, client, Refusal::SuspendTimeout, io));
             self.close_server(now, peer, "suspend_timeout", io);
         }
-        self.look_for_rest(io);
+        self.check_watches(io);
     }
 
     /// An operator left. If all is suspended, the workers are asked whether another one is there.
-    pub(crate) fn look_for_operators<I: Io>(&mut self, now: Time, io: &mut I) {
+    pub(crate) fn check_operators<I: Io>(&mut self, now: Time, io: &mut I) {
         if self.admin.halt.is_suspended() {
             let ask = WorkerCommand::Report { counts: false };
             self.scatter(now, Caller::Nobody, Command::Show(Show::State), &ask, io);
@@ -276,11 +276,11 @@ impl Engine {
             waiting.into_iter().for_each(|peer| self.refuse_handle(now, peer, Refusal::ShuttingDown, io));
             self.work_off(now, io);
         }
-        self.look_for_drained(io);
+        self.check_drained(io);
     }
 
-    /// Whether this worker has nothing left that a shutdown waits for: worker 0 hears of it.
-    pub(crate) fn look_for_drained<I: Io>(&mut self, io: &mut I) {
+    /// Whether this worker has nothing left that a shutdown waits for: worker 0 is told.
+    pub(crate) fn check_drained<I: Io>(&mut self, io: &mut I) {
         let done = match self.admin.shutdown.draining() {
             Some(Drain::Clients) => !self.peers.clients().any(|c| c.is_waited_for()),
             Some(Drain::Servers) => self.pools.iter().all(|slot| slot.pool.is_quiescent()),

@@ -1,4 +1,5 @@
-//! Who is told why he waits: clients whose wait is too long, or is to be noticed, at the owner of a pool and at borrowers.
+//! Who is told why he waits (wait diagnosis): clients whose wait is too long, or that are notified of it, at the owner of a
+//! pool and at borrowers.
 
 use weir_base::{Peer, Time};
 use weir_session::{Cause, Refusal};

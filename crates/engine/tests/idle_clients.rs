@@ -12,7 +12,7 @@ use common::*;
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// The crowd, in steps.
+/// The clients, in steps.
 const STEP: usize = 50_000;
 const STEPS: usize = 5;
 /// What a client may keep allocated in the engine; its place in tables that double is counted apart.
@@ -28,7 +28,7 @@ fn main() {
     let mut costs = Vec::new();
     for step in 1..=STEPS {
         let region = Region::new(ALLOCATOR);
-        world.crowd(STEP);
+        world.idle_clients(STEP);
         let change = region.change();
         costs.push(change.bytes_allocated.saturating_sub(change.bytes_deallocated) / STEP);
         for _ in 0..1_000 {

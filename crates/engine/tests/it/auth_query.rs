@@ -54,7 +54,7 @@ fn asked(world: &mut World, server: Peer, user: &str) {
 }
 
 #[test]
-fn a_user_whom_the_list_does_not_name_is_asked_for_and_enters() {
+fn a_user_whom_the_list_does_not_name_is_asked_for_and_logs_in() {
     let mut world = World::new(asking(2));
     let ann = world.arrival("ann", "db");
     assert!(world.is_paused(ann), "it waits for the answer");
@@ -69,7 +69,7 @@ fn a_user_whom_the_list_does_not_name_is_asked_for_and_enters() {
 }
 
 #[test]
-fn clients_of_one_user_wait_for_one_question_and_the_answer_is_kept() {
+fn clients_of_one_user_wait_for_one_query_and_the_answer_is_kept() {
     let mut world = World::new(asking(2));
     let first = world.arrival("ann", "db");
     let second = world.arrival("ann", "db");
@@ -122,7 +122,7 @@ fn what_was_said_about_a_user_is_kept_and_forgotten_alike_whether_there_is_one()
 }
 
 #[test]
-fn made_up_names_take_no_place_of_answers_about_real_ones() {
+fn made_up_names_displace_no_answers_about_real_ones() {
     let mut config = asking(2);
     config.auth.query_cache = Span::from_secs(600);
     config.max_clients = 100_000;
@@ -147,7 +147,7 @@ fn made_up_names_take_no_place_of_answers_about_real_ones() {
 }
 
 #[test]
-fn a_user_of_whom_the_server_knows_nothing_is_asked_as_one_of_whom_it_knows() {
+fn an_unknown_user_is_asked_for_a_proof_as_a_known_one_is() {
     let verifier = weir_auth::ScramVerifier::from_salted(&[1; 32], vec![7; 16], 20_000).to_string();
     for method in [Method::Md5, Method::ScramSha256] {
         let mut config = asking(2);
@@ -217,7 +217,7 @@ fn an_error_of_the_query_refuses_and_the_next_client_asks_again() {
 }
 
 #[test]
-fn a_server_lost_in_the_middle_of_a_question_is_replaced() {
+fn a_server_lost_in_the_middle_of_a_query_is_replaced() {
     let mut world = World::new(asking(2));
     let ann = world.arrival("ann", "db");
     let asker = world.server();
@@ -244,7 +244,7 @@ fn a_server_that_cant_be_reached_refuses_at_once() {
 }
 
 #[test]
-fn a_question_waits_its_turn_and_not_longer_than_query_wait_timeout() {
+fn a_query_waits_in_the_pools_order_and_not_longer_than_query_wait_timeout() {
     let mut config = asking(1);
     config.auth.users = Arc::new([("asker", "secret")].into_iter().collect());
     config.limits.query_wait_timeout = Span::from_secs(3);
@@ -268,7 +268,7 @@ fn a_question_waits_its_turn_and_not_longer_than_query_wait_timeout() {
 }
 
 #[test]
-fn a_server_that_does_not_answer_costs_itself_and_not_the_client_for_ever() {
+fn a_server_that_does_not_answer_is_closed_and_its_client_does_not_wait_for_ever() {
     let mut world = World::new(asking(2));
     let ann = world.arrival("ann", "db");
     for _ in 0..3 {
@@ -279,7 +279,7 @@ fn a_server_that_does_not_answer_costs_itself_and_not_the_client_for_ever() {
 }
 
 #[test]
-fn a_client_that_leaves_takes_its_question_back() {
+fn a_client_that_leaves_withdraws_its_query() {
     let mut config = asking(1);
     config.auth.users = Arc::new([("asker", "secret")].into_iter().collect());
     let mut world = World::new(config);
@@ -295,7 +295,7 @@ fn a_client_that_leaves_takes_its_question_back() {
 }
 
 #[test]
-fn a_place_that_is_not_configured_is_said_and_refused() {
+fn a_database_that_is_not_configured_is_logged_and_refused() {
     let mut config = asking(1);
     config.auth.query_database = Some("elsewhere".into());
     let mut world = World::new(config);
@@ -321,7 +321,7 @@ fn operators_may_be_asked_for_where_a_database_for_it_is_named() {
 }
 
 #[test]
-fn a_question_is_asked_as_its_user_where_the_database_forces_another() {
+fn a_query_runs_as_its_own_user_where_the_database_forces_another() {
     let mut config = asking(1);
     let mut pool = (*config.pools["db"]).clone();
     pool.user = Some("app".into());
