@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use weir_auth::{Mocks, Secret, Shape};
 use weir_base::{Peer, Slab, Time, WorkerId};
-use weir_session::{Refusal, auth_query, from_server};
+use weir_session::{Refusal, auth_query};
 
 use crate::common::Cx;
 use crate::entry::secret_query::{SecretQuery, UserSecret};
@@ -109,7 +109,7 @@ impl AuthQueries {
         match exchange.feed(up, bytes, &cx.sessions.params) {
             Ok(None) => Fed::More,
             Ok(Some(answer)) => Fed::Answer(answer),
-            Err(from_server::ProtocolViolation(what)) => Fed::Unexpected(what),
+            Err(weir_session::ProtocolViolation(what)) => Fed::Unexpected(what),
         }
     }
 
