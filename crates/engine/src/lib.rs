@@ -48,7 +48,7 @@ use crate::admin::Admin;
 use crate::backends::Backends;
 use crate::cluster::Cluster;
 use crate::cluster::messages::Payload;
-use crate::common::{Common, Cx, FollowUp, Job};
+use crate::common::{Common, FollowUp, Job, cx};
 use crate::handles::Waiter;
 use crate::peers::{ClientPhase, Entry, Peers};
 use crate::pools::Pools;
@@ -203,7 +203,7 @@ impl Engine {
                 self.evict_unauthenticated(now, io);
             }
             (Payload::Failed(origin), _) => {
-                let cx = &mut Cx::new(now, io, &mut self.common, &mut self.sessions);
+                let cx = cx!(self, now, io);
                 self.entry.throttle.failed_elsewhere(cx, origin);
             }
             (Payload::LookUpNoMore(id), _) => self.withdraw_auth_query(now, id),
