@@ -1,7 +1,7 @@
 //! One worker's whole brain: its sessions and its pools, without I/O.
 //!
-//! [`Engine::handle`] is told one [`port::Input`] at a time and answers through [`port::Io`]; it owns no socket, clock or
-//! thread. The engine is made of parts, each of which owns its fields and says by what it returns, or by a
+//! [`Engine::handle`] is given one [`port::Input`] at a time and answers through [`port::Io`]; it owns no socket, clock or
+//! thread. The engine is made of parts, each of which owns its fields and shows by what it returns, or by a
 //! [`FollowUp`](common::FollowUp), what others must do:
 //!
 //! - `entry`: a client's way in. `traffic`: what passes between clients and servers. `backends`: connections to servers.

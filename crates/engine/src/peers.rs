@@ -49,11 +49,11 @@ pub(crate) struct ClientSlot {
     /// turn of the runtime reads.
     pub(crate) waiting: Vec<u8>,
     pub(crate) pause: Pause,
-    /// Its server was lost in the middle of a message to it: it can be told nothing more.
+    /// Its server was lost in the middle of a message to it: nothing more can be sent to it.
     pub(crate) cut: bool,
     /// It has closed its side while it had a server and was not read from.
     pub(crate) ended: bool,
-    /// The log has been told that it reached a limit on statements.
+    /// The log has a line that it reached a limit on statements.
     pub(crate) statements_refused: bool,
     pub(crate) user: Arc<str>,
     /// What its handshake has shown; `None` without encryption.
@@ -92,7 +92,7 @@ impl Pause {
 
 /// Where a client is in its life.
 pub(crate) enum ClientPhase {
-    /// It is a balancer, which has to say first for whom it connects.
+    /// It is a load balancer: a PROXY header is awaited.
     Header,
     /// Its first packet is awaited; it may ask for encryption so many times yet.
     Opening { asks_left: u8 },
@@ -106,7 +106,7 @@ pub(crate) enum ClientPhase {
     Login(Box<LoginPhase>),
     /// It failed to, and its refusal is delayed.
     Delayed(Box<Delayed>),
-    /// It is who it says, and waits for what its server says about itself.
+    /// It is authenticated, and waits for what its pool's servers report.
     Welcome(Box<LoginPhase>),
     /// It may ask.
     Ready(Client),

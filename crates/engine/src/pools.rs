@@ -42,7 +42,7 @@ pub(crate) struct PoolSlot {
     pub(crate) armed: Time,
     /// What is counted of it.
     pub(crate) counts: PoolCounts,
-    /// What a server said about itself, for clients that log in.
+    /// What a server has reported, for clients that log in.
     pub(crate) welcome: Option<Welcome>,
     /// The statements that its servers have accepted.
     pub(crate) accepted: PoolStatements,
@@ -57,9 +57,9 @@ pub(crate) struct PoolSlot {
     /// Questions about secrets that it carries.
     pub(crate) lookups: u32,
     pub(crate) cancels: PoolCancels,
-    /// The configuration has it no more, or nobody needs it.
+    /// It is not in the configuration any more, or unused for long.
     pub(crate) removed: bool,
-    /// Since when nobody uses it, and since when it has no servers besides; never if it is not so.
+    /// Since when it is unused, and since when it has no servers either; never if it is not so.
     pub(crate) idle_since: Time,
     pub(crate) empty_since: Time,
     /// Its login, as the throttle of its hosts knows it.

@@ -19,7 +19,7 @@ impl Default for LoginFailures {
 }
 
 impl LoginFailures {
-    /// A login has failed: what clients are told of it, and whether it only took too long.
+    /// A login has failed: the error for clients, and whether it only took too long.
     pub(crate) fn add(&mut self, error: ServerError, too_slow: bool, now: Time) {
         self.last = Some(error);
         self.too_slow = too_slow;

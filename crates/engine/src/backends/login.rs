@@ -140,7 +140,7 @@ pub(crate) fn ask<I: Io>(cx: &mut Cx<'_, I>, server: &mut ServerSlot, query: &st
     }
 }
 
-/// A server is ready for its first client: what it has reported is what the pool's clients are told from now on.
+/// A server is ready for its first client: what it has reported is sent to the pool's clients from now on.
 ///
 /// # Errors
 /// It is in a transaction.

@@ -493,7 +493,7 @@ impl Engine {
             (Part::Guest(guest), Says::OldestWaiter(since)) => guest.borrower.set_waiting_elsewhere(since),
             (Part::Guest(_), Says::Recall) => {
                 slot.pool.reconnect(now);
-                self.hurry(ix);
+                self.recheck_linked(ix);
             }
             _ => log(Level::Error, format_args!("a letter about a loan reached the wrong worker"), io),
         }

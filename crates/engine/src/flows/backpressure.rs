@@ -74,7 +74,7 @@ impl Engine {
     }
 
     fn resume_server<I: Io>(&mut self, server: Peer, io: &mut I) {
-        if self.peers.server(server).is_some_and(|slot| slot.reading.resume(server, io)) {
+        if self.peers.server(server).is_some_and(|slot| slot.reading.resume(|| io.resume(server))) {
             self.follow_link(server, io);
         }
     }

@@ -79,7 +79,7 @@ impl Engine {
         if link.is_none() {
             self.pools.get_mut(ix).pool.leave(client, now);
             self.common.follow_up(FollowUp::PollPool(ix));
-            self.go_on(client, io);
+            self.resume_client(client, io);
         }
     }
 

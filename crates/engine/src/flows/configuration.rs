@@ -119,7 +119,7 @@ impl Engine {
             }
             self.limit_pool(now, ix, io);
             self.common.follow_up(FollowUp::PollPool(ix));
-            self.hurry(ix);
+            self.recheck_linked(ix);
         }
         self.watch_linked();
         self.create_forced_pools(now);
@@ -148,12 +148,12 @@ impl Engine {
             self.recall(ix, io);
             self.pools.get_mut(ix).pool.reconnect(now);
             self.common.follow_up(FollowUp::PollPool(ix));
-            self.hurry(ix);
+            self.recheck_linked(ix);
         }
     }
 
     /// Servers of a pool have been given up. With `server_fast_close`, those that sessions hold are looked at now.
-    pub(crate) fn hurry(&mut self, ix: PoolIx) {
+    pub(crate) fn recheck_linked(&mut self, ix: PoolIx) {
         if self.common.config().server_fast_close && self.pools.get(ix).mode() == PoolMode::Session {
             let linked = self.peers.servers().filter(|server| server.pool == ix && server.link.is_some());
             linked.for_each(|server| self.common.follow_up(FollowUp::Release(server.peer)));

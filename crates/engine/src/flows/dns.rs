@@ -1,6 +1,6 @@
 //! Names of servers: which servers a changed answer leaves behind, and which names are looked up again.
 //!
-//! What is lent to another worker is looked after here, at its home: workers that were told different addresses of one name
+//! What is lent to another worker is checked here, at the owner: workers that got different addresses for one name
 //! would otherwise close each other's servers.
 
 use std::collections::HashSet;
@@ -40,12 +40,12 @@ impl Engine {
                 self.close_server(now, server, RECONFIGURED, io);
             } else {
                 self.mark_for_close(server);
-                self.hurry(pool);
+                self.recheck_linked(pool);
             }
         }
     }
 
-    /// Those who have servers that are left behind give them up, and whatever else they have of the same pools.
+    /// Borrowers of servers on such addresses return them, and whatever else they have of the same pools.
     fn recall_vanished<I: Io>(&mut self, io: &mut I) {
         let dns = &self.backends.dns;
         let left = |away: &&mut Away| away.on.as_ref().is_some_and(|(name, address)| dns.has_left(name, *address));

@@ -130,7 +130,7 @@ impl Engine {
             && matches!(server.state, ServerState::Up(..))
             && !matches!(server.phase(), Some(ServerPhase::Lending { .. } | ServerPhase::Returning))
         {
-            server.reading.suspend(peer, io);
+            server.reading.suspend(|| io.pause(peer));
         }
     }
 
@@ -143,7 +143,7 @@ impl Engine {
         let servers: Vec<Peer> = self.peers.servers().filter(|s| s.reading.is_suspended()).map(|s| s.peer).collect();
         for peer in servers {
             let Some(server) = self.peers.server(peer) else { continue };
-            server.reading.wake(peer, io);
+            server.reading.wake(|| io.resume(peer));
             server.clock.excuse(now);
         }
         self.admin.halt.wake(cx!(self, now, io));

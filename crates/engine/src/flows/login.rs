@@ -34,11 +34,11 @@ impl Engine {
             EntryStep::Drop(why) => {
                 self.log_client(Level::Warning, &client, format_args!("{why}"), io);
                 io.close(client.peer);
-                self.depart(now, client, why, io);
+                self.remove_client(now, client, why, io);
             }
             EntryStep::Close(why) => {
                 io.close(client.peer);
-                self.depart(now, client, why, io);
+                self.remove_client(now, client, why, io);
             }
             EntryStep::Leave => self.client_leaves(now, client, io),
         }

@@ -103,8 +103,8 @@ impl Engine {
             slot.login.called();
             if slot.hosts.peek(&slot.config) == target {
                 let (attempt, _) = slot.hosts.begin(&slot.config, self.common.config().tls.server.mode);
-                let (failure, told) = slot.hosts.failed(&slot.config, attempt, error.clone(), None);
-                slot.failures.add(told, too_slow, now);
+                let (failure, error) = slot.hosts.failed(&slot.config, attempt, error.clone(), None);
+                slot.failures.add(error, too_slow, now);
                 slot.pool.unreachable(failure, now);
             } else {
                 slot.pool.open_declined(now, now);
@@ -122,14 +122,14 @@ impl Engine {
                 format!("server {} did not finish the login within server_connect_timeout", server.connection.target());
             let error = ServerError { sqlstate: "08001".into(), message };
             let slot = self.pools.get_mut(server.pool);
-            // The pool has judged it already, by what it was told when the connect began.
-            let (_, told) = slot.hosts.failed(&slot.config, server.connection.attempt(), error.clone(), None);
-            slot.failures.add(told, true, now);
+            // The pool has judged it already, by what it was given when the connect began.
+            let (_, all) = slot.hosts.failed(&slot.config, server.connection.attempt(), error.clone(), None);
+            slot.failures.add(all, true, now);
             if unreached {
                 self.fail_waiting(now, server.connection.target(), &error, true);
             }
         }
-        self.goodbye(server, reason.text(), io);
+        self.disconnect_server(server, reason.text(), io);
     }
 
     /// Asserts that logins and pools agree. Costs a walk over all pools.

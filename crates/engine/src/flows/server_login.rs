@@ -189,7 +189,7 @@ impl Engine {
         }
     }
 
-    /// A server has logged in; the pool says for whom.
+    /// A server has logged in; the pool decides for whom.
     fn server_up<I: Io>(&mut self, now: Time, mut server: Box<ServerSlot>, io: &mut I) {
         let (peer, ix) = (server.peer, server.pool);
         let slot = self.pools.get_mut(ix);
@@ -201,7 +201,7 @@ impl Engine {
             }
         };
         if server.marked_for_close {
-            return self.close_taken(now, server, RECONFIGURED, io);
+            return self.close_server_slot(now, server, RECONFIGURED, io);
         }
         let answer = slot.pool.connected(peer, proof, now);
         self.peers.put_server(server);
@@ -221,8 +221,8 @@ impl Engine {
         let (name, user, host) = (&slot.name, &slot.user, server.connection.target());
         log(Level::Warning, format_args!("{name}/{user}@{host}: server login failed: {}", error.message), io);
         let again = server.connection.attempt().encryption.other(self.common.config().tls.server.mode, failure);
-        let (failure, told) = slot.hosts.failed(&slot.config, server.connection.attempt(), error, again);
-        slot.failures.add(told, false, now);
+        let (failure, error) = slot.hosts.failed(&slot.config, server.connection.attempt(), error, again);
+        slot.failures.add(error, false, now);
         slot.pool.connect_failed(server.peer, failure, now);
         self.common.follow_up(FollowUp::PollPool(server.pool));
     }

@@ -16,7 +16,7 @@ use crate::traffic::holding::{LinkState, is_timed};
 /// How long a query of ours may take where the operator set no limit.
 const OWN_QUERY_TIMEOUT: Span = Span::from_secs(60);
 
-/// How long a server may be silent that owes answers to a client that has closed its side: then nobody waits for them any
+/// How long a server may be silent that has to answer a client that has closed its side: then nobody waits for it any
 /// more, and both are let go.
 pub(crate) const LAST_ANSWERS: Span = Span::from_secs(60);
 
@@ -70,7 +70,7 @@ pub(crate) fn watch_own_query<I: Io>(cx: &mut Cx<'_, I>, slot: &PoolSlot, server
     cx.common.arm(Who::Peer(server.peer), deadline, &mut server.armed);
 }
 
-/// When a server that is linked, or works for us, must have moved on; and what its client is told if it has not.
+/// When a server that is linked, or works for us, must have moved on; and the error for its client if it has not.
 pub(crate) fn server_deadline(slot: &PoolSlot, server: &ServerSlot) -> (Time, Refusal) {
     let limits = &slot.config.limits;
     match &server.state {
@@ -110,8 +110,8 @@ pub(crate) fn client_deadline(common: &Common, peers: &Peers, pools: &Pools, cli
     }
 }
 
-/// Until when the server of a client that has closed its side must have said something. Its silence says nothing while
-/// one of the two does not read what the other has said.
+/// Until when the server of a client that has closed its side must have sent something. Its silence does not count while
+/// one of the two does not read what the other has sent.
 fn last_answers_due(common: &Common, peers: &Peers, client: &ClientSlot) -> Time {
     let Some(server) = client.link.and_then(|server| peers.get_server(server)) else { return Time::NEVER };
     let stuck = client.pause.full || client.pause.peer_full;

@@ -166,7 +166,7 @@ pub(crate) enum AfterUse {
 /// A server without a client: removes what its last one left, if something has to be.
 #[inline]
 pub(crate) fn clean_up<I: Io>(cx: &mut Cx<'_, I>, slot: &PoolSlot, server: &mut ServerSlot) -> AfterUse {
-    server.reading.resume(server.peer, cx.io);
+    server.reading.resume(|| cx.io.resume(server.peer));
     let used = std::mem::take(&mut server.used);
     let (marked, peer) = (server.marked_for_close, server.peer);
     let Some((up, _)) = server.up() else { return AfterUse::Close(UNCLEAN) };
@@ -182,7 +182,7 @@ pub(crate) fn clean_up<I: Io>(cx: &mut Cx<'_, I>, slot: &PoolSlot, server: &mut 
             AfterUse::Return
         }
         Cleaning::Close => AfterUse::Close(UNCLEAN),
-        // Whoever is about to be closed need not be cleaned.
+        // What is about to be closed need not be cleaned.
         Cleaning::Query(..) if slot.pool.is_outdated(peer) => AfterUse::Return,
         Cleaning::Query(query, why) => {
             own_query(cx, slot, server, &query, ServerPhase::Resetting(why));

@@ -1,8 +1,4 @@
-//! Whether a server is read from, and whether its own socket is full.
-
-use weir_base::Peer;
-
-use crate::port::Io;
+//! Whether a server is read from, and whether its own socket is full. `stop` and `start` do it at the port.
 
 /// Why a server is not read from. Reading goes on when no reason is left.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -17,35 +13,35 @@ pub(crate) struct ServerReading {
 
 impl ServerReading {
     /// Its client's socket is full. Returns whether that is a change.
-    pub(crate) fn pause<I: Io>(&mut self, server: Peer, io: &mut I) -> bool {
+    pub(crate) fn pause(&mut self, stop: impl FnOnce()) -> bool {
         let change = !std::mem::replace(&mut self.paused, true);
         if change && !self.suspended {
-            io.pause(server);
+            stop();
         }
         change
     }
 
     /// Its client's socket has room, or it has no client any more. Returns whether that is a change.
     #[inline]
-    pub(crate) fn resume<I: Io>(&mut self, server: Peer, io: &mut I) -> bool {
+    pub(crate) fn resume(&mut self, start: impl FnOnce()) -> bool {
         let change = std::mem::take(&mut self.paused);
         if change && !self.suspended {
-            io.resume(server);
+            start();
         }
         change
     }
 
     /// Everything is suspended.
-    pub(crate) fn suspend<I: Io>(&mut self, server: Peer, io: &mut I) {
+    pub(crate) fn suspend(&mut self, stop: impl FnOnce()) {
         if !std::mem::replace(&mut self.suspended, true) && !self.paused {
-            io.pause(server);
+            stop();
         }
     }
 
     /// Nothing is suspended any more.
-    pub(crate) fn wake<I: Io>(&mut self, server: Peer, io: &mut I) {
+    pub(crate) fn wake(&mut self, start: impl FnOnce()) {
         if std::mem::take(&mut self.suspended) && !self.paused {
-            io.resume(server);
+            start();
         }
     }
 

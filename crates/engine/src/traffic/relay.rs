@@ -20,7 +20,7 @@ use crate::traffic::wire::Wire;
 /// was stopped there goes on at the half of it.
 pub(crate) const AHEAD: u32 = 16;
 
-/// Feeds a client's bytes to its session, with the server that it is linked to, if any. `base` is where they stand in the
+/// Feeds a client's bytes to its session, with the server that it is linked to, if any. `base` is where they are in the
 /// runtime's input, if they do.
 #[inline]
 pub(crate) fn feed_client<I: Io>(
@@ -66,7 +66,7 @@ fn note_request<I: Io>(cx: &mut Cx<'_, I>, slot: &PoolSlot, server: &mut ServerS
     }
     deadlines::follow(cx, slot, server, mid_message, Progress::default());
     if quiet && !busy {
-        // Everything that was asked has been answered by us; nothing will come to say so.
+        // We have answered everything ourselves; the server will send nothing.
         cx.common.follow_up(FollowUp::Release(server.peer));
     }
 }
@@ -147,7 +147,7 @@ fn count_times(times: &mut Histogram, took: u64, ended: u64) {
 
 /// What a server's answers show that the client may not do.
 #[inline]
-pub(crate) fn breach(outcome: &from_server::ServerOutcome) -> Option<Refusal> {
+pub(crate) fn violation(outcome: &from_server::ServerOutcome) -> Option<Refusal> {
     if outcome.block_in_statement_mode {
         return Some(Refusal::TransactionInStatementMode);
     }
@@ -169,5 +169,5 @@ pub(crate) fn change_pause<I: Io>(client: &mut ClientSlot, change: impl FnOnce(&
 /// Reads no more from a server whose client's socket is full. The answers to queries of ours are not for that client.
 /// Whether that is a change.
 pub(crate) fn pause_server<I: Io>(server: &mut ServerSlot, io: &mut I) -> bool {
-    server.phase() == Some(ServerPhase::Linked) && server.reading.pause(server.peer, io)
+    server.phase() == Some(ServerPhase::Linked) && server.reading.pause(|| io.pause(server.peer))
 }
