@@ -277,7 +277,7 @@ impl Engine {
             let fair = server.overtime.1 <= traffic::relay::AHEAD || !released;
             assert!(fair, "others wait, and a pipeline goes on for {} transactions", server.overtime.1);
         }
-        self.check_turns();
+        self.check_logins();
         for ix in self.pools.indices() {
             let slot = self.pools.get(ix);
             slot.check();

@@ -12,6 +12,7 @@ use crate::entry::secret_query::{SecretQuery, UserSecret};
 use crate::handles::PoolIx;
 use crate::peers::{Entry, ServerPhase, ServerSlot};
 use crate::port::{Io, Level};
+use crate::traffic::deadlines;
 
 impl Engine {
     /// A worker asks for a user's secret.
@@ -43,8 +44,9 @@ impl Engine {
         let Some(slot) = self.peers.server(server) else { return };
         let cx = &mut Cx::new(now, io, &mut self.common, &mut self.sessions);
         let Some(ix) = self.entry.queries.send(cx, handle, slot) else { return };
-        self.pools.get_mut(ix).stats.server_assignment_count += 1;
-        self.watch_own_query(now, server);
+        let pool = self.pools.get_mut(ix);
+        pool.stats.server_assignment_count += 1;
+        deadlines::watch_own_query(cx, pool, slot);
     }
 
     /// The server of a query sent something.
@@ -65,9 +67,8 @@ impl Engine {
                     *phase = ServerPhase::Linked;
                 }
                 let ix = server.pool;
-                self.peers.put(peer, Entry::Server(server));
                 self.auth_query_answered(handle, ix, answer, io);
-                self.clean_up(now, peer, io);
+                self.clean_up(now, server, io);
             }
             QueryEvent::Unexpected(what) => {
                 let text = format_args!("unexpected response to auth_query: {what}");

@@ -267,7 +267,7 @@ impl Engine {
             draining: admin.shutdown.is_draining(),
             paused: admin.halt.paused().clone(),
             disabled: admin.halt.disabled().clone(),
-            dns: self.dns_records(self.common.now()),
+            dns: self.backends.dns.records(self.common.now()),
             console_clients: admin.client_counts.consoles(),
             login_clients: self.clients_logging_in(),
             ..Report::default()

@@ -15,7 +15,7 @@ static ALONE: Mutex<()> = Mutex::new(());
 const SOON: Duration = Duration::from_secs(30);
 
 fn start(arguments: &[&str]) -> Child {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+    let mut command = Command::new(weir_tests::weir_binary());
     command.arg("demo").args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command.spawn().unwrap()
 }
@@ -23,7 +23,7 @@ fn start(arguments: &[&str]) -> Child {
 /// The same, as a shell starts it: `before` comes before the command, `behind` after it.
 fn start_by_shell(before: &str, arguments: &[&str], behind: &str) -> Child {
     let mut command = Command::new("sh");
-    command.args(["-c", &format!("{before} exec \"$0\" demo \"$@\" {behind}")]).arg(env!("CARGO_BIN_EXE_weir"));
+    command.args(["-c", &format!("{before} exec \"$0\" demo \"$@\" {behind}")]).arg(weir_tests::weir_binary());
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command.spawn().unwrap()
 }
@@ -208,7 +208,7 @@ fn a_demo_without_a_terminal_or_any_open_stream_tells_nobody_and_leaves_nothing(
     let before = format!("TMPDIR={}; export TMPDIR; exec setsid --wait sh -c '", place.display());
     for behind in ["<&- >&- 2>&-'", "| head -1 >/dev/null'"] {
         // The quotes begin in one piece and end in the other; the words go along.
-        let words = format!("{before} \"$0\" demo --seconds 1 {behind} {}", env!("CARGO_BIN_EXE_weir"));
+        let words = format!("{before} \"$0\" demo --seconds 1 {behind} {}", weir_tests::weir_binary().display());
         let output = Command::new("sh").args(["-c", &words]).output().unwrap();
         assert!(!String::from_utf8_lossy(&output.stderr).contains("panicked"), "{output:?}");
         let end = Instant::now() + SOON;

@@ -18,7 +18,7 @@ use crate::replace::{Fault, replace};
 use crate::{exposed, load, trial};
 
 /// A configuration's file, and what is in force of it.
-pub(crate) struct Keeper {
+pub(crate) struct ConfigStore {
     file: PathBuf,
     /// What the command line changes in each configuration that is read.
     adjust: Box<dyn Fn(&mut Config) + Send + Sync>,
@@ -44,17 +44,17 @@ struct Plan {
     config: Arc<Config>,
 }
 
-impl Keeper {
+impl ConfigStore {
     /// Reads the file. The configuration is as the file has it: not adjusted.
     pub(crate) fn open(
         file: &Path,
         adjust: impl Fn(&mut Config) + Send + Sync + 'static,
-    ) -> Result<(Keeper, Config), ConfigErrors> {
+    ) -> Result<(ConfigStore, Config), ConfigErrors> {
         let (text, mut config) = load::load_text(file)?;
         config.warnings = exposed::warnings(&config);
         let held = Held { text, edits: Edits::default(), config: Arc::new(config.clone()) };
         let (held, accounts) = (Mutex::new(held), Mutex::new(config.web.accounts.clone()));
-        Ok((Keeper { file: file.to_owned(), adjust: Box::new(adjust), held, accounts }, config))
+        Ok((ConfigStore { file: file.to_owned(), adjust: Box::new(adjust), held, accounts }, config))
     }
 
     /// Reads the file again, and lays over it what it could not take.
@@ -155,7 +155,7 @@ impl Keeper {
     }
 }
 
-impl ConfigAccess for Keeper {
+impl ConfigAccess for ConfigStore {
     fn accounts(&self) -> Arc<Accounts> {
         self.accounts.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

@@ -1,4 +1,4 @@
-//! A crowd: many clients that come at the same moment, stay, work, and leave together.
+//! A burst of clients: all connect at the same moment, stay connected, work, and leave together.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,40 +8,40 @@ use std::time::{Duration, Instant};
 
 use weir_pgclient::{Connection, Error, Params};
 
-/// How often the crowd is looked at.
-const GLANCE: Duration = Duration::from_millis(50);
-/// A client's thread needs little.
+/// How often server processes and waiting clients are counted.
+const INTERVAL: Duration = Duration::from_millis(50);
+/// The stack of a client's thread, in bytes.
 const STACK: usize = 256 * 1024;
 
-/// What became of a crowd.
+/// The result of a burst.
 #[derive(Debug, Default)]
 pub(super) struct Outcome {
-    /// Clients that were let in and ran all their transactions.
+    /// Clients that logged in and ran all their transactions.
     pub(super) served: usize,
-    /// What the others were told, and how many of them.
+    /// The errors of the others, each with the number of clients that got it.
     pub(super) refusals: BTreeMap<String, usize>,
     /// Transactions that were committed.
     pub(super) transactions: usize,
-    /// The server's processes for clients, while the crowd worked.
+    /// The server's processes for clients while all were connected: the median.
     pub(super) backends: usize,
-    /// How many waited in Weir's queue while the crowd worked, at each glance; without the quiet before and after.
+    /// The clients in Weir's queue at each count, from the first wait to the last.
     pub(super) queue: Vec<usize>,
     /// From the first connect to the last commit.
     pub(super) took: Duration,
 }
 
-/// What the members of a crowd share.
-struct Meeting {
-    /// All have tried to come in.
-    arrived: Barrier,
-    /// All have done their work; nobody leaves before.
+/// What the clients of a burst share.
+struct Shared {
+    /// All have tried to log in.
+    connected: Barrier,
+    /// All have done their work; nobody disconnects before.
     done: Barrier,
-    /// How many are beyond `arrived`.
+    /// How many are beyond `connected`.
     working: AtomicUsize,
 }
 
-/// Sends `clients` at once, each with `rounds` transactions; `backends` and `waiting` are asked while they work.
-pub(super) fn rush(
+/// Runs `clients` at once, each with `rounds` transactions; `backends` and `waiting` are called while they work.
+pub(super) fn run(
     params: &Params,
     clients: usize,
     rounds: usize,
@@ -49,54 +49,62 @@ pub(super) fn rush(
     waiting: &mut dyn FnMut() -> usize,
 ) -> Outcome {
     let start = Instant::now();
-    let meeting =
-        Arc::new(Meeting { arrived: Barrier::new(clients), done: Barrier::new(clients), working: AtomicUsize::new(0) });
-    let crowd: Vec<_> = (0..clients).map(|number| member(number, rounds, params.clone(), &meeting)).collect();
+    let shared = Arc::new(Shared {
+        connected: Barrier::new(clients),
+        done: Barrier::new(clients),
+        working: AtomicUsize::new(0),
+    });
+    let threads: Vec<_> = (0..clients).map(|number| spawn_client(number, rounds, params.clone(), &shared)).collect();
     let mut outcome = Outcome::default();
     let mut processes = Vec::new();
-    while !crowd.iter().all(JoinHandle::is_finished) {
-        thread::sleep(GLANCE);
-        let all_here = meeting.working.load(Ordering::Relaxed) == clients;
-        if all_here {
+    while !threads.iter().all(JoinHandle::is_finished) {
+        thread::sleep(INTERVAL);
+        let all_connected = shared.working.load(Ordering::Relaxed) == clients;
+        if all_connected {
             processes.push(backends());
             outcome.queue.push(waiting());
         }
     }
     outcome.took = start.elapsed();
-    for member in crowd {
-        match member.join() {
+    for thread in threads {
+        match thread.join() {
             Ok(Ok(transactions)) => {
                 outcome.served += 1;
                 outcome.transactions += transactions;
             }
-            Ok(Err(error)) => *outcome.refusals.entry(told(&error)).or_default() += 1,
+            Ok(Err(error)) => *outcome.refusals.entry(error_text(&error)).or_default() += 1,
             Err(_) => *outcome.refusals.entry("its thread failed".to_owned()).or_default() += 1,
         }
     }
-    // Most often seen: at the edges some are still coming or already going.
+    // The median: at the edges some are still connecting or already gone.
     outcome.backends = median(processes);
     trim(&mut outcome.queue);
     outcome
 }
 
-fn member(number: usize, rounds: usize, params: Params, meeting: &Arc<Meeting>) -> JoinHandle<Result<usize, Error>> {
-    let meeting = Arc::clone(meeting);
-    let life = move || {
-        let came = Connection::connect(&params);
-        meeting.arrived.wait();
-        meeting.working.fetch_add(1, Ordering::Relaxed);
-        let (worked, connection) = match came {
+fn spawn_client(
+    number: usize,
+    rounds: usize,
+    params: Params,
+    shared: &Arc<Shared>,
+) -> JoinHandle<Result<usize, Error>> {
+    let shared = Arc::clone(shared);
+    let run = move || {
+        let connection = Connection::connect(&params);
+        shared.connected.wait();
+        shared.working.fetch_add(1, Ordering::Relaxed);
+        let (worked, connection) = match connection {
             Ok(mut connection) => (work(&mut connection, number, rounds), Some(connection)),
             Err(error) => (Err(error), None),
         };
-        meeting.done.wait();
+        shared.done.wait();
         drop(connection);
         worked
     };
-    thread::Builder::new().stack_size(STACK).spawn(life).expect("the system has room for a few more threads")
+    thread::Builder::new().stack_size(STACK).spawn(run).expect("the system has room for a few more threads")
 }
 
-/// A transaction of four statements, as a program sends them; the sleep stands for what a real one does.
+/// A transaction of four statements, as a program sends them; the sleep stands for a real one's work.
 fn work(connection: &mut Connection, number: usize, rounds: usize) -> Result<usize, Error> {
     for _ in 0..rounds {
         connection.query("begin")?;
@@ -108,7 +116,7 @@ fn work(connection: &mut Connection, number: usize, rounds: usize) -> Result<usi
     Ok(rounds)
 }
 
-fn told(error: &Error) -> String {
+fn error_text(error: &Error) -> String {
     match error.server() {
         Some(error) => format!("{error} ({})", error.sqlstate),
         None => error.to_string(),
@@ -133,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_queue_is_shown_from_its_first_waiter_to_its_last() {
+    fn the_queue_is_shown_from_its_first_wait_to_its_last() {
         let mut queue = vec![0, 0, 3, 0, 1, 0];
         trim(&mut queue);
         assert_eq!(queue, [3, 0, 1]);
@@ -143,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn the_median_ignores_who_comes_and_goes() {
+    fn the_median_ignores_outliers() {
         assert_eq!(median(vec![97, 98, 97, 97, 12]), 97);
         assert_eq!(median(Vec::new()), 0);
     }

@@ -1,6 +1,6 @@
-//! What the demo stands on: a throw-away server, and a `weir serve` before it.
+//! The two servers of the demo: a throw-away PostgreSQL, and a `weir serve` in front of it.
 //!
-//! Owns the server, its folder, and the child process. Invariant: the child is known to the caretaker as long as it runs.
+//! Owns both processes and their folder. Invariant: the caretaker knows the child as long as it runs.
 
 use std::env;
 use std::fs::{self, File};
@@ -14,34 +14,41 @@ use std::time::{Duration, Instant};
 use weir_pgclient::{Connection, Params};
 use weir_pglocal::{Auth, Options, Server, Signal, free_port, send_signal};
 
+use weir_terminal::print_line;
+
+use crate::certificate;
+use crate::consent::Consent;
 use crate::failure::Failure;
-use crate::term::say;
 
-use super::certificate;
-
+/// How many clients connect at once: more than the server takes.
+pub(super) const CLIENTS: usize = 150;
+/// How many transactions each of them runs.
+pub(super) const ROUNDS: usize = 3;
 /// What PostgreSQL takes, its own default.
 pub(super) const MAX_CONNECTIONS: u32 = 100;
 /// The pool's name.
 pub(super) const POOL: &str = "test-pool";
 /// The most server connections of the pool.
 pub(super) const POOL_SIZE: u32 = 20;
-/// Where PostgreSQL is expected.
+/// PostgreSQL's usual port.
 pub(super) const USUAL_PORT: u16 = 5432;
-/// Where a pooler is expected.
+/// A pooler's usual port.
 pub(super) const USUAL_WEIR_PORT: u16 = 6432;
-/// Where the panel is expected.
+/// The panel's usual port.
 const USUAL_WEB_PORT: u16 = 8432;
 
 /// The user's name, its password and its database's name.
 const DEMO: &str = "demo";
 /// How long `weir serve` may take until it answers.
-const PATIENCE: Duration = Duration::from_secs(20);
+const START_TIMEOUT: Duration = Duration::from_secs(20);
 
 const TABLES: &str = "create table visit (at timestamptz not null default clock_timestamp(), client int not null, \
                       through text not null); grant all on visit to demo";
 
-/// The server, and the pooler once it is there.
-pub(crate) struct Stage {
+/// PostgreSQL, and Weir once it is started.
+pub(super) struct Servers {
+    /// The program that is started as Weir.
+    program: PathBuf,
     weir: Option<Weir>,
     server: Server,
 }
@@ -52,10 +59,13 @@ struct Weir {
     web_port: u16,
 }
 
-impl Stage {
-    /// Starts the server, on its usual port if that is free.
-    pub(super) fn with_server() -> Result<Self, Failure> {
-        let programs = weir_pglocal::find_with(&mut |line| say(format_args!("  {line}"))).map_err(Failure::of)?;
+impl Servers {
+    /// Starts PostgreSQL, on its usual port if that is free. Where it is not installed, `consent` decides whether to get it.
+    pub(super) fn start(weir: Option<&Path>, consent: Consent) -> Result<Self, Failure> {
+        let program = find_weir(weir)?;
+        let mut announce = |line: &str| print_line(format_args!("  {line}"));
+        let programs =
+            weir_pglocal::find_with(&mut |offer| consent.decide(offer), &mut announce).map_err(Failure::of)?;
         let options = Options { max_connections: MAX_CONNECTIONS, auth: Auth::ScramSha256, ..Options::default() };
         let usual = Options { port: Some(USUAL_PORT), ..options.clone() };
         let server = match is_free(USUAL_PORT).then(|| Server::start_with(programs.clone(), usual)) {
@@ -69,21 +79,20 @@ impl Stage {
         let database = format!("create database {DEMO} owner {DEMO}");
         server.execute("postgres", &database).map_err(|e| Failure::at("create the database", e))?;
         server.execute(DEMO, TABLES).map_err(|e| Failure::at("create a table", e))?;
-        Ok(Stage { weir: None, server })
+        Ok(Servers { program, weir: None, server })
     }
 
-    /// Starts `weir serve`, this very program, and waits until it answers.
+    /// Starts `weir serve`, and waits until it answers.
     pub(super) fn add_weir(&mut self) -> Result<(), Failure> {
         let port = usual_or_free(USUAL_WEIR_PORT)?;
         let web_port = usual_or_free(USUAL_WEB_PORT)?;
         self.write_config(port, web_port)?;
-        let program = std::env::current_exe().map_err(|e| Failure::at("find this program", e))?;
         let log = File::create(self.log()).map_err(|e| Failure::at(self.log().display(), e))?;
         let errors = log.try_clone().map_err(|e| Failure::at(self.log().display(), e))?;
-        let child = Command::new(&program)
+        let child = Command::new(&self.program)
             .arg("serve")
             .arg(self.config())
-            // Where the caretaker finds it, should we be killed before it hears of it.
+            // The caretaker finds it by this folder, should we be killed before it is told the process id.
             .current_dir(self.folder())
             .stdin(Stdio::null())
             .stdout(log)
@@ -91,17 +100,17 @@ impl Stage {
             // Ctrl-C is for us; we end it when its clients are gone.
             .process_group(0)
             .spawn()
-            .map_err(|e| Failure::at(program.display(), e))?;
+            .map_err(|e| Failure::at(self.program.display(), e))?;
         self.server.caretaker().watch(child.id());
         self.weir = Some(Weir { child, port, web_port });
         self.await_weir()
     }
 
-    pub(super) fn server(&self) -> &Server {
+    pub(super) fn postgres(&self) -> &Server {
         &self.server
     }
 
-    /// Weir's port; 0 before it is there.
+    /// Weir's port; 0 before it is started.
     pub(super) fn port(&self) -> u16 {
         self.weir.as_ref().map_or(0, |weir| weir.port)
     }
@@ -139,7 +148,7 @@ impl Stage {
         format!("'postgres://{DEMO}:{DEMO}@127.0.0.1:{}/{database}?sslmode=require'", self.port())
     }
 
-    /// How many visits the server has noted that came through Weir.
+    /// How many rows were inserted through Weir.
     pub(super) fn rows_through_weir(&self) -> Result<usize, Failure> {
         let count = self
             .server
@@ -149,7 +158,7 @@ impl Stage {
         Ok(count.and_then(|count| count.parse().ok()).unwrap_or(0))
     }
 
-    /// Whether Weir still runs; if not, its last words.
+    /// An error with the end of its log, if Weir has ended.
     pub(super) fn check_weir(&mut self) -> Result<(), Failure> {
         let Some(weir) = &mut self.weir else { return Ok(()) };
         match weir.child.try_wait() {
@@ -157,7 +166,7 @@ impl Stage {
                 let log = fs::read_to_string(self.log()).unwrap_or_default();
                 let last: Vec<_> = log.lines().rev().take(3).collect();
                 let last = last.into_iter().rev().collect::<Vec<_>>().join("\n");
-                Err(Failure::Because(format!("weir serve ended ({status})\n{last}")))
+                Err(Failure::new(format!("weir serve ended ({status})\n{last}")))
             }
             _ => Ok(()),
         }
@@ -177,7 +186,7 @@ impl Stage {
     }
 
     fn await_weir(&mut self) -> Result<(), Failure> {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + START_TIMEOUT;
         loop {
             self.check_weir()?;
             match Connection::connect(&self.console()) {
@@ -189,7 +198,7 @@ impl Stage {
     }
 }
 
-impl Drop for Stage {
+impl Drop for Servers {
     fn drop(&mut self) {
         let Some(mut weir) = self.weir.take() else { return };
         send_signal(weir.child.id(), Signal::SIGQUIT);
@@ -203,10 +212,10 @@ impl Drop for Stage {
     }
 }
 
-/// The line that names the folder which the lab writes its reports to when it is started where we are.
+/// The line with the folder that the lab writes its reports to when it is started in this one.
 fn reports() -> String {
     let folder = env::current_dir().map(|here| here.join("weir-lab").display().to_string());
-    // TOML's strings have no control characters in them; whoever works in such a folder sees no reports.
+    // A TOML string can't hold control characters; below such a folder the panel lists no reports.
     let folder = folder.ok().filter(|folder| !folder.contains(char::is_control));
     folder.map_or(String::new(), |folder| format!("lab = \"{}\"\n", folder.replace('\\', "\\\\").replace('"', "\\\"")))
 }
@@ -246,6 +255,21 @@ fn config(port: u16, web_port: u16, server_port: u16, reports: &str) -> String {
          mode = \"transaction\"\n\
          size = {POOL_SIZE}\n"
     )
+}
+
+/// The program to show: the named one, the one beside this program, or one in PATH.
+fn find_weir(named: Option<&Path>) -> Result<PathBuf, Failure> {
+    // It is started in another folder.
+    if let Some(path) = named {
+        return path.canonicalize().map_err(|e| Failure::at(path.display(), e));
+    }
+    let beside = env::current_exe().ok().and_then(|path| Some(path.parent()?.to_owned()));
+    let path = env::var_os("PATH").unwrap_or_default();
+    let mut folders = beside.into_iter().chain(env::split_paths(&path));
+    let missing = "weir is neither beside weir-demo nor in PATH: copy it there, build it (cargo build -p weir), or name it: \
+                   --weir /path/to/weir";
+    let found = folders.find_map(|folder| folder.join("weir").canonicalize().ok().filter(|file| file.is_file()));
+    found.ok_or_else(|| Failure::new(missing))
 }
 
 fn usual_or_free(usual: u16) -> Result<u16, Failure> {

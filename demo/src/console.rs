@@ -1,9 +1,9 @@
-//! Weir's console, read as any monitoring would: SHOW POOLS and SHOW STATS, by the names of their columns.
+//! Weir's console, as a monitoring program reads it: SHOW POOLS and SHOW STATS, by the names of their columns.
 
 use weir_pgclient::{Answer, Connection, Params};
 
-use super::stage::POOL;
 use crate::failure::Failure;
+use crate::servers::POOL;
 
 /// A connection to the console.
 pub(super) struct Console {

@@ -8,7 +8,10 @@ use weir_auth::{
 };
 use weir_pgwire::{Auth, backend, put_front, tag};
 
-use super::{Connection, Error, Frame, Params, ServerError};
+use super::Connection;
+use crate::error::{Error, ServerError};
+use crate::frame::Frame;
+use crate::params::Params;
 
 /// Why a password was not sent.
 const IN_CLEAR: &str = "the server asks for the password in clear text, which it gets only over verified TLS: let it ask for \

@@ -1,17 +1,19 @@
-//! The live part: the pool in a table that is painted anew each second, or in plain lines where there is no terminal.
+//! The live view: the pool in a table that is repainted each second, or in plain lines where there is no terminal.
 
 use std::io::{Write, stdout};
 use std::time::{Duration, Instant};
 
-use super::Stop;
-use super::console::{Console, Sample};
-use super::stage::{POOL, Stage};
-use super::traffic::Traffic;
+use weir_terminal::{Output, Term, columns, print_line};
+
+use crate::bars::sparkline;
+use crate::console::{Console, Sample};
 use crate::failure::Failure;
-use crate::term::{Output, Term, columns, say, sparkline};
+use crate::servers::{POOL, Servers};
+use crate::stop::Stop;
+use crate::traffic::Traffic;
 
 /// How often the table is renewed.
-const BEAT: Duration = Duration::from_secs(1);
+const INTERVAL: Duration = Duration::from_secs(1);
 /// How many seconds of the past the curve shows.
 const PAST: usize = 60;
 
@@ -26,19 +28,19 @@ struct Second {
 
 /// Shows the pool until the time is over or a signal comes.
 pub(super) fn watch(
-    stage: &mut Stage,
+    servers: &mut Servers,
     console: &mut Console,
     term: Term,
     stop: &Stop,
     time: Option<Duration>,
 ) -> Result<(), Failure> {
-    let traffic = Traffic::start(&stage.pooled());
+    let traffic = Traffic::start(&servers.pooled());
     let begin = Instant::now();
     let (mut before, mut at) = (console.sample()?, begin);
     let mut past = Vec::new();
     let mut painted = 0;
-    while time.is_none_or(|time| begin.elapsed() < time) && stop.pause(BEAT) {
-        stage.check_weir()?;
+    while time.is_none_or(|time| begin.elapsed() < time) && stop.sleep(INTERVAL) {
+        servers.check_weir()?;
         let (now, seen) = (console.sample()?, Instant::now());
         let second = compare(&before, now, seen - at);
         (before, at) = (now, seen);
@@ -47,7 +49,7 @@ pub(super) fn watch(
             past.remove(0);
         }
         match term.output {
-            Output::Plain => say(format_args!("  {}", plain(&second, begin.elapsed()))),
+            Output::Plain => print_line(format_args!("  {}", plain(&second, begin.elapsed()))),
             Output::Terminal => painted = paint(&table(term, &second, &past), painted),
         }
     }

@@ -1,6 +1,6 @@
 //! The key and the certificate with which the demo's pooler encrypts.
 //!
-//! Owns their making, nothing else. Invariant: nobody but the file's owner ever reads the key; it goes with its folder.
+//! Invariant: the key's file is readable by its owner only, and is removed with its folder.
 
 use std::fs::File;
 use std::io::Write;
@@ -16,7 +16,7 @@ pub(super) const KEY: &str = "weir.key";
 /// The certificate's file in the demo's folder.
 pub(super) const CERTIFICATE: &str = "weir.crt";
 
-/// Makes a certificate for loopback that vouches for itself, and writes both files into the folder.
+/// Makes a self-signed certificate for loopback, and writes both files into the folder.
 pub(super) fn write(folder: &Path) -> Result<(), Failure> {
     let names = ["localhost", "127.0.0.1"].map(str::to_owned);
     let made = rcgen::generate_simple_self_signed(names);
