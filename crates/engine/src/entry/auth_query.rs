@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use weir_auth::{Mocks, Secret, Shape};
 use weir_base::{Peer, Slab, Time, WorkerId};
-use weir_session::{Refusal, auth_query, from_server};
+use weir_session::{ProtocolViolation, Refusal, auth_query};
 
 use crate::common::Cx;
 use crate::entry::secret_query::{SecretQuery, UserSecret};
@@ -119,7 +119,7 @@ impl AuthQueries {
         match exchange.feed(up, bytes, &cx.sessions.params) {
             Ok(None) => QueryEvent::More,
             Ok(Some(answer)) => QueryEvent::Answer(answer),
-            Err(from_server::ProtocolViolation(what)) => QueryEvent::Unexpected(what),
+            Err(ProtocolViolation(what)) => QueryEvent::Unexpected(what),
         }
     }
 

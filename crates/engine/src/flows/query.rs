@@ -141,7 +141,7 @@ impl Engine {
         match relay::feed_server(cx!(self, now, io), slot, &mut server, client.as_deref_mut(), bytes) {
             Ok(told) if is_plain(&told) => self.replied(now, server, client, io),
             Ok(told) => self.server_told(now, server, client, told, io),
-            Err(from_server::ProtocolViolation(what)) => {
+            Err(weir_session::ProtocolViolation(what)) => {
                 client.into_iter().for_each(|client| self.peers.put_client(client));
                 let text = format_args!("unexpected response from server: {what}");
                 self.log_server(Level::Warning, &server, text, io);
@@ -182,7 +182,7 @@ impl Engine {
         if let Some(outcome) = told.own_query_done {
             return self.own_query_done(now, server, outcome, io);
         }
-        if matches!(server.up(), Some((up, ServerPhase::Idle)) if up.is_spoiled()) {
+        if matches!(server.up(), Some((up, ServerPhase::Idle)) if up.is_unusable()) {
             io.close(server.peer);
             return self.server_gone(now, server, io);
         }

@@ -118,7 +118,7 @@ pub(crate) fn at_rest(
         return AtRest::Held;
     }
     // A late cancel must not hit the next owner.
-    let cancelled = server.cancels > 0 && !up.is_spoiled();
+    let cancelled = server.cancels > 0 && !up.is_unusable();
     if server.link.is_none() {
         return if cancelled { AtRest::Held } else { AtRest::Free };
     }
@@ -174,7 +174,7 @@ pub(crate) fn clean_up<I: Io>(cx: &mut Cx<'_, I>, slot: &PoolSlot, server: &mut 
     if marked {
         return AfterUse::Close(RECONFIGURED);
     }
-    if up.is_spoiled() {
+    if up.is_unusable() {
         return AfterUse::Close(UNCLEAN);
     }
     match cleaning(&slot.config, used, up.dirty()) {

@@ -5,8 +5,8 @@
 
 use weir_admin::Histogram;
 use weir_base::{Peer, PoolMode, Time};
-use weir_session::from_client::{self, StopReason};
 use weir_session::{Refusal, from_server};
+use weir_session::{StopReason, from_client};
 
 use crate::common::{Cx, FollowUp};
 use crate::peers::{ClientPhase, ClientSlot, Pause, ServerPhase, ServerSlot};
@@ -97,7 +97,7 @@ pub(crate) fn feed_server<I: Io>(
     server: &mut ServerSlot,
     client: Option<&mut ClientSlot>,
     bytes: &[u8],
-) -> Result<from_server::ServerOutcome, from_server::ProtocolViolation> {
+) -> Result<from_server::ServerOutcome, weir_session::ProtocolViolation> {
     let mut wire = Wire::new(cx.io, server.link.unwrap_or(Peer::NONE), server.peer, bytes, Some(0));
     let mut context = cx.sessions.context(&slot.config, &mut slot.accepted, AHEAD);
     let Some((up, _)) = server.up() else { return Ok(from_server::ServerOutcome::default()) };
