@@ -4,8 +4,7 @@
 
 use weir_base::{Peer, Span, Time};
 use weir_pool::{Acquire, Release};
-use weir_session::from_client::StopReason;
-use weir_session::{Refusal, from_server};
+use weir_session::{Refusal, StopReason, from_server};
 
 use crate::Engine;
 use crate::common::{FollowUp, cx};
