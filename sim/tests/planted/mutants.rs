@@ -135,8 +135,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         found_by: &[Checker::CancelHitsItsOwn],
         edits: &[Edit {
             file: LINKS,
-            from: "    let cancelled = server.cancels > 0 && !up.is_spoiled();",
-            to: "    let cancelled = server.cancels > 0 && !up.is_spoiled() && !PLANTED;",
+            from: "    let cancelled = server.cancels > 0 && !up.is_unusable();",
+            to: "    let cancelled = server.cancels > 0 && !up.is_unusable() && !PLANTED;",
         }],
     },
     Mutant {
@@ -280,12 +280,12 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         found_by: &[Checker::RefusalsAreCounted],
         edits: &[Edit {
             file: "crates/engine/src/cluster/lending.rs",
-            from: "            Some(ix) => self.cause_of_wait(ix, now),",
+            from: "            Some(ix) => self.cause_of_wait(now, ix),",
             to: "            Some(ix) => if PLANTED {
-                let (_, detail) = self.cause_of_wait(ix, now);
+                let (_, detail) = self.cause_of_wait(now, ix);
                 (Cause::PoolFull, detail)
             } else {
-                self.cause_of_wait(ix, now)
+                self.cause_of_wait(now, ix)
             },",
         }],
     },
