@@ -11,6 +11,7 @@
 //! - `opening`: a pool opens a server. `server_login`: a server logs in. `dns`: names of servers change.
 //! - `leave`: a client goes. `lost`: a server is lost, or closed. `due`: what is due by time.
 //! - `pool`: a pool is asked what it wants. `configuration`: which pools there are.
+//! - `invariants`: what must hold between inputs, for tests.
 //! - `waits`: who is told why he waits. `counts`: refusals, and session state that was lost.
 
 mod arrival;
@@ -24,6 +25,7 @@ mod counts;
 mod dns;
 mod due;
 mod halt;
+mod invariants;
 mod leave;
 mod login;
 mod lost;
