@@ -48,7 +48,7 @@ use crate::admin::Admin;
 use crate::backends::Backends;
 use crate::cluster::Cluster;
 use crate::cluster::messages::Payload;
-use crate::common::{Common, Cx, FollowUp, Job};
+use crate::common::{Common, FollowUp, Job, cx};
 use crate::handles::Waiter;
 use crate::peers::{ClientPhase, Entry, Peers};
 use crate::pools::Pools;
@@ -203,7 +203,7 @@ impl Engine {
                 self.evict_unauthenticated(now, io);
             }
             (Payload::Failed(origin), _) => {
-                let cx = &mut Cx::new(now, io, &mut self.common, &mut self.sessions);
+                let cx = cx!(self, now, io);
                 self.entry.throttle.failed_elsewhere(cx, origin);
             }
             (Payload::LookUpNoMore(id), _) => self.withdraw_auth_query(now, id),
@@ -274,8 +274,8 @@ impl Engine {
             assert_eq!(link, Some(Some(server.peer)), "a server's client does not know it");
             assert!(server.phase() != Some(peers::ServerPhase::Idle), "an idle server has a client");
             let released = self.pools.get(server.pool).mode() != weir_base::PoolMode::Session;
-            let fair = server.overtime.1 <= traffic::relay::AHEAD || !released;
-            assert!(fair, "others wait, and a pipeline goes on for {} transactions", server.overtime.1);
+            let fair = server.clock.pipelined() <= traffic::relay::AHEAD || !released;
+            assert!(fair, "others wait, and a pipeline goes on for {} transactions", server.clock.pipelined());
         }
         self.check_logins();
         for ix in self.pools.indices() {

@@ -95,8 +95,8 @@ impl AuthQueries {
     pub(crate) fn send<I: Io>(&mut self, cx: &mut Cx<'_, I>, handle: Peer, server: &mut ServerSlot) -> Option<PoolIx> {
         let query = self.find(handle)?;
         let peer = server.peer;
-        server.linked_at = cx.now;
-        server.query_at = Time::NEVER;
+        server.clock.unlinked();
+        server.clock.linked(cx.now);
         let (up, phase) = server.up()?;
         *phase = ServerPhase::AuthQuery(handle);
         query.attempts += 1;
@@ -160,7 +160,7 @@ impl AuthQueries {
         if !self.seen.is_empty() {
             return UserSecret { text, mocks: self.seen.clone() };
         }
-        let own = pool.salted.as_ref();
+        let own = pool.credentials.hashed();
         let own = own.map(|((_, salt, iterations), _)| Shape { iterations: *iterations, salt: salt.len() });
         UserSecret { text, mocks: Arc::new(Mocks::of_shape(own.unwrap_or(Shape::usual(iterations)))) }
     }

@@ -15,11 +15,12 @@ use weir_session::Refusal;
 use weir_session::login::{Login, LoginNonces, LoginStep, MAX_PASSWORD};
 use weir_session::startup::StartupRequest;
 
+use crate::backends::connection::SaltedKey;
 use crate::common::{Cx, FollowUp};
 use crate::entry::auth_lookups::AuthLookups;
 use crate::entry::hashing::{PasswordHashing, Requested};
 use crate::entry::secret_query::UserSecret;
-use crate::entry::state::{Awaits, Hashing, LoginPhase, SaltedKey, Why, subject};
+use crate::entry::state::{Awaits, Hashing, LoginPhase, Why, subject};
 use crate::entry::step::EntryStep;
 use crate::entry::user_names::UserNames;
 use crate::peers::{ClientPhase, ClientSlot};

@@ -1,7 +1,6 @@
 //! What is kept of a client while it logs in.
 
 use std::fmt;
-use std::sync::Arc;
 
 use weir_auth::RejectReason;
 use weir_base::{Time, WorkerId};
@@ -9,10 +8,8 @@ use weir_session::Refusal;
 use weir_session::login::{LearnedCredentials, Login};
 use weir_session::startup::StartupRequest;
 
+use crate::backends::connection::SaltedKey;
 use crate::entry::secret_query::{Subject, UserSecret};
-
-/// What is hashed: password, salt, iterations.
-pub(crate) type SaltedKey = (Arc<str>, Vec<u8>, u32);
 
 /// How a client began its TLS handshake (libpq's `sslnegotiation`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -81,9 +81,11 @@ impl Engine {
             weir_pool::RefuseReason::WaitTimeout => {
                 Refusal::QueryWaitTimeout { cause: Cause::PoolFull, detail: String::new() }
             }
-            weir_pool::RefuseReason::ServerDown => match &slot.last_error {
-                Some(error) if slot.too_slow => Refusal::ServerSlow { message: error.message.clone() },
-                Some(error) => Refusal::ServerDown { sqlstate: error.sqlstate.clone(), message: error.message.clone() },
+            weir_pool::RefuseReason::ServerDown => match slot.failures.last() {
+                Some((error, true)) => Refusal::ServerSlow { message: error.message.clone() },
+                Some((error, false)) => {
+                    Refusal::ServerDown { sqlstate: error.sqlstate.clone(), message: error.message.clone() }
+                }
                 None => Refusal::ServerDown { sqlstate: "08006".into(), message: "server login failed".into() },
             },
             weir_pool::RefuseReason::TooManyWaiting => Refusal::TooManyClients,

@@ -27,7 +27,7 @@ impl Engine {
 
     /// Servers on addresses that their name has no more are closed as they become free.
     fn close_vanished<I: Io>(&mut self, now: Time, name: &str, io: &mut I) {
-        let on_it = |server: &&ServerSlot| matches!(&server.target.host, Host::Name(host) if host == name);
+        let on_it = |server: &&ServerSlot| matches!(&server.connection.target().host, Host::Name(host) if host == name);
         let vanished: Vec<(Peer, u32)> = self
             .peers
             .servers()
@@ -69,7 +69,7 @@ impl Engine {
     /// The names that servers are on. Looks at the pools' servers, and at no client.
     fn names_in_use(&self) -> HashSet<Box<str>> {
         let servers = self.pools.iter().flat_map(|slot| slot.pool.servers());
-        let hosts = servers.filter_map(|(peer, ..)| Some(&self.peers.get_server(peer)?.target.host));
+        let hosts = servers.filter_map(|(peer, ..)| Some(&self.peers.get_server(peer)?.connection.target().host));
         let here = hosts.filter_map(|host| if let Host::Name(name) = host { Some((**name).into()) } else { None });
         let lent = self.cluster.lent.values().filter_map(|away| Some((*away.on.as_ref()?.0).into()));
         here.chain(lent).collect()

@@ -16,7 +16,7 @@ impl Engine {
     pub(crate) fn server_gone<I: Io>(&mut self, now: Time, mut server: Box<ServerSlot>, io: &mut I) {
         let (peer, ix) = (server.peer, server.pool);
         let Some(phase) = server.phase().filter(|_| !server.is_new()) else {
-            let shaking = matches!(server.state, ServerState::Shaking);
+            let shaking = matches!(server.state, ServerState::TlsHandshake);
             let ending = if shaking { LoginFailure::Handshake } else { LoginFailure::Other };
             let error = match server.fatal_error.take() {
                 Some(Refusal::ServerDown { sqlstate, message }) => ServerError { sqlstate, message },
@@ -25,7 +25,7 @@ impl Engine {
             return self.login_failed(now, server, error, ending, io);
         };
         if self.common.config().log.disconnections {
-            let age = now.since(server.connected_at).micros() / 1_000_000;
+            let age = now.since(server.connection.connected_at()).micros() / 1_000_000;
             let text = format_args!("closing because: server conn crashed? (age={age}s)");
             self.log_server(Level::Info, &server, text, io);
         }
@@ -102,7 +102,7 @@ impl Engine {
             _ => io.close(server.peer),
         }
         if self.common.config().log.disconnections {
-            let age = now.since(server.connected_at).micros() / 1_000_000;
+            let age = now.since(server.connection.connected_at()).micros() / 1_000_000;
             self.log_server(Level::Info, &server, format_args!("closing because: {why} (age={age}s)"), io);
         }
     }

@@ -110,7 +110,7 @@ impl Engine {
         let slot = self.pools.get_mut(client.pool);
         match slot.pool.acquire(client.peer, now) {
             Acquire::Granted { server, check } => {
-                slot.tally.times().wait.count(0);
+                slot.counts.tally.times().wait.count(0);
                 let Some(mut server) = self.peers.take_server(server) else { return Acquired::Waits };
                 if links::link(cx!(self, now, io), slot, client, &mut server, check) {
                     return Acquired::Server(server);
@@ -129,7 +129,7 @@ impl Engine {
     /// A server sent something.
     #[inline]
     pub(crate) fn server_bytes<I: Io>(&mut self, now: Time, mut server: Box<ServerSlot>, bytes: &[u8], io: &mut I) {
-        server.heard_at = now;
+        server.clock.heard(now);
         match server.phase() {
             None => return self.login_bytes(now, server, bytes, io),
             Some(ServerPhase::AuthQuery(query)) => return self.auth_query_bytes(now, server, query, bytes, io),
@@ -359,7 +359,7 @@ impl Engine {
     #[inline]
     pub(crate) fn count_wait(&mut self, ix: PoolIx, waiter: Peer, waited: Span) {
         if !matches!(Waiter::of(waiter), Waiter::Guest(_)) {
-            self.pools.get_mut(ix).waited(waited);
+            self.pools.get_mut(ix).counts.waited(waited);
         }
     }
 }
