@@ -1,6 +1,6 @@
-//! Which ReadyForQuery are still to come, as far as PostgreSQL's own answers tell.
+//! The ReadyForQuery messages that are pending, derived from PostgreSQL's own answers.
 //!
-//! Owns the order of what was sent and not yet answered. Source: PostgreSQL's documentation, "Message Flow".
+//! Owns the order of sent messages without a full answer. Source: PostgreSQL's documentation, "Message Flow".
 
 use std::collections::VecDeque;
 
@@ -9,18 +9,18 @@ use weir_pgwire::tag::back;
 
 use crate::message::Message;
 
-/// What was sent and is not answered.
+/// The sent messages without a full answer.
 #[derive(Debug, Default)]
-pub(crate) struct Owed {
-    queue: VecDeque<Due>,
+pub(crate) struct PendingReplies {
+    queue: VecDeque<Expected>,
     /// The server reads COPY data.
     in_copy: bool,
-    /// After an error of the extended protocol the server skips what it reads, up to a Sync.
+    /// After an error of the extended protocol the server skips messages up to a Sync.
     skipping: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Due {
+enum Expected {
     /// Answered by ReadyForQuery in any case.
     Query,
     Sync,
@@ -30,29 +30,31 @@ enum Due {
     CopyEnd,
 }
 
-/// What ends an Execute.
+/// The messages that end an Execute.
 const EXECUTED: &[u8] = &[back::COMMAND_COMPLETE, back::EMPTY_QUERY, back::PORTAL_SUSPENDED];
 
-impl Owed {
+impl PendingReplies {
     pub(crate) fn sent(&mut self, message: &Message) {
         let due = match message {
-            Message::Startup { .. } | Message::Query(_) | Message::FunctionCall { .. } => Due::Query,
+            Message::Startup { .. } | Message::Query(_) | Message::FunctionCall { .. } => Expected::Query,
             // The server reads it as a part of the COPY, and ignores it.
             Message::Sync if self.in_copy => return,
-            Message::Sync => Due::Sync,
+            Message::Sync => Expected::Sync,
             Message::CopyDone | Message::CopyFail(_) if self.in_copy => {
                 self.in_copy = false;
                 return;
             }
-            Message::CopyDone | Message::CopyFail(_) => Due::CopyEnd,
-            Message::Parse { .. } => Due::Request(&[back::PARSE_COMPLETE]),
-            Message::Bind { .. } => Due::Request(&[back::BIND_COMPLETE]),
-            Message::Describe(Of::Statement | Of::Portal, _) => Due::Request(&[back::ROW_DESCRIPTION, back::NO_DATA]),
-            Message::Close(..) => Due::Request(&[back::CLOSE_COMPLETE]),
-            Message::Execute { .. } => Due::Request(EXECUTED),
+            Message::CopyDone | Message::CopyFail(_) => Expected::CopyEnd,
+            Message::Parse { .. } => Expected::Request(&[back::PARSE_COMPLETE]),
+            Message::Bind { .. } => Expected::Request(&[back::BIND_COMPLETE]),
+            Message::Describe(Of::Statement | Of::Portal, _) => {
+                Expected::Request(&[back::ROW_DESCRIPTION, back::NO_DATA])
+            }
+            Message::Close(..) => Expected::Request(&[back::CLOSE_COMPLETE]),
+            Message::Execute { .. } => Expected::Request(EXECUTED),
             _ => return,
         };
-        if due == Due::Sync {
+        if due == Expected::Sync {
             self.skipping = false;
         }
         if !self.skipping {
@@ -60,8 +62,8 @@ impl Owed {
         }
     }
 
-    pub(crate) fn heard(&mut self, tag: u8) {
-        while self.queue.front() == Some(&Due::CopyEnd) {
+    pub(crate) fn received(&mut self, tag: u8) {
+        while self.queue.front() == Some(&Expected::CopyEnd) {
             self.queue.pop_front();
         }
         match (tag, self.queue.front().copied()) {
@@ -69,9 +71,9 @@ impl Owed {
                 self.in_copy = false;
                 self.queue.pop_front();
             }
-            (back::ERROR, Some(Due::Request(_))) => {
+            (back::ERROR, Some(Expected::Request(_))) => {
                 self.in_copy = false;
-                while self.queue.front().is_some_and(|due| *due != Due::Sync) {
+                while self.queue.front().is_some_and(|due| *due != Expected::Sync) {
                     self.queue.pop_front();
                 }
                 self.skipping = self.queue.is_empty();
@@ -82,54 +84,54 @@ impl Owed {
                 self.in_copy = true;
                 while self.in_copy {
                     match self.queue.pop_front() {
-                        Some(Due::CopyEnd) => self.in_copy = false,
+                        Some(Expected::CopyEnd) => self.in_copy = false,
                         Some(_) => {}
                         None => break,
                     }
                 }
                 self.queue.push_front(copies);
             }
-            (_, Some(Due::Request(ends))) if ends.contains(&tag) => drop(self.queue.pop_front()),
+            (_, Some(Expected::Request(ends))) if ends.contains(&tag) => drop(self.queue.pop_front()),
             _ => {}
         }
     }
 
-    /// Whether an answer of any kind is still to come.
+    /// Whether any answer is pending.
     pub(crate) fn anything(&self) -> bool {
-        self.queue.iter().any(|due| *due != Due::CopyEnd)
+        self.queue.iter().any(|due| *due != Expected::CopyEnd)
     }
 
-    /// Whether a ReadyForQuery is still to come.
+    /// Whether a ReadyForQuery is pending.
     pub(crate) fn ready(&self) -> bool {
-        self.queue.iter().any(|due| matches!(due, Due::Query | Due::Sync))
+        self.queue.iter().any(|due| matches!(due, Expected::Query | Expected::Sync))
     }
 }
 
 #[test]
-fn an_error_takes_what_follows_with_it_up_to_the_sync() {
-    let mut owed = Owed::default();
+fn an_error_discards_all_requests_up_to_the_sync() {
+    let mut pending = PendingReplies::default();
     let execute = Message::Execute { portal: Vec::new(), max_rows: 0 };
     for message in [&execute, &Message::Query(Vec::new()), &Message::Sync, &Message::Query(Vec::new())] {
-        owed.sent(message);
+        pending.sent(message);
     }
-    owed.heard(back::ERROR);
-    owed.heard(back::READY);
-    assert!(owed.ready(), "the query behind the Sync counts");
-    owed.heard(back::ERROR);
-    owed.heard(back::READY);
-    assert!(!owed.ready());
+    pending.received(back::ERROR);
+    pending.received(back::READY);
+    assert!(pending.ready(), "the query after the Sync counts");
+    pending.received(back::ERROR);
+    pending.received(back::READY);
+    assert!(!pending.ready());
 }
 
 #[test]
 fn a_sync_within_copy_is_a_part_of_it() {
-    let mut owed = Owed::default();
+    let mut pending = PendingReplies::default();
     for message in [Message::Execute { portal: Vec::new(), max_rows: 0 }, Message::Sync] {
-        owed.sent(&message);
+        pending.sent(&message);
     }
-    owed.heard(back::COPY_IN);
-    assert!(!owed.ready());
-    owed.sent(&Message::CopyDone);
-    owed.heard(back::COMMAND_COMPLETE);
-    owed.sent(&Message::Sync);
-    assert!(owed.ready());
+    pending.received(back::COPY_IN);
+    assert!(!pending.ready());
+    pending.sent(&Message::CopyDone);
+    pending.received(back::COMMAND_COMPLETE);
+    pending.sent(&Message::Sync);
+    assert!(pending.ready());
 }
