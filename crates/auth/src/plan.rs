@@ -11,8 +11,9 @@ use crate::hba::Via;
 use crate::ident::IdentMaps;
 use crate::md5::md5_hex_secret;
 use crate::method::{ConnectionMethod, Demand};
-use crate::mock::{Mocks, Shape};
+use crate::mock::Mocks;
 use crate::secret::Secret;
+use crate::secret::Shape;
 use crate::source::{ScramPolicy, ScramSource};
 
 /// What to exchange with a client, and whether it can succeed.

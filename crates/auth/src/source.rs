@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::mock::Shape;
+use crate::secret::Shape;
 use crate::secret::{ScramVerifier, salt_for};
 
 /// What a SCRAM login is verified against.

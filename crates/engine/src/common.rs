@@ -12,13 +12,13 @@ use rand_core::{RngCore, SeedableRng};
 use weir_base::{Peer, Time, WorkerId};
 use weir_config::Config;
 
+use crate::cluster::messages::{Message, Payload};
 use crate::handles::PoolIx;
 use crate::port::Io;
 use crate::sessions::Sessions;
 use crate::timers::{Timers, Who};
 
 /// The narrow context of one call: the time, the port, and what all parts share.
-#[allow(dead_code)] // The same.
 pub(crate) struct Cx<'a, I> {
     pub(crate) now: Time,
     pub(crate) io: &'a mut I,
@@ -27,12 +27,27 @@ pub(crate) struct Cx<'a, I> {
     pub(crate) sessions: &'a mut Sessions,
 }
 
-#[allow(dead_code)] // The parts take it over one by one.
 impl<'a, I: Io> Cx<'a, I> {
+    #[inline]
     pub(crate) fn new(now: Time, io: &'a mut I, common: &'a mut Common, sessions: &'a mut Sessions) -> Self {
         Cx { now, io, common, sessions }
     }
+
+    /// Sends a message to all other workers.
+    pub(crate) fn post_to_others(&mut self, payload: impl Fn() -> Payload) {
+        let own = self.common.worker();
+        let others = (0..self.common.workers()).map(WorkerId).filter(|worker| *worker != own);
+        others.for_each(|worker| self.io.post(worker, Message(payload()), None));
+    }
 }
+
+/// An engine's [`Cx`], for a call of one of its parts.
+macro_rules! cx {
+    ($engine:ident, $now:expr, $io:expr) => {
+        &mut $crate::common::Cx::new($now, &mut *$io, &mut $engine.common, &mut $engine.sessions)
+    };
+}
+pub(crate) use cx;
 
 /// Work that is queued in a turn and done before it ends, first in, first out: so no chain of waiters nests calls.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -12,11 +12,11 @@ use weir_session::server_login::ServerLogin;
 use weir_session::startup::StartupRequest;
 use weir_session::{Client, Refusal, Server};
 
-use crate::admin::console_state::Console;
+use crate::admin::console::Console;
 use crate::backends::hosts::Attempt;
 use crate::cluster::ticket::Ticket;
-use crate::entry::state::{Handoff, Held, LoginPhase, SaltedKey, Way};
-use crate::handles::PoolIx;
+use crate::entry::state::{Delayed, Handoff, LoginPhase, SaltedKey, SslNegotiation};
+use crate::handles::{NO_POOL, PoolIx};
 use crate::secured::Secured;
 use crate::traffic::cancel_key::CancelSecret;
 use crate::traffic::cancel_state::CancelSlot;
@@ -64,7 +64,7 @@ pub(crate) struct ClientSlot {
     pub(crate) request_at: Time,
     /// Its earliest wake-up in the timers.
     pub(crate) armed: Time,
-    /// What it is charged for as a stranger.
+    /// What it is charged for while it is unauthenticated.
     pub(crate) charged: u32,
     /// What a cancel request must name.
     pub(crate) cancel: CancelSecret,
@@ -96,15 +96,15 @@ pub(crate) enum ClientPhase {
     /// Its first packet is awaited; it may ask for encryption so many times yet.
     Opening { asks_left: u8 },
     /// A handshake is under way, which it asked for like this.
-    Handshake(Way),
+    Handshake(SslNegotiation),
     /// Its socket is on the way to another worker.
     Moving(Box<Handoff>),
     /// A server is asked for its secret.
-    Asking(Box<StartupRequest>),
+    AuthLookup(Box<StartupRequest>),
     /// It proves who it is.
     Login(Box<LoginPhase>),
-    /// It failed to, and is told a little later.
-    Held(Box<Held>),
+    /// It failed to, and its refusal is delayed.
+    Delayed(Box<Delayed>),
     /// It is who it says, and waits for what its server says about itself.
     Welcome(Box<LoginPhase>),
     /// It may ask.
@@ -218,6 +218,29 @@ pub(crate) enum Reset {
     Query,
 }
 
+impl ClientPhase {
+    /// How clients begin, but for balancers: they may ask for encryption once for each kind.
+    pub(crate) const OPENING: ClientPhase = ClientPhase::Opening { asks_left: 2 };
+
+    /// Whether the client has not proven who it is.
+    pub(crate) fn is_unauthenticated(&self) -> bool {
+        match self {
+            ClientPhase::Header
+            | ClientPhase::Opening { .. }
+            | ClientPhase::Handshake(_)
+            | ClientPhase::Moving(_)
+            | ClientPhase::AuthLookup(_)
+            | ClientPhase::Login(_)
+            | ClientPhase::Delayed(_) => true,
+            ClientPhase::Welcome(_)
+            | ClientPhase::Ready(_)
+            | ClientPhase::Console(_)
+            | ClientPhase::Canceller
+            | ClientPhase::Gone => false,
+        }
+    }
+}
+
 impl ClientSlot {
     /// Where it is, for SHOW CLIENTS.
     pub(crate) fn state(&self) -> &'static str {
@@ -236,9 +259,67 @@ impl ClientSlot {
             ClientPhase::Header | ClientPhase::Opening { .. } | ClientPhase::Handshake(_) | ClientPhase::Console(_) => {
                 false
             }
-            ClientPhase::Login(phase) => !phase.console,
+            ClientPhase::Login(phase) => !phase.is_console(),
             _ => true,
         }
+    }
+
+    /// A client that has just come.
+    pub(crate) fn new(
+        peer: Peer,
+        id: u64,
+        addr: ClientAddr,
+        phase: ClientPhase,
+        now: Time,
+        cancel_secret: [u8; 16],
+    ) -> ClientSlot {
+        ClientSlot {
+            peer,
+            id,
+            addr,
+            phase,
+            pool: NO_POOL,
+            link: None,
+            waiting: Vec::new(),
+            pause: Pause::default(),
+            cut: false,
+            ended: false,
+            statements_refused: false,
+            user: "".into(),
+            tls: None,
+            ticket: None,
+            connected_at: now,
+            request_at: now,
+            armed: Time::NEVER,
+            charged: 0,
+            cancel: CancelSecret::new(cancel_secret),
+        }
+    }
+
+    /// Its pool, once it has one.
+    pub(crate) fn pool(&self) -> Option<PoolIx> {
+        (self.pool != NO_POOL).then_some(self.pool)
+    }
+
+    /// The database that it has asked for, as long as it has no pool; operators, all the time.
+    pub(crate) fn requested_database(&self) -> &str {
+        match &self.phase {
+            ClientPhase::Console(console) => console.database(),
+            ClientPhase::Login(phase) | ClientPhase::Welcome(phase) => &phase.request().database,
+            ClientPhase::AuthLookup(request) => &request.database,
+            ClientPhase::Delayed(delayed) => &delayed.database,
+            _ => "",
+        }
+    }
+
+    /// Whether it may ask.
+    pub(crate) fn is_ready(&self) -> bool {
+        matches!(self.phase, ClientPhase::Ready(_))
+    }
+
+    /// Whether it has a pool, and is welcome there or about to be.
+    pub(crate) fn is_pooled(&self) -> bool {
+        matches!(self.phase, ClientPhase::Ready(_) | ClientPhase::Welcome(_))
     }
 
     /// The session, once it may ask.
@@ -248,6 +329,40 @@ impl ClientSlot {
 }
 
 impl ServerSlot {
+    /// A server of `pool` to which a connect has begun.
+    pub(crate) fn new(peer: Peer, id: u64, pool: PoolIx, target: Target, attempt: Attempt, now: Time) -> ServerSlot {
+        ServerSlot {
+            peer,
+            id,
+            pool,
+            state: ServerState::Connecting,
+            target,
+            attempt,
+            reported: Vec::new(),
+            remote: None,
+            tls: None,
+            link: None,
+            local: String::new(),
+            connected_at: now,
+            linked_at: now,
+            query_at: Time::NEVER,
+            transaction_at: Time::NEVER,
+            holding: Holding::default(),
+            overtime: (Time::NEVER, 0),
+            heard_at: now,
+            cancels: 0,
+            fatal_error: None,
+            paused: false,
+            suspended: false,
+            full: false,
+            own_since: Time::NEVER,
+            armed: Time::NEVER,
+            used: false,
+            salting: None,
+            marked_for_close: false,
+        }
+    }
+
     /// The session, if it is logged in.
     #[inline]
     pub(crate) fn up(&mut self) -> Option<(&mut Server, &mut ServerPhase)> {
@@ -319,6 +434,27 @@ impl Peers {
         }
     }
 
+    /// Puts a client back that was taken out, or a new one in.
+    #[inline]
+    pub(crate) fn put_client(&mut self, client: Box<ClientSlot>) {
+        self.put_back(client.peer, Entry::Client(client));
+    }
+
+    /// Puts a server back that was taken out, or a new one in.
+    #[inline]
+    pub(crate) fn put_server(&mut self, server: Box<ServerSlot>) {
+        self.put_back(server.peer, Entry::Server(server));
+    }
+
+    #[inline]
+    fn put_back(&mut self, peer: Peer, entry: Entry) {
+        match self.slots.get_mut(peer.slot as usize) {
+            Some((generation, place @ Entry::Free)) if *generation == peer.generation => *place = entry,
+            _ => self.put(peer, entry),
+        }
+    }
+
+    #[inline]
     pub(crate) fn take_client(&mut self, peer: Peer) -> Option<Box<ClientSlot>> {
         match self.take(peer) {
             Entry::Client(client) => Some(client),
@@ -329,6 +465,7 @@ impl Peers {
         }
     }
 
+    #[inline]
     pub(crate) fn take_server(&mut self, peer: Peer) -> Option<Box<ServerSlot>> {
         match self.take(peer) {
             Entry::Server(server) => Some(server),

@@ -33,27 +33,22 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("fuzz", &["base", "pgwire", "auth", "session", "admin", "config", "engine"]),
     ("pgclient", &["pgwire", "auth"]),
     ("pglocal", &["pgclient"]),
-    ("weir", &["base", "runtime", "web", "admin", "config", "pgclient", "pglocal"]),
+    ("terminal", &["base"]),
+    ("weir", &["base", "runtime", "web", "admin", "config", "pgclient", "pglocal", "terminal"]),
     ("tests", &["base", "pgwire", "auth", "pgclient", "pglocal"]),
     ("bench", &["base", "pgwire", "auth", "config", "engine", "pgclient", "pglocal", "uring"]),
+    ("demo", &["config", "pgclient", "pglocal", "terminal", "tests"]),
     ("lab", &["pgclient", "pglocal"]),
 ];
 
 /// The crates of the pooler itself, in which no files may import each other in a circle.
-const PRODUCT: &[&str] =
-    &["base", "pgwire", "auth", "pool", "config", "session", "admin", "engine", "uring", "runtime", "web", "weir"];
+const PRODUCT: &[&str] = &[
+    "base", "pgwire", "auth", "pool", "config", "session", "admin", "engine", "uring", "runtime", "web", "pgclient",
+    "terminal", "weir",
+];
 
 /// Crates that still have circles, and how many files may be part of one at most. An entry goes when its circles are gone.
-const CIRCLES_LEFT: &[(&str, usize)] = &[
-    ("auth", 2),
-    ("config", 28),
-    ("session", 5),
-    ("admin", 10),
-    ("engine", 31),
-    ("runtime", 15),
-    ("web", 16),
-    ("weir", 5),
-];
+const CIRCLES_LEFT: &[(&str, usize)] = &[("engine", 31)];
 
 /// The crates without I/O. `config` is one of them: it is given what it reads.
 const WITHOUT_IO: &[&str] = &["base", "pgwire", "auth", "pool", "config", "session", "admin", "engine"];

@@ -68,8 +68,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         found_by: &[Checker::Invariant],
         edits: &[Edit {
             file: RELAY,
-            from: "        let wanted = server.marked_for_close || slot.is_wanted();\n",
-            to: "        let wanted = server.marked_for_close || (slot.is_wanted() && !PLANTED);\n",
+            from: "    let wanted = server.marked_for_close || slot.is_wanted();\n",
+            to: "    let wanted = server.marked_for_close || (slot.is_wanted() && !PLANTED);\n",
         }],
     },
     Mutant {
@@ -122,7 +122,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         what: "a client that is refused is not counted",
         found_by: &[Checker::RefusalsAreCounted],
         edits: &[Edit {
-            file: RELAY,
+            file: "crates/engine/src/flows/leave.rs",
             from: "        self.count_refusal(&client, &refusal);",
             to: "        if !PLANTED {
             self.count_refusal(&client, &refusal);
@@ -133,18 +133,11 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         name: "late cancel",
         what: "a server is handed out while a cancel request for it is in progress",
         found_by: &[Checker::CancelHitsItsOwn],
-        edits: &[
-            Edit {
-                file: LINKS,
-                from: "            if session_mode || mid_message || (cancels > 0 && !spoiled) {",
-                to: "            if session_mode || mid_message || (cancels > 0 && !spoiled && !PLANTED) {",
-            },
-            Edit {
-                file: LINKS,
-                from: "        } else if cancels > 0 && !spoiled {",
-                to: "        } else if cancels > 0 && !spoiled && !PLANTED {",
-            },
-        ],
+        edits: &[Edit {
+            file: LINKS,
+            from: "    let cancelled = server.cancels > 0 && !up.is_spoiled();",
+            to: "    let cancelled = server.cancels > 0 && !up.is_spoiled() && !PLANTED;",
+        }],
     },
     Mutant {
         name: "open transaction",

@@ -18,6 +18,7 @@ use weir_session::Refusal;
 use crate::Engine;
 use crate::cluster::messages::{Message, Payload};
 use crate::cluster::ticket::Ticket;
+use crate::entry::state::Awaits;
 use crate::peers::{ClientPhase, ClientSlot};
 use crate::port::Io;
 
@@ -125,11 +126,11 @@ impl Engine {
         }
         let id = self.common.next_id();
         if let ClientPhase::Login(phase) = &mut client.phase {
-            phase.entering = Some(id);
+            phase.set_awaits(Awaits::Quota(id));
         }
         self.cluster.entering.insert(id, (client.peer, ticket.clone()));
         io.post(WorkerId(0), Message(Payload::Enter { id, ticket }), None);
-        self.wait_more(client, io);
+        self.insert_waiting(client, io);
     }
 
     /// Worker 0: another worker's client wants a place.
@@ -145,15 +146,14 @@ impl Engine {
     /// Worker 0 has answered.
     pub(crate) fn place_answered<I: Io>(&mut self, now: Time, id: u64, refused: Option<Refusal>, io: &mut I) {
         let Some((peer, ticket)) = self.cluster.entering.remove(&id) else { return };
-        let waits =
-            |client: &ClientSlot| matches!(&client.phase, ClientPhase::Login(phase) if phase.entering == Some(id));
+        let waits = |client: &ClientSlot| matches!(&client.phase, ClientPhase::Login(phase) if phase.awaits() == Awaits::Quota(id));
         let waits = self.peers.client(peer).is_some_and(|client| waits(client));
         let client = if waits { self.peers.take_client(peer) } else { None };
         match (client, refused) {
             (Some(mut client), None) => {
                 client.ticket = Some(ticket);
                 if let ClientPhase::Login(phase) = &mut client.phase {
-                    phase.entering = None;
+                    phase.set_awaits(Awaits::Client);
                 }
                 self.unpause_client(&mut client, io);
                 self.entered(now, client, io);
@@ -207,14 +207,15 @@ impl Engine {
             ClientAddr::Tcp(from) => Some(from.ip().to_canonical()),
             ClientAddr::Unix { .. } => None,
         };
-        let admin = weir_admin::is_console(&database) && self.role_of(client) == Some(weir_admin::Role::Admin);
+        let admin = weir_admin::is_console(&database)
+            && self.entry.logins.role(self.common.config(), client) == Some(weir_admin::Role::Admin);
         Some(Box::new(Ticket { database, user: client.user.clone(), address, admin }))
     }
 
     /// A client that was counted is gone, wherever it was.
     pub(crate) fn uncount_client<I: Io>(&mut self, client: &mut ClientSlot, io: &mut I) {
-        if matches!(client.phase, ClientPhase::Held(_)) {
-            self.entry.failures.let_go();
+        if matches!(client.phase, ClientPhase::Delayed(_)) {
+            self.entry.throttle.delay_over();
         }
         let ticket = client.ticket.take();
         if self.common.worker() == WorkerId(0) {

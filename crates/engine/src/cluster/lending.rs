@@ -22,10 +22,11 @@ use crate::cluster::messages::{Message, Payload};
 use crate::cluster::permits::PoolId;
 use crate::cluster::state::{Asker, Away, Part};
 use crate::common::FollowUp;
+use crate::entry::reported::Welcome;
 use crate::handles::PoolIx;
 use crate::log::log;
 use crate::peers::{Entry, ServerPhase, ServerSlot};
-use crate::pools::{PoolSlot, Welcome};
+use crate::pools::PoolSlot;
 use crate::port::{Io, Level};
 
 /// A letter about one pool.
@@ -257,7 +258,7 @@ impl Engine {
     /// A guest's clients want to know why they wait. There is always an answer: they are told nothing before.
     fn asked_why<I: Io>(&mut self, now: Time, from: WorkerId, pool: PoolId, io: &mut I) {
         let (cause, detail) = match self.pools.find(&pool.database, &pool.user) {
-            Some(ix) => self.cause_of_wait(ix, now),
+            Some(ix) => self.cause_of_wait(now, ix),
             None => (Cause::ServerDown, "A reload has taken the pool away.".to_owned()),
         };
         let says = Says::Because(cause, detail);
@@ -323,11 +324,6 @@ impl Engine {
                 guest.borrower.returns_to_owner(&slot.pool, server) && !self.admin.halt.is_suspended()
             }
         }
-    }
-
-    /// Whether somebody waits for a server of a client's pool: at the end of its transaction it is to let go of its own.
-    pub(crate) fn is_wanted(&self, client: Peer) -> bool {
-        self.peers.get_client(client).is_some_and(|client| self.pools.get(client.pool).is_wanted())
     }
 
     /// A clean server, which the guest's pool counts as somebody's, begins its way home.
@@ -410,7 +406,7 @@ impl Engine {
         // Within a suspension nobody is told anything; RESUME asks again.
         if !self.admin.halt.is_suspended() {
             let askers = std::mem::take(&mut guest.askers);
-            self.told_why(now, ix, &askers, why, io);
+            self.wait_explained(now, ix, &askers, why, io);
         }
     }
 

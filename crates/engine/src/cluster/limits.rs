@@ -33,7 +33,7 @@ impl Engine {
             return self.ask_home(now, ix, io);
         }
         if !self.pools.get(ix).standing.limited {
-            return self.take_turn(now, ix, io);
+            return self.open_when_admitted(now, ix, io);
         }
         let id = self.common.next_id();
         let slot = self.pools.get_mut(ix);
@@ -56,7 +56,7 @@ impl Engine {
         slot.standing.asking = None;
         slot.standing.permits += u32::from(granted);
         if granted && slot.pool.wants_server() {
-            self.take_turn(now, ix, io);
+            self.open_when_admitted(now, ix, io);
         } else {
             slot.pool.open_declined(if granted { now } else { now + SPARE_AGAIN }, now);
         }
@@ -76,7 +76,7 @@ impl Engine {
             plead(Plea::Withdraw { id }, io);
         }
         // One that waits for its turn to log in has its permit already.
-        let due = slot.pool.len() as u32 + u32::from(slot.turn.waits_at.is_some());
+        let due = slot.pool.len() as u32 + u32::from(slot.login.waits());
         let surplus = slot.standing.permits.saturating_sub(due);
         if surplus > 0 {
             slot.standing.permits = due;
@@ -92,7 +92,7 @@ impl Engine {
         let limited = self.common.config().is_limited(&slot.name, &slot.user) && !slot.part.is_guest();
         if limited && !slot.standing.limited {
             // It must ask first.
-            self.leave_line(now, ix);
+            self.stop_waiting_for_host(now, ix);
         }
         let slot = self.pools.get_mut(ix);
         let (pool, servers) = (slot.id(), slot.pool.len() as u32);

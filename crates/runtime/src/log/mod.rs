@@ -8,7 +8,7 @@ mod form;
 mod sink;
 
 use std::fmt;
-use std::io::{self, Write};
+use std::io;
 use std::iter;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -21,6 +21,7 @@ use weir_engine::port::{About, Level};
 
 use crate::clock::unix_micros;
 use form::{Line, Who};
+pub use sink::LogTarget;
 use sink::Sinks;
 
 /// Lines that may wait for the log's thread.
@@ -31,26 +32,6 @@ const LINE_LIMIT: usize = 8 * 1024;
 const BREATH: Duration = Duration::from_millis(10);
 /// How long an end of the process waits for the last lines.
 const LAST_LINES: Duration = Duration::from_secs(1);
-
-/// Where the log goes besides the file and the system's log, which the configuration names.
-pub enum LogTarget {
-    /// Standard error too. Under systemd lines carry their priority there instead of a time.
-    Stderr,
-    /// Nowhere else.
-    Quiet,
-    /// Anything, for programs that run the pooler inside themselves.
-    Writer(Box<dyn Write + Send>),
-}
-
-impl fmt::Debug for LogTarget {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            LogTarget::Stderr => "Stderr",
-            LogTarget::Quiet => "Quiet",
-            LogTarget::Writer(_) => "Writer",
-        })
-    }
-}
 
 enum Entry {
     Line(Line),
@@ -64,7 +45,7 @@ pub(crate) struct Log {
     entries: SyncSender<Entry>,
     dropped: Arc<AtomicU64>,
     /// Lines below this level are not written.
-    least: Arc<AtomicU8>,
+    min_level: Arc<AtomicU8>,
 }
 
 /// The log's thread, to be waited for at the end.
@@ -78,8 +59,8 @@ impl LogThread {
     }
 }
 
-/// The least level that is written with this much detail asked for.
-fn least(settings: &Settings) -> Level {
+/// The min_level level that is written with this much detail asked for.
+fn min_level(settings: &Settings) -> Level {
     if settings.verbose > 0 { Level::Debug } else { Level::Info }
 }
 
@@ -95,8 +76,8 @@ impl Log {
             write_lines(inbox, sinks, &count);
             drop(end);
         })?;
-        let least = Arc::new(AtomicU8::new(least(settings) as u8));
-        Ok((Log { entries, dropped, least }, LogThread(ended)))
+        let min_level = Arc::new(AtomicU8::new(min_level(settings) as u8));
+        Ok((Log { entries, dropped, min_level }, LogThread(ended)))
     }
 
     /// Queues a line about the process.
@@ -106,7 +87,7 @@ impl Log {
 
     /// Whether lines of this level are written.
     pub(crate) fn takes(&self, level: Level) -> bool {
-        (level as u8) >= self.least.load(Ordering::Relaxed)
+        (level as u8) >= self.min_level.load(Ordering::Relaxed)
     }
 
     /// Queues a line.
@@ -133,7 +114,7 @@ impl Log {
 
     /// Goes by other settings from now on.
     pub(crate) fn follow(&self, settings: &Settings) {
-        self.least.store(least(settings) as u8, Ordering::Relaxed);
+        self.min_level.store(min_level(settings) as u8, Ordering::Relaxed);
         let _ = self.entries.try_send(Entry::Follow(Box::new(settings.clone())));
     }
 }

@@ -1,0 +1,33 @@
+//! What takes several parts: each flow leads a client, a command or a query from one part to the next.
+//!
+//! A part says by the values it returns what must be done next; here is who does it. Owns no state and no rule.
+//!
+//! - `arrival`: from accept to the worker where a client logs in. `login`: its login there. `auth_query`: a query for a
+//!   user's secret, in the pool whose server is asked.
+//! - `console`: operators and the control plane. `commands`: what all workers carry out. `halt`: what is stopped and ended.
+//! - `query`: one query's path, from a client to its server and back, and the server's way to the next client. `prelude`:
+//!   queries of our own on a server that its pool has. `backpressure`: full sockets.
+//! - `opening`: a pool opens a server. `server_login`: a server logs in. `dns`: names of servers change.
+//! - `leave`: a client goes. `lost`: a server is lost, or closed. `due`: what is due by time.
+//! - `pool`: a pool is asked what it wants. `configuration`: which pools there are.
+//! - `waits`: who is told why he waits. `counts`: refusals, and session state that was lost.
+
+mod arrival;
+mod auth_query;
+mod backpressure;
+mod commands;
+mod configuration;
+mod console;
+mod counts;
+mod dns;
+mod due;
+mod halt;
+mod leave;
+mod login;
+mod lost;
+mod opening;
+mod pool;
+mod prelude;
+mod query;
+mod server_login;
+mod waits;

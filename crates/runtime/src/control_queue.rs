@@ -1,0 +1,74 @@
+//! The control_queue: where the control plane's questions come in, and from where their answers go out again.
+//!
+//! Owns the numbers of questions and who waits for each. Questions go to worker 0's mailbox. Nothing here is touched on
+//! the path of a query; a lock is held for a look into a table, never over an answer's delivery.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use weir_admin::{CommandError, Control, Deliver, Request, Response};
+use weir_base::WorkerId;
+
+use crate::mailbox::{Mailboxes, WorkerMessage};
+
+/// The most questions under way at once; who asks beyond them is refused.
+const MOST: usize = 1024;
+
+/// Running workers, as the control plane sees them; cheap to clone.
+#[derive(Clone)]
+pub(crate) struct ControlQueue(Arc<Inner>);
+
+struct Inner {
+    mailboxes: Mailboxes,
+    number: AtomicU64,
+    waiting: Mutex<HashMap<u64, Deliver>>,
+}
+
+impl ControlQueue {
+    pub(crate) fn new(mailboxes: Mailboxes) -> Self {
+        ControlQueue(Arc::new(Inner { mailboxes, number: AtomicU64::new(1), waiting: Mutex::default() }))
+    }
+
+    /// An engine has answered.
+    pub(crate) fn answer(&self, number: u64, response: Response) {
+        if let Some(deliver) = self.take(number) {
+            deliver(response);
+        }
+    }
+
+    fn take(&self, number: u64) -> Option<Deliver> {
+        self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner).remove(&number)
+    }
+
+    /// Has this one wait; gives it back if too many do.
+    fn enter(&self, number: u64, deliver: Deliver) -> Result<(), Deliver> {
+        let mut waiting = self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        if waiting.len() >= MOST {
+            return Err(deliver);
+        }
+        waiting.insert(number, deliver);
+        Ok(())
+    }
+}
+
+impl Control for ControlQueue {
+    fn ask(&self, request: Request, deliver: Deliver) -> u64 {
+        let number = self.0.number.fetch_add(1, Ordering::Relaxed);
+        match self.enter(number, deliver) {
+            Err(deliver) => deliver(Err(CommandError::TooBusy)),
+            // Without workers there is no answer: dropping who waits says so.
+            Ok(()) if !self.0.mailboxes.send(WorkerId(0), WorkerMessage::Asked { number, request }) => {
+                drop(self.take(number))
+            }
+            Ok(()) => {}
+        }
+        number
+    }
+
+    fn forget(&self, number: u64) {
+        if self.take(number).is_some() {
+            self.0.mailboxes.send(WorkerId(0), WorkerMessage::AskedNoMore { number });
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! Connecting to servers: look-ups, addresses in order, Unix sockets.
+//!
+//! Each attempt ends in exactly one `Connected` or `ConnectFailed`, or in the engine's `close`. How long an attempt may
+//! take is the engine's business.
+
+use std::cmp::Reverse;
+use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use mio::net::{TcpStream, UnixStream};
+use socket2::SockRef;
+use weir_base::{Host, Peer, Span, Target};
+use weir_config::Keepalive;
+
+use super::Port;
+use super::connects::{Attempt, Connects, KnownName, MOST_KNOWN, tcp};
+use super::pending::{DueAction, PendingInput};
+use crate::names::{Found, Query};
+use crate::slots::{NONE, Stage, Watch};
+use crate::socket::{Socket, socket_path, tune};
+
+/// A Unix socket whose queue is full refuses at once; we come back after this time, as a waiting connect would.
+const FULL_QUEUE: Span = Span::from_millis(10);
+
+impl Port {
+    /// Begins a connection.
+    pub(crate) fn begin_connect(&mut self, to: &Target) -> Peer {
+        let peer = self.peers.insert(None, Stage::Connecting);
+        let attempt = match &to.host {
+            Host::Ip(ip) => tcp(vec![SocketAddr::new(*ip, to.port)], false),
+            Host::Name(name) => self.by_name(peer, name, to.port),
+            Host::SocketDir(dir) => Attempt::Unix(socket_path(dir, to.port)),
+        };
+        self.connects.attempts.insert(peer.slot, attempt);
+        self.try_connect(peer, None);
+        peer
+    }
+
+    /// A connect by name: at once where the last answer holds, otherwise after a look-up.
+    fn by_name(&mut self, peer: Peer, name: &str, port: u16) -> Attempt {
+        let now = self.now;
+        if let Some(known) = self.connects.known.get_mut(name).filter(|known| known.until > now) {
+            match known.attempt(port) {
+                Ok(attempt) => return attempt,
+                Err(error) => self.pending.push_back(PendingInput::ConnectFailed(peer, error)),
+            }
+            return Attempt::LookUp;
+        }
+        self.ask_for(name.into(), Some((peer, port)));
+        Attempt::LookUp
+    }
+
+    /// Has a name looked up, for somebody who waits, or for the engine alone.
+    pub(crate) fn ask_for(&mut self, name: Arc<str>, waiting: Option<(Peer, u16)>) {
+        let asked = &mut self.connects.asked;
+        if let Some((_, others)) = asked.iter_mut().find(|(asked, _)| *asked == name) {
+            return others.extend(waiting);
+        }
+        asked.push((name.clone(), waiting.into_iter().collect()));
+        let dns = self.connects.dns.clone();
+        self.asking.look_up(Query { name, dns });
+    }
+
+    /// A look-up has ended; goes on with all connects that waited for it.
+    pub(crate) fn found(&mut self, found: Found) {
+        self.asking.found();
+        let Connects { asked, known, .. } = &mut self.connects;
+        let Some(at) = asked.iter().position(|(asked, _)| *asked == found.name) else { return };
+        let (name, waiting) = asked.swap_remove(at);
+        let now = self.now;
+        if known.len() >= MOST_KNOWN {
+            known.retain(|_, known| known.until > now);
+        }
+        let turn = known.get(&name).map_or(0, |known| known.turn);
+        let addresses = found.addresses.as_ref().map_or_else(|_| Vec::new(), Clone::clone);
+        let mut answer = KnownName { addresses: found.addresses, until: now + found.ttl, turn };
+        // The engine hears of the answer before it hears what came of it.
+        self.pending.push_back(PendingInput::Resolved(name.clone(), addresses, found.ttl));
+        for (peer, port) in waiting {
+            // Some may have been closed meanwhile.
+            if self.peers.live(peer).is_none() {
+                continue;
+            }
+            match answer.attempt(port) {
+                Ok(attempt) => {
+                    self.connects.attempts.insert(peer.slot, attempt);
+                    self.try_connect(peer, None);
+                }
+                Err(error) => self.pending.push_back(PendingInput::ConnectFailed(peer, error)),
+            }
+        }
+        self.connects.known.insert(name, answer);
+    }
+
+    /// Takes the next step of a connect: the next address, or the Unix socket once more. `error` is how the last one ended.
+    pub(crate) fn try_connect(&mut self, peer: Peer, mut error: Option<io::Error>) {
+        if self.peers.live(peer).is_none() {
+            return;
+        }
+        let Some(attempt) = self.connects.attempts.get_mut(&peer.slot) else { return };
+        let mut failed = None;
+        let keepalive = self.keepalive;
+        let opened = loop {
+            match attempt {
+                Attempt::LookUp => return,
+                Attempt::Unix(path) => break error.map_or_else(|| open_unix(path), Err),
+                Attempt::Tcp { left, named, now } => {
+                    if let (Some(error), Some(address)) = (&error, *now) {
+                        failed = Some(if *named { format!("{address}: {error}") } else { error.to_string() });
+                    }
+                    *now = left.next();
+                    let Some(address) = *now else { break Err(io::Error::other("the name has no address")) };
+                    match open_tcp(address, &keepalive) {
+                        Ok(socket) => break Ok(socket),
+                        Err(refused) => error = Some(refused),
+                    }
+                }
+            }
+        };
+        match opened {
+            Ok(socket) => self.connecting(peer, socket),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                self.later.push(Reverse((self.now + FULL_QUEUE, peer, DueAction::Connect)));
+            }
+            Err(error) => {
+                let error = failed.unwrap_or_else(|| error.to_string());
+                self.pending.push_back(PendingInput::ConnectFailed(peer, error));
+            }
+        }
+    }
+
+    fn connecting(&mut self, peer: Peer, socket: Socket) {
+        let Some(slot) = self.peers.live(peer) else { return };
+        slot.socket = Some(socket);
+        slot.watch = Watch::Nothing;
+        self.watch(peer, Watch::Both);
+    }
+
+    /// An event came for a peer that connects: it has succeeded, or failed, or the event means nothing yet.
+    pub(crate) fn connect_progress(&mut self, peer: Peer) {
+        let Some(slot) = self.peers.live(peer) else { return };
+        let Some(socket) = slot.socket.as_mut() else { return };
+        match outcome(socket) {
+            Ok(()) => {
+                let remote = remote_address(socket);
+                let local = local_name(socket, self.connects.attempts.remove(&peer.slot));
+                slot.stage = Stage::Open;
+                let waits = slot.backlog != NONE;
+                self.begin_reading(peer);
+                self.pending.push_back(PendingInput::Connected(peer, local, remote));
+                if waits {
+                    self.drain(peer);
+                }
+            }
+            Err(error) if matches!(error.kind(), ErrorKind::NotConnected | ErrorKind::WouldBlock) => {}
+            Err(error) => {
+                slot.socket = None;
+                self.try_connect(peer, Some(error));
+            }
+        }
+    }
+}
+
+fn open_tcp(address: SocketAddr, keepalive: &Keepalive) -> io::Result<Socket> {
+    let socket = TcpStream::connect(address)?;
+    tune(&SockRef::from(&socket), keepalive)?;
+    Ok(Socket::Tcp(socket))
+}
+
+fn open_unix(path: &PathBuf) -> io::Result<Socket> {
+    Ok(Socket::Unix(UnixStream::connect(path)?))
+}
+
+fn outcome(socket: &Socket) -> io::Result<()> {
+    match socket.take_error()? {
+        Some(error) => Err(error),
+        None => socket.check_connected(),
+    }
+}
+
+fn remote_address(socket: &Socket) -> Option<std::net::IpAddr> {
+    if let Socket::Tcp(stream) = socket { stream.peer_addr().ok().map(|a| a.ip()) } else { None }
+}
+
+fn local_name(socket: &Socket, attempt: Option<Attempt>) -> String {
+    match (socket, attempt) {
+        (Socket::Tcp(stream), _) => stream.local_addr().map_or_else(|_| String::new(), |a| a.to_string()),
+        (_, Some(Attempt::Unix(path))) => path.display().to_string(),
+        _ => String::new(),
+    }
+}

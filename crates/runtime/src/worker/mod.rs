@@ -1,0 +1,475 @@
+//! A worker: one thread, one epoll, one handler, and where it is to be had one io_uring.
+//!
+//! The loop: wait for events or the next deadline; read each ready socket once into the worker's scratch buffer and let
+//! the handler handle it; go round the sockets whose last read filled the buffer; open messages, accept clients, keep
+//! deadlines. Each of these is bounded a round, so none starves the others. Invariants: in steady state a round allocates
+//! nothing, and a turn costs one read and one write; a deadline is kept only after what had come by then was heard, also
+//! when the process stood still over it.
+//!
+//! With a ring the loop waits there, and epoll is one of the things that the ring tells of (see `ahead`). Sockets are
+//! read, by whatever occasion, only when all that the ring had to tell has been told: so bytes stay in order.
+
+mod tls;
+
+use std::cmp::Reverse;
+use std::io::{self, Error, ErrorKind};
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use mio::Events;
+use mio::event::Event;
+use weir_base::{Peer, Time};
+use weir_engine::port::{Gone, Input, Level};
+use weir_uring::{Completion, Key, Ring};
+
+use crate::handler::Handler;
+use crate::load::Load;
+use crate::mailbox::WorkerMessage;
+use crate::port::{self, DueAction, EPOLL, MakeRing, PendingInput, Port, RING_SIZE};
+use crate::shared::Ending;
+use crate::slots::{NONE, Ready, Stage, WAKER, peer_of};
+
+/// Bytes of one read: the buffer of a worker. Large enough that a bulk transfer spends its time in the kernel.
+pub(crate) const SCRATCH: usize = 64 * 1024;
+/// Events of one call to epoll.
+const EVENTS: usize = 256;
+/// After so many events the clock is read again.
+const CLOCK_EVERY: usize = 32;
+/// Rounds in a row whose events were too many for one call, before deadlines are kept without having heard them all.
+const UNHEARD: u32 = 64;
+/// Clients accepted a round.
+const ACCEPTS: usize = 64;
+/// Letters opened a round.
+const MESSAGES: usize = 64;
+
+/// One worker.
+pub(crate) struct Worker<B> {
+    pub(crate) handler: B,
+    pub(crate) scratch: Box<[u8]>,
+    /// Decrypted bytes of a turn; without memory as long as nobody is encrypted.
+    pub(crate) plain: Vec<u8>,
+    pub(crate) port: Port,
+    load: Load,
+    /// Makes the io_uring to wait with, where that is wanted.
+    ring: Option<MakeRing>,
+}
+
+impl<B: Handler> Worker<B> {
+    pub(crate) fn new(handler: B, port: Port, ring: Option<MakeRing>) -> Self {
+        let load = Load::new(port.inbox.mailboxes.workers() == 1, port.now);
+        Worker { handler, scratch: vec![0; SCRATCH].into(), plain: Vec::new(), port, load, ring }
+    }
+
+    /// How all workers are ended.
+    pub(crate) fn ending(&self) -> Ending {
+        self.port.shared.ending.clone()
+    }
+
+    /// Serves until the process ends; `begun` is called when everything is there that it takes.
+    pub(crate) fn run(mut self, begun: impl FnOnce()) {
+        let Some(make_ring) = self.ring else {
+            begun();
+            return self.run_by_epoll();
+        };
+        // A ring belongs to the thread that made it.
+        match make_ring(RING_SIZE) {
+            Ok(mut ring) => {
+                self.port.ring_io.begin();
+                begun();
+                if let Err(error) = self.run_by_ring(&mut ring) {
+                    self.port.shared.log.line(Level::Error, format_args!("waiting for events failed: {error}"));
+                    self.port.shared.end(1);
+                }
+            }
+            Err(refused) => {
+                let text = format_args!("this worker goes by epoll: {refused}");
+                self.port.shared.log.line(Level::Warning, text);
+                begun();
+                self.run_by_epoll();
+            }
+        }
+    }
+
+    fn run_by_ring(&mut self, ring: &mut Ring) -> io::Result<()> {
+        let mut events = Events::with_capacity(EVENTS);
+        let mut unheard = 0;
+        let (mut watching, mut more) = (false, false);
+        while self.port.shared.ending.status().is_none() {
+            if !watching && ring.room()? > 0 {
+                ring.watch(self.port.poll.registry().as_fd(), Key::new(EPOLL))?;
+                watching = true;
+            }
+            self.port.submit_wishes(ring)?;
+            let asked = self.port.now;
+            let wait = if more { Some(Duration::ZERO) } else { self.wait() };
+            ring.wait(wait)?;
+            self.port.note_unsubmitted(ring.has_unsubmitted());
+            self.port.now = self.port.shared.clock.now();
+            let mut others = more | self.tell_completed(ring, &mut watching);
+            while ring.is_behind() {
+                ring.wait(Some(Duration::ZERO))?;
+                self.port.note_unsubmitted(ring.has_unsubmitted());
+                others |= self.tell_completed(ring, &mut watching);
+            }
+            events.clear();
+            if others {
+                match self.port.poll.poll(&mut events, Some(Duration::ZERO)) {
+                    Err(error) if error.kind() != ErrorKind::Interrupted => return Err(error),
+                    _ => {}
+                }
+            }
+            self.round(&events);
+            more = events.iter().count() == EVENTS;
+            unheard = if more || ring.has_more() { unheard + 1 } else { 0 };
+            if unheard % UNHEARD == 0 {
+                self.keep_deadlines(asked);
+            }
+            self.tell_load();
+        }
+        self.send_last(ring)
+    }
+
+    /// What the last turns wrote is sent before the process ends, as long as the kernel takes it.
+    fn send_last(&mut self, ring: &mut Ring) -> io::Result<()> {
+        while self.port.ring_io.unsent() > 0 || ring.has_unsubmitted() {
+            self.port.submit_wishes(ring)?;
+            ring.submit()?;
+            if ring.has_unsubmitted() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells all that a wait has brought. Returns whether epoll has something to tell, too.
+    fn tell_completed(&mut self, ring: &mut Ring, watching: &mut bool) -> bool {
+        let (mut others, mut told) = (false, 0);
+        while let Some(completion) = ring.next() {
+            told += 1;
+            if told % CLOCK_EVERY == 0 {
+                self.port.now = self.port.shared.clock.now();
+            }
+            if let Completion::Readable { more, .. } = completion {
+                (others, *watching) = (true, more);
+            } else {
+                self.completed(completion);
+            }
+        }
+        others
+    }
+
+    #[inline]
+    fn completed(&mut self, completion: Completion<'_>) {
+        match completion {
+            Completion::Received { key, bytes, more } => {
+                let peer = port::peer_of(key);
+                self.receive(peer, bytes);
+                if !more {
+                    self.port.receive_stopped(peer);
+                }
+            }
+            Completion::Sent { key, bytes, taken } => self.port.sent(port::peer_of(key), bytes, taken),
+            Completion::ReceiveEnded { key, ended } => self.port.receive_ended(port::peer_of(key), &ended),
+            // Nothing of that kind is asked of the ring.
+            Completion::Accepted { .. } | Completion::AcceptEnded { .. } | Completion::Readable { .. } => {}
+        }
+        self.deliver_pending();
+    }
+
+    /// Bytes came ahead; the handler handles them, unless it does not want any now.
+    #[inline]
+    fn receive(&mut self, peer: Peer, bytes: &[u8]) {
+        let Worker { handler, port, .. } = self;
+        let Some(slot) = port.peers.get(peer) else { return };
+        if !slot.reads() || slot.held {
+            return port.hold(peer, bytes);
+        }
+        if slot.tls == NONE {
+            handler.handle(port.now, Input::Bytes { peer, bytes }, port);
+            port.finish(bytes);
+        } else {
+            self.receive_sealed(peer, bytes);
+        }
+        self.port.note_length(peer, bytes.len());
+    }
+
+    fn run_by_epoll(mut self) {
+        let mut events = Events::with_capacity(EVENTS);
+        let mut unheard = 0;
+        while self.port.shared.ending.status().is_none() {
+            let wait = self.wait();
+            // What had come by now is in the events, unless there are too many of them.
+            let asked = self.port.now;
+            if let Err(error) = self.port.poll.poll(&mut events, wait) {
+                if error.kind() == ErrorKind::Interrupted {
+                    continue;
+                }
+                self.port.shared.log.line(Level::Error, format_args!("waiting for events failed: {error}"));
+                return self.port.shared.end(1);
+            }
+            self.port.now = self.port.shared.clock.now();
+            self.round(&events);
+            unheard = if events.iter().count() == EVENTS { unheard + 1 } else { 0 };
+            if unheard % UNHEARD == 0 {
+                self.keep_deadlines(asked);
+            }
+            self.tell_load();
+        }
+    }
+
+    fn round(&mut self, events: &Events) {
+        for (i, event) in events.iter().enumerate() {
+            if i % CLOCK_EVERY == CLOCK_EVERY - 1 {
+                self.port.now = self.port.shared.clock.now();
+            }
+            self.event(event);
+        }
+        self.read_again();
+        if self.port.inbox.waits() {
+            self.handle_messages();
+        }
+        if self.port.listening.is_some() {
+            self.accept();
+        }
+    }
+
+    /// How long to wait for events.
+    fn wait(&self) -> Option<Duration> {
+        let port = &self.port;
+        if !port.runnable.is_empty() || port.inbox.waits() || port.ring_io.unsent() > 0 {
+            return Some(Duration::ZERO);
+        }
+        let mut until = self.handler.next_deadline();
+        if let Some(Reverse((due, ..))) = port.later.peek() {
+            until = until.min(*due);
+        }
+        if let Some(listening) = &port.listening {
+            until = until.min(listening.deadline());
+        }
+        until = until.min(self.load.deadline());
+        (until != Time::NEVER).then(|| Duration::from_micros(until.since(port.now).micros()))
+    }
+
+    #[inline]
+    fn event(&mut self, event: &Event) {
+        let Some(peer) = peer_of(event.token()) else {
+            return match (event.token(), &mut self.port.listening) {
+                (WAKER, _) => self.port.inbox.ring(),
+                (token, Some(listening)) => listening.event(token),
+                _ => {}
+            };
+        };
+        if event.is_writable() || event.is_error() {
+            self.writable(peer);
+        }
+        if self.port.note(peer, event) {
+            self.read(peer);
+        }
+    }
+
+    /// A socket has room, or a connect has ended.
+    #[inline]
+    fn writable(&mut self, peer: Peer) {
+        let Some(slot) = self.port.peers.get(peer) else { return };
+        if slot.stage == Stage::Connecting {
+            self.port.connect_progress(peer);
+        } else if slot.backlog != NONE {
+            self.port.drain(peer);
+        } else {
+            return;
+        }
+        self.deliver_pending();
+    }
+
+    /// Reads a peer once, and has the handler handle what came.
+    #[inline]
+    fn read(&mut self, peer: Peer) {
+        let Worker { handler, scratch, port, .. } = self;
+        let Some(slot) = port.peers.get(peer) else { return };
+        if slot.tls != NONE {
+            return self.read_sealed(peer);
+        }
+        if slot.held {
+            return self.read_held(peer);
+        }
+        let Some(socket) = slot.socket.as_mut() else { return };
+        match socket.read(scratch) {
+            Ok(0) => self.gone(peer, Gone::Eof),
+            Ok(length) => {
+                // Less than was asked for is all there is, unless the end is known to follow.
+                let again = length == scratch.len() || slot.ready > Ready::Bytes;
+                if !again {
+                    slot.ready = Ready::Nothing;
+                }
+                let bytes = &scratch[..length];
+                handler.handle(port.now, Input::Bytes { peer, bytes }, port);
+                port.finish(bytes);
+                if again {
+                    port.enqueue(peer);
+                } else {
+                    port.emptied(peer, length);
+                }
+                self.deliver_pending();
+            }
+            Err(error) => self.read_failed(peer, &error),
+        }
+    }
+
+    /// Has the handler handle bytes that came ahead of its wish to read them.
+    fn read_held(&mut self, peer: Peer) {
+        let Worker { handler, scratch, port, .. } = self;
+        let Some(slot) = port.peers.get(peer) else { return };
+        let bytes = scratch;
+        let length = port.ring_io.portion(peer, slot, bytes);
+        if !slot.has_more_than_held() {
+            slot.ready = Ready::Nothing;
+        }
+        let again = slot.ready != Ready::Nothing;
+        if length > 0 {
+            let bytes = &bytes[..length];
+            handler.handle(port.now, Input::Bytes { peer, bytes }, port);
+            port.finish(bytes);
+        }
+        if again {
+            port.enqueue(peer);
+        }
+        self.deliver_pending();
+    }
+
+    /// A read gave no bytes: there are none for now, or the peer is gone.
+    pub(crate) fn read_failed(&mut self, peer: Peer, error: &Error) {
+        let Some(slot) = self.port.peers.get(peer) else { return };
+        match error.kind() {
+            ErrorKind::WouldBlock if slot.ready == Ready::Broken => self.gone(peer, Gone::Error),
+            ErrorKind::WouldBlock => slot.ready = Ready::Nothing,
+            ErrorKind::Interrupted => self.port.enqueue(peer),
+            _ => self.gone(peer, Gone::Error),
+        }
+    }
+
+    /// Reads the peers whose last read did not reach the end; each once.
+    fn read_again(&mut self) {
+        for _ in 0..self.port.runnable.len() {
+            let Some(peer) = self.port.runnable.pop_front() else { return };
+            let Some(slot) = self.port.peers.get(peer) else { continue };
+            slot.queued = false;
+            if slot.reads() && slot.ready != Ready::Nothing {
+                self.read(peer);
+            } else if slot.ready == Ready::Broken {
+                self.gone(peer, Gone::Error);
+            } else if slot.ready == Ready::Ending && slot.stage == Stage::Open {
+                self.turn(Input::Ending { peer });
+            }
+        }
+    }
+
+    pub(crate) fn gone(&mut self, peer: Peer, cause: Gone) {
+        let Some(slot) = self.port.peers.get(peer) else { return };
+        let cause = if slot.ready == Ready::Broken { Gone::Error } else { cause };
+        self.port.pending.push_back(PendingInput::Closed(peer, cause));
+        self.deliver_pending();
+    }
+
+    /// One turn about something else than bytes.
+    fn turn(&mut self, input: Input<'_>) {
+        self.handler.handle(self.port.now, input, &mut self.port);
+        self.port.finish(&[]);
+        self.deliver_pending();
+    }
+
+    #[inline]
+    pub(crate) fn deliver_pending(&mut self) {
+        while let Some(notice) = self.port.pending.pop_front() {
+            self.tell(notice);
+        }
+    }
+
+    /// Tells the handler a notice, unless it closed the peer meanwhile.
+    fn tell(&mut self, notice: PendingInput) {
+        let port = &mut self.port;
+        let input = match notice {
+            PendingInput::Closed(peer, cause) if port.close_peer(peer, cause) => Input::Closed { peer, cause },
+            PendingInput::ConnectFailed(peer, error) if port.close_peer(peer, Gone::Error) => {
+                Input::ConnectFailed { peer, error }
+            }
+            PendingInput::Blocked(peer) if port.peers.live(peer).is_some() => Input::Blocked { peer },
+            PendingInput::Drained(peer) if port.peers.live(peer).is_some() => Input::Drained { peer },
+            PendingInput::Detached(peer) if port.peers.live(peer).is_some() => Input::Detached { peer },
+            PendingInput::Connected(peer, local, remote) if port.peers.live(peer).is_some() => {
+                Input::Connected { peer, local, remote }
+            }
+            PendingInput::Secured(peer, tls) if port.peers.live(peer).is_some() => Input::Secured { peer, tls },
+            PendingInput::Resolved(name, addresses, ttl) => Input::Resolved { name, addresses, ttl },
+            PendingInput::TlsFailed(peer, error) if port.close_peer(peer, Gone::Error) => {
+                Input::TlsFailed { peer, error }
+            }
+            _ => return,
+        };
+        self.handler.handle(port.now, input, port);
+        port.finish(&[]);
+    }
+
+    fn handle_messages(&mut self) {
+        for _ in 0..MESSAGES {
+            let Some(message) = self.port.inbox.next() else { return };
+            match message {
+                WorkerMessage::Message { from, message, socket } => {
+                    let socket = socket.map(|handoff| self.port.adopt_handoff(handoff));
+                    self.turn(Input::Message { from, message, socket });
+                }
+                WorkerMessage::Helped { kind, job, answer } => {
+                    self.port.asking.helped(kind);
+                    self.turn(Input::Helped { job, answer });
+                }
+                WorkerMessage::Found(found) => {
+                    self.port.found(found);
+                    self.deliver_pending();
+                }
+                WorkerMessage::Stepped { peer, step, outcome } => {
+                    self.port.stepped(peer, step, outcome);
+                    self.deliver_pending();
+                }
+                WorkerMessage::Asked { number, request } => self.turn(Input::Asked { number, request }),
+                WorkerMessage::AskedNoMore { number } => self.turn(Input::AskedNoMore { number }),
+                WorkerMessage::Signal(signal) => self.turn(Input::Signal(signal)),
+                WorkerMessage::Accept(on) => self.port.set_accepting(on),
+                WorkerMessage::Room => self.port.end_rest(),
+                WorkerMessage::End => return,
+            }
+        }
+    }
+
+    fn accept(&mut self) {
+        for _ in 0..ACCEPTS {
+            let Some((peer, from)) = self.port.accept_one() else { return };
+            self.turn(Input::Accepted { peer, from });
+        }
+    }
+
+    #[inline]
+    fn tell_load(&mut self) {
+        if let Some(percent) = self.load.changed(self.port.now) {
+            self.turn(Input::Load(percent));
+        }
+    }
+
+    /// Keeps the deadlines up to now, if one is over that was so when the events were `asked` for. One that passed since
+    /// waits for the next round, which comes at once.
+    fn keep_deadlines(&mut self, asked: Time) {
+        let now = self.port.now;
+        while let Some(Reverse((due, peer, what))) = self.port.later.peek().copied() {
+            if due > now {
+                break;
+            }
+            self.port.later.pop();
+            match what {
+                DueAction::Drop => self.port.drop_peer(peer),
+                DueAction::Connect => self.port.try_connect(peer, None),
+            }
+            self.deliver_pending();
+        }
+        if self.handler.next_deadline() <= asked {
+            self.turn(Input::Tick);
+        }
+    }
+}
