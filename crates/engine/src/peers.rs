@@ -317,6 +317,11 @@ impl ClientSlot {
         matches!(self.phase, ClientPhase::Ready(_))
     }
 
+    /// Whether it has logged in, to a pool or the console.
+    pub(crate) fn has_logged_in(&self) -> bool {
+        self.is_pooled() || matches!(self.phase, ClientPhase::Console(_))
+    }
+
     /// Whether it has a pool, and is welcome there or about to be.
     pub(crate) fn is_pooled(&self) -> bool {
         matches!(self.phase, ClientPhase::Ready(_) | ClientPhase::Welcome(_))
