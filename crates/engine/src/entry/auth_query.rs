@@ -31,7 +31,7 @@ pub(crate) struct AuthQueries {
     by_id: HashMap<u64, Peer>,
     /// Distinguishes handles of the same slot.
     generation: u32,
-    /// Statistics of the secrets that servers of this worker's pools have told.
+    /// Statistics of the secrets that servers of this worker's pools have answered with.
     seen: Arc<Mocks>,
 }
 
@@ -151,7 +151,7 @@ impl AuthQueries {
         Ok(self.with_mocks(text, pool, iterations))
     }
 
-    /// Adds to a server's answer what users without a secret look like there: like those whose secrets it has told, and
+    /// Adds to a server's answer what users without a secret look like there: like those whose secrets it has answered with, and
     /// before the first of them like the asker, whose own login has shown how it was asked for a proof.
     fn with_mocks(&mut self, text: Option<Arc<str>>, pool: &PoolSlot, iterations: u32) -> UserSecret {
         if let Some(secret) = text.as_ref().and_then(|text| Secret::parse(text).ok()) {

@@ -34,7 +34,7 @@ pub(crate) struct LoginPhase {
     /// The exchange; none before it begins and after it has succeeded.
     pub(super) login: Option<Login>,
     pub(super) learnt: LearnedCredentials,
-    /// What a server said about its user, if one was asked.
+    /// What a server answered about its user, if one was asked.
     pub(super) secret: Option<UserSecret>,
     pub(super) awaits: Awaits,
     /// Why it will fail, whatever the client answers: for the log.
@@ -106,7 +106,7 @@ impl LoginPhase {
         &self.learnt
     }
 
-    /// What a server said about its user, if one was asked.
+    /// What a server answered about its user, if one was asked.
     pub(crate) fn asked_secret(&self) -> Option<&UserSecret> {
         self.secret.as_ref()
     }

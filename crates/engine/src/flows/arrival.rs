@@ -6,7 +6,7 @@ use weir_session::startup::StartupRequest;
 
 use crate::Engine;
 use crate::cluster::messages::{ClientHandoff, Message, Payload};
-use crate::common::{Cx, cx};
+use crate::common::cx;
 use crate::entry::state::Handoff;
 use crate::entry::step::EntryStep;
 use crate::entry::{arrive, tls};
@@ -194,7 +194,7 @@ impl Engine {
             return true;
         }
         if self.entry.prelogin.asks_others(now) {
-            Cx::new(now, io, &mut self.common, &mut self.sessions).post_to_others(|| Payload::MakeRoom);
+            cx!(self, now, io).post_to_others(|| Payload::MakeRoom);
         }
         false
     }

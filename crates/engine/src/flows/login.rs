@@ -172,7 +172,7 @@ impl Engine {
     fn client_login_failed<I: Io>(&mut self, now: Time, mut client: Box<ClientSlot>, refusal: Refusal, io: &mut I) {
         if let ClientPhase::Login(phase) = &client.phase {
             if phase.asked_secret().is_some() {
-                // The password may be a new one, or the user: the next attempt is measured by what the server says then.
+                // The password may be a new one, or the user: the next attempt is checked against what the server answers then.
                 // For users who do not exist too, whose next attempt takes as long then.
                 let cx = cx!(self, now, io);
                 self.entry.lookups.distrust(cx, subject(phase.request()));
