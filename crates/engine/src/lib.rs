@@ -14,6 +14,7 @@ mod backends;
 mod cluster;
 mod common;
 mod entry;
+mod flows;
 mod handles;
 mod log;
 mod peers;
@@ -189,15 +190,11 @@ impl Engine {
                 self.canceller_arrived(now, peer, id, addr);
                 self.cancel(now, peer, pid, &secret, io);
             }
-            (Payload::ClientGone(ticket), _) => self.client_uncounted(ticket.as_deref()),
-            (Payload::Enter { id, ticket }, _) => self.asked_for_place(from, id, &ticket, io),
-            (Payload::Entered { id, refused }, _) => self.place_answered(now, id, refused, io),
-            (Payload::Counted(ticket), _) => self.seat_counted(&ticket),
-            (Payload::Left(ticket), _) => self.place_left(&ticket),
+            (Payload::ClientGone, _) => self.cluster.clients.remove(),
+            (Payload::QuotaRequest(request), _) => self.quota_requested(from, *request, io),
+            (Payload::QuotaReply(reply), _) => self.quota_replied(now, *reply, io),
             (Payload::LookUp(question), _) => self.look_up(now, from, *question, io),
             (Payload::Loan(loan), peer) => self.heard_loan(now, from, *loan, peer, io),
-            (Payload::Plea(plea), _) => self.pleaded(from, *plea, io),
-            (Payload::Order(order), _) => self.ordered(now, *order, io),
             (Payload::Distrust { database, user }, _) => self.entry.lookups.forget(&(database, user)),
             (Payload::MakeRoom, _) => {
                 self.evict_prelogin(now, io);

@@ -14,7 +14,7 @@ use weir_session::{Client, Refusal, Server};
 
 use crate::admin::console_state::Console;
 use crate::backends::hosts::Attempt;
-use crate::cluster::ticket::Ticket;
+use crate::cluster::quota::ClientUse;
 use crate::entry::state::{Handoff, Held, LoginPhase, SaltedKey, Way};
 use crate::handles::PoolIx;
 use crate::secured::Secured;
@@ -57,8 +57,8 @@ pub(crate) struct ClientSlot {
     pub(crate) user: Arc<str>,
     /// What its handshake has shown; `None` without encryption.
     pub(crate) tls: Option<Box<Secured>>,
-    /// Its place among those who are in, where places are limited.
-    pub(crate) ticket: Option<Box<Ticket>>,
+    /// What it counts for, where clients are limited and it is admitted.
+    pub(crate) counts_for: Option<Box<ClientUse>>,
     pub(crate) connected_at: Time,
     /// When it last asked for a server, or was last heard of.
     pub(crate) request_at: Time,

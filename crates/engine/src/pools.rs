@@ -19,7 +19,9 @@ use weir_session::{Accepted, Cause, Clean, OwnError, Params, Refusal};
 use crate::Engine;
 use crate::backends::hosts::Hosts;
 use crate::backends::throttle_state::Turn;
-use crate::cluster::state::{Asker, Guest, Part, Standing};
+use crate::cluster::quota::PoolId;
+use crate::cluster::quota::servers::PoolQuota;
+use crate::cluster::state::{Asker, Guest, Part};
 use crate::common::FollowUp;
 use crate::entry::reported::Told;
 use crate::entry::state::SaltedKey;
@@ -91,8 +93,8 @@ pub(crate) struct PoolSlot {
     pub(crate) empty_since: Time,
     /// Its turn to log in where its servers are.
     pub(crate) turn: Turn,
-    /// Under the limits that cross pools.
-    pub(crate) standing: Standing,
+    /// Its requests for servers, where they are limited.
+    pub(crate) quota: PoolQuota,
     /// What this worker is to it.
     pub(crate) part: Part,
 }
@@ -245,7 +247,6 @@ impl Engine {
             Part::Guest(Box::new(Guest::new(home)))
         };
         let limited = self.common.config().is_limited(name, user) && !part.is_guest();
-        let standing = Standing { limited, ..Standing::default() };
         let slot = PoolSlot {
             name: key.0.clone(),
             user: key.1.clone(),
@@ -276,7 +277,7 @@ impl Engine {
             idle_since: Time::NEVER,
             empty_since: Time::NEVER,
             turn: Turn::default(),
-            standing,
+            quota: PoolQuota::new(limited),
             part,
         };
         let ix = self.pools.insert(slot);
@@ -306,7 +307,7 @@ impl Engine {
         let again = self.settle_loans(now, ix, io);
         self.poll(now, ix, io);
         self.square_turns(now, ix, io);
-        self.square_permits(now, ix, io);
+        self.reconcile_quota(now, ix, io);
         let forget_at = self.forget_at(now, ix);
         let slot = self.pools.get_mut(ix);
         let deadline = slot.pool.next_deadline().min(forget_at).min(again);
@@ -482,7 +483,7 @@ impl Engine {
         self.watch_linked();
         self.create_forced_pools(now);
         self.review_turns(now, io);
-        self.settle_ledger(io);
+        self.limits_changed(io);
     }
 
     /// Whether a configured pool has servers of this user's.
@@ -589,6 +590,11 @@ fn adjust(slot: &mut PoolSlot, config: Arc<weir_config::Pool>, now: Time) -> boo
 }
 
 impl PoolSlot {
+    /// What other workers know it by.
+    pub(crate) fn id(&self) -> PoolId {
+        PoolId { database: self.name.clone(), user: self.user.clone() }
+    }
+
     /// A login has failed: what clients are told of it, and whether it only took too long.
     pub(crate) fn note_failure(&mut self, error: OwnError, too_slow: bool, now: Time) {
         self.last_error = Some(error);
@@ -611,18 +617,12 @@ impl PoolSlot {
 
     /// Whether nothing is left of it.
     fn is_vacant(&self) -> bool {
-        self.is_idle()
-            && self.part.is_vacant()
-            && self.pool.is_empty()
-            && self.standing.permits == 0
-            && self.standing.asking.is_none()
+        self.is_idle() && self.part.is_vacant() && self.pool.is_empty() && self.quota.is_empty()
     }
 
     /// Asserts what must hold between inputs.
     pub(crate) fn check(&self) {
-        if self.standing.limited {
-            assert!(self.standing.permits as usize >= self.pool.len(), "{}: a server without a permit", self.name);
-        }
+        self.quota.check(self.pool.len(), &self.name);
     }
 
     /// Somebody has waited so long for a server.

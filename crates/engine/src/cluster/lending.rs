@@ -19,7 +19,7 @@ use weir_session::{Cause, Definitions, OwnError};
 
 use crate::Engine;
 use crate::cluster::messages::{Message, Payload};
-use crate::cluster::permits::PoolId;
+use crate::cluster::quota::PoolId;
 use crate::cluster::state::{Asker, Away, Part};
 use crate::common::FollowUp;
 use crate::handles::PoolIx;

@@ -11,8 +11,7 @@ use weir_session::hello::Hello;
 use crate::Engine;
 use crate::admin::stream::Paging;
 use crate::cluster::lending::Loan;
-use crate::cluster::permits::{Order, Plea};
-use crate::cluster::ticket::Ticket;
+use crate::cluster::quota::{QuotaReply, QuotaRequest};
 use crate::entry::auth_query::Question;
 use crate::entry::auth_throttle::Place;
 use crate::entry::state::Verdict;
@@ -29,16 +28,12 @@ pub(crate) enum Payload {
     Client(ClientHandoff),
     /// A cancel request for a client of the receiver; the requester's socket travels along.
     Cancel { pid: u32, secret: Vec<u8>, id: u64, addr: ClientAddr },
-    /// A client of the sender is gone, with the place it had.
-    ClientGone(Option<Box<Ticket>>),
-    /// A client of the sender has proven who it is, and wants a place.
-    Enter { id: u64, ticket: Box<Ticket> },
-    /// It may have it, or is refused.
-    Entered { id: u64, refused: Option<Refusal> },
-    /// A client of the sender is in already, and is counted from now on.
-    Counted(Box<Ticket>),
-    /// A place was given to one who did not wait for it.
-    Left(Box<Ticket>),
+    /// To worker 0: a client of the sender is gone.
+    ClientGone,
+    /// To worker 0, about limits that hold for the process.
+    QuotaRequest(Box<QuotaRequest>),
+    /// From worker 0.
+    QuotaReply(Box<QuotaReply>),
     /// What is the secret of this user? To the worker of the pool in which the server is asked.
     LookUp(Box<Question>),
     /// Nobody waits for the answer to the question of this number any more.
@@ -51,10 +46,6 @@ pub(crate) enum Payload {
     MakeRoom,
     /// A login from there has failed, and its next refusal waits longer, whichever worker it comes from.
     Failed(Place),
-    /// To the keeper of the limits that cross pools.
-    Plea(Box<Plea>),
-    /// From it.
-    Order(Box<Order>),
     /// From a pool's home to a guest of it, or the other way round; a server's socket may travel along.
     Loan(Box<Loan>),
     /// Something to be done by every worker.

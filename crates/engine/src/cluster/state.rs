@@ -1,4 +1,4 @@
-//! What a pool keeps of the other workers: what this worker is to it, and its permits under limits that cross pools.
+//! What a pool keeps of the other workers.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -73,22 +73,4 @@ pub(crate) struct Away {
     pub(crate) guest: WorkerId,
     /// The name that it was reached by, and the address that it is on.
     pub(crate) on: Option<(Arc<str>, IpAddr)>,
-}
-
-/// A pool's standing with the ledger.
-#[derive(Default)]
-pub(crate) struct Standing {
-    /// Whether a limit holds for it.
-    pub(crate) limited: bool,
-    /// The permits that it has.
-    pub(crate) permits: u32,
-    /// The number of its ask that has no answer yet.
-    pub(crate) asking: Option<u64>,
-}
-
-/// Whether a worker has told that something is idle since it was last asked.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Offer {
-    Open,
-    Made,
 }

@@ -50,15 +50,15 @@ fn asking(client: &ClientSlot, asks_left: u8) -> Asking {
 impl Engine {
     pub(crate) fn accepted<I: Io>(&mut self, now: Time, peer: Peer, from: ClientAddr, io: &mut I) {
         let max_clients = self.common.config().max_clients;
-        if self.cluster.all_clients >= most_connections(max_clients, false, false) {
+        if self.cluster.clients.total() >= most_connections(max_clients, false, false) {
             self.make_room(now, io);
         }
         let local = matches!(from, ClientAddr::Unix { .. });
-        if self.cluster.all_clients >= most_connections(max_clients, local, self.is_own(&from)) {
+        if self.cluster.clients.total() >= most_connections(max_clients, local, self.is_own(&from)) {
             // Too many even to be told so.
             return io.close(peer);
         }
-        self.cluster.all_clients += 1;
+        self.cluster.clients.add();
         let id = self.common.next_id();
         let phase = if self.is_balancer(&from) { ClientPhase::Header } else { OPENING };
         let client = self.new_client(now, peer, id, from, phase);
@@ -92,7 +92,7 @@ impl Engine {
             statements_refused: false,
             user: "".into(),
             tls: None,
-            ticket: None,
+            counts_for: None,
             connected_at: now,
             request_at: now,
             armed: Time::NEVER,
@@ -192,13 +192,13 @@ impl Engine {
 
     /// Whether a client is among the `max_clients` that may be connected, perhaps because others make room for it.
     fn has_place<I: Io>(&mut self, now: Time, peer: Peer, io: &mut I) -> bool {
-        if self.cluster.all_clients <= self.common.config().max_clients {
+        if self.cluster.clients.total() <= self.common.config().max_clients {
             return true;
         }
-        while self.cluster.all_clients > self.common.config().max_clients && self.make_room(now, io) {}
+        while self.cluster.clients.total() > self.common.config().max_clients && self.make_room(now, io) {}
         // It is not in the table meanwhile, and may have lost its place in the line.
         self.prelogin_began(peer);
-        self.cluster.all_clients <= self.common.config().max_clients
+        self.cluster.clients.total() <= self.common.config().max_clients
     }
 
     /// A startup packet is there: is there room, and where does the client belong?

@@ -387,7 +387,7 @@ impl Engine {
                 self.count_wait(ix, client, waited);
                 self.grant(now, client, server, check, io);
             }
-            Release::Idle => self.offer_idle(ix, io),
+            Release::Idle => self.report_idle(ix, io),
             Release::Close(reason) => {
                 if let Some(slot) = self.peers.take_server(server) {
                     self.goodbye(slot, reason.text(), io);
