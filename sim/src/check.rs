@@ -21,9 +21,9 @@ pub enum Checker {
     CancelHitsItsOwn,
     /// Who waits is served, refused or timed out in time.
     WaitersAreAnswered,
-    /// Nobody waits at one worker while a server of the pool idles at another, but for as long as a few letters take.
+    /// Nobody waits at one worker while a server of the pool idles at another, but for as long as a few messages take.
     NobodyWaitsBesideIdle,
-    /// Nobody is passed over by those who came later to another worker, but for as long as a few letters take.
+    /// Nobody is passed over by those who came later to another worker, but for as long as a few messages take.
     WaitsAreFair,
     /// When faults stop, all clients come to their end.
     AllFinishes,

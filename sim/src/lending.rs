@@ -2,7 +2,7 @@
 //! fair".
 //!
 //! Owns what each worker showed last of each of its pools. How servers get from one worker to another is not known here, only
-//! how long a letter may take: what holds between workers holds but for so many letters.
+//! how long a message may take: what holds between workers holds but for so many messages.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -12,17 +12,17 @@ use weir_engine::Engine;
 
 use crate::check::{Checker, Violation};
 
-/// The longest that a letter takes from one worker to another.
-pub(crate) const LETTER: Span = Span::from_millis(3);
+/// The longest that a message takes from one worker to another.
+pub(crate) const MESSAGE_DELAY: Span = Span::from_millis(3);
 
-/// For how long somebody may be first in line at one worker while a server idles at another. An ask goes to the home, news of it to whoever
-/// has the server, that one home and on to the ask's worker: four letters, each of which may have been held back by the time
-/// that the one before it was too recent, and sockets that take their time to leave.
+/// For how long a client may be the oldest waiter of one worker while a server is idle at another. A request goes to the owner,
+/// an update to the borrower that has the server, the server to the owner and on to the requester: four messages, each of
+/// which may have been held back because the one before it was too recent, and sockets that take their time to leave.
 pub(crate) const BESIDE_IDLE: Span = Span::from_millis(8 * 3);
 
 /// For how long whoever is first in line at a worker may be passed over by those who came to another worker later than they by
 /// more than [`SLACK`]; and anew for as long from the moment when the last who came earlier was served there. As above, and
-/// the answer to an ask may be on its way while the next one is not known of yet. Whoever is passed over while a server is on its
+/// the answer to a request may be on its way while the next one is not known of yet. Whoever is passed over while a server is on its
 /// way to them is served within this time.
 pub(crate) const PASSED_OVER: Span = Span::from_millis(10 * 3);
 
@@ -35,7 +35,7 @@ const UNSETTLED: Span = Span::from_millis(300);
 
 /// What workers showed.
 #[derive(Default)]
-pub(crate) struct Lines {
+pub(crate) struct Queues {
     pools: BTreeMap<(Arc<str>, Arc<str>), Pool>,
     /// Until when nothing is asked of any pool.
     unsettled: Time,
@@ -78,7 +78,7 @@ struct Head {
     first: Time,
 }
 
-impl Lines {
+impl Queues {
     /// Settings change, or all is stopped.
     pub(crate) fn unsettle(&mut self, now: Time) {
         self.unsettled = now + UNSETTLED;
@@ -88,20 +88,20 @@ impl Lines {
     pub(crate) fn look(&mut self, worker: usize, engine: &Engine, now: Time) -> Option<Violation> {
         let mut found = None;
         self.at(worker).for_each(|at| at.seen = false);
-        for line in engine.lines() {
-            let pool = self.pools.entry((Arc::clone(line.database), Arc::clone(line.user))).or_default();
+        for queue in engine.pool_queues() {
+            let pool = self.pools.entry((Arc::clone(queue.database), Arc::clone(queue.user))).or_default();
             if pool.at.len() <= worker {
                 pool.at.resize(worker + 1, At::default());
             }
-            pool.at[worker].stopped = line.stopped;
+            pool.at[worker].stopped = queue.stopped;
             if pool.at.iter().any(|at| at.stopped) {
                 pool.unsettled = now + UNSETTLED;
             }
             let settled = self.unsettled.max(pool.unsettled);
-            (pool.at[worker].idle, pool.at[worker].seen) = (line.idle, true);
+            (pool.at[worker].idle, pool.at[worker].seen) = (queue.idle, true);
             let head = pool.at[worker].head;
-            if head.map(|head| head.client) != line.head.map(|(client, _)| client) {
-                pool.at[worker].follows(line.head, now);
+            if head.map(|head| head.client) != queue.head.map(|(client, _)| client) {
+                pool.at[worker].follows(queue.head, now);
                 pool.passed_over.retain(|passed| passed.worker != worker);
                 if let Some(head) = head.filter(|head| engine.is_served(head.client)) {
                     pool.pass_over(worker, head, now);

@@ -18,7 +18,7 @@ use weir_engine::{Engine, Setup, StatementMemory};
 use crate::check::{Checker, Violation};
 use crate::context::{Context, Event};
 use crate::io::{Carried, SimIo, Slots, Turn};
-use crate::lending::{LETTER, Lines};
+use crate::lending::{MESSAGE_DELAY, Queues};
 use crate::limits::{Allowed, crowded};
 use crate::names::Found;
 use crate::network::{End, Happening, Owner};
@@ -68,7 +68,7 @@ struct Shared {
     travelling: Vec<(End, (String, String))>,
     /// Those that ended so lately that not every worker has heard of it, and when.
     gone: Vec<(Time, (String, String))>,
-    lines: Lines,
+    queues: Queues,
     /// After how many turns in a thousand a client is frozen and thawed.
     freezes: u32,
     rng: Rng,
@@ -312,7 +312,7 @@ impl Pooler {
             return self.exit(ctx);
         }
         self.check_limits(ctx, worker);
-        self.check_lines(ctx, worker, wishes.adopted);
+        self.check_queues(ctx, worker, wishes.adopted);
         self.check_full(ctx, &wishes.crowded_out);
         self.probe(ctx, worker);
         if self.nodes.len() > 1 && self.nodes[worker].loads.chance(50) {
@@ -377,7 +377,7 @@ impl Pooler {
         if usize::from(to.0) >= self.nodes.len() {
             return ctx.violated(Checker::PortIsKept, || format!("w{from} posts to {to:?}, who does not exist"));
         }
-        let delay = self.nodes[usize::from(from)].rng.span(1, LETTER.micros());
+        let delay = self.nodes[usize::from(from)].rng.span(1, MESSAGE_DELAY.micros());
         let last = self.shared.last_arrival.entry((from, to.0)).or_insert(Time::START);
         let at = (ctx.now() + delay).max(*last);
         *last = at;
@@ -410,18 +410,18 @@ impl Pooler {
     }
 
     /// Who waits while others have servers: only where there are others.
-    fn check_lines(&mut self, ctx: &mut Context, worker: usize, adopted: bool) {
+    fn check_queues(&mut self, ctx: &mut Context, worker: usize, adopted: bool) {
         if self.nodes.len() < 2 {
             return;
         }
         let (now, shared) = (ctx.now(), &mut self.shared);
         let node = &mut self.nodes[worker];
-        shared.gone.retain(|(at, _)| *at + LETTER + LETTER >= now);
+        shared.gone.retain(|(at, _)| *at + MESSAGE_DELAY + MESSAGE_DELAY >= now);
         shared.gone.extend(node.slots.take_gone().into_iter().map(|what| (now, what)));
         if adopted {
-            shared.lines.unsettle(now);
+            shared.queues.unsettle(now);
         }
-        if let Some(Violation { checker, what }) = shared.lines.look(worker, &node.engine, now) {
+        if let Some(Violation { checker, what }) = shared.queues.look(worker, &node.engine, now) {
             ctx.violated(checker, || what);
         }
     }
@@ -476,7 +476,7 @@ impl Shared {
             accepted: 0,
             travelling: Vec::new(),
             gone: Vec::new(),
-            lines: Lines::default(),
+            queues: Queues::default(),
             freezes: *rng.pick(&[0, 20, 300]),
             rng,
         };

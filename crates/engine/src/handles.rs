@@ -20,8 +20,8 @@ pub(crate) enum Waiter {
     Client(Peer),
     /// A question of ours.
     Lookup(Peer),
-    /// Another worker, which is a guest of the pool.
-    Guest(BorrowRequest),
+    /// Another worker, which borrows from the pool.
+    Borrower(BorrowRequest),
 }
 
 impl Waiter {
@@ -30,6 +30,6 @@ impl Waiter {
         if peer.slot < FIRST_QUESTION {
             return Waiter::Client(peer);
         }
-        BorrowRequest::from_handle(peer).map_or(Waiter::Lookup(peer), Waiter::Guest)
+        BorrowRequest::from_handle(peer).map_or(Waiter::Lookup(peer), Waiter::Borrower)
     }
 }

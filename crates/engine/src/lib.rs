@@ -32,8 +32,8 @@ mod idle_tests;
 #[path = "../tests/common/mod.rs"]
 mod world;
 
-pub use cluster::lending::Line;
 pub use cluster::messages::Message;
+pub use flows::lending::PoolQueue;
 
 pub mod port;
 
@@ -194,7 +194,7 @@ impl Engine {
             (Payload::QuotaRequest(request), _) => self.quota_requested(from, *request, io),
             (Payload::QuotaReply(reply), _) => self.quota_replied(now, *reply, io),
             (Payload::LookUp(question), _) => self.look_up(now, from, *question, io),
-            (Payload::Loan(loan), peer) => self.heard_loan(now, from, *loan, peer, io),
+            (Payload::Lending(message), _) => self.lending_received(now, from, *message, socket, io),
             (Payload::Distrust { database, user }, _) => self.entry.lookups.forget(&(database, user)),
             (Payload::MakeRoom, _) => {
                 self.evict_prelogin(now, io);
@@ -283,7 +283,7 @@ impl Engine {
                 let waits = match Waiter::of(peer) {
                     Waiter::Client(_) => self.peers.clients().any(|c| c.peer == peer && c.pool == ix && c.pause.waits),
                     Waiter::Lookup(_) => self.entry.lookups.waits(peer, ix),
-                    Waiter::Guest(_) => slot.part.is_vacant() || !slot.part.is_guest(),
+                    Waiter::Borrower(_) => !slot.lending.is_borrower(),
                 };
                 assert!(waits, "a pool's queue holds one who does not wait: {peer:?}");
             }

@@ -203,9 +203,9 @@ pub(crate) enum ServerPhase {
     ConnectQueryAgain,
     /// Being asked for a user's secret; the question's handle.
     AuthQuery(Peer),
-    /// On its way to a guest of the pool, for this ask; `check`: to be checked there first.
-    Lending { ask: BorrowRequest, check: bool },
-    /// On its way home from a guest.
+    /// On its way to a borrower of the pool, for this request; `check`: to be checked there first.
+    Lending { request: BorrowRequest, check: bool },
+    /// On its way back to the owner of the pool.
     Returning,
 }
 

@@ -11,19 +11,19 @@ use weir_auth::Secret;
 use weir_base::{Peer, PoolMode, Span, Time, WorkerId};
 use weir_config::Config;
 use weir_pgwire::Dirty;
-use weir_pool::lending::{BorrowRequest, Lender, borrower_settings};
+use weir_pool::lending::{BorrowRequest, borrower_settings};
 use weir_pool::{CloseReason, Effect, Pool, Settings};
 use weir_session::login::Learnt;
-use weir_session::{Accepted, Cause, Clean, OwnError, Params, Refusal};
+use weir_session::{Accepted, Cause, Clean, OwnError, Refusal};
 
 use crate::Engine;
 use crate::backends::hosts::Hosts;
 use crate::backends::throttle_state::Turn;
+use crate::cluster::lending::{LendingRole, Waiting};
 use crate::cluster::quota::PoolId;
 use crate::cluster::quota::servers::PoolQuota;
-use crate::cluster::state::{Asker, Guest, Part};
 use crate::common::FollowUp;
-use crate::entry::reported::Told;
+use crate::entry::reported::Welcome;
 use crate::entry::state::SaltedKey;
 use crate::handles::{PoolIx, Waiter};
 use crate::peers::{ClientSlot, Entry, ServerSlot, ServerState};
@@ -96,7 +96,7 @@ pub(crate) struct PoolSlot {
     /// Its requests for servers, where they are limited.
     pub(crate) quota: PoolQuota,
     /// What this worker is to it.
-    pub(crate) part: Part,
+    pub(crate) lending: LendingRole,
 }
 
 /// The counters at a moment.
@@ -104,13 +104,6 @@ pub(crate) struct PoolSlot {
 pub(crate) struct Reading {
     pub(crate) stats: Stats,
     pub(crate) at: Time,
-}
-
-/// What clients of a pool are told at their login.
-#[derive(Clone, Debug)]
-pub(crate) struct Welcome {
-    pub(crate) told: Arc<Told>,
-    pub(crate) params: Arc<Params>,
 }
 
 /// The SQLSTATE of a server that knows no such database.
@@ -178,10 +171,10 @@ impl Pools {
     }
 }
 
-impl Part {
+impl LendingRole {
     /// The limits of a configured pool, as this worker's pool goes by them.
     fn settings(&self, pool: &weir_config::Pool) -> Settings {
-        if self.is_guest() { borrower_settings(settings(pool)) } else { settings(pool) }
+        if self.is_borrower() { borrower_settings(settings(pool)) } else { settings(pool) }
     }
 }
 
@@ -214,7 +207,7 @@ impl Engine {
         for (name, pool) in self.common.config().clone().pools.iter() {
             if let Some(user) = &pool.user
                 && pool.limits.min_size > 0
-                && self.home_of(name, user) == self.common.worker()
+                && self.owner_of(name, user) == self.common.worker()
             {
                 let ix = self.pool_of(name, pool, user, now);
                 self.pools.get_mut(ix).pool.set_demand(true);
@@ -223,8 +216,8 @@ impl Engine {
         }
     }
 
-    /// The worker where a pool lives.
-    pub(crate) fn home_of(&self, name: &str, user: &str) -> WorkerId {
+    /// The worker that owns a pool.
+    pub(crate) fn owner_of(&self, name: &str, user: &str) -> WorkerId {
         // FNV-1a: the same on every worker, and in every run of a seed. The last letters reach only its lower half, so that is
         // spread over the upper one: or all users whose names differ at the end would share a worker.
         let bytes = name.bytes().chain([0]).chain(user.bytes());
@@ -240,18 +233,13 @@ impl Engine {
             return *ix;
         }
         let config = &self.common.config().pool_of_user(config, user);
-        let home = self.home_of(name, user);
-        let part = if home == self.common.worker() {
-            Part::Home(Lender::default())
-        } else {
-            Part::Guest(Box::new(Guest::new(home)))
-        };
-        let limited = self.common.config().is_limited(name, user) && !part.is_guest();
+        let lending = LendingRole::new(self.owner_of(name, user), self.common.worker());
+        let limited = self.common.config().is_limited(name, user) && !lending.is_borrower();
         let slot = PoolSlot {
             name: key.0.clone(),
             user: key.1.clone(),
             config: config.clone(),
-            pool: Pool::new(part.settings(config), self.common.random_number(), now),
+            pool: Pool::new(lending.settings(config), self.common.random_number(), now),
             armed: Time::NEVER,
             stats: Stats::default(),
             tally: PoolCounters::default(),
@@ -278,7 +266,7 @@ impl Engine {
             empty_since: Time::NEVER,
             turn: Turn::default(),
             quota: PoolQuota::new(limited),
-            part,
+            lending,
         };
         let ix = self.pools.insert(slot);
         self.halt_pool(now, ix);
@@ -289,7 +277,7 @@ impl Engine {
     pub(crate) fn count_client(&mut self, ix: PoolIx, change: i32) {
         let slot = self.pools.get_mut(ix);
         slot.clients = slot.clients.wrapping_add_signed(change);
-        let elsewhere = matches!(&slot.part, Part::Home(lender) if lender.has_clients());
+        let elsewhere = matches!(&slot.lending, LendingRole::Owner(lender) if lender.has_clients());
         slot.pool.set_demand(slot.clients > 0 || elsewhere || slot.config.user.is_some());
         self.common.follow_up(FollowUp::PollPool(ix));
     }
@@ -301,10 +289,10 @@ impl Engine {
         }
         if self.admin.halt.is_suspended() {
             // RESUME makes up for a suspension.
-            return self.tell_ended(ix, io);
+            return self.report_closed(ix, io);
         }
         self.poll(now, ix, io);
-        let again = self.settle_loans(now, ix, io);
+        let again = self.settle_lending(now, ix, io);
         self.poll(now, ix, io);
         self.square_turns(now, ix, io);
         self.reconcile_quota(now, ix, io);
@@ -335,26 +323,8 @@ impl Engine {
         match effect {
             Effect::Open => self.may_open(now, ix, io),
             Effect::Close { server, reason } => self.pool_closes(now, server, reason, io),
-            Effect::Refuse { client, why, .. } if BorrowRequest::from_handle(client).is_some() => {
-                BorrowRequest::from_handle(client).into_iter().for_each(|ask| self.refuse_ask(now, ix, ask, why, io));
-            }
-            Effect::Refuse { client, why: weir_pool::RefuseReason::WaitTimeout, waited } if self.is_guest(ix) => {
-                self.pools.get_mut(ix).waited(waited);
-                self.ask_why(ix, Asker::Refused(client));
-            }
-            Effect::Notice { client, .. } if self.is_guest(ix) => self.ask_why(ix, Asker::Noticed(client)),
-            Effect::Refuse { client, why, waited } => {
-                self.pools.get_mut(ix).waited(waited);
-                let refusal = match why {
-                    weir_pool::RefuseReason::WaitTimeout => self.waited_too_long(now, ix, io),
-                    why => self.refusal(ix, why),
-                };
-                match Waiter::of(client) {
-                    Waiter::Client(client) => self.refuse_handle(now, client, refusal, io),
-                    Waiter::Lookup(lookup) => self.lookup_over(lookup, Err(refusal), io),
-                    Waiter::Guest(_) => {}
-                }
-            }
+            Effect::Notice { client, .. } if self.is_borrower(ix) => self.request_cause(ix, Waiting::Notified(client)),
+            Effect::Refuse { client, why, waited } => self.refuse_waiting(now, ix, client, why, waited, io),
             Effect::Notice { client, .. } => self.notice_waiting(now, ix, client, io),
             Effect::Grant { client, server, waited, check } => {
                 self.count_wait(ix, client, waited);
@@ -363,7 +333,34 @@ impl Engine {
         }
     }
 
-    /// A wait is over. Those of a guest's clients are counted there.
+    /// One that waits in the pool's queue gets no server.
+    fn refuse_waiting<I: Io>(
+        &mut self,
+        now: Time,
+        ix: PoolIx,
+        client: Peer,
+        why: weir_pool::RefuseReason,
+        waited: Span,
+        io: &mut I,
+    ) {
+        let waiter = Waiter::of(client);
+        if let Waiter::Borrower(request) = waiter {
+            return self.refuse_request(now, ix, request, why, io);
+        }
+        self.pools.get_mut(ix).waited(waited);
+        let too_long = why == weir_pool::RefuseReason::WaitTimeout;
+        if too_long && self.is_borrower(ix) {
+            return self.request_cause(ix, Waiting::Refused(client));
+        }
+        let refusal = if too_long { self.waited_too_long(now, ix, io) } else { self.refusal(ix, why) };
+        match waiter {
+            Waiter::Client(client) => self.refuse_handle(now, client, refusal, io),
+            Waiter::Lookup(lookup) => self.lookup_over(lookup, Err(refusal), io),
+            Waiter::Borrower(_) => {}
+        }
+    }
+
+    /// A wait is over. Those of a borrower's clients are counted there.
     #[inline]
     pub(crate) fn count_wait(&mut self, ix: PoolIx, client: Peer, waited: Span) {
         if BorrowRequest::from_handle(client).is_none() {
@@ -575,7 +572,7 @@ fn adjust(slot: &mut PoolSlot, config: Arc<weir_config::Pool>, now: Time) -> boo
     let most = |settings: &Settings| settings.most(settings.reserve_size);
     let fewer = most(&after) < most(&before);
     if before != after {
-        slot.pool.resize(slot.part.settings(&config), now);
+        slot.pool.resize(slot.lending.settings(&config), now);
     }
     if elsewhere {
         slot.welcome = None;
@@ -590,6 +587,12 @@ fn adjust(slot: &mut PoolSlot, config: Arc<weir_config::Pool>, now: Time) -> boo
 }
 
 impl PoolSlot {
+    /// Whether somebody waits for one of its servers, here or, as far as is known, at another worker; or an operator does.
+    #[inline]
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.pool.oldest_wait().is_some() || self.pool.is_paused() || self.lending.is_wanted_elsewhere()
+    }
+
     /// What other workers know it by.
     pub(crate) fn id(&self) -> PoolId {
         PoolId { database: self.name.clone(), user: self.user.clone() }
@@ -610,14 +613,14 @@ impl PoolSlot {
     fn is_idle(&self) -> bool {
         self.clients == 0
             && self.lookups == 0
-            && self.part.is_idle()
+            && self.lending.is_unused()
             && self.cancels.is_empty()
             && self.cancel_queue.is_empty()
     }
 
     /// Whether nothing is left of it.
     fn is_vacant(&self) -> bool {
-        self.is_idle() && self.part.is_vacant() && self.pool.is_empty() && self.quota.is_empty()
+        self.is_idle() && self.lending.is_vacant() && self.pool.is_empty() && self.quota.is_empty()
     }
 
     /// Asserts what must hold between inputs.

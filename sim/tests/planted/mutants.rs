@@ -22,8 +22,9 @@ pub(crate) struct Edit {
     pub(crate) to: &'static str,
 }
 
-const LENDING: &str = "crates/pool/src/lending.rs";
-const LEND: &str = "crates/engine/src/cluster/lending.rs";
+const BORROWER: &str = "crates/pool/src/lending/borrower.rs";
+const LENDER: &str = "crates/pool/src/lending/lender.rs";
+const LENDING: &str = "crates/engine/src/flows/lending.rs";
 const LINKS: &str = "crates/engine/src/traffic/links.rs";
 const POOL: &str = "crates/pool/src/pool.rs";
 const RELAY: &str = "crates/engine/src/traffic/relay.rs";
@@ -220,73 +221,73 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "uncleaned loan",
-        what: "a server that is to be closed, and was not cleaned for that, goes home to another client",
+        what: "a server that is to be closed, and was not cleaned for that, is returned and given to another client",
         found_by: &[Checker::NextOwnerSeesCleanServer, Checker::ResultsReachTheirOwner, Checker::AnsweredAsDirect],
         edits: &[Edit {
-            file: LENDING,
-            from: "is_none_or(|own| self.waiting_elsewhere + SLACK < own) && !pool.is_unwanted(server)",
-            to: "is_none_or(|own| self.waiting_elsewhere + SLACK < own) && (PLANTED || !pool.is_unwanted(server))",
+            file: BORROWER,
+            from: "is_none_or(|own| self.oldest_elsewhere + SLACK < own) && !pool.is_unwanted(server)",
+            to: "is_none_or(|own| self.oldest_elsewhere + SLACK < own) && (PLANTED || !pool.is_unwanted(server))",
         }],
     },
     Mutant {
         name: "kept loan",
-        what: "a guest keeps servers that idle while somebody waits elsewhere, for as long as it may",
+        what: "a borrower keeps idle servers while a client waits elsewhere, for as long as it may",
         found_by: &[Checker::NobodyWaitsBesideIdle],
         edits: &[Edit {
-            file: LENDING,
-            from: "        let due = !keep || self.waiting_elsewhere != Time::NEVER || self.return_due(pool) <= now;\n",
-            to: "        let due = !keep || (self.waiting_elsewhere != Time::NEVER && !PLANTED) || self.return_due(pool) <= now;\n",
+            file: BORROWER,
+            from: "        while !keep || self.oldest_elsewhere != Time::NEVER || self.return_due(pool) <= now {\n",
+            to: "        while !keep || (self.oldest_elsewhere != Time::NEVER && !PLANTED) || self.return_due(pool) <= now {\n",
         }],
     },
     Mutant {
         name: "never lent",
-        what: "an ask whose turn has not come at once is forgotten at home",
+        what: "a request that is not granted at once is forgotten by the owner",
         found_by: &[Checker::WaitsAreFair, Checker::NobodyWaitsBesideIdle],
         edits: &[Edit {
-            file: LENDING,
-            from: "            self.borrowers.entry(ask.from).or_default().ask = Some(ask.id);\n",
-            to: "            self.borrowers.entry(ask.from).or_default().ask = Some(ask.id);
-            if PLANTED {
-                self.withdraw(pool, ask.from, now);
-            }\n",
+            file: LENDER,
+            from: "                    self.borrowers.entry(from).or_default().request = Some(id);\n",
+            to: "                    self.borrowers.entry(from).or_default().request = Some(id);
+                    if PLANTED {
+                        self.withdraw(pool, from, now);
+                    }\n",
         }],
     },
     Mutant {
         name: "unfair loan",
-        what: "a guest serves its own first, however long others have waited",
+        what: "a borrower serves its own clients first, however long others have waited",
         found_by: &[Checker::WaitsAreFair],
         edits: &[Edit {
-            file: LENDING,
-            from: "        if self.waiting_elsewhere == Time::NEVER {\n            return false;",
-            to: "        if self.waiting_elsewhere == Time::NEVER || (PLANTED && pool.oldest_wait().is_some()) {\n            return false;",
+            file: BORROWER,
+            from: "        if self.oldest_elsewhere == Time::NEVER {\n            return false;",
+            to: "        if self.oldest_elsewhere == Time::NEVER || (PLANTED && pool.oldest_wait().is_some()) {\n            return false;",
         }],
     },
     Mutant {
-        name: "no news",
-        what: "guests are not told that somebody waits elsewhere",
+        name: "untold borrower",
+        what: "borrowers are not told that a client waits elsewhere",
         found_by: &[Checker::WaitsAreFair, Checker::NobodyWaitsBesideIdle],
         edits: &[Edit {
-            file: LENDING,
+            file: LENDER,
             from: "            if due <= now {\n",
             to: "            if due <= now && !PLANTED {\n",
         }],
     },
     Mutant {
         name: "forgotten loan",
-        what: "a server that ends at a guest is not told to be gone",
+        what: "a server that is closed at a borrower is not reported",
         found_by: &[Checker::WaitersAreAnswered, Checker::AllFinishes, Checker::Invariant, Checker::RefusalsAreCounted],
         edits: &[Edit {
-            file: LENDING,
-            from: "            if !there {\n                ended.push(*home);",
-            to: "            if !there && !PLANTED {\n                ended.push(*home);",
+            file: BORROWER,
+            from: "            if !there {\n                closed.push(ToOwner::Closed(*owners));",
+            to: "            if !there && !PLANTED {\n                closed.push(ToOwner::Closed(*owners));",
         }],
     },
     Mutant {
         name: "full anyway",
-        what: "a guest's clients are told of a full pool, whatever it is that they wait for",
+        what: "a borrower's clients are told of a full pool, whatever it is that they wait for",
         found_by: &[Checker::RefusalsAreCounted],
         edits: &[Edit {
-            file: "crates/engine/src/cluster/lending.rs",
+            file: LENDING,
             from: "            Some(ix) => self.cause_of_wait(ix, now),",
             to: "            Some(ix) => if PLANTED {
                 let (_, detail) = self.cause_of_wait(ix, now);
@@ -301,13 +302,14 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         what: "a server that is lent is counted no more, and another one opened for it",
         found_by: &[Checker::LimitsHold, Checker::Invariant],
         edits: &[Edit {
-            file: LEND,
-            from: "        let letter = slot.loan(Says::Lend(",
+            file: LENDING,
+            from: "        let pool = slot.id();
+        self.cluster.lent.insert(",
             to: "        if PLANTED {
             self.pools.get_mut(ix).pool.lost(lent, self.common.now());
         }
-        let slot = self.pools.get(ix);
-        let letter = slot.loan(Says::Lend(",
+        let pool = self.pools.get(ix).id();
+        self.cluster.lent.insert(",
         }],
     },
 ];

@@ -9,8 +9,8 @@ use weir_session::Server;
 
 use crate::Engine;
 use crate::admin::client_counts::ClientCounts;
+use crate::cluster::lending::LendingRole;
 use crate::cluster::messages::Drain;
-use crate::cluster::state::Part;
 use crate::handles::PoolIx;
 use crate::peers::{ClientPhase, ClientSlot, ServerPhase, ServerSlot, ServerState};
 use crate::pools::PoolSlot;
@@ -76,8 +76,8 @@ impl Engine {
         let slot = self.pools.get(ix);
         let snapshot = slot.pool.snapshot(now);
         let mut record = PoolRecord::new(&*slot.name, &*slot.user, slot.mode());
-        let asks = if let Part::Home(lender) = &slot.part { lender.waiting_requests() } else { 0 };
-        // Guests of the pool tell of their clients themselves.
+        let asks = if let LendingRole::Owner(lender) = &slot.lending { lender.waiting_requests() } else { 0 };
+        // Borrowers report their clients themselves.
         record.cl_waiting = snapshot.waiting - asks;
         let questions = if slot.lookups > 0 { self.entry.lookups.waiting(ix) } else { 0 };
         record.cl_active = (slot.clients + questions).saturating_sub(record.cl_waiting);

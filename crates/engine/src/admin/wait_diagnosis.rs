@@ -3,7 +3,7 @@
 //! A pool can stand still while its database idles: as many clients as it has servers have begun a transaction and gone
 //! to sleep. The age of the oldest wait shows that something is wrong, and this line shows what.
 //!
-//! What keeps a pool from giving more is known at its home alone, so a guest asks there before it tells its clients.
+//! What keeps a pool from giving more is known by its owner alone, so a borrower asks it before it tells its clients.
 
 use std::fmt::Write as _;
 
@@ -12,7 +12,7 @@ use weir_pool::ServerState as InPool;
 use weir_session::{Cause, Refusal};
 
 use crate::Engine;
-use crate::cluster::state::Asker;
+use crate::cluster::lending::Waiting;
 use crate::handles::PoolIx;
 use crate::log::log;
 use crate::peers::{ServerPhase, ServerSlot, ServerState};
@@ -63,20 +63,20 @@ impl Engine {
         Refusal::QueryWaitTimeout { cause, detail }
     }
 
-    /// A guest's clients are told what the home says about their waits, and what their own worker knows.
+    /// A borrower's clients are told what the owner says about their waits, and what their own worker knows.
     pub(crate) fn told_why<I: Io>(
         &mut self,
         now: Time,
         ix: PoolIx,
-        askers: &[Asker],
+        to_tell: &[Waiting],
         (cause, detail): (Cause, String),
         io: &mut I,
     ) {
         let detail = format!("{detail} At the client's own worker {}", self.holders(ix, now));
-        for asker in askers {
-            match *asker {
-                Asker::Noticed(client) => self.notice(ix, client, &detail, io),
-                Asker::Refused(client) => {
+        for waiting in to_tell {
+            match *waiting {
+                Waiting::Notified(client) => self.notice(ix, client, &detail, io),
+                Waiting::Refused(client) => {
                     let refusal = self.in_vain(now, ix, cause, detail.clone(), io);
                     self.refuse_handle(now, client, refusal, io);
                 }

@@ -3,7 +3,7 @@
 //! Owns what SHOW DNS_HOSTS lists, when a name is looked up again (as its answer grows old, while servers are on it), and
 //! which servers a changed answer leaves behind: those on addresses that the name has no more are closed when they are
 //! free. An answer without addresses changes nothing: a name server in trouble must not cost servers that work. What is
-//! lent to another worker is looked after here, at its home: workers that were told different addresses of one name would
+//! lent to another worker is looked after here, by its owner: workers that were told different addresses of one name would
 //! otherwise close each other's servers.
 
 use std::collections::{BTreeMap, HashSet};
@@ -15,7 +15,7 @@ use weir_base::{Host, Peer, Span, Time};
 
 use crate::Engine;
 use crate::backends::login::RECONFIGURED;
-use crate::cluster::state::Away;
+use crate::cluster::lending::LentServer;
 use crate::peers::{ServerPhase, ServerSlot};
 use crate::port::Io;
 use crate::timers::Who;
@@ -86,16 +86,18 @@ impl Engine {
     /// Those who have servers that are left behind give them up, and whatever else they have of the same pools.
     fn recall_vanished<I: Io>(&mut self, io: &mut I) {
         let names = &self.backends.dns;
-        let left = |away: &&mut Away| away.on.as_ref().is_some_and(|(name, address)| names.has_left(name, *address));
+        let left = |lent: &&mut LentServer| {
+            lent.resolved.as_ref().is_some_and(|(name, address)| names.has_left(name, *address))
+        };
         let mut told = Vec::new();
-        for away in self.cluster.lent.values_mut().filter(left) {
+        for lent in self.cluster.lent.values_mut().filter(left) {
             // Once: what is in use there may stay for long.
-            away.on = None;
-            told.push((away.pool, away.guest));
+            lent.resolved = None;
+            told.push((lent.pool, lent.borrower));
         }
         told.sort_unstable();
         told.dedup();
-        told.into_iter().for_each(|(pool, guest)| self.recall_from(pool, guest, io));
+        told.into_iter().for_each(|(pool, borrower)| self.recall_from(pool, borrower, io));
     }
 
     /// Answers may have grown old: names that servers are on are looked up again, the others are forgotten.
@@ -128,7 +130,7 @@ impl Engine {
         let servers = self.pools.iter().flat_map(|slot| slot.pool.servers());
         let hosts = servers.filter_map(|(peer, ..)| Some(&self.peers.get_server(peer)?.target.host));
         let here = hosts.filter_map(|host| if let Host::Name(name) = host { Some((**name).into()) } else { None });
-        let lent = self.cluster.lent.values().filter_map(|away| Some((*away.on.as_ref()?.0).into()));
+        let lent = self.cluster.lent.values().filter_map(|lent| Some((*lent.resolved.as_ref()?.0).into()));
         here.chain(lent).collect()
     }
 

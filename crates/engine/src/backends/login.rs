@@ -20,10 +20,9 @@ use weir_session::{OwnError, Refusal};
 use crate::Engine;
 use crate::backends::hosts::{Fitness, fitness};
 use crate::common::{FollowUp, Job};
-use crate::entry::reported::Told;
+use crate::entry::reported::{Told, Welcome};
 use crate::log::log;
 use crate::peers::{ClientPhase, Entry, ServerPhase, ServerSlot, ServerState};
-use crate::pools::Welcome;
 use crate::port::{Handshake, Io, Level, Work};
 use crate::traffic::wire::Wire;
 use weir_config::{Encryption, LoginFailure};
@@ -331,7 +330,7 @@ impl Engine {
         self.common.follow_up(FollowUp::PollPool(ix));
         match phase {
             ServerPhase::AuthQuery(lookup) => return self.lookup_lost(now, lookup, server.fatal_error, io),
-            ServerPhase::Lending { ask, .. } => return self.loan_missed(ix, ask, io),
+            ServerPhase::Lending { request, .. } => return self.lending_failed(ix, request, io),
             _ => {}
         }
         let Some(client) = server.link else { return };
@@ -381,7 +380,7 @@ impl Engine {
         self.goodbye(slot, why, io);
         match phase {
             Some(ServerPhase::AuthQuery(lookup)) => self.lookup_lost(now, lookup, None, io),
-            Some(ServerPhase::Lending { ask, .. }) => self.loan_missed(ix, ask, io),
+            Some(ServerPhase::Lending { request, .. }) => self.lending_failed(ix, request, io),
             _ => {}
         }
     }

@@ -10,7 +10,7 @@ use weir_session::hello::Hello;
 
 use crate::Engine;
 use crate::admin::stream::Paging;
-use crate::cluster::lending::Loan;
+use crate::cluster::lending::LendingMessage;
 use crate::cluster::quota::{QuotaReply, QuotaRequest};
 use crate::entry::auth_query::Question;
 use crate::entry::auth_throttle::Place;
@@ -46,8 +46,8 @@ pub(crate) enum Payload {
     MakeRoom,
     /// A login from there has failed, and its next refusal waits longer, whichever worker it comes from.
     Failed(Place),
-    /// From a pool's home to a guest of it, or the other way round; a server's socket may travel along.
-    Loan(Box<Loan>),
+    /// About a pool that spans workers, between its owner and a borrower; a server's socket may come with it.
+    Lending(Box<LendingMessage>),
     /// Something to be done by every worker.
     Command { id: u64, command: WorkerCommand },
     /// It has been done.
@@ -114,9 +114,9 @@ pub(crate) enum WorkerAnswer {
 }
 
 impl Engine {
-    /// Writes to all other workers.
-    pub(crate) fn tell_others<I: Io>(&self, letter: impl Fn() -> Payload, io: &mut I) {
+    /// Sends to all other workers.
+    pub(crate) fn tell_others<I: Io>(&self, payload: impl Fn() -> Payload, io: &mut I) {
         let others = (0..self.common.workers()).map(WorkerId).filter(|worker| *worker != self.common.worker());
-        others.for_each(|worker| io.post(worker, Message(letter()), None));
+        others.for_each(|worker| io.post(worker, Message(payload()), None));
     }
 }

@@ -1,14 +1,12 @@
 //! What the workers of a process have in common: limits that hold for all of them, and pools that span several.
 //!
 //! - `messages`: what workers send each other. `placement`: which worker a client lives on.
-//! - `quota`: how many clients and servers there may be. `lending`: pools that span several workers.
-//! - `state`: what a pool keeps of other workers.
+//! - `quota`: how many clients and servers there may be. `lending`: what a pool that spans workers keeps of the others.
 
 pub(crate) mod lending;
 pub(crate) mod messages;
 pub(crate) mod placement;
 pub(crate) mod quota;
-pub(crate) mod state;
 
 use std::collections::HashMap;
 
@@ -22,7 +20,7 @@ pub(crate) struct Cluster {
     pub(crate) clients: quota::clients::ClientQuota,
     pub(crate) idle_search: quota::servers::IdleSearch,
     /// Servers of this worker's pools that are lent, by the handle they had here: the pool, and to whom.
-    pub(crate) lent: HashMap<Peer, state::Away>,
+    pub(crate) lent: HashMap<Peer, lending::LentServer>,
     /// How busy workers are; worker 0 wants to know.
     pub(crate) loads: placement::Loads,
 }

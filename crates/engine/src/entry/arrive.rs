@@ -213,8 +213,8 @@ impl Engine {
         let place = match self.common.config().pool(&hello.database) {
             _ if console => self.common.worker(),
             Some(pool) => {
-                let home = self.home_of(&hello.database, pool.user.as_deref().unwrap_or(&hello.user));
-                self.place(home)
+                let owner = self.owner_of(&hello.database, pool.user.as_deref().unwrap_or(&hello.user));
+                self.place(owner)
             }
             // It is told so when it has proven who it is: strangers learn nothing.
             None => self.common.worker(),

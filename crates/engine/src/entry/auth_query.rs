@@ -184,7 +184,7 @@ impl Engine {
             return asking.clients.push(peer);
         }
         let id = self.common.next_id();
-        let at = self.home_of(&lookup.database, &lookup.user);
+        let at = self.owner_of(&lookup.database, &lookup.user);
         let question = Question { id, lookup, user: subject.1.clone() };
         self.entry.lookups.by_subject.insert(subject.clone(), id);
         self.entry.lookups.asked.insert(id, Asking { subject, at, clients: vec![peer] });

@@ -1,7 +1,16 @@
 //! What a server reported about itself, as the messages that clients are told it by.
 
+use std::sync::Arc;
+
 use weir_pgwire::put_back;
 use weir_session::{ParamTable, Params};
+
+/// What clients of a pool are told at their login.
+#[derive(Clone, Debug)]
+pub(crate) struct Welcome {
+    pub(crate) told: Arc<Told>,
+    pub(crate) params: Arc<Params>,
+}
 
 /// What a server reported at its login, as the messages that clients are told it by: made once, for most clients of a pool
 /// are told the same.

@@ -10,11 +10,11 @@ use weir_session::{Client, Params, Refusal};
 
 use crate::Engine;
 use crate::admin::console_state::Console;
-use crate::cluster::lending::Taught;
+use crate::cluster::lending::Learnings;
 use crate::common::FollowUp;
+use crate::entry::reported::Welcome;
 use crate::entry::state::{LoginPhase, Verdict};
 use crate::peers::{ClientPhase, ClientSlot};
-use crate::pools::Welcome;
 use crate::port::{Io, Level};
 
 impl Engine {
@@ -58,8 +58,8 @@ impl Engine {
         if own {
             let asked = phase.said.as_ref().and_then(Verdict::secret);
             slot.learns(&phase.learnt, &asked);
-            if slot.part.is_guest() {
-                self.teach(ix, Taught { learnt: phase.learnt.clone(), asked }, io);
+            if slot.lending.is_borrower() {
+                self.teach(ix, Learnings { learnt: phase.learnt.clone(), asked }, io);
             }
         }
         let slot = self.pools.get_mut(ix);

@@ -152,8 +152,8 @@ impl Engine {
     /// The pool wants to open a server: now, or when it is allowed.
     pub(crate) fn may_open<I: Io>(&mut self, now: Time, ix: PoolIx, io: &mut I) {
         let slot = self.pools.get_mut(ix);
-        if slot.part.is_guest() {
-            return self.ask_home(now, ix, io);
+        if slot.lending.is_borrower() {
+            return self.request_from_owner(now, ix, io);
         }
         if !slot.quota.is_limited() {
             return self.take_turn(now, ix, io);
@@ -229,7 +229,7 @@ impl Engine {
     pub(crate) fn limit_pool<I: Io>(&mut self, now: Time, ix: PoolIx, io: &mut I) {
         let slot = self.pools.get(ix);
         // What a borrower has was granted to the owner.
-        let limited = self.common.config().is_limited(&slot.name, &slot.user) && !slot.part.is_guest();
+        let limited = self.common.config().is_limited(&slot.name, &slot.user) && !slot.lending.is_borrower();
         let begins = limited && !slot.quota.is_limited();
         if begins {
             // It must ask first.

@@ -99,7 +99,7 @@ impl Engine {
         let client = match Waiter::of(client) {
             Waiter::Client(client) => client,
             Waiter::Lookup(lookup) => return self.run_lookup(now, lookup, server, io),
-            Waiter::Guest(ask) => return self.lend(ask, server, check, io),
+            Waiter::Borrower(request) => return self.lend(request, server, check, io),
         };
         let Some(mut client) = self.peers.take_client(client) else { return };
         if let ClientPhase::Welcome(_) = client.phase {
@@ -372,8 +372,8 @@ impl Engine {
             return self.close_server(now, server, "unclean server", io);
         };
         *phase = ServerPhase::Idle;
-        if self.goes_home(ix, server) {
-            return self.send_home(server, io);
+        if self.returns_to_owner(ix, server) {
+            return self.return_server(server, io);
         }
         let answer = self.pools.get_mut(ix).pool.release(server, proof, now);
         self.passed_on(now, ix, server, answer, io);
