@@ -12,11 +12,11 @@ help: ## Say what there is to do
 	@echo "ARGS are passed on, as in: make demo ARGS='--seconds 5'"
 
 demo: ## Show what Weir does, on a throw-away PostgreSQL (half a minute, then until Ctrl-C)
-	@$(CARGO) build -p weir
+	@$(CARGO) build -p weir -p weir-demo
 	@exec "$$($(CARGO) metadata --format-version 1 --no-deps | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/debug/weir" demo $(ARGS)
 
-build: ## Build the optimised weir, and its lab, into target/release
-	$(CARGO) build --release -p weir -p weir-lab
+build: ## Build the optimised weir, weir-demo and weir-lab into target/release
+	$(CARGO) build --release -p weir -p weir-demo -p weir-lab
 
 lab: ## Rerun the published experiments about pooling (ARGS='all --quick' is the default)
 	@$(CARGO) build --quiet --release -p weir -p weir-lab

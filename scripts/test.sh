@@ -70,11 +70,11 @@ tests() {
     echo "($((SECONDS - began)) s)"
 }
 
-# Begins the same beside what follows, which waits more than it works; `beside_ends` shows it, and fails if it has.
-tests_beside() {
+# Runs a step beside what follows; `beside_ends` prints its output, and fails if it has.
+beside() {
     # As a job: what a script only sends to the background ignores SIGINT and SIGQUIT, and so would the servers it starts.
     set -m
-    tests "$@" >"$beside" 2>&1 &
+    "$@" >"$beside" 2>&1 &
     second=$!
     set +m
 }
@@ -114,25 +114,41 @@ fi
 cargo fmt --version >/dev/null 2>&1 || rustup component add rustfmt
 cargo clippy --version >/dev/null 2>&1 || rustup component add clippy
 
-step "Formatting" cargo fmt --all --check -- --color never
-step "Lints" cargo clippy --quiet --workspace --all-targets --all-features -- --deny warnings
-# All of them choose from the whole workspace: of a package alone, libraries would have other features, and be built again.
+# Every build chooses the same packages and features: of a package alone, libraries would have other features, and be
+# built once more.
 real=(--workspace --features "weir-tests/postgres weir-lab/servers")
-tests "Unit tests, the simulator's, and who may know whom" --workspace
-tests_beside "Faults, incidents, differences and PgBouncer" "${real[@]}" --test differential --test faults --test incidents --test pgbouncer
+# The programs of tests that need no database: all but the suites, so that a new file is not forgotten.
+mapfile -t small < <(ls crates/*/tests/*.rs crates/*/tests/*/main.rs {sim,bench,fuzz/bodies}/tests/*.rs {sim,bench}/tests/*/main.rs 2>/dev/null |
+    sed -E 's#/main\.rs$##; s#\.rs$##; s#.*/#--test=#' | sort -u)
+
+step "Formatting" cargo fmt --all --check -- --color never
+step "Build" cargo test --quiet --no-run "${real[@]}"
+WEIR_BIN=$(realpath "${CARGO_TARGET_DIR:-target}")/debug/weir
+export WEIR_BIN
+beside step "Lints" cargo clippy --quiet "${real[@]}" --all-targets -- --deny warnings
+tests "Unit tests, the simulator's, and which crate may use which" "${real[@]}" --lib --bins "${small[@]}"
+beside_ends
+beside tests "Faults, incidents, differences and PgBouncer" "${real[@]}" --test differential --test faults --test incidents --test pgbouncer
 tests "Real PostgreSQL, and the lab" "${real[@]}" --test postgres --test all --test kill --test products_page
 beside_ends
-step "The panel in a browser" tests/panel/run.sh
 # Above, sockets are served by io_uring where the kernel has it. Here by epoll, as elsewhere: all of it with --all.
 export WEIR_TEST_IO=epoll
-tests "The runtime by epoll" -p weir-runtime --test '*'
+mapfile -t runtime < <(ls crates/runtime/tests/*.rs crates/runtime/tests/*/main.rs | sed -E 's#/main\.rs$##; s#\.rs$##; s#.*/#--test=#' | sort -u)
+beside tests "The runtime by epoll" "${real[@]}" "${runtime[@]}"
 if [ "$all" = yes ]; then
     tests "Real PostgreSQL by epoll" "${real[@]}" --test postgres --test differential --test faults --test incidents --test pgbouncer
 else
     tests "Real PostgreSQL by epoll, in part" "${real[@]}" --test postgres -- bulk cancel tls
 fi
+beside_ends
 unset WEIR_TEST_IO
-step "The simulator" make --no-print-directory sim COUNT="${COUNT:-$([ "$all" = yes ] && echo 50000 || echo 3000)}"
+beside step "The panel in a browser" tests/panel/run.sh
+if [ "$all" = yes ]; then
+    step "The simulator" make --no-print-directory sim COUNT="${COUNT:-50000}"
+else
+    step "The simulator" cargo run --quiet "${real[@]}" --bin weir-sim -- --seed 1 --count "${COUNT:-2000}"
+fi
+beside_ends
 if [ "$all" = yes ]; then
     step "Planted bugs, which the simulator must find" make --no-print-directory planted
     step "Real drivers" tests/drivers/run.sh

@@ -13,10 +13,10 @@ on_stand() {
     target=$(realpath -m "${CARGO_TARGET_DIR:-../target}")
     cache=$target/$name
     [ -z "${WEIR_PORT:-}" ] || return 0
-    # One call: what two packages are built of is built once where they agree on its features.
-    local build=(--package weir-tests --bin stand "$@")
+    # Of the whole workspace, with the features that `make test` chooses: otherwise libraries would be built once more.
+    local build=(--workspace --features "weir-tests/postgres weir-lab/servers" --bin stand "$@")
     if [ -z "${WEIR_BIN:-}" ]; then
-        build+=(--package weir --bin weir)
+        build+=(--bin weir)
         export WEIR_BIN=$target/debug/weir
     fi
     cargo build --quiet "${build[@]}" || exit 1

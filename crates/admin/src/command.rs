@@ -11,7 +11,7 @@ use std::borrow::Cow;
 
 use crate::console::is_console;
 use crate::error::CommandError;
-use crate::tables;
+use crate::show::{Parameter, Show};
 use crate::token::{Token, tokens};
 
 /// What the operator wants.
@@ -62,62 +62,6 @@ pub enum ShutdownMode {
     WaitForServers,
     /// When the clients have gone.
     WaitForClients,
-}
-
-/// The tables.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[allow(missing_docs)] // Each is the table of that name.
-pub enum Show {
-    Pools,
-    Stats,
-    StatsTotals,
-    StatsAverages,
-    Totals,
-    Clients,
-    Servers,
-    Databases,
-    Users,
-    Config,
-    Lists,
-    Version,
-    /// PoolTestResult by [`help_text`](crate::help_text) instead of a table.
-    Help,
-    Mem,
-    State,
-    Fds,
-    Sockets,
-    ActiveSockets,
-    DnsHosts,
-    DnsZones,
-    Peers,
-    PeerPools,
-    /// Weir's own: refused clients, overload told apart from failure.
-    Refusals,
-    /// Weir's own: session state that clients lost, or were refused.
-    LostState,
-    /// One parameter of the session, which drivers ask for after connecting.
-    Parameter(Parameter),
-}
-
-/// The two kinds of connections.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Connections {
-    /// From clients.
-    Clients,
-    /// To servers.
-    Servers,
-}
-
-/// The session's parameters that the console pretends to have, since drivers ask for them and set them unasked.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[allow(missing_docs)] // Each is PostgreSQL's parameter of that name.
-pub enum Parameter {
-    ClientEncoding,
-    DefaultTransactionIsolation,
-    StandardConformingStrings,
-    DateStyle,
-    TimeZone,
-    ExtraFloatDigits,
 }
 
 /// What someone at the console may do; greater may do more.
@@ -290,72 +234,6 @@ impl ShutdownMode {
             "wait_for_clients" => Some(ShutdownMode::WaitForClients),
             _ => None,
         }
-    }
-}
-
-impl Show {
-    /// The table's name, in lower case.
-    pub fn name(self) -> &'static str {
-        match self {
-            Show::Parameter(parameter) => parameter.name(),
-            show => tables::entry(show).name,
-        }
-    }
-
-    /// The connections that the table lists, in this order. Such a table is as long as there are connections: its rows
-    /// are not made of a [`Report`](crate::Report), but of records that come in pages.
-    pub fn lists(self) -> &'static [Connections] {
-        match self {
-            Show::Clients => &[Connections::Clients],
-            Show::Servers => &[Connections::Servers],
-            Show::Sockets | Show::ActiveSockets => &[Connections::Clients, Connections::Servers],
-            _ => &[],
-        }
-    }
-
-    fn named(word: &str) -> Option<Show> {
-        let table = tables::TABLES.iter().find(|entry| entry.name.eq_ignore_ascii_case(word));
-        table.map(|entry| entry.show).or_else(|| Parameter::named(word).map(Show::Parameter))
-    }
-}
-
-impl Parameter {
-    /// All of them.
-    pub(crate) const ALL: [Parameter; 6] = [
-        Parameter::ClientEncoding,
-        Parameter::DefaultTransactionIsolation,
-        Parameter::StandardConformingStrings,
-        Parameter::DateStyle,
-        Parameter::TimeZone,
-        Parameter::ExtraFloatDigits,
-    ];
-
-    /// Its name, which is also the column's in the answer to SHOW.
-    pub fn name(self) -> &'static str {
-        match self {
-            Parameter::ClientEncoding => "client_encoding",
-            Parameter::DefaultTransactionIsolation => "default_transaction_isolation",
-            Parameter::StandardConformingStrings => "standard_conforming_strings",
-            Parameter::DateStyle => "datestyle",
-            Parameter::TimeZone => "timezone",
-            Parameter::ExtraFloatDigits => "extra_float_digits",
-        }
-    }
-
-    /// The value that SHOW answers, whatever was SET.
-    pub fn value(self) -> &'static str {
-        match self {
-            Parameter::ClientEncoding => "UTF-8",
-            Parameter::DefaultTransactionIsolation => "read committed",
-            Parameter::StandardConformingStrings => "on",
-            Parameter::DateStyle => "ISO",
-            Parameter::TimeZone => "GMT",
-            Parameter::ExtraFloatDigits => "2",
-        }
-    }
-
-    fn named(word: &str) -> Option<Parameter> {
-        Parameter::ALL.into_iter().find(|parameter| parameter.name().eq_ignore_ascii_case(word))
     }
 }
 

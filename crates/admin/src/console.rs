@@ -1,6 +1,6 @@
 //! The console's own database: its names and its help.
 
-use crate::command::Show;
+use crate::show::Show;
 
 /// The console's database as tables show it.
 pub const CONSOLE_DATABASE: &str = "pgbouncer";
@@ -61,11 +61,11 @@ pub fn help_text() -> String {
 mod tests {
     use super::*;
     use crate::command::parse;
-    use crate::tables::TABLES;
+    use crate::show::TABLES;
 
     #[test]
     fn the_help_names_every_table() {
-        for show in TABLES.iter().map(|entry| entry.show) {
+        for show in TABLES.iter().map(|(show, _)| *show) {
             assert_eq!(GROUPS.iter().flat_map(|group| group.iter()).filter(|s| **s == show).count(), 1, "{show:?}");
         }
         assert!(
@@ -106,10 +106,10 @@ mod tests {
             let cells = part.lines().filter(|line| line.starts_with("| `")).filter_map(|line| line.split(" | ").next());
             let columns: Vec<&str> = cells.flat_map(|cell| cell.split('`').skip(1).step_by(2)).collect();
             for name in names {
-                let entry = TABLES.iter().find(|entry| entry.name.eq_ignore_ascii_case(name)).expect(name);
-                let wanted: Vec<&str> = crate::columns(entry.show).iter().map(|column| column.name).collect();
+                let (show, _) = TABLES.iter().find(|(_, table)| table.eq_ignore_ascii_case(name)).expect(name);
+                let wanted: Vec<&str> = crate::columns(*show).iter().map(|column| column.name).collect();
                 assert_eq!(columns, wanted, "{name}");
-                told.push(entry.show);
+                told.push(*show);
             }
         }
         assert_eq!(told, GROUPS.concat());

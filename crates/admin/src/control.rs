@@ -10,9 +10,10 @@ use weir_base::WorkerId;
 use weir_config::{Config, Edit};
 
 use crate::change::{ChangeError, Persisted};
-use crate::command::{Command, Connections};
+use crate::command::Command;
 use crate::error::CommandError;
 use crate::records::{Report, SocketRecord};
+use crate::show::Connections;
 
 /// What is asked.
 #[derive(Clone, Debug)]

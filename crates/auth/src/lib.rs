@@ -34,12 +34,12 @@ pub use ident::IdentMaps;
 pub use md5::{md5_hex_secret, md5_response, md5_verify};
 pub use message::{MAX_ITERATIONS, MAX_MESSAGE, ScramError};
 pub use method::{ConnectionMethod, Demand, Method, MethodError};
-pub use mock::{Mocks, Shape};
-pub use plan::{Denial, Doom, Exchange, Facts, Plan, decide};
+pub use mock::Mocks;
+pub use plan::{Denial, Exchange, Facts, Plan, RejectReason, decide};
 pub use require::{Methods, RequireAuth, ServerMethod, Trust};
 pub use scram_client::{ScramClient, ScramExpectVerdict, ScramNeedKeys};
 pub use scram_server::{ScramChallenged, ScramExpectFinal, ScramOffer, ScramServer};
-pub use secret::{ScramKeys, ScramVerifier, Secret, SecretError};
+pub use secret::{ScramKeys, ScramVerifier, Secret, SecretError, Shape};
 pub use source::{ScramPolicy, ScramSource, ScramStart};
 
 /// The SASL mechanism by its name in AuthenticationSASL and SASLInitialResponse.

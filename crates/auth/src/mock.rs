@@ -6,26 +6,8 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
-
 use crate::crypto::hmac;
-use crate::secret::{SALT_LEN, Secret};
-
-/// What a SCRAM challenge shows of a verifier.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
-pub struct Shape {
-    /// How often the password was hashed.
-    pub iterations: u32,
-    /// The length of the salt, in bytes.
-    pub salt: usize,
-}
-
-impl Shape {
-    /// Of a verifier that we make ourselves, or that PostgreSQL made with this count.
-    pub fn usual(iterations: u32) -> Shape {
-        Shape { iterations, salt: SALT_LEN }
-    }
-}
+use crate::secret::{Secret, Shape};
 
 /// How many secrets there are of each kind.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

@@ -11,8 +11,9 @@ use crate::hba::Via;
 use crate::ident::IdentMaps;
 use crate::md5::md5_hex_secret;
 use crate::method::{ConnectionMethod, Demand};
-use crate::mock::{Mocks, Shape};
+use crate::mock::Mocks;
 use crate::secret::Secret;
+use crate::secret::Shape;
 use crate::source::{ScramPolicy, ScramSource};
 
 /// What to exchange with a client, and whether it can succeed.
@@ -21,7 +22,7 @@ pub struct Plan {
     /// The messages that the client sees.
     pub exchange: Exchange,
     /// Why the login fails, whatever the client answers. For the log; the client must not learn it.
-    pub doom: Option<Doom>,
+    pub reject_reason: Option<RejectReason>,
 }
 
 /// The messages between a startup message and AuthenticationOk.
@@ -77,7 +78,7 @@ pub enum Denial {
 
 /// Why a login can only fail.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub enum Doom {
+pub enum RejectReason {
     /// There is no such user, or none with a secret.
     UnknownUser,
     /// The user's password is empty.
@@ -106,22 +107,22 @@ pub enum Doom {
     NoForcedUser,
 }
 
-impl fmt::Display for Doom {
+impl fmt::Display for RejectReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Doom::UnknownUser => "no such user",
-            Doom::EmptyPassword => "user has an empty password",
-            Doom::Md5Secret => "user has an md5 secret, which scram-sha-256 can not use",
-            Doom::NoTls => "TLS connection required",
-            Doom::NoCertificate => "TLS client certificate required",
-            Doom::CertificateName => "TLS certificate name mismatch",
-            Doom::NotLocal => "peer needs a Unix socket",
-            Doom::NoPeer => "the operating system does not tell the peer's user",
-            Doom::PeerName => "the peer's user is another one",
-            Doom::NotMapped => "ident map does not have a match",
-            Doom::Rejected => "a rule of the HBA file rejects it",
-            Doom::NoRule => "no rule of the HBA file matches it",
-            Doom::NoForcedUser => "auth_type=any requires forced user",
+            RejectReason::UnknownUser => "no such user",
+            RejectReason::EmptyPassword => "user has an empty password",
+            RejectReason::Md5Secret => "user has an md5 secret, which scram-sha-256 can not use",
+            RejectReason::NoTls => "TLS connection required",
+            RejectReason::NoCertificate => "TLS client certificate required",
+            RejectReason::CertificateName => "TLS certificate name mismatch",
+            RejectReason::NotLocal => "peer needs a Unix socket",
+            RejectReason::NoPeer => "the operating system does not tell the peer's user",
+            RejectReason::PeerName => "the peer's user is another one",
+            RejectReason::NotMapped => "ident map does not have a match",
+            RejectReason::Rejected => "a rule of the HBA file rejects it",
+            RejectReason::NoRule => "no rule of the HBA file matches it",
+            RejectReason::NoForcedUser => "auth_type=any requires forced user",
         })
     }
 }
@@ -158,43 +159,43 @@ pub fn decide(demand: &Demand<'_>, facts: &Facts<'_>) -> Plan {
         ConnectionMethod::Trust => (Denial::NoSuchUser, known(facts)),
         ConnectionMethod::Cert => (Denial::Certificate, by_certificate(demand, facts)),
         ConnectionMethod::Peer => (Denial::Peer, by_peer(demand, facts)),
-        ConnectionMethod::Any => (Denial::NoForcedUser, facts.forced_user.map(drop).ok_or(Doom::NoForcedUser)),
-        ConnectionMethod::Reject => (Denial::Rejected, Err(Doom::Rejected)),
-        ConnectionMethod::NoRule => (Denial::NoRule, Err(Doom::NoRule)),
+        ConnectionMethod::Any => (Denial::NoForcedUser, facts.forced_user.map(drop).ok_or(RejectReason::NoForcedUser)),
+        ConnectionMethod::Reject => (Denial::Rejected, Err(RejectReason::Rejected)),
+        ConnectionMethod::NoRule => (Denial::NoRule, Err(RejectReason::NoRule)),
     };
     match verdict {
-        Ok(()) => Plan { exchange: Exchange::None, doom: None },
-        Err(doom) => Plan { exchange: Exchange::Refuse(denial), doom: Some(doom) },
+        Ok(()) => Plan { exchange: Exchange::None, reject_reason: None },
+        Err(reason) => Plan { exchange: Exchange::Refuse(denial), reject_reason: Some(reason) },
     }
 }
 
-fn known(facts: &Facts<'_>) -> Result<(), Doom> {
-    facts.secret.map(drop).ok_or(Doom::UnknownUser)
+fn known(facts: &Facts<'_>) -> Result<(), RejectReason> {
+    facts.secret.map(drop).ok_or(RejectReason::UnknownUser)
 }
 
-fn by_certificate(demand: &Demand<'_>, facts: &Facts<'_>) -> Result<(), Doom> {
+fn by_certificate(demand: &Demand<'_>, facts: &Facts<'_>) -> Result<(), RejectReason> {
     if !matches!(facts.via, Via::Tcp { tls: true, .. }) {
-        return Err(Doom::NoTls);
+        return Err(RejectReason::NoTls);
     }
-    let name = facts.certificate_name.filter(|name| !name.is_empty()).ok_or(Doom::NoCertificate)?;
+    let name = facts.certificate_name.filter(|name| !name.is_empty()).ok_or(RejectReason::NoCertificate)?;
     known(facts)?;
-    same_user(demand, facts, name, Doom::CertificateName)
+    same_user(demand, facts, name, RejectReason::CertificateName)
 }
 
-fn by_peer(demand: &Demand<'_>, facts: &Facts<'_>) -> Result<(), Doom> {
+fn by_peer(demand: &Demand<'_>, facts: &Facts<'_>) -> Result<(), RejectReason> {
     if facts.via != Via::Local {
-        return Err(Doom::NotLocal);
+        return Err(RejectReason::NotLocal);
     }
-    let name = facts.os_user.filter(|name| !name.is_empty()).ok_or(Doom::NoPeer)?;
+    let name = facts.os_user.filter(|name| !name.is_empty()).ok_or(RejectReason::NoPeer)?;
     known(facts)?;
-    same_user(demand, facts, name, Doom::PeerName)
+    same_user(demand, facts, name, RejectReason::PeerName)
 }
 
 /// Whether the one who proved to be `name` may be the user.
-fn same_user(demand: &Demand<'_>, facts: &Facts<'_>, name: &str, other: Doom) -> Result<(), Doom> {
+fn same_user(demand: &Demand<'_>, facts: &Facts<'_>, name: &str, other: RejectReason) -> Result<(), RejectReason> {
     match demand.map() {
         Some(map) if facts.maps.allows(map, name, facts.user) => Ok(()),
-        Some(_) => Err(Doom::NotMapped),
+        Some(_) => Err(RejectReason::NotMapped),
         None if name == facts.user => Ok(()),
         None => Err(other),
     }
@@ -209,13 +210,13 @@ enum Password {
 }
 
 fn by_password(method: Password, facts: &Facts<'_>) -> Plan {
-    let doom = match (method, facts.secret) {
-        (_, None) => Some(Doom::UnknownUser),
-        (_, Some(Secret::Plain(password))) if password.is_empty() => Some(Doom::EmptyPassword),
-        (Password::ScramSha256, Some(Secret::Md5(_))) => Some(Doom::Md5Secret),
+    let reason = match (method, facts.secret) {
+        (_, None) => Some(RejectReason::UnknownUser),
+        (_, Some(Secret::Plain(password))) if password.is_empty() => Some(RejectReason::EmptyPassword),
+        (Password::ScramSha256, Some(Secret::Md5(_))) => Some(RejectReason::Md5Secret),
         _ => None,
     };
-    let usable = if doom.is_none() { facts.secret } else { None };
+    let usable = if reason.is_none() { facts.secret } else { None };
     let mock = || facts.mocks.draw(facts.user, &facts.policy.key);
     let exchange = match (method, usable) {
         (Password::Plain, Some(_)) => Exchange::Cleartext { mock: None },
@@ -237,7 +238,7 @@ fn by_password(method: Password, facts: &Facts<'_>) -> Plan {
             Exchange::Scram(ScramSource::Mock(facts.mocks.draw_scram(own, facts.user, &facts.policy.key)))
         }
     };
-    Plan { exchange, doom }
+    Plan { exchange, reject_reason: reason }
 }
 
 #[cfg(test)]
@@ -274,7 +275,7 @@ mod tests {
         Via::Tcp { from: "::1".parse().unwrap(), tls: false }
     }
 
-    fn with_password(method: Method, secret: Option<Secret>) -> (Exchange, Option<Doom>) {
+    fn with_password(method: Method, secret: Option<Secret>) -> (Exchange, Option<RejectReason>) {
         let hba = Hba::default();
         let demand = method.demand(&hba, &Asked { via: tcp(), database: "d", user: "u" });
         let facts = Facts {
@@ -289,11 +290,11 @@ mod tests {
             policy: &POLICY,
         };
         let plan = decide(&demand, &facts);
-        (plan.exchange, plan.doom)
+        (plan.exchange, plan.reject_reason)
     }
 
     /// What becomes of a client of user `u` with this name by certificate or operating system, by these rules.
-    fn by_name(rules: &str, via: Via, name: Option<&str>, secret: Option<Secret>) -> (Exchange, Option<Doom>) {
+    fn by_name(rules: &str, via: Via, name: Option<&str>, secret: Option<Secret>) -> (Exchange, Option<RejectReason>) {
         let hba = Hba::parse(rules, &|_| Err(String::new())).unwrap();
         let demand = Method::Hba.demand(&hba, &Asked { via, database: "d", user: "u" });
         let facts = Facts {
@@ -308,11 +309,11 @@ mod tests {
             policy: &POLICY,
         };
         let plan = decide(&demand, &facts);
-        (plan.exchange, plan.doom)
+        (plan.exchange, plan.reject_reason)
     }
 
-    fn refused(denial: Denial, doom: Doom) -> (Exchange, Option<Doom>) {
-        (Exchange::Refuse(denial), Some(doom))
+    fn refused(denial: Denial, reason: RejectReason) -> (Exchange, Option<RejectReason>) {
+        (Exchange::Refuse(denial), Some(reason))
     }
 
     #[test]
@@ -320,7 +321,7 @@ mod tests {
         for secret in [plain("pw"), plain(""), md5("pw"), Secret::Scram(scram())] {
             assert_eq!(with_password(Method::Trust, Some(secret)), (Exchange::None, None));
         }
-        assert_eq!(with_password(Method::Trust, None), refused(Denial::NoSuchUser, Doom::UnknownUser));
+        assert_eq!(with_password(Method::Trust, None), refused(Denial::NoSuchUser, RejectReason::UnknownUser));
     }
 
     #[test]
@@ -328,7 +329,10 @@ mod tests {
         for secret in [plain("pw"), md5("pw"), Secret::Scram(scram())] {
             assert_eq!(with_password(Method::Plain, Some(secret)), (Exchange::Cleartext { mock: None }, None));
         }
-        assert_eq!(with_password(Method::Plain, None), (Exchange::Cleartext { mock: None }, Some(Doom::UnknownUser)));
+        assert_eq!(
+            with_password(Method::Plain, None),
+            (Exchange::Cleartext { mock: None }, Some(RejectReason::UnknownUser))
+        );
     }
 
     #[test]
@@ -342,9 +346,9 @@ mod tests {
 
     #[test]
     fn an_unknown_user_is_asked_for_md5_and_no_answer_is_right() {
-        let (exchange, doom) = with_password(Method::Md5, None);
+        let (exchange, reason) = with_password(Method::Md5, None);
         let Exchange::Md5 { hex } = exchange else { panic!("{exchange:?}") };
-        assert_eq!(doom, Some(Doom::UnknownUser));
+        assert_eq!(reason, Some(RejectReason::UnknownUser));
         assert!(!md5_verify(&hex, [1; 4], md5_response(&hex, [1; 4]).as_bytes()));
     }
 
@@ -378,13 +382,16 @@ mod tests {
 
     #[test]
     fn scram_takes_verifiers_and_passwords_and_dooms_the_rest() {
-        let (exchange, doom) = with_password(Method::ScramSha256, Some(Secret::Scram(scram())));
-        assert_eq!((exchange, doom), (Exchange::Scram(ScramSource::Verifier(scram())), None));
-        let (exchange, doom) = with_password(Method::ScramSha256, Some(plain("pw")));
-        assert_eq!((exchange, doom), (Exchange::Scram(ScramSource::Password("pw".into())), None));
-        let doomed =
-            [(Some(md5("pw")), Doom::Md5Secret), (Some(plain("")), Doom::EmptyPassword), (None, Doom::UnknownUser)];
-        for (secret, why) in doomed {
+        let (exchange, reason) = with_password(Method::ScramSha256, Some(Secret::Scram(scram())));
+        assert_eq!((exchange, reason), (Exchange::Scram(ScramSource::Verifier(scram())), None));
+        let (exchange, reason) = with_password(Method::ScramSha256, Some(plain("pw")));
+        assert_eq!((exchange, reason), (Exchange::Scram(ScramSource::Password("pw".into())), None));
+        let must_fail = [
+            (Some(md5("pw")), RejectReason::Md5Secret),
+            (Some(plain("")), RejectReason::EmptyPassword),
+            (None, RejectReason::UnknownUser),
+        ];
+        for (secret, why) in must_fail {
             assert_eq!(
                 with_password(Method::ScramSha256, secret),
                 (Exchange::Scram(ScramSource::Mock(Shape::usual(4096))), Some(why))
@@ -396,27 +403,31 @@ mod tests {
     fn a_certificate_lets_in_the_user_that_it_names() {
         let rules = "hostssl all all all cert";
         assert_eq!(by_name(rules, tls(), Some("u"), Some(plain(""))), (Exchange::None, None));
-        for (name, doom) in [
-            (None, Doom::NoCertificate),
-            (Some(""), Doom::NoCertificate),
-            (Some("U"), Doom::CertificateName),
-            (Some("cn"), Doom::CertificateName),
+        for (name, reason) in [
+            (None, RejectReason::NoCertificate),
+            (Some(""), RejectReason::NoCertificate),
+            (Some("U"), RejectReason::CertificateName),
+            (Some("cn"), RejectReason::CertificateName),
         ] {
-            assert_eq!(by_name(rules, tls(), name, Some(plain("pw"))), refused(Denial::Certificate, doom), "{name:?}");
+            assert_eq!(
+                by_name(rules, tls(), name, Some(plain("pw"))),
+                refused(Denial::Certificate, reason),
+                "{name:?}"
+            );
         }
         assert_eq!(
             by_name("host all all all cert", tcp(), Some("u"), Some(plain("pw"))),
-            refused(Denial::Certificate, Doom::NoTls)
+            refused(Denial::Certificate, RejectReason::NoTls)
         );
     }
 
     #[test]
     fn an_unknown_user_with_a_certificate_is_told_what_a_wrong_name_is_told() {
         let unknown = by_name("hostssl all all all cert", tls(), Some("u"), None);
-        assert_eq!(unknown, refused(Denial::Certificate, Doom::UnknownUser));
+        assert_eq!(unknown, refused(Denial::Certificate, RejectReason::UnknownUser));
         assert_eq!(
             by_name("local all all peer", Via::Local, Some("u"), None),
-            refused(Denial::Peer, Doom::UnknownUser)
+            refused(Denial::Peer, RejectReason::UnknownUser)
         );
     }
 
@@ -429,18 +440,20 @@ mod tests {
                 assert_eq!(by_name(rule, via, Some(name), Some(plain("pw"))), (Exchange::None, None), "{name}");
             }
             // With a map, equal names do not suffice.
-            assert_eq!(by_name(rule, via, Some("u"), Some(plain("pw"))), refused(denial, Doom::NotMapped));
+            assert_eq!(by_name(rule, via, Some("u"), Some(plain("pw"))), refused(denial, RejectReason::NotMapped));
         }
         let gone = by_name("local all all peer map=gone", Via::Local, Some("u"), Some(plain("pw")));
-        assert_eq!(gone, refused(Denial::Peer, Doom::NotMapped));
+        assert_eq!(gone, refused(Denial::Peer, RejectReason::NotMapped));
     }
 
     #[test]
     fn peer_lets_in_the_operating_systems_user_of_that_name() {
         let rules = "local all all peer";
         assert_eq!(by_name(rules, Via::Local, Some("u"), Some(plain(""))), (Exchange::None, None));
-        for (name, doom) in [(None, Doom::NoPeer), (Some(""), Doom::NoPeer), (Some("root"), Doom::PeerName)] {
-            assert_eq!(by_name(rules, Via::Local, name, Some(plain("pw"))), refused(Denial::Peer, doom), "{name:?}");
+        for (name, reason) in
+            [(None, RejectReason::NoPeer), (Some(""), RejectReason::NoPeer), (Some("root"), RejectReason::PeerName)]
+        {
+            assert_eq!(by_name(rules, Via::Local, name, Some(plain("pw"))), refused(Denial::Peer, reason), "{name:?}");
         }
     }
 
@@ -449,11 +462,11 @@ mod tests {
         let known = || Some(plain("pw"));
         assert_eq!(
             by_name("local all all reject", Via::Local, Some("u"), known()),
-            refused(Denial::Rejected, Doom::Rejected)
+            refused(Denial::Rejected, RejectReason::Rejected)
         );
         assert_eq!(
             by_name("local all other trust", Via::Local, Some("u"), known()),
-            refused(Denial::NoRule, Doom::NoRule)
+            refused(Denial::NoRule, RejectReason::NoRule)
         );
     }
 
@@ -472,7 +485,7 @@ mod tests {
             mocks: &Mocks::default(),
             policy: &POLICY,
         };
-        assert_eq!(decide(&demand, &facts), Plan { exchange: Exchange::None, doom: None });
+        assert_eq!(decide(&demand, &facts), Plan { exchange: Exchange::None, reject_reason: None });
         facts.forced_user = None;
         assert_eq!(decide(&demand, &facts).exchange, Exchange::Refuse(Denial::NoForcedUser));
     }

@@ -2,7 +2,7 @@
 //! Authentication").
 //!
 //! Each step consumes the state before it and returns the next. States are plain data: a session can be frozen
-//! between any two messages. Where the verifier comes from is not known here, only whether the login is doomed.
+//! between any two messages. Where the verifier comes from is not known here, only whether the login is must_fail.
 //!
 //! Channel binding is offered where the binding of the client's TLS connection is known. Then a client that believes
 //! that it is not offered is refused: somebody between us has changed the offer.
@@ -106,7 +106,7 @@ impl ScramServer {
 
     /// Takes client-first-message; returns server-first-message.
     ///
-    /// The user's name in it is ignored, as PostgreSQL does: the startup message has named the user. With `doomed`
+    /// The user's name in it is ignored, as PostgreSQL does: the startup message has named the user. With `must_fail`
     /// all is done as for any other user, and [`ScramExpectFinal::finish`] fails whatever the proof.
     ///
     /// # Errors
@@ -116,10 +116,10 @@ impl ScramServer {
         self,
         client_first: &[u8],
         verifier: ScramVerifier,
-        doomed: bool,
+        must_fail: bool,
     ) -> Result<(ScramExpectFinal, Vec<u8>), ScramError> {
         let (state, server_first) = self.challenge(client_first, &verifier.salt, verifier.iterations)?;
-        Ok((state.verify_with(verifier, doomed), server_first))
+        Ok((state.verify_with(verifier, must_fail), server_first))
     }
 
     /// The same for a verifier of which salt and count are known, and the keys will be.
@@ -158,8 +158,8 @@ pub struct ScramChallenged {
 
 impl ScramChallenged {
     /// The verifier is known, or a mock of it.
-    pub fn verify_with(self, verifier: ScramVerifier, doomed: bool) -> ScramExpectFinal {
-        ScramExpectFinal { challenged: self, verifier, doomed }
+    pub fn verify_with(self, verifier: ScramVerifier, must_fail: bool) -> ScramExpectFinal {
+        ScramExpectFinal { challenged: self, verifier, must_fail }
     }
 }
 
@@ -203,7 +203,7 @@ impl<'a> ClientFirst<'a> {
 pub struct ScramExpectFinal {
     challenged: ScramChallenged,
     verifier: ScramVerifier,
-    doomed: bool,
+    must_fail: bool,
 }
 
 impl ScramExpectFinal {
@@ -211,7 +211,7 @@ impl ScramExpectFinal {
     ///
     /// # Errors
     ///
-    /// [`ScramError::WrongPassword`] for a wrong proof and for every doomed login; otherwise the message is malformed
+    /// [`ScramError::WrongPassword`] for a wrong proof and for every must_fail login; otherwise the message is malformed
     /// or belongs to another exchange.
     pub fn finish(self, client_final: &[u8]) -> Result<(ScramKeys, Vec<u8>), ScramError> {
         let message = ClientFinal::parse(message::text(client_final)?)?;
@@ -224,7 +224,7 @@ impl ScramExpectFinal {
         let signed = [self.challenged.transcript.as_bytes(), b",", message.without_proof.as_bytes()];
         let client_key = xor(&message.proof, &hmac(&self.verifier.stored_key, &signed));
         let proven = hash(&client_key).ct_eq(&self.verifier.stored_key);
-        if !bool::from(proven & !Choice::from(u8::from(self.doomed))) {
+        if !bool::from(proven & !Choice::from(u8::from(self.must_fail))) {
             return Err(ScramError::WrongPassword);
         }
         let signature = hmac(&self.verifier.server_key, &signed);
@@ -235,7 +235,7 @@ impl ScramExpectFinal {
 
 impl fmt::Debug for ScramExpectFinal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Whether a login is doomed must not be told to anyone, and the transcript helps to guess the password.
+        // Whether a login is must_fail must not be told to anyone, and the transcript helps to guess the password.
         f.write_str("ScramExpectFinal(…)")
     }
 }
@@ -289,8 +289,8 @@ mod tests {
         ScramVerifier::from_salted(&salt_password("pencil", &salt, 4096), salt, 4096)
     }
 
-    fn first(message: &[u8], doomed: bool) -> Result<(ScramExpectFinal, Vec<u8>), ScramError> {
-        ScramServer { nonce: SERVER_NONCE.into(), channel: Channel::NotOffered }.first(message, verifier(), doomed)
+    fn first(message: &[u8], must_fail: bool) -> Result<(ScramExpectFinal, Vec<u8>), ScramError> {
+        ScramServer { nonce: SERVER_NONCE.into(), channel: Channel::NotOffered }.first(message, verifier(), must_fail)
     }
 
     fn finish(message: &str) -> Result<(ScramKeys, Vec<u8>), ScramError> {

@@ -12,7 +12,6 @@ use subtle::ConstantTimeEq;
 
 use crate::crypto::{hash, hmac};
 use crate::message::{MAX_ITERATIONS, decode, decode_key, encode, iterations};
-use crate::mock::Shape;
 
 /// The longest salt of a stored verifier, in bytes; PostgreSQL makes salts of 16.
 const MAX_SALT: usize = 1024;
@@ -51,6 +50,22 @@ impl Secret {
             }
             _ => Ok(Secret::Plain(text.into())),
         }
+    }
+}
+
+/// What a SCRAM challenge shows of a verifier.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+pub struct Shape {
+    /// How often the password was hashed.
+    pub iterations: u32,
+    /// The length of the salt, in bytes.
+    pub salt: usize,
+}
+
+impl Shape {
+    /// Of a verifier that we make ourselves, or that PostgreSQL made with this count.
+    pub fn usual(iterations: u32) -> Shape {
+        Shape { iterations, salt: SALT_LEN }
     }
 }
 

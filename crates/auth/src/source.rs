@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::mock::Shape;
+use crate::secret::Shape;
 use crate::secret::{ScramVerifier, salt_for};
 
 /// What a SCRAM login is verified against.
@@ -48,7 +48,7 @@ pub enum ScramStart {
         /// The user's verifier, or a mock.
         verifier: ScramVerifier,
         /// Whether it is a mock.
-        doomed: bool,
+        must_fail: bool,
     },
     /// [`ScramServer::challenge`](crate::ScramServer::challenge) now, and meanwhile
     /// [`salt_password`](crate::salt_password) on a helper; then [`ScramVerifier::from_salted`]. The client sees nothing
@@ -67,12 +67,12 @@ impl ScramSource {
     /// How to get `user`'s verifier.
     pub fn start(self, user: &str, policy: &ScramPolicy) -> ScramStart {
         match self {
-            ScramSource::Verifier(verifier) => ScramStart::Ready { verifier, doomed: false },
+            ScramSource::Verifier(verifier) => ScramStart::Ready { verifier, must_fail: false },
             ScramSource::Password(password) => {
                 ScramStart::Salt { password, salt: salt_for(user, &policy.key), iterations: policy.iterations }
             }
             ScramSource::Mock(shape) => {
-                ScramStart::Ready { verifier: ScramVerifier::mock(user, &policy.key, shape), doomed: true }
+                ScramStart::Ready { verifier: ScramVerifier::mock(user, &policy.key, shape), must_fail: true }
             }
         }
     }
@@ -91,8 +91,8 @@ mod tests {
         let known = ScramSource::Password("pw".into()).start("u", &POLICY);
         let ScramStart::Salt { salt, iterations, .. } = known else { panic!("a password must be hashed") };
         let unknown = ScramSource::Mock(Shape::usual(4096)).start("u", &POLICY);
-        let ScramStart::Ready { verifier, doomed } = unknown else { panic!("nothing is hashed for a stranger") };
-        assert!(doomed);
+        let ScramStart::Ready { verifier, must_fail } = unknown else { panic!("nothing is hashed for a stranger") };
+        assert!(must_fail);
         assert_eq!((verifier.salt.clone(), verifier.iterations), (salt, iterations));
         let keys = ScramKeys::from_salted(&salt_password("", &verifier.salt, 1));
         assert!(!keys.matches(&verifier));

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use weir_auth::{Hba, IdentMaps, Method, RuleError};
 
 use crate::error::{ConfigError, Found};
-use crate::load::ReadFile;
 use crate::model::Config;
 use crate::origin::FileFormat;
+use crate::origin::ReadFile;
 use crate::wording;
 
 /// Fetches the rules, if the method goes by them.

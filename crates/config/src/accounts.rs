@@ -8,7 +8,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-use crate::convert::key;
+use crate::toml_key::toml_key;
 
 /// What somebody may do at the control plane; greater may do more.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -97,7 +97,7 @@ impl FromStr for WebRole {
 impl Account {
     /// Its line in `weir.toml`, below `[web.users]` or `[web.tokens]`.
     pub fn line(&self, name: &str) -> String {
-        format!("{} = {}", key(name), toml_edit::Value::from(self.to_string()))
+        format!("{} = {}", toml_key(name), toml_edit::Value::from(self.to_string()))
     }
 
     /// The account of a user.

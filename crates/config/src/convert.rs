@@ -7,12 +7,14 @@ use std::fmt::Write;
 
 use weir_auth::Method;
 
+use crate::field::FieldMut;
+use crate::kind::Kind;
 use crate::model::{Config, Pool, UserRules};
 use crate::origin::FileFormat;
 use crate::pool_text::PoolText;
 use crate::settings;
-use crate::slot::Slot;
-use crate::table::{Kind, Section, Setting};
+use crate::table::{Section, Setting};
+use crate::toml_key::toml_key;
 
 /// The configuration as the text of a `weir.toml`. Holds the pools' passwords as they are.
 pub fn to_toml(config: &Config) -> String {
@@ -21,7 +23,9 @@ pub fn to_toml(config: &Config) -> String {
     for section in Section::ALL.into_iter().filter(|s| !matches!(s, Section::Pool | Section::User)) {
         let mut lines = String::new();
         for setting in section.settings() {
-            let (Some(value), Some(usual)) = (setting.slot(&mut config), setting.slot(&mut default)) else { continue };
+            let (Some(value), Some(usual)) = (setting.field_mut(&mut config), setting.field_mut(&mut default)) else {
+                continue;
+            };
             lines.push_str(&line(setting, &value, &usual));
         }
         if !lines.is_empty() {
@@ -60,7 +64,7 @@ fn opening(config: &Config) -> String {
 }
 
 /// A setting, if it is not as it would be anyway.
-fn line(setting: &Setting, value: &Slot<'_>, usual: &Slot<'_>) -> String {
+fn line(setting: &Setting, value: &FieldMut<'_>, usual: &FieldMut<'_>) -> String {
     let (value, usual) = (value.toml(setting.kind), usual.toml(setting.kind));
     match value {
         Some(text) if Some(&text) != usual.as_ref() => {
@@ -86,7 +90,7 @@ fn users(config: &Config) -> String {
     }
     section.push_str("\n[auth.users]\n");
     for (name, secret) in auth.users.iter() {
-        let _ = writeln!(section, "{} = {}", key(name), toml_edit::Value::from(secret));
+        let _ = writeln!(section, "{} = {}", toml_key(name), toml_edit::Value::from(secret));
     }
     section
 }
@@ -104,10 +108,11 @@ fn accounts(config: &Config) -> String {
 }
 
 fn user(name: &str, rules: &UserRules) -> String {
-    let mut section = format!("\n[users.{}]\n", key(name));
+    let mut section = format!("\n[users.{}]\n", toml_key(name));
     let (mut rules, mut usual) = (rules.clone(), UserRules::default());
     for setting in Section::User.settings() {
-        let (Some(value), Some(usual)) = (setting.user_slot(&mut rules), setting.user_slot(&mut usual)) else {
+        let (Some(value), Some(usual)) = (setting.user_field_mut(&mut rules), setting.user_field_mut(&mut usual))
+        else {
             continue;
         };
         section.push_str(&line(setting, &value, &usual));
@@ -116,23 +121,18 @@ fn user(name: &str, rules: &UserRules) -> String {
 }
 
 fn pool_section(pool: &Pool, config: &Config) -> String {
-    let mut section = format!("\n[pools.{}]\n", key(&pool.name));
+    let mut section = format!("\n[pools.{}]\n", toml_key(&pool.name));
     // What a pool has from the table for all, TOML gives it in the same way.
     let (mut text, mut usual) = (PoolText::of(pool, config), PoolText::new(&pool.name, config));
     let own = Section::Pool.settings().filter(|setting| setting.section == Section::Pool);
     let shared = Section::Pool.settings().filter(|setting| setting.section != Section::Pool);
     for setting in own.chain(shared) {
-        let (Some(value), Some(usual)) = (setting.pool_slot(&mut text), setting.pool_slot(&mut usual)) else {
+        let (Some(value), Some(usual)) = (setting.pool_field_mut(&mut text), setting.pool_field_mut(&mut usual)) else {
             continue;
         };
         section.push_str(&line(setting, &value, &usual));
     }
     section
-}
-
-/// A name as a key of TOML.
-pub(crate) fn key(name: &str) -> String {
-    toml_edit::Key::new(name).to_string()
 }
 
 fn one_line(text: &str) -> String {

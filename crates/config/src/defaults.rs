@@ -8,14 +8,15 @@ use std::sync::Arc;
 use weir_auth::{IdentMaps, Method, RequireAuth};
 use weir_base::{OnDirty, PoolMode, Span};
 
+use crate::field::FieldMut;
 use crate::model::{
     Auth, Balance, Config, Dns, Keepalive, Limits, Listen, Log, LogFormat, Pool, Process, SessionAttrs, SocketIo,
     Spread, Tls, Web,
 };
 use crate::origin::{FileFormat, Locations};
+use crate::pool_text::PoolText;
 use crate::settings;
-use crate::slot::Slot;
-use crate::table::{Place, Raw, Section, Setting};
+use crate::table::{Field, Raw, Section, Setting};
 use crate::users::Users;
 
 impl Default for Config {
@@ -29,7 +30,7 @@ impl Default for Limits {
     fn default() -> Limits {
         let mut limits = BLANK_LIMITS;
         for setting in Section::Limits.settings() {
-            if let Place::Limits(field) = setting.place {
+            if let Field::Limits(field) = setting.field {
                 setting.fill(field(&mut limits), FileFormat::Toml);
             }
         }
@@ -71,7 +72,7 @@ impl Config {
         let mut config = blank_config();
         config.format = format;
         for setting in settings::all() {
-            if let Some(slot) = setting.slot(&mut config) {
+            if let Some(slot) = setting.field_mut(&mut config) {
                 setting.fill(slot, format);
             }
         }
@@ -79,9 +80,22 @@ impl Config {
     }
 }
 
+impl PoolText {
+    /// A pool of which only the name is known yet; it has the policies and limits of `config`.
+    pub(crate) fn new(name: &str, config: &Config) -> PoolText {
+        let mut pool = PoolText::blank(name, config);
+        for setting in settings::all().filter(|s| s.section == Section::Pool && !s.default.is_empty()) {
+            if let Some(slot) = setting.pool_field_mut(&mut pool) {
+                setting.fill(slot, config.format);
+            }
+        }
+        pool
+    }
+}
+
 impl Setting {
     /// Writes the default of a file format into a field; where there is none, the field is left as it is.
-    pub(crate) fn fill(&self, slot: Slot<'_>, format: FileFormat) {
+    pub(crate) fn fill(&self, slot: FieldMut<'_>, format: FileFormat) {
         let default = self.default_in(format);
         if default.is_empty() && self.default.is_empty() {
             return;

@@ -13,16 +13,18 @@ use std::sync::Arc;
 use crate::ciphers;
 use crate::connstr;
 use crate::error::{ConfigError, Found};
-use crate::load::ReadFile;
+use crate::field::FieldMut;
+use crate::kind::Kind;
 use crate::model::{Config, UserRules};
+use crate::origin::ReadFile;
 use crate::origin::{ConfigWarning, FileFormat, Location};
 use crate::pool_text::PoolText;
 use crate::settings;
-use crate::slot::{Slot, c_number};
 use crate::suggest::nearest;
-use crate::table::{Kind, Setting};
+use crate::table::Setting;
 use crate::toml::Draft;
 use crate::wording::{error_at, example, may_be_shown, plain, short};
+use crate::write::c_number;
 
 /// How deep files may include others, as in PgBouncer.
 const MAX_DEPTH: usize = 10;
@@ -286,8 +288,8 @@ impl Reader<'_> {
             self.error(entry, &format!("unknown parameter \"{}\" in [pgbouncer]", plain(key)), hint)
         })?;
         config.locations.insert(setting.key(), entry.location.clone());
-        if let Some(slot) = setting.slot(config) {
-            let written = self.write(setting, slot, (key, "[pgbouncer]"), entry, &entry.text);
+        if let Some(field) = setting.field_mut(config) {
+            let written = self.write(setting, field, (key, "[pgbouncer]"), entry, &entry.text);
             written.map_err(|error| error.about(&setting.key()))?;
         }
         if setting.kind == Kind::Protocols {
@@ -302,7 +304,7 @@ impl Reader<'_> {
         let mut pool = PoolText::new(name, config);
         let pairs = self.pairs(&title, entry).map_err(|error| error.about(&format!("pools.{name}.host")));
         for (key, value) in self.found.take(pairs).unwrap_or_default() {
-            let Some(setting) = PoolText::find_ini(&key) else {
+            let Some(setting) = settings::find_ini_database(&key) else {
                 let known = settings::all().flat_map(|setting| setting.ini_database).copied();
                 let error = self.unknown(&title, "connection", &key, known, entry);
                 self.found.note(error.about(&format!("pools.{name}.{key}")));
@@ -310,8 +312,8 @@ impl Reader<'_> {
             };
             let place = format!("pools.{name}.{}", setting.name);
             config.locations.insert(place.clone(), entry.location.clone());
-            if let Some(slot) = setting.pool_slot(&mut pool) {
-                let written = self.write_own(setting, slot, (&key, &title), entry, &value);
+            if let Some(field) = setting.pool_field_mut(&mut pool) {
+                let written = self.write_own(setting, field, (&key, &title), entry, &value);
                 self.found.take(written.map_err(|error| error.about(&place)));
             }
         }
@@ -330,8 +332,8 @@ impl Reader<'_> {
                 continue;
             };
             config.locations.insert(format!("users.{name}.{}", setting.name), entry.location.clone());
-            if let Some(slot) = setting.user_slot(&mut rules) {
-                let written = self.write_own(setting, slot, (&key, &title), entry, &value);
+            if let Some(field) = setting.user_field_mut(&mut rules) {
+                let written = self.write_own(setting, field, (&key, &title), entry, &value);
                 self.found.take(written);
             }
         }
@@ -373,25 +375,25 @@ impl Reader<'_> {
     fn write_own(
         &self,
         setting: &Setting,
-        slot: Slot<'_>,
+        field: FieldMut<'_>,
         named: (&str, &str),
         entry: &Entry,
         text: &str,
     ) -> Result<(), ConfigError> {
         let unset = matches!(setting.kind, Kind::Number { .. } | Kind::Time { .. })
             && c_number(text).is_some_and(|number| number < 0);
-        if unset { Ok(()) } else { self.write(setting, slot, named, entry, text) }
+        if unset { Ok(()) } else { self.write(setting, field, named, entry, text) }
     }
 
     fn write(
         &self,
         setting: &Setting,
-        slot: Slot<'_>,
+        field: FieldMut<'_>,
         (key, title): (&str, &str),
         entry: &Entry,
         text: &str,
     ) -> Result<(), ConfigError> {
-        setting.write_ini(slot, text).map_err(|expected| {
+        setting.write_ini(field, text).map_err(|expected| {
             let mut hint = example(setting, key, FileFormat::Ini).filter(|_| title.starts_with('['));
             let mut found = String::new();
             if may_be_shown(setting.kind) && expected.starts_with("must") {
@@ -435,7 +437,7 @@ impl Reader<'_> {
 fn elsewhere(key: &str) -> Option<String> {
     let section = if settings::all().any(|s| s.ini == Some(key)) {
         "[pgbouncer]"
-    } else if PoolText::find_ini(key).is_some() {
+    } else if settings::find_ini_database(key).is_some() {
         "the connection string of a database"
     } else if settings::all().any(|s| s.ini_user == Some(key)) {
         "a line of [users]"

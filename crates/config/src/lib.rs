@@ -13,10 +13,13 @@ mod defaults;
 mod edit;
 mod encryption;
 mod error;
+mod field;
 mod ini;
+mod kind;
 mod load;
 mod lookup;
 mod model;
+mod names;
 mod origin;
 mod pool_text;
 mod reference;
@@ -26,15 +29,16 @@ mod secrets;
 mod set;
 mod settings;
 mod show;
-mod slot;
 mod suggest;
 mod syntax;
 mod table;
 mod tls;
 mod toml;
+mod toml_key;
 mod units;
 mod users;
 mod wording;
+mod write;
 
 pub use accounts::{Account, Accounts, WebRole, web_listen_error};
 pub use ciphers::{CipherSuite, resolve_ciphers, resolve_tls13};
@@ -45,12 +49,13 @@ pub use edit::{
 };
 pub use encryption::{Encryption, LoginFailure};
 pub use error::{ConfigError, ConfigErrors};
-pub use load::{RESERVED_DATABASES, load, load_lenient, load_with};
+pub use load::{load, load_lenient, load_with};
 pub use lookup::{AUTH_QUERY, AuthLookup};
 pub use model::{
     Auth, Balance, Config, Dns, Keepalive, Limits, Listen, Log, LogFormat, Network, Pool, Process, SessionAttrs,
     SocketIo, Spread, SslMode, Tls, TlsProtocols, TlsSide, UserRules, Web,
 };
+pub use names::RESERVED_DATABASES;
 pub use origin::{ConfigWarning, FileFormat, Location, Locations};
 pub use reference::reference_markdown;
 pub use reload::{Change, Differences, differences, keep_restart_settings};

@@ -11,25 +11,17 @@ use weir_base::{Host, Target};
 use crate::access;
 use crate::edit::{self, Edits};
 use crate::error::{ConfigError, ConfigErrors, Found};
+use crate::field::FieldMut;
 use crate::ini;
 use crate::model::{Config, Pool};
-use crate::origin::{ConfigWarning, FileFormat};
+use crate::names::{FALLBACK, RESERVED_DATABASES};
+use crate::origin::{ConfigWarning, FileFormat, ReadEnv, ReadFile};
 use crate::pool_text::PoolText;
 use crate::settings;
-use crate::slot::Slot;
 use crate::tls;
 use crate::toml::{self, Draft};
 use crate::users::Users;
 use crate::wording;
-
-/// Database names that belong to the console.
-pub const RESERVED_DATABASES: [&str; 2] = ["weir", "pgbouncer"];
-
-/// The name of the pool that stands for every database without one.
-pub(crate) const FALLBACK: &str = "*";
-
-pub(crate) type ReadFile<'a> = &'a dyn Fn(&Path) -> io::Result<String>;
-type ReadEnv<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 /// Reads the settings in the file `path`, and what it refers to, through `read` and `env`. A file whose name ends in
 /// `.ini` is PgBouncer's, and so is one that begins like it.
@@ -170,7 +162,7 @@ impl Loader<'_> {
             return;
         }
         for setting in settings::all() {
-            if let Some(Slot::Path(Some(path))) = setting.slot(config) {
+            if let Some(FieldMut::Path(Some(path))) = setting.field_mut(config) {
                 *path = self.path.parent().map_or_else(|| path.clone(), |folder| folder.join(&path));
             }
         }

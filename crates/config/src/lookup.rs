@@ -5,8 +5,8 @@
 
 use std::sync::Arc;
 
-use crate::load::RESERVED_DATABASES;
 use crate::model::{Config, Pool, UserRules};
+use crate::names::RESERVED_DATABASES;
 
 /// What is asked about users that `auth_file` does not list, unless `auth_query` says otherwise.
 ///

@@ -4,8 +4,14 @@
 //! not know the file format.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+/// Reads a file as text.
+pub(crate) type ReadFile<'a> = &'a dyn Fn(&Path) -> io::Result<String>;
+/// Reads a variable of the environment.
+pub(crate) type ReadEnv<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 /// How a file of settings is written.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]

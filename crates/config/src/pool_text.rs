@@ -6,8 +6,6 @@ use weir_auth::RequireAuth;
 use weir_base::{OnDirty, PoolMode};
 
 use crate::model::{Balance, Config, Limits, Pool, SessionAttrs};
-use crate::settings;
-use crate::table::{Section, Setting};
 
 /// A pool as it is written.
 #[derive(Clone)]
@@ -41,18 +39,8 @@ pub(crate) struct PoolText {
 }
 
 impl PoolText {
-    /// A pool of which only the name is known yet; it has the policies and limits of `config`.
-    pub(crate) fn new(name: &str, config: &Config) -> PoolText {
-        let mut pool = PoolText::blank(name, config);
-        for setting in settings::all().filter(|s| s.section == Section::Pool && !s.default.is_empty()) {
-            if let Some(slot) = setting.pool_slot(&mut pool) {
-                setting.fill(slot, config.format);
-            }
-        }
-        pool
-    }
-
-    fn blank(name: &str, config: &Config) -> PoolText {
+    /// A pool without keys of its own; `defaults` fills in what the table of settings says.
+    pub(crate) fn blank(name: &str, config: &Config) -> PoolText {
         PoolText {
             name: name.to_owned(),
             hosts: Vec::new(),
@@ -127,10 +115,5 @@ impl PoolText {
             ("application_name", &self.application_name),
         ];
         named.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value.clone()?))).collect()
-    }
-
-    /// The setting of a pool that has PgBouncer's name `key` in a connection string.
-    pub(crate) fn find_ini(key: &str) -> Option<&'static Setting> {
-        settings::all().find(|setting| setting.ini_database.contains(&key))
     }
 }

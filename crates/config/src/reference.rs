@@ -2,7 +2,8 @@
 
 use std::fmt::Write;
 
-use crate::table::{Effect, Kind, Origin, Section, Setting};
+use crate::kind::Kind;
+use crate::table::{Effect, Origin, Section, Setting};
 
 const OPENING: &str = "\
 # Settings

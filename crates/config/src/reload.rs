@@ -1,7 +1,7 @@
 //! What a reload changes, and what it can't.
 
-use crate::load::FALLBACK;
 use crate::model::{Config, Listen, Pool, Web};
+use crate::names::FALLBACK;
 use crate::origin::FileFormat;
 use crate::settings;
 use crate::table::Effect;
@@ -61,7 +61,7 @@ pub fn differences(old: &Config, new: &Config) -> Differences {
     }
     let (mut old, mut new) = (old.clone(), new.clone());
     for setting in settings::all() {
-        let (Some(before), Some(after)) = (setting.slot(&mut old), setting.slot(&mut new)) else {
+        let (Some(before), Some(after)) = (setting.field_mut(&mut old), setting.field_mut(&mut new)) else {
             continue;
         };
         let (before, after) = (before.show(), after.show());
@@ -175,7 +175,7 @@ mod tests {
                 "reuse_port" | "disable_pqexec" | "core_dumps" => "true",
                 _ => "77",
             };
-            let slot = setting.slot(&mut new).expect("it is one for all");
+            let slot = setting.field_mut(&mut new).expect("it is one for all");
             setting.write(slot, &crate::table::Raw::One(other.into())).unwrap();
         }
         let fixed = settings::all().filter(|s| s.effect == Effect::Restart).count();

@@ -8,10 +8,11 @@ use std::sync::Arc;
 
 use weir_auth::Method;
 
+use crate::kind::Kind;
 use crate::model::{Config, Pool};
 use crate::settings;
 use crate::suggest::nearest;
-use crate::table::{Effect, Kind, Place, Setting};
+use crate::table::{Effect, Field, Setting};
 use crate::tls;
 
 /// Why a setting can't be changed. Holds no secret.
@@ -57,8 +58,8 @@ pub fn set(config: &Config, key: &str, value: &str) -> Result<Config, SetError> 
     }
     let mut config = config.clone();
     let refused = |e: String| SetError::Unfit(format!("{key} {e}"));
-    if let Some(slot) = setting.slot(&mut config) {
-        setting.write_ini(slot, value.trim()).map_err(refused)?;
+    if let Some(field) = setting.field_mut(&mut config) {
+        setting.write_ini(field, value.trim()).map_err(refused)?;
     }
     if config.auth.method == Method::Hba && config.auth.hba.is_none() {
         return Err(SetError::Unfit(
@@ -90,7 +91,7 @@ pub(crate) fn find_changeable(key: &str) -> Result<&'static Setting, SetError> {
 /// The setting that is one for all.
 pub(crate) fn find(key: &str) -> Result<&'static Setting, SetError> {
     let is_one_for_all =
-        |s: &&Setting| !matches!(s.place, Place::Pool(_) | Place::User(_) | Place::Apart) && s.kind != Kind::Users;
+        |s: &&Setting| !matches!(s.field, Field::Pool(_) | Field::User(_) | Field::Apart) && s.kind != Kind::Users;
     let named = settings::all().filter(is_one_for_all).find(|s| s.shown_name() == key || s.key() == key);
     named.ok_or_else(|| {
         let known = settings::all().filter(is_one_for_all).map(Setting::shown_name);
@@ -107,8 +108,8 @@ fn followed(setting: &Setting, config: &Config, pool: &Arc<Pool>, value: &str) -
         return pool.clone();
     }
     let mut own = Pool::clone(pool);
-    match (setting.place, setting.name) {
-        (Place::Limits(field), _) => {
+    match (setting.field, setting.name) {
+        (Field::Limits(field), _) => {
             let written = setting.write_ini(field(&mut own.limits), value);
             debug_assert!(written.is_ok(), "it suited the one for all");
         }

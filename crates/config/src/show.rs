@@ -1,9 +1,10 @@
 //! The settings as SHOW CONFIG lists them.
 
+use crate::field::FieldMut;
+use crate::kind::Kind;
 use crate::model::Config;
 use crate::settings;
-use crate::slot::Slot;
-use crate::table::{Effect, Kind};
+use crate::table::Effect;
 
 /// One row of SHOW CONFIG.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -26,8 +27,8 @@ pub fn show(config: &Config) -> Vec<ShowRow> {
     let mut rows: Vec<ShowRow> = settings::all()
         .filter_map(|setting| {
             let key = setting.shown_name();
-            let value = setting.slot(&mut config)?.show();
-            let default = shown_default(setting.kind, &setting.slot(&mut default)?);
+            let value = setting.field_mut(&mut config)?.show();
+            let default = shown_default(setting.kind, &setting.field_mut(&mut default)?);
             let default = if WITHOUT_DEFAULT.contains(&key) { None } else { Some(default) };
             Some(ShowRow { key, value, default, changeable: setting.effect != Effect::Restart })
         })
@@ -41,10 +42,10 @@ const WITHOUT_DEFAULT: [&str; 5] = ["auth_dbname", "auth_file", "auth_user", "co
 
 /// A default as PgBouncer shows it: permissions as they are written in the file, in octal, though it shows their value
 /// as a decimal number.
-fn shown_default(kind: Kind, slot: &Slot<'_>) -> String {
-    match (kind, slot) {
-        (Kind::Permissions, Slot::U32(bits)) => format!("{bits:04o}"),
-        (_, slot) => slot.show(),
+fn shown_default(kind: Kind, field: &FieldMut<'_>) -> String {
+    match (kind, field) {
+        (Kind::Permissions, FieldMut::U32(bits)) => format!("{bits:04o}"),
+        (_, field) => field.show(),
     }
 }
 

@@ -1,7 +1,7 @@
 //! The syntax of TOML, with all that is wrong in it: where one line can't be read, the others are.
 //!
 //! The parser ends at the first error. So what it can't read is blanked out, and the rest is parsed again, with every byte at
-//! its old place. Knows nothing of settings.
+//! its old broken. Knows nothing of settings.
 
 use std::ops::Range;
 
@@ -25,7 +25,7 @@ pub(crate) struct Broken {
 /// One error.
 #[derive(PartialEq, Eq, Debug)]
 pub(crate) struct SyntaxError {
-    /// The offset of its place in the text.
+    /// The offset of its broken in the text.
     pub(crate) at: Option<usize>,
     pub(crate) message: String,
     pub(crate) cause: Cause,
@@ -68,9 +68,9 @@ pub(crate) fn parse(text: &str) -> Result<Document<String>, Broken> {
             Err(error) => error,
         };
         let (message, at) = (error.message().to_owned(), error.span().map(|span| span.start));
-        let place = at.and_then(|at| Place::find(&rest, at, &message));
-        let cause = place.as_ref().map_or(Cause::Other, |place| place.cause);
-        let begin = place.as_ref().filter(|_| cause == Cause::Open).map(|place| place.lines.start);
+        let broken = at.and_then(|at| BrokenLines::find(&rest, at, &message));
+        let cause = broken.as_ref().map_or(Cause::Other, |broken| broken.cause);
+        let begin = broken.as_ref().filter(|_| cause == Cause::Open).map(|broken| broken.lines.start);
         let error = SyntaxError { at: begin.or(at), message, cause };
         // What stays where it was has its cause further up.
         let is_same = last.replace((at, error.message.clone())) == Some((at, error.message.clone()));
@@ -78,40 +78,40 @@ pub(crate) fn parse(text: &str) -> Result<Document<String>, Broken> {
             Some(before) => *before = error,
             None => errors.push(error),
         }
-        match place {
-            Some(place) if errors.len() < MOST_ERRORS && text.len() <= LONG => blank_out(&mut rest, place.lines),
+        match broken {
+            Some(broken) if errors.len() < MOST_ERRORS && text.len() <= LONG => blank_out(&mut rest, broken.lines),
             _ => return Err(Broken { errors, rest: None }),
         }
     }
 }
 
 /// The lines that an error spoils.
-struct Place {
+struct BrokenLines {
     lines: Range<usize>,
     cause: Cause,
 }
 
-impl Place {
-    fn find(text: &str, at: usize, message: &str) -> Option<Place> {
+impl BrokenLines {
+    fn find(text: &str, at: usize, message: &str) -> Option<BrokenLines> {
         let own = line_at(text, at.min(text.len()));
         let line = &text[own.clone()];
         let cause = if message == DUPLICATE { Cause::Twice } else { Cause::Other };
         if line.trim_start().starts_with('[') && (message == DUPLICATE || is_wrong(line)) {
             // Without its first line, a section's keys would be those of the section above.
-            return Some(Place { lines: own.start..next_section(text, own.end), cause });
+            return Some(BrokenLines { lines: own.start..next_section(text, own.end), cause });
         }
         if message == DUPLICATE {
-            return Some(Place { lines: own.start..end_of_value(text, &own), cause });
+            return Some(BrokenLines { lines: own.start..end_of_value(text, &own), cause });
         }
         if is_wrong(line) {
             let cause = if is_bare(line) { Cause::Bare } else { cause };
-            return Some(Place { lines: own, cause });
+            return Some(BrokenLines { lines: own, cause });
         }
         let mut above = own;
         while above.start > 0 {
             above = line_at(text, above.start - 1);
             if is_wrong(&text[above.clone()]) {
-                return Some(Place { lines: above, cause: Cause::Open });
+                return Some(BrokenLines { lines: above, cause: Cause::Open });
             }
         }
         None

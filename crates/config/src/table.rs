@@ -5,14 +5,11 @@
 //! Must not know any file format: a reader turns what it found into a [`Raw`] or a text, and [`Setting::write`] or
 //! [`Setting::write_ini`] into a value.
 
-use weir_base::Span;
-
+use crate::field::FieldMut;
+use crate::kind::Kind;
 use crate::model::{Config, Limits, UserRules};
 use crate::origin::FileFormat;
 use crate::pool_text::PoolText;
-use crate::settings;
-use crate::slot::Slot;
-use crate::units;
 
 /// One setting.
 #[derive(Clone, Copy)]
@@ -42,7 +39,7 @@ pub(crate) struct Setting {
     /// Whether a pool may have its own value.
     pub(crate) reach: Reach,
     /// The field it fills.
-    pub(crate) place: Place,
+    pub(crate) field: Field,
     /// What it does, in sentences; of a setting that does nothing, why.
     pub(crate) doc: &'static str,
 }
@@ -73,45 +70,6 @@ pub(crate) enum Origin {
     Weir,
 }
 
-/// What values a setting takes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Kind {
-    /// A whole number.
-    Number { min: u64, max: u64 },
-    /// A time of at least `min` and at most [`Kind::LONGEST`].
-    Time { min: Span },
-    /// A number of bytes.
-    Size { min: u64, max: u64 },
-    /// The permission bits of a file, in octal.
-    Permissions,
-    /// Yes or no.
-    Flag,
-    /// One of these words.
-    Word(&'static [&'static str]),
-    /// Free text of one line.
-    Text,
-    /// An SQL query.
-    Query,
-    /// Free text that must never be shown.
-    Secret,
-    /// A list of names.
-    Names,
-    /// A host, or a list of hosts.
-    Hosts,
-    /// A port, or a list of ports.
-    Ports,
-    /// A list of addresses to listen on.
-    Addresses,
-    /// A list of networks.
-    Networks,
-    /// Versions of TLS.
-    Protocols,
-    /// A table of users and their secrets.
-    Users,
-    /// A table of accounts of the control plane.
-    Accounts,
-}
-
 /// When a changed setting takes effect.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Effect {
@@ -134,13 +92,13 @@ pub(crate) enum Reach {
 
 /// The field that a setting fills.
 #[derive(Clone, Copy)]
-pub(crate) enum Place {
-    Config(fn(&mut Config) -> Slot<'_>),
-    Limits(fn(&mut Limits) -> Slot<'_>),
-    Pool(fn(&mut PoolText) -> Slot<'_>),
+pub(crate) enum Field {
+    Config(fn(&mut Config) -> FieldMut<'_>),
+    Limits(fn(&mut Limits) -> FieldMut<'_>),
+    Pool(fn(&mut PoolText) -> FieldMut<'_>),
     /// One for all, and one in each pool.
-    Shared(fn(&mut Config) -> Slot<'_>, fn(&mut PoolText) -> Slot<'_>),
-    User(fn(&mut UserRules) -> Slot<'_>),
+    Shared(fn(&mut Config) -> FieldMut<'_>, fn(&mut PoolText) -> FieldMut<'_>),
+    User(fn(&mut UserRules) -> FieldMut<'_>),
     /// Kept under its name in the ini, and only shown.
     Inert,
     /// Read by itself: it is not a single value.
@@ -196,16 +154,6 @@ impl Section {
             section => format!("[{}]", section.name()),
         }
     }
-
-    /// The settings that may stand in it; for a pool those that have a value for all too.
-    pub(crate) fn settings(self) -> impl Iterator<Item = &'static Setting> {
-        settings::all().filter(move |s| s.section == self || (self == Section::Pool && s.reach == Reach::PerPool))
-    }
-
-    /// The setting of this name or alias.
-    pub(crate) fn find(self, name: &str) -> Option<&'static Setting> {
-        self.settings().find(|s| s.name == name || s.aliases.contains(&name))
-    }
 }
 
 impl Setting {
@@ -214,11 +162,11 @@ impl Setting {
         name: &'static str,
         kind: Kind,
         default: &'static str,
-        place: Place,
+        field: Field,
         doc: &'static str,
     ) -> Setting {
-        let reach = match (section, place) {
-            (Section::Limits, _) | (_, Place::Shared(..)) => Reach::PerPool,
+        let reach = match (section, field) {
+            (Section::Limits, _) | (_, Field::Shared(..)) => Reach::PerPool,
             _ => Reach::One,
         };
         Setting {
@@ -234,14 +182,14 @@ impl Setting {
             ini_default: None,
             effect: Effect::Live,
             reach,
-            place,
+            field,
             doc,
         }
     }
 
     /// A setting of PgBouncer's that does nothing here, with the reason.
     pub(crate) const fn inert(name: &'static str, kind: Kind, default: &'static str, why: &'static str) -> Setting {
-        Setting::new(Section::Foreign, name, kind, default, Place::Inert, why).ini(name)
+        Setting::new(Section::Foreign, name, kind, default, Field::Inert, why).ini(name)
     }
 
     /// PgBouncer's name.
@@ -288,7 +236,7 @@ impl Setting {
         self.ini.unwrap_or(self.name)
     }
 
-    /// Its name with its section, as in `listen.port`: what places are remembered by.
+    /// Its name with its section, as in `listen.port`: by which `Locations` knows it.
     pub(crate) fn key(&self) -> String {
         format!("{}.{}", self.section.name(), self.name)
     }
@@ -303,65 +251,33 @@ impl Setting {
 
     /// Whether it does nothing.
     pub(crate) fn is_inert(&self) -> bool {
-        matches!(self.place, Place::Inert)
+        matches!(self.field, Field::Inert)
     }
 
     /// The field that this setting fills in `config`, if it is one for all.
-    pub(crate) fn slot<'a>(&self, config: &'a mut Config) -> Option<Slot<'a>> {
-        match self.place {
-            Place::Config(field) | Place::Shared(field, _) => Some(field(config)),
-            Place::Limits(field) => Some(field(&mut config.limits)),
-            Place::Inert => Some(Slot::Inert(config.inert.entry(self.name).or_default())),
-            Place::Pool(_) | Place::User(_) | Place::Apart => None,
+    pub(crate) fn field_mut<'a>(&self, config: &'a mut Config) -> Option<FieldMut<'a>> {
+        match self.field {
+            Field::Config(field) | Field::Shared(field, _) => Some(field(config)),
+            Field::Limits(field) => Some(field(&mut config.limits)),
+            Field::Inert => Some(FieldMut::Inert(config.inert.entry(self.name).or_default())),
+            Field::Pool(_) | Field::User(_) | Field::Apart => None,
         }
     }
 
     /// The field that this setting fills in a pool, if a pool may have it.
-    pub(crate) fn pool_slot<'a>(&self, pool: &'a mut PoolText) -> Option<Slot<'a>> {
-        match self.place {
-            Place::Pool(field) | Place::Shared(_, field) => Some(field(pool)),
-            Place::Limits(field) => Some(field(&mut pool.limits)),
-            Place::Config(_) | Place::User(_) | Place::Inert | Place::Apart => None,
+    pub(crate) fn pool_field_mut<'a>(&self, pool: &'a mut PoolText) -> Option<FieldMut<'a>> {
+        match self.field {
+            Field::Pool(field) | Field::Shared(_, field) => Some(field(pool)),
+            Field::Limits(field) => Some(field(&mut pool.limits)),
+            Field::Config(_) | Field::User(_) | Field::Inert | Field::Apart => None,
         }
     }
 
     /// The field that this setting fills in the rules of a user.
-    pub(crate) fn user_slot<'a>(&self, rules: &'a mut UserRules) -> Option<Slot<'a>> {
-        match self.place {
-            Place::User(field) => Some(field(rules)),
+    pub(crate) fn user_field_mut<'a>(&self, rules: &'a mut UserRules) -> Option<FieldMut<'a>> {
+        match self.field {
+            Field::User(field) => Some(field(rules)),
             _ => None,
-        }
-    }
-}
-
-impl Kind {
-    /// A time, where zero means that there is no limit.
-    pub(crate) const ANY_TIME: Kind = Kind::Time { min: Span::ZERO };
-    /// The longest time a setting takes: a hundred years, because files say 999999999 for ever.
-    pub(crate) const LONGEST: Span = Span::from_secs(36_500 * 86_400);
-
-    /// Says what is expected, as the end of the sentence "must be …".
-    pub(crate) fn describe(&self) -> String {
-        match *self {
-            Kind::Number { min, max } => format!("a whole number from {min} to {max}"),
-            Kind::Time { min } => {
-                format!("a time from {} to {}, as in 5, \"500ms\" or \"2min\"", units::brief(min), "36500d")
-            }
-            Kind::Size { min, max } => {
-                format!("a size from {} to {}, as in \"256MiB\"", units::brief_size(min), units::brief_size(max))
-            }
-            Kind::Permissions => "permission bits from \"0000\" to \"0777\", in octal".to_owned(),
-            Kind::Flag => "true or false".to_owned(),
-            Kind::Word(words) => format!("one of {}", words.join(", ")),
-            Kind::Text | Kind::Query | Kind::Secret => "text in quotes".to_owned(),
-            Kind::Names => "a list of names, as in [\"one\", \"two\"]".to_owned(),
-            Kind::Hosts => "a host or a list of hosts, as in \"127.0.0.1\" or [\"one\", \"two\"]".to_owned(),
-            Kind::Ports => "a whole number from 1 to 65535, or a list of them".to_owned(),
-            Kind::Addresses => "an address or a list of addresses, as in [\"127.0.0.1\", \"::1\"] or \"*\"".to_owned(),
-            Kind::Networks => "a list of networks, as in [\"10.0.0.0/8\"]".to_owned(),
-            Kind::Protocols => "\"secure\", or versions, as in \"tlsv1.3\"".to_owned(),
-            Kind::Accounts => "a table of names, roles and hashes, as \"weir account NAME\" prints it".to_owned(),
-            Kind::Users => "a table of users and secrets, as in { app = \"secret\" }".to_owned(),
         }
     }
 }

@@ -12,13 +12,14 @@ use toml_edit::{Item, Table, TableLike, Value};
 use crate::accounts::Account;
 use crate::ciphers;
 use crate::error::{ConfigError, Found};
+use crate::kind::Kind;
 use crate::model::{Config, UserRules};
 use crate::origin::{FileFormat, Location, Locations};
 use crate::pool_text::PoolText;
 use crate::settings;
 use crate::suggest::nearest;
 use crate::syntax::{self, Broken};
-use crate::table::{Kind, Raw, Section, Setting};
+use crate::table::{Raw, Section, Setting};
 use crate::users::Users;
 use crate::wording::{example, may_be_shown, plain, short, toml_name_of};
 
@@ -61,7 +62,7 @@ pub(crate) fn fill_pool(file: &Path, keys: &Table, pool: &mut PoolText, found: &
     let mut reader = Reader { file, line_ends: Vec::new(), locations: Locations::default(), found };
     let name = pool.name.clone();
     reader.fill(Section::Pool, &name, keys, |setting, raw| {
-        setting.pool_slot(pool).map_or(Ok(()), |slot| setting.write(slot, raw))
+        setting.pool_field_mut(pool).map_or(Ok(()), |field| setting.write(field, raw))
     });
 }
 
@@ -182,7 +183,7 @@ impl Reader<'_> {
 
     fn user(&mut self, name: &str, keys: &dyn TableLike, rules: &mut UserRules) {
         self.fill(Section::User, name, keys, |setting, raw| {
-            setting.user_slot(rules).map_or(Ok(()), |slot| setting.write(slot, raw))
+            setting.user_field_mut(rules).map_or(Ok(()), |field| setting.write(field, raw))
         });
     }
 
@@ -221,9 +222,9 @@ impl Reader<'_> {
             let is_users = setting.name == "users";
             let place = if is_users { &mut accounts.users } else { &mut accounts.tokens };
             *place = self.accounts(is_users, line, item)?;
-        } else if let Some(slot) = setting.slot(config) {
+        } else if let Some(field) = setting.field_mut(config) {
             let raw = self.raw(setting, &title, line, item)?;
-            setting.write(slot, &raw).map_err(|e| self.bad_value(setting, &title, line, &raw, &e))?;
+            setting.write(field, &raw).map_err(|e| self.bad_value(setting, &title, line, &raw, &e))?;
             remark(setting, &raw, config);
         }
         Ok(())
@@ -253,7 +254,7 @@ impl Reader<'_> {
     fn pool(&mut self, name: &str, keys: &dyn TableLike, config: &Config) -> PoolText {
         let mut pool = PoolText::new(name, config);
         self.fill(Section::Pool, name, keys, |setting, raw| {
-            setting.pool_slot(&mut pool).map_or(Ok(()), |slot| setting.write(slot, raw))
+            setting.pool_field_mut(&mut pool).map_or(Ok(()), |field| setting.write(field, raw))
         });
         pool
     }

@@ -3,9 +3,10 @@
 use std::path::Path;
 
 use crate::error::ConfigError;
+use crate::kind::Kind;
 use crate::origin::{FileFormat, Location};
 use crate::settings;
-use crate::table::{Kind, Setting};
+use crate::table::Setting;
 
 /// Text of the file for use within a message: on one line, without control characters.
 pub(crate) fn plain(text: &str) -> String {

@@ -12,6 +12,7 @@ use rand_core::{RngCore, SeedableRng};
 use weir_base::{Peer, Time, WorkerId};
 use weir_config::Config;
 
+use crate::cluster::messages::{Message, Payload};
 use crate::handles::PoolIx;
 use crate::port::Io;
 use crate::sessions::Sessions;
@@ -31,6 +32,13 @@ pub(crate) struct Cx<'a, I> {
 impl<'a, I: Io> Cx<'a, I> {
     pub(crate) fn new(now: Time, io: &'a mut I, common: &'a mut Common, sessions: &'a mut Sessions) -> Self {
         Cx { now, io, common, sessions }
+    }
+
+    /// Sends a message to all other workers.
+    pub(crate) fn post_to_others(&mut self, payload: impl Fn() -> Payload) {
+        let own = self.common.worker();
+        let others = (0..self.common.workers()).map(WorkerId).filter(|worker| *worker != own);
+        others.for_each(|worker| self.io.post(worker, Message(payload()), None));
     }
 }
 

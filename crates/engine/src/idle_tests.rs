@@ -9,15 +9,15 @@ use crate::world::*;
 const FEW: u64 = 64;
 
 /// An engine with so many idle clients; one who asks, its server, and an operator.
-struct Crowded {
+struct ManyIdle {
     world: World,
     client: Peer,
     server: Peer,
     console: Peer,
 }
 
-impl Crowded {
-    fn with(idle: usize) -> Crowded {
+impl ManyIdle {
+    fn with(idle: usize) -> ManyIdle {
         let mut config = config(1);
         config.log.stats = true;
         config.max_clients = 1_000_000;
@@ -26,14 +26,14 @@ impl Crowded {
         let client = world.arrival("ann", "db");
         let server = world.server();
         let console = world.arrival("admin", "pgbouncer");
-        world.crowd(idle);
+        world.idle_clients(idle);
         // Who has logged in is woken once more, when its login would have been too long.
         world.pass_only(Span::from_secs(61));
-        Crowded { world, client, server, console }
+        ManyIdle { world, client, server, console }
     }
 
     /// How many slots are looked at meanwhile.
-    fn looks(&mut self, act: impl FnOnce(&mut Crowded)) -> u64 {
+    fn looks(&mut self, act: impl FnOnce(&mut ManyIdle)) -> u64 {
         let before = self.world.engine.peers.looks();
         act(self);
         self.world.engine.peers.looks() - before
@@ -64,14 +64,14 @@ impl Crowded {
 
 #[test]
 fn a_query_a_tick_and_a_table_look_at_no_more_with_100_000_idle_clients_than_with_10() {
-    let (mut few, mut many) = (Crowded::with(10), Crowded::with(100_000));
-    let mut same = |what: &str, act: fn(&mut Crowded)| {
+    let (mut few, mut many) = (ManyIdle::with(10), ManyIdle::with(100_000));
+    let mut same = |what: &str, act: fn(&mut ManyIdle)| {
         let looks = (few.looks(act), many.looks(act));
         assert!(looks.0 <= FEW, "{what}: {looks:?}");
         assert_eq!(looks.0, looks.1, "{what}, with 10 and with 100,000 idle clients");
     };
-    same("a query", Crowded::transact);
-    same("the end of a period", Crowded::tick);
+    same("a query", ManyIdle::transact);
+    same("the end of a period", ManyIdle::tick);
     for table in ["POOLS", "DATABASES", "LISTS", "STATS", "MEM", "STATE", "REFUSALS", "CONFIG"] {
         let looks = (few.looks(|w| w.show(&format!("SHOW {table}"))), many.looks(|w| w.show(&format!("SHOW {table}"))));
         assert!(looks.1 <= FEW && looks.0 == looks.1, "{table}: {looks:?}");
@@ -80,22 +80,22 @@ fn a_query_a_tick_and_a_table_look_at_no_more_with_100_000_idle_clients_than_wit
 
 #[test]
 fn a_table_of_100_000_clients_comes_in_turns_that_look_at_a_bounded_number() {
-    let mut crowded = Crowded::with(100_000);
-    let console = crowded.console;
-    crowded.world.forget(console);
+    let mut many_idle = ManyIdle::with(100_000);
+    let console = many_idle.console;
+    many_idle.world.forget(console);
     let (mut turns, mut most) = (0, 0);
-    most = most.max(crowded.looks(|crowded| crowded.world.bytes_only(console, &query("SHOW CLIENTS"))));
+    most = most.max(many_idle.looks(|many_idle| many_idle.world.bytes_only(console, &query("SHOW CLIENTS"))));
     loop {
         let mut open = false;
-        let looks = crowded.looks(|crowded| open = crowded.world.open_letter());
+        let looks = many_idle.looks(|many_idle| open = many_idle.world.open_letter());
         if !open {
             break;
         }
         (turns, most) = (turns + 1, most.max(looks));
         // Somebody else is served in between, at its usual price.
-        assert!(crowded.looks(Crowded::transact) <= FEW);
+        assert!(many_idle.looks(ManyIdle::transact) <= FEW);
     }
-    assert!(crowded.world.heard(console).ends_with(&ready(b'I')), "the table has come to its end");
+    assert!(many_idle.world.heard(console).ends_with(&ready(b'I')), "the table has come to its end");
     assert!(turns >= 100_000 / PAGE, "{turns} turns");
     assert!(most <= 3 * PAGE as u64, "{most} slots in one turn");
 }

@@ -5,7 +5,7 @@
 //! [`FollowUp`](common::FollowUp), what others must do:
 //!
 //! - `entry`: a client's way in. `traffic`: what passes between clients and servers. `backends`: connections to servers.
-//! - `cluster`: what workers say to each other. `admin`: what operators ask for.
+//! - `cluster`: what workers say to each other. `admin`: what operators ask for. `flows`: what takes several parts.
 //! - `common`: what every part may use. `sessions`: what all sessions share. `peers`, `pools`: the two tables.
 //! - `timers`: who is woken when. `log`: lines about peers. `handles`: names for pools and for those who wait.
 
@@ -45,15 +45,14 @@ use weir_config::Config;
 pub use weir_session::StatementMemory;
 
 use crate::admin::Admin;
-use crate::admin::gather::Caller;
 use crate::backends::Backends;
 use crate::cluster::Cluster;
-use crate::cluster::messages::{Drain, Payload};
-use crate::common::{Common, FollowUp};
+use crate::cluster::messages::Payload;
+use crate::common::{Common, Cx, FollowUp, Job};
 use crate::handles::Waiter;
 use crate::peers::{ClientPhase, Entry, Peers};
 use crate::pools::Pools;
-use crate::port::{Input, Io, Level, Signal};
+use crate::port::{Input, Io, Level};
 use crate::sessions::Sessions;
 use crate::timers::Who;
 
@@ -101,10 +100,10 @@ impl Engine {
             sessions: Sessions::new(hash_key, &setup.statement_memory, &config),
             peers: Peers::default(),
             pools: Pools::default(),
-            entry: entry::Entry::new(setup.process_key, &config),
+            entry: entry::Entry::new(setup.process_key, setup.uid, &config),
             backends: Backends::default(),
             cluster: Cluster::default(),
-            admin: Admin::new(config.clone(), setup.version, setup.uid),
+            admin: Admin::new(config.clone(), setup.version),
             common: Common::new(setup.worker, setup.workers, config, setup.seed, setup.wall_at_start),
         };
         let stats_at = Time::START + period(engine.common.config());
@@ -134,13 +133,13 @@ impl Engine {
             Input::Message { from, message, socket } => self.message(now, from, message, socket, io),
             Input::Load(percent) => self.loaded(percent, io),
             Input::Signal(signal) => self.signal(now, signal, io),
-            Input::Asked { number, request } => self.outside_asks(now, number, request, io),
-            Input::AskedNoMore { number } => self.outside_leaves(now, number, io),
+            Input::Asked { number, request } => self.control_request(now, number, request, io),
+            Input::AskedNoMore { number } => self.control_request_dropped(now, number, io),
             Input::Tick => self.ticks(now, io),
         }
         self.work_off(now, io);
         if self.admin.halt.is_flushing() {
-            self.look_for_flushed(io);
+            self.check_flushed(io);
         }
     }
 
@@ -193,16 +192,19 @@ impl Engine {
             (Payload::ClientGone, _) => self.cluster.clients.remove(),
             (Payload::QuotaRequest(request), _) => self.quota_requested(from, *request, io),
             (Payload::QuotaReply(reply), _) => self.quota_replied(now, *reply, io),
-            (Payload::LookUp(question), _) => self.look_up(now, from, *question, io),
+            (Payload::LookUp(query), _) => self.begin_auth_query(now, from, *query, io),
             (Payload::Lending(message), _) => self.lending_received(now, from, *message, socket, io),
             (Payload::Distrust { database, user }, _) => self.entry.lookups.forget(&(database, user)),
             (Payload::MakeRoom, _) => {
-                self.evict_prelogin(now, io);
+                self.evict_unauthenticated(now, io);
             }
-            (Payload::Failed(place), _) => self.failed_elsewhere(now, place),
-            (Payload::LookUpNoMore(id), _) => self.look_up_no_more(now, id),
-            (Payload::LookedUp { id, answer }, _) => self.looked_up(now, id, answer, io),
-            (Payload::Command { id, command }, _) => self.asked(now, from, id, command, io),
+            (Payload::Failed(origin), _) => {
+                let cx = &mut Cx::new(now, io, &mut self.common, &mut self.sessions);
+                self.entry.throttle.failed_elsewhere(cx, origin);
+            }
+            (Payload::LookUpNoMore(id), _) => self.withdraw_auth_query(now, id),
+            (Payload::LookedUp { id, answer }, _) => self.secret_answered(now, id, &answer, io),
+            (Payload::Command { id, command }, _) => self.carry_out(now, from, id, command, io),
             (Payload::CommandAnswer { id, answer }, _) => self.answered(now, id, answer, io),
             (Payload::Paging(paging), _) => self.paging(from, paging, io),
             (Payload::Load(percent), _) => self.load_told(from, percent),
@@ -213,20 +215,21 @@ impl Engine {
         }
     }
 
-    fn signal<I: Io>(&mut self, now: Time, signal: Signal, io: &mut I) {
-        match signal {
-            Signal::Reload => self.begin_reload(Caller::Nobody, io),
-            Signal::Quit => io.exit(0),
-            Signal::ShutdownClients if self.admin.draining.is_some() => io.exit(0),
-            Signal::ShutdownClients => self.begin_drain(now, Drain::Clients, io),
-            Signal::ShutdownServers if self.admin.draining == Some(Drain::Servers) => io.exit(0),
-            Signal::ShutdownServers => self.begin_drain(now, Drain::Servers, io),
-            Signal::Pause => self.pause_signal(now, io),
-            Signal::Resume => self.resume_signal(now, io),
+    /// A helper has finished.
+    fn helped<I: Io>(&mut self, now: Time, job: u64, answer: port::Answer, io: &mut I) {
+        match (self.common.end_job(job), answer) {
+            (Some(Job::ClientSalt(peer)), port::Answer::Salted(salted)) => self.client_hashed(now, peer, &salted, io),
+            (Some(Job::NameOfUser(uid)), port::Answer::UserName(name)) => {
+                self.user_named(now, uid, name.as_deref(), io);
+            }
+            (Some(Job::ServerSalt(peer)), port::Answer::Salted(salted)) => self.server_salted(now, peer, &salted, io),
+            (Some(Job::Reload), port::Answer::Config(read)) => self.config_read(now, read, io),
+            (Some(Job::Reload), port::Answer::Changed(made)) => self.config_changed(now, made, io),
+            _ => log::log(Level::Error, format_args!("a helper's answer that nobody waits for"), io),
         }
     }
 
-    /// LoginThrottle a client into bytes and back, in place: as if it had moved. Returns whether it could be done now. For the
+    /// Turns a client into bytes and back, in place: as if it had moved. Returns whether it could be done now. For the
     /// simulator, which does it to clients at random moments.
     pub fn refreeze(&mut self, peer: Peer) -> bool {
         let Some(mut slot) = self.peers.take_client(peer) else { return false };
@@ -254,7 +257,7 @@ impl Engine {
     /// When an invariant is broken.
     pub fn check(&self) {
         assert!(self.common.is_done(), "a turn has left work behind");
-        self.check_census();
+        self.check_client_counts();
         for client in self.peers.clients() {
             let Some(server) = client.link else { continue };
             let owner = self.peers.servers().find(|s| s.peer == server).map(|s| s.link);
@@ -282,7 +285,7 @@ impl Engine {
             for (peer, _) in slot.pool.waiting() {
                 let waits = match Waiter::of(peer) {
                     Waiter::Client(_) => self.peers.clients().any(|c| c.peer == peer && c.pool == ix && c.pause.waits),
-                    Waiter::Lookup(_) => self.entry.lookups.waits(peer, ix),
+                    Waiter::AuthQuery(_) => self.entry.queries.waits(peer, ix),
                     Waiter::Borrower(_) => !slot.lending.is_borrower(),
                 };
                 assert!(waits, "a pool's queue holds one who does not wait: {peer:?}");

@@ -7,31 +7,21 @@ use std::fmt;
 use weir_base::Host;
 
 use crate::Engine;
-use crate::handles::NO_POOL;
-use crate::peers::{ClientPhase, ClientSlot, ServerSlot};
+use crate::peers::{ClientSlot, ServerSlot};
 use crate::port::{About, Io, Level, Side};
 
 impl Engine {
     /// The database that a client named, as far as it is known.
     pub(crate) fn database_of<'a>(&'a self, client: &'a ClientSlot) -> &'a str {
-        match &client.phase {
-            ClientPhase::Console(console) => &console.database,
-            ClientPhase::Login(phase) | ClientPhase::Welcome(phase) => &phase.hello.database,
-            ClientPhase::Asking(hello) => &hello.database,
-            ClientPhase::Held(held) => &held.database,
-            _ if client.pool != NO_POOL => &self.pools.get(client.pool).name,
-            _ => "",
+        match client.requested_database() {
+            "" => client.pool().map_or("", |ix| &self.pools.get(ix).name),
+            requested => requested,
         }
     }
 
     /// A line about a client.
     pub(crate) fn log_client<I: Io>(&self, level: Level, client: &ClientSlot, text: fmt::Arguments<'_>, io: &mut I) {
-        if !io.logs(level) {
-            return;
-        }
-        let (database, address) = (self.database_of(client), client.addr.to_string());
-        let about = About::Peer { side: Side::Client, id: client.id, database, user: &client.user, address: &address };
-        io.log(level, about, text);
+        log_client(level, client, self.database_of(client), text, io);
     }
 
     /// A line about a server.
@@ -45,6 +35,22 @@ impl Engine {
         let (database, user) = (&*pool.name, &*pool.user);
         io.log(level, About::Peer { side: Side::Server, id: server.id, database, user, address: &address }, text);
     }
+}
+
+/// A line about a client, which has named this database.
+pub(crate) fn log_client<I: Io>(
+    level: Level,
+    client: &ClientSlot,
+    database: &str,
+    text: fmt::Arguments<'_>,
+    io: &mut I,
+) {
+    if !io.logs(level) {
+        return;
+    }
+    let address = client.addr.to_string();
+    let about = About::Peer { side: Side::Client, id: client.id, database, user: &client.user, address: &address };
+    io.log(level, about, text);
 }
 
 /// A line about the process or a pool.

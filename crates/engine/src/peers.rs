@@ -8,15 +8,15 @@ use std::sync::Arc;
 
 use weir_base::{ClientAddr, Host, Peer, Target, Time};
 use weir_pool::lending::BorrowRequest;
-use weir_session::hello::Hello;
 use weir_session::server_login::ServerLogin;
+use weir_session::startup::StartupRequest;
 use weir_session::{Client, Refusal, Server};
 
-use crate::admin::console_state::Console;
+use crate::admin::console::Console;
 use crate::backends::hosts::Attempt;
 use crate::cluster::quota::ClientUse;
-use crate::entry::state::{Handoff, Held, LoginPhase, SaltedKey, Way};
-use crate::handles::PoolIx;
+use crate::entry::state::{Delayed, Handoff, LoginPhase, SaltedKey, SslNegotiation};
+use crate::handles::{NO_POOL, PoolIx};
 use crate::secured::Secured;
 use crate::traffic::cancel_key::CancelSecret;
 use crate::traffic::cancel_state::CancelSlot;
@@ -64,7 +64,7 @@ pub(crate) struct ClientSlot {
     pub(crate) request_at: Time,
     /// Its earliest wake-up in the timers.
     pub(crate) armed: Time,
-    /// What it is charged for as a stranger.
+    /// What it is charged for while it is unauthenticated.
     pub(crate) charged: u32,
     /// What a cancel request must name.
     pub(crate) cancel: CancelSecret,
@@ -96,15 +96,15 @@ pub(crate) enum ClientPhase {
     /// Its first packet is awaited; it may ask for encryption so many times yet.
     Opening { asks_left: u8 },
     /// A handshake is under way, which it asked for like this.
-    Handshake(Way),
+    Handshake(SslNegotiation),
     /// Its socket is on the way to another worker.
     Moving(Box<Handoff>),
     /// A server is asked for its secret.
-    Asking(Box<Hello>),
+    AuthLookup(Box<StartupRequest>),
     /// It proves who it is.
     Login(Box<LoginPhase>),
-    /// It failed to, and is told a little later.
-    Held(Box<Held>),
+    /// It failed to, and its refusal is delayed.
+    Delayed(Box<Delayed>),
     /// It is who it says, and waits for what its server says about itself.
     Welcome(Box<LoginPhase>),
     /// It may ask.
@@ -218,6 +218,29 @@ pub(crate) enum Reset {
     Query,
 }
 
+impl ClientPhase {
+    /// How clients begin, but for balancers: they may ask for encryption once for each kind.
+    pub(crate) const OPENING: ClientPhase = ClientPhase::Opening { asks_left: 2 };
+
+    /// Whether the client has not proven who it is.
+    pub(crate) fn is_unauthenticated(&self) -> bool {
+        match self {
+            ClientPhase::Header
+            | ClientPhase::Opening { .. }
+            | ClientPhase::Handshake(_)
+            | ClientPhase::Moving(_)
+            | ClientPhase::AuthLookup(_)
+            | ClientPhase::Login(_)
+            | ClientPhase::Delayed(_) => true,
+            ClientPhase::Welcome(_)
+            | ClientPhase::Ready(_)
+            | ClientPhase::Console(_)
+            | ClientPhase::Canceller
+            | ClientPhase::Gone => false,
+        }
+    }
+}
+
 impl ClientSlot {
     /// Where it is, for SHOW CLIENTS.
     pub(crate) fn state(&self) -> &'static str {
@@ -236,9 +259,67 @@ impl ClientSlot {
             ClientPhase::Header | ClientPhase::Opening { .. } | ClientPhase::Handshake(_) | ClientPhase::Console(_) => {
                 false
             }
-            ClientPhase::Login(phase) => !phase.console,
+            ClientPhase::Login(phase) => !phase.is_console(),
             _ => true,
         }
+    }
+
+    /// A client that has just come.
+    pub(crate) fn new(
+        peer: Peer,
+        id: u64,
+        addr: ClientAddr,
+        phase: ClientPhase,
+        now: Time,
+        cancel_secret: [u8; 16],
+    ) -> ClientSlot {
+        ClientSlot {
+            peer,
+            id,
+            addr,
+            phase,
+            pool: NO_POOL,
+            link: None,
+            waiting: Vec::new(),
+            pause: Pause::default(),
+            cut: false,
+            ended: false,
+            statements_refused: false,
+            user: "".into(),
+            tls: None,
+            counts_for: None,
+            connected_at: now,
+            request_at: now,
+            armed: Time::NEVER,
+            charged: 0,
+            cancel: CancelSecret::new(cancel_secret),
+        }
+    }
+
+    /// Its pool, once it has one.
+    pub(crate) fn pool(&self) -> Option<PoolIx> {
+        (self.pool != NO_POOL).then_some(self.pool)
+    }
+
+    /// The database that it has asked for, as long as it has no pool; operators, all the time.
+    pub(crate) fn requested_database(&self) -> &str {
+        match &self.phase {
+            ClientPhase::Console(console) => console.database(),
+            ClientPhase::Login(phase) | ClientPhase::Welcome(phase) => &phase.request().database,
+            ClientPhase::AuthLookup(request) => &request.database,
+            ClientPhase::Delayed(delayed) => &delayed.database,
+            _ => "",
+        }
+    }
+
+    /// Whether it may ask.
+    pub(crate) fn is_ready(&self) -> bool {
+        matches!(self.phase, ClientPhase::Ready(_))
+    }
+
+    /// Whether it has a pool, and is welcome there or about to be.
+    pub(crate) fn is_pooled(&self) -> bool {
+        matches!(self.phase, ClientPhase::Ready(_) | ClientPhase::Welcome(_))
     }
 
     /// The session, once it may ask.

@@ -13,8 +13,8 @@ use weir_config::Config;
 use weir_pgwire::Dirty;
 use weir_pool::lending::{BorrowRequest, borrower_settings};
 use weir_pool::{CloseReason, Effect, Pool, Settings};
-use weir_session::login::Learnt;
-use weir_session::{Accepted, Cause, Clean, OwnError, Refusal};
+use weir_session::login::LearnedCredentials;
+use weir_session::{Cause, Clean, PoolStatements, Refusal, ServerError};
 
 use crate::Engine;
 use crate::backends::hosts::Hosts;
@@ -62,9 +62,9 @@ pub(crate) struct PoolSlot {
     /// What a server said about itself, for clients that log in.
     pub(crate) welcome: Option<Welcome>,
     /// The statements that its servers have accepted.
-    pub(crate) accepted: Accepted,
+    pub(crate) accepted: PoolStatements,
     /// What clients' logins taught us, for our own at the server.
-    pub(crate) learnt: Learnt,
+    pub(crate) learnt: LearnedCredentials,
     /// The secret of its user, if a server was asked for it.
     pub(crate) asked: Option<Secret>,
     /// The password as it was hashed last: from what, and what came of it.
@@ -72,7 +72,7 @@ pub(crate) struct PoolSlot {
     /// Which of its servers is next.
     pub(crate) places: Hosts,
     /// Why the last login failed.
-    pub(crate) last_error: Option<OwnError>,
+    pub(crate) last_error: Option<ServerError>,
     /// It did because it took too long.
     pub(crate) too_slow: bool,
     /// When the first login after the last success failed; never if none has.
@@ -84,8 +84,8 @@ pub(crate) struct PoolSlot {
     /// Cancel requests: under way, and waiting for their turn (requester, client).
     pub(crate) cancels: Vec<Peer>,
     pub(crate) cancel_queue: VecDeque<(Peer, Peer)>,
-    /// When the log was told last who holds its servers.
-    pub(crate) holders_said: Option<Time>,
+    /// When the log had a line about its waits last.
+    pub(crate) wait_logged: Option<Time>,
     /// The configuration has it no more, or nobody needs it.
     pub(crate) removed: bool,
     /// Since when nobody uses it, and since when it has no servers besides; never if it is not so.
@@ -249,7 +249,7 @@ impl Engine {
             latest: Reading { stats: Stats::default(), at: now },
             welcome: None,
             accepted: self.sessions.interner.pool(name, user, config.limits.pool_share()),
-            learnt: Learnt::default(),
+            learnt: LearnedCredentials::default(),
             asked: None,
             salted: None,
             places: Hosts::default(),
@@ -260,7 +260,7 @@ impl Engine {
             lookups: 0,
             cancels: Vec::new(),
             cancel_queue: VecDeque::new(),
-            holders_said: None,
+            wait_logged: None,
             removed: false,
             idle_since: Time::NEVER,
             empty_since: Time::NEVER,
@@ -301,15 +301,15 @@ impl Engine {
         let deadline = slot.pool.next_deadline().min(forget_at).min(again);
         self.common.arm(Who::Pool(ix), deadline, &mut slot.armed);
         if slot.removed && slot.is_vacant() {
-            self.keep_refusals(ix);
+            self.admin.refusals.keep(self.pools.get(ix));
             self.pools.free(ix);
         } else if forget_at <= now {
             self.recall(ix, io);
             self.pools.remove(ix);
             self.common.follow_up(FollowUp::PollPool(ix));
         }
-        if self.admin.halt.is_watched() || self.admin.draining.is_some() {
-            self.look_for_rest(io);
+        if self.admin.halt.is_watched() || self.admin.shutdown.is_draining() {
+            self.check_watches(io);
         }
     }
 
@@ -325,7 +325,7 @@ impl Engine {
             Effect::Close { server, reason } => self.pool_closes(now, server, reason, io),
             Effect::Notice { client, .. } if self.is_borrower(ix) => self.request_cause(ix, Waiting::Notified(client)),
             Effect::Refuse { client, why, waited } => self.refuse_waiting(now, ix, client, why, waited, io),
-            Effect::Notice { client, .. } => self.notice_waiting(now, ix, client, io),
+            Effect::Notice { client, .. } => self.notify_waiting(now, ix, client, io),
             Effect::Grant { client, server, waited, check } => {
                 self.count_wait(ix, client, waited);
                 self.grant(now, client, server, check, io);
@@ -352,10 +352,10 @@ impl Engine {
         if too_long && self.is_borrower(ix) {
             return self.request_cause(ix, Waiting::Refused(client));
         }
-        let refusal = if too_long { self.waited_too_long(now, ix, io) } else { self.refusal(ix, why) };
+        let refusal = if too_long { self.wait_timed_out(now, ix, io) } else { self.refusal(ix, why) };
         match waiter {
             Waiter::Client(client) => self.refuse_handle(now, client, refusal, io),
-            Waiter::Lookup(lookup) => self.lookup_over(lookup, Err(refusal), io),
+            Waiter::AuthQuery(query) => self.end_auth_query(query, Err(refusal), io),
             Waiter::Borrower(_) => {}
         }
     }
@@ -417,7 +417,7 @@ impl Engine {
         if reason == CloseReason::ConnectTimeout {
             let unreached = matches!(slot.state, ServerState::Connecting);
             let message = format!("server {} did not finish the login within server_connect_timeout", slot.target);
-            let error = OwnError { sqlstate: "08001".into(), message };
+            let error = ServerError { sqlstate: "08001".into(), message };
             let pool = self.pools.get_mut(slot.pool);
             // The pool has judged it already, by what it was told when the connect began.
             let (_, told) = pool.places.failed(&pool.config, slot.attempt, error.clone(), None);
@@ -451,11 +451,8 @@ impl Engine {
     /// they are released.
     pub(crate) fn adopt<I: Io>(&mut self, now: Time, config: Arc<Config>, io: &mut I) {
         self.sessions.adopt(&config);
-        self.entry.policy = crate::entry::login::policy(self.entry.policy.key, &config);
-        self.entry.mocks = crate::entry::login::mocks(&config);
+        self.entry.adopt(&config);
         self.common.set_config(config);
-        self.entry.salting.forget_all();
-        self.entry.lookups.forget_all();
         for ix in self.pools.indices() {
             let slot = self.pools.get(ix);
             let config = self.common.config().pool(&slot.name).filter(|pool| self.fits(pool, &slot.user));
@@ -576,7 +573,7 @@ fn adjust(slot: &mut PoolSlot, config: Arc<weir_config::Pool>, now: Time) -> boo
     }
     if elsewhere {
         slot.welcome = None;
-        slot.accepted.forget();
+        slot.accepted.forget_accepted();
         slot.salted = None;
         slot.places = Hosts::default();
         slot.pool.reconnect(now);
@@ -599,7 +596,7 @@ impl PoolSlot {
     }
 
     /// A login has failed: what clients are told of it, and whether it only took too long.
-    pub(crate) fn note_failure(&mut self, error: OwnError, too_slow: bool, now: Time) {
+    pub(crate) fn note_failure(&mut self, error: ServerError, too_slow: bool, now: Time) {
         self.last_error = Some(error);
         self.too_slow = too_slow;
         self.failing_since = self.failing_since.min(now);
@@ -637,7 +634,7 @@ impl PoolSlot {
 
     /// A client's login has taught something for ours at the server. The newest proof is the best one: a changed password
     /// replaces the old.
-    pub(crate) fn learns(&mut self, learnt: &Learnt, asked: &Option<Secret>) {
+    pub(crate) fn learns(&mut self, learnt: &LearnedCredentials, asked: &Option<Secret>) {
         self.learnt.password = learnt.password.clone().or(self.learnt.password.take());
         self.learnt.keys = learnt.keys.clone().or(self.learnt.keys.take());
         self.asked.clone_from(asked);

@@ -2,8 +2,8 @@
 
 use weir_base::OnDirty;
 use weir_config::Config;
-use weir_session::front::{Context, Counts, Messages, Simple};
-use weir_session::{Accepted, Interner, ParamTable, StatePolicy, StatementMemory};
+use weir_session::from_client::{Context, MessagePolicy, SimpleQueries, StatementCounts};
+use weir_session::{Interner, ParamTable, PoolStatements, StatePolicy, StatementMemory};
 
 /// Most buffers kept for waiting clients.
 const MAX_BLOCKS: usize = 1024;
@@ -17,9 +17,9 @@ pub(crate) struct Sessions {
     /// Buffers that held unnamed statements.
     spare: Vec<Vec<u8>>,
     pub(crate) scratch: Vec<u8>,
-    pub(crate) counts: Counts,
+    pub(crate) counts: StatementCounts,
     /// Which messages are passed on.
-    messages: Messages,
+    messages: MessagePolicy,
     /// Buffers that held what clients sent while they waited.
     blocks: Vec<Vec<u8>>,
 }
@@ -32,7 +32,7 @@ impl Sessions {
             params: ParamTable::new(config.track_extra_parameters.iter().map(String::as_str)),
             spare: Vec::new(),
             scratch: Vec::new(),
-            counts: Counts::default(),
+            counts: StatementCounts::default(),
             messages: messages(config),
             blocks: Vec::new(),
         }
@@ -49,13 +49,13 @@ impl Sessions {
     pub(crate) fn context<'a>(
         &'a mut self,
         pool: &weir_config::Pool,
-        accepted: &'a mut Accepted,
+        accepted: &'a mut PoolStatements,
         ahead: u32,
     ) -> Context<'a> {
         let limits = &pool.limits;
         Context {
             interner: &mut self.interner,
-            accepted,
+            statements: accepted,
             params: &self.params,
             spare: &mut self.spare,
             scratch: &mut self.scratch,
@@ -65,7 +65,7 @@ impl Sessions {
             client_memory: limits.client_share(),
             messages: self.messages,
             state: StatePolicy { warn: pool.warn_on_dirty, refuse: pool.on_dirty == OnDirty::Refuse },
-            ahead,
+            max_pending_segments: ahead,
         }
     }
 
@@ -84,7 +84,7 @@ impl Sessions {
 }
 
 /// Which messages are passed on.
-fn messages(config: &Config) -> Messages {
-    let simple = if config.disable_pqexec { Simple::Refused } else { Simple::Allowed };
-    Messages { longest: config.max_packet_size, simple }
+fn messages(config: &Config) -> MessagePolicy {
+    let simple = if config.disable_pqexec { SimpleQueries::Refused } else { SimpleQueries::Allowed };
+    MessagePolicy { longest: config.max_packet_size, simple }
 }

@@ -5,7 +5,7 @@ use std::io;
 
 use weir_pgwire::{Malformed, backend};
 
-use super::text;
+use crate::frame::text;
 
 /// An error or a notice as the server sent it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -10,8 +10,10 @@ use std::time::Duration;
 
 use weir_pgwire::Head;
 
-use super::deadline::{DeadlineSocket, left};
-use super::{Address, Bounds, Error, Frame};
+use crate::deadline::{DeadlineSocket, left};
+use crate::error::Error;
+use crate::frame::Frame;
+use crate::params::{Address, Bounds};
 
 /// How much is read at once.
 const CHUNK: usize = 16 * 1024;

@@ -8,7 +8,8 @@ use std::io;
 pub struct Error(String);
 
 impl Error {
-    pub(crate) fn new(text: impl Into<String>) -> Self {
+    /// One with this text.
+    pub fn new(text: impl Into<String>) -> Self {
         Error(text.into())
     }
 

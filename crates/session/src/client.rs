@@ -1,15 +1,15 @@
 //! A client that has logged in: what it owns whether or not it has a server.
 //!
 //! Owns its place in its stream, its prepared statements, its unnamed statement and its parameters. Must not know pools,
-//! sockets, or how it logged in. What it may send is in [`front`](crate::front).
+//! sockets, or how it logged in. What it may send is in [`front`](crate::from_client).
 
 use std::sync::Arc;
 
 use weir_base::PoolMode;
 use weir_pgwire::Dirty;
 
-use crate::assembly::Assembly;
 use crate::budget::{Account, Charge};
+use crate::frame_reader::FrameReader;
 use crate::names::{Change, ClientStatements};
 use crate::params::Params;
 
@@ -20,7 +20,7 @@ pub struct Client {
     pub id: u64,
     pub(crate) mode: PoolMode,
     pub(crate) params: Arc<Params>,
-    pub(crate) stream: Assembly,
+    pub(crate) stream: FrameReader,
     pub(crate) statements: Option<Box<ClientStatements>>,
     pub(crate) unnamed: Unnamed,
     /// Counts its unnamed statements.
@@ -96,7 +96,7 @@ impl Client {
             id,
             mode,
             params,
-            stream: Assembly::default(),
+            stream: FrameReader::default(),
             statements: None,
             unnamed: Unnamed::None,
             unnamed_count: 0,

@@ -12,11 +12,11 @@ use serde::{Deserialize, Serialize};
 use weir_base::PoolMode;
 use weir_pgwire::Dirty;
 
-use crate::assembly::Assembly;
 use crate::client::{Client, HeldText, Unnamed};
+use crate::frame_reader::FrameReader;
 use crate::names::{Given, Name};
 use crate::params::ParamTable;
-use crate::statements::{Accepted, Interner, Reading};
+use crate::statements::{Interner, ParseEnvironment, PoolStatements};
 
 /// The version of the format; a client of another one is not thawed.
 const VERSION: u8 = 3;
@@ -75,7 +75,7 @@ pub fn freeze(client: &Client, table: &ParamTable) -> Option<Vec<u8>> {
             .statements
             .iter()
             .flat_map(|s| s.iter())
-            .map(|(name, statement)| (name.to_vec(), statement.rest().to_vec(), statement.reading().0))
+            .map(|(name, statement)| (name.to_vec(), statement.rest().to_vec(), statement.environment().0))
             .collect(),
         unnamed: if let Unnamed::Held(held) = &client.unnamed { Some(held.bytes().to_vec()) } else { None },
         streamed: matches!(client.unnamed, Unnamed::Streamed),
@@ -93,7 +93,12 @@ pub fn freeze(client: &Client, table: &ParamTable) -> Option<Vec<u8>> {
 ///
 /// # Errors
 /// When the bytes are of another version, damaged, or more than the limits here allow.
-pub fn thaw(bytes: &[u8], table: &ParamTable, interner: &mut Interner, pool: &Accepted) -> Result<Client, NotThawed> {
+pub fn thaw(
+    bytes: &[u8],
+    table: &ParamTable,
+    interner: &mut Interner,
+    pool: &PoolStatements,
+) -> Result<Client, NotThawed> {
     let (version, rest) = bytes.split_first().ok_or(NotThawed::Damaged)?;
     if *version != VERSION {
         return Err(NotThawed::Version);
@@ -107,9 +112,10 @@ pub fn thaw(bytes: &[u8], table: &ParamTable, interner: &mut Interner, pool: &Ac
         table.restore(&mut params, name, value);
     }
     let mut client = Client::new(frozen.id, mode.ok_or(NotThawed::Damaged)?, Arc::new(params));
-    client.stream = Assembly::thaw(frozen.held);
-    for (name, rest, reading) in frozen.statements {
-        let statement = interner.intern(pool, &rest, Reading(reading)).map_err(|_| NotThawed::TooMuchText)?;
+    client.stream = FrameReader::thaw(frozen.held);
+    for (name, rest, environment) in frozen.statements {
+        let statement =
+            interner.intern(pool, &rest, ParseEnvironment(environment)).map_err(|_| NotThawed::TooMuchText)?;
         let by = client.count_change();
         client.statements_mut().insert(Name::new(&name), Given { statement, by });
     }
@@ -139,7 +145,7 @@ mod tests {
         let mut params = table.unknown();
         table.set(&mut params, "TimeZone", "UTC").unwrap();
         let mut client = Client::new(7, PoolMode::Transaction, Arc::new(params));
-        let statement = interner.intern(&pool, b"select 1\0\0\0", Reading(5)).unwrap();
+        let statement = interner.intern(&pool, b"select 1\0\0\0", ParseEnvironment(5)).unwrap();
         client.statements_mut().make_room(b"s", pool.account()).unwrap();
         client.statements_mut().insert(Name::new(b"s"), Given { statement: statement.clone(), by: 0 });
         let text = [b"select 2".to_vec(), vec![b' '; 5_000], vec![0; 3]].concat();

@@ -17,7 +17,7 @@ use crate::refusal::Refusal;
 pub const MAX_PASSWORD: usize = 16 << 10;
 
 /// Randomness for one login.
-pub struct Salt {
+pub struct LoginNonces {
     /// For md5.
     pub md5: [u8; 4],
     /// For SCRAM.
@@ -60,11 +60,11 @@ enum Stage {
 }
 
 /// What a step of a login came to. What must be sent to the client is in the buffer that the step was given.
-pub enum Next {
+pub enum LoginStep {
     /// The client's next message.
     Wait,
     /// This password must be hashed; then [`Login::salted`].
-    Salt {
+    HashPassword {
         /// The password.
         password: Arc<str>,
         /// With this salt.
@@ -75,14 +75,14 @@ pub enum Next {
         stored: bool,
     },
     /// The client is who it says it is.
-    Accepted(Learnt),
+    Accepted(LearnedCredentials),
     /// It is not, or it can't be.
     Refused(Refusal),
 }
 
 /// What a login taught us that can be used to log in to a server.
 #[derive(Clone, Default)]
-pub struct Learnt {
+pub struct LearnedCredentials {
     /// The password, if it was sent as it is.
     pub password: Option<Arc<str>>,
     /// The keys, if the client proved to have them.
@@ -98,78 +98,88 @@ impl Login {
         user: &str,
         plan: Plan,
         secret: Option<&Secret>,
-        salt: Salt,
+        salt: LoginNonces,
         binding: Option<&[u8]>,
         buffer: &mut Vec<u8>,
-    ) -> (Login, Next) {
+    ) -> (Login, LoginStep) {
         let (stage, next) = match plan.exchange {
-            Exchange::None => (Stage::Over, Next::Accepted(Learnt::default())),
-            Exchange::Refuse(denial) => (Stage::Over, Next::Refused(refusal(denial))),
+            Exchange::None => (Stage::Over, LoginStep::Accepted(LearnedCredentials::default())),
+            Exchange::Refuse(denial) => (Stage::Over, LoginStep::Refused(refusal(denial))),
             Exchange::Cleartext { mock } => {
                 put_back::auth_cleartext(buffer);
-                let secret = secret.filter(|_| plan.doom.is_none()).cloned();
-                (Stage::Cleartext { secret, mock }, Next::Wait)
+                let secret = secret.filter(|_| plan.reject_reason.is_none()).cloned();
+                (Stage::Cleartext { secret, mock }, LoginStep::Wait)
             }
             Exchange::Md5 { hex } => {
                 put_back::auth_md5(buffer, salt.md5);
-                (Stage::Md5 { hex, salt: salt.md5 }, Next::Wait)
+                (Stage::Md5 { hex, salt: salt.md5 }, LoginStep::Wait)
             }
             Exchange::Scram(source) => {
                 let offer = ScramOffer::new(salt.nonce, binding);
                 put_back::auth_sasl(buffer, offer.mechanisms());
-                (Stage::ScramFirst { offer, source }, Next::Wait)
+                (Stage::ScramFirst { offer, source }, LoginStep::Wait)
             }
         };
         (Login { user: user.to_owned(), stage }, next)
     }
 
     /// Takes the body of a password message (PasswordMessage, SASLInitialResponse, SASLResponse).
-    pub fn message(&mut self, body: &[u8], policy: &ScramPolicy, buffer: &mut Vec<u8>) -> Next {
+    pub fn message(&mut self, body: &[u8], policy: &ScramPolicy, buffer: &mut Vec<u8>) -> LoginStep {
         match std::mem::replace(&mut self.stage, Stage::Over) {
             Stage::Cleartext { secret, mock } => self.cleartext(body, secret, mock, policy),
             Stage::Md5 { hex, salt } => {
                 let good = frontend::password(body).is_ok_and(|response| md5_verify(&hex, salt, response));
-                if good { Next::Accepted(Learnt::default()) } else { Next::Refused(Refusal::PasswordFailed) }
+                if good {
+                    LoginStep::Accepted(LearnedCredentials::default())
+                } else {
+                    LoginStep::Refused(Refusal::PasswordFailed)
+                }
             }
             Stage::ScramFirst { offer, source } => self.scram_first(body, offer, source, policy, buffer),
             Stage::ScramFinal(expect) => match expect.finish(body) {
                 Ok((keys, server_final)) => {
                     put_back::auth_sasl_final(buffer, &server_final);
-                    Next::Accepted(Learnt { password: None, keys: Some(keys) })
+                    LoginStep::Accepted(LearnedCredentials { password: None, keys: Some(keys) })
                 }
-                Err(_) => Next::Refused(Refusal::SaslFailed),
+                Err(_) => LoginStep::Refused(Refusal::SaslFailed),
             },
             Stage::CleartextSalting { .. } | Stage::ScramSalting { .. } | Stage::Over => {
-                Next::Refused(Refusal::Protocol("a password message that nobody asked for".into()))
+                LoginStep::Refused(Refusal::Protocol("a password message that nobody asked for".into()))
             }
         }
     }
 
-    /// Goes on after [`Next::Salt`].
-    pub fn salted(&mut self, salted: &[u8; 32]) -> Next {
+    /// Goes on after [`LoginStep::HashPassword`].
+    pub fn salted(&mut self, salted: &[u8; 32]) -> LoginStep {
         match std::mem::replace(&mut self.stage, Stage::Over) {
             Stage::CleartextSalting { given, verifier } => {
                 if ScramKeys::from_salted(salted).matches(&verifier) {
-                    Next::Accepted(Learnt { password: Some(given), keys: None })
+                    LoginStep::Accepted(LearnedCredentials { password: Some(given), keys: None })
                 } else {
-                    Next::Refused(Refusal::PasswordFailed)
+                    LoginStep::Refused(Refusal::PasswordFailed)
                 }
             }
             Stage::ScramSalting { challenged, salt, iterations } => {
                 let verifier = ScramVerifier::from_salted(salted, salt, iterations);
                 self.stage = Stage::ScramFinal(challenged.verify_with(verifier, false));
-                Next::Wait
+                LoginStep::Wait
             }
-            _ => Next::Refused(Refusal::Broken("a hash that nobody asked for")),
+            _ => LoginStep::Refused(Refusal::Broken("a hash that nobody asked for")),
         }
     }
 
-    fn cleartext(&mut self, body: &[u8], secret: Option<Secret>, mock: Option<Shape>, policy: &ScramPolicy) -> Next {
+    fn cleartext(
+        &mut self,
+        body: &[u8],
+        secret: Option<Secret>,
+        mock: Option<Shape>,
+        policy: &ScramPolicy,
+    ) -> LoginStep {
         let given = frontend::password(body).ok().and_then(|p| std::str::from_utf8(p).ok());
-        let Some(given) = given else { return Next::Refused(Refusal::PasswordFailed) };
+        let Some(given) = given else { return LoginStep::Refused(Refusal::PasswordFailed) };
         if given.is_empty() {
             // Whoever it is: nobody has such a password, on a server either.
-            return Next::Refused(Refusal::EmptyPassword);
+            return LoginStep::Refused(Refusal::EmptyPassword);
         }
         let given: Arc<str> = given.into();
         let good = match secret {
@@ -185,16 +195,16 @@ impl Login {
             },
         };
         if good {
-            Next::Accepted(Learnt { password: Some(given), keys: None })
+            LoginStep::Accepted(LearnedCredentials { password: Some(given), keys: None })
         } else {
-            Next::Refused(Refusal::PasswordFailed)
+            LoginStep::Refused(Refusal::PasswordFailed)
         }
     }
 
-    fn hash_cleartext(&mut self, given: Arc<str>, verifier: ScramVerifier) -> Next {
+    fn hash_cleartext(&mut self, given: Arc<str>, verifier: ScramVerifier) -> LoginStep {
         let (password, salt, iterations) = (given.clone(), verifier.salt.clone(), verifier.iterations);
         self.stage = Stage::CleartextSalting { given, verifier };
-        Next::Salt { password, salt, iterations, stored: false }
+        LoginStep::HashPassword { password, salt, iterations, stored: false }
     }
 
     fn scram_first(
@@ -204,27 +214,27 @@ impl Login {
         source: ScramSource,
         policy: &ScramPolicy,
         buffer: &mut Vec<u8>,
-    ) -> Next {
+    ) -> LoginStep {
         let initial = frontend::sasl_initial(body).ok();
         let chosen = initial.and_then(|i| Some((offer.choose(i.mechanism).ok()?, i.data?)));
-        let Some((server, first)) = chosen else { return Next::Refused(Refusal::SaslFailed) };
+        let Some((server, first)) = chosen else { return LoginStep::Refused(Refusal::SaslFailed) };
         match source.start(&self.user, policy) {
-            ScramStart::Ready { verifier, doomed } => match server.first(first, verifier, doomed) {
+            ScramStart::Ready { verifier, must_fail } => match server.first(first, verifier, must_fail) {
                 Ok((expect, server_first)) => {
                     put_back::auth_sasl_continue(buffer, &server_first);
                     self.stage = Stage::ScramFinal(expect);
-                    Next::Wait
+                    LoginStep::Wait
                 }
-                Err(_) => Next::Refused(Refusal::SaslFailed),
+                Err(_) => LoginStep::Refused(Refusal::SaslFailed),
             },
             ScramStart::Salt { password, salt, iterations } => match server.challenge(first, &salt, iterations) {
                 Ok((challenged, server_first)) => {
                     // At once, as a user without a password to be hashed has it.
                     put_back::auth_sasl_continue(buffer, &server_first);
                     self.stage = Stage::ScramSalting { challenged, salt: salt.clone(), iterations };
-                    Next::Salt { password, salt, iterations, stored: true }
+                    LoginStep::HashPassword { password, salt, iterations, stored: true }
                 }
-                Err(_) => Next::Refused(Refusal::SaslFailed),
+                Err(_) => LoginStep::Refused(Refusal::SaslFailed),
             },
         }
     }

@@ -1,7 +1,7 @@
 //! What a client calls its prepared statements.
 //!
 //! Owns the names that one client gave, what it is charged for them, and the way back from a statement to a name. Must not
-//! know messages on the wire, or what of it is still under way ([`crate::notes`]).
+//! know messages on the wire, or what of it is still under way ([`crate::undo_log`]).
 //!
 //! Every change of a client's names has a number, which grows; a name carries that of the change that gave it. So a statement
 //! that drops all names drops those of before, and none that was given behind it in the same pipeline, at a cost of what it

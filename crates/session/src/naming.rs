@@ -10,17 +10,19 @@ use weir_pgwire::frontend::BindHead;
 use weir_pgwire::tag::front;
 use weir_pgwire::{Dealloc, Effects, HEAD, Head, Of, SqlHead, TxStatus, frontend, put_back, put_front, sql};
 
-use crate::assembly::Fate;
 use crate::budget::NoRoom;
 use crate::client::{HeldText, Unnamed};
-use crate::front::{MAX_NAMES, Step, Then, is_too_long, protocol, text_of, text_seen, whole_text};
+use crate::frame_reader::Disposition;
+use crate::from_client::{
+    MAX_NAMES, ReplyWait, Step, StopReason, is_too_long, protocol, text_of, text_seen, whole_text,
+};
 use crate::names::{ClientStatements, Given, Name};
-use crate::notes::{Change, Subject};
 use crate::out::{Out, View};
-use crate::outstanding::Expect;
+use crate::pending::Expected;
 use crate::prepared::OnServer;
 use crate::refusal::Refusal;
-use crate::statements::{Key, NAME_LEN, NAME_PREFIX, NotInterned, Reading, Statement, cost, text_in};
+use crate::statements::{Key, NAME_LEN, NAME_PREFIX, NotInterned, ParseEnvironment, Statement, cost, text_in};
+use crate::undo_log::{Change, Subject};
 
 /// A name of ours that no statement has.
 pub(crate) const NOBODYS: &[u8; NAME_LEN] = b"weir_of_nobody_0000000000000000000000";
@@ -53,9 +55,9 @@ impl<O: Out> Step<'_, '_, O> {
         if parse.name.is_empty() || self.knows(parse.name) || !room {
             return false;
         }
-        let reading = self.reading();
-        let known = self.ctx.interner.find(self.ctx.accepted, parse.rest, reading);
-        let Some(statement) = known.filter(|s| self.ctx.accepted.contains(s.key())) else { return false };
+        let environment = self.environment();
+        let known = self.ctx.interner.find(self.ctx.statements, parse.rest, environment);
+        let Some(statement) = known.filter(|s| self.ctx.statements.contains(s.key())) else { return false };
         if self.must_have_room(parse.name, parse.rest).is_err() {
             return false;
         }
@@ -66,7 +68,7 @@ impl<O: Out> Step<'_, '_, O> {
         true
     }
 
-    pub(crate) fn query(&mut self, view: View<'_>, head: Head) -> Result<usize, Then> {
+    pub(crate) fn query(&mut self, view: View<'_>, head: Head) -> Result<usize, StopReason> {
         let (text, whole) = text_seen(view, head);
         let what = if whole { sql::head(text) } else { sql::head_of_prefix(text) };
         if let SqlHead::Deallocate(Dealloc::Name(name)) = &what {
@@ -76,11 +78,11 @@ impl<O: Out> Step<'_, '_, O> {
             }
             if self.knows(name) && self.server.as_ref().is_some_and(|s| s.status != TxStatus::Failed) {
                 if self.has_unnamed() {
-                    self.change_unnamed(Expect::LocalForget, Unnamed::None);
+                    self.change_unnamed(Expected::LocalForget, Unnamed::None);
                 }
-                self.rename(Expect::LocalDeallocate, None, name, None);
+                self.rename(Expected::LocalDeallocate, None, name, None);
                 self.emit();
-                return Ok(self.rest(view, head, Fate::Discard));
+                return Ok(self.rest(view, head, Disposition::Discard));
             }
         }
         let effects = self.effects_of(text, (!whole).then(|| &view.bytes[HEAD..]), &what);
@@ -90,7 +92,7 @@ impl<O: Out> Step<'_, '_, O> {
         }
         if self.refuses(effects) {
             if had_unnamed {
-                self.change_unnamed(Expect::LocalForget, Unnamed::None);
+                self.change_unnamed(Expected::LocalForget, Unnamed::None);
             }
             return Ok(self.refuse_query(view, head, effects));
         }
@@ -99,11 +101,11 @@ impl<O: Out> Step<'_, '_, O> {
         }
         self.sends(effects);
         if !had_unnamed {
-            return Ok(self.plain_with(view, head, Expect::Query, effects));
+            return Ok(self.plain_with(view, head, Expected::Query, effects));
         }
-        self.change_unnamed(Expect::QueryNoted, Unnamed::None);
-        self.owed().set_newest(effects);
-        Ok(self.rest(view, head, Fate::Forward))
+        self.change_unnamed(Expected::QueryNoted, Unnamed::None);
+        self.pending().set_newest(effects);
+        Ok(self.rest(view, head, Disposition::Forward))
     }
 
     /// Whether the client has an unnamed statement, or may have one again if a request under way is skipped.
@@ -112,13 +114,13 @@ impl<O: Out> Step<'_, '_, O> {
         !matches!(self.client.unnamed, Unnamed::None) || noted()
     }
 
-    pub(crate) fn parse(&mut self, view: View<'_>, head: Head) -> Result<usize, Then> {
+    pub(crate) fn parse(&mut self, view: View<'_>, head: Head) -> Result<usize, StopReason> {
         self.ctx.counts.client_parses += 1;
         let too_long = view.bytes.get(HEAD).is_some_and(|first| is_too_long(*first, head.total()));
         if view.bytes.len() < head.total() || too_long {
             return Ok(self.stream_unnamed(view, head));
         }
-        let parse = frontend::parse(&view.bytes[HEAD..]).map_err(|m| Then::Refuse(protocol(m)))?;
+        let parse = frontend::parse(&view.bytes[HEAD..]).map_err(|m| StopReason::Refuse(protocol(m)))?;
         let text = text_in(parse.rest);
         let effects = self.effects_of(text, None, &sql::head(text));
         if self.refuses(effects) {
@@ -127,49 +129,51 @@ impl<O: Out> Step<'_, '_, O> {
         }
         if parse.name.is_empty() {
             let Some(held) = self.hold(parse.rest) else { return Ok(self.stream_unnamed(view, head)) };
-            self.change_unnamed(Expect::ParseUnnamed, Unnamed::Held(held));
+            self.change_unnamed(Expected::ParseUnnamed, Unnamed::Held(held));
             self.own_unnamed_slot(effects);
-            return Ok(self.rest(view, head, Fate::Forward));
+            return Ok(self.rest(view, head, Disposition::Forward));
         }
         self.must_be_settled(Subject::Name(parse.name))?;
         if let Some(known) = self.client.statements.as_ref().and_then(|s| s.get(parse.name)).cloned() {
             // The server shall say that the name is taken, in its own words: under our name for it, it is.
             let known = self.ensure(parse.name, known)?;
-            self.note(Expect::ParseTaken, None, Change::Taken { name: Name::new(parse.name) });
+            self.note(Expected::ParseTaken, None, Change::Taken { name: Name::new(parse.name) });
             self.write_parse(known.name(), parse.rest);
-            return Ok(self.rest(view, head, Fate::Discard));
+            return Ok(self.rest(view, head, Disposition::Discard));
         }
         if self.client.prepared() >= self.ctx.client_statements {
-            return Err(Then::Refuse(Refusal::StatementLimit("too many prepared statements (client_statements)")));
+            return Err(StopReason::Refuse(Refusal::StatementLimit(
+                "too many prepared statements (client_statements)",
+            )));
         }
         self.must_have_room(parse.name, parse.rest)?;
         let statement = self.intern(parse.rest)?;
         self.must_be_known_on_server(statement.key())?;
         self.prepare(&statement, Some(parse.name));
-        Ok(self.rest(view, head, Fate::Discard))
+        Ok(self.rest(view, head, Disposition::Discard))
     }
 
     /// How a text that the client sends now is read, as far as that is known.
-    fn reading(&self) -> Reading {
-        self.ctx.interner.reading(self.ctx.params.read_by(&self.client.params), self.ctx.accepted.definitions())
+    fn environment(&self) -> ParseEnvironment {
+        self.ctx.interner.environment(self.ctx.params.read_by(&self.client.params), self.ctx.statements.definitions())
     }
 
-    fn intern(&mut self, rest: &[u8]) -> Result<Arc<Statement>, Then> {
-        let reading = self.reading();
-        self.ctx.interner.intern(self.ctx.accepted, rest, reading).map_err(|why| match why {
+    fn intern(&mut self, rest: &[u8]) -> Result<Arc<Statement>, StopReason> {
+        let environment = self.environment();
+        self.ctx.interner.intern(self.ctx.statements, rest, environment).map_err(|why| match why {
             NotInterned::NoRoom(limit) => no_room(limit),
-            NotInterned::Collision => Then::Refuse(Refusal::Broken("two statements with one name")),
+            NotInterned::Collision => StopReason::Refuse(Refusal::Broken("two statements with one name")),
         })
     }
 
     /// One statement more must be within what the client may hold.
-    fn must_have_room(&mut self, name: &[u8], rest: &[u8]) -> Result<(), Then> {
+    fn must_have_room(&mut self, name: &[u8], rest: &[u8]) -> Result<(), StopReason> {
         let more = ClientStatements::cost_of(name, cost(rest));
         if self.client.statement_bytes() + more > self.ctx.client_memory {
             let what = "prepared statements of one client exceed client_statement_memory";
-            return Err(Then::Refuse(Refusal::StatementLimit(what)));
+            return Err(StopReason::Refuse(Refusal::StatementLimit(what)));
         }
-        self.client.statements_mut().make_room(name, self.ctx.accepted.account()).map_err(no_room)
+        self.client.statements_mut().make_room(name, self.ctx.statements.account()).map_err(no_room)
     }
 
     /// Throws a Parse of a named statement away that can't be held as a whole. It needs no server before its end: a client
@@ -183,20 +187,20 @@ impl<O: Out> Step<'_, '_, O> {
         if let Refusal::StatementLimit(what) = what {
             self.client.fails = Some(what);
         }
-        self.rest(view, head, Fate::Discard)
+        self.rest(view, head, Disposition::Discard)
     }
 
     /// The client's unnamed statement will exist only on the server that it has now.
     fn stream_unnamed(&mut self, view: View<'_>, head: Head) -> usize {
-        self.change_unnamed(Expect::ParseUnnamed, Unnamed::Streamed);
+        self.change_unnamed(Expected::ParseUnnamed, Unnamed::Streamed);
         self.own_unnamed_slot(Effects::UNKNOWN);
-        self.rest(view, head, Fate::Forward)
+        self.rest(view, head, Disposition::Forward)
     }
 
     /// Fails a request in words of ours, as if the server had: it is made to fail at this place, so that its transaction
     /// fails and it skips to the next Sync, as after any error.
     pub(crate) fn fail(&mut self, what: &'static str) {
-        self.note(Expect::Refused, None, Change::Refused(what));
+        self.note(Expected::Refused, None, Change::Refused(what));
         self.ctx.scratch.clear();
         let nobodys = self.ctx.interner.nobodys();
         put_front::describe(self.ctx.scratch, Of::Statement, &nobodys);
@@ -204,22 +208,24 @@ impl<O: Out> Step<'_, '_, O> {
     }
 
     /// Too much is outstanding: the server gets a Flush, and the client waits for its answers.
-    pub(crate) fn wait_for_answers(&mut self) -> Then {
-        if self.owed().needs_flush() {
+    pub(crate) fn wait_for_answers(&mut self) -> StopReason {
+        if self.pending().needs_flush() {
             self.ctx.scratch.clear();
             put_front::flush(self.ctx.scratch);
             self.out.server(self.ctx.scratch);
         }
-        Then::Full
+        StopReason::AwaitReplies(ReplyWait::QueueFull)
     }
 
-    pub(crate) fn bind(&mut self, view: View<'_>, head: Head) -> Result<usize, Then> {
+    pub(crate) fn bind(&mut self, view: View<'_>, head: Head) -> Result<usize, StopReason> {
         let bind = match frontend::bind_head(&view.bytes[HEAD..]) {
             Ok(Some(bind)) => bind,
             Ok(None) => {
-                return Err(Then::Refuse(Refusal::Protocol("a Bind without names, or with very long ones".into())));
+                return Err(StopReason::Refuse(Refusal::Protocol(
+                    "a Bind without names, or with very long ones".into(),
+                )));
             }
-            Err(malformed) => return Err(Then::Refuse(protocol(malformed))),
+            Err(malformed) => return Err(StopReason::Refuse(protocol(malformed))),
         };
         self.must_be_settled(Subject::of(bind.statement))?;
         if let Some(gone) = self.ends_statements(bind.statement) {
@@ -229,18 +235,18 @@ impl<O: Out> Step<'_, '_, O> {
             self.ensure_unnamed()?;
             let effects = self.server.as_deref().map_or(Effects::NONE, |server| server.state.unnamed);
             self.binds(bind.portal, effects);
-            return Ok(self.plain(view, head, Expect::Bind));
+            return Ok(self.plain(view, head, Expected::Bind));
         }
         let Some((server_name, statement)) = self.server_name(bind.statement)? else {
             // One of SQL's PREPARE, or none.
             self.binds(bind.portal, self.parsed_effects());
-            return Ok(self.plain(view, head, Expect::Bind));
+            return Ok(self.plain(view, head, Expected::Bind));
         };
         if let Some(statement) = statement {
             let effects = self.bound_effects(statement.rest(), statement.effects());
             self.binds(bind.portal, effects);
         }
-        self.owed().request(Expect::Bind);
+        self.pending().request(Expected::Bind);
         Ok(self.send_bind(view, head, bind, &server_name))
     }
 
@@ -251,57 +257,57 @@ impl<O: Out> Step<'_, '_, O> {
         put_front::bind_head(self.ctx.scratch, bind.portal, statement, head.total() - names);
         self.out.server(self.ctx.scratch);
         view.to_server(names..view.bytes.len(), self.out);
-        self.follow(view, head, Fate::Forward)
+        self.follow(view, head, Disposition::Forward)
     }
 
     /// Describe and Close.
-    pub(crate) fn named(&mut self, view: View<'_>, head: Head) -> Result<usize, Then> {
+    pub(crate) fn named(&mut self, view: View<'_>, head: Head) -> Result<usize, StopReason> {
         if head.total() > HEAD + MAX_NAMES {
-            return Err(Then::Refuse(Refusal::Protocol("a very long name".into())));
+            return Err(StopReason::Refuse(Refusal::Protocol("a very long name".into())));
         }
-        let named = frontend::named(&view.bytes[HEAD..]).map_err(|m| Then::Refuse(protocol(m)))?;
+        let named = frontend::named(&view.bytes[HEAD..]).map_err(|m| StopReason::Refuse(protocol(m)))?;
         let closes = head.tag == front::CLOSE;
         if named.of == Of::Portal {
-            return Ok(self.plain(view, head, if closes { Expect::Close } else { Expect::DescribeRows }));
+            return Ok(self.plain(view, head, if closes { Expected::Close } else { Expected::DescribeRows }));
         }
         if closes {
             return self.close_statement(view, head, named.name);
         }
         if named.name.is_empty() {
             self.ensure_unnamed()?;
-            return Ok(self.plain(view, head, Expect::DescribeStatement));
+            return Ok(self.plain(view, head, Expected::DescribeStatement));
         }
         let Some((server_name, _)) = self.server_name(named.name)? else {
-            return Ok(self.plain(view, head, Expect::DescribeStatement));
+            return Ok(self.plain(view, head, Expected::DescribeStatement));
         };
-        self.owed().request(Expect::DescribeStatement);
+        self.pending().request(Expected::DescribeStatement);
         self.ctx.scratch.clear();
         put_front::describe(self.ctx.scratch, Of::Statement, &server_name);
         self.out.server(self.ctx.scratch);
-        Ok(self.rest(view, head, Fate::Discard))
+        Ok(self.rest(view, head, Disposition::Discard))
     }
 
-    fn close_statement(&mut self, view: View<'_>, head: Head, name: &[u8]) -> Result<usize, Then> {
+    fn close_statement(&mut self, view: View<'_>, head: Head, name: &[u8]) -> Result<usize, StopReason> {
         if name.is_empty() {
             if let Some(server) = self.server.as_deref_mut() {
                 server.unnamed = None;
             }
-            self.change_unnamed(Expect::CloseUnnamed, Unnamed::None);
-            return Ok(self.rest(view, head, Fate::Forward));
+            self.change_unnamed(Expected::CloseUnnamed, Unnamed::None);
+            return Ok(self.rest(view, head, Disposition::Forward));
         }
         self.must_be_settled(Subject::Name(name))?;
         if self.knows(name) || name.starts_with(NAME_PREFIX) {
             // The statement stays on the server, for others and for its return.
-            self.rename(Expect::LocalClose, None, name, None);
+            self.rename(Expected::LocalClose, None, name, None);
             self.emit();
-            return Ok(self.rest(view, head, Fate::Discard));
+            return Ok(self.rest(view, head, Disposition::Discard));
         }
-        Ok(self.plain(view, head, Expect::Close))
+        Ok(self.plain(view, head, Expected::Close))
     }
 
     /// The name on the server of what the client calls `name`, prepared there; none if the client's own word must do
     /// (an SQL-level PREPARE, or a name that does not exist and will be refused in the server's words).
-    fn server_name(&mut self, name: &[u8]) -> Result<Option<ServerName>, Then> {
+    fn server_name(&mut self, name: &[u8]) -> Result<Option<ServerName>, StopReason> {
         self.must_be_settled(Subject::Name(name))?;
         let known = self.client.statements.as_ref().and_then(|s| s.get(name)).cloned();
         Ok(match known {
@@ -325,12 +331,12 @@ impl<O: Out> Step<'_, '_, O> {
     /// Makes sure that the server has what the client calls `name`, with requests of our own. Where it must be prepared,
     /// its text is read by the parameters and definitions of now; if these are others than before, it is another statement
     /// from here on.
-    fn ensure(&mut self, name: &[u8], mut statement: Arc<Statement>) -> Result<Arc<Statement>, Then> {
+    fn ensure(&mut self, name: &[u8], mut statement: Arc<Statement>) -> Result<Arc<Statement>, StopReason> {
         self.must_be_known_on_server(statement.key())?;
         if self.is_ready(statement.key()) {
             return Ok(statement);
         }
-        if statement.reading() != self.reading() {
+        if statement.environment() != self.environment() {
             statement = self.intern(statement.rest())?;
             self.client.statements_mut().replace(name, statement.clone());
             self.must_be_known_on_server(statement.key())?;
@@ -348,11 +354,11 @@ impl<O: Out> Step<'_, '_, O> {
     }
 
     /// Whether the server has a statement must not depend on a request of an earlier segment that may still be skipped.
-    fn must_be_known_on_server(&mut self, key: Key) -> Result<(), Then> {
+    fn must_be_known_on_server(&mut self, key: Key) -> Result<(), StopReason> {
         let Some(server) = self.server.as_deref() else { return Ok(()) };
-        let segment = server.owed.segment();
+        let segment = server.pending.segment();
         if server.closes.is_closing(key, segment) || server.notes.is_preparing(key, segment) {
-            Err(Then::Full)
+            Err(StopReason::AwaitReplies(ReplyWait::EarlierSegment))
         } else {
             Ok(())
         }
@@ -363,13 +369,13 @@ impl<O: Out> Step<'_, '_, O> {
     fn prepare(&mut self, statement: &Arc<Statement>, client_name: Option<&[u8]>) {
         let Some(server) = self.server.as_deref_mut() else { return };
         let mut on_server = server.statements.touch(statement.key());
-        if on_server == OnServer::Ready && (server.status == TxStatus::Failed || server.owed.is_ahead()) {
+        if on_server == OnServer::Ready && (server.status == TxStatus::Failed || server.pending.is_ahead()) {
             // The server shall refuse it if the transaction has failed, as it refuses all Parse then.
             on_server = OnServer::Stale;
         }
         if on_server == OnServer::Ready {
             if let Some(name) = client_name {
-                self.rename(Expect::LocalParse, None, name, Some(statement.clone()));
+                self.rename(Expected::LocalParse, None, name, Some(statement.clone()));
             }
             return self.emit();
         }
@@ -380,23 +386,23 @@ impl<O: Out> Step<'_, '_, O> {
         }
         let key = Some(statement.key());
         match client_name {
-            Some(name) => self.rename(Expect::ParseNamed, key, name, Some(statement.clone())),
-            None => self.note(Expect::OwnParse, key, Change::None),
+            Some(name) => self.rename(Expected::ParseNamed, key, name, Some(statement.clone())),
+            None => self.note(Expected::OwnParse, key, Change::None),
         }
         self.write_parse(statement.name(), statement.rest());
     }
 
     fn close_on_server(&mut self, key: Key) {
         let Some(server) = self.server.as_deref_mut() else { return };
-        server.closes.push(server.owed.segment(), Some(key));
-        server.owed.request(Expect::OwnClose);
+        server.closes.push(server.pending.segment(), Some(key));
+        server.pending.request(Expected::OwnClose);
         self.ctx.scratch.clear();
         put_front::close(self.ctx.scratch, Of::Statement, &key.name());
         self.out.server(self.ctx.scratch);
     }
 
-    fn send_parse(&mut self, name: &[u8], rest: &[u8], what: Expect) {
-        self.owed().request(what);
+    fn send_parse(&mut self, name: &[u8], rest: &[u8], what: Expected) {
+        self.pending().request(what);
         self.write_parse(name, rest);
     }
 
@@ -412,13 +418,13 @@ impl<O: Out> Step<'_, '_, O> {
     }
 
     /// Makes sure that the server's unnamed slot holds the client's unnamed statement, or nothing.
-    fn ensure_unnamed(&mut self) -> Result<(), Then> {
+    fn ensure_unnamed(&mut self) -> Result<(), StopReason> {
         self.must_be_settled(Subject::Unnamed)?;
         let id = self.client.unnamed_id();
         let Some(server) = self.server.as_deref_mut() else { return Ok(()) };
         // What we have put there in an earlier segment may have been skipped with the rest of that.
-        let segment = server.owed.segment();
-        let may_be_skipped = server.unnamed_at != segment && server.owed.is_ahead();
+        let segment = server.pending.segment();
+        let may_be_skipped = server.unnamed_at != segment && server.pending.is_ahead();
         if server.unnamed == Some(id) && !may_be_skipped {
             return Ok(());
         }
@@ -428,7 +434,7 @@ impl<O: Out> Step<'_, '_, O> {
                 server.state.unnamed = Effects::of(text_in(rest));
                 server.unnamed = Some(id);
                 server.unnamed_at = segment;
-                server.owed.request(Expect::OwnParseUnnamed);
+                server.pending.request(Expected::OwnParseUnnamed);
                 self.ctx.counts.server_parses += 1;
                 self.ctx.scratch.clear();
                 put_front::parse(self.ctx.scratch, b"", rest);
@@ -437,8 +443,8 @@ impl<O: Out> Step<'_, '_, O> {
             }
             Unnamed::None | Unnamed::Streamed => {
                 server.unnamed = None;
-                server.closes.push(server.owed.segment(), None);
-                server.owed.request(Expect::OwnClose);
+                server.closes.push(server.pending.segment(), None);
+                server.pending.request(Expected::OwnClose);
                 self.ctx.scratch.clear();
                 put_front::close(self.ctx.scratch, Of::Statement, b"");
                 self.out.server(self.ctx.scratch);
@@ -480,21 +486,21 @@ impl<O: Out> Step<'_, '_, O> {
         head: Head,
         bind: BindHead<'_>,
         gone: &Deallocation,
-    ) -> Result<usize, Then> {
+    ) -> Result<usize, StopReason> {
         self.must_be_settled(Subject::Name(&gone.name))?;
-        let Some(server) = self.server.as_deref_mut() else { return Err(Then::NeedServer) };
-        server.closes.push(server.owed.segment(), None);
-        server.owed.request(Expect::OwnClose);
+        let Some(server) = self.server.as_deref_mut() else { return Err(StopReason::NeedServer) };
+        server.closes.push(server.pending.segment(), None);
+        server.pending.request(Expected::OwnClose);
         self.ctx.scratch.clear();
         put_front::close(self.ctx.scratch, Of::Statement, GONE);
         self.out.server(self.ctx.scratch);
-        self.send_parse(GONE, b"SELECT 1\0\0\0", Expect::OwnParseUnnamed);
+        self.send_parse(GONE, b"SELECT 1\0\0\0", Expected::OwnParseUnnamed);
         // The unnamed slot is not the client's own from here on.
-        self.send_parse(b"", &[b"DEALLOCATE ", GONE, &gone.types].concat(), Expect::OwnParseUnnamed);
+        self.send_parse(b"", &[b"DEALLOCATE ", GONE, &gone.types].concat(), Expected::OwnParseUnnamed);
         if let Some(server) = self.server.as_deref_mut() {
             server.unnamed = None;
         }
-        self.rename(Expect::BindNoted, None, &gone.name, None);
+        self.rename(Expected::BindNoted, None, &gone.name, None);
         Ok(self.send_bind(view, head, bind, b""))
     }
 
@@ -507,7 +513,7 @@ impl<O: Out> Step<'_, '_, O> {
         if held + buffer.capacity() as u64 > self.ctx.client_memory {
             return None;
         }
-        HeldText::new(buffer, self.ctx.accepted.account())
+        HeldText::new(buffer, self.ctx.statements.account())
     }
 
     /// The server's unnamed slot holds the client's unnamed statement from now on; `effects` are those of its text.
@@ -521,15 +527,15 @@ impl<O: Out> Step<'_, '_, O> {
     }
 
     /// Expects an answer, and notes what the request changes.
-    pub(crate) fn note(&mut self, what: Expect, prepares: Option<Key>, change: Change) {
+    pub(crate) fn note(&mut self, what: Expected, prepares: Option<Key>, change: Change) {
         let Some(server) = self.server.as_deref_mut() else { return };
         let number = self.client.count_change();
-        server.notes.push(number, server.owed.segment(), prepares, change, self.ctx.accepted.account());
-        server.owed.request(what);
+        server.notes.push(number, server.pending.segment(), prepares, change, self.ctx.statements.account());
+        server.pending.request(what);
     }
 
     /// Expects an answer to a request after which the client's `name` means `now`.
-    fn rename(&mut self, what: Expect, prepares: Option<Key>, name: &[u8], now: Option<Arc<Statement>>) {
+    fn rename(&mut self, what: Expected, prepares: Option<Key>, name: &[u8], now: Option<Arc<Statement>>) {
         let name = Name::new(name);
         let by = self.client.next_change();
         let statements = self.client.statements_mut();
@@ -541,31 +547,35 @@ impl<O: Out> Step<'_, '_, O> {
     }
 
     /// Expects an answer to a request after which the client's unnamed statement is `now`.
-    fn change_unnamed(&mut self, what: Expect, now: Unnamed) {
+    fn change_unnamed(&mut self, what: Expected, now: Unnamed) {
         let before = self.client.replace_unnamed(now);
         self.note(what, None, Change::Unnamed { before });
     }
 
     /// What a request builds upon must not be taken back later: a change in an earlier segment that may still be skipped is
     /// waited for.
-    fn must_be_settled(&mut self, subject: Subject<'_>) -> Result<(), Then> {
+    fn must_be_settled(&mut self, subject: Subject<'_>) -> Result<(), StopReason> {
         let Some(server) = self.server.as_deref() else { return Ok(()) };
-        let segment = server.owed.segment();
+        let segment = server.pending.segment();
         // Without a ReadyForQuery ahead it is the same segment still: its Sync was swallowed by a COPY.
-        let dropping = server.dropping_all.is_some_and(|at| at != segment) && server.owed.is_ahead();
-        if dropping || server.notes.is_open(subject, segment) { Err(Then::Full) } else { Ok(()) }
+        let dropping = server.dropping_all.is_some_and(|at| at != segment) && server.pending.is_ahead();
+        if dropping || server.notes.is_open(subject, segment) {
+            Err(StopReason::AwaitReplies(ReplyWait::EarlierSegment))
+        } else {
+            Ok(())
+        }
     }
 
     /// What we answer by the transaction's status must wait until that is known.
-    fn must_be_behind(&mut self) -> Result<(), Then> {
-        let ahead = self.server.as_ref().is_some_and(|s| s.owed.is_ahead());
-        if ahead { Err(Then::Full) } else { Ok(()) }
+    fn must_be_behind(&mut self) -> Result<(), StopReason> {
+        let ahead = self.server.as_ref().is_some_and(|s| s.pending.is_ahead());
+        if ahead { Err(StopReason::AwaitReplies(ReplyWait::TransactionStatus)) } else { Ok(()) }
     }
 
     /// A statement that drops all others makes what follows it wait: what it names may be gone by then.
     fn note_dropping(&mut self) {
         if let Some(server) = self.server.as_deref_mut() {
-            server.dropping_all = Some(server.owed.segment());
+            server.dropping_all = Some(server.pending.segment());
         }
     }
 
@@ -608,8 +618,8 @@ fn drops_all(what: &SqlHead<'_>) -> bool {
     matches!(what, SqlHead::DiscardAll | SqlHead::Deallocate(Dealloc::All))
 }
 
-fn no_room(limit: NoRoom) -> Then {
-    Then::Refuse(match limit {
+fn no_room(limit: NoRoom) -> StopReason {
+    StopReason::Refuse(match limit {
         NoRoom::Pool => Refusal::StatementLimit("prepared statements of one pool exceed pool_statement_memory"),
         NoRoom::Process => Refusal::StatementLimit("prepared statements exceed statement_memory"),
     })

@@ -57,7 +57,7 @@ pub(crate) enum Reported {
     /// A parameter that follows its client.
     Tracked,
     /// One of these by which a text is read, too.
-    Reading,
+    ParseEnvironment,
 }
 
 /// Which parameters are tracked, in a fixed order; the same for all sessions of a worker.
@@ -222,7 +222,7 @@ impl ParamTable {
             server.values[index] = Some(value.into());
             server.reported |= 1 << index;
         }
-        if index < READ_BY { Reported::Reading } else { Reported::Tracked }
+        if index < READ_BY { Reported::ParseEnvironment } else { Reported::Tracked }
     }
 
     /// Takes a ParameterStatus of a login into a set of its own.
@@ -348,7 +348,7 @@ mod tests {
         let mut query = String::new();
         assert!(t.agree(&client, &mut server, &mut query));
         assert_eq!(query, "SET TimeZone='UTC';SET extra_float_digits='3'");
-        assert_eq!(t.report(&mut server, "TimeZone", "UTC"), Reported::Reading);
+        assert_eq!(t.report(&mut server, "TimeZone", "UTC"), Reported::ParseEnvironment);
         assert_eq!(t.report(&mut server, "my.other", "UTC"), Reported::Untracked);
         assert!(!t.agree(&client, &mut server, &mut query));
     }

@@ -1,27 +1,27 @@
 //! A server that has logged in: what it owes, what it has prepared, and what was left on it.
 //!
 //! Owns the proof that a server may be given to somebody else. Must not know pools, sockets, or how it logged in. What it
-//! may send is in [`back`](crate::back).
+//! may send is in [`back`](crate::from_server).
 
 use std::sync::Arc;
 
 use weir_pgwire::{Dirty, TxStatus};
 
-use crate::assembly::Assembly;
 use crate::closes::Closes;
-use crate::notes::Notes;
+use crate::frame_reader::FrameReader;
 use crate::out::Out;
-use crate::outstanding::{Expect, Outstanding};
 use crate::params::{ParamTable, Params};
+use crate::pending::{Expected, PendingReplies};
 use crate::prepared::ServerStatements;
 use crate::state::SessionState;
+use crate::undo_log::UndoLog;
 
 /// One server's state.
 #[derive(Debug)]
 pub struct Server {
-    pub(crate) owed: Outstanding,
+    pub(crate) pending: PendingReplies,
     /// What the requests in `owed` have changed.
-    pub(crate) notes: Notes,
+    pub(crate) notes: UndoLog,
     /// The Close messages of ours in `owed`.
     pub(crate) closes: Closes,
     pub(crate) statements: ServerStatements,
@@ -39,11 +39,11 @@ pub struct Server {
     /// The transaction under way has changed definitions.
     pub(crate) defines: bool,
     pub(crate) params: Arc<Params>,
-    pub(crate) stream: Assembly,
+    pub(crate) stream: FrameReader,
     /// Something happened that forbids another use: an unasked message, a broken promise.
     pub(crate) spoiled: bool,
     /// What our own query under way answered so far, if it failed.
-    pub(crate) own_error: Option<OwnError>,
+    pub(crate) own_error: Option<ServerError>,
     /// What else the last query of our own was answered with.
     pub(crate) own: OwnSeen,
     role: Role,
@@ -73,7 +73,7 @@ const IN_HOT_STANDBY: &str = "in_hot_standby";
 
 /// The words of a server about a query of ours that failed.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct OwnError {
+pub struct ServerError {
     /// Its SQLSTATE.
     pub sqlstate: String,
     /// Its message.
@@ -98,8 +98,8 @@ impl Server {
     /// A server that has just said that it is ready for its first query.
     pub fn new(params: Arc<Params>, key: CancelKey) -> Self {
         Server {
-            owed: Outstanding::default(),
-            notes: Notes::default(),
+            pending: PendingReplies::default(),
+            notes: UndoLog::default(),
             closes: Closes::default(),
             statements: ServerStatements::default(),
             dropping_all: None,
@@ -110,7 +110,7 @@ impl Server {
             guessed: None,
             defines: false,
             params,
-            stream: Assembly::default(),
+            stream: FrameReader::default(),
             spoiled: false,
             own_error: None,
             own: OwnSeen::default(),
@@ -125,15 +125,15 @@ impl Server {
         (self.is_quiet() && !self.is_spoiled()).then_some(Clean(()))
     }
 
-    /// Whether nothing is under way: no transaction, no reply owed, no message half-way.
+    /// Whether nothing is under way: no transaction, no reply pending, no message half-way.
     #[inline]
     pub fn is_quiet(&self) -> bool {
-        self.status == TxStatus::Idle && self.owed.is_clean() && self.stream.is_between()
+        self.status == TxStatus::Idle && self.pending.is_clean() && self.stream.is_between()
     }
 
     /// Whether it must not be used again, however quiet it is.
     pub fn is_spoiled(&self) -> bool {
-        self.spoiled || self.owed.is_doubtful()
+        self.spoiled || self.pending.is_doubtful()
     }
 
     /// Whether a part of a message of its has gone to its client, and the rest is still to come: nothing else may be sent
@@ -146,38 +146,38 @@ impl Server {
     /// without another word from the client, once the answers are flushed.
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
-        self.owed.is_full() || self.notes.is_full()
+        self.pending.is_full() || self.notes.is_full()
     }
 
     /// Whether it works on something for its client: a reply is owed.
     #[inline]
     pub fn is_busy(&self) -> bool {
-        !self.owed.is_empty()
+        !self.pending.is_empty()
     }
 
     /// Whether it works on something that its client has sent whole.
     #[inline]
     pub fn is_working(&self) -> bool {
-        self.owed.is_working()
+        self.pending.is_working()
     }
 
     /// Whether nothing more comes of it before its client has sent something.
     #[inline]
     pub fn awaits_client(&self) -> bool {
-        self.owed.awaits_client()
+        self.pending.awaits_client()
     }
 
     /// How far its client has come with what it sends; another number than before, if it has moved.
     #[inline]
     pub fn progress(&self) -> u32 {
-        self.owed.progress()
+        self.pending.progress()
     }
 
     /// How many of the client's segments (up to a Sync each, or a simple query) it has to answer, where it will do so without
     /// another word from the client; otherwise 0.
     #[inline]
-    pub fn ahead(&self) -> u32 {
-        if self.owed.will_be_ready() { self.owed.ahead() } else { 0 }
+    pub fn pending_segments(&self) -> u32 {
+        if self.pending.will_be_ready() { self.pending.ahead() } else { 0 }
     }
 
     /// Its transaction's status, as of its last ReadyForQuery.
@@ -193,8 +193,8 @@ impl Server {
     }
 
     /// What its client left is not to be cleaned up: the next one takes it over, as with PgBouncer.
-    pub fn forgive(&mut self) {
-        self.state.forgive();
+    pub fn clear_dirty(&mut self) {
+        self.state.clear_dirty();
     }
 
     /// What to name to cancel its query.
@@ -260,9 +260,9 @@ impl Server {
 
     /// Why it stays with its client, in words; none if nothing holds it.
     pub fn hold_reason(&self) -> Option<&'static str> {
-        if self.owed.in_copy_in() {
+        if self.pending.in_copy_in() {
             Some("copy")
-        } else if !self.owed.is_empty() {
+        } else if !self.pending.is_empty() {
             Some("replies outstanding")
         } else if self.status == TxStatus::Failed {
             Some("failed transaction")
@@ -275,14 +275,14 @@ impl Server {
         }
     }
 
-    /// Sends a query of our own; its replies are swallowed, and [`back`](crate::back) says when it is done.
+    /// Sends a query of our own; its replies are swallowed, and [`back`](crate::from_server) says when it is done.
     pub fn own_query(&mut self, query: &str, scratch: &mut Vec<u8>, out: &mut impl Out) {
         scratch.clear();
         weir_pgwire::put_front::query(scratch, query.as_bytes());
         self.unnamed = None;
         self.own_error = None;
         self.own = OwnSeen::default();
-        self.owed.request(Expect::OwnQuery);
+        self.pending.request(Expected::OwnQuery);
         out.server(scratch);
     }
 
@@ -312,7 +312,7 @@ impl Server {
     }
 
     /// Notes that it has refused to take over a client's parameters: what it would have had is not known.
-    pub fn disagrees(&mut self, table: &ParamTable) {
+    pub fn params_rejected(&mut self, table: &ParamTable) {
         table.doubt(&mut self.params);
     }
 

@@ -14,9 +14,9 @@ use weir_auth::{
 use weir_pgwire::tag::back;
 use weir_pgwire::{Auth, HEAD, Head, backend, put_front};
 
-use crate::assembly::{Assembly, Piece};
+use crate::frame_reader::{FrameReader, Piece};
 use crate::params::{ParamTable, Params};
-use crate::server::{CancelKey, OwnError, Server};
+use crate::server::{CancelKey, Server, ServerError};
 
 /// The longest message of a server before it is ready.
 const MAX_MESSAGE: usize = 64 << 10;
@@ -50,7 +50,7 @@ pub struct ServerLogin {
     /// The `tls-server-end-point` of the connection.
     binding: Option<Box<[u8]>>,
     stage: Stage,
-    stream: Assembly,
+    stream: FrameReader,
     params: Params,
     /// Every parameter that was reported, for the clients' welcome.
     reported: Vec<(String, String)>,
@@ -66,16 +66,16 @@ enum Stage {
     /// AuthenticationOk after the password or the server's proof.
     Verdict,
     /// We are in; parameters and the key follow.
-    Welcome,
+    LoggedIn,
     Over,
 }
 
 /// What a stretch of the server's output came to. What must be sent is in the buffer.
-pub enum LoginTold {
+pub enum ServerLoginStep {
     /// More is to come.
     Wait,
     /// The password must be hashed; then [`ServerLogin::salted`].
-    Salt {
+    HashPassword {
         /// The password.
         password: Arc<str>,
         /// With this salt.
@@ -84,13 +84,13 @@ pub enum LoginTold {
         iterations: u32,
     },
     /// The server is ready.
-    Ready(Box<Welcome>),
+    Ready(Box<LoggedIn>),
     /// The login failed, with the server's words or ours.
-    Failed(OwnError),
+    Failed(ServerError),
 }
 
 /// A server that has just become ready.
-pub struct Welcome {
+pub struct LoggedIn {
     /// The server.
     pub server: Server,
     /// Everything it reported about itself, in its order.
@@ -110,7 +110,7 @@ impl ServerLogin {
             credentials,
             binding: binding.map(Box::from),
             stage: Stage::Method,
-            stream: Assembly::default(),
+            stream: FrameReader::default(),
             params: table.unknown(),
             reported: Vec::new(),
             key: CancelKey::default(),
@@ -118,13 +118,13 @@ impl ServerLogin {
     }
 
     /// Takes what the server sent. `nonce` must be random.
-    pub fn feed(&mut self, input: &[u8], nonce: [u8; 18], table: &ParamTable, buffer: &mut Vec<u8>) -> LoginTold {
+    pub fn feed(&mut self, input: &[u8], nonce: [u8; 18], table: &ParamTable, buffer: &mut Vec<u8>) -> ServerLoginStep {
         let mut at = 0;
         loop {
             let piece = self.stream.next(input, &mut at, |_, head| head.total().min(MAX_MESSAGE));
             let told = match piece {
                 Err(malformed) => failed(malformed.0),
-                Ok(Piece::End) => return LoginTold::Wait,
+                Ok(Piece::End) => return ServerLoginStep::Wait,
                 Ok(Piece::Rest(..)) => failed("a very long message during login"),
                 Ok(Piece::Here(here)) => {
                     let (told, used) = self.message(&input[here..], nonce, table, buffer);
@@ -139,21 +139,21 @@ impl ServerLogin {
                 }
             };
             match told {
-                LoginTold::Wait => {}
-                LoginTold::Ready(_) if at < input.len() => return failed("bytes after the first ReadyForQuery"),
-                LoginTold::Salt { .. } if at < input.len() => return failed("bytes ahead of our answer"),
+                ServerLoginStep::Wait => {}
+                ServerLoginStep::Ready(_) if at < input.len() => return failed("bytes after the first ReadyForQuery"),
+                ServerLoginStep::HashPassword { .. } if at < input.len() => return failed("bytes ahead of our answer"),
                 told => return told,
             }
         }
     }
 
-    /// Goes on after [`LoginTold::Salt`].
-    pub fn salted(&mut self, salted: &[u8; 32], buffer: &mut Vec<u8>) -> LoginTold {
+    /// Goes on after [`ServerLoginStep::HashPassword`].
+    pub fn salted(&mut self, salted: &[u8; 32], buffer: &mut Vec<u8>) -> ServerLoginStep {
         let Stage::Salting(need) = std::mem::replace(&mut self.stage, Stage::Over) else {
             return failed("a hash that nobody asked for");
         };
         self.answer(need, &ScramKeys::from_salted(salted), buffer);
-        LoginTold::Wait
+        ServerLoginStep::Wait
     }
 
     fn message(
@@ -162,7 +162,7 @@ impl ServerLogin {
         nonce: [u8; 18],
         table: &ParamTable,
         buffer: &mut Vec<u8>,
-    ) -> (LoginTold, usize) {
+    ) -> (ServerLoginStep, usize) {
         let Ok(Some(head)) = Head::parse(bytes) else { return (failed("a message without a head"), bytes.len()) };
         let body = bytes.get(HEAD..head.total()).filter(|_| head.total() <= MAX_MESSAGE);
         let Some(body) = body else { return (failed("a very long message during login"), bytes.len()) };
@@ -171,42 +171,42 @@ impl ServerLogin {
                 Ok(auth) => self.authentication(auth, nonce, buffer),
                 Err(malformed) => failed(malformed.0),
             },
-            back::ERROR => LoginTold::Failed(crate::back::own_error(body)),
-            back::NOTICE | back::NEGOTIATE => LoginTold::Wait,
+            back::ERROR => ServerLoginStep::Failed(crate::from_server::own_error(body)),
+            back::NOTICE | back::NEGOTIATE => ServerLoginStep::Wait,
             back::PARAMETER_STATUS => self.parameter(body, table),
             back::BACKEND_KEY_DATA => match backend::backend_key(body) {
                 Ok((pid, secret)) => {
                     self.key = CancelKey { pid, secret: secret.into() };
-                    LoginTold::Wait
+                    ServerLoginStep::Wait
                 }
                 Err(malformed) => failed(malformed.0),
             },
-            back::READY if matches!(self.stage, Stage::Welcome) && body == b"I" => self.ready(),
+            back::READY if matches!(self.stage, Stage::LoggedIn) && body == b"I" => self.ready(),
             _ => failed("an unexpected message during login"),
         };
         (told, head.total())
     }
 
-    fn ready(&mut self) -> LoginTold {
+    fn ready(&mut self) -> ServerLoginStep {
         self.stage = Stage::Over;
         let params = Arc::new(std::mem::take(&mut self.params));
         let mut server = Server::new(params, std::mem::take(&mut self.key));
         server.set_role(&self.reported);
-        LoginTold::Ready(Box::new(Welcome { server, reported: std::mem::take(&mut self.reported) }))
+        ServerLoginStep::Ready(Box::new(LoggedIn { server, reported: std::mem::take(&mut self.reported) }))
     }
 
-    fn parameter(&mut self, body: &[u8], table: &ParamTable) -> LoginTold {
+    fn parameter(&mut self, body: &[u8], table: &ParamTable) -> ServerLoginStep {
         let Ok((name, value)) = backend::parameter_status(body) else { return failed("a malformed ParameterStatus") };
-        if !matches!(self.stage, Stage::Welcome) || self.reported.len() >= MAX_PARAMETERS {
+        if !matches!(self.stage, Stage::LoggedIn) || self.reported.len() >= MAX_PARAMETERS {
             return failed("parameters out of place");
         }
         let (name, value) = (String::from_utf8_lossy(name), String::from_utf8_lossy(value));
         table.take_report(&mut self.params, &name, &value);
         self.reported.push((name.into_owned(), value.into_owned()));
-        LoginTold::Wait
+        ServerLoginStep::Wait
     }
 
-    fn authentication(&mut self, auth: Auth<'_>, nonce: [u8; 18], buffer: &mut Vec<u8>) -> LoginTold {
+    fn authentication(&mut self, auth: Auth<'_>, nonce: [u8; 18], buffer: &mut Vec<u8>) -> ServerLoginStep {
         if matches!(self.stage, Stage::Method)
             && let Some(method) = method_of(auth)
             && let Err(why) = self.credentials.require.check(method, self.credentials.trust)
@@ -214,7 +214,7 @@ impl ServerLogin {
             return failed(&why);
         }
         match (std::mem::replace(&mut self.stage, Stage::Over), auth) {
-            (Stage::Method | Stage::Verdict, Auth::Ok) => self.stage = Stage::Welcome,
+            (Stage::Method | Stage::Verdict, Auth::Ok) => self.stage = Stage::LoggedIn,
             (Stage::Method, Auth::Cleartext) => {
                 let Some(password) = &self.credentials.password else { return self.no_secret("a password") };
                 put_front::password(buffer, password.as_bytes());
@@ -239,10 +239,10 @@ impl ServerLogin {
             (_, Auth::Unsupported(code)) => return failed(&format!("the server wants authentication method {code}")),
             _ => return failed("authentication messages out of order"),
         }
-        LoginTold::Wait
+        ServerLoginStep::Wait
     }
 
-    fn md5(&mut self, salt: [u8; 4], buffer: &mut Vec<u8>) -> LoginTold {
+    fn md5(&mut self, salt: [u8; 4], buffer: &mut Vec<u8>) -> ServerLoginStep {
         let hex = match (&self.credentials.md5, &self.credentials.password) {
             (Some(hex), _) => hex.to_string(),
             (None, Some(password)) => md5_hex_secret(&self.credentials.user, password),
@@ -250,10 +250,10 @@ impl ServerLogin {
         };
         put_front::password(buffer, md5_response(&hex, salt).as_bytes());
         self.stage = Stage::Verdict;
-        LoginTold::Wait
+        ServerLoginStep::Wait
     }
 
-    fn scram_first(&mut self, client: ScramClient, message: &[u8], buffer: &mut Vec<u8>) -> LoginTold {
+    fn scram_first(&mut self, client: ScramClient, message: &[u8], buffer: &mut Vec<u8>) -> ServerLoginStep {
         let need = match client.server_first(message) {
             Ok(need) => need,
             Err(error) => return failed(&error.to_string()),
@@ -262,11 +262,11 @@ impl ServerLogin {
         let Some(password) = self.credentials.password.clone() else {
             let Some(keys) = self.credentials.keys.clone() else { return self.no_secret("a password") };
             self.answer(need, &keys, buffer);
-            return LoginTold::Wait;
+            return ServerLoginStep::Wait;
         };
         let (salt, iterations) = (need.salt.clone(), need.iterations);
         self.stage = Stage::Salting(need);
-        LoginTold::Salt { password, salt, iterations }
+        ServerLoginStep::HashPassword { password, salt, iterations }
     }
 
     fn answer(&mut self, need: ScramNeedKeys, keys: &ScramKeys, buffer: &mut Vec<u8>) {
@@ -275,7 +275,7 @@ impl ServerLogin {
         self.stage = Stage::ScramFinal(expect);
     }
 
-    fn no_secret(&self, what: &str) -> LoginTold {
+    fn no_secret(&self, what: &str) -> ServerLoginStep {
         failed(&format!("the server asks for {what}, and none is known for user \"{}\"", self.credentials.user))
     }
 }
@@ -291,6 +291,6 @@ fn method_of(auth: Auth<'_>) -> Option<ServerMethod> {
     }
 }
 
-fn failed(why: &str) -> LoginTold {
-    LoginTold::Failed(OwnError { sqlstate: "08006".into(), message: format!("server login failed: {why}") })
+fn failed(why: &str) -> ServerLoginStep {
+    ServerLoginStep::Failed(ServerError { sqlstate: "08006".into(), message: format!("server login failed: {why}") })
 }

@@ -7,14 +7,14 @@
 use weir_pgwire::sql::{self, Mentions};
 use weir_pgwire::{Dirty, Effects, ErrorFields, HEAD, Head, SqlHead, put_back, put_front};
 
-use crate::assembly::Fate;
 use crate::client::Unnamed;
-use crate::front::{Step, Then};
-use crate::notes::Change;
+use crate::frame_reader::Disposition;
+use crate::from_client::{Step, StopReason};
 use crate::out::{Out, View};
-use crate::outstanding::Expect;
 use crate::params::{ParamTable, Params};
+use crate::pending::Expected;
 use crate::statements::text_in;
+use crate::undo_log::Change;
 
 /// What is done about requests whose state is lost when their transaction ends.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -113,7 +113,7 @@ impl SessionState {
     }
 
     /// What is left is not to be cleaned: the next client takes it over.
-    pub(crate) fn forgive(&mut self) {
+    pub(crate) fn clear_dirty(&mut self) {
         self.dirty = Dirty::NONE;
         self.parsed = Effects::NONE;
     }
@@ -129,15 +129,15 @@ impl SessionState {
 
 impl<O: Out> Step<'_, '_, O> {
     /// A simple query of a pool that does not rename statements.
-    pub(crate) fn watched_query(&mut self, view: View<'_>, head: Head) -> Result<usize, Then> {
-        let (text, whole) = crate::front::text_seen(view, head);
+    pub(crate) fn watched_query(&mut self, view: View<'_>, head: Head) -> Result<usize, StopReason> {
+        let (text, whole) = crate::from_client::text_seen(view, head);
         let what = if whole { sql::head(text) } else { sql::head_of_prefix(text) };
         let effects = self.effects_of(text, (!whole).then(|| &view.bytes[HEAD..]), &what);
         if self.refuses(effects) {
             return Ok(self.refuse_query(view, head, effects));
         }
         self.sends(effects);
-        Ok(self.plain_with(view, head, Expect::Query, effects))
+        Ok(self.plain_with(view, head, Expected::Query, effects))
     }
 
     /// A Parse of a pool that does not rename statements. Its text is known in part only; any Bind may be of it.
@@ -154,7 +154,7 @@ impl<O: Out> Step<'_, '_, O> {
             let parsed = &mut server.state.parsed;
             *parsed = if *parsed == Effects::NONE { effects } else { parsed.either(effects) };
         }
-        self.plain(view, head, Expect::Parse)
+        self.plain(view, head, Expected::Parse)
     }
 
     /// What any statement of a pool that does not rename them may do.
@@ -231,7 +231,7 @@ impl<O: Out> Step<'_, '_, O> {
         let unnamed = view.bytes.get(HEAD) == Some(&0);
         let state = self.server.as_deref().map(|server| &server.state);
         let effects = state.map_or(Effects::NONE, |state| if unnamed { state.portal } else { state.named_portals });
-        self.plain_with(view, head, Expect::Execute, effects)
+        self.plain_with(view, head, Expected::Execute, effects)
     }
 
     /// A FunctionCall: any function may be called by its number.
@@ -239,7 +239,7 @@ impl<O: Out> Step<'_, '_, O> {
         let function = view.bytes.get(HEAD..HEAD + 4).and_then(|id| id.try_into().ok()).map(u32::from_be_bytes);
         let harmless = function.is_some_and(|id| LARGE_OBJECT_FUNCTIONS.contains(&id));
         let effects = if harmless { Effects::NONE } else { Effects::UNKNOWN };
-        self.plain_with(view, head, Expect::FunctionCall, effects)
+        self.plain_with(view, head, Expected::FunctionCall, effects)
     }
 
     /// A Query or Parse goes on to the server whose rest is still to come.
@@ -257,11 +257,11 @@ impl<O: Out> Step<'_, '_, O> {
 
     /// Sends a query that fails in place of the client's.
     pub(crate) fn refuse_query(&mut self, view: View<'_>, head: Head, effects: Effects) -> usize {
-        self.owed().request_with(Expect::QueryRefused, effects);
+        self.pending().request_with(Expected::QueryRefused, effects);
         self.ctx.scratch.clear();
         put_front::query(self.ctx.scratch, REFUSED_TEXT.as_bytes());
         self.out.server(self.ctx.scratch);
-        self.rest(view, head, Fate::Discard)
+        self.rest(view, head, Disposition::Discard)
     }
 
     /// Sends a Parse that fails in place of the client's. `change` is what the client's Parse would have changed.
@@ -269,12 +269,12 @@ impl<O: Out> Step<'_, '_, O> {
         if let Some(server) = self.server.as_deref_mut() {
             server.unnamed = None;
         }
-        self.note(Expect::ParseRefused, None, change);
-        self.owed().set_newest(effects);
+        self.note(Expected::ParseRefused, None, change);
+        self.pending().set_newest(effects);
         self.ctx.scratch.clear();
         put_front::parse(self.ctx.scratch, b"", &[REFUSED_TEXT.as_bytes(), &[0, 0, 0]].concat());
         self.out.server(self.ctx.scratch);
-        self.rest(view, head, Fate::Discard)
+        self.rest(view, head, Disposition::Discard)
     }
 
     /// The change of the client's unnamed statement by a Parse that is refused.
@@ -288,7 +288,7 @@ pub(crate) fn end_text(server: &mut crate::Server) {
     let Some((streaming, mentions)) = server.state.streaming.take() else { return };
     let found = mentions.found();
     let before = match streaming {
-        Streaming::Query => server.owed.add_to_newest(found),
+        Streaming::Query => server.pending.add_to_newest(found),
         Streaming::Parse => {
             let parsed = &mut server.state.parsed.may_leave;
             std::mem::replace(parsed, parsed.union(found))

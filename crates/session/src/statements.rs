@@ -58,7 +58,7 @@ impl Key {
 
 /// A keyed hash of the parameters by which texts are read, and of how often definitions had changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Reading(pub(crate) u64);
+pub(crate) struct ParseEnvironment(pub(crate) u64);
 
 /// What follows the name in a Parse message, held once a worker.
 #[derive(Debug)]
@@ -77,7 +77,7 @@ struct Text {
 #[derive(Debug)]
 pub(crate) struct Statement {
     key: Key,
-    reading: Reading,
+    environment: ParseEnvironment,
     name: [u8; NAME_LEN],
     text: Arc<Text>,
     listed: Arc<Table<Statement>>,
@@ -95,8 +95,8 @@ impl Statement {
         &self.name
     }
 
-    pub(crate) fn reading(&self) -> Reading {
-        self.reading
+    pub(crate) fn environment(&self) -> ParseEnvironment {
+        self.environment
     }
 
     pub(crate) fn effects(&self) -> Effects {
@@ -198,12 +198,12 @@ impl Interner {
     }
 
     /// What this worker keeps of the statements of a pool, which may take `limit` bytes on all workers.
-    pub fn pool(&self, database: &str, user: &str, limit: u64) -> Accepted {
-        Accepted {
+    pub fn pool(&self, database: &str, user: &str, limit: u64) -> PoolStatements {
+        PoolStatements {
             statements: Arc::default(),
             account: self.memory.pool((database, user), limit, &self.account),
             keys: HashSet::default(),
-            definitions: Definitions::default(),
+            definitions: SchemaVersion::default(),
         }
     }
 
@@ -221,30 +221,30 @@ impl Interner {
 
     /// A name of ours that no statement has, and that nobody can give to one.
     pub(crate) fn nobodys(&self) -> [u8; NAME_LEN] {
-        name_of(self.key_of(b"nobody's", Reading(0)))
+        name_of(self.key_of(b"nobody's", ParseEnvironment(0)))
     }
 
     /// The reading of a session with these values ([`crate::ParamTable`] says which), among these definitions.
-    pub(crate) fn reading<'p>(&self, values: impl Iterator<Item = &'p str>, definitions: u64) -> Reading {
+    pub(crate) fn environment<'p>(&self, values: impl Iterator<Item = &'p str>, definitions: u64) -> ParseEnvironment {
         let mut hasher = SipHasher13::new_with_key(&self.hash_key);
         hasher.write_u64(definitions);
         for value in values {
             hasher.write(value.as_bytes());
             hasher.write(&[0]);
         }
-        Reading(hasher.finish128().as_u128() as u64)
+        ParseEnvironment(hasher.finish128().as_u128() as u64)
     }
 
     /// The statement of a pool that a client has prepared.
     pub(crate) fn intern(
         &mut self,
-        pool: &Accepted,
+        pool: &PoolStatements,
         rest: &[u8],
-        reading: Reading,
+        environment: ParseEnvironment,
     ) -> Result<Arc<Statement>, NotInterned> {
-        let key = self.key_of(rest, reading);
+        let key = self.key_of(rest, environment);
         if let Some(known) = pool.statements.find(key) {
-            let same = known.rest() == rest && known.reading == reading;
+            let same = known.rest() == rest && known.environment == environment;
             return if same { Ok(known) } else { Err(NotInterned::Collision) };
         }
         let share = Charge::share(&pool.account, cost(rest)).map_err(NotInterned::NoRoom)?;
@@ -252,7 +252,7 @@ impl Interner {
         let own = self.make_room(|| Charge::real(&pool.account, ENTRY))?;
         let statement = Arc::new(Statement {
             key,
-            reading,
+            environment,
             name: name_of(key),
             text,
             listed: pool.statements.clone(),
@@ -263,12 +263,17 @@ impl Interner {
     }
 
     /// The statement with this identity, if its text is at hand.
-    pub(crate) fn find(&mut self, pool: &Accepted, rest: &[u8], reading: Reading) -> Option<Arc<Statement>> {
-        let known = pool.statements.find(self.key_of(rest, reading));
+    pub(crate) fn find(
+        &mut self,
+        pool: &PoolStatements,
+        rest: &[u8],
+        environment: ParseEnvironment,
+    ) -> Option<Arc<Statement>> {
+        let known = pool.statements.find(self.key_of(rest, environment));
         if known.is_some() || self.texts.find(self.text_key(rest)).is_none() {
-            return known.filter(|known| known.rest() == rest && known.reading == reading);
+            return known.filter(|known| known.rest() == rest && known.environment == environment);
         }
-        self.intern(pool, rest, reading).ok()
+        self.intern(pool, rest, environment).ok()
     }
 
     fn text(&mut self, rest: &[u8]) -> Result<Arc<Text>, NotInterned> {
@@ -308,9 +313,9 @@ impl Interner {
         true
     }
 
-    fn key_of(&self, rest: &[u8], reading: Reading) -> Key {
+    fn key_of(&self, rest: &[u8], environment: ParseEnvironment) -> Key {
         let mut hasher = SipHasher13::new_with_key(&self.hash_key);
-        hasher.write_u64(reading.0);
+        hasher.write_u64(environment.0);
         hasher.write(rest);
         Key(hasher.finish128().as_u128())
     }
@@ -346,22 +351,22 @@ fn name_of(key: Key) -> [u8; NAME_LEN] {
 /// them its servers have accepted. A Parse of one of these can be answered without a server. That it would still be accepted is
 /// not certain, no more than for a statement that was prepared a while ago; the Bind will tell.
 #[derive(Debug)]
-pub struct Accepted {
+pub struct PoolStatements {
     statements: Arc<Table<Statement>>,
     account: Arc<Account>,
     keys: HashSet<Key, BuildHasherDefault<KeyHasher>>,
     /// Counts what clients of the pool did to definitions, as far as command tags tell.
-    definitions: Definitions,
+    definitions: SchemaVersion,
 }
 
 /// The count of changed definitions, which all workers that have servers of a pool hold in common.
 #[derive(Clone, Debug, Default)]
-pub struct Definitions(Arc<AtomicU64>);
+pub struct SchemaVersion(Arc<AtomicU64>);
 
 /// The most statements that are remembered as accepted; when it is reached, all are forgotten.
 const MAX_ACCEPTED: usize = 8192;
 
-impl Accepted {
+impl PoolStatements {
     /// A new limit of the pool's memory, for what is taken from here on.
     pub fn set_limit(&mut self, limit: u64) {
         self.account.set_limit(limit);
@@ -405,17 +410,17 @@ impl Accepted {
     }
 
     /// Nothing is known any more of what servers accept.
-    pub fn forget(&mut self) {
+    pub fn forget_accepted(&mut self) {
         self.keys.clear();
     }
 
     /// The count that another worker's part of the pool is to hold in common with this one.
-    pub fn definitions_of_all(&self) -> Definitions {
+    pub fn schema_version(&self) -> SchemaVersion {
         self.definitions.clone()
     }
 
     /// Counts with the others from now on.
-    pub fn join(&mut self, definitions: Definitions) {
+    pub fn share_schema_version(&mut self, definitions: SchemaVersion) {
         self.definitions = definitions;
     }
 }
@@ -440,7 +445,7 @@ impl Hasher for KeyHasher {
 mod tests {
     use super::*;
 
-    fn interner(limit: u64) -> (Interner, Accepted) {
+    fn interner(limit: u64) -> (Interner, PoolStatements) {
         let interner = Interner::new([7; 16], &StatementMemory::default(), limit);
         let pool = interner.pool("app", "joe", limit);
         (interner, pool)
@@ -452,9 +457,9 @@ mod tests {
         interner.set_limit(2 * ENTRY + 100);
         let mut pool = pool;
         pool.set_limit(1 << 20);
-        let a = interner.intern(&pool, b"select 1\0\0\0", Reading(0)).unwrap();
+        let a = interner.intern(&pool, b"select 1\0\0\0", ParseEnvironment(0)).unwrap();
         let used = (interner.used(), pool.used());
-        let b = interner.intern(&pool, b"select 1\0\0\0", Reading(0)).unwrap();
+        let b = interner.intern(&pool, b"select 1\0\0\0", ParseEnvironment(0)).unwrap();
         assert!(Arc::ptr_eq(&a, &b));
         assert_eq!((interner.used(), pool.used()), used);
         assert!(a.name().starts_with(NAME_PREFIX) && a.name().len() == NAME_LEN);
@@ -469,8 +474,8 @@ mod tests {
         let (mut interner, one) = interner(1 << 20);
         let other = interner.pool("app", "ann", 1 << 20);
         let rest = [b'x'; 10_000];
-        let held = interner.intern(&one, &rest, Reading(0)).unwrap();
-        let also = interner.intern(&other, &rest, Reading(1)).unwrap();
+        let held = interner.intern(&one, &rest, ParseEnvironment(0)).unwrap();
+        let also = interner.intern(&other, &rest, ParseEnvironment(1)).unwrap();
         assert_ne!(held.name(), also.name(), "it is read differently");
         assert!(one.used() > 10_000 && other.used() > 10_000 && interner.used() < 11_000);
         drop(held);
@@ -482,12 +487,12 @@ mod tests {
     fn the_memory_of_statements_is_bounded_and_what_is_let_go_makes_room() {
         let (mut interner, pool) = interner(4_000);
         let text = |i: u32| [i.to_be_bytes(), [1; 4]].concat();
-        let held: Vec<_> = (0..100).map_while(|i| interner.intern(&pool, &text(i), Reading(0)).ok()).collect();
+        let held: Vec<_> = (0..100).map_while(|i| interner.intern(&pool, &text(i), ParseEnvironment(0)).ok()).collect();
         assert!((5..20).contains(&held.len()), "{}", held.len());
         let full = Err(NotInterned::NoRoom(NoRoom::Pool));
-        assert_eq!(interner.intern(&pool, b"one more", Reading(0)).map(|_| ()), full);
+        assert_eq!(interner.intern(&pool, b"one more", ParseEnvironment(0)).map(|_| ()), full);
         drop(held);
-        assert!(interner.intern(&pool, b"one more", Reading(0)).is_ok());
+        assert!(interner.intern(&pool, b"one more", ParseEnvironment(0)).is_ok());
     }
 
     #[test]
@@ -496,21 +501,22 @@ mod tests {
         greedy.set_limit(50_000);
         let other = interner.pool("other", "joe", 50_000);
         let text = |i: u32| [&i.to_be_bytes()[..], &[1; 5_000]].concat();
-        let held: Vec<_> = (0..100).map_while(|i| interner.intern(&greedy, &text(i), Reading(0)).ok()).collect();
+        let held: Vec<_> =
+            (0..100).map_while(|i| interner.intern(&greedy, &text(i), ParseEnvironment(0)).ok()).collect();
         assert!(held.len() > 5 && held.len() < 10);
-        assert!(interner.intern(&other, &text(1000), Reading(0)).is_ok());
+        assert!(interner.intern(&other, &text(1000), ParseEnvironment(0)).is_ok());
     }
 
     #[test]
     fn the_newest_texts_are_kept_for_who_comes_back_until_others_need_the_room() {
         let (mut interner, pool) = interner(80_000);
-        drop(interner.intern(&pool, &[1; 3_000], Reading(0)).unwrap());
-        assert!(interner.find(&pool, &[1; 3_000], Reading(0)).is_some());
-        drop(interner.intern(&pool, &[2; 9_000], Reading(0)).unwrap());
-        assert!(interner.find(&pool, &[1; 3_000], Reading(0)).is_none(), "the newer one takes its place");
+        drop(interner.intern(&pool, &[1; 3_000], ParseEnvironment(0)).unwrap());
+        assert!(interner.find(&pool, &[1; 3_000], ParseEnvironment(0)).is_some());
+        drop(interner.intern(&pool, &[2; 9_000], ParseEnvironment(0)).unwrap());
+        assert!(interner.find(&pool, &[1; 3_000], ParseEnvironment(0)).is_none(), "the newer one takes its place");
         let (mut interner, pool) = self::interner(10_000);
-        drop(interner.intern(&pool, &[1; 1_000], Reading(0)).unwrap());
+        drop(interner.intern(&pool, &[1; 1_000], ParseEnvironment(0)).unwrap());
         assert!(interner.used() > 1_000);
-        assert!(interner.intern(&pool, &[2; 9_400], Reading(0)).is_ok(), "what nobody holds makes way");
+        assert!(interner.intern(&pool, &[2; 9_400], ParseEnvironment(0)).is_ok(), "what nobody holds makes way");
     }
 }

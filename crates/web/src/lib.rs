@@ -25,10 +25,14 @@ mod lock;
 mod metrics;
 mod panel;
 mod serve;
+mod start_error;
+mod timeouts;
 mod tls;
 mod trials;
 mod watch;
 
 pub use access::{hash_password, hash_token, new_token};
-pub use serve::{Options, Timeouts, Web, WebError};
+pub use serve::{Options, Web};
+pub use start_error::WebError;
+pub use timeouts::Timeouts;
 pub use tls::Tls;

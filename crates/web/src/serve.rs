@@ -4,7 +4,6 @@
 //! its headers, a request one for its body and its answer; how many there are is for `admission` to say. Dropping a [`Web`]
 //! ends it, whatever slow work is under way.
 
-use std::fmt;
 use std::future::poll_fn;
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -34,6 +33,8 @@ use crate::admission::{Admission, Connection, Ticket};
 use crate::api;
 use crate::ask::Workers;
 use crate::lab::Lab;
+use crate::start_error::WebError;
+use crate::timeouts::Timeouts;
 use crate::tls::Tls;
 use crate::trials::Trials;
 use crate::watch::Watch;
@@ -44,24 +45,6 @@ const LIFETIME: Duration = Duration::from_secs(300);
 const BUFFER: usize = 32 << 10;
 /// The pause after an accept that failed, as for the lack of a descriptor.
 const PAUSE: Duration = Duration::from_millis(100);
-
-/// How long others may take.
-#[derive(Clone, Copy, Debug)]
-pub struct Timeouts {
-    /// With a handshake, and with the head of a request; a connection that asks nothing is closed after it, too.
-    pub head: Duration,
-    /// With the body of a request.
-    pub body: Duration,
-    /// With a request, its body and its answer included: longer than any command may be waited for.
-    pub request: Duration,
-}
-
-impl Default for Timeouts {
-    fn default() -> Self {
-        let seconds = Duration::from_secs;
-        Timeouts { head: seconds(15), body: seconds(10), request: seconds(120) }
-    }
-}
 
 /// What it takes to serve.
 pub struct Options {
@@ -91,24 +74,6 @@ struct Site {
     /// How long a connection may take for a head.
     head: Duration,
 }
-
-/// Why nothing is served: one line, with what to do about it.
-#[derive(Debug)]
-pub struct WebError(String);
-
-impl WebError {
-    pub(crate) fn new(why: String) -> WebError {
-        WebError(why)
-    }
-}
-
-impl fmt::Display for WebError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for WebError {}
 
 /// A control plane that serves. Dropping it ends it.
 #[derive(Debug)]

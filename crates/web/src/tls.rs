@@ -12,7 +12,7 @@ use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use crate::lock::lock;
-use crate::serve::WebError;
+use crate::start_error::WebError;
 
 /// A certificate and its key in their files, both PEM, and what was read from them last.
 #[derive(Debug)]

@@ -8,7 +8,7 @@ use nix::sys::termios::{LocalFlags, SetArg, Termios, tcgetattr, tcsetattr};
 use weir_config::{Account, WebRole};
 
 use crate::failure::Failure;
-use crate::term::say;
+use weir_terminal::print_line;
 
 /// Whom the account is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +36,7 @@ pub(crate) fn run(name: &str, role: WebRole, whom: For) -> Result<(), Failure> {
         }
     };
     eprintln!("Put this line below {section} of weir.toml, and have it read again (RELOAD):");
-    say(Account { role, hash }.line(name));
+    print_line(Account { role, hash }.line(name));
     Ok(())
 }
 

@@ -11,8 +11,8 @@ use crate::exposed;
 use crate::failure::Failure;
 use crate::load;
 use crate::probe;
-use crate::serve;
-use crate::term::{Term, columns, say};
+use crate::web_tls::web_tls;
+use weir_terminal::{Term, columns, print_line};
 
 /// How far the check goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,13 +36,13 @@ pub(crate) fn run(file: &Path, ask: Ask) -> Result<(), Failure> {
     let (notes, mut troubles): (Vec<_>, Vec<_>) =
         findings.into_iter().partition(|finding| finding.severity == Severity::Note);
     for note in &notes {
-        say(&note.text);
+        print_line(&note.text);
     }
     if !config.pools.is_empty() {
-        say("");
+        print_line("");
         print_table(term, pools_table(&config), &[5, 6, 7]);
     }
-    if let Err(error) = serve::web_tls(&config) {
+    if let Err(error) = web_tls(&config) {
         troubles.push(about_tls(file, TlsFinding::Error(error.to_string())));
     }
     let exposed = exposed::warnings(&config).into_iter();
@@ -55,7 +55,7 @@ pub(crate) fn run(file: &Path, ask: Ask) -> Result<(), Failure> {
     troubles.extend(weir_runtime::check_tls(&config).into_iter().map(|found| about_tls(file, found)));
     if ask == Ask::Servers {
         let report = probe::probe(&config);
-        say("");
+        print_line("");
         print_table(term, report.table, &[4, 5]);
         troubles.extend(report.findings);
     }
@@ -82,7 +82,7 @@ pub(crate) fn mistaken(mut config: Config, mistakes: &ConfigErrors) -> Failure {
 pub(crate) fn faults(config: &Config, facts: &HostLimits) -> Vec<String> {
     let findings = weir_config::review(config, facts);
     let errors = findings.iter().filter(|finding| finding.severity == Severity::Error);
-    let web = serve::web_tls(config).err().map(|error| error.to_string());
+    let web = web_tls(config).err().map(|error| error.to_string());
     let tls = weir_runtime::check_tls(config).into_iter().filter_map(|found| match found {
         TlsFinding::Error(text) => Some(text),
         TlsFinding::Warning(_) => None,
@@ -109,17 +109,17 @@ fn about_tls(file: &Path, found: TlsFinding) -> Finding {
 fn conclude(term: Term, file: &Path, troubles: &mut [Finding]) -> Result<(), Failure> {
     troubles.sort_by_key(|finding| (finding.severity, finding.file.clone(), finding.line));
     if !troubles.is_empty() {
-        say("");
+        print_line("");
     }
     for finding in troubles.iter() {
-        say(describe(term, finding));
+        print_line(describe(term, finding));
     }
     let count = |severity| troubles.iter().filter(|finding| finding.severity == severity).count();
     let (warnings, errors) = (count(Severity::Warning), count(Severity::Error));
-    say("");
+    print_line("");
     if errors > 0 {
         let noun = if errors == 1 { "error" } else { "errors" };
-        say(term.red(&format!("{}: {errors} {noun}; it can't be served like this", file.display())));
+        print_line(term.red(&format!("{}: {errors} {noun}; it can't be served like this", file.display())));
         return Err(Failure::Said);
     }
     let remark = match warnings {
@@ -127,7 +127,7 @@ fn conclude(term: Term, file: &Path, troubles: &mut [Finding]) -> Result<(), Fai
         1 => ", with a warning".to_owned(),
         n => format!(", with {n} warnings"),
     };
-    say(term.green(&format!("{}: can be served{remark}", file.display())));
+    print_line(term.green(&format!("{}: can be served{remark}", file.display())));
     Ok(())
 }
 
@@ -168,6 +168,6 @@ fn pools_table(config: &Config) -> Vec<Vec<String>> {
 
 fn print_table(term: Term, rows: Vec<Vec<String>>, right: &[usize]) {
     for (number, line) in columns(&rows, right).iter().enumerate() {
-        say(if number == 0 { term.bold(line) } else { line.clone() });
+        print_line(if number == 0 { term.bold(line) } else { line.clone() });
     }
 }

@@ -6,7 +6,7 @@ use weir_config::FileFormat;
 
 use crate::failure::Failure;
 use crate::load;
-use crate::term::say;
+use weir_terminal::print_line;
 
 /// Prints the TOML that means the same as an ini.
 pub(crate) fn run(file: &Path) -> Result<(), Failure> {
@@ -14,6 +14,6 @@ pub(crate) fn run(file: &Path) -> Result<(), Failure> {
     if config.format == FileFormat::Toml {
         return Err(Failure::at(file.display(), "is TOML already; give a pgbouncer.ini"));
     }
-    say(weir_config::to_toml(&config).trim_end());
+    print_line(weir_config::to_toml(&config).trim_end());
     Ok(())
 }

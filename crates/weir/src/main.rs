@@ -5,22 +5,21 @@
 
 mod account;
 mod check;
+mod companion;
+mod config_store;
 mod convert;
-mod demo;
 mod exposed;
 mod failure;
-mod keeper;
-mod lab;
 mod load;
 mod pgbouncer;
 mod probe;
 mod process;
 mod replace;
 mod serve;
-mod term;
 mod top;
 mod trial;
 mod watch;
+mod web_tls;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -87,15 +86,6 @@ Examples:
 A viewer looks; an operator also pauses, resumes, reloads and drops clients; an admin also changes
 pools and settings.";
 
-const DEMO_EXAMPLES: &str = "\
-Starts a throw-away PostgreSQL (found on this machine, or fetched) that takes 100 connections, sends
-150 clients straight at it, then the same 150 through Weir, and stays up for you to look at. Ctrl-C
-stops it; nothing is left behind.
-
-Examples:
-  weir demo                  until Ctrl-C
-  weir demo --seconds 5      for a script: ends by itself";
-
 const TOP_EXAMPLES: &str = "\
 Shows the figures of GET /api/v1/events, which weir.toml offers with [web] address = \"127.0.0.1\".
 
@@ -156,12 +146,12 @@ enum Command {
         #[arg(long)]
         token: bool,
     },
-    /// Show the whole story in half a minute, on a throw-away server
-    #[command(after_help = DEMO_EXAMPLES)]
+    /// Show Weir at work in half a minute, on a throw-away server (`weir demo --help`)
+    #[command(disable_help_flag = true)]
     Demo {
-        /// Stay up so long after the story [default: until Ctrl-C; without a terminal 10]
-        #[arg(long, value_name = "N")]
-        seconds: Option<u64>,
+        /// What weir-demo understands
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
+        arguments: Vec<OsString>,
     },
     /// Watch a running Weir: its pools, once a second
     #[command(after_help = TOP_EXAMPLES)]
@@ -171,8 +161,8 @@ enum Command {
     /// Rerun the published experiments about pooling, or your own (`weir lab --help`)
     #[command(disable_help_flag = true)]
     Lab {
-        /// What the lab understands
-        #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "WORDS")]
+        /// What weir-lab understands
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
         arguments: Vec<OsString>,
     },
 }
@@ -194,10 +184,10 @@ fn main() -> ExitCode {
         Command::Account { name, role, token } => {
             account::run(&name, role, if token { account::For::Program } else { account::For::User })
         }
-        Command::Demo { seconds } => demo::run(seconds),
+        Command::Demo { arguments } => companion::DEMO.exec(&arguments),
         Command::Top(arguments) => top::run(&arguments),
         Command::Pgbouncer(arguments) => pgbouncer::run(arguments),
-        Command::Lab { arguments } => lab::run(&arguments),
+        Command::Lab { arguments } => companion::LAB.exec(&arguments),
     };
     conclude(outcome)
 }

@@ -66,8 +66,8 @@ pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Arguments {
 /// Does what the command line says.
 pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     if arguments.version {
-        crate::term::say(weir_runtime::VERSION);
-        crate::term::say("This is Weir, with the files, the command line and the console of that PgBouncer.");
+        weir_terminal::print_line(weir_runtime::VERSION);
+        weir_terminal::print_line("This is Weir, with the files, the command line and the console of that PgBouncer.");
         return Ok(());
     }
     if arguments.reboot {
@@ -80,7 +80,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     };
     let more = arguments.verbose;
     let louder = move |config: &mut Config| config.log.verbose = config.log.verbose.saturating_add(more);
-    let (keeper, mut config) = serve::open(&file, louder)?;
+    let (store, mut config) = serve::open(&file, louder)?;
     config.log.verbose = config.log.verbose.saturating_add(more);
     config.process.user = arguments.user.or(config.process.user);
     if config.process.user.is_none() && process::is_root() {
@@ -89,7 +89,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     }
     let ground = if arguments.daemon { Ground::Back } else { Ground::Fore };
     let console = if arguments.quiet || arguments.daemon { Console::Quiet } else { Console::Talks };
-    serve::serve(keeper, config, ground, console)
+    serve::serve(store, config, ground, console)
 }
 
 #[cfg(test)]

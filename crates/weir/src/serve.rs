@@ -10,17 +10,15 @@ use weir_runtime::{Bound, Inherited, LogTarget, Options, Running, Signals, Start
 use weir_web::{Timeouts, Tls, Web};
 
 use crate::check::{self, place_and_text};
+use crate::config_store::ConfigStore;
 use crate::failure::Failure;
-use crate::keeper::Keeper;
 use crate::load;
 use crate::process::{self, Ground};
+use crate::web_tls::web_tls;
 
 /// What is said of a process that serves as root.
 const ROOT: &str = "it serves as root, which it does not need to: name a user of the operating system as \"user\" in \
                     [process], which it switches to, or start it as that user";
-
-/// A longer file is no certificate and no key.
-const LONGEST_PEM: u64 = 16 << 20;
 
 /// Whether anything is said on the terminal while serving.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,37 +31,37 @@ pub(crate) enum Console {
 
 /// Serves until told to stop.
 pub(crate) fn run(file: &Path) -> Result<(), Failure> {
-    let (keeper, config) = open(file, |_| {})?;
-    serve(keeper, config, Ground::Fore, Console::Talks)
+    let (store, config) = open(file, |_| {})?;
+    serve(store, config, Ground::Fore, Console::Talks)
 }
 
 /// Reads a file that is to be served; what is wrong with it is said as `weir check` says it.
 pub(crate) fn open(
     file: &Path,
     adjust: impl Fn(&mut Config) + Send + Sync + 'static,
-) -> Result<(Keeper, Config), Failure> {
-    Keeper::open(file, adjust).map_err(|mistakes| check::mistaken(load::load_as_far(file).0, &mistakes))
+) -> Result<(ConfigStore, Config), Failure> {
+    ConfigStore::open(file, adjust).map_err(|mistakes| check::mistaken(load::load_as_far(file).0, &mistakes))
 }
 
-/// Serves `config`, whose file is `keeper`'s.
-pub(crate) fn serve(keeper: Keeper, mut config: Config, ground: Ground, console: Console) -> Result<(), Failure> {
+/// Serves `config`, whose file is `store`'s.
+pub(crate) fn serve(store: ConfigStore, mut config: Config, ground: Ground, console: Console) -> Result<(), Failure> {
     review(&config, &load::facts(), console)?;
     let _pid_file = process::settle(&config, ground)?;
     if process::is_root() {
         config.warnings.push(ROOT.to_owned());
     }
     let config = Arc::new(config);
-    let keeper = Arc::new(keeper);
-    let (changes, tls) = (keeper.clone(), web_tls(&config).map_err(Failure::of)?);
+    let store = Arc::new(store);
+    let (changes, tls) = (store.clone(), web_tls(&config).map_err(Failure::of)?);
     let options = Options {
         config: Arc::clone(&config),
-        reload: reload(keeper.clone(), tls.clone()),
+        reload: reload(store.clone(), tls.clone()),
         change: Some(Arc::new(move |edit, fit| changes.change(edit, fit))),
         log: if console == Console::Talks { LogTarget::Stderr } else { LogTarget::Quiet },
         signals: Signals::Handle,
         inherited: Inherited::from_environment(),
         ready: Box::new(move |running| {
-            let web = start_web(&config, running, keeper, tls)?;
+            let web = start_web(&config, running, store, tls)?;
             if console == Console::Talks {
                 announce(running.bound(), &config, web.as_ref());
             }
@@ -105,26 +103,11 @@ fn is_about_fewer_clients(finding: &Finding) -> bool {
     finding.text.contains("clients will be served")
 }
 
-/// The certificate of the control plane, where it has one.
-pub(crate) fn web_tls(config: &Config) -> Result<Option<Arc<Tls>>, StartError> {
-    match (&config.web.tls_cert_file, &config.web.tls_key_file) {
-        (Some(certificate), Some(key)) if !config.web.addresses.is_empty() => {
-            for file in [certificate, key] {
-                let failed = |error| StartError::new(format!("{}: {error}", file.display()));
-                weir_runtime::read_ordinary(file, LONGEST_PEM).map_err(failed)?;
-            }
-            let tls = Tls::read(certificate, key).map_err(|error| StartError::new(error.to_string()))?;
-            Ok(Some(Arc::new(tls)))
-        }
-        _ => Ok(None),
-    }
-}
-
 /// Reads everything again: the file, and the control plane's certificate, both or neither.
-fn reload(keeper: Arc<Keeper>, tls: Option<Arc<Tls>>) -> weir_runtime::Reload {
+fn reload(store: Arc<ConfigStore>, tls: Option<Arc<Tls>>) -> weir_runtime::Reload {
     Arc::new(move || {
         let fresh = tls.as_ref().map(|tls| tls.read_again()).transpose().map_err(|error| error.to_string())?;
-        let config = keeper.reload()?;
+        let config = store.reload()?;
         fresh.into_iter().for_each(|put_in_force| put_in_force());
         Ok(config)
     })
@@ -134,7 +117,7 @@ fn reload(keeper: Arc<Keeper>, tls: Option<Arc<Tls>>) -> weir_runtime::Reload {
 fn start_web(
     config: &Config,
     running: &Running,
-    keeper: Arc<Keeper>,
+    store: Arc<ConfigStore>,
     tls: Option<Arc<Tls>>,
 ) -> Result<Option<Web>, StartError> {
     if config.web.addresses.is_empty() {
@@ -144,7 +127,7 @@ fn start_web(
     let (history, lab) = (config.web.history.clone(), config.web.lab.clone());
     let control = running.handle().control();
     let patience = Timeouts::default();
-    let options = weir_web::Options { addresses, tls, history, lab, control, book: keeper, patience, version: VERSION };
+    let options = weir_web::Options { addresses, tls, history, lab, control, book: store, patience, version: VERSION };
     Web::start(options).map(Some).map_err(|error| StartError::new(error.to_string()))
 }
 

@@ -11,8 +11,8 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::failure::Failure;
-use crate::term::{Output, Term, columns, say};
 use crate::watch::Stream;
+use weir_terminal::{Output, Term, columns, print_line};
 
 /// The pause before the next attempt, when a stream has ended.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -88,7 +88,7 @@ fn events(stream: impl BufRead) -> impl Iterator<Item = Value> {
 
 fn show(lines: &[String], paints: bool) {
     if !paints {
-        return lines.iter().for_each(say);
+        return lines.iter().for_each(print_line);
     }
     // Painted over what was there, so that nothing flickers; then what is left of it is cleared.
     let lines: String = lines.iter().map(|line| format!("{line}\x1b[K\n")).collect();

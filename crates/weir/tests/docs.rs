@@ -9,7 +9,8 @@ use std::process::Command;
 use serde_json::Value;
 
 /// Folders of the repository whose mention in backticks is a promise that the path exists.
-const FOLDERS: &[&str] = &["crates/", "docs/", "sim/", "tests/", "bench/", "fuzz/", "scripts/", ".ci/"];
+const FOLDERS: &[&str] =
+    &["crates/", "docs/", "sim/", "tests/", "bench/", "demo/", "lab/", "fuzz/", "scripts/", ".ci/"];
 
 #[test]
 fn every_direct_dependency_has_a_line_of_reason_and_no_line_is_left_over() {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use weir_base::PoolMode;
 use weir_pgwire::{Head, put_back, put_front};
-use weir_session::lookup::{Answer, Lookup};
+use weir_session::auth_query::{AuthQuery, AuthQueryResult};
 use weir_session::{CancelKey, Out, Server, frozen};
 
 use crate::foreign::certificate::Certificate;
@@ -56,7 +56,7 @@ const COLUMN: weir_pgwire::Column<'_> = weir_pgwire::Column { name: "x", kind: w
 fn ask(said: &[u8], cuts: &[usize]) -> String {
     let shared = Shared::new(1);
     let mut server = Server::new(Arc::new(shared.params.unknown()), CancelKey::default());
-    let mut lookup = Lookup::begin(&mut server, "select $1", "u", &mut Vec::new(), &mut Deaf);
+    let mut lookup = AuthQuery::begin(&mut server, "select $1", "u", &mut Vec::new(), &mut Deaf);
     let mut end = String::from("nothing yet");
     // What comes behind the answer spoils the server or not; an answer that came is told in any case.
     for piece in pieces(said, cuts) {
@@ -70,7 +70,7 @@ fn ask(said: &[u8], cuts: &[usize]) -> String {
 }
 
 /// Only the first answer counts; whoever asked has gone with it.
-fn told(end: &str, answer: Answer) -> String {
+fn told(end: &str, answer: AuthQueryResult) -> String {
     if end.starts_with("answer") {
         return end.to_owned();
     }
@@ -137,10 +137,10 @@ pub(crate) fn frozen_client(data: &[u8]) {
     let asked = tape.below(32);
     let mut shared = Shared::new(100);
     let bytes = tape.rest();
-    let Ok(client) = frozen::thaw(bytes, &shared.params, &mut shared.interner, &shared.accepted) else { return };
+    let Ok(client) = frozen::thaw(bytes, &shared.params, &mut shared.interner, &shared.statements) else { return };
     let again = frozen::freeze(&client, &shared.params).expect("nothing of it is half-way");
     drop(client);
-    let thawed = frozen::thaw(&again, &shared.params, &mut shared.interner, &shared.accepted);
+    let thawed = frozen::thaw(&again, &shared.params, &mut shared.interner, &shared.statements);
     let client = thawed.expect("what was frozen here thaws here");
     // Statements stand in no order; all else does.
     let sorted = |mut bytes: Vec<u8>| {

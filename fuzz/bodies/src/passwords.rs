@@ -12,8 +12,8 @@ use weir_auth::{
 use weir_config::Users;
 use weir_pgwire::{Auth, HEAD, backend};
 use weir_session::ParamTable;
-use weir_session::login::{Login, Next, Salt};
-use weir_session::server_login::{Credentials, LoginTold, ServerLogin};
+use weir_session::login::{Login, LoginNonces, LoginStep};
+use weir_session::server_login::{Credentials, ServerLogin, ServerLoginStep};
 
 use crate::tape::{Tape, pieces};
 
@@ -48,7 +48,7 @@ fn twisted(message: &[u8], tape: &mut Tape<'_>) -> Vec<u8> {
 /// Our role towards clients: nothing but the very messages of a client that knows the keys gets in.
 pub(crate) fn scram_server(data: &[u8]) {
     let mut tape = Tape::new(data);
-    let (ours, theirs, doomed) = (tape.flag(), tape.flag(), tape.below(8) == 7);
+    let (ours, theirs, must_fail) = (tape.flag(), tape.flag(), tape.below(8) == 7);
     let offer = ScramOffer::new([1; 18], ours.then_some(BINDING));
     let offered: Vec<&[u8]> = offer.mechanisms().iter().map(|name| name.as_bytes()).collect();
     let Some((mechanism, client, first)) = ScramClient::choose([2; 18], offered.into_iter(), theirs.then_some(BINDING))
@@ -58,12 +58,12 @@ pub(crate) fn scram_server(data: &[u8]) {
     let mechanism = twisted(mechanism.as_bytes(), &mut tape);
     let Ok(server) = offer.choose(&mechanism) else { return };
     let sent_first = twisted(&first, &mut tape);
-    let Ok((server, server_first)) = server.first(&sent_first, verifier(), doomed) else { return };
+    let Ok((server, server_first)) = server.first(&sent_first, verifier(), must_fail) else { return };
     let Ok(need) = client.server_first(&server_first) else { return };
     let (verdict, last) = need.answer(&ScramKeys::from_salted(&SALTED));
     let sent_last = twisted(&last, &mut tape);
     let Ok((keys, server_final)) = server.finish(&sent_last) else { return };
-    assert!(!doomed, "a doomed login must fail");
+    assert!(!must_fail, "a must_fail login must fail");
     assert!(sent_first == first && sent_last == last, "a proof of other messages was believed");
     assert!(keys.matches(&verifier()));
     assert_eq!(verdict.finish(&server_final), Ok(()));
@@ -124,10 +124,11 @@ pub(crate) fn client_login(data: &[u8]) {
         _ => Exchange::Scram(ScramSource::Mock(Shape::usual(1))),
     };
     let secret = Secret::Plain("a password that no fuzzer finds".into());
-    let salt = Salt { md5: [1, 2, 3, 4], nonce: [1; 18] };
+    let salt = LoginNonces { md5: [1, 2, 3, 4], nonce: [1; 18] };
     let mut buffer = Vec::new();
     let binding = tape.flag().then_some(BINDING);
-    let (mut login, _) = Login::begin("u", Plan { exchange, doom: None }, Some(&secret), salt, binding, &mut buffer);
+    let (mut login, _) =
+        Login::begin("u", Plan { exchange, reject_reason: None }, Some(&secret), salt, binding, &mut buffer);
     let mut messages = 0;
     while !tape.is_over() && messages < 8 {
         messages += 1;
@@ -136,9 +137,9 @@ pub(crate) fn client_login(data: &[u8]) {
             _ => login.message(tape.some(), &POLICY, &mut buffer),
         };
         match next {
-            Next::Accepted(_) => panic!("somebody who proved nothing is in"),
-            Next::Refused(_) => break,
-            Next::Wait | Next::Salt { .. } => {}
+            LoginStep::Accepted(_) => panic!("somebody who proved nothing is in"),
+            LoginStep::Refused(_) => break,
+            LoginStep::Wait | LoginStep::HashPassword { .. } => {}
         }
     }
     assert!(buffer.len() < 64 << 10, "what we say is bounded");
@@ -168,18 +169,18 @@ pub(crate) fn server_login(data: &[u8]) {
     for piece in pieces(said, &[cut]) {
         let mut told = login.feed(piece, [2; 18], &table, &mut buffer);
         before += piece.len();
-        if let LoginTold::Salt { iterations, .. } = told {
+        if let ServerLoginStep::HashPassword { iterations, .. } = told {
             assert!((1..=weir_auth::MAX_ITERATIONS).contains(&iterations));
             told = login.salted(&SALTED, &mut buffer);
         }
         match told {
-            LoginTold::Ready(welcome) => {
+            ServerLoginStep::Ready(welcome) => {
                 assert!(was_accepted(&said[..before]), "a login without AuthenticationOk");
                 assert!(welcome.server.prove_clean().is_some());
                 return;
             }
-            LoginTold::Failed(_) => return,
-            LoginTold::Wait | LoginTold::Salt { .. } => {}
+            ServerLoginStep::Failed(_) => return,
+            ServerLoginStep::Wait | ServerLoginStep::HashPassword { .. } => {}
         }
     }
     assert!(buffer.len() < 16 << 10, "what we say is bounded");

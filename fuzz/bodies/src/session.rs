@@ -9,9 +9,11 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use weir_base::PoolMode;
-use weir_session::back::{self, Told};
-use weir_session::front::{self, Context, Counts, Messages, Simple, Then};
-use weir_session::{Accepted, CancelKey, Client, Interner, Out, ParamTable, Server, StatePolicy, StatementMemory};
+use weir_session::from_client::{self, Context, MessagePolicy, SimpleQueries, StatementCounts, StopReason};
+use weir_session::from_server::{self, ServerOutcome};
+use weir_session::{
+    CancelKey, Client, Interner, Out, ParamTable, PoolStatements, Server, StatePolicy, StatementMemory, param_sync,
+};
 
 use crate::backend::Backend;
 use crate::contract::{Contract, Stream, is_readable};
@@ -26,11 +28,11 @@ const BACK_TAGS: &[u8] = b"Z12C3DEnTtGHdcSNAIVsWRKvz";
 /// What the sessions of a worker share.
 pub(crate) struct Shared {
     pub(crate) interner: Interner,
-    pub(crate) accepted: Accepted,
+    pub(crate) statements: PoolStatements,
     pub(crate) params: ParamTable,
     spare: Vec<Vec<u8>>,
     scratch: Vec<u8>,
-    counts: Counts,
+    counts: StatementCounts,
     max_prepared: usize,
 }
 
@@ -38,12 +40,12 @@ impl Shared {
     pub(crate) fn new(max_prepared: usize) -> Shared {
         let interner = Interner::new([3; 16], &StatementMemory::default(), 1 << 16);
         Shared {
-            accepted: interner.pool("app", "joe", 1 << 14),
+            statements: interner.pool("app", "joe", 1 << 14),
             interner,
             params: ParamTable::new([]),
             spare: Vec::new(),
             scratch: Vec::new(),
-            counts: Counts::default(),
+            counts: StatementCounts::default(),
             max_prepared,
         }
     }
@@ -51,7 +53,7 @@ impl Shared {
     fn context(&mut self) -> Context<'_> {
         Context {
             interner: &mut self.interner,
-            accepted: &mut self.accepted,
+            statements: &mut self.statements,
             params: &self.params,
             spare: &mut self.spare,
             scratch: &mut self.scratch,
@@ -59,9 +61,9 @@ impl Shared {
             max_prepared: self.max_prepared,
             client_statements: 3,
             client_memory: 1 << 13,
-            messages: Messages { longest: 1 << 20, simple: Simple::Allowed },
+            messages: MessagePolicy { longest: 1 << 20, simple: SimpleQueries::Allowed },
             state: StatePolicy { warn: true, refuse: self.max_prepared % 3 == 2 },
-            ahead: 2,
+            max_pending_segments: 2,
         }
     }
 }
@@ -213,29 +215,33 @@ impl<'a> World<'a> {
         let size = size.min(self.clients[who].waiting.len());
         let mut piece: Vec<u8> = self.clients[who].waiting.drain(..size).collect();
         loop {
-            let (used, then, written) = self.feed_client(who, &piece);
+            let (used, stop, written) = self.feed_client(who, &piece);
             assert!(used <= piece.len());
             take(&mut self.clients[who], &piece[..used]);
             self.pass_on(who, written);
             piece.drain(..used);
-            match then {
-                Then::More => break assert!(piece.is_empty(), "not all was taken, and nothing is waited for"),
-                Then::NeedServer if self.link(who) => {}
-                Then::NeedServer => break,
-                Then::Full => break assert!(self.linked(who).is_some_and(|s| self.servers[s].server.is_busy())),
-                Then::Leaves | Then::Refuse(_) => return self.part(who),
+            match stop {
+                StopReason::EndOfInput => {
+                    break assert!(piece.is_empty(), "not all was taken, and nothing is waited for");
+                }
+                StopReason::NeedServer if self.link(who) => {}
+                StopReason::NeedServer => break,
+                StopReason::AwaitReplies(_) => {
+                    break assert!(self.linked(who).is_some_and(|s| self.servers[s].server.is_busy()));
+                }
+                StopReason::Terminate | StopReason::Refuse(_) => return self.part(who),
             }
         }
         self.clients[who].waiting.splice(..0, piece);
     }
 
-    fn feed_client(&mut self, who: usize, piece: &[u8]) -> (usize, Then, Written) {
+    fn feed_client(&mut self, who: usize, piece: &[u8]) -> (usize, StopReason, Written) {
         let mut written = Written::default();
         let ClientEnd { client, link, .. } = &mut self.clients[who];
         let server = link.map(|s| &mut self.servers[s].server);
         let mut out = Recorder { input: piece, written: &mut written };
-        let fed = front::feed(client, server, piece, &mut self.shared.context(), &mut out);
-        (fed.used, fed.then, written)
+        let fed = from_client::feed(client, server, piece, &mut self.shared.context(), &mut out);
+        (fed.used, fed.stop, written)
     }
 
     fn linked(&self, client: usize) -> Option<usize> {
@@ -283,7 +289,8 @@ impl<'a> World<'a> {
         let mut written = Written::default();
         let mut out = Recorder { input: &piece, written: &mut written };
         let client = link.map(|c| &mut self.clients[c].client);
-        let told = back::feed(&mut self.servers[who].server, client, &piece, &mut self.shared.context(), &mut out);
+        let told =
+            from_server::feed(&mut self.servers[who].server, client, &piece, &mut self.shared.context(), &mut out);
         assert!(written.server.is_empty(), "a server's words are not for servers");
         match link {
             Some(client) => self.client_hears(client, &written.client),
@@ -307,7 +314,7 @@ impl<'a> World<'a> {
         let asks = {
             let mut out = Recorder { input: &[], written: &mut written };
             let Shared { params, scratch, .. } = &mut self.shared;
-            back::agree(&mut self.servers[ix].server, &mut self.clients[who].client, params, scratch, &mut out)
+            param_sync::start(&mut self.servers[ix].server, &mut self.clients[who].client, params, scratch, &mut out)
         };
         assert!(written.client.is_empty());
         self.server_hears(ix, &written.server);
@@ -316,7 +323,7 @@ impl<'a> World<'a> {
             return false;
         }
         if asks {
-            back::agreed(&self.servers[ix].server, &mut self.clients[who].client, None);
+            param_sync::finish(&self.servers[ix].server, &mut self.clients[who].client, None);
         }
         self.servers[ix].rows.clear();
         self.clients[who].link = Some(ix);
@@ -334,9 +341,9 @@ impl<'a> World<'a> {
         let honest = b"CZ".iter().all(|tag| server.backend.contract.reply(*tag));
         let mut written = Written::default();
         let mut out = Recorder { input: &said, written: &mut written };
-        let told = back::feed(&mut server.server, None, &said, &mut self.shared.context(), &mut out);
+        let told = from_server::feed(&mut server.server, None, &said, &mut self.shared.context(), &mut out);
         assert!(written.client.is_empty() && written.server.is_empty(), "our own affair");
-        let done = told.is_ok_and(|told| told.own_done == Some(Ok(())));
+        let done = told.is_ok_and(|told| told.own_query_done == Some(Ok(())));
         done && honest && b"CZ".iter().all(|tag| server.contract.reply(*tag)) && server.server.prove_clean().is_some()
     }
 
@@ -402,8 +409,8 @@ fn note_rows(server: &mut ServerEnd, piece: &[u8]) {
 }
 
 /// Whether an engine would keep a link after this.
-fn is_bearable(told: &Told) -> bool {
-    !told.block_in_statement_mode && !told.copy_breached && told.fatal.is_none()
+fn is_bearable(told: &ServerOutcome) -> bool {
+    !told.block_in_statement_mode && !told.copy_violated && told.fatal.is_none()
 }
 
 /// Messages of both sides, whole and in pieces: both ends get the same bytes, and the books end the same.
@@ -433,15 +440,15 @@ fn converse(mode: PoolMode, asked: &[u8], raw: &[u8], said: &[u8], cuts: &[usize
     let (mut written, mut end) = (Written::default(), String::new());
     for piece in pieces(asked, cuts).into_iter().chain(pieces(raw, cuts)) {
         let mut out = Recorder { input: piece, written: &mut written };
-        let fed = front::feed(&mut client, Some(&mut server), piece, &mut shared.context(), &mut out);
-        if fed.then != Then::More {
-            end = format!("{:?}", fed.then);
+        let fed = from_client::feed(&mut client, Some(&mut server), piece, &mut shared.context(), &mut out);
+        if fed.stop != StopReason::EndOfInput {
+            end = format!("{:?}", fed.stop);
             break;
         }
     }
     for piece in pieces(said, cuts) {
         let mut out = Recorder { input: piece, written: &mut written };
-        let told = back::feed(&mut server, Some(&mut client), piece, &mut shared.context(), &mut out);
+        let told = from_server::feed(&mut server, Some(&mut client), piece, &mut shared.context(), &mut out);
         match told {
             // The server is closed, and its state means nothing any more.
             Err(unexpected) => return (written.client, written.server, end + unexpected.0),
@@ -460,7 +467,7 @@ pub(crate) fn feed_alone(mut client: Client, shared: &mut Shared, input: &[u8]) 
     let mut server = Server::new(client.params().clone(), CancelKey::default());
     let mut written = Written::default();
     let mut out = Recorder { input, written: &mut written };
-    let _ = front::feed(&mut client, Some(&mut server), input, &mut shared.context(), &mut out);
+    let _ = from_client::feed(&mut client, Some(&mut server), input, &mut shared.context(), &mut out);
     Stream::default().push(&written.server);
     Stream::default().push(&written.client);
 }

@@ -4,7 +4,7 @@ use weir_pgwire::startup::{self, First};
 use weir_pgwire::tag::{back, front};
 use weir_pgwire::{Auth, HEAD, Head, backend, frontend, proxy, put_back, put_front};
 use weir_session::ParamTable;
-use weir_session::hello::{self, Asking, Opening};
+use weir_session::startup::{self as session_startup, EncryptionRequests, FirstPacket};
 
 /// Cuts are tried at every place of so many bytes, and at fewer of longer inputs.
 const EVERY_CUT: usize = 300;
@@ -174,15 +174,15 @@ pub(crate) fn first_packet(data: &[u8]) {
         _ => {}
     }
     let table = ParamTable::new(["x.y"]);
-    for asking in [Asking::Free, Asking::Spent, Asking::Inside] {
-        let Opening::Startup { hello, used } = hello::open(data, asking) else { continue };
-        assert!(used <= data.len() && !hello.user.is_empty() && !hello.database.is_empty());
+    for asking in [EncryptionRequests::Allowed, EncryptionRequests::Exhausted, EncryptionRequests::Encrypted] {
+        let FirstPacket::Startup { request, used } = session_startup::read(data, asking) else { continue };
+        assert!(used <= data.len() && !request.user.is_empty() && !request.database.is_empty());
         for ignored in [&[][..], &["options".to_owned()], &["extra_float_digits".to_owned()]] {
-            let Ok(wanted) = hello.wanted(&table, ignored) else { continue };
+            let Ok(wanted) = request.wanted(&table, ignored) else { continue };
             // What is tracked will be a part of a query of ours: nothing in it may need more than quotes doubled.
             assert!(table.iter(&wanted).all(|(_, value)| value.bytes().all(|b| (b' '..=b'~').contains(&b))));
         }
-        hello.write_negotiation(&mut Vec::new());
+        request.write_negotiation(&mut Vec::new());
     }
 }
 

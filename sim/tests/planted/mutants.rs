@@ -30,7 +30,7 @@ const POOL: &str = "crates/pool/src/pool.rs";
 const RELAY: &str = "crates/engine/src/traffic/relay.rs";
 const SERVER: &str = "crates/session/src/server.rs";
 const EFFECTS: &str = "crates/pgwire/src/sql/effects.rs";
-const OUTSTANDING: &str = "crates/session/src/outstanding.rs";
+const PENDING: &str = "crates/session/src/pending.rs";
 
 /// Somebody's result, or an answer, is not what it would be on a connection of one's own.
 const ANSWERS: &[Checker] = &[
@@ -104,8 +104,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         ],
         edits: &[Edit {
             file: SERVER,
-            from: "self.owed.is_clean() && self.stream.is_between()",
-            to: "(self.owed.is_clean() || PLANTED) && self.stream.is_between()",
+            from: "self.pending.is_clean() && self.stream.is_between()",
+            to: "(self.pending.is_clean() || PLANTED) && self.stream.is_between()",
         }],
     },
     Mutant {
@@ -162,14 +162,14 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         what: "in a deep pipeline a Sync is not noted among what is owed",
         found_by: ANSWERS,
         edits: &[Edit {
-            file: OUTSTANDING,
+            file: PENDING,
             from: "        self.segment = self.segment.wrapping_add(1);
-        self.push(Expect::Sync, Effects::NONE);",
+        self.push(Expected::Sync, Effects::NONE);",
             to: "        self.segment = self.segment.wrapping_add(1);
         if PLANTED && self.runs.len() > 4 {
             return true;
         }
-        self.push(Expect::Sync, Effects::NONE);",
+        self.push(Expected::Sync, Effects::NONE);",
         }],
     },
     Mutant {
@@ -177,9 +177,9 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         what: "after an error what the server skips is still awaited",
         found_by: ANSWERS,
         edits: &[Edit {
-            file: OUTSTANDING,
-            from: "            if next == Expect::Sync {\n                return Some(head);",
-            to: "            if next == Expect::Sync || PLANTED {\n                return Some(head);",
+            file: PENDING,
+            from: "            if next == Expected::Sync {\n                return Some(head);",
+            to: "            if next == Expected::Sync || PLANTED {\n                return Some(head);",
         }],
     },
     Mutant {
@@ -288,12 +288,12 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         found_by: &[Checker::RefusalsAreCounted],
         edits: &[Edit {
             file: LENDING,
-            from: "            Some(ix) => self.cause_of_wait(ix, now),",
+            from: "            Some(ix) => self.cause_of_wait(now, ix),",
             to: "            Some(ix) => if PLANTED {
-                let (_, detail) = self.cause_of_wait(ix, now);
+                let (_, detail) = self.cause_of_wait(now, ix);
                 (Cause::PoolFull, detail)
             } else {
-                self.cause_of_wait(ix, now)
+                self.cause_of_wait(now, ix)
             },",
         }],
     },

@@ -1,9 +1,9 @@
 //! SHOW CLIENTS, SERVERS, SOCKETS and ACTIVE_SOCKETS: one row a connection.
 
-use super::{Column, Row, flag, int4, int8, text, text_column};
+use super::table::{Column, Row, flag, int4, int8, text, text_column};
 use crate::clock::timestamp;
-use crate::command::{Connections, Show};
 use crate::records::SocketRecord;
+use crate::show::{Connections, Show};
 
 /// `id` is an int8 here: PgBouncer's int4 wraps after two thousand million connections.
 pub(super) const CONNECTIONS: &[Column] = SOCKETS.split_at(21).0;

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use weir_base::{PoolMode, Span};
 use weir_config::Pool;
 
-use super::{Column, Row, Snapshot, flag, int4, text, text_column};
+use super::table::{Column, Row, Snapshot, flag, int4, text, text_column};
 use crate::console::CONSOLE_DATABASE;
 use crate::records::PoolRecord;
 
@@ -68,16 +68,16 @@ const CONSOLE_USER: &str = "pgbouncer";
 const CONSOLE_POOL_SIZE: u32 = 2;
 
 /// A row a pool, by database and user, the console's among them.
-pub(super) fn pools(facts: &Snapshot<'_>) -> Vec<Row> {
+pub(super) fn pools(snapshot: &Snapshot<'_>) -> Vec<Row> {
     let mut console = PoolRecord::new(CONSOLE_DATABASE, CONSOLE_USER, PoolMode::Statement);
-    console.cl_active = facts.report.console_clients;
-    let mut all: Vec<&PoolRecord> = facts.report.pools.iter().collect();
+    console.cl_active = snapshot.report.console_clients;
+    let mut all: Vec<&PoolRecord> = snapshot.report.pools.iter().collect();
     all.push(&console);
     all.sort_by(|a, b| a.key().cmp(&b.key()));
-    all.into_iter().map(|of| pool(of, facts)).collect()
+    all.into_iter().map(|of| pool(of, snapshot)).collect()
 }
 
-fn pool(of: &PoolRecord, facts: &Snapshot<'_>) -> Row {
+fn pool(of: &PoolRecord, snapshot: &Snapshot<'_>) -> Row {
     let maxwait = of.maxwait.micros();
     vec![
         text(&of.database),
@@ -96,20 +96,20 @@ fn pool(of: &PoolRecord, facts: &Snapshot<'_>) -> Row {
         text(maxwait / 1_000_000),
         text(maxwait % 1_000_000),
         text(of.mode),
-        facts.config.pool(&of.database).and_then(|pool| balance(&pool)),
+        snapshot.config.pool(&of.database).and_then(|pool| balance(&pool)),
     ]
 }
 
 /// A row a database, by name: those that are configured, those made on demand that are in use, and the console's.
-pub(super) fn databases(facts: &Snapshot<'_>) -> Vec<Row> {
-    let used = in_use(facts);
-    let row = |name: &str, pool: &Pool| database(name, pool, used.get(name).copied().unwrap_or_default(), facts);
+pub(super) fn databases(snapshot: &Snapshot<'_>) -> Vec<Row> {
+    let used = in_use(snapshot);
+    let row = |name: &str, pool: &Pool| database(name, pool, used.get(name).copied().unwrap_or_default(), snapshot);
     let mut rows: BTreeMap<&str, Row> =
-        facts.config.pools.iter().map(|(name, pool)| (name.as_str(), row(name, pool))).collect();
-    for name in used.keys().filter(|name| facts.config.is_on_demand(name)) {
-        rows.extend(facts.config.pool(name).map(|pool| (*name, row(name, &pool))));
+        snapshot.config.pools.iter().map(|(name, pool)| (name.as_str(), row(name, pool))).collect();
+    for name in used.keys().filter(|name| snapshot.config.is_on_demand(name)) {
+        rows.extend(snapshot.config.pool(name).map(|pool| (*name, row(name, &pool))));
     }
-    rows.insert(CONSOLE_DATABASE, console_database(facts));
+    rows.insert(CONSOLE_DATABASE, console_database(snapshot));
     rows.into_values().collect()
 }
 
@@ -120,9 +120,9 @@ struct InUse {
     clients: u32,
 }
 
-fn in_use<'a>(facts: &Snapshot<'a>) -> BTreeMap<&'a str, InUse> {
+fn in_use<'a>(snapshot: &Snapshot<'a>) -> BTreeMap<&'a str, InUse> {
     let mut used: BTreeMap<&str, InUse> = BTreeMap::new();
-    for pool in &facts.report.pools {
+    for pool in &snapshot.report.pools {
         let database = used.entry(&pool.database).or_default();
         database.servers += pool.servers();
         database.clients += pool.clients();
@@ -136,7 +136,7 @@ fn balance(pool: &Pool) -> Option<String> {
 }
 
 /// The mode is NULL where the database has none of its own, as with PgBouncer.
-fn database(name: &str, pool: &Pool, used: InUse, facts: &Snapshot<'_>) -> Row {
+fn database(name: &str, pool: &Pool, used: InUse, snapshot: &Snapshot<'_>) -> Row {
     let limits = &pool.limits;
     vec![
         text(name),
@@ -148,43 +148,43 @@ fn database(name: &str, pool: &Pool, used: InUse, facts: &Snapshot<'_>) -> Row {
         text(limits.min_size),
         text(limits.reserve_size),
         seconds(limits.server_lifetime),
-        if pool.mode == facts.config.mode { None } else { text(pool.mode) },
+        if pool.mode == snapshot.config.mode { None } else { text(pool.mode) },
         balance(pool),
         text(limits.max_db_connections),
         text(used.servers),
         text(limits.max_db_client_connections),
         text(used.clients),
-        flag(facts.report.paused.contains(name)),
-        flag(facts.report.disabled.contains(name)),
+        flag(snapshot.report.paused.contains(name)),
+        flag(snapshot.report.disabled.contains(name)),
     ]
 }
 
-fn console_database(facts: &Snapshot<'_>) -> Row {
+fn console_database(snapshot: &Snapshot<'_>) -> Row {
     vec![
         text(CONSOLE_DATABASE),
         None,
-        text(facts.config.listen.port),
+        text(snapshot.config.listen.port),
         text(CONSOLE_DATABASE),
         text(CONSOLE_USER),
         text(CONSOLE_POOL_SIZE),
         text(0),
         text(0),
-        seconds(facts.config.limits.server_lifetime),
+        seconds(snapshot.config.limits.server_lifetime),
         text(PoolMode::Statement),
         None,
         text(0),
         text(0),
         text(0),
-        text(facts.report.console_clients),
+        text(snapshot.report.console_clients),
         flag(false),
         flag(false),
     ]
 }
 
 /// A row a user that may log in here, or that we log in to servers as.
-pub(super) fn users(facts: &Snapshot<'_>) -> Vec<Row> {
-    let servers = facts.report.servers_by_user();
-    let config = facts.config;
+pub(super) fn users(snapshot: &Snapshot<'_>) -> Vec<Row> {
+    let servers = snapshot.report.servers_by_user();
+    let config = snapshot.config;
     let size = |size: Option<u32>| text(size.map(|size| format!("{size:9}")).unwrap_or_default());
     let row = |name: &str| {
         let rules = config.users.get(name).cloned().unwrap_or_default();
@@ -196,18 +196,18 @@ pub(super) fn users(facts: &Snapshot<'_>) -> Vec<Row> {
             text(config.user_connections(name)),
             text(servers.get(name).copied().unwrap_or(0)),
             text(config.user_clients(name)),
-            text(facts.report.clients_by_user.get(name).copied().unwrap_or(0)),
+            text(snapshot.report.clients_by_user.get(name).copied().unwrap_or(0)),
         ]
     };
-    user_names(facts).into_iter().map(row).collect()
+    user_names(snapshot).into_iter().map(row).collect()
 }
 
 /// The names of [`users`], sorted.
-pub(super) fn user_names<'a>(facts: &Snapshot<'a>) -> BTreeSet<&'a str> {
-    let config = facts.config;
+pub(super) fn user_names<'a>(snapshot: &Snapshot<'a>) -> BTreeSet<&'a str> {
+    let config = snapshot.config;
     let listed = config.auth.users.iter().map(|(name, _)| name);
     let forced = config.pools.values().filter_map(|pool| pool.user.as_deref());
-    let running = facts.report.pools.iter().map(|pool| pool.user.as_str());
+    let running = snapshot.report.pools.iter().map(|pool| pool.user.as_str());
     let ruled = config.users.keys().map(String::as_str);
     listed.chain(forced).chain(running).chain(ruled).chain([CONSOLE_USER]).collect()
 }

@@ -1,6 +1,6 @@
 //! Tables about the process itself: LISTS, VERSION, STATE, MEM, and those whose rows come with later features.
 
-use super::{Column, Row, Snapshot, bytea, int4, int8, text, text_column};
+use super::table::{Column, Row, Snapshot, bytea, int4, int8, text, text_column};
 use crate::records::{DnsRecord, PoolRecord, ServiceState};
 
 pub(super) const LISTS: &[Column] = &[text_column("list"), int4("items")];
@@ -48,25 +48,25 @@ pub(super) const FDS: &[Column] = &[
 ];
 
 /// Names of servers, with what their last look-ups said.
-pub(super) fn dns_hosts(facts: &Snapshot<'_>) -> Vec<Row> {
+pub(super) fn dns_hosts(snapshot: &Snapshot<'_>) -> Vec<Row> {
     let row = |record: &DnsRecord| {
         let addresses: Vec<String> = record.addresses.iter().map(ToString::to_string).collect();
         vec![text(&record.hostname), text(record.ttl.micros() / 1_000_000), text(addresses.join(","))]
     };
-    facts.report.dns.iter().map(row).collect()
+    snapshot.report.dns.iter().map(row).collect()
 }
 
 /// How many there are of each. The console counts as one database and one pool, as in the other tables.
-pub(super) fn lists(facts: &Snapshot<'_>) -> Vec<Row> {
-    let report = facts.report;
+pub(super) fn lists(snapshot: &Snapshot<'_>) -> Vec<Row> {
+    let report = snapshot.report;
     let clients: u32 = report.pools.iter().map(PoolRecord::clients).sum();
     let servers: u32 = report.pools.iter().map(PoolRecord::servers).sum();
     let free = |name: &str| report.memory.iter().filter(|m| m.name == name).map(|m| m.free).sum::<u64>();
     let counts: [(&str, u64); 14] = [
-        ("databases", super::pools::databases(facts).len() as u64),
-        ("users", super::pools::user_names(facts).len() as u64),
+        ("databases", super::pools::databases(snapshot).len() as u64),
+        ("users", super::pools::user_names(snapshot).len() as u64),
         ("peers", 0),
-        ("pools", super::pools::pools(facts).len() as u64),
+        ("pools", super::pools::pools(snapshot).len() as u64),
         ("peer_pools", 0),
         ("free_clients", free("client_cache")),
         ("used_clients", u64::from(clients) + u64::from(report.console_clients) + u64::from(report.login_clients)),
@@ -81,25 +81,25 @@ pub(super) fn lists(facts: &Snapshot<'_>) -> Vec<Row> {
     counts.into_iter().map(|(list, items)| vec![text(list), text(items)]).collect()
 }
 
-pub(super) fn version(facts: &Snapshot<'_>) -> Vec<Row> {
-    vec![vec![text(facts.version)]]
+pub(super) fn version(snapshot: &Snapshot<'_>) -> Vec<Row> {
+    vec![vec![text(snapshot.version)]]
 }
 
 pub(super) fn help(_: &Snapshot<'_>) -> Vec<Row> {
     crate::console::help_text().split("\n\t").skip(1).map(|line| vec![text(line)]).collect()
 }
 
-pub(super) fn state(facts: &Snapshot<'_>) -> Vec<Row> {
+pub(super) fn state(snapshot: &Snapshot<'_>) -> Vec<Row> {
     let states =
         [("active", ServiceState::Active), ("paused", ServiceState::Paused), ("suspended", ServiceState::Suspended)];
-    let is = |state| if facts.report.serving == state { "yes" } else { "no" };
+    let is = |state| if snapshot.report.serving == state { "yes" } else { "no" };
     states.into_iter().map(|(key, state)| vec![text(key), text(is(state))]).collect()
 }
 
-pub(super) fn mem(facts: &Snapshot<'_>) -> Vec<Row> {
+pub(super) fn mem(snapshot: &Snapshot<'_>) -> Vec<Row> {
     let row = |of: &crate::records::MemoryRecord| {
         let total = of.size.saturating_mul(of.used.saturating_add(of.free));
         vec![text(of.name), text(of.size), text(of.used), text(of.free), text(total)]
     };
-    facts.report.memory.iter().map(row).collect()
+    snapshot.report.memory.iter().map(row).collect()
 }

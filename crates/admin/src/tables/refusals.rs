@@ -1,6 +1,6 @@
 //! SHOW REFUSALS, which PgBouncer does not have: who was refused, by what lay behind it.
 
-use super::{Column, Row, Snapshot, numeric, text, text_column};
+use super::table::{Column, Row, Snapshot, numeric, text, text_column};
 use crate::refusals::{CLASSES, RefusalRecord};
 
 pub(super) const REFUSALS: &[Column] = &[
@@ -14,8 +14,8 @@ pub(super) const REFUSALS: &[Column] = &[
 ];
 
 /// A row a pool, by database and user, and one for clients without.
-pub(super) fn refusals(facts: &Snapshot<'_>) -> Vec<Row> {
-    facts.report.refusals.iter().map(row).collect()
+pub(super) fn refusals(snapshot: &Snapshot<'_>) -> Vec<Row> {
+    snapshot.report.refusals.iter().map(row).collect()
 }
 
 fn row(record: &RefusalRecord) -> Row {

@@ -1,13 +1,13 @@
 //! SHOW CONFIG: the settings that are one for all, with their values and defaults.
 
-use super::{Column, Row, Snapshot, text, text_column};
+use super::table::{Column, Row, Snapshot, text, text_column};
 
 pub(super) const CONFIG: &[Column] =
     &[text_column("key"), text_column("value"), text_column("default"), text_column("changeable")];
 
 /// A row a setting, by key. The configuration's own list leaves secrets out.
-pub(super) fn config(facts: &Snapshot<'_>) -> Vec<Row> {
+pub(super) fn config(snapshot: &Snapshot<'_>) -> Vec<Row> {
     let changeable = |yes: bool| if yes { "yes" } else { "no" };
-    let rows = weir_config::show(facts.config).into_iter();
+    let rows = weir_config::show(snapshot.config).into_iter();
     rows.map(|row| vec![text(row.key), text(row.value), row.default, text(changeable(row.changeable))]).collect()
 }

@@ -1,6 +1,6 @@
 //! SHOW STATS and its relatives: the counters of each database, as totals and as averages.
 
-use super::{Column, Row, Snapshot, numeric, text, text_column};
+use super::table::{Column, Row, Snapshot, numeric, text, text_column};
 use crate::console::CONSOLE_DATABASE;
 use crate::stats::{DatabaseStats, Stats};
 
@@ -77,20 +77,20 @@ const TOTAL_NAMES: [&str; crate::stats::COUNT] = [
     "ps_bind_count",
 ];
 
-pub(super) fn stats(facts: &Snapshot<'_>) -> Vec<Row> {
-    rows(facts, |of| of.total.to_array().into_iter().chain(of.averages().to_array()).collect())
+pub(super) fn stats(snapshot: &Snapshot<'_>) -> Vec<Row> {
+    rows(snapshot, |of| of.total.to_array().into_iter().chain(of.averages().to_array()).collect())
 }
 
-pub(super) fn stats_totals(facts: &Snapshot<'_>) -> Vec<Row> {
-    rows(facts, |of| of.total.to_array().to_vec())
+pub(super) fn stats_totals(snapshot: &Snapshot<'_>) -> Vec<Row> {
+    rows(snapshot, |of| of.total.to_array().to_vec())
 }
 
-pub(super) fn stats_averages(facts: &Snapshot<'_>) -> Vec<Row> {
-    rows(facts, |of| of.averages().to_array().to_vec())
+pub(super) fn stats_averages(snapshot: &Snapshot<'_>) -> Vec<Row> {
+    rows(snapshot, |of| of.averages().to_array().to_vec())
 }
 
-pub(super) fn totals(facts: &Snapshot<'_>) -> Vec<Row> {
-    let all = DatabaseStats::sum(&facts.report.stats);
+pub(super) fn totals(snapshot: &Snapshot<'_>) -> Vec<Row> {
+    let all = DatabaseStats::sum(&snapshot.report.stats);
     let rows = |half: &'static str, stats: Stats| {
         let named = TOTAL_NAMES.into_iter().zip(stats.to_array());
         named.map(move |(name, value)| vec![text(format_args!("{half}_{name}")), text(value)])
@@ -100,9 +100,9 @@ pub(super) fn totals(facts: &Snapshot<'_>) -> Vec<Row> {
 
 /// A row a database, by name. The console has a row, as PgBouncer's has; its commands are not counted unless the report
 /// brings counters for it.
-fn rows(facts: &Snapshot<'_>, values: fn(&DatabaseStats) -> Vec<u64>) -> Vec<Row> {
+fn rows(snapshot: &Snapshot<'_>, values: fn(&DatabaseStats) -> Vec<u64>) -> Vec<Row> {
     let console = DatabaseStats { database: CONSOLE_DATABASE.to_owned(), ..DatabaseStats::default() };
-    let mut all: Vec<&DatabaseStats> = facts.report.stats.iter().collect();
+    let mut all: Vec<&DatabaseStats> = snapshot.report.stats.iter().collect();
     if !all.iter().any(|of| of.database == CONSOLE_DATABASE) {
         all.push(&console);
     }

@@ -3,10 +3,11 @@
 use std::path::Path;
 
 use weir_base::{PoolMode, Span};
+use weir_config::Config;
 
 use super::*;
 use crate::console::help_text;
-use crate::records::{DnsRecord, MemoryRecord, PoolRecord, ServiceState};
+use crate::records::{DnsRecord, MemoryRecord, PoolRecord, Report, ServiceState};
 use crate::refusals::{RefusalRecord, Refusals};
 use crate::stats::{DatabaseStats, Stats};
 
@@ -197,8 +198,8 @@ fn stats(database: &str, xacts: u64) -> DatabaseStats {
 
 fn table(what: Show) -> Table {
     let (config, report) = (config(), report());
-    let facts = Snapshot { report: &report, config: &config, version: "Weir 0.1.0", now_wall: 951_782_410_000_000 };
-    let mut table = show(what, &facts);
+    let snapshot = Snapshot { report: &report, config: &config, version: "Weir 0.1.0", now_wall: 951_782_410_000_000 };
+    let mut table = show(what, &snapshot);
     table.rows.extend(connections().iter().filter_map(|(of, record)| connection_row(what, *of, record)));
     table
 }
@@ -209,13 +210,13 @@ fn lines(what: Show) -> Vec<String> {
     table(what).rows.iter().map(line).collect()
 }
 
-fn letter(kind: Kind) -> char {
+fn letter(kind: ColumnType) -> char {
     match kind {
-        Kind::Text => 's',
-        Kind::Int4 => 'i',
-        Kind::Int8 => 'q',
-        Kind::Numeric => 'N',
-        Kind::Bytea => 'b',
+        ColumnType::Text => 's',
+        ColumnType::Int4 => 'i',
+        ColumnType::Int8 => 'q',
+        ColumnType::Numeric => 'N',
+        ColumnType::Bytea => 'b',
     }
 }
 
@@ -236,15 +237,15 @@ fn every_row_has_a_value_a_column_and_numbers_where_the_column_is_one() {
         let table = table(entry.show);
         assert_eq!(table.columns, columns(entry.show));
         for row in &table.rows {
-            assert_eq!(row.len(), table.columns.len(), "{}", entry.name);
+            assert_eq!(row.len(), table.columns.len(), "{}", entry.show.name());
             for (column, value) in table.columns.iter().zip(row) {
                 let Some(value) = value else { continue };
                 let fits = match column.kind {
-                    Kind::Int4 => value.parse::<i32>().is_ok(),
-                    Kind::Int8 | Kind::Numeric => value.parse::<i64>().is_ok(),
-                    Kind::Text | Kind::Bytea => true,
+                    ColumnType::Int4 => value.parse::<i32>().is_ok(),
+                    ColumnType::Int8 | ColumnType::Numeric => value.parse::<i64>().is_ok(),
+                    ColumnType::Text | ColumnType::Bytea => true,
                 };
-                assert!(fits, "{}.{} is {value:?}", entry.name, column.name);
+                assert!(fits, "{}.{} is {value:?}", entry.show.name(), column.name);
             }
         }
     }
@@ -252,7 +253,7 @@ fn every_row_has_a_value_a_column_and_numbers_where_the_column_is_one() {
 
 #[test]
 fn the_kinds_are_postgresqls_types() {
-    let kinds = [Kind::Text, Kind::Int4, Kind::Int8, Kind::Numeric, Kind::Bytea];
+    let kinds = [ColumnType::Text, ColumnType::Int4, ColumnType::Int8, ColumnType::Numeric, ColumnType::Bytea];
     assert_eq!(kinds.map(|k| (k.oid(), k.size())), [(25, -1), (23, 4), (20, 8), (1700, -1), (17, -1)]);
 }
 
@@ -392,7 +393,7 @@ fn the_settings_are_shown_with_their_defaults_by_pgbouncers_names() {
 fn a_parameter_that_a_driver_asks_for_is_a_table_of_its_own() {
     for parameter in Parameter::ALL {
         let table = table(Show::Parameter(parameter));
-        assert_eq!(table.columns, [Column { name: parameter.name(), kind: Kind::Text }]);
+        assert_eq!(table.columns, [Column { name: parameter.name(), kind: ColumnType::Text }]);
         assert_eq!(table.rows, [[Some(parameter.value().to_owned())]]);
     }
 }
@@ -400,17 +401,17 @@ fn a_parameter_that_a_driver_asks_for_is_a_table_of_its_own() {
 #[test]
 fn a_table_that_lists_connections_makes_its_rows_of_them_alone() {
     let (config, report) = (config(), report());
-    let facts = Snapshot { report: &report, config: &config, version: "Weir 0.1.0", now_wall: 0 };
+    let snapshot = Snapshot { report: &report, config: &config, version: "Weir 0.1.0", now_wall: 0 };
     for entry in TABLES.iter().filter(|entry| !entry.show.lists().is_empty()) {
-        assert!(show(entry.show, &facts).rows.is_empty(), "{}", entry.name);
-        assert!(!table(entry.show).rows.is_empty(), "{}", entry.name);
+        assert!(show(entry.show, &snapshot).rows.is_empty(), "{}", entry.show.name());
+        assert!(!table(entry.show).rows.is_empty(), "{}", entry.show.name());
     }
 }
 
 #[test]
 fn no_table_tells_a_password() {
     for entry in &TABLES {
-        assert!(!lines(entry.show).join("\n").contains("secret"), "{}", entry.name);
+        assert!(!lines(entry.show).join("\n").contains("secret"), "{}", entry.show.name());
     }
 }
 

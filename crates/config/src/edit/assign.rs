@@ -5,9 +5,9 @@
 
 use std::fmt;
 
+use crate::field::FieldMut;
 use crate::model::Config;
 use crate::set::{SetError, find, find_changeable};
-use crate::slot::Slot;
 use crate::table::{Effect, Setting};
 
 use super::Value;
@@ -26,7 +26,7 @@ pub fn is_settable(name: &str) -> bool {
 
 /// Whether a setting names a file that is read or written: which those are, only the settings' file says.
 fn names_file(setting: &Setting) -> bool {
-    matches!(setting.slot(&mut Config::default()), Some(Slot::Path(_)))
+    matches!(setting.field_mut(&mut Config::default()), Some(FieldMut::Path(_)))
 }
 
 impl Assignment {
@@ -46,7 +46,7 @@ impl Assignment {
         }
         let assign = Assignment { setting, text: text.trim().to_owned() };
         let mut scratch = Config::default();
-        match setting.slot(&mut scratch).map(|slot| setting.write_ini(slot, &assign.text)) {
+        match setting.field_mut(&mut scratch).map(|field| setting.write_ini(field, &assign.text)) {
             Some(Err(why)) => Err(SetError::Unfit(format!("{name} {why}"))),
             Some(Ok(())) | None => Ok(assign),
         }
@@ -74,9 +74,9 @@ impl Assignment {
     /// The value as a file has it; without one the key is taken out.
     pub(super) fn value(&self) -> Option<Value> {
         let mut scratch = Config::default();
-        let written = self.setting.write_ini(self.setting.slot(&mut scratch)?, &self.text);
+        let written = self.setting.write_ini(self.setting.field_mut(&mut scratch)?, &self.text);
         debug_assert!(written.is_ok(), "it was tried when this was made");
-        Value::of_slot(&self.setting.slot(&mut scratch)?, self.setting.kind)
+        Value::of_field(&self.setting.field_mut(&mut scratch)?, self.setting.kind)
     }
 }
 

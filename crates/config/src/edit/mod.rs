@@ -16,8 +16,9 @@ use std::fmt;
 
 use toml_edit::{Array, Table};
 
-use crate::slot::Slot;
-use crate::table::{Kind, Section};
+use crate::field::FieldMut;
+use crate::kind::Kind;
+use crate::table::Section;
 
 pub use assign::{Assignment, is_settable};
 pub use exposure::{Exposure, find_exposure, find_password_source};
@@ -183,8 +184,8 @@ impl Value {
     }
 
     /// What a field would be in a file; `None` if there is nothing to be written.
-    fn of_slot(slot: &Slot<'_>, kind: Kind) -> Option<Value> {
-        Value::of(&slot.toml(kind)?.parse().ok()?)
+    fn of_field(field: &FieldMut<'_>, kind: Kind) -> Option<Value> {
+        Value::of(&field.toml(kind)?.parse().ok()?)
     }
 }
 

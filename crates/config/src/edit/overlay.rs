@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use crate::error::Found;
+use crate::field::FieldMut;
 use crate::model::{Config, UserRules};
 use crate::pool_text::PoolText;
-use crate::slot::Slot;
 use crate::table::{Section, Setting};
 use crate::toml::{Draft, fill_pool, fill_user};
 
@@ -63,7 +63,7 @@ fn user(draft: &mut Draft, source: &Path, name: &str, sum: &Sum, found: &mut Fou
             None => {
                 config.locations.remove(&place(key));
                 let setting = Section::User.find(key);
-                setting.and_then(|setting| setting.user_slot(&mut rules)).into_iter().for_each(clear);
+                setting.and_then(|setting| setting.user_field_mut(&mut rules)).into_iter().for_each(clear);
             }
         }
     }
@@ -72,11 +72,11 @@ fn user(draft: &mut Draft, source: &Path, name: &str, sum: &Sum, found: &mut Fou
 }
 
 /// What a user has no rule for is the pool's.
-fn clear(slot: Slot<'_>) {
-    match slot {
-        Slot::MaybeU32(rule) => *rule = None,
-        Slot::MaybeSpan(rule) => *rule = None,
-        Slot::MaybeMode(rule) => *rule = None,
+fn clear(field: FieldMut<'_>) {
+    match field {
+        FieldMut::MaybeU32(rule) => *rule = None,
+        FieldMut::MaybeSpan(rule) => *rule = None,
+        FieldMut::MaybeMode(rule) => *rule = None,
         _ => debug_assert!(false, "each rule may be absent"),
     }
 }
@@ -88,8 +88,8 @@ fn assign_to(draft: &mut Draft, assign: &Assignment) {
         Some(_) => config.locations.insert_nowhere(assign.place()),
         None => config.locations.remove(&assign.place()),
     }
-    if let Some(slot) = setting.slot(config) {
-        let written = setting.write_ini(slot, assign.text());
+    if let Some(field) = setting.field_mut(config) {
+        let written = setting.write_ini(field, assign.text());
         debug_assert!(written.is_ok(), "{}: it was tried when it was asked for", assign.name());
     }
     // TOML calls a setting of a pool as it calls the one for all.
@@ -104,8 +104,8 @@ fn assign_to(draft: &mut Draft, assign: &Assignment) {
 /// Gives a pool the value that it has when nothing is said.
 fn make_usual(setting: &Setting, pool: &mut PoolText, config: &Config) {
     let mut usual = PoolText::new(&pool.name, config);
-    if let (Some(slot), Some(usual)) = (setting.pool_slot(pool), setting.pool_slot(&mut usual)) {
-        let written = setting.write_ini(slot, &usual.show());
+    if let (Some(field), Some(usual)) = (setting.pool_field_mut(pool), setting.pool_field_mut(&mut usual)) {
+        let written = setting.write_ini(field, &usual.show());
         debug_assert!(written.is_ok(), "{}: a default suits", setting.name);
     }
 }

@@ -1,10 +1,11 @@
 //! What a file, and the changes laid over it, say of a pool or a user: the keys that are written, without what is secret.
 
-use crate::load::FALLBACK;
+use crate::field::FieldMut;
+use crate::kind::Kind;
 use crate::model::{Config, UserRules};
+use crate::names::FALLBACK;
 use crate::pool_text::PoolText;
-use crate::slot::Slot;
-use crate::table::{Kind, Section, Setting};
+use crate::table::{Section, Setting};
 
 use super::{SECRET, Value};
 
@@ -29,7 +30,7 @@ pub fn pool_keys(config: &Config, name: &str) -> Option<Vec<(&'static str, Shown
         if setting.kind == Kind::Secret || setting.name.starts_with("password_") {
             return Some((setting.name, ShownValue::Secret));
         }
-        let value = shown(setting, &setting.pool_slot(&mut text)?)?;
+        let value = shown(setting, &setting.pool_field_mut(&mut text)?)?;
         Some((setting.name, ShownValue::Value(value)))
     };
     Some(Section::Pool.settings().filter(is_written).filter_map(value).collect())
@@ -43,15 +44,15 @@ pub fn user_keys(config: &Config, name: &str) -> Option<Vec<(&'static str, Shown
         if !config.locations.contains(&format!("users.{name}.{}", setting.name)) {
             return None;
         }
-        let value = shown(setting, &setting.user_slot(&mut own)?)?;
+        let value = shown(setting, &setting.user_field_mut(&mut own)?)?;
         Some((setting.name, ShownValue::Value(value)))
     };
     let secret = listed.then_some((SECRET, ShownValue::Secret));
     Some(secret.into_iter().chain(Section::User.settings().filter_map(value)).collect())
 }
 
-fn shown(setting: &Setting, slot: &Slot<'_>) -> Option<Value> {
-    Some(match Value::of_slot(slot, setting.kind)? {
+fn shown(setting: &Setting, field: &FieldMut<'_>) -> Option<Value> {
+    Some(match Value::of_field(field, setting.kind)? {
         // One host stands for itself, as people write it.
         Value::List(mut items) if items.len() == 1 && setting.kind == Kind::Hosts => items.remove(0),
         value => value,

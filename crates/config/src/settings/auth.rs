@@ -2,9 +2,10 @@
 
 use weir_auth::Method;
 
+use crate::field::FieldMut;
+use crate::kind::Kind;
 use crate::lookup::AUTH_QUERY;
-use crate::slot::Slot;
-use crate::table::{Kind, Place, Section::Auth, Setting};
+use crate::table::{Field, Section::Auth, Setting};
 
 pub(super) static SETTINGS: &[Setting] = &[
     Setting::new(
@@ -12,7 +13,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "type",
         Kind::Word(Method::WORDS),
         "scram-sha-256",
-        Place::Config(|c| Slot::Method(&mut c.auth.method)),
+        Field::Config(|c| FieldMut::Method(&mut c.auth.method)),
         "How clients prove who they are. `trust` takes their word, but they must be listed; `plain` asks for the \
          password as it is; `md5` for a hash of it, and for SCRAM from users with a SCRAM secret; `scram-sha-256` \
          can't use md5 secrets; `cert` asks for a certificate that names the user; `hba` does what `hba_file` says; \
@@ -25,7 +26,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "file",
         Kind::Text,
         "",
-        Place::Config(|c| Slot::Path(&mut c.auth.file)),
+        Field::Config(|c| FieldMut::Path(&mut c.auth.file)),
         "The file of users: lines of `\"user\" \"secret\"`, where a secret is a password, `md5…` or \
          `SCRAM-SHA-256$…`. Relative to the folder of this file; in an ini to the working directory.",
     )
@@ -35,7 +36,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "users",
         Kind::Users,
         "",
-        Place::Apart,
+        Field::Apart,
         "Users and their secrets in place of a file: `[auth.users]` with lines of `name = \"secret\"`.",
     ),
     Setting::new(
@@ -43,7 +44,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "hba_file",
         Kind::Text,
         "",
-        Place::Config(|c| Slot::Path(&mut c.auth.hba_file)),
+        Field::Config(|c| FieldMut::Path(&mut c.auth.hba_file)),
         "The rules for type `hba`, in the form of PostgreSQL's `pg_hba.conf`.",
     )
     .ini("auth_hba_file"),
@@ -52,7 +53,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "ident_file",
         Kind::Text,
         "",
-        Place::Config(|c| Slot::Path(&mut c.auth.ident_file)),
+        Field::Config(|c| FieldMut::Path(&mut c.auth.ident_file)),
         "The maps that rules of `hba_file` name, in the form of PostgreSQL's `pg_ident.conf`.",
     )
     .ini("auth_ident_file"),
@@ -61,7 +62,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "query_user",
         Kind::Text,
         "",
-        Place::Config(|c| Slot::Text(&mut c.auth.query_user)),
+        Field::Config(|c| FieldMut::Text(&mut c.auth.query_user)),
         "The user who asks a server about users that are not listed. Its own secret must be listed. Default: nobody \
          asks.",
     )
@@ -72,7 +73,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "query",
         Kind::Query,
         AUTH_QUERY,
-        Place::Config(|c| Slot::Line(&mut c.auth.query)),
+        Field::Config(|c| FieldMut::Line(&mut c.auth.query)),
         "What is asked: `$1` is the user's name; the first two columns are the name and the secret.",
     )
     .ini("auth_query")
@@ -82,7 +83,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "query_database",
         Kind::Text,
         "",
-        Place::Config(|c| Slot::Text(&mut c.auth.query_database)),
+        Field::Config(|c| FieldMut::Text(&mut c.auth.query_database)),
         "The pool in which it is asked. Default: the client's own.",
     )
     .ini("auth_dbname")
@@ -92,7 +93,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "query_cache",
         Kind::ANY_TIME,
         "5s",
-        Place::Config(|c| Slot::Span(&mut c.auth.query_cache)),
+        Field::Config(|c| FieldMut::Span(&mut c.auth.query_cache)),
         "How long an answer may be used again. 0: not at all. A login that fails, and a reload, end it sooner.",
     )
     .ini_own("auth_query_cache")
@@ -102,7 +103,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "scram_iterations",
         Kind::Number { min: 1, max: weir_auth::MAX_ITERATIONS as u64 },
         "4096",
-        Place::Config(|c| Slot::U32(&mut c.auth.scram_iterations)),
+        Field::Config(|c| FieldMut::U32(&mut c.auth.scram_iterations)),
         "How often listed passwords are hashed for SCRAM. More is slower for who guesses, and for each login; fewer than \
          4096 are too few.",
     )
@@ -112,7 +113,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "failure_delay",
         Kind::ANY_TIME,
         "100ms",
-        Place::Config(|c| Slot::Span(&mut c.auth.failure_delay)),
+        Field::Config(|c| FieldMut::Span(&mut c.auth.failure_delay)),
         "The pause before a client is told that its login failed; it doubles with each failure from the same address, \
          up to 32 times. 0: none.",
     )

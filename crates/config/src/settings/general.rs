@@ -2,9 +2,10 @@
 
 use weir_base::{OnDirty, PoolMode, Span};
 
+use crate::field::FieldMut;
+use crate::kind::Kind;
 use crate::model::{SocketIo, Spread};
-use crate::slot::Slot;
-use crate::table::{Effect, Kind, Place, Section::General, Setting};
+use crate::table::{Effect, Field, Section::General, Setting};
 
 /// More users or clients than any machine has.
 const MANY: Kind = Kind::Number { min: 0, max: 10_000_000 };
@@ -15,7 +16,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "workers",
         Kind::Number { min: 1, max: 256 },
         "1",
-        Place::Config(|c| Slot::U16(&mut c.workers)),
+        Field::Config(|c| FieldMut::U16(&mut c.workers)),
         "Worker threads. Each pool has its home on one of them, and its clients live there unless `spread_clients` says \
          otherwise; one is enough until it keeps a core busy.",
     )
@@ -26,7 +27,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "spread_clients",
         Kind::Word(Spread::WORDS),
         "busy",
-        Place::Config(|c| Slot::Spread(&mut c.spread)),
+        Field::Config(|c| FieldMut::Spread(&mut c.spread)),
         "When clients of one pool are served by several workers, which lend each other its servers: `busy`, when the \
          worker where the pool lives is busy and another is not; `always`, in turn; `never`. Decided as a client comes.",
     )
@@ -36,7 +37,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "io",
         Kind::Word(SocketIo::WORDS),
         "auto",
-        Place::Config(|c| Slot::SocketIo(&mut c.io)),
+        Field::Config(|c| FieldMut::SocketIo(&mut c.io)),
         "What workers serve their sockets with: `io_uring`, which costs less for short queries and more for large results \
          (docs/performance.md), and needs Linux 6.1 and a kernel that lets us, or `epoll`. With `auto` it is io_uring where that is to be had and epoll elsewhere; with \
          `io_uring` as well, but with a warning. The log's first line says which it is.",
@@ -48,7 +49,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "max_clients",
         Kind::Number { min: 1, max: 10_000_000 },
         "10000",
-        Place::Config(|c| Slot::U32(&mut c.max_clients)),
+        Field::Config(|c| FieldMut::U32(&mut c.max_clients)),
         "The most clients at once. Lowered to what the limit of open files allows, which is said at start.",
     )
     .ini("max_client_conn")
@@ -59,7 +60,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "mode",
         Kind::Word(PoolMode::WORDS),
         "transaction",
-        Place::Config(|c| Slot::PoolMode(&mut c.mode)),
+        Field::Config(|c| FieldMut::PoolMode(&mut c.mode)),
         "How long a client keeps a server, in pools that do not say otherwise: `session` until it disconnects, \
          `transaction` until its transaction ends, `statement` until its statement ends.",
     )
@@ -71,7 +72,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "on_dirty",
         Kind::Word(OnDirty::WORDS),
         "reset",
-        Place::Config(|c| Slot::OnDirty(&mut c.on_dirty)),
+        Field::Config(|c| FieldMut::OnDirty(&mut c.on_dirty)),
         "What happens, in pools that do not say otherwise, to a server on which a client left state (SET, LISTEN, \
          PREPARE, temporary tables): `keep` hands it on as it is, as PgBouncer does; `reset` runs DISCARD ALL first; \
          `close` closes it; `refuse` answers what would certainly leave state with an error, and resets the rest.",
@@ -83,7 +84,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "warn_on_dirty",
         Kind::Flag,
         "true",
-        Place::Shared(|c| Slot::Flag(&mut c.warn_on_dirty), |p| Slot::Flag(&mut p.warn_on_dirty)),
+        Field::Shared(|c| FieldMut::Flag(&mut c.warn_on_dirty), |p| FieldMut::Flag(&mut p.warn_on_dirty)),
         "Send a client a WARNING, once for each kind, when session state that it made (SET, LISTEN, PREPARE, temporary \
          tables, WITH HOLD, advisory locks) is lost at the end of its transaction.",
     )
@@ -94,7 +95,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "server_reset_query",
         Kind::Query,
         "DISCARD ALL",
-        Place::Shared(|c| Slot::Line(&mut c.reset_query), |p| Slot::Line(&mut p.reset_query)),
+        Field::Shared(|c| FieldMut::Line(&mut c.reset_query), |p| FieldMut::Line(&mut p.reset_query)),
         "Run on a server when a client of session mode gives it back. Its errors are ignored. Empty: nothing is run.",
     )
     .ini("server_reset_query"),
@@ -103,7 +104,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "server_reset_query_always",
         Kind::Flag,
         "false",
-        Place::Shared(|c| Slot::Flag(&mut c.reset_always), |p| Slot::Flag(&mut p.reset_always)),
+        Field::Shared(|c| FieldMut::Flag(&mut c.reset_always), |p| FieldMut::Flag(&mut p.reset_always)),
         "Run `server_reset_query` in the other modes too, whenever a server is given back.",
     )
     .ini("server_reset_query_always"),
@@ -112,7 +113,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "server_check_query",
         Kind::Query,
         "<empty>",
-        Place::Shared(|c| Slot::Query(&mut c.check_query), |p| Slot::Query(&mut p.check_query)),
+        Field::Shared(|c| FieldMut::Query(&mut c.check_query), |p| FieldMut::Query(&mut p.check_query)),
         "Run on a server that was unused for longer than `server_check_delay`, before it is handed out. `<empty>` is an \
          empty query, which costs the least; an empty text turns the check off.",
     )
@@ -122,7 +123,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "require_auth",
         Kind::Text,
         "auto",
-        Place::Shared(|c| Slot::RequireAuth(&mut c.require_auth), |p| Slot::RequireAuth(&mut p.require_auth)),
+        Field::Shared(|c| FieldMut::RequireAuth(&mut c.require_auth), |p| FieldMut::RequireAuth(&mut p.require_auth)),
         "How a server may ask for a proof when Weir logs in, in libpq's words: a list of `password`, `md5`, \
          `scram-sha-256` and `none`, or of what it may not, each with `!` before it. `auto` is the default: unless its \
          certificate is verified (`mode` of `[tls.server]`), a server receives no password in clear text, and one that \
@@ -137,7 +138,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "server_fast_close",
         Kind::Flag,
         "false",
-        Place::Config(|c| Slot::Flag(&mut c.server_fast_close)),
+        Field::Config(|c| FieldMut::Flag(&mut c.server_fast_close)),
         "Close servers of session mode as soon as their transaction is over, with their clients, where a RECONNECT or a \
          changed address wants them closed; otherwise they are closed when their clients leave.",
     )
@@ -147,7 +148,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "admin_users",
         Kind::Names,
         "",
-        Place::Config(|c| Slot::Names(&mut c.admin_users)),
+        Field::Config(|c| FieldMut::Names(&mut c.admin_users)),
         "Users who may do everything on the console.",
     )
     .ini("admin_users"),
@@ -156,7 +157,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "stats_users",
         Kind::Names,
         "",
-        Place::Config(|c| Slot::Names(&mut c.stats_users)),
+        Field::Config(|c| FieldMut::Names(&mut c.stats_users)),
         "Users who may look at everything on the console.",
     )
     .ini("stats_users"),
@@ -165,7 +166,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "stats_period",
         Kind::Time { min: Span::from_secs(1) },
         "60s",
-        Place::Config(|c| Slot::Span(&mut c.stats_period)),
+        Field::Config(|c| FieldMut::Span(&mut c.stats_period)),
         "How often averages are formed and, if asked for, logged.",
     )
     .ini("stats_period"),
@@ -174,7 +175,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "ignore_startup_parameters",
         Kind::Names,
         "",
-        Place::Config(|c| Slot::Names(&mut c.ignore_startup_parameters)),
+        Field::Config(|c| FieldMut::Names(&mut c.ignore_startup_parameters)),
         "Startup parameters that are dropped instead of refused.",
     )
     .ini("ignore_startup_parameters"),
@@ -183,7 +184,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "track_extra_parameters",
         Kind::Names,
         "IntervalStyle",
-        Place::Config(|c| Slot::Names(&mut c.track_extra_parameters)),
+        Field::Config(|c| FieldMut::Names(&mut c.track_extra_parameters)),
         "Parameters that follow a client from server to server, besides client_encoding, DateStyle, TimeZone, \
          standard_conforming_strings and application_name. The server must report them.",
     )
@@ -194,7 +195,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "application_name_add_host",
         Kind::Flag,
         "false",
-        Place::Config(|c| Slot::Flag(&mut c.application_name_add_host)),
+        Field::Config(|c| FieldMut::Flag(&mut c.application_name_add_host)),
         "Add the client's address and port to its application_name when it logs in.",
     )
     .ini("application_name_add_host"),
@@ -203,7 +204,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "login_notify_message",
         Kind::Text,
         "",
-        Place::Config(|c| Slot::Line(&mut c.login_notify_message)),
+        Field::Config(|c| FieldMut::Line(&mut c.login_notify_message)),
         "A notice that each client is sent when it has logged in. Empty: none.",
     )
     .ini("login_notify_message"),
@@ -212,7 +213,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "disable_pqexec",
         Kind::Flag,
         "false",
-        Place::Config(|c| Slot::Flag(&mut c.disable_pqexec)),
+        Field::Config(|c| FieldMut::Flag(&mut c.disable_pqexec)),
         "Refuse queries of the simple protocol, which can hold several statements.",
     )
     .ini("disable_pqexec")
@@ -222,7 +223,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "max_packet_size",
         Kind::Number { min: 1_024, max: u32::MAX as u64 },
         "2147483647",
-        Place::Config(|c| Slot::U32(&mut c.max_packet_size)),
+        Field::Config(|c| FieldMut::U32(&mut c.max_packet_size)),
         "The longest message that is passed on, in bytes.",
     )
     .ini("max_packet_size"),
@@ -231,7 +232,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "client_login_timeout",
         Kind::ANY_TIME,
         "60s",
-        Place::Config(|c| Slot::Span(&mut c.client_login_timeout)),
+        Field::Config(|c| FieldMut::Span(&mut c.client_login_timeout)),
         "How long a client may take to log in. 0: any time.",
     )
     .ini("client_login_timeout"),
@@ -240,7 +241,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "shutdown_timeout",
         Kind::ANY_TIME,
         "0",
-        Place::Config(|c| Slot::Span(&mut c.shutdown_timeout)),
+        Field::Config(|c| FieldMut::Span(&mut c.shutdown_timeout)),
         "After this long a shutdown stops waiting for clients. 0: it waits as long as it takes.",
     )
     .ini_own("shutdown_timeout"),
@@ -249,7 +250,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "suspend_timeout",
         Kind::ANY_TIME,
         "10s",
-        Place::Config(|c| Slot::Span(&mut c.suspend_timeout)),
+        Field::Config(|c| FieldMut::Span(&mut c.suspend_timeout)),
         "After this long a SUSPEND closes the connections that could not be flushed. 0: it waits as long as it takes.",
     )
     .ini("suspend_timeout"),
@@ -258,7 +259,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "autodb_idle_timeout",
         Kind::ANY_TIME,
         "3600s",
-        Place::Config(|c| Slot::Span(&mut c.autodb_idle_timeout)),
+        Field::Config(|c| FieldMut::Span(&mut c.autodb_idle_timeout)),
         "A pool that was made on demand of `[pools.\"*\"]` is forgotten when it was unused for so long. 0: never.",
     )
     .ini("autodb_idle_timeout"),
@@ -267,7 +268,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "pool_idle_timeout",
         Kind::ANY_TIME,
         "0",
-        Place::Config(|c| Slot::Span(&mut c.pool_idle_timeout)),
+        Field::Config(|c| FieldMut::Span(&mut c.pool_idle_timeout)),
         "A pool that had no clients for so long closes its servers and is forgotten. 0: never.",
     )
     .ini("pool_idle_timeout"),
@@ -276,7 +277,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "max_user_connections",
         MANY,
         "0",
-        Place::Config(|c| Slot::U32(&mut c.max_user_connections)),
+        Field::Config(|c| FieldMut::U32(&mut c.max_user_connections)),
         "The most server connections of a user, over all pools. 0: any number.",
     )
     .ini("max_user_connections"),
@@ -285,7 +286,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "max_logins_per_host",
         MANY,
         "64",
-        Place::Config(|c| Slot::U32(&mut c.max_logins_per_host)),
+        Field::Config(|c| FieldMut::U32(&mut c.max_logins_per_host)),
         "The most logins under way at once at one host and port, over all pools, in equal parts a worker and at least one \
          each: a server that was restarted is not stormed. 0: any number.",
     )
@@ -295,7 +296,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "max_user_client_connections",
         MANY,
         "0",
-        Place::Config(|c| Slot::U32(&mut c.max_user_client_connections)),
+        Field::Config(|c| FieldMut::U32(&mut c.max_user_client_connections)),
         "The most clients of a user, over all pools. 0: any number.",
     )
     .ini("max_user_client_connections"),
@@ -304,7 +305,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "max_address_connections",
         MANY,
         "0",
-        Place::Config(|c| Slot::U32(&mut c.max_address_connections)),
+        Field::Config(|c| FieldMut::U32(&mut c.max_address_connections)),
         "The most clients from one address. 0: any number.",
     )
     .ini_own("max_address_connections"),

@@ -1,6 +1,7 @@
 //! Settings of PgBouncer's that do nothing here. They are accepted and shown, and `weir check` says why they do nothing.
 
-use crate::table::{Effect, Kind, Setting};
+use crate::kind::Kind;
+use crate::table::{Effect, Setting};
 
 const COUNT: Kind = Kind::Number { min: 0, max: u32::MAX as u64 };
 

@@ -1,7 +1,8 @@
 //! How much, how many, how long: in `[limits]` for all pools, in a pool for itself.
 
-use crate::slot::Slot;
-use crate::table::{Kind, Place, Reach, Section::Limits, Setting};
+use crate::field::FieldMut;
+use crate::kind::Kind;
+use crate::table::{Field, Reach, Section::Limits, Setting};
 
 const ANY_TIME: Kind = Kind::ANY_TIME;
 /// More server connections than any PostgreSQL can have.
@@ -13,7 +14,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "size",
         Kind::Number { min: 0, max: CONNECTIONS },
         "20",
-        Place::Limits(|l| Slot::U32(&mut l.size)),
+        Field::Limits(|l| FieldMut::U32(&mut l.size)),
         "The most server connections of a pool. 0: any number.",
     )
     .ini("default_pool_size")
@@ -24,7 +25,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "min_size",
         Kind::Number { min: 0, max: CONNECTIONS },
         "0",
-        Place::Limits(|l| Slot::U32(&mut l.min_size)),
+        Field::Limits(|l| FieldMut::U32(&mut l.min_size)),
         "Server connections that are kept open even when idle. Needs a `user` in the pool, or a client.",
     )
     .ini("min_pool_size")
@@ -35,7 +36,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "reserve_size",
         Kind::Number { min: 0, max: CONNECTIONS },
         "0",
-        Place::Limits(|l| Slot::U32(&mut l.reserve_size)),
+        Field::Limits(|l| FieldMut::U32(&mut l.reserve_size)),
         "Server connections beyond `size`, for clients that have waited `reserve_timeout`.",
     )
     .ini("reserve_pool_size")
@@ -46,7 +47,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "reserve_timeout",
         ANY_TIME,
         "5s",
-        Place::Limits(|l| Slot::Span(&mut l.reserve_timeout)),
+        Field::Limits(|l| FieldMut::Span(&mut l.reserve_timeout)),
         "How long a client must have waited before the reserve is used. 0: it is not used.",
     )
     .ini("reserve_pool_timeout")
@@ -56,7 +57,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "max_prepared_statements",
         Kind::Number { min: 0, max: 1_000_000 },
         "200",
-        Place::Limits(|l| Slot::U32(&mut l.max_prepared_statements)),
+        Field::Limits(|l| FieldMut::U32(&mut l.max_prepared_statements)),
         "Prepared statements kept on each server, the least used replaced first. 0: clients share none, and named \
          statements work in session mode only.",
     )
@@ -66,7 +67,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "query_wait_timeout",
         ANY_TIME,
         "120s",
-        Place::Limits(|l| Slot::Span(&mut l.query_wait_timeout)),
+        Field::Limits(|l| FieldMut::Span(&mut l.query_wait_timeout)),
         "How long a client may wait for a server before it is refused. 0: any time.",
     )
     .ini("query_wait_timeout")
@@ -76,7 +77,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "query_wait_notify",
         ANY_TIME,
         "5s",
-        Place::Limits(|l| Slot::Span(&mut l.query_wait_notify)),
+        Field::Limits(|l| FieldMut::Span(&mut l.query_wait_notify)),
         "After this long a waiting client is sent a notice. 0: never.",
     )
     .ini("query_wait_notify"),
@@ -85,7 +86,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "query_timeout",
         ANY_TIME,
         "0",
-        Place::Limits(|l| Slot::Span(&mut l.query_timeout)),
+        Field::Limits(|l| FieldMut::Span(&mut l.query_timeout)),
         "How long a server may owe the answer to a query before it and its client are disconnected. 0: any time.",
     )
     .ini("query_timeout"),
@@ -94,7 +95,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "idle_transaction_timeout",
         ANY_TIME,
         "0",
-        Place::Limits(|l| Slot::Span(&mut l.idle_transaction_timeout)),
+        Field::Limits(|l| FieldMut::Span(&mut l.idle_transaction_timeout)),
         "How long a client may hold its server without a move (in a transaction, a pipeline without a Sync, a message or a \
          COPY that does not go on, a result that it does not read) before both are disconnected. 0: any time.",
     )
@@ -104,7 +105,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "transaction_timeout",
         ANY_TIME,
         "0",
-        Place::Limits(|l| Slot::Span(&mut l.transaction_timeout)),
+        Field::Limits(|l| FieldMut::Span(&mut l.transaction_timeout)),
         "How long a transaction may last, a single statement's too, before its client and its server are disconnected. \
          0: any time.",
     )
@@ -114,7 +115,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "client_idle_timeout",
         ANY_TIME,
         "0",
-        Place::Limits(|l| Slot::Span(&mut l.client_idle_timeout)),
+        Field::Limits(|l| FieldMut::Span(&mut l.client_idle_timeout)),
         "How long a client without a server may idle before it is disconnected. 0: any time.",
     )
     .ini("client_idle_timeout"),
@@ -123,7 +124,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "server_lifetime",
         ANY_TIME,
         "3600s",
-        Place::Limits(|l| Slot::Span(&mut l.server_lifetime)),
+        Field::Limits(|l| FieldMut::Span(&mut l.server_lifetime)),
         "The age at which a server connection is replaced, once it is free. Replacements are spread out. 0: each is used \
          once.",
     )
@@ -134,7 +135,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "server_idle_timeout",
         ANY_TIME,
         "600s",
-        Place::Limits(|l| Slot::Span(&mut l.server_idle_timeout)),
+        Field::Limits(|l| FieldMut::Span(&mut l.server_idle_timeout)),
         "How long a server connection beyond `min_size` may be unused before it is closed. 0: any time.",
     )
     .ini("server_idle_timeout"),
@@ -143,7 +144,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "server_connect_timeout",
         ANY_TIME,
         "15s",
-        Place::Limits(|l| Slot::Span(&mut l.server_connect_timeout)),
+        Field::Limits(|l| FieldMut::Span(&mut l.server_connect_timeout)),
         "How long connecting and logging in to a server may take. 0: any time.",
     )
     .ini("server_connect_timeout"),
@@ -152,7 +153,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "server_login_retry",
         ANY_TIME,
         "15s",
-        Place::Limits(|l| Slot::Span(&mut l.server_login_retry)),
+        Field::Limits(|l| FieldMut::Span(&mut l.server_login_retry)),
         "The longest pause after a failed login before the next try.",
     )
     .ini("server_login_retry"),
@@ -161,7 +162,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "server_check_delay",
         ANY_TIME,
         "30s",
-        Place::Limits(|l| Slot::Span(&mut l.server_check_delay)),
+        Field::Limits(|l| FieldMut::Span(&mut l.server_check_delay)),
         "A server that was unused for longer is checked before it is handed out. 0: at every hand-out.",
     )
     .ini("server_check_delay"),
@@ -170,7 +171,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "cancel_wait_timeout",
         ANY_TIME,
         "10s",
-        Place::Limits(|l| Slot::Span(&mut l.cancel_wait_timeout)),
+        Field::Limits(|l| FieldMut::Span(&mut l.cancel_wait_timeout)),
         "How long a cancel request may wait for its turn. 0: any time.",
     )
     .ini("cancel_wait_timeout"),
@@ -179,7 +180,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "server_round_robin",
         Kind::Flag,
         "false",
-        Place::Limits(|l| Slot::Flag(&mut l.server_round_robin)),
+        Field::Limits(|l| FieldMut::Flag(&mut l.server_round_robin)),
         "Hand out the server that was unused the longest, instead of the one used last.",
     )
     .ini("server_round_robin"),
@@ -188,7 +189,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "connects_per_second",
         Kind::Number { min: 1, max: 100_000 },
         "100",
-        Place::Limits(|l| Slot::U32(&mut l.connects_per_second)),
+        Field::Limits(|l| FieldMut::U32(&mut l.connects_per_second)),
         "The most connections to its server that a pool begins within a second.",
     )
     .ini_own("connects_per_second"),
@@ -197,7 +198,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "max_db_connections",
         Kind::Number { min: 0, max: CONNECTIONS },
         "0",
-        Place::Limits(|l| Slot::U32(&mut l.max_db_connections)),
+        Field::Limits(|l| FieldMut::U32(&mut l.max_db_connections)),
         "The most server connections of a database that clients name, over all users. 0: any number.",
     )
     .ini("max_db_connections")
@@ -207,7 +208,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "max_db_client_connections",
         Kind::Number { min: 0, max: 10_000_000 },
         "0",
-        Place::Limits(|l| Slot::U32(&mut l.max_db_client_connections)),
+        Field::Limits(|l| FieldMut::U32(&mut l.max_db_client_connections)),
         "The most clients of a database that they name, over all users. 0: any number.",
     )
     .ini("max_db_client_connections")
@@ -217,7 +218,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "client_statements",
         Kind::Number { min: 1, max: 10_000_000 },
         "10000",
-        Place::Limits(|l| Slot::U32(&mut l.client_statements)),
+        Field::Limits(|l| FieldMut::U32(&mut l.client_statements)),
         "The most prepared statements that a client may hold; the Parse of one more fails.",
     )
     .ini_own("client_statements"),
@@ -226,7 +227,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "client_statement_memory",
         Kind::Size { min: 0, max: 1 << 40 },
         "0B",
-        Place::Limits(|l| Slot::U64(&mut l.client_statement_memory)),
+        Field::Limits(|l| FieldMut::U64(&mut l.client_statement_memory)),
         "The most bytes of statements that a client may hold, counted as if nobody else held them; beyond it a Parse fails. \
          0: an eighth of `statement_memory`.",
     )
@@ -236,7 +237,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "pool_statement_memory",
         Kind::Size { min: 0, max: 1 << 40 },
         "0B",
-        Place::Limits(|l| Slot::U64(&mut l.pool_statement_memory)),
+        Field::Limits(|l| FieldMut::U64(&mut l.pool_statement_memory)),
         "The most bytes of statements that the clients of a pool may hold together, on all workers; beyond it a Parse fails. \
          0: half of `statement_memory`.",
     )
@@ -246,7 +247,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "statement_memory",
         Kind::Size { min: 1 << 20, max: 1 << 40 },
         "256MiB",
-        Place::Limits(|l| Slot::U64(&mut l.statement_memory)),
+        Field::Limits(|l| FieldMut::U64(&mut l.statement_memory)),
         "The most bytes of statements that the process keeps, for all pools and workers together; beyond it a Parse of a new \
          statement fails.",
     )

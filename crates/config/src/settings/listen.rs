@@ -1,7 +1,8 @@
 //! Where clients come in, and how their connections are kept.
 
-use crate::slot::Slot;
-use crate::table::{Effect, Kind, Place, Section::Listen, Setting};
+use crate::field::FieldMut;
+use crate::kind::Kind;
+use crate::table::{Effect, Field, Section::Listen, Setting};
 
 /// Anything a socket's option takes.
 const COUNT: Kind = Kind::Number { min: 0, max: i32::MAX as u64 };
@@ -12,7 +13,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "address",
         Kind::Addresses,
         "127.0.0.1",
-        Place::Config(|c| Slot::Addresses(&mut c.listen.addresses)),
+        Field::Config(|c| FieldMut::Addresses(&mut c.listen.addresses)),
         "Addresses to listen on. `*` is every address, `localhost` is 127.0.0.1, an empty list turns TCP off.",
     )
     .ini("listen_addr")
@@ -24,7 +25,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "port",
         Kind::Number { min: 1, max: 65_535 },
         "6432",
-        Place::Config(|c| Slot::U16(&mut c.listen.port)),
+        Field::Config(|c| FieldMut::U16(&mut c.listen.port)),
         "The port; also a part of the Unix socket's name.",
     )
     .ini("listen_port")
@@ -34,7 +35,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "unix_socket_dir",
         Kind::Text,
         "",
-        Place::Config(|c| Slot::Path(&mut c.listen.unix_socket_dir)),
+        Field::Config(|c| FieldMut::Path(&mut c.listen.unix_socket_dir)),
         "The folder of the Unix socket. Without it there is none.",
     )
     .ini("unix_socket_dir")
@@ -45,7 +46,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "unix_socket_mode",
         Kind::Permissions,
         "0777",
-        Place::Config(|c| Slot::U32(&mut c.listen.unix_socket_mode)),
+        Field::Config(|c| FieldMut::U32(&mut c.listen.unix_socket_mode)),
         "The permission bits of the Unix socket.",
     )
     .ini("unix_socket_mode")
@@ -55,7 +56,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "unix_socket_group",
         Kind::Text,
         "",
-        Place::Config(|c| Slot::Text(&mut c.listen.unix_socket_group)),
+        Field::Config(|c| FieldMut::Text(&mut c.listen.unix_socket_group)),
         "The group of the Unix socket's file. Default: the process's own.",
     )
     .ini("unix_socket_group")
@@ -65,7 +66,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "backlog",
         Kind::Number { min: 1, max: 65_535 },
         "4096",
-        Place::Config(|c| Slot::U32(&mut c.listen.backlog)),
+        Field::Config(|c| FieldMut::U32(&mut c.listen.backlog)),
         "Connections that the system may hold ready for Weir to accept; Linux holds at most `net.core.somaxconn`. Who comes \
          beyond them waits a second by TCP, and is refused by a Unix socket.",
     )
@@ -77,7 +78,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "reuse_port",
         Kind::Flag,
         "false",
-        Place::Config(|c| Slot::Flag(&mut c.listen.reuse_port)),
+        Field::Config(|c| FieldMut::Flag(&mut c.listen.reuse_port)),
         "Let several processes listen on the same port (SO_REUSEPORT).",
     )
     .ini("so_reuseport")
@@ -87,7 +88,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "proxy_from",
         Kind::Networks,
         "",
-        Place::Config(|c| Slot::Networks(&mut c.listen.proxy_from)),
+        Field::Config(|c| FieldMut::Networks(&mut c.listen.proxy_from)),
         "Networks of balancers, as `address/bits`: who connects from there must begin with a PROXY header (version 1 or \
          2), and counts as the client that it names.",
     )
@@ -98,7 +99,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "keepalive",
         Kind::Flag,
         "true",
-        Place::Config(|c| Slot::Flag(&mut c.listen.keepalive.on)),
+        Field::Config(|c| FieldMut::Flag(&mut c.listen.keepalive.on)),
         "Have the system notice when the other end of a connection has vanished; for servers too, as all that follows.",
     )
     .ini("tcp_keepalive"),
@@ -107,7 +108,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "keepalive_idle",
         Kind::ANY_TIME,
         "0",
-        Place::Config(|c| Slot::Span(&mut c.listen.keepalive.idle)),
+        Field::Config(|c| FieldMut::Span(&mut c.listen.keepalive.idle)),
         "Silence before it asks. 0: the system's own.",
     )
     .ini("tcp_keepidle"),
@@ -116,7 +117,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "keepalive_interval",
         Kind::ANY_TIME,
         "0",
-        Place::Config(|c| Slot::Span(&mut c.listen.keepalive.interval)),
+        Field::Config(|c| FieldMut::Span(&mut c.listen.keepalive.interval)),
         "The pause before it asks again. 0: the system's own.",
     )
     .ini("tcp_keepintvl"),
@@ -125,7 +126,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "keepalive_count",
         COUNT,
         "0",
-        Place::Config(|c| Slot::U32(&mut c.listen.keepalive.count)),
+        Field::Config(|c| FieldMut::U32(&mut c.listen.keepalive.count)),
         "How often it asks in vain before it gives up. 0: the system's own.",
     )
     .ini("tcp_keepcnt"),
@@ -134,7 +135,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "user_timeout",
         Kind::ANY_TIME,
         "0",
-        Place::Config(|c| Slot::Millis(&mut c.listen.keepalive.user_timeout)),
+        Field::Config(|c| FieldMut::Millis(&mut c.listen.keepalive.user_timeout)),
         "How long sent bytes may stay unacknowledged (TCP_USER_TIMEOUT). 0: the system's own. PgBouncer counts it in \
          milliseconds.",
     )
@@ -144,7 +145,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "socket_buffer",
         COUNT,
         "0",
-        Place::Config(|c| Slot::U32(&mut c.listen.keepalive.buffer)),
+        Field::Config(|c| FieldMut::U32(&mut c.listen.keepalive.buffer)),
         "The system's buffers of each connection, in bytes. 0: the system's own.",
     )
     .ini("tcp_socket_buffer"),

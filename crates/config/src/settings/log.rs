@@ -1,8 +1,9 @@
 //! What is logged, where to, and in which form.
 
+use crate::field::FieldMut;
+use crate::kind::Kind;
 use crate::model::LogFormat;
-use crate::slot::Slot;
-use crate::table::{Kind, Place, Section::Log, Setting};
+use crate::table::{Field, Section::Log, Setting};
 
 pub(super) static SETTINGS: &[Setting] = &[
     Setting::new(
@@ -10,7 +11,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "file",
         Kind::Text,
         "",
-        Place::Config(|c| Slot::Path(&mut c.log.file)),
+        Field::Config(|c| FieldMut::Path(&mut c.log.file)),
         "The file that lines are added to; opened again at each reload. Default: standard error.",
     )
     .ini("logfile")
@@ -20,7 +21,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "format",
         Kind::Word(LogFormat::WORDS),
         "text",
-        Place::Config(|c| Slot::LogFormat(&mut c.log.format)),
+        Field::Config(|c| FieldMut::LogFormat(&mut c.log.format)),
         "`text` is PgBouncer's form, `json` one object a line, `journal` for systemd's journal.",
     )
     .ini_own("log_format"),
@@ -29,7 +30,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "syslog",
         Kind::Flag,
         "false",
-        Place::Config(|c| Slot::Flag(&mut c.log.syslog)),
+        Field::Config(|c| FieldMut::Flag(&mut c.log.syslog)),
         "Log to the system's log too.",
     )
     .ini("syslog"),
@@ -38,7 +39,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "syslog_ident",
         Kind::Text,
         "weir",
-        Place::Config(|c| Slot::Line(&mut c.log.syslog_ident)),
+        Field::Config(|c| FieldMut::Line(&mut c.log.syslog_ident)),
         "Under which name.",
     )
     .ini("syslog_ident")
@@ -48,7 +49,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "syslog_facility",
         Kind::Word(FACILITIES),
         "daemon",
-        Place::Config(|c| Slot::Line(&mut c.log.syslog_facility)),
+        Field::Config(|c| FieldMut::Line(&mut c.log.syslog_facility)),
         "Under which facility.",
     )
     .ini("syslog_facility"),
@@ -57,7 +58,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "connections",
         Kind::Flag,
         "true",
-        Place::Config(|c| Slot::Flag(&mut c.log.connections)),
+        Field::Config(|c| FieldMut::Flag(&mut c.log.connections)),
         "Log each login.",
     )
     .ini("log_connections")
@@ -67,7 +68,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "disconnections",
         Kind::Flag,
         "true",
-        Place::Config(|c| Slot::Flag(&mut c.log.disconnections)),
+        Field::Config(|c| FieldMut::Flag(&mut c.log.disconnections)),
         "Log each disconnection with its reason.",
     )
     .ini("log_disconnections")
@@ -77,7 +78,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "pooler_errors",
         Kind::Flag,
         "true",
-        Place::Config(|c| Slot::Flag(&mut c.log.pooler_errors)),
+        Field::Config(|c| FieldMut::Flag(&mut c.log.pooler_errors)),
         "Log each error that Weir itself sends to a client.",
     )
     .ini("log_pooler_errors")
@@ -87,7 +88,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "stats",
         Kind::Flag,
         "true",
-        Place::Config(|c| Slot::Flag(&mut c.log.stats)),
+        Field::Config(|c| FieldMut::Flag(&mut c.log.stats)),
         "Log the averages of each period.",
     )
     .ini("log_stats")
@@ -97,7 +98,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "verbose",
         Kind::Number { min: 0, max: 9 },
         "0",
-        Place::Config(|c| Slot::U8(&mut c.log.verbose)),
+        Field::Config(|c| FieldMut::U8(&mut c.log.verbose)),
         "Log more detail with each step.",
     )
     .ini("verbose"),

@@ -12,7 +12,7 @@ mod tls;
 mod users;
 mod web;
 
-use crate::table::Setting;
+use crate::table::{Reach, Section, Setting};
 
 /// All settings, in the order of the reference page.
 pub(crate) fn all() -> impl Iterator<Item = &'static Setting> {
@@ -30,6 +30,23 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Setting> {
         inert::SETTINGS,
     ];
     parts.into_iter().flatten()
+}
+
+/// The setting of a pool that has PgBouncer's name `key` in a connection string.
+pub(crate) fn find_ini_database(key: &str) -> Option<&'static Setting> {
+    all().find(|setting| setting.ini_database.contains(&key))
+}
+
+impl Section {
+    /// The settings that may stand in it; for a pool those that have a value for all too.
+    pub(crate) fn settings(self) -> impl Iterator<Item = &'static Setting> {
+        all().filter(move |s| s.section == self || (self == Section::Pool && s.reach == Reach::PerPool))
+    }
+
+    /// The setting of this name or alias.
+    pub(crate) fn find(self, name: &str) -> Option<&'static Setting> {
+        self.settings().find(|s| s.name == name || s.aliases.contains(&name))
+    }
 }
 
 #[cfg(test)]

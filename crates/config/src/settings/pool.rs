@@ -2,9 +2,10 @@
 
 use weir_base::{OnDirty, PoolMode};
 
+use crate::field::FieldMut;
+use crate::kind::Kind;
 use crate::model::{Balance, SessionAttrs};
-use crate::slot::Slot;
-use crate::table::{Effect, Kind, Place, Section::Pool, Setting};
+use crate::table::{Effect, Field, Section::Pool, Setting};
 
 pub(super) static SETTINGS: &[Setting] = &[
     Setting::new(
@@ -12,7 +13,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "host",
         Kind::Hosts,
         "",
-        Place::Pool(|p| Slot::Names(&mut p.hosts)),
+        Field::Pool(|p| FieldMut::Names(&mut p.hosts)),
         "The server: an address, a name, or the folder of its socket. Several are the places of one database: see \
          `load_balance_hosts`. Must be given; in an ini the default is the folder of Weir's own Unix socket.",
     )
@@ -23,7 +24,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "port",
         Kind::Ports,
         "5432",
-        Place::Pool(|p| Slot::Ports(&mut p.ports)),
+        Field::Pool(|p| FieldMut::Ports(&mut p.ports)),
         "The server's port; of several hosts one for all, or one for each.",
     )
     .database(&["port"])
@@ -33,7 +34,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "database",
         Kind::Text,
         "",
-        Place::Pool(|p| Slot::Text(&mut p.database)),
+        Field::Pool(|p| FieldMut::Text(&mut p.database)),
         "The database on the server. Default: the pool's name; of `[pools.\"*\"]` the name that the client gave.",
     )
     .database(&["dbname"])
@@ -44,7 +45,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "user",
         Kind::Text,
         "",
-        Place::Pool(|p| Slot::Text(&mut p.user)),
+        Field::Pool(|p| FieldMut::Text(&mut p.user)),
         "The user on the server. Default: each client's own, with servers of their own for each user.",
     )
     .database(&["user"])
@@ -54,7 +55,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "password",
         Kind::Secret,
         "",
-        Place::Pool(|p| Slot::Text(&mut p.password)),
+        Field::Pool(|p| FieldMut::Text(&mut p.password)),
         "The password of `user` on the server.",
     )
     .database(&["password"])
@@ -64,7 +65,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "password_file",
         Kind::Text,
         "",
-        Place::Pool(|p| Slot::Text(&mut p.password_file)),
+        Field::Pool(|p| FieldMut::Text(&mut p.password_file)),
         "A file that holds the password, in place of `password`; a line end after it is dropped. Relative to the \
          folder of this file.",
     )
@@ -74,7 +75,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "password_env",
         Kind::Text,
         "",
-        Place::Pool(|p| Slot::Text(&mut p.password_env)),
+        Field::Pool(|p| FieldMut::Text(&mut p.password_env)),
         "An environment variable that holds the password, in place of `password`.",
     )
     .effect(Effect::Reconnect),
@@ -83,7 +84,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "mode",
         Kind::Word(PoolMode::WORDS),
         "",
-        Place::Pool(|p| Slot::PoolMode(&mut p.mode)),
+        Field::Pool(|p| FieldMut::PoolMode(&mut p.mode)),
         "How long a client keeps a server of this pool. Default: that of `[general]`.",
     )
     .database(&["pool_mode"])
@@ -93,7 +94,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "on_dirty",
         Kind::Word(OnDirty::WORDS),
         "",
-        Place::Pool(|p| Slot::OnDirty(&mut p.on_dirty)),
+        Field::Pool(|p| FieldMut::OnDirty(&mut p.on_dirty)),
         "What happens to a server of this pool on which a client left state. Default: that of `[general]`.",
     ),
     Setting::new(
@@ -101,7 +102,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "load_balance_hosts",
         Kind::Word(Balance::WORDS),
         "round-robin",
-        Place::Pool(|p| Slot::Balance(&mut p.balance)),
+        Field::Pool(|p| FieldMut::Balance(&mut p.balance)),
         "How connections are spread over several hosts: in turn, or (`disable`) all to the first that can be reached.",
     )
     .database(&["load_balance_hosts"]),
@@ -110,7 +111,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "target_session_attrs",
         Kind::Word(SessionAttrs::WORDS),
         "any",
-        Place::Pool(|p| Slot::SessionAttrs(&mut p.session_attrs)),
+        Field::Pool(|p| FieldMut::SessionAttrs(&mut p.session_attrs)),
         "Which hosts are good, as libpq's setting of that name: `primary` are those that are not in recovery, \
          `read-write` those that take writes by default.",
     )
@@ -121,7 +122,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "connect_query",
         Kind::Query,
         "",
-        Place::Pool(|p| Slot::Text(&mut p.connect_query)),
+        Field::Pool(|p| FieldMut::Text(&mut p.connect_query)),
         "Run on each new server connection before its first client. Its errors are logged and ignored.",
     )
     .database(&["connect_query"])
@@ -131,7 +132,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "client_encoding",
         Kind::Text,
         "",
-        Place::Pool(|p| Slot::Text(&mut p.client_encoding)),
+        Field::Pool(|p| FieldMut::Text(&mut p.client_encoding)),
         "What new server connections ask for.",
     )
     .database(&["client_encoding"])
@@ -141,7 +142,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "datestyle",
         Kind::Text,
         "",
-        Place::Pool(|p| Slot::Text(&mut p.datestyle)),
+        Field::Pool(|p| FieldMut::Text(&mut p.datestyle)),
         "What new server connections ask for.",
     )
     .database(&["datestyle"])
@@ -151,7 +152,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "timezone",
         Kind::Text,
         "",
-        Place::Pool(|p| Slot::Text(&mut p.timezone)),
+        Field::Pool(|p| FieldMut::Text(&mut p.timezone)),
         "What new server connections ask for.",
     )
     .database(&["timezone"])
@@ -161,7 +162,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "application_name",
         Kind::Text,
         "",
-        Place::Pool(|p| Slot::Text(&mut p.application_name)),
+        Field::Pool(|p| FieldMut::Text(&mut p.application_name)),
         "What new server connections ask for.",
     )
     .database(&["application_name"])
@@ -171,7 +172,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "auth_user",
         Kind::Text,
         "",
-        Place::Pool(|p| Slot::Text(&mut p.auth_user)),
+        Field::Pool(|p| FieldMut::Text(&mut p.auth_user)),
         "Who asks about users that are not listed. Default: `query_user` of `[auth]`.",
     )
     .database(&["auth_user"]),
@@ -180,7 +181,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "auth_query",
         Kind::Query,
         "",
-        Place::Pool(|p| Slot::Text(&mut p.auth_query)),
+        Field::Pool(|p| FieldMut::Text(&mut p.auth_query)),
         "What is asked. Default: `query` of `[auth]`.",
     )
     .database(&["auth_query"]),
@@ -189,7 +190,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "auth_dbname",
         Kind::Text,
         "",
-        Place::Pool(|p| Slot::Text(&mut p.auth_database)),
+        Field::Pool(|p| FieldMut::Text(&mut p.auth_database)),
         "The pool in which it is asked. Default: `query_database` of `[auth]`.",
     )
     .database(&["auth_dbname"]),

@@ -1,8 +1,9 @@
 //! How names are looked up, and what the process does with itself.
 
-use crate::slot::Slot;
+use crate::field::FieldMut;
+use crate::kind::Kind;
 use crate::table::Section::{Dns, Process};
-use crate::table::{Effect, Kind, Place, Setting};
+use crate::table::{Effect, Field, Setting};
 
 pub(super) static SETTINGS: &[Setting] = &[
     Setting::new(
@@ -10,7 +11,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "max_ttl",
         Kind::ANY_TIME,
         "15s",
-        Place::Config(|c| Slot::Span(&mut c.dns.max_ttl)),
+        Field::Config(|c| FieldMut::Span(&mut c.dns.max_ttl)),
         "The longest time that the addresses of a server's name are used, whatever their own time to live says.",
     )
     .ini("dns_max_ttl"),
@@ -19,7 +20,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "nxdomain_ttl",
         Kind::ANY_TIME,
         "15s",
-        Place::Config(|c| Slot::Span(&mut c.dns.nxdomain_ttl)),
+        Field::Config(|c| FieldMut::Span(&mut c.dns.nxdomain_ttl)),
         "How long a name that could not be found is not asked for again.",
     )
     .ini("dns_nxdomain_ttl"),
@@ -28,7 +29,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "resolv_conf",
         Kind::Text,
         "",
-        Place::Config(|c| Slot::Path(&mut c.dns.resolv_conf)),
+        Field::Config(|c| FieldMut::Path(&mut c.dns.resolv_conf)),
         "The file that names the DNS servers, in place of `/etc/resolv.conf`.",
     )
     .ini("resolv_conf")
@@ -38,7 +39,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "pid_file",
         Kind::Text,
         "",
-        Place::Config(|c| Slot::Path(&mut c.process.pid_file)),
+        Field::Config(|c| FieldMut::Path(&mut c.process.pid_file)),
         "Where the process's id is written.",
     )
     .ini("pidfile")
@@ -49,7 +50,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "user",
         Kind::Text,
         "",
-        Place::Config(|c| Slot::Text(&mut c.process.user)),
+        Field::Config(|c| FieldMut::Text(&mut c.process.user)),
         "The user of the operating system that Weir becomes when root has started it.",
     )
     .ini("user")
@@ -59,7 +60,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "core_dumps",
         Kind::Flag,
         "false",
-        Place::Config(|c| Slot::Flag(&mut c.process.core_dumps)),
+        Field::Config(|c| FieldMut::Flag(&mut c.process.core_dumps)),
         "Let a crash leave an image of the memory, in which passwords and keys are. Without it the limit on core dumps is 0, \
          and what the system dumps elsewhere holds none of the memory.",
     )

@@ -1,9 +1,10 @@
 //! Encryption, towards clients and towards servers.
 
+use crate::field::FieldMut;
+use crate::kind::Kind;
 use crate::model::SslMode;
-use crate::slot::Slot;
 use crate::table::Section::{TlsClient, TlsServer};
-use crate::table::{Kind, Place, Setting};
+use crate::table::{Field, Setting};
 
 pub(super) static SETTINGS: &[Setting] = &[
     Setting::new(
@@ -11,7 +12,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "mode",
         Kind::Word(SslMode::WORDS),
         "disable",
-        Place::Config(|c| Slot::SslMode(&mut c.tls.client.mode)),
+        Field::Config(|c| FieldMut::SslMode(&mut c.tls.client.mode)),
         "What clients must do: with `allow` and `prefer` they may encrypt, with `require` they must; with `verify-ca` and \
          `verify-full` they must also show a certificate that leads to `ca_file`.",
     )
@@ -22,7 +23,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "key_file",
         Kind::Text,
         "",
-        Place::Config(|c| Slot::Path(&mut c.tls.client.key_file)),
+        Field::Config(|c| FieldMut::Path(&mut c.tls.client.key_file)),
         "Weir's private key, PEM.",
     )
     .ini("client_tls_key_file"),
@@ -31,7 +32,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "cert_file",
         Kind::Text,
         "",
-        Place::Config(|c| Slot::Path(&mut c.tls.client.cert_file)),
+        Field::Config(|c| FieldMut::Path(&mut c.tls.client.cert_file)),
         "Weir's certificate and those that lead to its root, PEM. Read again at each reload.",
     )
     .ini("client_tls_cert_file"),
@@ -40,7 +41,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "ca_file",
         Kind::Text,
         "",
-        Place::Config(|c| Slot::Path(&mut c.tls.client.ca_file)),
+        Field::Config(|c| FieldMut::Path(&mut c.tls.client.ca_file)),
         "The certificates that those of clients must lead to, PEM.",
     )
     .ini("client_tls_ca_file"),
@@ -49,7 +50,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "protocols",
         Kind::Protocols,
         "secure",
-        Place::Config(|c| Slot::Protocols(&mut c.tls.client.protocols)),
+        Field::Config(|c| FieldMut::Protocols(&mut c.tls.client.protocols)),
         "Versions of TLS: `secure` is `tlsv1.2,tlsv1.3`. Older ones are not to be had.",
     )
     .ini("client_tls_protocols"),
@@ -58,7 +59,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "ciphers",
         Kind::Text,
         "default",
-        Place::Config(|c| Slot::Line(&mut c.tls.client.ciphers)),
+        Field::Config(|c| FieldMut::Line(&mut c.tls.client.ciphers)),
         "Cipher suites of TLS 1.2, as OpenSSL names them. `weir check` says which of them are not to be had.",
     )
     .ini("client_tls_ciphers"),
@@ -67,7 +68,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "tls13_ciphers",
         Kind::Text,
         "",
-        Place::Config(|c| Slot::Line(&mut c.tls.client.tls13_ciphers)),
+        Field::Config(|c| FieldMut::Line(&mut c.tls.client.tls13_ciphers)),
         "Cipher suites of TLS 1.3. Default: all three.",
     )
     .ini("client_tls13_ciphers"),
@@ -76,7 +77,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "mode",
         Kind::Word(SslMode::WORDS),
         "prefer",
-        Place::Config(|c| Slot::SslMode(&mut c.tls.server.mode)),
+        Field::Config(|c| FieldMut::SslMode(&mut c.tls.server.mode)),
         "As libpq's `sslmode`: `prefer` encrypts where the server can, `require` insists on it; `verify-ca` also insists \
          on a certificate that leads to `ca_file`, `verify-full` on one for the host's name too.",
     )
@@ -87,7 +88,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "key_file",
         Kind::Text,
         "",
-        Place::Config(|c| Slot::Path(&mut c.tls.server.key_file)),
+        Field::Config(|c| FieldMut::Path(&mut c.tls.server.key_file)),
         "The private key of the certificate that servers are shown, PEM.",
     )
     .ini("server_tls_key_file"),
@@ -96,7 +97,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "cert_file",
         Kind::Text,
         "",
-        Place::Config(|c| Slot::Path(&mut c.tls.server.cert_file)),
+        Field::Config(|c| FieldMut::Path(&mut c.tls.server.cert_file)),
         "The certificate that servers are shown, PEM.",
     )
     .ini("server_tls_cert_file"),
@@ -105,7 +106,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "ca_file",
         Kind::Text,
         "",
-        Place::Config(|c| Slot::Path(&mut c.tls.server.ca_file)),
+        Field::Config(|c| FieldMut::Path(&mut c.tls.server.ca_file)),
         "The certificates that those of servers must lead to, PEM.",
     )
     .ini("server_tls_ca_file"),
@@ -114,7 +115,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "protocols",
         Kind::Protocols,
         "secure",
-        Place::Config(|c| Slot::Protocols(&mut c.tls.server.protocols)),
+        Field::Config(|c| FieldMut::Protocols(&mut c.tls.server.protocols)),
         "Versions of TLS: `secure` is `tlsv1.2,tlsv1.3`. Older ones are not to be had.",
     )
     .ini("server_tls_protocols"),
@@ -123,7 +124,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "ciphers",
         Kind::Text,
         "default",
-        Place::Config(|c| Slot::Line(&mut c.tls.server.ciphers)),
+        Field::Config(|c| FieldMut::Line(&mut c.tls.server.ciphers)),
         "Cipher suites of TLS 1.2, as OpenSSL names them.",
     )
     .ini("server_tls_ciphers"),
@@ -132,7 +133,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "tls13_ciphers",
         Kind::Text,
         "",
-        Place::Config(|c| Slot::Line(&mut c.tls.server.tls13_ciphers)),
+        Field::Config(|c| FieldMut::Line(&mut c.tls.server.tls13_ciphers)),
         "Cipher suites of TLS 1.3. Default: all three.",
     )
     .ini("server_tls13_ciphers"),

@@ -2,8 +2,9 @@
 
 use weir_base::PoolMode;
 
-use crate::slot::Slot;
-use crate::table::{Kind, Place, Section::User, Setting};
+use crate::field::FieldMut;
+use crate::kind::Kind;
+use crate::table::{Field, Section::User, Setting};
 
 const ANY_TIME: Kind = Kind::ANY_TIME;
 const COUNT: Kind = Kind::Number { min: 0, max: 10_000_000 };
@@ -14,7 +15,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "mode",
         Kind::Word(PoolMode::WORDS),
         "",
-        Place::User(|u| Slot::MaybeMode(&mut u.mode)),
+        Field::User(|u| FieldMut::MaybeMode(&mut u.mode)),
         "How long the user's clients keep a server.",
     )
     .user("pool_mode")
@@ -24,7 +25,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "size",
         COUNT,
         "",
-        Place::User(|u| Slot::MaybeU32(&mut u.pool_size)),
+        Field::User(|u| FieldMut::MaybeU32(&mut u.pool_size)),
         "The most server connections of each of the user's pools. 0: any number.",
     )
     .user("pool_size")
@@ -34,7 +35,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "reserve_size",
         COUNT,
         "",
-        Place::User(|u| Slot::MaybeU32(&mut u.reserve_size)),
+        Field::User(|u| FieldMut::MaybeU32(&mut u.reserve_size)),
         "Server connections beyond `size`, for clients that have waited `reserve_timeout`.",
     )
     .user("reserve_pool_size")
@@ -44,7 +45,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "max_user_connections",
         COUNT,
         "",
-        Place::User(|u| Slot::MaybeU32(&mut u.max_connections)),
+        Field::User(|u| FieldMut::MaybeU32(&mut u.max_connections)),
         "The most server connections of the user, over all pools. 0: any number.",
     )
     .user("max_user_connections"),
@@ -53,7 +54,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "max_user_client_connections",
         COUNT,
         "",
-        Place::User(|u| Slot::MaybeU32(&mut u.max_client_connections)),
+        Field::User(|u| FieldMut::MaybeU32(&mut u.max_client_connections)),
         "The most clients of the user, over all pools. 0: any number.",
     )
     .user("max_user_client_connections"),
@@ -62,7 +63,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "query_timeout",
         ANY_TIME,
         "",
-        Place::User(|u| Slot::MaybeSpan(&mut u.query_timeout)),
+        Field::User(|u| FieldMut::MaybeSpan(&mut u.query_timeout)),
         "How long the user's queries may run.",
     )
     .user("query_timeout"),
@@ -71,7 +72,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "query_wait_timeout",
         ANY_TIME,
         "",
-        Place::User(|u| Slot::MaybeSpan(&mut u.query_wait_timeout)),
+        Field::User(|u| FieldMut::MaybeSpan(&mut u.query_wait_timeout)),
         "How long the user's clients may wait for a server.",
     )
     .user("query_wait_timeout"),
@@ -80,7 +81,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "idle_transaction_timeout",
         ANY_TIME,
         "",
-        Place::User(|u| Slot::MaybeSpan(&mut u.idle_transaction_timeout)),
+        Field::User(|u| FieldMut::MaybeSpan(&mut u.idle_transaction_timeout)),
         "How long the user's transactions may idle.",
     )
     .user("idle_transaction_timeout"),
@@ -89,7 +90,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "transaction_timeout",
         ANY_TIME,
         "",
-        Place::User(|u| Slot::MaybeSpan(&mut u.transaction_timeout)),
+        Field::User(|u| FieldMut::MaybeSpan(&mut u.transaction_timeout)),
         "How long the user's transactions may last.",
     )
     .user("transaction_timeout"),
@@ -98,7 +99,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "client_idle_timeout",
         ANY_TIME,
         "",
-        Place::User(|u| Slot::MaybeSpan(&mut u.client_idle_timeout)),
+        Field::User(|u| FieldMut::MaybeSpan(&mut u.client_idle_timeout)),
         "How long the user's clients may idle without a server.",
     )
     .user("client_idle_timeout"),

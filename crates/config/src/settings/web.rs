@@ -1,7 +1,8 @@
 //! Where the control plane is reached by HTTP.
 
-use crate::slot::Slot;
-use crate::table::{Effect, Kind, Place, Section::Web, Setting};
+use crate::field::FieldMut;
+use crate::kind::Kind;
+use crate::table::{Effect, Field, Section::Web, Setting};
 
 pub(super) static SETTINGS: &[Setting] = &[
     Setting::new(
@@ -9,7 +10,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "address",
         Kind::Addresses,
         "",
-        Place::Config(|c| Slot::Addresses(&mut c.web.addresses)),
+        Field::Config(|c| FieldMut::Addresses(&mut c.web.addresses)),
         "Addresses to listen on for HTTP; others than those of the loopback only with `tls_cert_file` and somebody in \
          `users`. Without an address there is no API.",
     )
@@ -21,7 +22,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "port",
         Kind::Number { min: 1, max: 65_535 },
         "8432",
-        Place::Config(|c| Slot::U16(&mut c.web.port)),
+        Field::Config(|c| FieldMut::U16(&mut c.web.port)),
         "The port for HTTP.",
     )
     .ini_own("web_port")
@@ -31,7 +32,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "tls_cert_file",
         Kind::Text,
         "",
-        Place::Config(|c| Slot::Path(&mut c.web.tls_cert_file)),
+        Field::Config(|c| FieldMut::Path(&mut c.web.tls_cert_file)),
         "The certificate of the API and those that lead to its root, PEM. With it everything is encrypted. What is in it \
          is read again with each reload.",
     )
@@ -42,7 +43,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "tls_key_file",
         Kind::Text,
         "",
-        Place::Config(|c| Slot::Path(&mut c.web.tls_key_file)),
+        Field::Config(|c| FieldMut::Path(&mut c.web.tls_key_file)),
         "Its private key, PEM.",
     )
     .ini_own("web_tls_key_file")
@@ -52,7 +53,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "users",
         Kind::Accounts,
         "",
-        Place::Apart,
+        Field::Apart,
         "Who may log in, each as `name = \"role hash\"`; `weir account NAME` prints such a line. A `viewer` looks, an \
          `operator` also pauses, resumes and drops clients, an `admin` also changes pools and settings. Without users \
          and tokens, whoever can connect may do everything.",
@@ -62,7 +63,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "tokens",
         Kind::Accounts,
         "",
-        Place::Apart,
+        Field::Apart,
         "The same for programs, which send `Authorization: Bearer TOKEN`; `weir account NAME --token` makes one.",
     ),
     Setting::new(
@@ -70,7 +71,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "history",
         Kind::Text,
         "",
-        Place::Config(|c| Slot::Path(&mut c.web.history)),
+        Field::Config(|c| FieldMut::Path(&mut c.web.history)),
         "The folder that keeps the figures of the 50 busiest pools, an hour by the second and 30 days by the minute, over \
          a restart: 2.9 MB a pool. Without one they are in memory, with a day by the minute.",
     )
@@ -81,7 +82,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "lab",
         Kind::Text,
         "",
-        Place::Config(|c| Slot::Path(&mut c.web.lab)),
+        Field::Config(|c| FieldMut::Path(&mut c.web.lab)),
         "The folder that `weir lab` writes its reports to (`weir-lab` where it was started): the panel lists them, and links \
          the products page while it is served.",
     )

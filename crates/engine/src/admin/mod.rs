@@ -1,18 +1,19 @@
-//! What operators ask for: the console, the control plane's requests, signals, and what is counted for them.
+//! What operators ask for, at the console, by the control plane and by signals, and what is counted for them.
 //!
-//! - `console`: operators and their commands; `console_state`: their sessions. `control`: the control plane's requests.
-//!   `gather`: commands that all workers carry out. `stream`: long tables, in pieces. `report`: what is shown.
+//! - `console`: an operator's session. `stream`: long tables, in pieces. `gather`: commands that all workers carry out.
 //! - `halt`: what is stopped. `reload`: another configuration. `shutdown`: the end.
-//! - `wait_diagnosis`: why somebody has to wait. `refusals`: who got nothing, counted. `lost`: session state that was lost.
-//!   `client_counts`: how many clients there are, without looking at them.
+//! - `report`: what is shown, made of the engine's tables. `wait_diagnosis`: why a client has to wait.
+//! - `client_counts`: how many clients there are. `refusals`: how many were refused, by cause. `lost`: session state that
+//!   was lost.
+//!
+//! Each part owns its fields and returns what is to be done, which the engine does (`flows`).
 
 pub(crate) mod client_counts;
 pub(crate) mod console;
-pub(crate) mod console_state;
-pub(crate) mod control;
 pub(crate) mod gather;
 pub(crate) mod halt;
 pub(crate) mod lost;
+pub(crate) mod paging;
 pub(crate) mod refusals;
 pub(crate) mod reload;
 pub(crate) mod report;
@@ -20,62 +21,40 @@ pub(crate) mod shutdown;
 pub(crate) mod stream;
 pub(crate) mod wait_diagnosis;
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
-use weir_admin::Refusals;
-use weir_base::{Time, WorkerId};
+use weir_base::Time;
 use weir_config::Config;
-
-use crate::cluster::messages::Drain;
 
 /// What this worker keeps for its operators.
 pub(crate) struct Admin {
     pub(crate) client_counts: client_counts::ClientCounts,
-    /// The configuration that workers were last told to take over; the next SET builds on it.
-    pub(crate) newest: Arc<Config>,
-    pub(crate) version: &'static str,
-    /// The operating system's user that this process runs as.
-    pub(crate) uid: u32,
-    /// Clients that were refused before they had a pool, and those of pools that are forgotten.
-    pub(crate) refusals: Refusals,
-    pub(crate) gathering: HashMap<u64, gather::Gathering>,
-    /// What renews the configuration, one at a time; a helper works on the first.
-    pub(crate) renewals: VecDeque<reload::Renewal>,
-    /// Where changes are kept that workers are taking over, by the control plane's numbers.
-    pub(crate) kept: HashMap<u64, weir_admin::Persisted>,
-    /// What the operator has stopped.
+    pub(crate) refusals: refusals::RefusalCounts,
+    pub(crate) gatherings: gather::Gatherings,
+    pub(crate) reloads: reload::Reloads,
     pub(crate) halt: halt::Halt,
-    pub(crate) draining: Option<Drain>,
-    pub(crate) told_drained: bool,
-    /// What worker 0 asked all workers for: its own message may reach it last.
-    pub(crate) asked_drain: Option<Drain>,
-    /// Workers that have told that they are drained.
-    pub(crate) drained: BTreeSet<WorkerId>,
-    pub(crate) shutdown_by: Time,
-    pub(crate) shutdown_armed: Time,
+    pub(crate) shutdown: shutdown::Shutdown,
+    /// When the statistics' period ends.
     pub(crate) stats_at: Time,
+    version: &'static str,
 }
 
 impl Admin {
-    pub(crate) fn new(config: Arc<Config>, version: &'static str, uid: u32) -> Admin {
+    pub(crate) fn new(config: Arc<Config>, version: &'static str) -> Admin {
         Admin {
             client_counts: client_counts::ClientCounts::default(),
-            newest: config,
-            version,
-            uid,
-            refusals: Refusals::default(),
-            gathering: HashMap::new(),
-            renewals: VecDeque::new(),
-            kept: HashMap::new(),
+            refusals: refusals::RefusalCounts::default(),
+            gatherings: gather::Gatherings::default(),
+            reloads: reload::Reloads::new(config),
             halt: halt::Halt::default(),
-            draining: None,
-            told_drained: false,
-            asked_drain: None,
-            drained: BTreeSet::new(),
-            shutdown_by: Time::NEVER,
-            shutdown_armed: Time::NEVER,
+            shutdown: shutdown::Shutdown::default(),
             stats_at: Time::NEVER,
+            version,
         }
+    }
+
+    /// The program's name and version.
+    pub(crate) fn version(&self) -> &'static str {
+        self.version
     }
 }

@@ -1,132 +1,100 @@
 //! Another configuration while serving: read again, or changed by the control plane, both by a helper.
 //!
 //! Owns their order: one at a time, so that the one that was asked for last is the one that stays. What can't change
-//! without a restart is said, and the old values stay, so that the configuration in force is the one shown. Must not know
-//! how a configuration is spread or taken over, or where it is kept.
+//! without a restart is logged, and the old values stay, so that the configuration in force is the one shown. Must not know
+//! how a configuration is sent to workers or taken over, or where it is stored.
 
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use weir_admin::{ChangeError, Command, CommandError, Persisted, Reply};
-use weir_base::Time;
+use weir_admin::Persisted;
 use weir_config::{Config, Edit, differences, keep_restart_settings};
 
-use crate::Engine;
-use crate::admin::console::put_failure;
 use crate::admin::gather::Caller;
-use crate::cluster::messages::WorkerCommand;
-use crate::common::Job;
+use crate::common::{Cx, Job};
 use crate::log::log;
 use crate::port::{Io, Level, Work};
 
-/// What has the configuration renewed.
+/// What makes the next configuration.
 #[derive(Clone, Debug)]
-pub(crate) enum Renewal {
-    /// A RELOAD, and who wants it.
-    Reload(Caller),
+pub(crate) enum Reload {
+    /// RELOAD, and who wants it.
+    Read(Caller),
     /// A change of the control plane, under its number.
     Change(u64, Arc<Edit>),
 }
 
-impl Engine {
-    pub(crate) fn begin_reload<I: Io>(&mut self, caller: Caller, io: &mut I) {
-        log(Level::Info, format_args!("RELOAD: reading {}", self.common.config().source.display()), io);
-        self.renew(Renewal::Reload(caller), io);
+/// The configurations that are to come.
+pub(crate) struct Reloads {
+    /// A helper works on the first.
+    queue: VecDeque<Reload>,
+    /// The configuration that workers were last told to take over; the next SET builds on it.
+    newest: Arc<Config>,
+    /// Where changes are stored that workers are taking over, by the control plane's numbers.
+    persisted: HashMap<u64, Persisted>,
+}
+
+impl Reloads {
+    pub(super) fn new(config: Arc<Config>) -> Reloads {
+        Reloads { queue: VecDeque::new(), newest: config, persisted: HashMap::new() }
     }
 
-    /// Has a helper renew the configuration when those before are done.
-    pub(crate) fn renew<I: Io>(&mut self, renewal: Renewal, io: &mut I) {
-        self.admin.renewals.push_back(renewal);
-        if self.admin.renewals.len() == 1 {
-            self.next_renewal(io);
+    /// The configuration that workers were last told to take over.
+    pub(crate) fn newest(&self) -> &Arc<Config> {
+        &self.newest
+    }
+
+    /// Workers are told to take this over.
+    pub(crate) fn set_newest(&mut self, config: Arc<Config>) {
+        self.newest = config;
+    }
+
+    /// Has a helper make a configuration when those before are done: [`Reloads::finish`].
+    pub(crate) fn enqueue<I: Io>(&mut self, cx: &mut Cx<'_, I>, reload: Reload) {
+        self.queue.push_back(reload);
+        if self.queue.len() == 1 {
+            self.start(cx);
         }
     }
 
-    fn next_renewal<I: Io>(&mut self, io: &mut I) {
-        let work = match self.admin.renewals.front() {
+    /// A helper has finished: what it was for. When that is dealt with, the next one [starts](Reloads::start).
+    pub(crate) fn finish(&mut self) -> Option<Reload> {
+        self.queue.pop_front()
+    }
+
+    /// Gives the first one to a helper.
+    pub(crate) fn start<I: Io>(&mut self, cx: &mut Cx<'_, I>) {
+        let work = match self.queue.front() {
             None => return,
-            Some(Renewal::Reload(_)) => Work::LoadConfig,
-            Some(Renewal::Change(_, edit)) => Work::ChangeConfig(edit.clone()),
+            Some(Reload::Read(_)) => Work::LoadConfig,
+            Some(Reload::Change(_, edit)) => Work::ChangeConfig(edit.clone()),
         };
-        let job = self.common.begin_job(Job::Reload);
-        io.help(job, work);
+        let job = cx.common.begin_job(Job::Reload);
+        cx.io.help(job, work);
     }
 
-    /// The configuration has been read again.
-    pub(crate) fn reloaded<I: Io>(&mut self, now: Time, read: Result<Arc<Config>, String>, io: &mut I) {
-        let Some(Renewal::Reload(caller)) = self.admin.renewals.pop_front() else { return };
-        match read {
-            Ok(config) => {
-                config.warnings.iter().for_each(|text| log(Level::Warning, format_args!("{text}"), io));
-                let id = self.take_over(now, caller, config, io);
-                if let Caller::Console(console) = caller {
-                    self.console_waits_for(console, id);
-                }
-            }
-            Err(why) => {
-                for line in why.lines() {
-                    log(Level::Error, format_args!("RELOAD failed, the old configuration stays: {line}"), io);
-                }
-                self.reload_failed(caller, CommandError::ReloadFailed(why), io);
-            }
-        }
-        self.next_renewal(io);
+    /// Remembers where a change is stored until all workers have taken it over.
+    pub(crate) fn set_persisted(&mut self, number: u64, persisted: Persisted) {
+        self.persisted.insert(number, persisted);
     }
 
-    /// The configuration has been changed, or has not.
-    pub(crate) fn changed<I: Io>(
-        &mut self,
-        now: Time,
-        made: Result<(Arc<Config>, Persisted), ChangeError>,
-        io: &mut I,
-    ) {
-        let Some(Renewal::Change(number, edit)) = self.admin.renewals.pop_front() else { return };
-        match made {
-            Ok((config, kept)) => {
-                match &kept {
-                    Persisted::InFile => log(Level::Info, format_args!("{edit} was changed by the control plane"), io),
-                    Persisted::InMemory(why) => log(
-                        Level::Warning,
-                        format_args!("{edit} was changed by the control plane until the restart: {why}"),
-                        io,
-                    ),
-                }
-                self.admin.kept.insert(number, kept);
-                self.take_over(now, Caller::Control(number), config, io);
-            }
-            Err(why) => io.answer(number, Ok(Reply::Changed(Err(why)))),
-        }
-        self.next_renewal(io);
+    /// All workers have taken over what the control plane asked for by this number, if it was a change.
+    pub(crate) fn take_persisted(&mut self, number: u64) -> Option<Persisted> {
+        self.persisted.remove(&number)
     }
+}
 
-    fn take_over<I: Io>(&mut self, now: Time, caller: Caller, config: Arc<Config>, io: &mut I) -> u64 {
-        let config = self.renewed(config, io);
-        self.scatter(now, caller, Command::Reload, WorkerCommand::Adopt(config), io)
+/// A configuration that was read again, as far as it can take effect without a restart.
+pub(crate) fn without_fixed<I: Io>(old: &Config, read: Arc<Config>, io: &mut I) -> Arc<Config> {
+    let fixed = differences(old, &read).restart;
+    if fixed.is_empty() {
+        return read;
     }
-
-    fn reload_failed<I: Io>(&mut self, caller: Caller, why: CommandError, io: &mut I) {
-        match caller {
-            Caller::Nobody => {}
-            Caller::Console(console) => {
-                let mut buffer = Vec::new();
-                put_failure(&mut buffer, &why);
-                self.reply(console, &buffer, io);
-            }
-            Caller::Control(number) => io.answer(number, Err(why)),
-        }
+    for change in fixed {
+        let (key, old, new) = (change.key, change.old, change.new);
+        log(Level::Warning, format_args!("{key} stays \"{old}\" until a restart, which \"{new}\" needs"), io);
     }
-
-    /// A configuration that was read again, as far as it can take effect without a restart.
-    fn renewed<I: Io>(&self, read: Arc<Config>, io: &mut I) -> Arc<Config> {
-        let fixed = differences(self.common.config(), &read).restart;
-        if fixed.is_empty() {
-            return read;
-        }
-        for change in fixed {
-            let (key, old, new) = (change.key, change.old, change.new);
-            log(Level::Warning, format_args!("{key} stays \"{old}\" until a restart, which \"{new}\" needs"), io);
-        }
-        let mut kept = Config::clone(&read);
-        keep_restart_settings(self.common.config(), &mut kept);
-        Arc::new(kept)
-    }
+    let mut kept = Config::clone(&read);
+    keep_restart_settings(old, &mut kept);
+    Arc::new(kept)
 }

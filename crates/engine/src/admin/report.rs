@@ -1,87 +1,50 @@
-//! What this worker reports about itself, for the tables of the console.
+//! What a worker reports about itself for the tables of the console and the control plane: pure functions of its tables.
 
 use std::collections::{BTreeMap, HashMap};
 
-use weir_admin::{DatabaseStats, MemoryRecord, PoolRecord, Report, ServiceState, SocketRecord};
-use weir_base::{ClientAddr, Host, Span, Target, Time};
+use weir_admin::{Connections, DatabaseStats, MemoryRecord, PoolRecord, Report, SocketRecord};
+use weir_base::{ClientAddr, Host, Peer, Span, Target, Time};
 use weir_pool::ServerState as InPool;
-use weir_session::Server;
+use weir_session::{ParamTable, Server};
 
-use crate::Engine;
 use crate::admin::client_counts::ClientCounts;
+use crate::admin::stream::{MAX_LOOKS, PAGE};
 use crate::cluster::lending::LendingRole;
-use crate::cluster::messages::Drain;
+use crate::common::Common;
+use crate::entry::auth_query::AuthQueries;
 use crate::handles::PoolIx;
-use crate::peers::{ClientPhase, ClientSlot, ServerPhase, ServerSlot, ServerState};
-use crate::pools::PoolSlot;
+use crate::peers::{ClientPhase, ClientSlot, Peers, ServerPhase, ServerSlot, ServerState};
+use crate::pools::{PoolSlot, Pools};
 
-impl Engine {
-    /// A snapshot of everything but connections; with `counts`, clients are counted by user.
-    pub(crate) fn report(&self, now: Time, counts: bool) -> Report {
-        let mut report = Report {
-            pools: self.pools.indices().into_iter().map(|ix| self.pool_record(now, ix)).collect(),
-            stats: self.database_stats(now),
-            refusals: self.refusal_records(),
-            memory: vec![self.client_memory(), self.statement_memory()],
-            serving: match self.admin.draining {
-                Some(Drain::Servers) => ServiceState::Paused,
-                _ => self.admin.halt.serving,
-            },
-            draining: self.admin.draining.is_some(),
-            paused: self.admin.halt.paused.clone(),
-            disabled: self.admin.halt.disabled.clone(),
-            dns: self.dns_records(now),
-            console_clients: self.admin.client_counts.consoles,
-            login_clients: self.clients_at_the_door(),
-            ..Report::default()
-        };
-        if counts {
-            report.clients_by_user = self.clients_by_user();
-        }
-        report.pools.retain(|pool| {
-            pool.clients() + pool.servers() > 0 || self.common.config().pools.contains_key(&pool.database)
-        });
-        report
+/// What reports are made of.
+pub(crate) struct Tables<'a> {
+    pub(crate) common: &'a Common,
+    pub(crate) params: &'a ParamTable,
+    pub(crate) peers: &'a Peers,
+    pub(crate) pools: &'a Pools,
+    pub(crate) queries: &'a AuthQueries,
+    /// Whether a server of a pool is lent to another worker.
+    pub(crate) is_lent: &'a dyn Fn(Peer) -> bool,
+}
+
+impl Tables<'_> {
+    /// Everything about pools; what has neither clients nor servers, and is not configured by name, is left out.
+    pub(crate) fn pools(&self) -> Vec<PoolRecord> {
+        let configured = &self.common.config().pools;
+        let records = self.pools.indices().into_iter().map(|ix| self.pool(ix));
+        records.filter(|pool| pool.clients() + pool.servers() > 0 || configured.contains_key(&pool.database)).collect()
     }
 
-    /// Clients that are not logged in yet: all that have no pool and are not here for something else.
-    fn clients_at_the_door(&self) -> u32 {
-        let inside: u32 = self.pools.iter().map(|slot| slot.clients).sum();
-        self.admin.client_counts.clients
-            - self.admin.client_counts.consoles
-            - self.admin.client_counts.cancellers
-            - inside
-    }
-
-    /// Asserts that the counts of clients are right. Costs a look at all of them.
-    pub(crate) fn check_census(&self) {
-        let (mut census, mut door) = (ClientCounts::default(), 0);
-        for client in self.peers.clients() {
-            census.came(&client.phase);
-            door += u32::from(matches!(
-                client.phase,
-                ClientPhase::Header
-                    | ClientPhase::Opening { .. }
-                    | ClientPhase::Handshake(_)
-                    | ClientPhase::Asking(_)
-                    | ClientPhase::Login(_)
-                    | ClientPhase::Held(_)
-                    | ClientPhase::Moving(_)
-            ));
-        }
-        assert_eq!((self.admin.client_counts, self.clients_at_the_door()), (census, door), "clients are miscounted");
-    }
-
-    fn pool_record(&self, now: Time, ix: PoolIx) -> PoolRecord {
-        let slot = self.pools.get(ix);
+    fn pool(&self, ix: PoolIx) -> PoolRecord {
+        let (slot, now) = (self.pools.get(ix), self.common.now());
         let snapshot = slot.pool.snapshot(now);
         let mut record = PoolRecord::new(&*slot.name, &*slot.user, slot.mode());
         let asks = if let LendingRole::Owner(lender) = &slot.lending { lender.waiting_requests() } else { 0 };
-        // Borrowers report their clients themselves.
+        // Borrowers of the pool report their clients themselves.
         record.cl_waiting = snapshot.waiting - asks;
-        let questions = if slot.lookups > 0 { self.entry.lookups.waiting(ix) } else { 0 };
-        record.cl_active = (slot.clients + questions).saturating_sub(record.cl_waiting);
-        record.cl_active_cancel_req = self.requests_under_way(ix) as u32;
+        let queries = if slot.lookups > 0 { self.queries.waiting(ix) } else { 0 };
+        record.cl_active = (slot.clients + queries).saturating_sub(record.cl_waiting);
+        record.cl_active_cancel_req = self.cancels_under_way(slot);
         record.cl_waiting_cancel_req = slot.cancel_queue.len() as u32;
         record.sv_active_cancel = slot.cancels.len() as u32;
         record.sv_login = snapshot.login;
@@ -89,14 +52,14 @@ impl Engine {
         record.statement_bytes = slot.accepted.used();
         for (server, state, _) in slot.pool.servers() {
             match state {
-                InPool::Idle { since } if is_due(slot, since, now) => record.sv_used += 1,
+                InPool::Idle { since } if is_used(slot, since, now) => record.sv_used += 1,
                 InPool::Idle { .. } => record.sv_idle += 1,
                 InPool::Linked(_) => match self.peers.get_server(server) {
                     Some(slot) => {
                         *linked_count(&mut record, slot) += 1;
                         record.sv_idle_in_transaction += u32::from(slot.is_idle_in_transaction());
                     }
-                    None if self.is_lent(server) => {}
+                    None if (self.is_lent)(server) => {}
                     None => record.sv_active += 1,
                 },
                 InPool::Login | InPool::Closing => {}
@@ -105,7 +68,14 @@ impl Engine {
         record
     }
 
-    fn database_stats(&self, now: Time) -> Vec<DatabaseStats> {
+    /// Cancel requests of a pool that are under way, of which several may share a connection to a server.
+    fn cancels_under_way(&self, slot: &PoolSlot) -> u32 {
+        let cancels = slot.cancels.iter().filter_map(|peer| self.peers.get_cancel(*peer));
+        cancels.map(|cancel| cancel.requesters.len() as u32).sum()
+    }
+
+    /// The statistics of databases.
+    pub(crate) fn stats(&self) -> Vec<DatabaseStats> {
         let mut by_name: BTreeMap<&str, DatabaseStats> = BTreeMap::new();
         for slot in self.pools.iter() {
             let entry = by_name
@@ -114,44 +84,49 @@ impl Engine {
             entry.total.add(&slot.stats);
             entry.tally.add(&slot.tally);
             entry.previous.add(&slot.previous.stats);
-            entry.period = entry.period.max(now.since(slot.previous.at));
+            entry.period = entry.period.max(self.common.now().since(slot.previous.at));
         }
         by_name.into_values().collect()
     }
 
-    /// Clients that are in, by user. Looks at all of them, and makes a text only for each name.
-    fn clients_by_user(&self) -> BTreeMap<String, u32> {
+    /// Clients that have logged in, by user. Looks at all of them, and makes a text only for each name.
+    pub(crate) fn clients_by_user(&self) -> BTreeMap<String, u32> {
         let mut users: HashMap<&str, u32> = HashMap::new();
-        self.inside().for_each(|(_, user, _)| *users.entry(user).or_default() += 1);
+        let clients = self.peers.clients().filter(|client| client.is_pooled());
+        clients.for_each(|client| *users.entry(&client.user).or_default() += 1);
         users.into_iter().map(|(name, count)| (name.to_owned(), count)).collect()
     }
 
-    fn client_memory(&self) -> MemoryRecord {
-        let used = u64::from(self.admin.client_counts.clients);
-        MemoryRecord { name: "client_cache", size: size_of::<ClientSlot>() as u64, used, free: 0 }
+    /// Some connections, from slot `from` on, and where to go on. Looks at a bounded number of slots.
+    pub(crate) fn page(&self, of: Connections, from: u32) -> (Vec<SocketRecord>, Option<u32>) {
+        let mut records = Vec::new();
+        let end = from.saturating_add(MAX_LOOKS).min(self.peers.slots());
+        for slot in from..end {
+            if records.len() == PAGE {
+                return (records, Some(slot));
+            }
+            match of {
+                Connections::Clients => records.extend(self.peers.client_at(slot).map(|client| self.client(client))),
+                Connections::Servers => records.extend(self.peers.server_at(slot).map(|server| self.server(server))),
+            }
+        }
+        (records, (end < self.peers.slots()).then_some(end))
     }
 
-    /// What `statement_memory` limits, in KiB: the column holds 31 bits.
-    fn statement_memory(&self) -> MemoryRecord {
-        let used = self.sessions.interner.used().div_ceil(1024);
-        MemoryRecord { name: "statement_memory", size: 1024, used, free: 0 }
-    }
-
-    pub(crate) fn client_record(&self, client: &ClientSlot) -> SocketRecord {
+    fn client(&self, client: &ClientSlot) -> SocketRecord {
         let (addr, port) = client_address(&client.addr);
-        let (database, session) = match &client.phase {
-            ClientPhase::Console(console) => (console.database.clone(), None),
-            ClientPhase::Ready(session) => (self.pools.get(client.pool).name.to_string(), Some(session)),
-            ClientPhase::Login(phase) | ClientPhase::Welcome(phase) => (phase.hello.database.clone(), None),
-            ClientPhase::Asking(hello) => (hello.database.clone(), None),
-            _ => (String::new(), None),
+        let session = if let ClientPhase::Ready(session) = &client.phase { Some(session) } else { None };
+        let database = match &client.phase {
+            ClientPhase::Ready(_) => &*self.pools.get(client.pool).name,
+            ClientPhase::Delayed(_) => "",
+            _ => client.requested_database(),
         };
-        let name = session.and_then(|s| self.sessions.params.get(s.params(), "application_name"));
+        let name = session.and_then(|s| self.params.get(s.params(), "application_name"));
         let server = client.link.and_then(|link| self.peers.get_server(link));
         SocketRecord {
             id: client.id,
             user: client.user.to_string(),
-            database,
+            database: database.to_owned(),
             state: client.state(),
             addr,
             port,
@@ -180,7 +155,7 @@ impl Engine {
         }
     }
 
-    /// Where a client came in, as far as the configuration tells.
+    /// Where a client was accepted, as far as the configuration tells.
     fn local_address(&self, from: &ClientAddr) -> String {
         match from {
             ClientAddr::Unix { .. } => "unix".to_owned(),
@@ -190,35 +165,19 @@ impl Engine {
         }
     }
 
-    /// Whether a server has been free for so long that it is checked before it is handed out.
-    fn is_used(&self, server: &ServerSlot) -> bool {
-        let slot = self.pools.get(server.pool);
-        slot.pool.free_since(server.peer).is_some_and(|since| is_due(slot, since, self.common.now()))
-    }
-
-    pub(crate) fn server_record(&self, server: &ServerSlot) -> SocketRecord {
+    fn server(&self, server: &ServerSlot) -> SocketRecord {
         let slot = self.pools.get(server.pool);
         let (addr, port) = target_address(&server.target);
         let up = if let ServerState::Up(up, _) = &server.state { Some(up) } else { None };
         let client = server.link.and_then(|link| self.peers.get_client(link));
-        let name = up.and_then(|up| self.sessions.params.get(up.params(), "application_name"));
+        let name = up.and_then(|up| self.params.get(up.params(), "application_name"));
         let began = |at: Time| (server.link.is_some() && at != Time::NEVER).then(|| self.common.wall(at));
         let (local_addr, local_port) = server.local.rsplit_once(':').unwrap_or((&server.local, "0"));
         SocketRecord {
             id: server.id,
             user: slot.user.to_string(),
             database: slot.name.to_string(),
-            state: match &server.state {
-                ServerState::Up(_, ServerPhase::Idle) if self.is_used(server) => "used",
-                ServerState::Up(_, ServerPhase::Idle) => "idle",
-                ServerState::Up(
-                    _,
-                    ServerPhase::Checking | ServerPhase::Resetting(_) | ServerPhase::ConnectQueryAgain,
-                ) => "tested",
-                _ if server.is_new() => "new",
-                ServerState::Up(_, _) if server.cancels > 0 && server.link.is_none() => "being_canceled",
-                _ => "active",
-            },
+            state: self.server_state(server),
             addr,
             port,
             local_addr: local_addr.to_owned(),
@@ -226,7 +185,7 @@ impl Engine {
             connect_time: self.common.wall(server.connected_at),
             request_time: self.common.wall(server.linked_at),
             wait: Span::ZERO,
-            close_needed: self.is_outdated(server.peer),
+            close_needed: is_outdated(self.peers, self.pools, server.peer),
             ptr: server.id,
             link: client.map(|c| c.id),
             remote_pid: up.map_or(0, |up| up.cancel_key().pid),
@@ -238,10 +197,57 @@ impl Engine {
             query_time: began(server.query_at),
         }
     }
+
+    /// Where a server is in its life, for SHOW SERVERS.
+    fn server_state(&self, server: &ServerSlot) -> &'static str {
+        let slot = self.pools.get(server.pool);
+        let free_since = slot.pool.free_since(server.peer);
+        match &server.state {
+            ServerState::Up(_, ServerPhase::Idle)
+                if free_since.is_some_and(|since| is_used(slot, since, self.common.now())) =>
+            {
+                "used"
+            }
+            ServerState::Up(_, ServerPhase::Idle) => "idle",
+            ServerState::Up(_, ServerPhase::Checking | ServerPhase::Resetting(_) | ServerPhase::ConnectQueryAgain) => {
+                "tested"
+            }
+            _ if server.is_new() => "new",
+            ServerState::Up(_, _) if server.cancels > 0 && server.link.is_none() => "being_canceled",
+            _ => "active",
+        }
+    }
+}
+
+/// Whether a server is closed as soon as it is free (`close_needed`).
+pub(crate) fn is_outdated(peers: &Peers, pools: &Pools, server: Peer) -> bool {
+    let Some(slot) = peers.get_server(server) else { return false };
+    slot.marked_for_close || pools.get(slot.pool).pool.is_outdated(server)
+}
+
+/// How much memory clients take, and statements.
+pub(crate) fn memory(counts: ClientCounts, statements: u64) -> Vec<MemoryRecord> {
+    let clients = u64::from(counts.all());
+    // What `statement_memory` limits, in KiB: the column holds 31 bits.
+    let statements = statements.div_ceil(1024);
+    vec![
+        MemoryRecord { name: "client_cache", size: size_of::<ClientSlot>() as u64, used: clients, free: 0 },
+        MemoryRecord { name: "statement_memory", size: 1024, used: statements, free: 0 },
+    ]
+}
+
+/// What the parts of `admin` know by themselves joins what the tables show.
+pub(crate) fn with_tables(report: Report, tables: &Tables<'_>, by_user: bool) -> Report {
+    Report {
+        pools: tables.pools(),
+        stats: tables.stats(),
+        clients_by_user: if by_user { tables.clients_by_user() } else { BTreeMap::new() },
+        ..report
+    }
 }
 
 /// Whether a server that is free since then is checked before it is handed out; with a delay of 0 each is.
-fn is_due(slot: &PoolSlot, since: Time, now: Time) -> bool {
+fn is_used(slot: &PoolSlot, since: Time, now: Time) -> bool {
     let settings = slot.pool.settings();
     settings.checks && now.since(since) >= settings.server_check_delay
 }

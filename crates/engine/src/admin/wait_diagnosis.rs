@@ -1,24 +1,36 @@
-//! Why somebody has to wait, and who holds the servers meanwhile: what waiting clients and the log are told.
+//! Wait diagnosis: why a client has to wait, and who holds the servers meanwhile. It is what waiting clients and the log are told.
 //!
-//! A pool can stand still while its database idles: as many clients as it has servers have begun a transaction and gone
-//! to sleep. The age of the oldest wait shows that something is wrong, and this line shows what.
+//! A pool can give nothing while its database idles: as many clients as it has servers have begun a transaction and gone
+//! to sleep. The age of the oldest wait shows that something is wrong, and this text shows what.
 //!
-//! What keeps a pool from giving more is known by its owner alone, so a borrower asks it before it tells its clients.
+//! What keeps a pool from giving more is known at its owner alone, so a borrower asks there before it tells its clients.
 
 use std::fmt::Write as _;
 
-use weir_base::{Span, Time};
+use weir_base::{Peer, Span, Time};
+use weir_config::Config;
+use weir_pgwire::{ErrorFields, put_back};
 use weir_pool::ServerState as InPool;
 use weir_session::{Cause, Refusal};
 
-use crate::Engine;
-use crate::cluster::lending::Waiting;
-use crate::handles::PoolIx;
 use crate::log::log;
-use crate::peers::{ServerPhase, ServerSlot, ServerState};
+use crate::peers::{Peers, ServerPhase, ServerSlot, ServerState};
 use crate::pools::PoolSlot;
 use crate::port::{Io, Level};
 use crate::traffic::holding::Holding;
+
+/// The log has one line in so long for the clients of a pool: they fail in bursts.
+const LOG_EVERY: Span = Span::from_secs(1);
+
+/// A pool whose waits are explained, and what the explanation is taken from.
+pub(crate) struct Diagnosis<'a> {
+    pub(crate) now: Time,
+    pub(crate) config: &'a Config,
+    pub(crate) peers: &'a Peers,
+    pub(crate) pool: &'a PoolSlot,
+    /// Whether a server of the pool is lent to another worker.
+    pub(crate) is_lent: &'a dyn Fn(Peer) -> bool,
+}
 
 /// What a server that is in use is held by.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -29,7 +41,7 @@ enum Hold {
     IdleTransaction,
     /// A client that keeps its server for as long as it stays, and asks nothing.
     IdleSession,
-    /// Work of ours: a check, a reset, a look-up.
+    /// Work of ours: a check, a reset, an auth_query.
     Own,
     /// Another worker, to which it is lent.
     Lent,
@@ -42,54 +54,14 @@ struct Group {
     longest: Span,
 }
 
-impl Engine {
-    /// A client or a question has waited too long: what it is told.
-    pub(crate) fn waited_too_long<I: Io>(&mut self, now: Time, ix: PoolIx, io: &mut I) -> Refusal {
-        let (cause, detail) = self.cause_of_wait(ix, now);
-        self.in_vain(now, ix, cause, detail, io)
-    }
-
-    /// The log has it once a second, as they come in crowds.
-    fn in_vain<I: Io>(&mut self, now: Time, ix: PoolIx, cause: Cause, detail: String, io: &mut I) -> Refusal {
-        let slot = self.pools.get_mut(ix);
-        if slot.holders_said.is_none_or(|said| now.since(said) >= Span::from_secs(1)) {
-            slot.holders_said = Some(now);
-            log(
-                Level::Warning,
-                format_args!("{}/{}: a client waited in vain, {cause}: {detail}", slot.name, slot.user),
-                io,
-            );
-        }
-        Refusal::QueryWaitTimeout { cause, detail }
-    }
-
-    /// A borrower's clients are told what the owner says about their waits, and what their own worker knows.
-    pub(crate) fn told_why<I: Io>(
-        &mut self,
-        now: Time,
-        ix: PoolIx,
-        to_tell: &[Waiting],
-        (cause, detail): (Cause, String),
-        io: &mut I,
-    ) {
-        let detail = format!("{detail} At the client's own worker {}", self.holders(ix, now));
-        for waiting in to_tell {
-            match *waiting {
-                Waiting::Notified(client) => self.notice(ix, client, &detail, io),
-                Waiting::Refused(client) => {
-                    let refusal = self.in_vain(now, ix, cause, detail.clone(), io);
-                    self.refuse_handle(now, client, refusal, io);
-                }
-            }
-        }
-    }
-
+impl Diagnosis<'_> {
     /// Why a wait in a pool's queue does not end, with names and figures. The pool is full if it has all the servers that
-    /// it may have without its reserve, here or lent; otherwise one more is wanted, and what keeps it from coming is the cause.
-    pub(crate) fn cause_of_wait(&self, ix: PoolIx, now: Time) -> (Cause, String) {
-        let slot = self.pools.get(ix);
+    /// it may have without its reserve, here or lent; otherwise one more is wanted, and what keeps it from coming is the
+    /// cause.
+    pub(crate) fn cause(&self) -> (Cause, String) {
+        let Diagnosis { now, pool: slot, .. } = *self;
         let (now_in, size) = (slot.pool.snapshot(now), slot.pool.settings().size);
-        let holders = self.holders(ix, now);
+        let holders = self.holders();
         if now_in.paused {
             return (Cause::Paused, format!("The pool is paused. {holders}"));
         }
@@ -102,68 +74,71 @@ impl Engine {
             return (cause, format!("Logins have failed for {since} s, the last one so: {}. {holders}", error.message));
         }
         if slot.turn.waits_at.is_some() {
-            let most = self.common.config().max_logins_per_host;
+            let most = self.config.max_logins_per_host;
             let text = format!("Its turn to log in has not come (max_logins_per_host is {most}). {holders}");
             return (Cause::ServerSlow, text);
         }
         if now_in.login == 0 && slot.quota.is_limited() {
-            return (Cause::LimitReached, format!("{} {holders}", self.shared_limits(slot)));
+            return (Cause::LimitReached, format!("{} {holders}", self.shared_limits()));
         }
         (Cause::ServerSlow, format!("A server's login has not come to its end. {holders}"))
     }
 
     /// The limits of servers that a pool shares with others, as a sentence.
-    fn shared_limits(&self, slot: &PoolSlot) -> String {
-        let (database, user) =
-            (self.common.config().db_connections(&slot.name), self.common.config().user_connections(&slot.user));
-        let of_database = (database > 0).then(|| format!("max_db_connections of {} is {database}", slot.name));
-        let of_user = (user > 0).then(|| format!("max_user_connections of {} is {user}", slot.user));
+    fn shared_limits(&self) -> String {
+        let (name, user) = (&self.pool.name, &self.pool.user);
+        let (of_database, of_user) = (self.config.db_connections(name), self.config.user_connections(user));
+        let of_database = (of_database > 0).then(|| format!("max_db_connections of {name} is {of_database}"));
+        let of_user = (of_user > 0).then(|| format!("max_user_connections of {user} is {of_user}"));
         let limits: Vec<String> = of_database.into_iter().chain(of_user).collect();
         format!("No other server is allowed: {}.", limits.join(", "))
     }
 
-    /// Who holds the servers of a pool, as a sentence: `3 of 3 servers are in use: 2 by clients that idle in a
+    /// Who holds the servers of the pool, as a sentence: `3 of 3 servers are in use: 2 by clients that idle in a
     /// transaction, for up to 61 s; 1 by a query, for up to 2 s.`
-    pub(crate) fn holders(&self, ix: PoolIx, now: Time) -> String {
-        let slot = self.pools.get(ix);
+    pub(crate) fn holders(&self) -> String {
         let (mut servers, mut used) = (0, 0);
         let mut groups = [Group::default(); 5];
-        for (peer, state, _) in slot.pool.servers() {
+        for (peer, state, _) in self.pool.pool.servers() {
             servers += u32::from(state != InPool::Closing);
             let InPool::Linked(_) = state else { continue };
             used += 1;
             let (hold, since) = match self.peers.get_server(peer) {
-                Some(server) => hold(server, now),
-                None if self.is_lent(peer) => (Hold::Lent, now),
+                Some(server) => hold(server, self.now),
+                None if (self.is_lent)(peer) => (Hold::Lent, self.now),
                 // It is worked on just now.
-                None => (Hold::Query, now),
+                None => (Hold::Query, self.now),
             };
             let group = &mut groups[hold as usize];
             group.count += 1;
-            group.longest = group.longest.max(now.since(since));
+            group.longest = group.longest.max(self.now.since(since));
         }
-        let mut text = format!("{used} of {servers} servers are in use");
-        let words = [
-            (Hold::IdleTransaction, "by clients that idle in a transaction"),
-            (Hold::IdleSession, "by sessions that idle"),
-            (Hold::Query, "by queries"),
-            (Hold::Own, "by work of the pooler's own"),
-        ];
-        let mut sign = ": ";
-        let lent = groups[Hold::Lent as usize].count;
-        for (hold, words) in words {
-            let Group { count, longest } = groups[hold as usize];
-            if count > 0 {
-                let _ = write!(text, "{sign}{count} {words}, for up to {} s", longest.micros() / 1_000_000);
-                sign = "; ";
-            }
-        }
-        if lent > 0 {
-            let _ = write!(text, "{sign}{lent} lent to other workers");
-        }
-        text.push('.');
-        text
+        sentence(used, servers, &groups)
     }
+}
+
+fn sentence(used: u32, servers: u32, groups: &[Group; 5]) -> String {
+    let mut text = format!("{used} of {servers} servers are in use");
+    let words = [
+        (Hold::IdleTransaction, "by clients that idle in a transaction"),
+        (Hold::IdleSession, "by sessions that idle"),
+        (Hold::Query, "by queries"),
+        (Hold::Own, "by work of the pooler's own"),
+    ];
+    let mut sign = ": ";
+    for (hold, words) in words {
+        let Group { count, longest } = groups[hold as usize];
+        if count > 0 {
+            let _ = write!(text, "{sign}{count} {words}, for up to {} s", longest.micros() / 1_000_000);
+            sign = "; ";
+        }
+    }
+    let lent = groups[Hold::Lent as usize].count;
+    if lent > 0 {
+        let _ = write!(text, "{sign}{lent} lent to other workers");
+    }
+    text.push('.');
+    text
 }
 
 /// What a server is held by, and since when.
@@ -179,4 +154,33 @@ fn hold(server: &ServerSlot, now: Time) -> (Hold, Time) {
         }
         _ => (Hold::Own, server.own_since.min(now)),
     }
+}
+
+/// A client, or a query of ours, has waited too long: what it is told. The log has it, too.
+pub(crate) fn timed_out<I: Io>(now: Time, pool: &mut PoolSlot, cause: Cause, detail: String, io: &mut I) -> Refusal {
+    if pool.wait_logged.is_none_or(|logged| now.since(logged) >= LOG_EVERY) {
+        pool.wait_logged = Some(now);
+        let text = format_args!("{}/{}: a client waited in vain, {cause}: {detail}", pool.name, pool.user);
+        log(Level::Warning, text, io);
+    }
+    Refusal::QueryWaitTimeout { cause, detail }
+}
+
+/// Tells a client that waits why it does (`query_wait_notify`); also the log.
+pub(crate) fn notify<I: Io>(peers: &Peers, pool: &PoolSlot, client: Peer, why: &str, io: &mut I) {
+    let Some(client) = peers.get_client(client).filter(|client| client.pause.waits) else { return };
+    if client.is_ready() {
+        let mut buffer = Vec::new();
+        let fields = ErrorFields {
+            severity: "NOTICE",
+            sqlstate: "00000",
+            message: "No server connection available in postgres backend, client being queued",
+            detail: Some(why),
+            hint: None,
+        };
+        put_back::notice(&mut buffer, &fields);
+        io.send(client.peer, &buffer);
+    }
+    let text = format_args!("{}/{}: a client is queued for query_wait_notify: {why}", pool.name, pool.user);
+    log(Level::Info, text, io);
 }

@@ -9,7 +9,7 @@
 use weir_base::Target;
 use weir_config::{Balance, Encryption, Pool, SessionAttrs, SslMode};
 use weir_pool::ConnectFailure;
-use weir_session::{OwnError, Role};
+use weir_session::{Role, ServerError};
 
 /// Where a pool's next connect goes, and how its last ones went.
 #[derive(Default)]
@@ -22,7 +22,7 @@ pub(crate) struct Hosts {
     /// called off has not, and the same server may fail again before its turn comes.
     failed: Vec<(usize, bool)>,
     /// What they were told; as many as servers at the most.
-    errors: Vec<(Target, OwnError)>,
+    errors: Vec<(Target, ServerError)>,
     /// One of them is starting up.
     starting: bool,
 }
@@ -102,9 +102,9 @@ impl Hosts {
         &mut self,
         pool: &Pool,
         attempt: Attempt,
-        error: OwnError,
+        error: ServerError,
         again: Option<Encryption>,
-    ) -> (ConnectFailure, OwnError) {
+    ) -> (ConnectFailure, ServerError) {
         if let Some(encryption) = again.filter(|_| !attempt.second) {
             self.again = Some(Attempt { encryption, second: true, ..attempt });
             return (ConnectFailure::Elsewhere, error);
@@ -134,12 +134,12 @@ impl Hosts {
     }
 
     /// All that the round's servers said; for a single one, its own words alone.
-    fn told(&self, last: OwnError) -> OwnError {
+    fn told(&self, last: ServerError) -> ServerError {
         if self.errors.len() < 2 {
             return last;
         }
         let each = self.errors.iter().map(|(place, error)| format!("{place}: {}", error.message));
-        OwnError { sqlstate: last.sqlstate, message: each.collect::<Vec<_>>().join("; ") }
+        ServerError { sqlstate: last.sqlstate, message: each.collect::<Vec<_>>().join("; ") }
     }
 }
 

@@ -14,13 +14,13 @@ use std::sync::Arc;
 use weir_auth::Trust;
 use weir_base::{Host, Peer, Time};
 use weir_pool::Acquire;
-use weir_session::server_login::{Credentials, LoginTold, ServerLogin};
-use weir_session::{OwnError, Refusal};
+use weir_session::server_login::{Credentials, ServerLogin, ServerLoginStep};
+use weir_session::{Refusal, ServerError};
 
 use crate::Engine;
 use crate::backends::hosts::{Fitness, fitness};
 use crate::common::{FollowUp, Job};
-use crate::entry::reported::{Told, Welcome};
+use crate::entry::reported::{Reported, Welcome};
 use crate::log::log;
 use crate::peers::{ClientPhase, Entry, ServerPhase, ServerSlot, ServerState};
 use crate::port::{Handshake, Io, Level, Work};
@@ -147,17 +147,17 @@ impl Engine {
         self.login_told(now, server, told, io);
     }
 
-    fn login_told<I: Io>(&mut self, now: Time, mut server: Box<ServerSlot>, told: LoginTold, io: &mut I) {
+    fn login_told<I: Io>(&mut self, now: Time, mut server: Box<ServerSlot>, told: ServerLoginStep, io: &mut I) {
         match told {
-            LoginTold::Wait => self.peers.put(server.peer, Entry::Server(server)),
-            LoginTold::Failed(error) => {
+            ServerLoginStep::Wait => self.peers.put(server.peer, Entry::Server(server)),
+            ServerLoginStep::Failed(error) => {
                 io.close(server.peer);
                 let encrypted = server.tls.is_some();
                 let ending =
                     if error.sqlstate == "28000" { LoginFailure::Refused { encrypted } } else { LoginFailure::Other };
                 self.login_failed(now, server, error, ending, io);
             }
-            LoginTold::Salt { password, salt, iterations } => {
+            ServerLoginStep::HashPassword { password, salt, iterations } => {
                 let pool = self.pools.get(server.pool);
                 let key = (password.clone(), salt.clone(), iterations);
                 let known = pool.salted.as_ref().filter(|(known, _)| *known == key).map(|(_, salted)| *salted);
@@ -169,7 +169,7 @@ impl Engine {
                 server.salting = Some(key);
                 self.peers.put(server.peer, Entry::Server(server));
             }
-            LoginTold::Ready(welcome) => {
+            ServerLoginStep::Ready(welcome) => {
                 let process = welcome.server.cancel_key().pid;
                 server.state = ServerState::Up(welcome.server, ServerPhase::CheckingRole);
                 server.reported = welcome.reported;
@@ -226,7 +226,7 @@ impl Engine {
         &mut self,
         now: Time,
         mut server: Box<ServerSlot>,
-        outcome: Result<(), OwnError>,
+        outcome: Result<(), ServerError>,
         io: &mut I,
     ) {
         let probing = server.phase() == Some(ServerPhase::CheckingRole);
@@ -281,7 +281,7 @@ impl Engine {
         slot.last_error = None;
         slot.failing_since = Time::NEVER;
         slot.places.succeeded();
-        slot.welcome = Some(Welcome { params, told: Arc::new(Told::new(&self.sessions.params, reported)) });
+        slot.welcome = Some(Welcome { params, reported: Arc::new(Reported::new(&self.sessions.params, reported)) });
         let marked_for_close = server.marked_for_close;
         self.peers.put(peer, Entry::Server(server));
         if marked_for_close {
@@ -316,7 +316,7 @@ impl Engine {
             let shaking = matches!(server.state, ServerState::Shaking);
             let ending = if shaking { LoginFailure::Handshake } else { LoginFailure::Other };
             let error = match server.fatal_error.take() {
-                Some(Refusal::ServerDown { sqlstate, message }) => OwnError { sqlstate, message },
+                Some(Refusal::ServerDown { sqlstate, message }) => ServerError { sqlstate, message },
                 _ => ours("server closed the connection during the login".to_owned()),
             };
             return self.login_failed(now, server, error, ending, io);
@@ -329,7 +329,7 @@ impl Engine {
         self.pools.get_mut(ix).pool.lost(peer, now);
         self.common.follow_up(FollowUp::PollPool(ix));
         match phase {
-            ServerPhase::AuthQuery(lookup) => return self.lookup_lost(now, lookup, server.fatal_error, io),
+            ServerPhase::AuthQuery(query) => return self.auth_query_lost(now, query, server.fatal_error, io),
             ServerPhase::Lending { request, .. } => return self.lending_failed(ix, request, io),
             _ => {}
         }
@@ -379,7 +379,7 @@ impl Engine {
         let phase = slot.phase();
         self.goodbye(slot, why, io);
         match phase {
-            Some(ServerPhase::AuthQuery(lookup)) => self.lookup_lost(now, lookup, None, io),
+            Some(ServerPhase::AuthQuery(query)) => self.auth_query_lost(now, query, None, io),
             Some(ServerPhase::Lending { request, .. }) => self.lending_failed(ix, request, io),
             _ => {}
         }
@@ -410,7 +410,7 @@ impl Engine {
         &mut self,
         now: Time,
         server: Box<ServerSlot>,
-        error: OwnError,
+        error: ServerError,
         ending: LoginFailure,
         io: &mut I,
     ) {
@@ -456,6 +456,6 @@ pub(crate) fn read_answer(bytes: &[u8]) -> Result<bool, &'static str> {
 }
 
 /// An error of ours, where no server has said anything.
-fn ours(message: String) -> OwnError {
-    OwnError { sqlstate: "08006".into(), message }
+fn ours(message: String) -> ServerError {
+    ServerError { sqlstate: "08006".into(), message }
 }

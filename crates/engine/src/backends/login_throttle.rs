@@ -8,7 +8,7 @@
 //! A place that can't be reached can't be reached by the next in line either: they are told so without trying.
 
 use weir_base::{Target, Time};
-use weir_session::OwnError;
+use weir_session::ServerError;
 
 use crate::Engine;
 use crate::common::FollowUp;
@@ -122,7 +122,7 @@ impl Engine {
     }
 
     /// A place can't be reached. Whoever waits for a turn there has failed as well.
-    pub(crate) fn fail_line(&mut self, now: Time, target: &Target, error: &OwnError, too_slow: bool) {
+    pub(crate) fn fail_line(&mut self, now: Time, target: &Target, error: &ServerError, too_slow: bool) {
         for ix in self.backends.throttle.take_line(target) {
             let slot = self.pools.get_mut(ix);
             slot.turn.waits_at = None;

@@ -8,8 +8,8 @@ use weir_auth::Secret;
 use weir_base::{Peer, WorkerId};
 use weir_pool::Ages;
 use weir_pool::lending::{Borrower, Lender, ToBorrower, ToOwner};
-use weir_session::login::Learnt;
-use weir_session::{Cause, Definitions, OwnError};
+use weir_session::login::LearnedCredentials;
+use weir_session::{Cause, SchemaVersion, ServerError};
 
 use crate::cluster::quota::PoolId;
 use crate::entry::reported::Welcome;
@@ -62,7 +62,7 @@ pub(crate) struct LendingMessage {
 pub(crate) enum Body {
     ToOwner(ToOwner),
     /// With the error of the last login, if that is why a request is refused, and whether it only took too long.
-    ToBorrower(ToBorrower, Option<(OwnError, bool)>),
+    ToBorrower(ToBorrower, Option<(ServerError, bool)>),
     /// To a borrower: a server in answer to a request; its socket comes with the message.
     Lent(Box<Lent>),
     /// To the owner: a server that was lent; its socket comes with the message.
@@ -90,12 +90,12 @@ pub(crate) struct Lent {
     /// It has been unused for so long that it is checked first.
     pub(crate) check: bool,
     pub(crate) welcome: Option<Welcome>,
-    pub(crate) definitions: Definitions,
+    pub(crate) schema: SchemaVersion,
 }
 
 /// What a login has taught.
 pub(crate) struct Learnings {
-    pub(crate) learnt: Learnt,
+    pub(crate) learnt: LearnedCredentials,
     pub(crate) asked: Option<Secret>,
 }
 

@@ -3,19 +3,16 @@
 use std::sync::Arc;
 
 use weir_admin::{CommandError, Report};
-use weir_base::{ClientAddr, Time, WorkerId};
+use weir_base::{ClientAddr, Time};
 use weir_config::Config;
 use weir_session::Refusal;
-use weir_session::hello::Hello;
+use weir_session::startup::StartupRequest;
 
-use crate::Engine;
-use crate::admin::stream::Paging;
+use crate::admin::paging::Paging;
 use crate::cluster::lending::LendingMessage;
 use crate::cluster::quota::{QuotaReply, QuotaRequest};
-use crate::entry::auth_query::Question;
-use crate::entry::auth_throttle::Place;
-use crate::entry::state::Verdict;
-use crate::port::Io;
+use crate::entry::origin::Origin;
+use crate::entry::secret_query::{SecretQuery, UserSecret};
 use crate::secured::Secured;
 
 /// A message from one worker's engine to another's. Opaque to whoever carries it.
@@ -35,17 +32,17 @@ pub(crate) enum Payload {
     /// From worker 0.
     QuotaReply(Box<QuotaReply>),
     /// What is the secret of this user? To the worker of the pool in which the server is asked.
-    LookUp(Box<Question>),
+    LookUp(Box<SecretQuery>),
     /// Nobody waits for the answer to the question of this number any more.
     LookUpNoMore(u64),
     /// The answer: the secret as written, nothing if nobody may enter with it, or why there is no answer.
-    LookedUp { id: u64, answer: Result<Verdict, Refusal> },
+    LookedUp { id: u64, answer: Result<UserSecret, Refusal> },
     /// A login has failed with a secret that a server was asked for: what the receiver keeps of it may be old, too.
     Distrust { database: Arc<str>, user: Arc<str> },
     /// All connections are taken: the receiver's oldest connection without a login goes.
     MakeRoom,
     /// A login from there has failed, and its next refusal waits longer, whichever worker it comes from.
-    Failed(Place),
+    Failed(Origin),
     /// About a pool that spans workers, between its owner and a borrower; a server's socket may come with it.
     Lending(Box<LendingMessage>),
     /// Something to be done by every worker.
@@ -63,7 +60,7 @@ pub(crate) enum Payload {
 /// A client on its way to the worker of its pool, before it has proven who it is.
 #[derive(Debug)]
 pub(crate) struct ClientHandoff {
-    pub(crate) hello: Box<Hello>,
+    pub(crate) hello: Box<StartupRequest>,
     /// What it sent beyond its startup packet.
     pub(crate) leftover: Vec<u8>,
     pub(crate) id: u64,
@@ -111,12 +108,4 @@ pub(crate) enum WorkerAnswer {
     Done,
     Report(Box<Report>),
     Failed(CommandError),
-}
-
-impl Engine {
-    /// Sends to all other workers.
-    pub(crate) fn tell_others<I: Io>(&self, payload: impl Fn() -> Payload, io: &mut I) {
-        let others = (0..self.common.workers()).map(WorkerId).filter(|worker| *worker != self.common.worker());
-        others.for_each(|worker| io.post(worker, Message(payload()), None));
-    }
 }

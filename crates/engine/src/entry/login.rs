@@ -1,61 +1,357 @@
-//! Who may enter: by which method a client must prove who it is, against which secret, and the steps of the proof.
+//! Logins of clients: by which method a client must prove who it is, against which secret, and the steps of the proof.
 //!
-//! A login that can only fail takes the same steps as one that can succeed. Where secrets come from is known here and
+//! A login that can only fail takes the same steps as one that can succeed. Where secrets come from is decided here and
 //! nowhere else; which method a rule asks for, and what a proof is worth, is decided in `weir-auth`.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use weir_admin::Role;
-use weir_auth::{Asked, ConnectionMethod, Facts, Hba, Method, Mocks, ScramPolicy, Secret, Shape, Via, decide};
-use weir_base::{ClientAddr, Peer, Span, Time};
+use weir_auth::{Asked, ConnectionMethod, Facts, Hba, Method, Mocks, Plan, ScramPolicy, Secret, Shape, Via, decide};
+use weir_base::{ClientAddr, Peer, Time};
 use weir_config::{Auth, AuthLookup, Config};
 use weir_pgwire::tag::front;
 use weir_pgwire::{HEAD, Head};
 use weir_session::Refusal;
-use weir_session::hello::Hello;
-use weir_session::login::{Login, MAX_PASSWORD, Next, Salt};
+use weir_session::login::{Login, LoginNonces, LoginStep, MAX_PASSWORD};
+use weir_session::startup::StartupRequest;
 
-use crate::Engine;
-use crate::common::{FollowUp, Job};
-use crate::entry::state::{LoginPhase, Verdict, Why};
+use crate::common::{Cx, FollowUp};
+use crate::entry::auth_lookups::AuthLookups;
+use crate::entry::hashing::{PasswordHashing, Requested};
+use crate::entry::secret_query::UserSecret;
+use crate::entry::state::{Awaits, Hashing, LoginPhase, SaltedKey, Why, subject};
+use crate::entry::step::EntryStep;
+use crate::entry::user_names::UserNames;
 use crate::peers::{ClientPhase, ClientSlot};
-use crate::port::{Io, Level, Work};
+use crate::port::Io;
 
 /// The user as whom the owner of the process administers it (PgBouncer's `pgbouncer`).
 const OWNER: &str = "pgbouncer";
-/// How many names of users of the operating system are kept, and how long.
-const MAX_NAMES: usize = 256;
-const NAMES_LAST: Span = Span::from_secs(60);
 
-/// What is known of a user's secret.
-pub(crate) enum Secrets {
-    /// All that will ever be known: what the list says, or that it does not name the user.
-    Listed(Option<Secret>),
-    /// A server must be asked.
-    Asked(AuthLookup),
+/// What the logins of a worker share.
+pub(crate) struct Logins {
+    policy: ScramPolicy,
+    /// What users who are not listed look like, where nobody is asked about them: like those who are.
+    mocks: Arc<Mocks>,
+    /// The operating system's user that the process runs as.
+    uid: u32,
+    user_names: UserNames,
+    hashing: PasswordHashing,
 }
 
-/// What the operating system calls its users, as far as it was asked lately.
-#[derive(Default)]
-pub(crate) struct UserNames {
-    known: HashMap<u32, (Option<Arc<str>>, Time)>,
-    /// Those that a helper is asked for: each once, however many wait for it.
-    asked: Vec<u32>,
+/// What a client's proof is checked against.
+struct Known {
+    /// None for a user who has none, or does not exist.
+    secret: Option<Secret>,
+    /// What such a user is made to look like.
+    mocks: Arc<Mocks>,
+    /// What a server said, if one was asked.
+    asked: Option<UserSecret>,
 }
 
-impl UserNames {
-    /// The name of a user; `None` if it must be asked for.
-    fn get(&self, uid: u32, now: Time) -> Option<Option<Arc<str>>> {
-        let (name, since) = self.known.get(&uid)?;
-        (now.since(*since) < NAMES_LAST).then(|| name.clone())
+impl Logins {
+    /// `key` is the same in all workers of the process.
+    pub(super) fn new(key: [u8; 32], uid: u32, config: &Config) -> Logins {
+        Logins {
+            policy: policy(key, config),
+            mocks: mocks(config),
+            uid,
+            user_names: UserNames::default(),
+            hashing: PasswordHashing::default(),
+        }
     }
 
-    fn put(&mut self, uid: u32, name: Option<Arc<str>>, now: Time) {
-        if self.known.len() >= MAX_NAMES {
-            self.known.clear();
+    /// Takes over what a new configuration says about logins.
+    pub(super) fn adopt(&mut self, config: &Config) {
+        self.policy = policy(self.policy.key, config);
+        self.mocks = mocks(config);
+        self.hashing.forget_all();
+    }
+
+    /// How often passwords are hashed.
+    pub(crate) fn iterations(&self) -> u32 {
+        self.policy.iterations
+    }
+
+    /// Whether a client is root, or the user of the operating system that this process runs as.
+    pub(crate) fn is_privileged(&self, address: &ClientAddr) -> bool {
+        matches!(address, ClientAddr::Unix { uid, .. } if *uid == self.uid || *uid == 0)
+    }
+
+    /// Whether a client is the user of the operating system that this process runs as, and says so by PgBouncer's word for
+    /// it: it may administer what is its own, without a password.
+    fn is_owner(&self, client: &ClientSlot) -> bool {
+        matches!(client.addr, ClientAddr::Unix { uid, .. } if uid == self.uid) && *client.user == *OWNER
+    }
+
+    /// What a client may do at the console.
+    pub(crate) fn role(&self, config: &Config, client: &ClientSlot) -> Option<Role> {
+        let listed = |users: &[String]| users.iter().any(|user| **user == *client.user);
+        if self.is_owner(client) || listed(&config.admin_users) {
+            return Some(Role::Admin);
         }
-        self.known.insert(uid, (name, now));
+        listed(&config.stats_users).then_some(Role::Stats)
+    }
+
+    /// A client's startup packet has come to the worker where it logs in.
+    pub(crate) fn begin<I: Io>(
+        &mut self,
+        cx: &mut Cx<'_, I>,
+        client: &mut ClientSlot,
+        request: Box<StartupRequest>,
+        lookups: &AuthLookups,
+    ) -> EntryStep {
+        client.user = request.user.as_str().into();
+        let console = weir_admin::is_console(&request.database);
+        let ignored = &cx.common.config().ignore_startup_parameters;
+        if !console && let Err(refusal) = request.wanted(&cx.sessions.params, ignored) {
+            return EntryStep::Refuse(refusal);
+        }
+        let mut buffer = Vec::new();
+        request.write_negotiation(&mut buffer);
+        if !buffer.is_empty() {
+            cx.io.send(client.peer, &buffer);
+        }
+        if console && self.is_owner(client) {
+            client.phase = ClientPhase::Login(Box::new(LoginPhase::new(request)));
+            return EntryStep::Proven;
+        }
+        self.challenge(cx, client, request, None, lookups)
+    }
+
+    /// Asks a client to prove who it is, as soon as everything is known that decides how; until then it waits, and this is
+    /// called again. `asked` is what a server said about the user, if one was asked.
+    pub(crate) fn challenge<I: Io>(
+        &mut self,
+        cx: &mut Cx<'_, I>,
+        client: &mut ClientSlot,
+        request: Box<StartupRequest>,
+        asked: Option<&UserSecret>,
+        lookups: &AuthLookups,
+    ) -> EntryStep {
+        let config = cx.common.config().clone();
+        let via = via(client);
+        let no_rules = Hba::default();
+        let rules = config.auth.hba.as_deref().unwrap_or(&no_rules);
+        let demand =
+            method(&config.auth).demand(rules, &Asked { via, database: &request.database, user: &request.user });
+        let os_user = match (&client.addr, demand.method) {
+            (ClientAddr::Unix { uid, .. }, ConnectionMethod::Peer) => match self.user_names.get(*uid, cx.now) {
+                Some(name) => name,
+                None => return self.ask_for_name(cx, *uid, client, request),
+            },
+            _ => None,
+        };
+        let known = match self.known_secret(&config, &request, demand.method.wants_user(), asked, lookups, cx.now) {
+            Ok(known) => known,
+            Err(lookup) => return EntryStep::LookUp(request, lookup),
+        };
+        let console = weir_admin::is_console(&request.database);
+        let pool = if console { None } else { config.pool(&request.database) };
+        let tls = client.tls.as_deref();
+        let facts = Facts {
+            user: &request.user,
+            secret: known.secret.as_ref(),
+            via,
+            certificate_name: tls.and_then(|tls| tls.certificate.as_ref()).map(|owner| owner.common_name.as_str()),
+            os_user: os_user.as_deref(),
+            forced_user: if console { Some(OWNER) } else { pool.as_ref().and_then(|pool| pool.user.as_deref()) },
+            maps: &config.auth.ident,
+            mocks: &known.mocks,
+            policy: &self.policy,
+        };
+        let plan = decide(&demand, &facts);
+        let mut phase = Box::new(LoginPhase::new(request));
+        phase.why = plan.reject_reason.map(|reason| Why { reason, line: demand.rule.map(|rule| rule.line) });
+        self.begin_exchange(cx, client, phase, plan, known)
+    }
+
+    /// Sends the request for a proof.
+    fn begin_exchange<I: Io>(
+        &mut self,
+        cx: &mut Cx<'_, I>,
+        client: &mut ClientSlot,
+        mut phase: Box<LoginPhase>,
+        plan: Plan,
+        known: Known,
+    ) -> EntryStep {
+        let salt = LoginNonces { md5: cx.common.random_bytes(), nonce: cx.common.random_bytes() };
+        let mut buffer = Vec::new();
+        let binding = client.tls.as_deref().and_then(|tls| tls.binding.as_deref());
+        let user = &phase.request.user;
+        let (login, next) = Login::begin(user, plan, known.secret.as_ref(), salt, binding, &mut buffer);
+        phase.login = Some(login);
+        phase.secret = known.asked;
+        client.phase = ClientPhase::Login(phase);
+        if !buffer.is_empty() {
+            cx.io.send(client.peer, &buffer);
+        }
+        self.advance(cx, client, next)
+    }
+
+    /// The secret of a user who wants to log in to a database, from the list or as a server has said it.
+    ///
+    /// # Errors
+    /// A server must be asked for it first.
+    fn known_secret(
+        &self,
+        config: &Config,
+        request: &StartupRequest,
+        wanted: bool,
+        asked: Option<&UserSecret>,
+        lookups: &AuthLookups,
+        now: Time,
+    ) -> Result<Known, AuthLookup> {
+        let said = |asked: &UserSecret| Known {
+            secret: asked.secret(),
+            mocks: asked.mocks.clone(),
+            asked: Some(asked.clone()),
+        };
+        if let Some(asked) = asked {
+            return Ok(said(asked));
+        }
+        let exists = weir_admin::is_console(&request.database) || config.pool(&request.database).is_some();
+        let listed = config.auth.users.get(&request.user);
+        let lookup = config.auth_lookup(&request.database).filter(|_| wanted && listed.is_none());
+        match lookup {
+            Some(lookup) if exists => lookups.kept(&subject(request), now).map(said).ok_or(lookup),
+            // Nobody is asked about a database that does not exist.
+            _ => Ok(Known {
+                secret: listed.filter(|_| wanted).and_then(|text| Secret::parse(text).ok()),
+                mocks: if wanted && !exists { self.mocks_without_pool(config, lookups) } else { self.mocks.clone() },
+                asked: None,
+            }),
+        }
+    }
+
+    /// What users look like in a database that does not exist: as in one that does.
+    fn mocks_without_pool(&self, config: &Config, lookups: &AuthLookups) -> Arc<Mocks> {
+        match &config.auth.query_user {
+            Some(_) => lookups.mocks(Shape::usual(self.policy.iterations)),
+            None => self.mocks.clone(),
+        }
+    }
+
+    fn ask_for_name<I: Io>(
+        &mut self,
+        cx: &mut Cx<'_, I>,
+        uid: u32,
+        client: &mut ClientSlot,
+        request: Box<StartupRequest>,
+    ) -> EntryStep {
+        self.user_names.ask(cx, uid);
+        let phase = LoginPhase { awaits: Awaits::UserName(uid), ..LoginPhase::new(request) };
+        client.phase = ClientPhase::Login(Box::new(phase));
+        EntryStep::Wait
+    }
+
+    /// A helper knows what the operating system calls a user. Clients that wait for that begin anew.
+    pub(crate) fn learn_name<I: Io>(&mut self, cx: &mut Cx<'_, I>, uid: u32, name: Option<&str>) {
+        self.user_names.learn(uid, name.map(Arc::from), cx.now);
+    }
+
+    /// A password message, if there is a whole one.
+    pub(crate) fn password<I: Io>(&mut self, cx: &mut Cx<'_, I>, client: &mut ClientSlot) -> EntryStep {
+        let head = match Head::parse(&client.waiting) {
+            Ok(None) => return EntryStep::Read,
+            Ok(Some(head)) if head.tag == front::TERMINATE => return EntryStep::Leave,
+            Ok(Some(head)) if head.tag == front::PASSWORD && head.total() <= MAX_PASSWORD => head,
+            _ => return EntryStep::Refuse(Refusal::Protocol("a password was expected".into())),
+        };
+        if client.waiting.len() < head.total() {
+            return EntryStep::Read;
+        }
+        let ClientPhase::Login(phase) = &mut client.phase else { return EntryStep::Read };
+        if phase.awaits == Awaits::Hash {
+            return EntryStep::Wait;
+        }
+        let Some(login) = &mut phase.login else { return EntryStep::Read };
+        let mut buffer = Vec::new();
+        let next = login.message(&client.waiting[HEAD..head.total()], &self.policy, &mut buffer);
+        client.waiting.drain(..head.total());
+        if !buffer.is_empty() {
+            cx.io.send(client.peer, &buffer);
+        }
+        self.advance(cx, client, next)
+    }
+
+    /// Takes a login on to what its session says is next.
+    fn advance<I: Io>(&mut self, cx: &mut Cx<'_, I>, client: &mut ClientSlot, next: LoginStep) -> EntryStep {
+        match next {
+            LoginStep::Wait => {
+                if !client.waiting.is_empty() {
+                    // Its next message may be here already.
+                    cx.common.follow_up(FollowUp::Feed(client.peer));
+                }
+                EntryStep::Read
+            }
+            LoginStep::Refused(refusal) => EntryStep::Failed(refusal),
+            LoginStep::HashPassword { password, salt, iterations, stored } => {
+                self.hash(cx, client, (password, salt, iterations), stored)
+            }
+            LoginStep::Accepted(learnt) => {
+                if let ClientPhase::Login(phase) = &mut client.phase {
+                    if let Some(Hashing { key, stored: false, salted: Some(salted) }) = phase.hashing.take() {
+                        // What the client gave, and was hashed, has proved to be a password.
+                        self.hashing.keep(key, salted, cx.common.config().auth.users.len());
+                    }
+                    phase.learnt = learnt;
+                    phase.login = None;
+                }
+                EntryStep::Proven
+            }
+        }
+    }
+
+    fn hash<I: Io>(&mut self, cx: &mut Cx<'_, I>, client: &mut ClientSlot, key: SaltedKey, stored: bool) -> EntryStep {
+        match self.hashing.request(cx, client.peer, &key) {
+            Requested::Known(salted) => self.use_hash(cx, client, &salted),
+            Requested::Full => EntryStep::Refuse(Refusal::TooManyLogins),
+            Requested::Queued => {
+                if let ClientPhase::Login(phase) = &mut client.phase {
+                    phase.hashing = Some(Hashing { key, stored, salted: None });
+                    phase.awaits = Awaits::Hash;
+                }
+                EntryStep::Wait
+            }
+        }
+    }
+
+    /// A helper has hashed the password of a client's login, which may be gone by now.
+    pub(crate) fn hash_done<I: Io>(&mut self, cx: &mut Cx<'_, I>) {
+        self.hashing.done(cx);
+    }
+
+    /// A client's password has been hashed: its login goes on.
+    pub(crate) fn hashed<I: Io>(
+        &mut self,
+        cx: &mut Cx<'_, I>,
+        client: &mut ClientSlot,
+        salted: &[u8; 32],
+    ) -> EntryStep {
+        if let ClientPhase::Login(phase) = &mut client.phase {
+            phase.awaits = Awaits::Client;
+            if let Some(hashing) = &mut phase.hashing {
+                hashing.salted = Some(*salted);
+                if hashing.stored {
+                    self.hashing.keep(hashing.key.clone(), *salted, cx.common.config().auth.users.len());
+                }
+            }
+        }
+        self.use_hash(cx, client, salted)
+    }
+
+    fn use_hash<I: Io>(&mut self, cx: &mut Cx<'_, I>, client: &mut ClientSlot, salted: &[u8; 32]) -> EntryStep {
+        let ClientPhase::Login(phase) = &mut client.phase else { return EntryStep::Read };
+        let next = phase.login.as_mut().map_or(LoginStep::Wait, |login| login.salted(salted));
+        self.advance(cx, client, next)
+    }
+
+    /// A client is gone that had not logged in.
+    pub(crate) fn leave(&mut self, client: Peer, phase: &LoginPhase) {
+        if phase.awaits == Awaits::Hash {
+            self.hashing.leave(client);
+        }
     }
 }
 
@@ -73,224 +369,12 @@ fn method(auth: &Auth) -> Method {
 }
 
 /// What the salts of users without one are made from, and how often passwords are hashed.
-pub(crate) fn policy(key: [u8; 32], config: &Config) -> ScramPolicy {
+fn policy(key: [u8; 32], config: &Config) -> ScramPolicy {
     ScramPolicy { key, iterations: config.auth.scram_iterations }
 }
 
-/// What users who are not listed are made to look like, where nobody is asked about them: like those who are.
-pub(crate) fn mocks(config: &Config) -> Arc<Mocks> {
+fn mocks(config: &Config) -> Arc<Mocks> {
     let mut mocks = Mocks::default();
     config.auth.users.iter().filter_map(|(_, text)| Secret::parse(text).ok()).for_each(|secret| mocks.count(&secret));
     Arc::new(mocks)
-}
-
-impl Engine {
-    /// A client is where its pool lives, and says who it is.
-    pub(crate) fn begin_login<I: Io>(&mut self, now: Time, mut client: Box<ClientSlot>, hello: Box<Hello>, io: &mut I) {
-        client.user = hello.user.as_str().into();
-        let console = weir_admin::is_console(&hello.database);
-        if !console
-            && let Err(refusal) = hello.wanted(&self.sessions.params, &self.common.config().ignore_startup_parameters)
-        {
-            return self.refuse(now, client, refusal, io);
-        }
-        let mut buffer = Vec::new();
-        hello.write_negotiation(&mut buffer);
-        if !buffer.is_empty() {
-            io.send(client.peer, &buffer);
-        }
-        if console && self.is_owner(&client) {
-            client.phase = ClientPhase::Login(Box::new(LoginPhase::new(hello)));
-            return self.proven(now, client, io);
-        }
-        self.challenge(now, client, hello, None, io);
-    }
-
-    /// Asks a client to prove who it is, as soon as everything is known that decides how; until then it waits, and this is
-    /// called again. `said` is what a server said about the user, if one was asked.
-    pub(crate) fn challenge<I: Io>(
-        &mut self,
-        now: Time,
-        mut client: Box<ClientSlot>,
-        hello: Box<Hello>,
-        said: Option<&Verdict>,
-        io: &mut I,
-    ) {
-        let config = self.common.config().clone();
-        let via = via(&client);
-        let no_rules = Hba::default();
-        let rules = config.auth.hba.as_deref().unwrap_or(&no_rules);
-        let demand = method(&config.auth).demand(rules, &Asked { via, database: &hello.database, user: &hello.user });
-        let os_user = match (&client.addr, demand.method) {
-            (ClientAddr::Unix { uid, .. }, ConnectionMethod::Peer) => match self.entry.user_names.get(*uid, now) {
-                Some(name) => name,
-                None => return self.ask_for_name(*uid, client, hello, io),
-            },
-            _ => None,
-        };
-        let console = weir_admin::is_console(&hello.database);
-        let pool = if console { None } else { config.pool(&hello.database) };
-        let (secret, mocks) = match (said, demand.method.wants_user()) {
-            (Some(said), _) => (said.secret(), said.mocks.clone()),
-            (None, false) => (None, self.entry.mocks.clone()),
-            (None, true) => match self.secret(&hello.database, &hello.user) {
-                Secrets::Listed(secret) if console || pool.is_some() => (secret, self.entry.mocks.clone()),
-                Secrets::Listed(secret) => (secret, self.mocks_of_nowhere()),
-                Secrets::Asked(lookup) if console || pool.is_some() => return self.ask(now, client, hello, lookup, io),
-                // Nobody is asked about a database that does not exist.
-                Secrets::Asked(_) => (None, self.mocks_of_nowhere()),
-            },
-        };
-        let tls = client.tls.as_deref();
-        let facts = Facts {
-            user: &hello.user,
-            secret: secret.as_ref(),
-            via,
-            certificate_name: tls.and_then(|tls| tls.certificate.as_ref()).map(|owner| owner.common_name.as_str()),
-            os_user: os_user.as_deref(),
-            forced_user: if console { Some(OWNER) } else { pool.as_ref().and_then(|pool| pool.user.as_deref()) },
-            maps: &config.auth.ident,
-            mocks: &mocks,
-            policy: &self.entry.policy,
-        };
-        let plan = decide(&demand, &facts);
-        let mut phase = Box::new(LoginPhase::new(hello));
-        phase.why = plan.doom.map(|doom| Why { doom, line: demand.rule.map(|rule| rule.line) });
-        let salt = Salt { md5: self.common.random_bytes(), nonce: self.common.random_bytes() };
-        let mut buffer = Vec::new();
-        let binding = tls.and_then(|tls| tls.binding.as_deref());
-        let (login, next) = Login::begin(&phase.hello.user, plan, secret.as_ref(), salt, binding, &mut buffer);
-        phase.login = Some(login);
-        phase.said = said.cloned();
-        client.phase = ClientPhase::Login(phase);
-        if !buffer.is_empty() {
-            io.send(client.peer, &buffer);
-        }
-        self.login_step(now, client, next, io);
-    }
-
-    /// What users look like in a database that does not exist: as in one that does.
-    fn mocks_of_nowhere(&self) -> Arc<Mocks> {
-        match self.common.config().auth.query_user {
-            Some(_) => self.entry.lookups.mocks(Shape::usual(self.entry.policy.iterations)),
-            None => self.entry.mocks.clone(),
-        }
-    }
-
-    /// Asks a helper for the name of a client's user of the operating system.
-    fn ask_for_name<I: Io>(&mut self, uid: u32, mut client: Box<ClientSlot>, hello: Box<Hello>, io: &mut I) {
-        if !self.entry.user_names.asked.contains(&uid) {
-            self.entry.user_names.asked.push(uid);
-            let job = self.common.begin_job(Job::NameOfUser(uid));
-            io.help(job, Work::NameOfUser(uid));
-        }
-        client.phase = ClientPhase::Login(Box::new(LoginPhase { unnamed: Some(uid), ..LoginPhase::new(hello) }));
-        self.wait_more(client, io);
-    }
-
-    /// A helper knows what the operating system calls a user: whoever waits for that goes on.
-    pub(crate) fn user_named<I: Io>(&mut self, now: Time, uid: u32, name: Option<&str>, io: &mut I) {
-        self.entry.user_names.put(uid, name.map(Arc::from), now);
-        self.entry.user_names.asked.retain(|asked| *asked != uid);
-        let waits =
-            |client: &&ClientSlot| matches!(&client.phase, ClientPhase::Login(phase) if phase.unnamed == Some(uid));
-        let waiting: Vec<Peer> = self.peers.clients().filter(waits).map(|client| client.peer).collect();
-        for peer in waiting {
-            let Some(mut client) = self.peers.take_client(peer) else { continue };
-            self.unpause_client(&mut client, io);
-            if let ClientPhase::Login(phase) = std::mem::replace(&mut client.phase, ClientPhase::Gone) {
-                self.challenge(now, client, phase.hello, None, io);
-            }
-        }
-    }
-
-    /// Whether a client is the user of the operating system that this process runs as, and says so by PgBouncer's word
-    /// for it: it may administer what is its own, without a password.
-    fn is_owner(&self, client: &ClientSlot) -> bool {
-        matches!(client.addr, ClientAddr::Unix { uid, .. } if uid == self.admin.uid) && *client.user == *OWNER
-    }
-
-    /// What a client may do at the console.
-    pub(crate) fn role_of(&self, client: &ClientSlot) -> Option<Role> {
-        let listed = |users: &[String]| users.iter().any(|user| **user == *client.user);
-        if self.is_owner(client) || listed(&self.common.config().admin_users) {
-            return Some(Role::Admin);
-        }
-        listed(&self.common.config().stats_users).then_some(Role::Stats)
-    }
-
-    /// The secret of a user who wants to enter a database.
-    pub(crate) fn secret(&self, database: &str, user: &str) -> Secrets {
-        let listed = self.common.config().auth.users.get(user);
-        match self.common.config().auth_lookup(database).filter(|_| listed.is_none()) {
-            Some(lookup) => Secrets::Asked(lookup),
-            None => Secrets::Listed(listed.and_then(|text| Secret::parse(text).ok())),
-        }
-    }
-
-    /// A password message, if there is a whole one.
-    pub(crate) fn password<I: Io>(&mut self, now: Time, mut client: Box<ClientSlot>, io: &mut I) {
-        let head = match Head::parse(&client.waiting) {
-            Ok(None) => return self.insert_client(client),
-            Ok(Some(head)) if head.tag == front::TERMINATE => return self.client_leaves(now, client, io),
-            Ok(Some(head)) if head.tag == front::PASSWORD && head.total() <= MAX_PASSWORD => head,
-            _ => {
-                let refusal = Refusal::Protocol("a password was expected".into());
-                return self.refuse(now, client, refusal, io);
-            }
-        };
-        if client.waiting.len() < head.total() {
-            return self.insert_client(client);
-        }
-        let ClientPhase::Login(phase) = &mut client.phase else { return self.insert_client(client) };
-        if phase.busy {
-            return self.wait_more(client, io);
-        }
-        let mut buffer = Vec::new();
-        let Some(login) = &mut phase.login else { return self.insert_client(client) };
-        let next = login.message(&client.waiting[HEAD..head.total()], &self.entry.policy, &mut buffer);
-        client.waiting.drain(..head.total());
-        if !buffer.is_empty() {
-            io.send(client.peer, &buffer);
-        }
-        self.login_step(now, client, next, io);
-    }
-
-    pub(crate) fn login_step<I: Io>(&mut self, now: Time, mut client: Box<ClientSlot>, next: Next, io: &mut I) {
-        match next {
-            Next::Wait => {
-                if !client.waiting.is_empty() {
-                    // Its next message may be here already.
-                    self.common.follow_up(FollowUp::Feed(client.peer));
-                }
-                self.insert_client(client);
-            }
-            Next::Refused(refusal) => {
-                if let ClientPhase::Login(phase) = &client.phase {
-                    if phase.said.is_some() {
-                        // The password may be a new one, or the user: the next attempt is measured by what the server says
-                        // then. For users who do not exist too, whose next attempt takes as long then.
-                        let subject = (phase.hello.database.as_str().into(), phase.hello.user.as_str().into());
-                        self.distrust(subject, io);
-                    }
-                    if let Some(why) = phase.why {
-                        // The client is told less.
-                        self.log_client(Level::Warning, &client, format_args!("login refused: {why}"), io);
-                    }
-                }
-                self.login_refused(now, client, refusal, io);
-            }
-            Next::Salt { password, salt, iterations, stored } => {
-                self.salt(now, client, (password, salt, iterations), stored, io);
-            }
-            Next::Accepted(learnt) => {
-                self.keep_proven(&mut client);
-                if let ClientPhase::Login(phase) = &mut client.phase {
-                    phase.learnt = learnt;
-                    phase.login = None;
-                }
-                self.proven(now, client, io);
-            }
-        }
-    }
 }

@@ -1,51 +1,57 @@
-//! The way of a client in: from its first packet to the worker of its pool, who it is, and what it is told.
+//! A client's way in: from its first packet to its first query.
 //!
-//! - `arrive`: encryption, startup packet, the way to the right worker. `tls`: what handshakes lead to. `prelogin`: what
-//!   clients may cost before they have logged in.
-//! - `login`: by which method a client must prove who it is, and the steps of the proof. `auth_query`: secrets that a server
-//!   is asked for. `hashing`: passwords that a helper hashes. `auth_throttle`: who fails is slowed down.
-//! - `welcome`: what a client is told that is in. `state`, `reported`: what is kept of all this.
+//! - `arrive`: from its first byte to its startup packet. `tls`: its encryption. `prelogin`: what unauthenticated clients may
+//!   cost.
+//! - `login`: by which method a client must prove who it is, and the steps of the proof. `hashing`: passwords that helpers
+//!   hash. `user_names`: names of the operating system's users. `auth_throttle`: failures slow the next ones down.
+//! - `auth_lookups`: secrets that a server is asked for. `auth_query`: how it is asked.
+//! - `welcome`: what a client is sent that has logged in.
+//! - `state`, `step`, `origin`, `secret_query`, `reported`: values that these parts take and return.
+//!
+//! Each part owns its fields, and returns what is next ([`step::EntryStep`]); the engine carries that out (`flows::login`).
 
 pub(crate) mod arrive;
+pub(crate) mod auth_lookups;
 pub(crate) mod auth_query;
 pub(crate) mod auth_throttle;
-pub(crate) mod hashing;
+mod hashing;
 pub(crate) mod login;
+pub(crate) mod origin;
 pub(crate) mod prelogin;
 pub(crate) mod reported;
+pub(crate) mod secret_query;
 pub(crate) mod state;
+pub(crate) mod step;
 pub(crate) mod tls;
+mod user_names;
 pub(crate) mod welcome;
 
-use std::sync::Arc;
-
-use weir_auth::{Mocks, ScramPolicy};
 use weir_config::Config;
 
-/// What this worker's entry owns.
+/// The parts of a worker's logins.
 pub(crate) struct Entry {
-    /// Secrets that servers are asked for.
-    pub(crate) lookups: auth_query::Lookups,
-    pub(crate) policy: ScramPolicy,
-    /// What users who are not listed look like.
-    pub(crate) mocks: Arc<Mocks>,
-    pub(crate) salting: hashing::Salting,
-    pub(crate) failures: auth_throttle::Failures,
+    pub(crate) logins: login::Logins,
+    pub(crate) lookups: auth_lookups::AuthLookups,
+    pub(crate) queries: auth_query::AuthQueries,
+    pub(crate) throttle: auth_throttle::AuthThrottle,
     pub(crate) prelogin: prelogin::PreLogin,
-    pub(crate) user_names: login::UserNames,
 }
 
 impl Entry {
-    /// `key` is the same in all workers of the process.
-    pub(crate) fn new(key: [u8; 32], config: &Config) -> Entry {
+    /// `key` is the same in all workers of the process; `uid` is the operating system's user that it runs as.
+    pub(crate) fn new(key: [u8; 32], uid: u32, config: &Config) -> Entry {
         Entry {
-            lookups: auth_query::Lookups::default(),
-            policy: login::policy(key, config),
-            mocks: login::mocks(config),
-            salting: hashing::Salting::default(),
-            failures: auth_throttle::Failures::default(),
+            logins: login::Logins::new(key, uid, config),
+            lookups: auth_lookups::AuthLookups::default(),
+            queries: auth_query::AuthQueries::default(),
+            throttle: auth_throttle::AuthThrottle::default(),
             prelogin: prelogin::PreLogin::default(),
-            user_names: login::UserNames::default(),
         }
+    }
+
+    /// Takes over what a new configuration says about logins.
+    pub(crate) fn adopt(&mut self, config: &Config) {
+        self.logins.adopt(config);
+        self.lookups.forget_all();
     }
 }

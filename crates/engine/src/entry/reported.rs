@@ -1,4 +1,4 @@
-//! What a server reported about itself, as the messages that clients are told it by.
+//! What a server reported about itself, as the messages that clients are told it by (PgBouncer's welcome message).
 
 use std::sync::Arc;
 
@@ -8,48 +8,78 @@ use weir_session::{ParamTable, Params};
 /// What clients of a pool are told at their login.
 #[derive(Clone, Debug)]
 pub(crate) struct Welcome {
-    pub(crate) told: Arc<Told>,
+    pub(crate) reported: Arc<Reported>,
     pub(crate) params: Arc<Params>,
 }
 
-/// What a server reported at its login, as the messages that clients are told it by: made once, for most clients of a pool
-/// are told the same.
+/// ParameterStatus messages, made once: most clients of a pool are told the same.
 #[derive(Debug)]
-pub(crate) struct Told {
+pub(crate) struct Reported {
     messages: Vec<u8>,
-    parts: Vec<Part>,
+    parameters: Vec<Parameter>,
 }
 
-/// One parameter of it.
 #[derive(Debug)]
-struct Part {
+struct Parameter {
     name: String,
     value: String,
-    /// Its place among the tracked ones.
-    place: Option<usize>,
+    /// Its index among the tracked ones.
+    tracked: Option<usize>,
     /// Where its message ends.
     end: usize,
 }
 
-impl Told {
-    pub(crate) fn new(table: &ParamTable, reported: Vec<(String, String)>) -> Told {
-        let (mut messages, mut parts) = (Vec::new(), Vec::new());
+impl Reported {
+    /// The messages for what a server reported: names and values.
+    pub(crate) fn new(table: &ParamTable, reported: Vec<(String, String)>) -> Reported {
+        let (mut messages, mut parameters) = (Vec::new(), Vec::new());
         for (name, value) in reported {
             put_back::parameter_status(&mut messages, &name, &value);
-            parts.push(Part { place: table.place(&name), name, value, end: messages.len() });
+            parameters.push(Parameter { tracked: table.place(&name), name, value, end: messages.len() });
         }
-        Told { messages, parts }
+        Reported { messages, parameters }
     }
 
     /// Appends what a client with these values is told: the same, but where it has a value of its own.
     pub(crate) fn write(&self, buffer: &mut Vec<u8>, params: &Params) {
         let mut begin = 0;
-        for part in &self.parts {
-            match part.place.and_then(|place| params.at(place)).filter(|own| *own != part.value) {
-                Some(own) => put_back::parameter_status(buffer, &part.name, own),
-                None => buffer.extend_from_slice(&self.messages[begin..part.end]),
+        for parameter in &self.parameters {
+            let own = parameter.tracked.and_then(|index| params.at(index)).filter(|own| *own != parameter.value);
+            match own {
+                Some(own) => put_back::parameter_status(buffer, &parameter.name, own),
+                None => buffer.extend_from_slice(&self.messages[begin..parameter.end]),
             }
-            begin = part.end;
+            begin = parameter.end;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_is_told_what_the_server_said_but_where_it_has_a_value_of_its_own() {
+        let table = ParamTable::new([]);
+        let reported =
+            [("server_version", "15.1"), ("TimeZone", "UTC"), ("application_name", ""), ("is_superuser", "off")];
+        let told = Reported::new(&table, reported.map(|(name, value)| (name.to_owned(), value.to_owned())).into());
+        let with = |values: &[(&str, &str)]| {
+            let mut params = table.unknown();
+            values.iter().for_each(|(name, value)| table.set(&mut params, name, value).unwrap());
+            let mut buffer = Vec::new();
+            told.write(&mut buffer, &params);
+            buffer
+        };
+        let expected = |values: [&str; 4]| {
+            let mut buffer = Vec::new();
+            for ((name, _), value) in reported.iter().zip(values) {
+                put_back::parameter_status(&mut buffer, name, value);
+            }
+            buffer
+        };
+        assert_eq!(with(&[]), expected(["15.1", "UTC", "", "off"]));
+        assert_eq!(with(&[("timezone", "UTC")]), expected(["15.1", "UTC", "", "off"]));
+        assert_eq!(with(&[("application_name", "a"), ("TimeZone", "CET")]), expected(["15.1", "CET", "a", "off"]));
     }
 }

@@ -1,64 +1,132 @@
-//! What is kept of a client on its way in.
+//! What is kept of a client while it logs in.
 
 use std::fmt;
 use std::sync::Arc;
 
-use weir_auth::{Doom, Mocks, Secret};
+use weir_auth::RejectReason;
 use weir_base::{Time, WorkerId};
 use weir_session::Refusal;
-use weir_session::hello::Hello;
-use weir_session::login::{Learnt, Login};
+use weir_session::login::{LearnedCredentials, Login};
+use weir_session::startup::StartupRequest;
 
-/// How a hashed password is kept: password, salt, iterations.
+use crate::entry::secret_query::{Subject, UserSecret};
+
+/// What is hashed: password, salt, iterations.
 pub(crate) type SaltedKey = (Arc<str>, Vec<u8>, u32);
 
-/// How a client came to its handshake.
+/// How a client began its TLS handshake (libpq's `sslnegotiation`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Way {
+pub(crate) enum SslNegotiation {
     /// By a request that was answered.
     Request,
     /// With its first bytes.
     Direct,
 }
 
-/// What a client is sent to another worker for.
+/// What a client's socket is sent to another worker for.
 pub(crate) enum Handoff {
-    Startup(WorkerId, Box<Hello>, Vec<u8>),
+    /// Its login there, with what it sent beyond its startup packet.
+    Startup(WorkerId, Box<StartupRequest>, Vec<u8>),
+    /// To cancel what a client there runs.
     Cancel { pid: u32, secret: Vec<u8> },
 }
 
 /// A login, and what it is for.
 pub(crate) struct LoginPhase {
-    pub(crate) hello: Box<Hello>,
-    pub(crate) login: Option<Login>,
-    pub(crate) learnt: Learnt,
-    pub(crate) console: bool,
+    pub(super) request: Box<StartupRequest>,
+    /// The exchange; none before it begins and after it has succeeded.
+    pub(super) login: Option<Login>,
+    pub(super) learnt: LearnedCredentials,
     /// What a server said about its user, if one was asked.
-    pub(crate) said: Option<Verdict>,
-    /// Worker 0 is asked for its place.
-    pub(crate) entering: Option<u64>,
-    /// A helper is asked for the name of this user of the operating system.
-    pub(crate) unnamed: Option<u32>,
-    /// A helper hashes for it, or will.
-    pub(crate) busy: bool,
+    pub(super) secret: Option<UserSecret>,
+    pub(super) awaits: Awaits,
     /// Why it will fail, whatever the client answers: for the log.
-    pub(crate) why: Option<Why>,
+    pub(super) why: Option<Why>,
     /// What is hashed, or was.
-    pub(crate) hashing: Option<Hashing>,
+    pub(super) hashing: Option<Hashing>,
+}
+
+/// What a login waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Awaits {
+    /// The client's next message.
+    Client,
+    /// The name of this user of the operating system.
+    UserName(u32),
+    /// A helper that hashes.
+    Hash,
+    /// The answer under this number, whether there is room for one more client.
+    Quota(u64),
+}
+
+/// The password of a client's login.
+pub(crate) struct Hashing {
+    pub(super) key: SaltedKey,
+    /// It is the one that is stored, and not one that the client gave.
+    pub(super) stored: bool,
+    pub(super) salted: Option<[u8; 32]>,
 }
 
 impl LoginPhase {
     /// A login that has not begun.
-    pub(crate) fn new(hello: Box<Hello>) -> LoginPhase {
-        let console = weir_admin::is_console(&hello.database);
-        let (login, learnt, said, why) = (None, Learnt::default(), None, None);
-        let (entering, unnamed, busy, hashing) = (None, None, false, None);
-        LoginPhase { hello, login, learnt, console, said, entering, unnamed, busy, why, hashing }
+    pub(super) fn new(request: Box<StartupRequest>) -> LoginPhase {
+        LoginPhase {
+            request,
+            login: None,
+            learnt: LearnedCredentials::default(),
+            secret: None,
+            awaits: Awaits::Client,
+            why: None,
+            hashing: None,
+        }
+    }
+
+    /// What the client asked for.
+    pub(crate) fn request(&self) -> &StartupRequest {
+        &self.request
+    }
+
+    /// Whether it is an operator's.
+    pub(crate) fn is_console(&self) -> bool {
+        weir_admin::is_console(&self.request.database)
+    }
+
+    /// Gives it up: the login begins anew.
+    pub(crate) fn into_request(self) -> Box<StartupRequest> {
+        self.request
+    }
+
+    pub(crate) fn awaits(&self) -> Awaits {
+        self.awaits
+    }
+
+    pub(crate) fn set_awaits(&mut self, awaits: Awaits) {
+        self.awaits = awaits;
+    }
+
+    /// What the login taught us, for our own logins at the server.
+    pub(crate) fn learnt(&self) -> &LearnedCredentials {
+        &self.learnt
+    }
+
+    /// What a server said about its user, if one was asked.
+    pub(crate) fn asked_secret(&self) -> Option<&UserSecret> {
+        self.secret.as_ref()
+    }
+
+    /// Why it will fail, if that is known.
+    pub(crate) fn why(&self) -> Option<Why> {
+        self.why
     }
 }
 
-/// A failed login whose refusal is held back.
-pub(crate) struct Held {
+/// Whose secret a startup packet makes us ask for.
+pub(crate) fn subject(request: &StartupRequest) -> Subject {
+    (request.database.as_str().into(), request.user.as_str().into())
+}
+
+/// A failed login whose refusal is delayed.
+pub(crate) struct Delayed {
     pub(crate) refusal: Refusal,
     pub(crate) until: Time,
     pub(crate) database: String,
@@ -67,38 +135,14 @@ pub(crate) struct Held {
 /// Why a login fails, for the log.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Why {
-    pub(super) doom: Doom,
+    pub(super) reason: RejectReason,
     /// The line of the HBA file that decided.
     pub(super) line: Option<usize>,
 }
 
 impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.doom)?;
+        write!(f, "{}", self.reason)?;
         self.line.map_or(Ok(()), |line| write!(f, " (line {line} of the HBA file)"))
     }
-}
-
-/// What a server said about a user.
-#[derive(Clone, Debug)]
-pub(crate) struct Verdict {
-    /// The secret as written; none if there is no such user, or no way in for it.
-    pub(super) text: Option<Arc<str>>,
-    /// What such a user is made to look like: like those about whom the server was asked.
-    pub(crate) mocks: Arc<Mocks>,
-}
-
-impl Verdict {
-    /// The user's secret, if it has one that can be read.
-    pub(crate) fn secret(&self) -> Option<Secret> {
-        Secret::parse(self.text.as_ref()?).ok()
-    }
-}
-
-/// The password of a client's login.
-pub(crate) struct Hashing {
-    pub(crate) key: SaltedKey,
-    /// It is the one that is stored, and not one that the client gave.
-    pub(super) stored: bool,
-    pub(super) salted: Option<[u8; 32]>,
 }

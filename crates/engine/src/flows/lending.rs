@@ -87,7 +87,7 @@ impl Engine {
             ages: slot.pool.ages(lent),
             check,
             welcome: slot.welcome.clone(),
-            definitions: slot.accepted.definitions_of_all(),
+            schema: slot.accepted.schema_version(),
         }));
         let pool = slot.id();
         self.cluster.lent.insert(lent, LentServer { pool: ix, borrower: request.from, resolved });
@@ -208,7 +208,7 @@ impl Engine {
     /// A borrower's clients are to be told why they wait. There is always an answer: they are told nothing before.
     fn cause_requested<I: Io>(&mut self, now: Time, from: WorkerId, pool: PoolId, io: &mut I) {
         let (cause, detail) = match self.pools.find(&pool.database, &pool.user) {
-            Some(ix) => self.cause_of_wait(ix, now),
+            Some(ix) => self.cause_of_wait(now, ix),
             None => (Cause::ServerDown, "A reload has taken the pool away.".to_owned()),
         };
         send(from, pool, Body::WaitCause(cause, detail), None, io);
@@ -285,7 +285,7 @@ impl Engine {
 
     /// A server has come.
     fn lent_received<I: Io>(&mut self, now: Time, from: WorkerId, pool: PoolId, lent: Lent, peer: Peer, io: &mut I) {
-        let Lent { id, lent, server: MovedServer(mut server), ages, check, welcome, definitions } = lent;
+        let Lent { id, lent, server: MovedServer(mut server), ages, check, welcome, schema } = lent;
         let ix = self.borrowed_pool(&pool);
         let Some((ix, proof)) = ix.and_then(|ix| self.tie(&mut server, peer, ix).map(|proof| (ix, proof))) else {
             // The pool is gone here, or the server said something when it was about to leave.
@@ -294,7 +294,7 @@ impl Engine {
         };
         let slot = self.pools.get_mut(ix);
         let LendingRole::Borrower(borrowing) = &mut slot.lending else { return };
-        slot.accepted.join(definitions);
+        slot.accepted.share_schema_version(schema);
         slot.welcome = welcome.or(slot.welcome.take());
         slot.last_error = None;
         slot.failing_since = Time::NEVER;
@@ -344,7 +344,7 @@ impl Engine {
         // Within a suspension nobody is told anything; RESUME asks again.
         if !self.admin.halt.is_suspended() {
             let to_tell = std::mem::take(&mut borrowing.to_tell);
-            self.told_why(now, ix, &to_tell, why, io);
+            self.wait_explained(now, ix, &to_tell, why, io);
         }
     }
 

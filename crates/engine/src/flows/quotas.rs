@@ -9,6 +9,7 @@ use crate::cluster::messages::{Message, Payload};
 use crate::cluster::quota::clients::{limits_clients, refusal};
 use crate::cluster::quota::{ClientUse, Key, PoolId, QuotaReply, QuotaRequest, Resource};
 use crate::common::FollowUp;
+use crate::entry::state::Awaits;
 use crate::handles::PoolIx;
 use crate::peers::{ClientPhase, ClientSlot, Entry};
 use crate::port::Io;
@@ -55,30 +56,31 @@ impl Engine {
     pub(crate) fn enter<I: Io>(&mut self, now: Time, mut client: Box<ClientSlot>, io: &mut I) {
         let counts_for = if limits_clients(self.common.config()) { self.client_use(&client) } else { None };
         let Some(counts_for) = counts_for else { return self.entered(now, client, io) };
-        if weir_admin::is_console(&counts_for.database) && self.role_of(&client) == Some(weir_admin::Role::Admin) {
+        if weir_admin::is_console(&counts_for.database)
+            && self.entry.logins.role(self.common.config(), &client) == Some(weir_admin::Role::Admin)
+        {
             // An administrator is counted, and always admitted.
             self.count_in(&mut client, counts_for, io);
             return self.entered(now, client, io);
         }
         let id = self.common.next_id();
         if let ClientPhase::Login(phase) = &mut client.phase {
-            phase.entering = Some(id);
+            phase.set_awaits(Awaits::Quota(id));
         }
         request(self.cluster.clients.request(id, client.peer, counts_for), io);
-        self.wait_more(client, io);
+        self.insert_waiting(client, io);
     }
 
     /// Worker 0 has answered for a client.
     fn client_answered<I: Io>(&mut self, now: Time, id: u64, counts_for: ClientUse, full: Option<Key>, io: &mut I) {
-        let waits =
-            |client: &ClientSlot| matches!(&client.phase, ClientPhase::Login(phase) if phase.entering == Some(id));
+        let waits = |client: &ClientSlot| matches!(&client.phase, ClientPhase::Login(phase) if phase.awaits() == Awaits::Quota(id));
         let peer = self.cluster.clients.answered(id);
         let peer = peer.filter(|peer| self.peers.get_client(*peer).is_some_and(waits));
         match (peer.and_then(|peer| self.peers.take_client(peer)), full) {
             (Some(mut client), None) => {
                 client.counts_for = Some(Box::new(counts_for));
                 if let ClientPhase::Login(phase) = &mut client.phase {
-                    phase.entering = None;
+                    phase.set_awaits(Awaits::Client);
                 }
                 self.unpause_client(&mut client, io);
                 self.entered(now, client, io);
@@ -126,8 +128,8 @@ impl Engine {
 
     /// A client is gone, wherever it was.
     pub(crate) fn uncount_client<I: Io>(&mut self, client: &mut ClientSlot, io: &mut I) {
-        if matches!(client.phase, ClientPhase::Held(_)) {
-            self.entry.failures.let_go();
+        if matches!(client.phase, ClientPhase::Delayed(_)) {
+            self.entry.throttle.delay_over();
         }
         if let Some(counts_for) = client.counts_for.take() {
             request(QuotaRequest::Release { resource: Resource::Client(*counts_for), count: 1 }, io);

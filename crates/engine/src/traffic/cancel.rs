@@ -3,7 +3,7 @@
 //! A request names a client of ours by the key we gave it. It travels to the worker where that client lives, waits for a
 //! connection of its own to the client's server, and is sent only if that client still runs something there. Until the
 //! server has closed that connection (which it does after it has signalled the backend), the client's server is not given
-//! to anybody else, so a late cancel can't hit a stranger.
+//! to anybody else, so a late cancel can't hit another client.
 
 use weir_base::{Host, Peer, Target, Time};
 use weir_pgwire::put_front;
@@ -39,7 +39,7 @@ impl Engine {
             return self.insert_client(client);
         }
         client.phase = ClientPhase::Canceller;
-        self.admin.client_counts.became(&client.phase);
+        self.admin.client_counts.change(&client.phase);
         self.insert_client(client);
         self.cancel(now, peer, pid, &secret, io);
     }
@@ -236,11 +236,5 @@ impl Engine {
         if let Some(client) = self.peers.take_client(requester) {
             self.client_leaves(now, client, io);
         }
-    }
-
-    /// Cancel requests of a pool that are under way, of which several may share a connection to a server.
-    pub(crate) fn requests_under_way(&self, ix: u32) -> usize {
-        let cancels = self.pools.get(ix).cancels.iter();
-        cancels.filter_map(|peer| self.peers.get_cancel(*peer)).map(|cancel| cancel.requesters.len()).sum()
     }
 }

@@ -2,12 +2,13 @@
 //!
 //! A deadline is computed from the state it depends on, when its moment may have come; the timers only wake.
 
+use weir_admin::{Command, Show};
 use weir_base::{Peer, Span, Time, WorkerId};
-use weir_session::{Refusal, back};
+use weir_session::{Refusal, from_server};
 
+use crate::admin::gather::Caller;
 use crate::cluster::messages::WorkerCommand;
 use crate::common::FollowUp;
-use crate::log::log;
 use crate::peers::{ClientPhase, ClientSlot, ServerPhase, ServerSlot, ServerState};
 use crate::pools::Reading;
 use crate::port::{Io, Level};
@@ -27,7 +28,7 @@ impl Engine {
     pub(crate) fn ticks<I: Io>(&mut self, now: Time, io: &mut I) {
         while let Some((when, who)) = self.common.timers().due(now) {
             match who {
-                Who::Peer(_) | Who::Pool(_) if self.admin.halt.is_suspended() => self.admin.halt.put_off(when, who),
+                Who::Peer(_) | Who::Pool(_) if self.admin.halt.is_suspended() => self.admin.halt.defer(when, who),
                 Who::Flush => self.flush_due(now, io),
                 Who::Peer(peer) => self.peer_due(now, when, peer, io),
                 Who::Pool(ix) => {
@@ -44,13 +45,7 @@ impl Engine {
                     self.common.arm(Who::Stats, now + period(self.common.config()), &mut self.admin.stats_at);
                 }
                 Who::Gather(id) => self.gathered_too_late(now, id, io),
-                Who::Shutdown => {
-                    self.admin.shutdown_armed = Time::NEVER;
-                    if self.admin.shutdown_by <= now {
-                        log(Level::Warning, format_args!("shutdown_timeout is over; clients are dropped"), io);
-                        io.exit(0);
-                    }
-                }
+                Who::Shutdown => self.shutdown_due(now, io),
             }
         }
     }
@@ -98,13 +93,13 @@ impl Engine {
             | ClientPhase::Opening { .. }
             | ClientPhase::Handshake(_)
             | ClientPhase::Moving(_)
-            | ClientPhase::Asking(_)
+            | ClientPhase::AuthLookup(_)
             | ClientPhase::Login(_) => client.connected_at.deadline(self.common.config().client_login_timeout),
             ClientPhase::Ready(_) if client.link.is_none() && !client.pause.waits => {
                 client.request_at.deadline(self.idle_timeout(client))
             }
             ClientPhase::Ready(_) if client.ended => self.last_answers_due(client),
-            ClientPhase::Held(held) => held.until,
+            ClientPhase::Delayed(delayed) => delayed.until,
             ClientPhase::Canceller => client.connected_at.deadline(self.common.config().limits.cancel_wait_timeout),
             _ => Time::NEVER,
         }
@@ -138,8 +133,8 @@ impl Engine {
             return self.peers.put(peer, crate::peers::Entry::Client(client));
         }
         match &client.phase {
-            ClientPhase::Held(held) => {
-                let refusal = held.refusal.clone();
+            ClientPhase::Delayed(delayed) => {
+                let refusal = delayed.refusal.clone();
                 self.refuse(now, client, refusal, io);
             }
             ClientPhase::Ready(_) if client.link.is_some() => {
@@ -198,7 +193,7 @@ impl Engine {
     /// Something has happened to a link: is the server held, and who must move next? `half`: a message of the client's is
     /// half-way to it.
     #[inline]
-    pub(crate) fn follow(&mut self, now: Time, server: &mut ServerSlot, half: bool, told: &back::Told) {
+    pub(crate) fn follow(&mut self, now: Time, server: &mut ServerSlot, half: bool, told: &from_server::ServerOutcome) {
         let (full, paused) = (server.full, server.paused);
         let Some((up, ServerPhase::Linked)) = server.up() else { return };
         let standing = LinkState {
@@ -220,7 +215,7 @@ impl Engine {
         let ClientPhase::Ready(session) = &client.phase else { return };
         let half = session.is_mid_message();
         let Some(mut server) = self.peers.take_server(server) else { return };
-        self.follow(self.common.now(), &mut server, half, &back::Told::default());
+        self.follow(self.common.now(), &mut server, half, &from_server::ServerOutcome::default());
         self.peers.put(server.peer, crate::peers::Entry::Server(server));
     }
 
@@ -248,35 +243,6 @@ impl Engine {
         }
     }
 
-    /// A client has waited long enough to be told that it waits.
-    pub(crate) fn notice_waiting<I: Io>(&mut self, now: Time, ix: u32, client: Peer, io: &mut I) {
-        let holders = self.holders(ix, now);
-        self.notice(ix, client, &holders, io);
-    }
-
-    /// Tells a client that it waits, and why; also the log.
-    pub(crate) fn notice<I: Io>(&mut self, ix: u32, client: Peer, why: &str, io: &mut I) {
-        let Some(client) = self.peers.client(client).filter(|client| client.pause.waits) else { return };
-        let mut buffer = Vec::new();
-        let fields = weir_pgwire::ErrorFields {
-            severity: "NOTICE",
-            sqlstate: "00000",
-            message: "No server connection available in postgres backend, client being queued",
-            detail: Some(why),
-            hint: None,
-        };
-        weir_pgwire::put_back::notice(&mut buffer, &fields);
-        if matches!(client.phase, ClientPhase::Ready(_)) {
-            io.send(client.peer, &buffer);
-        }
-        let pool = self.pools.get(ix);
-        log(
-            Level::Info,
-            format_args!("{}/{}: a client is queued for query_wait_notify: {why}", pool.name, pool.user),
-            io,
-        );
-    }
-
     /// A statistics period has ended. Averages are those since the start of the last complete one (PgBouncer's rule), so they
     /// do not jump at its end.
     fn end_period<I: Io>(&mut self, now: Time, io: &mut I) {
@@ -287,7 +253,8 @@ impl Engine {
         }
         if self.common.worker() == WorkerId(0) && self.common.config().log.stats {
             // One line for the process: what all workers have counted.
-            self.scatter_quietly(now, WorkerCommand::Report { counts: false }, io);
+            let ask = WorkerCommand::Report { counts: false };
+            self.scatter(now, Caller::Nobody, Command::Show(Show::Stats), &ask, io);
         }
     }
 }

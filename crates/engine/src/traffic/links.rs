@@ -6,7 +6,7 @@
 use weir_base::{OnDirty, Peer, PoolMode, Time};
 use weir_pgwire::Dirty;
 use weir_pool::{Acquire, Release};
-use weir_session::{Refusal, Server, back};
+use weir_session::{Refusal, Server, param_sync};
 
 use crate::Engine;
 use crate::backends::hosts::{Fitness, fitness};
@@ -82,7 +82,7 @@ impl Engine {
             up.own_query(query, &mut self.sessions.scratch, &mut wire);
             true
         } else {
-            let query = back::agree(up, session, &self.sessions.params, &mut self.sessions.scratch, &mut wire);
+            let query = param_sync::start(up, session, &self.sessions.params, &mut self.sessions.scratch, &mut wire);
             *phase = if query { ServerPhase::SyncingParameters } else { ServerPhase::Linked };
             query
         };
@@ -98,7 +98,7 @@ impl Engine {
     pub(crate) fn grant<I: Io>(&mut self, now: Time, client: Peer, server: Peer, check: bool, io: &mut I) {
         let client = match Waiter::of(client) {
             Waiter::Client(client) => client,
-            Waiter::Lookup(lookup) => return self.run_lookup(now, lookup, server, io),
+            Waiter::AuthQuery(query) => return self.send_auth_query(now, query, server, io),
             Waiter::Borrower(request) => return self.lend(request, server, check, io),
         };
         let Some(mut client) = self.peers.take_client(client) else { return };
@@ -142,7 +142,7 @@ impl Engine {
         now: Time,
         server: Peer,
         phase: ServerPhase,
-        outcome: Result<(), weir_session::OwnError>,
+        outcome: Result<(), weir_session::ServerError>,
         io: &mut I,
     ) {
         let Some(mut slot) = self.peers.take_server(server) else { return };
@@ -196,11 +196,11 @@ impl Engine {
 
     /// A server has refused a client's parameters. All of them were one transaction, so it is as it was before, and free for
     /// others; what it does not report by itself is set anew for the next client.
-    fn disagreed<I: Io>(&mut self, now: Time, server: Peer, error: weir_session::OwnError, io: &mut I) {
+    fn disagreed<I: Io>(&mut self, now: Time, server: Peer, error: weir_session::ServerError, io: &mut I) {
         let Some(slot) = self.peers.server(server) else { return };
         let client = slot.link.take();
         if let Some((up, _)) = slot.up() {
-            up.disagrees(&self.sessions.params);
+            up.params_rejected(&self.sessions.params);
         }
         self.common.follow_up(FollowUp::Release(server));
         let Some(client) = client.and_then(|client| self.peers.client(client)) else { return };
@@ -220,10 +220,10 @@ impl Engine {
             let mut again = false;
             if done == ServerPhase::Checking {
                 let mut wire = Wire::new(io, client.peer, server, &[], None);
-                again = back::agree(up, session, &self.sessions.params, &mut self.sessions.scratch, &mut wire);
+                again = param_sync::start(up, session, &self.sessions.params, &mut self.sessions.scratch, &mut wire);
             } else {
                 self.sessions.scratch.clear();
-                back::agreed(up, session, Some((&self.sessions.params, &mut self.sessions.scratch)));
+                param_sync::finish(up, session, Some((&self.sessions.params, &mut self.sessions.scratch)));
                 if !self.sessions.scratch.is_empty() {
                     io.send(client.peer, &self.sessions.scratch);
                 }
@@ -331,7 +331,7 @@ impl Engine {
                 return self.return_to_pool(now, server, io);
             }
             Cleaning::None => {
-                up.forgive();
+                up.clear_dirty();
                 return self.return_to_pool(now, server, io);
             }
             Cleaning::Query(query, why) => (query, why),

@@ -5,8 +5,8 @@
 
 use weir_admin::Histogram;
 use weir_base::{Peer, PoolMode, Time};
-use weir_session::front::{self, Then};
-use weir_session::{Refusal, back};
+use weir_session::from_client::{self, StopReason};
+use weir_session::{Refusal, from_server};
 
 use crate::Engine;
 use crate::common::FollowUp;
@@ -26,7 +26,7 @@ impl Engine {
         if ready && !client.pause.waits && client.waiting.is_empty() {
             return self.feed(now, client, bytes, Some(0), io);
         }
-        if let Err(refusal) = self.hold_ahead(&mut client, bytes) {
+        if let Err(refusal) = self.entry.prelogin.hold(&mut client, bytes) {
             return self.refuse(now, client, refusal, io);
         }
         match client.phase {
@@ -37,7 +37,7 @@ impl Engine {
                 client.waiting.clear();
                 self.peers.put(client.peer, Entry::Client(client));
             }
-            _ => self.arriving(now, client, io),
+            _ => self.login_input(now, client, io),
         }
     }
 
@@ -52,7 +52,7 @@ impl Engine {
                 self.sessions.recycle(waiting);
             }
             ClientPhase::Console(_) if !client.pause.waits => self.console_bytes(now, client, io),
-            ClientPhase::Opening { .. } | ClientPhase::Login(_) => self.arriving(now, client, io),
+            ClientPhase::Opening { .. } | ClientPhase::Login(_) => self.login_input(now, client, io),
             _ => self.peers.put(peer, Entry::Client(client)),
         }
     }
@@ -60,29 +60,29 @@ impl Engine {
     /// Feeds a client's bytes to its session. `base` is where they stand in the runtime's input, if they do.
     fn feed<I: Io>(&mut self, now: Time, mut client: Box<ClientSlot>, bytes: &[u8], base: Option<usize>, io: &mut I) {
         let mut at = 0;
-        let then = loop {
+        let stop = loop {
             let fed = self.feed_once(now, &mut client, &bytes[at..], base.map(|b| b + at), io);
             at += fed.used;
-            if fed.then != Then::NeedServer {
-                break fed.then;
+            if fed.stop != StopReason::NeedServer {
+                break fed.stop;
             }
             match self.acquire(now, &mut client, io) {
                 Wish::Go => {}
-                Wish::Wait => break Then::NeedServer,
-                Wish::Refused(refusal) => break Then::Refuse(refusal),
+                Wish::Wait => break StopReason::NeedServer,
+                Wish::Refused(refusal) => break StopReason::Refuse(refusal),
             }
         };
-        match then {
-            Then::More => {}
-            Then::NeedServer | Then::Full => {
+        match stop {
+            StopReason::EndOfInput => {}
+            StopReason::NeedServer | StopReason::AwaitReplies(_) => {
                 if client.waiting.capacity() == 0 {
                     client.waiting = self.sessions.block();
                 }
                 client.waiting.extend_from_slice(&bytes[at..]);
                 self.pause_client(&mut client, io);
             }
-            Then::Leaves => return self.client_leaves(now, client, io),
-            Then::Refuse(refusal) => return self.refuse(now, client, refusal, io),
+            StopReason::Terminate => return self.client_leaves(now, client, io),
+            StopReason::Refuse(refusal) => return self.refuse(now, client, refusal, io),
         }
         self.peers.put(client.peer, Entry::Client(client));
     }
@@ -95,17 +95,20 @@ impl Engine {
         bytes: &[u8],
         base: Option<usize>,
         io: &mut I,
-    ) -> front::Fed {
+    ) -> from_client::ClientOutcome {
         let mut server = client.link.and_then(|server| self.peers.take_server(server));
         let ahead = self.allowed_ahead(client, server.as_deref());
         let pool = self.pools.get_mut(client.pool);
         let mut wire = Wire::new(io, client.peer, client.link.unwrap_or(Peer::NONE), bytes, base);
         let mut context = self.sessions.context(&pool.config, &mut pool.accepted, ahead);
         let ClientPhase::Ready(session) = &mut client.phase else {
-            return front::Fed { used: 0, then: Then::Refuse(Refusal::Broken("a client that is not ready is fed")) };
+            return from_client::ClientOutcome {
+                used: 0,
+                stop: StopReason::Refuse(Refusal::Broken("a client that is not ready is fed")),
+            };
         };
         let up = server.as_mut().and_then(|s| s.up()).map(|(server, _)| server);
-        let fed = front::feed(session, up, bytes, &mut context, &mut wire);
+        let fed = from_client::feed(session, up, bytes, &mut context, &mut wire);
         let half = session.is_mid_message();
         let counts = std::mem::take(&mut self.sessions.counts);
         pool.stats.client_parse_count += counts.client_parses;
@@ -131,7 +134,7 @@ impl Engine {
                 server.transaction_at = now;
             }
         }
-        self.follow(now, server, half, &back::Told::default());
+        self.follow(now, server, half, &from_server::ServerOutcome::default());
         if quiet && !busy {
             // Everything that was asked has been answered by us; nothing will come to say so.
             self.common.follow_up(FollowUp::Release(server.peer));
@@ -157,7 +160,7 @@ impl Engine {
         server.heard_at = now;
         match server.phase() {
             None => return self.login_bytes(now, server, bytes, io),
-            Some(ServerPhase::AuthQuery(lookup)) => return self.lookup_bytes(now, server, lookup, bytes, io),
+            Some(ServerPhase::AuthQuery(query)) => return self.auth_query_bytes(now, server, query, bytes, io),
             Some(_) => {}
         }
         let mut client = server.link.and_then(|client| self.peers.take_client(client));
@@ -168,7 +171,7 @@ impl Engine {
         let Some((up, _)) = server.up() else { return };
         let session = client.as_mut().and_then(|c| c.ready());
         let half = session.as_ref().is_some_and(|session| session.is_mid_message());
-        let told = back::feed(up, session, bytes, &mut context, &mut wire);
+        let told = from_server::feed(up, session, bytes, &mut context, &mut wire);
         pool.stats.sent += wire.to_client;
         if let Ok(told) = &told {
             self.follow(now, &mut server, half, told);
@@ -181,7 +184,7 @@ impl Engine {
         }
         match told {
             Ok(told) => self.server_told(now, server, told, io),
-            Err(back::Unexpected(what)) => {
+            Err(from_server::ProtocolViolation(what)) => {
                 let text = format_args!("unexpected response from server: {what}");
                 self.log_server(Level::Warning, &server, text, io);
                 server.fatal_error = Some(Refusal::ServerUnexpected);
@@ -192,7 +195,13 @@ impl Engine {
     }
 
     /// Acts on what a server told.
-    fn server_told<I: Io>(&mut self, now: Time, mut server: Box<ServerSlot>, told: back::Told, io: &mut I) {
+    fn server_told<I: Io>(
+        &mut self,
+        now: Time,
+        mut server: Box<ServerSlot>,
+        told: from_server::ServerOutcome,
+        io: &mut I,
+    ) {
         if told.queries > 0 {
             self.count_queries(now, &mut server, &told);
         }
@@ -210,14 +219,14 @@ impl Engine {
         }
         let peer = server.peer;
         let Some((up, phase)) = server.up() else { return };
-        let (phase, quiet, ahead) = (*phase, up.is_quiet(), up.ahead());
+        let (phase, quiet, ahead) = (*phase, up.is_quiet(), up.pending_segments());
         let spoiled_idle = up.is_spoiled() && phase == ServerPhase::Idle;
         let link = server.link;
         self.peers.put(peer, Entry::Server(server));
         if let (Some(client), Some(refusal)) = (link, breach) {
             return self.refuse_handle(now, client, refusal, io);
         }
-        if let Some(outcome) = told.own_done {
+        if let Some(outcome) = told.own_query_done {
             return self.own_query_done(now, peer, phase, outcome, io);
         }
         if spoiled_idle {
@@ -240,7 +249,7 @@ impl Engine {
         }
     }
 
-    fn count_queries(&mut self, now: Time, server: &mut ServerSlot, told: &back::Told) {
+    fn count_queries(&mut self, now: Time, server: &mut ServerSlot, told: &from_server::ServerOutcome) {
         let (queries, transactions) = (u64::from(told.queries), u64::from(told.transactions));
         let pool = self.pools.get_mut(server.pool);
         let (stats, times) = (&mut pool.stats, pool.tally.times());
@@ -417,20 +426,18 @@ impl Engine {
             let age = now.since(client.connected_at).micros() / 1_000_000;
             self.log_client(Level::Info, &client, format_args!("closing because: {why} (age={age}s)"), io);
         }
-        self.admin.client_counts.left(&client.phase);
+        self.admin.client_counts.remove(&client.phase);
         if let ClientPhase::Console(console) = &client.phase {
             self.console_left(now, console, io);
-            self.look_for_operators(now, io);
+            self.check_operators(now, io);
         }
-        if let ClientPhase::Asking(hello) = &client.phase {
-            self.asked_no_more(client.peer, hello, io);
-        }
+        self.login_left(now, &client, io);
         if client.armed != Time::NEVER {
             self.common.timers().forget();
             self.tidy_timers();
         }
         self.uncount_client(&mut client, io);
-        self.uncharge(&mut client);
+        self.entry.prelogin.discharge(&mut client);
         self.sessions.recycle(std::mem::take(&mut client.waiting));
         if client.pool != NO_POOL {
             self.pools.get_mut(client.pool).pool.leave(client.peer, now);
@@ -439,7 +446,7 @@ impl Engine {
                 self.abandon(now, &client, server, servers, io);
             }
         }
-        self.look_for_drained(io);
+        self.check_drained(io);
     }
 }
 
@@ -453,11 +460,11 @@ const NOT_READY: &str = "client disconnect while server was not ready";
 
 /// What a server's answers show that the client may not do.
 #[inline]
-fn breach(told: &back::Told) -> Option<Refusal> {
+fn breach(told: &from_server::ServerOutcome) -> Option<Refusal> {
     if told.block_in_statement_mode {
         return Some(Refusal::TransactionInStatementMode);
     }
-    told.copy_breached.then(|| Refusal::Protocol("a request during COPY".into()))
+    told.copy_violated.then(|| Refusal::Protocol("a request during COPY".into()))
 }
 
 /// Counts what ended together, each with its even part of the time.

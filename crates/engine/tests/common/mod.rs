@@ -231,7 +231,7 @@ impl World {
     }
 
     /// Many clients who may ask; the pool has a server already. Without the checks, which look at everybody.
-    pub(crate) fn crowd(&mut self, size: usize) -> Vec<Peer> {
+    pub(crate) fn idle_clients(&mut self, size: usize) -> Vec<Peer> {
         let mut startup = Vec::new();
         put_front::startup(&mut startup, &[("user", "ann"), ("database", "db")], 0);
         let one = |world: &mut World| {

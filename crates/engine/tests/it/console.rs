@@ -1,4 +1,4 @@
-//! What operators do at the console, as one worker's engine carries it out, turn by turn.
+//! What operators do at the console, as one worker's engine carries it out, an input at a time.
 
 use weir_base::{Peer, Span};
 use weir_config::Config;
@@ -154,7 +154,7 @@ fn a_suspend_ends_when_the_last_operator_leaves() {
 }
 
 #[test]
-fn a_suspend_that_is_ended_before_its_time_is_told_so() {
+fn a_suspend_that_is_ended_early_is_answered_with_an_error() {
     let (mut world, client, _) = at_work(config(1));
     let console = console(&mut world);
     world.input(Input::Blocked { peer: client });
@@ -297,7 +297,7 @@ fn pause_and_resume_refuse_with_the_texts_that_scripts_know() {
 }
 
 #[test]
-fn a_pause_that_another_operator_ends_is_told_so() {
+fn a_pause_that_another_operator_ends_is_answered_with_an_error() {
     let (mut world, ..) = at_work(config(1));
     let (first, second) = (console(&mut world), console(&mut world));
     assert_eq!(command(&mut world, first, "PAUSE db"), b"");
@@ -324,7 +324,7 @@ fn a_table_of_all_clients_comes_in_pieces_and_others_are_served_between_them() {
     let mut world = World::new(config);
     let client = world.arrival("ann", "db");
     let server = world.server();
-    world.crowd(50_000);
+    world.idle_clients(50_000);
     let console = console(&mut world);
     world.heard(client);
     world.bytes_only(console, &query("SHOW CLIENTS"));
@@ -343,7 +343,7 @@ fn a_table_of_all_clients_comes_in_pieces_and_others_are_served_between_them() {
         assert!(world.port.messages.len() <= 1, "one piece at a time is under way");
         assert!(world.open_letter(), "the table goes on");
     }
-    assert_eq!(rows, 50_002, "the crowd, the client and the console");
+    assert_eq!(rows, 50_002, "the idle clients, the client and the console");
     assert!(turns > 50_000 / PAGE);
 }
 
@@ -352,7 +352,7 @@ fn a_console_that_does_not_read_is_sent_no_more() {
     let mut world = World::new(config(1));
     let client = world.arrival("ann", "db");
     world.server();
-    world.crowd(5_000);
+    world.idle_clients(5_000);
     let console = console(&mut world);
     let _ = client;
     let (mut rows, mut rounds) = (0, 0);
@@ -376,11 +376,11 @@ fn a_console_that_does_not_read_is_sent_no_more() {
 }
 
 #[test]
-fn a_table_that_is_on_its_way_is_given_up_at_a_cancel_or_with_its_console() {
+fn a_table_that_is_being_sent_ends_at_a_cancel_or_with_its_console() {
     let mut world = World::new(config(1));
     world.arrival("ann", "db");
     world.server();
-    world.crowd(1_000);
+    world.idle_clients(1_000);
     let console = world.arrival("admin", "pgbouncer");
     let (pid, secret) = key_of(&world.heard(console));
     let canceller = world.visitor();
@@ -415,7 +415,7 @@ fn a_long_table_of_the_configuration_is_sent_in_pieces_too() {
 }
 
 #[test]
-fn set_changes_a_setting_at_once_and_a_reload_brings_the_files_value_back() {
+fn set_changes_a_setting_at_once_and_a_reload_restores_the_files_value() {
     let mut world = World::new(config(1));
     let console = console(&mut world);
     obeyed(&mut world, console, "SET max_client_conn = 77", "SET max_client_conn=77");

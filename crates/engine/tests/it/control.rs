@@ -82,7 +82,7 @@ fn a_command_is_answered_when_it_is_done_and_refused_with_the_consoles_words() {
 }
 
 #[test]
-fn who_waits_no_longer_takes_the_command_back() {
+fn a_caller_that_waits_no_longer_takes_the_command_back() {
     let mut world = World::new(config(1));
     let (client, server) = (world.arrival("ann", "db"), world.server());
     world.heard(client);
@@ -96,7 +96,7 @@ fn who_waits_no_longer_takes_the_command_back() {
 }
 
 #[test]
-fn a_reload_that_fails_says_why_and_one_that_works_is_answered_by_all() {
+fn a_reload_that_fails_is_answered_with_the_reason_and_one_that_works_when_all_have_it() {
     let mut world = World::new(config(1));
     world.client();
     ask(&mut world, 1, Request::Run(Command::Reload));
@@ -112,7 +112,7 @@ fn a_reload_that_fails_says_why_and_one_that_works_is_answered_by_all() {
 }
 
 #[test]
-fn workers_that_say_nothing_are_not_waited_for_for_ever() {
+fn workers_that_do_not_answer_are_not_waited_for_for_ever() {
     let mut world = World::with_workers(config(1), 2);
     ask(&mut world, 1, Request::Report);
     assert!(world.port.answers.is_empty(), "the other worker has not answered");

@@ -1,4 +1,4 @@
-//! Who may enter, from where and how, and what those are told who may not: an input at a time.
+//! Who may log in, from where and how, and what refused clients are told: an input at a time.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -132,7 +132,7 @@ fn a_peer_that_leaves_while_its_name_is_looked_up_is_forgotten() {
 }
 
 #[test]
-fn a_certificate_opens_the_door_for_the_user_whom_it_names() {
+fn a_certificate_logs_in_the_user_whom_it_names() {
     let mut world = World::new(ruled("hostssl db all all cert", ""));
     for (name, enters) in [(Some("ann"), true), (Some("bob"), false), (None, false)] {
         let peer = world.visitor_from(tcp("10.0.0.1:1"));
@@ -151,7 +151,7 @@ fn a_certificate_opens_the_door_for_the_user_whom_it_names() {
 }
 
 #[test]
-fn strangers_learn_neither_which_databases_nor_which_users_there_are() {
+fn unauthenticated_clients_learn_neither_which_databases_nor_which_users_there_are() {
     let mut config = config(1);
     config.auth.method = Method::Plain;
     let mut world = World::new(config);
@@ -192,7 +192,7 @@ fn the_console_is_for_those_who_are_listed_and_for_the_owner_of_the_process() {
 }
 
 #[test]
-fn a_shutdown_that_waits_lets_operators_in_and_waits_neither_for_them_nor_for_who_says_nothing() {
+fn a_shutdown_that_waits_accepts_operators_and_waits_neither_for_them_nor_for_silent_clients() {
     let mut world = World::new(config(1));
     let client = world.client();
     let silent = world.visitor_from(unix(1));
@@ -207,7 +207,7 @@ fn a_shutdown_that_waits_lets_operators_in_and_waits_neither_for_them_nor_for_wh
 }
 
 #[test]
-fn a_failed_login_is_answered_later_each_time_and_nobody_else_waits() {
+fn a_failed_login_is_answered_later_each_time_and_no_other_client_waits() {
     let mut config = config(1);
     config.auth.method = Method::Plain;
     config.auth.failure_delay = Span::from_secs(1);
@@ -233,7 +233,7 @@ fn a_failed_login_is_answered_later_each_time_and_nobody_else_waits() {
 }
 
 #[test]
-fn a_client_that_is_gone_before_it_is_told_of_its_failure_leaves_nothing_behind() {
+fn a_client_that_leaves_before_its_refusal_is_sent_leaves_nothing_behind() {
     let mut config = config(1);
     config.auth.method = Method::Plain;
     config.auth.failure_delay = Span::from_secs(1);
@@ -285,7 +285,7 @@ fn a_balancer_must_say_for_whom_it_connects_and_nobody_else_may() {
 }
 
 #[test]
-fn a_client_is_called_by_its_host_and_greeted() {
+fn a_client_gets_its_host_in_application_name_and_a_login_notice() {
     let mut config = config(1);
     config.application_name_add_host = true;
     config.login_notify_message = "mind the gap".into();

@@ -3,16 +3,16 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod auth_query;
 mod console;
 mod control;
 mod entry;
 mod holding;
 mod lending;
 mod links;
-mod lookups;
 mod places;
 mod prelogin;
-mod renewal;
+mod reload;
 mod servers;
 mod shared_limits;
 mod turns;

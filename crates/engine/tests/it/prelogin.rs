@@ -1,4 +1,4 @@
-//! Clients that have not logged in: what they may take from others, which is little and not for long.
+//! Unauthenticated clients: how much memory and how many connections they may take, and for how long.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -48,7 +48,7 @@ fn begun(length: usize) -> Vec<u8> {
 }
 
 #[test]
-fn what_strangers_make_us_hold_is_bounded_for_each_and_for_all_and_is_given_back() {
+fn memory_of_unauthenticated_clients_is_bounded_for_each_and_for_all_and_is_released() {
     let mut config = config(1);
     config.max_clients = 10_000;
     let mut world = World::new(config);
@@ -81,7 +81,7 @@ fn what_strangers_make_us_hold_is_bounded_for_each_and_for_all_and_is_given_back
 }
 
 #[test]
-fn a_stranger_may_say_a_little_ahead_and_not_more() {
+fn an_unauthenticated_client_may_send_a_little_ahead_and_not_more() {
     let mut config = config(1);
     config.auth.method = Method::Plain;
     let mut world = World::new(config);
@@ -99,23 +99,23 @@ fn a_stranger_may_say_a_little_ahead_and_not_more() {
     assert_eq!(world.engine.held_before_login(), 0);
 }
 
-/// A Weir of few clients, and so many strangers that none more is accepted by TCP.
-fn crowded(max_clients: u32) -> (World, Vec<Peer>) {
+/// A Weir of few clients, and so many unauthenticated clients that none more is accepted by TCP.
+fn full_of_connections(max_clients: u32) -> (World, Vec<Peer>) {
     let mut config = config(1);
     config.max_clients = max_clients;
     config.auth.method = Method::Plain;
     let mut world = World::new(config);
-    let mut strangers = Vec::new();
+    let mut others = Vec::new();
     while let Some(peer) = accepted(&mut world, tcp()) {
-        strangers.push(peer);
-        assert!(strangers.len() < 1_000, "there is no limit");
+        others.push(peer);
+        assert!(others.len() < 1_000, "there is no limit");
     }
-    (world, strangers)
+    (world, others)
 }
 
 #[test]
-fn operators_come_in_by_the_unix_socket_whoever_else_is_at_the_door() {
-    let (mut world, strangers) = crowded(50);
+fn operators_log_in_by_the_unix_socket_however_many_others_are_connected() {
+    let (mut world, others) = full_of_connections(50);
     // Local ones have their own places, and may fill those too.
     let mut locals = 0;
     while accepted(&mut world, unix(1234)).is_some() {
@@ -131,17 +131,17 @@ fn operators_come_in_by_the_unix_socket_whoever_else_is_at_the_door() {
         }
         assert!(world.heard(operator).ends_with(&ready(b'I')), "{user} is at the console");
     }
-    assert!(strangers.iter().all(|peer| world.is_open(*peer)), "nobody had to go so soon");
+    assert!(others.iter().all(|peer| world.is_open(*peer)), "nobody had to go so soon");
 }
 
 #[test]
-fn those_who_only_stand_at_the_door_make_room_for_clients_and_for_administrators() {
-    let (mut world, strangers) = crowded(50);
+fn unauthenticated_clients_make_room_for_clients_and_for_administrators() {
+    let (mut world, others) = full_of_connections(50);
     assert_eq!(accepted(&mut world, tcp()), None, "they have come just now");
     world.pass(Span::from_secs(6));
     let admin = accepted(&mut world, tcp()).expect("one makes room");
-    assert!(!world.is_open(strangers[0]) && world.is_open(strangers[1]), "the oldest goes first");
-    assert!(says(&world.heard(strangers[0]), "too many clients are logging in at once"));
+    assert!(!world.is_open(others[0]) && world.is_open(others[1]), "the oldest goes first");
+    assert!(says(&world.heard(others[0]), "too many clients are logging in at once"));
     world.bytes(admin, &startup("admin", "pgbouncer"));
     world.bytes(admin, &password("secret"));
     assert!(world.heard(admin).ends_with(&ready(b'I')), "an administrator by TCP");
@@ -156,7 +156,7 @@ fn those_who_only_stand_at_the_door_make_room_for_clients_and_for_administrators
     }
     // Whoever has logged in stays.
     world.pass(Span::from_secs(6));
-    let more = accepted(&mut world, tcp()).expect("at the door there is room");
+    let more = accepted(&mut world, tcp()).expect("there is room for a refusal");
     world.bytes(more, &startup("ann", "db"));
     assert!(says(&world.heard(more), "no more connections allowed"));
 }
@@ -174,7 +174,7 @@ fn another_worker_makes_room_when_it_is_asked() {
 }
 
 #[test]
-fn names_that_nobody_has_cost_no_hashing() {
+fn unknown_users_cost_no_hashing() {
     let mut config = config(1);
     config.auth.method = Method::ScramSha256;
     config.max_clients = 10_000;
@@ -192,7 +192,7 @@ fn names_that_nobody_has_cost_no_hashing() {
     };
     for number in 0..100 {
         challenge(&mut world, &format!("nobody{number}"));
-        assert!(world.asked_for_help().is_none(), "nothing is hashed for a stranger");
+        assert!(world.asked_for_help().is_none(), "nothing is hashed for an unknown user");
     }
     // A listed user is asked the same, as soon.
     assert_eq!(challenge(&mut world, "ann").len(), challenge(&mut world, "bob").len());

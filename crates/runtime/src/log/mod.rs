@@ -8,7 +8,7 @@ mod form;
 mod sink;
 
 use std::fmt;
-use std::io::{self, Write};
+use std::io;
 use std::iter;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -21,6 +21,7 @@ use weir_engine::port::{About, Level};
 
 use crate::clock::unix_micros;
 use form::{Line, Who};
+pub use sink::LogTarget;
 use sink::Sinks;
 
 /// Lines that may wait for the log's thread.
@@ -31,26 +32,6 @@ const LINE_LIMIT: usize = 8 * 1024;
 const BREATH: Duration = Duration::from_millis(10);
 /// How long an end of the process waits for the last lines.
 const LAST_LINES: Duration = Duration::from_secs(1);
-
-/// Where the log goes besides the file and the system's log, which the configuration names.
-pub enum LogTarget {
-    /// Standard error too. Under systemd lines carry their priority there instead of a time.
-    Stderr,
-    /// Nowhere else.
-    Quiet,
-    /// Anything, for programs that run the pooler inside themselves.
-    Writer(Box<dyn Write + Send>),
-}
-
-impl fmt::Debug for LogTarget {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            LogTarget::Stderr => "Stderr",
-            LogTarget::Quiet => "Quiet",
-            LogTarget::Writer(_) => "Writer",
-        })
-    }
-}
 
 enum Entry {
     Line(Line),

@@ -4,6 +4,7 @@
 //! that are lost are counted, and the count is the first line that the place takes again.
 
 use std::env;
+use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::fd::AsFd;
@@ -15,7 +16,6 @@ use jiff::tz::TimeZone;
 use weir_config::{Log as Settings, LogFormat};
 use weir_engine::port::Level;
 
-use super::LogTarget;
 use super::form::{self, Line, Who};
 use crate::clock::unix_micros;
 
@@ -40,6 +40,26 @@ const FACILITIES: [(&str, u8); 13] = [
     ("local6", 22),
     ("local7", 23),
 ];
+
+/// Where the log goes besides the file and the system's log, which the configuration names.
+pub enum LogTarget {
+    /// Standard error too. Under systemd lines carry their priority there instead of a time.
+    Stderr,
+    /// Nowhere else.
+    Quiet,
+    /// Anything, for programs that run the pooler inside themselves.
+    Writer(Box<dyn Write + Send>),
+}
+
+impl fmt::Debug for LogTarget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            LogTarget::Stderr => "Stderr",
+            LogTarget::Quiet => "Quiet",
+            LogTarget::Writer(_) => "Writer",
+        })
+    }
+}
 
 /// All places of the log.
 pub(super) struct Sinks {

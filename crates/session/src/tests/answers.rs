@@ -6,8 +6,9 @@ use weir_base::PoolMode;
 use weir_pgwire::{Dirty, put_back, put_front};
 
 use super::rig::*;
-use crate::back::{Unexpected, agree, agreed};
-use crate::front::{Simple, Then};
+use crate::from_client::{ReplyWait, SimpleQueries, StopReason};
+use crate::from_server::ProtocolViolation;
+use crate::param_sync;
 use crate::{Refusal, Server};
 
 #[test]
@@ -46,7 +47,7 @@ fn a_server_in_the_middle_of_a_message_is_not_clean() {
 #[test]
 fn a_reply_that_nobody_asked_for_ends_the_server() {
     let mut link = Link::transaction();
-    assert_eq!(link.feed_server(&row("x"), true), Err(Unexpected("a reply that no request explains")));
+    assert_eq!(link.feed_server(&row("x"), true), Err(ProtocolViolation("a reply that no request explains")));
     assert_eq!(link.to_client, b"", "and does not reach the client");
     assert!(link.feed_server(&ready(), true).is_err());
 }
@@ -60,11 +61,11 @@ fn a_query_of_our_own_is_swallowed_and_its_failure_told() {
     assert_eq!(sent.0, query("select 1"));
     assert!(!server.is_quiet());
     let told = link.told(&[row("1"), notice("n"), complete("SELECT 1"), ready()]);
-    assert_eq!((told.own_done, told.queries), (Some(Ok(())), 0));
+    assert_eq!((told.own_query_done, told.queries), (Some(Ok(())), 0));
     let Link { server: Some(server), scratch, .. } = &mut link else { panic!("a server") };
     server.own_query("bad", scratch, &mut sent);
     let told = link.told(&[error("42601", "syntax error"), ready()]);
-    let failure = told.own_done.unwrap().unwrap_err();
+    let failure = told.own_query_done.unwrap().unwrap_err();
     assert_eq!((failure.sqlstate.as_str(), failure.message.as_str()), ("42601", "syntax error"));
     assert_eq!(link.to_client, b"", "the client heard none of it");
 }
@@ -101,13 +102,13 @@ fn the_next_client_gets_its_own_parameters_before_its_first_query() {
     let mut other = crate::Client::new(2, PoolMode::Transaction, std::sync::Arc::new(wanted));
     let mut sent = Sent::default();
     let server = link.server.as_mut().unwrap();
-    assert!(agree(server, &mut other, &link.params, &mut link.scratch, &mut sent));
+    assert!(param_sync::start(server, &mut other, &link.params, &mut link.scratch, &mut sent));
     assert!(String::from_utf8_lossy(&sent.0).contains("SET TimeZone='Asia/Tokyo'"));
     link.client = other;
     let told = link.told(&[row("x"), complete("SELECT 1"), parameter("TimeZone", "Japan"), ready()]);
-    assert_eq!(told.own_done, Some(Ok(())));
+    assert_eq!(told.own_query_done, Some(Ok(())));
     let mut messages = Vec::new();
-    agreed(link.server.as_ref().unwrap(), &mut link.client, Some((&link.params, &mut messages)));
+    param_sync::finish(link.server.as_ref().unwrap(), &mut link.client, Some((&link.params, &mut messages)));
     assert_eq!(messages, parameter("TimeZone", "Japan"), "a spelling that differs is told");
     assert_eq!(link.to_client, b"");
 }
@@ -202,11 +203,11 @@ fn a_client_without_a_server_asks_for_one_only_when_it_must() {
     link.ask(&[sync(), flush(), copy_data(b"late"), copy_done()]);
     assert_eq!(std::mem::take(&mut link.to_client), ready());
     for asked in [query("select 1"), parse("", "select 1"), bind(""), execute(), function_call(), describe("s")] {
-        assert_eq!(link.stopped(&[asked]), Then::NeedServer);
+        assert_eq!(link.stopped(&[asked]), StopReason::NeedServer);
     }
-    assert!(matches!(link.stopped(&[vec![b'?', 0, 0, 0, 4]]), Then::Refuse(Refusal::Protocol(_))));
-    assert!(matches!(link.stopped(&[vec![b'S', 0, 0, 0, 8]]), Then::Refuse(Refusal::Protocol(_))), "half a Sync");
-    assert_eq!(link.stopped(&[vec![b'X', 0, 0, 0, 4]]), Then::Leaves);
+    assert!(matches!(link.stopped(&[vec![b'?', 0, 0, 0, 4]]), StopReason::Refuse(Refusal::Protocol(_))));
+    assert!(matches!(link.stopped(&[vec![b'S', 0, 0, 0, 8]]), StopReason::Refuse(Refusal::Protocol(_))), "half a Sync");
+    assert_eq!(link.stopped(&[vec![b'X', 0, 0, 0, 4]]), StopReason::Terminate);
 }
 
 #[test]
@@ -255,14 +256,14 @@ fn a_request_in_the_middle_of_copy_breaks_the_protocol() {
     link.ask(&[query("copy t from stdin")]);
     link.tell(&[copy_in()]);
     let stopped = link.stopped(&[query("select 1")]);
-    assert!(matches!(stopped, Then::Refuse(Refusal::Protocol(_))), "{stopped:?}");
+    assert!(matches!(stopped, StopReason::Refuse(Refusal::Protocol(_))), "{stopped:?}");
 }
 
 #[test]
 fn a_request_sent_ahead_into_a_copy_is_noticed_when_the_copy_begins() {
     let mut link = Link::transaction();
     link.ask(&[query("copy t from stdin"), query("select 1")]);
-    assert!(link.told(&[copy_in()]).copy_breached);
+    assert!(link.told(&[copy_in()]).copy_violated);
     assert!(!link.server().is_quiet());
 }
 
@@ -283,15 +284,18 @@ fn a_goodbye_waits_for_the_answers_that_come_without_another_word() {
     let mut goodbye = Vec::new();
     put_front::terminate(&mut goodbye);
     let mut link = Link::transaction();
-    assert_eq!(link.stopped(&[query("select 1"), goodbye.clone()]), Then::Full);
+    assert_eq!(link.stopped(&[query("select 1"), goodbye.clone()]), StopReason::AwaitReplies(ReplyWait::Termination));
     link.tell(&[complete("SELECT 1"), ready()]);
-    assert_eq!(link.stopped(&[goodbye.clone()]), Then::Leaves);
+    assert_eq!(link.stopped(&[goodbye.clone()]), StopReason::Terminate);
     // Without a Sync the server would keep its answers to itself, and a COPY waits for data.
-    assert_eq!(link.stopped(&[parse("", "select 1"), goodbye.clone()]), Then::Leaves);
+    assert_eq!(link.stopped(&[parse("", "select 1"), goodbye.clone()]), StopReason::Terminate);
     let mut link = Link::transaction();
-    assert_eq!(link.stopped(&[query("copy t from stdin"), goodbye.clone()]), Then::Full);
+    assert_eq!(
+        link.stopped(&[query("copy t from stdin"), goodbye.clone()]),
+        StopReason::AwaitReplies(ReplyWait::Termination)
+    );
     link.tell(&[copy_in()]);
-    assert_eq!(link.stopped(&[goodbye]), Then::Leaves);
+    assert_eq!(link.stopped(&[goodbye]), StopReason::Terminate);
 }
 
 #[test]
@@ -311,8 +315,8 @@ fn a_wait_for_the_server_is_a_wait_for_something() {
     link.tell(&[parsed(), bound(), complete("DEALLOCATE ALL"), parsed(), bound(), copy_in()]);
     link.ask(&[copy_done()]);
     link.tell(&[complete("COPY 0")]);
-    let then = link.stopped(&[bind("s"), sync()]);
-    assert!(then != Then::Full || link.server().is_busy(), "it would wait for ever");
+    let stop = link.stopped(&[bind("s"), sync()]);
+    assert!(!matches!(stop, StopReason::AwaitReplies(_)) || link.server().is_busy(), "it would wait for ever");
 }
 
 #[test]
@@ -334,10 +338,10 @@ fn a_message_of_a_client_beyond_max_packet_size_is_refused() {
     let mut short = Vec::new();
     put_front::query(&mut short, "select 1");
     link.messages.longest = short.len() as u32;
-    assert_eq!(link.feed_client(&short).then, Then::More);
+    assert_eq!(link.feed_client(&short).stop, StopReason::EndOfInput);
     let mut longer = Vec::new();
     put_front::query(&mut longer, "select 12");
-    assert_eq!(link.feed_client(&longer).then, Then::Refuse(Refusal::MessageTooLong));
+    assert_eq!(link.feed_client(&longer).stop, StopReason::Refuse(Refusal::MessageTooLong));
 }
 
 #[test]
@@ -355,13 +359,13 @@ fn a_message_of_a_server_beyond_max_packet_size_is_not_passed_on() {
 #[test]
 fn a_simple_query_is_refused_where_only_the_extended_protocol_is_allowed() {
     let mut link = Link::transaction();
-    link.messages.simple = Simple::Refused;
+    link.messages.simple = SimpleQueries::Refused;
     let (mut simple, mut extended) = (Vec::new(), Vec::new());
     put_front::query(&mut simple, "select 1");
     put_front::parse_text(&mut extended, b"", "select 1", &[]);
     put_front::sync(&mut extended);
-    assert_eq!(link.feed_client(&extended).then, Then::More);
-    assert_eq!(link.feed_client(&simple).then, Then::Refuse(Refusal::SimpleQuery));
+    assert_eq!(link.feed_client(&extended).stop, StopReason::EndOfInput);
+    assert_eq!(link.feed_client(&simple).stop, StopReason::Refuse(Refusal::SimpleQuery));
 }
 
 #[test]

@@ -6,15 +6,15 @@ use weir_base::PoolMode;
 use weir_pgwire::{HEAD, backend};
 
 use super::rig::*;
-use crate::front::{Fed, MAX_HELD_PARSE, MAX_HELD_UNNAMED, Then};
-use crate::notes::MAX_NOTED;
+use crate::from_client::{ClientOutcome, MAX_HELD_PARSE, MAX_HELD_UNNAMED, ReplyWait, StopReason};
+use crate::undo_log::MAX_NOTED;
 use crate::{CancelKey, Client, Interner, Server, StatementMemory};
 
 /// A link whose statements may take so much: of the client, of its pool, of the process.
 fn limited(client: u64, pool: u64, process: u64) -> Link {
     let mut link = Link::transaction();
     link.interner = Interner::new([3; 16], &StatementMemory::default(), process);
-    link.accepted = link.interner.pool("app", "joe", pool);
+    link.statements = link.interner.pool("app", "joe", pool);
     link.client_memory = client;
     link
 }
@@ -97,7 +97,7 @@ fn a_named_parse_of_more_than_16_mib_fails_and_an_unnamed_one_of_more_than_one_s
         assert!(link.client.stream.held().len() < 64, "nothing of it is held");
     }
     assert!(link.client.is_between_messages());
-    assert_eq!(link.accepted.used(), 0);
+    assert_eq!(link.statements.used(), 0);
 }
 
 #[test]
@@ -106,15 +106,15 @@ fn an_unnamed_statement_is_charged_and_streams_where_there_is_no_room_to_hold_it
     let mut link = limited(1 << 20, 1 << 20, 1 << 20);
     link.ask(&[parse("", &text), sync()]);
     link.tell(&[parsed(), ready()]);
-    assert!(link.accepted.used() >= 50_000 && link.interner.used() >= 50_000);
+    assert!(link.statements.used() >= 50_000 && link.interner.used() >= 50_000);
     link.client = Client::new(2, PoolMode::Transaction, link.client.params().clone());
-    assert_eq!(link.accepted.used(), 0, "it goes with its client");
+    assert_eq!(link.statements.used(), 0, "it goes with its client");
     for mut link in
         [limited(40_000, 1 << 20, 1 << 20), limited(1 << 20, 40_000, 1 << 20), limited(1 << 20, 1 << 20, 40_000)]
     {
         assert_eq!(tags(&link.ask(&[parse("", &text), bind(""), execute(), sync()])), "PBES");
         link.tell(&[parsed(), bound(), complete("SELECT 1"), ready()]);
-        assert_eq!(link.accepted.used(), 0);
+        assert_eq!(link.statements.used(), 0);
         assert_eq!(tags(&link.ask(&[bind(""), execute(), sync()])), "BES", "it is where it was parsed");
         link.tell(&[bound(), complete("SELECT 1"), ready()]);
         link.server = Some(Server::new(link.client.params().clone(), CancelKey::default()));
@@ -129,7 +129,7 @@ fn a_parse_that_is_half_there_is_charged_and_fails_when_the_room_is_gone() {
     for piece in asked[..100_000].chunks(1000) {
         assert_eq!(link.ask(&[piece.to_vec()]), b"");
     }
-    assert!((100_000..150_000).contains(&link.accepted.used()), "{}", link.accepted.used());
+    assert!((100_000..150_000).contains(&link.statements.used()), "{}", link.statements.used());
     // Others take the room.
     let mut other = Client::new(2, PoolMode::Transaction, link.client.params().clone());
     std::mem::swap(&mut other, &mut link.client);
@@ -140,7 +140,7 @@ fn a_parse_that_is_half_there_is_charged_and_fails_when_the_room_is_gone() {
     assert_eq!(tags(&[sent, link.ask(&[sync()])].concat()), "DS");
     assert_eq!(refused(&mut link)[2], "a prepared statement for which there is no memory");
     drop(other);
-    assert_eq!(link.accepted.used(), 0);
+    assert_eq!(link.statements.used(), 0);
     link.prepared("s", "select 1");
 }
 
@@ -152,10 +152,10 @@ fn a_parse_that_is_not_held_takes_no_server_before_its_end() {
     for piece in asked[..150_000].chunks(10_000) {
         assert_eq!(link.ask(&[piece.to_vec()]), b"");
     }
-    assert!(link.accepted.used() < 20_000, "nor memory");
+    assert!(link.statements.used() < 20_000, "nor memory");
     let rest = [&asked[150_000..], &sync()].concat();
     let fed = link.feed_client(&rest);
-    assert_eq!(fed, Fed { used: asked.len() - 150_000, then: Then::NeedServer });
+    assert_eq!(fed, ClientOutcome { used: asked.len() - 150_000, stop: StopReason::NeedServer });
     link.server = server;
     assert_eq!(tags(&link.ask(&[sync()])), "DS");
     assert_eq!(refused(&mut link)[2], "a prepared statement for which there is no memory");
@@ -190,10 +190,10 @@ fn at_length(link: &mut Link, message: impl Fn(usize) -> Vec<u8>) -> (Vec<u8>, u
     while used < all.len() {
         let fed = link.feed_client(&all[used..all.len().min(used + 65_536)]);
         used += fed.used;
-        match fed.then {
-            Then::More => {}
-            Then::Full => break,
-            then => panic!("{then:?}"),
+        match fed.stop {
+            StopReason::EndOfInput => {}
+            StopReason::AwaitReplies(_) => break,
+            stop => panic!("{stop:?}"),
         }
     }
     (all, used)
@@ -207,18 +207,21 @@ fn a_deep_pipeline_of_closes_waits_at_its_bound_and_is_answered_in_full() {
     assert!(used < all.len() / 20, "what is outstanding is bounded");
     let sent = std::mem::take(&mut link.to_server);
     assert_eq!(tags(&sent), "H", "the server is told to say what it has");
-    assert!((MAX_NOTED as u64..2 * MAX_NOTED as u64).contains(&link.accepted.used()), "{}", link.accepted.used());
-    assert_eq!(link.feed_client(&all[used..used + 100]), Fed { used: 0, then: Then::Full });
+    assert!((MAX_NOTED as u64..2 * MAX_NOTED as u64).contains(&link.statements.used()), "{}", link.statements.used());
+    assert_eq!(
+        link.feed_client(&all[used..used + 100]),
+        ClientOutcome { used: 0, stop: StopReason::AwaitReplies(ReplyWait::QueueFull) }
+    );
     assert_eq!(link.to_server, b"", "once is enough");
     let mut told = link.tell(&[parsed(), bound(), complete("SELECT 1")]);
     while used < all.len() {
         let fed = link.feed_client(&all[used..all.len().min(used + 65_536)]);
-        assert!(fed.used > 0 || fed.then == Then::More);
+        assert!(fed.used > 0 || fed.stop == StopReason::EndOfInput);
         used += fed.used;
         told.append(&mut link.to_client);
     }
     assert_eq!(tags(&told).bytes().filter(|tag| *tag == b'3').count(), 200_000);
-    assert_eq!(link.accepted.used(), 0);
+    assert_eq!(link.statements.used(), 0);
     assert!(began.elapsed() < Duration::from_secs(60), "each Close looked at all others: {:?}", began.elapsed());
 }
 
@@ -230,8 +233,8 @@ fn what_a_pipeline_takes_back_and_may_give_again_is_bounded_too() {
     link.ask(&[parse("", "select pg_sleep(20)"), bind(""), execute()]);
     for limit in 0..10 {
         let fed = link.feed_client(&unnamed(limit));
-        if fed.then == Then::Full {
-            return assert!(link.accepted.used() < 3 << 20, "{}", link.accepted.used());
+        if matches!(fed.stop, StopReason::AwaitReplies(_)) {
+            return assert!(link.statements.used() < 3 << 20, "{}", link.statements.used());
         }
     }
     panic!("all were taken");
@@ -257,7 +260,7 @@ fn statements_that_are_dropped_again_and_again_cost_what_is_dropped() {
     link.ask(&[bind(""), execute(), sync()]);
     link.tell(&[parsed(), bound(), complete("DEALLOCATE ALL"), ready()]);
     assert_eq!(link.client.prepared(), 0);
-    assert!(link.accepted.used() < 300_000, "what is left is what was kept for the next: {}", link.accepted.used());
+    assert!(link.statements.used() < 300_000, "what is left is what was kept for the next: {}", link.statements.used());
     assert!(began.elapsed() < Duration::from_secs(60));
 }
 
@@ -303,7 +306,10 @@ fn a_bind_of_few_bytes_does_not_write_megabytes_at_once() {
     let unnamed: Vec<u8> = (0..1_000).flat_map(|_| [bind(""), sync()].concat()).collect();
     for asked in [named, unnamed] {
         let fed = link.feed_client(&asked);
-        assert!(fed.then == Then::Full && fed.used > 0 && link.to_server.len() < 2 << 20, "{fed:?}");
+        assert!(
+            matches!(fed.stop, StopReason::AwaitReplies(_)) && fed.used > 0 && link.to_server.len() < 2 << 20,
+            "{fed:?}"
+        );
         let sent = std::mem::take(&mut link.to_server);
         assert!(tags(&sent).ends_with('H'));
         link.ask(&[sync()]);

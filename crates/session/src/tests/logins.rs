@@ -11,8 +11,8 @@ use weir_auth::{
 use weir_pgwire::{Auth, HEAD, backend, put_back, put_front};
 
 use super::rig::*;
-use crate::login::{Login, Next, Salt};
-use crate::server_login::{Credentials, LoginTold, ServerLogin};
+use crate::login::{Login, LoginNonces, LoginStep};
+use crate::server_login::{Credentials, ServerLogin, ServerLoginStep};
 use crate::{ParamTable, Refusal};
 
 const SALTED: [u8; 32] = [9; 32];
@@ -21,8 +21,8 @@ fn policy() -> ScramPolicy {
     ScramPolicy { key: [5; 32], iterations: 4096 }
 }
 
-fn salt() -> Salt {
-    Salt { md5: [1, 2, 3, 4], nonce: [7; 18] }
+fn salt() -> LoginNonces {
+    LoginNonces { md5: [1, 2, 3, 4], nonce: [7; 18] }
 }
 
 /// What a client by the Unix socket is asked.
@@ -60,14 +60,14 @@ fn attempt_bound(
     let mut answered = 0;
     loop {
         next = match next {
-            Next::Accepted(_) => return (tags(&seen), None),
-            Next::Refused(refusal) => return (tags(&seen), Some(refusal)),
+            LoginStep::Accepted(_) => return (tags(&seen), None),
+            LoginStep::Refused(refusal) => return (tags(&seen), Some(refusal)),
             // The hash of the stored password; a wrong password given is hashed to something else.
-            Next::Salt { password, .. } => {
+            LoginStep::HashPassword { password, .. } => {
                 let salted = if &*password == "right" { SALTED } else { [8; 32] };
                 login.salted(&salted)
             }
-            Next::Wait => {
+            LoginStep::Wait => {
                 let asked = each(&seen).split_off(answered);
                 answered += asked.len();
                 let answer = respond(&asked[0][HEAD..], user, password, theirs, &mut scram);
@@ -159,10 +159,10 @@ fn a_client_that_was_not_shown_our_better_offer_is_refused() {
         let (mut login, _) = Login::begin("ann", plan.clone(), secret.as_ref(), salt(), Some(b"hash"), &mut seen);
         put_front::sasl_initial(&mut answer, mechanism, first.as_bytes());
         let mut next = login.message(&answer[HEAD..], &policy(), &mut seen);
-        if let Next::Salt { .. } = next {
+        if let LoginStep::HashPassword { .. } = next {
             next = login.salted(&SALTED);
         }
-        assert!(matches!(next, Next::Refused(Refusal::SaslFailed)), "{mechanism}");
+        assert!(matches!(next, LoginStep::Refused(Refusal::SaslFailed)), "{mechanism}");
     }
 }
 
@@ -182,9 +182,9 @@ fn a_password_that_nobody_asked_for_is_refused() {
     let secret = Some(Secret::Plain("right".into()));
     let plan = plan(Method::Plain, "ann", secret.as_ref());
     let (mut login, _) = Login::begin("ann", plan, secret.as_ref(), salt(), None, &mut seen);
-    assert!(matches!(login.message(b"right\0", &policy(), &mut seen), Next::Accepted(_)));
-    assert!(matches!(login.message(b"right\0", &policy(), &mut seen), Next::Refused(Refusal::Protocol(_))));
-    assert!(matches!(login.salted(&SALTED), Next::Refused(Refusal::Broken(_))));
+    assert!(matches!(login.message(b"right\0", &policy(), &mut seen), LoginStep::Accepted(_)));
+    assert!(matches!(login.message(b"right\0", &policy(), &mut seen), LoginStep::Refused(Refusal::Protocol(_))));
+    assert!(matches!(login.salted(&SALTED), LoginStep::Refused(Refusal::Broken(_))));
 }
 
 fn credentials(password: Option<&str>) -> Credentials {
@@ -220,16 +220,16 @@ fn auth_ok() -> Vec<u8> {
 }
 
 /// What a login comes to: "ready", "waits", "salt", or the failure's words.
-fn outcome(told: LoginTold) -> String {
+fn outcome(told: ServerLoginStep) -> String {
     match told {
-        LoginTold::Wait => "waits".into(),
-        LoginTold::Salt { .. } => "salt".into(),
-        LoginTold::Ready(_) => "ready".into(),
-        LoginTold::Failed(error) => error.message,
+        ServerLoginStep::Wait => "waits".into(),
+        ServerLoginStep::HashPassword { .. } => "salt".into(),
+        ServerLoginStep::Ready(_) => "ready".into(),
+        ServerLoginStep::Failed(error) => error.message,
     }
 }
 
-fn feed(login: &mut ServerLogin, table: &ParamTable, bytes: &[u8]) -> (LoginTold, Vec<u8>) {
+fn feed(login: &mut ServerLogin, table: &ParamTable, bytes: &[u8]) -> (ServerLoginStep, Vec<u8>) {
     let mut sent = Vec::new();
     let told = login.feed(bytes, [4; 18], table, &mut sent);
     (told, sent)
@@ -242,7 +242,9 @@ fn a_server_that_trusts_is_ready_with_what_it_says_about_itself() {
     for byte in &bytes[..bytes.len() - 1] {
         assert_eq!(outcome(feed(&mut login, &table, &[*byte]).0), "waits");
     }
-    let LoginTold::Ready(welcome) = feed(&mut login, &table, &bytes[bytes.len() - 1..]).0 else { panic!("not ready") };
+    let ServerLoginStep::Ready(welcome) = feed(&mut login, &table, &bytes[bytes.len() - 1..]).0 else {
+        panic!("not ready")
+    };
     assert_eq!(welcome.reported.len(), 2);
     assert_eq!(welcome.server.cancel_key().pid, 77);
     assert_eq!(table.get(welcome.server.params(), "TimeZone"), Some("UTC"));
@@ -263,7 +265,7 @@ fn what_a_server_asks_for_and_we_do_not_have_is_said_with_the_users_name() {
 fn the_servers_own_refusal_is_told_in_its_words() {
     let (mut login, table) = begin(Some("right"));
     let (told, _) = feed(&mut login, &table, &fatal("28P01", "password authentication failed for user \"ann\""));
-    let LoginTold::Failed(error) = told else { panic!("not failed") };
+    let ServerLoginStep::Failed(error) = told else { panic!("not failed") };
     assert_eq!((error.sqlstate.as_str(), error.message.contains("password authentication")), ("28P01", true));
 }
 
@@ -290,7 +292,7 @@ fn a_server_that_misbehaves_during_login_fails_clearly() {
     for (what, bytes) in bad {
         let (mut login, table) = begin(Some("right"));
         let (told, _) = feed(&mut login, &table, &bytes);
-        let LoginTold::Failed(error) = told else { panic!("{what}: {}", outcome(told)) };
+        let ServerLoginStep::Failed(error) = told else { panic!("{what}: {}", outcome(told)) };
         assert_eq!(error.sqlstate, "08006", "{what}");
         assert!(error.message.starts_with("server login failed: "), "{what}: {}", error.message);
     }
@@ -346,7 +348,7 @@ proptest! {
                 (true, Some(tag)) => server_says(|b| put_back::raw(b, *tag, &piece[1..])),
                 _ => piece.clone(),
             };
-            if let (LoginTold::Failed(error), _) = feed(&mut login, &table, &bytes) {
+            if let (ServerLoginStep::Failed(error), _) = feed(&mut login, &table, &bytes) {
                 prop_assert!(!error.message.is_empty() && error.sqlstate.len() == 5);
                 break;
             }
@@ -362,7 +364,7 @@ proptest! {
             let (mut login, _) = Login::begin("ann", plan, secret.as_ref(), salt(), None, &mut seen);
             for answer in &answers {
                 let next = login.message(answer, &policy(), &mut seen);
-                prop_assert!(!matches!(next, Next::Accepted(_)));
+                prop_assert!(!matches!(next, LoginStep::Accepted(_)));
             }
         }
     }

@@ -6,26 +6,26 @@ use std::sync::Arc;
 use weir_base::PoolMode;
 use weir_pgwire::{ErrorFields, HEAD, Head, Of, put_back, put_front};
 
-use crate::back::{self, Told, Unexpected};
-use crate::front::{self, Context, Counts, Fed, Messages, Simple, Then};
-use crate::{Accepted, CancelKey, Client, Interner, Out, ParamTable, Server, StatePolicy, StatementMemory};
+use crate::from_client::{self, ClientOutcome, Context, MessagePolicy, SimpleQueries, StatementCounts, StopReason};
+use crate::from_server::{self, ProtocolViolation, ServerOutcome};
+use crate::{CancelKey, Client, Interner, Out, ParamTable, PoolStatements, Server, StatePolicy, StatementMemory};
 
 /// A link, and everything that was written to its ends since it was last looked at.
 pub(crate) struct Link {
     pub(crate) client: Client,
     pub(crate) server: Option<Server>,
     pub(crate) interner: Interner,
-    pub(crate) accepted: Accepted,
+    pub(crate) statements: PoolStatements,
     pub(crate) params: ParamTable,
     spare: Vec<Vec<u8>>,
     pub(crate) scratch: Vec<u8>,
-    pub(crate) counts: Counts,
+    pub(crate) counts: StatementCounts,
     pub(crate) max_prepared: usize,
     pub(crate) client_statements: usize,
     pub(crate) client_memory: u64,
-    pub(crate) messages: Messages,
+    pub(crate) messages: MessagePolicy,
     pub(crate) state: StatePolicy,
-    pub(crate) ahead: u32,
+    pub(crate) max_pending_segments: u32,
     pub(crate) to_client: Vec<u8>,
     pub(crate) to_server: Vec<u8>,
 }
@@ -63,18 +63,18 @@ impl Link {
         Link {
             client: Client::new(1, mode, shared.clone()),
             server: Some(Server::new(shared, CancelKey::default())),
-            accepted: interner.pool("app", "joe", MEMORY),
+            statements: interner.pool("app", "joe", MEMORY),
             interner,
             params,
             spare: Vec::new(),
             scratch: Vec::new(),
-            counts: Counts::default(),
+            counts: StatementCounts::default(),
             max_prepared: 100,
             client_statements: 100,
             client_memory: MEMORY,
-            messages: Messages { longest: u32::MAX, simple: Simple::Allowed },
+            messages: MessagePolicy { longest: u32::MAX, simple: SimpleQueries::Allowed },
             state: StatePolicy::default(),
-            ahead: u32::MAX,
+            max_pending_segments: u32::MAX,
             to_client: Vec::new(),
             to_server: Vec::new(),
         }
@@ -85,11 +85,11 @@ impl Link {
     }
 
     /// The client sends; returns how far it got.
-    pub(crate) fn feed_client(&mut self, input: &[u8]) -> Fed {
+    pub(crate) fn feed_client(&mut self, input: &[u8]) -> ClientOutcome {
         let mut out = Recorder { input, client: &mut self.to_client, server: &mut self.to_server };
         let mut ctx = Context {
             interner: &mut self.interner,
-            accepted: &mut self.accepted,
+            statements: &mut self.statements,
             params: &self.params,
             spare: &mut self.spare,
             scratch: &mut self.scratch,
@@ -99,17 +99,17 @@ impl Link {
             client_memory: self.client_memory,
             messages: self.messages,
             state: self.state,
-            ahead: self.ahead,
+            max_pending_segments: self.max_pending_segments,
         };
-        front::feed(&mut self.client, self.server.as_mut(), input, &mut ctx, &mut out)
+        from_client::feed(&mut self.client, self.server.as_mut(), input, &mut ctx, &mut out)
     }
 
     /// The server sends, to its client if it has one.
-    pub(crate) fn feed_server(&mut self, input: &[u8], linked: bool) -> Result<Told, Unexpected> {
+    pub(crate) fn feed_server(&mut self, input: &[u8], linked: bool) -> Result<ServerOutcome, ProtocolViolation> {
         let mut out = Recorder { input, client: &mut self.to_client, server: &mut self.to_server };
         let mut ctx = Context {
             interner: &mut self.interner,
-            accepted: &mut self.accepted,
+            statements: &mut self.statements,
             params: &self.params,
             spare: &mut self.spare,
             scratch: &mut self.scratch,
@@ -119,22 +119,22 @@ impl Link {
             client_memory: self.client_memory,
             messages: self.messages,
             state: self.state,
-            ahead: self.ahead,
+            max_pending_segments: self.max_pending_segments,
         };
         let client = linked.then_some(&mut self.client);
-        back::feed(self.server.as_mut().expect("a server"), client, input, &mut ctx, &mut out)
+        from_server::feed(self.server.as_mut().expect("a server"), client, input, &mut ctx, &mut out)
     }
 
     /// The client sends messages, and all of them are taken. Returns what the server was sent.
     pub(crate) fn ask(&mut self, messages: &[Vec<u8>]) -> Vec<u8> {
         let input = messages.concat();
-        assert_eq!(self.feed_client(&input), Fed { used: input.len(), then: Then::More });
+        assert_eq!(self.feed_client(&input), ClientOutcome { used: input.len(), stop: StopReason::EndOfInput });
         std::mem::take(&mut self.to_server)
     }
 
     /// The client sends messages and is stopped, none of its last one taken. Returns why.
-    pub(crate) fn stopped(&mut self, messages: &[Vec<u8>]) -> Then {
-        self.feed_client(&messages.concat()).then
+    pub(crate) fn stopped(&mut self, messages: &[Vec<u8>]) -> StopReason {
+        self.feed_client(&messages.concat()).stop
     }
 
     /// The server answers as it should. Returns what the client was sent.
@@ -144,7 +144,7 @@ impl Link {
     }
 
     /// The server answers as it should. Returns what that told.
-    pub(crate) fn told(&mut self, messages: &[Vec<u8>]) -> Told {
+    pub(crate) fn told(&mut self, messages: &[Vec<u8>]) -> ServerOutcome {
         self.feed_server(&messages.concat(), true).expect("every answer was asked for")
     }
 

@@ -8,13 +8,13 @@ use weir_base::PoolMode;
 use weir_pgwire::HEAD;
 
 use super::rig::*;
-use crate::front::Then;
+use crate::from_client::StopReason;
 
 /// As much of a server as answers need: it skips after errors, copies, and has a transaction.
 #[derive(Default)]
 struct Backend {
     skipping: bool,
-    /// Reading COPY data, for Execute or for a simple query.
+    /// ParseEnvironment COPY data, for Execute or for a simple query.
     copying: Option<u8>,
     failed: bool,
     open: bool,
@@ -146,7 +146,7 @@ struct Outcome {
     statements: Vec<(Vec<u8>, Vec<u8>)>,
     client_state: String,
     server_state: String,
-    counts: crate::front::Counts,
+    counts: crate::from_client::StatementCounts,
     refused: Option<String>,
 }
 
@@ -175,14 +175,14 @@ fn converse(mode: PoolMode, batches: &[Vec<Vec<u8>>], cuts: &[usize]) -> Outcome
             loop {
                 let fed = link.feed_client(&piece[at..]);
                 at += fed.used;
-                match fed.then {
-                    Then::More => break,
-                    Then::Full => {
+                match fed.stop {
+                    StopReason::EndOfInput => break,
+                    StopReason::AwaitReplies(_) => {
                         assert!(link.server().is_busy(), "a wait for nothing");
                         exchange(&mut link, &mut backend, &mut client, &mut server, cuts);
                     }
-                    then => {
-                        refused = Some(format!("{then:?}"));
+                    stop => {
+                        refused = Some(format!("{stop:?}"));
                         break 'all;
                     }
                 }
@@ -286,7 +286,7 @@ proptest! {
             let mut link = Link::new(mode);
             for piece in &pieces {
                 let input = if framed { frame(piece, b"QPBDECSHFdcfX") } else { piece.clone() };
-                if link.feed_client(&input).then != Then::More {
+                if link.feed_client(&input).stop != StopReason::EndOfInput {
                     break;
                 }
             }

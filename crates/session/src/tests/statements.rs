@@ -6,7 +6,7 @@ use weir_base::PoolMode;
 use weir_pgwire::put_front;
 
 use super::rig::*;
-use crate::front::Then;
+use crate::from_client::{ReplyWait, StopReason};
 use crate::{CancelKey, NAME_LEN, NAME_PREFIX, Server};
 
 fn text(bytes: &[u8]) -> String {
@@ -180,7 +180,7 @@ fn changes_that_build_upon_each_other_are_undone_together() {
 fn what_may_still_be_skipped_is_waited_for_by_later_segments() {
     let mut link = Link::transaction();
     link.ask(&[parse("s", "select 1"), sync()]);
-    assert_eq!(link.stopped(&[bind("s"), sync()]), Then::Full);
+    assert_eq!(link.stopped(&[bind("s"), sync()]), StopReason::AwaitReplies(ReplyWait::EarlierSegment));
     assert!(link.server().is_busy(), "there is something to wait for");
     link.tell(&[parsed(), ready()]);
     assert_eq!(tags(&link.ask(&[bind("s"), sync()])), "BS");
@@ -250,7 +250,7 @@ fn deallocate_works_without_a_server_too() {
     link.ask(&[query("deallocate prepare \"s\"")]);
     assert_eq!(link.to_client, [complete("DEALLOCATE"), ready()].concat());
     assert!(!link.has("s"));
-    assert_eq!(link.stopped(&[query("DEALLOCATE s")]), Then::NeedServer);
+    assert_eq!(link.stopped(&[query("DEALLOCATE s")]), StopReason::NeedServer);
 }
 
 #[test]
@@ -272,7 +272,7 @@ fn after_discard_all_nothing_is_prepared_and_what_follows_waits_for_it() {
     let mut link = Link::transaction();
     link.prepared("s", "select 1");
     link.ask(&[query("DISCARD ALL")]);
-    assert_eq!(link.stopped(&[bind("s"), sync()]), Then::Full);
+    assert_eq!(link.stopped(&[bind("s"), sync()]), StopReason::AwaitReplies(ReplyWait::EarlierSegment));
     link.tell(&[complete("DISCARD ALL"), ready()]);
     assert!(!link.has("s"));
     assert!(link.server().dirty().is_empty());
@@ -350,7 +350,7 @@ fn a_parse_that_servers_have_accepted_needs_no_server() {
     link.ask(&[parse("t", "select 1"), close("s"), sync()]);
     assert_eq!(tags(&link.to_client), "13Z");
     assert!(link.has("t") && !link.has("s"));
-    assert_eq!(link.stopped(&[parse("u", "select 2")]), Then::NeedServer, "this one nobody has seen");
+    assert_eq!(link.stopped(&[parse("u", "select 2")]), StopReason::NeedServer, "this one nobody has seen");
 }
 
 #[test]

@@ -8,8 +8,8 @@ use serde_json::{Map, Value, json};
 use weir_admin::Persisted;
 use weir_config::{Edit, EntryKind, Operation};
 
-use super::Name;
 use super::body::{self, Body, Outcome};
+use super::params::Name;
 use super::pools::{self, Pool};
 use crate::ask::Workers;
 use crate::error::ApiError;

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use weir_admin::{Command, Connections, Cursor, SocketRecord};
 use weir_base::WorkerId;
 
-use super::page_limit;
+use super::page::page_limit;
 use crate::ask::Workers;
 use crate::error::ApiError;
 use crate::figures::{seconds, seconds_of};

@@ -7,7 +7,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
 use serde::Deserialize;
 
-use super::page_limit;
+use super::page::page_limit;
 use crate::error::ApiError;
 use crate::watch::{Selection, Watch};
 

@@ -11,7 +11,6 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use tokio::time::timeout;
 
-use super::MOST_BODY;
 use crate::access::{Access, Caller, Least};
 use crate::admission::Ticket;
 use crate::audit::Audit;
@@ -30,8 +29,10 @@ pub(super) struct Gate {
     pub(super) patience: Duration,
 }
 
-/// Bytes of the body of a request that needs no login.
-const MOST_UNKNOWN: usize = 16 << 10;
+/// The longest body, in bytes.
+pub(super) const MAX_BODY: usize = 64 << 10;
+/// The longest body of a request that needs no login, in bytes.
+const MAX_BODY_WITHOUT_LOGIN: usize = 16 << 10;
 
 /// Lets a request pass, or refuses it.
 pub(super) async fn pass(State(gate): State<Gate>, request: Request, next: Next) -> Response {
@@ -65,7 +66,7 @@ impl Gate {
     /// A request with its body, which must come at once. Who has shown a login keeps the connection from there on.
     async fn prepare(&self, request: Request, known: bool) -> Result<Request, ApiError> {
         let ticket = request.extensions().get::<Ticket>().cloned();
-        let most = if known { MOST_BODY } else { MOST_UNKNOWN };
+        let most = if known { MAX_BODY } else { MAX_BODY_WITHOUT_LOGIN };
         let (head, body) = request.into_parts();
         if body.size_hint().lower() > most as u64 {
             return Err(ApiError::TooLong);

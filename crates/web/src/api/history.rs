@@ -8,7 +8,7 @@ use axum::extract::{Query, State};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::Name;
+use super::params::Name;
 use crate::clock;
 use crate::error::ApiError;
 use crate::watch::{SERIES, Scale, Watch, merged, number, place};

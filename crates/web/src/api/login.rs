@@ -8,7 +8,7 @@ use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::response::{AppendHeaders, IntoResponse};
 use serde::{Deserialize, Serialize};
 
-use super::page_limit;
+use super::page::page_limit;
 use crate::access::{Access, Caller, Who};
 use crate::audit::{Audit, Entry};
 use crate::error::ApiError;

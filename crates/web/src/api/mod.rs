@@ -12,19 +12,16 @@ mod history;
 mod lab;
 mod login;
 mod page;
+mod params;
 mod pools;
 mod process;
 mod users;
 
-use gate::Gate;
-
-use std::fmt::Display;
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::extract::{DefaultBodyLimit, FromRef, FromRequestParts, Path, Request};
+use axum::extract::{DefaultBodyLimit, FromRef, Request};
 use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
-use axum::http::request::Parts;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, delete, get, post, put};
@@ -39,18 +36,14 @@ use crate::audit::Audit;
 use crate::error::ApiError;
 use crate::health::Probe;
 use crate::lab::Lab;
-use crate::serve::Timeouts;
+use crate::timeouts::Timeouts;
 use crate::trials::Trials;
 use crate::watch::Watch;
 use crate::{compress, guard, health, metrics, panel};
+use gate::{Gate, MAX_BODY};
 
-/// The longest body, in bytes.
-const MOST_BODY: usize = 64 << 10;
 /// What is asked about our health, and answered however much else is asked.
 const HEALTH: [&str; 3] = ["/healthz", "/readyz", "/metrics"];
-/// Things of a page, unless asked otherwise, and at most.
-const PAGE: usize = 100;
-const MOST: usize = 1000;
 
 /// What the handlers stand on.
 #[derive(Clone)]
@@ -184,7 +177,7 @@ pub(crate) fn router(
         .merge(panel::router())
         .method_not_allowed_fallback(async || ApiError::NoSuchMethod)
         .fallback(async || ApiError::NoSuchPath)
-        .layer(DefaultBodyLimit::max(MOST_BODY))
+        .layer(DefaultBodyLimit::max(MAX_BODY))
         .layer(middleware::from_fn(move |request: Request, next: Next| in_bounds(request, next, patience.request)))
         .layer(middleware::from_fn_with_state(access.clone(), guard::guard))
         .layer(compress::layer())
@@ -195,7 +188,7 @@ pub(crate) fn router(
 /// ends a request whose body does not come, or whose answer does not.
 async fn in_bounds(mut request: Request, next: Next, longest: Duration) -> Response {
     let said = request.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
-    if said.is_some_and(|length| length > MOST_BODY as u64) {
+    if said.is_some_and(|length| length > MAX_BODY as u64) {
         return ApiError::TooLong.into_response();
     }
     let health = HEALTH.contains(&request.uri().path());
@@ -204,31 +197,6 @@ async fn in_bounds(mut request: Request, next: Next, longest: Duration) -> Respo
     match serving {
         Some(serving) => answer.map(|body| Body::new(Held { body, _serving: serving })),
         None => answer,
-    }
-}
-
-/// How many a page has at most: as many as asked for, within reason.
-fn page_limit(wanted: Option<usize>) -> Result<usize, ApiError> {
-    within("limit", wanted.unwrap_or(PAGE), MOST)
-}
-
-/// A number from a query, from 1 to as many as may be.
-fn within<T: PartialOrd + From<u8> + Display>(name: &str, value: T, most: T) -> Result<T, ApiError> {
-    if value >= T::from(1) && value <= most {
-        return Ok(value);
-    }
-    Err(ApiError::Bad(format!("{name} must be from 1 to {most}")))
-}
-
-/// The part of a path that names something.
-struct Name(String);
-
-impl<S: Send + Sync> FromRequestParts<S> for Name {
-    type Rejection = ApiError;
-
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Name, ApiError> {
-        let Path(name) = Path::from_request_parts(parts, state).await?;
-        Ok(Name(name))
     }
 }
 

@@ -4,8 +4,12 @@ use axum::extract::Query;
 use axum::extract::rejection::QueryRejection;
 use serde::Deserialize;
 
-use super::page_limit;
+use super::params::within;
 use crate::error::ApiError;
+
+/// Entries of a page, unless asked otherwise, and at most.
+const PAGE: usize = 100;
+const MAX_PAGE: usize = 1000;
 
 /// Which page is asked for.
 #[derive(Deserialize)]
@@ -39,6 +43,11 @@ impl Place {
         let next = left.next().and(page.last()).map(|last| name(last).to_owned());
         (page, next)
     }
+}
+
+/// How many a page has at most: as many as asked for, within reason.
+pub(super) fn page_limit(wanted: Option<usize>) -> Result<usize, ApiError> {
+    within("limit", wanted.unwrap_or(PAGE), MAX_PAGE)
 }
 
 #[cfg(test)]

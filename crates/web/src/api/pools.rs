@@ -15,7 +15,7 @@ use weir_admin::{Command, DatabaseStats, LostState, PoolRecord, Refusals, Report
 use weir_config::Config;
 
 use super::page::{Asked, Place};
-use super::{Name, within};
+use super::params::{Name, within};
 use crate::ask::Workers;
 use crate::error::ApiError;
 use crate::figures::{Clients, Servers, seconds, seconds_of};
@@ -200,18 +200,18 @@ pub(super) async fn find(workers: &Workers, name: &str) -> Result<Pool, ApiError
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Timeouts {
+pub(crate) struct TimeoutQuery {
     timeout: Option<u64>,
 }
 
-type Patient = Result<Query<Timeouts>, QueryRejection>;
+type Patient = Result<Query<TimeoutQuery>, QueryRejection>;
 type Done = Result<StatusCode, ApiError>;
 
 const DONE: StatusCode = StatusCode::NO_CONTENT;
 
 /// Asks for a command that waits until servers are free, for as long as its asker likes.
 async fn wait_for(workers: &Workers, command: Command, patience: Patient) -> Done {
-    let Query(Timeouts { timeout }) = patience?;
+    let Query(TimeoutQuery { timeout }) = patience?;
     let seconds = within("timeout", timeout.unwrap_or(PATIENCE), MOST_PATIENCE)?;
     workers.order_within(command, Duration::from_secs(seconds)).await.map(|()| DONE)
 }

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use weir_admin::{Command, ServiceState};
 use weir_config::{Assignment, Edit};
 
-use super::Name;
 use super::body::Outcome;
+use super::params::Name;
 use crate::ask::Workers;
 use crate::error::ApiError;
 

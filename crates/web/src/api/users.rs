@@ -13,9 +13,9 @@ use serde_json::{Map, Value};
 use weir_admin::{Persisted, Report};
 use weir_config::{Config, Edit, EntryKind, Keys, Operation};
 
-use super::Name;
 use super::body::{self, Body, Outcome};
 use super::page::{Asked, Place};
+use super::params::Name;
 use crate::ask::Workers;
 use crate::error::ApiError;
 

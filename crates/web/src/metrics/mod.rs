@@ -3,6 +3,7 @@
 //! Names follow Prometheus's conventions: base units, `_total` for what only grows. Databases and users are labels, and
 //! with a `*` database there may be any number of them: beyond [`MOST`] the rest is one sum, `(others)`.
 
+mod labels;
 #[cfg(test)]
 mod tests;
 mod text;
@@ -28,13 +29,12 @@ use crate::ask::Workers;
 use crate::error::ApiError;
 use crate::figures::{Clients, Servers, seconds};
 use crate::watch::Cpu;
+use labels::{OTHERS, escaped};
 use text::Format;
 use times::Timed;
 
 /// Databases, and pools, that have labels of their own.
 const MOST: usize = 1000;
-/// The label of the rest.
-const OTHERS: &str = "(others)";
 
 /// Everything that is shown, by the names that become labels.
 #[derive(Debug)]
@@ -118,11 +118,6 @@ impl Figures {
 /// A name's own labels as long as there is room for them.
 fn labels(taken: usize, database: &str, user: &str) -> (String, String) {
     if taken < MOST { (escaped(database), escaped(user)) } else { (OTHERS.to_owned(), String::new()) }
-}
-
-/// A label's value as the format wants it (OpenMetrics, "ABNF"): whoever names a database may not write our lines.
-fn escaped(value: &str) -> String {
-    value.replace('\\', r"\\").replace('"', "\\\"").replace('\n', r"\n")
 }
 
 /// A counter of a database: its name, its help, and what it counts.

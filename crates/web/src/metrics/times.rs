@@ -12,7 +12,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Unit;
 use weir_admin::{DatabaseStats, Histogram, Stats, Times};
 
-use super::{OTHERS, escaped};
+use super::labels::{OTHERS, escaped};
 use crate::figures::seconds_of;
 
 /// Databases that have histograms of their own.

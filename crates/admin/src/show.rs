@@ -1,0 +1,158 @@
+//! What SHOW can be asked for: the tables and the parameters, by their names.
+//!
+//! Owns the names. Knows neither a table's columns nor where its rows come from; `tables` has an entry for each.
+
+/// The tables.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(missing_docs)] // Each is the table of that name.
+pub enum Show {
+    Pools,
+    Stats,
+    StatsTotals,
+    StatsAverages,
+    Totals,
+    Clients,
+    Servers,
+    Databases,
+    Users,
+    Config,
+    Lists,
+    Version,
+    /// Answered by [`help_text`](crate::help_text) instead of a table.
+    Help,
+    Mem,
+    State,
+    Fds,
+    Sockets,
+    ActiveSockets,
+    DnsHosts,
+    DnsZones,
+    Peers,
+    PeerPools,
+    /// Weir's own: refused clients, overload told apart from failure.
+    Refusals,
+    /// Weir's own: session state that clients lost, or were refused.
+    LostState,
+    /// One parameter of the session, which drivers ask for after connecting.
+    Parameter(Parameter),
+}
+
+/// The two kinds of connections.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Connections {
+    /// From clients.
+    Clients,
+    /// To servers.
+    Servers,
+}
+
+/// The session's parameters that the console pretends to have, since drivers ask for them and set them unasked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(missing_docs)] // Each is PostgreSQL's parameter of that name.
+pub enum Parameter {
+    ClientEncoding,
+    DefaultTransactionIsolation,
+    StandardConformingStrings,
+    DateStyle,
+    TimeZone,
+    ExtraFloatDigits,
+}
+
+/// Every table, with its name.
+pub(crate) const TABLES: [(Show, &str); 24] = [
+    (Show::Pools, "pools"),
+    (Show::Stats, "stats"),
+    (Show::StatsTotals, "stats_totals"),
+    (Show::StatsAverages, "stats_averages"),
+    (Show::Totals, "totals"),
+    (Show::Clients, "clients"),
+    (Show::Servers, "servers"),
+    (Show::Databases, "databases"),
+    (Show::Users, "users"),
+    (Show::Config, "config"),
+    (Show::Lists, "lists"),
+    (Show::Version, "version"),
+    (Show::Help, "help"),
+    (Show::Mem, "mem"),
+    (Show::State, "state"),
+    (Show::Fds, "fds"),
+    (Show::Sockets, "sockets"),
+    (Show::ActiveSockets, "active_sockets"),
+    (Show::DnsHosts, "dns_hosts"),
+    (Show::DnsZones, "dns_zones"),
+    (Show::Peers, "peers"),
+    (Show::PeerPools, "peer_pools"),
+    (Show::Refusals, "refusals"),
+    (Show::LostState, "lost_state"),
+];
+
+impl Show {
+    /// The table's name, in lower case.
+    pub fn name(self) -> &'static str {
+        match self {
+            Show::Parameter(parameter) => parameter.name(),
+            show => {
+                let named = const { &TABLES }.iter().find(|(table, _)| *table == show);
+                named.expect("every table has a name, which a test proves").1
+            }
+        }
+    }
+
+    /// The connections that the table lists, in this order. Such a table is as long as there are connections: its rows
+    /// are not made of a [`Report`](crate::Report), but of records that come in pages.
+    pub fn lists(self) -> &'static [Connections] {
+        match self {
+            Show::Clients => &[Connections::Clients],
+            Show::Servers => &[Connections::Servers],
+            Show::Sockets | Show::ActiveSockets => &[Connections::Clients, Connections::Servers],
+            _ => &[],
+        }
+    }
+
+    /// The table or parameter of this name, in any case.
+    pub(crate) fn named(word: &str) -> Option<Show> {
+        let table = TABLES.iter().find(|(_, name)| name.eq_ignore_ascii_case(word));
+        table.map(|(show, _)| *show).or_else(|| Parameter::named(word).map(Show::Parameter))
+    }
+}
+
+impl Parameter {
+    /// All of them.
+    pub(crate) const ALL: [Parameter; 6] = [
+        Parameter::ClientEncoding,
+        Parameter::DefaultTransactionIsolation,
+        Parameter::StandardConformingStrings,
+        Parameter::DateStyle,
+        Parameter::TimeZone,
+        Parameter::ExtraFloatDigits,
+    ];
+
+    /// Its name, which is also the column's in the answer to SHOW.
+    pub fn name(self) -> &'static str {
+        match self {
+            Parameter::ClientEncoding => "client_encoding",
+            Parameter::DefaultTransactionIsolation => "default_transaction_isolation",
+            Parameter::StandardConformingStrings => "standard_conforming_strings",
+            Parameter::DateStyle => "datestyle",
+            Parameter::TimeZone => "timezone",
+            Parameter::ExtraFloatDigits => "extra_float_digits",
+        }
+    }
+
+    /// The value that SHOW answers, whatever was SET.
+    pub fn value(self) -> &'static str {
+        match self {
+            Parameter::ClientEncoding => "UTF-8",
+            Parameter::DefaultTransactionIsolation => "read committed",
+            Parameter::StandardConformingStrings => "on",
+            Parameter::DateStyle => "ISO",
+            Parameter::TimeZone => "GMT",
+            Parameter::ExtraFloatDigits => "2",
+        }
+    }
+
+    /// The parameter of this name, in any case.
+    pub(crate) fn named(word: &str) -> Option<Parameter> {
+        Parameter::ALL.into_iter().find(|parameter| parameter.name().eq_ignore_ascii_case(word))
+    }
+}

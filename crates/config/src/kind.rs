@@ -1,0 +1,76 @@
+//! What values settings take, and how a message says so.
+
+use weir_base::Span;
+
+use crate::units;
+
+/// What values a setting takes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    /// A whole number.
+    Number { min: u64, max: u64 },
+    /// A time of at least `min` and at most [`Kind::LONGEST`].
+    Time { min: Span },
+    /// A number of bytes.
+    Size { min: u64, max: u64 },
+    /// The permission bits of a file, in octal.
+    Permissions,
+    /// Yes or no.
+    Flag,
+    /// One of these words.
+    Word(&'static [&'static str]),
+    /// Free text of one line.
+    Text,
+    /// An SQL query.
+    Query,
+    /// Free text that must never be shown.
+    Secret,
+    /// A list of names.
+    Names,
+    /// A host, or a list of hosts.
+    Hosts,
+    /// A port, or a list of ports.
+    Ports,
+    /// A list of addresses to listen on.
+    Addresses,
+    /// A list of networks.
+    Networks,
+    /// Versions of TLS.
+    Protocols,
+    /// A table of users and their secrets.
+    Users,
+    /// A table of accounts of the control plane.
+    Accounts,
+}
+
+impl Kind {
+    /// A time, where zero means that there is no limit.
+    pub(crate) const ANY_TIME: Kind = Kind::Time { min: Span::ZERO };
+    /// The longest time a setting takes: a hundred years, because files say 999999999 for ever.
+    pub(crate) const LONGEST: Span = Span::from_secs(36_500 * 86_400);
+
+    /// Says what is expected, as the end of the sentence "must be …".
+    pub(crate) fn describe(&self) -> String {
+        match *self {
+            Kind::Number { min, max } => format!("a whole number from {min} to {max}"),
+            Kind::Time { min } => {
+                format!("a time from {} to {}, as in 5, \"500ms\" or \"2min\"", units::brief(min), "36500d")
+            }
+            Kind::Size { min, max } => {
+                format!("a size from {} to {}, as in \"256MiB\"", units::brief_size(min), units::brief_size(max))
+            }
+            Kind::Permissions => "permission bits from \"0000\" to \"0777\", in octal".to_owned(),
+            Kind::Flag => "true or false".to_owned(),
+            Kind::Word(words) => format!("one of {}", words.join(", ")),
+            Kind::Text | Kind::Query | Kind::Secret => "text in quotes".to_owned(),
+            Kind::Names => "a list of names, as in [\"one\", \"two\"]".to_owned(),
+            Kind::Hosts => "a host or a list of hosts, as in \"127.0.0.1\" or [\"one\", \"two\"]".to_owned(),
+            Kind::Ports => "a whole number from 1 to 65535, or a list of them".to_owned(),
+            Kind::Addresses => "an address or a list of addresses, as in [\"127.0.0.1\", \"::1\"] or \"*\"".to_owned(),
+            Kind::Networks => "a list of networks, as in [\"10.0.0.0/8\"]".to_owned(),
+            Kind::Protocols => "\"secure\", or versions, as in \"tlsv1.3\"".to_owned(),
+            Kind::Accounts => "a table of names, roles and hashes, as \"weir account NAME\" prints it".to_owned(),
+            Kind::Users => "a table of users and secrets, as in { app = \"secret\" }".to_owned(),
+        }
+    }
+}

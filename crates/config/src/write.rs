@@ -1,0 +1,236 @@
+//! How a text becomes the value of a setting, in either file format.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::path::PathBuf;
+
+use weir_base::Span;
+
+use crate::ciphers;
+use crate::field::{EMPTY_QUERY, FieldMut};
+use crate::kind::Kind;
+use crate::table::{Raw, Setting};
+use crate::units;
+
+impl Setting {
+    /// Reads `raw` into `field`; the error completes the sentence "`name` …".
+    pub(crate) fn write(&self, field: FieldMut<'_>, raw: &Raw) -> Result<(), String> {
+        let text = match raw {
+            Raw::One(text) => text.as_str(),
+            Raw::Many(items) => return self.write_list(field, items),
+        };
+        match field {
+            FieldMut::U8(v) => *v = self.number(text)?,
+            FieldMut::U16(v) => *v = self.number(text)?,
+            FieldMut::U32(v) => *v = self.number(text)?,
+            FieldMut::U64(v) => *v = self.number(text)?,
+            FieldMut::Span(v) | FieldMut::Millis(v) => *v = self.time(text)?,
+            FieldMut::Flag(v) => *v = flag(text)?,
+            FieldMut::Text(v) => *v = Some(self.text(text)?),
+            FieldMut::Line(v) => *v = self.plain_text(text)?,
+            FieldMut::Query(v) => *v = query(self.plain_text(text)?),
+            FieldMut::Path(v) => *v = Some(PathBuf::from(self.text(text)?)),
+            FieldMut::Method(v) => *v = text.parse().map_err(|e| format!("{e}"))?,
+            FieldMut::PoolMode(v) => *v = text.parse().map_err(|e| format!("{e}"))?,
+            FieldMut::OnDirty(v) => *v = text.parse().map_err(|e| format!("{e}"))?,
+            FieldMut::Balance(v) => *v = text.parse()?,
+            FieldMut::Spread(v) => *v = text.parse()?,
+            FieldMut::SessionAttrs(v) => *v = text.parse()?,
+            FieldMut::SslMode(v) => *v = text.parse()?,
+            FieldMut::RequireAuth(v) => *v = text.parse()?,
+            FieldMut::Protocols(v) => *v = ciphers::protocols(text)?.allowed,
+            FieldMut::LogFormat(v) => *v = text.parse()?,
+            FieldMut::SocketIo(v) => *v = text.parse()?,
+            FieldMut::MaybeU32(v) => *v = Some(self.number(text)?),
+            FieldMut::MaybeSpan(v) => *v = Some(self.time(text)?),
+            FieldMut::MaybeMode(v) => *v = Some(text.parse().map_err(|e| format!("{e}"))?),
+            FieldMut::Inert(v) => *v = self.inert_text(text)?,
+            list @ (FieldMut::Names(_) | FieldMut::Addresses(_) | FieldMut::Networks(_) | FieldMut::Ports(_)) => {
+                let items = text.split(',').map(str::trim).filter(|item| !item.is_empty());
+                return self.write_list(list, &items.map(str::to_owned).collect::<Vec<_>>());
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the text of an ini: numbers as C reads them, any number as yes or no, words in any case, and nothing for what
+    /// is not set.
+    pub(crate) fn write_ini(&self, field: FieldMut<'_>, text: &str) -> Result<(), String> {
+        if text.is_empty() {
+            match field {
+                FieldMut::Text(v) => *v = None,
+                FieldMut::Path(v) => *v = None,
+                FieldMut::Inert(v) => v.clear(),
+                field => return self.write(field, &Raw::One(String::new())),
+            }
+            return Ok(());
+        }
+        let text = match (&field, self.kind) {
+            (FieldMut::Flag(_), _) => c_number(text).map_or_else(|| text.to_owned(), |n| u8::from(n != 0).to_string()),
+            (_, Kind::Permissions) => c_number(text)
+                .filter(|bits| (0..=0o777).contains(bits))
+                .map(|bits| format!("{bits:o}"))
+                .ok_or_else(|| format!("must be {}, with a leading 0", self.kind.describe()))?,
+            (_, Kind::Number { .. } | Kind::Size { .. }) => {
+                c_number(text).map_or_else(|| text.to_owned(), |n| n.to_string())
+            }
+            (FieldMut::Millis(_), _) => c_number(text).map_or_else(|| text.to_owned(), |n| format!("{n}ms")),
+            (_, Kind::Time { .. }) => seconds_of_c(text).unwrap_or_else(|| text.to_owned()),
+            (_, Kind::Word(_)) => text.to_lowercase(),
+            _ => text.to_owned(),
+        };
+        self.write(field, &Raw::One(text))
+    }
+
+    fn write_list(&self, field: FieldMut<'_>, items: &[String]) -> Result<(), String> {
+        if items.iter().any(|item| item.trim().is_empty()) {
+            return Err("must not list an empty name".to_owned());
+        }
+        if items.iter().any(|item| item.contains(char::is_control)) {
+            return Err("must not contain control characters".to_owned());
+        }
+        match field {
+            FieldMut::Names(v) => *v = items.to_vec(),
+            FieldMut::Addresses(v) => *v = addresses(items)?,
+            FieldMut::Networks(v) => *v = items.iter().map(|item| item.parse()).collect::<Result<_, _>>()?,
+            FieldMut::Ports(v) => *v = items.iter().map(|item| self.number(item)).collect::<Result<_, _>>()?,
+            _ => return Err(format!("must be {}", self.kind.describe())),
+        }
+        Ok(())
+    }
+
+    fn number<T: TryFrom<u64>>(&self, text: &str) -> Result<T, String> {
+        let (value, min, max) = match self.kind {
+            Kind::Permissions => (u64::from_str_radix(text, 8).ok(), 0, 0o777),
+            Kind::Size { min, max } => (units::size(text), min, max),
+            Kind::Number { min, max } => (text.trim().parse().ok(), min, max),
+            Kind::Ports => (text.trim().parse().ok(), 1, 65_535),
+            _ => (None, 0, 0),
+        };
+        let value = value.filter(|v| (min..=max).contains(v)).and_then(|v| T::try_from(v).ok());
+        value.ok_or_else(|| format!("must be {}", self.kind.describe()))
+    }
+
+    fn text(&self, text: &str) -> Result<String, String> {
+        if text.is_empty() { Err("must not be empty".to_owned()) } else { self.plain_text(text) }
+    }
+
+    fn plain_text(&self, text: &str) -> Result<String, String> {
+        // Names end up in messages of one line; passwords and queries only in messages to the server, which end at a zero
+        // byte.
+        let one_line = !matches!(self.kind, Kind::Secret | Kind::Query);
+        if text.contains(|c: char| c == '\0' || (one_line && c.is_control())) {
+            return Err("must not contain control characters".to_owned());
+        }
+        Ok(text.to_owned())
+    }
+
+    fn time(&self, text: &str) -> Result<Span, String> {
+        let Kind::Time { min } = self.kind else {
+            return Err(format!("must be {}", self.kind.describe()));
+        };
+        let value = units::span(text).filter(|span| (min..=Kind::LONGEST).contains(span));
+        value.ok_or_else(|| format!("must be {}", self.kind.describe()))
+    }
+
+    /// The text of a setting that does nothing, if it is one that PgBouncer takes.
+    fn inert_text(&self, text: &str) -> Result<String, String> {
+        match self.kind {
+            Kind::Number { .. } => self.number::<u64>(text).map(|n| n.to_string()),
+            Kind::Time { .. } => self.time(text).map(units::seconds),
+            Kind::Flag => flag(text).map(|flag| u8::from(flag).to_string()),
+            _ => self.plain_text(text),
+        }
+    }
+}
+
+fn query(text: String) -> Option<String> {
+    match text.as_str() {
+        "" => None,
+        EMPTY_QUERY => Some(String::new()),
+        _ => Some(text),
+    }
+}
+
+fn flag(text: &str) -> Result<bool, String> {
+    match text.to_ascii_lowercase().as_str() {
+        "1" | "true" | "yes" | "on" => Ok(true),
+        "0" | "false" | "no" | "off" => Ok(false),
+        _ => Err("must be true or false".to_owned()),
+    }
+}
+
+/// A whole number as C's `strtol` reads it with base 0: `0x` for hexadecimal, a leading 0 for octal.
+pub(crate) fn c_number(text: &str) -> Option<i64> {
+    let (negative, digits) = match text.strip_prefix('-') {
+        Some(digits) => (true, digits),
+        None => (false, text.strip_prefix('+').unwrap_or(text)),
+    };
+    if !digits.starts_with(|c: char| c.is_ascii_digit()) {
+        return None;
+    }
+    let hex = digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X"));
+    let value = match hex {
+        Some(hex) if hex.starts_with('+') => None,
+        Some(hex) => i64::from_str_radix(hex, 16).ok(),
+        None if digits.len() > 1 && digits.starts_with('0') => i64::from_str_radix(&digits[1..], 8).ok(),
+        None => digits.parse().ok(),
+    }?;
+    Some(if negative { -value } else { value })
+}
+
+/// A time that C's `strtod` reads, but we would not: with an exponent, a sign, or without digits around the point.
+fn seconds_of_c(text: &str) -> Option<String> {
+    if units::span(text).is_some() {
+        return None;
+    }
+    let seconds: f64 = text.parse().ok()?;
+    let span = (seconds.is_finite() && seconds >= 0.0).then_some(seconds * 1e6)?;
+    Some(format!("{span:.0}us"))
+}
+
+/// `*` is every address; `localhost` is 127.0.0.1, since it can be bound on every machine.
+fn addresses(items: &[String]) -> Result<Vec<IpAddr>, String> {
+    let mut found = Vec::new();
+    for item in items {
+        match item.trim() {
+            "*" => found.extend([IpAddr::from(Ipv4Addr::UNSPECIFIED), IpAddr::from(Ipv6Addr::UNSPECIFIED)]),
+            "localhost" => found.push(IpAddr::from(Ipv4Addr::LOCALHOST)),
+            text => found.push(text.parse().map_err(|_| format!("must be {}", Kind::Addresses.describe()))?),
+        }
+    }
+    // Listening twice on one address would fail at start.
+    let mut seen = Vec::new();
+    found.retain(|ip| {
+        !seen.contains(ip) && {
+            seen.push(*ip);
+            true
+        }
+    });
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_read_as_c_reads_them() {
+        for (text, value) in [("10", Some(10)), ("010", Some(8)), ("0x1F", Some(31)), ("-3", Some(-3)), ("+3", Some(3))]
+        {
+            assert_eq!(c_number(text), value, "{text}");
+        }
+        for text in ["", "x", "1x", "0x", "08", "1.5", "--1", "0x+1", "99999999999999999999", "٣"] {
+            assert_eq!(c_number(text), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn times_are_read_as_c_reads_them() {
+        assert_eq!(seconds_of_c("1e3").as_deref(), Some("1000000000us"));
+        assert_eq!(seconds_of_c(".5").as_deref(), Some("500000us"));
+        assert_eq!(seconds_of_c("5."), Some("5000000us".into()));
+        for text in ["15", "0.5", "-1", "nan", "inf", "", "x"] {
+            assert_eq!(seconds_of_c(text), None, "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! Secrets of users whom `auth_file` does not list, as the worker of their clients asks for them (auth_query).
+//!
+//! Owns one question for all clients of the same user and database, who waits for its answer, and answers that are kept for
+//! `auth_query_cache`. The server is asked by the worker of another pool, perhaps this one (`auth_query`).
+//!
+//! Always true: a client waits for one question at most; an answer does not tell a client whether its user exists.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use weir_auth::{Mocks, Shape};
+use weir_base::{Peer, Time, WorkerId};
+use weir_config::{AuthLookup, Spread};
+use weir_session::Refusal;
+
+use crate::cluster::messages::{Message, Payload};
+use crate::common::Cx;
+use crate::entry::secret_query::{SecretQuery, Subject, UserSecret};
+use crate::port::Io;
+
+/// The most answers that are kept of users who exist, and of those who do not.
+const MAX_KEPT: usize = 4096;
+
+/// See the head of the file.
+#[derive(Default)]
+pub(crate) struct AuthLookups {
+    /// Questions that have no answer yet.
+    pending: HashMap<u64, Pending>,
+    by_subject: HashMap<Subject, u64>,
+    /// Answers about users who exist. Those about others are kept for as long, and apart: made-up names displace no real
+    /// ones.
+    kept: HashMap<Subject, Kept>,
+    unknown: HashMap<Subject, Kept>,
+    /// What users without a secret look like, by the last answer.
+    mocks: Option<Arc<Mocks>>,
+}
+
+/// A question, and who waits for its answer.
+struct Pending {
+    subject: Subject,
+    /// The worker that has it.
+    at: WorkerId,
+    clients: Vec<Peer>,
+}
+
+struct Kept {
+    answer: UserSecret,
+    until: Time,
+}
+
+impl AuthLookups {
+    /// The answer that is kept about a user.
+    pub(crate) fn kept(&self, subject: &Subject, now: Time) -> Option<&UserSecret> {
+        let kept = self.kept.get(subject).or_else(|| self.unknown.get(subject))?;
+        (now < kept.until).then_some(&kept.answer)
+    }
+
+    /// What users look like about whom servers are asked, where none can be asked; `usual` if none has said anything.
+    pub(crate) fn mocks(&self, usual: Shape) -> Arc<Mocks> {
+        self.mocks.clone().unwrap_or_else(|| Arc::new(Mocks::of_shape(usual)))
+    }
+
+    /// A client waits for a secret, which worker `at` is asked for; answered by [`AuthLookups::answered`].
+    pub(crate) fn ask<I: Io>(
+        &mut self,
+        cx: &mut Cx<'_, I>,
+        client: Peer,
+        subject: Subject,
+        lookup: AuthLookup,
+        at: WorkerId,
+    ) {
+        if let Some(pending) = self.by_subject.get(&subject).and_then(|id| self.pending.get_mut(id)) {
+            return pending.clients.push(client);
+        }
+        let id = cx.common.next_id();
+        let query = SecretQuery { id, lookup, user: subject.1.clone() };
+        self.by_subject.insert(subject.clone(), id);
+        self.pending.insert(id, Pending { subject, at, clients: vec![client] });
+        cx.io.post(at, Message(Payload::LookUp(Box::new(query))), None);
+    }
+
+    /// A question is answered: those who waited for it, who go on or are refused.
+    pub(crate) fn answered<I: Io>(
+        &mut self,
+        cx: &mut Cx<'_, I>,
+        id: u64,
+        answer: &Result<UserSecret, Refusal>,
+    ) -> Vec<Peer> {
+        let Some(pending) = self.pending.remove(&id) else { return Vec::new() };
+        self.by_subject.remove(&pending.subject);
+        if let Ok(answer) = answer {
+            self.mocks = Some(answer.mocks.clone());
+            let until = cx.now + cx.common.config().auth.query_cache;
+            self.keep(pending.subject, Kept { answer: answer.clone(), until }, cx.now);
+        }
+        pending.clients
+    }
+
+    fn keep(&mut self, subject: Subject, kept: Kept, now: Time) {
+        let answers = if kept.answer.text.is_some() { &mut self.kept } else { &mut self.unknown };
+        if answers.len() >= MAX_KEPT {
+            answers.retain(|_, kept| now < kept.until);
+        }
+        if answers.len() < MAX_KEPT && now < kept.until {
+            answers.insert(subject, kept);
+        }
+    }
+
+    /// A client that waited is gone. A question that nobody waits for is taken back.
+    pub(crate) fn leave<I: Io>(&mut self, cx: &mut Cx<'_, I>, client: Peer, subject: &Subject) {
+        let Some(id) = self.by_subject.get(subject).copied() else { return };
+        let Some(pending) = self.pending.get_mut(&id) else { return };
+        pending.clients.retain(|waiting| *waiting != client);
+        if pending.clients.is_empty() {
+            let at = pending.at;
+            self.pending.remove(&id);
+            self.by_subject.remove(subject);
+            cx.io.post(at, Message(Payload::LookUpNoMore(id)), None);
+        }
+    }
+
+    /// A login has failed by what was said about its user, and the password may be a new one: the next attempt asks anew, on
+    /// whatever worker it is.
+    pub(crate) fn distrust<I: Io>(&mut self, cx: &mut Cx<'_, I>, subject: Subject) {
+        self.forget(&subject);
+        // Otherwise clients of one database and user all come to this worker.
+        if cx.common.config().spread != Spread::Never {
+            let (database, user) = subject;
+            cx.post_to_others(|| Payload::Distrust { database: database.clone(), user: user.clone() });
+        }
+    }
+
+    /// Forgets what was said about one user.
+    pub(crate) fn forget(&mut self, subject: &Subject) {
+        self.kept.remove(subject);
+        self.unknown.remove(subject);
+    }
+
+    /// Forgets what servers have said, as a reload does.
+    pub(crate) fn forget_all(&mut self) {
+        self.kept.clear();
+        self.unknown.clear();
+    }
+}

@@ -1,0 +1,48 @@
+//! Where clients come from, as far as failed logins are concerned.
+
+use std::net::IpAddr;
+
+use weir_base::ClientAddr;
+
+/// The unit that the throttle of failed logins counts by.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Origin {
+    /// An IPv4 address.
+    V4(u32),
+    /// The first half of an IPv6 address: who has one address usually has all that begin like it.
+    V6(u64),
+    /// The operating system's user, over the Unix socket.
+    Local(u32),
+}
+
+impl Origin {
+    /// The origin of a client at this address.
+    pub(crate) fn of(address: &ClientAddr) -> Origin {
+        match address {
+            ClientAddr::Tcp(from) => match from.ip().to_canonical() {
+                IpAddr::V4(ip) => Origin::V4(ip.to_bits()),
+                IpAddr::V6(ip) => Origin::V6((ip.to_bits() >> 64) as u64),
+            },
+            ClientAddr::Unix { uid, .. } => Origin::Local(*uid),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn origin(text: &str) -> Origin {
+        Origin::of(&ClientAddr::Tcp(text.parse().unwrap()))
+    }
+
+    #[test]
+    fn an_origin_is_an_address_or_half_of_a_long_one_or_a_local_user() {
+        assert_eq!(origin("10.0.0.1:1"), origin("[::ffff:10.0.0.1]:2"));
+        assert_ne!(origin("10.0.0.1:1"), origin("10.0.0.2:1"));
+        assert_eq!(origin("[2001:db8::1]:1"), origin("[2001:db8::ffff:1]:1"));
+        assert_ne!(origin("[2001:db8::1]:1"), origin("[2001:db8:0:1::1]:1"));
+        let local = |uid| Origin::of(&ClientAddr::Unix { pid: 1, uid });
+        assert!(local(5) == local(5) && local(5) != local(6));
+    }
+}

@@ -1,0 +1,217 @@
+//! Clients that come and go between workers before their login: accept, encryption, handoff.
+
+use weir_base::{ClientAddr, Peer, Time};
+use weir_session::Refusal;
+use weir_session::startup::StartupRequest;
+
+use crate::Engine;
+use crate::cluster::messages::{ClientHandoff, Message, Payload};
+use crate::common::Cx;
+use crate::entry::state::Handoff;
+use crate::entry::step::EntryStep;
+use crate::entry::{arrive, tls};
+use crate::peers::{ClientPhase, ClientSlot, Entry};
+use crate::port::{Io, Level, Secured};
+use crate::timers::Who;
+use crate::traffic::cancel_key;
+
+impl Engine {
+    /// A client has connected to one of our listeners.
+    pub(crate) fn accepted<I: Io>(&mut self, now: Time, peer: Peer, from: ClientAddr, io: &mut I) {
+        let max_clients = self.common.config().max_clients;
+        if self.cluster.clients.total() >= arrive::max_connections(max_clients, false, false) {
+            self.make_room(now, io);
+        }
+        let local = matches!(from, ClientAddr::Unix { .. });
+        let privileged = self.entry.logins.is_privileged(&from);
+        if self.cluster.clients.total() >= arrive::max_connections(max_clients, local, privileged) {
+            // Too many even to be refused with a reason.
+            return io.close(peer);
+        }
+        self.cluster.clients.add();
+        let id = self.common.next_id();
+        let phase = arrive::first_phase(self.common.config(), &from);
+        let client = self.new_client(now, peer, id, from, phase);
+        self.log_client(Level::Debug, &client, format_args!("got connection"), io);
+        self.entry.prelogin.begin(peer, &self.peers);
+        self.insert_client(client);
+        if self.admin.halt.is_suspended() {
+            self.hold(peer, io);
+        }
+    }
+
+    /// A client that worker 0 sent here to log in.
+    pub(crate) fn arrived<I: Io>(&mut self, now: Time, peer: Peer, handoff: ClientHandoff, io: &mut I) {
+        let mut client = self.new_client(now, peer, handoff.id, handoff.addr, ClientPhase::Gone);
+        client.connected_at = handoff.connected_at;
+        client.tls = handoff.tls;
+        client.waiting = handoff.leftover;
+        self.entry.prelogin.begin(peer, &self.peers);
+        self.begin_login(now, client, handoff.hello, io);
+    }
+
+    /// A client that worker 0 sent here to cancel what another one runs.
+    pub(crate) fn canceller_arrived(&mut self, now: Time, peer: Peer, id: u64, addr: ClientAddr) {
+        let client = self.new_client(now, peer, id, addr, ClientPhase::Canceller);
+        self.insert_client(client);
+    }
+
+    fn new_client(&mut self, now: Time, peer: Peer, id: u64, addr: ClientAddr, phase: ClientPhase) -> Box<ClientSlot> {
+        self.admin.client_counts.add(&phase);
+        Box::new(ClientSlot::new(peer, id, addr, phase, now, self.common.random_bytes()))
+    }
+
+    /// Puts a client into the table, with its wake-up.
+    pub(crate) fn insert_client(&mut self, mut client: Box<ClientSlot>) {
+        self.entry.prelogin.charge(&mut client);
+        let deadline = self.client_deadline(&client);
+        self.common.arm(Who::Peer(client.peer), deadline, &mut client.armed);
+        self.peers.put(client.peer, Entry::Client(client));
+    }
+
+    /// The same with a client that is not read from until an answer has come.
+    pub(crate) fn insert_waiting<I: Io>(&mut self, mut client: Box<ClientSlot>, io: &mut I) {
+        self.pause_client(&mut client, io);
+        self.insert_client(client);
+    }
+
+    /// Bytes of a client that is not logged in yet, all of them in its buffer.
+    pub(crate) fn login_input<I: Io>(&mut self, now: Time, mut client: Box<ClientSlot>, io: &mut I) {
+        let cx = &mut Cx::new(now, io, &mut self.common, &mut self.sessions);
+        let step = match &client.phase {
+            ClientPhase::Header => arrive::proxy_header(cx, &mut client),
+            ClientPhase::Opening { .. } => arrive::opening(cx, &mut client),
+            ClientPhase::Login(_) => self.entry.logins.password(cx, &mut client),
+            // What it sends ahead waits until it is logged in.
+            _ => EntryStep::Wait,
+        };
+        self.login_step(now, client, step, io);
+    }
+
+    /// A handshake is done.
+    pub(crate) fn secured<I: Io>(&mut self, now: Time, peer: Peer, secured: Box<Secured>, io: &mut I) {
+        match self.peers.take(peer) {
+            Entry::Client(mut client) => {
+                client.tls = Some(secured);
+                let step = tls::done(&mut client);
+                self.login_step(now, client, step, io);
+            }
+            Entry::Server(mut server) => {
+                server.tls = Some(secured);
+                self.server_secured(server, io);
+            }
+            Entry::Cancel(cancel) => {
+                self.peers.put(peer, Entry::Cancel(cancel));
+                self.cancel_secured(peer, io);
+            }
+            Entry::Free => {}
+        }
+    }
+
+    /// A handshake failed; the handle is dead.
+    pub(crate) fn tls_failed<I: Io>(&mut self, now: Time, peer: Peer, error: &str, io: &mut I) {
+        match self.peers.take(peer) {
+            Entry::Client(client) => {
+                self.log_client(Level::Warning, &client, format_args!("TLS handshake failed: {error}"), io);
+                self.client_gone(now, client, io);
+            }
+            Entry::Server(server) => self.server_tls_failed(now, server, error, io),
+            Entry::Cancel(cancel) => self.cancel_over(&cancel, io),
+            Entry::Free => {}
+        }
+    }
+
+    /// A startup packet is there: is there room, and where does the client log in?
+    pub(crate) fn startup<I: Io>(
+        &mut self,
+        now: Time,
+        mut client: Box<ClientSlot>,
+        request: Box<StartupRequest>,
+        io: &mut I,
+    ) {
+        let console = weir_admin::is_console(&request.database);
+        if !console && !self.has_room(now, client.peer, io) {
+            return self.refuse(now, client, Refusal::TooManyClients, io);
+        }
+        if self.admin.shutdown.is_draining() && !console {
+            return self.refuse(now, client, Refusal::ShuttingDown, io);
+        }
+        let at = match self.common.config().pool(&request.database) {
+            Some(pool) if !console => {
+                let owner = self.owner_of(&request.database, pool.user.as_deref().unwrap_or(&request.user));
+                self.place(owner)
+            }
+            // A database that does not exist is refused when the client has proven who it is: others learn nothing.
+            _ => self.common.worker(),
+        };
+        if at == self.common.worker() {
+            return self.begin_login(now, client, request, io);
+        }
+        let leftover = std::mem::take(&mut client.waiting);
+        client.phase = ClientPhase::Moving(Box::new(Handoff::Startup(at, request, leftover)));
+        io.detach(client.peer);
+        self.insert_client(client);
+    }
+
+    /// A socket is free to travel, as it was asked to be.
+    pub(crate) fn detached<I: Io>(&mut self, now: Time, peer: Peer, io: &mut I) {
+        if let Some(server) = self.peers.take_server(peer) {
+            return self.server_detached(now, server, io);
+        }
+        let Some(mut client) = self.peers.take_client(peer) else { return };
+        let ClientPhase::Moving(handoff) = std::mem::replace(&mut client.phase, ClientPhase::Gone) else { return };
+        self.entry.prelogin.discharge(&mut client);
+        self.admin.client_counts.remove(&client.phase);
+        let (to, payload) = match *handoff {
+            Handoff::Startup(to, hello, leftover) => {
+                let (id, addr, connected_at, tls) = (client.id, client.addr, client.connected_at, client.tls);
+                (to, Payload::Client(ClientHandoff { hello, leftover, id, addr, tls, connected_at }))
+            }
+            Handoff::Cancel { pid, secret } => {
+                let payload = Payload::Cancel { pid, secret, id: client.id, addr: client.addr };
+                (cancel_key::worker_of(pid), payload)
+            }
+        };
+        io.post(to, Message(payload), Some(peer));
+    }
+
+    /// Whether a client is among the `max_clients` that may be connected, perhaps because others make room for it.
+    fn has_room<I: Io>(&mut self, now: Time, peer: Peer, io: &mut I) -> bool {
+        let max = self.common.config().max_clients;
+        if self.cluster.clients.total() <= max {
+            return true;
+        }
+        while self.cluster.clients.total() > max && self.make_room(now, io) {}
+        // It is not in the table meanwhile, and may have lost its place in the queue.
+        self.entry.prelogin.begin(peer, &self.peers);
+        self.cluster.clients.total() <= max
+    }
+
+    /// All connections are taken: whoever has been about to log in for longest goes, here or at another worker. Whether
+    /// there is room at once.
+    fn make_room<I: Io>(&mut self, now: Time, io: &mut I) -> bool {
+        if self.evict_unauthenticated(now, io) {
+            return true;
+        }
+        if self.entry.prelogin.asks_others(now) {
+            Cx::new(now, io, &mut self.common, &mut self.sessions).post_to_others(|| Payload::MakeRoom);
+        }
+        false
+    }
+
+    /// Refuses the oldest unauthenticated client, if it is old enough. Nobody who may administer the process without a
+    /// password has to go.
+    pub(crate) fn evict_unauthenticated<I: Io>(&mut self, now: Time, io: &mut I) -> bool {
+        let logins = &self.entry.logins;
+        let evicted = self.entry.prelogin.evict(now, &self.peers, |from| logins.is_privileged(from));
+        let evicted = evicted.and_then(|peer| self.peers.take_client(peer));
+        let found = evicted.is_some();
+        evicted.into_iter().for_each(|client| self.refuse(now, client, Refusal::TooManyLogins, io));
+        found
+    }
+
+    /// The bytes that unauthenticated clients of this worker hold beyond their own shares. For tests and the simulator.
+    pub fn held_before_login(&self) -> usize {
+        self.entry.prelogin.held()
+    }
+}

@@ -1,0 +1,307 @@
+//! Commands of operators, carried out: asked of all workers, done by each, and answered; and the configuration, read again.
+
+use std::sync::Arc;
+
+use weir_admin::{
+    ChangeError, Command, CommandError, DatabaseStats, Persisted, Reply, Report, ServiceState, Show, Snapshot,
+};
+use weir_base::{Peer, Time, WorkerId};
+use weir_config::Config;
+use weir_session::Refusal;
+
+use crate::Engine;
+use crate::admin::console;
+use crate::admin::gather::{Caller, Gathered, Undo};
+use crate::admin::halt::{Until, Watch};
+use crate::admin::reload::{self, Reload};
+use crate::admin::report::{self, Tables};
+use crate::cluster::messages::{Drain, Message, Payload, WorkerAnswer, WorkerCommand};
+use crate::common::Cx;
+use crate::log::log;
+use crate::peers::ClientPhase;
+use crate::port::{Io, Level};
+
+/// From one worker to all and back.
+impl Engine {
+    /// Sends a command to all workers; returns its number.
+    pub(crate) fn scatter<I: Io>(
+        &mut self,
+        now: Time,
+        caller: Caller,
+        command: Command,
+        ask: &WorkerCommand,
+        io: &mut I,
+    ) -> u64 {
+        if let WorkerCommand::Adopt(config) = ask {
+            self.admin.reloads.set_newest(config.clone());
+        }
+        let cx = &mut Cx::new(now, io, &mut self.common, &mut self.sessions);
+        self.admin.gatherings.scatter(cx, caller, command, ask)
+    }
+
+    /// Takes back a command that waits for others: what it stopped goes on. Returns whether there was one.
+    pub(super) fn take_back<I: Io>(&mut self, now: Time, id: u64, io: &mut I) -> bool {
+        let cx = &mut Cx::new(now, io, &mut self.common, &mut self.sessions);
+        match self.admin.gatherings.take_back(cx, id) {
+            None => return false,
+            Some(Undo::Nothing) => {}
+            Some(Undo::Resume(name)) => {
+                self.scatter(now, Caller::Nobody, Command::Resume(name.clone()), &WorkerCommand::Resume(name), io);
+            }
+        }
+        true
+    }
+
+    /// Carries out what a worker asks for, and answers it, at once, or when what it waits for has happened.
+    pub(crate) fn carry_out<I: Io>(&mut self, now: Time, from: WorkerId, id: u64, ask: WorkerCommand, io: &mut I) {
+        let until = match ask {
+            WorkerCommand::Report { counts } => {
+                let report = WorkerAnswer::Report(Box::new(self.report(counts)));
+                return answer(from, id, report, io);
+            }
+            WorkerCommand::Forget(id) => return self.admin.halt.unwatch(id),
+            WorkerCommand::Pause(name) => {
+                self.pause_databases(now, name.as_deref(), io);
+                Some((name, Until::Quiet))
+            }
+            WorkerCommand::Suspend => {
+                self.suspend(now, io);
+                Some((None, Until::Flushed))
+            }
+            WorkerCommand::WaitClose(name) => Some((name, Until::Closed)),
+            ask => {
+                let outcome =
+                    self.carry_out_at_once(now, ask, io).map_or_else(WorkerAnswer::Failed, |()| WorkerAnswer::Done);
+                return answer(from, id, outcome, io);
+            }
+        };
+        if let Some((name, until)) = until {
+            // What this has begun must not be taken for what it waits for.
+            self.work_off(now, io);
+            self.admin.halt.watch(Watch { from, id, name, until });
+            self.check_watches(io);
+        }
+    }
+
+    fn carry_out_at_once<I: Io>(&mut self, now: Time, ask: WorkerCommand, io: &mut I) -> Result<(), CommandError> {
+        match ask {
+            WorkerCommand::Adopt(config) => {
+                io.adopt(&config);
+                self.adopt(now, config, io);
+                self.count_uncounted(io);
+                self.admin.halt.adopt(self.common.config());
+            }
+            WorkerCommand::Resume(name) => self.resume_databases(now, name.as_deref(), io)?,
+            WorkerCommand::Reconnect(name) => self.pools_reconnect(now, name.as_deref(), io),
+            WorkerCommand::Kill(name) => self.kill_databases(now, name.as_deref(), io),
+            WorkerCommand::KillClient(id) => {
+                let shown = |phase: &ClientPhase| {
+                    matches!(phase, ClientPhase::Ready(_) | ClientPhase::Welcome(_) | ClientPhase::Console(_))
+                };
+                let client = self.peers.clients().find(|client| client.id == id && shown(&client.phase));
+                let peer = client.map(|client| client.peer).ok_or(CommandError::ClientNotFound)?;
+                self.refuse_handle(now, peer, Refusal::Killed, io);
+            }
+            WorkerCommand::Disable(name) => self.admin.halt.disable(name),
+            WorkerCommand::Enable(name) => self.admin.halt.enable(&name),
+            WorkerCommand::Drain(drain) => self.drain(now, drain, io),
+            WorkerCommand::Report { .. }
+            | WorkerCommand::Pause(_)
+            | WorkerCommand::Suspend
+            | WorkerCommand::WaitClose(_)
+            | WorkerCommand::Forget(_) => {}
+        }
+        Ok(())
+    }
+
+    /// A worker has answered.
+    pub(crate) fn answered<I: Io>(&mut self, now: Time, id: u64, answer: WorkerAnswer, io: &mut I) {
+        if let Some(gathered) = self.admin.gatherings.answered(id, answer) {
+            self.gathered(now, gathered, io);
+        }
+    }
+
+    /// Not all workers have answered in time; what there is must do.
+    pub(crate) fn gathered_too_late<I: Io>(&mut self, now: Time, id: u64, io: &mut I) {
+        if let Some(gathered) = self.admin.gatherings.finish(id) {
+            log(Level::Warning, format_args!("{} of the workers did not answer in time", gathered.left), io);
+            self.gathered(now, gathered, io);
+        }
+    }
+
+    fn gathered<I: Io>(&mut self, now: Time, gathered: Gathered, io: &mut I) {
+        match gathered.caller {
+            Caller::Nobody => self.gathered_for_nobody(now, &gathered, io),
+            Caller::Console(peer) => self.gathered_for_console(now, peer, gathered, io),
+            Caller::Control(number) => {
+                let reply = match (&gathered.command, self.admin.reloads.take_persisted(number)) {
+                    (_, Some(persisted)) => Reply::Changed(Ok(persisted)),
+                    (Command::Show(_), None) => {
+                        Reply::Report(Box::new(gathered.report), self.admin.reloads.newest().clone())
+                    }
+                    _ => Reply::Done,
+                };
+                io.answer(number, gathered.result.map(|()| reply));
+            }
+        }
+    }
+
+    fn gathered_for_console<I: Io>(&mut self, now: Time, peer: Peer, gathered: Gathered, io: &mut I) {
+        let answer = match (gathered.result, &gathered.command) {
+            (Err(error), _) => {
+                log(Level::Error, format_args!("{error}"), io);
+                console::failure(&error)
+            }
+            (Ok(()), Command::Show(what)) => {
+                let snapshot = Snapshot {
+                    report: &gathered.report,
+                    config: self.common.config(),
+                    version: self.admin.version(),
+                    now_wall: self.common.wall(now),
+                };
+                return self.send_table(peer, *what, weir_admin::show(*what, &snapshot), io);
+            }
+            (Ok(()), command) => console::complete(command.tag().as_bytes()),
+        };
+        self.answer_console(peer, &answer, io);
+    }
+
+    /// What the engine wanted to know itself: the figures for the log, or whether an operator is there.
+    fn gathered_for_nobody<I: Io>(&mut self, now: Time, gathered: &Gathered, io: &mut I) {
+        let Gathered { command, report, left, .. } = gathered;
+        match command {
+            Command::Show(Show::Stats) => {
+                let line = DatabaseStats::sum(&report.stats).averages().line();
+                log(Level::Info, format_args!("{line}"), io);
+            }
+            Command::Show(Show::State) if *left == 0 && report.console_clients == 0 => self.resume_deserted(now, io),
+            _ => {}
+        }
+    }
+}
+
+/// Another configuration.
+impl Engine {
+    /// RELOAD.
+    pub(crate) fn begin_reload<I: Io>(&mut self, now: Time, caller: Caller, io: &mut I) {
+        log(Level::Info, format_args!("RELOAD: reading {}", self.common.config().source.display()), io);
+        let cx = &mut Cx::new(now, io, &mut self.common, &mut self.sessions);
+        self.admin.reloads.enqueue(cx, Reload::Read(caller));
+    }
+
+    /// A helper has read the configuration again.
+    pub(crate) fn config_read<I: Io>(&mut self, now: Time, read: Result<Arc<Config>, String>, io: &mut I) {
+        let Some(Reload::Read(caller)) = self.admin.reloads.finish() else { return };
+        match read {
+            Ok(config) => {
+                config.warnings.iter().for_each(|text| log(Level::Warning, format_args!("{text}"), io));
+                let id = self.take_over(now, caller, config, io);
+                if let Caller::Console(peer) = caller
+                    && let Some(console) = self.console(peer)
+                {
+                    console.wait_for(Some(id));
+                }
+            }
+            Err(why) => {
+                for line in why.lines() {
+                    log(Level::Error, format_args!("RELOAD failed, the old configuration stays: {line}"), io);
+                }
+                let error = CommandError::ReloadFailed(why);
+                match caller {
+                    Caller::Nobody => {}
+                    Caller::Console(peer) => self.answer_console(peer, &console::failure(&error), io),
+                    Caller::Control(number) => io.answer(number, Err(error)),
+                }
+            }
+        }
+        self.admin.reloads.start(&mut Cx::new(now, io, &mut self.common, &mut self.sessions));
+    }
+
+    /// A helper has made a change of the control plane's, or has not.
+    pub(crate) fn config_changed<I: Io>(
+        &mut self,
+        now: Time,
+        made: Result<(Arc<Config>, Persisted), ChangeError>,
+        io: &mut I,
+    ) {
+        let Some(Reload::Change(number, edit)) = self.admin.reloads.finish() else { return };
+        match made {
+            Ok((config, persisted)) => {
+                match &persisted {
+                    Persisted::InFile => log(Level::Info, format_args!("{edit} was changed by the control plane"), io),
+                    Persisted::InMemory(why) => {
+                        let text = format_args!("{edit} was changed by the control plane until the restart: {why}");
+                        log(Level::Warning, text, io);
+                    }
+                }
+                self.admin.reloads.set_persisted(number, persisted);
+                self.take_over(now, Caller::Control(number), config, io);
+            }
+            Err(why) => io.answer(number, Ok(Reply::Changed(Err(why)))),
+        }
+        self.admin.reloads.start(&mut Cx::new(now, io, &mut self.common, &mut self.sessions));
+    }
+
+    fn take_over<I: Io>(&mut self, now: Time, caller: Caller, config: Arc<Config>, io: &mut I) -> u64 {
+        let config = reload::without_fixed(self.common.config(), config, io);
+        self.scatter(now, caller, Command::Reload, &WorkerCommand::Adopt(config), io)
+    }
+}
+
+/// What this worker shows.
+impl Engine {
+    /// A snapshot of everything but connections; with `by_user`, clients are counted by user.
+    fn report(&self, by_user: bool) -> Report {
+        let admin = &self.admin;
+        let state = match admin.shutdown.draining() {
+            Some(Drain::Servers) => ServiceState::Paused,
+            _ => admin.halt.state(),
+        };
+        let report = Report {
+            refusals: admin.refusals.records(&self.pools),
+            memory: report::memory(admin.client_counts, self.sessions.interner.used()),
+            serving: state,
+            draining: admin.shutdown.is_draining(),
+            paused: admin.halt.paused().clone(),
+            disabled: admin.halt.disabled().clone(),
+            dns: self.dns_records(self.common.now()),
+            console_clients: admin.client_counts.consoles(),
+            login_clients: self.clients_logging_in(),
+            ..Report::default()
+        };
+        self.with_tables(|tables| report::with_tables(report, tables, by_user))
+    }
+
+    /// Lends what reports are made of.
+    pub(super) fn with_tables<R>(&self, make: impl FnOnce(&Tables<'_>) -> R) -> R {
+        make(&Tables {
+            common: &self.common,
+            params: &self.sessions.params,
+            peers: &self.peers,
+            pools: &self.pools,
+            queries: &self.entry.queries,
+            is_lent: &|server| self.is_lent(server),
+        })
+    }
+
+    /// Clients that are not logged in yet.
+    fn clients_logging_in(&self) -> u32 {
+        self.admin.client_counts.logging_in(self.pools.iter().map(|slot| slot.clients).sum())
+    }
+
+    /// Asserts that the counts of clients are right. Costs a look at all of them.
+    pub(crate) fn check_client_counts(&self) {
+        let (mut counts, mut logging_in) = (crate::admin::client_counts::ClientCounts::default(), 0);
+        for client in self.peers.clients() {
+            counts.add(&client.phase);
+            logging_in += u32::from(client.phase.is_unauthenticated());
+        }
+        let expected = (self.admin.client_counts, self.clients_logging_in());
+        assert_eq!(expected, (counts, logging_in), "clients are miscounted");
+    }
+}
+
+/// Answers a worker that has asked for something.
+pub(super) fn answer<I: Io>(to: WorkerId, id: u64, answer: WorkerAnswer, io: &mut I) {
+    io.post(to, Message(Payload::CommandAnswer { id, answer }), None);
+}

@@ -1,0 +1,302 @@
+//! Operators at the console, and the control plane: what they ask for, and how it is answered.
+
+use std::sync::Arc;
+
+use weir_admin::{Command, CommandError, Cursor, Reply, Request, Show, ShutdownMode, SocketRecord, Table};
+use weir_base::{Peer, Time, WorkerId};
+
+use crate::Engine;
+use crate::admin::console::{self, Console, ConsoleInput};
+use crate::admin::gather::Caller;
+use crate::admin::paging::Paging;
+use crate::admin::reload::Reload;
+use crate::admin::stream::{self, Piece, TableStream};
+use crate::cluster::messages::{Drain, Message, Payload, WorkerCommand};
+use crate::common::{Cx, FollowUp};
+use crate::log::log;
+use crate::peers::{ClientPhase, ClientSlot, Entry};
+use crate::port::{Io, Level};
+
+/// The console.
+impl Engine {
+    /// An operator sent something; all of it is in the client's buffer.
+    pub(crate) fn console_bytes<I: Io>(&mut self, now: Time, mut client: Box<ClientSlot>, io: &mut I) {
+        while !client.pause.waits {
+            let ClientPhase::Console(console) = &mut client.phase else { break };
+            match console.read(&mut client.waiting) {
+                ConsoleInput::More => break,
+                ConsoleInput::Answer(answer) if answer.is_empty() => {}
+                ConsoleInput::Answer(answer) => io.send(client.peer, &answer),
+                ConsoleInput::Command(command) => self.console_command(now, &mut client, command, io),
+                ConsoleInput::Refused(error) => {
+                    log(Level::Error, format_args!("{error}"), io);
+                    io.send(client.peer, &console::failure(&error));
+                }
+                ConsoleInput::Broken(refusal) => return self.refuse(now, client, refusal, io),
+                ConsoleInput::Leave => return self.client_leaves(now, client, io),
+            }
+        }
+        self.peers.put(client.peer, Entry::Client(client));
+    }
+
+    fn console_command<I: Io>(&mut self, now: Time, client: &mut ClientSlot, command: Command, io: &mut I) {
+        if let Some(what) = command.issued() {
+            log(Level::Info, format_args!("{what} command issued"), io);
+        }
+        let asked = match &command {
+            Command::Show(Show::Help) => return io.send(client.peer, &console::help()),
+            Command::Show(Show::Fds) => Err(CommandError::NoHandOver),
+            Command::Show(what) if !what.lists().is_empty() => return self.list_connections(client, *what, io),
+            Command::Show(what) => Ok(WorkerCommand::Report { counts: *what == Show::Users }),
+            Command::SetParameter(_) => return io.send(client.peer, &console::set_ignored()),
+            Command::Reload => {
+                self.console_waits(client, None, io);
+                return self.begin_reload(now, Caller::Console(client.peer), io);
+            }
+            Command::Shutdown(mode) => return self.console_shutdown(now, client, *mode, io),
+            command => self.what_to_ask(command),
+        };
+        match asked {
+            Ok(ask) => {
+                let id = self.scatter(now, Caller::Console(client.peer), command, &ask, io);
+                self.console_waits(client, Some(id), io);
+            }
+            Err(error) => {
+                let why = error.detail().map(|why| format!(": {why}")).unwrap_or_default();
+                log(Level::Error, format_args!("{error}{why}"), io);
+                io.send(client.peer, &console::failure(&error));
+            }
+        }
+    }
+
+    /// What a command asks of all workers, if it may be carried out now.
+    ///
+    /// # Errors
+    /// Why it may not.
+    fn what_to_ask(&self, command: &Command) -> Result<WorkerCommand, CommandError> {
+        self.check_name(command.database())?;
+        if matches!(command, Command::Resume(None)) && self.admin.shutdown.is_draining() {
+            return Err(CommandError::ShuttingDown);
+        }
+        self.admin.halt.allows(command)?;
+        match command {
+            Command::Suspend => Ok(WorkerCommand::Suspend),
+            Command::Pause(name) => Ok(WorkerCommand::Pause(name.clone())),
+            Command::Kill(name) => Ok(WorkerCommand::Kill(name.clone())),
+            Command::Resume(name) => Ok(WorkerCommand::Resume(name.clone())),
+            Command::Reconnect(name) => Ok(WorkerCommand::Reconnect(name.clone())),
+            Command::WaitClose(name) => Ok(WorkerCommand::WaitClose(name.clone())),
+            Command::KillClient(id) => Ok(WorkerCommand::KillClient(*id)),
+            Command::Disable(name) => Ok(WorkerCommand::Disable(name.clone())),
+            Command::Enable(name) => Ok(WorkerCommand::Enable(name.clone())),
+            Command::Set { key, value } => match weir_config::set(self.admin.reloads.newest(), key, value) {
+                Ok(config) => Ok(WorkerCommand::Adopt(Arc::new(config))),
+                Err(error) => Err(CommandError::SetFailed(error.to_string())),
+            },
+            other => Err(CommandError::NotSupported(other.name())),
+        }
+    }
+
+    fn console_shutdown<I: Io>(&mut self, now: Time, client: &ClientSlot, mode: ShutdownMode, io: &mut I) {
+        let drain = match mode {
+            ShutdownMode::Now => return io.exit(0),
+            ShutdownMode::WaitForServers => Drain::Servers,
+            ShutdownMode::WaitForClients => Drain::Clients,
+        };
+        io.send(client.peer, &console::complete(b"SHUTDOWN"));
+        self.begin_drain(now, drain, io);
+    }
+
+    fn console_waits<I: Io>(&mut self, client: &mut ClientSlot, command: Option<u64>, io: &mut I) {
+        self.pause_client(client, io);
+        if let ClientPhase::Console(console) = &mut client.phase {
+            console.wait_for(command);
+        }
+    }
+
+    /// An operator's session, if it is there.
+    pub(super) fn console(&mut self, peer: Peer) -> Option<&mut Console> {
+        match &mut self.peers.client(peer)?.phase {
+            ClientPhase::Console(console) => Some(console),
+            _ => None,
+        }
+    }
+
+    /// An operator left: a command that still waits is taken back, as with PgBouncer.
+    pub(crate) fn console_left<I: Io>(&mut self, now: Time, console: &Console, io: &mut I) {
+        if let Some(id) = console.pending() {
+            self.take_back(now, id, io);
+        }
+    }
+
+    /// Ctrl-C at the console: a command that still waits is taken back.
+    pub(crate) fn cancel_console<I: Io>(&mut self, now: Time, peer: Peer, io: &mut I) {
+        let Some(console) = self.console(peer) else { return };
+        let (pending, streams) = (console.pending(), console.table().is_some());
+        if streams || pending.is_some_and(|id| self.take_back(now, id, io)) {
+            self.answer_console(peer, &console::canceled(), io);
+        }
+    }
+
+    /// Answers a console that waits, and lets it go on.
+    pub(super) fn answer_console<I: Io>(&mut self, peer: Peer, answer: &[u8], io: &mut I) {
+        let Some(mut client) = self.peers.take_client(peer) else { return };
+        let waits = client.pause.waits;
+        if let ClientPhase::Console(console) = &mut client.phase {
+            console.answered();
+            io.send(peer, answer);
+        }
+        if waits {
+            self.unpause_client(&mut client, io);
+        }
+        self.peers.put(peer, Entry::Client(client));
+        self.common.follow_up(FollowUp::Feed(peer));
+    }
+}
+
+/// Tables at the console, in pieces.
+impl Engine {
+    /// Begins to send a table that lists connections.
+    fn list_connections<I: Io>(&mut self, client: &mut ClientSlot, show: Show, io: &mut I) {
+        io.send(client.peer, &stream::columns(weir_admin::columns(show)));
+        self.pause_client(client, io);
+        let mut table = TableStream::of_connections(self.common.next_id(), show);
+        ask_for_piece(&mut table, client.peer, self.common.worker(), io);
+        if let ClientPhase::Console(console) = &mut client.phase {
+            console.set_table(table);
+        }
+    }
+
+    /// Sends a table to a console that waits for it.
+    pub(super) fn send_table<I: Io>(&mut self, peer: Peer, show: Show, table: Table, io: &mut I) {
+        let id = self.common.next_id();
+        // Its operator may have left while the workers were asked.
+        let Some(console) = self.console(peer) else { return };
+        console.set_table(TableStream::of_rows(id, show, table.rows));
+        io.send(peer, &stream::columns(table.columns));
+        self.next_rows(peer, id, io);
+    }
+
+    /// A question or an answer about a list of connections.
+    pub(crate) fn paging<I: Io>(&mut self, from: WorkerId, paging: Paging, io: &mut I) {
+        let answer = match paging {
+            Paging::Wanted { console, id, of, slot } => {
+                let (records, next) = self.with_tables(|tables| tables.page(of, slot));
+                Paging::Page { console, id, records, next }
+            }
+            Paging::WantedByControl { number, of, slot } => {
+                let (records, next) = self.with_tables(|tables| tables.page(of, slot));
+                Paging::PageForControl { number, records, next }
+            }
+            Paging::Page { console, id, records, next } => {
+                let workers = self.common.workers();
+                let piece = self.table(console, id).and_then(|table| table.page(&records, next, workers));
+                return self.send_piece(console, piece, io);
+            }
+            Paging::Rows { console, id } => return self.next_rows(console, id, io),
+            Paging::PageForControl { number, records, next } => {
+                return self.page_for_control(from, number, records, next, io);
+            }
+        };
+        io.post(from, Message(Payload::Paging(answer)), None);
+    }
+
+    fn next_rows<I: Io>(&mut self, console: Peer, id: u64, io: &mut I) {
+        let piece = self.table(console, id).and_then(TableStream::rows);
+        self.send_piece(console, piece, io);
+    }
+
+    /// The table of this number that is on its way to a console.
+    fn table(&mut self, console: Peer, id: u64) -> Option<&mut TableStream> {
+        self.console(console)?.table().filter(|table| table.id() == id)
+    }
+
+    fn send_piece<I: Io>(&mut self, console: Peer, piece: Option<Piece>, io: &mut I) {
+        let Some(Piece { messages, last }) = piece else { return };
+        if last {
+            return self.answer_console(console, &messages, io);
+        }
+        if !messages.is_empty() {
+            io.send(console, &messages);
+        }
+        if self.peers.get_client(console).is_some_and(|client| !client.pause.full) {
+            self.console_reads(console, io);
+        }
+    }
+
+    /// A console reads what it is sent: the next piece of its table is asked for.
+    pub(crate) fn console_reads<I: Io>(&mut self, peer: Peer, io: &mut I) {
+        let here = self.common.worker();
+        if let Some(table) = self.console(peer).and_then(Console::table).filter(|table| !table.is_asked()) {
+            ask_for_piece(table, peer, here, io);
+        }
+    }
+}
+
+fn ask_for_piece<I: Io>(table: &mut TableStream, console: Peer, here: WorkerId, io: &mut I) {
+    let (to, paging) = table.ask(console, here);
+    io.post(to, Message(Payload::Paging(paging)), None);
+}
+
+/// The control plane. Its requests come to worker 0, each under a number, and are answered once. Whether who asks may do so
+/// was decided before.
+impl Engine {
+    /// The control plane asks something.
+    pub(crate) fn control_request<I: Io>(&mut self, now: Time, number: u64, request: Request, io: &mut I) {
+        let caller = Caller::Control(number);
+        match request {
+            Request::Report => {
+                // No answer of the control plane counts clients by user, which would be a look at all of them.
+                let ask = WorkerCommand::Report { counts: false };
+                self.scatter(now, caller, Command::Show(Show::Lists), &ask, io);
+            }
+            Request::Connections(_, Cursor { worker, .. }) if worker.0 >= self.common.workers() => {
+                io.answer(number, Ok(Reply::Connections(Vec::new(), None)));
+            }
+            Request::Connections(of, Cursor { worker, slot }) => {
+                io.post(worker, Message(Payload::Paging(Paging::WantedByControl { number, of, slot })), None);
+            }
+            Request::Log(line) => {
+                log(Level::Info, format_args!("{line}"), io);
+                io.answer(number, Ok(Reply::Done));
+            }
+            Request::Change(edit) => {
+                let cx = &mut Cx::new(now, io, &mut self.common, &mut self.sessions);
+                self.admin.reloads.enqueue(cx, Reload::Change(number, edit));
+            }
+            Request::Run(Command::Reload) => self.begin_reload(now, caller, io),
+            Request::Run(command) => match self.what_to_ask(&command) {
+                Ok(ask) => {
+                    if let Some(what) = command.issued() {
+                        log(Level::Info, format_args!("{what} command issued"), io);
+                    }
+                    self.scatter(now, caller, command, &ask, io);
+                }
+                Err(error) => io.answer(number, Err(error)),
+            },
+        }
+    }
+
+    /// Who asked has gone: what still waits is taken back.
+    pub(crate) fn control_request_dropped<I: Io>(&mut self, now: Time, number: u64, io: &mut I) {
+        if let Some(id) = self.admin.gatherings.of(Caller::Control(number)) {
+            self.take_back(now, id, io);
+        }
+    }
+
+    fn page_for_control<I: Io>(
+        &mut self,
+        worker: WorkerId,
+        number: u64,
+        records: Vec<SocketRecord>,
+        next: Option<u32>,
+        io: &mut I,
+    ) {
+        let next = match next {
+            Some(slot) => Some(Cursor { worker, slot }),
+            None if worker.0 + 1 < self.common.workers() => Some(Cursor { worker: WorkerId(worker.0 + 1), slot: 0 }),
+            None => None,
+        };
+        io.answer(number, Ok(Reply::Connections(records, next)));
+    }
+}

@@ -1,0 +1,50 @@
+//! What is counted of clients where several parts meet: refusals, and session state that was lost.
+
+use weir_admin::Refusals;
+use weir_session::{Refusal, from_server};
+
+use crate::Engine;
+use crate::admin::lost;
+use crate::peers::{ClientSlot, Entry, ServerSlot};
+use crate::port::{Io, Level};
+
+impl Engine {
+    /// A client is refused, or dropped: it is counted at its pool, or at the one that it asked for, if that is here.
+    pub(crate) fn count_refusal(&mut self, client: &ClientSlot, refusal: &Refusal) {
+        let pool = client.pool().or_else(|| {
+            let database = client.requested_database();
+            let config = self.common.config().pool(database)?;
+            let user = config.user.as_deref().unwrap_or(&client.user);
+            self.pools.find(&database.into(), &user.into())
+        });
+        self.admin.refusals.count(&mut self.pools, pool, refusal);
+    }
+
+    /// Requests of a client failed because of a limit on statements. The log has one line for each client.
+    #[inline]
+    pub(crate) fn requests_refused<I: Io>(&mut self, client: &mut ClientSlot, refused: &[&'static str], io: &mut I) {
+        let Some(what) = refused.first() else { return };
+        self.pools.get_mut(client.pool).refusals.limit_reached += refused.len() as u64;
+        if self.common.config().log.pooler_errors && !std::mem::replace(&mut client.statements_refused, true) {
+            let text = format_args!("request refused: {what}; further ones of this client are only counted");
+            self.log_client(Level::Warning, client, text, io);
+        }
+    }
+
+    /// Counts what the client of a server lost or was refused; the log names each kind once a pool.
+    #[cold]
+    pub(crate) fn count_lost<I: Io>(&mut self, server: &ServerSlot, told: &from_server::ServerOutcome, io: &mut I) {
+        let pool = self.pools.get_mut(server.pool);
+        let new = lost::count(pool, told);
+        let client = server.link.filter(|_| !new.is_empty()).and_then(|client| self.peers.take_client(client));
+        if let Some(mut client) = client {
+            lost::log(new, told, &mut client, &pool.name, &self.sessions.params, io);
+            self.peers.put(client.peer, Entry::Client(client));
+        }
+    }
+
+    /// All clients that were refused so far.
+    pub fn refusals(&self) -> Refusals {
+        self.admin.refusals.sum(&self.pools)
+    }
+}

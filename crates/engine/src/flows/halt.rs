@@ -1,0 +1,309 @@
+//! What operators stop and end, carried out on this worker: PAUSE, RESUME, KILL, SUSPEND, shutdowns, signals.
+
+use weir_admin::{Command, CommandError, ServiceState, Show};
+use weir_base::{Peer, Time, WorkerId};
+use weir_session::Refusal;
+
+use crate::Engine;
+use crate::admin::gather::Caller;
+use crate::admin::halt::{Until, Watch};
+use crate::admin::report::is_outdated;
+use crate::cluster::messages::{Drain, Message, Payload, WorkerAnswer, WorkerCommand};
+use crate::common::{Cx, FollowUp};
+use crate::flows::commands::answer;
+use crate::handles::PoolIx;
+use crate::log::log;
+use crate::peers::{ClientPhase, Peers, ServerPhase, ServerState};
+use crate::port::{Io, Level, Signal};
+use crate::traffic::relay::change_pause;
+
+/// Pools.
+impl Engine {
+    /// Stops or starts a pool as the operator has left it.
+    pub(crate) fn halt_pool(&mut self, now: Time, ix: PoolIx) {
+        let draining = self.admin.shutdown.draining() == Some(Drain::Servers);
+        self.admin.halt.apply(self.pools.get_mut(ix), draining, now);
+        self.common.follow_up(FollowUp::PollPool(ix));
+    }
+
+    fn halt_pools<I: Io>(&mut self, now: Time, name: Option<&str>, io: &mut I) {
+        for ix in self.pools.named(name) {
+            self.halt_pool(now, ix);
+            if !self.admin.halt.is_suspended() && self.pools.get(ix).pool.is_paused() {
+                self.recall(ix, io);
+            }
+        }
+    }
+
+    /// PAUSE: no server is handed out, and those that are free are closed.
+    pub(super) fn pause_databases<I: Io>(&mut self, now: Time, name: Option<&str>, io: &mut I) {
+        self.admin.halt.pause(name);
+        self.halt_pools(now, name, io);
+    }
+
+    /// RESUME of one database, or of all.
+    ///
+    /// # Errors
+    /// The named database is not paused.
+    pub(super) fn resume_databases<I: Io>(
+        &mut self,
+        now: Time,
+        name: Option<&str>,
+        io: &mut I,
+    ) -> Result<(), CommandError> {
+        if self.admin.halt.resume(name)? {
+            self.wake(now, io);
+        }
+        self.halt_pools(now, name, io);
+        for watch in self.admin.halt.take_lost(name) {
+            answer(watch.from, watch.id, WorkerAnswer::Failed(CommandError::NotPaused), io);
+        }
+        Ok(())
+    }
+
+    /// KILL: the clients and servers of a database are dropped at once, and it stays paused.
+    pub(super) fn kill_databases<I: Io>(&mut self, now: Time, name: Option<&str>, io: &mut I) {
+        let pools = self.pools.named(name);
+        match name {
+            Some(name) => self.admin.halt.kill([name.to_owned()]),
+            None => {
+                let here = pools.iter().map(|ix| self.pools.get(*ix).name.to_string());
+                self.admin.halt.kill(self.common.config().pools.keys().cloned().chain(here));
+            }
+        }
+        self.halt_pools(now, name, io);
+        let clients: Vec<Peer> = self.peers.clients().filter(|c| pools.contains(&c.pool)).map(|c| c.peer).collect();
+        clients.into_iter().for_each(|client| self.refuse_handle(now, client, Refusal::DatabaseKilled, io));
+        let servers: Vec<Peer> = self.peers.servers().filter(|s| pools.contains(&s.pool)).map(|s| s.peer).collect();
+        servers.into_iter().for_each(|server| self.close_server(now, server, "database removed", io));
+    }
+
+    /// Something may have become idle: answers the commands that wait for that, and ends a shutdown that has nothing left to
+    /// wait for.
+    pub(crate) fn check_watches<I: Io>(&mut self, io: &mut I) {
+        if self.admin.halt.is_watched() {
+            let (peers, pools) = (&self.peers, &self.pools);
+            let over = self.admin.halt.take_over(|halt, watch| {
+                let mut named = pools.named(watch.name.as_deref()).into_iter().map(|ix| &pools.get(ix).pool);
+                match watch.until {
+                    Until::Quiet => named.all(|pool| pool.is_quiescent()),
+                    Until::Flushed => !halt.is_flushing(),
+                    // What is lent is known to its pool alone.
+                    Until::Closed => !named.any(|pool| {
+                        let outdated = |server| pool.is_outdated(server) || is_outdated(peers, pools, server);
+                        pool.servers().any(|(server, ..)| outdated(server))
+                    }),
+                }
+            });
+            for Watch { from, id, .. } in over {
+                answer(from, id, WorkerAnswer::Done, io);
+            }
+        }
+        self.check_drained(io);
+    }
+}
+
+/// SUSPEND.
+impl Engine {
+    /// SUSPEND: nothing more is read.
+    pub(super) fn suspend<I: Io>(&mut self, now: Time, io: &mut I) {
+        self.admin.halt.suspend();
+        self.halt_pools(now, None, io);
+        let peers: Vec<Peer> =
+            self.peers.clients().map(|c| c.peer).chain(self.peers.servers().map(|s| s.peer)).collect();
+        peers.iter().for_each(|peer| self.hold(*peer, io));
+        let full = peers.into_iter().filter(|peer| is_full(&self.peers, *peer));
+        self.admin.halt.flush(&mut Cx::new(now, io, &mut self.common, &mut self.sessions), full);
+    }
+
+    /// Reads no more from a peer until RESUME. Consoles go on, and so does a login of ours at a server.
+    pub(crate) fn hold<I: Io>(&mut self, peer: Peer, io: &mut I) {
+        if let Some(client) = self.peers.client(peer) {
+            let exempt = matches!(
+                client.phase,
+                ClientPhase::Console(_) | ClientPhase::Moving(_) | ClientPhase::Canceller | ClientPhase::Gone
+            );
+            if !exempt {
+                change_pause(client, |pause| pause.suspended = true, io);
+            }
+        } else if let Some(server) = self.peers.server(peer)
+            && matches!(server.state, ServerState::Up(..))
+            && !matches!(server.phase(), Some(ServerPhase::Lending { .. } | ServerPhase::Returning))
+            && !server.suspended
+        {
+            server.suspended = true;
+            if !server.paused {
+                io.pause(peer);
+            }
+        }
+    }
+
+    /// A SUSPEND is over: all are read from again, and deadlines that came meanwhile are kept now.
+    fn wake<I: Io>(&mut self, now: Time, io: &mut I) {
+        let clients: Vec<Peer> = self.peers.clients().filter(|c| c.pause.suspended).map(|c| c.peer).collect();
+        for client in clients {
+            self.set_pause(client, |pause| pause.suspended = false, io);
+        }
+        let servers: Vec<Peer> = self.peers.servers().filter(|s| s.suspended).map(|s| s.peer).collect();
+        for peer in servers {
+            let Some(server) = self.peers.server(peer) else { continue };
+            server.suspended = false;
+            server.holding.excuse(now);
+            if !server.paused {
+                io.resume(peer);
+            }
+        }
+        self.admin.halt.wake(&mut Cx::new(now, io, &mut self.common, &mut self.sessions));
+    }
+
+    /// A turn of a SUSPEND has ended: those that it waits for may have been flushed.
+    pub(crate) fn check_flushed<I: Io>(&mut self, io: &mut I) {
+        let peers = &self.peers;
+        if self.admin.halt.are_flushed(|peer| is_full(peers, peer)) {
+            self.check_watches(io);
+        }
+    }
+
+    /// What could not be flushed within suspend_timeout is closed.
+    pub(crate) fn flush_due<I: Io>(&mut self, now: Time, io: &mut I) {
+        let cx = &mut Cx::new(now, io, &mut self.common, &mut self.sessions);
+        let Some(late) = self.admin.halt.flush_due(cx) else { return };
+        for peer in late {
+            if !is_full(&self.peers, peer) {
+                continue;
+            }
+            let client = match self.peers.server(peer) {
+                Some(server) => server.link,
+                None => Some(peer),
+            };
+            client.into_iter().for_each(|client| self.refuse_handle(now, client, Refusal::SuspendTimeout, io));
+            self.close_server(now, peer, "suspend_timeout", io);
+        }
+        self.check_watches(io);
+    }
+
+    /// An operator left. If all is suspended, the workers are asked whether another one is there.
+    pub(crate) fn check_operators<I: Io>(&mut self, now: Time, io: &mut I) {
+        if self.admin.halt.is_suspended() {
+            let ask = WorkerCommand::Report { counts: false };
+            self.scatter(now, Caller::Nobody, Command::Show(Show::State), &ask, io);
+        }
+    }
+
+    /// All is suspended, and no operator is there to end it. As with PgBouncer, it is over then.
+    pub(super) fn resume_deserted<I: Io>(&mut self, now: Time, io: &mut I) {
+        if self.admin.halt.is_suspended() {
+            log(Level::Info, format_args!("admin disappeared when suspended, doing RESUME"), io);
+            self.resume_all(now, io);
+        }
+    }
+}
+
+/// Whether a peer's socket has not taken everything yet.
+fn is_full(peers: &Peers, peer: Peer) -> bool {
+    match peers.get_client(peer) {
+        Some(client) => client.pause.full && !matches!(client.phase, ClientPhase::Console(_)),
+        None => peers.get_server(peer).is_some_and(|server| server.full),
+    }
+}
+
+/// Signals and shutdowns.
+impl Engine {
+    /// The operating system sent a signal to the process.
+    pub(crate) fn signal<I: Io>(&mut self, now: Time, signal: Signal, io: &mut I) {
+        match signal {
+            Signal::Reload => self.begin_reload(now, Caller::Nobody, io),
+            Signal::Quit => io.exit(0),
+            Signal::ShutdownClients if self.admin.shutdown.is_draining() => io.exit(0),
+            Signal::ShutdownClients => self.begin_drain(now, Drain::Clients, io),
+            Signal::ShutdownServers if self.admin.shutdown.draining() == Some(Drain::Servers) => io.exit(0),
+            Signal::ShutdownServers => self.begin_drain(now, Drain::Servers, io),
+            Signal::Pause => self.pause_signal(now, io),
+            Signal::Resume => self.resume_signal(now, io),
+        }
+    }
+
+    fn pause_signal<I: Io>(&mut self, now: Time, io: &mut I) {
+        if self.admin.halt.state() == ServiceState::Active {
+            log(Level::Info, format_args!("got SIGUSR1, pausing all activity"), io);
+            self.scatter(now, Caller::Nobody, Command::Pause(None), &WorkerCommand::Pause(None), io);
+        } else {
+            log(Level::Info, format_args!("got SIGUSR1, but already paused/suspended"), io);
+        }
+    }
+
+    fn resume_signal<I: Io>(&mut self, now: Time, io: &mut I) {
+        let (text, resumes) = match self.admin.halt.state() {
+            _ if self.admin.shutdown.is_draining() => ("got SIGUSR2, while shutting down, ignoring", false),
+            ServiceState::Suspended => ("got SIGUSR2, continuing from SUSPEND", true),
+            ServiceState::Paused => ("got SIGUSR2, continuing from PAUSE", true),
+            // The command to pause is on its way to the workers, this one among them; this one follows it.
+            ServiceState::Active if self.admin.gatherings.is_pausing() => ("got SIGUSR2, continuing from PAUSE", true),
+            ServiceState::Active => ("got SIGUSR2, but not paused/suspended", false),
+        };
+        log(Level::Info, format_args!("{text}"), io);
+        if resumes {
+            self.resume_all(now, io);
+        }
+    }
+
+    fn resume_all<I: Io>(&mut self, now: Time, io: &mut I) {
+        self.scatter(now, Caller::Nobody, Command::Resume(None), &WorkerCommand::Resume(None), io);
+    }
+
+    /// Begins a shutdown that waits.
+    pub(super) fn begin_drain<I: Io>(&mut self, now: Time, drain: Drain, io: &mut I) {
+        if self.admin.halt.is_suspended() {
+            // Nobody could finish anything.
+            log(Level::Info, format_args!("suspend was in progress, going down immediately"), io);
+            return io.exit(0);
+        }
+        io.accept(false);
+        let what = match drain {
+            Drain::Clients => "clients to leave",
+            Drain::Servers => "servers to finish",
+        };
+        log(Level::Info, format_args!("shutting down: waiting for {what}"), io);
+        self.admin.shutdown.begin(&mut Cx::new(now, io, &mut self.common, &mut self.sessions), drain);
+    }
+
+    /// A shutdown begins on this worker.
+    pub(super) fn drain<I: Io>(&mut self, now: Time, drain: Drain, io: &mut I) {
+        self.admin.shutdown.drain(drain);
+        if drain == Drain::Servers {
+            self.halt_pools(now, None, io);
+            let waiting: Vec<Peer> = self.peers.clients().filter(|c| c.state() == "waiting").map(|c| c.peer).collect();
+            waiting.into_iter().for_each(|peer| self.refuse_handle(now, peer, Refusal::ShuttingDown, io));
+            self.work_off(now, io);
+        }
+        self.check_drained(io);
+    }
+
+    /// Whether this worker has nothing left that a shutdown waits for: worker 0 is told.
+    pub(crate) fn check_drained<I: Io>(&mut self, io: &mut I) {
+        let done = match self.admin.shutdown.draining() {
+            Some(Drain::Clients) => !self.peers.clients().any(|c| c.is_waited_for()),
+            Some(Drain::Servers) => self.pools.iter().all(|slot| slot.pool.is_quiescent()),
+            None => return,
+        };
+        if done && let Some(drain) = self.admin.shutdown.finished_here() {
+            io.post(WorkerId(0), Message(Payload::Drained(drain)), None);
+        }
+    }
+
+    /// Worker 0: a worker has nothing left that a shutdown waits for.
+    pub(crate) fn worker_drained<I: Io>(&mut self, worker: WorkerId, drain: Drain, io: &mut I) {
+        if self.admin.shutdown.worker_finished(worker, drain, self.common.workers()) {
+            log(Level::Info, format_args!("shutting down: nothing left to wait for"), io);
+            io.exit(0);
+        }
+    }
+
+    /// `shutdown_timeout` may be over.
+    pub(crate) fn shutdown_due<I: Io>(&mut self, now: Time, io: &mut I) {
+        if self.admin.shutdown.is_over(now) {
+            log(Level::Warning, format_args!("shutdown_timeout is over; clients are dropped"), io);
+            io.exit(0);
+        }
+    }
+}

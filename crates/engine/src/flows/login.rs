@@ -1,0 +1,307 @@
+//! A client's login, step by step: what the parts of `entry` say is next with it is done here.
+
+use weir_base::{Peer, Time};
+use weir_config::AuthLookup;
+use weir_pool::Acquire;
+use weir_session::startup::StartupRequest;
+use weir_session::{Client, Refusal};
+
+use crate::Engine;
+use crate::admin::console::Console;
+use crate::cluster::lending::Learnings;
+use crate::common::{Cx, FollowUp};
+use crate::entry::reported::Welcome;
+use crate::entry::secret_query::UserSecret;
+use crate::entry::state::{Awaits, Delayed, LoginPhase, subject};
+use crate::entry::step::EntryStep;
+use crate::entry::welcome;
+use crate::log::log;
+use crate::peers::{ClientPhase, ClientSlot, Entry};
+use crate::port::{Io, Level};
+
+impl Engine {
+    /// Does what a step of a client's login says is next.
+    pub(crate) fn login_step<I: Io>(&mut self, now: Time, client: Box<ClientSlot>, step: EntryStep, io: &mut I) {
+        match step {
+            EntryStep::Read => self.insert_client(client),
+            EntryStep::Wait => self.insert_waiting(client, io),
+            EntryStep::Startup(request) => self.startup(now, client, request, io),
+            EntryStep::Cancel { pid, secret } => self.cancel_request(now, client, pid, secret, io),
+            EntryStep::LookUp(request, lookup) => self.look_up_secret(now, client, request, lookup, io),
+            EntryStep::Proven => self.proven(now, client, io),
+            EntryStep::Failed(refusal) => self.client_login_failed(now, client, refusal, io),
+            EntryStep::Refuse(refusal) => self.refuse(now, client, refusal, io),
+            EntryStep::Drop(why) => {
+                self.log_client(Level::Warning, &client, format_args!("{why}"), io);
+                io.close(client.peer);
+                self.depart(now, client, why, io);
+            }
+            EntryStep::Close(why) => {
+                io.close(client.peer);
+                self.depart(now, client, why, io);
+            }
+            EntryStep::Leave => self.client_leaves(now, client, io),
+        }
+    }
+
+    /// A client logs in here.
+    pub(crate) fn begin_login<I: Io>(
+        &mut self,
+        now: Time,
+        mut client: Box<ClientSlot>,
+        request: Box<StartupRequest>,
+        io: &mut I,
+    ) {
+        let cx = &mut Cx::new(now, io, &mut self.common, &mut self.sessions);
+        let step = self.entry.logins.begin(cx, &mut client, request, &self.entry.lookups);
+        self.login_step(now, client, step, io);
+    }
+
+    /// What decides how a client must prove who it is, is known.
+    fn challenge<I: Io>(
+        &mut self,
+        now: Time,
+        mut client: Box<ClientSlot>,
+        request: Box<StartupRequest>,
+        asked: Option<&UserSecret>,
+        io: &mut I,
+    ) {
+        let cx = &mut Cx::new(now, io, &mut self.common, &mut self.sessions);
+        let step = self.entry.logins.challenge(cx, &mut client, request, asked, &self.entry.lookups);
+        self.login_step(now, client, step, io);
+    }
+
+    /// A server must be asked for the secret of a client's user.
+    fn look_up_secret<I: Io>(
+        &mut self,
+        now: Time,
+        mut client: Box<ClientSlot>,
+        request: Box<StartupRequest>,
+        lookup: AuthLookup,
+        io: &mut I,
+    ) {
+        if let Some(why) = self.bad_auth_database(&lookup.database) {
+            log(Level::Error, format_args!("{why}"), io);
+            return self.refuse(now, client, Refusal::BadConfig, io);
+        }
+        if self.admin.halt.is_disabled(&lookup.database) {
+            return self.refuse(now, client, Refusal::AuthDatabaseDisabled(lookup.database), io);
+        }
+        let (peer, subject) = (client.peer, subject(&request));
+        client.phase = ClientPhase::AuthLookup(request);
+        self.insert_waiting(client, io);
+        let at = self.owner_of(&lookup.database, &lookup.user);
+        let cx = &mut Cx::new(now, io, &mut self.common, &mut self.sessions);
+        self.entry.lookups.ask(cx, peer, subject, lookup, at);
+    }
+
+    /// Why nothing can be asked in a database.
+    fn bad_auth_database(&self, name: &str) -> Option<String> {
+        if weir_admin::is_console(name) {
+            return Some(format!("cannot use the reserved \"{name}\" database as an auth_dbname"));
+        }
+        let missing = self.common.config().pool(name).is_none();
+        missing.then(|| format!("authentication database \"{name}\" is not configured"))
+    }
+
+    /// A question for a secret is answered: those who waited for it go on, or are refused.
+    pub(crate) fn secret_answered<I: Io>(
+        &mut self,
+        now: Time,
+        id: u64,
+        answer: &Result<UserSecret, Refusal>,
+        io: &mut I,
+    ) {
+        let cx = &mut Cx::new(now, io, &mut self.common, &mut self.sessions);
+        for peer in self.entry.lookups.answered(cx, id, answer) {
+            let Some(mut client) = self.peers.take_client(peer) else { continue };
+            let phase = std::mem::replace(&mut client.phase, ClientPhase::Gone);
+            let ClientPhase::AuthLookup(request) = phase else {
+                client.phase = phase;
+                self.peers.put(peer, Entry::Client(client));
+                continue;
+            };
+            self.unpause_client(&mut client, io);
+            match answer {
+                Ok(secret) => self.challenge(now, client, request, Some(secret), io),
+                Err(refusal) => {
+                    client.phase = ClientPhase::AuthLookup(request);
+                    self.refuse(now, client, refusal.clone(), io);
+                }
+            }
+        }
+    }
+
+    /// A helper knows what the operating system calls a user: whoever waits for that goes on.
+    pub(crate) fn user_named<I: Io>(&mut self, now: Time, uid: u32, name: Option<&str>, io: &mut I) {
+        self.entry.logins.learn_name(&mut Cx::new(now, io, &mut self.common, &mut self.sessions), uid, name);
+        let waits = |client: &&ClientSlot| matches!(&client.phase, ClientPhase::Login(phase) if phase.awaits() == Awaits::UserName(uid));
+        let waiting: Vec<Peer> = self.peers.clients().filter(waits).map(|client| client.peer).collect();
+        for peer in waiting {
+            let Some(mut client) = self.peers.take_client(peer) else { continue };
+            self.unpause_client(&mut client, io);
+            if let ClientPhase::Login(phase) = std::mem::replace(&mut client.phase, ClientPhase::Gone) {
+                self.challenge(now, client, phase.into_request(), None, io);
+            }
+        }
+    }
+
+    /// A helper has hashed the password of a client's login.
+    pub(crate) fn client_hashed<I: Io>(&mut self, now: Time, peer: Peer, salted: &[u8; 32], io: &mut I) {
+        self.entry.logins.hash_done(&mut Cx::new(now, io, &mut self.common, &mut self.sessions));
+        let Some(mut client) = self.peers.take_client(peer) else { return };
+        self.unpause_client(&mut client, io);
+        let cx = &mut Cx::new(now, io, &mut self.common, &mut self.sessions);
+        let step = self.entry.logins.hashed(cx, &mut client, salted);
+        self.login_step(now, client, step, io);
+    }
+
+    /// A client is gone: what it waited for in its login is given up.
+    pub(crate) fn login_left<I: Io>(&mut self, now: Time, client: &ClientSlot, io: &mut I) {
+        match &client.phase {
+            ClientPhase::AuthLookup(request) => {
+                let cx = &mut Cx::new(now, io, &mut self.common, &mut self.sessions);
+                self.entry.lookups.leave(cx, client.peer, &subject(request));
+            }
+            ClientPhase::Login(phase) => self.entry.logins.leave(client.peer, phase),
+            _ => {}
+        }
+    }
+
+    /// A client has failed to prove who it is. It is told less than the log, and perhaps later.
+    fn client_login_failed<I: Io>(&mut self, now: Time, mut client: Box<ClientSlot>, refusal: Refusal, io: &mut I) {
+        if let ClientPhase::Login(phase) = &client.phase {
+            if phase.asked_secret().is_some() {
+                // The password may be a new one, or the user: the next attempt is measured by what the server says then.
+                // For users who do not exist too, whose next attempt takes as long then.
+                let cx = &mut Cx::new(now, io, &mut self.common, &mut self.sessions);
+                self.entry.lookups.distrust(cx, subject(phase.request()));
+            }
+            if let Some(why) = phase.why() {
+                self.log_client(Level::Warning, &client, format_args!("login refused: {why}"), io);
+            }
+        }
+        let cx = &mut Cx::new(now, io, &mut self.common, &mut self.sessions);
+        let Some(delay) = self.entry.throttle.delay(cx, &client.addr, &refusal) else {
+            return self.refuse(now, client, refusal, io);
+        };
+        // Its lines in the log name the database.
+        let database = self.database_of(&client).to_owned();
+        client.phase = ClientPhase::Delayed(Box::new(Delayed { refusal, until: now.deadline(delay), database }));
+        client.waiting.clear();
+        self.insert_waiting(client, io);
+    }
+
+    /// A client is who it says it is: may it use what it asks for?
+    fn proven<I: Io>(&mut self, now: Time, client: Box<ClientSlot>, io: &mut I) {
+        let ClientPhase::Login(phase) = &client.phase else { return self.insert_client(client) };
+        let (config, name) = (self.common.config(), &phase.request().database);
+        let refusal = if phase.is_console() {
+            self.entry.logins.role(config, &client).is_none().then_some(Refusal::NotAllowed)
+        } else if config.pool(name).is_none() {
+            Some(Refusal::NoSuchDatabase(name.clone()))
+        } else {
+            self.admin.halt.is_disabled(name).then(|| Refusal::DatabaseDisabled(name.clone()))
+        };
+        match refusal {
+            Some(refusal) => self.refuse(now, client, refusal, io),
+            None => self.enter(now, client, io),
+        }
+    }
+
+    /// A client is counted, and has its place: it gets its pool.
+    pub(crate) fn entered<I: Io>(&mut self, now: Time, mut client: Box<ClientSlot>, io: &mut I) {
+        let ClientPhase::Login(phase) = std::mem::replace(&mut client.phase, ClientPhase::Gone) else {
+            return self.insert_client(client);
+        };
+        if phase.is_console() {
+            return self.open_console(now, client, phase.request(), io);
+        }
+        let request = phase.request();
+        let Some(config) = self.common.config().pool(&request.database) else {
+            return self.refuse(now, client, Refusal::NoSuchDatabase(request.database.clone()), io);
+        };
+        let user = config.user.clone().unwrap_or_else(|| request.user.clone());
+        let ix = self.pool_of(&request.database, &config, &user, now);
+        client.pool = ix;
+        self.count_client(ix, 1);
+        if config.user.is_none() || config.user.as_deref() == Some(&request.user) {
+            self.learn(&phase, ix, io);
+        }
+        let slot = self.pools.get_mut(ix);
+        if let Some(welcome) = slot.welcome.clone() {
+            return self.welcome(now, client, phase, &welcome, io);
+        }
+        client.request_at = now;
+        client.phase = ClientPhase::Welcome(phase);
+        match slot.pool.acquire(client.peer, now) {
+            Acquire::Granted { server, check } => {
+                let peer = client.peer;
+                self.insert_waiting(client, io);
+                self.grant(now, peer, server, check, io);
+            }
+            Acquire::Queued => self.insert_waiting(client, io),
+            Acquire::Refused(why) => {
+                let refusal = self.refusal(ix, why);
+                self.refuse(now, client, refusal, io);
+            }
+        }
+        self.common.follow_up(FollowUp::PollPool(ix));
+    }
+
+    /// A login has taught the pool something for its own logins at the server.
+    fn learn<I: Io>(&mut self, phase: &LoginPhase, ix: u32, io: &mut I) {
+        let asked = phase.asked_secret().and_then(UserSecret::secret);
+        let slot = self.pools.get_mut(ix);
+        slot.learns(phase.learnt(), &asked);
+        if slot.lending.is_borrower() {
+            self.teach(ix, Learnings { learnt: phase.learnt().clone(), asked }, io);
+        }
+    }
+
+    /// A client has a pool whose servers are known: from now on it may ask.
+    pub(crate) fn welcome<I: Io>(
+        &mut self,
+        now: Time,
+        mut client: Box<ClientSlot>,
+        phase: Box<LoginPhase>,
+        welcome: &Welcome,
+        io: &mut I,
+    ) {
+        let cx = &mut Cx::new(now, io, &mut self.common, &mut self.sessions);
+        let params = match welcome::send(cx, &mut client, phase.request(), welcome) {
+            Ok(params) => params,
+            Err(refusal) => return self.refuse(now, client, refusal, io),
+        };
+        let slot = self.pools.get_mut(client.pool);
+        slot.tally.logins += 1;
+        client.phase = ClientPhase::Ready(Client::new(client.id, slot.mode(), params));
+        client.request_at = now;
+        welcome::log_login(cx, &client, &slot.name);
+        self.unpause_client(&mut client, io);
+        self.insert_ready(client);
+    }
+
+    fn open_console<I: Io>(&mut self, now: Time, mut client: Box<ClientSlot>, request: &StartupRequest, io: &mut I) {
+        let Some(role) = self.entry.logins.role(self.common.config(), &client) else {
+            // A reload has taken it away since.
+            return self.refuse(now, client, Refusal::NotAllowed, io);
+        };
+        let cx = &mut Cx::new(now, io, &mut self.common, &mut self.sessions);
+        welcome::send_to_console(cx, &mut client, request);
+        client.phase = ClientPhase::Console(Box::new(Console::new(role, request.database.clone())));
+        self.admin.client_counts.change(&client.phase);
+        client.request_at = now;
+        welcome::log_login(cx, &client, &request.database);
+        self.insert_ready(client);
+    }
+
+    /// Puts a client into the table that has logged in. What it sent ahead is next.
+    fn insert_ready(&mut self, client: Box<ClientSlot>) {
+        let (peer, ahead) = (client.peer, !client.waiting.is_empty());
+        self.insert_client(client);
+        if ahead {
+            self.common.follow_up(FollowUp::Feed(peer));
+        }
+    }
+}

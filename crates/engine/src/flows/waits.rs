@@ -1,0 +1,66 @@
+//! Who is told why he waits (wait diagnosis): clients whose wait is too long, or that are notified of it, at the owner of a
+//! pool and at borrowers.
+
+use weir_base::{Peer, Time};
+use weir_session::{Cause, Refusal};
+
+use crate::Engine;
+use crate::admin::wait_diagnosis::{self, Diagnosis};
+use crate::cluster::lending::Waiting;
+use crate::handles::PoolIx;
+use crate::port::Io;
+
+impl Engine {
+    /// Lends what a diagnosis of a pool is made of.
+    fn diagnose<R>(&self, now: Time, ix: PoolIx, make: impl FnOnce(&Diagnosis<'_>) -> R) -> R {
+        make(&Diagnosis {
+            now,
+            config: self.common.config(),
+            peers: &self.peers,
+            pool: self.pools.get(ix),
+            is_lent: &|server| self.is_lent(server),
+        })
+    }
+
+    /// Why a wait in a pool's queue does not end, with names and figures.
+    pub(crate) fn cause_of_wait(&self, now: Time, ix: PoolIx) -> (Cause, String) {
+        self.diagnose(now, ix, |diagnosis| diagnosis.cause())
+    }
+
+    /// A client, or a query of ours, has waited too long: what it is told.
+    pub(crate) fn wait_timed_out<I: Io>(&mut self, now: Time, ix: PoolIx, io: &mut I) -> Refusal {
+        let (cause, detail) = self.cause_of_wait(now, ix);
+        wait_diagnosis::timed_out(now, self.pools.get_mut(ix), cause, detail, io)
+    }
+
+    /// A client has waited long enough to be told that it waits.
+    pub(crate) fn notify_waiting<I: Io>(&mut self, now: Time, ix: PoolIx, client: Peer, io: &mut I) {
+        let holders = self.diagnose(now, ix, |diagnosis| diagnosis.holders());
+        wait_diagnosis::notify(&self.peers, self.pools.get(ix), client, &holders, io);
+    }
+
+    /// A borrower's clients are told what the pool's owner says about their waits, and what their own worker knows.
+    pub(crate) fn wait_explained<I: Io>(
+        &mut self,
+        now: Time,
+        ix: PoolIx,
+        to_tell: &[Waiting],
+        (cause, detail): (Cause, String),
+        io: &mut I,
+    ) {
+        let holders = self.diagnose(now, ix, |diagnosis| diagnosis.holders());
+        let detail = format!("{detail} At the client's own worker {holders}");
+        for waiting in to_tell {
+            match *waiting {
+                Waiting::Notified(client) => {
+                    wait_diagnosis::notify(&self.peers, self.pools.get(ix), client, &detail, io);
+                }
+                Waiting::Refused(client) => {
+                    let pool = self.pools.get_mut(ix);
+                    let refusal = wait_diagnosis::timed_out(now, pool, cause, detail.clone(), io);
+                    self.refuse_handle(now, client, refusal, io);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,349 @@
+//! Secrets that a server is asked for (auth_query), an input at a time.
+
+use std::sync::Arc;
+
+use crate::common::*;
+use weir_base::{ClientAddr, Peer, Span};
+use weir_config::{Config, Method};
+use weir_engine::port::{Answer, Input};
+use weir_pgwire::{Column, ColumnType, ErrorFields, put_back, put_front};
+
+/// Everybody but `asker` is asked for, with a plain password; the pool `db` has `size` servers for each user.
+fn asking(size: u32) -> Config {
+    let mut config = config(size);
+    config.auth.method = Method::Plain;
+    config.auth.query_user = Some("asker".into());
+    config.auth.query_cache = Span::from_secs(5);
+    config.auth.users = Arc::new([("asker", "secret"), ("admin", "secret")].into_iter().collect());
+    config
+}
+
+/// What the server answers about a user.
+fn about(user: &str, secret: Option<&str>) -> Vec<u8> {
+    let mut bytes = head();
+    put_back::data_row(&mut bytes, &[Some(user.as_bytes()), secret.map(str::as_bytes)]);
+    bytes.extend(done("SELECT 1", b'I'));
+    bytes
+}
+
+fn nobody() -> Vec<u8> {
+    let mut bytes = head();
+    bytes.extend(done("SELECT 0", b'I'));
+    bytes
+}
+
+fn head() -> Vec<u8> {
+    let mut bytes = Vec::new();
+    put_back::parse_complete(&mut bytes);
+    put_back::bind_complete(&mut bytes);
+    let column = |name| Column { name, kind: ColumnType::Text };
+    put_back::row_description(&mut bytes, &[column("rolname"), column("rolpassword")]);
+    bytes
+}
+
+fn password(text: &str) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    put_front::password(&mut bytes, text.as_bytes());
+    bytes
+}
+
+/// A server that is asked about this user.
+fn asked(world: &mut World, server: Peer, user: &str) {
+    let heard = world.heard(server);
+    assert!(says(&heard, "pg_catalog.pg_authid") && says(&heard, user), "{:?}", String::from_utf8_lossy(&heard));
+}
+
+#[test]
+fn a_user_whom_the_list_does_not_name_is_asked_for_and_logs_in() {
+    let mut world = World::new(asking(2));
+    let ann = world.arrival("ann", "db");
+    assert!(world.is_paused(ann), "it waits for the answer");
+    let asker = world.server();
+    asked(&mut world, asker, "ann");
+    world.bytes(asker, &about("ann", Some("hush")));
+    assert_eq!(world.heard(ann), [b'R', 0, 0, 0, 8, 0, 0, 0, 3], "it is asked for its password");
+    world.bytes(ann, &password("hush"));
+    let own = world.server();
+    assert!(own != asker, "its pool is another one");
+    assert!(world.heard(ann).ends_with(&ready(b'I')));
+}
+
+#[test]
+fn clients_of_one_user_wait_for_one_query_and_the_answer_is_kept() {
+    let mut world = World::new(asking(2));
+    let first = world.arrival("ann", "db");
+    let second = world.arrival("ann", "db");
+    let asker = world.server();
+    asked(&mut world, asker, "ann");
+    world.bytes(asker, &about("ann", Some("hush")));
+    assert!(!world.heard(first).is_empty() && !world.heard(second).is_empty());
+    let third = world.arrival("ann", "db");
+    assert!(!world.heard(third).is_empty(), "the answer is known");
+    assert!(world.heard(asker).is_empty());
+    world.pass(Span::from_secs(6));
+    world.arrival("ann", "db");
+    asked(&mut world, asker, "ann");
+}
+
+#[test]
+fn a_wrong_password_makes_the_next_client_ask_again() {
+    let mut world = World::new(asking(2));
+    let ann = world.arrival("ann", "db");
+    let asker = world.server();
+    world.bytes(asker, &about("ann", Some("hush")));
+    world.heard(asker);
+    world.bytes(ann, &password("new"));
+    assert!(says(&world.heard(ann), "password authentication failed"));
+    world.arrival("ann", "db");
+    asked(&mut world, asker, "ann");
+}
+
+#[test]
+fn what_was_said_about_a_user_is_kept_and_forgotten_alike_whether_there_is_one() {
+    for answer in [about("ann", Some("hush")), nobody()] {
+        let mut config = asking(2);
+        config.auth.query_cache = Span::from_secs(5);
+        let mut world = World::new(config);
+        let ann = world.arrival("ann", "db");
+        let asker = world.server();
+        world.bytes(asker, &answer);
+        world.heard(asker);
+        world.pass(Span::from_millis(4_900));
+        let other = world.arrival("ann", "db");
+        assert!(!world.heard(other).is_empty() && world.heard(asker).is_empty(), "the answer is kept");
+        world.bytes(ann, &password("wrong"));
+        if let Some(job) = world.asked_for_help() {
+            world.input(Input::Helped { job, answer: Answer::Salted([9; 32]) });
+        }
+        assert!(says(&world.heard(ann), "password authentication failed"));
+        world.arrival("ann", "db");
+        asked(&mut world, asker, "ann");
+    }
+}
+
+#[test]
+fn made_up_names_displace_no_answers_about_real_ones() {
+    let mut config = asking(2);
+    config.auth.query_cache = Span::from_secs(600);
+    config.max_clients = 100_000;
+    let mut world = World::new(config);
+    world.arrival("ann", "db");
+    let asker = world.server();
+    for number in 0..5_000 {
+        world.bytes_only(asker, &if number == 0 { about("ann", Some("hush")) } else { nobody() });
+        world.heard(asker);
+        let peer = world.socket();
+        world.input_only(Input::Accepted { peer, from: ClientAddr::Unix { pid: 1, uid: 5 } });
+        let mut startup = Vec::new();
+        put_front::startup(&mut startup, &[("user", format!("nobody{number}").as_str()), ("database", "db")], 0);
+        world.bytes_only(peer, &startup);
+        while world.open_letter() {}
+    }
+    world.bytes_only(asker, &nobody());
+    while world.open_letter() {}
+    world.heard(asker);
+    let ann = world.arrival("ann", "db");
+    assert!(!world.heard(ann).is_empty() && world.heard(asker).is_empty(), "what was said of her is still known");
+}
+
+#[test]
+fn an_unknown_user_is_asked_for_a_proof_as_a_known_one_is() {
+    let verifier = weir_auth::ScramVerifier::from_salted(&[1; 32], vec![7; 16], 20_000).to_string();
+    for method in [Method::Md5, Method::ScramSha256] {
+        let mut config = asking(2);
+        config.auth.method = method;
+        let mut world = World::new(config);
+        world.arrival("ann", "db");
+        let asker = world.server();
+        world.bytes(asker, &about("ann", Some(&verifier)));
+        let mut challenge = |user: &str, database: &str| {
+            let peer = world.arrival(user, database);
+            if database == "db" && user != "ann" {
+                world.bytes(asker, &nobody());
+            }
+            let asked = world.heard(peer);
+            assert_eq!(asked.get(8), Some(&10), "{method}: {user} is asked for SASL: {asked:?}");
+            let mut first = Vec::new();
+            put_front::sasl_initial(&mut first, "SCRAM-SHA-256", b"n,,n=,r=abc");
+            world.bytes(peer, &first);
+            says(&world.heard(peer), ",i=20000")
+        };
+        // One whom it knows, one whom it does not, and one of a database that is not there.
+        for (user, database) in [("ann", "db"), ("eve", "db"), ("eve", "none")] {
+            assert!(challenge(user, database), "{method}: {user} of {database}");
+        }
+    }
+}
+
+#[test]
+fn nobody_a_null_secret_and_an_empty_one_fail_alike() {
+    for answer in [nobody(), about("eve", None), about("eve", Some("")), about("ann", Some("hush"))] {
+        let mut world = World::new(asking(2));
+        let eve = world.arrival("eve", "db");
+        let asker = world.server();
+        world.bytes(asker, &answer);
+        assert_eq!(world.heard(eve), [b'R', 0, 0, 0, 8, 0, 0, 0, 3], "it is asked like anybody");
+        world.bytes(eve, &password("hush"));
+        assert!(world.port.asked.iter().all(|asked| !matches!(asked, Asked::Connect(_))));
+        if world.is_open(eve) {
+            // The comparison is one that takes its time.
+            continue;
+        }
+        assert!(says(&world.heard(eve), "password authentication failed"));
+    }
+}
+
+#[test]
+fn an_error_of_the_query_refuses_and_the_next_client_asks_again() {
+    let mut world = World::new(asking(2));
+    let ann = world.arrival("ann", "db");
+    let asker = world.server();
+    let mut bytes = Vec::new();
+    let fields = ErrorFields {
+        severity: "ERROR",
+        sqlstate: "42501",
+        message: "permission denied for table pg_authid",
+        detail: None,
+        hint: None,
+    };
+    put_back::error(&mut bytes, &fields);
+    put_back::ready(&mut bytes, b'I');
+    world.bytes(asker, &bytes);
+    let heard = world.heard(ann);
+    assert!(says(&heard, "bouncer config error") && !says(&heard, "permission"), "the words are for the log");
+    world.heard(asker);
+    world.arrival("ann", "db");
+    asked(&mut world, asker, "ann");
+}
+
+#[test]
+fn a_server_lost_in_the_middle_of_a_query_is_replaced() {
+    let mut world = World::new(asking(2));
+    let ann = world.arrival("ann", "db");
+    let asker = world.server();
+    world.gone(asker);
+    let other = world.server();
+    asked(&mut world, other, "ann");
+    world.bytes(other, &about("ann", Some("hush")));
+    assert!(!world.heard(ann).is_empty());
+    let bob = world.arrival("bob", "db");
+    for attempt in 0..3 {
+        let server = if attempt == 0 { other } else { world.server() };
+        world.gone(server);
+    }
+    assert!(says(&world.heard(bob), "server conn crashed?"), "not for ever");
+}
+
+#[test]
+fn a_server_that_cant_be_reached_refuses_at_once() {
+    let mut world = World::new(asking(2));
+    let ann = world.arrival("ann", "db");
+    let server = world.connecting().expect("a connect");
+    world.refuse_connect(server, "no route");
+    assert!(says(&world.heard(ann), "no route"));
+}
+
+#[test]
+fn a_query_waits_in_the_pools_order_and_not_longer_than_query_wait_timeout() {
+    let mut config = asking(1);
+    config.auth.users = Arc::new([("asker", "secret")].into_iter().collect());
+    config.limits.query_wait_timeout = Span::from_secs(3);
+    add_pool(&mut config, "db", 1);
+    let mut world = World::new(config);
+    let asker = world.arrival("asker", "db");
+    world.bytes(asker, &password("secret"));
+    let server = world.server();
+    world.bytes(asker, &query("SELECT 1"));
+    let ann = world.arrival("ann", "db");
+    assert!(world.connecting().is_none(), "the pool is full");
+    world.heard(server);
+    world.bytes(server, &done("SELECT 1", b'I'));
+    asked(&mut world, server, "ann");
+    world.bytes(server, &about("ann", Some("hush")));
+    assert!(!world.heard(ann).is_empty());
+    world.bytes(asker, &query("SELECT 1"));
+    let bob = world.arrival("bob", "db");
+    world.pass(Span::from_secs(4));
+    assert!(says(&world.heard(bob), "query_wait_timeout"));
+}
+
+#[test]
+fn a_server_that_does_not_answer_is_closed_and_its_client_does_not_wait_for_ever() {
+    let mut world = World::new(asking(2));
+    let ann = world.arrival("ann", "db");
+    for _ in 0..3 {
+        world.server();
+        world.pass(Span::from_secs(20));
+    }
+    assert!(!world.is_open(ann));
+}
+
+#[test]
+fn a_client_that_leaves_withdraws_its_query() {
+    let mut config = asking(1);
+    config.auth.users = Arc::new([("asker", "secret")].into_iter().collect());
+    let mut world = World::new(config);
+    let asker = world.arrival("asker", "db");
+    world.bytes(asker, &password("secret"));
+    let server = world.server();
+    world.bytes(asker, &query("SELECT 1"));
+    let ann = world.arrival("ann", "db");
+    world.reset(ann);
+    world.heard(server);
+    world.bytes(server, &done("SELECT 1", b'I'));
+    assert!(world.heard(server).is_empty(), "nobody wants to know any more");
+}
+
+#[test]
+fn a_database_that_is_not_configured_is_logged_and_refused() {
+    let mut config = asking(1);
+    config.auth.query_database = Some("elsewhere".into());
+    let mut world = World::new(config);
+    let ann = world.arrival("ann", "db");
+    assert!(says(&world.heard(ann), "bouncer config error"));
+    assert!(world.connecting().is_none());
+}
+
+#[test]
+fn operators_may_be_asked_for_where_a_database_for_it_is_named() {
+    let mut config = asking(1);
+    config.admin_users = vec!["ann".into()];
+    let mut world = World::new(config.clone());
+    let ann = world.arrival("ann", "pgbouncer");
+    assert!(says(&world.heard(ann), "bouncer config error"), "the console is no place to ask in");
+    config.auth.query_database = Some("db".into());
+    let mut world = World::new(config);
+    let ann = world.arrival("ann", "pgbouncer");
+    let server = world.server();
+    world.bytes(server, &about("ann", Some("hush")));
+    world.bytes(ann, &password("hush"));
+    assert!(world.heard(ann).ends_with(&ready(b'I')));
+}
+
+#[test]
+fn a_query_runs_as_its_own_user_where_the_database_forces_another() {
+    let mut config = asking(1);
+    let mut pool = (*config.pools["db"]).clone();
+    pool.user = Some("app".into());
+    pool.password = Some("of the app".into());
+    pool.require_auth = weir_auth::RequireAuth::Any;
+    config.pools.insert("db".into(), Arc::new(pool));
+    let mut world = World::new(config.clone());
+    world.arrival("ann", "db");
+    let server = world.connecting().expect("a connect");
+    world.input(weir_engine::port::Input::Connected { peer: server, local: String::new(), remote: None });
+    assert!(says(&world.heard(server), "user\0asker\0"));
+    let mut cleartext = Vec::new();
+    put_back::auth_cleartext(&mut cleartext);
+    world.bytes(server, &cleartext);
+    assert_eq!(world.heard(server), password("secret"), "its own password, not that of the database's user");
+    let mut bytes = Vec::new();
+    put_back::auth_ok(&mut bytes);
+    put_back::ready(&mut bytes, b'I');
+    world.bytes(server, &bytes);
+    asked(&mut world, server, "ann");
+    // A reload leaves the pool in which it is asked.
+    world.signal(weir_engine::port::Signal::Reload);
+    world.helped(config);
+    assert!(world.is_open(server));
+}

@@ -1,0 +1,47 @@
+//! The tracked parameters of a server are made those of the client that it is linked to.
+//!
+//! Owns the query that does it and what both hold once it has succeeded. Must not know when a link is made, or what becomes
+//! of one whose server refuses the query.
+
+use std::sync::Arc;
+
+use weir_pgwire::put_back;
+
+use crate::client::Client;
+use crate::out::Out;
+use crate::params::ParamTable;
+use crate::server::Server;
+
+/// Before a link: sends the server what sets its parameters to the client's. Returns whether a query was sent, whose end
+/// must be awaited ([`ServerOutcome::own_query_done`](crate::from_server::ServerOutcome::own_query_done)).
+pub fn start(
+    server: &mut Server,
+    client: &mut Client,
+    table: &ParamTable,
+    scratch: &mut Vec<u8>,
+    out: &mut impl Out,
+) -> bool {
+    if Arc::ptr_eq(&client.params, &server.params) {
+        return false;
+    }
+    let mut query = String::new();
+    if table.agree(&client.params, &mut server.params, &mut query) {
+        server.own_query(&query, scratch, out);
+        return true;
+    }
+    ParamTable::share(&mut client.params, &mut server.params);
+    false
+}
+
+/// The query has succeeded: the client holds the server's spelling of each value from now on. Where one differs from what
+/// the client was told, the ParameterStatus that says so is appended to `tell`.
+pub fn finish(server: &Server, client: &mut Client, tell: Option<(&ParamTable, &mut Vec<u8>)>) {
+    if let Some((table, buffer)) = tell {
+        for (name, value) in table.reported(&server.params) {
+            if table.get(&client.params, name).is_some_and(|known| known != value) {
+                put_back::parameter_status(buffer, name, value);
+            }
+        }
+    }
+    client.params = server.params.clone();
+}

@@ -1,0 +1,802 @@
+//! The contract of replies: what a server still owes, in order.
+//!
+//! Owns the queue of requests that were sent to one server (or answered by us in their place) and not yet answered.
+//! Must not know bytes, buffers or pools: it is told tags and says whose reply each is.
+//!
+//! Invariants: a reply that no request asked for is a [`UnexpectedReply`]; a reply made by us is emitted exactly when everything
+//! before it has been answered; after an error in the extended protocol everything up to the next Sync is dropped, as the
+//! server drops it (PostgreSQL documentation, "Message Flow", Extended Query; `ignore_till_sync` in `postgres.c`).
+
+use std::collections::VecDeque;
+
+use weir_pgwire::tag::back;
+use weir_pgwire::{Dirty, Effects};
+
+/// The most runs of equal requests in the queue; beyond it the client is not read from until the server has answered some.
+/// A pipeline of Parse, Bind, Describe, Execute, Close, Sync is six runs, so this holds ten thousand of them.
+const MAX_RUNS: usize = 65_536;
+
+/// How much of a message must be sent to count as progress: a byte now and then does not.
+const PORTION: u32 = 8 << 10;
+
+/// A request that is owed an answer, or an answer of ours that waits for its turn.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Expected {
+    /// Simple query: anything up to ReadyForQuery.
+    Query,
+    /// A simple query that dropped the client's unnamed statement. (Here and below, "noted" requests have an entry in the
+    /// books of [`crate::undo_log`].)
+    QueryNoted,
+    /// What is sent in place of a simple query that the pool refuses, to fail at the server: an error, then ReadyForQuery.
+    QueryRefused,
+    /// Function call: a result or an error, then ReadyForQuery.
+    FunctionCall,
+    /// Parse whose success or failure nobody needs to be told of.
+    Parse,
+    /// Parse of a named statement; noted.
+    ParseNamed,
+    /// Parse of a name that the client has given already, sent to be refused by the server; noted.
+    ParseTaken,
+    /// Parse of the unnamed statement; noted.
+    ParseUnnamed,
+    /// What is sent in place of a Parse that the pool refuses, to fail at the server; noted.
+    ParseRefused,
+    /// Bind.
+    Bind,
+    /// Bind of a statement that deallocates one of the client's; noted.
+    BindNoted,
+    /// Describe of a statement: two messages.
+    DescribeStatement,
+    /// Describe of a portal, or the second half of [`Expected::DescribeStatement`].
+    DescribeRows,
+    /// Execute: rows, COPY data, then its end.
+    Execute,
+    /// Close.
+    Close,
+    /// Close of the unnamed statement; noted.
+    CloseUnnamed,
+    /// Sync: ReadyForQuery.
+    Sync,
+    /// The client's CopyDone or CopyFail, sent before we know whether the server is in COPY at all. Owed nothing.
+    CopyEnd,
+    /// ParseComplete that we answer, since the server has the statement already; noted.
+    LocalParse,
+    /// CloseComplete that we answer, since the statement stays on the server for others; noted.
+    LocalClose,
+    /// CommandComplete and ReadyForQuery for a simple `DEALLOCATE name` of a statement that only we know by that name;
+    /// noted.
+    LocalDeallocate,
+    /// Nothing, before a [`Expected::LocalDeallocate`] that drops the client's unnamed statement as any simple query does;
+    /// noted.
+    LocalForget,
+    /// A query of our own (parameters, reset, check); swallowed.
+    OwnQuery,
+    /// A Parse of our own for a statement of the client; swallowed, unless it fails; noted.
+    OwnParse,
+    /// A Parse of our own into the unnamed slot, or one without a book entry; swallowed, unless it fails.
+    OwnParseUnnamed,
+    /// A Close of our own; swallowed.
+    OwnClose,
+    /// What the server can only refuse, in place of a request that we refuse: its error ends the transaction and makes the
+    /// server skip to the next Sync, and our words take the place of its own; noted.
+    Refused,
+}
+
+impl Expected {
+    /// Whether the answer is for us and not for the client.
+    pub(crate) fn is_own(self) -> bool {
+        matches!(self, Expected::OwnQuery | Expected::OwnParse | Expected::OwnParseUnnamed | Expected::OwnClose)
+    }
+
+    /// Whether we answer it.
+    pub(crate) fn is_local(self) -> bool {
+        matches!(self, Expected::LocalParse | Expected::LocalClose | Expected::LocalDeallocate | Expected::LocalForget)
+    }
+
+    /// Whether ParseComplete answers it.
+    fn is_parse(self) -> bool {
+        matches!(
+            self,
+            Expected::Parse
+                | Expected::ParseNamed
+                | Expected::ParseTaken
+                | Expected::ParseUnnamed
+                | Expected::OwnParse
+                | Expected::OwnParseUnnamed
+        )
+    }
+
+    /// Whether it has an entry in the books.
+    #[inline]
+    pub(crate) fn is_noted(self) -> bool {
+        matches!(
+            self,
+            Expected::QueryNoted
+                | Expected::ParseNamed
+                | Expected::ParseTaken
+                | Expected::ParseUnnamed
+                | Expected::ParseRefused
+                | Expected::BindNoted
+                | Expected::CloseUnnamed
+                | Expected::LocalParse
+                | Expected::LocalClose
+                | Expected::LocalDeallocate
+                | Expected::LocalForget
+                | Expected::OwnParse
+                | Expected::Refused
+        )
+    }
+
+    /// Whether ReadyForQuery ends it, so that an error does not make the server skip what follows.
+    fn ends_with_ready(self) -> bool {
+        matches!(
+            self,
+            Expected::Query
+                | Expected::QueryNoted
+                | Expected::QueryRefused
+                | Expected::FunctionCall
+                | Expected::Sync
+                | Expected::OwnQuery
+        )
+    }
+
+    /// Whether the pool refused what the client asked for, and the server's error is replaced by ours.
+    pub(crate) fn is_refused(self) -> bool {
+        matches!(self, Expected::QueryRefused | Expected::ParseRefused)
+    }
+}
+
+/// A reply that nothing asked for: the server can't be trusted any more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct UnexpectedReply;
+
+/// Whose a reply is, and what it completes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Reply {
+    /// The request that it answers.
+    pub(crate) to: Expected,
+    /// Whether the request is now answered in full.
+    pub(crate) last: bool,
+    /// What the request may leave on the server.
+    pub(crate) effects: Effects,
+}
+
+/// Equal requests, one after the other.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Run {
+    what: Expected,
+    effects: Effects,
+    count: u32,
+}
+
+/// The queue. `Default` is the state of a server that has just logged in.
+#[derive(Debug, Default)]
+pub(crate) struct PendingReplies {
+    runs: VecDeque<Run>,
+    /// Extended requests were sent and no Sync after them: the server has an implicit transaction open.
+    unsynced: bool,
+    /// An error came in the extended protocol, and no Sync has been sent since: the server discards what it reads.
+    skipping: bool,
+    /// The server reads COPY data, and the client has not ended it.
+    copy_in: bool,
+    /// A Sync was sent that the server may have swallowed as a part of COPY.
+    sync_in_copy: bool,
+    /// COPY failed and it is not known whether a Sync was swallowed by it: one ReadyForQuery more or less may come.
+    doubtful: bool,
+    /// A request was sent while the server reads COPY data.
+    breached: bool,
+    /// The newest request has been sent in part only: nothing but an error can answer it yet.
+    half: bool,
+    /// Counts the ends of segments that were sent: what is skipped after an error lies within one.
+    segment: u32,
+    /// Segments whose end is still owed its ReadyForQuery.
+    ends: u32,
+    /// How many requests are in `runs`, and how many of them were sent since the client last asked for answers: the server
+    /// may keep those answers to itself until it is asked (PostgreSQL documentation, "Message Flow", Flush).
+    length: u32,
+    unasked: u32,
+    /// What `unasked` was before the newest request.
+    unasked_before: u32,
+    /// Nothing was sent since we asked for all answers.
+    flushed: bool,
+    /// Grows with what the client sends: by each request, each message of COPY data that the server reads, and each
+    /// [`PORTION`] of a longer message. Wraps around.
+    progress: u32,
+    /// What was sent of a longer message since `progress` grew, in bytes.
+    streamed: u32,
+}
+
+impl PendingReplies {
+    /// Nothing is owed and nothing is open.
+    #[inline]
+    pub(crate) fn is_clean(&self) -> bool {
+        self.runs.is_empty() && !self.unsynced && !self.skipping && !self.copy_in
+    }
+
+    /// Whether an earlier segment is unanswered: its outcome, and the transaction's status after it, are not known.
+    #[inline]
+    pub(crate) fn is_ahead(&self) -> bool {
+        self.ends > 0
+    }
+
+    /// How many earlier segments are unanswered.
+    #[inline]
+    pub(crate) fn ahead(&self) -> u32 {
+        self.ends
+    }
+
+    /// Whether the next request begins a segment: all before it stand behind a Sync, or are simple queries.
+    #[inline]
+    pub(crate) fn is_at_boundary(&self) -> bool {
+        !self.unsynced && !self.skipping
+    }
+
+    /// Whether the server works on something: it owes an answer to a request that was sent whole.
+    #[inline]
+    pub(crate) fn is_working(&self) -> bool {
+        !(self.runs.is_empty() || self.half && self.only_half_is_owed())
+    }
+
+    /// Whether nothing more comes before the client has sent something: the server owes nothing, or only answers that it
+    /// may keep until it is asked for them; or it waits for COPY data, or for the rest of the only request.
+    #[inline]
+    pub(crate) fn awaits_client(&self) -> bool {
+        self.copy_in || self.length == self.unasked || (self.half && self.only_half_is_owed())
+    }
+
+    /// A message of COPY data is being sent.
+    #[inline]
+    pub(crate) fn copy_data(&mut self) {
+        self.progress = self.progress.wrapping_add(1);
+    }
+
+    /// So many bytes of a message's rest were sent.
+    #[inline]
+    pub(crate) fn streamed(&mut self, bytes: usize) {
+        self.streamed = self.streamed.saturating_add(bytes as u32);
+        if self.streamed >= PORTION {
+            self.streamed = 0;
+            self.progress = self.progress.wrapping_add(1);
+        }
+    }
+
+    /// How far the client has come; comparable with what it was before.
+    #[inline]
+    pub(crate) fn progress(&self) -> u32 {
+        self.progress
+    }
+
+    /// Whether a ReadyForQuery comes for certain, without another word from the client.
+    pub(crate) fn will_be_ready(&self) -> bool {
+        self.is_ahead() && !self.copy_in && !self.doubtful && !self.breached
+    }
+
+    /// Whether a ReadyForQuery more or less may come: the server must not be used again.
+    #[inline]
+    pub(crate) fn is_doubtful(&self) -> bool {
+        self.doubtful
+    }
+
+    /// Whether the client sent a request where only COPY data may stand.
+    #[inline]
+    pub(crate) fn is_breached(&self) -> bool {
+        self.breached
+    }
+
+    /// The segment that is being sent: an error in it makes the server skip no request of another.
+    #[inline]
+    pub(crate) fn segment(&self) -> u32 {
+        self.segment
+    }
+
+    /// Whether any answer is owed.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.runs.is_empty()
+    }
+
+    /// Whether the client must wait before it sends more.
+    #[inline]
+    pub(crate) fn is_full(&self) -> bool {
+        self.runs.len() >= MAX_RUNS
+    }
+
+    /// Whether the server discards requests up to the next Sync.
+    #[inline]
+    pub(crate) fn is_skipping(&self) -> bool {
+        self.skipping
+    }
+
+    /// Whether the server is reading COPY data from the client.
+    pub(crate) fn in_copy_in(&self) -> bool {
+        self.copy_in
+    }
+
+    /// The request whose answer comes next.
+    #[inline]
+    pub(crate) fn head(&self) -> Option<Expected> {
+        self.runs.front().map(|run| run.what)
+    }
+
+    /// What the request whose answer comes next may leave on the server.
+    #[inline]
+    pub(crate) fn head_effects(&self) -> Effects {
+        self.runs.front().map_or(Effects::NONE, |run| run.effects)
+    }
+
+    /// Notes a request that leaves nothing on the server. See [`PendingReplies::request_with`].
+    #[inline]
+    pub(crate) fn request(&mut self, what: Expected) -> bool {
+        self.request_with(what, Effects::NONE)
+    }
+
+    /// Notes a request that is being sent (or answered by us), and what it may leave on the server. Returns whether it will
+    /// have an answer: not while the server skips to a Sync.
+    #[inline]
+    pub(crate) fn request_with(&mut self, what: Expected, effects: Effects) -> bool {
+        match what {
+            Expected::Sync => return self.sync(),
+            Expected::CopyEnd => return self.copy_end(),
+            _ if self.skipping => return false,
+            Expected::Query
+            | Expected::QueryNoted
+            | Expected::QueryRefused
+            | Expected::FunctionCall
+            | Expected::OwnQuery => {
+                self.unsynced = false;
+                self.segment = self.segment.wrapping_add(1);
+            }
+            Expected::LocalDeallocate | Expected::LocalForget => {}
+            _ => self.unsynced = true,
+        }
+        self.push(what, effects);
+        true
+    }
+
+    /// What the newest request may leave is known now.
+    pub(crate) fn set_newest(&mut self, effects: Effects) {
+        let Some(run) = self.runs.back_mut().filter(|run| run.effects != effects) else { return };
+        if run.count == 1 {
+            run.effects = effects;
+        } else {
+            run.count -= 1;
+            let what = run.what;
+            self.runs.push_back(Run { what, effects, count: 1 });
+        }
+    }
+
+    /// The text of the newest request has been read to its end, and may leave this, too. Returns what was known before.
+    pub(crate) fn add_to_newest(&mut self, may_leave: Dirty) -> Dirty {
+        let Some(effects) = self.runs.back().map(|run| run.effects) else { return Dirty::NONE };
+        self.set_newest(Effects { may_leave: effects.may_leave.union(may_leave), ..effects });
+        effects.may_leave
+    }
+
+    /// Whether the rest of the newest request's message is still to be sent.
+    #[inline]
+    pub(crate) fn set_half(&mut self, half: bool) {
+        if half {
+            // What asks for answers does so when it is there as a whole.
+            self.unasked = (self.unasked_before + 1).min(self.length);
+        } else if self.half && self.runs.back().is_some_and(|run| run.what.ends_with_ready()) {
+            self.unasked = 0;
+        }
+        self.half = half;
+        self.streamed = 0;
+    }
+
+    /// Whether nothing is owed but an answer to what the server has not been sent to its end.
+    fn only_half_is_owed(&self) -> bool {
+        self.runs.len() == 1 && self.runs[0].count == 1
+    }
+
+    /// Notes that something was sent which is owed no answer but a Sync (Flush).
+    pub(crate) fn flush(&mut self) {
+        if !self.skipping {
+            self.unsynced = true;
+        }
+        self.unasked = 0;
+    }
+
+    /// Whether a Flush must be sent for all answers to come without another request. Once, until there is more to answer.
+    pub(crate) fn needs_flush(&mut self) -> bool {
+        !std::mem::replace(&mut self.flushed, true)
+    }
+
+    /// Takes an answer of ours whose turn has come, if there is one at the head.
+    #[inline]
+    pub(crate) fn take_local(&mut self) -> Option<Expected> {
+        while let Some(head) = self.head() {
+            if head == Expected::CopyEnd {
+                self.pop();
+            } else if head.is_local() {
+                self.pop();
+                return Some(head);
+            } else {
+                break;
+            }
+        }
+        None
+    }
+
+    /// Matches a reply other than an error, a notice, a notification or a parameter's status with its request.
+    #[inline]
+    pub(crate) fn reply(&mut self, tag: u8) -> Result<Reply, UnexpectedReply> {
+        // Until the client ends the COPY, or its message, there is nothing to answer but by an error.
+        if self.copy_in || (self.half && self.only_half_is_owed()) {
+            return Err(UnexpectedReply);
+        }
+        let Some(&Run { what: to, effects, .. }) = self.runs.front() else {
+            // After a COPY that failed in doubt, a second ReadyForQuery is possible and harmless.
+            let spare = tag == back::READY && self.doubtful;
+            let reply = Reply { to: Expected::Sync, last: true, effects: Effects::NONE };
+            return if spare { Ok(reply) } else { Err(UnexpectedReply) };
+        };
+        let last = match (to, tag) {
+            (_, back::READY) if to.ends_with_ready() => true,
+            (
+                Expected::Query | Expected::QueryNoted | Expected::OwnQuery,
+                back::ROW_DESCRIPTION
+                | back::DATA_ROW
+                | back::COMMAND_COMPLETE
+                | back::EMPTY_QUERY
+                | back::COPY_OUT
+                | back::COPY_DATA
+                | back::COPY_DONE,
+            ) => false,
+            (Expected::Query | Expected::QueryNoted | Expected::Execute, back::COPY_IN) => {
+                self.enter_copy_in();
+                false
+            }
+            (Expected::FunctionCall, back::FUNCTION_RESULT) => false,
+            (_, back::PARSE_COMPLETE) if to.is_parse() => true,
+            (Expected::Bind | Expected::BindNoted, back::BIND_COMPLETE) => true,
+            (Expected::DescribeStatement, back::PARAMETER_DESCRIPTION) => {
+                let unasked = self.unasked;
+                self.pop();
+                self.push_front(Expected::DescribeRows);
+                self.unasked = unasked;
+                return Ok(Reply { to, last: false, effects });
+            }
+            (Expected::DescribeRows, back::ROW_DESCRIPTION | back::NO_DATA) => true,
+            (Expected::Execute, back::DATA_ROW | back::COPY_OUT | back::COPY_DATA | back::COPY_DONE) => false,
+            (Expected::Execute, back::COMMAND_COMPLETE | back::EMPTY_QUERY | back::PORTAL_SUSPENDED) => true,
+            (Expected::Close | Expected::CloseUnnamed | Expected::OwnClose, back::CLOSE_COMPLETE) => true,
+            _ => return Err(UnexpectedReply),
+        };
+        if last {
+            self.pop();
+        }
+        Ok(Reply { to, last, effects })
+    }
+
+    /// An error answers the request at the head. Returns that request, after telling `dropped` of every request that the
+    /// server will not answer because of it (the failed one included); `None` if nothing was asked.
+    pub(crate) fn error(&mut self, mut dropped: impl FnMut(Expected)) -> Option<Expected> {
+        let head = self.head()?;
+        if self.copy_in || self.sync_in_copy {
+            self.doubtful |= self.sync_in_copy;
+            self.copy_in = false;
+            self.sync_in_copy = false;
+        }
+        if head.ends_with_ready() {
+            return Some(head);
+        }
+        while let Some(next) = self.head() {
+            if next == Expected::Sync {
+                return Some(head);
+            }
+            self.pop();
+            dropped(next);
+        }
+        self.skipping = true;
+        Some(head)
+    }
+
+    fn sync(&mut self) -> bool {
+        if self.copy_in {
+            // The server ignores Sync while it reads COPY data (PostgreSQL documentation, "COPY Operations").
+            self.sync_in_copy = true;
+            return false;
+        }
+        self.unsynced = false;
+        self.skipping = false;
+        self.segment = self.segment.wrapping_add(1);
+        self.push(Expected::Sync, Effects::NONE);
+        true
+    }
+
+    fn copy_end(&mut self) -> bool {
+        if self.copy_in {
+            self.copy_in = false;
+        } else if !self.runs.is_empty() {
+            self.push(Expected::CopyEnd, Effects::NONE);
+        }
+        false
+    }
+
+    /// The server begins to read COPY data: Syncs that already follow in the stream are a part of it, up to the client's
+    /// CopyDone or CopyFail if that was sent ahead.
+    fn enter_copy_in(&mut self) {
+        self.copy_in = true;
+        self.sync_in_copy = false;
+        if self.runs.front().is_some_and(|run| run.count > 1) {
+            self.breached = true;
+            return;
+        }
+        while let Some(&Run { what: next, count, .. }) = self.runs.get(1) {
+            match next {
+                Expected::Sync => {
+                    self.sync_in_copy = true;
+                    self.unsynced |= self.head() == Some(Expected::Execute) && self.runs.len() == 2;
+                    self.ends -= count;
+                    self.shorten(count);
+                    self.runs.remove(1);
+                }
+                Expected::CopyEnd => {
+                    self.copy_in = false;
+                    self.take_second();
+                    return;
+                }
+                _ => {
+                    // The server will take the request for a breach of the COPY, and what it answers then can't be counted.
+                    self.breached = true;
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Takes one request out of the second run.
+    fn take_second(&mut self) {
+        self.shorten(1);
+        match self.runs.get_mut(1) {
+            Some(run) if run.count > 1 => run.count -= 1,
+            _ => drop(self.runs.remove(1)),
+        }
+    }
+
+    #[inline]
+    fn push(&mut self, what: Expected, effects: Effects) {
+        let ends = what.ends_with_ready();
+        self.ends += u32::from(ends);
+        self.flushed = false;
+        self.length += 1;
+        self.progress = self.progress.wrapping_add(1);
+        self.unasked_before = self.unasked;
+        self.unasked = if ends { 0 } else { self.unasked + 1 };
+        match self.runs.back_mut() {
+            Some(last) if last.what == what && last.effects == effects => last.count += 1,
+            _ => self.runs.push_back(Run { what, effects, count: 1 }),
+        }
+    }
+
+    fn push_front(&mut self, what: Expected) {
+        self.length += 1;
+        match self.runs.front_mut() {
+            Some(first) if first.what == what => first.count += 1,
+            _ => self.runs.push_front(Run { what, effects: Effects::NONE, count: 1 }),
+        }
+    }
+
+    /// So many requests, the oldest ones, are owed nothing any more.
+    #[inline]
+    fn shorten(&mut self, by: u32) {
+        self.length -= by;
+        self.unasked = self.unasked.min(self.length);
+    }
+
+    #[inline]
+    fn pop(&mut self) {
+        if let Some(run) = self.runs.front_mut() {
+            self.ends -= u32::from(run.what.ends_with_ready());
+            run.count -= 1;
+            if run.count == 0 {
+                self.runs.pop_front();
+            }
+            self.shorten(1);
+        }
+        if self.runs.is_empty() && self.runs.capacity() > 1024 {
+            // A deep pipeline does not leave its memory with the server for good.
+            self.runs.shrink_to(16);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn replies(queue: &mut PendingReplies, tags: &[u8]) -> Vec<Result<Reply, UnexpectedReply>> {
+        tags.iter().map(|tag| queue.reply(*tag)).collect()
+    }
+
+    #[test]
+    fn a_simple_query_is_answered_by_ready() {
+        let mut q = PendingReplies::default();
+        assert!(q.request(Expected::Query));
+        assert!(!q.is_clean());
+        assert!(replies(&mut q, b"TDDC").iter().all(|r| r.as_ref().is_ok_and(|r| r.to == Expected::Query && !r.last)));
+        assert_eq!(q.reply(b'Z').map(|r| (r.to, r.last)), Ok((Expected::Query, true)));
+        assert!(q.is_clean());
+        assert_eq!(q.reply(b'Z'), Err(UnexpectedReply));
+    }
+
+    #[test]
+    fn a_pipeline_without_sync_keeps_the_server() {
+        let mut q = PendingReplies::default();
+        for what in [Expected::Parse, Expected::Bind, Expected::DescribeStatement, Expected::Execute] {
+            q.request(what);
+        }
+        q.flush();
+        assert!(replies(&mut q, b"12tTDC").iter().all(Result::is_ok));
+        assert!(q.is_empty() && !q.is_clean(), "the implicit transaction is open until Sync");
+        q.request(Expected::Sync);
+        assert!(q.reply(b'Z').is_ok());
+        assert!(q.is_clean());
+    }
+
+    #[test]
+    fn it_is_known_who_must_move_next() {
+        let whose = |q: &PendingReplies| (q.is_working(), q.awaits_client());
+        let mut q = PendingReplies::default();
+        for what in [Expected::Parse, Expected::DescribeStatement] {
+            q.request(what);
+            assert_eq!(whose(&q), (true, true), "the server works, and may keep its answer to itself");
+        }
+        q.flush();
+        assert_eq!(whose(&q), (true, false));
+        assert!(replies(&mut q, b"1tn").iter().all(Result::is_ok));
+        assert_eq!(whose(&q), (false, true), "all is answered, and no Sync was sent");
+        q.request(Expected::Execute);
+        q.request(Expected::Sync);
+        assert_eq!(whose(&q), (true, false));
+        assert!(q.reply(b'G').is_ok());
+        assert_eq!(whose(&q), (true, true), "COPY data is awaited");
+        q.request(Expected::CopyEnd);
+        assert_eq!(whose(&q), (true, false));
+        assert!(q.reply(b'C').is_ok());
+    }
+
+    #[test]
+    fn half_a_request_is_worked_on_by_nobody() {
+        let whose = |q: &PendingReplies| (q.is_working(), q.awaits_client());
+        let mut q = PendingReplies::default();
+        q.request(Expected::Query);
+        q.set_half(true);
+        assert_eq!(whose(&q), (false, true));
+        q.set_half(false);
+        assert_eq!(whose(&q), (true, false));
+        assert!(q.reply(b'Z').is_ok());
+        q.request(Expected::Parse);
+        q.request(Expected::Query);
+        q.set_half(true);
+        assert_eq!(whose(&q), (true, true), "the Parse need not be answered before the query is there");
+        q.set_half(false);
+        assert_eq!(whose(&q), (true, false));
+        assert!(replies(&mut q, b"1Z").iter().all(Result::is_ok));
+        q.request(Expected::DescribeStatement);
+        assert!(q.reply(b't').is_ok());
+        assert_eq!(whose(&q), (true, true), "what is answered in part is still to be asked for");
+    }
+
+    #[test]
+    fn an_error_cuts_to_the_next_sync_and_a_query_before_it_goes_unanswered() {
+        let mut q = PendingReplies::default();
+        for what in [Expected::Parse, Expected::Bind, Expected::Query, Expected::Sync, Expected::Query] {
+            q.request(what);
+        }
+        let mut dropped = Vec::new();
+        assert_eq!(q.error(|e| dropped.push(e)), Some(Expected::Parse));
+        assert_eq!(dropped, [Expected::Parse, Expected::Bind, Expected::Query]);
+        assert_eq!(q.reply(b'Z').map(|r| (r.to, r.last)), Ok((Expected::Sync, true)));
+        assert_eq!(q.reply(b'Z').map(|r| (r.to, r.last)), Ok((Expected::Query, true)));
+        assert!(q.is_clean());
+    }
+
+    #[test]
+    fn after_an_error_without_sync_requests_are_owed_nothing() {
+        let mut q = PendingReplies::default();
+        q.request(Expected::Bind);
+        q.error(|_| ());
+        assert!(!q.is_clean());
+        assert!(!q.request(Expected::Execute));
+        assert!(!q.request(Expected::Query));
+        assert!(q.request(Expected::Sync));
+        assert!(q.reply(b'Z').is_ok());
+        assert!(q.is_clean());
+    }
+
+    #[test]
+    fn an_error_at_sync_or_in_a_query_waits_for_ready() {
+        for what in [Expected::Sync, Expected::Query, Expected::FunctionCall] {
+            let mut q = PendingReplies::default();
+            q.request(what);
+            assert_eq!(q.error(|_| panic!("nothing is dropped")), Some(what));
+            assert!(q.reply(b'Z').is_ok());
+            assert!(q.is_clean());
+        }
+    }
+
+    #[test]
+    fn our_own_answers_wait_for_their_turn() {
+        let mut q = PendingReplies::default();
+        q.request(Expected::Bind);
+        q.request(Expected::LocalParse);
+        q.request(Expected::Sync);
+        assert_eq!(q.take_local(), None);
+        assert!(q.reply(b'2').is_ok());
+        assert_eq!(q.take_local(), Some(Expected::LocalParse));
+        assert_eq!(q.take_local(), None);
+        assert!(q.reply(b'Z').is_ok());
+    }
+
+    #[test]
+    fn a_sync_behind_a_copy_is_swallowed_by_it() {
+        let mut q = PendingReplies::default();
+        for what in [Expected::Bind, Expected::Execute, Expected::Sync] {
+            q.request(what);
+        }
+        assert!(replies(&mut q, b"2G").iter().all(Result::is_ok));
+        assert!(q.in_copy_in());
+        q.request(Expected::CopyEnd);
+        q.request(Expected::Sync);
+        assert!(replies(&mut q, b"CZ").iter().all(Result::is_ok));
+        assert!(q.is_clean());
+    }
+
+    #[test]
+    fn a_copy_sent_ahead_of_the_servers_answer_is_counted_right() {
+        let mut q = PendingReplies::default();
+        for what in [Expected::Query, Expected::CopyEnd, Expected::Query] {
+            q.request(what);
+        }
+        assert!(replies(&mut q, b"GCZTCZ").iter().all(Result::is_ok));
+        assert!(q.is_clean());
+    }
+
+    #[test]
+    fn late_copy_ends_open_no_request() {
+        let mut q = PendingReplies::default();
+        q.request(Expected::CopyEnd);
+        assert!(q.is_clean());
+        q.request(Expected::Query);
+        assert!(q.reply(b'G').is_ok());
+        q.error(|_| ());
+        q.request(Expected::CopyEnd);
+        assert!(q.reply(b'Z').is_ok());
+        assert_eq!(q.take_local(), None);
+        assert!(q.is_clean());
+    }
+
+    #[test]
+    fn a_copy_that_fails_after_a_swallowed_sync_leaves_the_server_in_doubt() {
+        let mut q = PendingReplies::default();
+        q.request(Expected::Execute);
+        q.request(Expected::Sync);
+        assert!(q.reply(b'G').is_ok());
+        q.error(|_| ());
+        q.request(Expected::Sync);
+        assert!(replies(&mut q, b"ZZ").iter().all(Result::is_ok), "one ReadyForQuery more is possible");
+        assert!(q.is_doubtful(), "and the server is not used again");
+    }
+
+    #[test]
+    fn a_reply_while_the_server_reads_copy_data_is_a_surprise() {
+        for (what, tags) in [(Expected::Query, b"ZCTG"), (Expected::Execute, b"CsDG")] {
+            for tag in tags {
+                let mut q = PendingReplies::default();
+                q.request(what);
+                assert!(q.reply(b'G').is_ok());
+                assert_eq!(q.reply(*tag), Err(UnexpectedReply), "{what:?} {:?}", char::from(*tag));
+            }
+        }
+    }
+
+    #[test]
+    fn a_reply_of_the_wrong_kind_is_a_surprise() {
+        let mut q = PendingReplies::default();
+        q.request(Expected::Parse);
+        assert_eq!(q.reply(b'2'), Err(UnexpectedReply));
+    }
+}

@@ -1,0 +1,297 @@
+//! What a client asks for with its first packets.
+//!
+//! Owns the reading of the startup packet into a [`StartupRequest`]: user, database, parameters, protocol version. Must not know
+//! which pools exist or who may enter.
+//!
+//! Source: PostgreSQL documentation, "Message Flow", Start-up, SSL and GSSAPI Session Encryption, Canceling Requests.
+
+use serde::{Deserialize, Serialize};
+use weir_pgwire::{First, Malformed, put_back, startup};
+
+use crate::params::{BadParam, ParamTable, Params};
+use crate::refusal::Refusal;
+
+/// The newest minor version of protocol 3 that we speak.
+const NEWEST_MINOR: u16 = 2;
+
+/// What the first bytes of a client ask for.
+#[derive(Debug)]
+pub enum FirstPacket {
+    /// More bytes are needed.
+    More,
+    /// TLS (SSLRequest): one byte answers `used` bytes, `S` or `N`; after `S` comes the handshake.
+    Tls {
+        /// How many bytes of the input that was.
+        used: usize,
+    },
+    /// TLS without a request: the input is the beginning of a handshake.
+    DirectTls,
+    /// Encryption that we do not have (GSSENCRequest); `used` bytes are answered with one `N`.
+    Gss {
+        /// How many bytes of the input that was.
+        used: usize,
+    },
+    /// Cancel what another session runs; nothing follows, and nothing is answered.
+    Cancel {
+        /// The process id that we gave that session.
+        pid: u32,
+        /// The secret that we gave it.
+        secret: Vec<u8>,
+    },
+    /// A session.
+    Startup {
+        /// What it wants.
+        request: Box<StartupRequest>,
+        /// How many bytes of the input that was.
+        used: usize,
+    },
+    /// Nothing that can be served.
+    Refuse(Refusal),
+}
+
+/// A startup packet.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct StartupRequest {
+    /// The user.
+    pub user: String,
+    /// The database, which names a pool; the user's name where it was left out.
+    pub database: String,
+    /// The minor protocol version agreed on.
+    pub minor: u16,
+    /// Whether the client must be told that the version or some options are not ours, and which options.
+    pub negotiate: Option<Vec<String>>,
+    /// The settings in `options`, in order; what the packet itself sets goes before them.
+    pub options: Vec<(String, String)>,
+    /// Every other parameter, in order.
+    pub params: Vec<(String, String)>,
+}
+
+/// Whether a client may still ask for encryption.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum EncryptionRequests {
+    /// It may.
+    Allowed,
+    /// It was refused as often as there are kinds: a client that only asks gets no further answer.
+    Exhausted,
+    /// It is encrypted.
+    Encrypted,
+}
+
+/// The first byte of a TLS handshake's record. As the first byte of a packet's length it would mean hundreds of megabytes.
+const HANDSHAKE: u8 = 0x16;
+
+/// Reads the first packet in `input`.
+pub fn read(input: &[u8], encryption: EncryptionRequests) -> FirstPacket {
+    if input.first() == Some(&HANDSHAKE) && encryption != EncryptionRequests::Encrypted {
+        return FirstPacket::DirectTls;
+    }
+    match startup::first(input) {
+        Ok(None) => FirstPacket::More,
+        Ok(Some((asked @ (First::Ssl | First::Gss), used))) => {
+            match encryption {
+                EncryptionRequests::Allowed => {}
+                EncryptionRequests::Exhausted => return refuse_protocol("encryption was refused already"),
+                EncryptionRequests::Encrypted => return refuse_protocol("SSL req inside SSL"),
+            }
+            if input.len() > used {
+                // Bytes stuffed before a handshake would be read as if they had come through it (CVE-2021-3935).
+                return refuse_protocol("received unencrypted data after SSL request");
+            }
+            if matches!(asked, First::Ssl) { FirstPacket::Tls { used } } else { FirstPacket::Gss { used } }
+        }
+        Ok(Some((First::Cancel { pid, key }, _))) => FirstPacket::Cancel { pid, secret: key.to_vec() },
+        Ok(Some((First::Unsupported { major, minor }, _))) => {
+            refuse_protocol(&format!("version {major}.{minor}; the server speaks 3.0 to 3.{NEWEST_MINOR}"))
+        }
+        Ok(Some((First::Startup(packet), used))) => match request(&packet) {
+            Ok(request) => FirstPacket::Startup { request: Box::new(request), used },
+            Err(refusal) => FirstPacket::Refuse(refusal),
+        },
+        Err(malformed) => refuse_protocol(malformed.0),
+    }
+}
+
+fn refuse_protocol(what: &str) -> FirstPacket {
+    FirstPacket::Refuse(Refusal::UnsupportedProtocol(what.into()))
+}
+
+fn request(packet: &startup::Startup<'_>) -> Result<StartupRequest, Refusal> {
+    let mut request = StartupRequest {
+        user: String::new(),
+        database: String::new(),
+        minor: packet.minor.min(NEWEST_MINOR),
+        negotiate: (packet.minor > NEWEST_MINOR).then(Vec::new),
+        options: Vec::new(),
+        params: Vec::new(),
+    };
+    for (name, value) in packet.params() {
+        // The two that every client sends, without a copy of their names.
+        let known = match name {
+            b"user" => Some(&mut request.user),
+            b"database" => Some(&mut request.database),
+            _ => None,
+        };
+        if let Some(known) = known {
+            *known = text(value)?;
+            continue;
+        }
+        let name = text(name)?;
+        if let Some(option) = name.strip_prefix("_pq_.") {
+            let _ = option;
+            request.negotiate.get_or_insert_default().push(name);
+            continue;
+        }
+        let value = text(value)?;
+        match name.as_str() {
+            "options" => {
+                let options = startup::options(&value).map_err(|Malformed(_)| Refusal::BadOptions)?;
+                request.options.extend(options);
+            }
+            "replication" if !matches!(value.as_str(), "false" | "off" | "no" | "0") => {
+                return Err(Refusal::UnsupportedProtocol("replication connections are not pooled".into()));
+            }
+            "replication" => {}
+            _ => request.params.push((name, value)),
+        }
+    }
+    if request.user.is_empty() {
+        return Err(Refusal::NoUser);
+    }
+    if request.database.is_empty() {
+        request.database.clone_from(&request.user);
+    }
+    Ok(request)
+}
+
+fn text(bytes: &[u8]) -> Result<String, Refusal> {
+    String::from_utf8(bytes.to_vec()).map_err(|_| Refusal::Protocol("a startup parameter that is not UTF-8".into()))
+}
+
+impl StartupRequest {
+    /// The parameters that the client wants, as far as they are tracked.
+    ///
+    /// # Errors
+    /// A parameter that is neither tracked nor in `ignored`, or a value that can't be used. `options` among the ignored
+    /// stands for all unknown ones in it (PgBouncer).
+    pub fn wanted(&self, table: &ParamTable, ignored: &[String]) -> Result<Params, Refusal> {
+        let is_ignored = |name: &str| ignored.iter().any(|i| i.eq_ignore_ascii_case(name));
+        let mut params = table.unknown();
+        for (name, value) in self.options.iter().filter(|(name, _)| !is_ignored(name)) {
+            match table.set(&mut params, name, value) {
+                Ok(()) => {}
+                Err(BadParam::Unknown) if is_ignored("options") => {}
+                Err(BadParam::Unknown) => return Err(Refusal::UnsupportedOption(name.clone())),
+                Err(BadParam::Value) => return Err(Refusal::BadParameter(name.clone())),
+            }
+        }
+        for (name, value) in self.params.iter().filter(|(name, _)| !is_ignored(name)) {
+            table.set(&mut params, name, value).map_err(|bad| match bad {
+                BadParam::Unknown => Refusal::UnsupportedParameter(name.clone()),
+                BadParam::Value => Refusal::BadParameter(name.clone()),
+            })?;
+        }
+        Ok(params)
+    }
+
+    /// The value of a parameter, as far as the packet itself gives one.
+    pub fn param(&self, name: &str) -> Option<&str> {
+        let last = self.params.iter().rev().find(|(given, _)| given.eq_ignore_ascii_case(name));
+        last.map(|(_, value)| value.as_str())
+    }
+
+    /// Appends NegotiateProtocolVersion where it is due.
+    pub fn write_negotiation(&self, buffer: &mut Vec<u8>) {
+        if let Some(options) = &self.negotiate {
+            let options: Vec<&[u8]> = options.iter().map(|o| o.as_bytes()).collect();
+            // The version that was agreed on: the lower one of the client's and ours (PostgreSQL's
+            // SendNegotiateProtocolVersion). A client closes the connection if the answer is newer than its own.
+            put_back::negotiate(buffer, u32::from(self.minor), &options);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_pgwire::put_front;
+
+    fn packet(params: &[(&str, &str)], minor: u16) -> Vec<u8> {
+        let mut buffer = Vec::new();
+        put_front::startup(&mut buffer, params, minor);
+        buffer
+    }
+
+    fn startup(bytes: &[u8]) -> Box<StartupRequest> {
+        match read(bytes, EncryptionRequests::Allowed) {
+            FirstPacket::Startup { request, used } if used == bytes.len() => request,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_database_defaults_to_the_user_and_options_are_read() {
+        let request = startup(&packet(&[("user", "u"), ("options", "-c geqo=off --search_path=a")], 0));
+        assert_eq!(request.database, "u");
+        assert_eq!(request.options, [("geqo".into(), "off".into()), ("search_path".into(), "a".into())]);
+        assert_eq!(request.negotiate, None);
+    }
+
+    #[test]
+    fn unknown_options_are_refused_by_name_or_ignored_altogether() {
+        let table = ParamTable::new([]);
+        let request =
+            startup(&packet(&[("user", "u"), ("options", "-c nonsense=1 -c TimeZone=UTC"), ("TimeZone", "CET")], 0));
+        assert_eq!(request.wanted(&table, &[]), Err(Refusal::UnsupportedOption("nonsense".into())));
+        for ignored in ["options", "nonsense"] {
+            let wanted = request.wanted(&table, &[ignored.into()]).unwrap();
+            assert_eq!(table.get(&wanted, "TimeZone"), Some("CET"), "the packet itself goes before its options");
+        }
+        let packet = packet(&[("user", "u"), ("options", "-d 5")], 0);
+        let FirstPacket::Refuse(refusal) = read(&packet, EncryptionRequests::Allowed) else { panic!() };
+        assert_eq!(refusal, Refusal::BadOptions);
+    }
+
+    #[test]
+    fn newer_versions_and_unknown_protocol_options_are_negotiated() {
+        let request = startup(&packet(&[("user", "u"), ("_pq_.x", "1")], 9));
+        assert_eq!((request.minor, request.negotiate.clone()), (2, Some(vec!["_pq_.x".to_string()])));
+    }
+
+    #[test]
+    fn the_version_that_is_answered_is_the_lower_one_of_both() {
+        for (asked, agreed) in [(0, 0), (1, 1), (2, 2), (3, 2), (9999, 2), (u16::MAX, 2)] {
+            let request = startup(&packet(&[("user", "u"), ("_pq_.x", "1"), ("_pq_.y", "")], asked));
+            let (mut buffer, mut expected) = (Vec::new(), Vec::new());
+            request.write_negotiation(&mut buffer);
+            put_back::negotiate(&mut expected, agreed, &[b"_pq_.x", b"_pq_.y"]);
+            assert_eq!(buffer, expected, "3.{asked}");
+        }
+    }
+
+    #[test]
+    fn bytes_stuffed_behind_an_encryption_request_are_refused() {
+        let mut bytes = Vec::new();
+        put_front::ssl_request(&mut bytes);
+        assert!(matches!(read(&bytes, EncryptionRequests::Allowed), FirstPacket::Tls { used: 8 }));
+        bytes.push(0);
+        assert!(matches!(read(&bytes, EncryptionRequests::Allowed), FirstPacket::Refuse(_)));
+    }
+
+    #[test]
+    fn encryption_is_asked_for_once_and_never_within() {
+        let mut bytes = Vec::new();
+        put_front::ssl_request(&mut bytes);
+        assert!(matches!(read(&bytes, EncryptionRequests::Exhausted), FirstPacket::Refuse(_)));
+        assert!(matches!(read(&bytes, EncryptionRequests::Encrypted), FirstPacket::Refuse(_)));
+        assert!(matches!(read(&[0x16, 3, 1], EncryptionRequests::Allowed), FirstPacket::DirectTls));
+        assert!(matches!(read(&[0x16, 3, 1, 0, 0, 0, 0, 0], EncryptionRequests::Encrypted), FirstPacket::Refuse(_)));
+    }
+
+    #[test]
+    fn a_parameter_that_nobody_knows_is_refused_by_name() {
+        let table = ParamTable::new([]);
+        let request = startup(&packet(&[("user", "u"), ("nonsense", "1")], 0));
+        assert_eq!(request.wanted(&table, &[]), Err(Refusal::UnsupportedParameter("nonsense".into())));
+        assert!(request.wanted(&table, &["NONSENSE".into()]).is_ok());
+    }
+}

@@ -1,0 +1,346 @@
+//! What requests under way have changed, so that it can be taken back if the server skips them.
+//!
+//! A client's names change when a request is sent, since what follows in a pipeline depends on it. After an error the
+//! server skips up to the next Sync, and what it skipped has not happened: its changes are undone, newest first. What a
+//! later segment built upon a change that may still be undone must wait ([`UndoLog::is_open`]).
+//!
+//! Invariants: one note for each request in the queue that [`Expected::is_noted`](crate::pending::Expected::is_noted), in
+//! order. Every operation takes the same time however many notes there are. What they hold is counted, and bounded by
+//! [`UndoLog::is_full`].
+
+use std::collections::{HashMap, VecDeque};
+use std::hash::BuildHasherDefault;
+use std::sync::Arc;
+
+use crate::budget::{Account, Charge};
+use crate::client::{Client, Unnamed};
+use crate::closes::Tallies;
+use crate::names::{Change as Number, Given, Name, key_of};
+use crate::statements::{Key, KeyHasher};
+
+/// The most bytes that notes may hold, beyond which the client is not read from; one request may go beyond it.
+pub(crate) const MAX_NOTED: usize = 1 << 20;
+
+/// What a note takes beside what it holds: in the queue, and in the tables that find it.
+const NOTE: usize = 320;
+
+/// Entries are charged in steps of so much; what is below the first one is a part of their server's memory.
+const STEP: usize = 64 << 10;
+
+/// What one request has changed.
+#[derive(Debug)]
+struct Note {
+    /// The segment of the pipeline that it was sent in.
+    segment: u32,
+    /// The statement that is being prepared on the server.
+    prepares: Option<Key>,
+    /// What changed for the client.
+    change: Change,
+    /// The next one about the same.
+    next: Option<Number>,
+}
+
+/// A change of a client's names, with what was before.
+#[derive(Debug)]
+pub(crate) enum Change {
+    /// None: a request of our own.
+    None,
+    /// None: a request that will be refused, about this name.
+    Taken { name: Name },
+    /// None: a request that we refuse, in these words.
+    Refused(&'static str),
+    /// A named statement.
+    Name { name: Name, before: Option<Given> },
+    /// The unnamed statement.
+    Unnamed { before: Unnamed },
+}
+
+/// What a change is about.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Subject<'a> {
+    Name(&'a [u8]),
+    Unnamed,
+}
+
+/// The oldest and the newest note about something.
+#[derive(Clone, Copy, Debug)]
+struct Ends {
+    first: Number,
+    last: Number,
+}
+
+/// The notes of the requests under way on one server.
+#[derive(Debug, Default)]
+pub(crate) struct UndoLog {
+    notes: VecDeque<Note>,
+    /// The number of the oldest; those that follow are numbered without a gap.
+    first: Number,
+    names: HashMap<Name, Ends>,
+    unnamed: Option<Ends>,
+    preparing: Tallies,
+    /// By statements, the newest note that took a name away from one.
+    renamed: HashMap<Key, Number, BuildHasherDefault<KeyHasher>>,
+    /// What was before a change with a lower number is gone.
+    forgotten: Number,
+    /// What notes take, and the same with the texts that they hold.
+    own_bytes: usize,
+    bytes: usize,
+    charge: Option<Charge>,
+}
+
+impl<'a> Subject<'a> {
+    /// What a Parse, Bind or Describe calls so.
+    pub(crate) fn of(name: &'a [u8]) -> Subject<'a> {
+        if name.is_empty() { Subject::Unnamed } else { Subject::Name(name) }
+    }
+}
+
+impl Change {
+    /// What its note takes.
+    fn own_size(&self) -> usize {
+        match self {
+            Change::Taken { name } | Change::Name { name, .. } => NOTE + name.whole().len(),
+            Change::None | Change::Refused(_) | Change::Unnamed { .. } => NOTE,
+        }
+    }
+
+    /// The same with what it holds: texts that are charged already, and may be held by nobody else any more.
+    fn size(&self) -> usize {
+        let held = match self {
+            Change::Name { before: Some(given), .. } => given.statement.cost() as usize,
+            Change::Unnamed { before } => before.size(),
+            _ => 0,
+        };
+        self.own_size() + held
+    }
+
+    /// What stood before is gone, whatever becomes of the change.
+    fn forget_before(&mut self) {
+        match self {
+            Change::Name { before, .. } => *before = None,
+            Change::Unnamed { before } => *before = Unnamed::None,
+            Change::None | Change::Taken { .. } | Change::Refused(_) => {}
+        }
+    }
+}
+
+impl UndoLog {
+    /// Notes a change of this number; the numbers follow each other while there are notes.
+    pub(crate) fn push(
+        &mut self,
+        number: Number,
+        segment: u32,
+        prepares: Option<Key>,
+        change: Change,
+        account: &Arc<Account>,
+    ) {
+        if self.notes.is_empty() {
+            self.first = number;
+        }
+        debug_assert_eq!(number, self.end(), "a note is missing");
+        prepares.into_iter().for_each(|key| self.preparing.add(key, segment));
+        if let Change::Name { before: Some(given), .. } = &change {
+            self.renamed.insert(given.statement.key(), number);
+        }
+        self.bytes += change.size();
+        self.own_bytes += change.own_size();
+        if self.own_bytes > self.charge.as_ref().map_or(STEP, |charge| charge.bytes() as usize) {
+            let bytes = self.own_bytes.next_multiple_of(STEP) as u64;
+            self.charge.get_or_insert_with(|| Charge::anyway(account, 0)).resize_anyway(bytes);
+        }
+        self.append(number, &change);
+        self.notes.push_back(Note { segment, prepares, change, next: None });
+    }
+
+    /// Appends a note that is about to be pushed to those about the same.
+    fn append(&mut self, number: Number, change: &Change) {
+        let only = Ends { first: number, last: number };
+        let before = match change {
+            Change::Name { name, .. } => match self.names.get_mut(key_of(name.whole())) {
+                Some(ends) => Some(std::mem::replace(&mut ends.last, number)),
+                None => {
+                    self.names.insert(name.clone(), only);
+                    None
+                }
+            },
+            Change::Unnamed { .. } => match &mut self.unnamed {
+                Some(ends) => Some(std::mem::replace(&mut ends.last, number)),
+                None => {
+                    self.unnamed = Some(only);
+                    None
+                }
+            },
+            _ => None,
+        };
+        if let Some(note) = before.and_then(|before| self.note_mut(before)) {
+            note.next = Some(number);
+        }
+    }
+
+    /// Whether the last change of `subject` was made in an earlier segment than `segment` and may still be undone.
+    pub(crate) fn is_open(&self, subject: Subject<'_>, segment: u32) -> bool {
+        let last = self.ends(subject).and_then(|ends| self.note(ends.last));
+        last.is_some_and(|note| note.segment != segment)
+    }
+
+    /// Whether a request of an earlier segment than `segment` prepares this statement, and may still be skipped.
+    pub(crate) fn is_preparing(&self, key: Key, segment: u32) -> bool {
+        self.preparing.has_other(key, segment)
+    }
+
+    /// Whether no more should be noted until some requests are answered.
+    pub(crate) fn is_full(&self) -> bool {
+        self.bytes >= MAX_NOTED
+    }
+
+    /// The oldest request was answered well. Returns the statement that it prepared, and a buffer that is of no more use.
+    pub(crate) fn done(&mut self) -> (Option<Key>, Option<Vec<u8>>) {
+        match self.take() {
+            Some((prepares, Change::Unnamed { before })) => (prepares, before.into_buffer()),
+            Some((prepares, _)) => (prepares, None),
+            None => (None, None),
+        }
+    }
+
+    /// The oldest request failed, or was skipped.
+    pub(crate) fn take(&mut self) -> Option<(Option<Key>, Change)> {
+        let mut note = self.notes.pop_front()?;
+        let number = self.first;
+        self.first += 1;
+        self.bytes -= note.change.size();
+        self.own_bytes -= note.change.own_size();
+        note.prepares.into_iter().for_each(|key| self.preparing.remove(key, note.segment));
+        match &note.change {
+            Change::Name { name, before } => {
+                match note.next {
+                    Some(next) => self.names.get_mut(key_of(name.whole())).into_iter().for_each(|e| e.first = next),
+                    None => drop(self.names.remove(key_of(name.whole()))),
+                }
+                let key = before.as_ref().map(|given| given.statement.key());
+                if let Some(key) = key.filter(|key| self.renamed.get(key) == Some(&number)) {
+                    self.renamed.remove(&key);
+                }
+            }
+            Change::Unnamed { .. } => {
+                let last = self.unnamed.map(|ends| ends.last);
+                self.unnamed = note.next.zip(last).map(|(first, last)| Ends { first, last });
+            }
+            _ => {}
+        }
+        if number < self.forgotten {
+            note.change.forget_before();
+        }
+        if self.notes.is_empty() {
+            self.shrink();
+        }
+        Some((note.prepares, note.change))
+    }
+
+    /// Takes a change back. Whatever was changed again by a request that still stands keeps that change, and knows now
+    /// what was before it.
+    pub(crate) fn undo(&mut self, client: &mut Client, change: Change) {
+        match change {
+            Change::None | Change::Taken { .. } | Change::Refused(_) => {}
+            Change::Name { name, before } => {
+                let later = self.ends(Subject::Name(name.whole())).map(|ends| ends.first);
+                match (later, before) {
+                    (Some(later), before) => {
+                        if let Some(given) = &before {
+                            self.renamed.insert(given.statement.key(), later);
+                        }
+                        self.put_before(later, Change::Name { name, before });
+                    }
+                    (None, Some(given)) => client.statements_mut().insert(name, given),
+                    (None, None) => drop(client.statements_mut().remove(name.whole())),
+                }
+            }
+            Change::Unnamed { before } => match self.unnamed {
+                Some(ends) => self.put_before(ends.first, Change::Unnamed { before }),
+                None => client.put_unnamed(before),
+            },
+        }
+    }
+
+    /// What was before the change of this number is what was before `undone`.
+    fn put_before(&mut self, number: Number, undone: Change) {
+        let Some(note) = self.note_mut(number) else { return };
+        let held = note.change.size();
+        match (&mut note.change, undone) {
+            (Change::Name { before, .. }, Change::Name { before: now, .. }) => *before = now,
+            (Change::Unnamed { before }, Change::Unnamed { before: now }) => *before = now,
+            _ => {}
+        }
+        let holds = note.change.size();
+        self.bytes = self.bytes + holds - held;
+    }
+
+    /// All statements of the client are gone that were there before the requests under way: what stood before later changes
+    /// is gone too. Returns the number of the first change that still stands.
+    pub(crate) fn forget_all_before(&mut self, next: Number) -> Number {
+        if self.notes.is_empty() {
+            return next;
+        }
+        self.forgotten = next;
+        self.first
+    }
+
+    /// What the client calls the statement that the oldest request is about.
+    pub(crate) fn name_of_oldest(&self) -> Option<&[u8]> {
+        match &self.notes.front()?.change {
+            Change::Name { name, .. } | Change::Taken { name } => Some(name.whole()),
+            _ => None,
+        }
+    }
+
+    /// Our words about the oldest request, if we refuse it.
+    pub(crate) fn refusal_of_oldest(&self) -> Option<&'static str> {
+        match self.notes.front()?.change {
+            Change::Refused(what) => Some(what),
+            _ => None,
+        }
+    }
+
+    /// What the client called a statement before a request under way took the name away.
+    pub(crate) fn name_before(&self, statement: Key) -> Option<&[u8]> {
+        match &self.note(*self.renamed.get(&statement)?)?.change {
+            Change::Name { name, .. } => Some(name.whole()),
+            _ => None,
+        }
+    }
+
+    /// Whether a request under way changes the unnamed statement.
+    pub(crate) fn mention_unnamed(&self) -> bool {
+        self.unnamed.is_some()
+    }
+
+    fn ends(&self, subject: Subject<'_>) -> Option<Ends> {
+        match subject {
+            Subject::Name(_) if self.names.is_empty() => None,
+            Subject::Name(name) => self.names.get(key_of(name)).copied(),
+            Subject::Unnamed => self.unnamed,
+        }
+    }
+
+    fn end(&self) -> Number {
+        self.first + self.notes.len() as Number
+    }
+
+    fn note(&self, number: Number) -> Option<&Note> {
+        self.notes.get(number.checked_sub(self.first)? as usize)
+    }
+
+    fn note_mut(&mut self, number: Number) -> Option<&mut Note> {
+        self.notes.get_mut(number.checked_sub(self.first)? as usize)
+    }
+
+    /// None is left. The next one may be about another client, who counts for itself; and a deep pipeline does not leave
+    /// its memory behind.
+    fn shrink(&mut self) {
+        self.charge = None;
+        self.forgotten = 0;
+        self.renamed.clear();
+        if self.notes.capacity() > 64 {
+            *self = UndoLog { first: self.first, ..UndoLog::default() };
+        }
+    }
+}

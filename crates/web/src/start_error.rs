@@ -1,0 +1,21 @@
+//! Why the control plane can't be served.
+
+use std::fmt;
+
+/// Why nothing is served: one line, with what to do about it.
+#[derive(Debug)]
+pub struct WebError(pub(crate) String);
+
+impl WebError {
+    pub(crate) fn new(why: String) -> WebError {
+        WebError(why)
+    }
+}
+
+impl fmt::Display for WebError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for WebError {}

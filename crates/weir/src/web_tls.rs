@@ -1,0 +1,25 @@
+//! The certificate and the key of the control plane, from the files that the configuration names.
+
+use std::sync::Arc;
+
+use weir_config::Config;
+use weir_runtime::StartError;
+use weir_web::Tls;
+
+/// A longer file is no certificate and no key.
+const LONGEST_PEM: u64 = 16 << 20;
+
+/// The certificate of the control plane, where it has one.
+pub(crate) fn web_tls(config: &Config) -> Result<Option<Arc<Tls>>, StartError> {
+    match (&config.web.tls_cert_file, &config.web.tls_key_file) {
+        (Some(certificate), Some(key)) if !config.web.addresses.is_empty() => {
+            for file in [certificate, key] {
+                let failed = |error| StartError::new(format!("{}: {error}", file.display()));
+                weir_runtime::read_ordinary(file, LONGEST_PEM).map_err(failed)?;
+            }
+            let tls = Tls::read(certificate, key).map_err(|error| StartError::new(error.to_string()))?;
+            Ok(Some(Arc::new(tls)))
+        }
+        _ => Ok(None),
+    }
+}
