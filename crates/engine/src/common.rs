@@ -19,7 +19,6 @@ use crate::sessions::Sessions;
 use crate::timers::{Timers, Who};
 
 /// The narrow context of one call: the time, the port, and what all parts share.
-#[allow(dead_code)] // The same.
 pub(crate) struct Cx<'a, I> {
     pub(crate) now: Time,
     pub(crate) io: &'a mut I,
@@ -28,8 +27,8 @@ pub(crate) struct Cx<'a, I> {
     pub(crate) sessions: &'a mut Sessions,
 }
 
-#[allow(dead_code)] // The parts take it over one by one.
 impl<'a, I: Io> Cx<'a, I> {
+    #[inline]
     pub(crate) fn new(now: Time, io: &'a mut I, common: &'a mut Common, sessions: &'a mut Sessions) -> Self {
         Cx { now, io, common, sessions }
     }
@@ -41,6 +40,14 @@ impl<'a, I: Io> Cx<'a, I> {
         others.for_each(|worker| self.io.post(worker, Message(payload()), None));
     }
 }
+
+/// An engine's [`Cx`], for a call of one of its parts.
+macro_rules! cx {
+    ($engine:ident, $now:expr, $io:expr) => {
+        &mut $crate::common::Cx::new($now, &mut *$io, &mut $engine.common, &mut $engine.sessions)
+    };
+}
+pub(crate) use cx;
 
 /// Work that is queued in a turn and done before it ends, first in, first out: so no chain of waiters nests calls.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -84,7 +84,7 @@ pub struct Engine {
     sessions: Sessions,
     peers: Peers,
     pools: Pools,
-    entry: entry::Entry,
+    entry: entry::ClientEntry,
     backends: Backends,
     cluster: Cluster,
     admin: Admin,
@@ -100,7 +100,7 @@ impl Engine {
             sessions: Sessions::new(hash_key, &setup.statement_memory, &config),
             peers: Peers::default(),
             pools: Pools::default(),
-            entry: entry::Entry::new(setup.process_key, setup.uid, &config),
+            entry: entry::ClientEntry::new(setup.process_key, setup.uid, &config),
             backends: Backends::default(),
             cluster: Cluster::default(),
             admin: Admin::new(config.clone(), setup.version),
@@ -273,7 +273,7 @@ impl Engine {
             let fair = server.overtime.1 <= traffic::relay::AHEAD || !released;
             assert!(fair, "others wait, and a pipeline goes on for {} transactions", server.overtime.1);
         }
-        self.check_turns();
+        self.check_logins();
         for ix in self.pools.indices() {
             let slot = self.pools.get(ix);
             slot.check();

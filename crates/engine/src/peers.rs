@@ -317,6 +317,11 @@ impl ClientSlot {
         matches!(self.phase, ClientPhase::Ready(_))
     }
 
+    /// Whether it has logged in, to a pool or the console.
+    pub(crate) fn has_logged_in(&self) -> bool {
+        self.is_pooled() || matches!(self.phase, ClientPhase::Console(_))
+    }
+
     /// Whether it has a pool, and is welcome there or about to be.
     pub(crate) fn is_pooled(&self) -> bool {
         matches!(self.phase, ClientPhase::Ready(_) | ClientPhase::Welcome(_))
@@ -329,6 +334,40 @@ impl ClientSlot {
 }
 
 impl ServerSlot {
+    /// A server of `pool` to which a connect has begun.
+    pub(crate) fn new(peer: Peer, id: u64, pool: PoolIx, target: Target, attempt: Attempt, now: Time) -> ServerSlot {
+        ServerSlot {
+            peer,
+            id,
+            pool,
+            state: ServerState::Connecting,
+            target,
+            attempt,
+            reported: Vec::new(),
+            remote: None,
+            tls: None,
+            link: None,
+            local: String::new(),
+            connected_at: now,
+            linked_at: now,
+            query_at: Time::NEVER,
+            transaction_at: Time::NEVER,
+            holding: Holding::default(),
+            overtime: (Time::NEVER, 0),
+            heard_at: now,
+            cancels: 0,
+            fatal_error: None,
+            paused: false,
+            suspended: false,
+            full: false,
+            own_since: Time::NEVER,
+            armed: Time::NEVER,
+            used: false,
+            salting: None,
+            marked_for_close: false,
+        }
+    }
+
     /// The session, if it is logged in.
     #[inline]
     pub(crate) fn up(&mut self) -> Option<(&mut Server, &mut ServerPhase)> {
@@ -400,6 +439,27 @@ impl Peers {
         }
     }
 
+    /// Puts a client back that was taken out, or a new one in.
+    #[inline]
+    pub(crate) fn put_client(&mut self, client: Box<ClientSlot>) {
+        self.put_back(client.peer, Entry::Client(client));
+    }
+
+    /// Puts a server back that was taken out, or a new one in.
+    #[inline]
+    pub(crate) fn put_server(&mut self, server: Box<ServerSlot>) {
+        self.put_back(server.peer, Entry::Server(server));
+    }
+
+    #[inline]
+    fn put_back(&mut self, peer: Peer, entry: Entry) {
+        match self.slots.get_mut(peer.slot as usize) {
+            Some((generation, place @ Entry::Free)) if *generation == peer.generation => *place = entry,
+            _ => self.put(peer, entry),
+        }
+    }
+
+    #[inline]
     pub(crate) fn take_client(&mut self, peer: Peer) -> Option<Box<ClientSlot>> {
         match self.take(peer) {
             Entry::Client(client) => Some(client),
@@ -410,6 +470,7 @@ impl Peers {
         }
     }
 
+    #[inline]
     pub(crate) fn take_server(&mut self, peer: Peer) -> Option<Box<ServerSlot>> {
         match self.take(peer) {
             Entry::Server(server) => Some(server),

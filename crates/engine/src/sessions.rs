@@ -2,7 +2,7 @@
 
 use weir_base::OnDirty;
 use weir_config::Config;
-use weir_session::from_client::{Context, MessagePolicy, SimpleQueries, StatementCounts};
+use weir_session::{Context, MessagePolicy, SimpleQueries, StatementCounts};
 use weir_session::{Interner, ParamTable, PoolStatements, StatePolicy, StatementMemory};
 
 /// Most buffers kept for waiting clients.

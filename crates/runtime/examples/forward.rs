@@ -64,8 +64,8 @@ fn main() -> ExitCode {
     };
     let (host, server_port) = to.rsplit_once(':').unwrap_or((to, "5432"));
     let target = Target { host: Host::parse(host), port: server_port.parse().unwrap_or(5432) };
-    let brain = |_: WorkerSetup| Forward { to: target.clone(), other: Vec::new() };
-    match start(plan(port), brain) {
+    let handler = |_: WorkerSetup| Forward { to: target.clone(), other: Vec::new() };
+    match start(plan(port), handler) {
         Ok(running) => ExitCode::from(running.wait() as u8),
         Err(error) => {
             eprintln!("{error}");

@@ -11,7 +11,7 @@ pub trait Handler: Send + 'static {
     fn next_deadline(&self) -> Time;
 }
 
-/// What a brain is told about its place when it is made.
+/// What a handler is told about its place when it is made.
 #[derive(Clone, Copy, Debug)]
 pub struct WorkerSetup {
     /// Its worker.

@@ -2,8 +2,8 @@
 //!
 //! A lane for each kind of work, with its own threads and its own bounded queue, so that no kind waits for another: reading
 //! the configuration; hashing for our logins at servers, and steps of our handshakes with them; hashing for clients'
-//! logins, and steps of their handshakes, which strangers can ask for at will; names of servers and of the operating
-//! system's users, whose look-ups may hang for long. What strangers can ask for runs with a lower priority than all else.
+//! logins, and steps of their handshakes, which anybody who connects can cause; names of servers and of the operating
+//! system's users, whose look-ups may hang for long. What anybody can cause runs with a lower priority than all else.
 //!
 //! Answers go to the asking worker's mailbox. A worker has at most [`ASKED`] requests under way in a lane, and the queues
 //! hold that many for each worker: so they are never full, and what a worker has beyond that waits in the worker, in order.
@@ -21,9 +21,10 @@ use weir_base::{Peer, WorkerId};
 use weir_config::{Config, Edit};
 use weir_engine::port::{Answer, Work};
 
-use crate::mailbox::{Letter, Post};
+use crate::mailbox::{Mailboxes, WorkerMessage};
 use crate::names::{self, Query};
-use crate::tls::{Side, Step};
+use crate::tls::{HandshakeStep, Side};
+use crate::work::WorkKind;
 
 /// Requests of one worker under way in a lane.
 const ASKED: usize = 64;
@@ -38,30 +39,6 @@ pub type Fit<'a> = &'a dyn Fn(Arc<Config>) -> Result<Arc<Config>, String>;
 
 /// Changes the configuration: nothing, unless the result is valid and fits.
 pub type Change = Arc<dyn Fn(&Edit, Fit<'_>) -> Result<(Arc<Config>, Persisted), ChangeError> + Send + Sync>;
-
-/// The kinds of an engine's work, of which none waits for another.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Kind {
-    /// Reading and changing the configuration.
-    Config,
-    /// Hashing for our logins at servers.
-    Servers,
-    /// Hashing for clients' logins.
-    Clients,
-    /// Asking the operating system about its users.
-    Users,
-}
-
-impl Kind {
-    fn of(work: &Work) -> Kind {
-        match work {
-            Work::LoadConfig | Work::ChangeConfig(_) => Kind::Config,
-            Work::SaltServer { .. } => Kind::Servers,
-            Work::SaltClient { .. } => Kind::Clients,
-            Work::NameOfUser(_) => Kind::Users,
-        }
-    }
-}
 
 struct Request<T> {
     from: WorkerId,
@@ -78,74 +55,77 @@ pub(crate) struct Helpers {
     clients: Lane<(u64, Work)>,
     users: Lane<(u64, Work)>,
     names: Lane<Query>,
-    connects: Lane<(Peer, Box<Step>)>,
-    accepts: Lane<(Peer, Box<Step>)>,
+    connects: Lane<(Peer, Box<HandshakeStep>)>,
+    accepts: Lane<(Peer, Box<HandshakeStep>)>,
 }
 
 /// How a lane's threads are made.
 #[derive(Clone, Copy)]
-struct Shape {
+struct LaneSetup {
     name: &'static str,
     threads: usize,
     nicer: i32,
 }
 
-impl Shape {
-    const fn new(name: &'static str, threads: usize) -> Shape {
-        Shape { name, threads, nicer: 0 }
+impl LaneSetup {
+    const fn new(name: &'static str, threads: usize) -> LaneSetup {
+        LaneSetup { name, threads, nicer: 0 }
     }
 
-    const fn nicer(self) -> Shape {
-        Shape { nicer: NICER, ..self }
+    const fn nicer(self) -> LaneSetup {
+        LaneSetup { nicer: NICER, ..self }
     }
 }
 
 impl Helpers {
     /// Starts the threads. They end when the last `Helpers` is gone.
-    pub(crate) fn start(post: &Post, reload: Reload, change: Option<Change>) -> io::Result<Helpers> {
-        let work = |shape: Shape, kind: Kind| {
+    pub(crate) fn start(mailboxes: &Mailboxes, reload: Reload, change: Option<Change>) -> io::Result<Helpers> {
+        let work = |setup: LaneSetup, kind: WorkKind| {
             let (reload, change) = (reload.clone(), change.clone());
-            let answer = move |(job, work)| Letter::Helped { kind, job, answer: help(&reload, change.as_ref(), work) };
-            lane(shape, post, answer)
+            let answer =
+                move |(job, work)| WorkerMessage::Helped { kind, job, answer: help(&reload, change.as_ref(), work) };
+            lane(setup, mailboxes, answer)
         };
         Ok(Helpers {
-            config: work(Shape::new("weir-config", 1), Kind::Config)?,
-            servers: work(Shape::new("weir-help", 1), Kind::Servers)?,
-            clients: work(Shape::new("weir-logins", 2).nicer(), Kind::Clients)?,
-            users: work(Shape::new("weir-users", 2), Kind::Users)?,
-            names: lane(Shape::new("weir-names", 2), post, |query| Letter::Found(names::look_up(query)))?,
-            connects: lane(Shape::new("weir-tls", 1), post, take_step)?,
-            accepts: lane(Shape::new("weir-doors", 2).nicer(), post, take_step)?,
+            config: work(LaneSetup::new("weir-config", 1), WorkKind::Config)?,
+            servers: work(LaneSetup::new("weir-help", 1), WorkKind::Servers)?,
+            clients: work(LaneSetup::new("weir-logins", 2).nicer(), WorkKind::Clients)?,
+            users: work(LaneSetup::new("weir-users", 2), WorkKind::Users)?,
+            names: lane(LaneSetup::new("weir-names", 2), mailboxes, |query| {
+                WorkerMessage::Found(names::look_up(query))
+            })?,
+            connects: lane(LaneSetup::new("weir-tls", 1), mailboxes, take_step)?,
+            accepts: lane(LaneSetup::new("weir-doors", 2).nicer(), mailboxes, take_step)?,
         })
     }
 }
 
 fn lane<T: Send + 'static>(
-    shape: Shape,
-    post: &Post,
-    answer: impl Fn(T) -> Letter + Send + Sync + 'static,
+    setup: LaneSetup,
+    mailboxes: &Mailboxes,
+    answer: impl Fn(T) -> WorkerMessage + Send + Sync + 'static,
 ) -> io::Result<Lane<T>> {
-    let (requests, queue) = sync_channel(ASKED * post.workers() as usize);
+    let (requests, queue) = sync_channel(ASKED * mailboxes.workers() as usize);
     let (queue, answer) = (Arc::new(Mutex::new(queue)), Arc::new(answer));
-    for _ in 0..shape.threads {
-        let (post, queue, answer) = (post.clone(), queue.clone(), answer.clone());
-        thread::Builder::new().name(shape.name.into()).spawn(move || {
-            if shape.nicer != 0 {
+    for _ in 0..setup.threads {
+        let (mailboxes, queue, answer) = (mailboxes.clone(), queue.clone(), answer.clone());
+        thread::Builder::new().name(setup.name.into()).spawn(move || {
+            if setup.nicer != 0 {
                 // Linux means the calling thread by this. A system that refuses has one priority for all.
                 let own = rustix::process::getpriority_process(None).unwrap_or(0);
-                let _ = rustix::process::setpriority_process(None, (own + shape.nicer).min(19));
+                let _ = rustix::process::setpriority_process(None, (own + setup.nicer).min(19));
             }
-            serve(&post, &queue, &*answer);
+            serve(&mailboxes, &queue, &*answer);
         })?;
     }
     Ok(requests)
 }
 
-fn serve<T>(post: &Post, queue: &Mutex<Receiver<Request<T>>>, answer: &impl Fn(T) -> Letter) {
+fn serve<T>(mailboxes: &Mailboxes, queue: &Mutex<Receiver<Request<T>>>, answer: &impl Fn(T) -> WorkerMessage) {
     loop {
         let next = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok(request) = next else { return };
-        post.send(request.from, answer(request.what));
+        mailboxes.send(request.from, answer(request.what));
     }
 }
 
@@ -167,9 +147,9 @@ fn name_of_user(uid: u32) -> Option<String> {
     User::from_uid(Uid::from_raw(uid)).ok().flatten().map(|user| user.name)
 }
 
-fn take_step((peer, mut step): (Peer, Box<Step>)) -> Letter {
+fn take_step((peer, mut step): (Peer, Box<HandshakeStep>)) -> WorkerMessage {
     let outcome = step.take();
-    Letter::Stepped { peer, step, outcome }
+    WorkerMessage::Stepped { peer, step, outcome }
 }
 
 /// One worker's requests in one lane.
@@ -211,19 +191,19 @@ impl<T> Queue<T> {
 }
 
 /// One worker's requests to the helpers.
-pub(crate) struct Asking {
+pub(crate) struct HelperQueues {
     config: Queue<(u64, Work)>,
     servers: Queue<(u64, Work)>,
     clients: Queue<(u64, Work)>,
     users: Queue<(u64, Work)>,
     names: Queue<Query>,
-    connects: Queue<(Peer, Box<Step>)>,
-    accepts: Queue<(Peer, Box<Step>)>,
+    connects: Queue<(Peer, Box<HandshakeStep>)>,
+    accepts: Queue<(Peer, Box<HandshakeStep>)>,
 }
 
-impl Asking {
+impl HelperQueues {
     pub(crate) fn new(me: WorkerId, helpers: Helpers) -> Self {
-        Asking {
+        HelperQueues {
             config: Queue::new(me, helpers.config),
             servers: Queue::new(me, helpers.servers),
             clients: Queue::new(me, helpers.clients),
@@ -234,16 +214,16 @@ impl Asking {
         }
     }
 
-    fn work(&mut self, kind: Kind) -> &mut Queue<(u64, Work)> {
+    fn work(&mut self, kind: WorkKind) -> &mut Queue<(u64, Work)> {
         match kind {
-            Kind::Config => &mut self.config,
-            Kind::Servers => &mut self.servers,
-            Kind::Clients => &mut self.clients,
-            Kind::Users => &mut self.users,
+            WorkKind::Config => &mut self.config,
+            WorkKind::Servers => &mut self.servers,
+            WorkKind::Clients => &mut self.clients,
+            WorkKind::Users => &mut self.users,
         }
     }
 
-    fn steps(&mut self, side: Side) -> &mut Queue<(Peer, Box<Step>)> {
+    fn steps(&mut self, side: Side) -> &mut Queue<(Peer, Box<HandshakeStep>)> {
         match side {
             Side::Accept => &mut self.accepts,
             Side::Connect => &mut self.connects,
@@ -252,7 +232,7 @@ impl Asking {
 
     /// Asks for work to be done.
     pub(crate) fn help(&mut self, job: u64, work: Work) {
-        self.work(Kind::of(&work)).ask((job, work));
+        self.work(WorkKind::of(&work)).ask((job, work));
     }
 
     /// Asks for a name's addresses.
@@ -261,7 +241,7 @@ impl Asking {
     }
 
     /// Work has been answered.
-    pub(crate) fn helped(&mut self, kind: Kind) {
+    pub(crate) fn helped(&mut self, kind: WorkKind) {
         self.work(kind).answered();
     }
 
@@ -276,7 +256,7 @@ impl Asking {
     }
 
     /// Asks for a step of a handshake.
-    pub(crate) fn step(&mut self, peer: Peer, step: Box<Step>) {
+    pub(crate) fn step(&mut self, peer: Peer, step: Box<HandshakeStep>) {
         self.steps(step.side()).ask((peer, step));
     }
 

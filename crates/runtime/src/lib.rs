@@ -1,28 +1,26 @@
 //! Threads, epoll, sockets, name look-ups, helpers, signals and the log: all of the data plane's I/O, and no decisions.
 //!
-//! A worker is a thread with its own epoll and its own brain (see [`Handler`]; in production an engine). The brain is told
+//! A worker is a thread with its own epoll and its own handler (see [`Handler`]; in production an engine). The handler is told
 //! what happened and asks for what it wants through [`weir_engine::port`]; this crate keeps that port's rules. Workers
-//! share nothing on the path of a query; they write letters to each other.
+//! share nothing on the path of a query; they send each other messages.
 //!
 //! | file | its one job |
 //! |---|---|
-//! | `serve` | a configuration's engines as brains |
+//! | `serve` | a configuration's engines as handlers |
 //! | `start` | binding, starting and ending everything |
 //! | `worker` | the loop: events in, turns, deadlines |
-//! | `port` | what a brain asks for, done with sockets |
+//! | `port` | what a handler asks for, done with sockets: its own, connects, accepts, the ring, encryption |
 //! | `slots`, `socket`, `output` | the peers, one socket, what is to be written and what was refused |
-//! | `ahead` | what an io_uring does besides: reading ahead, writing at the round's end |
-//! | `connect`, `listen` | connections that we begin, and those that we accept |
+//! | `listen` | the listeners: binding, accepting |
+//! | `control_queue` | the control plane's requests |
 //! | `tls` | encryption: what is agreed on with whom, handshakes, sessions |
-//! | `mailbox`, `helpers`, `signals`, `log` | letters between threads, slow work, the operator's signals, lines |
+//! | `mailbox`, `helpers`, `signals`, `log` | messages between threads, slow work, the operator's signals, lines |
 //! | `files` | files that an operator names |
 //! | `supervisor` | what systemd is told |
 
-mod ahead;
 mod clock;
-mod connect;
+mod control_queue;
 mod descriptors;
-mod desk;
 mod files;
 mod handler;
 mod helpers;
@@ -39,18 +37,21 @@ mod signals;
 mod slots;
 mod socket;
 mod start;
+mod start_error;
 mod supervisor;
 mod tls;
+mod work;
 mod worker;
 
-pub use ahead::MakeRing;
 pub use descriptors::descriptors;
 pub use files::read_ordinary;
 pub use handler::{Handler, WorkerSetup};
 pub use helpers::{Change, Fit, Reload};
 pub use listen::{Bound, Inherited};
 pub use log::{LogTarget, log_start_error};
+pub use port::MakeRing;
 pub use serve::{Options, Ready, VERSION, serve, start_engines};
 pub use signals::Signals;
-pub use start::{Handle, Plan, Running, StartError, start};
+pub use start::{Handle, Plan, Running, start};
+pub use start_error::StartError;
 pub use tls::{ServerTls, TlsFiles, TlsFinding, check_tls};

@@ -10,23 +10,19 @@ use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use mio::event::Source;
 use mio::net::{TcpListener, UnixListener};
 use mio::{Interest, Registry, Token};
 use nix::sys::socket::{getsockopt, sockopt};
 use nix::unistd::Group;
-use socket2::{Domain, SockAddr, SockRef, Socket as Raw, TcpKeepalive, Type};
-use weir_base::{ClientAddr, Peer, Span, Time};
-use weir_config::{Keepalive, Listen};
-use weir_engine::port::Level;
+use socket2::{Domain, SockAddr, SockRef, Socket as Raw, Type};
+use weir_base::{ClientAddr, Span, Time};
+use weir_config::Listen;
 
-use crate::connect::socket_path;
-use crate::mailbox::BELL;
-use crate::port::Port;
-use crate::socket::Socket;
-use crate::start::StartError;
+use crate::slots::WAKER;
+use crate::socket::{Socket, socket_path, tune};
+use crate::start_error::StartError;
 
 /// How long accepting rests when the system refuses, unless a descriptor is freed earlier.
 const REST: Span = Span::from_secs(1);
@@ -196,7 +192,7 @@ impl Listening {
 
     /// An event came under a token that is no peer's.
     pub(crate) fn event(&mut self, event: Token) {
-        if let Some(ready) = self.ready.get_mut(BELL.0 - 1 - event.0) {
+        if let Some(ready) = self.ready.get_mut(WAKER.0 - 1 - event.0) {
             *ready = true;
         }
     }
@@ -209,76 +205,61 @@ impl Listening {
         Some(i)
     }
 
+    /// Accepts a client, if one waits and accepting does not rest. An error is the system's refusal to accept anybody.
+    pub(crate) fn accept(&mut self, now: Time) -> io::Result<Option<(Socket, ClientAddr)>> {
+        if now < self.rests_until {
+            return Ok(None);
+        }
+        while let Some(i) = self.next() {
+            match self.listeners[i].accept() {
+                Ok(accepted) => return Ok(Some(accepted)),
+                Err(error) => match error.kind() {
+                    ErrorKind::WouldBlock => {
+                        self.ready[i] = false;
+                        self.complained = false;
+                    }
+                    // This client is gone already; the next one may wait.
+                    ErrorKind::Interrupted | ErrorKind::ConnectionAborted | ErrorKind::ConnectionReset => {}
+                    ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable | ErrorKind::NetworkDown => {}
+                    _ => return Err(error),
+                },
+            }
+        }
+        Ok(None)
+    }
+
+    /// The system refused: accepting rests for [`REST`]. Returns whether it is the first refusal since a client was accepted.
+    pub(crate) fn rest(&mut self, now: Time) -> bool {
+        self.rests_until = now + REST;
+        !std::mem::replace(&mut self.complained, true)
+    }
+
+    /// Accepts again from now on: a descriptor has become free.
+    pub(crate) fn end_rest(&mut self, now: Time) {
+        self.rests_until = now;
+    }
+
+    /// Closes the TCP listeners, or binds them again. The Unix socket stays: operators reach the console by it.
+    pub(crate) fn set_accepting(&mut self, on: bool, registry: &Registry) -> Result<(), StartError> {
+        let local = self.local();
+        if !on {
+            self.listeners.truncate(local);
+            self.ready.truncate(local);
+        } else if self.listeners.len() == local {
+            self.rebind(registry)?;
+        }
+        Ok(())
+    }
+
     /// When to call again for what waits to be accepted: now, at the end of a rest, or not at all.
     pub(crate) fn deadline(&self) -> Time {
         if self.ready.contains(&true) { self.rests_until } else { Time::NEVER }
     }
 }
 
-/// Listeners have the tokens just below the bell's.
+/// Listeners have the tokens just below the waker's.
 fn token(i: usize) -> Token {
-    Token(BELL.0 - 1 - i)
-}
-
-impl Port {
-    /// Accepts one client, if one waits.
-    pub(crate) fn accept_one(&mut self) -> Option<(Peer, ClientAddr)> {
-        let listening = self.listening.as_mut()?;
-        if self.now < listening.rests_until {
-            return None;
-        }
-        let (socket, from) = loop {
-            let i = listening.next()?;
-            match listening.listeners[i].accept() {
-                Ok(accepted) => break accepted,
-                Err(error) => match error.kind() {
-                    ErrorKind::WouldBlock => {
-                        listening.ready[i] = false;
-                        listening.complained = false;
-                    }
-                    // This client is gone already; the next one may wait.
-                    ErrorKind::Interrupted | ErrorKind::ConnectionAborted | ErrorKind::ConnectionReset => {}
-                    ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable | ErrorKind::NetworkDown => {}
-                    _ => {
-                        self.rest(&error);
-                        return None;
-                    }
-                },
-            }
-        };
-        Some((self.adopt(socket), from))
-    }
-
-    fn rest(&mut self, error: &io::Error) {
-        let Some(listening) = self.listening.as_mut() else { return };
-        listening.rests_until = self.now + REST;
-        self.shared.starved.store(true, std::sync::atomic::Ordering::Relaxed);
-        if !std::mem::replace(&mut listening.complained, true) {
-            let text = format_args!("could not accept a client: {error}; clients wait until it is possible again");
-            self.shared.log.line(Level::Warning, text);
-        }
-    }
-
-    /// A descriptor has become free.
-    pub(crate) fn end_rest(&mut self) {
-        if let Some(listening) = self.listening.as_mut() {
-            listening.rests_until = self.now;
-        }
-    }
-
-    /// Closes the TCP listeners, or binds them again. The Unix socket stays: operators come by it to the console.
-    pub(crate) fn set_accepting(&mut self, on: bool) {
-        let Some(listening) = self.listening.as_mut() else { return };
-        let local = listening.local();
-        if !on {
-            listening.listeners.truncate(local);
-            listening.ready.truncate(local);
-        } else if listening.listeners.len() == local
-            && let Err(error) = listening.rebind(self.poll.registry())
-        {
-            self.shared.log.line(Level::Error, format_args!("{error}"));
-        }
-    }
+    Token(WAKER.0 - 1 - i)
 }
 
 fn bind_all(addresses: &[SocketAddr], plan: &Listen) -> Result<(Vec<Listener>, Bound), StartError> {
@@ -317,37 +298,6 @@ fn bind_tcp(address: SocketAddr, plan: &Listen) -> io::Result<TcpListener> {
     socket.bind(&address.into())?;
     socket.listen(i32::try_from(plan.backlog).unwrap_or(i32::MAX))?;
     Ok(TcpListener::from_std(socket.into()))
-}
-
-/// Makes a TCP socket what all of them here are: prompt, and noticed when its other end vanishes.
-pub(crate) fn tune(socket: &SockRef<'_>, keepalive: &Keepalive) -> io::Result<()> {
-    socket.set_tcp_nodelay(true)?;
-    socket.set_keepalive(keepalive.on)?;
-    if keepalive.on {
-        let mut asked = TcpKeepalive::new();
-        let time = |span: Span| Duration::from_micros(span.micros());
-        if !keepalive.idle.is_zero() {
-            asked = asked.with_time(time(keepalive.idle));
-        }
-        if !keepalive.interval.is_zero() {
-            asked = asked.with_interval(time(keepalive.interval));
-        }
-        if keepalive.count > 0 {
-            asked = asked.with_retries(keepalive.count);
-        }
-        if *keepalive != (Keepalive { on: true, ..Keepalive::default() }) {
-            socket.set_tcp_keepalive(&asked)?;
-        }
-    }
-    #[cfg(target_os = "linux")]
-    if !keepalive.user_timeout.is_zero() {
-        socket.set_tcp_user_timeout(Some(Duration::from_micros(keepalive.user_timeout.micros())))?;
-    }
-    if keepalive.buffer > 0 {
-        socket.set_send_buffer_size(keepalive.buffer as usize)?;
-        socket.set_recv_buffer_size(keepalive.buffer as usize)?;
-    }
-    Ok(())
 }
 
 /// Binds the Unix socket. Its permissions are in place before it listens, so nobody slips in between.
@@ -420,34 +370,5 @@ mod tests {
         assert!(refused("/no/such".into()).ends_with("the folder does not exist; create it, or set another one"));
         assert!(refused("/etc/passwd".into()).ends_with("that is no folder; set another one"));
         assert!(refused(format!("/tmp/{}", "x".repeat(200))).ends_with("set a folder with a shorter one"));
-    }
-
-    #[test]
-    fn what_is_asked_of_a_socket_is_what_the_system_answers() {
-        let socket = Raw::new(Domain::IPV4, Type::STREAM, None).unwrap();
-        let keepalive = Keepalive {
-            on: true,
-            idle: Span::from_secs(77),
-            interval: Span::from_secs(7),
-            count: 3,
-            user_timeout: Span::from_millis(1_234),
-            buffer: 32_768,
-        };
-        let usual = socket.recv_buffer_size().unwrap();
-        tune(&SockRef::from(&socket), &keepalive).unwrap();
-        assert!(socket.keepalive().unwrap() && socket.tcp_nodelay().unwrap());
-        assert_eq!(socket.tcp_keepalive_time().unwrap(), Duration::from_secs(77));
-        assert_eq!(socket.tcp_keepalive_interval().unwrap(), Duration::from_secs(7));
-        assert_eq!(socket.tcp_keepalive_retries().unwrap(), 3);
-        #[cfg(target_os = "linux")]
-        assert_eq!(socket.tcp_user_timeout().unwrap(), Some(Duration::from_millis(1_234)));
-        // Linux gives twice of what is asked for, for its own book-keeping.
-        let buffer = socket.recv_buffer_size().unwrap();
-        assert!(buffer != usual && [32_768, 65_536].contains(&buffer), "{buffer}, {usual} before");
-
-        let plain = Raw::new(Domain::IPV4, Type::STREAM, None).unwrap();
-        tune(&SockRef::from(&plain), &Keepalive::default()).unwrap();
-        assert!(!plain.keepalive().unwrap());
-        assert_eq!(plain.recv_buffer_size().unwrap(), usual);
     }
 }

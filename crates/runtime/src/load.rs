@@ -10,7 +10,7 @@ use weir_base::{Span, Time};
 /// How often the load is looked at.
 const PERIOD: Span = Span::from_secs(1);
 
-/// The least change that is told, in per cent.
+/// The min_level change that is told, in per cent.
 const CHANGE: u8 = 5;
 
 /// The load of the thread that looks at it.

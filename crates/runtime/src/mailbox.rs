@@ -1,38 +1,36 @@
 //! Mailboxes: how workers, helpers and the signal thread reach a worker's loop.
 //!
-//! A mailbox is a queue and a bell. The bell rings once however many letters come before the worker looks, so a busy
-//! worker costs its correspondents no system call. A letter carries a travelling socket inside it: a letter that is never
-//! opened closes its socket. What bounds the queue is the engines' protocol (answers to a bounded number of requests).
+//! A mailbox is a queue and a waker. The loop is woken once however many messages come before the worker looks, so sending
+//! to a busy worker costs no system call. A message carries the socket that moves with it: one that is never taken closes
+//! its socket. What bounds the queue is the engines' protocol (answers to a bounded number of requests).
 
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 
-use mio::{Registry, Token, Waker};
+use mio::{Registry, Waker};
 
 use weir_base::{Peer, WorkerId};
 use weir_engine::Message;
 use weir_engine::port::{Answer, Request, Signal};
 
-use crate::helpers::Kind;
 use crate::names::Found;
+use crate::slots::WAKER;
 use crate::socket::Socket;
-use crate::tls::{Outcome, Step, Tls};
-
-/// The token of a worker's bell.
-pub(crate) const BELL: Token = Token(usize::MAX);
+use crate::tls::{HandshakeStep, StepOutcome, Tls};
+use crate::work::WorkKind;
 
 /// What a worker can be told.
-pub(crate) enum Letter {
+pub(crate) enum WorkerMessage {
     /// From another engine, or from its own.
-    Message { from: WorkerId, message: Message, socket: Option<Carried> },
+    Message { from: WorkerId, message: Message, socket: Option<Handoff> },
     /// A helper's answer.
-    Helped { kind: Kind, job: u64, answer: Answer },
+    Helped { kind: WorkKind, job: u64, answer: Answer },
     /// A name's addresses.
     Found(Found),
     /// A helper took a step of a handshake.
-    Stepped { peer: Peer, step: Box<Step>, outcome: Outcome },
+    Stepped { peer: Peer, step: Box<HandshakeStep>, outcome: StepOutcome },
     /// The control plane's question; to worker 0.
     Asked { number: u64, request: Request },
     /// Its answer is not wanted any more; to worker 0.
@@ -48,7 +46,7 @@ pub(crate) enum Letter {
 }
 
 /// A socket on its way to another worker, with its encryption.
-pub(crate) struct Carried {
+pub(crate) struct Handoff {
     pub(crate) socket: Socket,
     pub(crate) tls: Option<Tls>,
     /// Bytes of it that came before it left.
@@ -56,26 +54,26 @@ pub(crate) struct Carried {
 }
 
 struct Mailbox {
-    letters: Sender<Letter>,
-    bell: Waker,
+    messages: Sender<WorkerMessage>,
+    waker: Waker,
     rung: AtomicBool,
 }
 
 /// All mailboxes; cheap to clone.
 #[derive(Clone)]
-pub(crate) struct Post(Arc<[Mailbox]>);
+pub(crate) struct Mailboxes(Arc<[Mailbox]>);
 
-impl Post {
+impl Mailboxes {
     /// Opens a mailbox at each of these loops.
-    pub(crate) fn open(registries: &[&Registry]) -> io::Result<(Post, Vec<Receiver<Letter>>)> {
+    pub(crate) fn open(registries: &[&Registry]) -> io::Result<(Mailboxes, Vec<Receiver<WorkerMessage>>)> {
         let mut boxes = Vec::new();
         let mut inboxes = Vec::new();
         for registry in registries {
-            let (letters, inbox) = channel();
-            boxes.push(Mailbox { letters, bell: Waker::new(registry, BELL)?, rung: AtomicBool::new(false) });
+            let (messages, inbox) = channel();
+            boxes.push(Mailbox { messages, waker: Waker::new(registry, WAKER)?, rung: AtomicBool::new(false) });
             inboxes.push(inbox);
         }
-        Ok((Post(boxes.into()), inboxes))
+        Ok((Mailboxes(boxes.into()), inboxes))
     }
 
     /// How many workers there are.
@@ -83,24 +81,24 @@ impl Post {
         self.0.len() as u16
     }
 
-    /// Sends a letter; `false` if there is no such worker, or no more.
-    pub(crate) fn send(&self, to: WorkerId, letter: Letter) -> bool {
+    /// Sends a message; `false` if there is no such worker, or no more.
+    pub(crate) fn send(&self, to: WorkerId, message: WorkerMessage) -> bool {
         let Some(mailbox) = self.0.get(to.0 as usize) else { return false };
-        if mailbox.letters.send(letter).is_err() {
+        if mailbox.messages.send(message).is_err() {
             return false;
         }
-        // A bell that was rung and not yet heard is enough: the worker looks after it has reset the bell.
+        // A waker that was rung and not yet heard is enough: the worker looks after it has reset the waker.
         if !mailbox.rung.swap(true, Ordering::AcqRel) {
-            // The counter behind the bell can't overflow, and nothing else can fail.
-            let _ = mailbox.bell.wake();
+            // The counter behind the waker can't overflow, and nothing else can fail.
+            let _ = mailbox.waker.wake();
         }
         true
     }
 
-    /// Sends a letter to every worker.
-    pub(crate) fn send_all(&self, letter: impl Fn() -> Letter) {
+    /// Sends a message to every worker.
+    pub(crate) fn send_all(&self, message: impl Fn() -> WorkerMessage) {
         (0..self.workers()).for_each(|w| {
-            self.send(WorkerId(w), letter());
+            self.send(WorkerId(w), message());
         });
     }
 }
@@ -108,41 +106,41 @@ impl Post {
 /// A worker's own mailbox.
 pub(crate) struct Inbox {
     pub(crate) me: WorkerId,
-    pub(crate) post: Post,
-    pub(crate) letters: Receiver<Letter>,
+    pub(crate) mailboxes: Mailboxes,
+    pub(crate) messages: Receiver<WorkerMessage>,
     waiting: bool,
 }
 
 impl Inbox {
-    pub(crate) fn new(me: WorkerId, post: Post, letters: Receiver<Letter>) -> Self {
-        Inbox { me, post, letters, waiting: false }
+    pub(crate) fn new(me: WorkerId, mailboxes: Mailboxes, messages: Receiver<WorkerMessage>) -> Self {
+        Inbox { me, mailboxes, messages, waiting: false }
     }
 
-    /// Sends a letter to another worker or to this one; `false` if there is no such worker, or no more.
-    pub(crate) fn send(&mut self, to: WorkerId, letter: Letter) -> bool {
+    /// Sends a message to another worker or to this one; `false` if there is no such worker, or no more.
+    pub(crate) fn send(&mut self, to: WorkerId, message: WorkerMessage) -> bool {
         if to != self.me {
-            return self.post.send(to, letter);
+            return self.mailboxes.send(to, message);
         }
-        // No bell is needed for who is awake.
+        // No waker is needed for who is awake.
         self.waiting = true;
-        self.post.0[to.0 as usize].letters.send(letter).is_ok()
+        self.mailboxes.0[to.0 as usize].messages.send(message).is_ok()
     }
 
-    /// The bell rang.
+    /// The waker rang.
     pub(crate) fn ring(&mut self) {
         self.waiting = true;
-        self.post.0[self.me.0 as usize].rung.swap(false, Ordering::AcqRel);
+        self.mailboxes.0[self.me.0 as usize].rung.swap(false, Ordering::AcqRel);
     }
 
-    /// Whether letters may wait.
+    /// Whether messages may wait.
     pub(crate) fn waits(&self) -> bool {
         self.waiting
     }
 
-    /// The next letter.
-    pub(crate) fn next(&mut self) -> Option<Letter> {
-        match self.letters.try_recv() {
-            Ok(letter) => Some(letter),
+    /// The next message.
+    pub(crate) fn next(&mut self) -> Option<WorkerMessage> {
+        match self.messages.try_recv() {
+            Ok(message) => Some(message),
             Err(TryRecvError::Empty | TryRecvError::Disconnected) => {
                 self.waiting = false;
                 None

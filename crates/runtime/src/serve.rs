@@ -1,6 +1,6 @@
-//! Serving a configuration: the engine takes its seat at each worker.
+//! Serving a configuration: the engine takes its setup at each worker.
 //!
-//! This is the one place of the crate that knows that a brain is an engine.
+//! This is the one place of the crate that knows that a handler is an engine.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -17,7 +17,8 @@ use crate::helpers::{Change, Reload};
 use crate::listen::Inherited;
 use crate::log::LogTarget;
 use crate::signals::Signals;
-use crate::start::{Plan, Running, StartError, start};
+use crate::start::{Plan, Running, start};
+use crate::start_error::StartError;
 use crate::supervisor;
 use crate::tls::TlsFiles;
 
@@ -113,7 +114,7 @@ fn start_with(
         tls,
     };
     let statement_memory = StatementMemory::default();
-    start(plan, |seat| engine(seat, config.clone(), statement_memory.clone()))
+    start(plan, |setup| engine(setup, config.clone(), statement_memory.clone()))
 }
 
 /// The line that the log begins with.
@@ -122,15 +123,15 @@ fn greeting(config: &Config) -> String {
     format!("process up: {VERSION}; open files: {limit}, clients: {clients}, workers: {workers}")
 }
 
-fn engine(seat: WorkerSetup, config: Arc<Config>, statement_memory: StatementMemory) -> Engine {
+fn engine(setup: WorkerSetup, config: Arc<Config>, statement_memory: StatementMemory) -> Engine {
     Engine::new(Setup {
-        worker: seat.worker,
-        workers: seat.workers,
+        worker: setup.worker,
+        workers: setup.workers,
         config,
-        seed: seat.seed,
-        process_key: seat.process_key,
+        seed: setup.seed,
+        process_key: setup.process_key,
         statement_memory,
-        wall_at_start: seat.wall_at_start,
+        wall_at_start: setup.wall_at_start,
         version: VERSION,
         uid: nix::unistd::getuid().as_raw(),
     })

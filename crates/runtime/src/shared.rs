@@ -4,11 +4,11 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
 use crate::clock::Clock;
-use crate::desk::Desk;
+use crate::control_queue::ControlQueue;
 use crate::helpers::Helpers;
 use crate::log::Log;
-use crate::mailbox::{Letter, Post};
-use crate::tls::Vault;
+use crate::mailbox::{Mailboxes, WorkerMessage};
+use crate::tls::TlsContexts;
 
 /// A worker's view of the process; cheap to clone.
 #[derive(Clone)]
@@ -20,8 +20,8 @@ pub(crate) struct Shared {
     pub(crate) starved: Arc<AtomicBool>,
     pub(crate) ending: Ending,
     /// Where the control plane asks.
-    pub(crate) desk: Desk,
-    pub(crate) vault: Arc<Vault>,
+    pub(crate) control_queue: ControlQueue,
+    pub(crate) tls_contexts: Arc<TlsContexts>,
 }
 
 impl Shared {
@@ -35,17 +35,17 @@ impl Shared {
 #[derive(Clone)]
 pub(crate) struct Ending {
     status: Arc<OnceLock<i32>>,
-    post: Post,
+    mailboxes: Mailboxes,
 }
 
 impl Ending {
-    pub(crate) fn new(post: Post) -> Self {
-        Ending { status: Arc::default(), post }
+    pub(crate) fn new(mailboxes: Mailboxes) -> Self {
+        Ending { status: Arc::default(), mailboxes }
     }
 
     pub(crate) fn end(&self, status: i32) {
         if self.status.set(status).is_ok() {
-            self.post.send_all(|| Letter::End);
+            self.mailboxes.send_all(|| WorkerMessage::End);
         }
     }
 

@@ -1,4 +1,4 @@
-//! The process's signals, turned into letters to worker 0.
+//! The process's signals, turned into messages to worker 0.
 //!
 //! SIGPIPE needs nothing here: Rust's runtime ignores it from the start, and a write to a closed socket answers with an
 //! error.
@@ -12,7 +12,7 @@ use weir_base::WorkerId;
 use weir_engine::port::{Level, Signal};
 
 use crate::log::Log;
-use crate::mailbox::{Letter, Post};
+use crate::mailbox::{Mailboxes, WorkerMessage};
 
 /// Whether the process's signals are ours.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,17 +31,17 @@ pub(crate) struct SignalThread {
 
 /// Signals that are kept for us from now on. Taken before anything listens, so that none finds the process without an
 /// answer of its own.
-pub(crate) struct Kept(Incoming);
+pub(crate) struct CaughtSignals(Incoming);
 
-impl Kept {
-    pub(crate) fn keep() -> io::Result<Kept> {
-        Incoming::new([SIGHUP, SIGINT, SIGTERM, SIGQUIT, SIGUSR1, SIGUSR2]).map(Kept)
+impl CaughtSignals {
+    pub(crate) fn catch() -> io::Result<CaughtSignals> {
+        Incoming::new([SIGHUP, SIGINT, SIGTERM, SIGQUIT, SIGUSR1, SIGUSR2]).map(CaughtSignals)
     }
 }
 
 impl SignalThread {
-    pub(crate) fn start(kept: Kept, post: Post, log: Log) -> io::Result<SignalThread> {
-        let Kept(mut incoming) = kept;
+    pub(crate) fn start(kept: CaughtSignals, mailboxes: Mailboxes, log: Log) -> io::Result<SignalThread> {
+        let CaughtSignals(mut incoming) = kept;
         let handle = incoming.handle();
         let thread = thread::Builder::new().name("weir-signals".into()).spawn(move || {
             for (signal, words) in incoming.forever().filter_map(meaning) {
@@ -49,7 +49,7 @@ impl SignalThread {
                     log.reopen();
                 }
                 log.line(Level::Info, format_args!("got {words}"));
-                post.send(WorkerId(0), Letter::Signal(signal));
+                mailboxes.send(WorkerId(0), WorkerMessage::Signal(signal));
             }
         })?;
         Ok(SignalThread { handle, thread })

@@ -32,7 +32,7 @@ pub(crate) enum Stage {
     Open,
     /// Waits for its backlog to drain, then leaves this worker.
     Detaching,
-    /// Out of the loop, ready to travel.
+    /// Out of the loop, ready to move to another worker.
     Detached,
     /// Closed for the engine; queued bytes are still offered to the socket.
     Lingering,
@@ -246,6 +246,9 @@ impl Peers {
         self.free = first;
     }
 }
+
+/// The token of a worker's waker.
+pub(crate) const WAKER: Token = Token(usize::MAX);
 
 /// The token under which `peer` is registered.
 #[inline]

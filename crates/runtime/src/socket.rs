@@ -6,11 +6,16 @@
 use std::io::{self, IoSlice, Write};
 use std::net::Shutdown;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use mio::event::Source;
 use mio::net::{TcpStream, UnixStream};
 use mio::{Interest, Registry, Token};
 use rustix::net::{RecvFlags, SendFlags, recv, send};
+use socket2::{SockRef, TcpKeepalive};
+use weir_base::Span;
+use weir_config::Keepalive;
 
 /// A connected (or connecting) stream socket.
 #[derive(Debug)]
@@ -95,5 +100,77 @@ impl Socket {
             Socket::Tcp(s) => s.deregister(registry),
             Socket::Unix(s) => s.deregister(registry),
         }
+    }
+}
+
+/// The path of PostgreSQL's socket in `dir` (libpq's and the server's rule).
+pub(crate) fn socket_path(dir: &Path, port: u16) -> PathBuf {
+    dir.join(format!(".s.PGSQL.{port}"))
+}
+
+/// Makes a TCP socket what all of them here are: prompt, and noticed when its other end vanishes.
+pub(crate) fn tune(socket: &SockRef<'_>, keepalive: &Keepalive) -> io::Result<()> {
+    socket.set_tcp_nodelay(true)?;
+    socket.set_keepalive(keepalive.on)?;
+    if keepalive.on {
+        let mut asked = TcpKeepalive::new();
+        let time = |span: Span| Duration::from_micros(span.micros());
+        if !keepalive.idle.is_zero() {
+            asked = asked.with_time(time(keepalive.idle));
+        }
+        if !keepalive.interval.is_zero() {
+            asked = asked.with_interval(time(keepalive.interval));
+        }
+        if keepalive.count > 0 {
+            asked = asked.with_retries(keepalive.count);
+        }
+        if *keepalive != (Keepalive { on: true, ..Keepalive::default() }) {
+            socket.set_tcp_keepalive(&asked)?;
+        }
+    }
+    #[cfg(target_os = "linux")]
+    if !keepalive.user_timeout.is_zero() {
+        socket.set_tcp_user_timeout(Some(Duration::from_micros(keepalive.user_timeout.micros())))?;
+    }
+    if keepalive.buffer > 0 {
+        socket.set_send_buffer_size(keepalive.buffer as usize)?;
+        socket.set_recv_buffer_size(keepalive.buffer as usize)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use socket2::{Domain, Socket as Raw, Type};
+
+    use super::*;
+
+    #[test]
+    fn what_is_asked_of_a_socket_is_what_the_system_answers() {
+        let socket = Raw::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        let keepalive = Keepalive {
+            on: true,
+            idle: Span::from_secs(77),
+            interval: Span::from_secs(7),
+            count: 3,
+            user_timeout: Span::from_millis(1_234),
+            buffer: 32_768,
+        };
+        let usual = socket.recv_buffer_size().unwrap();
+        tune(&SockRef::from(&socket), &keepalive).unwrap();
+        assert!(socket.keepalive().unwrap() && socket.tcp_nodelay().unwrap());
+        assert_eq!(socket.tcp_keepalive_time().unwrap(), Duration::from_secs(77));
+        assert_eq!(socket.tcp_keepalive_interval().unwrap(), Duration::from_secs(7));
+        assert_eq!(socket.tcp_keepalive_retries().unwrap(), 3);
+        #[cfg(target_os = "linux")]
+        assert_eq!(socket.tcp_user_timeout().unwrap(), Some(Duration::from_millis(1_234)));
+        // Linux gives twice of what is asked for, for its own book-keeping.
+        let buffer = socket.recv_buffer_size().unwrap();
+        assert!(buffer != usual && [32_768, 65_536].contains(&buffer), "{buffer}, {usual} before");
+
+        let plain = Raw::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        tune(&SockRef::from(&plain), &Keepalive::default()).unwrap();
+        assert!(!plain.keepalive().unwrap());
+        assert_eq!(plain.recv_buffer_size().unwrap(), usual);
     }
 }

@@ -1,7 +1,5 @@
 //! Starting and ending: everything is bound before anything runs, and everything ends together.
 
-use std::error::Error;
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::channel;
@@ -15,29 +13,29 @@ use weir_config::{Listen, SocketIo};
 use weir_engine::port::{Level, Signal};
 use weir_uring::{Ring, RingError};
 
-use crate::ahead::{MakeRing, SHAPE};
 use crate::clock::Clock;
+use crate::control_queue::ControlQueue;
 use crate::descriptors::raise_descriptors;
-use crate::desk::Desk;
 use crate::handler::{Handler, WorkerSetup};
 use crate::helpers::{Change, Helpers, Reload};
 use crate::listen::{Bound, Inherited, Listening};
 use crate::log::{Log, LogTarget, LogThread};
-use crate::mailbox::{Inbox, Letter, Post};
-use crate::port::Port;
+use crate::mailbox::{Inbox, Mailboxes, WorkerMessage};
+use crate::port::{MakeRing, Port, RING_SIZE};
 use crate::shared::{Ending, Shared};
-use crate::signals::{Kept, SignalThread, Signals};
+use crate::signals::{CaughtSignals, SignalThread, Signals};
+use crate::start_error::StartError;
 use crate::tls::TlsFiles;
 use crate::worker::Worker;
 
 /// The exit status when a worker died of a broken invariant.
 const PANICKED: i32 = 101;
 
-/// What the runtime itself has to know, whatever its brains do.
+/// What the runtime itself has to know, whatever its handlers do.
 pub struct Plan {
     /// Where clients come in.
     pub listen: Listen,
-    /// Worker threads; at least one runs.
+    /// Worker threads; at min_level one runs.
     pub workers: u16,
     /// What they wait for their sockets with.
     pub io: SocketIo,
@@ -65,29 +63,6 @@ pub struct Plan {
     pub tls: TlsFiles,
 }
 
-/// Why nothing was started: one line, with what to do about it.
-#[derive(Debug)]
-pub struct StartError(String);
-
-impl StartError {
-    /// Of this line.
-    pub fn new(text: String) -> Self {
-        StartError(text)
-    }
-
-    fn because(what: &str) -> impl Fn(std::io::Error) -> StartError {
-        move |error| StartError(format!("{what}: {error}"))
-    }
-}
-
-impl fmt::Display for StartError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl Error for StartError {}
-
 /// A runtime that serves. Dropping it ends it.
 pub struct Running {
     bound: Bound,
@@ -101,8 +76,8 @@ pub struct Running {
 #[derive(Clone)]
 pub struct Handle {
     ending: Ending,
-    desk: Desk,
-    post: Post,
+    control_queue: ControlQueue,
+    mailboxes: Mailboxes,
 }
 
 impl Handle {
@@ -113,19 +88,19 @@ impl Handle {
 
     /// The workers, for a control plane to ask.
     pub fn control(&self) -> Arc<dyn Control> {
-        Arc::new(self.desk.clone())
+        Arc::new(self.control_queue.clone())
     }
 
-    /// Has worker 0's brain handle this signal, as if the process had received it.
+    /// Has worker 0's handler handle this signal, as if the process had received it.
     pub fn signal(&self, signal: Signal) {
-        self.post.send(WorkerId(0), Letter::Signal(signal));
+        self.mailboxes.send(WorkerId(0), WorkerMessage::Signal(signal));
     }
 }
 
-/// Binds everything, then starts the workers, each with a brain of its own. Nothing runs if this fails.
-pub fn start<B: Handler>(plan: Plan, brain: impl FnMut(WorkerSetup) -> B) -> Result<Running, StartError> {
+/// Binds everything, then starts the workers, each with a handler of its own. Nothing runs if this fails.
+pub fn start<B: Handler>(plan: Plan, handler: impl FnMut(WorkerSetup) -> B) -> Result<Running, StartError> {
     raise_descriptors();
-    let signals = (plan.signals == Signals::Handle).then(Kept::keep).transpose();
+    let signals = (plan.signals == Signals::Handle).then(CaughtSignals::catch).transpose();
     let signals = signals.map_err(StartError::because("can't wait for signals"))?;
     let keepalive = plan.listen.keepalive;
     let mut listening = Listening::bind(plan.listen, plan.inherited)?;
@@ -135,7 +110,7 @@ pub fn start<B: Handler>(plan: Plan, brain: impl FnMut(WorkerSetup) -> B) -> Res
     let polls = polls.map_err(StartError::because("can't make an event queue"))?;
     listening.register(polls[0].registry()).map_err(StartError::because("can't wait for clients"))?;
     let registries: Vec<_> = polls.iter().map(Poll::registry).collect();
-    let (post, inboxes) = Post::open(&registries).map_err(StartError::because("can't make a mailbox"))?;
+    let (mailboxes, inboxes) = Mailboxes::open(&registries).map_err(StartError::because("can't make a mailbox"))?;
     let (log, log_thread) = Log::start(plan.log, &plan.logging).map_err(StartError::because("can't open the log"))?;
     let by_ring = choose_io(plan.io, &plan.greeting, &log);
     plan.warnings.iter().for_each(|text| log.line(Level::Warning, format_args!("{text}")));
@@ -146,33 +121,37 @@ pub fn start<B: Handler>(plan: Plan, brain: impl FnMut(WorkerSetup) -> B) -> Res
     let shared = Shared {
         clock: Clock::start(),
         log,
-        helpers: Helpers::start(&post, plan.reload, plan.change)
+        helpers: Helpers::start(&mailboxes, plan.reload, plan.change)
             .map_err(StartError::because("can't start a thread"))?,
         starved: Arc::new(AtomicBool::new(false)),
-        ending: Ending::new(post.clone()),
-        desk: Desk::new(post.clone()),
-        vault: plan.tls.0,
+        ending: Ending::new(mailboxes.clone()),
+        control_queue: ControlQueue::new(mailboxes.clone()),
+        tls_contexts: plan.tls.0,
     };
     let mut running = Running {
         bound,
-        handle: Handle { ending: shared.ending.clone(), desk: shared.desk.clone(), post: post.clone() },
+        handle: Handle {
+            ending: shared.ending.clone(),
+            control_queue: shared.control_queue.clone(),
+            mailboxes: mailboxes.clone(),
+        },
         workers: Vec::new(),
         signals: None,
         log: Some(log_thread),
     };
     if let Some(kept) = signals {
-        let thread = SignalThread::start(kept, post.clone(), shared.log.clone());
+        let thread = SignalThread::start(kept, mailboxes.clone(), shared.log.clone());
         running.signals = Some(thread.map_err(StartError::because("can't wait for signals"))?);
     }
     let mut listening = Some(listening);
-    let ports = polls.into_iter().zip(inboxes).enumerate().map(|(i, (poll, letters))| {
-        let inbox = Inbox::new(WorkerId(i as u16), post.clone(), letters);
+    let ports = polls.into_iter().zip(inboxes).enumerate().map(|(i, (poll, messages))| {
+        let inbox = Inbox::new(WorkerId(i as u16), mailboxes.clone(), messages);
         // The first worker takes the listeners.
         let mut port = Port::new(shared.clone(), poll, inbox, listening.take(), keepalive);
         port.connects.adopt(&plan.dns);
         port
     });
-    running.workers = spawn(ports.collect(), brain, by_ring.then_some(plan.ring))?;
+    running.workers = spawn(ports.collect(), handler, by_ring.then_some(plan.ring))?;
     Ok(running)
 }
 
@@ -203,24 +182,24 @@ fn choose_io(io: SocketIo, greeting: &str, log: &Log) -> bool {
 
 /// Why there can't be a ring; on a thread of its own, because the end of a ring interrupts calls of the thread that made it.
 fn probe() -> Option<RingError> {
-    let thread = thread::Builder::new().spawn(|| Ring::new(SHAPE).err()).ok()?;
+    let thread = thread::Builder::new().spawn(|| Ring::new(RING_SIZE).err()).ok()?;
     thread.join().ok()?
 }
 
 fn spawn<B: Handler>(
     ports: Vec<Port>,
-    mut brain: impl FnMut(WorkerSetup) -> B,
+    mut handler: impl FnMut(WorkerSetup) -> B,
     ring: Option<MakeRing>,
 ) -> Result<Vec<JoinHandle<()>>, StartError> {
     let workers = ports.len() as u16;
-    // All brains exist before the first thread does, so that the first letter finds its reader.
+    // All handlers exist before the first thread does, so that the first message finds its reader.
     let process_key = random();
     let made: Vec<Worker<B>> = ports
         .into_iter()
         .map(|port| {
             let wall_at_start = port.shared.clock.wall_at_start();
-            let seat = WorkerSetup { worker: port.me, workers, wall_at_start, seed: random(), process_key };
-            Worker::new(brain(seat), port, ring)
+            let setup = WorkerSetup { worker: port.me, workers, wall_at_start, seed: random(), process_key };
+            Worker::new(handler(setup), port, ring)
         })
         .collect();
     let (begun, begins) = channel();

@@ -67,8 +67,8 @@ fn alone() -> Option<MutexGuard<'static, ()>> {
     Some(guard)
 }
 
-fn serve_short<B: Handler>(brain: impl FnMut(WorkerSetup) -> B) -> Running {
-    start(Plan { io: SocketIo::IoUring, ring: make_ring, ..plan(1) }, brain).unwrap()
+fn serve_short<B: Handler>(handler: impl FnMut(WorkerSetup) -> B) -> Running {
+    start(Plan { io: SocketIo::IoUring, ring: make_ring, ..plan(1) }, handler).unwrap()
 }
 
 fn open_files() -> usize {

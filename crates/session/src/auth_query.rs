@@ -11,12 +11,12 @@ use std::sync::Arc;
 use weir_pgwire::tag::back;
 use weir_pgwire::{HEAD, Head, Of, TxStatus, backend, put_front};
 
+use crate::expected::Expected;
 use crate::frame_reader::{Disposition, Piece};
-use crate::from_server::{ProtocolViolation, read_error};
 use crate::out::Out;
 use crate::params::ParamTable;
-use crate::pending::Expected;
-use crate::server::{Server, ServerError};
+use crate::server::{ProtocolViolation, Server};
+use crate::server_error::{ErrorRead, ServerError, read_error};
 
 /// The longest message that an answer may consist of.
 const MAX_MESSAGE: usize = 64 << 10;
@@ -77,10 +77,10 @@ impl AuthQuery {
                 Piece::End if self.over => return Ok(Some(self.answer())),
                 Piece::End => return Ok(None),
                 Piece::Rest(..) => {}
-                Piece::Here(here) => at += self.message(server, &input[here..], table)?,
-                Piece::Held => {
+                Piece::Here(here, head) => at += self.message(server, &input[here..], head, table)?,
+                Piece::Held(head) => {
                     let held = server.stream.take_held();
-                    self.message(server, &held, table)?;
+                    self.message(server, &held, head, table)?;
                     server.stream.give_back(held);
                 }
             }
@@ -88,8 +88,13 @@ impl AuthQuery {
     }
 
     /// One message, of which `bytes` holds the beginning. Returns how much of it is used up.
-    fn message(&mut self, server: &mut Server, bytes: &[u8], table: &ParamTable) -> Result<usize, ProtocolViolation> {
-        let Ok(Some(head)) = Head::parse(bytes) else { return Err(ProtocolViolation("a message without a head")) };
+    fn message(
+        &mut self,
+        server: &mut Server,
+        bytes: &[u8],
+        head: Head,
+        table: &ParamTable,
+    ) -> Result<usize, ProtocolViolation> {
         let here = &bytes[..bytes.len().min(head.total())];
         server.stream.rest(head.total() - here.len(), Disposition::Discard);
         let body = &here[HEAD.min(here.len())..];
@@ -97,7 +102,7 @@ impl AuthQuery {
         match head.tag {
             back::NOTICE | back::NOTIFICATION => {}
             back::PARAMETER_STATUS if whole => report(server, body, table),
-            back::PARAMETER_STATUS => server.spoiled = true,
+            back::PARAMETER_STATUS => server.unusable = true,
             back::ERROR => self.error(server, body),
             _ if self.over => return Err(ProtocolViolation("a reply that no request explains")),
             back::PARSE_COMPLETE | back::BIND_COMPLETE | back::COMMAND_COMPLETE | back::PORTAL_SUSPENDED => {}
@@ -111,10 +116,10 @@ impl AuthQuery {
     }
 
     fn error(&mut self, server: &mut Server, body: &[u8]) {
-        let told = read_error(body);
-        server.spoiled |= told.fatal || self.over;
+        let ErrorRead { error, fatal, .. } = read_error(body);
+        server.unusable |= fatal || self.over;
         if !self.over {
-            self.error.get_or_insert(told.error);
+            self.error.get_or_insert(error);
         }
     }
 
@@ -154,7 +159,7 @@ impl AuthQuery {
         let status = backend::ready(body).map_err(|malformed| ProtocolViolation(malformed.0))?;
         server.pending.reply(back::READY).map_err(|_| ProtocolViolation("a ReadyForQuery that no request explains"))?;
         server.status = status;
-        server.spoiled |= status != TxStatus::Idle;
+        server.unusable |= status != TxStatus::Idle;
         self.over = true;
         Ok(())
     }
@@ -177,7 +182,7 @@ fn report(server: &mut Server, body: &[u8], table: &ParamTable) {
     let texts = status.and_then(|(n, v)| Some((std::str::from_utf8(n).ok()?, std::str::from_utf8(v).ok()?)));
     match texts {
         Some((name, value)) => drop(table.report(&mut server.params, name, value)),
-        None => server.spoiled = true,
+        None => server.unusable = true,
     }
 }
 

@@ -1,7 +1,7 @@
 //! A client that has logged in: what it owns whether or not it has a server.
 //!
 //! Owns its place in its stream, its prepared statements, its unnamed statement and its parameters. Must not know pools,
-//! sockets, or how it logged in. What it may send is in [`front`](crate::from_client).
+//! sockets, or how it logged in. What it may send is in `from_client`.
 
 use std::sync::Arc;
 
@@ -10,8 +10,9 @@ use weir_pgwire::Dirty;
 
 use crate::budget::{Account, Charge};
 use crate::frame_reader::FrameReader;
-use crate::names::{Change, ClientStatements};
+use crate::names::{ChangeNumber, ClientStatements};
 use crate::params::Params;
+use crate::statements::Statement;
 
 /// One client's state between and within requests.
 #[derive(Debug)]
@@ -30,7 +31,7 @@ pub struct Client {
     /// The request that is being thrown away fails when its last byte has come, in these words.
     pub(crate) fails: Option<&'static str>,
     /// Counts the changes of its names.
-    changes: Change,
+    changes: ChangeNumber,
     /// A request of its was refused in the extended protocol: what follows is dropped up to its Sync.
     pub(crate) skipping: bool,
     /// Its next request is to be refused: it was cancelled while it waited for a server.
@@ -133,6 +134,24 @@ impl Client {
         self.statements.as_ref().map_or(0, |s| s.len())
     }
 
+    /// The statement that it calls `name`.
+    #[inline]
+    pub(crate) fn statement(&self, name: &[u8]) -> Option<&Arc<Statement>> {
+        self.statements.as_ref()?.get(name)
+    }
+
+    /// Whether it has prepared a statement by this name.
+    pub(crate) fn has_statement(&self, name: &[u8]) -> bool {
+        self.statement(name).is_some()
+    }
+
+    /// The name is its no more.
+    pub(crate) fn forget_statement(&mut self, name: &[u8]) {
+        if let Some(statements) = &mut self.statements {
+            statements.remove(name);
+        }
+    }
+
     /// Whether it is between two messages, with nothing of one held.
     pub fn is_between_messages(&self) -> bool {
         self.stream.is_between()
@@ -168,12 +187,12 @@ impl Client {
     }
 
     /// The number of the next change of its names.
-    pub(crate) fn next_change(&self) -> Change {
+    pub(crate) fn next_change(&self) -> ChangeNumber {
         self.changes
     }
 
     /// The number of a change of its names that is made now.
-    pub(crate) fn count_change(&mut self) -> Change {
+    pub(crate) fn count_change(&mut self) -> ChangeNumber {
         self.changes += 1;
         self.changes - 1
     }

@@ -42,10 +42,10 @@ pub(crate) enum Piece {
     End,
     /// This range of the input belongs to a message that was decided.
     Rest(Range<usize>, Disposition),
-    /// A message begins in the input, at this offset.
-    Here(usize),
-    /// A message that began in earlier input is now complete enough in [`FrameReader::take_held`].
-    Held,
+    /// A message with this head begins in the input, at this offset.
+    Here(usize, Head),
+    /// A message with this head that began in earlier input is now complete enough in [`FrameReader::take_held`].
+    Held(Head),
 }
 
 impl FrameReader {
@@ -125,7 +125,7 @@ impl FrameReader {
             return Ok(Piece::End);
         }
         match Head::parse(here)? {
-            Some(head) if here.len() >= need(here, head) => Ok(Piece::Here(*at)),
+            Some(head) if here.len() >= need(here, head) => Ok(Piece::Here(*at, head)),
             _ => {
                 self.held.extend_from_slice(here);
                 *at = input.len();
@@ -138,13 +138,12 @@ impl FrameReader {
     #[cold]
     fn fill(&mut self, input: &[u8], at: &mut usize, need: impl Fn(&[u8], Head) -> usize) -> Result<Piece, Malformed> {
         loop {
-            let wanted = match Head::parse(&self.held)? {
-                Some(head) => need(&self.held, head),
-                None => HEAD,
-            };
-            let Some(missing) = wanted.checked_sub(self.held.len()).filter(|missing| *missing > 0) else {
-                return Ok(Piece::Held);
-            };
+            let head = Head::parse(&self.held)?;
+            let wanted = head.map_or(HEAD, |head| need(&self.held, head));
+            let missing = wanted.saturating_sub(self.held.len());
+            if let Some(head) = head.filter(|_| missing == 0) {
+                return Ok(Piece::Held(head));
+            }
             let taken = missing.min(input.len() - *at);
             if taken == 0 {
                 return Ok(Piece::End);

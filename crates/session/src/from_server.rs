@@ -7,28 +7,28 @@
 
 use weir_base::PoolMode;
 use weir_pgwire::tag::back;
-use weir_pgwire::{Dirty, Effects, HEAD, Head, Scope, TxStatus, backend, put_back};
+use weir_pgwire::{Dirty, Effects, HEAD, Head, Scope, TxStatus, backend};
 
-use crate::client::{Client, Unnamed};
+use crate::client::Client;
+use crate::context::Context;
+use crate::error_names::in_clients_words;
+use crate::expected::Expected;
 use crate::frame_reader::{Disposition, Piece};
-use crate::from_client::Context;
-use crate::naming::NOBODYS;
 use crate::out::{Out, View};
 use crate::params::Reported;
-use crate::pending::Expected;
 use crate::refusal::Refusal;
-use crate::server::{Server, ServerError};
-use crate::state;
-use crate::statements::{Key, NAME_LEN, NAME_PREFIX};
-use crate::undo_log::Change;
+use crate::server::{ProtocolViolation, Server};
+use crate::server_error::{ErrorRead, ServerError, read_error};
+use crate::skip::skip_to_sync;
+use crate::state_messages;
 
 /// How much of an error is held: its first fields always, and in practice all of it.
-const ERROR_PREFIX: usize = 8 << 10;
+pub(crate) const ERROR_PREFIX: usize = 8 << 10;
 /// How much of a command's tag is looked at.
 const TAG_PREFIX: usize = 64;
 /// The SQLSTATE of a request that we refuse.
 const REFUSED: &[u8; 5] = b"54000";
-/// The longest ParameterStatus; a longer one spoils the server.
+/// The longest ParameterStatus; a server that sends a longer one is closed.
 const MAX_PARAMETER: usize = 16 << 10;
 
 /// What a stretch of a server's output meant, beside what was passed on.
@@ -67,76 +67,45 @@ impl ServerOutcome {
     }
 }
 
-/// The server sent what no request explains, or what is no message at all: close it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ProtocolViolation(pub &'static str);
-
 /// Takes in what a server sent. `client` is the one linked to it, if any.
 ///
 /// # Errors
 /// When the server can't be trusted any more. What was passed on before that stays passed on.
 pub fn feed<O: Out>(
     server: &mut Server,
-    mut client: Option<&mut Client>,
+    client: Option<&mut Client>,
     input: &[u8],
     ctx: &mut Context<'_>,
     out: &mut O,
 ) -> Result<ServerOutcome, ProtocolViolation> {
     let mut at = 0;
-    let mut outcome = ServerOutcome::default();
-    loop {
-        match server.stream.next(input, &mut at, need).map_err(|malformed| ProtocolViolation(malformed.0))? {
-            Piece::End => return Ok(outcome),
+    let mut walk = Walk { server, client, ctx, out, outcome: ServerOutcome::default() };
+    while !walk.outcome.ends_link() {
+        match walk.server.stream.next(input, &mut at, need)? {
+            Piece::End => break,
             Piece::Rest(range, disposition) => {
-                if disposition == Disposition::Forward && client.is_some() {
-                    out.client_range(range);
+                if disposition == Disposition::Forward && walk.client.is_some() {
+                    walk.out.client_range(range);
                 }
-                // Answers of ours have waited for the end of this message.
-                Step { server, client: client.as_deref_mut(), ctx, out, outcome: &mut outcome }.emit();
+                // Replies of ours have waited for the end of this message.
+                walk.emit_local_replies();
             }
-            Piece::Here(here) => {
-                let view = View { bytes: &input[here..], at: Some(here) };
-                at += Step { server, client: client.as_deref_mut(), ctx, out, outcome: &mut outcome }.message(view)?;
-                if outcome.ends_link() {
-                    return Ok(outcome);
-                }
+            Piece::Here(here, head) => {
+                let view = View::in_input(input, here, head);
+                walk.message(view, head)?;
+                at += view.bytes.len();
             }
-            Piece::Held => {
-                let held = server.stream.take_held();
-                let view = View { bytes: &held, at: None };
-                Step { server, client: client.as_deref_mut(), ctx, out, outcome: &mut outcome }.message(view)?;
-                server.stream.give_back(held);
-                if outcome.ends_link() {
-                    return Ok(outcome);
-                }
+            Piece::Held(head) => {
+                let held = walk.server.stream.take_held();
+                walk.message(View::held(&held, head), head)?;
+                walk.server.stream.give_back(held);
             }
         }
     }
+    Ok(walk.outcome)
 }
 
-/// Sends the answers of ours whose turn has come. In the middle of a message from the server it has not: they follow its
-/// end.
-pub(crate) fn emit(server: &mut Server, scratch: &mut Vec<u8>, out: &mut impl Out) {
-    if server.stream.is_forwarding() {
-        return;
-    }
-    while let Some(local) = server.pending.take_local() {
-        scratch.clear();
-        server.notes.done();
-        match local {
-            Expected::LocalParse => put_back::parse_complete(scratch),
-            Expected::LocalForget => continue,
-            Expected::LocalDeallocate => {
-                put_back::command_complete(scratch, "DEALLOCATE");
-                put_back::ready(scratch, server.status.as_byte());
-            }
-            _ => put_back::close_complete(scratch),
-        }
-        out.client(scratch);
-    }
-}
-
-/// How many bytes of a message must be there before [`Step::message`] may look at it.
+/// How many bytes of a message must be there before [`Walk::message`] may look at it.
 #[inline]
 fn need(_: &[u8], head: Head) -> usize {
     match head.tag {
@@ -147,35 +116,35 @@ fn need(_: &[u8], head: Head) -> usize {
     }
 }
 
-/// One message of a server, with everything it may touch.
-struct Step<'s, 'c, O> {
+/// A walk over a server's messages, with everything that it may touch.
+struct Walk<'s, 'c, O> {
     server: &'s mut Server,
     client: Option<&'s mut Client>,
     ctx: &'s mut Context<'c>,
     out: &'s mut O,
-    outcome: &'s mut ServerOutcome,
+    outcome: ServerOutcome,
 }
 
-impl<O: Out> Step<'_, '_, O> {
+impl<O: Out> Walk<'_, '_, O> {
     #[inline]
-    fn message(&mut self, view: View<'_>) -> Result<usize, ProtocolViolation> {
-        let Ok(Some(head)) = Head::parse(view.bytes) else { return Err(ProtocolViolation("a message without a head")) };
+    fn message(&mut self, view: View<'_>, head: Head) -> Result<(), ProtocolViolation> {
         if self.ctx.messages.excludes(head) {
             return Err(ProtocolViolation("a message longer than max_packet_size"));
         }
-        let view = View { bytes: &view.bytes[..view.bytes.len().min(head.total())], ..view };
         let disposition = match head.tag {
-            back::ERROR => return self.error(view, head),
+            back::ERROR => {
+                self.error(view, head);
+                return Ok(());
+            }
             back::NOTICE => self.notice(),
             back::NOTIFICATION => Disposition::Forward,
             back::PARAMETER_STATUS => self.parameter(view, head),
             back::COMMAND_COMPLETE => self.command_complete(view)?,
-            back::READY => return self.ready(view, head),
+            back::READY => self.ready(view)?,
             tag => self.reply(tag)?,
         };
-        let used = self.rest(view, head, disposition);
-        self.emit();
-        Ok(used)
+        self.pass(disposition, view, head);
+        Ok(())
     }
 
     /// A reply that tells us nothing but that it came.
@@ -191,21 +160,22 @@ impl<O: Out> Step<'_, '_, O> {
             self.server.state.answered(reply.effects, None);
         }
         self.outcome.answered |= reply.last;
-        if reply.last && reply.to.is_noted() {
-            self.settle_note();
+        if reply.last && reply.to.is_logged() {
+            self.keep_change();
         } else if reply.to == Expected::OwnClose {
             self.server.closes.take();
         }
         Ok(if reply.to.is_own() { Disposition::Discard } else { Disposition::Forward })
     }
 
-    /// A noted request was answered well: what it changed stays.
-    fn settle_note(&mut self) {
-        let (prepared, buffer) = self.server.notes.done();
+    /// A logged request was answered well: what it changed stays.
+    fn keep_change(&mut self) {
+        let (prepared, buffer) = self.server.undo_log.done();
         prepared.into_iter().for_each(|key| self.ctx.statements.insert(key));
-        buffer.into_iter().for_each(|buffer| crate::naming::spare(self.ctx.spare, buffer));
+        buffer.into_iter().for_each(|buffer| self.ctx.keep_spare(buffer));
     }
 
+    #[inline]
     fn command_complete(&mut self, view: View<'_>) -> Result<Disposition, ProtocolViolation> {
         let effects = self.server.pending.head_effects();
         let disposition = self.reply(back::COMMAND_COMPLETE)?;
@@ -227,12 +197,12 @@ impl<O: Out> Step<'_, '_, O> {
     fn unusual_tag(&mut self, tag: &[u8], effects: Effects) {
         let state = &mut self.server.state;
         state.answered(effects, Some(tag));
-        state.taken_back(tag);
+        state.removed_by(tag);
         if [&b"CREATE "[..], b"ALTER ", b"DROP "].iter().any(|verb| tag.starts_with(verb))
             && effects.scope != Scope::Temporary
         {
-            self.ctx.statements.definitions_changed();
-            self.server.defines = true;
+            self.ctx.statements.schema_changed();
+            self.server.schema_changed = true;
         }
         let all = tag == b"DISCARD ALL";
         if all {
@@ -250,70 +220,69 @@ impl<O: Out> Step<'_, '_, O> {
         if all || tag == b"DEALLOCATE ALL" {
             self.server.unnamed = None;
             // Those that were parsed after it in the same pipeline are there; closing them once more harms nothing.
-            self.server.statements.distrust();
+            self.server.statements.invalidate_all();
             if let Some(client) = self.client.as_deref_mut() {
-                let first = self.server.notes.forget_all_before(client.next_change());
+                let first = self.server.undo_log.forget_all_before(client.next_change());
                 client.statements.as_deref_mut().into_iter().for_each(|names| names.forget_before(first));
             }
         }
     }
 
-    fn ready(&mut self, view: View<'_>, head: Head) -> Result<usize, ProtocolViolation> {
-        let status = backend::ready(&view.bytes[HEAD..]).map_err(|m| ProtocolViolation(m.0))?;
-        let reply = self
-            .server
-            .pending
-            .reply(back::READY)
-            .map_err(|_| ProtocolViolation("a ReadyForQuery that no request explains"))?;
+    #[inline]
+    fn ready(&mut self, view: View<'_>) -> Result<Disposition, ProtocolViolation> {
+        let status = backend::ready(&view.bytes[HEAD..])?;
+        let reply = self.server.pending.reply(back::READY);
+        let to = reply.map_err(|_| ProtocolViolation("a ReadyForQuery that no request explains"))?.to;
         self.server.status = status;
-        self.server.guessed = None;
-        if self.server.defines && status == TxStatus::Idle {
+        self.server.unknown_name = None;
+        if self.server.schema_changed && status == TxStatus::Idle {
             // The change may have been rolled back.
-            self.server.defines = false;
-            self.ctx.statements.definitions_changed();
+            self.server.schema_changed = false;
+            self.ctx.statements.schema_changed();
         }
         if !self.server.pending.is_ahead() {
             self.server.dropping_all = None;
         }
-        if reply.to.is_own() {
+        if to.is_own() {
             self.outcome.own_query_done = Some(self.server.own_error.take().map_or(Ok(()), Err));
-            return Ok(self.rest(view, head, Disposition::Discard));
+            return Ok(Disposition::Discard);
         }
-        if reply.to == Expected::QueryNoted {
-            self.settle_note();
+        if to == Expected::QueryLogged {
+            self.keep_change();
         }
         self.outcome.queries += 1;
         self.outcome.answered = true;
-        self.outcome.transactions += u32::from(status == TxStatus::Idle);
-        let statement_mode = self.client.as_ref().is_some_and(|c| c.mode == PoolMode::Statement);
-        let block = statement_mode && status != TxStatus::Idle;
-        self.outcome.block_in_statement_mode |= block;
-        if block {
-            // An error takes the place of this ReadyForQuery, and of all that would follow it.
-            return Ok(self.rest(view, head, Disposition::Discard));
-        }
-        if status == TxStatus::Idle && !reply.to.is_own() {
+        if status == TxStatus::Idle {
+            self.outcome.transactions += 1;
             self.transaction_ended();
+        } else if self.client.as_ref().is_some_and(|c| c.mode == PoolMode::Statement) {
+            // An error takes the place of this ReadyForQuery, and of all that would follow it.
+            self.outcome.block_in_statement_mode = true;
+            return Ok(Disposition::Discard);
         }
-        let used = self.rest(view, head, Disposition::Forward);
-        self.emit();
-        Ok(used)
+        Ok(Disposition::Forward)
     }
 
     /// Before the ReadyForQuery that says so goes to the client.
+    #[inline]
     fn transaction_ended(&mut self) {
-        let (lost, temporary) = self.server.state.transaction_ended();
-        if temporary {
-            self.server.statements.distrust();
+        let ended = self.server.state.end_transaction();
+        if ended.temporary {
+            self.server.statements.invalidate_all();
         }
-        let Some(client) = self.client.as_deref_mut().filter(|c| !lost.is_empty() && c.mode != PoolMode::Session)
-        else {
-            return;
-        };
+        if !ended.lost.is_empty() {
+            self.lose(ended.lost);
+        }
+    }
+
+    /// The client loses session state with the server, unless it keeps the server.
+    #[cold]
+    fn lose(&mut self, lost: Dirty) {
+        let Some(client) = self.client.as_deref_mut().filter(|c| c.mode != PoolMode::Session) else { return };
         self.outcome.lost.insert(lost);
         if self.ctx.state.warn {
             self.ctx.scratch.clear();
-            state::warn(lost, &mut client.warned, self.ctx.scratch);
+            state_messages::warn(lost, &mut client.warned, self.ctx.scratch);
             self.out.client(self.ctx.scratch);
         }
     }
@@ -321,7 +290,7 @@ impl<O: Out> Step<'_, '_, O> {
     fn notice(&mut self) -> Disposition {
         if self.client.is_none() && self.server.pending.is_empty() {
             // Nobody asked for anything: what the notice announces concerns the next client, who must not meet it.
-            self.server.spoiled = true;
+            self.server.unusable = true;
         }
         if self.server.pending.head().is_some_and(Expected::is_own) {
             Disposition::Discard
@@ -337,7 +306,7 @@ impl<O: Out> Step<'_, '_, O> {
         let fits = head.total() <= HEAD + MAX_PARAMETER;
         let Some((name, value)) = texts.filter(|(_, value)| fits && readable(value)) else {
             // A value that can't be read can't be set for its client elsewhere.
-            self.server.spoiled = true;
+            self.server.unusable = true;
             return Disposition::Forward;
         };
         self.server.reports(name, value);
@@ -348,10 +317,10 @@ impl<O: Out> Step<'_, '_, O> {
         }
         if reported == Reported::ParseEnvironment {
             // What was prepared since the client changed it was read by this value, and is called as if by the one before.
-            self.server.statements.distrust();
+            self.server.statements.invalidate_all();
         }
         if self.client.is_none() {
-            self.server.spoiled = true;
+            self.server.unusable = true;
         } else if reported != Reported::Untracked {
             self.adopt_params();
         }
@@ -365,142 +334,92 @@ impl<O: Out> Step<'_, '_, O> {
         }
     }
 
-    fn error(&mut self, view: View<'_>, head: Head) -> Result<usize, ProtocolViolation> {
-        let told = read_error(&view.bytes[HEAD..]);
-        if told.fatal {
-            self.outcome.fatal = Some(told.error.clone());
-            self.server.spoiled = true;
+    #[cold]
+    fn error(&mut self, view: View<'_>, head: Head) {
+        let ErrorRead { error, fatal, code, statements_doubtful } = read_error(&view.bytes[HEAD..]);
+        if fatal {
+            self.outcome.fatal = Some(error.clone());
+            self.server.unusable = true;
         }
-        let refused = self.refused().filter(|_| !told.fatal);
-        if told.distrust && refused.is_none() {
-            self.server.statements.distrust();
+        let refused = self.refused().filter(|_| !fatal);
+        if statements_doubtful && refused.is_none() {
+            self.server.statements.invalidate_all();
         }
-        let head_of_queue = self.server.pending.head();
+        let asked = self.server.pending.head();
         let effects = self.server.pending.head_effects();
         self.server.state.failed(effects);
-        let code = if refused.is_some() { *REFUSED } else { told.code };
-        let rewritten = match head_of_queue {
+        let rewritten = match asked {
             Some(asked) if asked.is_refused() => Some(self.refused_state(effects)),
-            _ => refused.map(error_of).or_else(|| self.in_clients_words(view, head)),
+            _ => refused.map(error_of).or_else(|| self.renamed_error(view, head)),
         };
-        let disposition = match head_of_queue {
+        let disposition = self.end_failed(asked, error);
+        if disposition == Disposition::Forward && self.client.is_some() {
+            self.outcome.errors.push(if refused.is_some() { *REFUSED } else { code });
+            self.outcome.refused.extend(refused);
+            if let Some(rewritten) = rewritten {
+                self.out.client(&rewritten);
+                return self.pass(Disposition::Discard, view, head);
+            }
+        }
+        self.pass(disposition, view, head);
+    }
+
+    /// The request that an error answers has failed.
+    fn end_failed(&mut self, asked: Option<Expected>, error: ServerError) -> Disposition {
+        match asked {
             None => self.unasked_error(),
             Some(Expected::OwnQuery) => {
-                self.server.own_error = Some(told.error);
+                self.server.own_error = Some(error);
                 Disposition::Discard
             }
             Some(_) => {
-                self.cut();
+                skip_to_sync(self.server, self.client.as_deref_mut(), self.ctx);
                 Disposition::Forward
             }
-        };
-        if disposition == Disposition::Forward && self.client.is_some() {
-            self.outcome.errors.push(code);
-            self.outcome.refused.extend(refused);
         }
-        let used = match rewritten.filter(|_| disposition == Disposition::Forward && self.client.is_some()) {
-            Some(rewritten) => {
-                self.out.client(&rewritten);
-                self.rest(view, head, Disposition::Discard)
-            }
-            None => self.rest(view, head, disposition),
-        };
-        self.emit();
-        Ok(used)
+    }
+
+    /// An error that names a statement by our name for it, with the client's name in its place.
+    fn renamed_error(&self, view: View<'_>, head: Head) -> Option<Vec<u8>> {
+        let body = view.bytes.get(HEAD..head.total()).filter(|body| body.len() <= ERROR_PREFIX)?;
+        in_clients_words(self.server, self.client.as_deref()?, body)
     }
 
     /// The error for what was refused, in place of the server's own.
     fn refused_state(&mut self, effects: Effects) -> Vec<u8> {
         self.outcome.refused_state.insert(effects.leaves);
         let mut error = Vec::new();
-        state::refusal(effects, &mut error);
+        state_messages::refusal(effects, &mut error);
         error
     }
 
     /// An error that answers nothing: the server is about to go. A client in the middle of something hears of it.
     fn unasked_error(&mut self) -> Disposition {
-        self.server.spoiled = true;
+        self.server.unusable = true;
         let session = self.client.as_ref().is_some_and(|c| c.mode == PoolMode::Session);
         if session || !self.server.is_quiet() { Disposition::Forward } else { Disposition::Discard }
     }
 
-    /// The server skips what follows the failed request; the books follow it.
-    fn cut(&mut self) {
-        let Server { pending, notes, closes, statements, unnamed, .. } = &mut *self.server;
-        let accepted = &mut *self.ctx.statements;
-        let (mut failed, mut undo) = (true, Vec::new());
-        pending.error(|dropped| {
-            let head = std::mem::take(&mut failed);
-            if matches!(dropped, Expected::ParseUnnamed | Expected::CloseUnnamed | Expected::QueryNoted)
-                || dropped == Expected::OwnParseUnnamed
-            {
-                *unnamed = None;
-            }
-            if dropped == Expected::OwnClose {
-                closes.take().into_iter().for_each(|key| statements.suspect(key));
-            }
-            let Some((prepares, change)) = dropped.is_noted().then(|| notes.take()).flatten() else { return };
-            match prepares {
-                Some(key) if head => {
-                    statements.remove(key);
-                    accepted.remove(key);
-                }
-                Some(key) => statements.suspect(key),
-                None => {}
-            }
-            // A Parse that fails leaves no unnamed statement behind, whatever was there before.
-            let change = match change {
-                Change::Unnamed { .. } if head => Change::Unnamed { before: Unnamed::None },
-                change => change,
-            };
-            undo.push(change);
-        });
-        // What may or may not be there is kept in mind, but not without end.
-        self.server.spoiled |= self.server.statements.len() > 2 * self.ctx.max_prepared + 1_000;
-        let notes = &mut self.server.notes;
-        if let Some(client) = self.client.as_deref_mut() {
-            undo.into_iter().rev().for_each(|change| notes.undo(client, change));
-        }
-    }
-
     /// What we say of a request that we refuse, if the error answers what was sent in its place.
     fn refused(&self) -> Option<&'static str> {
-        self.server.notes.refusal_of_oldest().filter(|_| self.server.pending.head() == Some(Expected::Refused))
+        self.server.undo_log.refusal_of_oldest().filter(|_| self.server.pending.head() == Some(Expected::Refused))
     }
 
-    /// An error that names a statement by our name for it, with the client's name in its place.
-    fn in_clients_words(&self, view: View<'_>, head: Head) -> Option<Vec<u8>> {
-        let body = view.bytes.get(HEAD..head.total()).filter(|body| body.len() <= ERROR_PREFIX)?;
-        let at = body.windows(NAME_PREFIX.len()).position(|w| w == NAME_PREFIX)?;
-        let ours = body.get(at..at + NAME_LEN)?;
-        let noted = self.server.pending.head().is_some_and(Expected::is_noted);
-        let guessed = self.server.guessed.as_deref().filter(|_| ours == NOBODYS);
-        let named = noted.then(|| self.server.notes.name_of_oldest()).flatten();
-        let statements = self.client.as_deref()?.statements.as_deref();
-        let key = Key::of_name(ours);
-        let known = || statements?.name_of(key?);
-        let before = || self.server.notes.name_before(key?);
-        let name = guessed.or(named).or_else(known).or_else(before)?;
-        let body = [&body[..at], name, &body[at + NAME_LEN..]].concat();
-        let mut message = vec![back::ERROR];
-        message.extend_from_slice(&(body.len() as u32 + 4).to_be_bytes());
-        message.extend_from_slice(&body);
-        Some(message)
-    }
-
+    /// Sends the client what there is of a message, or drops it, and decides the same for its rest. The replies of ours whose
+    /// turn has come follow.
     #[inline]
-    fn rest(&mut self, view: View<'_>, head: Head, disposition: Disposition) -> usize {
+    fn pass(&mut self, disposition: Disposition, view: View<'_>, head: Head) {
         if disposition == Disposition::Forward && self.client.is_some() {
             view.to_client(0..view.bytes.len(), self.out);
         }
         self.server.stream.rest(head.total() - view.bytes.len(), disposition);
-        view.bytes.len()
+        self.emit_local_replies();
     }
 
     #[inline]
-    fn emit(&mut self) {
-        if self.server.pending.head().is_some_and(|head| head.is_local() || head == Expected::CopyEnd) {
-            emit(self.server, self.ctx.scratch, self.out);
+    fn emit_local_replies(&mut self) {
+        if !self.outcome.block_in_statement_mode {
+            self.server.emit_local_replies(self.ctx.scratch, self.out);
         }
     }
 }
@@ -510,34 +429,4 @@ fn error_of(refused: &'static str) -> Vec<u8> {
     let mut message = Vec::new();
     Refusal::StatementLimit(refused).write_error(&mut message);
     message
-}
-
-/// What matters of an error.
-pub(crate) struct ErrorRead {
-    pub(crate) error: ServerError,
-    pub(crate) fatal: bool,
-    /// The SQLSTATE, which is letters and digits.
-    code: [u8; 5],
-    /// Statements on the server are not what we think.
-    distrust: bool,
-}
-
-/// The words of an error.
-pub(crate) fn own_error(body: &[u8]) -> ServerError {
-    read_error(body).error
-}
-
-/// Reads an error as far as it is there; a missing field is nothing worse than missing (CVE-2026-6666).
-pub(crate) fn read_error(body: &[u8]) -> ErrorRead {
-    let view = backend::error_fields(body).ok();
-    let get = |code: u8| view.as_ref().and_then(|v| v.get(code)).map(|t| String::from_utf8_lossy(t).into_owned());
-    let severity = get(b'V').or_else(|| get(b'S')).unwrap_or_default();
-    let sqlstate = get(b'C').filter(|s| s.len() == 5).unwrap_or_else(|| "XX000".into());
-    let message = get(b'M').unwrap_or_else(|| "the server sent an error without a text".into());
-    // "cached plan must not change result type"; a statement that is gone; one that is there already.
-    let distrust = matches!(sqlstate.as_str(), "0A000" | "26000" | "42P05");
-    let fatal = matches!(severity.as_str(), "FATAL" | "PANIC");
-    let letters = sqlstate.as_bytes().first_chunk().filter(|code| code.iter().all(u8::is_ascii_alphanumeric));
-    let code = *letters.unwrap_or(b"XX000");
-    ErrorRead { fatal, code, distrust, error: ServerError { sqlstate, message } }
 }

@@ -1,9 +1,10 @@
 //! One client, one server, and the relay between them, without I/O.
 //!
-//! - [`startup`], [`login`]: how a client comes in. [`server_login`]: how we come in at a server.
-//! - [`Client`], [`Server`]: what each side owns. [`from_client`], [`from_server`]: what the messages of each direction mean for the
-//!   link. A session does not know pools: it says that it needs a server ([`from_client::StopReason::NeedServer`]), that a server is
-//!   clean ([`Server::prove_clean`]), that it can't be trusted ([`from_server::ProtocolViolation`]).
+//! - [`startup`], [`login`]: how a client logs in to us. [`server_login`]: how we log in to a server.
+//! - [`Client`], [`Server`]: what each side owns. [`from_client`], [`from_server`]: what the messages of each direction mean
+//!   for the link. A session does not know pools: it says that it needs a server ([`StopReason::NeedServer`]), that a server
+//!   is clean ([`Server::prove_clean`]), that it can't be trusted ([`ProtocolViolation`]).
+//! - [`param_sync`]: a server is given its client's parameters. [`auth_query`]: a server is asked for a user's secret.
 //! - [`Refusal`]: everything a client is refused with.
 //!
 //! A session is a value without pointers into a worker: [`frozen`] turns a client into bytes and back.
@@ -12,20 +13,32 @@ mod budget;
 mod cause;
 mod client;
 mod closes;
+mod context;
+mod error_names;
+mod expected;
 mod frame_reader;
+mod link;
 mod names;
 mod naming;
 mod out;
 mod params;
+mod pass_through;
 mod pending;
+mod prepare;
 mod prepared;
 mod refusal;
 mod server;
-mod state;
+mod server_error;
+mod session_state;
+mod skip;
+mod state_messages;
 mod statements;
+mod stop;
 #[cfg(test)]
 mod tests;
+mod text;
 mod undo_log;
+mod unlinked;
 
 pub mod auth_query;
 pub mod from_client;
@@ -39,9 +52,12 @@ pub mod startup;
 pub use budget::StatementMemory;
 pub use cause::{Cause, Class};
 pub use client::Client;
+pub use context::{Context, MessagePolicy, SimpleQueries, StatePolicy, StatementCounts};
+pub use naming::{MAX_HELD_PARSE, MAX_HELD_UNNAMED};
 pub use out::Out;
 pub use params::{BadParam, ParamTable, Params};
 pub use refusal::Refusal;
-pub use server::{CancelKey, Clean, Role, Server, ServerError};
-pub use state::StatePolicy;
+pub use server::{CancelKey, Clean, ProtocolViolation, Role, Server};
+pub use server_error::ServerError;
 pub use statements::{Interner, NAME_LEN, NAME_PREFIX, PoolStatements, SchemaVersion};
+pub use stop::{ReplyWait, StopReason};

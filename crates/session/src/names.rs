@@ -23,7 +23,7 @@ const SIGNIFICANT: usize = 63;
 const ENTRY: u64 = 256;
 
 /// The number of a change of a client's names.
-pub(crate) type Change = u64;
+pub(crate) type ChangeNumber = u64;
 
 /// A name that a client gave: equal if PostgreSQL takes the two for one.
 #[derive(Clone, Debug)]
@@ -75,7 +75,7 @@ pub(crate) fn key_of(name: &[u8]) -> &[u8] {
 #[derive(Clone, Debug)]
 pub(crate) struct Given {
     pub(crate) statement: Arc<Statement>,
-    pub(crate) by: Change,
+    pub(crate) by: ChangeNumber,
 }
 
 /// The statements that one client has prepared, by the names it gave them.
@@ -83,8 +83,8 @@ pub(crate) struct Given {
 pub(crate) struct ClientStatements {
     by_name: HashMap<Name, Given, RandomState>,
     /// The same by age, and by statement.
-    by_age: BTreeMap<Change, Name>,
-    by_key: BTreeSet<(Key, Change)>,
+    by_age: BTreeMap<ChangeNumber, Name>,
+    by_key: BTreeSet<(Key, ChangeNumber)>,
     /// What the client is charged for: names, and all texts as if nobody else held them.
     cost: u64,
     /// What the names themselves take.
@@ -173,12 +173,12 @@ impl ClientStatements {
 
     /// A name that the client has for a statement.
     pub(crate) fn name_of(&self, key: Key) -> Option<&[u8]> {
-        let (_, change) = self.by_key.range((key, 0)..=(key, Change::MAX)).next()?;
+        let (_, change) = self.by_key.range((key, 0)..=(key, ChangeNumber::MAX)).next()?;
         Some(self.by_age.get(change)?.whole())
     }
 
     /// Forgets what was given before a change.
-    pub(crate) fn forget_before(&mut self, change: Change) {
+    pub(crate) fn forget_before(&mut self, change: ChangeNumber) {
         while let Some(oldest) = self.by_age.first_entry().filter(|oldest| *oldest.key() < change) {
             let name = oldest.get().clone();
             self.remove(name.whole());

@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use weir_pgwire::Head;
+
 /// The two ends of a link, for writing.
 pub trait Out {
     /// Queues a part of the input that is being handled for the client, without a copy.
@@ -19,11 +21,23 @@ pub trait Out {
 pub(crate) struct View<'a> {
     /// The message's bytes, as far as they are there.
     pub(crate) bytes: &'a [u8],
-    /// Where they stand in the input, if they stand there in one piece.
-    pub(crate) at: Option<usize>,
+    /// Where they are in the input, if they are there in one piece.
+    at: Option<usize>,
 }
 
-impl View<'_> {
+impl<'a> View<'a> {
+    /// The message that begins at `at` in the input, as far as it is there.
+    #[inline]
+    pub(crate) fn in_input(input: &'a [u8], at: usize, head: Head) -> View<'a> {
+        let bytes = &input[at..];
+        View { bytes: &bytes[..bytes.len().min(head.total())], at: Some(at) }
+    }
+
+    /// A message that was held, as far as it is there.
+    pub(crate) fn held(held: &'a [u8], head: Head) -> View<'a> {
+        View { bytes: &held[..held.len().min(head.total())], at: None }
+    }
+
     /// Sends a part of the message to the server.
     #[inline]
     pub(crate) fn to_server(self, range: Range<usize>, out: &mut impl Out) {

@@ -10,7 +10,11 @@
 use std::collections::VecDeque;
 
 use weir_pgwire::tag::back;
-use weir_pgwire::{Dirty, Effects};
+use weir_pgwire::{Dirty, Effects, TxStatus, put_back};
+
+use crate::expected::Expected;
+use crate::out::Out;
+use crate::undo_log::UndoLog;
 
 /// The most runs of equal requests in the queue; beyond it the client is not read from until the server has answered some.
 /// A pipeline of Parse, Bind, Describe, Execute, Close, Sync is six runs, so this holds ten thousand of them.
@@ -18,133 +22,6 @@ const MAX_RUNS: usize = 65_536;
 
 /// How much of a message must be sent to count as progress: a byte now and then does not.
 const PORTION: u32 = 8 << 10;
-
-/// A request that is owed an answer, or an answer of ours that waits for its turn.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Expected {
-    /// Simple query: anything up to ReadyForQuery.
-    Query,
-    /// A simple query that dropped the client's unnamed statement. (Here and below, "noted" requests have an entry in the
-    /// books of [`crate::undo_log`].)
-    QueryNoted,
-    /// What is sent in place of a simple query that the pool refuses, to fail at the server: an error, then ReadyForQuery.
-    QueryRefused,
-    /// Function call: a result or an error, then ReadyForQuery.
-    FunctionCall,
-    /// Parse whose success or failure nobody needs to be told of.
-    Parse,
-    /// Parse of a named statement; noted.
-    ParseNamed,
-    /// Parse of a name that the client has given already, sent to be refused by the server; noted.
-    ParseTaken,
-    /// Parse of the unnamed statement; noted.
-    ParseUnnamed,
-    /// What is sent in place of a Parse that the pool refuses, to fail at the server; noted.
-    ParseRefused,
-    /// Bind.
-    Bind,
-    /// Bind of a statement that deallocates one of the client's; noted.
-    BindNoted,
-    /// Describe of a statement: two messages.
-    DescribeStatement,
-    /// Describe of a portal, or the second half of [`Expected::DescribeStatement`].
-    DescribeRows,
-    /// Execute: rows, COPY data, then its end.
-    Execute,
-    /// Close.
-    Close,
-    /// Close of the unnamed statement; noted.
-    CloseUnnamed,
-    /// Sync: ReadyForQuery.
-    Sync,
-    /// The client's CopyDone or CopyFail, sent before we know whether the server is in COPY at all. Owed nothing.
-    CopyEnd,
-    /// ParseComplete that we answer, since the server has the statement already; noted.
-    LocalParse,
-    /// CloseComplete that we answer, since the statement stays on the server for others; noted.
-    LocalClose,
-    /// CommandComplete and ReadyForQuery for a simple `DEALLOCATE name` of a statement that only we know by that name;
-    /// noted.
-    LocalDeallocate,
-    /// Nothing, before a [`Expected::LocalDeallocate`] that drops the client's unnamed statement as any simple query does;
-    /// noted.
-    LocalForget,
-    /// A query of our own (parameters, reset, check); swallowed.
-    OwnQuery,
-    /// A Parse of our own for a statement of the client; swallowed, unless it fails; noted.
-    OwnParse,
-    /// A Parse of our own into the unnamed slot, or one without a book entry; swallowed, unless it fails.
-    OwnParseUnnamed,
-    /// A Close of our own; swallowed.
-    OwnClose,
-    /// What the server can only refuse, in place of a request that we refuse: its error ends the transaction and makes the
-    /// server skip to the next Sync, and our words take the place of its own; noted.
-    Refused,
-}
-
-impl Expected {
-    /// Whether the answer is for us and not for the client.
-    pub(crate) fn is_own(self) -> bool {
-        matches!(self, Expected::OwnQuery | Expected::OwnParse | Expected::OwnParseUnnamed | Expected::OwnClose)
-    }
-
-    /// Whether we answer it.
-    pub(crate) fn is_local(self) -> bool {
-        matches!(self, Expected::LocalParse | Expected::LocalClose | Expected::LocalDeallocate | Expected::LocalForget)
-    }
-
-    /// Whether ParseComplete answers it.
-    fn is_parse(self) -> bool {
-        matches!(
-            self,
-            Expected::Parse
-                | Expected::ParseNamed
-                | Expected::ParseTaken
-                | Expected::ParseUnnamed
-                | Expected::OwnParse
-                | Expected::OwnParseUnnamed
-        )
-    }
-
-    /// Whether it has an entry in the books.
-    #[inline]
-    pub(crate) fn is_noted(self) -> bool {
-        matches!(
-            self,
-            Expected::QueryNoted
-                | Expected::ParseNamed
-                | Expected::ParseTaken
-                | Expected::ParseUnnamed
-                | Expected::ParseRefused
-                | Expected::BindNoted
-                | Expected::CloseUnnamed
-                | Expected::LocalParse
-                | Expected::LocalClose
-                | Expected::LocalDeallocate
-                | Expected::LocalForget
-                | Expected::OwnParse
-                | Expected::Refused
-        )
-    }
-
-    /// Whether ReadyForQuery ends it, so that an error does not make the server skip what follows.
-    fn ends_with_ready(self) -> bool {
-        matches!(
-            self,
-            Expected::Query
-                | Expected::QueryNoted
-                | Expected::QueryRefused
-                | Expected::FunctionCall
-                | Expected::Sync
-                | Expected::OwnQuery
-        )
-    }
-
-    /// Whether the pool refused what the client asked for, and the server's error is replaced by ours.
-    pub(crate) fn is_refused(self) -> bool {
-        matches!(self, Expected::QueryRefused | Expected::ParseRefused)
-    }
-}
 
 /// A reply that nothing asked for: the server can't be trusted any more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -339,7 +216,7 @@ impl PendingReplies {
             Expected::CopyEnd => return self.copy_end(),
             _ if self.skipping => return false,
             Expected::Query
-            | Expected::QueryNoted
+            | Expected::QueryLogged
             | Expected::QueryRefused
             | Expected::FunctionCall
             | Expected::OwnQuery => {
@@ -403,9 +280,39 @@ impl PendingReplies {
         !std::mem::replace(&mut self.flushed, true)
     }
 
-    /// Takes an answer of ours whose turn has come, if there is one at the head.
+    /// Whether what comes next is a reply of ours, or nothing at all.
     #[inline]
-    pub(crate) fn take_local(&mut self) -> Option<Expected> {
+    pub(crate) fn has_local_next(&self) -> bool {
+        self.head().is_some_and(|head| head.is_local() || head == Expected::CopyEnd)
+    }
+
+    /// Sends the client the replies of ours whose turn has come. `status` is the transaction's.
+    #[cold]
+    pub(crate) fn emit_local(
+        &mut self,
+        undo_log: &mut UndoLog,
+        status: TxStatus,
+        scratch: &mut Vec<u8>,
+        out: &mut impl Out,
+    ) {
+        while let Some(local) = self.take_local() {
+            undo_log.done();
+            scratch.clear();
+            match local {
+                Expected::LocalParse => put_back::parse_complete(scratch),
+                Expected::LocalDeallocate => {
+                    put_back::command_complete(scratch, "DEALLOCATE");
+                    put_back::ready(scratch, status.as_byte());
+                }
+                Expected::LocalClose => put_back::close_complete(scratch),
+                _ => continue,
+            }
+            out.client(scratch);
+        }
+    }
+
+    /// Takes a reply of ours whose turn has come, if there is one at the head.
+    fn take_local(&mut self) -> Option<Expected> {
         while let Some(head) = self.head() {
             if head == Expected::CopyEnd {
                 self.pop();
@@ -435,7 +342,7 @@ impl PendingReplies {
         let last = match (to, tag) {
             (_, back::READY) if to.ends_with_ready() => true,
             (
-                Expected::Query | Expected::QueryNoted | Expected::OwnQuery,
+                Expected::Query | Expected::QueryLogged | Expected::OwnQuery,
                 back::ROW_DESCRIPTION
                 | back::DATA_ROW
                 | back::COMMAND_COMPLETE
@@ -444,13 +351,13 @@ impl PendingReplies {
                 | back::COPY_DATA
                 | back::COPY_DONE,
             ) => false,
-            (Expected::Query | Expected::QueryNoted | Expected::Execute, back::COPY_IN) => {
+            (Expected::Query | Expected::QueryLogged | Expected::Execute, back::COPY_IN) => {
                 self.enter_copy_in();
                 false
             }
             (Expected::FunctionCall, back::FUNCTION_RESULT) => false,
             (_, back::PARSE_COMPLETE) if to.is_parse() => true,
-            (Expected::Bind | Expected::BindNoted, back::BIND_COMPLETE) => true,
+            (Expected::Bind | Expected::BindLogged, back::BIND_COMPLETE) => true,
             (Expected::DescribeStatement, back::PARAMETER_DESCRIPTION) => {
                 let unasked = self.unasked;
                 self.pop();
@@ -604,199 +511,4 @@ impl PendingReplies {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn replies(queue: &mut PendingReplies, tags: &[u8]) -> Vec<Result<Reply, UnexpectedReply>> {
-        tags.iter().map(|tag| queue.reply(*tag)).collect()
-    }
-
-    #[test]
-    fn a_simple_query_is_answered_by_ready() {
-        let mut q = PendingReplies::default();
-        assert!(q.request(Expected::Query));
-        assert!(!q.is_clean());
-        assert!(replies(&mut q, b"TDDC").iter().all(|r| r.as_ref().is_ok_and(|r| r.to == Expected::Query && !r.last)));
-        assert_eq!(q.reply(b'Z').map(|r| (r.to, r.last)), Ok((Expected::Query, true)));
-        assert!(q.is_clean());
-        assert_eq!(q.reply(b'Z'), Err(UnexpectedReply));
-    }
-
-    #[test]
-    fn a_pipeline_without_sync_keeps_the_server() {
-        let mut q = PendingReplies::default();
-        for what in [Expected::Parse, Expected::Bind, Expected::DescribeStatement, Expected::Execute] {
-            q.request(what);
-        }
-        q.flush();
-        assert!(replies(&mut q, b"12tTDC").iter().all(Result::is_ok));
-        assert!(q.is_empty() && !q.is_clean(), "the implicit transaction is open until Sync");
-        q.request(Expected::Sync);
-        assert!(q.reply(b'Z').is_ok());
-        assert!(q.is_clean());
-    }
-
-    #[test]
-    fn it_is_known_who_must_move_next() {
-        let whose = |q: &PendingReplies| (q.is_working(), q.awaits_client());
-        let mut q = PendingReplies::default();
-        for what in [Expected::Parse, Expected::DescribeStatement] {
-            q.request(what);
-            assert_eq!(whose(&q), (true, true), "the server works, and may keep its answer to itself");
-        }
-        q.flush();
-        assert_eq!(whose(&q), (true, false));
-        assert!(replies(&mut q, b"1tn").iter().all(Result::is_ok));
-        assert_eq!(whose(&q), (false, true), "all is answered, and no Sync was sent");
-        q.request(Expected::Execute);
-        q.request(Expected::Sync);
-        assert_eq!(whose(&q), (true, false));
-        assert!(q.reply(b'G').is_ok());
-        assert_eq!(whose(&q), (true, true), "COPY data is awaited");
-        q.request(Expected::CopyEnd);
-        assert_eq!(whose(&q), (true, false));
-        assert!(q.reply(b'C').is_ok());
-    }
-
-    #[test]
-    fn half_a_request_is_worked_on_by_nobody() {
-        let whose = |q: &PendingReplies| (q.is_working(), q.awaits_client());
-        let mut q = PendingReplies::default();
-        q.request(Expected::Query);
-        q.set_half(true);
-        assert_eq!(whose(&q), (false, true));
-        q.set_half(false);
-        assert_eq!(whose(&q), (true, false));
-        assert!(q.reply(b'Z').is_ok());
-        q.request(Expected::Parse);
-        q.request(Expected::Query);
-        q.set_half(true);
-        assert_eq!(whose(&q), (true, true), "the Parse need not be answered before the query is there");
-        q.set_half(false);
-        assert_eq!(whose(&q), (true, false));
-        assert!(replies(&mut q, b"1Z").iter().all(Result::is_ok));
-        q.request(Expected::DescribeStatement);
-        assert!(q.reply(b't').is_ok());
-        assert_eq!(whose(&q), (true, true), "what is answered in part is still to be asked for");
-    }
-
-    #[test]
-    fn an_error_cuts_to_the_next_sync_and_a_query_before_it_goes_unanswered() {
-        let mut q = PendingReplies::default();
-        for what in [Expected::Parse, Expected::Bind, Expected::Query, Expected::Sync, Expected::Query] {
-            q.request(what);
-        }
-        let mut dropped = Vec::new();
-        assert_eq!(q.error(|e| dropped.push(e)), Some(Expected::Parse));
-        assert_eq!(dropped, [Expected::Parse, Expected::Bind, Expected::Query]);
-        assert_eq!(q.reply(b'Z').map(|r| (r.to, r.last)), Ok((Expected::Sync, true)));
-        assert_eq!(q.reply(b'Z').map(|r| (r.to, r.last)), Ok((Expected::Query, true)));
-        assert!(q.is_clean());
-    }
-
-    #[test]
-    fn after_an_error_without_sync_requests_are_owed_nothing() {
-        let mut q = PendingReplies::default();
-        q.request(Expected::Bind);
-        q.error(|_| ());
-        assert!(!q.is_clean());
-        assert!(!q.request(Expected::Execute));
-        assert!(!q.request(Expected::Query));
-        assert!(q.request(Expected::Sync));
-        assert!(q.reply(b'Z').is_ok());
-        assert!(q.is_clean());
-    }
-
-    #[test]
-    fn an_error_at_sync_or_in_a_query_waits_for_ready() {
-        for what in [Expected::Sync, Expected::Query, Expected::FunctionCall] {
-            let mut q = PendingReplies::default();
-            q.request(what);
-            assert_eq!(q.error(|_| panic!("nothing is dropped")), Some(what));
-            assert!(q.reply(b'Z').is_ok());
-            assert!(q.is_clean());
-        }
-    }
-
-    #[test]
-    fn our_own_answers_wait_for_their_turn() {
-        let mut q = PendingReplies::default();
-        q.request(Expected::Bind);
-        q.request(Expected::LocalParse);
-        q.request(Expected::Sync);
-        assert_eq!(q.take_local(), None);
-        assert!(q.reply(b'2').is_ok());
-        assert_eq!(q.take_local(), Some(Expected::LocalParse));
-        assert_eq!(q.take_local(), None);
-        assert!(q.reply(b'Z').is_ok());
-    }
-
-    #[test]
-    fn a_sync_behind_a_copy_is_swallowed_by_it() {
-        let mut q = PendingReplies::default();
-        for what in [Expected::Bind, Expected::Execute, Expected::Sync] {
-            q.request(what);
-        }
-        assert!(replies(&mut q, b"2G").iter().all(Result::is_ok));
-        assert!(q.in_copy_in());
-        q.request(Expected::CopyEnd);
-        q.request(Expected::Sync);
-        assert!(replies(&mut q, b"CZ").iter().all(Result::is_ok));
-        assert!(q.is_clean());
-    }
-
-    #[test]
-    fn a_copy_sent_ahead_of_the_servers_answer_is_counted_right() {
-        let mut q = PendingReplies::default();
-        for what in [Expected::Query, Expected::CopyEnd, Expected::Query] {
-            q.request(what);
-        }
-        assert!(replies(&mut q, b"GCZTCZ").iter().all(Result::is_ok));
-        assert!(q.is_clean());
-    }
-
-    #[test]
-    fn late_copy_ends_open_no_request() {
-        let mut q = PendingReplies::default();
-        q.request(Expected::CopyEnd);
-        assert!(q.is_clean());
-        q.request(Expected::Query);
-        assert!(q.reply(b'G').is_ok());
-        q.error(|_| ());
-        q.request(Expected::CopyEnd);
-        assert!(q.reply(b'Z').is_ok());
-        assert_eq!(q.take_local(), None);
-        assert!(q.is_clean());
-    }
-
-    #[test]
-    fn a_copy_that_fails_after_a_swallowed_sync_leaves_the_server_in_doubt() {
-        let mut q = PendingReplies::default();
-        q.request(Expected::Execute);
-        q.request(Expected::Sync);
-        assert!(q.reply(b'G').is_ok());
-        q.error(|_| ());
-        q.request(Expected::Sync);
-        assert!(replies(&mut q, b"ZZ").iter().all(Result::is_ok), "one ReadyForQuery more is possible");
-        assert!(q.is_doubtful(), "and the server is not used again");
-    }
-
-    #[test]
-    fn a_reply_while_the_server_reads_copy_data_is_a_surprise() {
-        for (what, tags) in [(Expected::Query, b"ZCTG"), (Expected::Execute, b"CsDG")] {
-            for tag in tags {
-                let mut q = PendingReplies::default();
-                q.request(what);
-                assert!(q.reply(b'G').is_ok());
-                assert_eq!(q.reply(*tag), Err(UnexpectedReply), "{what:?} {:?}", char::from(*tag));
-            }
-        }
-    }
-
-    #[test]
-    fn a_reply_of_the_wrong_kind_is_a_surprise() {
-        let mut q = PendingReplies::default();
-        q.request(Expected::Parse);
-        assert_eq!(q.reply(b'2'), Err(UnexpectedReply));
-    }
-}
+mod tests;

@@ -94,7 +94,7 @@ impl ServerStatements {
 
     /// A statement may be on the server or not: whichever, it must be closed before it is prepared again. Kept without
     /// regard to the limit, since it takes no room on the server that it did not take before.
-    pub(crate) fn suspect(&mut self, key: Key) {
+    pub(crate) fn mark_doubtful(&mut self, key: Key) {
         self.insert(key, usize::MAX);
         if let Some(&slot) = self.slots.get(&key) {
             self.nodes[slot as usize].prepared = None;
@@ -117,7 +117,7 @@ impl ServerStatements {
     }
 
     /// None is to be trusted any more.
-    pub(crate) fn distrust(&mut self) {
+    pub(crate) fn invalidate_all(&mut self) {
         self.epoch += 1;
     }
 
@@ -164,7 +164,7 @@ mod tests {
         assert_eq!(lru.touch(key(0)), OnServer::Ready);
         assert_eq!(lru.insert(key(3), 3), Some(key(1)));
         assert_eq!(lru.touch(key(1)), OnServer::Absent);
-        lru.distrust();
+        lru.invalidate_all();
         assert_eq!(lru.touch(key(2)), OnServer::Stale);
         assert_eq!(lru.insert(key(2), 3), None);
         assert_eq!(lru.touch(key(2)), OnServer::Ready);

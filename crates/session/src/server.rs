@@ -1,19 +1,21 @@
 //! A server that has logged in: what it owes, what it has prepared, and what was left on it.
 //!
 //! Owns the proof that a server may be given to somebody else. Must not know pools, sockets, or how it logged in. What it
-//! may send is in [`back`](crate::from_server).
+//! may send is in `from_server`.
 
 use std::sync::Arc;
 
-use weir_pgwire::{Dirty, TxStatus};
+use weir_pgwire::{Dirty, Effects, Malformed, TxStatus};
 
 use crate::closes::Closes;
+use crate::expected::Expected;
 use crate::frame_reader::FrameReader;
 use crate::out::Out;
 use crate::params::{ParamTable, Params};
-use crate::pending::{Expected, PendingReplies};
+use crate::pending::PendingReplies;
 use crate::prepared::ServerStatements;
-use crate::state::SessionState;
+use crate::server_error::ServerError;
+use crate::session_state::{SessionState, StreamingText};
 use crate::undo_log::UndoLog;
 
 /// One server's state.
@@ -21,7 +23,7 @@ use crate::undo_log::UndoLog;
 pub struct Server {
     pub(crate) pending: PendingReplies,
     /// What the requests in `owed` have changed.
-    pub(crate) notes: UndoLog,
+    pub(crate) undo_log: UndoLog,
     /// The Close messages of ours in `owed`.
     pub(crate) closes: Closes,
     pub(crate) statements: ServerStatements,
@@ -35,13 +37,13 @@ pub struct Server {
     /// What clients left on it.
     pub(crate) state: SessionState,
     /// The first name since ReadyForQuery that its client used of a statement that it does not have, where that begins like ours.
-    pub(crate) guessed: Option<Box<[u8]>>,
+    pub(crate) unknown_name: Option<Box<[u8]>>,
     /// The transaction under way has changed definitions.
-    pub(crate) defines: bool,
+    pub(crate) schema_changed: bool,
     pub(crate) params: Arc<Params>,
     pub(crate) stream: FrameReader,
     /// Something happened that forbids another use: an unasked message, a broken promise.
-    pub(crate) spoiled: bool,
+    pub(crate) unusable: bool,
     /// What our own query under way answered so far, if it failed.
     pub(crate) own_error: Option<ServerError>,
     /// What else the last query of our own was answered with.
@@ -71,15 +73,6 @@ pub struct Role {
 /// The parameter by which PostgreSQL 14 and later say that they are in recovery.
 const IN_HOT_STANDBY: &str = "in_hot_standby";
 
-/// The words of a server about a query of ours that failed.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct ServerError {
-    /// Its SQLSTATE.
-    pub sqlstate: String,
-    /// Its message.
-    pub message: String,
-}
-
 /// What a cancel request must name (PostgreSQL documentation, "Canceling Requests in Progress").
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct CancelKey {
@@ -87,6 +80,16 @@ pub struct CancelKey {
     pub pid: u32,
     /// Its secret: 4 bytes in protocol 3.0, up to 256 in 3.2.
     pub secret: Box<[u8]>,
+}
+
+/// The server sent what no request explains, or what is no message at all: close it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ProtocolViolation(pub &'static str);
+
+impl From<Malformed> for ProtocolViolation {
+    fn from(malformed: Malformed) -> ProtocolViolation {
+        ProtocolViolation(malformed.0)
+    }
 }
 
 /// Proof that a server is clean: its transaction is idle, nothing is outstanding, no message is half-way, and nothing that
@@ -99,7 +102,7 @@ impl Server {
     pub fn new(params: Arc<Params>, key: CancelKey) -> Self {
         Server {
             pending: PendingReplies::default(),
-            notes: UndoLog::default(),
+            undo_log: UndoLog::default(),
             closes: Closes::default(),
             statements: ServerStatements::default(),
             dropping_all: None,
@@ -107,11 +110,11 @@ impl Server {
             unnamed_at: 0,
             status: TxStatus::Idle,
             state: SessionState::default(),
-            guessed: None,
-            defines: false,
+            unknown_name: None,
+            schema_changed: false,
             params,
             stream: FrameReader::default(),
-            spoiled: false,
+            unusable: false,
             own_error: None,
             own: OwnSeen::default(),
             role: Role::default(),
@@ -122,7 +125,7 @@ impl Server {
     /// The proof that a release needs, or nothing if anything speaks against it.
     #[inline]
     pub fn prove_clean(&self) -> Option<Clean> {
-        (self.is_quiet() && !self.is_spoiled()).then_some(Clean(()))
+        (self.is_quiet() && !self.is_unusable()).then_some(Clean(()))
     }
 
     /// Whether nothing is under way: no transaction, no reply pending, no message half-way.
@@ -132,8 +135,8 @@ impl Server {
     }
 
     /// Whether it must not be used again, however quiet it is.
-    pub fn is_spoiled(&self) -> bool {
-        self.spoiled || self.pending.is_doubtful()
+    pub fn is_unusable(&self) -> bool {
+        self.unusable || self.pending.is_doubtful()
     }
 
     /// Whether a part of a message of its has gone to its client, and the rest is still to come: nothing else may be sent
@@ -146,7 +149,7 @@ impl Server {
     /// without another word from the client, once the answers are flushed.
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
-        self.pending.is_full() || self.notes.is_full()
+        self.pending.is_full() || self.undo_log.is_full()
     }
 
     /// Whether it works on something for its client: a reply is owed.
@@ -189,7 +192,7 @@ impl Server {
     /// What its clients left behind since it was last clean of it.
     #[inline]
     pub fn dirty(&self) -> Dirty {
-        self.state.dirty
+        self.state.dirty()
     }
 
     /// What its client left is not to be cleaned up: the next one takes it over, as with PgBouncer.
@@ -275,7 +278,7 @@ impl Server {
         }
     }
 
-    /// Sends a query of our own; its replies are swallowed, and [`back`](crate::from_server) says when it is done.
+    /// Sends a query of our own; its replies are swallowed, and `from_server` says when it is done.
     pub fn own_query(&mut self, query: &str, scratch: &mut Vec<u8>, out: &mut impl Out) {
         scratch.clear();
         weir_pgwire::put_front::query(scratch, query.as_bytes());
@@ -305,7 +308,7 @@ impl Server {
 
     /// Notes that [`Server::reset_query`] succeeded.
     pub fn was_reset(&mut self, table: &ParamTable) {
-        if self.state.dirty.contains(Dirty::SETTINGS) {
+        if self.state.dirty().contains(Dirty::SETTINGS) {
             table.after_reset(&mut self.params);
         }
         self.cleaned();
@@ -328,7 +331,57 @@ impl Server {
     fn cleaned(&mut self) {
         if self.state.cleaned() {
             // What was prepared while temporary objects were there may mean them.
-            self.statements.distrust();
+            self.statements.invalidate_all();
+        }
+    }
+
+    /// A text with these effects is sent: what is parsed behind it may mean what it makes.
+    #[inline]
+    pub(crate) fn text_sent(&mut self, effects: Effects) {
+        if self.state.may_be_temporary(effects.may_leave) {
+            self.statements.invalidate_all();
+        }
+    }
+
+    /// A portal is bound to a text with these effects.
+    #[inline]
+    pub(crate) fn bind(&mut self, portal: &[u8], effects: Effects) {
+        self.text_sent(effects);
+        self.state.bind(portal, effects);
+    }
+
+    /// A portal whose name is not known is bound to any of the statements whose names are not known.
+    pub(crate) fn bind_any(&mut self) {
+        let effects = self.state.parsed();
+        self.bind(b"", effects);
+        self.bind(b"?", effects);
+    }
+
+    /// A piece of a message's rest goes to it. `last` says that the message ends with it.
+    #[inline]
+    pub(crate) fn request_streams(&mut self, piece: &[u8], last: bool) {
+        self.state.more_text(piece);
+        self.pending.streamed(piece.len());
+        if !last {
+            return;
+        }
+        self.pending.set_half(false);
+        let Some((what, found)) = self.state.end_text() else { return };
+        let before = match what {
+            StreamingText::Query => self.pending.add_to_newest(found),
+            StreamingText::Parse => self.state.add_to_parsed(found),
+        };
+        if self.state.may_be_temporary(found.without(before)) {
+            self.statements.invalidate_all();
+        }
+    }
+
+    /// Sends the client the replies of ours whose turn has come. In the middle of a message from the server it has not: they
+    /// follow its end.
+    #[inline]
+    pub(crate) fn emit_local_replies(&mut self, scratch: &mut Vec<u8>, out: &mut impl Out) {
+        if self.pending.has_local_next() && !self.stream.is_forwarding() {
+            self.pending.emit_local(&mut self.undo_log, self.status, scratch, out);
         }
     }
 }

@@ -16,7 +16,8 @@ use weir_pgwire::{Auth, HEAD, Head, backend, put_front};
 
 use crate::frame_reader::{FrameReader, Piece};
 use crate::params::{ParamTable, Params};
-use crate::server::{CancelKey, Server, ServerError};
+use crate::server::{CancelKey, Server};
+use crate::server_error::{ServerError, read_error};
 
 /// The longest message of a server before it is ready.
 const MAX_MESSAGE: usize = 64 << 10;
@@ -126,14 +127,14 @@ impl ServerLogin {
                 Err(malformed) => failed(malformed.0),
                 Ok(Piece::End) => return ServerLoginStep::Wait,
                 Ok(Piece::Rest(..)) => failed("a very long message during login"),
-                Ok(Piece::Here(here)) => {
-                    let (told, used) = self.message(&input[here..], nonce, table, buffer);
+                Ok(Piece::Here(here, head)) => {
+                    let (told, used) = self.message(&input[here..], head, nonce, table, buffer);
                     at += used;
                     told
                 }
-                Ok(Piece::Held) => {
+                Ok(Piece::Held(head)) => {
                     let held = self.stream.take_held();
-                    let (told, _) = self.message(&held, nonce, table, buffer);
+                    let (told, _) = self.message(&held, head, nonce, table, buffer);
                     self.stream.give_back(held);
                     told
                 }
@@ -159,11 +160,11 @@ impl ServerLogin {
     fn message(
         &mut self,
         bytes: &[u8],
+        head: Head,
         nonce: [u8; 18],
         table: &ParamTable,
         buffer: &mut Vec<u8>,
     ) -> (ServerLoginStep, usize) {
-        let Ok(Some(head)) = Head::parse(bytes) else { return (failed("a message without a head"), bytes.len()) };
         let body = bytes.get(HEAD..head.total()).filter(|_| head.total() <= MAX_MESSAGE);
         let Some(body) = body else { return (failed("a very long message during login"), bytes.len()) };
         let told = match head.tag {
@@ -171,7 +172,7 @@ impl ServerLogin {
                 Ok(auth) => self.authentication(auth, nonce, buffer),
                 Err(malformed) => failed(malformed.0),
             },
-            back::ERROR => ServerLoginStep::Failed(crate::from_server::own_error(body)),
+            back::ERROR => ServerLoginStep::Failed(read_error(body).error),
             back::NOTICE | back::NEGOTIATE => ServerLoginStep::Wait,
             back::PARAMETER_STATUS => self.parameter(body, table),
             back::BACKEND_KEY_DATA => match backend::backend_key(body) {

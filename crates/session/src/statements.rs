@@ -28,6 +28,9 @@ use crate::budget::{Account, Charge, NoRoom, StatementMemory};
 /// What every name of ours on a server begins with.
 pub const NAME_PREFIX: &[u8] = b"weir_";
 
+/// A name of ours that no statement has, in words that an error may show before the client's own take its place.
+pub(crate) const UNKNOWN_NAME: &[u8; NAME_LEN] = b"weir_of_nobody_0000000000000000000000";
+
 /// Length of a name of ours: the prefix and 32 hexadecimal digits.
 pub const NAME_LEN: usize = 37;
 
@@ -203,7 +206,7 @@ impl Interner {
             statements: Arc::default(),
             account: self.memory.pool((database, user), limit, &self.account),
             keys: HashSet::default(),
-            definitions: SchemaVersion::default(),
+            schema_version: SchemaVersion::default(),
         }
     }
 
@@ -220,14 +223,18 @@ impl Interner {
     }
 
     /// A name of ours that no statement has, and that nobody can give to one.
-    pub(crate) fn nobodys(&self) -> [u8; NAME_LEN] {
+    pub(crate) fn unused_name(&self) -> [u8; NAME_LEN] {
         name_of(self.key_of(b"nobody's", ParseEnvironment(0)))
     }
 
     /// The reading of a session with these values ([`crate::ParamTable`] says which), among these definitions.
-    pub(crate) fn environment<'p>(&self, values: impl Iterator<Item = &'p str>, definitions: u64) -> ParseEnvironment {
+    pub(crate) fn environment<'p>(
+        &self,
+        values: impl Iterator<Item = &'p str>,
+        schema_changes: u64,
+    ) -> ParseEnvironment {
         let mut hasher = SipHasher13::new_with_key(&self.hash_key);
-        hasher.write_u64(definitions);
+        hasher.write_u64(schema_changes);
         for value in values {
             hasher.write(value.as_bytes());
             hasher.write(&[0]);
@@ -356,7 +363,7 @@ pub struct PoolStatements {
     account: Arc<Account>,
     keys: HashSet<Key, BuildHasherDefault<KeyHasher>>,
     /// Counts what clients of the pool did to definitions, as far as command tags tell.
-    definitions: SchemaVersion,
+    schema_version: SchemaVersion,
 }
 
 /// The count of changed definitions, which all workers that have servers of a pool hold in common.
@@ -382,7 +389,7 @@ impl PoolStatements {
         &self.account
     }
 
-    pub(crate) fn contains(&self, key: Key) -> bool {
+    pub(crate) fn has_accepted(&self, key: Key) -> bool {
         self.keys.contains(&key)
     }
 
@@ -398,14 +405,14 @@ impl PoolStatements {
     }
 
     /// How often definitions have changed.
-    pub(crate) fn definitions(&self) -> u64 {
-        self.definitions.0.load(Ordering::Acquire)
+    pub(crate) fn schema_changes(&self) -> u64 {
+        self.schema_version.0.load(Ordering::Acquire)
     }
 
     /// A definition has changed, or the change was taken back: a text that is parsed from here on is another statement, so
     /// that it does not meet a plan that was made before.
-    pub(crate) fn definitions_changed(&mut self) {
-        self.definitions.0.fetch_add(1, Ordering::AcqRel);
+    pub(crate) fn schema_changed(&mut self) {
+        self.schema_version.0.fetch_add(1, Ordering::AcqRel);
         self.keys.clear();
     }
 
@@ -416,12 +423,12 @@ impl PoolStatements {
 
     /// The count that another worker's part of the pool is to hold in common with this one.
     pub fn schema_version(&self) -> SchemaVersion {
-        self.definitions.clone()
+        self.schema_version.clone()
     }
 
     /// Counts with the others from now on.
-    pub fn share_schema_version(&mut self, definitions: SchemaVersion) {
-        self.definitions = definitions;
+    pub fn share_schema_version(&mut self, version: SchemaVersion) {
+        self.schema_version = version;
     }
 }
 

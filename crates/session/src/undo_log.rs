@@ -4,8 +4,8 @@
 //! server skips up to the next Sync, and what it skipped has not happened: its changes are undone, newest first. What a
 //! later segment built upon a change that may still be undone must wait ([`UndoLog::is_open`]).
 //!
-//! Invariants: one note for each request in the queue that [`Expected::is_noted`](crate::pending::Expected::is_noted), in
-//! order. Every operation takes the same time however many notes there are. What they hold is counted, and bounded by
+//! Invariants: one entry for each request in the queue that [`Expected::is_logged`](crate::expected::Expected::is_logged), in
+//! order. Every operation takes the same time however many entries there are. What they hold is counted, and bounded by
 //! [`UndoLog::is_full`].
 
 use std::collections::{HashMap, VecDeque};
@@ -15,21 +15,21 @@ use std::sync::Arc;
 use crate::budget::{Account, Charge};
 use crate::client::{Client, Unnamed};
 use crate::closes::Tallies;
-use crate::names::{Change as Number, Given, Name, key_of};
+use crate::names::{ChangeNumber, Given, Name, key_of};
 use crate::statements::{Key, KeyHasher};
 
-/// The most bytes that notes may hold, beyond which the client is not read from; one request may go beyond it.
-pub(crate) const MAX_NOTED: usize = 1 << 20;
+/// The most bytes that entries may hold, beyond which the client is not read from; one request may go beyond it.
+pub(crate) const MAX_UNDO_BYTES: usize = 1 << 20;
 
-/// What a note takes beside what it holds: in the queue, and in the tables that find it.
-const NOTE: usize = 320;
+/// What a entry takes beside what it holds: in the queue, and in the tables that find it.
+const ENTRY: usize = 320;
 
 /// Entries are charged in steps of so much; what is below the first one is a part of their server's memory.
 const STEP: usize = 64 << 10;
 
 /// What one request has changed.
 #[derive(Debug)]
-struct Note {
+struct Entry {
     /// The segment of the pipeline that it was sent in.
     segment: u32,
     /// The statement that is being prepared on the server.
@@ -37,7 +37,7 @@ struct Note {
     /// What changed for the client.
     change: Change,
     /// The next one about the same.
-    next: Option<Number>,
+    next: Option<ChangeNumber>,
 }
 
 /// A change of a client's names, with what was before.
@@ -62,27 +62,27 @@ pub(crate) enum Subject<'a> {
     Unnamed,
 }
 
-/// The oldest and the newest note about something.
+/// The oldest and the newest entry about something.
 #[derive(Clone, Copy, Debug)]
 struct Ends {
-    first: Number,
-    last: Number,
+    first: ChangeNumber,
+    last: ChangeNumber,
 }
 
-/// The notes of the requests under way on one server.
+/// The entries of the requests under way on one server.
 #[derive(Debug, Default)]
 pub(crate) struct UndoLog {
-    notes: VecDeque<Note>,
+    entries: VecDeque<Entry>,
     /// The number of the oldest; those that follow are numbered without a gap.
-    first: Number,
+    first: ChangeNumber,
     names: HashMap<Name, Ends>,
     unnamed: Option<Ends>,
     preparing: Tallies,
-    /// By statements, the newest note that took a name away from one.
-    renamed: HashMap<Key, Number, BuildHasherDefault<KeyHasher>>,
+    /// By statements, the newest entry that took a name away from one.
+    renamed: HashMap<Key, ChangeNumber, BuildHasherDefault<KeyHasher>>,
     /// What was before a change with a lower number is gone.
-    forgotten: Number,
-    /// What notes take, and the same with the texts that they hold.
+    forgotten: ChangeNumber,
+    /// What entries take, and the same with the texts that they hold.
     own_bytes: usize,
     bytes: usize,
     charge: Option<Charge>,
@@ -96,11 +96,11 @@ impl<'a> Subject<'a> {
 }
 
 impl Change {
-    /// What its note takes.
+    /// What its entry takes.
     fn own_size(&self) -> usize {
         match self {
-            Change::Taken { name } | Change::Name { name, .. } => NOTE + name.whole().len(),
-            Change::None | Change::Refused(_) | Change::Unnamed { .. } => NOTE,
+            Change::Taken { name } | Change::Name { name, .. } => ENTRY + name.whole().len(),
+            Change::None | Change::Refused(_) | Change::Unnamed { .. } => ENTRY,
         }
     }
 
@@ -125,19 +125,19 @@ impl Change {
 }
 
 impl UndoLog {
-    /// Notes a change of this number; the numbers follow each other while there are notes.
+    /// Logs a change of this number; the numbers follow each other while there are entries.
     pub(crate) fn push(
         &mut self,
-        number: Number,
+        number: ChangeNumber,
         segment: u32,
         prepares: Option<Key>,
         change: Change,
         account: &Arc<Account>,
     ) {
-        if self.notes.is_empty() {
+        if self.entries.is_empty() {
             self.first = number;
         }
-        debug_assert_eq!(number, self.end(), "a note is missing");
+        debug_assert_eq!(number, self.end(), "a entry is missing");
         prepares.into_iter().for_each(|key| self.preparing.add(key, segment));
         if let Change::Name { before: Some(given), .. } = &change {
             self.renamed.insert(given.statement.key(), number);
@@ -149,11 +149,11 @@ impl UndoLog {
             self.charge.get_or_insert_with(|| Charge::anyway(account, 0)).resize_anyway(bytes);
         }
         self.append(number, &change);
-        self.notes.push_back(Note { segment, prepares, change, next: None });
+        self.entries.push_back(Entry { segment, prepares, change, next: None });
     }
 
-    /// Appends a note that is about to be pushed to those about the same.
-    fn append(&mut self, number: Number, change: &Change) {
+    /// Appends a entry that is about to be pushed to those about the same.
+    fn append(&mut self, number: ChangeNumber, change: &Change) {
         let only = Ends { first: number, last: number };
         let before = match change {
             Change::Name { name, .. } => match self.names.get_mut(key_of(name.whole())) {
@@ -172,15 +172,15 @@ impl UndoLog {
             },
             _ => None,
         };
-        if let Some(note) = before.and_then(|before| self.note_mut(before)) {
-            note.next = Some(number);
+        if let Some(entry) = before.and_then(|before| self.entry_mut(before)) {
+            entry.next = Some(number);
         }
     }
 
     /// Whether the last change of `subject` was made in an earlier segment than `segment` and may still be undone.
     pub(crate) fn is_open(&self, subject: Subject<'_>, segment: u32) -> bool {
-        let last = self.ends(subject).and_then(|ends| self.note(ends.last));
-        last.is_some_and(|note| note.segment != segment)
+        let last = self.ends(subject).and_then(|ends| self.entry(ends.last));
+        last.is_some_and(|entry| entry.segment != segment)
     }
 
     /// Whether a request of an earlier segment than `segment` prepares this statement, and may still be skipped.
@@ -188,9 +188,9 @@ impl UndoLog {
         self.preparing.has_other(key, segment)
     }
 
-    /// Whether no more should be noted until some requests are answered.
+    /// Whether no more should be logged until some requests are answered.
     pub(crate) fn is_full(&self) -> bool {
-        self.bytes >= MAX_NOTED
+        self.bytes >= MAX_UNDO_BYTES
     }
 
     /// The oldest request was answered well. Returns the statement that it prepared, and a buffer that is of no more use.
@@ -204,15 +204,15 @@ impl UndoLog {
 
     /// The oldest request failed, or was skipped.
     pub(crate) fn take(&mut self) -> Option<(Option<Key>, Change)> {
-        let mut note = self.notes.pop_front()?;
+        let mut entry = self.entries.pop_front()?;
         let number = self.first;
         self.first += 1;
-        self.bytes -= note.change.size();
-        self.own_bytes -= note.change.own_size();
-        note.prepares.into_iter().for_each(|key| self.preparing.remove(key, note.segment));
-        match &note.change {
+        self.bytes -= entry.change.size();
+        self.own_bytes -= entry.change.own_size();
+        entry.prepares.into_iter().for_each(|key| self.preparing.remove(key, entry.segment));
+        match &entry.change {
             Change::Name { name, before } => {
-                match note.next {
+                match entry.next {
                     Some(next) => self.names.get_mut(key_of(name.whole())).into_iter().for_each(|e| e.first = next),
                     None => drop(self.names.remove(key_of(name.whole()))),
                 }
@@ -223,17 +223,17 @@ impl UndoLog {
             }
             Change::Unnamed { .. } => {
                 let last = self.unnamed.map(|ends| ends.last);
-                self.unnamed = note.next.zip(last).map(|(first, last)| Ends { first, last });
+                self.unnamed = entry.next.zip(last).map(|(first, last)| Ends { first, last });
             }
             _ => {}
         }
         if number < self.forgotten {
-            note.change.forget_before();
+            entry.change.forget_before();
         }
-        if self.notes.is_empty() {
+        if self.entries.is_empty() {
             self.shrink();
         }
-        Some((note.prepares, note.change))
+        Some((entry.prepares, entry.change))
     }
 
     /// Takes a change back. Whatever was changed again by a request that still stands keeps that change, and knows now
@@ -262,22 +262,22 @@ impl UndoLog {
     }
 
     /// What was before the change of this number is what was before `undone`.
-    fn put_before(&mut self, number: Number, undone: Change) {
-        let Some(note) = self.note_mut(number) else { return };
-        let held = note.change.size();
-        match (&mut note.change, undone) {
+    fn put_before(&mut self, number: ChangeNumber, undone: Change) {
+        let Some(entry) = self.entry_mut(number) else { return };
+        let held = entry.change.size();
+        match (&mut entry.change, undone) {
             (Change::Name { before, .. }, Change::Name { before: now, .. }) => *before = now,
             (Change::Unnamed { before }, Change::Unnamed { before: now }) => *before = now,
             _ => {}
         }
-        let holds = note.change.size();
+        let holds = entry.change.size();
         self.bytes = self.bytes + holds - held;
     }
 
     /// All statements of the client are gone that were there before the requests under way: what stood before later changes
     /// is gone too. Returns the number of the first change that still stands.
-    pub(crate) fn forget_all_before(&mut self, next: Number) -> Number {
-        if self.notes.is_empty() {
+    pub(crate) fn forget_all_before(&mut self, next: ChangeNumber) -> ChangeNumber {
+        if self.entries.is_empty() {
             return next;
         }
         self.forgotten = next;
@@ -286,7 +286,7 @@ impl UndoLog {
 
     /// What the client calls the statement that the oldest request is about.
     pub(crate) fn name_of_oldest(&self) -> Option<&[u8]> {
-        match &self.notes.front()?.change {
+        match &self.entries.front()?.change {
             Change::Name { name, .. } | Change::Taken { name } => Some(name.whole()),
             _ => None,
         }
@@ -294,7 +294,7 @@ impl UndoLog {
 
     /// Our words about the oldest request, if we refuse it.
     pub(crate) fn refusal_of_oldest(&self) -> Option<&'static str> {
-        match self.notes.front()?.change {
+        match self.entries.front()?.change {
             Change::Refused(what) => Some(what),
             _ => None,
         }
@@ -302,14 +302,14 @@ impl UndoLog {
 
     /// What the client called a statement before a request under way took the name away.
     pub(crate) fn name_before(&self, statement: Key) -> Option<&[u8]> {
-        match &self.note(*self.renamed.get(&statement)?)?.change {
+        match &self.entry(*self.renamed.get(&statement)?)?.change {
             Change::Name { name, .. } => Some(name.whole()),
             _ => None,
         }
     }
 
     /// Whether a request under way changes the unnamed statement.
-    pub(crate) fn mention_unnamed(&self) -> bool {
+    pub(crate) fn changes_unnamed(&self) -> bool {
         self.unnamed.is_some()
     }
 
@@ -321,16 +321,16 @@ impl UndoLog {
         }
     }
 
-    fn end(&self) -> Number {
-        self.first + self.notes.len() as Number
+    fn end(&self) -> ChangeNumber {
+        self.first + self.entries.len() as ChangeNumber
     }
 
-    fn note(&self, number: Number) -> Option<&Note> {
-        self.notes.get(number.checked_sub(self.first)? as usize)
+    fn entry(&self, number: ChangeNumber) -> Option<&Entry> {
+        self.entries.get(number.checked_sub(self.first)? as usize)
     }
 
-    fn note_mut(&mut self, number: Number) -> Option<&mut Note> {
-        self.notes.get_mut(number.checked_sub(self.first)? as usize)
+    fn entry_mut(&mut self, number: ChangeNumber) -> Option<&mut Entry> {
+        self.entries.get_mut(number.checked_sub(self.first)? as usize)
     }
 
     /// None is left. The next one may be about another client, who counts for itself; and a deep pipeline does not leave
@@ -339,7 +339,7 @@ impl UndoLog {
         self.charge = None;
         self.forgotten = 0;
         self.renamed.clear();
-        if self.notes.capacity() > 64 {
+        if self.entries.capacity() > 64 {
             *self = UndoLog { first: self.first, ..UndoLog::default() };
         }
     }

@@ -9,10 +9,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use weir_base::PoolMode;
-use weir_session::from_client::{self, Context, MessagePolicy, SimpleQueries, StatementCounts, StopReason};
 use weir_session::from_server::{self, ServerOutcome};
 use weir_session::{
-    CancelKey, Client, Interner, Out, ParamTable, PoolStatements, Server, StatePolicy, StatementMemory, param_sync,
+    CancelKey, Client, Context, Interner, MessagePolicy, Out, ParamTable, PoolStatements, Server, SimpleQueries,
+    StatePolicy, StatementCounts, StatementMemory, StopReason, from_client, param_sync,
 };
 
 use crate::backend::Backend;

@@ -69,8 +69,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         found_by: &[Checker::Invariant],
         edits: &[Edit {
             file: RELAY,
-            from: "        let wanted = server.marked_for_close || slot.is_wanted();\n",
-            to: "        let wanted = server.marked_for_close || (slot.is_wanted() && !PLANTED);\n",
+            from: "    let wanted = server.marked_for_close || slot.is_wanted();\n",
+            to: "    let wanted = server.marked_for_close || (slot.is_wanted() && !PLANTED);\n",
         }],
     },
     Mutant {
@@ -123,7 +123,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         what: "a client that is refused is not counted",
         found_by: &[Checker::RefusalsAreCounted],
         edits: &[Edit {
-            file: RELAY,
+            file: "crates/engine/src/flows/leave.rs",
             from: "        self.count_refusal(&client, &refusal);",
             to: "        if !PLANTED {
             self.count_refusal(&client, &refusal);
@@ -134,18 +134,11 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         name: "late cancel",
         what: "a server is given on while a cancel for it is under way",
         found_by: &[Checker::CancelHitsItsOwn],
-        edits: &[
-            Edit {
-                file: LINKS,
-                from: "            if session_mode || mid_message || (cancels > 0 && !spoiled) {",
-                to: "            if session_mode || mid_message || (cancels > 0 && !spoiled && !PLANTED) {",
-            },
-            Edit {
-                file: LINKS,
-                from: "        } else if cancels > 0 && !spoiled {",
-                to: "        } else if cancels > 0 && !spoiled && !PLANTED {",
-            },
-        ],
+        edits: &[Edit {
+            file: LINKS,
+            from: "    let cancelled = server.cancels > 0 && !up.is_spoiled();",
+            to: "    let cancelled = server.cancels > 0 && !up.is_spoiled() && !PLANTED;",
+        }],
     },
     Mutant {
         name: "open transaction",

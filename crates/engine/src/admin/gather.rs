@@ -69,10 +69,11 @@ impl Gatherings {
         cx: &mut Cx<'_, I>,
         caller: Caller,
         command: Command,
-        ask: &WorkerCommand,
+        to_workers: &WorkerCommand,
     ) -> u64 {
         let id = cx.common.next_id();
-        let waits = matches!(ask, WorkerCommand::Pause(_) | WorkerCommand::Suspend | WorkerCommand::WaitClose(_));
+        let waits =
+            matches!(to_workers, WorkerCommand::Pause(_) | WorkerCommand::Suspend | WorkerCommand::WaitClose(_));
         let mut gathering = Gathering {
             caller,
             command,
@@ -86,7 +87,7 @@ impl Gatherings {
             cx.common.arm(Who::Gather(id), cx.now + GATHER_TIMEOUT, &mut gathering.armed);
         }
         self.pending.insert(id, gathering);
-        post_to_all(cx.common, id, ask, cx.io);
+        post_to_all(cx.common, id, to_workers, cx.io);
         id
     }
 
@@ -145,8 +146,8 @@ impl Gathering {
     }
 }
 
-fn post_to_all<I: Io>(common: &Common, id: u64, ask: &WorkerCommand, io: &mut I) {
+fn post_to_all<I: Io>(common: &Common, id: u64, to_workers: &WorkerCommand, io: &mut I) {
     for worker in 0..common.workers() {
-        io.post(WorkerId(worker), Message(Payload::Command { id, command: ask.clone() }), None);
+        io.post(WorkerId(worker), Message(Payload::Command { id, command: to_workers.clone() }), None);
     }
 }

@@ -40,6 +40,12 @@ pub(crate) struct Admin {
 }
 
 impl Admin {
+    /// Whether somebody waits for pools to come to rest.
+    #[inline]
+    pub(crate) fn is_watching(&self) -> bool {
+        self.halt.is_watched() || self.shutdown.is_draining()
+    }
+
     pub(crate) fn new(config: Arc<Config>, version: &'static str) -> Admin {
         Admin {
             client_counts: client_counts::ClientCounts::default(),

@@ -73,7 +73,7 @@ impl Diagnosis<'_> {
             let since = now.since(slot.failing_since.min(now)).micros() / 1_000_000;
             return (cause, format!("Logins have failed for {since} s, the last one so: {}. {holders}", error.message));
         }
-        if slot.turn.waits_at.is_some() {
+        if slot.login.waits() {
             let most = self.config.max_logins_per_host;
             let text = format!("Its turn to log in has not come (max_logins_per_host is {most}). {holders}");
             return (Cause::ServerSlow, text);

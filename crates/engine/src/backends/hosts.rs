@@ -30,7 +30,7 @@ pub(crate) struct Hosts {
 /// One try.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Attempt {
-    place: usize,
+    host: usize,
     pub(crate) encryption: Encryption,
     /// Its part in replication does not matter.
     pub(crate) any: bool,
@@ -58,25 +58,25 @@ impl Hosts {
         // A new configuration may have fewer servers.
         self.next %= pool.targets.len();
         let fresh = Attempt {
-            place: self.next,
+            host: self.next,
             encryption: Encryption::first(mode),
             any: self.failed.len() >= pool.targets.len(),
             second: false,
         };
-        let attempt = self.again.take().filter(|again| again.place < pool.targets.len()).unwrap_or(fresh);
-        if !attempt.second && turns(pool) {
+        let attempt = self.again.take().filter(|again| again.host < pool.targets.len()).unwrap_or(fresh);
+        if !attempt.second && rotates(pool) {
             self.next = (self.next + 1) % pool.targets.len();
         }
-        (attempt, pool.targets[attempt.place].clone())
+        (attempt, pool.targets[attempt.host].clone())
     }
 
     /// Where the next try goes.
     pub(crate) fn peek<'p>(&self, pool: &'p Pool) -> &'p Target {
-        let again = self.again.map(|again| again.place).filter(|place| *place < pool.targets.len());
+        let again = self.again.map(|again| again.host).filter(|host| *host < pool.targets.len());
         &pool.targets[again.unwrap_or(self.next % pool.targets.len())]
     }
 
-    /// The place that is next has no room for now: the one after it comes first, unless one is to be tried once more.
+    /// The host that is next has no room for now: the one after it comes first, unless one is to be tried once more.
     pub(crate) fn pass(&mut self, pool: &Pool) {
         if self.again.is_none() {
             self.next = (self.next + 1) % pool.targets.len();
@@ -94,7 +94,7 @@ impl Hosts {
     }
 
     fn has_failed(&self, attempt: Attempt) -> bool {
-        self.failed.contains(&(attempt.place, attempt.any))
+        self.failed.contains(&(attempt.host, attempt.any))
     }
 
     /// A try has failed. What it counts as for the pool, and what clients are told, if they are.
@@ -111,15 +111,15 @@ impl Hosts {
         }
         self.starting |= error.sqlstate == "57P03";
         let verdict = self.failure(pool, attempt);
-        if !turns(pool) && self.next == attempt.place {
+        if !rotates(pool) && self.next == attempt.host {
             self.next += 1;
         }
-        if let Some(target) = pool.targets.get(attempt.place) {
-            self.errors.retain(|(place, _)| place != target);
+        if let Some(target) = pool.targets.get(attempt.host) {
+            self.errors.retain(|(host, _)| host != target);
             self.errors.push((target.clone(), error.clone()));
         }
         if !self.has_failed(attempt) {
-            self.failed.push((attempt.place, attempt.any));
+            self.failed.push((attempt.host, attempt.any));
         }
         let told = self.told(error);
         if verdict != ConnectFailure::Elsewhere {
@@ -138,7 +138,7 @@ impl Hosts {
         if self.errors.len() < 2 {
             return last;
         }
-        let each = self.errors.iter().map(|(place, error)| format!("{place}: {}", error.message));
+        let each = self.errors.iter().map(|(host, error)| format!("{host}: {}", error.message));
         ServerError { sqlstate: last.sqlstate, message: each.collect::<Vec<_>>().join("; ") }
     }
 }
@@ -170,7 +170,7 @@ pub(crate) fn fitness(attrs: SessionAttrs, any: bool, role: Role) -> Fitness {
 
 /// Whether each connect goes to the next server. Where the operator does not want it, or only one can be good, it goes to
 /// the one that was good last.
-fn turns(pool: &Pool) -> bool {
+fn rotates(pool: &Pool) -> bool {
     pool.balance == Balance::RoundRobin
         && !matches!(pool.session_attrs, SessionAttrs::ReadWrite | SessionAttrs::Primary)
 }

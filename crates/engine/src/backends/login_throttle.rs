@@ -1,140 +1,156 @@
-//! Logins at servers, so many at once to one place and no more, over all pools of this worker.
+//! Logins at servers, so many at once to one host and no more, over all pools of this worker (max_logins_per_host).
 //!
-//! A pool paces its own logins; a place that thousands of pools come back to at once, because it was restarted, is to be
-//! protected from all of them together. Owns how many logins are under way to each place, and the line of pools that wait
-//! for their turn there. What is under way is compared with what the pool says at each settling, as permits are, so that
-//! every end of a login, whatever it was, gives its turn back.
-//!
-//! A place that can't be reached can't be reached by the next in line either: they are told so without trying.
+//! A pool paces its own logins; a host that thousands of pools come back to at once, because it was restarted, is to be
+//! protected from all of them together. Owns how many logins are under way to each host, and the queue of pools that wait
+//! for theirs. What is under way is compared with what the pool says whenever it is polled, so that every end of a login,
+//! whatever it was, makes room for the next.
 
-use weir_base::{Target, Time};
-use weir_session::ServerError;
+use std::collections::{HashMap, VecDeque};
 
-use crate::Engine;
-use crate::common::FollowUp;
+use weir_base::Target;
+use weir_config::Config;
+
+use crate::backends::hosts::Hosts;
 use crate::handles::PoolIx;
-use crate::port::Io;
 
-impl Engine {
-    /// This worker's part of `max_logins_per_host`.
-    fn logins_at_once(&self) -> u32 {
-        match self.common.config().max_logins_per_host {
-            0 => u32::MAX,
-            most => (most / u32::from(self.common.workers())).max(1),
-        }
+/// Logins under way, and who waits for one.
+#[derive(Default)]
+pub(crate) struct LoginThrottle {
+    hosts: HashMap<Target, Host>,
+}
+
+#[derive(Default)]
+struct Host {
+    under_way: u32,
+    waiting: VecDeque<PoolIx>,
+}
+
+/// What the throttle knows of a pool's login.
+#[derive(Default)]
+pub(crate) struct PoolLogin {
+    /// Where it is under way.
+    begun_at: Option<Target>,
+    /// Where the pool waits for room.
+    waits_at: Option<Target>,
+}
+
+impl PoolLogin {
+    /// Whether the pool waits for room at a host.
+    #[inline]
+    pub(crate) fn waits(&self) -> bool {
+        self.waits_at.is_some()
     }
 
-    /// The pool may open a server: it does so now, at the first of its places that has room for one more login, or when its
-    /// turn comes at the one that is next.
-    pub(crate) fn take_turn<I: Io>(&mut self, now: Time, ix: PoolIx, io: &mut I) {
-        self.end_turn(now, ix, io);
-        let most = self.logins_at_once();
-        let slot = self.pools.get_mut(ix);
-        for _ in 0..slot.config.targets.len() {
-            if self.backends.throttle.has_room(slot.places.peek(&slot.config), most) {
-                return self.open_server(now, ix, io);
+    /// Where the pool waits for room.
+    pub(crate) fn waits_at(&self) -> Option<&Target> {
+        self.waits_at.as_ref()
+    }
+
+    /// Whether no login is under way, and none waits.
+    #[inline]
+    pub(crate) fn is_idle(&self) -> bool {
+        self.begun_at.is_none() && self.waits_at.is_none()
+    }
+
+    /// The pool was called, and waits no more.
+    pub(crate) fn called(&mut self) {
+        self.waits_at = None;
+    }
+}
+
+/// The most logins at once to one host, of one worker.
+pub(crate) fn most_logins(config: &Config, workers: u16) -> u32 {
+    match config.max_logins_per_host {
+        0 => u32::MAX,
+        most => (most / u32::from(workers)).max(1),
+    }
+}
+
+impl LoginThrottle {
+    /// A pool may open a server: whether it may do so now, at the first of its hosts that has room for one more login.
+    /// Otherwise it waits for the one that is next.
+    pub(crate) fn admit(
+        &mut self,
+        ix: PoolIx,
+        login: &mut PoolLogin,
+        hosts: &mut Hosts,
+        pool: &weir_config::Pool,
+        most: u32,
+    ) -> bool {
+        for _ in 0..pool.targets.len() {
+            if self.has_room(hosts.peek(pool), most) {
+                return true;
             }
-            slot.places.pass(&slot.config);
+            hosts.pass(pool);
         }
-        let target = slot.places.peek(&slot.config).clone();
-        self.backends.throttle.wait(&target, ix);
-        slot.turn.waits_at = Some(target);
+        let target = hosts.peek(pool).clone();
+        self.hosts.entry(target.clone()).or_default().waiting.push_back(ix);
+        login.waits_at = Some(target);
+        false
     }
 
-    /// A login of the pool begins there.
-    pub(crate) fn turn_begins(&mut self, ix: PoolIx, target: &Target) {
-        self.backends.throttle.begin(target);
-        self.pools.get_mut(ix).turn.at = Some(target.clone());
+    /// A login of a pool begins at a host.
+    pub(crate) fn begin(&mut self, login: &mut PoolLogin, target: &Target) {
+        self.hosts.entry(target.clone()).or_default().under_way += 1;
+        login.begun_at = Some(target.clone());
     }
 
-    /// Sees to it that a pool has a turn only while it logs in, and waits for one only while it wants one.
-    pub(crate) fn square_turns<I: Io>(&mut self, now: Time, ix: PoolIx, io: &mut I) {
-        let slot = self.pools.get_mut(ix);
-        if !slot.pool.wants_server() {
-            self.leave_line(now, ix);
-        }
-        if !self.pools.get(ix).pool.is_logging_in() {
-            self.end_turn(now, ix, io);
-        }
+    /// A pool's login is over, if one was under way; returns the host that has room for it.
+    #[must_use]
+    pub(crate) fn end(&mut self, login: &mut PoolLogin) -> Option<Target> {
+        let target = login.begun_at.take()?;
+        self.change(&target, |host| host.under_way -= 1);
+        Some(target)
     }
 
-    /// A pool that waits for its turn waits no more.
-    pub(crate) fn leave_line(&mut self, now: Time, ix: PoolIx) {
-        let slot = self.pools.get_mut(ix);
-        if let Some(target) = slot.turn.waits_at.take() {
-            slot.pool.open_declined(now, now);
-            self.backends.throttle.leave(&target, ix);
-        }
+    /// A pool waits no more; returns whether it did.
+    pub(crate) fn leave(&mut self, ix: PoolIx, login: &mut PoolLogin) -> bool {
+        let Some(target) = login.waits_at.take() else { return false };
+        self.change(&target, |host| host.waiting.retain(|other| *other != ix));
+        true
     }
 
-    fn end_turn<I: Io>(&mut self, now: Time, ix: PoolIx, io: &mut I) {
-        if let Some(target) = self.pools.get_mut(ix).turn.at.take() {
-            self.backends.throttle.end(&target);
-            self.call_next(now, &target, io);
-        }
+    /// The pool that is next at a host, if there is room.
+    pub(crate) fn next(&mut self, target: &Target, most: u32) -> Option<PoolIx> {
+        let host = self.hosts.get_mut(target).filter(|host| host.under_way < most)?;
+        let next = host.waiting.pop_front();
+        self.change(target, |_| ());
+        next
     }
 
-    /// Those in line go on as far as there is room.
-    fn call_next<I: Io>(&mut self, now: Time, target: &Target, io: &mut I) {
-        let most = self.logins_at_once();
-        while let Some(ix) = self.backends.throttle.next(target, most) {
-            let slot = self.pools.get_mut(ix);
-            slot.turn.waits_at = None;
-            if !slot.pool.wants_server() {
-                slot.pool.open_declined(now, now);
-            } else if slot.places.peek(&slot.config) == target {
-                self.open_server(now, ix, io);
-            } else {
-                // A reload has moved it.
-                self.take_turn(now, ix, io);
-            }
-            self.common.follow_up(FollowUp::PollPool(ix));
-        }
+    /// All who wait at a host, who wait no more.
+    pub(crate) fn take_waiting(&mut self, target: &Target) -> VecDeque<PoolIx> {
+        let waiting = self.hosts.get_mut(target).map(|host| std::mem::take(&mut host.waiting));
+        self.change(target, |_| ());
+        waiting.unwrap_or_default()
     }
 
-    /// A new configuration may leave more room, and have moved those who wait to other places.
-    pub(crate) fn review_turns<I: Io>(&mut self, now: Time, io: &mut I) {
-        for ix in self.pools.indices() {
-            let slot = self.pools.get_mut(ix);
-            let Some(target) = slot.turn.waits_at.clone() else { continue };
-            if slot.places.peek(&slot.config) == &target {
-                self.call_next(now, &target, io);
-            } else {
-                slot.turn.waits_at = None;
-                self.backends.throttle.leave(&target, ix);
-                self.take_turn(now, ix, io);
-                self.common.follow_up(FollowUp::PollPool(ix));
-            }
+    fn has_room(&self, target: &Target, most: u32) -> bool {
+        self.hosts.get(target).is_none_or(|host| host.under_way < most && host.waiting.is_empty())
+    }
+
+    /// Changes a host, and forgets it if nothing is left of it.
+    fn change(&mut self, target: &Target, change: impl FnOnce(&mut Host)) {
+        let Some(host) = self.hosts.get_mut(target) else { return };
+        change(host);
+        if host.under_way == 0 && host.waiting.is_empty() {
+            self.hosts.remove(target);
         }
     }
 
-    /// Asserts that turns and pools agree. Costs a walk over all pools.
-    pub(crate) fn check_turns(&self) {
-        let (mut under_way, mut waiting) = (0, 0);
-        for slot in self.pools.iter() {
-            under_way += u32::from(slot.turn.at.is_some());
-            waiting += usize::from(slot.turn.waits_at.is_some());
-            assert!(slot.turn.at.is_some() || !slot.pool.is_logging_in(), "{}: a login without a turn", slot.name);
-        }
-        let places = self.backends.throttle.places.values();
-        let sums = places.fold((0, 0), |(sum, line), place| (sum + place.under_way, line + place.line.len()));
-        assert_eq!(sums, (under_way, waiting), "turns without pools, or pools without turns");
+    /// Asserts that hosts and pools agree; `logins` are those of all pools.
+    pub(crate) fn check<'a>(&self, logins: impl Iterator<Item = &'a PoolLogin>) {
+        let count = |(begun, waiting), login: &PoolLogin| {
+            (begun + u32::from(login.begun_at.is_some()), waiting + usize::from(login.waits_at.is_some()))
+        };
+        let pools = logins.fold((0, 0), count);
+        let hosts = self.hosts.values();
+        let sums = hosts.fold((0, 0), |(sum, waiting), host| (sum + host.under_way, waiting + host.waiting.len()));
+        assert_eq!(sums, pools, "logins without pools, or pools without logins");
     }
 
-    /// A place can't be reached. Whoever waits for a turn there has failed as well.
-    pub(crate) fn fail_line(&mut self, now: Time, target: &Target, error: &ServerError, too_slow: bool) {
-        for ix in self.backends.throttle.take_line(target) {
-            let slot = self.pools.get_mut(ix);
-            slot.turn.waits_at = None;
-            if slot.places.peek(&slot.config) == target {
-                let (attempt, _) = slot.places.begin(&slot.config, self.common.config().tls.server.mode);
-                let (failure, told) = slot.places.failed(&slot.config, attempt, error.clone(), None);
-                slot.note_failure(told, too_slow, now);
-                slot.pool.unreachable(failure, now);
-            } else {
-                slot.pool.open_declined(now, now);
-            }
-            self.common.follow_up(FollowUp::PollPool(ix));
-        }
+    /// Whether a login of a pool is under way; for checks.
+    pub(crate) fn has_begun(login: &PoolLogin) -> bool {
+        login.begun_at.is_some()
     }
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use weir_auth::{Mocks, Secret, Shape};
 use weir_base::{Peer, Slab, Time, WorkerId};
-use weir_session::{Refusal, auth_query, from_server};
+use weir_session::{ProtocolViolation, Refusal, auth_query};
 
 use crate::common::Cx;
 use crate::entry::secret_query::{SecretQuery, UserSecret};
@@ -47,14 +47,24 @@ struct Query {
     exchange: Option<auth_query::AuthQuery>,
 }
 
-/// What a server's bytes came to.
-pub(crate) enum Fed {
+/// What the bytes of a query's server have brought.
+pub(crate) enum QueryEvent {
     /// The answer is not complete.
     More,
     Answer(auth_query::AuthQueryResult),
     /// Something that does not answer the query.
     Unexpected(&'static str),
     /// Nobody waits for it.
+    Nobody,
+}
+
+/// What becomes of a query that has lost its server.
+pub(crate) enum LostServer {
+    /// It takes its old position in its pool's queue.
+    Retry { pool: PoolIx, since: Time },
+    /// It has lost one too often.
+    Failed,
+    /// There is no such query.
     Nobody,
 }
 
@@ -103,17 +113,17 @@ impl AuthQueries {
         handle: Peer,
         server: &mut ServerSlot,
         bytes: &[u8],
-    ) -> Fed {
+    ) -> QueryEvent {
         let exchange = self.find(handle).and_then(|query| query.exchange.as_mut());
-        let (Some(exchange), Some((up, _))) = (exchange, server.up()) else { return Fed::Nobody };
+        let (Some(exchange), Some((up, _))) = (exchange, server.up()) else { return QueryEvent::Nobody };
         match exchange.feed(up, bytes, &cx.sessions.params) {
-            Ok(None) => Fed::More,
-            Ok(Some(answer)) => Fed::Answer(answer),
-            Err(from_server::ProtocolViolation(what)) => Fed::Unexpected(what),
+            Ok(None) => QueryEvent::More,
+            Ok(Some(answer)) => QueryEvent::Answer(answer),
+            Err(ProtocolViolation(what)) => QueryEvent::Unexpected(what),
         }
     }
 
-    /// What a server's answer says about the user that was asked for; `iterations` is how often passwords are hashed.
+    /// What a server's answer means for the user that was asked for; `iterations` is how often passwords are hashed.
     pub(crate) fn judge<I: Io>(
         &mut self,
         handle: Peer,
@@ -155,11 +165,15 @@ impl AuthQueries {
         UserSecret { text, mocks: Arc::new(Mocks::of_shape(own.unwrap_or(Shape::usual(iterations)))) }
     }
 
-    /// A query has lost its server: its pool, and since when it waits, if it may have another server. A few times it may.
-    pub(crate) fn lost_server(&mut self, handle: Peer) -> Option<Result<(PoolIx, Time), ()>> {
-        let query = self.find(handle)?;
+    /// A query has lost its server.
+    pub(crate) fn lost_server(&mut self, handle: Peer) -> LostServer {
+        let Some(query) = self.find(handle) else { return LostServer::Nobody };
         query.exchange = None;
-        Some(if query.attempts < MAX_ATTEMPTS { Ok((query.pool, query.since)) } else { Err(()) })
+        if query.attempts < MAX_ATTEMPTS {
+            LostServer::Retry { pool: query.pool, since: query.since }
+        } else {
+            LostServer::Failed
+        }
     }
 
     /// A query is over; it is in no queue and has no server.

@@ -29,7 +29,7 @@ pub(crate) mod welcome;
 use weir_config::Config;
 
 /// The parts of a worker's logins.
-pub(crate) struct Entry {
+pub(crate) struct ClientEntry {
     pub(crate) logins: login::Logins,
     pub(crate) lookups: auth_lookups::AuthLookups,
     pub(crate) queries: auth_query::AuthQueries,
@@ -37,10 +37,10 @@ pub(crate) struct Entry {
     pub(crate) prelogin: prelogin::PreLogin,
 }
 
-impl Entry {
+impl ClientEntry {
     /// `key` is the same in all workers of the process; `uid` is the operating system's user that it runs as.
-    pub(crate) fn new(key: [u8; 32], uid: u32, config: &Config) -> Entry {
-        Entry {
+    pub(crate) fn new(key: [u8; 32], uid: u32, config: &Config) -> ClientEntry {
+        ClientEntry {
             logins: login::Logins::new(key, uid, config),
             lookups: auth_lookups::AuthLookups::default(),
             queries: auth_query::AuthQueries::default(),

@@ -7,11 +7,12 @@ use weir_session::{Refusal, auth_query};
 use crate::Engine;
 use crate::cluster::messages::{Message, Payload};
 use crate::common::{Cx, FollowUp};
-use crate::entry::auth_query::Fed;
+use crate::entry::auth_query::{LostServer, QueryEvent};
 use crate::entry::secret_query::{SecretQuery, UserSecret};
 use crate::handles::PoolIx;
 use crate::peers::{Entry, ServerPhase, ServerSlot};
 use crate::port::{Io, Level};
+use crate::traffic::deadlines;
 
 impl Engine {
     /// A worker asks for a user's secret.
@@ -43,8 +44,9 @@ impl Engine {
         let Some(slot) = self.peers.server(server) else { return };
         let cx = &mut Cx::new(now, io, &mut self.common, &mut self.sessions);
         let Some(ix) = self.entry.queries.send(cx, handle, slot) else { return };
-        self.pools.get_mut(ix).stats.server_assignment_count += 1;
-        self.watch_own_query(now, server);
+        let pool = self.pools.get_mut(ix);
+        pool.stats.server_assignment_count += 1;
+        deadlines::watch_own_query(cx, pool, slot);
     }
 
     /// The server of a query sent something.
@@ -59,23 +61,22 @@ impl Engine {
         let peer = server.peer;
         let cx = &mut Cx::new(now, io, &mut self.common, &mut self.sessions);
         match self.entry.queries.feed(cx, handle, &mut server, bytes) {
-            Fed::More => self.peers.put(peer, Entry::Server(server)),
-            Fed::Answer(answer) => {
+            QueryEvent::More => self.peers.put(peer, Entry::Server(server)),
+            QueryEvent::Answer(answer) => {
                 if let Some((_, phase)) = server.up() {
                     *phase = ServerPhase::Linked;
                 }
                 let ix = server.pool;
-                self.peers.put(peer, Entry::Server(server));
                 self.auth_query_answered(handle, ix, answer, io);
-                self.clean_up(now, peer, io);
+                self.clean_up(now, server, io);
             }
-            Fed::Unexpected(what) => {
+            QueryEvent::Unexpected(what) => {
                 let text = format_args!("unexpected response to auth_query: {what}");
                 self.log_server(Level::Warning, &server, text, io);
                 io.close(peer);
                 self.server_gone(now, server, io);
             }
-            Fed::Nobody => {
+            QueryEvent::Nobody => {
                 io.close(peer);
                 self.server_gone(now, server, io);
             }
@@ -97,12 +98,12 @@ impl Engine {
     /// The server of a query is gone; `error` is its last one, if it was fatal.
     pub(crate) fn auth_query_lost<I: Io>(&mut self, now: Time, handle: Peer, error: Option<Refusal>, io: &mut I) {
         match self.entry.queries.lost_server(handle) {
-            None => {}
-            Some(Ok((ix, since))) => {
-                let acquire = self.pools.get_mut(ix).pool.requeue(handle, since, now);
-                self.auth_query_acquires(now, handle, ix, acquire, io);
+            LostServer::Retry { pool, since } => {
+                let acquire = self.pools.get_mut(pool).pool.requeue(handle, since, now);
+                self.auth_query_acquires(now, handle, pool, acquire, io);
             }
-            Some(Err(())) => self.end_auth_query(handle, Err(error.unwrap_or(Refusal::ServerLost)), io),
+            LostServer::Failed => self.end_auth_query(handle, Err(error.unwrap_or(Refusal::ServerLost)), io),
+            LostServer::Nobody => {}
         }
     }
 

@@ -18,8 +18,17 @@ use crate::admin::report::{self, Tables};
 use crate::cluster::messages::{Drain, Message, Payload, WorkerAnswer, WorkerCommand};
 use crate::common::Cx;
 use crate::log::log;
-use crate::peers::ClientPhase;
 use crate::port::{Io, Level};
+
+/// What has come of a command on this worker.
+enum Outcome {
+    Done,
+    Report(Box<Report>),
+    /// It is answered later.
+    Wait(Option<String>, Until),
+    /// It is not answered.
+    Silent,
+}
 
 /// From one worker to all and back.
 impl Engine {
@@ -29,14 +38,14 @@ impl Engine {
         now: Time,
         caller: Caller,
         command: Command,
-        ask: &WorkerCommand,
+        to_workers: &WorkerCommand,
         io: &mut I,
     ) -> u64 {
-        if let WorkerCommand::Adopt(config) = ask {
+        if let WorkerCommand::Adopt(config) = to_workers {
             self.admin.reloads.set_newest(config.clone());
         }
         let cx = &mut Cx::new(now, io, &mut self.common, &mut self.sessions);
-        self.admin.gatherings.scatter(cx, caller, command, ask)
+        self.admin.gatherings.scatter(cx, caller, command, to_workers)
     }
 
     /// Takes back a command that waits for others: what it stopped goes on. Returns whether there was one.
@@ -52,39 +61,38 @@ impl Engine {
         true
     }
 
-    /// Carries out what a worker asks for, and answers it, at once, or when what it waits for has happened.
-    pub(crate) fn carry_out<I: Io>(&mut self, now: Time, from: WorkerId, id: u64, ask: WorkerCommand, io: &mut I) {
-        let until = match ask {
-            WorkerCommand::Report { counts } => {
-                let report = WorkerAnswer::Report(Box::new(self.report(counts)));
-                return answer(from, id, report, io);
+    /// Carries out a command that a worker has sent, and answers it, at once, or when what it waits for has happened.
+    pub(crate) fn carry_out<I: Io>(&mut self, now: Time, from: WorkerId, id: u64, command: WorkerCommand, io: &mut I) {
+        match self.outcome(now, command, io) {
+            Ok(Outcome::Done) => answer(from, id, WorkerAnswer::Done, io),
+            Ok(Outcome::Report(report)) => answer(from, id, WorkerAnswer::Report(report), io),
+            Ok(Outcome::Silent) => {}
+            Ok(Outcome::Wait(name, until)) => {
+                // Pools do first what this has made them want.
+                self.work_off(now, io);
+                self.admin.halt.watch(Watch { from, id, name, until });
+                self.check_watches(io);
             }
-            WorkerCommand::Forget(id) => return self.admin.halt.unwatch(id),
-            WorkerCommand::Pause(name) => {
-                self.pause_databases(now, name.as_deref(), io);
-                Some((name, Until::Quiet))
-            }
-            WorkerCommand::Suspend => {
-                self.suspend(now, io);
-                Some((None, Until::Flushed))
-            }
-            WorkerCommand::WaitClose(name) => Some((name, Until::Closed)),
-            ask => {
-                let outcome =
-                    self.carry_out_at_once(now, ask, io).map_or_else(WorkerAnswer::Failed, |()| WorkerAnswer::Done);
-                return answer(from, id, outcome, io);
-            }
-        };
-        if let Some((name, until)) = until {
-            // What this has begun must not be taken for what it waits for.
-            self.work_off(now, io);
-            self.admin.halt.watch(Watch { from, id, name, until });
-            self.check_watches(io);
+            Err(error) => answer(from, id, WorkerAnswer::Failed(error), io),
         }
     }
 
-    fn carry_out_at_once<I: Io>(&mut self, now: Time, ask: WorkerCommand, io: &mut I) -> Result<(), CommandError> {
-        match ask {
+    fn outcome<I: Io>(&mut self, now: Time, command: WorkerCommand, io: &mut I) -> Result<Outcome, CommandError> {
+        match command {
+            WorkerCommand::Report { counts } => return Ok(Outcome::Report(Box::new(self.report(counts)))),
+            WorkerCommand::Pause(name) => {
+                self.pause_databases(now, name.as_deref(), io);
+                return Ok(Outcome::Wait(name, Until::Quiet));
+            }
+            WorkerCommand::Suspend => {
+                self.suspend(now, io);
+                return Ok(Outcome::Wait(None, Until::Flushed));
+            }
+            WorkerCommand::WaitClose(name) => return Ok(Outcome::Wait(name, Until::Closed)),
+            WorkerCommand::Forget(id) => {
+                self.admin.halt.unwatch(id);
+                return Ok(Outcome::Silent);
+            }
             WorkerCommand::Adopt(config) => {
                 io.adopt(&config);
                 self.adopt(now, config, io);
@@ -94,23 +102,18 @@ impl Engine {
             WorkerCommand::Resume(name) => self.resume_databases(now, name.as_deref(), io)?,
             WorkerCommand::Reconnect(name) => self.pools_reconnect(now, name.as_deref(), io),
             WorkerCommand::Kill(name) => self.kill_databases(now, name.as_deref(), io),
-            WorkerCommand::KillClient(id) => {
-                let shown = |phase: &ClientPhase| {
-                    matches!(phase, ClientPhase::Ready(_) | ClientPhase::Welcome(_) | ClientPhase::Console(_))
-                };
-                let client = self.peers.clients().find(|client| client.id == id && shown(&client.phase));
-                let peer = client.map(|client| client.peer).ok_or(CommandError::ClientNotFound)?;
-                self.refuse_handle(now, peer, Refusal::Killed, io);
-            }
+            WorkerCommand::KillClient(id) => self.kill_client(now, id, io)?,
             WorkerCommand::Disable(name) => self.admin.halt.disable(name),
             WorkerCommand::Enable(name) => self.admin.halt.enable(&name),
             WorkerCommand::Drain(drain) => self.drain(now, drain, io),
-            WorkerCommand::Report { .. }
-            | WorkerCommand::Pause(_)
-            | WorkerCommand::Suspend
-            | WorkerCommand::WaitClose(_)
-            | WorkerCommand::Forget(_) => {}
         }
+        Ok(Outcome::Done)
+    }
+
+    fn kill_client<I: Io>(&mut self, now: Time, id: u64, io: &mut I) -> Result<(), CommandError> {
+        let client = self.peers.clients().find(|client| client.id == id && client.has_logged_in());
+        let peer = client.map(|client| client.peer).ok_or(CommandError::ClientNotFound)?;
+        self.refuse_handle(now, peer, Refusal::Killed, io);
         Ok(())
     }
 
@@ -264,7 +267,7 @@ impl Engine {
             draining: admin.shutdown.is_draining(),
             paused: admin.halt.paused().clone(),
             disabled: admin.halt.disabled().clone(),
-            dns: self.dns_records(self.common.now()),
+            dns: self.backends.dns.records(self.common.now()),
             console_clients: admin.client_counts.consoles(),
             login_clients: self.clients_logging_in(),
             ..Report::default()

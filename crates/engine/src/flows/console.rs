@@ -43,7 +43,7 @@ impl Engine {
         if let Some(what) = command.issued() {
             log(Level::Info, format_args!("{what} command issued"), io);
         }
-        let asked = match &command {
+        let to_workers = match &command {
             Command::Show(Show::Help) => return io.send(client.peer, &console::help()),
             Command::Show(Show::Fds) => Err(CommandError::NoHandOver),
             Command::Show(what) if !what.lists().is_empty() => return self.list_connections(client, *what, io),
@@ -54,11 +54,11 @@ impl Engine {
                 return self.begin_reload(now, Caller::Console(client.peer), io);
             }
             Command::Shutdown(mode) => return self.console_shutdown(now, client, *mode, io),
-            command => self.what_to_ask(command),
+            command => self.worker_command(command),
         };
-        match asked {
-            Ok(ask) => {
-                let id = self.scatter(now, Caller::Console(client.peer), command, &ask, io);
+        match to_workers {
+            Ok(to_workers) => {
+                let id = self.scatter(now, Caller::Console(client.peer), command, &to_workers, io);
                 self.console_waits(client, Some(id), io);
             }
             Err(error) => {
@@ -69,11 +69,11 @@ impl Engine {
         }
     }
 
-    /// What a command asks of all workers, if it may be carried out now.
+    /// What all workers are sent for a command, if it may be carried out now.
     ///
     /// # Errors
     /// Why it may not.
-    fn what_to_ask(&self, command: &Command) -> Result<WorkerCommand, CommandError> {
+    fn worker_command(&self, command: &Command) -> Result<WorkerCommand, CommandError> {
         self.check_name(command.database())?;
         if matches!(command, Command::Resume(None)) && self.admin.shutdown.is_draining() {
             return Err(CommandError::ShuttingDown);
@@ -247,8 +247,8 @@ impl Engine {
         match request {
             Request::Report => {
                 // No answer of the control plane counts clients by user, which would be a look at all of them.
-                let ask = WorkerCommand::Report { counts: false };
-                self.scatter(now, caller, Command::Show(Show::Lists), &ask, io);
+                let to_workers = WorkerCommand::Report { counts: false };
+                self.scatter(now, caller, Command::Show(Show::Lists), &to_workers, io);
             }
             Request::Connections(_, Cursor { worker, .. }) if worker.0 >= self.common.workers() => {
                 io.answer(number, Ok(Reply::Connections(Vec::new(), None)));
@@ -265,12 +265,12 @@ impl Engine {
                 self.admin.reloads.enqueue(cx, Reload::Change(number, edit));
             }
             Request::Run(Command::Reload) => self.begin_reload(now, caller, io),
-            Request::Run(command) => match self.what_to_ask(&command) {
-                Ok(ask) => {
+            Request::Run(command) => match self.worker_command(&command) {
+                Ok(to_workers) => {
                     if let Some(what) = command.issued() {
                         log(Level::Info, format_args!("{what} command issued"), io);
                     }
-                    self.scatter(now, caller, command, &ask, io);
+                    self.scatter(now, caller, command, &to_workers, io);
                 }
                 Err(error) => io.answer(number, Err(error)),
             },

@@ -185,8 +185,8 @@ impl Engine {
     /// An operator left. If all is suspended, the workers are asked whether another one is there.
     pub(crate) fn check_operators<I: Io>(&mut self, now: Time, io: &mut I) {
         if self.admin.halt.is_suspended() {
-            let ask = WorkerCommand::Report { counts: false };
-            self.scatter(now, Caller::Nobody, Command::Show(Show::State), &ask, io);
+            let to_workers = WorkerCommand::Report { counts: false };
+            self.scatter(now, Caller::Nobody, Command::Show(Show::State), &to_workers, io);
         }
     }
 

@@ -258,11 +258,6 @@ impl Engine {
         }
     }
 
-    /// Whether somebody waits for a server of a client's pool: at the end of its transaction it is to release its own.
-    pub(crate) fn is_wanted(&self, client: Peer) -> bool {
-        self.peers.get_client(client).is_some_and(|client| self.pools.get(client.pool).is_wanted())
-    }
-
     /// A clean server, which the borrower's pool counts as linked, is to be returned.
     pub(crate) fn return_server<I: Io>(&mut self, server: Peer, io: &mut I) {
         let Some(slot) = self.peers.server(server) else { return };

@@ -5,16 +5,32 @@
 //! - `arrival`: from accept to the worker where a client logs in. `login`: its login there. `auth_query`: a query for a
 //!   user's secret, in the pool whose server is asked.
 //! - `console`: operators and the control plane. `commands`: what all workers carry out. `halt`: what is stopped and ended.
+//! - `query`: one query's path, from a client to its server and back, and the server's way to the next client. `prelude`:
+//!   queries of our own on a server that its pool has. `backpressure`: full sockets.
+//! - `opening`: a pool opens a server. `server_login`: a server logs in. `dns`: names of servers change.
+//! - `leave`: a client goes. `lost`: a server is lost, or closed. `due`: what is due by time.
 //! - `quotas`: clients and servers under limits that hold for the process. `lending`: pools that span several workers.
+//! - `pool`: a pool is asked what it wants. `configuration`: which pools there are.
 //! - `waits`: who is told why he waits. `counts`: refusals, and session state that was lost.
 
 mod arrival;
 mod auth_query;
+mod backpressure;
 mod commands;
+mod configuration;
 mod console;
 mod counts;
+mod dns;
+mod due;
 mod halt;
+mod leave;
 pub(crate) mod lending;
 mod login;
+mod lost;
+mod opening;
+mod pool;
+mod prelude;
+mod query;
 mod quotas;
+mod server_login;
 mod waits;

@@ -158,7 +158,7 @@ impl Engine {
             return self.request_from_owner(now, ix, io);
         }
         if !slot.quota.is_limited() {
-            return self.take_turn(now, ix, io);
+            return self.open_when_admitted(now, ix, io);
         }
         let (id, pool) = (self.common.next_id(), slot.id());
         request(slot.quota.request(id, pool, slot.pool.oldest_wait()), io);
@@ -200,7 +200,7 @@ impl Engine {
         };
         let slot = self.pools.get_mut(ix);
         if granted && slot.pool.wants_server() {
-            self.take_turn(now, ix, io);
+            self.open_when_admitted(now, ix, io);
         } else {
             slot.pool.open_declined(if granted { now } else { now + FILL_RETRY }, now);
         }
@@ -220,7 +220,7 @@ impl Engine {
             request(cancel, io);
         }
         // One that waits for the login throttle has been granted already.
-        let in_use = slot.pool.len() as u32 + u32::from(slot.turn.waits_at.is_some());
+        let in_use = slot.pool.len() as u32 + u32::from(slot.login.waits());
         match slot.quota.take_surplus(in_use) {
             0 => {}
             count => request(QuotaRequest::Release { resource: Resource::Server(slot.id()), count }, io),
@@ -235,7 +235,7 @@ impl Engine {
         let begins = limited && !slot.quota.is_limited();
         if begins {
             // It must ask first.
-            self.leave_line(now, ix);
+            self.stop_waiting_for_host(now, ix);
         }
         let slot = self.pools.get_mut(ix);
         let resource = Resource::Server(slot.id());

@@ -1,4 +1,6 @@
 //! The port as one link sees it: two peers and the bytes that are being handled.
+//!
+//! Ranges that continue each other go out as one: a message after the other of the same input costs one call of the port.
 
 use std::ops::Range;
 
@@ -7,32 +9,63 @@ use weir_session::Out;
 
 use crate::port::Io;
 
-/// Sends for one link.
-pub(crate) struct Wire<'a, I> {
-    pub(crate) io: &'a mut I,
-    pub(crate) client: Peer,
-    pub(crate) server: Peer,
+/// Sends for one link. What is pending goes out when it is dropped.
+pub(crate) struct Wire<'a, I: Io> {
+    io: &'a mut I,
+    client: Peer,
+    server: Peer,
     /// The bytes that ranges refer to.
-    pub(crate) bytes: &'a [u8],
+    bytes: &'a [u8],
     /// Where they stand in the runtime's current input; `None` if they are the engine's own.
-    pub(crate) base: Option<usize>,
-    /// Bytes sent so far to the client and to the server, for the statistics.
-    pub(crate) to_client: u64,
-    pub(crate) to_server: u64,
+    base: Option<usize>,
+    /// Bytes sent so far to the client, for the statistics.
+    to_client: u64,
+    /// A range that is not sent yet, and for whom: the next may continue it. Empty if there is none.
+    pending: Range<usize>,
+    to: Peer,
 }
 
 impl<'a, I: Io> Wire<'a, I> {
     /// A link's wire over `bytes`.
+    #[inline]
     pub(crate) fn new(io: &'a mut I, client: Peer, server: Peer, bytes: &'a [u8], base: Option<usize>) -> Self {
-        Wire { io, client, server, bytes, base, to_client: 0, to_server: 0 }
+        Wire { io, client, server, bytes, base, to_client: 0, pending: 0..0, to: Peer::NONE }
+    }
+
+    /// Bytes sent so far to the client.
+    #[inline]
+    pub(crate) fn to_client(&self) -> u64 {
+        self.to_client
     }
 
     #[inline]
     fn range(&mut self, to: Peer, range: Range<usize>) {
-        match self.base {
-            Some(base) => self.io.forward(to, base + range.start..base + range.end),
-            None => self.io.send(to, &self.bytes[range]),
+        if self.pending.end == range.start && self.to == to {
+            self.pending.end = range.end;
+        } else {
+            self.flush();
+            (self.pending, self.to) = (range, to);
         }
+    }
+
+    #[inline]
+    fn flush(&mut self) {
+        let Range { start, end } = self.pending;
+        if start == end {
+            return;
+        }
+        match self.base {
+            Some(base) => self.io.forward(self.to, base + start..base + end),
+            None => self.io.send(self.to, &self.bytes[start..end]),
+        }
+        self.pending.start = end;
+    }
+}
+
+impl<I: Io> Drop for Wire<'_, I> {
+    #[inline]
+    fn drop(&mut self) {
+        self.flush();
     }
 }
 
@@ -44,18 +77,18 @@ impl<I: Io> Out for Wire<'_, I> {
     }
 
     fn client(&mut self, bytes: &[u8]) {
+        self.flush();
         self.to_client += bytes.len() as u64;
         self.io.send(self.client, bytes);
     }
 
     #[inline]
     fn server_range(&mut self, range: Range<usize>) {
-        self.to_server += range.len() as u64;
         self.range(self.server, range);
     }
 
     fn server(&mut self, bytes: &[u8]) {
-        self.to_server += bytes.len() as u64;
+        self.flush();
         self.io.send(self.server, bytes);
     }
 }

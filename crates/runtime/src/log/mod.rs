@@ -45,7 +45,7 @@ pub(crate) struct Log {
     entries: SyncSender<Entry>,
     dropped: Arc<AtomicU64>,
     /// Lines below this level are not written.
-    least: Arc<AtomicU8>,
+    min_level: Arc<AtomicU8>,
 }
 
 /// The log's thread, to be waited for at the end.
@@ -59,8 +59,8 @@ impl LogThread {
     }
 }
 
-/// The least level that is written with this much detail asked for.
-fn least(settings: &Settings) -> Level {
+/// The min_level level that is written with this much detail asked for.
+fn min_level(settings: &Settings) -> Level {
     if settings.verbose > 0 { Level::Debug } else { Level::Info }
 }
 
@@ -76,8 +76,8 @@ impl Log {
             write_lines(inbox, sinks, &count);
             drop(end);
         })?;
-        let least = Arc::new(AtomicU8::new(least(settings) as u8));
-        Ok((Log { entries, dropped, least }, LogThread(ended)))
+        let min_level = Arc::new(AtomicU8::new(min_level(settings) as u8));
+        Ok((Log { entries, dropped, min_level }, LogThread(ended)))
     }
 
     /// Queues a line about the process.
@@ -87,7 +87,7 @@ impl Log {
 
     /// Whether lines of this level are written.
     pub(crate) fn takes(&self, level: Level) -> bool {
-        (level as u8) >= self.least.load(Ordering::Relaxed)
+        (level as u8) >= self.min_level.load(Ordering::Relaxed)
     }
 
     /// Queues a line.
@@ -114,7 +114,7 @@ impl Log {
 
     /// Goes by other settings from now on.
     pub(crate) fn follow(&self, settings: &Settings) {
-        self.least.store(least(settings) as u8, Ordering::Relaxed);
+        self.min_level.store(min_level(settings) as u8, Ordering::Relaxed);
         let _ = self.entries.try_send(Entry::Follow(Box::new(settings.clone())));
     }
 }

@@ -1,5 +1,6 @@
 //! The log as its users see it: what is written, filtered, dropped.
 
+use std::io::Write;
 use std::sync::Mutex;
 use std::sync::mpsc::{Sender, channel};
 

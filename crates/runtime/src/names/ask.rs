@@ -1,4 +1,4 @@
-//! Asking name servers: both kinds of address at once by UDP, by TCP what does not fit.
+//! HelperQueues name servers: both kinds of address at once by UDP, by TCP what does not fit.
 //!
 //! Owns the sockets of one look-up and its patience. Blocks; it runs on a helper thread.
 

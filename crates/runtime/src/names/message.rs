@@ -1,6 +1,6 @@
 //! Questions and answers of the DNS as bytes (RFC 1035, section 4; AAAA: RFC 3596).
 //!
-//! Owns the two kinds of question that a pooler has. Must not know how they travel. Nothing here trusts a length: a cut or
+//! Owns the two kinds of question that a pooler has. Must not know how they are sent. Nothing here trusts a length: a cut or
 //! twisted message is [`None`].
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

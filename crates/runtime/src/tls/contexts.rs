@@ -22,21 +22,21 @@ const ALPN: &[u8] = b"postgresql";
 /// What handshakes with clients go by.
 #[derive(Debug)]
 pub(crate) struct Accept {
-    pub(super) config: Arc<ServerConfig>,
+    pub(crate) config: Arc<ServerConfig>,
     /// The hash of our certificate that SCRAM-SHA-256-PLUS binds to.
-    pub(super) binding: Option<Vec<u8>>,
+    pub(crate) binding: Option<Vec<u8>>,
 }
 
 /// What handshakes with servers go by: one each for the two ways to begin.
 #[derive(Debug)]
-pub(super) struct Connect {
+pub(crate) struct Connect {
     after_request: Arc<ClientConfig>,
     direct: Arc<ClientConfig>,
 }
 
 /// All contexts of a configuration.
 #[derive(Debug, Default)]
-pub(super) struct Contexts {
+pub(crate) struct Contexts {
     accept: Option<Arc<Accept>>,
     unverified: Option<Connect>,
     trusted: Option<Connect>,
@@ -45,12 +45,12 @@ pub(super) struct Contexts {
 
 impl Contexts {
     /// Reads the files that a configuration names. An error is one line, with the file and what to do.
-    pub(super) fn load(config: &Config) -> Result<Contexts, String> {
+    pub(crate) fn load(config: &Config) -> Result<Contexts, String> {
         Ok(Contexts { accept: Contexts::to_clients(config)?, ..Contexts::to_servers(config)? })
     }
 
     /// What keeps the files from being used, for either side.
-    pub(super) fn faults(config: &Config) -> Vec<String> {
+    pub(crate) fn faults(config: &Config) -> Vec<String> {
         let (clients, servers) = (Contexts::to_clients(config), Contexts::to_servers(config));
         clients.err().into_iter().chain(servers.err()).collect()
     }
@@ -61,7 +61,7 @@ impl Contexts {
     }
 
     /// The same, without what is for clients.
-    pub(super) fn to_servers(config: &Config) -> Result<Contexts, String> {
+    pub(crate) fn to_servers(config: &Config) -> Result<Contexts, String> {
         let (mut contexts, server) = (Contexts::default(), &config.tls.server);
         if server.mode != SslMode::Disable {
             let provider = provider(server, "server_tls_")?;
@@ -85,12 +85,12 @@ impl Contexts {
     }
 
     /// For a client; `None` if there is no encryption for clients.
-    pub(super) fn accept(&self) -> Option<Arc<Accept>> {
+    pub(crate) fn accept(&self) -> Option<Arc<Accept>> {
         self.accept.clone()
     }
 
     /// For a server; `None` if there is no encryption of this kind.
-    pub(super) fn connect(&self, mode: SslMode, direct: bool) -> Option<Arc<ClientConfig>> {
+    pub(crate) fn connect(&self, mode: SslMode, direct: bool) -> Option<Arc<ClientConfig>> {
         let connect = match mode {
             SslMode::VerifyFull => self.trusted_for.as_ref(),
             SslMode::VerifyCa => self.trusted.as_ref(),
@@ -101,7 +101,7 @@ impl Contexts {
 }
 
 /// Whether a mode asks for a certificate of the other side.
-pub(super) fn verifies(mode: SslMode) -> bool {
+pub(crate) fn verifies(mode: SslMode) -> bool {
     matches!(mode, SslMode::VerifyCa | SslMode::VerifyFull)
 }
 
@@ -169,7 +169,7 @@ fn connect(
 
 /// The keys and certificates of a configuration, read and ready for handshakes.
 #[derive(Clone, Debug, Default)]
-pub struct TlsFiles(pub(crate) Arc<Vault>);
+pub struct TlsFiles(pub(crate) Arc<TlsContexts>);
 
 impl TlsFiles {
     /// Reads the files that a configuration names.
@@ -177,7 +177,7 @@ impl TlsFiles {
     /// # Errors
     /// One line that names the file or the setting, and says what to do.
     pub fn load(config: &Config) -> Result<TlsFiles, String> {
-        Ok(TlsFiles(Arc::new(Vault::new(Contexts::load(config)?))))
+        Ok(TlsFiles(Arc::new(TlsContexts::new(Contexts::load(config)?))))
     }
 
     /// Reads the files of a configuration that will be in force soon: handshakes go by them from then on.
@@ -193,7 +193,7 @@ impl TlsFiles {
 
 /// The contexts in force, and those of a configuration that was read and is not in force yet.
 #[derive(Debug, Default)]
-pub(crate) struct Vault(Mutex<Held>);
+pub(crate) struct TlsContexts(Mutex<Held>);
 
 #[derive(Debug, Default)]
 struct Held {
@@ -201,13 +201,13 @@ struct Held {
     next: Option<(Arc<Config>, Arc<Contexts>)>,
 }
 
-impl Vault {
-    fn new(now: Contexts) -> Vault {
-        Vault(Mutex::new(Held { now: Arc::new(now), next: None }))
+impl TlsContexts {
+    fn new(now: Contexts) -> TlsContexts {
+        TlsContexts(Mutex::new(Held { now: Arc::new(now), next: None }))
     }
 
     /// The contexts in force.
-    pub(super) fn now(&self) -> Arc<Contexts> {
+    pub(crate) fn now(&self) -> Arc<Contexts> {
         self.held().now.clone()
     }
 

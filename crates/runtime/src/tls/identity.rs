@@ -63,7 +63,7 @@ pub(super) fn roots(file: &Path) -> Result<(RootCertStore, Vec<CertificateDer<'s
     Ok((roots, all))
 }
 
-/// The certificates in a file, in order; at least one.
+/// The certificates in a file, in order; at min_level one.
 pub(super) fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
     let text = read(file)?;
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();

@@ -13,24 +13,28 @@
 //! | `x509` | the few fields of a certificate that we read ourselves |
 //! | `session` | an encrypted connection: bytes in, bytes out |
 //! | `step` | one step of a handshake, done by a helper |
-//! | `secure` | a worker's encrypted sockets |
+//! | `charge` | how many bytes of handshakes are kept |
+//! | `state` | what a worker keeps for its encrypted sockets |
 //! | `blocking` | encryption to a server for who waits |
 //! | `check` | what is wrong, or soon will be, with the files |
 
 mod blocking;
+mod charge;
 mod check;
 mod contexts;
 mod identity;
-mod secure;
 mod session;
+mod state;
 mod step;
 mod suites;
 mod verify;
 mod x509;
 
 pub use blocking::ServerTls;
+pub(crate) use charge::Charge;
 pub use check::{TlsFinding, check_tls};
+pub(crate) use contexts::TlsContexts;
 pub use contexts::TlsFiles;
-pub(crate) use contexts::Vault;
-pub(crate) use secure::{Sealing, Tls};
-pub(crate) use step::{Outcome, Side, Step};
+pub(crate) use session::End;
+pub(crate) use state::{Tls, TlsState};
+pub(crate) use step::{HandshakeStep, Side, StepOutcome};

@@ -45,7 +45,7 @@ impl fmt::Debug for Side {
 
 /// How far a connection has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum End {
+pub(crate) enum End {
     /// It goes on.
     Open,
     /// The other side has said that nothing more will come (close_notify).
@@ -77,41 +77,41 @@ impl Records for UnbufferedClientConnection {
 }
 
 impl Session {
-    pub(super) fn accepted(connection: UnbufferedServerConnection) -> Session {
+    pub(crate) fn accepted(connection: UnbufferedServerConnection) -> Session {
         Session { side: Side::Server(connection), held: Vec::new(), early: Vec::new(), end: End::Open }
     }
 
-    pub(super) fn connected(connection: UnbufferedClientConnection) -> Session {
+    pub(crate) fn connected(connection: UnbufferedClientConnection) -> Session {
         Session { side: Side::Client(connection), held: Vec::new(), early: Vec::new(), end: End::Open }
     }
 
     /// What both sides have agreed on.
-    pub(super) fn common(&self) -> &CommonState {
+    pub(crate) fn common(&self) -> &CommonState {
         match &self.side {
             Side::Server(connection) => connection,
             Side::Client(connection) => connection,
         }
     }
 
-    pub(super) fn end(&self) -> End {
+    pub(crate) fn end(&self) -> End {
         self.end
     }
 
     /// What has been shown to the library and is still needed.
-    pub(super) fn held(&self) -> &[u8] {
+    pub(crate) fn held(&self) -> &[u8] {
         &self.held
     }
 
     /// Copies what is held to the front of `buffer`, before bytes are read behind it. Returns where; `None` if there would be no
     /// room for more.
-    pub(super) fn put_held(&self, buffer: &mut [u8]) -> Option<usize> {
+    pub(crate) fn put_held(&self, buffer: &mut [u8]) -> Option<usize> {
         buffer.get_mut(..self.held.len())?.copy_from_slice(&self.held);
         (self.held.len() < buffer.len()).then_some(self.held.len())
     }
 
     /// Takes in the bytes at the front of `incoming`, which begin with what was held: appends what they say to `plain`, and
     /// what must be answered to `reply`.
-    pub(super) fn take_in(
+    pub(crate) fn take_in(
         &mut self,
         incoming: &mut [u8],
         plain: &mut Vec<u8>,
@@ -138,7 +138,7 @@ impl Session {
     }
 
     /// Takes in bytes that follow those that are held; for handshakes.
-    pub(super) fn take_in_more(&mut self, more: &[u8], reply: &mut Vec<u8>) -> Result<(), Error> {
+    pub(crate) fn take_in_more(&mut self, more: &[u8], reply: &mut Vec<u8>) -> Result<(), Error> {
         let mut incoming = std::mem::take(&mut self.held);
         incoming.extend_from_slice(more);
         let mut plain = std::mem::take(&mut self.early);
@@ -148,17 +148,17 @@ impl Session {
     }
 
     /// Whether decrypted bytes wait to be delivered.
-    pub(super) fn has_early(&self) -> bool {
+    pub(crate) fn has_early(&self) -> bool {
         !self.early.is_empty()
     }
 
     /// Takes the decrypted bytes that wait.
-    pub(super) fn take_early(&mut self) -> Vec<u8> {
+    pub(crate) fn take_early(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.early)
     }
 
     /// Encrypts `plain` and appends the records to `sealed`. A failure breaks the connection.
-    pub(super) fn seal(&mut self, plain: &[u8], sealed: &mut Vec<u8>) -> Result<(), Error> {
+    pub(crate) fn seal(&mut self, plain: &[u8], sealed: &mut Vec<u8>) -> Result<(), Error> {
         let result = match (&mut self.side, self.end) {
             (_, End::Broken) => Err(Error::General("the connection is broken".into())),
             (Side::Server(connection), _) => seal(connection, &mut self.held, Some(plain), sealed),
@@ -168,7 +168,7 @@ impl Session {
     }
 
     /// Appends the record that says that nothing more will come from us.
-    pub(super) fn close(&mut self, sealed: &mut Vec<u8>) {
+    pub(crate) fn close(&mut self, sealed: &mut Vec<u8>) {
         // Who is broken has said so already.
         let _ = match (&mut self.side, self.end) {
             (_, End::Broken) => Ok(()),

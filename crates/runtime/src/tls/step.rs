@@ -1,6 +1,6 @@
 //! One step of a handshake, done by a helper: what came is taken in, what must be answered comes out.
 //!
-//! The whole connection travels inside the request and back; nothing of it is shared.
+//! The whole connection moves with the request and back; nothing of it is shared.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -13,8 +13,8 @@ use weir_base::Host;
 use weir_config::SslMode;
 use weir_engine::port::{Certificate, Secured};
 
+use super::charge::{Charge, MOST_OF_SERVER};
 use super::contexts::{Accept, verifies};
-use super::secure::{Charge, MOST_OF_SERVER};
 use super::session::Session;
 use super::{suites, x509};
 
@@ -23,13 +23,13 @@ const HEADER: usize = 5;
 
 /// A handshake under way.
 #[derive(Debug)]
-pub(crate) struct Step {
+pub(crate) struct HandshakeStep {
     side: Side,
-    stand: Stand,
+    state: StepState,
     /// What has come and was not taken in.
-    pub(super) received: Vec<u8>,
+    pub(crate) received: Vec<u8>,
     /// What is to be sent.
-    pub(super) reply: Vec<u8>,
+    pub(crate) reply: Vec<u8>,
     /// What a client's handshake is charged for.
     charge: Option<Charge>,
 }
@@ -44,23 +44,23 @@ pub(crate) enum Side {
 }
 
 #[derive(Debug)]
-enum Stand {
+enum StepState {
     Accept(Arc<Accept>),
     Connect { config: Arc<ClientConfig>, host: Host, mode: SslMode },
-    Going(Box<Session>, Role),
+    Going(Box<Session>, SessionRole),
     Over,
 }
 
 /// What is to be told at the end, from the side's context.
 #[derive(Debug)]
-enum Role {
+enum SessionRole {
     Accepted { binding: Option<Vec<u8>> },
     Connected { mode: SslMode },
 }
 
 /// What a step led to.
 #[derive(Debug)]
-pub(crate) enum Outcome {
+pub(crate) enum StepOutcome {
     /// More has to come from the other side.
     More,
     /// The handshake is done.
@@ -69,15 +69,15 @@ pub(crate) enum Outcome {
     Failed(String),
 }
 
-impl Step {
-    pub(super) fn accept(accept: Arc<Accept>, received: Vec<u8>, charge: Charge) -> Step {
+impl HandshakeStep {
+    pub(crate) fn accept(accept: Arc<Accept>, received: Vec<u8>, charge: Charge) -> HandshakeStep {
         let charge = Some(charge);
-        Step { side: Side::Accept, stand: Stand::Accept(accept), received, reply: Vec::new(), charge }
+        HandshakeStep { side: Side::Accept, state: StepState::Accept(accept), received, reply: Vec::new(), charge }
     }
 
-    pub(super) fn connect(config: Arc<ClientConfig>, host: Host, mode: SslMode) -> Step {
-        let stand = Stand::Connect { config, host, mode };
-        Step { side: Side::Connect, stand, received: Vec::new(), reply: Vec::new(), charge: None }
+    pub(crate) fn connect(config: Arc<ClientConfig>, host: Host, mode: SslMode) -> HandshakeStep {
+        let state = StepState::Connect { config, host, mode };
+        HandshakeStep { side: Side::Connect, state, received: Vec::new(), reply: Vec::new(), charge: None }
     }
 
     pub(crate) fn side(&self) -> Side {
@@ -85,8 +85,8 @@ impl Step {
     }
 
     /// Whether what it keeps of what the other side has sent is no more than it may.
-    pub(super) fn is_kept_within_bounds(&mut self) -> bool {
-        let held = if let Stand::Going(session, _) = &self.stand { session.held().len() } else { 0 };
+    pub(crate) fn is_kept_within_bounds(&mut self) -> bool {
+        let held = if let StepState::Going(session, _) = &self.state { session.held().len() } else { 0 };
         let kept = self.received.len() + held;
         match &mut self.charge {
             Some(charge) => charge.set(kept),
@@ -96,11 +96,11 @@ impl Step {
 
     /// Whether there is something to do: a whole record, or anything that is none. Its beginning may have been shown to the
     /// session by the last step.
-    pub(super) fn is_due(&self) -> bool {
-        let held = match &self.stand {
-            Stand::Going(session, _) => session.held(),
-            Stand::Connect { .. } if self.received.is_empty() => return true,
-            Stand::Accept(_) | Stand::Connect { .. } | Stand::Over => &[],
+    pub(crate) fn is_due(&self) -> bool {
+        let held = match &self.state {
+            StepState::Going(session, _) => session.held(),
+            StepState::Connect { .. } if self.received.is_empty() => return true,
+            StepState::Accept(_) | StepState::Connect { .. } | StepState::Over => &[],
         };
         if self.received.is_empty() {
             return false;
@@ -116,49 +116,49 @@ impl Step {
     }
 
     /// Takes the step.
-    pub(crate) fn take(&mut self) -> Outcome {
-        let (mut session, role) = match std::mem::replace(&mut self.stand, Stand::Over) {
-            Stand::Going(session, role) => (session, role),
-            Stand::Over => return Outcome::Failed("the handshake is over".into()),
+    pub(crate) fn take(&mut self) -> StepOutcome {
+        let (mut session, role) = match std::mem::replace(&mut self.state, StepState::Over) {
+            StepState::Going(session, role) => (session, role),
+            StepState::Over => return StepOutcome::Failed("the handshake is over".into()),
             begin => match begin_session(begin) {
                 Ok((session, role)) => (Box::new(session), role),
-                Err(error) => return Outcome::Failed(error),
+                Err(error) => return StepOutcome::Failed(error),
             },
         };
         let received = std::mem::take(&mut self.received);
         if let Err(error) = session.take_in_more(&received, &mut self.reply) {
-            return Outcome::Failed(error.to_string());
+            return StepOutcome::Failed(error.to_string());
         }
         let done = !session.common().is_handshaking();
-        let outcome = if done { Outcome::Done(Box::new(secured(&session, &role))) } else { Outcome::More };
-        self.stand = Stand::Going(session, role);
+        let outcome = if done { StepOutcome::Done(Box::new(secured(&session, &role))) } else { StepOutcome::More };
+        self.state = StepState::Going(session, role);
         outcome
     }
 
     /// The connection, after the last step.
-    pub(super) fn into_session(self) -> Option<Box<Session>> {
-        if let Stand::Going(session, _) = self.stand { Some(session) } else { None }
+    pub(crate) fn into_session(self) -> Option<Box<Session>> {
+        if let StepState::Going(session, _) = self.state { Some(session) } else { None }
     }
 }
 
-fn begin_session(stand: Stand) -> Result<(Session, Role), String> {
+fn begin_session(state: StepState) -> Result<(Session, SessionRole), String> {
     let failed = |error: rustls::Error| error.to_string();
-    match stand {
-        Stand::Accept(accept) => {
+    match state {
+        StepState::Accept(accept) => {
             let connection = UnbufferedServerConnection::new(accept.config.clone()).map_err(failed)?;
-            Ok((Session::accepted(connection), Role::Accepted { binding: accept.binding.clone() }))
+            Ok((Session::accepted(connection), SessionRole::Accepted { binding: accept.binding.clone() }))
         }
-        Stand::Connect { config, host, mode } => {
+        StepState::Connect { config, host, mode } => {
             let name = server_name(&host, mode)?;
             let connection = UnbufferedClientConnection::new(config, name).map_err(failed)?;
-            Ok((Session::connected(connection), Role::Connected { mode }))
+            Ok((Session::connected(connection), SessionRole::Connected { mode }))
         }
-        Stand::Going(..) | Stand::Over => Err("the handshake has begun already".into()),
+        StepState::Going(..) | StepState::Over => Err("the handshake has begun already".into()),
     }
 }
 
 /// The name that a server's certificate must be for, which is also told to the server if it is no address.
-pub(super) fn server_name(host: &Host, mode: SslMode) -> Result<ServerName<'static>, String> {
+pub(crate) fn server_name(host: &Host, mode: SslMode) -> Result<ServerName<'static>, String> {
     // Told to nobody and compared with nothing.
     let none = ServerName::from(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
     match host {
@@ -172,12 +172,12 @@ pub(super) fn server_name(host: &Host, mode: SslMode) -> Result<ServerName<'stat
     }
 }
 
-fn secured(session: &Session, role: &Role) -> Secured {
+fn secured(session: &Session, role: &SessionRole) -> Secured {
     let common = session.common();
     let theirs = common.peer_certificates().and_then(<[_]>::first).and_then(|first| x509::Certificate::read(first));
     let (binding, is_verified) = match role {
-        Role::Accepted { binding } => (binding.clone(), true),
-        Role::Connected { mode } => (theirs.as_ref().and_then(x509::Certificate::binding), verifies(*mode)),
+        SessionRole::Accepted { binding } => (binding.clone(), true),
+        SessionRole::Connected { mode } => (theirs.as_ref().and_then(x509::Certificate::binding), verifies(*mode)),
     };
     let certificate = theirs.filter(|_| is_verified);
     Secured {
@@ -209,9 +209,9 @@ mod tests {
     }
 
     /// A step that has said hello, and the server's whole answer.
-    fn answered((client, server): &(Arc<ClientConfig>, Arc<ServerConfig>)) -> (Step, Vec<u8>) {
-        let mut step = Step::connect(client.clone(), Host::Name("localhost".into()), SslMode::VerifyFull);
-        assert!(step.is_due() && matches!(step.take(), Outcome::More));
+    fn answered((client, server): &(Arc<ClientConfig>, Arc<ServerConfig>)) -> (HandshakeStep, Vec<u8>) {
+        let mut step = HandshakeStep::connect(client.clone(), Host::Name("localhost".into()), SslMode::VerifyFull);
+        assert!(step.is_due() && matches!(step.take(), StepOutcome::More));
         let mut server = ServerConnection::new(server.clone()).unwrap();
         server.read_tls(&mut step.reply.as_slice()).unwrap();
         server.process_new_packets().unwrap();
@@ -232,13 +232,13 @@ mod tests {
             let cut = cut.min(answer.len() - 1);
             step.received.extend_from_slice(&answer[..cut]);
             if step.is_due() {
-                assert!(matches!(step.take(), Outcome::More), "cut at {cut}");
+                assert!(matches!(step.take(), StepOutcome::More), "cut at {cut}");
                 assert!(!step.is_due(), "nothing has come since, cut at {cut}");
             }
             // What comes next may look like the beginning of a record, and is the middle of one.
             step.received.extend_from_slice(&answer[cut..]);
             assert!(step.is_due(), "cut at {cut}");
-            assert!(matches!(step.take(), Outcome::Done(_)), "cut at {cut}");
+            assert!(matches!(step.take(), StepOutcome::Done(_)), "cut at {cut}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Small brains that drive a real runtime, and what the tests need around them.
+//! Small handlers that drive a real runtime, and what the tests need around them.
 #![allow(dead_code, reason = "each test program uses a part of this")]
 
 use std::collections::HashMap;
@@ -64,8 +64,8 @@ pub(crate) fn plan(workers: u16) -> Plan {
     }
 }
 
-pub(crate) fn serve<B: Handler>(brain: impl FnMut(WorkerSetup) -> B) -> Running {
-    start(plan(1), brain).unwrap()
+pub(crate) fn serve<B: Handler>(handler: impl FnMut(WorkerSetup) -> B) -> Running {
+    start(plan(1), handler).unwrap()
 }
 
 pub(crate) fn address(running: &Running) -> SocketAddr {
@@ -96,7 +96,7 @@ pub(crate) fn pattern(from: usize, count: usize) -> Vec<u8> {
     (from..from + count).map(|i| (i ^ (i >> 8) ^ (i >> 17)) as u8).collect()
 }
 
-/// What a brain was told, as text.
+/// What a handler was told, as text.
 pub(crate) fn told(input: &Input<'_>) -> String {
     match input {
         Input::Accepted { .. } => "accepted".into(),
@@ -214,7 +214,7 @@ impl<F: FnMut(Time, Input<'_>, &mut dyn DynIo) -> Time + Send + 'static> Handler
     }
 }
 
-/// A brain that does `act` at each input; what it returns is the next deadline.
+/// A handler that does `act` at each input; what it returns is the next deadline.
 pub(crate) fn script<F: FnMut(Time, Input<'_>, &mut dyn DynIo) -> Time + Send + 'static>(act: F) -> Script<F> {
     Script { act, deadline: Time::NEVER }
 }
@@ -263,5 +263,5 @@ pub(crate) fn target(address: SocketAddr) -> Target {
 }
 
 pub(crate) fn next(heard: &Receiver<String>) -> String {
-    heard.recv_timeout(Duration::from_secs(20)).expect("the brain is told something")
+    heard.recv_timeout(Duration::from_secs(20)).expect("the handler is told something")
 }

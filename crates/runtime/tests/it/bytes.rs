@@ -139,7 +139,7 @@ fn a_paused_peer_delivers_no_bytes_until_it_is_resumed() {
 }
 
 #[test]
-fn a_reset_reaches_the_brain_of_a_paused_peer() {
+fn a_reset_of_a_paused_peer_reaches_the_handler() {
     let (told_to, heard) = channel();
     let mut told_to = Some(told_to);
     let running = serve(|_| {

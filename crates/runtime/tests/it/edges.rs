@@ -16,13 +16,13 @@ use weir_runtime::{LogTarget, Plan, Running, start};
 
 use crate::common::*;
 
-/// A runtime whose brain connects to `target` when it starts (at its first tick), and reports all it is told.
+/// A runtime whose handler connects to `target` when it starts (at its first tick), and reports all it is told.
 fn connecting(target: Target) -> (Running, Receiver<String>) {
     let (told_to, heard) = channel();
     let mut first = Some((target, told_to));
     let running = serve(move |_| {
         let (target, told_to) = first.take().unwrap();
-        let mut brain = script(move |_, input, io| {
+        let mut handler = script(move |_, input, io| {
             match &input {
                 Input::Tick => drop(io.connect(&target)),
                 Input::Connected { local, .. } => told_to.send(format!("from {local}")).unwrap(),
@@ -31,8 +31,8 @@ fn connecting(target: Target) -> (Running, Receiver<String>) {
             told_to.send(told(&input)).unwrap();
             Time::NEVER
         });
-        brain.deadline = Time::START;
-        brain
+        handler.deadline = Time::START;
+        handler
     });
     assert_eq!(next(&heard), "tick");
     (running, heard)
@@ -172,18 +172,18 @@ fn our_unix_socket_has_its_mode_knows_its_clients_and_vanishes_with_us() {
 fn only_a_dead_socket_file_is_replaced() {
     let dir = folder("stale");
     let path = dir.join(".s.PGSQL.6432");
-    let brain = |_| script(|_, _, _| Time::NEVER);
+    let handler = |_| script(|_, _, _| Time::NEVER);
 
     let alive = UnixListener::bind(&path).unwrap();
-    let refused = start(unix_plan(&dir), brain).err().unwrap().to_string();
+    let refused = start(unix_plan(&dir), handler).err().unwrap().to_string();
     assert!(refused.contains("in use"), "{refused}");
     assert!(path.exists());
 
     drop(alive);
-    drop(start(unix_plan(&dir), brain).unwrap());
+    drop(start(unix_plan(&dir), handler).unwrap());
 
     std::fs::write(&path, "precious").unwrap();
-    let refused = start(unix_plan(&dir), brain).err().unwrap().to_string();
+    let refused = start(unix_plan(&dir), handler).err().unwrap().to_string();
     assert!(refused.contains("no socket"), "{refused}");
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "precious");
     std::fs::remove_dir_all(dir).unwrap();
@@ -254,7 +254,7 @@ fn helpers_answer_all_however_many_are_asked() {
     plan.reload = Arc::new(|| Err("line 3: not a port".into()));
     let _running = start(plan, |_| {
         let told_to = told_to.take().unwrap();
-        let mut brain = script(move |_, input, io| {
+        let mut handler = script(move |_, input, io| {
             match input {
                 Input::Tick => {
                     let salt = |i: u64| Work::SaltClient {
@@ -271,8 +271,8 @@ fn helpers_answer_all_however_many_are_asked() {
             }
             Time::NEVER
         });
-        brain.deadline = Time::START;
-        brain
+        handler.deadline = Time::START;
+        handler
     })
     .unwrap();
     let mut seen = vec![false; JOBS as usize + 2];
@@ -297,7 +297,7 @@ fn the_configuration_and_logins_at_servers_do_not_wait_for_clients() {
     plan.reload = Arc::new(|| Err("line 3: not a port".into()));
     let _running = start(plan, |_| {
         let told_to = told_to.take().unwrap();
-        let mut brain = script(move |_, input, io| {
+        let mut handler = script(move |_, input, io| {
             match input {
                 Input::Tick => {
                     // Seconds of work.
@@ -313,8 +313,8 @@ fn the_configuration_and_logins_at_servers_do_not_wait_for_clients() {
             }
             Time::NEVER
         });
-        brain.deadline = Time::START;
-        brain
+        handler.deadline = Time::START;
+        handler
     })
     .unwrap();
     let order: Vec<u64> = (0..CLIENTS + 3).map(|_| heard.recv_timeout(Duration::from_secs(120)).unwrap()).collect();
@@ -325,7 +325,7 @@ fn the_configuration_and_logins_at_servers_do_not_wait_for_clients() {
 }
 
 #[test]
-fn the_brain_ends_the_process_with_its_status_and_the_last_lines_are_logged() {
+fn the_handler_ends_the_process_with_its_status_and_the_last_lines_are_logged() {
     let lines = Lines::default();
     let mut plan = plan(3);
     plan.log = LogTarget::Writer(Box::new(lines.clone()));

@@ -55,8 +55,8 @@ impl Handler for Roam {
 fn roam(workers: u16, reader_s_pause: Duration) {
     const TOTAL: usize = 24 << 20;
     let moves = Arc::new(AtomicUsize::new(0));
-    let running = start(plan(workers), |seat| Roam {
-        worker: seat.worker.0,
+    let running = start(plan(workers), |setup| Roam {
+        worker: setup.worker.0,
         workers,
         reads: 0,
         moves: moves.clone(),

@@ -45,8 +45,8 @@ impl Site {
         Plan { tls: TlsFiles::load(&self.config).unwrap(), ..plan(workers) }
     }
 
-    fn serve<B: Handler>(&self, brain: impl FnMut(WorkerSetup) -> B) -> Running {
-        start(self.plan(1), brain).unwrap()
+    fn serve<B: Handler>(&self, handler: impl FnMut(WorkerSetup) -> B) -> Running {
+        start(self.plan(1), handler).unwrap()
     }
 
     fn trust(&mut self) {
@@ -281,7 +281,7 @@ fn a_large_answer_of_many_pieces_is_whole_and_ends_in_order() {
     assert_eq!(stream.read(&mut [0]).unwrap(), 0);
 }
 
-/// A brain made of a closure that may begin handshakes.
+/// A handler made of a closure that may begin handshakes.
 struct Doing<F>(F);
 
 trait SecureIo: DynIo {
@@ -403,8 +403,8 @@ fn verify_full_wants_a_certificate_of_clients() {
 #[test]
 fn an_encrypted_connection_goes_on_at_another_worker() {
     let site = site();
-    let running = start(site.plan(2), |seat| {
-        let (me, mut envelopes) = (seat.worker, Envelopes::new());
+    let running = start(site.plan(2), |setup| {
+        let (me, mut envelopes) = (setup.worker, Envelopes::new());
         Doing(move |input: Input<'_>, io: &mut dyn SecureIo| match input {
             Input::Accepted { peer, .. } => io.accept_tls(peer),
             Input::Secured { peer, .. } => io.detach(peer),

@@ -6,10 +6,7 @@ use weir_base::PoolMode;
 use weir_pgwire::{Dirty, put_back, put_front};
 
 use super::rig::*;
-use crate::from_client::{ReplyWait, SimpleQueries, StopReason};
-use crate::from_server::ProtocolViolation;
-use crate::param_sync;
-use crate::{Refusal, Server};
+use crate::{ProtocolViolation, Refusal, ReplyWait, Server, SimpleQueries, StopReason, param_sync};
 
 #[test]
 fn a_server_is_clean_only_when_nothing_is_owed_open_or_half_way() {
@@ -120,7 +117,7 @@ fn a_server_that_speaks_up_while_idle_is_not_used_again() {
     {
         let mut link = Link::transaction();
         link.feed_server(&unasked, false).unwrap();
-        assert!(link.server().is_spoiled(), "{unasked:?}");
+        assert!(link.server().is_unusable(), "{unasked:?}");
         assert!(link.server().prove_clean().is_none());
     }
 }
@@ -141,7 +138,7 @@ fn a_fatal_error_is_passed_on_in_the_servers_words_and_told() {
     let told = link.told(&[fatal("57P01", "terminating connection due to administrator command")]);
     assert_eq!(told.fatal.unwrap().sqlstate, "57P01");
     assert_eq!(tags(&link.to_client), "E");
-    assert!(link.server().is_spoiled());
+    assert!(link.server().is_unusable());
 }
 
 #[test]

@@ -6,9 +6,11 @@ use weir_base::PoolMode;
 use weir_pgwire::{HEAD, backend};
 
 use super::rig::*;
-use crate::from_client::{ClientOutcome, MAX_HELD_PARSE, MAX_HELD_UNNAMED, ReplyWait, StopReason};
-use crate::undo_log::MAX_NOTED;
-use crate::{CancelKey, Client, Interner, Server, StatementMemory};
+use crate::from_client::ClientOutcome;
+use crate::undo_log::MAX_UNDO_BYTES;
+use crate::{
+    CancelKey, Client, Interner, MAX_HELD_PARSE, MAX_HELD_UNNAMED, ReplyWait, Server, StatementMemory, StopReason,
+};
 
 /// A link whose statements may take so much: of the client, of its pool, of the process.
 fn limited(client: u64, pool: u64, process: u64) -> Link {
@@ -207,7 +209,11 @@ fn a_deep_pipeline_of_closes_waits_at_its_bound_and_is_answered_in_full() {
     assert!(used < all.len() / 20, "what is outstanding is bounded");
     let sent = std::mem::take(&mut link.to_server);
     assert_eq!(tags(&sent), "H", "the server is told to say what it has");
-    assert!((MAX_NOTED as u64..2 * MAX_NOTED as u64).contains(&link.statements.used()), "{}", link.statements.used());
+    assert!(
+        (MAX_UNDO_BYTES as u64..2 * MAX_UNDO_BYTES as u64).contains(&link.statements.used()),
+        "{}",
+        link.statements.used()
+    );
     assert_eq!(
         link.feed_client(&all[used..used + 100]),
         ClientOutcome { used: 0, stop: StopReason::AwaitReplies(ReplyWait::QueueFull) }

@@ -6,9 +6,12 @@ use std::sync::Arc;
 use weir_base::PoolMode;
 use weir_pgwire::{ErrorFields, HEAD, Head, Of, put_back, put_front};
 
-use crate::from_client::{self, ClientOutcome, Context, MessagePolicy, SimpleQueries, StatementCounts, StopReason};
-use crate::from_server::{self, ProtocolViolation, ServerOutcome};
-use crate::{CancelKey, Client, Interner, Out, ParamTable, PoolStatements, Server, StatePolicy, StatementMemory};
+use crate::from_client::{self, ClientOutcome};
+use crate::from_server::{self, ServerOutcome};
+use crate::{
+    CancelKey, Client, Context, Interner, MessagePolicy, Out, ParamTable, PoolStatements, ProtocolViolation, Server,
+    SimpleQueries, StatePolicy, StatementCounts, StatementMemory, StopReason,
+};
 
 /// A link, and everything that was written to its ends since it was last looked at.
 pub(crate) struct Link {

@@ -8,7 +8,7 @@ use weir_base::PoolMode;
 use weir_pgwire::HEAD;
 
 use super::rig::*;
-use crate::from_client::StopReason;
+use crate::StopReason;
 
 /// As much of a server as answers need: it skips after errors, copies, and has a transaction.
 #[derive(Default)]
@@ -146,7 +146,7 @@ struct Outcome {
     statements: Vec<(Vec<u8>, Vec<u8>)>,
     client_state: String,
     server_state: String,
-    counts: crate::from_client::StatementCounts,
+    counts: crate::StatementCounts,
     refused: Option<String>,
 }
 

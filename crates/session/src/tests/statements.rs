@@ -6,8 +6,7 @@ use weir_base::PoolMode;
 use weir_pgwire::put_front;
 
 use super::rig::*;
-use crate::from_client::{ReplyWait, StopReason};
-use crate::{CancelKey, NAME_LEN, NAME_PREFIX, Server};
+use crate::{CancelKey, NAME_LEN, NAME_PREFIX, ReplyWait, Server, StopReason};
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()

@@ -1,13 +1,15 @@
-//! A worker: one thread, one epoll, one brain, and where it is to be had one io_uring.
+//! A worker: one thread, one epoll, one handler, and where it is to be had one io_uring.
 //!
 //! The loop: wait for events or the next deadline; read each ready socket once into the worker's scratch buffer and let
-//! the brain handle it; go round the sockets whose last read filled the buffer; open letters, accept clients, keep
+//! the handler handle it; go round the sockets whose last read filled the buffer; open messages, accept clients, keep
 //! deadlines. Each of these is bounded a round, so none starves the others. Invariants: in steady state a round allocates
 //! nothing, and a turn costs one read and one write; a deadline is kept only after what had come by then was heard, also
 //! when the process stood still over it.
 //!
 //! With a ring the loop waits there, and epoll is one of the things that the ring tells of (see `ahead`). Sockets are
 //! read, by whatever occasion, only when all that the ring had to tell has been told: so bytes stay in order.
+
+mod tls;
 
 use std::cmp::Reverse;
 use std::io::{self, Error, ErrorKind};
@@ -20,13 +22,12 @@ use weir_base::{Peer, Time};
 use weir_engine::port::{Gone, Input, Level};
 use weir_uring::{Completion, Key, Ring};
 
-use crate::ahead::{self, EPOLL, MakeRing, SHAPE};
 use crate::handler::Handler;
 use crate::load::Load;
-use crate::mailbox::{BELL, Letter};
-use crate::port::{Due, Notice, Port};
+use crate::mailbox::WorkerMessage;
+use crate::port::{self, DueAction, EPOLL, MakeRing, PendingInput, Port, RING_SIZE};
 use crate::shared::Ending;
-use crate::slots::{NONE, Ready, Stage, peer_of};
+use crate::slots::{NONE, Ready, Stage, WAKER, peer_of};
 
 /// Bytes of one read: the buffer of a worker. Large enough that a bulk transfer spends its time in the kernel.
 pub(crate) const SCRATCH: usize = 64 * 1024;
@@ -39,11 +40,11 @@ const UNHEARD: u32 = 64;
 /// Clients accepted a round.
 const ACCEPTS: usize = 64;
 /// Letters opened a round.
-const LETTERS: usize = 64;
+const MESSAGES: usize = 64;
 
 /// One worker.
 pub(crate) struct Worker<B> {
-    pub(crate) brain: B,
+    pub(crate) handler: B,
     pub(crate) scratch: Box<[u8]>,
     /// Decrypted bytes of a turn; without memory as long as nobody is encrypted.
     pub(crate) plain: Vec<u8>,
@@ -54,9 +55,9 @@ pub(crate) struct Worker<B> {
 }
 
 impl<B: Handler> Worker<B> {
-    pub(crate) fn new(brain: B, port: Port, ring: Option<MakeRing>) -> Self {
-        let load = Load::new(port.inbox.post.workers() == 1, port.now);
-        Worker { brain, scratch: vec![0; SCRATCH].into(), plain: Vec::new(), port, load, ring }
+    pub(crate) fn new(handler: B, port: Port, ring: Option<MakeRing>) -> Self {
+        let load = Load::new(port.inbox.mailboxes.workers() == 1, port.now);
+        Worker { handler, scratch: vec![0; SCRATCH].into(), plain: Vec::new(), port, load, ring }
     }
 
     /// How all workers are ended.
@@ -71,9 +72,9 @@ impl<B: Handler> Worker<B> {
             return self.run_by_epoll();
         };
         // A ring belongs to the thread that made it.
-        match make_ring(SHAPE) {
+        match make_ring(RING_SIZE) {
             Ok(mut ring) => {
-                self.port.ahead.begin();
+                self.port.ring_io.begin();
                 begun();
                 if let Err(error) = self.run_by_ring(&mut ring) {
                     self.port.shared.log.line(Level::Error, format_args!("waiting for events failed: {error}"));
@@ -98,16 +99,16 @@ impl<B: Handler> Worker<B> {
                 ring.watch(self.port.poll.registry().as_fd(), Key::new(EPOLL))?;
                 watching = true;
             }
-            self.port.hand_in(ring)?;
+            self.port.submit_wishes(ring)?;
             let asked = self.port.now;
             let wait = if more { Some(Duration::ZERO) } else { self.wait() };
             ring.wait(wait)?;
-            self.port.note_owed(ring.has_unsubmitted());
+            self.port.note_unsubmitted(ring.has_unsubmitted());
             self.port.now = self.port.shared.clock.now();
             let mut others = more | self.tell_completed(ring, &mut watching);
             while ring.is_behind() {
                 ring.wait(Some(Duration::ZERO))?;
-                self.port.note_owed(ring.has_unsubmitted());
+                self.port.note_unsubmitted(ring.has_unsubmitted());
                 others |= self.tell_completed(ring, &mut watching);
             }
             events.clear();
@@ -130,8 +131,8 @@ impl<B: Handler> Worker<B> {
 
     /// What the last turns wrote is sent before the process ends, as long as the kernel takes it.
     fn send_last(&mut self, ring: &mut Ring) -> io::Result<()> {
-        while self.port.ahead.unsent() > 0 || ring.has_unsubmitted() {
-            self.port.hand_in(ring)?;
+        while self.port.ring_io.unsent() > 0 || ring.has_unsubmitted() {
+            self.port.submit_wishes(ring)?;
             ring.submit()?;
             if ring.has_unsubmitted() {
                 break;
@@ -161,30 +162,30 @@ impl<B: Handler> Worker<B> {
     fn completed(&mut self, completion: Completion<'_>) {
         match completion {
             Completion::Received { key, bytes, more } => {
-                let peer = ahead::peer_of(key);
+                let peer = port::peer_of(key);
                 self.receive(peer, bytes);
                 if !more {
                     self.port.receive_stopped(peer);
                 }
             }
-            Completion::Sent { key, bytes, taken } => self.port.sent(ahead::peer_of(key), bytes, taken),
-            Completion::ReceiveEnded { key, ended } => self.port.receive_ended(ahead::peer_of(key), &ended),
+            Completion::Sent { key, bytes, taken } => self.port.sent(port::peer_of(key), bytes, taken),
+            Completion::ReceiveEnded { key, ended } => self.port.receive_ended(port::peer_of(key), &ended),
             // Nothing of that kind is asked of the ring.
             Completion::Accepted { .. } | Completion::AcceptEnded { .. } | Completion::Readable { .. } => {}
         }
-        self.tell_notices();
+        self.deliver_pending();
     }
 
-    /// Bytes came ahead; the brain handles them, unless it does not want any now.
+    /// Bytes came ahead; the handler handles them, unless it does not want any now.
     #[inline]
     fn receive(&mut self, peer: Peer, bytes: &[u8]) {
-        let Worker { brain, port, .. } = self;
+        let Worker { handler, port, .. } = self;
         let Some(slot) = port.peers.get(peer) else { return };
         if !slot.reads() || slot.held {
             return port.hold(peer, bytes);
         }
         if slot.tls == NONE {
-            brain.handle(port.now, Input::Bytes { peer, bytes }, port);
+            handler.handle(port.now, Input::Bytes { peer, bytes }, port);
             port.finish(bytes);
         } else {
             self.receive_sealed(peer, bytes);
@@ -225,7 +226,7 @@ impl<B: Handler> Worker<B> {
         }
         self.read_again();
         if self.port.inbox.waits() {
-            self.open_letters();
+            self.handle_messages();
         }
         if self.port.listening.is_some() {
             self.accept();
@@ -235,10 +236,10 @@ impl<B: Handler> Worker<B> {
     /// How long to wait for events.
     fn wait(&self) -> Option<Duration> {
         let port = &self.port;
-        if !port.runnable.is_empty() || port.inbox.waits() || port.ahead.unsent() > 0 {
+        if !port.runnable.is_empty() || port.inbox.waits() || port.ring_io.unsent() > 0 {
             return Some(Duration::ZERO);
         }
-        let mut until = self.brain.next_deadline();
+        let mut until = self.handler.next_deadline();
         if let Some(Reverse((due, ..))) = port.later.peek() {
             until = until.min(*due);
         }
@@ -253,7 +254,7 @@ impl<B: Handler> Worker<B> {
     fn event(&mut self, event: &Event) {
         let Some(peer) = peer_of(event.token()) else {
             return match (event.token(), &mut self.port.listening) {
-                (BELL, _) => self.port.inbox.ring(),
+                (WAKER, _) => self.port.inbox.ring(),
                 (token, Some(listening)) => listening.event(token),
                 _ => {}
             };
@@ -277,13 +278,13 @@ impl<B: Handler> Worker<B> {
         } else {
             return;
         }
-        self.tell_notices();
+        self.deliver_pending();
     }
 
-    /// Reads a peer once, and has the brain handle what came.
+    /// Reads a peer once, and has the handler handle what came.
     #[inline]
     fn read(&mut self, peer: Peer) {
-        let Worker { brain, scratch, port, .. } = self;
+        let Worker { handler, scratch, port, .. } = self;
         let Some(slot) = port.peers.get(peer) else { return };
         if slot.tls != NONE {
             return self.read_sealed(peer);
@@ -301,38 +302,38 @@ impl<B: Handler> Worker<B> {
                     slot.ready = Ready::Nothing;
                 }
                 let bytes = &scratch[..length];
-                brain.handle(port.now, Input::Bytes { peer, bytes }, port);
+                handler.handle(port.now, Input::Bytes { peer, bytes }, port);
                 port.finish(bytes);
                 if again {
                     port.enqueue(peer);
                 } else {
                     port.emptied(peer, length);
                 }
-                self.tell_notices();
+                self.deliver_pending();
             }
             Err(error) => self.read_failed(peer, &error),
         }
     }
 
-    /// Has the brain handle bytes that came ahead of its wish to read them.
+    /// Has the handler handle bytes that came ahead of its wish to read them.
     fn read_held(&mut self, peer: Peer) {
-        let Worker { brain, scratch, port, .. } = self;
+        let Worker { handler, scratch, port, .. } = self;
         let Some(slot) = port.peers.get(peer) else { return };
         let bytes = scratch;
-        let length = port.ahead.portion(peer, slot, bytes);
+        let length = port.ring_io.portion(peer, slot, bytes);
         if !slot.has_more_than_held() {
             slot.ready = Ready::Nothing;
         }
         let again = slot.ready != Ready::Nothing;
         if length > 0 {
             let bytes = &bytes[..length];
-            brain.handle(port.now, Input::Bytes { peer, bytes }, port);
+            handler.handle(port.now, Input::Bytes { peer, bytes }, port);
             port.finish(bytes);
         }
         if again {
             port.enqueue(peer);
         }
-        self.tell_notices();
+        self.deliver_pending();
     }
 
     /// A read gave no bytes: there are none for now, or the peer is gone.
@@ -365,71 +366,75 @@ impl<B: Handler> Worker<B> {
     pub(crate) fn gone(&mut self, peer: Peer, cause: Gone) {
         let Some(slot) = self.port.peers.get(peer) else { return };
         let cause = if slot.ready == Ready::Broken { Gone::Error } else { cause };
-        self.port.notices.push_back(Notice::Closed(peer, cause));
-        self.tell_notices();
+        self.port.pending.push_back(PendingInput::Closed(peer, cause));
+        self.deliver_pending();
     }
 
     /// One turn about something else than bytes.
     fn turn(&mut self, input: Input<'_>) {
-        self.brain.handle(self.port.now, input, &mut self.port);
+        self.handler.handle(self.port.now, input, &mut self.port);
         self.port.finish(&[]);
-        self.tell_notices();
+        self.deliver_pending();
     }
 
     #[inline]
-    pub(crate) fn tell_notices(&mut self) {
-        while let Some(notice) = self.port.notices.pop_front() {
+    pub(crate) fn deliver_pending(&mut self) {
+        while let Some(notice) = self.port.pending.pop_front() {
             self.tell(notice);
         }
     }
 
-    /// Tells the brain a notice, unless it closed the peer meanwhile.
-    fn tell(&mut self, notice: Notice) {
+    /// Tells the handler a notice, unless it closed the peer meanwhile.
+    fn tell(&mut self, notice: PendingInput) {
         let port = &mut self.port;
         let input = match notice {
-            Notice::Closed(peer, cause) if port.bury(peer, cause) => Input::Closed { peer, cause },
-            Notice::ConnectFailed(peer, error) if port.bury(peer, Gone::Error) => Input::ConnectFailed { peer, error },
-            Notice::Blocked(peer) if port.peers.live(peer).is_some() => Input::Blocked { peer },
-            Notice::Drained(peer) if port.peers.live(peer).is_some() => Input::Drained { peer },
-            Notice::Detached(peer) if port.peers.live(peer).is_some() => Input::Detached { peer },
-            Notice::Connected(peer, local, remote) if port.peers.live(peer).is_some() => {
+            PendingInput::Closed(peer, cause) if port.close_peer(peer, cause) => Input::Closed { peer, cause },
+            PendingInput::ConnectFailed(peer, error) if port.close_peer(peer, Gone::Error) => {
+                Input::ConnectFailed { peer, error }
+            }
+            PendingInput::Blocked(peer) if port.peers.live(peer).is_some() => Input::Blocked { peer },
+            PendingInput::Drained(peer) if port.peers.live(peer).is_some() => Input::Drained { peer },
+            PendingInput::Detached(peer) if port.peers.live(peer).is_some() => Input::Detached { peer },
+            PendingInput::Connected(peer, local, remote) if port.peers.live(peer).is_some() => {
                 Input::Connected { peer, local, remote }
             }
-            Notice::Secured(peer, tls) if port.peers.live(peer).is_some() => Input::Secured { peer, tls },
-            Notice::Resolved(name, addresses, ttl) => Input::Resolved { name, addresses, ttl },
-            Notice::TlsFailed(peer, error) if port.bury(peer, Gone::Error) => Input::TlsFailed { peer, error },
+            PendingInput::Secured(peer, tls) if port.peers.live(peer).is_some() => Input::Secured { peer, tls },
+            PendingInput::Resolved(name, addresses, ttl) => Input::Resolved { name, addresses, ttl },
+            PendingInput::TlsFailed(peer, error) if port.close_peer(peer, Gone::Error) => {
+                Input::TlsFailed { peer, error }
+            }
             _ => return,
         };
-        self.brain.handle(port.now, input, port);
+        self.handler.handle(port.now, input, port);
         port.finish(&[]);
     }
 
-    fn open_letters(&mut self) {
-        for _ in 0..LETTERS {
-            let Some(letter) = self.port.inbox.next() else { return };
-            match letter {
-                Letter::Message { from, message, socket } => {
-                    let socket = socket.map(|carried| self.port.adopt_carried(carried));
+    fn handle_messages(&mut self) {
+        for _ in 0..MESSAGES {
+            let Some(message) = self.port.inbox.next() else { return };
+            match message {
+                WorkerMessage::Message { from, message, socket } => {
+                    let socket = socket.map(|handoff| self.port.adopt_handoff(handoff));
                     self.turn(Input::Message { from, message, socket });
                 }
-                Letter::Helped { kind, job, answer } => {
+                WorkerMessage::Helped { kind, job, answer } => {
                     self.port.asking.helped(kind);
                     self.turn(Input::Helped { job, answer });
                 }
-                Letter::Found(found) => {
+                WorkerMessage::Found(found) => {
                     self.port.found(found);
-                    self.tell_notices();
+                    self.deliver_pending();
                 }
-                Letter::Stepped { peer, step, outcome } => {
+                WorkerMessage::Stepped { peer, step, outcome } => {
                     self.port.stepped(peer, step, outcome);
-                    self.tell_notices();
+                    self.deliver_pending();
                 }
-                Letter::Asked { number, request } => self.turn(Input::Asked { number, request }),
-                Letter::AskedNoMore { number } => self.turn(Input::AskedNoMore { number }),
-                Letter::Signal(signal) => self.turn(Input::Signal(signal)),
-                Letter::Accept(on) => self.port.set_accepting(on),
-                Letter::Room => self.port.end_rest(),
-                Letter::End => return,
+                WorkerMessage::Asked { number, request } => self.turn(Input::Asked { number, request }),
+                WorkerMessage::AskedNoMore { number } => self.turn(Input::AskedNoMore { number }),
+                WorkerMessage::Signal(signal) => self.turn(Input::Signal(signal)),
+                WorkerMessage::Accept(on) => self.port.set_accepting(on),
+                WorkerMessage::Room => self.port.end_rest(),
+                WorkerMessage::End => return,
             }
         }
     }
@@ -458,12 +463,12 @@ impl<B: Handler> Worker<B> {
             }
             self.port.later.pop();
             match what {
-                Due::Drop => self.port.drop_peer(peer),
-                Due::Connect => self.port.try_connect(peer, None),
+                DueAction::Drop => self.port.drop_peer(peer),
+                DueAction::Connect => self.port.try_connect(peer, None),
             }
-            self.tell_notices();
+            self.deliver_pending();
         }
-        if self.brain.next_deadline() <= asked {
+        if self.handler.next_deadline() <= asked {
             self.turn(Input::Tick);
         }
     }

@@ -1,4 +1,4 @@
-//! The desk: where the control plane's questions come in, and from where their answers go out again.
+//! The control_queue: where the control plane's questions come in, and from where their answers go out again.
 //!
 //! Owns the numbers of questions and who waits for each. Questions go to worker 0's mailbox. Nothing here is touched on
 //! the path of a query; a lock is held for a look into a table, never over an answer's delivery.
@@ -10,24 +10,24 @@ use std::sync::{Arc, Mutex, PoisonError};
 use weir_admin::{CommandError, Control, Deliver, Request, Response};
 use weir_base::WorkerId;
 
-use crate::mailbox::{Letter, Post};
+use crate::mailbox::{Mailboxes, WorkerMessage};
 
 /// The most questions under way at once; who asks beyond them is refused.
 const MOST: usize = 1024;
 
 /// Running workers, as the control plane sees them; cheap to clone.
 #[derive(Clone)]
-pub(crate) struct Desk(Arc<Inner>);
+pub(crate) struct ControlQueue(Arc<Inner>);
 
 struct Inner {
-    post: Post,
+    mailboxes: Mailboxes,
     number: AtomicU64,
     waiting: Mutex<HashMap<u64, Deliver>>,
 }
 
-impl Desk {
-    pub(crate) fn new(post: Post) -> Self {
-        Desk(Arc::new(Inner { post, number: AtomicU64::new(1), waiting: Mutex::default() }))
+impl ControlQueue {
+    pub(crate) fn new(mailboxes: Mailboxes) -> Self {
+        ControlQueue(Arc::new(Inner { mailboxes, number: AtomicU64::new(1), waiting: Mutex::default() }))
     }
 
     /// An engine has answered.
@@ -52,13 +52,15 @@ impl Desk {
     }
 }
 
-impl Control for Desk {
+impl Control for ControlQueue {
     fn ask(&self, request: Request, deliver: Deliver) -> u64 {
         let number = self.0.number.fetch_add(1, Ordering::Relaxed);
         match self.enter(number, deliver) {
             Err(deliver) => deliver(Err(CommandError::TooBusy)),
             // Without workers there is no answer: dropping who waits says so.
-            Ok(()) if !self.0.post.send(WorkerId(0), Letter::Asked { number, request }) => drop(self.take(number)),
+            Ok(()) if !self.0.mailboxes.send(WorkerId(0), WorkerMessage::Asked { number, request }) => {
+                drop(self.take(number))
+            }
             Ok(()) => {}
         }
         number
@@ -66,7 +68,7 @@ impl Control for Desk {
 
     fn forget(&self, number: u64) {
         if self.take(number).is_some() {
-            self.0.post.send(WorkerId(0), Letter::AskedNoMore { number });
+            self.0.mailboxes.send(WorkerId(0), WorkerMessage::AskedNoMore { number });
         }
     }
 }

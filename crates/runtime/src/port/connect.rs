@@ -1,86 +1,28 @@
-//! Connections that we begin: look-ups, addresses in order, Unix sockets.
+//! Connecting to servers: look-ups, addresses in order, Unix sockets.
 //!
-//! Owns the attempts under way, by slot, and the answers of look-ups while they hold. Each ends in exactly one notice, `Connected` or `ConnectFailed`, or in the engine's
-//! `close`. How long an attempt may take is the engine's business.
+//! Each attempt ends in exactly one `Connected` or `ConnectFailed`, or in the engine's `close`. How long an attempt may
+//! take is the engine's business.
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
 use std::io::{self, ErrorKind};
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use mio::net::{TcpStream, UnixStream};
 use socket2::SockRef;
-use weir_base::{Host, Peer, Span, Target, Time};
-use weir_config::Dns;
-
+use weir_base::{Host, Peer, Span, Target};
 use weir_config::Keepalive;
 
-use crate::listen::tune;
+use super::Port;
+use super::connects::{Attempt, Connects, KnownName, MOST_KNOWN, tcp};
+use super::pending::{DueAction, PendingInput};
 use crate::names::{Found, Query};
-use crate::port::{Due, Notice, Port};
 use crate::slots::{NONE, Stage, Watch};
-use crate::socket::Socket;
+use crate::socket::{Socket, socket_path, tune};
 
 /// A Unix socket whose queue is full refuses at once; we come back after this time, as a waiting connect would.
 const FULL_QUEUE: Span = Span::from_millis(10);
-
-/// A connect under way.
-#[derive(Debug)]
-enum Attempt {
-    /// The addresses are not known yet.
-    LookUp,
-    /// One address after the other is tried.
-    Tcp { left: std::vec::IntoIter<SocketAddr>, named: bool, now: Option<SocketAddr> },
-    /// PostgreSQL's socket at this path.
-    Unix(PathBuf),
-}
-
-/// Who waits for a name, each with its port.
-type Waiting = Vec<(Peer, u16)>;
-
-/// All connects under way in a worker.
-#[derive(Debug, Default)]
-pub(crate) struct Connects {
-    attempts: HashMap<u32, Attempt>,
-    /// Names that are being looked up, and who waits for each, with its port. Connects to the same name share one look-up.
-    asked: Vec<(Arc<str>, Waiting)>,
-    /// What look-ups said, for as long as it holds. As many as the configuration has names, and a few of its past.
-    known: HashMap<Arc<str>, Known>,
-    /// How names are looked up.
-    dns: Arc<Dns>,
-}
-
-/// What a look-up said.
-#[derive(Debug)]
-struct Known {
-    addresses: Result<Vec<IpAddr>, String>,
-    until: Time,
-    /// Which of the addresses is tried first by the next connect: they take turns.
-    turn: usize,
-}
-
-/// So many answers are kept; old ones go first.
-const MOST_KNOWN: usize = 1024;
-
-impl Connects {
-    /// Takes over how names are looked up. What is known from elsewhere is forgotten.
-    pub(crate) fn adopt(&mut self, dns: &Dns) {
-        if *self.dns != *dns {
-            self.dns = Arc::new(dns.clone());
-            self.known.clear();
-        }
-    }
-
-    /// A peer is gone; nothing is under way for it any more.
-    #[inline]
-    pub(crate) fn forget(&mut self, peer: Peer) {
-        if !self.attempts.is_empty() {
-            self.attempts.remove(&peer.slot);
-        }
-    }
-}
 
 impl Port {
     /// Begins a connection.
@@ -102,7 +44,7 @@ impl Port {
         if let Some(known) = self.connects.known.get_mut(name).filter(|known| known.until > now) {
             match known.attempt(port) {
                 Ok(attempt) => return attempt,
-                Err(error) => self.notices.push_back(Notice::ConnectFailed(peer, error)),
+                Err(error) => self.pending.push_back(PendingInput::ConnectFailed(peer, error)),
             }
             return Attempt::LookUp;
         }
@@ -133,9 +75,9 @@ impl Port {
         }
         let turn = known.get(&name).map_or(0, |known| known.turn);
         let addresses = found.addresses.as_ref().map_or_else(|_| Vec::new(), Clone::clone);
-        let mut answer = Known { addresses: found.addresses, until: now + found.ttl, turn };
+        let mut answer = KnownName { addresses: found.addresses, until: now + found.ttl, turn };
         // The engine hears of the answer before it hears what came of it.
-        self.notices.push_back(Notice::Resolved(name.clone(), addresses, found.ttl));
+        self.pending.push_back(PendingInput::Resolved(name.clone(), addresses, found.ttl));
         for (peer, port) in waiting {
             // Some may have been closed meanwhile.
             if self.peers.live(peer).is_none() {
@@ -146,7 +88,7 @@ impl Port {
                     self.connects.attempts.insert(peer.slot, attempt);
                     self.try_connect(peer, None);
                 }
-                Err(error) => self.notices.push_back(Notice::ConnectFailed(peer, error)),
+                Err(error) => self.pending.push_back(PendingInput::ConnectFailed(peer, error)),
             }
         }
         self.connects.known.insert(name, answer);
@@ -180,11 +122,11 @@ impl Port {
         match opened {
             Ok(socket) => self.connecting(peer, socket),
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                self.later.push(Reverse((self.now + FULL_QUEUE, peer, Due::Connect)));
+                self.later.push(Reverse((self.now + FULL_QUEUE, peer, DueAction::Connect)));
             }
             Err(error) => {
                 let error = failed.unwrap_or_else(|| error.to_string());
-                self.notices.push_back(Notice::ConnectFailed(peer, error));
+                self.pending.push_back(PendingInput::ConnectFailed(peer, error));
             }
         }
     }
@@ -207,7 +149,7 @@ impl Port {
                 slot.stage = Stage::Open;
                 let waits = slot.backlog != NONE;
                 self.begin_reading(peer);
-                self.notices.push_back(Notice::Connected(peer, local, remote));
+                self.pending.push_back(PendingInput::Connected(peer, local, remote));
                 if waits {
                     self.drain(peer);
                 }
@@ -219,27 +161,6 @@ impl Port {
             }
         }
     }
-}
-
-impl Known {
-    /// A connect to the next of the addresses, and then to the others.
-    fn attempt(&mut self, port: u16) -> Result<Attempt, String> {
-        let addresses = self.addresses.as_ref().map_err(Clone::clone)?;
-        let first = self.turn % addresses.len().max(1);
-        self.turn = first + 1;
-        let (before, from) = addresses.split_at(first);
-        let in_order = from.iter().chain(before).map(|address| SocketAddr::new(*address, port));
-        Ok(tcp(in_order.collect(), true))
-    }
-}
-
-/// The path of PostgreSQL's socket in `dir` (libpq's and the server's rule).
-pub(crate) fn socket_path(dir: &std::path::Path, port: u16) -> PathBuf {
-    dir.join(format!(".s.PGSQL.{port}"))
-}
-
-fn tcp(addresses: Vec<SocketAddr>, named: bool) -> Attempt {
-    Attempt::Tcp { left: addresses.into_iter(), named, now: None }
 }
 
 fn open_tcp(address: SocketAddr, keepalive: &Keepalive) -> io::Result<Socket> {

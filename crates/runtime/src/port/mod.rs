@@ -2,12 +2,19 @@
 //!
 //! Owns the worker's sockets and everything that is under way for them. During a turn wishes are noted; [`Port::finish`]
 //! carries them out: one gathered write a peer, then closes, then detaches. What the engine must be told in return stands
-//! in `notices` and is delivered in turns of its own. Decides nothing.
+//! in `pending` and is delivered in turns of its own. Decides nothing.
+
+mod accept;
+mod connect;
+mod connects;
+mod pending;
+mod ring;
+mod ring_io;
+mod tls;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::fmt;
-use std::net::IpAddr;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,44 +24,23 @@ use mio::{Interest, Poll};
 use weir_base::{Peer, Slab, Span, Target, Time, WorkerId};
 use weir_config::{Config, Keepalive};
 use weir_engine::Message;
-use weir_engine::port::{About, Gone, Handshake, Io, Level, Response, Secured, Work};
+use weir_engine::port::{About, Gone, Handshake, Io, Level, Response, Work};
 
-use crate::ahead::Ahead;
-use crate::connect::Connects;
-use crate::helpers::Asking;
+use crate::helpers::HelperQueues;
 use crate::listen::Listening;
-use crate::mailbox::{Carried, Inbox, Letter};
+use crate::mailbox::{Handoff, Inbox, WorkerMessage};
 use crate::output::{Backlogs, Offer, Output, Touched, take};
 use crate::shared::Shared;
 use crate::slots::{NONE, Outgoing, Peers, Reader, Ready, Removed, Slot, Stage, Watch, token};
 use crate::socket::Socket;
-use crate::tls::{Sealing, Tls};
+use crate::tls::{Tls, TlsState};
+pub(crate) use connects::Connects;
+pub(crate) use pending::{DueAction, PendingInput};
+pub use ring_io::MakeRing;
+pub(crate) use ring_io::{EPOLL, RING_SIZE, RingIo, peer_of};
 
 /// How long bytes for a closed peer are still offered to its socket.
 const LINGER: Span = Span::from_secs(5);
-
-/// Something that the engine has to be told.
-#[derive(Debug)]
-pub(crate) enum Notice {
-    Blocked(Peer),
-    Drained(Peer),
-    Detached(Peer),
-    Closed(Peer, Gone),
-    Connected(Peer, String, Option<IpAddr>),
-    Secured(Peer, Box<Secured>),
-    TlsFailed(Peer, String),
-    ConnectFailed(Peer, String),
-    Resolved(Arc<str>, Vec<IpAddr>, Span),
-}
-
-/// What is to be done for a peer at a certain moment, if it still exists.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) enum Due {
-    /// It has been closed long enough ago; what it did not take is lost.
-    Drop,
-    /// Another try to connect to a Unix socket whose queue was full.
-    Connect,
-}
 
 /// One worker's sockets, and what is under way for them.
 pub(crate) struct Port {
@@ -66,17 +52,17 @@ pub(crate) struct Port {
     pub(crate) backlogs: Backlogs,
     /// The encryption of those peers that have one.
     pub(crate) tls: Slab<Tls>,
-    pub(crate) sealing: Sealing,
+    pub(crate) tls_state: TlsState,
     /// To be told, in order.
-    pub(crate) notices: VecDeque<Notice>,
+    pub(crate) pending: VecDeque<PendingInput>,
     /// Peers to read from although no event comes: the last read did not reach the end.
     pub(crate) runnable: VecDeque<Peer>,
     closing: Vec<Peer>,
     detaching: Vec<Peer>,
-    pub(crate) later: BinaryHeap<Reverse<(Time, Peer, Due)>>,
-    pub(crate) ahead: Ahead,
+    pub(crate) later: BinaryHeap<Reverse<(Time, Peer, DueAction)>>,
+    pub(crate) ring_io: RingIo,
     pub(crate) connects: Connects,
-    pub(crate) asking: Asking,
+    pub(crate) asking: HelperQueues,
     pub(crate) inbox: Inbox,
     pub(crate) listening: Option<Listening>,
     /// What new sockets of ours towards servers are given.
@@ -94,20 +80,20 @@ impl Port {
     ) -> Self {
         Port {
             me: inbox.me,
-            asking: Asking::new(inbox.me, shared.helpers.clone()),
+            asking: HelperQueues::new(inbox.me, shared.helpers.clone()),
             shared,
             poll,
             peers: Peers::new(),
             output: Output::default(),
             backlogs: Backlogs::default(),
             tls: Slab::default(),
-            sealing: Sealing::default(),
-            notices: VecDeque::new(),
+            tls_state: TlsState::default(),
+            pending: VecDeque::new(),
             runnable: VecDeque::new(),
             closing: Vec::new(),
             detaching: Vec::new(),
             later: BinaryHeap::new(),
-            ahead: Ahead::default(),
+            ring_io: RingIo::default(),
             connects: Connects::default(),
             inbox,
             listening,
@@ -122,7 +108,7 @@ impl Port {
         if self.output.touched(0).is_some() {
             self.flush(input);
         }
-        if !self.sealing.asked.is_empty() {
+        if !self.tls_state.asked.is_empty() {
             self.finish_securing();
         }
         if !self.closing.is_empty() {
@@ -154,9 +140,9 @@ impl Port {
             return;
         }
         let open = slot.backlog == NONE && writes(slot);
-        if open && self.ahead.on {
+        if open && self.ring_io.on {
             let rest = self.output.unwritten(touched, input);
-            if self.ahead.stage(touched.peer, slot, rest.pieces()) {
+            if self.ring_io.stage(touched.peer, slot, rest.pieces()) {
                 return;
             }
         }
@@ -165,7 +151,7 @@ impl Port {
             (true, Some(socket)) => match self.output.write(touched, input, socket) {
                 Ok(rest) if rest.is_empty() => return,
                 Ok(rest) => rest,
-                Err(_) => return self.break_off(touched.peer),
+                Err(_) => return self.fail_peer(touched.peer),
             },
             _ => self.output.unwritten(touched, input),
         };
@@ -182,13 +168,13 @@ impl Port {
         let Some(slot) = self.peers.get(peer) else { return };
         let first = slot.backlog == NONE;
         let open = first && writes(slot);
-        if open && self.ahead.on && self.ahead.stage(peer, slot, std::iter::once(bytes)) {
+        if open && self.ring_io.on && self.ring_io.stage(peer, slot, std::iter::once(bytes)) {
             return;
         }
         if let (true, Outgoing::Nothing, Some(socket)) = (open, slot.outgoing, slot.socket.as_mut()) {
             match take(|| socket.write(bytes)) {
                 Ok(taken) => bytes = &bytes[taken..],
-                Err(_) => return self.break_off(peer),
+                Err(_) => return self.fail_peer(peer),
             }
         }
         if bytes.is_empty() || slot.ready == Ready::Broken || slot.stage == Stage::Detached {
@@ -202,15 +188,15 @@ impl Port {
     pub(crate) fn kept(&mut self, peer: Peer, first: bool, kept: bool) {
         if !kept {
             self.shared.log.line(Level::Error, format_args!("{peer:?}: too many bytes wait for one peer"));
-            self.break_off(peer);
+            self.fail_peer(peer);
         } else if first {
-            self.notices.push_back(Notice::Blocked(peer));
+            self.pending.push_back(PendingInput::Blocked(peer));
             self.watch(peer, Watch::Both);
         }
     }
 
     /// A write failed. What has arrived before is still read; then the peer is gone.
-    pub(crate) fn break_off(&mut self, peer: Peer) {
+    pub(crate) fn fail_peer(&mut self, peer: Peer) {
         let Some(slot) = self.peers.get(peer) else { return };
         self.backlogs.drop(std::mem::replace(&mut slot.backlog, NONE));
         slot.ready = Ready::Broken;
@@ -236,7 +222,7 @@ impl Port {
             if !slot.owes() || slot.socket.is_none() || slot.ready == Ready::Broken {
                 self.drop_peer(peer);
             } else {
-                self.later.push(Reverse((self.now + LINGER, peer, Due::Drop)));
+                self.later.push(Reverse((self.now + LINGER, peer, DueAction::Drop)));
             }
         }
     }
@@ -258,7 +244,7 @@ impl Port {
         }
         slot.stage = Stage::Detached;
         self.watch(peer, Watch::Nothing);
-        self.notices.push_back(Notice::Detached(peer));
+        self.pending.push_back(PendingInput::Detached(peer));
     }
 
     /// Offers a peer's backlog to its socket, which has room again.
@@ -273,10 +259,10 @@ impl Port {
             Ok(Offer::Drained) if stage == Stage::Lingering => self.drop_peer(peer),
             Ok(Offer::Drained) => {
                 self.watch(peer, Watch::Reads);
-                self.notices.push_back(Notice::Drained(peer));
+                self.pending.push_back(PendingInput::Drained(peer));
                 self.take_out(peer);
             }
-            Err(_) => self.break_off(peer),
+            Err(_) => self.fail_peer(peer),
         }
     }
 
@@ -301,7 +287,7 @@ impl Port {
         slot.watch = watch;
         if let Err(error) = result {
             self.shared.log.line(Level::Error, format_args!("{peer:?}: could not be watched: {error}"));
-            self.break_off(peer);
+            self.fail_peer(peer);
         }
     }
 
@@ -312,15 +298,15 @@ impl Port {
         peer
     }
 
-    /// Takes a socket that travelled into the table, with its encryption.
-    pub(crate) fn adopt_carried(&mut self, carried: Carried) -> Peer {
-        let peer = self.adopt(carried.socket);
+    /// Takes a socket that came from another worker into the table, with its encryption.
+    pub(crate) fn adopt_handoff(&mut self, handoff: Handoff) -> Peer {
+        let peer = self.adopt(handoff.socket);
         let Some(slot) = self.peers.get(peer) else { return peer };
-        if !carried.held.is_empty() {
-            self.ahead.hold(peer, slot, &carried.held);
+        if !handoff.held.is_empty() {
+            self.ring_io.hold(peer, slot, &handoff.held);
             self.enqueue(peer);
         }
-        let (Some(tls), Some(slot)) = (carried.tls, self.peers.get(peer)) else { return peer };
+        let (Some(tls), Some(slot)) = (handoff.tls, self.peers.get(peer)) else { return peer };
         let early = tls.has_early();
         slot.tls = self.tls.insert(tls);
         if early {
@@ -334,7 +320,7 @@ impl Port {
     /// Forgets a peer and closes its socket.
     pub(crate) fn drop_peer(&mut self, peer: Peer) {
         let Some(Removed { socket, backlog, tls, held, reader }) = self.peers.remove(peer) else { return };
-        self.forget_ahead(peer, reader, held);
+        self.forget_ring_io(peer, reader, held);
         self.backlogs.drop(backlog);
         if tls != NONE {
             self.tls.remove(tls);
@@ -349,17 +335,17 @@ impl Port {
     pub(crate) fn room(&mut self) {
         let starved = &self.shared.starved;
         if starved.load(Ordering::Relaxed) && starved.swap(false, Ordering::Relaxed) {
-            self.inbox.post.send(WorkerId(0), Letter::Room);
+            self.inbox.mailboxes.send(WorkerId(0), WorkerMessage::Room);
         }
     }
 
     /// A peer is gone, and the engine is about to be told. Unless its connection broke, what waits for it is still offered.
     /// `false` if the engine has no such peer.
-    pub(crate) fn bury(&mut self, peer: Peer, cause: Gone) -> bool {
+    pub(crate) fn close_peer(&mut self, peer: Peer, cause: Gone) -> bool {
         let Some(slot) = self.peers.live(peer) else { return false };
         if slot.owes() && cause == Gone::Eof {
             slot.stage = Stage::Lingering;
-            self.later.push(Reverse((self.now + LINGER, peer, Due::Drop)));
+            self.later.push(Reverse((self.now + LINGER, peer, DueAction::Drop)));
         } else {
             self.drop_peer(peer);
         }
@@ -386,7 +372,7 @@ impl Port {
         match slot.stage {
             Stage::Lingering if event.is_error() => self.drop_peer(peer),
             // An error gets through to the engine of a peer that is not read.
-            Stage::Open | Stage::Detaching if event.is_error() => self.break_off(peer),
+            Stage::Open | Stage::Detaching if event.is_error() => self.fail_peer(peer),
             // So does the news that it will say no more.
             Stage::Open if slot.ready == Ready::Ending && is_news => self.enqueue(peer),
             _ => {}
@@ -477,13 +463,13 @@ impl Io for Port {
         let socket = socket.and_then(|peer| {
             if self.peers.live(peer).is_some_and(|slot| slot.stage == Stage::Detached) {
                 let Removed { socket, tls, .. } = self.peers.remove(peer)?;
-                let held = self.ahead.take_held(peer.slot);
-                return Some(Carried { socket: socket?, tls: self.tls.remove(tls), held });
+                let held = self.ring_io.take_held(peer.slot);
+                return Some(Handoff { socket: socket?, tls: self.tls.remove(tls), held });
             }
             self.shared.log.line(Level::Error, format_args!("{peer:?}: can't be posted, it is not detached"));
             None
         });
-        if !self.inbox.send(to, Letter::Message { from: self.me, message, socket }) {
+        if !self.inbox.send(to, WorkerMessage::Message { from: self.me, message, socket }) {
             self.shared.log.line(Level::Error, format_args!("a message to worker {} was lost", to.0));
         }
     }
@@ -507,24 +493,24 @@ impl Io for Port {
             self.shared.log.reopen();
         }
         self.keepalive = config.listen.keepalive;
-        self.shared.vault.adopt(config);
+        self.shared.tls_contexts.adopt(config);
         self.connects.adopt(&config.dns);
     }
 
     fn start_tls(&mut self, peer: Peer, handshake: Handshake) {
         // Begun when the turn ends, behind what it sends as it is.
-        self.sealing.asked.push((peer, handshake));
+        self.tls_state.asked.push((peer, handshake));
     }
 
     fn accept(&mut self, on: bool) {
         match self.listening {
             Some(_) => self.set_accepting(on),
-            None => drop(self.inbox.post.send(WorkerId(0), Letter::Accept(on))),
+            None => drop(self.inbox.mailboxes.send(WorkerId(0), WorkerMessage::Accept(on))),
         }
     }
 
     fn answer(&mut self, number: u64, response: Response) {
-        self.shared.desk.answer(number, response);
+        self.shared.control_queue.answer(number, response);
     }
 
     fn exit(&mut self, status: i32) {

@@ -1,0 +1,78 @@
+//! Names of servers: which servers a changed answer leaves behind, and which names are looked up again.
+//!
+//! What is lent to another worker is looked after here, by its owner: workers that were told different addresses of one name
+//! would otherwise close each other's servers.
+
+use std::collections::HashSet;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use weir_base::{Host, Peer, Span, Time};
+
+use crate::Engine;
+use crate::cluster::lending::LentServer;
+use crate::common::cx;
+use crate::peers::{ServerPhase, ServerSlot};
+use crate::port::Io;
+use crate::traffic::links::RECONFIGURED;
+
+impl Engine {
+    /// A name has been looked up.
+    pub(crate) fn resolved<I: Io>(&mut self, now: Time, name: Arc<str>, addresses: Vec<IpAddr>, ttl: Span, io: &mut I) {
+        if self.backends.dns.resolved(cx!(self, now, io), name.clone(), addresses, ttl) {
+            self.close_vanished(now, &name, io);
+            self.recall_vanished(io);
+        }
+    }
+
+    /// Servers on addresses that their name has no more are closed as they become free.
+    fn close_vanished<I: Io>(&mut self, now: Time, name: &str, io: &mut I) {
+        let on_it = |server: &&ServerSlot| matches!(&server.target.host, Host::Name(host) if host == name);
+        let vanished: Vec<(Peer, u32)> = self
+            .peers
+            .servers()
+            .filter(on_it)
+            .filter(|server| !server.marked_for_close && self.backends.dns.has_vanished(server))
+            .map(|server| (server.peer, server.pool))
+            .collect();
+        for (server, pool) in vanished {
+            if self.peers.server(server).is_some_and(|server| server.phase() == Some(ServerPhase::Idle)) {
+                self.close_server(now, server, RECONFIGURED, io);
+            } else {
+                self.mark_for_close(server);
+                self.hurry(pool);
+            }
+        }
+    }
+
+    /// Those who have servers that are left behind give them up, and whatever else they have of the same pools.
+    fn recall_vanished<I: Io>(&mut self, io: &mut I) {
+        let dns = &self.backends.dns;
+        let left =
+            |lent: &&mut LentServer| lent.resolved.as_ref().is_some_and(|(name, address)| dns.has_left(name, *address));
+        let mut told = Vec::new();
+        for lent in self.cluster.lent.values_mut().filter(left) {
+            // Once: what is in use there may stay for long.
+            lent.resolved = None;
+            told.push((lent.pool, lent.borrower));
+        }
+        told.sort_unstable();
+        told.dedup();
+        told.into_iter().for_each(|(pool, borrower)| self.recall_from(pool, borrower, io));
+    }
+
+    /// Answers may have grown old.
+    pub(crate) fn dns_due<I: Io>(&mut self, now: Time, io: &mut I) {
+        let used = if self.backends.dns.is_due(now) { self.names_in_use() } else { HashSet::new() };
+        self.backends.dns.renew(cx!(self, now, io), &used);
+    }
+
+    /// The names that servers are on. Looks at the pools' servers, and at no client.
+    fn names_in_use(&self) -> HashSet<Box<str>> {
+        let servers = self.pools.iter().flat_map(|slot| slot.pool.servers());
+        let hosts = servers.filter_map(|(peer, ..)| Some(&self.peers.get_server(peer)?.target.host));
+        let here = hosts.filter_map(|host| if let Host::Name(name) = host { Some((**name).into()) } else { None });
+        let lent = self.cluster.lent.values().filter_map(|lent| Some((*lent.resolved.as_ref()?.0).into()));
+        here.chain(lent).collect()
+    }
+}

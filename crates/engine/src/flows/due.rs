@@ -1,0 +1,147 @@
+//! What is due: time-outs of clients and servers, the pools' duties, the statistics' periods.
+
+use weir_admin::{Command, Show};
+use weir_base::{Peer, Time, WorkerId};
+use weir_session::Refusal;
+
+use crate::admin::gather::Caller;
+use crate::cluster::messages::WorkerCommand;
+use crate::common::FollowUp;
+use crate::peers::{ClientPhase, ClientSlot, ServerPhase};
+use crate::pools::Reading;
+use crate::port::{Io, Level};
+use crate::timers::Who;
+use crate::traffic::deadlines;
+use crate::{Engine, period};
+
+impl Engine {
+    /// Does what is due.
+    pub(crate) fn ticks<I: Io>(&mut self, now: Time, io: &mut I) {
+        while let Some((when, who)) = self.common.timers().due(now) {
+            match who {
+                Who::Peer(_) | Who::Pool(_) if self.admin.halt.is_suspended() => self.admin.halt.defer(when, who),
+                Who::Flush => self.flush_due(now, io),
+                Who::Peer(peer) => self.peer_due(now, when, peer, io),
+                Who::Pool(ix) => {
+                    let Some(slot) = self.pools.find_mut(ix) else { continue };
+                    if slot.armed == when {
+                        slot.armed = Time::NEVER;
+                        self.common.follow_up(FollowUp::PollPool(ix));
+                    }
+                }
+                Who::Dns => self.dns_due(now, io),
+                Who::Stats => {
+                    self.admin.stats_at = Time::NEVER;
+                    self.end_period(now, io);
+                    self.common.arm(Who::Stats, now + period(self.common.config()), &mut self.admin.stats_at);
+                }
+                Who::Gather(id) => self.gathered_too_late(now, id, io),
+                Who::Shutdown => self.shutdown_due(now, io),
+            }
+        }
+    }
+
+    fn peer_due<I: Io>(&mut self, now: Time, when: Time, peer: Peer, io: &mut I) {
+        if let Some(client) = self.peers.client(peer) {
+            if client.armed == when {
+                client.armed = Time::NEVER;
+                self.client_due(now, peer, io);
+            }
+        } else if let Some(server) = self.peers.server(peer) {
+            if server.armed == when {
+                server.armed = Time::NEVER;
+                self.server_due(now, peer, io);
+            }
+        } else if self.peers.cancel(peer).is_some_and(|c| c.armed == when) {
+            self.cancel_due(now, peer, io);
+        }
+    }
+
+    /// Drops the wake-ups of sessions that are gone, if there are many.
+    pub(crate) fn tidy_timers(&mut self) {
+        if self.common.timers().is_littered() {
+            let peers = &mut self.peers;
+            self.common.timers().retain(|when, who| match who {
+                Who::Peer(peer) => peers.is_armed(peer, when),
+                _ => true,
+            });
+        }
+    }
+
+    /// When a client must have moved on.
+    pub(crate) fn client_deadline(&self, client: &ClientSlot) -> Time {
+        deadlines::client_deadline(&self.common, &self.peers, &self.pools, client)
+    }
+
+    fn client_due<I: Io>(&mut self, now: Time, peer: Peer, io: &mut I) {
+        let Some(mut client) = self.peers.take_client(peer) else { return };
+        let deadline = self.client_deadline(&client);
+        if deadline > now {
+            self.common.arm(Who::Peer(peer), deadline, &mut client.armed);
+            return self.peers.put_client(client);
+        }
+        match &client.phase {
+            ClientPhase::Delayed(delayed) => {
+                let refusal = delayed.refusal.clone();
+                self.refuse(now, client, refusal, io);
+            }
+            ClientPhase::Ready(_) if client.link.is_some() => {
+                io.close(peer);
+                self.client_gone(now, client, io);
+            }
+            ClientPhase::Ready(_) => self.refuse(now, client, Refusal::ClientIdleTimeout, io),
+            ClientPhase::Canceller => self.client_leaves(now, client, io),
+            _ => self.refuse(now, client, Refusal::LoginTimeout, io),
+        }
+    }
+
+    fn server_due<I: Io>(&mut self, now: Time, peer: Peer, io: &mut I) {
+        let Some(mut server) = self.peers.take_server(peer) else { return };
+        let (deadline, refusal) = deadlines::server_deadline(self.pools.get(server.pool), &server);
+        let client = server.link;
+        if deadline > now {
+            self.common.arm(Who::Peer(peer), deadline, &mut server.armed);
+        }
+        let ours = server.phase() != Some(ServerPhase::Linked);
+        if deadline <= now && ours {
+            // Nothing of a client's was sent: it may have another server.
+            self.log_server(Level::Warning, &server, format_args!("no answer to a query of ours"), io);
+            io.close(peer);
+            return self.server_gone(now, server, io);
+        }
+        self.peers.put_server(server);
+        if deadline <= now
+            && let Some(client) = client
+        {
+            // The server is closed with its client, not cancelled (PgBouncer's query_timeout).
+            self.mark_for_close(peer);
+            self.refuse_handle(now, client, refusal, io);
+        }
+    }
+
+    /// Time-outs may have changed: those whose clients are silent are looked at in time, too.
+    pub(crate) fn watch_linked(&mut self) {
+        let linked = self.peers.servers().filter(|server| server.phase() == Some(ServerPhase::Linked));
+        let linked: Vec<Peer> = linked.map(|server| server.peer).collect();
+        for peer in linked {
+            if let Some(server) = self.peers.server(peer) {
+                deadlines::watch_server(&mut self.common, self.pools.get(server.pool), server);
+            }
+        }
+    }
+
+    /// A statistics period has ended. Averages are those since the start of the last complete one (PgBouncer's rule), so they
+    /// do not jump at its end.
+    fn end_period<I: Io>(&mut self, now: Time, io: &mut I) {
+        for ix in self.pools.indices() {
+            let slot = self.pools.get_mut(ix);
+            slot.previous = slot.latest;
+            slot.latest = Reading { stats: slot.stats, at: now };
+        }
+        if self.common.worker() == WorkerId(0) && self.common.config().log.stats {
+            // One line for the process: what all workers have counted.
+            let ask = WorkerCommand::Report { counts: false };
+            self.scatter(now, Caller::Nobody, Command::Show(Show::Stats), &ask, io);
+        }
+    }
+}

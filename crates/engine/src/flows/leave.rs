@@ -1,0 +1,106 @@
+//! A client goes: everything that it was in lets go of it.
+
+use weir_base::{Peer, Time};
+use weir_session::Refusal;
+
+use crate::Engine;
+use crate::common::FollowUp;
+use crate::handles::NO_POOL;
+use crate::peers::{ClientPhase, ClientSlot, ServerPhase};
+use crate::port::{Io, Level};
+
+/// Why a server is closed whose client left it in the middle of something.
+const NOT_READY: &str = "client disconnect while server was not ready";
+
+impl Engine {
+    /// A client said goodbye: its server is kept only if it is clean.
+    pub(crate) fn client_leaves<I: Io>(&mut self, now: Time, client: Box<ClientSlot>, io: &mut I) {
+        io.close(client.peer);
+        self.depart(now, client, "client close request", io);
+    }
+
+    /// A client's connection is gone; its handle is dead already.
+    pub(crate) fn client_gone<I: Io>(&mut self, now: Time, client: Box<ClientSlot>, io: &mut I) {
+        self.depart(now, client, "client unexpected eof", io);
+    }
+
+    /// Refuses a client by its handle.
+    pub(crate) fn refuse_handle<I: Io>(&mut self, now: Time, client: Peer, refusal: Refusal, io: &mut I) {
+        if let Some(client) = self.peers.take_client(client) {
+            self.refuse(now, client, refusal, io);
+        }
+    }
+
+    /// Tells a client why, and closes its connection. In the middle of a message from its server it is told nothing: it
+    /// would take our words for the rest of that message.
+    pub(crate) fn refuse<I: Io>(&mut self, now: Time, client: Box<ClientSlot>, refusal: Refusal, io: &mut I) {
+        self.count_refusal(&client, &refusal);
+        let server = client.link.and_then(|server| self.peers.server(server));
+        let mid_message = server.and_then(|s| s.up()).is_some_and(|(up, _)| up.is_mid_message());
+        // In a handshake it would take our words for a part of that.
+        if !mid_message && !client.cut && !matches!(client.phase, ClientPhase::Handshake(_)) {
+            let scratch = &mut self.sessions.scratch;
+            scratch.clear();
+            refusal.write(scratch);
+            io.send(client.peer, scratch);
+        }
+        if self.common.config().log.pooler_errors {
+            self.log_client(Level::Warning, &client, format_args!("pooler error: {refusal}"), io);
+        }
+        io.close(client.peer);
+        let why = refusal.to_string();
+        // A server that is closed because of a time-out has the time-out for a reason, as its client has.
+        let timed_out =
+            matches!(refusal, Refusal::QueryTimeout | Refusal::IdleTransactionTimeout | Refusal::TransactionTimeout);
+        self.leave(now, client, (&why, if timed_out { &why } else { NOT_READY }), io);
+    }
+
+    /// Takes a client out of everything it was in. Its connection is closed already, or being closed.
+    pub(crate) fn depart<I: Io>(&mut self, now: Time, client: Box<ClientSlot>, why: &str, io: &mut I) {
+        self.leave(now, client, (why, NOT_READY), io);
+    }
+
+    /// The same with two reasons: its own, and that of its server, where that has to be closed with it.
+    fn leave<I: Io>(&mut self, now: Time, mut client: Box<ClientSlot>, (why, servers): (&str, &str), io: &mut I) {
+        if self.common.config().log.disconnections && !matches!(client.phase, ClientPhase::Canceller) {
+            let age = now.since(client.connected_at).micros() / 1_000_000;
+            self.log_client(Level::Info, &client, format_args!("closing because: {why} (age={age}s)"), io);
+        }
+        self.admin.client_counts.remove(&client.phase);
+        if let ClientPhase::Console(console) = &client.phase {
+            self.console_left(now, console, io);
+            self.check_operators(now, io);
+        }
+        self.login_left(now, &client, io);
+        if client.armed != Time::NEVER {
+            self.common.timers().forget();
+            self.tidy_timers();
+        }
+        self.uncount_client(&mut client, io);
+        self.entry.prelogin.discharge(&mut client);
+        self.sessions.recycle(std::mem::take(&mut client.waiting));
+        if client.pool != NO_POOL {
+            self.pools.get_mut(client.pool).pool.leave(client.peer, now);
+            self.count_client(client.pool, -1);
+            if let Some(server) = client.link.take() {
+                self.abandon(now, &client, server, servers, io);
+            }
+        }
+        self.check_drained(io);
+    }
+
+    /// A client left its server; `why` is said where the server must be closed for it.
+    pub(crate) fn abandon<I: Io>(&mut self, now: Time, client: &ClientSlot, server: Peer, why: &str, io: &mut I) {
+        let Some(slot) = self.peers.server(server) else { return };
+        slot.link = None;
+        let mid_message = matches!(&client.phase, ClientPhase::Ready(c) if c.is_mid_message());
+        let Some((up, phase)) = slot.up() else { return };
+        match *phase {
+            ServerPhase::Linked if up.is_quiet() && !mid_message => self.common.follow_up(FollowUp::Release(server)),
+            ServerPhase::Linked | ServerPhase::Checking | ServerPhase::SyncingParameters => {
+                self.close_server(now, server, why, io);
+            }
+            _ => {}
+        }
+    }
+}

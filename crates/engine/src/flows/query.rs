@@ -1,0 +1,377 @@
+//! One query's path: from a client to its server and back, and the server's way to whoever is next.
+//!
+//! A client and its server are taken out of the table once, worked on by the parts, and put back once.
+
+use weir_base::{Peer, Span, Time};
+use weir_pool::{Acquire, Release};
+use weir_session::{Refusal, StopReason, from_server};
+
+use crate::Engine;
+use crate::common::{FollowUp, cx};
+use crate::handles::{PoolIx, Waiter};
+use crate::peers::{ClientPhase, ClientSlot, ServerPhase, ServerSlot};
+use crate::port::{Io, Level};
+use crate::traffic::links::{self, AfterUse, AtRest};
+use crate::traffic::relay::{self, AHEAD};
+
+/// What became of a client's wish for a server.
+enum Acquired {
+    /// It has this one, and may go on.
+    Server(Box<ServerSlot>),
+    /// It waits.
+    Waits,
+    /// It gets none.
+    Refused(Refusal),
+}
+
+impl Engine {
+    /// A client sent something.
+    #[inline]
+    pub(crate) fn client_bytes<I: Io>(&mut self, now: Time, mut client: Box<ClientSlot>, bytes: &[u8], io: &mut I) {
+        client.request_at = now;
+        let ready = matches!(client.phase, ClientPhase::Ready(_));
+        if ready && !client.pause.waits && client.waiting.is_empty() {
+            return self.feed(now, client, bytes, Some(0), io);
+        }
+        if let Err(refusal) = self.entry.prelogin.hold(&mut client, bytes) {
+            return self.refuse(now, client, refusal, io);
+        }
+        match client.phase {
+            ClientPhase::Ready(_) => self.peers.put_client(client),
+            ClientPhase::Console(_) => self.console_bytes(now, client, io),
+            // Whoever asked for a cancel has nothing more to say.
+            ClientPhase::Canceller => {
+                client.waiting.clear();
+                self.peers.put_client(client);
+            }
+            _ => self.login_input(now, client, io),
+        }
+    }
+
+    /// A client goes on with what it sent while it waited.
+    pub(crate) fn feed_waiting<I: Io>(&mut self, now: Time, peer: Peer, io: &mut I) {
+        let Some(mut client) = self.peers.take_client(peer) else { return };
+        match client.phase {
+            // What it sent goes on when its server's socket has room: a few bytes of it may become many.
+            ClientPhase::Ready(_) if !client.pause.waits && !client.pause.peer_full => {
+                let waiting = std::mem::take(&mut client.waiting);
+                self.feed(now, client, &waiting, None, io);
+                self.sessions.recycle(waiting);
+            }
+            ClientPhase::Console(_) if !client.pause.waits => self.console_bytes(now, client, io),
+            ClientPhase::Opening { .. } | ClientPhase::Login(_) => self.login_input(now, client, io),
+            _ => self.peers.put_client(client),
+        }
+    }
+
+    /// Feeds a client's bytes to its session, with a server as soon as it needs one. `base` is where they stand in the
+    /// runtime's input, if they do.
+    fn feed<I: Io>(&mut self, now: Time, mut client: Box<ClientSlot>, bytes: &[u8], base: Option<usize>, io: &mut I) {
+        let mut server = client.link.and_then(|server| self.peers.take_server(server));
+        let mut at = 0;
+        let stop = loop {
+            let slot = self.pools.get_mut(client.pool);
+            let (rest, base) = (&bytes[at..], base.map(|base| base + at));
+            let fed = relay::feed_client(cx!(self, now, io), slot, &mut client, server.as_deref_mut(), rest, base);
+            at += fed.used;
+            if fed.stop != StopReason::NeedServer {
+                break fed.stop;
+            }
+            match self.acquire(now, &mut client, io) {
+                Acquired::Server(acquired) => server = Some(acquired),
+                Acquired::Waits => break StopReason::NeedServer,
+                Acquired::Refused(refusal) => break StopReason::Refuse(refusal),
+            }
+        };
+        if let Some(server) = server {
+            self.peers.put_server(server);
+        }
+        match stop {
+            StopReason::EndOfInput => {}
+            StopReason::NeedServer | StopReason::AwaitReplies(_) => {
+                if client.waiting.capacity() == 0 {
+                    client.waiting = self.sessions.block();
+                }
+                client.waiting.extend_from_slice(&bytes[at..]);
+                self.pause_client(&mut client, io);
+            }
+            StopReason::Terminate => return self.client_leaves(now, client, io),
+            StopReason::Refuse(refusal) => return self.refuse(now, client, refusal, io),
+        }
+        self.peers.put_client(client);
+    }
+
+    /// A client needs a server now.
+    fn acquire<I: Io>(&mut self, now: Time, client: &mut ClientSlot, io: &mut I) -> Acquired {
+        client.request_at = now;
+        if self.pools.get(client.pool).removed {
+            self.move_to_successor(now, client);
+        }
+        let slot = self.pools.get_mut(client.pool);
+        match slot.pool.acquire(client.peer, now) {
+            Acquire::Granted { server, check } => {
+                slot.tally.times().wait.count(0);
+                let Some(mut server) = self.peers.take_server(server) else { return Acquired::Waits };
+                if links::link(cx!(self, now, io), slot, client, &mut server, check) {
+                    return Acquired::Server(server);
+                }
+                self.peers.put_server(server);
+                Acquired::Waits
+            }
+            Acquire::Queued => {
+                self.common.follow_up(FollowUp::PollPool(client.pool));
+                Acquired::Waits
+            }
+            Acquire::Refused(why) => Acquired::Refused(self.refusal(client.pool, why)),
+        }
+    }
+
+    /// A server sent something.
+    #[inline]
+    pub(crate) fn server_bytes<I: Io>(&mut self, now: Time, mut server: Box<ServerSlot>, bytes: &[u8], io: &mut I) {
+        server.heard_at = now;
+        match server.phase() {
+            None => return self.login_bytes(now, server, bytes, io),
+            Some(ServerPhase::AuthQuery(query)) => return self.auth_query_bytes(now, server, query, bytes, io),
+            Some(_) => {}
+        }
+        let mut client = server.link.and_then(|client| self.peers.take_client(client));
+        let slot = self.pools.get_mut(server.pool);
+        match relay::feed_server(cx!(self, now, io), slot, &mut server, client.as_deref_mut(), bytes) {
+            Ok(told) if is_plain(&told) => self.replied(now, server, client, io),
+            Ok(told) => self.server_told(now, server, client, told, io),
+            Err(weir_session::ProtocolViolation(what)) => {
+                client.into_iter().for_each(|client| self.peers.put_client(client));
+                let text = format_args!("unexpected response from server: {what}");
+                self.log_server(Level::Warning, &server, text, io);
+                server.fatal_error = Some(Refusal::ServerUnexpected);
+                io.close(server.peer);
+                self.server_gone(now, server, io);
+            }
+        }
+    }
+
+    /// A server said more than replies.
+    #[cold]
+    fn server_told<I: Io>(
+        &mut self,
+        now: Time,
+        mut server: Box<ServerSlot>,
+        client: Option<Box<ClientSlot>>,
+        told: from_server::ServerOutcome,
+        io: &mut I,
+    ) {
+        let link = server.link;
+        if let Some(mut client) = client {
+            self.requests_refused(&mut client, &told.refused, io);
+            self.peers.put_client(client);
+        }
+        if !(told.lost.is_empty() && told.refused_state.is_empty()) {
+            self.count_lost(&server, &told, io);
+        }
+        let breach = relay::breach(&told);
+        if let Some(fatal) = told.fatal {
+            self.log_server(Level::Warning, &server, format_args!("the server said: {}", fatal.message), io);
+            server.fatal_error = Some(Refusal::ServerDown { sqlstate: fatal.sqlstate, message: fatal.message });
+        }
+        if let (Some(client), Some(refusal)) = (link, breach) {
+            self.peers.put_server(server);
+            return self.refuse_handle(now, client, refusal, io);
+        }
+        if let Some(outcome) = told.own_query_done {
+            return self.own_query_done(now, server, outcome, io);
+        }
+        if matches!(server.up(), Some((up, ServerPhase::Idle)) if up.is_unusable()) {
+            io.close(server.peer);
+            return self.server_gone(now, server, io);
+        }
+        let client = link.and_then(|client| self.peers.take_client(client));
+        self.replied(now, server, client, io);
+    }
+
+    /// A server has answered something: it may be free, or its client may go on.
+    #[inline]
+    fn replied<I: Io>(
+        &mut self,
+        now: Time,
+        mut server: Box<ServerSlot>,
+        mut client: Option<Box<ClientSlot>>,
+        io: &mut I,
+    ) {
+        if let Some((up, ServerPhase::Linked)) = server.up() {
+            let (quiet, ahead) = (up.is_quiet(), up.pending_segments());
+            if quiet {
+                return self.finish_transaction(now, server, client, io);
+            }
+            if let Some(client) = client.as_deref_mut().filter(|client| client.pause.waits)
+                && ahead <= AHEAD / 2
+                && (ahead == 0 || !self.pools.get(client.pool).is_wanted())
+            {
+                // It was held because the server owed too much.
+                self.resume_waiting(client, io);
+            }
+        }
+        client.into_iter().for_each(|client| self.peers.put_client(client));
+        self.peers.put_server(server);
+    }
+
+    /// A server may be free: whatever it was that held it.
+    pub(crate) fn release<I: Io>(&mut self, now: Time, server: Peer, io: &mut I) {
+        let Some(server) = self.peers.take_server(server) else { return };
+        let client = server.link.and_then(|client| self.peers.take_client(client));
+        self.finish_transaction(now, server, client, io);
+    }
+
+    /// A server has answered everything: ends its link if nothing holds it, and gives it to whoever is next.
+    fn finish_transaction<I: Io>(
+        &mut self,
+        now: Time,
+        mut server: Box<ServerSlot>,
+        mut client: Option<Box<ClientSlot>>,
+        io: &mut I,
+    ) {
+        let slot = self.pools.get(server.pool);
+        let at_rest = links::at_rest(slot, &server, client.as_deref(), self.common.config().server_fast_close);
+        match (at_rest, client.as_deref_mut()) {
+            (AtRest::Free, client) => {
+                client.into_iter().for_each(|client| links::unlink(cx!(self, now, io), slot, client));
+                server.link = None;
+            }
+            (AtRest::GoOn, Some(client)) => self.resume_waiting(client, io),
+            _ => {}
+        }
+        let peer = client.as_ref().map(|client| client.peer);
+        client.into_iter().for_each(|client| self.peers.put_client(client));
+        if at_rest == AtRest::Free {
+            return self.clean_up(now, server, io);
+        }
+        self.peers.put_server(server);
+        if let (AtRest::Replaced, Some(client)) = (at_rest, peer) {
+            self.refuse_handle(now, client, Refusal::PoolGone, io);
+        }
+    }
+
+    /// What a client waited for has come.
+    fn resume_waiting<I: Io>(&mut self, client: &mut ClientSlot, io: &mut I) {
+        self.unpause_client(client, io);
+        self.common.follow_up(FollowUp::Feed(client.peer));
+    }
+
+    /// The same, by its handle.
+    pub(crate) fn go_on<I: Io>(&mut self, client: Peer, io: &mut I) {
+        let Some(mut client) = self.peers.take_client(client) else { return };
+        self.resume_waiting(&mut client, io);
+        self.peers.put_client(client);
+    }
+
+    /// A server without a client: removes what its last one left, or closes it, or gives it to whoever is next.
+    pub(crate) fn clean_up<I: Io>(&mut self, now: Time, mut server: Box<ServerSlot>, io: &mut I) {
+        let slot = self.pools.get(server.pool);
+        match links::clean_up(cx!(self, now, io), slot, &mut server) {
+            AfterUse::Return => self.return_to_pool(now, server, io),
+            AfterUse::Close(why) => self.close_taken(now, server, why, io),
+            AfterUse::Cleaning => self.peers.put_server(server),
+        }
+    }
+
+    /// Gives a clean server back to its pool.
+    pub(crate) fn return_to_pool<I: Io>(&mut self, now: Time, mut server: Box<ServerSlot>, io: &mut I) {
+        let (peer, ix) = (server.peer, server.pool);
+        let slot = self.pools.get(ix);
+        let proof = match links::end_use(slot, &mut server) {
+            Ok(proof) => proof,
+            Err(why) => return self.close_taken(now, server, why, io),
+        };
+        if slot.lending.is_borrower() && self.returns_to_owner(ix, peer) {
+            self.peers.put_server(server);
+            return self.return_server(peer, io);
+        }
+        let answer = self.pools.get_mut(ix).pool.release(peer, proof, now);
+        self.pass_on(now, server, answer, io);
+        if self.pools.get(ix).needs_poll() || self.admin.is_watching() {
+            self.common.follow_up(FollowUp::PollPool(ix));
+        }
+    }
+
+    /// Does what a pool says is to become of a server that is clean.
+    #[inline]
+    fn pass_on<I: Io>(&mut self, now: Time, server: Box<ServerSlot>, answer: Release, io: &mut I) {
+        let ix = server.pool;
+        match answer {
+            Release::Next { client, waited, check } => {
+                self.count_wait(ix, client, waited);
+                self.link_waiter(now, client, server, check, io);
+            }
+            Release::Idle => {
+                self.peers.put_server(server);
+                self.report_idle(ix, io);
+            }
+            Release::Close(reason) => self.goodbye(server, reason.text(), io),
+        }
+    }
+
+    /// The same for a server that has just come to its pool `ix`, by its handle.
+    pub(crate) fn passed_on<I: Io>(&mut self, now: Time, ix: PoolIx, server: Peer, answer: Release, io: &mut I) {
+        if let Some(server) = self.peers.take_server(server) {
+            self.pass_on(now, server, answer, io);
+        }
+        self.common.follow_up(FollowUp::PollPool(ix));
+    }
+
+    /// A pool gives a server to one who waited, by their handles.
+    pub(crate) fn grant<I: Io>(&mut self, now: Time, waiter: Peer, server: Peer, check: bool, io: &mut I) {
+        if let Some(server) = self.peers.take_server(server) {
+            self.link_waiter(now, waiter, server, check, io);
+        }
+    }
+
+    /// Links a server to one who waited for it.
+    fn link_waiter<I: Io>(&mut self, now: Time, waiter: Peer, mut server: Box<ServerSlot>, check: bool, io: &mut I) {
+        let peer = server.peer;
+        let client = match Waiter::of(waiter) {
+            Waiter::Client(client) => self.peers.take_client(client),
+            Waiter::AuthQuery(query) => {
+                self.peers.put_server(server);
+                return self.send_auth_query(now, query, peer, io);
+            }
+            Waiter::Borrower(request) => {
+                self.peers.put_server(server);
+                return self.lend(request, peer, check, io);
+            }
+        };
+        let Some(mut client) = client else { return self.peers.put_server(server) };
+        if let ClientPhase::Welcome(_) = client.phase {
+            client.link = Some(peer);
+            server.link = Some(client.peer);
+            server.up().into_iter().for_each(|(_, phase)| *phase = ServerPhase::Linked);
+            self.peers.put_server(server);
+            return self.finish_welcome(now, client, io);
+        }
+        let slot = self.pools.get_mut(client.pool);
+        if links::link(cx!(self, now, io), slot, &mut client, &mut server, check) {
+            self.resume_waiting(&mut client, io);
+        }
+        self.peers.put_server(server);
+        self.peers.put_client(client);
+    }
+
+    /// A wait is over. Those of a borrower's clients are counted there.
+    #[inline]
+    pub(crate) fn count_wait(&mut self, ix: PoolIx, waiter: Peer, waited: Span) {
+        if !matches!(Waiter::of(waiter), Waiter::Borrower(_)) {
+            self.pools.get_mut(ix).waited(waited);
+        }
+    }
+}
+
+/// Whether a server's output was nothing but replies.
+#[inline]
+fn is_plain(told: &from_server::ServerOutcome) -> bool {
+    told.own_query_done.is_none()
+        && told.fatal.is_none()
+        && told.refused.is_empty()
+        && told.lost.is_empty()
+        && told.refused_state.is_empty()
+        && !told.block_in_statement_mode
+        && !told.copy_violated
+}

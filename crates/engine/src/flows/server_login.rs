@@ -1,0 +1,230 @@
+//! A server logs in: from its connect to its pool, or to the next host.
+
+use std::net::IpAddr;
+
+use weir_base::{Peer, Time};
+use weir_config::LoginFailure;
+use weir_session::ServerError;
+use weir_session::server_login::ServerLoginStep;
+
+use crate::Engine;
+use crate::backends::hosts::Fitness;
+use crate::backends::login::{self, NextStep, own_error};
+use crate::common::{FollowUp, Job, cx};
+use crate::log::log;
+use crate::peers::{Entry, ServerPhase, ServerSlot, ServerState};
+use crate::port::{Io, Level, Work};
+use crate::traffic::links::RECONFIGURED;
+
+impl Engine {
+    /// A connect of ours succeeded.
+    pub(crate) fn connected<I: Io>(&mut self, peer: Peer, local: String, remote: Option<IpAddr>, io: &mut I) {
+        if self.peers.cancel(peer).is_some() {
+            return self.cancel_connected(peer, io);
+        }
+        let Some(mut server) = self.peers.take_server(peer) else { return };
+        server.local = local;
+        server.remote = remote;
+        // The answer that it was reached by may not be the last one any more.
+        server.marked_for_close |= self.backends.dns.has_vanished(&server);
+        let next = login::connected(&mut server, io);
+        self.login_goes_on(self.common.now(), server, next, io);
+    }
+
+    fn login_goes_on<I: Io>(&mut self, now: Time, mut server: Box<ServerSlot>, next: NextStep, io: &mut I) {
+        match next {
+            NextStep::Wait => {}
+            NextStep::Login => login::begin(cx!(self, now, io), self.pools.get(server.pool), &mut server),
+            NextStep::Failed(error) => {
+                io.close(server.peer);
+                return self.login_failed(now, server, error, LoginFailure::Other, io);
+            }
+        }
+        self.peers.put_server(server);
+    }
+
+    /// A server's handshake is done.
+    pub(crate) fn server_secured<I: Io>(&mut self, server: Box<ServerSlot>, io: &mut I) {
+        self.login_goes_on(self.common.now(), server, NextStep::Login, io);
+    }
+
+    /// A server's handshake failed; its connection is gone.
+    pub(crate) fn server_tls_failed<I: Io>(&mut self, now: Time, server: Box<ServerSlot>, error: &str, io: &mut I) {
+        let message = format!("TLS handshake with server {} failed: {error}", server.target);
+        self.login_failed(now, server, own_error(message), LoginFailure::Handshake, io);
+    }
+
+    /// A connect of ours failed; the handle is dead.
+    pub(crate) fn connect_failed<I: Io>(&mut self, now: Time, peer: Peer, error: &str, io: &mut I) {
+        match self.peers.take(peer) {
+            Entry::Cancel(cancel) => self.cancel_over(&cancel, io),
+            Entry::Server(server) => {
+                let error = own_error(format!("could not connect to server {}: {error}", server.target));
+                self.fail_waiting(now, &server.target, &error, false);
+                self.login_failed(now, server, error, LoginFailure::Other, io);
+            }
+            Entry::Client(client) => self.peers.put_client(client),
+            Entry::Free => {}
+        }
+    }
+
+    /// A server that is logging in sent something.
+    pub(crate) fn login_bytes<I: Io>(&mut self, now: Time, mut server: Box<ServerSlot>, bytes: &[u8], io: &mut I) {
+        if matches!(server.state, ServerState::Asking) {
+            let next = login::encryption_answer(cx!(self, now, io), &mut server, bytes);
+            return self.login_goes_on(now, server, next, io);
+        }
+        match login::feed(cx!(self, now, io), &mut server, bytes) {
+            Some(step) => self.login_step_done(now, server, step, io),
+            None => self.peers.put_server(server),
+        }
+    }
+
+    fn login_step_done<I: Io>(&mut self, now: Time, mut server: Box<ServerSlot>, step: ServerLoginStep, io: &mut I) {
+        match step {
+            ServerLoginStep::Wait => self.peers.put_server(server),
+            ServerLoginStep::Failed(error) => {
+                io.close(server.peer);
+                let encrypted = server.tls.is_some();
+                let refused = error.sqlstate == "28000";
+                let failure = if refused { LoginFailure::Refused { encrypted } } else { LoginFailure::Other };
+                self.login_failed(now, server, error, failure, io);
+            }
+            ServerLoginStep::HashPassword { password, salt, iterations } => {
+                let slot = self.pools.get(server.pool);
+                let key = (password.clone(), salt.clone(), iterations);
+                let known = slot.salted.as_ref().filter(|(known, _)| *known == key).map(|(_, salted)| *salted);
+                if let Some(salted) = known {
+                    return self.password_hashed(now, server, &salted, io);
+                }
+                let job = self.common.begin_job(Job::ServerSalt(server.peer));
+                io.help(job, Work::SaltServer { password, salt, iterations });
+                server.salting = Some(key);
+                self.peers.put_server(server);
+            }
+            ServerLoginStep::Ready(welcome) => {
+                let process = welcome.server.cancel_key().pid;
+                server.state = ServerState::Up(welcome.server, ServerPhase::CheckingRole);
+                server.reported = welcome.reported;
+                (server.connected_at, server.linked_at) = (now, now);
+                if self.common.config().log.connections {
+                    let text = format_args!("new connection to server (from {})", server.local);
+                    self.log_server(Level::Info, &server, text, io);
+                }
+                self.log_server(Level::Debug, &server, format_args!("logged in, server process {process}"), io);
+                self.check_role(now, server, io);
+            }
+        }
+    }
+
+    /// A helper has hashed the password of a login of ours.
+    pub(crate) fn server_salted<I: Io>(&mut self, now: Time, peer: Peer, salted: &[u8; 32], io: &mut I) {
+        let Some(mut server) = self.peers.take_server(peer) else { return };
+        let key = server.salting.take();
+        self.pools.get_mut(server.pool).salted = key.map(|key| (key, *salted));
+        self.password_hashed(now, server, salted, io);
+    }
+
+    fn password_hashed<I: Io>(&mut self, now: Time, mut server: Box<ServerSlot>, salted: &[u8; 32], io: &mut I) {
+        match login::hashed(&mut server, salted, io) {
+            Some(step) => self.login_step_done(now, server, step, io),
+            None => self.peers.put_server(server),
+        }
+    }
+
+    /// A server has logged in: is it good for its pool?
+    fn check_role<I: Io>(&mut self, now: Time, mut server: Box<ServerSlot>, io: &mut I) {
+        match login::check_role(self.pools.get(server.pool), &mut server) {
+            Fitness::Fits => self.run_connect_query(now, server, io),
+            Fitness::Unfit(why) => self.unfit(now, server, why, io),
+            Fitness::Ask { query, .. } => {
+                login::ask(cx!(self, now, io), &mut server, query, ServerPhase::CheckingRole);
+                self.peers.put_server(server);
+            }
+        }
+    }
+
+    fn unfit<I: Io>(&mut self, now: Time, server: Box<ServerSlot>, why: &str, io: &mut I) {
+        login::terminate(cx!(self, now, io), server.peer);
+        self.login_failed(now, server, own_error(why.to_owned()), LoginFailure::Other, io);
+    }
+
+    /// A server is good for its pool: the query that each begins with, if there is one.
+    fn run_connect_query<I: Io>(&mut self, now: Time, mut server: Box<ServerSlot>, io: &mut I) {
+        let slot = self.pools.get(server.pool);
+        let Some(query) = &slot.config.connect_query else { return self.server_up(now, server, io) };
+        login::ask(cx!(self, now, io), &mut server, query, ServerPhase::ConnectQuery);
+        self.peers.put_server(server);
+    }
+
+    /// A query of ours has ended on a server that its pool does not have yet.
+    pub(crate) fn first_query_done<I: Io>(
+        &mut self,
+        now: Time,
+        mut server: Box<ServerSlot>,
+        outcome: Result<(), ServerError>,
+        io: &mut I,
+    ) {
+        let role = server.phase() == Some(ServerPhase::CheckingRole);
+        match outcome {
+            Err(error) if role => {
+                login::terminate(cx!(self, now, io), server.peer);
+                self.login_failed(now, server, error, LoginFailure::Other, io);
+            }
+            Ok(()) if role => {
+                let found = server.up().is_some_and(|(up, _)| up.found_row());
+                match login::check_role(self.pools.get(server.pool), &mut server) {
+                    Fitness::Ask { row, why, .. } if row != found => self.unfit(now, server, why, io),
+                    Fitness::Unfit(why) => self.unfit(now, server, why, io),
+                    _ => self.run_connect_query(now, server, io),
+                }
+            }
+            outcome => {
+                // As with PgBouncer, connect_query may fail.
+                if let Err(error) = outcome {
+                    let text = format_args!("error while executing connect_query: {}", error.message);
+                    self.log_server(Level::Warning, &server, text, io);
+                }
+                self.server_up(now, server, io);
+            }
+        }
+    }
+
+    /// A server has logged in; the pool says for whom.
+    fn server_up<I: Io>(&mut self, now: Time, mut server: Box<ServerSlot>, io: &mut I) {
+        let (peer, ix) = (server.peer, server.pool);
+        let slot = self.pools.get_mut(ix);
+        let proof = match login::finish(cx!(self, now, io), slot, &mut server) {
+            Ok(proof) => proof,
+            Err(error) => {
+                login::terminate(cx!(self, now, io), peer);
+                return self.login_failed(now, server, error, LoginFailure::Other, io);
+            }
+        };
+        if server.marked_for_close {
+            return self.close_taken(now, server, RECONFIGURED, io);
+        }
+        let answer = slot.pool.connected(peer, proof, now);
+        self.peers.put_server(server);
+        self.passed_on(now, ix, peer, answer, io);
+    }
+
+    /// A login at the server failed; its connection is gone, or being closed.
+    pub(crate) fn login_failed<I: Io>(
+        &mut self,
+        now: Time,
+        server: Box<ServerSlot>,
+        error: ServerError,
+        failure: LoginFailure,
+        io: &mut I,
+    ) {
+        let slot = self.pools.get_mut(server.pool);
+        let (name, user, host) = (&slot.name, &slot.user, &server.target);
+        log(Level::Warning, format_args!("{name}/{user}@{host}: server login failed: {}", error.message), io);
+        let again = server.attempt.encryption.other(self.common.config().tls.server.mode, failure);
+        let (failure, told) = slot.hosts.failed(&slot.config, server.attempt, error, again);
+        slot.note_failure(told, false, now);
+        slot.pool.connect_failed(server.peer, failure, now);
+        self.common.follow_up(FollowUp::PollPool(server.pool));
+    }
+}

@@ -1,0 +1,42 @@
+//! Accepting clients.
+
+use std::sync::atomic::Ordering;
+
+use weir_base::{ClientAddr, Peer};
+use weir_engine::port::Level;
+
+use super::Port;
+
+impl Port {
+    /// Accepts one client, if one waits.
+    pub(crate) fn accept_one(&mut self) -> Option<(Peer, ClientAddr)> {
+        let listening = self.listening.as_mut()?;
+        match listening.accept(self.now) {
+            Ok(accepted) => accepted.map(|(socket, from)| (self.adopt(socket), from)),
+            Err(error) => {
+                self.shared.starved.store(true, Ordering::Relaxed);
+                if listening.rest(self.now) {
+                    let text =
+                        format_args!("could not accept a client: {error}; clients wait until it is possible again");
+                    self.shared.log.line(Level::Warning, text);
+                }
+                None
+            }
+        }
+    }
+
+    /// A descriptor has become free.
+    pub(crate) fn end_rest(&mut self) {
+        if let Some(listening) = self.listening.as_mut() {
+            listening.end_rest(self.now);
+        }
+    }
+
+    /// Accepts clients by TCP, or not.
+    pub(crate) fn set_accepting(&mut self, on: bool) {
+        let Some(listening) = self.listening.as_mut() else { return };
+        if let Err(error) = listening.set_accepting(on, self.poll.registry()) {
+            self.shared.log.line(Level::Error, format_args!("{error}"));
+        }
+    }
+}

@@ -1,0 +1,300 @@
+//! Sockets by the ring: who reads a peer, what is handed in before a wait, what its completions mean.
+//!
+//! The rules about order and closing stand at the top of `ring_io`.
+
+use std::io::{self, ErrorKind};
+
+use weir_base::Peer;
+use weir_uring::{Ended, Ring};
+
+use super::Port;
+use super::ring_io::{RING_SIZE, SLOT_BITS, key};
+use crate::slots::{NONE, Outgoing, Reader, Ready, Stage, Watch};
+use crate::socket::Socket;
+
+/// Bytes that a peer may send while it is not read, before the ring leaves it alone. What comes with one wait may add to
+/// it, for all peers together as much as the buffers hold.
+const HELD: usize = 4096;
+/// So many buffers that come full from one peer, one after the other, are a bulk transfer.
+const BULK: u32 = 4;
+/// Sends handed in at once, by which the completions of a round stay within what the kernel keeps room for.
+const MOST_SENDS: usize = 2048;
+
+/// How many more requests a ring takes, asked for only when those it promised are used up.
+struct Room<'r> {
+    ring: &'r mut Ring,
+    left: u32,
+}
+
+impl Room<'_> {
+    /// The ring, if it takes one more.
+    #[inline]
+    fn ring(&mut self) -> io::Result<Option<&mut Ring>> {
+        if self.left == 0 {
+            self.left = self.ring.room()?;
+        }
+        let Some(left) = self.left.checked_sub(1) else { return Ok(None) };
+        self.left = left;
+        Ok(Some(self.ring))
+    }
+}
+
+impl Port {
+    /// Has an open peer read: ahead where that can be, otherwise when epoll tells of bytes.
+    pub(crate) fn begin_reading(&mut self, peer: Peer) {
+        let on = self.ring_io.on && peer.slot >> SLOT_BITS == 0;
+        let Some(slot) = self.peers.get(peer) else { return };
+        if on && slot.reader == Reader::Epoll && slot.stage == Stage::Open && !slot.held {
+            slot.reader = Reader::Ring;
+            self.ring_io.receives.push(peer);
+        }
+        self.watch_by_epoll(peer);
+    }
+
+    /// Has epoll tell of a peer's bytes, unless the ring does, and of room where it waits for that.
+    fn watch_by_epoll(&mut self, peer: Peer) {
+        let blocked = self.peers.get(peer).is_some_and(|slot| slot.backlog != NONE);
+        self.watch(peer, if blocked { Watch::Both } else { Watch::Reads });
+    }
+
+    /// Has a peer not read ahead any more. It is epoll's when its receive has ended.
+    pub(crate) fn leave_ring(&mut self, peer: Peer) {
+        let Some(slot) = self.peers.get(peer) else { return };
+        if slot.reader == Reader::Ring {
+            slot.reader = Reader::Leaving;
+            self.ring_io.cancels.push(peer);
+        }
+    }
+
+    /// A peer is forgotten: its receive is cancelled, its bytes are dropped.
+    pub(crate) fn forget_ring_io(&mut self, peer: Peer, reader: Reader, held: bool) {
+        if reader == Reader::Ring {
+            // What could not be handed in for long needs no cancel, however many come and go meanwhile.
+            let at = self.ring_io.receives.iter().position(|p| self.ring_io.owed && *p == peer);
+            match at {
+                Some(at) => drop(self.ring_io.receives.swap_remove(at)),
+                None => self.ring_io.cancels.push(peer),
+            }
+        }
+        if held {
+            self.ring_io.forget_held(peer.slot);
+        }
+    }
+
+    /// Closes the socket of a peer that is forgotten, or parks it as long as requests of the ring may name it: for its
+    /// peer it is closed either way. Returns whether it is closed.
+    pub(crate) fn close_socket(&mut self, mut socket: Socket) -> bool {
+        if !self.ring_io.owed {
+            return true;
+        }
+        // It may never have been registered, or be broken: it is only its number that is kept.
+        let _ = socket.deregister(self.poll.registry());
+        let _ = socket.shutdown();
+        self.ring_io.parked.push(socket);
+        false
+    }
+
+    /// After each wait of the ring: whether the kernel has yet to take requests. As soon as it has taken all, what is
+    /// parked is closed.
+    #[inline]
+    pub(crate) fn note_unsubmitted(&mut self, owed: bool) {
+        self.ring_io.owed = owed;
+        if !owed && !self.ring_io.parked.is_empty() {
+            self.ring_io.parked = Vec::new();
+            self.room();
+        }
+    }
+
+    /// Tells the ring of the wishes, of many sends only so many at once, and only as many as it takes. They are looked up
+    /// now, so none is for a socket that was closed meanwhile.
+    pub(crate) fn submit_wishes(&mut self, ring: &mut Ring) -> io::Result<()> {
+        let mut room = Room { ring, left: 0 };
+        let all =
+            self.hand_in_receives(&mut room)? && self.hand_in_cancels(&mut room)? && self.hand_in_sends(&mut room)?;
+        if !all {
+            self.ring_io.forget_gone(&mut self.peers);
+        }
+        Ok(())
+    }
+
+    /// Returns whether the ring had room for all, as do its siblings.
+    fn hand_in_receives(&mut self, room: &mut Room<'_>) -> io::Result<bool> {
+        let Port { ring_io, peers, .. } = self;
+        let mut handed = 0;
+        for peer in &ring_io.receives {
+            if let Some(slot) = peers.get(*peer)
+                && let (Some(socket), Reader::Ring | Reader::Leaving) = (&slot.socket, slot.reader)
+            {
+                let Some(ring) = room.ring()? else { break };
+                ring.receive(socket.fd(), key(*peer))?;
+            }
+            handed += 1;
+        }
+        ring_io.receives.drain(..handed);
+        Ok(ring_io.receives.is_empty())
+    }
+
+    fn hand_in_cancels(&mut self, room: &mut Room<'_>) -> io::Result<bool> {
+        let mut handed = 0;
+        for peer in &self.ring_io.cancels {
+            let Some(ring) = room.ring()? else { break };
+            ring.cancel_receive(key(*peer))?;
+            handed += 1;
+        }
+        self.ring_io.cancels.drain(..handed);
+        Ok(self.ring_io.cancels.is_empty())
+    }
+
+    fn hand_in_sends(&mut self, room: &mut Room<'_>) -> io::Result<bool> {
+        let Port { ring_io, peers, .. } = self;
+        let mut staged = std::mem::take(&mut ring_io.staged);
+        let (most, mut handed) = (staged.len().min(MOST_SENDS), 0);
+        for (peer, bytes) in &mut staged[..most] {
+            match peers.get(*peer) {
+                Some(slot) if slot.ready != Ready::Broken && slot.socket.is_some() => {
+                    let Some(ring) = room.ring()? else { break };
+                    slot.outgoing = Outgoing::InFlight;
+                    let socket = slot.socket.as_ref().expect("just seen");
+                    ring.send(socket.fd(), key(*peer), std::mem::take(bytes))?;
+                }
+                Some(slot) => {
+                    slot.outgoing = Outgoing::Nothing;
+                    ring_io.keep(std::mem::take(bytes));
+                }
+                None => ring_io.keep(std::mem::take(bytes)),
+            }
+            handed += 1;
+        }
+        staged.drain(..handed);
+        ring_io.staged = staged;
+        Ok(handed == most)
+    }
+
+    /// A buffer came from an open peer. Where many come full, one after the other, larger pieces cost less.
+    #[inline]
+    pub(crate) fn note_length(&mut self, peer: Peer, length: usize) {
+        if length < RING_SIZE.buffer_size as usize {
+            self.ring_io.full = None;
+            return;
+        }
+        let before = self.ring_io.full.filter(|(last, _)| *last == peer).map_or(0, |(_, count)| count);
+        self.ring_io.full = Some((peer, before + 1));
+        if before + 1 == BULK {
+            self.read_in_bulk(peer);
+        }
+    }
+
+    fn read_in_bulk(&mut self, peer: Peer) {
+        let Some(slot) = self.peers.get(peer) else { return };
+        if slot.reader == Reader::Ring && slot.stage == Stage::Open {
+            slot.ready = slot.ready.max(Ready::Bytes);
+            self.leave_ring(peer);
+            self.enqueue(peer);
+        }
+    }
+
+    /// A read has emptied a socket. Unless that was much, it is worth reading ahead again.
+    #[inline]
+    pub(crate) fn emptied(&mut self, peer: Peer, length: usize) {
+        if !self.ring_io.on || length >= RING_SIZE.buffer_size as usize {
+            return;
+        }
+        let Some(slot) = self.peers.get(peer) else { return };
+        if slot.reader == Reader::Epoll && slot.reads() && slot.ready == Ready::Nothing {
+            self.begin_reading(peer);
+        }
+    }
+
+    /// A receive has told its last bytes without having been asked to end.
+    pub(crate) fn receive_stopped(&mut self, peer: Peer) {
+        let Some(slot) = self.peers.get(peer) else { return };
+        match slot.reader {
+            Reader::Ring => self.ring_io.receives.push(peer),
+            Reader::Leaving => self.left_ring(peer),
+            Reader::Epoll => {}
+        }
+    }
+
+    /// A receive has ended.
+    pub(crate) fn receive_ended(&mut self, peer: Peer, ended: &Ended) {
+        let Some(slot) = self.peers.get(peer) else { return };
+        match ended {
+            Ended::NoBuffers | Ended::Cancelled => return self.receive_stopped(peer),
+            Ended::Eof => slot.ready = slot.ready.max(Ready::Ending),
+            // What arrived before is read first, as after a write that failed.
+            Ended::Error(_) => slot.ready = Ready::Broken,
+        }
+        slot.reader = Reader::Epoll;
+        match slot.stage {
+            Stage::Lingering if slot.ready == Ready::Broken => self.drop_peer(peer),
+            Stage::Open if !slot.paused => self.enqueue(peer),
+            Stage::Open | Stage::Detaching if slot.ready == Ready::Broken => self.fail_peer(peer),
+            Stage::Open => {
+                self.enqueue(peer);
+                // A reset may follow.
+                self.watch_by_epoll(peer);
+            }
+            Stage::Detaching => self.take_out(peer),
+            _ => {}
+        }
+    }
+
+    /// The ring has nothing more to do with a peer: it leaves, or is epoll's, or has become worth reading ahead again.
+    fn left_ring(&mut self, peer: Peer) {
+        let Some(slot) = self.peers.get(peer) else { return };
+        slot.reader = Reader::Epoll;
+        match slot.stage {
+            Stage::Detaching => self.take_out(peer),
+            Stage::Open if !slot.paused && slot.ready == Ready::Nothing => self.begin_reading(peer),
+            Stage::Open => self.watch_by_epoll(peer),
+            _ => {}
+        }
+    }
+
+    /// A send has ended: all was taken, or the rest becomes a backlog before what already is one.
+    pub(crate) fn sent(&mut self, peer: Peer, bytes: Vec<u8>, taken: io::Result<usize>) {
+        let Some(slot) = self.peers.get(peer) else { return self.ring_io.keep(bytes) };
+        slot.outgoing = Outgoing::Nothing;
+        let taken = match taken {
+            Ok(taken) => taken,
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => 0,
+            Err(_) => {
+                self.ring_io.keep(bytes);
+                return self.fail_peer(peer);
+            }
+        };
+        if taken == bytes.len() {
+            self.ring_io.keep(bytes);
+            return self.sent_all(peer);
+        }
+        if slot.ready == Ready::Broken {
+            return self.ring_io.keep(bytes);
+        }
+        let first = slot.backlog == NONE;
+        let kept = self.backlogs.keep_first(slot, &bytes[taken..]);
+        self.ring_io.keep(bytes);
+        self.kept(peer, first, kept);
+    }
+
+    #[inline]
+    fn sent_all(&mut self, peer: Peer) {
+        let Some(slot) = self.peers.get(peer) else { return };
+        match slot.stage {
+            _ if slot.backlog != NONE => self.drain(peer),
+            Stage::Lingering => self.drop_peer(peer),
+            Stage::Detaching => self.take_out(peer),
+            _ => {}
+        }
+    }
+
+    /// Bytes came for a peer that is not read now.
+    pub(crate) fn hold(&mut self, peer: Peer, bytes: &[u8]) {
+        let Some(slot) = self.peers.get(peer) else { return };
+        if slot.stage == Stage::Lingering {
+            return;
+        }
+        if self.ring_io.hold(peer, slot, bytes) > HELD {
+            self.leave_ring(peer);
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! Encrypted sockets: handshakes through the helpers, records out.
+//!
+//! Encrypted bytes are handled as plain ones are: what a socket refuses is its backlog, encrypted already, so `Blocked`,
+//! `Drained` and lingering need to know nothing of encryption. While a step of a handshake is with a helper, its socket is
+//! not read. Invariant: a peer has an entry in `Port::tls` from the end of the turn that began its handshake until it is
+//! dropped or moves, and takes plain bytes of the engine only outside of a handshake.
+
+use std::mem;
+
+use weir_base::Peer;
+use weir_engine::port::{Handshake, Level};
+
+use super::Port;
+use super::pending::PendingInput;
+use crate::output::Rest;
+use crate::slots::{NONE, Ready, Stage};
+use crate::tls::{Charge, End, HandshakeStep, Side, StepOutcome, Tls};
+
+/// Plain bytes that are encrypted at once: four full records.
+const PORTION: usize = 64 * 1024;
+/// The most clients whose step waits for a helper: a second or two of work.
+const MOST_DUE: usize = 1000;
+/// Why a handshake fails that keeps more than it may.
+const TOO_LONG: &str = "more bytes of the handshake came than are kept for it";
+
+impl Port {
+    /// Begins the handshakes that the turn asked for.
+    pub(crate) fn finish_securing(&mut self) {
+        for (peer, handshake) in mem::take(&mut self.tls_state.asked) {
+            self.begin_handshake(peer, handshake);
+        }
+    }
+
+    fn begin_handshake(&mut self, peer: Peer, handshake: Handshake) {
+        let contexts = self.shared.tls_contexts.now();
+        let Some(slot) = self.peers.live(peer) else { return };
+        let step = match handshake {
+            Handshake::Accept { received } => {
+                let charge = Charge::new(&self.tls_state.kept);
+                contexts.accept().map(|accept| HandshakeStep::accept(accept, received, charge))
+            }
+            Handshake::Connect { host, mode, direct } => {
+                contexts.connect(mode, direct).map(|config| HandshakeStep::connect(config, host, mode))
+            }
+        };
+        let Some(step) = step.filter(|_| slot.tls == NONE && slot.stage == Stage::Open) else {
+            let error = "the configuration in force has no TLS of this kind".to_owned();
+            return self.pending.push_back(PendingInput::TlsFailed(peer, error));
+        };
+        let mut step = Box::new(step);
+        let is_due = step.is_due();
+        let fits = step.is_kept_within_bounds();
+        slot.tls = self.tls.insert(Tls::Handshaking(Some(step)));
+        if !fits {
+            return self.fail_long_handshake(peer);
+        }
+        if is_due {
+            self.ask_step(peer);
+        }
+    }
+
+    /// More bytes of a handshake came than are kept for it.
+    pub(crate) fn fail_long_handshake(&mut self, peer: Peer) {
+        self.fail_handshake(peer, TOO_LONG);
+    }
+
+    fn fail_handshake(&mut self, peer: Peer, error: &str) {
+        self.pending.push_back(PendingInput::TlsFailed(peer, error.to_owned()));
+    }
+
+    /// Has a helper take a handshake's next step, now or when one has room.
+    pub(crate) fn ask_step(&mut self, peer: Peer) {
+        let Some(slot) = self.peers.get(peer) else { return };
+        let Some(Tls::Handshaking(Some(step))) = self.tls.get(slot.tls) else { return };
+        let side = step.side();
+        let due = match side {
+            Side::Connect => &mut self.tls_state.due_servers,
+            Side::Accept => &mut self.tls_state.due_clients,
+        };
+        if due.len() >= MOST_DUE {
+            due.retain(|peer| self.peers.live(*peer).is_some());
+        }
+        if side == Side::Accept && due.len() >= MOST_DUE {
+            return self.fail_handshake(peer, "too many handshakes wait for their turn");
+        }
+        due.push_back(peer);
+        self.ask_steps(side);
+    }
+
+    fn ask_steps(&mut self, side: Side) {
+        while self.asking.may_step(side) {
+            let due = match side {
+                Side::Connect => &mut self.tls_state.due_servers,
+                Side::Accept => &mut self.tls_state.due_clients,
+            };
+            let Some(peer) = due.pop_front() else { return };
+            // Some may be gone meanwhile.
+            let Some(slot) = self.peers.live(peer) else { continue };
+            let Some(Tls::Handshaking(step)) = self.tls.get_mut(slot.tls) else { continue };
+            if let Some(step) = step.take() {
+                self.asking.step(peer, step);
+            }
+        }
+    }
+
+    /// A helper has taken a step.
+    pub(crate) fn stepped(&mut self, peer: Peer, mut step: Box<HandshakeStep>, outcome: StepOutcome) {
+        let side = step.side();
+        self.asking.stepped(side);
+        self.ask_steps(side);
+        if self.peers.live(peer).is_none() {
+            return;
+        }
+        let reply = mem::take(&mut step.reply);
+        self.deliver(peer, &reply);
+        let Some(slot) = self.peers.live(peer) else { return };
+        let Some(tls) = self.tls.get_mut(slot.tls) else { return };
+        match outcome {
+            StepOutcome::More => {
+                let fits = step.is_kept_within_bounds();
+                *tls = Tls::Handshaking(Some(step));
+                if !fits {
+                    return self.fail_long_handshake(peer);
+                }
+            }
+            StepOutcome::Failed(error) => return self.pending.push_back(PendingInput::TlsFailed(peer, error)),
+            StepOutcome::Done(secured) => {
+                let Some(session) = step.into_session() else { return };
+                let ended = session.end() != End::Open;
+                *tls = Tls::Open(session);
+                if ended || tls.has_early() {
+                    slot.ready = slot.ready.max(Ready::Bytes);
+                }
+                self.pending.push_back(PendingInput::Secured(peer, secured));
+            }
+        }
+        if slot.ready != Ready::Nothing {
+            self.enqueue(peer);
+        }
+    }
+
+    /// Encrypts what a turn queued for a peer, and writes it.
+    pub(crate) fn flush_sealed(&mut self, peer: Peer, rest: Rest<'_>) {
+        let mut buffers = (mem::take(&mut self.tls_state.gather), mem::take(&mut self.tls_state.sealed));
+        let (gather, sealed) = &mut buffers;
+        let mut pieces = rest.pieces();
+        match (pieces.next(), pieces.next()) {
+            // One piece is encrypted from where it is.
+            (Some(piece), None) => piece.chunks(PORTION).for_each(|portion| self.seal(peer, portion, sealed)),
+            _ => {
+                for piece in rest.pieces() {
+                    self.gather(peer, piece, gather, sealed);
+                }
+                self.seal(peer, gather, sealed);
+                gather.clear();
+            }
+        }
+        (self.tls_state.gather, self.tls_state.sealed) = buffers;
+    }
+
+    /// Adds a piece to a portion, and encrypts the portion each time that it is full.
+    fn gather(&mut self, peer: Peer, mut piece: &[u8], gather: &mut Vec<u8>, sealed: &mut Vec<u8>) {
+        while !piece.is_empty() {
+            let (now, later) = piece.split_at(piece.len().min(PORTION - gather.len()));
+            gather.extend_from_slice(now);
+            piece = later;
+            if gather.len() == PORTION {
+                self.seal(peer, gather, sealed);
+                gather.clear();
+            }
+        }
+    }
+
+    fn seal(&mut self, peer: Peer, plain: &[u8], sealed: &mut Vec<u8>) {
+        let Some(slot) = self.peers.get(peer) else { return };
+        if plain.is_empty() || slot.ready == Ready::Broken {
+            return;
+        }
+        let Some(Tls::Open(session)) = self.tls.get_mut(slot.tls) else {
+            debug_assert!(false, "nothing is sent in a handshake");
+            return;
+        };
+        sealed.clear();
+        let result = session.seal(plain, sealed);
+        self.deliver(peer, sealed);
+        if let Err(error) = result {
+            self.shared.log.line(Level::Warning, format_args!("{peer:?}: TLS: {error}"));
+            self.fail_peer(peer);
+        }
+    }
+
+    /// Says to an encrypted peer that is being closed that nothing more will come.
+    pub(crate) fn say_closed(&mut self, peer: Peer) {
+        let Some(slot) = self.peers.get(peer) else { return };
+        let Some(Tls::Open(session)) = self.tls.get_mut(slot.tls) else { return };
+        let mut sealed = mem::take(&mut self.tls_state.sealed);
+        sealed.clear();
+        session.close(&mut sealed);
+        self.deliver(peer, &sealed);
+        self.tls_state.sealed = sealed;
+    }
+}

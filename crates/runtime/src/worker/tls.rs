@@ -1,0 +1,166 @@
+//! Reading encrypted peers: records in, plain bytes to the engine.
+
+use weir_base::Peer;
+use weir_engine::port::{Gone, Input, Level};
+
+use super::Worker;
+use crate::handler::Handler;
+use crate::slots::Ready;
+use crate::tls::{End, Tls};
+
+/// Bytes of a handshake that are read at once: a record.
+const READ: usize = 17 * 1024;
+
+impl<B: Handler> Worker<B> {
+    /// Reads an encrypted peer once, and has the handler handle what came.
+    pub(crate) fn read_sealed(&mut self, peer: Peer) {
+        let Worker { scratch, port, .. } = self;
+        let Some(slot) = port.peers.get(peer) else { return };
+        let held = slot.held;
+        let (Some(socket), Some(tls)) = (slot.socket.as_mut(), port.tls.get_mut(slot.tls)) else { return };
+        let mut most = scratch.len();
+        let front = match tls {
+            // Its bytes wait in the socket until the step is taken.
+            Tls::Handshaking(None) => return,
+            Tls::Handshaking(Some(_)) => {
+                most = most.min(READ);
+                Some(0)
+            }
+            Tls::Open(session) if session.has_early() || session.end() != End::Open => return self.read_early(peer),
+            Tls::Open(session) => session.put_held(scratch),
+        };
+        let Some(front) = front else { return self.gone(peer, Gone::Error) };
+        if held {
+            return self.read_held_sealed(peer, front);
+        }
+        match socket.read(&mut scratch[front..most]) {
+            Ok(0) => {
+                // Without its close_notify the end may be anybody's doing.
+                let cause = if matches!(tls, Tls::Handshaking(_)) { Gone::Eof } else { Gone::Error };
+                self.gone(peer, cause);
+            }
+            Ok(length) => {
+                let end = front + length;
+                let again = end == most || slot.ready > Ready::Bytes;
+                if !again {
+                    slot.ready = Ready::Nothing;
+                }
+                self.sealed_came(peer, end, again);
+                if !again {
+                    self.port.emptied(peer, length);
+                }
+            }
+            Err(error) => self.read_failed(peer, &error),
+        }
+    }
+
+    /// Bytes of an encrypted peer came ahead.
+    pub(crate) fn receive_sealed(&mut self, peer: Peer, bytes: &[u8]) {
+        let Worker { scratch, port, .. } = self;
+        let Some(slot) = port.peers.get(peer) else { return };
+        let Some(tls) = port.tls.get_mut(slot.tls) else { return };
+        let front = match tls {
+            // They wait until the step is taken, or behind what is to be delivered first.
+            Tls::Handshaking(None) => return port.hold(peer, bytes),
+            Tls::Open(session) if session.has_early() || session.end() != End::Open => {
+                port.hold(peer, bytes);
+                return port.enqueue(peer);
+            }
+            Tls::Handshaking(Some(_)) => Some(0),
+            Tls::Open(session) => session.put_held(scratch),
+        };
+        let room = front.and_then(|front| scratch.get_mut(front..front + bytes.len()));
+        let (Some(front), Some(room)) = (front, room) else { return self.gone(peer, Gone::Error) };
+        room.copy_from_slice(bytes);
+        let again = slot.ready > Ready::Bytes;
+        self.sealed_came(peer, front + bytes.len(), again);
+    }
+
+    /// Takes a portion of what came ahead of the wish to read it; `front` bytes of a record stand before it.
+    fn read_held_sealed(&mut self, peer: Peer, front: usize) {
+        let Worker { scratch, port, .. } = self;
+        let Some(slot) = port.peers.get(peer) else { return };
+        let length = port.ring_io.portion(peer, slot, &mut scratch[front..]);
+        if !slot.has_more_than_held() {
+            slot.ready = Ready::Nothing;
+        }
+        let again = slot.ready != Ready::Nothing;
+        self.sealed_came(peer, front + length, again);
+    }
+
+    fn sealed_came(&mut self, peer: Peer, end: usize, again: bool) {
+        let Some(slot) = self.port.peers.get(peer) else { return };
+        if matches!(self.port.tls.get(slot.tls), Some(Tls::Handshaking(_))) {
+            self.shake(peer, end, again)
+        } else {
+            self.unseal(peer, end, again)
+        }
+    }
+
+    /// Bytes of a handshake came.
+    fn shake(&mut self, peer: Peer, end: usize, again: bool) {
+        let Worker { scratch, port, .. } = self;
+        let Some(slot) = port.peers.get(peer) else { return };
+        let Some(Tls::Handshaking(Some(step))) = port.tls.get_mut(slot.tls) else { return };
+        step.received.reserve_exact(end);
+        step.received.extend_from_slice(&scratch[..end]);
+        if !step.is_kept_within_bounds() {
+            port.fail_long_handshake(peer);
+            return self.deliver_pending();
+        }
+        if step.is_due() {
+            port.ask_step(peer);
+            self.deliver_pending();
+        } else if again {
+            port.enqueue(peer);
+        }
+    }
+
+    /// Records came: the scratch buffer holds them, up to `end`.
+    fn unseal(&mut self, peer: Peer, end: usize, again: bool) {
+        let Worker { handler, scratch, plain, port, .. } = self;
+        let Some(slot) = port.peers.get(peer) else { return };
+        let Some(Tls::Open(session)) = port.tls.get_mut(slot.tls) else { return };
+        plain.clear();
+        let mut reply = Vec::new();
+        let result = session.take_in(&mut scratch[..end], plain, &mut reply);
+        let ended = session.end() != End::Open;
+        if !reply.is_empty() {
+            port.deliver(peer, &reply);
+        }
+        if !plain.is_empty() {
+            handler.handle(port.now, Input::Bytes { peer, bytes: plain }, port);
+            port.finish(plain);
+        }
+        if let Err(error) = result {
+            port.shared.log.line(Level::Info, format_args!("{peer:?}: TLS: {error}"));
+            return self.gone(peer, Gone::Error);
+        }
+        if ended {
+            // Only a peer that is still read may hear of the end.
+            if let Some(slot) = port.peers.get(peer) {
+                slot.ready = slot.ready.max(Ready::Bytes);
+            }
+        }
+        if again || ended {
+            port.enqueue(peer);
+        }
+        self.deliver_pending();
+    }
+
+    /// Delivers what was decrypted with the end of the handshake, or the end of a connection that its other side has closed.
+    fn read_early(&mut self, peer: Peer) {
+        let Worker { handler, port, .. } = self;
+        let Some(slot) = port.peers.get(peer) else { return };
+        let Some(Tls::Open(session)) = port.tls.get_mut(slot.tls) else { return };
+        let early = session.take_early();
+        if early.is_empty() {
+            let cause = if session.end() == End::Closed { Gone::Eof } else { Gone::Error };
+            return self.gone(peer, cause);
+        }
+        handler.handle(port.now, Input::Bytes { peer, bytes: &early }, port);
+        port.finish(&early);
+        port.enqueue(peer);
+        self.deliver_pending();
+    }
+}

@@ -1,0 +1,127 @@
+//! What a worker's sessions share while one of them is fed, and the rules of the pool that it belongs to.
+//!
+//! The caller makes a [`Context`] for each feeding; it costs the copy of a few words and references.
+
+use weir_pgwire::Head;
+
+use crate::params::{ParamTable, Params};
+use crate::statements::{Interner, ParseEnvironment, PoolStatements};
+
+/// The most buffers that are kept for unnamed statements.
+const MAX_SPARE: usize = 16;
+/// The largest of them.
+const MAX_SPARE_SIZE: usize = 16 << 10;
+/// The largest buffer that is kept for composing messages.
+const MAX_SCRATCH: usize = 1 << 20;
+
+/// What a worker's sessions share while one of them is fed.
+pub struct Context<'a> {
+    /// The statements of the worker.
+    pub interner: &'a mut Interner,
+    /// The statements of the pool.
+    pub statements: &'a mut PoolStatements,
+    /// The tracked parameters.
+    pub params: &'a ParamTable,
+    /// Buffers that held unnamed statements, for the next ones.
+    pub spare: &'a mut Vec<Vec<u8>>,
+    /// A buffer to compose messages in; its content means nothing between calls.
+    pub scratch: &'a mut Vec<u8>,
+    /// What happened, to be added to the pool's statistics.
+    pub counts: &'a mut StatementCounts,
+    /// The most statements of ours on a server.
+    pub max_prepared: usize,
+    /// The most named statements of a client.
+    pub client_statements: usize,
+    /// The most bytes of statements of a client.
+    pub client_memory: u64,
+    /// What messages may be, in either direction.
+    pub messages: MessagePolicy,
+    /// What is done about session state that is lost.
+    pub state: StatePolicy,
+    /// The most segments of a client (up to a Sync each, or a simple query) that its server has to answer at a time; the next
+    /// one is not sent before.
+    pub max_pending_segments: u32,
+}
+
+/// Which messages are passed on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MessagePolicy {
+    /// The longest one, in bytes, its tag included (`max_packet_size`).
+    pub longest: u32,
+    /// Whether queries may come by the simple protocol.
+    pub simple: SimpleQueries,
+}
+
+/// What becomes of queries that come by the simple protocol.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SimpleQueries {
+    /// They are passed on.
+    Allowed,
+    /// Their client is refused (`disable_pqexec`).
+    Refused,
+}
+
+/// What is done about requests whose state is lost when their transaction ends.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct StatePolicy {
+    /// The client gets a WARNING, once for each kind (`warn_on_dirty`).
+    pub warn: bool,
+    /// The client gets an ERROR instead (`on_dirty = refuse`).
+    pub refuse: bool,
+}
+
+/// How many messages about statements a feeding passed on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct StatementCounts {
+    /// Parse messages of clients.
+    pub client_parses: u64,
+    /// Parse messages sent to servers.
+    pub server_parses: u64,
+    /// Bind messages of clients.
+    pub binds: u64,
+}
+
+impl MessagePolicy {
+    /// Whether a message is too long to be passed on.
+    #[inline]
+    pub(crate) fn excludes(self, head: Head) -> bool {
+        head.total() > self.longest as usize
+    }
+}
+
+impl StatePolicy {
+    /// Whether it matters what a text certainly leaves.
+    #[inline]
+    pub(crate) fn judges(self) -> bool {
+        self.warn || self.refuse
+    }
+}
+
+impl Context<'_> {
+    /// An empty buffer for an unnamed statement.
+    pub(crate) fn spare_buffer(&mut self) -> Vec<u8> {
+        let mut buffer = self.spare.pop().unwrap_or_default();
+        buffer.clear();
+        buffer
+    }
+
+    /// Keeps a buffer for the next unnamed statement.
+    pub(crate) fn keep_spare(&mut self, buffer: Vec<u8>) {
+        if self.spare.len() < MAX_SPARE && buffer.capacity() <= MAX_SPARE_SIZE {
+            self.spare.push(buffer);
+        }
+    }
+
+    /// By what a text is parsed that a client with these parameters sends now, as far as that is known.
+    pub(crate) fn parse_environment(&self, client: &Params) -> ParseEnvironment {
+        self.interner.environment(self.params.read_by(client), self.statements.schema_changes())
+    }
+
+    /// A very large message was composed: its memory is not kept.
+    #[inline]
+    pub(crate) fn trim_scratch(&mut self) {
+        if self.scratch.capacity() > MAX_SCRATCH {
+            *self.scratch = Vec::new();
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! Which reply a request is owed: one value for each kind of request that may be pending on a server.
+//!
+//! Must not know the order of requests ([`crate::pending`]) or what they changed ([`crate::undo_log`]).
+
+/// A request that is owed an answer, or an answer of ours that waits for its turn.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Expected {
+    /// Simple query: anything up to ReadyForQuery.
+    Query,
+    /// A simple query that dropped the client's unnamed statement. (Here and below, "logged" requests have an entry in
+    /// [`crate::undo_log`].)
+    QueryLogged,
+    /// What is sent in place of a simple query that the pool refuses, to fail at the server: an error, then ReadyForQuery.
+    QueryRefused,
+    /// Function call: a result or an error, then ReadyForQuery.
+    FunctionCall,
+    /// Parse whose success or failure nobody needs to be told of.
+    Parse,
+    /// Parse of a named statement; logged.
+    ParseNamed,
+    /// Parse of a name that the client has given already, sent to be refused by the server; logged.
+    ParseTaken,
+    /// Parse of the unnamed statement; logged.
+    ParseUnnamed,
+    /// What is sent in place of a Parse that the pool refuses, to fail at the server; logged.
+    ParseRefused,
+    /// Bind.
+    Bind,
+    /// Bind of a statement that deallocates one of the client's; logged.
+    BindLogged,
+    /// Describe of a statement: two messages.
+    DescribeStatement,
+    /// Describe of a portal, or the second half of [`Expected::DescribeStatement`].
+    DescribeRows,
+    /// Execute: rows, COPY data, then its end.
+    Execute,
+    /// Close.
+    Close,
+    /// Close of the unnamed statement; logged.
+    CloseUnnamed,
+    /// Sync: ReadyForQuery.
+    Sync,
+    /// The client's CopyDone or CopyFail, sent before we know whether the server is in COPY at all. Owed nothing.
+    CopyEnd,
+    /// ParseComplete that we answer, since the server has the statement already; logged.
+    LocalParse,
+    /// CloseComplete that we answer, since the statement stays on the server for others; logged.
+    LocalClose,
+    /// CommandComplete and ReadyForQuery for a simple `DEALLOCATE name` of a statement that only we know by that name;
+    /// logged.
+    LocalDeallocate,
+    /// Nothing, before a [`Expected::LocalDeallocate`] that drops the client's unnamed statement as any simple query does;
+    /// logged.
+    LocalForget,
+    /// A query of our own (parameters, reset, check); swallowed.
+    OwnQuery,
+    /// A Parse of our own for a statement of the client; swallowed, unless it fails; logged.
+    OwnParse,
+    /// A Parse of our own into the unnamed slot, or one without an entry; swallowed, unless it fails.
+    OwnParseUnnamed,
+    /// A Close of our own; swallowed.
+    OwnClose,
+    /// What the server can only refuse, in place of a request that we refuse: its error ends the transaction and makes the
+    /// server skip to the next Sync, and our words take the place of its own; logged.
+    Refused,
+}
+
+impl Expected {
+    /// Whether the answer is for us and not for the client.
+    pub(crate) fn is_own(self) -> bool {
+        matches!(self, Expected::OwnQuery | Expected::OwnParse | Expected::OwnParseUnnamed | Expected::OwnClose)
+    }
+
+    /// Whether we answer it.
+    pub(crate) fn is_local(self) -> bool {
+        matches!(self, Expected::LocalParse | Expected::LocalClose | Expected::LocalDeallocate | Expected::LocalForget)
+    }
+
+    /// Whether the server's unnamed slot holds something else once it has run.
+    pub(crate) fn changes_unnamed(self) -> bool {
+        matches!(
+            self,
+            Expected::ParseUnnamed | Expected::CloseUnnamed | Expected::QueryLogged | Expected::OwnParseUnnamed
+        )
+    }
+
+    /// Whether ParseComplete answers it.
+    pub(crate) fn is_parse(self) -> bool {
+        matches!(
+            self,
+            Expected::Parse
+                | Expected::ParseNamed
+                | Expected::ParseTaken
+                | Expected::ParseUnnamed
+                | Expected::OwnParse
+                | Expected::OwnParseUnnamed
+        )
+    }
+
+    /// Whether it has an entry in the undo log.
+    #[inline]
+    pub(crate) fn is_logged(self) -> bool {
+        matches!(
+            self,
+            Expected::QueryLogged
+                | Expected::ParseNamed
+                | Expected::ParseTaken
+                | Expected::ParseUnnamed
+                | Expected::ParseRefused
+                | Expected::BindLogged
+                | Expected::CloseUnnamed
+                | Expected::LocalParse
+                | Expected::LocalClose
+                | Expected::LocalDeallocate
+                | Expected::LocalForget
+                | Expected::OwnParse
+                | Expected::Refused
+        )
+    }
+
+    /// Whether ReadyForQuery ends it, so that an error does not make the server skip what follows.
+    pub(crate) fn ends_with_ready(self) -> bool {
+        matches!(
+            self,
+            Expected::Query
+                | Expected::QueryLogged
+                | Expected::QueryRefused
+                | Expected::FunctionCall
+                | Expected::Sync
+                | Expected::OwnQuery
+        )
+    }
+
+    /// Whether the pool refused what the client asked for, and the server's error is replaced by ours.
+    pub(crate) fn is_refused(self) -> bool {
+        matches!(self, Expected::QueryRefused | Expected::ParseRefused)
+    }
+}

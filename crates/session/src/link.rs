@@ -1,0 +1,161 @@
+//! A client and the server that it is linked to, while one message of the client is decided.
+//!
+//! Owns what every message does: which reply it expects, what it changes for its client, and which earlier replies it must
+//! wait for. What is composed for the server is appended to [`Context::scratch`]; nothing is sent from here. What becomes of
+//! the message itself is said by a [`Rewrite`].
+
+use std::sync::Arc;
+
+use weir_pgwire::{Effects, HEAD, Of, put_front};
+
+use crate::client::{Client, Unnamed};
+use crate::context::Context;
+use crate::expected::Expected;
+use crate::names::{Given, Name};
+use crate::server::Server;
+use crate::state_messages::REFUSED_TEXT;
+use crate::statements::{Key, Statement};
+use crate::stop::{ReplyWait, StopReason};
+use crate::text::Text;
+use crate::undo_log::{Change, Subject};
+
+/// What the server is sent for a message of the client: what was composed, and then this of the message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Rewrite {
+    /// All of it.
+    Unchanged,
+    /// What follows this many bytes of it.
+    After(usize),
+    /// Nothing of it.
+    Replaced,
+}
+
+/// See the head of the file.
+pub(crate) struct Link<'s, 'c> {
+    pub(crate) client: &'s mut Client,
+    pub(crate) server: &'s mut Server,
+    pub(crate) ctx: &'s mut Context<'c>,
+    /// Bytes of Parse messages that were composed in this feeding: they may be many more than the client's own.
+    pub(crate) composed: &'s mut usize,
+}
+
+impl Link<'_, '_> {
+    /// The message goes on as it is, and leaves nothing on the server.
+    #[inline]
+    pub(crate) fn forward(&mut self, what: Expected) -> Rewrite {
+        self.forward_with(what, Effects::NONE)
+    }
+
+    /// The message goes on as it is.
+    #[inline]
+    pub(crate) fn forward_with(&mut self, what: Expected, effects: Effects) -> Rewrite {
+        self.server.pending.request_with(what, effects);
+        Rewrite::Unchanged
+    }
+
+    /// Expects a reply to a request with an entry in the undo log.
+    pub(crate) fn expect_logged(&mut self, what: Expected, prepares: Option<Key>, change: Change) {
+        let number = self.client.count_change();
+        let segment = self.server.pending.segment();
+        self.server.undo_log.push(number, segment, prepares, change, self.ctx.statements.account());
+        self.server.pending.request(what);
+    }
+
+    /// Expects a reply to a request after which the client's `name` means `now`.
+    pub(crate) fn rename(&mut self, what: Expected, prepares: Option<Key>, name: &[u8], now: Option<Arc<Statement>>) {
+        let name = Name::new(name);
+        let by = self.client.next_change();
+        let statements = self.client.statements_mut();
+        let before = statements.remove(name.whole());
+        if let Some(statement) = now {
+            statements.insert(name.clone(), Given { statement, by });
+        }
+        self.expect_logged(what, prepares, Change::Name { name, before });
+    }
+
+    /// Expects a reply to a request after which the client's unnamed statement is `now`.
+    pub(crate) fn change_unnamed(&mut self, what: Expected, now: Unnamed) {
+        let before = self.client.replace_unnamed(now);
+        self.expect_logged(what, None, Change::Unnamed { before });
+    }
+
+    /// What a request builds upon must not be undone later: a change in an earlier segment that the server may still skip is
+    /// waited for.
+    pub(crate) fn must_be_settled(&self, subject: Subject<'_>) -> Result<(), StopReason> {
+        let segment = self.server.pending.segment();
+        // Without a ReadyForQuery ahead it is the same segment still: its Sync was swallowed by a COPY.
+        let dropping = self.server.dropping_all.is_some_and(|at| at != segment) && self.server.pending.is_ahead();
+        if dropping || self.server.undo_log.is_open(subject, segment) {
+            return Err(ReplyWait::EarlierSegment.into());
+        }
+        Ok(())
+    }
+
+    /// Whether the server has a statement must not depend on a request of an earlier segment that may still be skipped.
+    pub(crate) fn must_be_known_on_server(&self, key: Key) -> Result<(), StopReason> {
+        let segment = self.server.pending.segment();
+        if self.server.closes.is_closing(key, segment) || self.server.undo_log.is_preparing(key, segment) {
+            return Err(ReplyWait::EarlierSegment.into());
+        }
+        Ok(())
+    }
+
+    /// What we answer by the transaction's status must wait until that is known.
+    pub(crate) fn must_know_status(&self) -> Result<(), StopReason> {
+        if self.server.pending.is_ahead() { Err(ReplyWait::TransactionStatus.into()) } else { Ok(()) }
+    }
+
+    /// Fails a request in words of ours, as if the server had: it is made to fail at this place, so that its transaction
+    /// fails and it skips to the next Sync, as after any error.
+    pub(crate) fn fail(&mut self, what: &'static str) -> Rewrite {
+        self.expect_logged(Expected::Refused, None, Change::Refused(what));
+        let unused = self.ctx.interner.unused_name();
+        put_front::describe(self.ctx.scratch, Of::Statement, &unused);
+        Rewrite::Replaced
+    }
+
+    /// What a text does on this server.
+    #[inline]
+    pub(crate) fn text_effects(&self, text: Text<'_>) -> Effects {
+        text.effects(&text.head(), self.ctx, &self.server.params)
+    }
+
+    /// Whether the pool refuses a text.
+    #[inline]
+    pub(crate) fn refuses(&self, effects: Effects) -> bool {
+        self.ctx.state.refuse && !effects.leaves.is_empty()
+    }
+
+    /// A query that fails takes the place of the client's.
+    pub(crate) fn refuse_query(&mut self, effects: Effects) -> Rewrite {
+        self.server.pending.request_with(Expected::QueryRefused, effects);
+        put_front::query(self.ctx.scratch, REFUSED_TEXT.as_bytes());
+        Rewrite::Replaced
+    }
+
+    /// A Parse that fails takes the place of the client's. `change` is what the client's Parse would have changed.
+    pub(crate) fn refuse_parse(&mut self, effects: Effects, change: Change) -> Rewrite {
+        self.server.unnamed = None;
+        self.expect_logged(Expected::ParseRefused, None, change);
+        self.server.pending.set_newest(effects);
+        put_front::parse(self.ctx.scratch, b"", &[REFUSED_TEXT.as_bytes(), &[0, 0, 0]].concat());
+        Rewrite::Replaced
+    }
+
+    /// An Execute: what it may leave is what the text of its portal may.
+    #[inline]
+    pub(crate) fn execute(&mut self, message: &[u8]) -> Rewrite {
+        let effects = self.server.state.portal(message.get(HEAD) == Some(&0));
+        self.forward_with(Expected::Execute, effects)
+    }
+
+    /// A FunctionCall: any function may be called by its number.
+    pub(crate) fn function_call(&mut self, message: &[u8]) -> Rewrite {
+        let function = message.get(HEAD..HEAD + 4).and_then(|id| id.try_into().ok()).map(u32::from_be_bytes);
+        let harmless = function.is_some_and(|id| LARGE_OBJECT_FUNCTIONS.contains(&id));
+        self.forward_with(Expected::FunctionCall, if harmless { Effects::NONE } else { Effects::UNKNOWN })
+    }
+}
+
+/// Built-in functions for large objects, which leave nothing (`pg_proc.dat`). FunctionCall is used for little else.
+const LARGE_OBJECT_FUNCTIONS: [u32; 13] = [715, 764, 952, 953, 954, 955, 956, 957, 958, 964, 1004, 3170, 3171];

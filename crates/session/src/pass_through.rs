@@ -1,0 +1,66 @@
+//! The messages of a client whose statements keep its own names on its server: in session mode, and where
+//! `max_prepared_statements` is 0.
+//!
+//! In session mode texts pass unread; the server is cleaned whatever they held. Outside of it they are read for the state
+//! that they may leave. Names on their way may still be cut, so that any Bind may be of any statement.
+
+use weir_pgwire::tag::front;
+use weir_pgwire::{Dirty, HEAD, Head};
+
+use crate::expected::Expected;
+use crate::link::{Link, Rewrite};
+use crate::text::Text;
+use crate::undo_log::Change;
+
+impl Link<'_, '_> {
+    /// A message that is about a text, a statement or a portal. `reads` says whether texts are read. `None` for any other.
+    pub(crate) fn pass_through(&mut self, message: &[u8], head: Head, reads: bool) -> Option<Rewrite> {
+        Some(match head.tag {
+            front::QUERY if reads => self.read_query(message, head),
+            front::QUERY => self.forward(Expected::Query),
+            front::PARSE => {
+                self.ctx.counts.client_parses += 1;
+                self.ctx.counts.server_parses += 1;
+                if message.get(HEAD) != Some(&0) {
+                    // Its name stays on the server.
+                    self.server.state.leave(Dirty::STATEMENTS);
+                }
+                if reads { self.read_parse(message, head) } else { self.forward(Expected::Parse) }
+            }
+            front::BIND => {
+                self.ctx.counts.binds += 1;
+                if reads {
+                    self.server.bind_any();
+                }
+                self.forward(Expected::Bind)
+            }
+            front::DESCRIBE if message.get(HEAD) == Some(&b'S') => self.forward(Expected::DescribeStatement),
+            front::DESCRIBE => self.forward(Expected::DescribeRows),
+            front::CLOSE => self.forward(Expected::Close),
+            front::EXECUTE if reads => self.execute(message),
+            front::EXECUTE => self.forward(Expected::Execute),
+            front::FUNCTION_CALL if reads => self.function_call(message),
+            front::FUNCTION_CALL => self.forward(Expected::FunctionCall),
+            _ => return None,
+        })
+    }
+
+    fn read_query(&mut self, message: &[u8], head: Head) -> Rewrite {
+        let effects = self.text_effects(Text::of_query(message, head));
+        if self.refuses(effects) {
+            return self.refuse_query(effects);
+        }
+        self.server.text_sent(effects);
+        self.forward_with(Expected::Query, effects)
+    }
+
+    fn read_parse(&mut self, message: &[u8], head: Head) -> Rewrite {
+        let effects = self.text_effects(Text::of_parse(message, head));
+        if self.refuses(effects) {
+            return self.refuse_parse(effects, Change::None);
+        }
+        self.server.text_sent(effects);
+        self.server.state.add_parsed(effects);
+        self.forward(Expected::Parse)
+    }
+}

@@ -1,0 +1,163 @@
+//! A client's statement is made ready on its server, with Parse and Close messages of our own on the way.
+//!
+//! Owns what stands in the server's unnamed slot and which named statements are parsed, closed or evicted for a request.
+
+use std::sync::Arc;
+
+use weir_pgwire::{Effects, Of, TxStatus, put_front};
+
+use crate::budget::NoRoom;
+use crate::client::{Client, HeldText, Unnamed};
+use crate::context::Context;
+use crate::expected::Expected;
+use crate::link::Link;
+use crate::names::ClientStatements;
+use crate::prepared::OnServer;
+use crate::refusal::Refusal;
+use crate::statements::{Key, NotInterned, Statement, cost, text_in};
+use crate::stop::StopReason;
+use crate::undo_log::{Change, Subject};
+
+impl Link<'_, '_> {
+    /// The statement of a Parse whose name is followed by `rest`.
+    pub(crate) fn intern(&mut self, rest: &[u8]) -> Result<Arc<Statement>, StopReason> {
+        let environment = self.ctx.parse_environment(&self.client.params);
+        self.ctx.interner.intern(self.ctx.statements, rest, environment).map_err(|why| match why {
+            NotInterned::NoRoom(limit) => no_room(limit),
+            NotInterned::Collision => StopReason::Refuse(Refusal::Broken("two statements with one name")),
+        })
+    }
+
+    /// Makes sure that the server has what the client calls `name`, with requests of our own. Where it must be prepared,
+    /// its text is read by the parameters and definitions of now; if these are others than before, it is another statement
+    /// from here on.
+    pub(crate) fn ensure(&mut self, name: &[u8], mut statement: Arc<Statement>) -> Result<Arc<Statement>, StopReason> {
+        self.must_be_known_on_server(statement.key())?;
+        if self.is_ready(statement.key()) {
+            return Ok(statement);
+        }
+        if statement.environment() != self.ctx.parse_environment(&self.client.params) {
+            statement = self.intern(statement.rest())?;
+            self.client.statements_mut().replace(name, statement.clone());
+            self.must_be_known_on_server(statement.key())?;
+            if self.is_ready(statement.key()) {
+                return Ok(statement);
+            }
+        }
+        self.prepare(&statement, None);
+        Ok(statement)
+    }
+
+    /// Whether the server has a statement, and it can be used.
+    fn is_ready(&mut self, key: Key) -> bool {
+        self.server.statements.touch(key) == OnServer::Ready
+    }
+
+    /// Prepares a statement on the server, or answers for it if the server has it. `client_name` tells a Parse of the
+    /// client from one of our own.
+    pub(crate) fn prepare(&mut self, statement: &Arc<Statement>, client_name: Option<&[u8]>) {
+        let mut on_server = self.server.statements.touch(statement.key());
+        if on_server == OnServer::Ready && (self.server.status == TxStatus::Failed || self.server.pending.is_ahead()) {
+            // The server shall refuse it if the transaction has failed, as it refuses all Parse then.
+            on_server = OnServer::Stale;
+        }
+        if on_server == OnServer::Ready {
+            if let Some(name) = client_name {
+                self.rename(Expected::LocalParse, None, name, Some(statement.clone()));
+            }
+            return;
+        }
+        let stale = if on_server == OnServer::Stale { Some(statement.key()) } else { None };
+        let evicted = self.server.statements.insert(statement.key(), self.ctx.max_prepared);
+        for key in stale.into_iter().chain(evicted) {
+            self.close(&key.name(), Some(key));
+        }
+        let key = Some(statement.key());
+        match client_name {
+            Some(name) => self.rename(Expected::ParseNamed, key, name, Some(statement.clone())),
+            None => self.expect_logged(Expected::OwnParse, key, Change::None),
+        }
+        self.compose_parse(statement.name(), statement.rest());
+    }
+
+    /// Closes a statement with a request of our own; `key` is remembered of it.
+    pub(crate) fn close(&mut self, name: &[u8], key: Option<Key>) {
+        self.server.closes.push(self.server.pending.segment(), key);
+        self.server.pending.request(Expected::OwnClose);
+        put_front::close(self.ctx.scratch, Of::Statement, name);
+    }
+
+    pub(crate) fn compose_parse(&mut self, name: &[u8], rest: &[u8]) {
+        self.ctx.counts.server_parses += 1;
+        let before = self.ctx.scratch.len();
+        put_front::parse(self.ctx.scratch, name, rest);
+        *self.composed += self.ctx.scratch.len() - before;
+    }
+
+    /// Makes sure that the server's unnamed slot holds the client's unnamed statement, or nothing.
+    pub(crate) fn ensure_unnamed(&mut self) -> Result<(), StopReason> {
+        self.must_be_settled(Subject::Unnamed)?;
+        let id = self.client.unnamed_id();
+        // What we have put there in an earlier segment may have been skipped with the rest of that.
+        let segment = self.server.pending.segment();
+        let may_be_skipped = self.server.unnamed_at != segment && self.server.pending.is_ahead();
+        if self.server.unnamed == Some(id) && !may_be_skipped {
+            return Ok(());
+        }
+        let Unnamed::Held(held) = &self.client.unnamed else {
+            self.server.unnamed = None;
+            self.close(b"", None);
+            return Ok(());
+        };
+        let rest = held.bytes();
+        self.server.state.set_unnamed(Effects::of(text_in(rest)));
+        self.server.unnamed = Some(id);
+        self.server.unnamed_at = segment;
+        self.server.pending.request(Expected::OwnParseUnnamed);
+        self.ctx.counts.server_parses += 1;
+        let before = self.ctx.scratch.len();
+        put_front::parse(self.ctx.scratch, b"", rest);
+        *self.composed += self.ctx.scratch.len() - before;
+        Ok(())
+    }
+
+    /// The server's unnamed slot holds the client's unnamed statement from now on; `effects` are those of its text.
+    pub(crate) fn fill_unnamed_slot(&mut self, effects: Effects) {
+        self.ctx.counts.server_parses += 1;
+        self.server.unnamed = Some(self.client.unnamed_id());
+        self.server.state.set_unnamed(effects);
+    }
+
+    /// An unnamed statement's text, to be parsed again on the client's next server; nothing if there is no room for it.
+    pub(crate) fn hold(&mut self, rest: &[u8]) -> Option<HeldText> {
+        let mut buffer = self.ctx.spare_buffer();
+        buffer.extend_from_slice(rest);
+        let held = self.client.statements.as_ref().map_or(0, |statements| statements.cost());
+        if held + buffer.capacity() as u64 > self.ctx.client_memory {
+            return None;
+        }
+        HeldText::new(buffer, self.ctx.statements.account())
+    }
+}
+
+/// One statement more must be within what the client may hold.
+pub(crate) fn make_room(
+    client: &mut Client,
+    ctx: &mut Context<'_>,
+    name: &[u8],
+    rest: &[u8],
+) -> Result<(), StopReason> {
+    let more = ClientStatements::cost_of(name, cost(rest));
+    if client.statement_bytes() + more > ctx.client_memory {
+        let what = "prepared statements of one client exceed client_statement_memory";
+        return Err(StopReason::Refuse(Refusal::StatementLimit(what)));
+    }
+    client.statements_mut().make_room(name, ctx.statements.account()).map_err(no_room)
+}
+
+fn no_room(limit: NoRoom) -> StopReason {
+    StopReason::Refuse(match limit {
+        NoRoom::Pool => Refusal::StatementLimit("prepared statements of one pool exceed pool_statement_memory"),
+        NoRoom::Process => Refusal::StatementLimit("prepared statements exceed statement_memory"),
+    })
+}

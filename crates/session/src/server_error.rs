@@ -1,0 +1,38 @@
+//! An error of a server, as it is read from an ErrorResponse.
+
+use weir_pgwire::backend;
+
+/// An error of a server: the SQLSTATE and the message that it gave, or ours where there was no answer.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ServerError {
+    /// Its SQLSTATE.
+    pub sqlstate: String,
+    /// Its message.
+    pub message: String,
+}
+
+/// What matters of an ErrorResponse.
+pub(crate) struct ErrorRead {
+    pub(crate) error: ServerError,
+    /// The server closes the connection.
+    pub(crate) fatal: bool,
+    /// The SQLSTATE, which is letters and digits.
+    pub(crate) code: [u8; 5],
+    /// The statements on the server may not be those that we believe to be there.
+    pub(crate) statements_doubtful: bool,
+}
+
+/// Reads an error as far as it is there; a missing field is nothing worse than missing (CVE-2026-6666).
+pub(crate) fn read_error(body: &[u8]) -> ErrorRead {
+    let view = backend::error_fields(body).ok();
+    let get = |code: u8| view.as_ref().and_then(|v| v.get(code)).map(|t| String::from_utf8_lossy(t).into_owned());
+    let severity = get(b'V').or_else(|| get(b'S')).unwrap_or_default();
+    let sqlstate = get(b'C').filter(|s| s.len() == 5).unwrap_or_else(|| "XX000".into());
+    let message = get(b'M').unwrap_or_else(|| "the server sent an error without a text".into());
+    // "cached plan must not change result type"; a statement that is gone; one that is there already.
+    let statements_doubtful = matches!(sqlstate.as_str(), "0A000" | "26000" | "42P05");
+    let fatal = matches!(severity.as_str(), "FATAL" | "PANIC");
+    let letters = sqlstate.as_bytes().first_chunk().filter(|code| code.iter().all(u8::is_ascii_alphanumeric));
+    let code = *letters.unwrap_or(b"XX000");
+    ErrorRead { fatal, code, statements_doubtful, error: ServerError { sqlstate, message } }
+}

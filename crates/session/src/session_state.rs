@@ -1,0 +1,194 @@
+//! What clients may have left on a server beside its parameters and prepared statements.
+//!
+//! Owns the six kinds of session state ([`Dirty`]) of one server, and which texts its portals run. Texts and command tags say
+//! together what may be left: a text when it is sent, its tag when the server has answered it. It errs on the side of "may".
+//! `lost` errs the other way: what the transaction under way certainly leaves, of which its client is warned.
+
+use weir_pgwire::sql::Mentions;
+use weir_pgwire::{Dirty, Effects};
+
+/// What is known of a server's session state.
+#[derive(Debug, Default)]
+pub(crate) struct SessionState {
+    /// What may be on it.
+    dirty: Dirty,
+    /// What the transaction under way has certainly left.
+    lost: Dirty,
+    /// A temporary object may be there, or may just have been dropped.
+    temporary: bool,
+    /// What the text in the unnamed statement does.
+    unnamed: Effects,
+    /// What the text bound to the unnamed portal does.
+    portal: Effects,
+    /// What those bound to named portals do.
+    named_portals: Effects,
+    /// What the texts do that were parsed under names which are not known here.
+    parsed: Effects,
+    /// The text that is streaming to the server.
+    streaming: Option<(StreamingText, Mentions)>,
+}
+
+/// What a text belongs to that is read while it streams.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum StreamingText {
+    /// A simple query: the newest pending request.
+    Query,
+    /// A Parse.
+    Parse,
+}
+
+/// What may have changed for statements that were prepared, now that a transaction has ended.
+pub(crate) struct TransactionEnd {
+    /// What its client loses with the server.
+    pub(crate) lost: Dirty,
+    /// Temporary objects came or went: names may mean something else.
+    pub(crate) temporary: bool,
+}
+
+/// Those of a text, or of one more.
+fn joined(before: Effects, effects: Effects) -> Effects {
+    if before == Effects::NONE { effects } else { before.either(effects) }
+}
+
+impl SessionState {
+    /// What may be on the server.
+    #[inline]
+    pub(crate) fn dirty(&self) -> Dirty {
+        self.dirty
+    }
+
+    /// Something may be on the server now.
+    pub(crate) fn leave(&mut self, kinds: Dirty) {
+        self.dirty.insert(kinds);
+    }
+
+    /// A text is in the unnamed statement now that does this.
+    #[inline]
+    pub(crate) fn set_unnamed(&mut self, effects: Effects) {
+        self.unnamed = effects;
+    }
+
+    /// What the text in the unnamed statement does.
+    #[inline]
+    pub(crate) fn unnamed(&self) -> Effects {
+        self.unnamed
+    }
+
+    /// A text was parsed under a name that is not known here.
+    pub(crate) fn add_parsed(&mut self, effects: Effects) {
+        self.parsed = joined(self.parsed, effects);
+    }
+
+    /// What any statement whose name is not known here may do.
+    pub(crate) fn parsed(&self) -> Effects {
+        self.parsed
+    }
+
+    /// A portal is bound to a text with these effects.
+    #[inline]
+    pub(crate) fn bind(&mut self, portal: &[u8], effects: Effects) {
+        if portal.is_empty() {
+            self.portal = effects;
+        } else if effects != Effects::NONE {
+            self.named_portals = joined(self.named_portals, effects);
+        }
+    }
+
+    /// What running a portal may do.
+    #[inline]
+    pub(crate) fn portal(&self, unnamed: bool) -> Effects {
+        if unnamed { self.portal } else { self.named_portals }
+    }
+
+    /// A temporary object may come or go: returns whether a text with these effects was sent.
+    #[inline]
+    pub(crate) fn may_be_temporary(&mut self, effects: Dirty) -> bool {
+        let temporary = effects.contains(Dirty::TEMP);
+        self.temporary |= temporary;
+        temporary
+    }
+
+    /// A text goes on to the server of which `piece` is the beginning.
+    pub(crate) fn begin_text(&mut self, what: StreamingText, piece: &[u8]) {
+        self.streaming = Some((what, Mentions::begin(piece)));
+    }
+
+    /// More of the text that streams to the server.
+    #[inline]
+    pub(crate) fn more_text(&mut self, piece: &[u8]) {
+        if let Some((_, mentions)) = &mut self.streaming {
+            mentions.feed(piece);
+        }
+    }
+
+    /// The text that streamed has come to its end. Returns what it was of, and what it may leave.
+    #[inline]
+    pub(crate) fn end_text(&mut self) -> Option<(StreamingText, Dirty)> {
+        self.streaming.take().map(|(what, mentions)| (what, mentions.found()))
+    }
+
+    /// What a Parse may do of which more was read. Returns what was known before.
+    pub(crate) fn add_to_parsed(&mut self, may_leave: Dirty) -> Dirty {
+        let parsed = &mut self.parsed.may_leave;
+        std::mem::replace(parsed, parsed.union(may_leave))
+    }
+
+    /// A command of the client's has ended with this tag; none where it ended otherwise.
+    pub(crate) fn answered(&mut self, effects: Effects, tag: Option<&[u8]>) {
+        self.dirty.insert(effects.after(tag));
+        if tag.is_some() {
+            self.lost.insert(effects.leaves);
+        }
+    }
+
+    /// A command failed: what it did within its transaction is undone.
+    pub(crate) fn failed(&mut self, effects: Effects) {
+        self.dirty.insert(effects.after(None));
+        self.rolled_back();
+    }
+
+    fn rolled_back(&mut self) {
+        let survives = Dirty::STATEMENTS.union(Dirty::LOCKS);
+        self.lost = self.lost.without(Dirty::ALL.without(survives));
+    }
+
+    /// The client may have removed state itself, as a command tag says.
+    pub(crate) fn removed_by(&mut self, tag: &[u8]) {
+        let gone = match tag {
+            b"ROLLBACK" => return self.rolled_back(),
+            b"RESET" => Dirty::SETTINGS,
+            b"UNLISTEN" => Dirty::LISTEN,
+            b"DEALLOCATE" | b"DEALLOCATE ALL" => Dirty::STATEMENTS,
+            b"CLOSE CURSOR" | b"CLOSE CURSOR ALL" => Dirty::CURSORS,
+            b"DROP TABLE" | b"DROP VIEW" | b"DROP SEQUENCE" | b"DISCARD TEMP" => Dirty::TEMP,
+            b"DISCARD ALL" => {
+                self.dirty = Dirty::NONE;
+                Dirty::ALL
+            }
+            _ => return,
+        };
+        self.lost = self.lost.without(gone);
+    }
+
+    /// The transaction has ended.
+    #[inline]
+    pub(crate) fn end_transaction(&mut self) -> TransactionEnd {
+        self.portal = Effects::NONE;
+        self.named_portals = Effects::NONE;
+        TransactionEnd { lost: std::mem::take(&mut self.lost), temporary: self.temporary }
+    }
+
+    /// The server was cleaned. Returns whether temporary objects may have gone with it.
+    pub(crate) fn cleaned(&mut self) -> bool {
+        self.dirty = Dirty::NONE;
+        self.lost = Dirty::NONE;
+        self.parsed = Effects::NONE;
+        std::mem::take(&mut self.temporary)
+    }
+
+    /// What is left is not to be cleaned: the next client takes it over.
+    pub(crate) fn clear_dirty(&mut self) {
+        self.dirty = Dirty::NONE;
+        self.parsed = Effects::NONE;
+    }
+}

@@ -1,0 +1,56 @@
+//! What clients are told about session state: the warning that some is lost, and the error for a request that would lose it.
+
+use weir_pgwire::{Dirty, Effects, ErrorFields, put_back};
+
+/// A text that no server accepts: sent where the pool refuses a text, so that the transaction fails at the server as it does
+/// after any other error.
+pub(crate) const REFUSED_TEXT: &str = "refused by the connection pooler (on_dirty = refuse)";
+
+/// Warns a client of what it loses, once for each kind; `warned` holds the kinds it was warned of before.
+pub(crate) fn warn(lost: Dirty, warned: &mut Dirty, buffer: &mut Vec<u8>) {
+    for kind in lost.without(*warned).kinds() {
+        let (what, hint) = words(kind);
+        let message = format!("{what} is lost: it belongs to a server connection that other clients use now");
+        put_back::notice(
+            buffer,
+            &ErrorFields { severity: "WARNING", sqlstate: "01000", message: &message, detail: None, hint: Some(hint) },
+        );
+    }
+    warned.insert(lost);
+}
+
+/// The error for a refused request.
+pub(crate) fn refusal(effects: Effects, buffer: &mut Vec<u8>) {
+    let (what, hint) = effects.leaves.kinds().next().map_or(("session state", ""), words);
+    let message = format!("{what} is not supported by this pool: it would be lost when the transaction ends");
+    put_back::error(
+        buffer,
+        &ErrorFields { severity: "ERROR", sqlstate: "0A000", message: &message, detail: None, hint: Some(hint) },
+    );
+}
+
+/// What a kind of state is called in messages, and what its client can do instead.
+fn words(kind: Dirty) -> (&'static str, &'static str) {
+    match kind {
+        Dirty::SETTINGS => (
+            "a setting changed with SET or set_config()",
+            "Use SET LOCAL in a transaction, give the setting at startup, or use a pool in session mode.",
+        ),
+        Dirty::LISTEN => ("LISTEN", "Use a pool in session mode for notifications."),
+        Dirty::STATEMENTS => (
+            "a statement prepared with SQL's PREPARE",
+            "Use the prepared statements of your driver's protocol, or a pool in session mode.",
+        ),
+        Dirty::CURSORS => {
+            ("a cursor WITH HOLD", "Read the cursor within its transaction, or use a pool in session mode.")
+        }
+        Dirty::TEMP => (
+            "a temporary table or other object",
+            "Create it ON COMMIT DROP within the transaction that uses it, or use a pool in session mode.",
+        ),
+        _ => (
+            "an advisory lock of the session",
+            "Use pg_advisory_xact_lock(), which is released with its transaction, or a pool in session mode.",
+        ),
+    }
+}

@@ -1,0 +1,91 @@
+//! The text of a query or statement, read once: what command it is, and what it may leave on a server.
+//!
+//! Of a long simple query, and of any text of a pool that does not rename statements, only the beginning is looked at when the
+//! message arrives; the rest is searched as it streams ([`crate::session_state`]).
+
+use weir_pgwire::sql::{self, Mentions};
+use weir_pgwire::{Dirty, Effects, HEAD, Head, SqlHead};
+
+use crate::context::Context;
+use crate::params::Params;
+
+/// How much of a simple query is looked at: enough for any head that matters.
+pub(crate) const QUERY_PREFIX: usize = 512;
+
+/// A text as far as it is there.
+#[derive(Clone, Copy)]
+pub(crate) struct Text<'a> {
+    bytes: &'a [u8],
+    /// What there is of its message's body, if the text goes on behind it.
+    cut: Option<&'a [u8]>,
+}
+
+impl<'a> Text<'a> {
+    /// All of it.
+    pub(crate) fn whole(bytes: &'a [u8]) -> Text<'a> {
+        Text { bytes, cut: None }
+    }
+
+    /// That of a simple query, of which `message` is there. However its bytes arrive, it is whole or it is not.
+    #[inline]
+    pub(crate) fn of_query(message: &'a [u8], head: Head) -> Text<'a> {
+        let body = &message[HEAD..];
+        if head.total() <= HEAD + QUERY_PREFIX && message.len() == head.total() {
+            return Text::whole(body.strip_suffix(&[0]).unwrap_or(body));
+        }
+        Text { bytes: &body[..body.len().min(QUERY_PREFIX)], cut: Some(body) }
+    }
+
+    /// That of a Parse, of which `message` is there.
+    pub(crate) fn of_parse(message: &'a [u8], head: Head) -> Text<'a> {
+        let body = &message[HEAD..];
+        let bytes = body.splitn(3, |byte| *byte == 0).nth(1).unwrap_or_default();
+        Text { bytes, cut: (message.len() < head.total()).then_some(body) }
+    }
+
+    /// Whether all of it is there.
+    pub(crate) fn is_whole(self) -> bool {
+        self.cut.is_none()
+    }
+
+    /// What command it is.
+    #[inline]
+    pub(crate) fn head(self) -> SqlHead<'a> {
+        if self.cut.is_none() { sql::head(self.bytes) } else { sql::head_of_prefix(self.bytes) }
+    }
+
+    /// What it does on a server whose parameters are `server`. `head` is its own.
+    #[inline]
+    pub(crate) fn effects(self, head: &SqlHead<'_>, ctx: &Context<'_>, server: &Params) -> Effects {
+        let mut effects = match self.cut {
+            None => Effects::with_head(self.bytes, head),
+            Some(seen) => Effects { may_leave: Mentions::of(seen), ..Effects::NONE },
+        };
+        if ctx.state.judges() {
+            effects.leaves = certainly_left(self.bytes, effects, ctx, server);
+        }
+        effects
+    }
+}
+
+/// What a text certainly leaves, as far as its client loses it. `effects` is what it may leave.
+#[inline]
+pub(crate) fn certainly_left(text: &[u8], effects: Effects, ctx: &Context<'_>, server: &Params) -> Dirty {
+    if effects.may_leave.is_empty() && leaves_nothing(text) {
+        return Dirty::NONE;
+    }
+    sql::kept(text, |name| std::str::from_utf8(name).is_ok_and(|name| ctx.params.follows(server, name)))
+}
+
+/// Whether a text is one statement, and of a kind that leaves nothing but what its words mention: nearly all are.
+#[inline]
+fn leaves_nothing(text: &[u8]) -> bool {
+    let first = text.first().map_or(b' ', u8::to_ascii_lowercase);
+    let plain = first.is_ascii_alphabetic() && !matches!(first, b's' | b'l' | b'p' | b'd' | b'c');
+    let select = || text.first_chunk::<6>().is_some_and(|word| word.eq_ignore_ascii_case(b"select"));
+    let one = || {
+        let text = text.trim_ascii_end();
+        !text.strip_suffix(b";").unwrap_or(text).contains(&b';')
+    };
+    (plain || select()) && one()
+}

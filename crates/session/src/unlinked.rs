@@ -1,0 +1,58 @@
+//! Messages of a client without a server that need none: those about its own names.
+//!
+//! A program that prepares while others of its own hold all servers would wait for itself otherwise. What is answered here
+//! changes the client's names at once: nothing can skip it.
+
+use weir_pgwire::{Dealloc, Of, SqlHead, frontend, put_back};
+
+use crate::client::Client;
+use crate::context::Context;
+use crate::names::{Given, Name};
+use crate::prepare::make_room;
+use crate::text::Text;
+
+/// Answers a `DEALLOCATE` of a statement that the client prepared by a Parse. Returns whether it was one.
+pub(crate) fn query(client: &mut Client, text: Text<'_>, reply: &mut Vec<u8>) -> bool {
+    if client.prepared() == 0 {
+        return false;
+    }
+    let SqlHead::Deallocate(Dealloc::Name(name)) = text.head() else { return false };
+    if !client.has_statement(&name) {
+        return false;
+    }
+    client.forget_statement(&name);
+    client.drop_unnamed();
+    put_back::command_complete(reply, "DEALLOCATE");
+    put_back::ready(reply, b'I');
+    true
+}
+
+/// Answers a Close of a statement that only we know. Returns whether it was one.
+pub(crate) fn close(client: &mut Client, body: &[u8], reply: &mut Vec<u8>) -> bool {
+    let Ok(named) = frontend::named(body) else { return false };
+    if named.of == Of::Portal || !client.has_statement(named.name) {
+        return false;
+    }
+    client.forget_statement(named.name);
+    put_back::close_complete(reply);
+    true
+}
+
+/// Answers a Parse of a statement that the pool's servers have accepted before. Returns whether it was one.
+pub(crate) fn parse(client: &mut Client, ctx: &mut Context<'_>, body: &[u8]) -> bool {
+    let Ok(parse) = frontend::parse(body) else { return false };
+    let room = client.prepared() < ctx.client_statements;
+    if parse.name.is_empty() || client.has_statement(parse.name) || !room {
+        return false;
+    }
+    let environment = ctx.parse_environment(client.params());
+    let known = ctx.interner.find(ctx.statements, parse.rest, environment);
+    let Some(statement) = known.filter(|s| ctx.statements.has_accepted(s.key())) else { return false };
+    if make_room(client, ctx, parse.name, parse.rest).is_err() {
+        return false;
+    }
+    ctx.counts.client_parses += 1;
+    let given = Given { statement, by: client.count_change() };
+    client.statements_mut().insert(Name::new(parse.name), given);
+    true
+}
