@@ -23,6 +23,7 @@ use crate::handles::PoolIx;
 use crate::log::log;
 use crate::peers::{Entry, ServerPhase, ServerSlot};
 use crate::port::{Io, Level};
+use crate::traffic::reading::ServerReading;
 
 /// What a worker shows of a pool, for tests and the simulator.
 #[derive(Debug)]
@@ -76,7 +77,7 @@ impl Engine {
     /// The socket of a server that is lent is free to move.
     fn send_lent<I: Io>(&mut self, mut server: Box<ServerSlot>, request: BorrowRequest, check: bool, io: &mut I) {
         let (lent, ix) = (server.peer, server.pool);
-        let resolved = server.on().map(|(name, address)| (name.into(), address));
+        let resolved = server.connection.on().map(|(name, address)| (name.into(), address));
         self.untie(&mut server);
         let slot = self.pools.get(ix);
         let unwanted = slot.pool.is_unwanted(lent) || server.marked_for_close;
@@ -122,7 +123,7 @@ impl Engine {
             lender.answered(request, false);
         }
         let retry_at = slot.pool.snapshot(now).retry_at.unwrap_or(now);
-        let error = slot.last_error.clone().map(|error| (error, slot.too_slow));
+        let error = slot.failures.last().map(|(error, too_slow)| (error.clone(), too_slow));
         let refused = ToBorrower::Refused { id: request.id, why, retry_at };
         send(request.from, slot.id(), Body::ToBorrower(refused, error), None, io);
     }
@@ -217,7 +218,7 @@ impl Engine {
     /// A login at a borrower has taught something.
     fn owner_learns(&mut self, now: Time, pool: &PoolId, learnt: &Learnings) {
         if let Some(ix) = self.owned_pool(now, pool, true) {
-            self.pools.get_mut(ix).learns(&learnt.learnt, &learnt.asked);
+            self.pools.get_mut(ix).credentials.learn(&learnt.learnt, &learnt.asked);
             self.common.follow_up(FollowUp::PollPool(ix));
         }
     }
@@ -291,8 +292,7 @@ impl Engine {
         let LendingRole::Borrower(borrowing) = &mut slot.lending else { return };
         slot.accepted.share_schema_version(schema);
         slot.welcome = welcome.or(slot.welcome.take());
-        slot.last_error = None;
-        slot.failing_since = Time::NEVER;
+        slot.failures.clear();
         let mut answer = borrowing.borrower.received(&mut slot.pool, id, (peer, lent), ages, proof, now);
         if let Release::Next { check: checked, .. } = &mut answer {
             *checked |= check;
@@ -314,7 +314,7 @@ impl Engine {
         let LendingRole::Borrower(borrowing) = &mut slot.lending else { return misdirected(io) };
         borrowing.borrower.receive(&mut slot.pool, message, now);
         if message == ToBorrower::Recall {
-            self.hurry(ix);
+            self.recheck_linked(ix);
         }
         self.common.follow_up(FollowUp::PollPool(ix));
     }
@@ -416,7 +416,7 @@ impl Engine {
             (Body::ToBorrower(message, error), _) => {
                 self.borrower_receives(now, &pool, message, io);
                 if let (Some(ix), Some((error, too_slow))) = (self.borrowed_pool(&pool), error) {
-                    self.pools.get_mut(ix).note_failure(error, too_slow, now);
+                    self.pools.get_mut(ix).failures.add(error, too_slow, now);
                 }
             }
             (Body::Lent(lent), Some(peer)) => self.lent_received(now, from, pool, *lent, peer, io),
@@ -450,7 +450,7 @@ impl Engine {
             self.common.timers().forget();
             self.tidy_timers();
         }
-        (server.paused, server.suspended, server.full) = (false, false, false);
+        server.reading = ServerReading::default();
     }
 
     /// Ties a server to its new handle and pool, with the proof that it is clean.

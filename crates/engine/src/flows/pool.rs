@@ -79,7 +79,7 @@ impl Engine {
         if let Waiter::Borrower(request) = waiter {
             return self.refuse_request(now, ix, request, why, io);
         }
-        self.pools.get_mut(ix).waited(waited);
+        self.pools.get_mut(ix).counts.waited(waited);
         if why == RefuseReason::WaitTimeout && self.is_borrower(ix) {
             return self.request_cause(ix, Waiting::Refused(client));
         }
@@ -109,7 +109,7 @@ impl Engine {
         if slot.empty_since == Time::NEVER || !config.is_on_demand(&slot.name) {
             return idle;
         }
-        let unknown = slot.last_error.as_ref().is_some_and(|error| error.sqlstate == NO_SUCH_DATABASE);
+        let unknown = slot.failures.last().is_some_and(|(error, _)| error.sqlstate == NO_SUCH_DATABASE);
         let empty = match &slot.welcome {
             _ if unknown => now,
             // What nobody has ever seen is no longer kept than the pause after a failed login.
