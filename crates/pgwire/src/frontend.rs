@@ -1,9 +1,9 @@
-//! Reading what a client sends, once its head has been read: each function takes a message's body.
+//! Reads messages of a client: each function takes the body of one message.
 //!
-//! Owns the layouts of the frontend's messages but for the first packet ([`crate::startup`]). Must not know which
-//! message is welcome when. Names and texts are bytes: their encoding is the client's.
+//! Owns the layouts of the frontend messages except the first packet ([`crate::startup`]). Must not know which message is
+//! allowed when. Names and texts are bytes in the client's encoding.
 //!
-//! All but [`bind_head`] want the whole body and refuse bytes that are left over, as PostgreSQL does.
+//! All functions but [`bind_head`] need the whole body and refuse trailing bytes, as PostgreSQL does.
 
 use crate::frame::Malformed;
 use crate::read::{Reader, split_cstr};
@@ -15,8 +15,8 @@ pub struct Parse<'a> {
     pub name: &'a [u8],
     /// The text, without its NUL.
     pub text: &'a [u8],
-    /// Everything after the name's NUL: the text with its NUL, the number of types, the types. What identifies a
-    /// statement, whatever its name.
+    /// Everything after the name's NUL: the text with its NUL, the number of types, the types. These bytes
+    /// identify a statement independently of its name.
     pub rest: &'a [u8],
     /// The parameter types that the client fixed, as object ids of four bytes each, big-endian; 0 leaves one open.
     pub types: &'a [u8],
@@ -40,16 +40,16 @@ pub fn parse(body: &[u8]) -> Result<Parse<'_>, Malformed> {
 /// The two names at the front of a Bind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BindHead<'a> {
-    /// The portal to make; empty for the unnamed one.
+    /// The portal to create; empty for the unnamed one.
     pub portal: &'a [u8],
     /// The statement to bind; empty for the unnamed one.
     pub statement: &'a [u8],
-    /// Where the rest of the body begins (formats and values), which can be passed on unread.
+    /// Where the rest of the body begins (formats and values), which can be forwarded unread.
     pub rest_at: usize,
 }
 
-/// Reads the front of a Bind from as much of its body as is there; `None` needs more bytes. On a whole body `None`
-/// means that it is no Bind, and how long a name may grow before that is the caller's to bound.
+/// Reads the front of a Bind from as much of its body as has arrived; `None`: more bytes are needed. For a whole body
+/// `None` means that it is not a Bind. The caller must bound the length of an unfinished name.
 ///
 /// # Errors
 /// None at present: a Bind's front can be short, but not wrong.
@@ -63,7 +63,7 @@ pub fn bind_head(prefix: &[u8]) -> Result<Option<BindHead<'_>>, Malformed> {
 /// A whole Bind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Bind<'a> {
-    /// The portal to make.
+    /// The portal to create.
     pub portal: &'a [u8],
     /// The statement to bind.
     pub statement: &'a [u8],
@@ -99,7 +99,7 @@ pub struct Values<'a> {
 }
 
 impl<'a> Values<'a> {
-    /// Checks them all, so that iterating can't fail.
+    /// Checks all values, so that iterating can't fail.
     pub(crate) fn read(reader: &mut Reader<'a>) -> Result<Self, Malformed> {
         let count = reader.u16()?;
         let values = Values { count, left: reader.left() };
@@ -128,7 +128,7 @@ impl<'a> Iterator for Values<'a> {
 
 impl ExactSizeIterator for Values<'_> {}
 
-/// What a Describe or Close is about.
+/// The kind of object of a Describe or Close.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Of {
     /// A prepared statement.
@@ -138,7 +138,7 @@ pub enum Of {
 }
 
 impl Of {
-    /// The protocol's byte for it: `S` or `P`.
+    /// The protocol's byte: `S` or `P`.
     pub fn as_byte(self) -> u8 {
         match self {
             Of::Statement => b'S',
@@ -147,7 +147,7 @@ impl Of {
     }
 }
 
-/// Describe or Close: they differ in their tag only.
+/// Describe or Close: they differ only in their tag.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Named<'a> {
     /// Statement or portal.
@@ -177,7 +177,7 @@ pub fn named(body: &[u8]) -> Result<Named<'_>, Malformed> {
 pub struct Execute<'a> {
     /// The portal; empty for the unnamed one.
     pub portal: &'a [u8],
-    /// The most rows to return before PortalSuspended; 0 and less are no limit.
+    /// The most rows to return before PortalSuspended; 0 or less means no limit.
     pub max_rows: i32,
 }
 
@@ -225,7 +225,7 @@ pub struct SaslInitial<'a> {
     pub data: Option<&'a [u8]>,
 }
 
-/// Reads a SASLInitialResponse. (A SASLResponse is nothing but the mechanism's bytes: the body itself.)
+/// Reads a SASLInitialResponse. (The body of a SASLResponse is just the mechanism's bytes.)
 ///
 /// # Errors
 /// When the body is not laid out as a SASLInitialResponse.
@@ -236,7 +236,7 @@ pub fn sasl_initial(body: &[u8]) -> Result<SaslInitial<'_>, Malformed> {
     Ok(initial)
 }
 
-/// FunctionCall: the old fast path.
+/// FunctionCall: a fast-path function call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FunctionCall<'a> {
     /// Object id of the function.
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bind_s_values_tell_null_from_empty() {
+    fn a_bind_s_values_distinguish_null_from_empty() {
         let body = b"\0s\0\0\x01\0\x01\0\x03\0\0\0\x02ab\xff\xff\xff\xff\0\0\0\0\0\x01\0\0";
         let bind = bind(body).unwrap();
         assert_eq!(bind.formats, [0, 1]);
