@@ -1,4 +1,4 @@
-//! What a server says to auth_query.
+//! Replies of a server to auth_query.
 
 #![no_main]
 

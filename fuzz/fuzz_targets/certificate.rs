@@ -1,4 +1,4 @@
-//! A certificate of a stranger.
+//! A certificate from a peer that is not trusted.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! A whole engine: clients and servers that say anything.
+//! A whole engine: clients and servers that send anything.
 
 #![no_main]
 

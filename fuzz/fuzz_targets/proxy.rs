@@ -1,4 +1,4 @@
-//! A balancer's header.
+//! A PROXY header.
 
 #![no_main]
 

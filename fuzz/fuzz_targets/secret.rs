@@ -1,4 +1,4 @@
-//! Secrets as pg_authid holds them.
+//! Secrets as pg_authid stores them.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! What a server says to our login.
+//! Replies of a server to our login.
 
 #![no_main]
 

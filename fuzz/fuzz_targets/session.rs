@@ -1,4 +1,4 @@
-//! A whole session: clients and servers that say anything.
+//! A whole session: clients and servers that send anything.
 
 #![no_main]
 

@@ -1,10 +1,10 @@
 //! The generator: one client's session, drawn from a seed.
 //!
-//! Owns the order in which things are said: what drivers say, and what none would. The texts are in `catalog`, what a mode
-//! promises in `promises`, whole exchanges that must stay together in `scenes`.
+//! Owns the order of the messages: what drivers send, and what no driver would. The texts are in `catalog`, what a mode
+//! guarantees in `guarantees`, whole exchanges that must stay together in `scenes`.
 //!
-//! One thing is never drawn: Execute of a portal that an aborted transaction has left behind, on which PostgreSQL 15.18
-//! itself crashes now and then.
+//! One thing is never drawn: Execute of a portal that an aborted transaction has left, on which PostgreSQL 15.18 itself
+//! sometimes crashes.
 
 use std::collections::BTreeMap;
 
@@ -15,11 +15,11 @@ use crate::catalog::{
     DDL, ENDS, FUNCTIONS, MANY, MANY_BLOCKS, ODD_VALUES, PARAMETERS, PLAIN, PORTALS, SESSION, STATEMENTS, TYPES,
     WITH_VALUES,
 };
+use crate::guarantees::{Guarantee, guaranteed};
 use crate::message::{Message, Value};
-use crate::promises::{Promise, promised};
 use crate::script::{Script, Step, Wait};
 
-/// A session of this seed, in this mode.
+/// A session for this seed and mode.
 pub(crate) fn session(seed: u64, mode: Mode) -> Script {
     let mut author =
         Author { rng: Rng::new(seed), mode, steps: Vec::new(), prepared: BTreeMap::new(), keeps_startup: false };
@@ -27,8 +27,8 @@ pub(crate) fn session(seed: u64, mode: Mode) -> Script {
     for _ in 0..author.rng.below(24) + 4 {
         author.turn();
     }
-    if author.promised(Promise::Blocks) {
-        author.say(Message::query("ROLLBACK"));
+    if author.guaranteed(Guarantee::Blocks) {
+        author.send(Message::query("ROLLBACK"));
         author.wait();
     }
     Script { modes: vec![mode], steps: author.steps }
@@ -38,13 +38,13 @@ pub(crate) struct Author {
     pub(crate) rng: Rng,
     mode: Mode,
     steps: Vec<Step>,
-    /// The texts behind the statements' names, as far as all went well.
+    /// The texts of the named statements, assuming that their Parse succeeded.
     prepared: BTreeMap<Vec<u8>, Text>,
-    /// Values were given at startup: a RESET would not go back to them through Weir.
+    /// The startup packet had parameters: through Weir, RESET would not return to their values.
     keeps_startup: bool,
 }
 
-/// A text and values that fit it.
+/// A text and values for its parameters.
 #[derive(Clone)]
 pub(crate) struct Text {
     pub(crate) sql: String,
@@ -60,7 +60,7 @@ impl Text {
 }
 
 impl Author {
-    pub(crate) fn say(&mut self, message: Message) {
+    pub(crate) fn send(&mut self, message: Message) {
         self.steps.push(Step::Send(message));
     }
 
@@ -72,8 +72,8 @@ impl Author {
         self.steps.push(Step::Wait(Wait::For(tags.to_vec())));
     }
 
-    pub(crate) fn promised(&self, promise: Promise) -> bool {
-        promised(promise, self.mode)
+    pub(crate) fn guaranteed(&self, guarantee: Guarantee) -> bool {
+        guaranteed(guarantee, self.mode)
     }
 
     fn login(&mut self) {
@@ -89,13 +89,13 @@ impl Author {
             ];
             params = given.iter().filter(|_| self.rng.one_in(2)).map(|(n, v)| ((*n).into(), (*v).into())).collect();
         }
-        self.say(Message::Startup { minor: 0, params });
+        self.send(Message::Startup { minor: 0, params });
         self.wait();
     }
 
-    /// Something, to the end of its answers.
+    /// One random exchange, up to the end of its answers.
     fn turn(&mut self) {
-        let blocks = self.promised(Promise::Blocks);
+        let blocks = self.guaranteed(Guarantee::Blocks);
         match self.rng.below(40) {
             0..=3 => self.simple(),
             4..=7 => {
@@ -127,12 +127,12 @@ impl Author {
         }
     }
 
-    /// A statement that may stand anywhere.
+    /// A statement that is allowed anywhere.
     pub(crate) fn text(&mut self) -> Text {
         match self.rng.below(10) {
             0..=4 => Text::plain(self.rng.pick::<&str>(&PLAIN)),
             5 => Text::plain(self.rng.pick::<&str>(&DDL)),
-            6 if self.promised(Promise::Blocks) && self.rng.one_in(3) => {
+            6 if self.guaranteed(Guarantee::Blocks) && self.rng.one_in(3) => {
                 let ends = ["BEGIN", "COMMIT", "ROLLBACK", "SAVEPOINT s", "ROLLBACK TO s", "RELEASE s"];
                 Text::plain(self.rng.pick::<&str>(&ends))
             }
@@ -165,38 +165,38 @@ impl Author {
     fn simple(&mut self) {
         let sql = match self.rng.below(6) {
             0 => *self.rng.pick(&MANY),
-            1 if self.promised(Promise::Blocks) => *self.rng.pick(&MANY_BLOCKS),
+            1 if self.guaranteed(Guarantee::Blocks) => *self.rng.pick(&MANY_BLOCKS),
             2 => *self.rng.pick(&DDL),
             _ => *self.rng.pick(&PLAIN),
         };
-        self.say(Message::query(sql));
+        self.send(Message::query(sql));
         self.wait();
     }
 
-    /// By one protocol or the other.
+    /// By the simple or the extended protocol.
     pub(crate) fn run(&mut self, text: &Text) {
         if text.values.is_empty() && self.rng.one_in(2) {
-            self.say(Message::query(&text.sql));
+            self.send(Message::query(&text.sql));
         } else {
             self.unnamed(text);
-            self.say(Message::Sync);
+            self.send(Message::Sync);
         }
         self.wait();
     }
 
-    /// Parse, Bind, Describe, Execute of the unnamed statement, as most drivers do it.
+    /// Parse, Bind, Describe, Execute of the unnamed statement, as most drivers send it.
     pub(crate) fn unnamed(&mut self, text: &Text) {
         let portal = self.portal();
         self.parse(b"", text);
         self.bind(&portal, b"", text);
         if !self.rng.one_in(3) {
-            self.say(Message::Describe(Of::Portal, portal.clone()));
+            self.send(Message::Describe(Of::Portal, portal.clone()));
         }
         let rows = *self.rng.pick(&[0, 0, 0, 1, 3]);
-        self.say(Message::execute(&portal, rows));
-        // It can't be bound again before it is closed.
+        self.send(Message::execute(&portal, rows));
+        // The portal must be closed before it can be bound again.
         if !portal.is_empty() {
-            self.say(Message::Close(Of::Portal, portal));
+            self.send(Message::Close(Of::Portal, portal));
         }
     }
 
@@ -204,7 +204,7 @@ impl Author {
         self.prepared.insert(name.to_vec(), text.clone());
         let types =
             if self.rng.one_in(12) { vec![*self.rng.pick(&[23, 25, 705, 1_000_000])] } else { text.types.clone() };
-        self.say(Message::Parse { name: name.to_vec(), text: text.sql.clone().into_bytes(), types });
+        self.send(Message::Parse { name: name.to_vec(), text: text.sql.clone().into_bytes(), types });
     }
 
     pub(crate) fn bind(&mut self, portal: &[u8], name: &[u8], text: &Text) {
@@ -220,10 +220,10 @@ impl Author {
         };
         let formats = if self.rng.one_in(30) { vec![0, 1, 7] } else { text.formats.clone() };
         let (portal, statement) = (portal.to_vec(), name.to_vec());
-        self.say(Message::Bind { portal, statement, values, formats, results });
+        self.send(Message::Bind { portal, statement, values, formats, results });
     }
 
-    /// One of the requests of the extended protocol that belong together, without the Sync.
+    /// A group of requests of the extended protocol, without the Sync.
     pub(crate) fn extended(&mut self) {
         let text = self.text();
         let (name, portal) = (self.name(), self.portal());
@@ -231,22 +231,22 @@ impl Author {
             0..=3 => self.unnamed(&text),
             4 => {
                 self.parse(&name, &text);
-                self.say(Message::Describe(Of::Statement, name.clone()));
+                self.send(Message::Describe(Of::Statement, name.clone()));
                 self.bind(&portal, &name, &text);
-                self.say(Message::execute(&portal, 0));
+                self.send(Message::execute(&portal, 0));
             }
             5 => {
-                self.say(Message::Close(Of::Statement, name.clone()));
+                self.send(Message::Close(Of::Statement, name.clone()));
                 self.parse(&name, &text);
                 self.bind(&portal, &name, &text);
-                self.say(Message::Describe(Of::Portal, portal.clone()));
-                self.say(Message::execute(&portal, 0));
-                self.say(Message::Close(Of::Portal, portal));
+                self.send(Message::Describe(Of::Portal, portal.clone()));
+                self.send(Message::execute(&portal, 0));
+                self.send(Message::Close(Of::Portal, portal));
             }
             6 => self.again(&name),
             _ => {
                 self.parse(&name, &text);
-                self.say(Message::Describe(Of::Statement, name));
+                self.send(Message::Describe(Of::Statement, name));
             }
         }
     }
@@ -257,28 +257,28 @@ impl Author {
         let portal = self.portal();
         self.bind(&portal, name, &text);
         if self.rng.one_in(2) {
-            self.say(Message::Describe(Of::Portal, portal.clone()));
+            self.send(Message::Describe(Of::Portal, portal.clone()));
         }
         let rows = *self.rng.pick(&[0, 0, 2]);
-        self.say(Message::execute(&portal, rows));
+        self.send(Message::execute(&portal, rows));
         if self.rng.one_in(2) {
-            self.say(Message::Close(Of::Portal, portal));
+            self.send(Message::Close(Of::Portal, portal));
         }
     }
 
     fn sync(&mut self) {
-        self.say(Message::Sync);
+        self.send(Message::Sync);
         self.wait();
     }
 
-    /// What pgx, asyncpg and JDBC do: prepare and describe in one round trip, run in the next ones, close at last.
+    /// As pgx, asyncpg and JDBC do: prepare and describe in one round trip, run in the next ones, close at the end.
     fn prepare_then_run(&mut self) {
         let (name, text) = (self.name(), self.text());
         if self.rng.one_in(3) {
-            self.say(Message::Close(Of::Statement, name.clone()));
+            self.send(Message::Close(Of::Statement, name.clone()));
         }
         self.parse(&name, &text);
-        self.say(Message::Describe(Of::Statement, name.clone()));
+        self.send(Message::Describe(Of::Statement, name.clone()));
         self.sync();
         for _ in 0..self.rng.below(4) {
             self.again(&name);
@@ -288,12 +288,12 @@ impl Author {
             }
         }
         if self.rng.one_in(2) {
-            self.say(Message::Close(Of::Statement, name));
+            self.send(Message::Close(Of::Statement, name));
             self.sync();
         }
     }
 
-    /// Many requests at once, errors among them, Syncs and Flushes where they fall.
+    /// Many requests at once, with errors among them, and Syncs and Flushes at random places.
     fn pipeline(&mut self) {
         for _ in 0..self.rng.below(9) + 2 {
             match self.rng.below(14) {
@@ -304,19 +304,19 @@ impl Author {
                 }
                 7 => {
                     let sql = self.text().sql.replace("$1", "7").replace("$2", "'8'").replace("$3", "9");
-                    self.say(Message::query(&sql));
+                    self.send(Message::query(&sql));
                 }
-                8 => self.say(Message::Flush),
+                8 => self.send(Message::Flush),
                 9 => {
-                    self.say(Message::Sync);
-                    self.say(Message::Sync);
+                    self.send(Message::Sync);
+                    self.send(Message::Sync);
                 }
                 10 => {
                     let name = self.name();
-                    self.say(Message::Close(Of::Statement, name));
+                    self.send(Message::Close(Of::Statement, name));
                 }
                 11 => self.call(),
-                _ => self.say(Message::Sync),
+                _ => self.send(Message::Sync),
             }
         }
         self.sync();
@@ -342,17 +342,17 @@ impl Author {
         let name = self.name();
         self.prepared.insert(name.clone(), text.clone());
         if !name.is_empty() {
-            self.say(Message::Close(Of::Statement, name.clone()));
+            self.send(Message::Close(Of::Statement, name.clone()));
         }
         let types = text.types.clone();
-        self.say(Message::Parse { name: name.clone(), text: text.sql.clone().into_bytes(), types });
+        self.send(Message::Parse { name: name.clone(), text: text.sql.clone().into_bytes(), types });
         if self.rng.one_in(2) {
-            self.say(Message::Describe(Of::Statement, name.clone()));
+            self.send(Message::Describe(Of::Statement, name.clone()));
         }
         for _ in 0..self.rng.below(2) + 1 {
             self.bind(b"", &name, &text);
-            self.say(Message::Describe(Of::Portal, Vec::new()));
-            self.say(Message::execute(b"", 0));
+            self.send(Message::Describe(Of::Portal, Vec::new()));
+            self.send(Message::execute(b"", 0));
         }
         self.sync();
     }
@@ -361,7 +361,7 @@ impl Author {
         let (oid, arguments) = *self.rng.pick(&FUNCTIONS);
         let values = arguments.iter().map(|value| self.value(value)).collect();
         let result = u16::from(self.rng.one_in(3));
-        self.say(Message::FunctionCall { oid, values, formats: Vec::new(), result });
+        self.send(Message::FunctionCall { oid, values, formats: Vec::new(), result });
     }
 
     fn function(&mut self) {
@@ -371,7 +371,7 @@ impl Author {
 
     fn parameter(&mut self) {
         let sql = *self.rng.pick(&PARAMETERS);
-        let recodes = sql.contains("client_encoding") && !self.promised(Promise::EncodedNames);
+        let recodes = sql.contains("client_encoding") && !self.guaranteed(Guarantee::EncodedNames);
         if recodes || self.keeps_startup && (sql.contains("RESET") || sql.contains("DEFAULT")) {
             return;
         }
@@ -394,33 +394,33 @@ impl Author {
 
     fn own_server(&mut self) {
         for _ in 0..self.rng.below(4) + 1 {
-            let (sql, promise) = *self.rng.pick(&SESSION);
-            if self.promised(promise) && !(self.keeps_startup && sql.contains("RESET")) {
+            let (sql, guarantee) = *self.rng.pick(&SESSION);
+            if self.guaranteed(guarantee) && !(self.keeps_startup && sql.contains("RESET")) {
                 self.run(&Text::plain(sql));
             }
         }
-        if self.promised(Promise::StalePlans) && self.rng.one_in(3) {
+        if self.guaranteed(Guarantee::StalePlans) && self.rng.one_in(3) {
             let text = Text::plain("SELECT * FROM @.wide");
             self.parse(b"c", &text);
             self.sync();
         }
     }
 
-    /// Requests about what is not there, or at odd times.
+    /// Requests for missing objects, or at the wrong time.
     fn odd(&mut self) {
         let (name, portal) = (self.name(), self.portal());
         match self.rng.below(9) {
-            0 => self.say(Message::Describe(Of::Statement, name)),
-            1 => self.say(Message::Describe(Of::Portal, b"no such portal".to_vec())),
-            2 => self.say(Message::Close(Of::Statement, b"no such statement".to_vec())),
-            3 => self.say(Message::Close(Of::Portal, portal)),
-            4 => self.say(Message::execute(b"no such portal", 1)),
-            5 => self.say(Message::bind(b"", b"no such statement", Vec::new())),
-            6 => self.say(Message::Flush),
+            0 => self.send(Message::Describe(Of::Statement, name)),
+            1 => self.send(Message::Describe(Of::Portal, b"no such portal".to_vec())),
+            2 => self.send(Message::Close(Of::Statement, b"no such statement".to_vec())),
+            3 => self.send(Message::Close(Of::Portal, portal)),
+            4 => self.send(Message::execute(b"no such portal", 1)),
+            5 => self.send(Message::bind(b"", b"no such statement", Vec::new())),
+            6 => self.send(Message::Flush),
             7 => {
-                self.say(Message::Sync);
-                self.say(Message::CopyDone);
-                self.say(Message::CopyFail(b"of nothing".to_vec()));
+                self.send(Message::Sync);
+                self.send(Message::CopyDone);
+                self.send(Message::CopyFail(b"of nothing".to_vec()));
             }
             _ => {
                 self.parse(&name, &Text::plain("SELECT 'twice'"));

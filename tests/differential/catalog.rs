@@ -1,9 +1,9 @@
 //! The texts and values that the generator draws from.
 //!
-//! Nothing here may answer differently by the clock, by chance, or by who else is there: no now(), no process ids, no
-//! order that is left to the server. `@.` is the client's schema, `@#` its number.
+//! No answer may depend on the clock, on chance, or on other clients: no now(), no process ids, no order that is left
+//! to the server. `@.` is the client's schema, `@#` its number.
 
-/// What stands in each client's schema before it begins.
+/// The contents of each client's schema at the start.
 pub(crate) const SCHEMA: &str = "
 CREATE TABLE @.t (id serial PRIMARY KEY, a int, b text, c numeric(8,2) CHECK (c < 1000), d timestamptz DEFAULT '2024-02-29 12:00+00');
 INSERT INTO @.t (a, b, c) VALUES (1, 'one', 1.5), (2, 'two', NULL), (3, NULL, 3), (4, E'fo\\tur\\\\n', 4.25);
@@ -29,7 +29,7 @@ CREATE FUNCTION @.many(n int) RETURNS SETOF @.pair LANGUAGE sql AS
 CREATE PROCEDURE @.proc(INOUT n int) LANGUAGE plpgsql AS $$ BEGIN n := n * 2; RAISE NOTICE 'doubled'; END $$;
 ";
 
-/// Statements without parameters that leave the transaction as it is, in every mode.
+/// Statements without parameters that leave the transaction state unchanged, in every mode.
 pub(crate) const PLAIN: [&str; 72] = [
     "SELECT 1 AS one, NULL AS nothing, 'x'::text AS x",
     "SELECT",
@@ -105,7 +105,7 @@ pub(crate) const PLAIN: [&str; 72] = [
     "DROP TABLE IF EXISTS @.never_there",
 ];
 
-/// Definitions and their ends; each may fail, since the order is drawn.
+/// CREATE, ALTER and DROP; each may fail, since the order is drawn.
 pub(crate) const DDL: [&str; 34] = [
     "CREATE TABLE @.extra (n int, s text DEFAULT 'x')",
     "CREATE TABLE IF NOT EXISTS @.extra (n int, s text)",
@@ -176,7 +176,7 @@ pub(crate) const MANY_BLOCKS: [&str; 7] = [
     "BEGIN; INSERT INTO @.child VALUES (97, 'deferred'); COMMIT; SELECT 'not reached'",
 ];
 
-/// What changes parameters that follow the client in every mode.
+/// Changes of parameters that follow the client in every mode.
 pub(crate) const PARAMETERS: [&str; 16] = [
     "SET TimeZone = 'Asia/Tokyo'",
     "SET TIME ZONE 'Europe/Berlin'",
@@ -196,9 +196,9 @@ pub(crate) const PARAMETERS: [&str; 16] = [
     "SELECT set_config('TimeZone', 'America/Lima', false)",
 ];
 
-/// What needs a server of one's own.
-pub(crate) const SESSION: [(&str, crate::promises::Promise); 34] = {
-    use crate::promises::Promise::*;
+/// Statements that need the same server for the whole session.
+pub(crate) const SESSION: [(&str, crate::guarantees::Guarantee); 34] = {
+    use crate::guarantees::Guarantee::*;
     [
         ("SET work_mem = '3MB'", Settings),
         ("SHOW work_mem", Settings),
@@ -237,7 +237,7 @@ pub(crate) const SESSION: [(&str, crate::promises::Promise); 34] = {
     ]
 };
 
-/// Texts with parameters, and a value for each that fits.
+/// Texts with parameters, and a valid value for each.
 pub(crate) const WITH_VALUES: [(&str, &[&str]); 22] = [
     ("SELECT $1::int + 1 AS sum", &["41"]),
     ("SELECT $1::text, generate_series(1, 7)", &["x"]),
@@ -263,10 +263,10 @@ pub(crate) const WITH_VALUES: [(&str, &[&str]); 22] = [
     ("SELECT @.note($1)", &["9"]),
 ];
 
-/// Values that fit nothing, or too much.
+/// Values that are invalid for most types, or out of range.
 pub(crate) const ODD_VALUES: [&str; 6] = ["x", "", "2147483648", "-1", "{", "\u{00e4}\u{1f600}"];
 
-/// A type with the same values as text and as PostgreSQL sends them in binary.
+/// A type with the same value as text and as PostgreSQL sends it in binary.
 pub(crate) struct Typed {
     pub(crate) name: &'static str,
     pub(crate) oid: u32,
@@ -314,7 +314,7 @@ pub(crate) const TYPES: [Typed; 18] = [
 pub(crate) const FUNCTIONS: [(u32, &[&str]); 6] =
     [(177, &["1", "2"]), (177, &["1"]), (1397, &["-5"]), (154, &["1", "0"]), (870, &["LOWER"]), (999_999, &[])];
 
-/// What is done to the large object 90@# within a transaction, by SQL or FunctionCall: (object id, arguments).
+/// What is done to the large object 90@# in a transaction, by SQL or FunctionCall: (object id, arguments).
 pub(crate) const LARGE_OBJECT: [(u32, &[&str]); 8] = [
     (952, &["90@#", "393216"]),
     (955, &["0", "\\x776569720001ff"]),
@@ -326,7 +326,7 @@ pub(crate) const LARGE_OBJECT: [(u32, &[&str]); 8] = [
     (953, &["0"]),
 ];
 
-/// The ends of statements, by SQL.
+/// SQL commands that drop statements.
 pub(crate) const ENDS: [&str; 7] = [
     "DEALLOCATE a",
     "DEALLOCATE b",
@@ -337,7 +337,7 @@ pub(crate) const ENDS: [&str; 7] = [
     "DEALLOCATE never",
 ];
 
-/// Names of statements; the last ones as Weir calls them on servers.
+/// Names of statements; the last ones have the form of Weir's names on servers.
 pub(crate) const STATEMENTS: [&str; 11] = [
     "",
     "a",

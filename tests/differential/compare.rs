@@ -1,7 +1,7 @@
-//! When two answers are alike: byte for byte, but for what stands in [`EXEMPTIONS`].
+//! When two answers are equal: byte for byte, except for the entries of [`EXEMPTIONS`].
 //!
-//! Object ids that a database gives to its own tables and types are compared by the order in which they first appear, so
-//! a wrong one still shows.
+//! Object ids of a database's own tables and types are compared by the order of their first appearance, so a wrong one
+//! still shows.
 
 use std::collections::HashMap;
 
@@ -10,21 +10,21 @@ use weir_pgwire::{backend, tag::back};
 
 use crate::catalog::STATEMENTS;
 
-/// The first object id that a database gives away itself (`FirstNormalObjectId` of PostgreSQL).
+/// The first object id that a database assigns itself (`FirstNormalObjectId` of PostgreSQL).
 const FIRST_OWN_OID: u32 = 16_384;
 
-/// What may differ, and why.
+/// A permitted difference, and its reason.
 pub(crate) struct Exemption {
     pub(crate) what: &'static str,
     pub(crate) why: &'static str,
     applies: fn(&Frame, &Frame) -> bool,
 }
 
-/// All that may differ between an answer of PostgreSQL's and the same through Weir.
+/// All permitted differences between an answer of PostgreSQL and the same answer through Weir.
 pub(crate) const EXEMPTIONS: [Exemption; 5] = [
     Exemption {
         what: "the process id and key of BackendKeyData",
-        why: "Weir gives its clients keys of its own",
+        why: "Weir generates its clients' keys",
         applies: |direct, weir| both(direct, weir, back::BACKEND_KEY_DATA) && direct.body.len() == weir.body.len(),
     },
     Exemption {
@@ -34,7 +34,7 @@ pub(crate) const EXEMPTIONS: [Exemption; 5] = [
     },
     Exemption {
         what: "the version in NegotiateProtocolVersion",
-        why: "Weir speaks 3.2, whatever the server does",
+        why: "Weir supports 3.2, whatever the server does",
         applies: |direct, weir| both(direct, weir, back::NEGOTIATE) && direct.body[4..] == weir.body[4..],
     },
     Exemption {
@@ -60,7 +60,7 @@ fn both(direct: &Frame, weir: &Frame, tag: u8) -> bool {
     direct.tag == tag && weir.tag == tag
 }
 
-/// The words of an error about what a Bind brought for a statement, without the statement's name.
+/// The text of an error about the parameters of a Bind, without the statement's name.
 fn unnamed(body: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
     let view = backend::error_fields(body).ok()?;
     let (before, rest) = split(view.message()?, b" but prepared statement \"")?;
@@ -68,7 +68,7 @@ fn unnamed(body: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
     (!is_weirs_own(name)).then(|| (before.to_vec(), after.to_vec()))
 }
 
-/// Whether Weir made this name of a statement up: none that a client could have given it here.
+/// Whether Weir generated this statement name: no client here could have chosen it.
 fn is_weirs_own(name: &[u8]) -> bool {
     let given = STATEMENTS.iter().any(|given| given.as_bytes() == name);
     !given && name.strip_prefix(b"weir_").is_some_and(|digits| digits.len() == 32)
@@ -87,16 +87,16 @@ fn sqlstate(body: &[u8]) -> Option<Vec<u8>> {
     backend::error_fields(body).ok()?.sqlstate().map(<[u8]>::to_vec)
 }
 
-/// Whether two answers are alike.
+/// Whether two answers are equal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Verdict {
+pub(crate) enum Comparison {
     Alike,
-    /// They are, by this entry of [`EXEMPTIONS`].
+    /// They are, because of this entry of [`EXEMPTIONS`].
     Exempt(usize),
     Differ,
 }
 
-/// One side's object ids, numbered as they appear.
+/// One side's object ids, numbered in the order of their appearance.
 #[derive(Debug, Default)]
 pub(crate) struct Oids(HashMap<u32, u32>);
 
@@ -110,7 +110,7 @@ impl Oids {
         }
     }
 
-    /// A frame with the numbers in place of the ids. Where they stand: PostgreSQL's documentation, "Message Formats",
+    /// A frame with numbers in place of the ids. Their positions: PostgreSQL's documentation, "Message Formats",
     /// RowDescription and ParameterDescription.
     pub(crate) fn numbered(&mut self, frame: &Frame) -> Frame {
         let mut frame = frame.clone();
@@ -135,12 +135,12 @@ impl Oids {
 }
 
 /// Compares two answers.
-pub(crate) fn compare(direct: &Frame, weir: &Frame) -> Verdict {
+pub(crate) fn compare(direct: &Frame, weir: &Frame) -> Comparison {
     if direct == weir {
-        return Verdict::Alike;
+        return Comparison::Alike;
     }
     let entry = EXEMPTIONS.iter().position(|exemption| (exemption.applies)(direct, weir));
-    entry.map_or(Verdict::Differ, Verdict::Exempt)
+    entry.map_or(Comparison::Differ, Comparison::Exempt)
 }
 
 #[cfg(test)]
@@ -164,13 +164,13 @@ mod tests {
     fn another_row_another_error_and_another_state_are_differences() {
         let row = |text: &[u8]| frame(|buffer| put_back::data_row(buffer, &[Some(text)]));
         let ready = |state| frame(|buffer| put_back::ready(buffer, state));
-        assert_eq!(compare(&row(b"1"), &row(b"1")), Verdict::Alike);
-        assert_eq!(compare(&row(b"1"), &row(b"2")), Verdict::Differ);
-        assert_eq!(compare(&ready(b'I'), &ready(b'T')), Verdict::Differ);
-        assert_eq!(compare(&error("22012", "a"), &error("22012", "b")), Verdict::Differ);
-        assert_eq!(compare(&error("22012", "a"), &error("26000", "a")), Verdict::Differ);
-        assert_eq!(compare(&error("25P02", "a"), &error("25P02", "b")), Verdict::Differ);
-        assert_eq!(compare(&error("26000", "a"), &error("25P02", "b")), Verdict::Exempt(4));
+        assert_eq!(compare(&row(b"1"), &row(b"1")), Comparison::Alike);
+        assert_eq!(compare(&row(b"1"), &row(b"2")), Comparison::Differ);
+        assert_eq!(compare(&ready(b'I'), &ready(b'T')), Comparison::Differ);
+        assert_eq!(compare(&error("22012", "a"), &error("22012", "b")), Comparison::Differ);
+        assert_eq!(compare(&error("22012", "a"), &error("26000", "a")), Comparison::Differ);
+        assert_eq!(compare(&error("25P02", "a"), &error("25P02", "b")), Comparison::Differ);
+        assert_eq!(compare(&error("26000", "a"), &error("25P02", "b")), Comparison::Exempt(4));
     }
 
     #[test]
@@ -178,8 +178,8 @@ mod tests {
         let bound = |name: &str| {
             error("08P01", &format!("bind message supplies 1 parameters, but prepared statement \"{name}\" requires 0"))
         };
-        assert_eq!(compare(&bound("a"), &bound("weir_gone")), Verdict::Exempt(3));
-        assert_eq!(compare(&bound("a"), &bound("weir_00000000000000000000000000000000")), Verdict::Differ);
+        assert_eq!(compare(&bound("a"), &bound("weir_gone")), Comparison::Exempt(3));
+        assert_eq!(compare(&bound("a"), &bound("weir_00000000000000000000000000000000")), Comparison::Differ);
     }
 
     #[test]

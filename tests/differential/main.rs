@@ -1,16 +1,16 @@
-//! The same sessions directly and through Weir, compared byte for byte: drawn from seeds, and kept as transcripts.
+//! The same sessions directly and through Weir, compared byte for byte: drawn from seeds, and stored as transcripts.
 //!
-//! `make differential` runs many seeds; a failure prints its seed, both sides, and the shortest script that still fails,
-//! to be kept under `tests/transcripts`. `scripts/differential.sh --help` says more.
+//! `make differential` runs many seeds; a failure prints its seed, both sides, and the shortest script that still
+//! fails, for a file in `tests/transcripts`. `scripts/differential.sh --help` says more.
 
 mod author;
 mod catalog;
 mod compare;
+mod guarantees;
 mod message;
 mod minimise;
-mod owed;
+mod pending;
 mod play;
-mod promises;
 mod run;
 mod scenes;
 mod script;

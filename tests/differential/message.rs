@@ -1,7 +1,7 @@
-//! What a client says, as a value: written to the wire, and as a line of a transcript.
+//! A client's message as a value: encoded for the wire, and as a line of a transcript.
 //!
-//! Owns both spellings of each message. In texts and values `@.` stands for the client's schema and `@#` for its number,
-//! so that one script runs for many clients at once.
+//! Owns both forms of each message. In texts and values `@.` stands for the client's schema and `@#` for its number, so
+//! that one script can run for many clients at once.
 
 use std::fmt::Write as _;
 
@@ -12,10 +12,10 @@ use crate::token::{Token, quoted};
 /// A value of a Bind or FunctionCall; `None` is NULL.
 pub(crate) type Value = Option<Vec<u8>>;
 
-/// A message of a client's.
+/// A message of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Message {
-    /// Of protocol 3.`minor`, with parameters beside user and database.
+    /// Protocol 3.`minor`, with parameters in addition to user and database.
     Startup {
         minor: u16,
         params: Vec<(Vec<u8>, Vec<u8>)>,
@@ -53,11 +53,11 @@ pub(crate) enum Message {
     Sync,
     Flush,
     Terminate,
-    /// Bytes as they are.
+    /// Raw bytes.
     Raw(Vec<u8>),
 }
 
-/// As whom a message is sent.
+/// The client that sends a message.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sender<'a> {
     pub(crate) user: &'a str,
@@ -67,7 +67,7 @@ pub(crate) struct Sender<'a> {
 }
 
 impl Sender<'_> {
-    /// Puts the client's schema and number in their places.
+    /// Replaces the placeholders with the client's schema and number.
     fn own(&self, text: &[u8]) -> Vec<u8> {
         let mut own = Vec::with_capacity(text.len() + 8);
         let mut rest = text;
@@ -99,7 +99,7 @@ impl Message {
         Message::Execute { portal: portal.into(), max_rows }
     }
 
-    /// Appends it as it goes over the wire.
+    /// Appends its encoding.
     pub(crate) fn put(&self, buffer: &mut Vec<u8>, sender: Sender<'_>) {
         let own = |text: &[u8]| sender.own(text);
         match self {
@@ -146,7 +146,7 @@ impl Message {
         }
     }
 
-    /// The line that says it in a transcript.
+    /// Its line in a transcript.
     pub(crate) fn line(&self) -> String {
         match self {
             Message::Startup { minor, params } => {
@@ -186,10 +186,9 @@ impl Message {
         }
     }
 
-    /// Reads a line of a transcript that has been cut into tokens.
+    /// Parses the tokens of a transcript's line.
     ///
-    /// # Errors
-    /// What is wrong with it.
+    /// Errors The mistake in the line.
     pub(crate) fn read(tokens: &[Token]) -> Result<Message, String> {
         let mut line = Line(tokens);
         let what = line.word()?;
@@ -269,7 +268,7 @@ fn number<N: std::str::FromStr>(word: &str) -> Result<N, String> {
     word.parse().map_err(|_| format!("{word} is no number that fits"))
 }
 
-/// What is left of a line.
+/// The remaining tokens of a line.
 struct Line<'a>(&'a [Token]);
 
 impl Line<'_> {
@@ -301,7 +300,7 @@ impl Line<'_> {
         }
     }
 
-    /// Texts and NULLs, as many as there are.
+    /// All texts and NULLs that follow.
     fn values(&mut self) -> Result<Vec<Value>, String> {
         let mut values = Vec::new();
         loop {
@@ -316,7 +315,7 @@ impl Line<'_> {
         }
     }
 
-    /// The numbers behind a keyword, if it is there.
+    /// The numbers after a keyword, if it is there.
     fn after(&mut self, keyword: &str) -> Result<Vec<u16>, String> {
         let mut items = Vec::new();
         if self.0.first() == Some(&Token::Word(keyword.to_owned())) {
@@ -330,7 +329,7 @@ impl Line<'_> {
         Ok(items)
     }
 
-    /// Types by name or object id, to the end of the line.
+    /// Types by name or object id, up to the end of the line.
     fn types(&mut self) -> Result<Vec<u32>, String> {
         let mut types = Vec::new();
         while !self.0.is_empty() {

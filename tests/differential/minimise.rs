@@ -1,16 +1,16 @@
-//! Makes a failing script short: steps are dropped for as long as the same difference shows.
+//! Makes a failing script short: steps are dropped as long as the same difference shows.
 
 use std::time::{Duration, Instant};
 
 use crate::play::{End, Played, Stage, play};
 use crate::script::{Script, Step, Wait};
 
-/// How long it may take.
+/// The time limit.
 const TIME: Duration = Duration::from_secs(30);
-/// How long an answer may take meanwhile: a shorter script may wait for what can't come.
-const PATIENCE: Duration = Duration::from_secs(3);
+/// The timeout for an answer meanwhile: a shorter script may wait for messages that can't arrive.
+const TIMEOUT: Duration = Duration::from_secs(3);
 
-/// The shortest script found that fails like `failed`, and what came of it; none if the failure does not repeat.
+/// The shortest script found that fails like `failed`, with its result; `None` if the failure does not repeat.
 pub(crate) fn minimise(
     script: &Script,
     failed: &End,
@@ -19,7 +19,7 @@ pub(crate) fn minimise(
     prepare: impl Fn(),
 ) -> Option<(Script, Played)> {
     let begin = Instant::now();
-    let stage = Stage { patience: PATIENCE, ..stage };
+    let stage = Stage { timeout: TIMEOUT, ..stage };
     let fails = |script: &Script| {
         prepare();
         let played = play(script, stage, seed);
@@ -34,7 +34,7 @@ pub(crate) fn minimise(
             let end = (at + size).min(best.steps.len());
             let mut shorter = best.clone();
             shorter.steps.drain(at..end);
-            // A login that is not waited for is no session.
+            // A session needs a login that is waited for.
             let logs_in = matches!(shorter.steps.get(1), Some(Step::Wait(Wait::Ready)));
             match logs_in.then(|| fails(&shorter)).flatten() {
                 Some(played) => (best, shown) = (shorter, played),

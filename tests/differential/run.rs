@@ -1,7 +1,7 @@
-//! Many sessions at once over few servers: which seed runs where, and what is said at the end.
+//! Many sessions at once over few servers: which seed runs where, and the summary.
 //!
-//! Owns the pools before the databases and the clients' schemas. A seed alone decides what a session says and in front of
-//! which pool; what else is going on there does not, so a failure that needs the others may take several tries to repeat.
+//! Owns the pools in front of the databases and the clients' schemas. The seed alone decides a session's messages and
+//! its pool; other sessions are not decided by it, so a failure that needs them may take several tries to repeat.
 
 use std::env;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,24 +15,24 @@ use crate::author;
 use crate::catalog::SCHEMA;
 use crate::compare::EXEMPTIONS;
 use crate::minimise::minimise;
-use crate::play::{End, PATIENCE, Played, Stage, play};
+use crate::play::{End, Played, Stage, TIMEOUT, play};
 use crate::script::Script;
 use crate::show::{side_by_side, transcript};
 
-/// How many failures are explained; a run ends with the last of them.
+/// How many failures are explained; a run ends at that number.
 const FAILURES: usize = 4;
 
 /// Clients at once; each has a schema of its own.
 const CLIENTS: usize = 8;
 
-/// A pool before a database.
+/// A pool in front of a database.
 pub(crate) struct Pool {
     name: &'static str,
     mode: Mode,
     pub(crate) site: Site,
 }
 
-/// Pools of every mode, smaller than the crowd before them where the mode allows it.
+/// Pools of every mode, with fewer servers than clients where the mode allows it.
 pub(crate) fn pools() -> Vec<Pool> {
     let pool = |name, mode, change: fn(Setup) -> Setup| {
         let setup = Setup::new(mode)
@@ -53,14 +53,15 @@ pub(crate) fn pools() -> Vec<Pool> {
     ]
 }
 
-/// A database on another server than those behind Weir, on which names that a whole server shares, as those of prepared
-/// transactions, are not taken by what goes through Weir. For the same reason no two tests give clients the same numbers.
+/// A database on another server than those behind Weir, so that names that are shared by a whole server, as those of
+/// prepared transactions, do not collide with sessions through Weir. For the same reason no two tests give clients the
+/// same numbers.
 pub(crate) fn apart() -> Site {
     static APART: OnceLock<Postgres> = OnceLock::new();
     Site::direct_on(APART.get_or_init(Postgres::private))
 }
 
-/// Makes a client's schema anew, as the superuser, for all who come.
+/// Creates a client's schema again, as the superuser.
 pub(crate) fn make_schema(site: &Site, number: usize) {
     let mut superuser = site.superuser();
     let own = |sql: &str| sql.replace("@.", &format!("c{number:02}.")).replace("@#", &format!("{number:02}"));
@@ -69,7 +70,7 @@ pub(crate) fn make_schema(site: &Site, number: usize) {
     if superuser.value(&left).is_ok_and(|gid| gid.is_some()) {
         superuser.query(&format!("ROLLBACK PREPARED 'tx{number:02}'")).expect("a prepared transaction can be ended");
     }
-    // A session may leave it behind, and its database is not that of the next one, but for those played directly.
+    // A session may leave a large object; the next session may use another database, except when played directly.
     let left = format!("SELECT lo_unlink(oid) FROM pg_largeobject_metadata WHERE oid = 90{number:02}");
     superuser.query_all(&left).expect("a large object can be unlinked");
     let user = users::TRUSTED.name;
@@ -81,8 +82,8 @@ pub(crate) fn make_schema(site: &Site, number: usize) {
     superuser.query_all(&sql).unwrap_or_else(|error| panic!("schema {number}: {error}"));
 }
 
-/// What all clients of a database meet. A statement that waits for ever, for a lock that a script forgot, ends with an
-/// error on either side.
+/// The objects that all clients of a database share. A statement that waits for a lock for ever ends with an error on
+/// either side.
 pub(crate) fn make_common(site: &Site) {
     let sql = format!(
         "CREATE TABLE contended (shared int PRIMARY KEY, n int); INSERT INTO contended VALUES (1, 0); \
@@ -97,7 +98,7 @@ pub(crate) fn make_common(site: &Site) {
 struct Tally {
     sessions: u64,
     sent: u64,
-    heard: u64,
+    received: u64,
     bytes: u64,
     differences: u64,
     exempt: [u64; EXEMPTIONS.len()],
@@ -107,7 +108,7 @@ impl Tally {
     fn add(&mut self, played: &Played) {
         self.sessions += 1;
         self.sent += played.sent;
-        self.heard += played.heard;
+        self.received += played.received;
         self.bytes += played.bytes;
         self.exempt.iter_mut().zip(played.exempt).for_each(|(sum, more)| *sum += more);
     }
@@ -115,12 +116,12 @@ impl Tally {
     fn line(&self) -> String {
         format!(
             "{} sessions, {} messages sent, {} compared, {} bytes compared, {} differences",
-            self.sessions, self.sent, self.heard, self.bytes, self.differences
+            self.sessions, self.sent, self.received, self.bytes, self.differences
         )
     }
 }
 
-/// How much is to be done.
+/// How many sessions run.
 #[derive(Clone, Copy, Debug)]
 struct Plan {
     first: u64,
@@ -131,7 +132,8 @@ struct Plan {
 }
 
 impl Plan {
-    /// From `WEIR_SEED`, `WEIR_COUNT` and `WEIR_HOURS`; otherwise as many seeds as fit into the time, from a new one on.
+    /// From `WEIR_SEED`, `WEIR_COUNT` and `WEIR_HOURS`; otherwise as many seeds as fit into the time, starting at a new
+    /// one.
     fn asked(usual: Duration) -> Plan {
         let number = |name: &str| env::var(name).ok().filter(|text| !text.is_empty());
         let seed = number("WEIR_SEED").map(|text| text.parse().expect("WEIR_SEED is a number"));
@@ -142,17 +144,17 @@ impl Plan {
         } else {
             Some(usual)
         });
-        // A change is judged by the same sessions each time; the long runs draw new ones.
+        // A change is tested with the same sessions each time; long runs draw new ones.
         let drawn = || Rng::seeded("differential").bits() % 1_000_000_000;
         let first = seed.unwrap_or_else(|| if cfg!(feature = "long") { drawn() } else { 587_010_640 });
-        // A seed that is named and nothing else is one to be repeated.
+        // If only a seed is given, it is to be repeated.
         let alone = seed.is_some() && count.is_none() && hours.is_none();
         let count = if alone { 1 } else { count.unwrap_or(if cfg!(feature = "long") { u64::MAX } else { 500 }) };
         Plan { first, count, until: time.filter(|_| !alone).map(|time| Instant::now() + time), number: 10 }
     }
 }
 
-/// What failed: the seed, the pool, the script and what came of it.
+/// A failure: the seed, the pool, the script and its result.
 struct Failure {
     seed: u64,
     pool: usize,
@@ -179,7 +181,7 @@ fn run(direct: &Site, pools: &[Pool], plan: Plan) -> (Tally, Vec<String>) {
                     }
                     let seed = plan.first.wrapping_add(nth);
                     let (script, pool, played) = one(direct, pools, seed, number);
-                    let mut tally = tally.lock().expect("nobody panics with it");
+                    let mut tally = tally.lock().expect("no thread panics while it holds the lock");
                     tally.add(&played);
                     if tally.sessions.is_multiple_of(1000) {
                         println!("{} after {} s", tally.line(), begin.elapsed().as_secs());
@@ -187,7 +189,7 @@ fn run(direct: &Site, pools: &[Pool], plan: Plan) -> (Tally, Vec<String>) {
                     if played.end != End::Alike {
                         tally.differences += 1;
                         println!("seed {seed} differs");
-                        let mut failed = failed.lock().expect("nobody panics with it");
+                        let mut failed = failed.lock().expect("no thread panics while it holds the lock");
                         failed.push(Failure { seed, pool, number, script, played });
                         stop.fetch_or(failed.len() >= FAILURES, Ordering::Relaxed);
                     }
@@ -195,19 +197,19 @@ fn run(direct: &Site, pools: &[Pool], plan: Plan) -> (Tally, Vec<String>) {
             });
         }
     });
-    let failed = failed.into_inner().expect("nobody panicked with it");
+    let failed = failed.into_inner().expect("no thread panicked while it held the lock");
     let texts = failed.iter().take(FAILURES).map(|failure| explain(direct, pools, failure)).collect();
-    (tally.into_inner().expect("nobody panicked with it"), texts)
+    (tally.into_inner().expect("no thread panicked while it held the lock"), texts)
 }
 
-/// One session, before the pool that its seed chooses.
+/// One session, in front of the pool that its seed chooses.
 fn one(direct: &Site, pools: &[Pool], seed: u64, number: usize) -> (Script, usize, Played) {
     let pool = (Rng::new(seed ^ 0x5eed).bits() % pools.len() as u64) as usize;
     let script = author::session(seed, pools[pool].mode);
     let site = &pools[pool].site;
     make_schema(direct, number);
     make_schema(site, number);
-    let played = play(&script, Stage { direct, weir: site, number, patience: PATIENCE }, seed);
+    let played = play(&script, Stage { direct, weir: site, number, timeout: TIMEOUT }, seed);
     (script, pool, played)
 }
 
@@ -216,14 +218,14 @@ fn explain(direct: &Site, pools: &[Pool], failure: &Failure) -> String {
     let Failure { seed, pool, number, script, played } = failure;
     let pool = &pools[*pool];
     let mut text = format!("seed {seed} differs, pool \"{}\"\n{}", pool.name, side_by_side(played));
-    let stage = Stage { direct, weir: &pool.site, number: *number, patience: PATIENCE };
+    let stage = Stage { direct, weir: &pool.site, number: *number, timeout: TIMEOUT };
     let prepare = || {
         make_schema(direct, *number);
         make_schema(&pool.site, *number);
     };
     match minimise(script, &played.end, stage, *seed, prepare) {
         Some((short, shown)) => {
-            text += &format!("\nthe shortest script that differs so:\n{}", side_by_side(&shown));
+            text += &format!("\nthe shortest script with this difference:\n{}", side_by_side(&shown));
             text += &format!("\nas a file of tests/transcripts:\n{}", transcript(&short));
         }
         None => text += "\nplayed alone it does not differ: it needs the other clients\n",
@@ -236,22 +238,22 @@ fn drawn_sessions_are_answered_alike_directly_and_through_weir() {
     let (direct, pools) = (apart(), pools());
     make_common(&direct);
     pools.iter().for_each(|pool| make_common(&pool.site));
-    // The time counts from here: in a clean clone Weir is built first.
+    // The time counts from here: in a clean clone, Weir is built first.
     let plan = Plan::asked(Duration::from_secs(if cfg!(feature = "long") { 300 } else { 25 }));
     let (tally, failures) = run(&direct, &pools, plan);
     for (exemption, count) in EXEMPTIONS.iter().zip(tally.exempt) {
         println!("not compared {count} times: {} ({})", exemption.what, exemption.why);
     }
-    // Their logs tell nothing that a transcript does not.
+    // Their logs add nothing to a transcript.
     drop((direct, pools));
     println!("differential: seeds from {}: {}", plan.first, tally.line());
     assert!(failures.is_empty(), "{}", failures.join("\n"));
-    assert!(tally.heard > 0, "nothing was compared");
+    assert!(tally.received > 0, "nothing was compared");
 }
 
 #[test]
 fn drawn_sessions_are_answered_alike_directly_and_directly() {
-    // The comparison must not see differences where there are none, and the generator must not draw what chance decides.
+    // The comparison must not report false differences, and the generator must not draw anything random.
     let (direct, again) = (apart(), Site::direct());
     make_common(&direct);
     make_common(&again);
@@ -264,8 +266,8 @@ fn drawn_sessions_are_answered_alike_directly_and_directly() {
 }
 
 #[test]
-fn a_difference_is_seen_and_shown_and_made_short() {
-    // Two databases that do differ: a row more in one of them.
+fn a_difference_is_found_and_shown_and_minimised() {
+    // Two databases that do differ: one has one more row.
     let (direct, other) = (Site::direct(), Site::direct());
     for site in [&direct, &other] {
         make_schema(site, 50);
@@ -274,7 +276,7 @@ fn a_difference_is_seen_and_shown_and_made_short() {
     let script = Script::read(text).expect("it can be read").with_logins();
     let prepare = || drop(other.superuser().query("INSERT INTO c50.parent VALUES (3) ON CONFLICT DO NOTHING"));
     prepare();
-    let stage = Stage { direct: &direct, weir: &other, number: 50, patience: PATIENCE };
+    let stage = Stage { direct: &direct, weir: &other, number: 50, timeout: TIMEOUT };
     let played = play(&script, stage, 1);
     assert_eq!(played.end, End::Differ { direct: "Complete SELECT 2".into(), weir: "Row 3".into() });
     assert!(side_by_side(&played).contains("! Complete SELECT 2"));

@@ -1,5 +1,5 @@
-//! Exchanges that are drawn as a whole, because their parts make sense only together: blocks, cursors, COPY, portals that
-//! are fetched from in turns, large objects, two-phase commits.
+//! Exchanges that are drawn as a whole, because their parts make sense only together: blocks, cursors, COPY, portals
+//! that are fetched from alternately, large objects, two-phase commits.
 
 use weir_pgwire::{Of, tag::back};
 
@@ -7,7 +7,7 @@ use crate::author::{Author, Text};
 use crate::catalog::{COPY_DATA, LARGE_OBJECT};
 use crate::message::Message;
 
-/// What ends an Execute.
+/// The messages that end an Execute.
 const END_OF_EXECUTE: [u8; 3] = [back::COMMAND_COMPLETE, back::PORTAL_SUSPENDED, back::EMPTY_QUERY];
 
 impl Author {
@@ -15,7 +15,7 @@ impl Author {
         self.run(&Text::plain(sql));
     }
 
-    /// A transaction of some length, with savepoints, and an end that may not be the one that was meant.
+    /// A transaction of random length, with savepoints, and an end that may differ from the planned one.
     pub(crate) fn block(&mut self) {
         let begins = [
             "BEGIN",
@@ -36,7 +36,7 @@ impl Author {
                 4 => self.sql("INSERT INTO @.child VALUES (96, 'deferred')"),
                 5 => {
                     self.extended();
-                    self.say(Message::Sync);
+                    self.send(Message::Sync);
                     self.wait();
                 }
                 6 => self.sql("SET TRANSACTION ISOLATION LEVEL SERIALIZABLE"),
@@ -53,7 +53,7 @@ impl Author {
         }
     }
 
-    /// Cursors of SQL, within their transaction.
+    /// Cursors of SQL, in their transaction.
     pub(crate) fn cursors(&mut self) {
         self.sql("BEGIN");
         let declares = [
@@ -80,62 +80,62 @@ impl Author {
             let sql = *self.rng.pick(&does);
             self.sql(sql);
         }
-        // By the protocol a cursor of SQL is a portal.
+        // For the protocol, a cursor of SQL is a portal.
         if self.rng.one_in(2) {
             self.sql("ROLLBACK");
             self.sql("BEGIN");
             self.sql("DECLARE c CURSOR FOR SELECT generate_series(1, 4)");
-            self.say(Message::Describe(Of::Portal, b"c".to_vec()));
-            self.say(Message::execute(b"c", 3));
-            self.say(Message::Close(Of::Portal, b"c".to_vec()));
-            self.say(Message::Sync);
+            self.send(Message::Describe(Of::Portal, b"c".to_vec()));
+            self.send(Message::execute(b"c", 3));
+            self.send(Message::Close(Of::Portal, b"c".to_vec()));
+            self.send(Message::Sync);
             self.wait();
         }
         self.sql("COMMIT");
     }
 
-    /// A fetch size, as JDBC has it: a portal is executed again after each Sync, within a transaction.
+    /// A fetch size, as in JDBC: a portal is executed again after each Sync, in a transaction.
     pub(crate) fn fetch_by_portal(&mut self) {
-        self.say(Message::query("BEGIN"));
+        self.send(Message::query("BEGIN"));
         self.wait();
         let name = self.name();
         if !name.is_empty() {
-            self.say(Message::Close(Of::Statement, name.clone()));
+            self.send(Message::Close(Of::Statement, name.clone()));
         }
         self.parse(&name, &Text::plain("SELECT i, repeat('p', i) FROM generate_series(1, 11) AS i"));
-        self.say(Message::bind(b"fetched", &name, Vec::new()));
-        self.say(Message::Describe(Of::Portal, b"fetched".to_vec()));
-        self.say(Message::execute(b"fetched", 3));
-        self.say(Message::Sync);
+        self.send(Message::bind(b"fetched", &name, Vec::new()));
+        self.send(Message::Describe(Of::Portal, b"fetched".to_vec()));
+        self.send(Message::execute(b"fetched", 3));
+        self.send(Message::Sync);
         self.wait();
         for _ in 0..self.rng.below(5) {
             let rows = *self.rng.pick(&[1, 2, 5, 0]);
-            self.say(Message::execute(b"fetched", rows));
-            self.say(Message::Sync);
+            self.send(Message::execute(b"fetched", rows));
+            self.send(Message::Sync);
             self.wait();
         }
         if self.rng.one_in(2) {
-            self.say(Message::Close(Of::Portal, b"fetched".to_vec()));
+            self.send(Message::Close(Of::Portal, b"fetched".to_vec()));
         }
-        self.say(Message::Sync);
+        self.send(Message::Sync);
         self.wait();
         let end = *self.rng.pick(&["COMMIT", "ROLLBACK"]);
-        self.say(Message::query(end));
+        self.send(Message::query(end));
         self.wait();
     }
 
-    /// A portal that is executed in turns within one segment, with Flush in between.
+    /// Portals that are executed alternately in one segment, with Flush in between.
     pub(crate) fn suspended(&mut self) {
         self.parse(b"", &Text::plain("SELECT generate_series(1, 5)"));
-        self.say(Message::bind(b"", b"", Vec::new()));
+        self.send(Message::bind(b"", b"", Vec::new()));
         for rows in [2, 2, 1, 1] {
-            self.say(Message::execute(b"", rows));
+            self.send(Message::execute(b"", rows));
             if self.rng.one_in(2) {
-                self.say(Message::Flush);
+                self.send(Message::Flush);
                 self.wait_for(&END_OF_EXECUTE);
             }
         }
-        self.say(Message::Sync);
+        self.send(Message::Sync);
         self.wait();
     }
 
@@ -145,22 +145,22 @@ impl Author {
             let text = self.text();
             if text.sql.contains("COPY") || self.rng.one_in(3) {
                 self.parse(b"", &text);
-                self.say(Message::Describe(Of::Statement, Vec::new()));
-                self.say(Message::Flush);
+                self.send(Message::Describe(Of::Statement, Vec::new()));
+                self.send(Message::Flush);
                 self.wait_for(&[back::ROW_DESCRIPTION, back::NO_DATA]);
             } else {
                 self.parse(b"", &text);
                 self.bind(b"", b"", &text);
-                self.say(Message::execute(b"", 0));
-                self.say(Message::Flush);
+                self.send(Message::execute(b"", 0));
+                self.send(Message::Flush);
                 self.wait_for(&END_OF_EXECUTE);
             }
         }
-        self.say(Message::Sync);
+        self.send(Message::Sync);
         self.wait();
     }
 
-    /// COPY FROM STDIN: at once or after the invitation, done or given up, with data that may be wrong.
+    /// COPY FROM STDIN: before or after CopyInResponse, with CopyDone or CopyFail, with data that may be wrong.
     pub(crate) fn copy_in(&mut self) {
         let texts = [
             "COPY @.copied FROM STDIN",
@@ -175,30 +175,30 @@ impl Author {
         let early_sync = extended && self.rng.one_in(2);
         if extended {
             self.parse(b"", &Text::plain(sql));
-            self.say(Message::bind(b"", b"", Vec::new()));
-            self.say(Message::Describe(Of::Portal, Vec::new()));
-            self.say(Message::execute(b"", 0));
+            self.send(Message::bind(b"", b"", Vec::new()));
+            self.send(Message::Describe(Of::Portal, Vec::new()));
+            self.send(Message::execute(b"", 0));
         } else if several {
-            self.say(Message::query(&format!("SELECT 'before'; {sql}; SELECT count(*) FROM @.copied")));
+            self.send(Message::query(&format!("SELECT 'before'; {sql}; SELECT count(*) FROM @.copied")));
         } else {
-            self.say(Message::query(sql));
+            self.send(Message::query(sql));
         }
         if early_sync {
-            // As libpq does it: the server takes this Sync for a part of the COPY.
-            self.say(Message::Sync);
+            // As libpq does: the server reads this Sync as a part of the COPY.
+            self.send(Message::Sync);
             self.wait_for(&[back::COPY_IN]);
         } else if self.rng.one_in(2) {
-            self.say(Message::Flush);
+            self.send(Message::Flush);
             self.wait_for(&[back::COPY_IN]);
         }
         self.copy_data(sql);
         let end = if self.rng.one_in(4) { Message::CopyFail(b"given up".to_vec()) } else { Message::CopyDone };
-        self.say(end);
+        self.send(end);
         if extended {
-            self.say(Message::Sync);
+            self.send(Message::Sync);
             // A COPY that stays the unnamed statement would be run again by a later Bind, without its data.
-            self.say(Message::Close(Of::Statement, Vec::new()));
-            self.say(Message::Sync);
+            self.send(Message::Close(Of::Statement, Vec::new()));
+            self.send(Message::Sync);
         }
         self.wait();
     }
@@ -207,24 +207,24 @@ impl Author {
         if sql.contains("binary") {
             let rows: &[&[u8]] =
                 &[b"\0\x02\0\0\0\x04\0\0\0\x07\0\0\0\x03bin", b"\0\x02\xff\xff\xff\xff\xff\xff\xff\xff", b"\0\x01"];
-            self.say(Message::CopyData(b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0".to_vec()));
+            self.send(Message::CopyData(b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0".to_vec()));
             for _ in 0..self.rng.below(3) {
                 let row = if self.rng.one_in(5) { rows[2] } else { rows[self.rng.below(2)] };
-                self.say(Message::CopyData(row.to_vec()));
+                self.send(Message::CopyData(row.to_vec()));
             }
-            self.say(Message::CopyData(b"\xff\xff".to_vec()));
+            self.send(Message::CopyData(b"\xff\xff".to_vec()));
             return;
         }
         for _ in 0..self.rng.below(5) {
             let data = if self.rng.one_in(8) { *self.rng.pick(&COPY_DATA) } else { COPY_DATA[self.rng.below(3)] };
             let data = if sql.contains("csv)") { data.replace('\t', ",") } else { data.to_owned() };
-            // A line may come in two messages.
+            // A line may be split into two messages.
             let cut = self.rng.below(data.len());
-            self.say(Message::CopyData(data.as_bytes()[..cut].to_vec()));
-            self.say(Message::CopyData(data.as_bytes()[cut..].to_vec()));
+            self.send(Message::CopyData(data.as_bytes()[..cut].to_vec()));
+            self.send(Message::CopyData(data.as_bytes()[cut..].to_vec()));
         }
         if self.rng.one_in(10) {
-            self.say(Message::CopyData(b"\\.\n".to_vec()));
+            self.send(Message::CopyData(b"\\.\n".to_vec()));
         }
     }
 
@@ -241,7 +241,7 @@ impl Author {
         self.sql(sql);
     }
 
-    /// A large object of the client's, by functions of SQL and by FunctionCall.
+    /// A large object of the client, by functions of SQL and by FunctionCall.
     pub(crate) fn large_object(&mut self) {
         self.sql("BEGIN");
         self.sql("SELECT lo_create(90@#)");
@@ -250,7 +250,7 @@ impl Author {
             if self.rng.one_in(2) {
                 let values = arguments.iter().map(|value| Some(value.as_bytes().to_vec())).collect();
                 let result = u16::from(self.rng.one_in(2));
-                self.say(Message::FunctionCall { oid, values, formats: Vec::new(), result });
+                self.send(Message::FunctionCall { oid, values, formats: Vec::new(), result });
                 self.wait();
             } else {
                 let sqls = [
@@ -269,60 +269,61 @@ impl Author {
         self.sql("SELECT lo_unlink(90@#)");
         let end = *self.rng.pick(&["COMMIT", "ROLLBACK"]);
         self.sql(end);
-        // It is gone in any case, for the next time.
+        // It is removed in any case, for the next run.
         self.sql("SELECT count(lo_unlink(oid)) FROM pg_largeobject_metadata WHERE oid = 90@#");
     }
 
-    /// PREPARE TRANSACTION, and its end by whichever server comes.
+    /// PREPARE TRANSACTION, finished on any server.
     pub(crate) fn two_phase(&mut self) {
-        self.say(Message::query("BEGIN"));
+        self.send(Message::query("BEGIN"));
         self.wait();
         if self.rng.one_in(3) {
             self.sql("SELECT 1/0");
         }
-        self.say(Message::query("INSERT INTO @.t (a) VALUES (70)"));
+        self.send(Message::query("INSERT INTO @.t (a) VALUES (70)"));
         self.wait();
-        self.say(Message::query("PREPARE TRANSACTION 'tx@#'"));
+        self.send(Message::query("PREPARE TRANSACTION 'tx@#'"));
         self.wait();
-        self.say(Message::query("SELECT count(*) FROM @.t WHERE a = 70"));
+        self.send(Message::query("SELECT count(*) FROM @.t WHERE a = 70"));
         self.wait();
         let end = *self.rng.pick(&["COMMIT PREPARED 'tx@#'", "ROLLBACK PREPARED 'tx@#'"]);
-        self.say(Message::query(end));
+        self.send(Message::query(end));
         self.wait();
     }
 
     /// A statement whose table changes under it, within one transaction: "cached plan must not change result type".
     pub(crate) fn stale_plan(&mut self) {
-        // A text of this transaction's own: statements are shared, and others may have seen the table before.
+        // The text belongs to this transaction only: statements are shared, and other sessions may have seen the table
+        // before.
         let text = Text::plain(&format!("SELECT * FROM @.wide /* {} */", self.rng.bits()));
         let described = self.rng.one_in(2);
         let run = |author: &mut Author| {
-            author.say(Message::bind(b"", b"stale", Vec::new()));
-            author.say(Message::Describe(Of::Portal, Vec::new()));
-            author.say(Message::execute(b"", 0));
-            author.say(Message::Sync);
+            author.send(Message::bind(b"", b"stale", Vec::new()));
+            author.send(Message::Describe(Of::Portal, Vec::new()));
+            author.send(Message::execute(b"", 0));
+            author.send(Message::Sync);
             author.wait();
         };
-        // What is left of another transaction must not be taken for this one.
+        // Leftovers of another transaction must not be taken for this one.
         for sql in ["ROLLBACK", "BEGIN"] {
-            self.say(Message::query(sql));
+            self.send(Message::query(sql));
             self.wait();
         }
-        self.say(Message::Close(Of::Statement, b"stale".to_vec()));
-        self.say(Message::Parse { name: b"stale".to_vec(), text: text.sql.into_bytes(), types: Vec::new() });
+        self.send(Message::Close(Of::Statement, b"stale".to_vec()));
+        self.send(Message::Parse { name: b"stale".to_vec(), text: text.sql.into_bytes(), types: Vec::new() });
         run(self);
-        self.say(Message::query("ALTER TABLE @.wide ADD COLUMN z int DEFAULT 9"));
+        self.send(Message::query("ALTER TABLE @.wide ADD COLUMN z int DEFAULT 9"));
         self.wait();
         if described {
-            self.say(Message::Describe(Of::Statement, b"stale".to_vec()));
+            self.send(Message::Describe(Of::Statement, b"stale".to_vec()));
         }
         run(self);
-        self.say(Message::query("ROLLBACK"));
+        self.send(Message::query("ROLLBACK"));
         self.wait();
-        self.say(Message::bind(b"", b"stale", Vec::new()));
-        self.say(Message::execute(b"", 0));
-        self.say(Message::Close(Of::Statement, b"stale".to_vec()));
-        self.say(Message::Sync);
+        self.send(Message::bind(b"", b"stale", Vec::new()));
+        self.send(Message::execute(b"", 0));
+        self.send(Message::Close(Of::Statement, b"stale".to_vec()));
+        self.send(Message::Sync);
         self.wait();
     }
 }

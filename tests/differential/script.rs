@@ -1,8 +1,8 @@
-//! A client's session as a list of steps, and the text files in which such lists are kept.
+//! A client's session as a list of steps, and the text files in which such lists are stored.
 //!
-//! A file: comments behind `#`; one line `modes session transaction statement`; then a step a line. A step is a message
-//! (`crate::message`), `wait`, which sends what was said since and reads the answers, or `client NAME`, which lets another
-//! client speak. What is expected is what PostgreSQL says without Weir.
+//! A file: comments after `#`; one line `modes session transaction statement`; then one step per line. A step is a
+//! message (`crate::message`), `wait`, which sends the messages so far and reads the answers, or `client NAME`, which
+//! selects another client. The expected answers are those of PostgreSQL without Weir.
 
 use std::fmt;
 
@@ -12,12 +12,12 @@ use weir_tests::Mode;
 use crate::message::Message;
 use crate::token::{Token, tokens};
 
-/// How long to read.
+/// How far to read.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Wait {
-    /// Up to the ReadyForQuery of all that was sent.
+    /// Up to the last pending ReadyForQuery.
     Ready,
-    /// Up to one of these messages, by their tags, or to an error or ReadyForQuery after which none of them can come.
+    /// Up to one of these messages, by tag, or to an error or ReadyForQuery after which none of them can follow.
     For(Vec<u8>),
     /// One byte, which is no message: the answer to SSLRequest and GSSENCRequest.
     Byte,
@@ -25,23 +25,23 @@ pub(crate) enum Wait {
     End,
 }
 
-/// What a client does next.
+/// The next step of a client.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Step {
     Send(Message),
     Wait(Wait),
-    /// Another client, by its name, does what follows.
+    /// Another client, by name, executes the following steps.
     Client(String),
 }
 
-/// A session, or several that take turns.
+/// A session, or several that alternate.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Script {
     pub(crate) modes: Vec<Mode>,
     pub(crate) steps: Vec<Step>,
 }
 
-/// The messages that one can wait for, in the words of `weir_tests::tell`.
+/// The messages that `wait` can name, as `weir_tests::line_of` prints them.
 const AWAITED: [(&str, u8); 9] = [
     ("CopyIn", back::COPY_IN),
     ("Complete", back::COMMAND_COMPLETE),
@@ -58,10 +58,9 @@ pub(crate) const MODES: [(&str, Mode); 3] =
     [("session", Mode::Session), ("transaction", Mode::Transaction), ("statement", Mode::Statement)];
 
 impl Script {
-    /// Reads a file.
+    /// Parses a file.
     ///
-    /// # Errors
-    /// The line and what is wrong with it.
+    /// Errors The line and its mistake.
     pub(crate) fn read(text: &str) -> Result<Script, String> {
         let mut script = Script::default();
         for (number, line) in text.lines().enumerate() {
@@ -70,7 +69,7 @@ impl Script {
         if script.modes.is_empty() { Err("no line says which modes it is for".into()) } else { Ok(script) }
     }
 
-    /// The same with a plain login for each client that begins with something else than the first packet of a connection.
+    /// The same with a plain login for each client whose first message is not the first packet of a connection.
     pub(crate) fn with_logins(&self) -> Script {
         let mut known: Vec<&str> = Vec::new();
         let mut name = "";
@@ -114,7 +113,7 @@ impl Script {
             ["wait", names @ ..] => {
                 let tag = |name: &&str| AWAITED.iter().find(|(known, _)| known == name).map(|(_, tag)| *tag);
                 let tags: Option<Vec<u8>> = names.iter().map(tag).collect();
-                self.steps.push(Step::Wait(Wait::For(tags.ok_or_else(|| format!("who waits for {names:?}?"))?)));
+                self.steps.push(Step::Wait(Wait::For(tags.ok_or_else(|| format!("{names:?} can't be waited for"))?)));
             }
             _ => self.steps.push(Step::Send(Message::read(&tokens)?)),
         }
@@ -140,7 +139,7 @@ impl fmt::Display for Step {
 }
 
 impl fmt::Display for Script {
-    /// As a file: [`Script::read`] reads it back.
+    /// As a file: [`Script::read`] parses it again.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("modes")?;
         self.modes.iter().try_for_each(|mode| write!(f, " {mode}"))?;
@@ -162,12 +161,12 @@ fn a_script_is_read_back_as_it_was_written() {
 }
 
 #[test]
-fn a_file_that_is_wrong_is_told_by_its_line() {
+fn an_error_in_a_file_names_its_line() {
     for (text, line) in [
         ("modes session\nQuery SELECT", "line 2: a text in quotes"),
         ("modes nonsense", "line 1: no mode"),
         ("modes session\n\nSpeak", "line 3: no message"),
-        ("modes session\nwait Godot", "line 2: who waits"),
+        ("modes session\nwait Godot", "line 2: [\"Godot\"] can't be waited for"),
         ("modes session\nSync \"x\"", "line 2: too much"),
         ("Sync", "no line says"),
     ] {

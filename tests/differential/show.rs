@@ -1,8 +1,8 @@
-//! A failure for people: what was said, directly and through Weir side by side, and the script to keep.
+//! Shows a failure: the messages directly and through Weir side by side, and the script for a transcript file.
 
 use std::fmt::Write as _;
 
-use crate::play::{End, Played, Said};
+use crate::play::{End, LogLine, Played};
 use crate::script::Script;
 
 /// The width of a column.
@@ -10,7 +10,7 @@ const WIDTH: usize = 58;
 /// The most lines before the difference.
 const BEFORE: usize = 60;
 
-/// The end of what was said, up to the difference.
+/// The last messages, up to the difference.
 pub(crate) fn side_by_side(played: &Played) -> String {
     let mut text = String::new();
     let from = played.log.len().saturating_sub(BEFORE);
@@ -18,10 +18,10 @@ pub(crate) fn side_by_side(played: &Played) -> String {
         let _ = writeln!(text, "  … {from} lines before");
     }
     let _ = writeln!(text, "    {:WIDTH$} | through Weir", "directly");
-    for (number, said) in played.log.iter().enumerate().skip(from) {
-        let _ = match said {
-            Said::Client { step, line } => writeln!(text, "{:3} > {}", step + 1, short(line, 2 * WIDTH)),
-            Said::Servers { direct, weir, at } => {
+    for (number, entry) in played.log.iter().enumerate().skip(from) {
+        let _ = match entry {
+            LogLine::Client { step, line } => writeln!(text, "{:3} > {}", step + 1, short(line, 2 * WIDTH)),
+            LogLine::Servers { direct, weir, at } => {
                 let differs = number + 1 == played.log.len() && played.end != End::Alike;
                 let _ = writeln!(
                     text,
@@ -40,7 +40,9 @@ pub(crate) fn side_by_side(played: &Played) -> String {
     }
     match &played.end {
         End::Alike => {}
-        End::Mute => text.push_str("    PostgreSQL alone says nothing more: the script waits for what can't come\n"),
+        End::NoAnswer => {
+            text.push_str("    PostgreSQL alone says nothing more: the script waits for what can't come\n")
+        }
         End::Differ { direct, weir } => {
             let _ = writeln!(text, "  directly:     {direct}\n  through Weir: {weir}");
         }

@@ -1,4 +1,4 @@
-//! The words of a transcript's line: bare ones, and texts in quotes with escapes.
+//! The tokens of a transcript's line: bare words, and texts in quotes with escapes.
 
 use std::iter::Peekable;
 use std::str::Bytes;
@@ -12,15 +12,14 @@ pub(crate) enum Token {
     Text(Vec<u8>),
 }
 
-/// A text in quotes; what is not printable ASCII is escaped.
+/// A text in quotes; bytes other than printable ASCII are escaped.
 pub(crate) fn quoted(bytes: &[u8]) -> String {
     format!("\"{}\"", bytes.escape_ascii().to_string().replace("\\'", "'"))
 }
 
-/// Cuts a line. `"…"*9` is a text nine times; `#` begins a comment.
+/// Splits a line. `"…"*9` is a text nine times; `#` begins a comment.
 ///
-/// # Errors
-/// What is wrong with the line.
+/// Errors The mistake in the line.
 pub(crate) fn tokens(line: &str) -> Result<Vec<Token>, String> {
     let mut bytes = line.bytes().peekable();
     let mut tokens = Vec::new();
@@ -63,7 +62,7 @@ fn text(bytes: &mut Peekable<Bytes<'_>>) -> Result<Vec<u8>, String> {
                     u8::from_str_radix(&digits, 16).map_err(|_| format!("\\x{digits} is no byte"))?
                 }
                 Some(other @ (b'"' | b'\\')) => other,
-                other => return Err(format!("an escape that there is not: {other:?}")),
+                other => return Err(format!("an unknown escape: {other:?}")),
             }),
             byte => text.push(byte),
         }
@@ -74,7 +73,7 @@ fn text(bytes: &mut Peekable<Bytes<'_>>) -> Result<Vec<u8>, String> {
 fn a_text_in_quotes_comes_back_as_it_was() {
     let all: Vec<u8> = (0..=255).collect();
     assert_eq!(tokens(&quoted(&all)), Ok(vec![Token::Text(all)]));
-    let several = tokens("Bind \"a b\"  NULL \"ab\"*3 # said twice").unwrap();
+    let several = tokens("Bind \"a b\"  NULL \"ab\"*3 # repeated").unwrap();
     let word = |word: &str| Token::Word(word.into());
     let text = |text: &str| Token::Text(text.into());
     assert_eq!(several, [word("Bind"), text("a b"), word("NULL"), text("ababab")]);

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use weir_tests::{Mode, Setup, Site, users};
 
-use crate::play::{End, PATIENCE, Played, Stage, play};
+use crate::play::{End, Played, Stage, TIMEOUT, play};
 use crate::run::{apart, make_common, make_schema};
 use crate::script::{MODES, Script};
 use crate::show::side_by_side;
@@ -26,7 +26,7 @@ fn transcripts() -> Vec<(String, Script)> {
     paths.iter().map(|path| read(path)).filter(|(name, _)| name.contains(&only)).collect()
 }
 
-/// Plays all transcripts of a mode through a pool of this size, as the client of this number.
+/// Plays all transcripts of a mode through a pool of this size, as the client with this number.
 fn play_all(number: usize, mode: Mode, size: u32, change: impl FnOnce(Setup) -> Setup) {
     let direct = apart();
     let setup = Setup::new(mode)
@@ -45,7 +45,7 @@ fn play_all(number: usize, mode: Mode, size: u32, change: impl FnOnce(Setup) -> 
     for (nth, (name, script)) in scripts.iter().enumerate() {
         make_schema(&direct, number);
         make_schema(&weir, number);
-        let stage = Stage { direct: &direct, weir: &weir, number, patience: PATIENCE };
+        let stage = Stage { direct: &direct, weir: &weir, number, timeout: TIMEOUT };
         let played: Played = play(script, stage, nth as u64 + 1);
         bytes += played.bytes;
         if played.end != End::Alike {

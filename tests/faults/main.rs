@@ -1,26 +1,26 @@
-//! Faults for real, each in its quick form against Weir; `make faults` is the long one, with figures.
+//! Each fault in its quick form against Weir; `make faults` runs the long form, with figures.
 //!
-//! What is asserted is in `weir_tests::faults`: nothing mixed up, nothing told that is not due, no write lost, all
-//! counters back, every client served again. Never a time.
+//! The assertions are in `weir_tests::faults`: no reply mixed up, only permitted errors, no write lost, all counters
+//! back, every client served again. No time is asserted.
 
 use std::sync::{Mutex, PoisonError};
 
 use weir_tests::faults::{Fault, Form, Kind};
 
-/// How many run at a time: each has a load of its own, and a small machine must not be the fault.
-static TURN: [Mutex<()>; 2] = [Mutex::new(()), Mutex::new(())];
+/// Limits how many run at a time: each has its own load, and a small machine must not cause failures.
+static LANES: [Mutex<()>; 2] = [Mutex::new(()), Mutex::new(())];
 
-fn quick(name: &str, turn: usize) {
-    let _turn = TURN[turn].lock().unwrap_or_else(PoisonError::into_inner);
+fn quick(name: &str, lane: usize) {
+    let _lane = LANES[lane].lock().unwrap_or_else(PoisonError::into_inner);
     let report = Fault::named(name).expect("a fault of this name").run(Kind::Weir, Form::Quick);
     println!("{}\n{}\n{}", weir_tests::faults::Report::head(), report.row(), report.timeline());
 }
 
 macro_rules! faults {
-    ($($test:ident: $name:literal, $turn:literal;)*) => {
+    ($($test:ident: $name:literal, $lane:literal;)*) => {
         $(#[test]
         fn $test() {
-            quick($name, $turn);
+            quick($name, $lane);
         })*
 
         #[test]

@@ -1,4 +1,4 @@
-//! A cancel hits the query that it was meant for, or nothing.
+//! A cancel hits the query that it was meant for, or none.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
@@ -10,7 +10,7 @@ use weir_tests::{Ini, Mode, Postgres, Site, Tap, eventually};
 
 use crate::report::{Report, size};
 
-/// A pooler with one server, and the wire on which its cancels are held up.
+/// A pooler with one server, and the proxy that holds up its cancels.
 struct Pooler {
     site: Site,
     tap: Tap,
@@ -23,10 +23,10 @@ impl Pooler {
     }
 }
 
-/// Two poolers before one PostgreSQL, each with one server. In each a client's slow query meets a hundred cancels at once,
-/// while the path of the cancels is held up again and again; others share the server and are never cancelled, and keys of
-/// one pooler are shown to the other. A pooler that gives a server away while a cancel for it is on its way, or takes a key
-/// for another client's, cancels one of the others.
+/// Two poolers in front of one PostgreSQL, each with one server. A client of each runs a slow query, and a hundred
+/// cancels for it arrive at once while the proxy holds cancels up; other clients share the server and are never
+/// cancelled, and each pooler also receives keys of the other. A pooler that assigns a server while a cancel for it is
+/// on its way, or takes a key for another client's, cancels one of the others.
 #[test]
 fn a_cancel_never_hits_another_clients_query() {
     let report = Report::begin();
@@ -57,13 +57,15 @@ fn a_cancel_never_hits_another_clients_query() {
                 end.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             });
         });
-        let (hits, peace) = (cancelled.load(Ordering::Relaxed), undisturbed.load(Ordering::Relaxed));
-        assert!(hits > 0 && peace > 0, "{hits} hit, {peace} in peace: nothing was tried");
-        report.figure(format!("{mode} mode: {hits} queries cancelled, {peace} of others in peace"));
+        let (hits, undisturbed_count) = (cancelled.load(Ordering::Relaxed), undisturbed.load(Ordering::Relaxed));
+        assert!(hits > 0 && undisturbed_count > 0, "{hits} hit, {undisturbed_count} undisturbed: nothing was tested");
+        report.figure(format!(
+            "{mode} mode: {hits} queries cancelled, {undisturbed_count} undisturbed queries of others"
+        ));
     }
 }
 
-/// Cancels are held up for a moment, again and again.
+/// Cancels are held up for a moment, repeatedly.
 fn hold_up(tap: &Tap, stop: &AtomicBool) {
     while !stop.load(Ordering::Relaxed) {
         tap.hold_cancels(true);
@@ -73,12 +75,12 @@ fn hold_up(tap: &Tap, stop: &AtomicBool) {
     }
 }
 
-/// Runs slow and short queries in turns, each met by a hundred cancels, some of them shown to the wrong pooler.
+/// Alternates slow and short queries, with a hundred cancels for each, some sent to the wrong pooler.
 fn victim(own: &Pooler, other: &Pooler, cancelled: &AtomicU32) {
     for round in 0..size(6, 60) {
         let mut client = own.site.connect();
         let canceller = client.canceller();
-        // A short one may be over before any cancel arrives, which then must find nobody.
+        // A short query may end before any cancel arrives; the cancel must then hit nothing.
         let sql = if round % 2 == 0 { "SELECT 'mine' FROM pg_sleep(60)" } else { "SELECT 'mine' FROM pg_sleep(0.03)" };
         thread::scope(|scope| {
             let query = scope.spawn(move || (client.value(sql), client));
@@ -90,35 +92,35 @@ fn victim(own: &Pooler, other: &Pooler, cancelled: &AtomicU32) {
                     scope.spawn(move || send(&canceller, wrong))
                 })
                 .collect();
-            let (outcome, client) = query.join().expect("it does not panic");
+            let (outcome, client) = query.join().expect("the thread does not panic");
             match outcome {
                 Ok(value) => assert_eq!(value.as_deref(), Some("mine")),
                 Err(error) => {
-                    // One of the many that were turned away, or a wait that was ended, costs the connection.
+                    // A refused connection, or a wait that was cancelled, closes the client's connection.
                     assert!(error.sqlstate() == Some("57014"), "{error}");
                     cancelled.fetch_add(1, Ordering::Relaxed);
                 }
             }
-            // In session mode its server is free for others only when it has left.
+            // In session mode other clients get its server only after it has disconnected.
             drop(client);
-            requests.into_iter().for_each(|request| request.join().expect("it does not panic"));
+            requests.into_iter().for_each(|request| request.join().expect("the thread does not panic"));
         });
     }
 }
 
-/// A request to its own pooler, or to one that must not know its key. Those that find nothing may be turned away.
+/// A request to its own pooler, or to one that must not know its key. Unmatched requests may be refused.
 fn send(canceller: &Canceller, wrong: Option<Result<Connection, weir_pgclient::Error>>) {
     match wrong {
         None => drop(canceller.cancel()),
-        Some(stranger) => {
-            let mut stranger = stranger.expect("the other pooler listens");
-            let _ = stranger.send_bytes(&canceller.request());
-            assert!(stranger.read_bytes(Duration::from_secs(30)).is_err(), "a cancel request is never answered");
+        Some(unknown) => {
+            let mut unknown = unknown.expect("the other pooler listens");
+            let _ = unknown.send_bytes(&canceller.request());
+            assert!(unknown.read_bytes(Duration::from_secs(30)).is_err(), "a cancel request is never answered");
         }
     }
 }
 
-/// Waits until the client's query runs, or is over already.
+/// Waits until the client's query runs, or has ended.
 fn await_query(pooler: &Pooler, query: &thread::ScopedJoinHandle<'_, impl Sized>) {
     let sql = "SELECT count(*) FROM pg_stat_activity \
                WHERE datname = current_database() AND usename = 'app' AND state = 'active' AND query LIKE '%mine%'";
@@ -131,7 +133,7 @@ fn await_query(pooler: &Pooler, query: &thread::ScopedJoinHandle<'_, impl Sized>
     }
 }
 
-/// A client that nobody cancels, tagged; it comes and goes, as session mode wants.
+/// A client without cancels, tagged; it connects and disconnects, as session mode needs.
 fn never_cancelled(pooler: &Pooler, number: usize, stop: &AtomicBool, undisturbed: &AtomicU32) {
     let mut round = 0;
     while !stop.load(Ordering::Relaxed) {
@@ -140,14 +142,14 @@ fn never_cancelled(pooler: &Pooler, number: usize, stop: &AtomicBool, undisturbe
             round += 1;
             let tag = format!("{number}/{round}");
             let value = client.value(&format!("SELECT '{tag}' FROM pg_sleep(0.004)"));
-            let value = value.unwrap_or_else(|error| panic!("{tag}, whom nobody cancels, was hit: {error}"));
+            let value = value.unwrap_or_else(|error| panic!("{tag}, which is never cancelled, was hit: {error}"));
             assert_eq!(value, Some(tag));
             undisturbed.fetch_add(1, Ordering::Relaxed);
         }
     }
 }
 
-/// A hundred requests with every kind of wrong key find nobody.
+/// A hundred requests with every kind of wrong key hit nothing.
 #[test]
 fn a_cancel_with_a_guessed_key_hits_nobody() {
     let report = Report::begin();
@@ -174,10 +176,10 @@ fn a_cancel_with_a_guessed_key_hits_nobody() {
         for (pid, key) in &guesses {
             let mut packet = Vec::new();
             put_front::cancel_request(&mut packet, *pid, key);
-            let mut stranger = Connection::open(&site.params()).unwrap();
-            stranger.send_bytes(&packet).unwrap();
-            let answer = stranger.read_bytes(Duration::from_secs(30));
-            // A key of a length that no key has makes it no cancel request, and may be told so.
+            let mut unknown = Connection::open(&site.params()).unwrap();
+            unknown.send_bytes(&packet).unwrap();
+            let answer = unknown.read_bytes(Duration::from_secs(30));
+            // A key of an invalid length makes it no cancel request, and may get an error.
             assert!(answer.is_err() || key.len() != right.len(), "a cancel request is never answered");
         }
         assert_eq!(query.join().unwrap().unwrap().as_deref(), Some("undisturbed"));

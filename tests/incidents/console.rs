@@ -1,4 +1,4 @@
-//! The console does for each what its role allows, and nothing more.
+//! The console permits each role's commands, and nothing more.
 
 use std::process::Command;
 
@@ -7,18 +7,18 @@ use weir_tests::{ADMIN, Mode, Setup, Site, WATCHER, account, users};
 
 use crate::report::Report;
 
-/// Who comes to the console.
+/// The role of a console client.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Role {
     /// Of `admin_users`.
     Admin,
     /// Of `stats_users`.
     Stats,
-    /// A client of the pools, with its right password.
+    /// A client of the pools, with its correct password.
     Client,
-    /// An administrator's name, and no right password.
+    /// An administrator's name, with a wrong password.
     WrongPassword,
-    /// Nobody's name.
+    /// An unknown user.
     Nobody,
 }
 
@@ -37,7 +37,7 @@ impl Role {
     }
 }
 
-/// The console's commands, each in every form that its own help names, with what has to be put in.
+/// The console's commands, in every form that its own help names, with placeholders filled in.
 fn commands(site: &Site) -> Vec<String> {
     let mut console = site.weir().console();
     console.query("SHOW HELP").unwrap();
@@ -55,7 +55,7 @@ fn commands(site: &Site) -> Vec<String> {
             form.replace("key = arg", "query_timeout = 1").trim().to_owned()
         }));
     }
-    // The same once more, as somebody who looks for a gap would write them.
+    // The same again, in unusual spellings.
     let odd = |command: &String| format!("/* select */ {};;", command.to_lowercase());
     let odd: Vec<_> = all.iter().map(odd).collect();
     all.sort();
@@ -68,7 +68,7 @@ fn is_look(command: &str) -> bool {
     (plain.starts_with("show") || plain.starts_with("select")) && !plain.contains("fds")
 }
 
-/// What must not change by what somebody without the right says.
+/// The state that commands without the right must not change.
 fn state(site: &Site) -> (Vec<String>, Vec<Option<String>>) {
     let column = |table: &str, name: &str| {
         let answer = site.weir().show(table);
@@ -78,9 +78,9 @@ fn state(site: &Site) -> (Vec<String>, Vec<Option<String>>) {
     (values, [column("DATABASES", "paused"), column("DATABASES", "disabled"), column("STATE", "value")].concat())
 }
 
-/// Every role gives every command that the console's own help names, in both spellings of the console's name: an
-/// administrator may do all of it, who may look is refused all but looking, and everybody else does not even get in.
-/// Whatever was refused has changed nothing.
+/// Every role sends every command of the console's own help, with both names of the console's database: an
+/// administrator may run all, a stats user gets an error for all but SHOW commands, and all other clients can't log in.
+/// A refused command has changed nothing.
 #[test]
 fn each_role_may_give_its_own_commands_and_no_others() {
     let report = Report::begin();
@@ -101,23 +101,25 @@ fn each_role_may_give_its_own_commands_and_no_others() {
                 let outcome = Connection::connect(&role.params(&site, console)).and_then(|mut it| it.query(command));
                 match (role, outcome) {
                     (Role::Stats, Ok(_)) => assert!(is_look(command), "{role:?} may {command}"),
-                    (Role::Stats, Err(Error::Server(told))) => {
-                        assert!(!is_look(command), "{role:?} may not {command}: {}", told.message);
-                        assert_eq!(told.message, "admin access needed", "{command}");
+                    (Role::Stats, Err(Error::Server(reported))) => {
+                        assert!(!is_look(command), "{role:?} may not {command}: {}", reported.message);
+                        assert_eq!(reported.message, "admin access needed", "{command}");
                     }
-                    (_, Err(Error::Server(told))) => assert_eq!(told.severity, "FATAL", "{role:?}: {}", told.message),
+                    (_, Err(Error::Server(reported))) => {
+                        assert_eq!(reported.severity, "FATAL", "{role:?}: {}", reported.message)
+                    }
                     (_, outcome) => panic!("{role:?}: {command}: {outcome:?}"),
                 }
             }
         }
     }
-    assert_eq!(state(&site), before, "something was changed by who may not");
+    assert_eq!(state(&site), before, "a command without the right has changed something");
     assert_eq!(held.value("SELECT 'still here'").unwrap().as_deref(), Some("still here"));
     held.query("COMMIT").unwrap();
-    report.figure(format!("{tried} commands without the right to them, none obeyed"));
+    report.figure(format!("{tried} commands without the right, none executed"));
 }
 
-/// An administrator's commands are not refused for want of a right: the other half of the table.
+/// No command of an administrator fails for lack of rights: the other half of the table.
 #[test]
 fn an_administrator_may_give_every_command() {
     let report = Report::begin();
@@ -130,8 +132,8 @@ fn an_administrator_may_give_every_command() {
         }
         let outcome = site.weir().console().query(command);
         if let Err(error) = outcome {
-            let told = error.server().unwrap_or_else(|| panic!("{command}: {error}"));
-            assert_ne!(told.message, "admin access needed", "{command}");
+            let reported = error.server().unwrap_or_else(|| panic!("{command}: {error}"));
+            assert_ne!(reported.message, "admin access needed", "{command}");
         }
         let _ = site.weir().command("RESUME");
         let _ = site.weir().command("RESUME app");
@@ -140,7 +142,7 @@ fn an_administrator_may_give_every_command() {
     assert_eq!(site.connect().value("SELECT 1").unwrap().as_deref(), Some("1"));
     let _ = site.weir().console().query("SHUTDOWN");
     assert!(site.weir().wait_for_exit().success());
-    report.figure(format!("{count} commands of an administrator's, none refused for want of a right"));
+    report.figure(format!("{count} commands of an administrator, none refused for lack of rights"));
 }
 
 /// By the Unix socket the owner of the process administers it without a password; another user of the machine does not.
@@ -150,11 +152,11 @@ fn another_user_of_the_machine_is_not_the_owner_of_the_process() {
     let setup = Setup::new(Mode::Transaction).listen("unix_socket_mode = \"0777\"").console_by_socket();
     let site = Site::with(setup, Mode::Transaction);
     assert!(site.weir().command("SHOW VERSION").is_ok(), "the owner");
-    // Only root can become somebody else.
+    // Only root can become another user.
     let Some(account) = account() else { return };
     let folder = site.weir().folder();
     let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    std::fs::set_permissions(folder, open).expect("a folder of ours");
+    std::fs::set_permissions(folder, open).expect("our own folder");
     for name in ["weir", "pgbouncer"] {
         let mut psql = Command::new("psql");
         let place = format!("host={} port={} user=pgbouncer dbname={name}", folder.display(), site.weir().port());

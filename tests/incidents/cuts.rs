@@ -1,4 +1,4 @@
-//! Clients that are cut off at any byte: no server stays with one that is gone.
+//! Clients that are cut off at any byte: no server stays assigned to a client that has gone.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,8 +16,8 @@ fn site(mode: Mode) -> Site {
     site
 }
 
-/// The console's counters that must come back to what they were: all of SHOW LISTS, and of SHOW POOLS all but how long a
-/// server that idles has been unused.
+/// The console's counters that must return to their initial values: all of SHOW LISTS, and SHOW POOLS without the age
+/// of an idle server.
 fn counters(site: &Site) -> BTreeMap<String, i64> {
     let lists = site.weir().show("LISTS");
     let cell = |row: usize, column| lists.get(row, column).unwrap_or_default().to_owned();
@@ -33,10 +33,10 @@ fn counters(site: &Site) -> BTreeMap<String, i64> {
     counters
 }
 
-/// Cuts a client off after each byte of the batch, and looks at what is left.
+/// Cuts a client off after each byte of the batch, and checks the counters.
 fn cut_after_every_byte(mode: Mode, cut: impl Fn(&mut Connection)) -> usize {
     let site = site(mode);
-    eventually("who made the table is gone", || match site.weir().pool("app").get("cl_active") {
+    eventually("the client that made the table has gone", || match site.weir().pool("app").get("cl_active") {
         0 => Ok(()),
         left => Err(left),
     });
@@ -48,11 +48,11 @@ fn cut_after_every_byte(mode: Mode, cut: impl Fn(&mut Connection)) -> usize {
         cut(&mut client);
     }
     site.await_no_stuck_server(SERVERS);
-    eventually("counters are back where they began", || {
+    eventually("the counters are back", || {
         let now = counters(&site);
         if now == before { Ok(()) } else { Err(format!("{now:?} instead of {before:?}")) }
     });
-    // All servers serve: more clients at once than there are servers, each within a transaction of its own.
+    // All servers serve: more clients at once than servers, each in a transaction of its own.
     for _ in 0..2 {
         let mut clients: Vec<_> = (0..SERVERS).map(|_| site.connect()).collect();
         for client in &mut clients {
@@ -63,22 +63,22 @@ fn cut_after_every_byte(mode: Mode, cut: impl Fn(&mut Connection)) -> usize {
     batch.bytes().len() + 1
 }
 
-/// A client is gone after each byte of a pipelined batch: at once, after a first look at the answer, or having shut down
-/// its writing side only. A pooler that waits for the rest of a message whose sender is gone keeps the server for ever, in
-/// the state `ClientRead` within a transaction.
+/// A client disconnects after each byte of a pipelined batch: at once, after reading part of the answer, or by shutting
+/// down its writing side only. A pooler that waits for the rest of a message whose sender has gone keeps the server for
+/// ever, in the state `ClientRead` in a transaction.
 #[test]
 fn a_client_cut_off_after_any_byte_leaves_no_server_stuck() {
     let report = Report::begin();
     let mut cuts = 0;
     for mode in [Mode::Transaction, Mode::Session] {
         cuts += cut_after_every_byte(mode, |_| {});
-        let patience = Duration::from_millis(size(2, 10));
-        cuts += cut_after_every_byte(mode, |client| drop(client.read_frame(patience)));
+        let timeout = Duration::from_millis(size(2, 10));
+        cuts += cut_after_every_byte(mode, |client| drop(client.read_frame(timeout)));
         cuts += cut_after_every_byte(mode, |client| {
             client.shutdown_write().unwrap();
-            // What it asked is answered or not; but it goes.
-            let story = until_quiet(client, Duration::from_secs(20));
-            assert_eq!(story.last().map(String::as_str), Some("Closed"), "{story:?}");
+            // The batch is answered or not; the client disconnects.
+            let transcript = until_quiet(client, Duration::from_secs(20));
+            assert_eq!(transcript.last().map(String::as_str), Some("Closed"), "{transcript:?}");
         });
     }
     report.figure(format!("{cuts} clients cut off, 0 servers stuck"));

@@ -1,4 +1,4 @@
-//! Who has not logged in is nobody, whatever it says.
+//! A client that has not logged in gets nothing, whatever it sends.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -10,16 +10,16 @@ use weir_tests::{ADMIN, Mode, Setup, Site, users};
 
 use crate::report::{Report, size};
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How far a client has come when it says what it should not.
+/// The phase of the login in which a client sends an unexpected message.
 #[derive(Clone, Copy, Debug)]
 enum State {
-    /// Nothing was said.
+    /// No message was sent.
     Silent,
     /// A request for encryption was declined.
     Declined,
-    /// The method was asked for: cleartext, md5, SASL.
+    /// The method was requested: cleartext, md5, SASL.
     Asked(&'static str),
     /// SASL's first message was answered.
     Challenged,
@@ -40,7 +40,7 @@ fn startup(user: &str, database: &str) -> Vec<u8> {
     packet
 }
 
-/// A packet of the kind that has no tag.
+/// A packet without a tag.
 fn packet(write: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     let mut packet = Vec::new();
     write(&mut packet);
@@ -54,18 +54,18 @@ fn reach(site: &Site, state: State, database: &str) -> Connection {
         State::Silent => {}
         State::Declined => {
             client.send_bytes(&packet(put_front::ssl_request)).unwrap();
-            assert_eq!(client.read_bytes(PATIENCE).unwrap(), b"N");
+            assert_eq!(client.read_bytes(TIMEOUT).unwrap(), b"N");
         }
         State::Asked(_) | State::Challenged => {
             client.send_bytes(&startup(users::APP.name, database)).unwrap();
-            let frame = client.read_frame(PATIENCE).unwrap();
+            let frame = client.read_frame(TIMEOUT).unwrap();
             assert_eq!(frame.tag, tag::back::AUTHENTICATION);
             if let State::Challenged = state {
                 let first = packet(|buffer| {
                     put_front::sasl_initial(buffer, "SCRAM-SHA-256", b"n,,n=,r=abcdefghijklmnopqrstuvwx");
                 });
                 client.send_bytes(&first).unwrap();
-                let frame = client.read_frame(PATIENCE).unwrap();
+                let frame = client.read_frame(TIMEOUT).unwrap();
                 assert!(matches!(backend::authentication(&frame.body), Ok(Auth::SaslContinue(_))));
             }
         }
@@ -73,8 +73,8 @@ fn reach(site: &Site, state: State, database: &str) -> Connection {
     client
 }
 
-/// Everything that could be said: each tag there could be, with no body, a body of zeros and one that fits it; and the
-/// packets without a tag.
+/// All kinds of messages: each possible tag, with no body, a body of zeros and a valid one; and the packets without a
+/// tag.
 fn messages(database: &str) -> Vec<(String, Vec<u8>)> {
     let mut all: Vec<(String, Vec<u8>)> = Vec::new();
     let tags: Vec<u8> = if size(false, true) { (0..=255).collect() } else { (b'!'..=b'~').collect() };
@@ -103,21 +103,21 @@ fn messages(database: &str) -> Vec<(String, Vec<u8>)> {
     all
 }
 
-/// Says one thing in a state, and then what only somebody who is logged in may: that must get no answer but an end.
-fn say(site: &Site, state: State, database: &str, name: &str, message: &[u8]) {
+/// Sends one message in a state, and then a query, which must get no answer but a close.
+fn send(site: &Site, state: State, database: &str, name: &str, message: &[u8]) {
     let mut client = reach(site, state, database);
     let ask = packet(|buffer| put_front::query(buffer, "SELECT current_user"));
     let _ = client.send_bytes(message).and_then(|()| client.send_bytes(&ask));
     let _ = client.shutdown_write();
     let mut bytes = Vec::new();
     loop {
-        match client.read_bytes(PATIENCE) {
+        match client.read_bytes(TIMEOUT) {
             Ok(more) => bytes.extend_from_slice(&more),
             Err(Error::Timeout) => panic!("{state:?}: {name}: neither answered nor closed"),
             Err(_) => break,
         }
     }
-    // Messages from the first whole one on; a declined request answers N.
+    // Messages from the first complete one on; a declined request gets N.
     let mut rest = bytes.as_slice();
     while let [b'N', more @ ..] = rest {
         rest = more;
@@ -131,41 +131,41 @@ fn say(site: &Site, state: State, database: &str, name: &str, message: &[u8]) {
     }
 }
 
-/// In every state before a login is over, a client says everything it could: each tag with several bodies, startup packets
-/// of itself, of others and of the administrator, requests for encryption and for cancels, headers of balancers. Nobody is
-/// welcomed, sees a key, a row or a Ready, or is left hanging. A pooler that takes a second startup packet where it waits
-/// for a password logs its sender in as somebody else.
+/// In every state of a login, a client sends every kind of message: each tag with several bodies, startup packets for
+/// itself, for other users and for the administrator, requests for encryption and for cancels, PROXY headers. No client
+/// gets AuthenticationOk, a key, a row or ReadyForQuery, or a connection that hangs. A pooler that accepts a second
+/// startup packet instead of a password logs its sender in as another user.
 #[test]
-fn nobody_is_logged_in_by_a_message_out_of_turn() {
+fn no_message_out_of_order_logs_a_client_in() {
     let report = Report::begin();
-    let said = AtomicUsize::new(0);
+    let sent = AtomicUsize::new(0);
     thread::scope(|scope| {
         for (number, state) in STATES.into_iter().enumerate() {
-            let said = &said;
+            let sent = &sent;
             scope.spawn(move || {
                 let auth = if let State::Asked(auth) = state { auth } else { "scram-sha-256" };
                 let site = Site::with(
                     Setup::new(Mode::Transaction).auth(auth).auth_line("failure_delay = 0"),
                     Mode::Transaction,
                 );
-                // Half of the states on a pool, half on the console, whose users may do more.
+                // Half of the states for a pool, half for the console, whose users have more rights.
                 let database = if number % 2 == 0 || size(false, true) { "app" } else { "weir" };
                 let databases = if size(false, true) { vec!["app", "weir"] } else { vec![database] };
                 for database in databases {
                     for (name, message) in messages(database) {
-                        // What is a login's own first packet is none out of turn.
+                        // The login's own first packet is expected.
                         let begins = matches!(state, State::Silent | State::Declined) && message.first() == Some(&0);
                         if begins && message.get(4..6) == Some(&[0, 3]) {
                             continue;
                         }
-                        say(&site, state, database, &name, &message);
-                        said.fetch_add(1, Ordering::Relaxed);
+                        send(&site, state, database, &name, &message);
+                        sent.fetch_add(1, Ordering::Relaxed);
                     }
                 }
-                // The pooler itself is as it was.
+                // The pooler itself still works.
                 assert_eq!(site.connect().value("SELECT current_user::text").unwrap().as_deref(), Some("app"));
             });
         }
     });
-    report.figure(format!("{} messages in {} states, nobody logged in", said.into_inner(), STATES.len()));
+    report.figure(format!("{} messages in {} states, no client logged in", sent.into_inner(), STATES.len()));
 }

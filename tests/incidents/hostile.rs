@@ -1,10 +1,10 @@
-//! Servers that break the protocol, one by one in every place: their client is told so, nobody hangs, and Weir lives.
+//! Servers that break the protocol, in every place: their client gets an error, no client hangs, and Weir goes on.
 
 use weir_pgwire::{put_back, tag};
 use weir_tests::{Ini, PgBouncer, Postgres, users};
 
 use crate::report::{Report, size};
-use crate::servers::{Case, run, serve, told, welcome};
+use crate::servers::{Case, read_replies, run, serve, welcome};
 
 /// One message of every kind that a server sends, well-formed.
 fn kinds() -> Vec<(&'static str, Vec<u8>)> {
@@ -64,20 +64,20 @@ fn error(fields: &[(u8, &str)]) -> Vec<u8> {
     raw(tag::back::ERROR, &body)
 }
 
-/// A message with each wrong length, and cut after each byte of its body with a length that says so.
-fn spoilt(name: &str, message: &[u8]) -> Vec<(String, Vec<u8>)> {
+/// A message with each wrong length, and cut after each byte of its body with a matching length.
+fn malformed(name: &str, message: &[u8]) -> Vec<(String, Vec<u8>)> {
     let (tag, body) = (message[0], &message[weir_pgwire::HEAD..]);
     let right = body.len() as u32 + 4;
     let mut all = Vec::new();
     let lengths = [0, 1, 2, 3, right - 1, right + 1, right + 100, 0x3fff_ffff, 0x7fff_ffff, 0x8000_0000, 0xffff_ffff];
     for length in lengths {
         let bytes = [&[tag][..], &length.to_be_bytes(), body].concat();
-        all.push((format!("{name} that says {length} for {right}"), bytes));
+        all.push((format!("{name} with length {length} instead of {right}"), bytes));
     }
     for end in 0..body.len() {
         all.push((format!("{name} cut to {end} of {} bytes", body.len()), raw(tag, &body[..end])));
     }
-    // A count, a type or a state of all ones or zeros, wherever it stands.
+    // A count, a type or a state of all ones or zeros, at each position.
     for at in 0..body.len() {
         for byte in [0, 0xff] {
             let mut body = body.to_vec();
@@ -88,42 +88,42 @@ fn spoilt(name: &str, message: &[u8]) -> Vec<(String, Vec<u8>)> {
     all
 }
 
-/// Where in a server's life it says it.
+/// When the server sends the message.
 #[derive(Clone, Copy, Debug)]
-enum Place {
-    /// In place of the first answer to the login.
+enum When {
+    /// Instead of the first answer to the login.
     Login,
     /// Between AuthenticationOk and the end of the login.
     Welcome,
-    /// In place of a query's answer, with a Ready behind it.
+    /// Instead of a query's answer, followed by ReadyForQuery.
     Answer,
-    /// Behind a query's answer, while nobody asks.
+    /// After a query's answer, without a request.
     Idle,
     /// In the middle of a query's rows.
     Rows,
 }
 
-const PLACES: [Place; 5] = [Place::Login, Place::Welcome, Place::Answer, Place::Idle, Place::Rows];
+const PLACES: [When; 5] = [When::Login, When::Welcome, When::Answer, When::Idle, When::Rows];
 
-/// A server that says this in this place, and is an ordinary one otherwise.
-fn case(name: &str, place: Place, message: Vec<u8>) -> Case {
+/// A server that sends this message in this place, and is an ordinary one otherwise.
+fn case(name: &str, place: When, message: Vec<u8>) -> Case {
     Case::new(format!("{place:?}: {name}"), move |wire| {
         let mut ready = Vec::new();
         put_back::ready(&mut ready, b'I');
         match place {
-            Place::Login => {
-                wire.say(&message)?;
-                return wire.linger();
+            When::Login => {
+                wire.send(&message)?;
+                return wire.wait_for_end();
             }
-            Place::Welcome => {
+            When::Welcome => {
                 let whole = welcome();
                 let (first, rest) = whole.split_at(9);
-                wire.say(&[first, &message, rest].concat())?;
+                wire.send(&[first, &message, rest].concat())?;
             }
-            Place::Answer | Place::Idle | Place::Rows => wire.say(&welcome())?,
+            When::Answer | When::Idle | When::Rows => wire.send(&welcome())?,
         }
         loop {
-            let (tag, _) = wire.hear()?;
+            let (tag, _) = wire.read()?;
             let mut answer = Vec::new();
             match tag {
                 tag::front::QUERY => {
@@ -138,33 +138,35 @@ fn case(name: &str, place: Place, message: Vec<u8>) -> Case {
             }
             if matches!(tag, tag::front::QUERY | tag::front::SYNC) {
                 match place {
-                    Place::Answer => answer.clone_from(&message),
-                    Place::Rows => answer = [answer, message.clone()].concat(),
+                    When::Answer => answer.clone_from(&message),
+                    When::Rows => answer = [answer, message.clone()].concat(),
                     _ => {}
                 }
                 answer.extend_from_slice(&ready);
-                if let Place::Idle = place {
+                if let When::Idle = place {
                     answer.extend_from_slice(&message);
                 }
             }
-            wire.say(&answer)?;
+            wire.send(&answer)?;
         }
     })
 }
 
-/// Each client gets an end: all its answers, or an error, or a closed connection, but never silence.
-fn has_an_end(_: &str, story: &[String]) -> Result<(), String> {
-    match story.last().map(String::as_str) {
+/// Each client gets an end: all its answers, an error, or a closed connection, but never silence.
+fn has_an_end(_: &str, transcript: &[String]) -> Result<(), String> {
+    match transcript.last().map(String::as_str) {
         Some("Silence") => Err("the client hangs".into()),
-        None => Err("nothing was said".into()),
-        Some("Closed") if !story.iter().any(|line| line.starts_with("Error")) => Err("closed without a word".into()),
+        None => Err("no reply".into()),
+        Some("Closed") if !transcript.iter().any(|line| line.starts_with("Error")) => {
+            Err("closed without an error".into())
+        }
         _ => Ok(()),
     }
 }
 
 /// Every message that a server can send, with every wrong length, cut at every byte, and with each byte of its body all
-/// zeros and all ones, in five places of a server's life. Whatever it is, the client hears an answer or an error in time,
-/// neighbours are served on, and the process neither ends nor panics.
+/// zeros and all ones, in five places. In each case the client gets an answer or an error in time, other clients are
+/// served, and the process neither exits nor panics.
 #[test]
 fn a_server_that_breaks_the_protocol_harms_its_own_client_only() {
     let report = Report::begin();
@@ -172,8 +174,8 @@ fn a_server_that_breaks_the_protocol_harms_its_own_client_only() {
     for (name, message) in kinds() {
         for place in PLACES {
             cases.push(case(name, place, message.clone()));
-            for (number, (name, message)) in spoilt(name, &message).into_iter().enumerate() {
-                // Every day, a share of them that differs from place to place; all of them in the full run.
+            for (number, (name, message)) in malformed(name, &message).into_iter().enumerate() {
+                // The default run takes a share of them that differs by place; the full run takes all.
                 if size((number + place as usize).is_multiple_of(6), true) {
                     cases.push(case(&name, place, message));
                 }
@@ -184,7 +186,7 @@ fn a_server_that_breaks_the_protocol_harms_its_own_client_only() {
     report.figure(format!("{count} hostile servers, no hang, no crash"));
 }
 
-/// Every set of an error's fields: none of them, without SQLSTATE, without a message, twice, out of order, empty, unknown.
+/// Every combination of error fields: none, without SQLSTATE, without a message, twice, out of order, empty, unknown.
 fn errors() -> Vec<(String, Vec<u8>)> {
     let whole =
         [(b'S', "FATAL"), (b'V', "FATAL"), (b'C', "57P03"), (b'M', "not now"), (b'D', "detail"), (b'R', "routine")];
@@ -210,26 +212,26 @@ fn errors() -> Vec<(String, Vec<u8>)> {
     all
 }
 
-/// An error lacks its SQLSTATE, or any other of its fields, in every combination, at each place of a server's life. The
-/// client is told an error that has all that a client needs.
+/// An error lacks its SQLSTATE, or any other of its fields, in every combination, in each place. The client gets an
+/// error with all fields that a client needs.
 #[test]
-fn a_servers_error_without_its_sqlstate_is_told_all_the_same() {
+fn a_servers_error_without_sqlstate_is_still_reported() {
     let report = Report::begin();
     let cases = errors().into_iter().flat_map(|(name, message)| {
-        let places = [Place::Login, Place::Welcome, Place::Answer, Place::Idle, Place::Rows];
+        let places = [When::Login, When::Welcome, When::Answer, When::Idle, When::Rows];
         places.map(|place| case(&name, place, message.clone()))
     });
-    let count = run(cases.collect(), |name, story| {
-        has_an_end(name, story)?;
-        // What can't be read is passed on as it is.
-        let told = story.iter().any(|line| line.starts_with("Error") || line.starts_with("'E'"));
-        // What an idle server says is nobody's.
-        if told || name.starts_with("Idle") { Ok(()) } else { Err("no error was told".into()) }
+    let count = run(cases.collect(), |name, transcript| {
+        has_an_end(name, transcript)?;
+        // A message that can't be parsed is passed on as it is.
+        let read_replies = transcript.iter().any(|line| line.starts_with("Error") || line.starts_with("'E'"));
+        // No client is waiting for what an idle server sends.
+        if read_replies || name.starts_with("Idle") { Ok(()) } else { Err("no error was sent".into()) }
     });
-    report.figure(format!("{count} servers, each told as an error"));
+    report.figure(format!("{count} servers, each reported as an error"));
 }
 
-/// The same errors at PgBouncer 1.18, in each place, until it has ended; what becomes of it is a figure, and no promise.
+/// The same errors at PgBouncer 1.18, in each place, until it exits. The result is only a figure.
 #[test]
 fn what_pgbouncer_1_18_makes_of_an_error_without_its_sqlstate() {
     let report = Report::begin();
@@ -246,7 +248,7 @@ fn what_pgbouncer_1_18_makes_of_an_error_without_its_sqlstate() {
     let Some(pgbouncer) = PgBouncer::start(&ini, &Postgres::shared().database()) else { return };
     let mut ended = None;
     for (number, case) in cases.iter().enumerate().step_by(size(3, 1)) {
-        let _ = told(&pgbouncer.named(users::APP.name, &format!("case{number}")));
+        let _ = read_replies(&pgbouncer.named(users::APP.name, &format!("case{number}")));
         if let Some(status) = pgbouncer.ended() {
             ended = Some(format!("ends ({status}) after {:?}", case.name));
             break;

@@ -1,11 +1,12 @@
-//! What a client leaves on a server is not there for the next one.
+//! State that one client leaves on a server is gone for the next client.
 
 use weir_pgclient::{Connection, Params};
 use weir_tests::{Batch, Ini, Mode, PgBouncer, Postgres, Setup, Site, ask, users};
 
 use crate::report::Report;
 
-/// A kind of state and how it is left; `SEEN` where tags and first words show it, `HIDDEN` where a function does it whose body is elsewhere.
+/// A kind of state and the SQL that leaves it; `SEEN` if tags and first words show it, `HIDDEN` if a function does it
+/// whose body is elsewhere.
 const KINDS: [(&str, &str, bool); 16] = [
     ("a setting", "SET work_mem = '77MB'", SEEN),
     ("a role", "SET ROLE leftover_role", SEEN),
@@ -22,13 +23,13 @@ const KINDS: [(&str, &str, bool); 16] = [
     ("a setting by a function", "SELECT set_config('work_mem', '77MB', false)", SEEN),
     ("an advisory lock", "SELECT pg_advisory_lock(4711)", SEEN),
     ("a temporary table of SELECT INTO", "SELECT 1 AS n INTO TEMP leftover_i", SEEN),
-    ("a setting by a function of ours", "SELECT leftover_set()", HIDDEN),
+    ("a setting by our own function", "SELECT leftover_set()", HIDDEN),
 ];
 
 const SEEN: bool = true;
 const HIDDEN: bool = false;
 
-/// How it is left. `@` is the statement.
+/// The ways of leaving it. `@` is the statement.
 const WAYS: [&str; 6] = [
     "@",
     "BEGIN; @; COMMIT",
@@ -38,7 +39,7 @@ const WAYS: [&str; 6] = [
     "SELECT 'first'; @; COMMIT; BEGIN; SELECT 2; ROLLBACK",
 ];
 
-/// All that a session can have of its own, as one text.
+/// All state that a session can have, as one text.
 const SNAPSHOT: &str = "
     SELECT concat_ws(' | ', current_user, session_user,
         (SELECT string_agg(name || '=' || setting, ',' ORDER BY name) FROM pg_settings
@@ -49,8 +50,8 @@ const SNAPSHOT: &str = "
         (SELECT string_agg(name, ',') FROM pg_cursors WHERE is_holdable),
         (SELECT string_agg(relname, ',') FROM pg_class WHERE relnamespace = pg_my_temp_schema()))";
 
-/// Leaves each kind in each way, and has the next client look around on the same server. Returns what it found that was
-/// not there at first.
+/// Leaves each kind in each way, then inspects the same server as the next client. Returns the state that was not there
+/// at first.
 fn found(params: &Params, kinds: impl Fn(bool) -> bool) -> (u32, Vec<String>) {
     let connect = || Connection::connect(params).unwrap_or_else(|error| panic!("{error}"));
     let look = |client: &mut Connection| client.value(SNAPSHOT).unwrap_or_else(|error| panic!("{error}")).unwrap();
@@ -59,7 +60,7 @@ fn found(params: &Params, kinds: impl Fn(bool) -> bool) -> (u32, Vec<String>) {
     let mut tried = 0;
     for (what, leave, _) in KINDS.iter().filter(|(_, _, seen)| kinds(*seen)) {
         for way in WAYS {
-            // By the simple protocol, and, where it is one statement, by the extended one.
+            // By the simple protocol, and, if it is one statement, by the extended one.
             let sql = way.replace('@', leave);
             for extended in [false, true] {
                 if extended && (way != "@" || leave.contains(';')) {
@@ -67,9 +68,10 @@ fn found(params: &Params, kinds: impl Fn(bool) -> bool) -> (u32, Vec<String>) {
                 }
                 tried += 1;
                 let batch = if extended { Batch::new().run(&sql, &[]).sync() } else { Batch::new().query(&sql) };
-                let story = ask(&mut connect(), &batch, 1);
+                let transcript = ask(&mut connect(), &batch, 1);
                 let only = way.contains("1/0");
-                let failed = story.iter().find(|line| line.starts_with("Error") && !(only && line.contains("zero")));
+                let failed =
+                    transcript.iter().find(|line| line.starts_with("Error") && !(only && line.contains("zero")));
                 assert_eq!(failed, None, "{what}: {sql}");
                 let mut next = connect();
                 let now = look(&mut next);
@@ -77,7 +79,7 @@ fn found(params: &Params, kinds: impl Fn(bool) -> bool) -> (u32, Vec<String>) {
                     let extended = if extended { ", extended" } else { "" };
                     let what = format!("{what}, as {sql:?}{extended}:\n    {now}\n  instead of\n    {clean}");
                     found.push(what);
-                    // The next kind begins anew.
+                    // The next kind starts with a clean server.
                     let _ = next.query("DISCARD ALL");
                 }
             }
@@ -92,7 +94,7 @@ fn prepare(site: &Site) {
 }
 
 fn prepare_on(superuser: &mut Connection) {
-    // Two tests may be here at once.
+    // Two tests may do this at once.
     let _ = superuser.query("CREATE ROLE leftover_role");
     superuser.query("GRANT leftover_role TO app").unwrap();
     let sets = "CREATE OR REPLACE FUNCTION leftover_set() RETURNS text LANGUAGE sql AS \
@@ -106,10 +108,10 @@ fn site(mode: Mode, on_dirty: &str) -> Site {
     site
 }
 
-/// Each kind of state that a session can have is left on the only server of a pool: plainly, committed, rolled back,
-/// between other statements, before an error. The next client compares its role, all its settings, its locks, statements,
-/// channels, cursors and temporary tables with those of the first. In session mode that covers everything; in the others
-/// what a function does whose body is not in the text shows nowhere, and is documented as not promised.
+/// Each kind of session state is left on the only server of a pool: plainly, committed, rolled back, between other
+/// statements, before an error. The next client compares its role, all its settings, its locks, statements, channels,
+/// cursors and temporary tables with the initial ones. Session mode covers everything; in the other modes, changes by a
+/// function whose body is not in the text can't be seen, and are documented as not guaranteed.
 #[test]
 fn state_that_a_client_leaves_is_not_there_for_the_next() {
     let report = Report::begin();
@@ -123,7 +125,7 @@ fn state_that_a_client_leaves_is_not_there_for_the_next() {
     }
 }
 
-/// The same check with the guard off, and through PgBouncer in transaction mode: it finds nearly all that was left.
+/// The same check with the guard off, and through PgBouncer in transaction mode: it finds nearly all of the left state.
 #[test]
 fn without_a_reset_the_next_client_finds_what_was_left() {
     let report = Report::begin();

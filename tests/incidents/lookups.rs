@@ -1,14 +1,14 @@
-//! Secrets that are asked for at the server (auth_query): nobody's SQL runs there, and nobody's time is forgotten.
+//! Secrets from the server (auth_query): no client's SQL runs in the lookup, and expiry dates are checked.
 
 use weir_pgclient::{Connection, Error, Params};
 use weir_tests::{Ini, Mode, PgBouncer, Postgres, Setup, Site, User, users};
 
 use crate::report::Report;
 
-/// Who asks; a superuser, as it reads pg_authid.
+/// The role of the lookup; a superuser, as it reads pg_authid.
 const ASKER: User = User { name: "asker", password: "asks for others", method: "scram-sha-256" };
 
-/// What PgBouncer asks unless it is told otherwise: names without their schema.
+/// PgBouncer's default query: names without their schema.
 const UNQUALIFIED: &str = "SELECT usename, passwd FROM pg_shadow WHERE usename = $1";
 
 fn postgres() -> Postgres {
@@ -18,8 +18,8 @@ fn postgres() -> Postgres {
     postgres
 }
 
-/// Things that a lookup might take for PostgreSQL's own, if it looked in this schema first. Whoever runs one of them
-/// leaves a mark that no rollback takes away.
+/// Objects that a lookup would use instead of PostgreSQL's own if this schema came first. Each of them advances a
+/// sequence when it runs, which no rollback undoes.
 const TRAP: &str = "
     CREATE SCHEMA evil;
     CREATE SEQUENCE evil.sprung;
@@ -40,12 +40,12 @@ const TRAP: &str = "
     GRANT USAGE ON SCHEMA evil TO PUBLIC; GRANT ALL ON ALL TABLES IN SCHEMA evil TO PUBLIC;
     GRANT ALL ON ALL SEQUENCES IN SCHEMA evil TO PUBLIC";
 
-/// Whether anything of the trap has run, ever.
-fn sprung(superuser: &mut Connection) -> bool {
+/// Whether any object of the trap has ever run.
+fn has_run(superuser: &mut Connection) -> bool {
     superuser.value("SELECT is_called FROM evil.sprung").unwrap().as_deref() == Some("t")
 }
 
-/// Startup parameters by which a stranger might get SQL of its own to run where its secret is looked up.
+/// Startup parameters by which an unauthenticated client might get SQL to run in the lookup of its secret.
 fn hostile(params: &Params) -> Vec<Params> {
     let path = "evil, pg_catalog";
     let mut all: Vec<_> = ["search_path", "SEARCH_PATH", "\"search_path\"", "_pq_.search_path"]
@@ -70,14 +70,14 @@ fn hostile(params: &Params) -> Vec<Params> {
     all
 }
 
-/// Nobody, with a password that is nobody's, and everything hostile.
-fn knock(params: impl Fn(&str) -> Params) -> usize {
+/// Logs in as unknown users with wrong passwords and all hostile parameters.
+fn try_hostile_logins(params: impl Fn(&str) -> Params) -> usize {
     let mut tried = 0;
     for user in [users::APP.name, "nobody", ASKER.name] {
         for params in hostile(&params(user)) {
             tried += 1;
             match Connection::connect(&params.password("evil")) {
-                Ok(_) => panic!("{user} got in"),
+                Ok(_) => panic!("{user} was logged in"),
                 Err(error) => assert!(!matches!(error, Error::Timeout), "{user}: {error}"),
             }
         }
@@ -85,7 +85,7 @@ fn knock(params: impl Fn(&str) -> Params) -> usize {
     tried
 }
 
-/// A Weir that looks secrets up as the asker, who knows them all, and keeps the hostile parameters for its clients.
+/// A Weir that looks secrets up as the asker, which can read all, and keeps the hostile parameters for its clients.
 fn asking(postgres: &Postgres, query: Option<&str>) -> Site {
     let setup = Setup::new(Mode::Transaction).auth("scram-sha-256").no_server_user();
     let setup =
@@ -96,10 +96,10 @@ fn asking(postgres: &Postgres, query: Option<&str>) -> Site {
     Site::on(postgres, setup, Mode::Transaction)
 }
 
-/// Clients that have proven nothing name a search path, in every way there is, in which functions, operators and views
-/// stand before PostgreSQL's own; and put SQL into whatever else they may say before they are known. The lookup of their
-/// secret, which runs as a superuser, never steps on any of it: neither Weir's own query, nor one that an operator wrote
-/// without naming schemas. That the trap works is shown by a session which does set that path.
+/// Unauthenticated clients name a search path, in every way there is, in which functions, operators and views come
+/// before PostgreSQL's own; and they put SQL into every other value that they can send before the login. The lookup of
+/// their secret, which runs as a superuser, never runs any of it: neither in Weir's own query, nor in one that an
+/// operator wrote without schemas. A session that does set that path shows that the trap works.
 #[test]
 fn no_sql_of_a_client_runs_before_its_login() {
     let report = Report::begin();
@@ -108,48 +108,48 @@ fn no_sql_of_a_client_runs_before_its_login() {
     for query in [None, Some(UNQUALIFIED)] {
         let site = asking(&postgres, query);
         site.superuser().query_all(TRAP).unwrap();
-        tried += knock(|user| site.weir().params(user, "app"));
-        assert!(!sprung(&mut site.superuser()), "something ran before the login");
-        // Whoever is known gets in, with the same path, which is its own affair afterwards.
+        tried += try_hostile_logins(|user| site.weir().params(user, "app"));
+        assert!(!has_run(&mut site.superuser()), "SQL of the trap ran before the login");
+        // A known user logs in with the same path, which then applies to its own session.
         let known = site.params().option("search_path", "evil, pg_catalog");
         let mut client = Connection::connect(&known).unwrap_or_else(|error| panic!("{query:?}: {error}"));
         assert_eq!(client.value("SELECT current_user::text").unwrap().as_deref(), Some("app"));
-        assert!(!sprung(&mut site.superuser()), "something ran during the login");
+        assert!(!has_run(&mut site.superuser()), "SQL of the trap ran during the login");
         client.query(&UNQUALIFIED.replace("$1", "'app'")).unwrap();
-        assert!(sprung(&mut site.superuser()), "the trap itself does not work");
+        assert!(has_run(&mut site.superuser()), "the trap itself does not work");
     }
     report.figure(format!("{tried} hostile logins, nothing ran"));
 }
 
-/// The same trap on the path of the asker itself, as a careless `ALTER ROLE` sets it. Weir's own query names the schema of
-/// everything; the one that PgBouncer 1.18 asks steps right into it.
+/// The same trap on the path of the asker itself, as a careless `ALTER ROLE` sets it. Weir's own query qualifies all
+/// names; that of PgBouncer 1.18 runs the trap.
 #[test]
-fn a_search_path_of_the_asking_role_deceives_nobody() {
+fn a_search_path_of_the_asking_role_changes_no_lookup() {
     let report = Report::begin();
     let postgres = postgres();
     let site = asking(&postgres, None);
     let path = format!("ALTER ROLE {} SET search_path = evil, pg_catalog", ASKER.name);
     site.superuser().query_all(&format!("{TRAP}; {path}")).unwrap();
-    let tried = knock(|user| site.weir().params(user, "app"));
+    let tried = try_hostile_logins(|user| site.weir().params(user, "app"));
     let mut client = site.connect();
     assert_eq!(client.value("SELECT current_user::text").unwrap().as_deref(), Some("app"));
-    assert!(!sprung(&mut site.superuser()), "Weir was deceived");
+    assert!(!has_run(&mut site.superuser()), "Weir was deceived");
     report.figure(format!("{tried} hostile logins, nothing ran"));
 
     let database = site.database();
     let ini = Ini::transaction(1).set("auth_user", ASKER.name).without(users::APP.name);
     if let Some(pgbouncer) = PgBouncer::start(&ini.secret(ASKER.name, ASKER.password), database) {
         let _ = Connection::connect(&pgbouncer.params(users::APP));
-        assert!(sprung(&mut database.superuser()), "PgBouncer was not deceived, so the trap proves nothing");
-        report.figure("PgBouncer 1.18 runs what stands in the way");
+        assert!(has_run(&mut database.superuser()), "PgBouncer did not run the trap, so the trap proves nothing");
+        report.figure("PgBouncer 1.18 runs the trap");
     }
 }
 
-/// A password that is valid until a moment that has passed lets nobody in, by whatever method, though the pool's own
-/// login to the server would do; one that is still valid does. PgBouncer with the query that it had
-/// before, which asks for the password alone, lets both in.
+/// A password whose VALID UNTIL has passed is refused, by every method, although the pool's own login to the server
+/// would succeed; a password that is still valid is accepted. PgBouncer with its older query, which requests the
+/// password alone, accepts both.
 #[test]
-fn an_expired_password_lets_nobody_in() {
+fn an_expired_password_is_refused() {
     let report = Report::begin();
     let postgres = postgres();
     let mut superuser = postgres.superuser("postgres");
@@ -173,7 +173,7 @@ fn an_expired_password_lets_nobody_in() {
         for kind in kinds {
             for name in ["late", "past"] {
                 let error = try_with(site.weir().params(&format!("{name}_{kind}"), "app"));
-                let error = error.expect_err("its time is over");
+                let error = error.expect_err("the password has expired");
                 assert_eq!(error.sqlstate(), Some("28P01"), "{auth}: {name}_{kind}: {error}");
                 refused += 1;
             }
@@ -190,7 +190,7 @@ fn an_expired_password_lets_nobody_in() {
     let ini = ini.set("auth_query", UNQUALIFIED);
     if let Some(pgbouncer) = PgBouncer::start(&ini.secret(ASKER.name, ASKER.password), &database) {
         let entered = try_with(pgbouncer.named("late_md5", "app"));
-        entered.expect("the query that PgBouncer used to ask knows no date, so the check could fail");
-        report.figure("PgBouncer with its query of before lets in whose time is over");
+        entered.expect("PgBouncer's older query reads no date, so the check can fail");
+        report.figure("PgBouncer with its older query accepts expired passwords");
     }
 }

@@ -1,12 +1,12 @@
-//! What has gone wrong in poolers in production, or is a published CVE of one: a test each, named after what it protects.
-//! docs/incidents.md has the table, with what came out.
+//! Failures of poolers in production, and published CVEs: a test for each, named after what it protects.
+//! docs/incidents.md has the table, with the results.
 //!
-//! `make incidents` runs all of it and prints a table; `make incidents FULL=1` takes the sizes that the incidents had
-//! (5,000 clients, millions of statements), where `make test` takes small ones. The code is the same.
+//! `make incidents` runs all of them and prints a table; `make incidents FULL=1` uses the sizes of the incidents (5,000
+//! clients, millions of statements), `make test` small ones. The code is the same.
 //!
-//! A test that only ever passed proves little: where it is cheap, the same check is run against the distribution's
-//! PgBouncer 1.18, or against Weir with its guard off, and must fail there. Those tests begin with `without_…` or say in
-//! their name what the other pooler does.
+//! A test that has only ever passed proves little: where it is cheap, the same check runs against the distribution's
+//! PgBouncer 1.18, or against Weir with its guard off, and must fail there. Those tests begin with `without_…` or name
+//! the other pooler.
 
 mod cancels;
 mod console;

@@ -1,4 +1,4 @@
-//! Memory has a ceiling, whatever clients do: statements without end, a reader that stops, a crowd that idles.
+//! Memory is bounded, whatever clients do: statements without end, a reader that stops, many idle clients.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -8,37 +8,37 @@ use std::time::Duration;
 use weir_pgclient::Connection;
 use weir_pglocal::raise_descriptors;
 use weir_pgwire::tag;
-use weir_tests::{Batch, Bulk, Mode, Setup, Site, eventually, tell};
+use weir_tests::{Batch, Bulk, Mode, Setup, Site, eventually, line_of};
 
 use crate::report::{Report, full, size};
 
-/// The most that a Weir with little to remember may ever have had resident, in kB: the program, and a few buffers.
-const CEILING: u64 = 20 * 1024;
+/// The highest peak resident size of a Weir with little state, in kB: the program, and a few buffers.
+const LIMIT: u64 = 20 * 1024;
 
 fn site(setup: Setup) -> Site {
     Site::with(setup.auth("trust"), Mode::Transaction)
 }
 
 #[track_caller]
-fn assert_below(site: &Site, ceiling: u64) -> u64 {
+fn assert_below(site: &Site, limit: u64) -> u64 {
     let memory = site.weir().memory();
-    assert!(memory.peak < ceiling, "{} kB at most, {} kB now; the ceiling is {ceiling} kB", memory.peak, memory.now);
+    assert!(memory.peak < limit, "{} kB at most, {} kB now; the limit is {limit} kB", memory.peak, memory.now);
     memory.peak
 }
 
-/// Sends a batch while the answers are read and counted, so that neither side waits for the other.
-fn exchange(bulk: &mut Bulk, bytes: &[u8], readies: usize) {
+/// Sends a batch while another thread reads and counts the answers, so that neither side waits for the other.
+fn exchange(bulk: &mut Bulk, bytes: &[u8], read_until_ready: usize) {
     let mut socket: TcpStream = bulk.socket();
     thread::scope(|scope| {
-        scope.spawn(move || socket.write_all(bytes).expect("they are taken"));
-        for _ in 0..readies {
+        scope.spawn(move || socket.write_all(bytes).expect("the bytes can be sent"));
+        for _ in 0..read_until_ready {
             bulk.skim(|tag, _| assert_ne!(tag, tag::back::ERROR));
         }
     });
 }
 
-/// Distinct statements of 500 bytes without end, prepared under a name and closed again, and unnamed: what a framework
-/// sends that writes values into its texts. A pooler that keeps each text, or each name, grows until it is killed.
+/// Distinct statements of 500 bytes without end, prepared under a name and closed again, and unnamed, as from a
+/// framework that writes values into its texts. A pooler that keeps each text, or each name, grows until it is killed.
 #[test]
 fn statements_without_end_take_no_memory() {
     let report = Report::begin();
@@ -59,25 +59,25 @@ fn statements_without_end_take_no_memory() {
         levels.push(site.weir().memory().now);
     }
     let (early, late) = (levels[rounds / 5], levels[rounds - 1]);
-    assert!(late < early + 2048, "it grows: {levels:?} kB");
-    let peak = assert_below(&site, CEILING);
+    assert!(late < early + 2048, "memory grows: {levels:?} kB");
+    let peak = assert_below(&site, LIMIT);
     report.figure(format!("{} distinct statements, at most {} MB resident", rounds * 1000, peak / 1024));
 }
 
-/// What a client is told up to this message, or to its end.
+/// The messages to a client up to this one, or to the end of its connection.
 fn until(client: &mut Connection, last: &str) -> Vec<String> {
-    let mut story: Vec<String> = Vec::new();
-    while story.last().is_none_or(|line| line != last) {
+    let mut transcript: Vec<String> = Vec::new();
+    while transcript.last().is_none_or(|line| line != last) {
         match client.read_frame(Duration::from_secs(30)) {
-            Ok(frame) => story.push(tell(&frame)),
+            Ok(frame) => transcript.push(line_of(&frame)),
             Err(_) => break,
         }
     }
-    story
+    transcript
 }
 
-/// The same, but every client keeps all that it prepares: the hard limit of `statement_memory` refuses what does not fit,
-/// with 54000, and lets go what leaves.
+/// The same, but every client keeps all that it prepares: the hard limit of `statement_memory` refuses more with 54000,
+/// and the memory of clients that disconnect is freed.
 #[test]
 fn statements_that_are_kept_end_at_their_limit() {
     let report = Report::begin();
@@ -91,34 +91,38 @@ fn statements_that_are_kept_end_at_their_limit() {
             batch = batch.parse(&format!("s{statement}"), &format!("SELECT '{padding}', {number}, {statement}"));
         }
         let mut client = site.connect();
-        // A client that is refused is closed, perhaps before all was sent.
+        // A refused client is closed, perhaps before all was sent.
         let _ = client.send_bytes(batch.sync().bytes());
-        let story = until(&mut client, "Ready I");
-        kept += story.iter().filter(|line| *line == "ParseComplete").count();
-        if let Some(error) = story.iter().find(|line| line.starts_with("Error")) {
+        let transcript = until(&mut client, "Ready I");
+        kept += transcript.iter().filter(|line| *line == "ParseComplete").count();
+        if let Some(error) = transcript.iter().find(|line| line.starts_with("Error")) {
             assert!(error.starts_with("Error 54000"), "{error}");
             break;
         }
-        assert_eq!(story.last().map(String::as_str), Some("Ready I"), "client {number}");
+        assert_eq!(transcript.last().map(String::as_str), Some("Ready I"), "client {number}");
         holders.push(client);
     }
     assert!(holders.len() < 30, "30 MB of statements were kept in 16");
-    let peak = assert_below(&site, CEILING + 3 * 16 * 1024);
+    let peak = assert_below(&site, LIMIT + 3 * 16 * 1024);
     report.figure(format!("{kept} statements kept in 16 MB, then 54000; at most {} MB resident", peak / 1024));
     drop(holders);
-    // What has left has made room.
+    // Disconnected clients have freed memory.
     let room = || {
         let mut client = site.connect();
         let batch = Batch::new().parse("s", &format!("SELECT '{padding}', 'room'")).sync();
         client.send_bytes(batch.bytes()).map_err(|error| error.to_string())?;
-        let story = until(&mut client, "Ready I");
-        if story.first().is_some_and(|line| line == "ParseComplete") { Ok(()) } else { Err(format!("{story:?}")) }
+        let transcript = until(&mut client, "Ready I");
+        if transcript.first().is_some_and(|line| line == "ParseComplete") {
+            Ok(())
+        } else {
+            Err(format!("{transcript:?}"))
+        }
     };
-    eventually("there is room again", room);
+    eventually("there is free memory again", room);
 }
 
-/// A client asks for a huge result and stops reading in the middle of it. The server is held up, others are served, and
-/// nothing piles up in the pooler; when the reader goes on, not a row is missing.
+/// A client requests a huge result and stops reading in the middle of it. The server is paused, other clients are
+/// served, and the pooler buffers little; when the reader goes on, no row is missing.
 #[test]
 fn a_reader_that_stops_in_a_huge_result_takes_no_memory() {
     let report = Report::begin();
@@ -136,13 +140,13 @@ fn a_reader_that_stops_in_a_huge_result_takes_no_memory() {
         });
         thread::sleep(Duration::from_secs(size(1, 20)));
         assert_eq!(site.connect().value("SELECT 'meanwhile'").unwrap().as_deref(), Some("meanwhile"));
-        let stopped = assert_below(&site, CEILING);
+        let stopped = assert_below(&site, LIMIT);
         let mut read = 0;
         bulk.skim(|tag, _| read += u32::from(tag == tag::back::DATA_ROW));
         assert_eq!(read, rows);
-        let peak = assert_below(&site, CEILING);
+        let peak = assert_below(&site, LIMIT);
         report.figure(format!(
-            "{mode} mode: {} MB while the reader of {} MB stood still, {} MB at most",
+            "{mode} mode: {} MB while the reader of {} MB was stopped, {} MB at most",
             stopped / 1024,
             rows / 1000,
             peak / 1024
@@ -150,9 +154,9 @@ fn a_reader_that_stops_in_a_huge_result_takes_no_memory() {
     }
 }
 
-/// A crowd of clients that have worked and idle: a buffer each would show.
+/// Many clients that have run queries and are idle: a buffer per client would show.
 #[test]
-fn a_crowd_of_idle_clients_takes_little_memory() {
+fn many_idle_clients_take_little_memory() {
     let report = Report::begin();
     raise_descriptors();
     let site = site(Setup::new(Mode::Transaction).size(2));
@@ -167,11 +171,11 @@ fn a_crowd_of_idle_clients_takes_little_memory() {
         })
         .collect();
     let each = (site.weir().memory().now - before) * 1024 / count;
-    // The budget is 640 bytes, counted by the benchmark with what the allocator keeps left out.
+    // The budget is 640 bytes, counted by the benchmark without the allocator's reserve.
     assert!(each < 4096, "{each} bytes a client");
     report.figure(format!(
         "{count} clients, {each} B each{}",
-        if full() { "" } else { " (with what is never given back)" }
+        if full() { "" } else { " (with memory that is never returned)" }
     ));
     drop(clients);
 }

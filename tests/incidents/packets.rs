@@ -1,5 +1,5 @@
-//! Packets whose parts say what can't be: settings without a name, lengths beyond any message. Each is answered or closed
-//! at once, in every phase of a connection, and costs no time of others.
+//! Packets with impossible parts: settings without a name, lengths beyond any message. Each is answered or closed at
+//! once, in every phase of a connection, and delays no other client.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use weir_tests::{Certificates, Ini, Mode, Setup, Site, users};
 use crate::report::{Report, size};
 use crate::servers::{Case, run, welcome};
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// More than a process that only answers needs, and far less than one that spins.
-const MOST_SECONDS: f64 = 10.0;
+/// More CPU time than a process that only answers needs, and far less than one that spins.
+const MAX_SECONDS: f64 = 10.0;
 
 fn packet(write: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     let mut packet = Vec::new();
@@ -21,18 +21,18 @@ fn packet(write: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     packet
 }
 
-/// What a process has used of the machine's cores, in seconds.
+/// The CPU time of a process, in seconds.
 fn cpu(site: &Site) -> f64 {
     let cpu = weir_pglocal::proc::cpu(site.weir().pid()).expect("it runs");
     cpu.total() as f64 / weir_pglocal::proc::TICKS_PER_SECOND
 }
 
-/// Everything up to the end of the connection, or up to a request for a password.
+/// All bytes up to the end of the connection, or up to a request for a password.
 #[track_caller]
 fn answer(client: &mut Connection, what: &str) -> Vec<u8> {
     let mut all = Vec::new();
     loop {
-        match client.read_bytes(PATIENCE) {
+        match client.read_bytes(TIMEOUT) {
             Ok(bytes) => all.extend_from_slice(&bytes),
             Err(Error::Timeout) => panic!("{what}: neither answered nor closed: {}", all.escape_ascii()),
             Err(_) => return all,
@@ -43,7 +43,7 @@ fn answer(client: &mut Connection, what: &str) -> Vec<u8> {
     }
 }
 
-/// `options` as a hostile client may write it.
+/// `options` as a hostile client may write them.
 fn options() -> Vec<String> {
     let words =
         ["-c=", "-c =", "-c", "-c=x", "-c ==", "--=", "--", "-", "--c=", "-c a=", "-c a", "=", "\\", "-c\\", "-c \\"];
@@ -60,8 +60,8 @@ fn options() -> Vec<String> {
     all
 }
 
-/// A startup packet whose `options` hold a setting without a name (`-c=`) made PgBouncer's parser spin. Here every shape of
-/// it is answered at once: with an error, or with the login, and the process uses no time for it.
+/// A startup packet whose `options` have a setting without a name (`-c=`) made PgBouncer's parser spin. Weir answers
+/// every form of it at once, with an error or with the login, and uses no CPU time for it.
 #[test]
 fn options_of_any_shape_are_answered_at_once() {
     let report = Report::begin();
@@ -72,18 +72,18 @@ fn options_of_any_shape_are_answered_at_once() {
             let mut client = Connection::open(&site.params()).unwrap();
             let user = [("user", users::APP.name), ("database", "app"), ("options", options.as_str())];
             client.send_bytes(&packet(|buffer| put_front::startup(buffer, &user, 0))).unwrap();
-            let heard = answer(&mut client, &options);
-            assert!(matches!(heard.first(), Some(b'E' | b'R')), "{options:?}: {}", heard.escape_ascii());
+            let received = answer(&mut client, &options);
+            assert!(matches!(received.first(), Some(b'E' | b'R')), "{options:?}: {}", received.escape_ascii());
             tried += 1;
         }
         let used = cpu(&site) - before;
-        assert!(used < MOST_SECONDS, "{used} s of a core");
+        assert!(used < MAX_SECONDS, "{used} s of a core");
         assert_eq!(site.connect().value("SELECT 'fine'").unwrap().as_deref(), Some("fine"));
     }
     report.figure(format!("{tried} startup packets, each answered at once"));
 }
 
-/// Lengths that no message has, and those around the ends of the numbers that hold them.
+/// Impossible lengths, and lengths around the limits of integer types.
 const LENGTHS: [u32; 12] = [
     0,
     1,
@@ -99,7 +99,7 @@ const LENGTHS: [u32; 12] = [
     0xffff_ffff,
 ];
 
-/// How far a client has come when it says such a length.
+/// The phase in which a client sends such a length.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Phase {
     First,
@@ -123,7 +123,7 @@ const PHASES: [Phase; 9] = [
     Phase::Copying,
 ];
 
-/// A connection in this phase, and what comes before the length there: nothing, or a tag.
+/// A connection in this phase, and the bytes before the length there: nothing, or a tag.
 fn reach(site: &Site, phase: Phase) -> (Connection, Vec<u8>) {
     let startup = packet(|b| put_front::startup(b, &[("user", users::APP.name), ("database", "app")], 0));
     match phase {
@@ -132,18 +132,18 @@ fn reach(site: &Site, phase: Phase) -> (Connection, Vec<u8>) {
             let mut client = Connection::open(&site.params()).unwrap();
             for request in [put_front::ssl_request, put_front::gss_request] {
                 client.send_bytes(&packet(request)).unwrap();
-                assert_eq!(client.read_bytes(PATIENCE).unwrap(), b"N");
+                assert_eq!(client.read_bytes(TIMEOUT).unwrap(), b"N");
             }
             (client, Vec::new())
         }
         Phase::Password(_) | Phase::Response => {
             let mut client = Connection::open(&site.params()).unwrap();
             client.send_bytes(&startup).unwrap();
-            client.read_frame(PATIENCE).unwrap();
+            client.read_frame(TIMEOUT).unwrap();
             if phase == Phase::Response {
                 let first = b"n,,n=,r=abcdefghijklmnopqrstuvwx";
                 client.send_bytes(&packet(|b| put_front::sasl_initial(b, "SCRAM-SHA-256", first))).unwrap();
-                client.read_frame(PATIENCE).unwrap();
+                client.read_frame(TIMEOUT).unwrap();
             }
             (client, b"p".to_vec())
         }
@@ -158,8 +158,8 @@ fn reach(site: &Site, phase: Phase) -> (Connection, Vec<u8>) {
     }
 }
 
-/// A header that says a length above 2³¹ made PgBouncer wait for ever. Here it is refused in every phase of a client's
-/// connection: the connection ends, and neither waits for the bytes nor keeps the process busy.
+/// A header with a length above 2³¹ made PgBouncer wait for ever. Weir refuses it in every phase of a client's
+/// connection: the connection is closed, and neither waits for the bytes nor keeps the process busy.
 #[test]
 fn a_length_beyond_any_message_ends_a_clients_connection_in_every_phase() {
     let report = Report::begin();
@@ -170,7 +170,7 @@ fn a_length_beyond_any_message_ends_a_clients_connection_in_every_phase() {
         let site = Site::with(setup, Mode::Transaction);
         let before = cpu(&site);
         for length in LENGTHS {
-            // At once, and a byte at a time.
+            // All at once, and byte by byte.
             for split in [false, true] {
                 let (mut client, mut bytes) = reach(&site, phase);
                 bytes.extend_from_slice(&length.to_be_bytes());
@@ -187,9 +187,9 @@ fn a_length_beyond_any_message_ends_a_clients_connection_in_every_phase() {
                 }
                 let what = format!("{phase:?}: {length:#x}");
                 loop {
-                    match client.read_bytes(PATIENCE) {
+                    match client.read_bytes(TIMEOUT) {
                         Ok(_) => {}
-                        Err(Error::Timeout) => panic!("{what}: it is not closed"),
+                        Err(Error::Timeout) => panic!("{what}: the connection is not closed"),
                         Err(_) => break,
                     }
                 }
@@ -197,13 +197,14 @@ fn a_length_beyond_any_message_ends_a_clients_connection_in_every_phase() {
             }
         }
         let used = cpu(&site) - before;
-        assert!(used < MOST_SECONDS, "{phase:?}: {used} s of a core");
+        assert!(used < MAX_SECONDS, "{phase:?}: {used} s of a core");
         assert_eq!(site.connect().value("SELECT 'fine'").unwrap().as_deref(), Some("fine"), "{phase:?}");
     }
     report.figure(format!("{tried} headers in {} phases, each connection ended", PHASES.len()));
 }
 
-/// The same from a server, in each phase of our login and behind it: its connection ends, and the client hears an error.
+/// The same from a server, in each phase of our login and after it: its connection is closed, and the client gets an
+/// error.
 #[test]
 fn a_length_beyond_any_message_ends_a_servers_connection_in_every_phase() {
     let report = Report::begin();
@@ -221,27 +222,27 @@ fn a_length_beyond_any_message_ends_a_servers_connection_in_every_phase() {
             for (place, before) in places {
                 let (name, bytes) = (format!("{}, {length:#x}, {place}", char::from(tag)), bytes.clone());
                 cases.push(Case::new(name, move |wire| {
-                    wire.say(&before)?;
+                    wire.send(&before)?;
                     if !before.is_empty() && before[0] == b'R' && before.len() > 9 {
-                        wire.hear()?;
+                        wire.read()?;
                     }
-                    wire.say(&bytes)?;
-                    wire.linger()
+                    wire.send(&bytes)?;
+                    wire.wait_for_end()
                 }));
             }
         }
     }
     let every = size(5, 1);
     let cases: Vec<Case> = cases.into_iter().step_by(every).collect();
-    let count = run(cases, |_, story| match story.last().map(String::as_str) {
+    let count = run(cases, |_, transcript| match transcript.last().map(String::as_str) {
         Some("Silence") | None => Err("the client hangs".into()),
-        _ if story.iter().any(|line| line.starts_with("Error")) => Ok(()),
+        _ if transcript.iter().any(|line| line.starts_with("Error")) => Ok(()),
         _ => Err("no error".into()),
     });
     report.figure(format!("{count} hostile servers, each connection ended"));
 }
 
-/// Within encryption it is as without.
+/// The same inside TLS.
 #[test]
 fn a_length_beyond_any_message_is_refused_within_encryption_too() {
     let certificates = Certificates::new();
@@ -249,15 +250,15 @@ fn a_length_beyond_any_message_is_refused_within_encryption_too() {
         Site::with(certificates.setup(Setup::new(Mode::Transaction).console_by_socket(), "require"), Mode::Transaction);
     for length in LENGTHS {
         let mut client = Connection::open(&site.params()).unwrap();
-        // What is no handshake's record ends it: its own length is bounded too.
+        // Bytes that are no TLS record end it: the length of a record is bounded too.
         let _ = client.send_bytes(&packet(put_front::ssl_request));
-        assert_eq!(client.read_bytes(PATIENCE).unwrap(), b"S");
+        assert_eq!(client.read_bytes(TIMEOUT).unwrap(), b"S");
         let _ = client.send_bytes(&[&[0x16, 3, 1][..], &length.to_be_bytes()[..2], &[0xff; 64]].concat());
         let _ = client.shutdown_write();
         loop {
-            match client.read_bytes(PATIENCE) {
+            match client.read_bytes(TIMEOUT) {
                 Ok(_) => {}
-                Err(Error::Timeout) => panic!("{length:#x}: it is not closed"),
+                Err(Error::Timeout) => panic!("{length:#x}: the connection is not closed"),
                 Err(_) => break,
             }
         }

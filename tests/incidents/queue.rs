@@ -1,17 +1,17 @@
-//! A pool that is full says so, says why, and is not taken for a dead server.
+//! A full pool reports that it is full, and by which clients, and is not taken for a dead server.
 
 use std::thread;
 use std::time::{Duration, Instant};
 
 use weir_pgclient::{Connection, Error};
-use weir_tests::{Batch, Ini, Mode, Postgres, Setup, Site, Tap, eventually, tell, users};
+use weir_tests::{Batch, Ini, Mode, Postgres, Setup, Site, Tap, eventually, line_of, users};
 
 use crate::report::{Report, size};
 
-/// As many clients as the pool has servers begin a transaction and go to sleep. Nothing moves: no query is running, the
-/// database is idle. The console shows the age of the oldest wait, growing; whoever waits is told, first by a notice and
-/// then by the refusal, that the servers are held, by how many clients that idle within a transaction, and for how long;
-/// and the console's tables lead from each server to its holder.
+/// As many clients as the pool has servers begin a transaction and stay idle. No query is running, the database is
+/// idle. The console shows the age of the oldest wait, growing; a waiting client gets, first by a notice and then by
+/// the error, the number of held servers, of the clients that are idle in a transaction, and for how long; and the
+/// console's tables link each server to its client.
 #[test]
 fn a_pool_held_by_idle_transactions_names_its_holders() {
     let report = Report::begin();
@@ -37,9 +37,9 @@ fn a_pool_held_by_idle_transactions_names_its_holders() {
             .await_pool("the oldest wait grows", |pool| pool.get("cl_waiting") == 1 && age(pool) > older + 200_000)));
     }
     let notice = waiting.read_frame(Duration::from_secs(20)).unwrap();
-    assert!(tell(&notice).starts_with("Notice"), "{}", tell(&notice));
+    assert!(line_of(&notice).starts_with("Notice"), "{}", line_of(&notice));
     let notice = waiting.take_notices().pop().expect("a notice").detail.unwrap_or_default();
-    // From each server the way leads to its client, and what that is doing.
+    // Each server is linked to its client and the client's state.
     let (servers, clients) = (site.weir().show("SERVERS"), site.weir().show("CLIENTS"));
     let cell = |table: &weir_pgclient::Answer, row, column| table.get(row, column).unwrap_or_default().to_owned();
     let mut names: Vec<_> = (0..servers.rows.len())
@@ -53,7 +53,7 @@ fn a_pool_held_by_idle_transactions_names_its_holders() {
     assert_eq!(names, ["sleeper 0", "sleeper 1", "sleeper 2"]);
     let refusal = loop {
         match waiting.read_frame(Duration::from_secs(30)) {
-            Ok(frame) if tell(&frame).starts_with("Error") => {
+            Ok(frame) if line_of(&frame).starts_with("Error") => {
                 break weir_pgclient::ServerError::read(&frame.body).unwrap();
             }
             Ok(_) => {}
@@ -63,14 +63,15 @@ fn a_pool_held_by_idle_transactions_names_its_holders() {
     let waited = began.elapsed();
     assert_eq!((refusal.sqlstate.as_str(), refusal.message.as_str()), ("57014", "query_wait_timeout"));
     let detail = refusal.detail.unwrap_or_default();
-    for told in [&notice, &detail] {
+    for reported in [&notice, &detail] {
         assert!(
-            told.contains("3 of 3 servers are in use") && told.contains("3 by clients that idle in a transaction"),
-            "{told:?}"
+            reported.contains("3 of 3 servers are in use")
+                && reported.contains("3 by clients that idle in a transaction"),
+            "{reported:?}"
         );
     }
-    // The log is written by a thread of its own.
-    eventually("the log says it too", || {
+    // A thread of its own writes the log.
+    eventually("the log reports it too", || {
         let log = site.weir().log();
         if log.contains(&detail) { Ok(()) } else { Err(format!("{detail:?}: {log}")) }
     });
@@ -89,14 +90,14 @@ fn refused(site: &Site, pool: &str) -> Error {
     outcome.expect_err("refused")
 }
 
-/// A pool whose servers are all held turns clients away by the score, over two hosts. Each is told that the pool is full,
-/// which is another error than a dead server's and that of a limit on clients; no host is left out or logged in to
-/// anew for it, and when the holders leave, both hosts serve at once.
+/// A pool whose servers are all held refuses many clients, over two hosts. Each gets the error of a full pool, which
+/// differs from that of a dead server and from that of a limit on clients; no host is avoided or logged in to again
+/// because of it, and when the holders disconnect, both hosts serve at once.
 #[test]
-fn a_full_pool_is_told_as_full_and_bans_no_server() {
+fn a_full_pool_is_reported_as_full_and_bans_no_server() {
     let report = Report::begin();
     let postgres = Postgres::shared();
-    // Two places on one port, so that one connection string has both.
+    // Two addresses with one port, so that one connection string has both.
     let first = Tap::at(&postgres, "127.0.0.4", 0);
     let second = Tap::at(&postgres, "127.0.0.5", first.port());
     let dead = weir_pglocal::free_port().unwrap();
@@ -105,9 +106,9 @@ fn a_full_pool_is_told_as_full_and_bans_no_server() {
     let ini = ini.database("two", &words).database("dead", &format!("host=127.0.0.1 port={dead}"));
     let site = Site::ini(&ini);
     let params = site.weir().params(users::APP.name, "two").password(users::APP.password);
-    // On a busy machine a first server may be longer on its way than anybody may wait here.
+    // On a busy machine, opening the first server may take longer than the timeout of waiting clients.
     let begun = || {
-        eventually("it has a server", || {
+        eventually("the pool has a server", || {
             let mut client = Connection::connect(&params).map_err(|error| error.to_string())?;
             client.query("BEGIN").map_err(|error| error.to_string())?;
             Ok::<_, String>(client)
@@ -122,8 +123,11 @@ fn a_full_pool_is_told_as_full_and_bans_no_server() {
             scope.spawn(|| {
                 for _ in 0..turned_away / 10 {
                     let error = refused(&site, "two");
-                    let told = error.server().unwrap_or_else(|| panic!("{error}"));
-                    assert_eq!((told.sqlstate.as_str(), told.message.as_str()), ("57014", "query_wait_timeout"));
+                    let reported = error.server().unwrap_or_else(|| panic!("{error}"));
+                    assert_eq!(
+                        (reported.sqlstate.as_str(), reported.message.as_str()),
+                        ("57014", "query_wait_timeout")
+                    );
                 }
             });
         }
@@ -134,7 +138,7 @@ fn a_full_pool_is_told_as_full_and_bans_no_server() {
     for word in ["banned", "unhealthy", "server login failed", "server conn crashed"] {
         assert!(!log.contains(word), "the log takes it for a dead server: {word}: {log}");
     }
-    // Those who held them find them as they were.
+    // The holders find their servers unchanged.
     for holder in &mut holders {
         assert_eq!(holder.value("SELECT 'mine'").unwrap().as_deref(), Some("mine"));
         holder.query("COMMIT").unwrap();
@@ -146,12 +150,12 @@ fn a_full_pool_is_told_as_full_and_bans_no_server() {
     let down = refused(&site, "dead");
     assert_eq!(down.sqlstate(), Some("08006"), "{down}");
     assert!(down.to_string().to_lowercase().contains("refused"), "{down}");
-    let crowd: Vec<_> = std::iter::from_fn(|| Connection::connect(&params).ok()).take(60).collect();
+    let refused_clients: Vec<_> = std::iter::from_fn(|| Connection::connect(&params).ok()).take(60).collect();
     let limit = refused(&site, "two");
-    let told = limit.server().unwrap_or_else(|| panic!("{limit}"));
+    let reported = limit.server().unwrap_or_else(|| panic!("{limit}"));
     let wanted = ("53300", "no more connections allowed (max_client_conn)");
-    assert_eq!((told.sqlstate.as_str(), told.message.as_str()), wanted);
-    assert!(site.weir().command("SHOW POOLS").is_ok(), "the operator gets in all the same");
-    drop(crowd);
-    report.figure(format!("{turned_away} clients told that the pool is full; 0 servers given up, 0 logins for it"));
+    assert_eq!((reported.sqlstate.as_str(), reported.message.as_str()), wanted);
+    assert!(site.weir().command("SHOW POOLS").is_ok(), "the operator can still log in");
+    drop(refused_clients);
+    report.figure(format!("{turned_away} clients refused by a full pool; 0 servers closed, 0 logins for it"));
 }

@@ -1,4 +1,4 @@
-//! Replies reach who asked, and nobody else, whatever becomes of the asker.
+//! Replies reach the client that sent the request, and no other, also when that client disconnects.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
@@ -6,18 +6,20 @@ use std::time::{Duration, Instant};
 
 use weir_pgclient::{Connection, Error};
 use weir_pgwire::tag;
-use weir_tests::{Batch, FaultProxy, Ini, Mode, Plan, Postgres, Rng, Setup, Site, Way, ask, readies, tale, tell};
+use weir_tests::{
+    Batch, FaultProxy, Ini, Mode, Plan, Postgres, Rng, Setup, Site, Way, ask, line_of, lines_of, read_until_ready,
+};
 
 use crate::report::{Report, size};
 
-/// A server whose bytes crawl, in small pieces and each a little late.
-fn slowly() -> Plan {
+/// A server whose bytes arrive slow_plan, in small pieces with a delay each.
+fn slow_plan() -> Plan {
     let pieces = Some((97, Duration::from_micros(300)));
     let way = Way { jitter: Duration::from_millis(2), trickle: pieces, ..Way::default() };
     Plan { forth: way, back: way, ..Plan::default() }
 }
 
-/// What the clients of a run went through.
+/// The results of a run's clients.
 #[derive(Default)]
 struct Counts {
     answered: AtomicU32,
@@ -25,17 +27,17 @@ struct Counts {
     left: AtomicU32,
 }
 
-/// Many clients send pipelines of Parse, Bind and Execute in two pieces with a pause within, which makes a server wait for
-/// its client; the others wait for a server no longer than a moment, and some leave in the middle of their answers. Each
-/// row carries a tag that only its client knows. A pooler that keeps the rest of a pipeline behind a failed checkout, or
-/// hands on a server that still owes answers, shows a row with another's tag.
+/// Many clients send pipelines of Parse, Bind and Execute in two pieces with a pause between them, during which the
+/// server waits for its client; the other clients wait for a server only a moment, and some disconnect during their
+/// answers. Each row has a tag that only its client knows. A pooler that keeps the rest of a pipeline after a failed
+/// checkout, or reuses a server with pending replies, shows a row with another client's tag.
 #[test]
 fn a_split_pipeline_never_delivers_the_rows_of_another() {
     let report = Report::begin();
     let counts = Counts::default();
     for servers in [1, 2] {
-        let slow = FaultProxy::scripted(Postgres::shared().port(), |_| slowly());
-        // An ini counts whole seconds, but takes fractions.
+        let slow = FaultProxy::scripted(Postgres::shared().port(), |_| slow_plan());
+        // PgBouncer counts whole seconds in an ini; Weir accepts fractions.
         let ini = Ini::transaction(servers).set("query_wait_timeout", "0.04").through(slow.port());
         let site = Site::ini(&ini);
         let end = Instant::now() + Duration::from_secs(size(4, 60));
@@ -48,9 +50,9 @@ fn a_split_pipeline_never_delivers_the_rows_of_another() {
     }
     let count = |count: &AtomicU32| count.load(Ordering::Relaxed);
     let (answered, timed_out, left) = (count(&counts.answered), count(&counts.timed_out), count(&counts.left));
-    assert!(answered > 0 && timed_out > 0 && left > 0, "{answered}, {timed_out}, {left}: not all was tried");
+    assert!(answered > 0 && timed_out > 0 && left > 0, "{answered}, {timed_out}, {left}: not all cases occurred");
     report.figure(format!(
-        "{answered} pipelines answered, {timed_out} refused by the wait's time-out, {left} left in the middle; no row astray"
+        "{answered} pipelines answered, {timed_out} refused by the wait's time-out, {left} disconnected in the middle; no row at another client"
     ));
 }
 
@@ -90,32 +92,32 @@ fn tagged_pipelines(site: &Site, client: usize, end: Instant, counts: &Counts) {
     }
 }
 
-/// Reads the answer of a pipeline; false if the client was refused a server.
+/// Reads the answer of a pipeline; false if the client got no server.
 fn answered(connection: &mut Connection, tag: &str) -> bool {
-    let mut story = Vec::new();
+    let mut transcript = Vec::new();
     let mut ready = 0;
     while ready < 2 {
         match connection.read_frame(Duration::from_secs(30)) {
             Ok(frame) => {
                 ready += usize::from(frame.tag == tag::back::READY);
-                story.push(tell(&frame));
+                transcript.push(line_of(&frame));
             }
-            Err(Error::Timeout) => panic!("{tag}: nothing comes after {story:?}"),
+            Err(Error::Timeout) => panic!("{tag}: no reply after {transcript:?}"),
             Err(_) => break,
         }
-        let last = story.last().expect("one was read");
-        assert!(!last.starts_with("Row ") || last.starts_with(&format!("Row {tag}-")), "{tag} was told {story:?}");
+        let last = transcript.last().expect("one was read");
+        assert!(!last.starts_with("Row ") || last.starts_with(&format!("Row {tag}-")), "{tag} received {transcript:?}");
         let error = last.starts_with("Error ");
-        // In so short a wait a login of the crawling server comes to no end either.
+        // In so short a wait, no login of the slow server completes either.
         let refused = ["57014", "08001"].map(|state| format!("Error {state} query_wait_timeout"));
-        assert!(!error || refused.iter().any(|told| last.starts_with(told)), "{tag}: {story:?}");
+        assert!(!error || refused.iter().any(|reported| last.starts_with(reported)), "{tag}: {transcript:?}");
     }
-    let rows: Vec<_> = story.iter().filter(|line| line.starts_with("Row")).cloned().collect();
+    let rows: Vec<_> = transcript.iter().filter(|line| line.starts_with("Row")).cloned().collect();
     let wanted: Vec<_> = (0..4).map(|part| format!("Row {tag}-{part},")).collect();
     if ready == 2 {
-        assert_eq!(rows, wanted, "{story:?}");
+        assert_eq!(rows, wanted, "{transcript:?}");
     } else {
-        assert!(wanted.starts_with(&rows), "{story:?}");
+        assert!(wanted.starts_with(&rows), "{transcript:?}");
     }
     ready == 2
 }
@@ -142,33 +144,33 @@ fn mix(rng: &mut Rng) -> Batch {
     batch
 }
 
-/// The answer to a mix that is brought to its end: everything up to the Ready after the mark.
+/// The answer to a finished mix: all messages up to the ReadyForQuery after the mark.
 fn whole(connection: &mut Connection, batch: &Batch, mark: &str) -> Vec<String> {
-    // A Sync, in case extended messages wait for one, then one that no COPY can swallow.
+    // One Sync, in case extended messages wait for it, then one that no COPY can consume.
     let batch = batch.clone().sync().query("ROLLBACK").query(&format!("SELECT '{mark}'"));
     connection.send_bytes(batch.bytes()).unwrap_or_else(|error| panic!("send: {error}"));
-    let mut story = Vec::new();
-    while !story.contains(&format!("Row {mark}")) {
-        story.extend(tale(&readies(connection, 1)));
+    let mut transcript = Vec::new();
+    while !transcript.contains(&format!("Row {mark}")) {
+        transcript.extend(lines_of(&read_until_ready(connection, 1)));
     }
-    story
+    transcript
 }
 
-/// What a client that comes after is told, word for word.
+/// The exact answers to the next client.
 fn assert_clean(site: &Site, number: usize) {
     let mut clean = site.connect();
     let tag = format!("clean {number}");
     let batch = Batch::new().run("SELECT $1::text", &[&tag]).sync().query("SELECT 'simple'").sync();
-    let story = ask(&mut clean, &batch, 3);
+    let transcript = ask(&mut clean, &batch, 3);
     let extended =
         ["ParseComplete", "BindComplete", "Columns text", &format!("Row {tag}"), "Complete SELECT 1", "Ready I"];
     let simple = ["Columns ?column?", "Row simple", "Complete SELECT 1", "Ready I", "Ready I"];
-    assert_eq!(story, [&extended[..], &simple[..]].concat(), "after mix {number}");
+    assert_eq!(transcript, [&extended[..], &simple[..]].concat(), "after mix {number}");
 }
 
-/// Random mixes of simple and extended queries, Flush, Sync, COPY and errors run directly and pooled side by side, and
-/// are answered alike. Then one more mix is sent and abandoned wherever it stands, and a clean client follows on the only
-/// server of the pool: whatever a pooler counted wrongly, an error or a reply too many, is the first thing it sees.
+/// Random mixes of simple and extended queries, Flush, Sync, COPY and errors run directly and pooled, and must get the
+/// same answers. Then one more mix is sent and abandoned at a random point, and a clean client uses the only server of
+/// the pool: if the pooler counted replies wrongly, this client receives the surplus error or reply.
 #[test]
 fn a_left_over_reply_never_surfaces_in_the_next_clients_query() {
     let report = Report::begin();
@@ -187,7 +189,7 @@ fn a_left_over_reply_never_surfaces_in_the_next_clients_query() {
             let mut through = pooled.connect();
             let (wanted, got) = (whole(&mut alone, &batch, &mark), whole(&mut through, &batch, &mark));
             assert_eq!(got, wanted, "mix {number} of seed {seed}");
-            // The same client goes on with a mix that it does not end.
+            // The same client sends another mix, without its end.
             through.send_bytes(mix(&mut rng).bytes()).unwrap();
             if rng.one_in(2) {
                 let _ = through.read_frame(Duration::from_millis(rng.below(4) as u64 + 1));

@@ -1,4 +1,4 @@
-//! The size of a run, and what it found: figures that go to the terminal, and to the folder that `make incidents` reads.
+//! The size of a run, and its figures, which go to the terminal and to the folder that `make incidents` reads.
 
 use std::fmt::Display;
 use std::fs;
@@ -8,15 +8,15 @@ use std::sync::PoisonError;
 use std::thread;
 use std::time::Instant;
 
-/// Where `make incidents` collects a line a test.
+/// The folder in which `make incidents` collects one line per test.
 const FOLDER: &str = "WEIR_INCIDENTS_OUT";
 
-/// Whether the sizes are those that the incidents had.
+/// Whether the run uses the incidents' own sizes.
 pub(crate) fn full() -> bool {
     std::env::var_os("WEIR_INCIDENTS_FULL").is_some_and(|value| !value.is_empty() && value != "0")
 }
 
-/// A size: a small one for every day, or the incident's own.
+/// A size: a small one by default, or the incident's own.
 pub(crate) fn size<T>(quick: T, incident: T) -> T {
     if full() { incident } else { quick }
 }
@@ -30,7 +30,7 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// Begins with the test that runs now.
+    /// Begins a report for the running test.
     pub(crate) fn begin() -> Report {
         let thread = thread::current();
         let path = thread.name().unwrap_or("a thread").to_owned();
@@ -38,7 +38,7 @@ impl Report {
         Report { test, began: Instant::now(), figures: Mutex::default() }
     }
 
-    /// Something measured: what it is, with its number and unit.
+    /// A measured figure: its name, number and unit.
     pub(crate) fn figure(&self, what: impl Display) {
         println!("figure: {what}");
         self.figures.lock().unwrap_or_else(PoisonError::into_inner).push(what.to_string());

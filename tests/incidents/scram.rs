@@ -1,4 +1,4 @@
-//! SCRAM messages that are not what they should be, in both roles: from clients, and from servers.
+//! Malformed SCRAM messages in both roles: from clients, and from servers.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -12,11 +12,11 @@ use weir_tests::{Mode, Setup, Site, body_text, users};
 use crate::report::{Report, size};
 use crate::servers::{Case, run, welcome};
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 const NONCE: [u8; 18] = *b"eighteen bytes ...";
 
-/// Everything that can be wrong with a message of attributes: cut at every byte, each attribute missing, doubled, empty,
-/// moved, very long, an unknown one before it; each byte another one.
+/// All faults of a message of attributes: cut at every byte, each attribute missing, doubled, empty, moved, very long,
+/// an unknown one before it; each byte replaced.
 fn malformed(message: &[u8]) -> Vec<(String, Vec<u8>)> {
     let text = body_text(message);
     let parts: Vec<&str> = text.split(',').collect();
@@ -51,7 +51,7 @@ fn malformed(message: &[u8]) -> Vec<(String, Vec<u8>)> {
         if at + 1 < parts.len() {
             let mut swapped = own(&parts);
             swapped.swap(at, at + 1);
-            all.push((format!("attributes {at} and {} in turn", at + 1), joined(&swapped)));
+            all.push((format!("attributes {at} and {} swapped", at + 1), joined(&swapped)));
         }
     }
     for at in 0..message.len() {
@@ -65,7 +65,7 @@ fn malformed(message: &[u8]) -> Vec<(String, Vec<u8>)> {
     all
 }
 
-/// One exchange of a client's: each step may be spoilt. Returns whether it was let in.
+/// One exchange of a client; each step may be malformed. Returns whether the login succeeded.
 fn client_login(
     site: &Site,
     initial: impl FnOnce(&[u8]) -> Vec<u8>,
@@ -75,13 +75,13 @@ fn client_login(
     let mut packet = Vec::new();
     put_front::startup(&mut packet, &[("user", users::APP.name), ("database", "app")], 0);
     client.send_bytes(&packet).map_err(|error| error.to_string())?;
-    let frame = client.read_frame(PATIENCE).map_err(|error| error.to_string())?;
+    let frame = client.read_frame(TIMEOUT).map_err(|error| error.to_string())?;
     if frame.tag != tag::back::AUTHENTICATION {
-        return Err(format!("{frame:?} instead of a question"));
+        return Err(format!("{frame:?} instead of a request"));
     }
     let (state, first) = ScramClient::start(NONCE);
     let _ = client.send_bytes(&initial(&first));
-    let frame = match client.read_frame(PATIENCE) {
+    let frame = match client.read_frame(TIMEOUT) {
         Ok(frame) if frame.tag == tag::back::AUTHENTICATION => frame,
         Ok(_) => return ended(&mut client),
         Err(Error::Timeout) => return Err("silence".into()),
@@ -90,7 +90,7 @@ fn client_login(
     let Ok(Auth::SaslContinue(challenge)) = backend::authentication(&frame.body) else {
         return Err("neither a challenge nor an error".into());
     };
-    // A first message that is only odd is answered, though its sender can't go on with that.
+    // An odd but valid first message is answered, but its sender can't continue.
     let answer = state.server_first(challenge).map_or_else(
         |_| b"c=biws,r=x,p=AAAA".to_vec(),
         |state| {
@@ -99,7 +99,7 @@ fn client_login(
         },
     );
     let _ = client.send_bytes(&last(&answer));
-    match client.read_frame(PATIENCE) {
+    match client.read_frame(TIMEOUT) {
         Ok(frame) if frame.tag == tag::back::AUTHENTICATION => Ok(true),
         Ok(_) => ended(&mut client),
         Err(Error::Timeout) => Err("silence".into()),
@@ -107,12 +107,12 @@ fn client_login(
     }
 }
 
-/// An error was told; the end of the connection must follow.
+/// An error was sent; the connection must be closed.
 fn ended(client: &mut Connection) -> Result<bool, String> {
-    match client.read_frame(PATIENCE) {
-        Err(Error::Timeout) => Err("it is told an error and not closed".into()),
+    match client.read_frame(TIMEOUT) {
+        Err(Error::Timeout) => Err("the client gets an error, but is not closed".into()),
         Err(_) => Ok(false),
-        Ok(frame) => Err(format!("{frame:?} behind the error")),
+        Ok(frame) => Err(format!("{frame:?} after the error")),
     }
 }
 
@@ -128,7 +128,7 @@ fn response(data: &[u8]) -> Vec<u8> {
     packet
 }
 
-/// A frame whose body is this, and each way in which SASLInitialResponse itself can be wrong.
+/// Frames for this body with each fault that SASLInitialResponse itself can have.
 fn wrong_frames() -> Vec<(String, Vec<u8>)> {
     let first = b"n,,n=,r=abcdefghijklmnopqrstuvwx";
     let frame = |body: &[u8]| [b"p", &(body.len() as u32 + 4).to_be_bytes()[..], body].concat();
@@ -140,31 +140,31 @@ fn wrong_frames() -> Vec<(String, Vec<u8>)> {
     }
     for length in [-1_i32, -2, 0, 1, first.len() as i32 - 1, first.len() as i32 + 1, i32::MAX, i32::MIN] {
         let body = [&b"SCRAM-SHA-256\0"[..], &length.to_be_bytes(), first].concat();
-        all.push((format!("a response that says {length} bytes"), frame(&body)));
+        all.push((format!("a response with length {length}"), frame(&body)));
     }
     let whole = [&b"SCRAM-SHA-256\0"[..], &(first.len() as u32).to_be_bytes(), first].concat();
     for end in 0..whole.len() {
         all.push((format!("a frame cut to {end} bytes"), frame(&whole[..end])));
     }
     for length in [0_u32, 3, 4, 0x7fff_ffff, 0xffff_ffff] {
-        all.push((format!("a frame that says {length}"), [b"p", &length.to_be_bytes()[..], &whole].concat()));
+        all.push((format!("a frame with length {length}"), [b"p", &length.to_be_bytes()[..], &whole].concat()));
     }
     all
 }
 
-/// Each message of a client's in the exchange, with everything that can be wrong with it, one at a time. Nobody but the
-/// unspoilt one is let in, nobody is left hanging, and the pooler goes on.
+/// Each message of a client in the exchange, with each possible fault, one at a time. Only the valid exchange succeeds,
+/// no connection hangs, and the pooler goes on.
 #[test]
-fn a_malformed_scram_message_of_a_client_lets_nobody_in() {
+fn a_malformed_scram_message_of_a_client_fails_its_login() {
     let report = Report::begin();
-    // Few iterations: it is the form that is tried here.
+    // Few iterations: this tests the form.
     let setup = Setup::new(Mode::Transaction).auth_line("failure_delay = 0").auth_line("scram_iterations = 1");
     let site = Site::with(setup.general("client_login_timeout = \"2s\""), Mode::Transaction);
-    assert_eq!(client_login(&site, initial, response), Ok(true), "the unspoilt one");
+    assert_eq!(client_login(&site, initial, response), Ok(true), "the valid one");
     let (_, first) = ScramClient::start(NONCE);
     let mut cases: Vec<(String, Vec<u8>)> = wrong_frames();
     cases.extend(malformed(&first).into_iter().map(|(name, bytes)| (format!("client-first: {name}"), initial(&bytes))));
-    // The last message differs in each exchange, but its form does not: what is spoilt is found by the place.
+    // The last message differs in each exchange, but its form does not: faults are chosen by position.
     let form = {
         let (form, _) = (std::sync::Mutex::new(Vec::new()), ());
         let _ = client_login(&site, initial, |answer| {
@@ -175,7 +175,7 @@ fn a_malformed_scram_message_of_a_client_lets_nobody_in() {
     };
     let spoilt_last = malformed(&form).len();
     let firsts = cases.len();
-    let (next, let_in) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let (next, logged_in) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let step = size(3, 1);
     let count = firsts + spoilt_last / step;
     thread::scope(|scope| {
@@ -190,7 +190,7 @@ fn a_malformed_scram_message_of_a_client_lets_nobody_in() {
                     let outcome = match cases.get(number) {
                         Some((what, packet)) => {
                             name.clone_from(what);
-                            // A first message that is only odd may be answered; its last one does not fit it then.
+                            // An odd but valid first message may be answered; its last message does not match then.
                             client_login(&site, |_| packet.clone(), |_| response(b"c=biws,r=x,p=AAAA"))
                         }
                         None => client_login(&site, initial, |answer| {
@@ -200,17 +200,17 @@ fn a_malformed_scram_message_of_a_client_lets_nobody_in() {
                             response(&bytes)
                         }),
                     };
-                    let_in.fetch_add(usize::from(outcome == Ok(true)), Ordering::Relaxed);
+                    logged_in.fetch_add(usize::from(outcome == Ok(true)), Ordering::Relaxed);
                     assert_eq!(outcome, Ok(false), "{name}");
                 }
             });
         }
     });
-    assert_eq!(client_login(&site, initial, response), Ok(true), "the unspoilt one, afterwards");
-    report.figure(format!("{count} malformed messages of clients, {} let in", let_in.into_inner()));
+    assert_eq!(client_login(&site, initial, response), Ok(true), "the valid one, afterwards");
+    report.figure(format!("{count} malformed messages of clients, {} logged in", logged_in.into_inner()));
 }
 
-/// A server's side of the exchange, in which one message is spoilt by its number in the list of what can be wrong.
+/// A server's side of the exchange. One message has a fault, given by its number in the list of faults.
 fn server_case(name: String, step: Step, number: usize) -> Case {
     Case::new(name, move |wire| {
         let mut packet = Vec::new();
@@ -218,8 +218,8 @@ fn server_case(name: String, step: Step, number: usize) -> Case {
         if let Step::Offer = step {
             packet = offers().swap_remove(number).1;
         }
-        wire.say(&packet)?;
-        let (_, body) = wire.hear()?;
+        wire.send(&packet)?;
+        let (_, body) = wire.read()?;
         let data = body.iter().position(|byte| *byte == 0).and_then(|end| body.get(end + 5..)).unwrap_or_default();
         let salted = salt_password("y", b"salt of a server", 4096);
         let verifier = ScramVerifier::from_salted(&salted, b"salt of a server".to_vec(), 4096);
@@ -229,23 +229,24 @@ fn server_case(name: String, step: Step, number: usize) -> Case {
         };
         let mut packet = Vec::new();
         put_back::auth_sasl_continue(&mut packet, &spoil(&challenge, matches!(step, Step::First)));
-        wire.say(&packet)?;
-        let (_, body) = wire.hear()?;
-        // One who was told something else answers something else; the last word is then as good as it can be.
+        wire.send(&packet)?;
+        let (_, body) = wire.read()?;
+        // A client that received another message sends another answer; the server's last message is then the best
+        // possible.
         let last = state.finish(&body).map_or_else(|_| b"v=AAAA".to_vec(), |(_, last)| last);
         let mut packet = Vec::new();
         if !matches!(step, Step::NoLast) {
             put_back::auth_sasl_final(&mut packet, &spoil(&last, matches!(step, Step::Last)));
         }
         packet.extend_from_slice(&welcome());
-        wire.say(&packet)?;
+        wire.send(&packet)?;
         answer_all(wire)
     })
 }
 
 fn answer_all(wire: &mut crate::servers::Wire) -> std::io::Result<()> {
     loop {
-        let (tag, _) = wire.hear()?;
+        let (tag, _) = wire.read()?;
         let mut answer = Vec::new();
         match tag {
             tag::front::QUERY => {
@@ -259,7 +260,7 @@ fn answer_all(wire: &mut crate::servers::Wire) -> std::io::Result<()> {
             tag::front::SYNC => put_back::ready(&mut answer, b'I'),
             _ => return Ok(()),
         }
-        wire.say(&answer)?;
+        wire.send(&answer)?;
     }
 }
 
@@ -269,17 +270,17 @@ enum Step {
     Offer,
     First,
     Last,
-    /// The server says that all is well without having proven anything.
+    /// The server sends AuthenticationOk without any proof.
     NoLast,
 }
 
-/// Offers of mechanisms that are none.
+/// Offers of invalid mechanisms.
 fn offers() -> Vec<(String, Vec<u8>)> {
     let mut whole = Vec::new();
     put_back::auth_sasl(&mut whole, &["SCRAM-SHA-256"]);
     let frame = |body: &[u8]| [b"R", &(body.len() as u32 + 4).to_be_bytes()[..], body].concat();
     let body = &whole[weir_pgwire::HEAD..];
-    // Without the last byte, the end of the list, it is complete enough to be understood by some.
+    // Without the last byte, the end of the list, some implementations still understand it.
     let mut all: Vec<_> =
         (0..body.len() - 1).map(|end| (format!("an offer cut to {end} bytes"), frame(&body[..end]))).collect();
     for names in [&[][..], &[""], &["SCRAM-SHA-1"], &["SCRAM-SHA-256-PLUS"], &["PLAIN", "LOGIN"]] {
@@ -290,42 +291,42 @@ fn offers() -> Vec<(String, Vec<u8>)> {
     all
 }
 
-/// Each message of a server's in the exchange, with everything that can be wrong with it, one at a time: the offer, the
-/// challenge, the verdict. The login fails with an error to the waiting client, or, where nothing that is signed was
-/// touched, does not; a server that skips its proof is not believed. The unspoilt exchange is among them.
+/// Each message of a server in the exchange, with each possible fault, one at a time: the offer, the challenge, the
+/// final message. The login fails with an error for the waiting client, unless the fault is outside the signed part; a
+/// server that skips its proof is not accepted. The valid exchange is among them.
 #[test]
 fn a_malformed_scram_message_of_a_server_fails_its_login() {
     let report = Report::begin();
     let mut cases = vec![
-        server_case("unspoilt".into(), Step::Nothing, 0),
+        server_case("valid".into(), Step::Nothing, 0),
         server_case("a server that skips its proof".into(), Step::NoLast, 0),
     ];
     for (number, (name, _)) in offers().into_iter().enumerate() {
         cases.push(server_case(name, Step::Offer, number));
     }
-    // What can be wrong depends on the message's form alone, which is the same in each exchange.
+    // The possible faults depend only on the message's form, which is the same in each exchange.
     let (_, first) = ScramClient::start(NONCE);
     let salted = salt_password("y", b"salt of a server", 4096);
     let verifier = ScramVerifier::from_salted(&salted, b"salt of a server".to_vec(), 4096);
     let (_, challenge) = ScramServer::new(NONCE).first(&first, verifier, false).expect("our own first message");
     let verdict = format!("v={}=", "A".repeat(43));
     for (step, form) in [(Step::First, challenge.as_slice()), (Step::Last, verdict.as_bytes())] {
-        // Where bytes themselves differ from exchange to exchange, a spoilt one may be left out there; the count is safe.
+        // Where bytes differ from exchange to exchange, a fault may change nothing; the count is the same.
         let certain = malformed(form).len().saturating_sub(12);
         for number in (0..certain).step_by(size(3, 1)) {
             cases.push(server_case(format!("{step:?} {number}: {}", malformed(form)[number].0), step, number));
         }
     }
-    let count = run(cases, |name, story| {
-        let welcome = story.iter().filter(|line| line.starts_with("Ready")).count() == 3;
-        let failed = story.iter().any(|line| line.starts_with("Error"));
+    let count = run(cases, |name, transcript| {
+        let welcome = transcript.iter().filter(|line| line.starts_with("Ready")).count() == 3;
+        let failed = transcript.iter().any(|line| line.starts_with("Error"));
         match name {
-            "unspoilt" if !welcome => Err("it should be let in".into()),
-            "unspoilt" => Ok(()),
-            _ if welcome => Err("it is believed".into()),
-            _ if !failed => Err("no error is told".into()),
+            "valid" if !welcome => Err("the login should succeed".into()),
+            "valid" => Ok(()),
+            _ if welcome => Err("the server is accepted".into()),
+            _ if !failed => Err("no error is sent".into()),
             _ => Ok(()),
         }
     });
-    report.figure(format!("{count} malformed messages of servers, none believed"));
+    report.figure(format!("{count} malformed messages of servers, none accepted"));
 }

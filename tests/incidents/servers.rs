@@ -1,5 +1,5 @@
-//! Servers that are no PostgreSQL: a hostile one can't be a real one. Each of many cases is a pool of its own, so that
-//! none is slowed down by what another has learnt.
+//! Servers that are no PostgreSQL, because a real one is never hostile. Each of many cases has its own pool, so that
+//! none is delayed by the failures of another.
 
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use weir_pgclient::{Connection, Error, Params};
 use weir_pgwire::{First, Head, put_back, put_front, startup};
-use weir_tests::{Batch, Mode, Setup, Site, body_text, tell, users};
+use weir_tests::{Batch, Mode, Setup, Site, body_text, line_of, users};
 
-/// What a server does behind the startup packet of a connection; `Err` and the end close it.
+/// What a server does after the startup packet of a connection; `Err` and the end close it.
 pub(crate) type Script = Box<dyn Fn(&mut Wire) -> io::Result<()> + Send + Sync>;
 
-/// A case's name, and what its server does.
+/// A case's name, and its server's behaviour.
 pub(crate) struct Case {
     pub(crate) name: String,
     script: Script,
@@ -30,19 +30,19 @@ impl Case {
     }
 }
 
-/// One connection of a pooler's to such a server.
+/// One connection of a pooler to such a server.
 pub(crate) struct Wire {
     socket: TcpStream,
 }
 
 impl Wire {
-    /// Says bytes as they are.
-    pub(crate) fn say(&mut self, bytes: &[u8]) -> io::Result<()> {
+    /// Sends raw bytes.
+    pub(crate) fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.socket.write_all(bytes)
     }
 
     /// The next message: tag and body.
-    pub(crate) fn hear(&mut self) -> io::Result<(u8, Vec<u8>)> {
+    pub(crate) fn read(&mut self) -> io::Result<(u8, Vec<u8>)> {
         let mut head = [0; weir_pgwire::HEAD];
         self.socket.read_exact(&mut head)?;
         let length = Head::parse(&head).ok().flatten().ok_or(io::ErrorKind::InvalidData)?.body;
@@ -51,8 +51,8 @@ impl Wire {
         Ok((head[0], body))
     }
 
-    /// Whatever comes until the other side has gone.
-    pub(crate) fn linger(&mut self) -> io::Result<()> {
+    /// Reads until the other side has closed.
+    pub(crate) fn wait_for_end(&mut self) -> io::Result<()> {
         while self.socket.read(&mut [0; 1024])? > 0 {}
         Ok(())
     }
@@ -79,7 +79,7 @@ pub(crate) fn welcome() -> Vec<u8> {
     bytes
 }
 
-/// Serves all cases, each by its database's name; returns the port. Its threads end with the process.
+/// Serves all cases, each under its database's name; returns the port. Its threads end with the process.
 pub(crate) fn serve(cases: Vec<Case>) -> (u16, Arc<Vec<Case>>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let port = listener.local_addr().expect("it is bound").port();
@@ -100,19 +100,19 @@ fn converse(socket: TcpStream, cases: &[Case]) -> io::Result<()> {
     loop {
         let packet = wire.packet()?;
         match startup::first(&packet) {
-            Ok(Some((First::Ssl | First::Gss, _))) => wire.say(b"N")?,
+            Ok(Some((First::Ssl | First::Gss, _))) => wire.send(b"N")?,
             Ok(Some((First::Startup(startup), _))) => {
                 let name = startup.get(b"database").map(body_text).unwrap_or_default();
                 let number: usize = name.trim_start_matches("case").parse().map_err(|_| io::ErrorKind::InvalidData)?;
                 return (cases.get(number).ok_or(io::ErrorKind::InvalidData)?.script)(&mut wire);
             }
-            // A cancel request is answered with garbage, which nobody should read.
-            _ => return wire.say(b"E\0\0\0\x05\0"),
+            // A cancel request gets garbage, which no client should read.
+            _ => return wire.send(b"E\0\0\0\x05\0"),
         }
     }
 }
 
-/// A Weir with a pool for each case, short time-outs, and a real pool beside them.
+/// A Weir with a pool for each case, short timeouts, and a real pool beside them.
 pub(crate) fn site(port: u16, cases: &[Case]) -> Site {
     let mut more = String::new();
     for number in 0..cases.len() {
@@ -126,46 +126,46 @@ pub(crate) fn site(port: u16, cases: &[Case]) -> Site {
     Site::with(setup.general("server_fast_close = true"), Mode::Transaction)
 }
 
-/// What a client of this case is told: it logs in, asks a simple and an extended query, and leaves.
-pub(crate) fn told(params: &Params) -> Vec<String> {
+/// The replies to a client of this case: it logs in, sends a simple and an extended query, and disconnects.
+pub(crate) fn read_replies(params: &Params) -> Vec<String> {
     let Ok(mut client) = Connection::open(params) else { return vec!["Closed".into()] };
     let mut packet = Vec::new();
     put_front::startup(&mut packet, &[("user", params.user.as_str()), ("database", params.database.as_str())], 0);
     packet.extend_from_slice(Batch::new().query("SELECT 1").bytes());
     packet.extend_from_slice(Batch::new().run("SELECT $1", &["2"]).sync().bytes());
     let _ = client.send_bytes(&packet);
-    let mut story: Vec<String> = Vec::new();
+    let mut transcript: Vec<String> = Vec::new();
     loop {
         match client.read_frame(Duration::from_secs(30)) {
-            Ok(frame) => story.push(tell(&frame)),
+            Ok(frame) => transcript.push(line_of(&frame)),
             Err(Error::Timeout) => {
-                story.push("Silence".into());
-                return story;
+                transcript.push("Silence".into());
+                return transcript;
             }
-            // What can't be read is passed on as it is, and this client can't read it either.
+            // A message that can't be parsed is passed on as it is, and this client can't parse it either.
             Err(Error::Protocol(_)) => {
-                story.push("Malformed".into());
-                return story;
+                transcript.push("Malformed".into());
+                return transcript;
             }
             Err(_) => {
-                story.push("Closed".into());
-                return story;
+                transcript.push("Closed".into());
+                return transcript;
             }
         }
         // Login, simple query, extended query.
-        if story.iter().filter(|line| line.starts_with("Ready")).count() == 3 {
-            return story;
+        if transcript.iter().filter(|line| line.starts_with("Ready")).count() == 3 {
+            return transcript;
         }
     }
 }
 
-/// Runs all cases, many at once, and has each judged; returns how many there were.
+/// Runs all cases, many at once, and checks each; returns their number.
 ///
 /// # Panics
 ///
-/// With what is wrong about the first cases, when some are; when Weir has ended, or its other pool does not serve.
+/// With the errors of the first cases that fail; when Weir has ended, or its other pool does not serve.
 #[track_caller]
-pub(crate) fn run(cases: Vec<Case>, judge: impl Fn(&str, &[String]) -> Result<(), String> + Sync) -> usize {
+pub(crate) fn run(cases: Vec<Case>, check: impl Fn(&str, &[String]) -> Result<(), String> + Sync) -> usize {
     let (port, cases) = serve(cases);
     let site = site(port, &cases);
     let next = AtomicUsize::new(0);
@@ -177,25 +177,25 @@ pub(crate) fn run(cases: Vec<Case>, judge: impl Fn(&str, &[String]) -> Result<()
                     loop {
                         let number = next.fetch_add(1, Ordering::Relaxed);
                         let Some(case) = cases.get(number) else { return wrong };
-                        let story = told(&site.weir().params(users::APP.name, &format!("case{number}")));
-                        if let Err(what) = judge(&case.name, &story) {
-                            wrong.push(format!("{}: {what}: {story:?}", case.name));
+                        let transcript = read_replies(&site.weir().params(users::APP.name, &format!("case{number}")));
+                        if let Err(what) = check(&case.name, &transcript) {
+                            wrong.push(format!("{}: {what}: {transcript:?}", case.name));
                         }
                     }
                 })
             })
             .collect();
-        workers.into_iter().flat_map(|worker| worker.join().expect("it does not panic")).collect()
+        workers.into_iter().flat_map(|worker| worker.join().expect("the thread does not panic")).collect()
     });
     assert!(site.weir().exited().is_none(), "Weir has ended: {}", site.weir().log());
     assert_eq!(
         site.connect().value("SELECT 'fine'").unwrap().as_deref(),
         Some("fine"),
-        "the neighbours notice nothing"
+        "other clients are not affected"
     );
     assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), cases.len(), wrong[..wrong.len().min(10)].join("\n"));
-    // Hostile servers close when they like, so pools of theirs may be at their logins still.
-    site.weir().ask_nothing_at_end();
+    // Hostile servers may close at any time, so their pools may still be at their logins.
+    site.weir().skip_final_checks();
     let log = site.weir().log();
     let broken = log.lines().find(|line| line.contains("panicked") || line.contains("internal error"));
     assert_eq!(broken, None);

@@ -1,4 +1,4 @@
-//! A prepared statement is the one that its client prepared, on whatever server it runs.
+//! A prepared statement is the one that its client prepared, on every server.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
@@ -6,27 +6,27 @@ use std::time::{Duration, Instant};
 
 use weir_pgclient::{Connection, Error, Params};
 use weir_pgwire::tag;
-use weir_tests::{Batch, Ini, PgBouncer, Postgres, Rng, Setup, Site, tell, users};
+use weir_tests::{Batch, Ini, PgBouncer, Postgres, Rng, Setup, Site, line_of, users};
 use weir_tests::{Database, Mode};
 
 use crate::report::{Report, size};
 
-/// How drivers go about prepared statements.
+/// How drivers use prepared statements.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Habit {
-    /// Parse and Describe in one go, once, then Bind and Execute (pgx, tokio-postgres, sqlx).
+    /// Parse and Describe together, once, then Bind and Execute (pgx, tokio-postgres, sqlx).
     DescribesOnce,
     /// Parse and Describe, then Flush instead of Sync (asyncpg, postgres.js).
     Flushes,
-    /// Parse, Bind, Describe, Execute in one go the first time, and no Parse after that (node-postgres, pgjdbc).
+    /// Parse, Bind, Describe, Execute together the first time, and no Parse after that (node-postgres, pgjdbc).
     AllAtOnce,
     /// Parse without Describe, and a Describe alone before each use (libpq's PQprepare and PQdescribePrepared).
     DescribesAlone,
     /// Prepares after a few uses of the unnamed statement, and drops old ones by DEALLOCATE (psycopg 3).
     Deallocates,
-    /// Closes each statement after its use and prepares it anew under the same name (database/sql with lib/pq).
+    /// Closes each statement after its use and prepares it again under the same name (database/sql with lib/pq).
     ClosesEachTime,
-    /// A Parse that fails comes first, under the name that a good one takes afterwards.
+    /// A Parse that fails comes first, under the name that a valid one uses afterwards.
     FailsFirst,
 }
 
@@ -43,7 +43,7 @@ const HABITS: [Habit; 7] = [
 /// Statements of each client: more than a server may keep.
 const STATEMENTS: usize = 5;
 
-/// A client with a habit, and what it believes to be prepared.
+/// A client with a habit, and the statements that it has prepared.
 struct Driver {
     habit: Habit,
     number: usize,
@@ -54,7 +54,7 @@ struct Driver {
 
 impl Driver {
     fn name(statement: usize) -> String {
-        // The same names in all clients, for other statements.
+        // All clients use the same names for different statements.
         format!("stmt_{statement}")
     }
 
@@ -68,17 +68,17 @@ impl Driver {
 
     /// Reads up to this message.
     fn read_to(&mut self, last: u8) -> Result<Vec<String>, String> {
-        let mut story = Vec::new();
+        let mut transcript = Vec::new();
         loop {
             match self.client.read_frame(Duration::from_secs(20)) {
                 Ok(frame) => {
-                    story.push(tell(&frame));
-                    // After an error nothing comes before the next Sync.
+                    transcript.push(line_of(&frame));
+                    // After an error nothing follows before the next Sync.
                     if frame.tag == last || (last != tag::back::READY && frame.tag == tag::back::ERROR) {
-                        return Ok(story);
+                        return Ok(transcript);
                     }
                 }
-                Err(error) => return Err(format!("{error} after {story:?}")),
+                Err(error) => return Err(format!("{error} after {transcript:?}")),
             }
         }
     }
@@ -88,7 +88,7 @@ impl Driver {
         self.read_to(tag::back::READY)
     }
 
-    /// Makes the statement ready as the habit has it, and says what goes before the Bind.
+    /// Prepares the statement according to the habit, and returns the messages before the Bind.
     fn prepare(&mut self, statement: usize) -> Result<Batch, String> {
         let (name, sql) = (Driver::name(statement), self.sql(statement));
         if self.prepared[statement] && self.habit != Habit::DescribesAlone {
@@ -96,35 +96,35 @@ impl Driver {
         }
         match self.habit {
             Habit::DescribesOnce => {
-                let story = self.ask(&Batch::new().parse(&name, &sql).describe_statement(&name).sync())?;
-                if story.iter().any(|line| line.starts_with("Error")) {
-                    return Err(format!("{story:?}"));
+                let transcript = self.ask(&Batch::new().parse(&name, &sql).describe_statement(&name).sync())?;
+                if transcript.iter().any(|line| line.starts_with("Error")) {
+                    return Err(format!("{transcript:?}"));
                 }
             }
             Habit::Flushes => {
                 self.send(&Batch::new().parse(&name, &sql).describe_statement(&name).flush())?;
-                let story = self.read_to(tag::back::ROW_DESCRIPTION)?;
-                if story.iter().any(|line| line.starts_with("Error")) {
+                let transcript = self.read_to(tag::back::ROW_DESCRIPTION)?;
+                if transcript.iter().any(|line| line.starts_with("Error")) {
                     self.ask(&Batch::new().sync())?;
-                    return Err(format!("{story:?}"));
+                    return Err(format!("{transcript:?}"));
                 }
-                expect(&story, "ParseComplete")?;
+                expect(&transcript, "ParseComplete")?;
             }
             Habit::AllAtOnce => return Ok(Batch::new().parse(&name, &sql)),
             Habit::DescribesAlone => {
                 if !self.prepared[statement] {
                     expect(&self.ask(&Batch::new().parse(&name, &sql).sync())?, "ParseComplete")?;
                 }
-                let story = self.ask(&Batch::new().describe_statement(&name).sync())?;
-                let described = story.iter().any(|line| line.starts_with("Columns a,"));
+                let transcript = self.ask(&Batch::new().describe_statement(&name).sync())?;
+                let described = transcript.iter().any(|line| line.starts_with("Columns a,"));
                 if !described {
-                    return Err(format!("a Describe of statement {statement} is answered {story:?}"));
+                    return Err(format!("a Describe of statement {statement} is answered {transcript:?}"));
                 }
             }
             Habit::Deallocates => {
                 if let Some(old) = (0..STATEMENTS).find(|old| self.prepared[*old]) {
-                    let story = self.ask(&Batch::new().query(&format!("DEALLOCATE {}", Driver::name(old))))?;
-                    expect(&story, "Complete DEALLOCATE")?;
+                    let transcript = self.ask(&Batch::new().query(&format!("DEALLOCATE {}", Driver::name(old))))?;
+                    expect(&transcript, "Complete DEALLOCATE")?;
                     self.prepared[old] = false;
                 }
                 expect(&self.ask(&Batch::new().parse(&name, &sql).sync())?, "ParseComplete")?;
@@ -139,7 +139,7 @@ impl Driver {
         Ok(Batch::new())
     }
 
-    /// Uses a statement once: its own row comes back, or the one error that a changed table may cause.
+    /// Uses a statement once: its own row is returned, or the one error that a changed table may cause.
     fn use_once(&mut self, statement: usize, value: &str) -> Result<Use, String> {
         let before = match self.prepare(statement) {
             Ok(before) => before,
@@ -154,48 +154,54 @@ impl Driver {
         if self.habit == Habit::AllAtOnce {
             batch = batch.describe_portal("");
         }
-        let story = self.ask(&batch.execute("", 0).sync())?;
+        let transcript = self.ask(&batch.execute("", 0).sync())?;
         self.prepared[statement] = self.habit != Habit::ClosesEachTime;
-        let row = story.iter().find(|line| line.starts_with("Row"));
+        let row = transcript.iter().find(|line| line.starts_with("Row"));
         let own = format!(",client {} statement {statement},{value}", self.number);
         match row {
             Some(row) if row.ends_with(&own) => Ok(Use::Answered { changed: !row.contains("Row 1,client") }),
             Some(row) => Err(format!("{:?} of client {} got {row} instead of …{own}", self.habit, self.number)),
-            None if story.iter().any(|line| line.contains(CHANGED)) => Ok(self.forget(statement, format!("{story:?}"))),
-            None => Err(format!("{:?}, statement {statement}: {story:?}", self.habit)),
+            None if transcript.iter().any(|line| line.contains(CHANGED)) => {
+                Ok(self.forget(statement, format!("{transcript:?}")))
+            }
+            None => Err(format!("{:?}, statement {statement}: {transcript:?}", self.habit)),
         }
     }
 
-    /// What drivers do about 0A000: the statement is dropped, to be prepared anew.
-    fn forget(&mut self, statement: usize, told: String) -> Use {
+    /// What drivers do after 0A000: they drop the statement, to prepare it again.
+    fn forget(&mut self, statement: usize, reported: String) -> Use {
         let _ = self.ask(&Batch::new().close_statement(&Driver::name(statement)).sync());
         self.prepared[statement] = false;
-        Use::Changed(told)
+        Use::Changed(reported)
     }
 }
 
-/// A table's change makes PostgreSQL say this about each plan on each connection, once.
+/// PostgreSQL's error after a table has changed, once for each plan and connection.
 const CHANGED: &str = "Error 0A000 cached plan must not change result type";
 
 enum Use {
-    /// The row came; whether the table had its new column.
+    /// The row; whether the table had its new column.
     Answered { changed: bool },
-    /// The table's change was noticed: what was told.
+    /// The error that reported the table's change.
     Changed(String),
 }
 
-fn expect(story: &[String], first: &str) -> Result<(), String> {
-    if story.first().is_some_and(|line| line == first) { Ok(()) } else { Err(format!("{story:?}, not {first}")) }
+fn expect(transcript: &[String], first: &str) -> Result<(), String> {
+    if transcript.first().is_some_and(|line| line == first) {
+        Ok(())
+    } else {
+        Err(format!("{transcript:?}, not {first}"))
+    }
 }
 
-/// What a run saw.
+/// The counts of a run.
 #[derive(Debug, Default)]
 struct Tally {
     answered: AtomicU32,
     changed: AtomicU32,
 }
 
-/// All habits at once, each with clients of its own, and an ALTER TABLE when they are half-way.
+/// All habits at once, each with its own clients, and an ALTER TABLE after half of the rounds.
 fn run(params: &Params, database: &Database, rounds: usize) -> Result<Tally, String> {
     let tally = Tally::default();
     let mut owner = database.superuser();
@@ -213,7 +219,8 @@ fn run(params: &Params, database: &Database, rounds: usize) -> Result<Tally, Str
             thread::sleep(Duration::from_millis(2));
         }
         owner.query("ALTER TABLE wide ADD COLUMN b int DEFAULT 2").unwrap();
-        let outcomes: Vec<_> = all.into_iter().map(|client| client.join().expect("it does not panic")).collect();
+        let outcomes: Vec<_> =
+            all.into_iter().map(|client| client.join().expect("the thread does not panic")).collect();
         outcomes.into_iter().collect::<Result<Vec<()>, String>>()
     })?;
     Ok(tally)
@@ -239,7 +246,7 @@ fn one_client(params: &Params, number: usize, rounds: usize, halfway: &AtomicU32
         }
         thread::sleep(Duration::from_micros(rng.below(500) as u64));
     }
-    // What was altered is seen by whoever goes on long enough; on a busy machine the table may not be altered yet.
+    // A client that goes on long enough sees the change; on a busy machine the table may not be altered yet.
     let mut last = String::new();
     let begun = Instant::now();
     for round in 0.. {
@@ -252,17 +259,17 @@ fn one_client(params: &Params, number: usize, rounds: usize, halfway: &AtomicU32
         for statement in 0..STATEMENTS {
             match driver.use_once(statement, &format!("after {round}"))? {
                 Use::Answered { changed } => seen_change |= changed,
-                Use::Changed(told) => last = told,
+                Use::Changed(reported) => last = reported,
             }
         }
     }
     Err(format!("{habit:?}: a statement never saw the table's new column: {last}"))
 }
 
-/// Clients with the habits of many drivers share two or three servers, each of which keeps two statements; all use the same
-/// names for other statements, and the table behind them is altered half-way. Every row says which client's which statement
-/// made it. A pooler that loses count of what is prepared where runs another statement, or none; the only error allowed is
-/// PostgreSQL's own about the changed table, after which the statement works again.
+/// Clients with the habits of many drivers share two or three servers, each of which keeps two statements; all use the
+/// same names for different statements, and their table is altered after half of the rounds. Every row names the client
+/// and the statement that made it. A pooler that loses track of what is prepared where runs another statement, or none;
+/// the only permitted error is PostgreSQL's own about the changed table, after which the statement works again.
 #[test]
 fn a_prepared_statement_is_the_one_its_client_prepared() {
     let report = Report::begin();
@@ -271,21 +278,23 @@ fn a_prepared_statement_is_the_one_its_client_prepared() {
         let site = Site::with(setup, Mode::Transaction);
         let tally = run(&site.params(), site.database(), size(120, 4000)).unwrap_or_else(|error| panic!("{error}"));
         report.figure(format!(
-            "{servers} servers: {} uses right, {} errors 0A000 of the altered table",
+            "{servers} servers: {} correct uses, {} errors 0A000 of the altered table",
             tally.answered.into_inner(),
             tally.changed.into_inner()
         ));
     }
 }
 
-/// PgBouncer 1.18 hands servers on without the statements: the same run fails there.
+/// PgBouncer 1.18 moves clients to servers without their statements: the same run fails there.
 #[test]
 fn through_pgbouncer_1_18_a_statement_is_missing_or_anothers() {
     let report = Report::begin();
     let database = Postgres::shared().database();
     let ini = Ini::transaction(2).forced(users::APP);
     if let Some(pgbouncer) = PgBouncer::start(&ini, &database) {
-        let error = run(&pgbouncer.params(users::APP), &database, 120).map(drop).expect_err("it knows no statements");
+        let error = run(&pgbouncer.params(users::APP), &database, 120)
+            .map(drop)
+            .expect_err("PgBouncer 1.18 tracks no statements");
         report.figure(format!("PgBouncer 1.18: {}", error.chars().take(90).collect::<String>()));
     }
 }

@@ -1,4 +1,4 @@
-//! A server that stands still, and the storm of logins that follows.
+//! A server that is stopped, and the many logins that follow.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::thread;
@@ -14,20 +14,20 @@ use crate::report::{Report, full, size};
 const CONNECTS_PER_SECOND: u32 = 20;
 const SERVERS: u32 = 20;
 
-/// How the storm is made.
-struct Weather {
+/// The size of the test.
+struct Scale {
     clients: u32,
     /// The pause between two queries of a client.
     think: Duration,
-    /// How long the server stands still.
+    /// How long the server is stopped.
     stop: Duration,
-    /// How long goodput is counted before.
+    /// How long goodput is measured before.
     calm: Duration,
 }
 
-impl Weather {
-    fn of_today() -> Weather {
-        Weather {
+impl Scale {
+    fn of_today() -> Scale {
+        Scale {
             clients: size(300, 5000),
             think: Duration::from_millis(size(600, 8000)),
             stop: Duration::from_secs(size(6, 30)),
@@ -36,7 +36,7 @@ impl Weather {
     }
 }
 
-/// What clients count.
+/// The clients' counters.
 #[derive(Default)]
 struct Counts {
     answered: AtomicU64,
@@ -51,7 +51,7 @@ impl Counts {
     }
 }
 
-/// Connects, asks, thinks, asks; gives up anything after a second, and begins anew at once.
+/// Connects and sends queries with pauses; gives up after a second without an answer, and reconnects at once.
 fn client(params: &Params, number: u32, think: Duration, counts: &Counts) {
     let mut rng = Rng::new(u64::from(number));
     let mut connection = None;
@@ -74,7 +74,7 @@ fn client(params: &Params, number: u32, think: Duration, counts: &Counts) {
             Ok(same) => {
                 counts.answered.fetch_add(1, Ordering::Relaxed);
                 connection = Some(same);
-                // The stop is seen soon, however long the pause.
+                // The stop is noticed soon, however long the pause.
                 let end = Instant::now() + think;
                 while Instant::now() < end && !counts.stop.load(Ordering::Relaxed) {
                     thread::sleep((end - Instant::now()).min(Duration::from_millis(500)));
@@ -82,46 +82,46 @@ fn client(params: &Params, number: u32, think: Duration, counts: &Counts) {
             }
             Err(_) => {
                 counts.failed.fetch_add(1, Ordering::Relaxed);
-                // One who is refused at once does not spin.
+                // A client that is refused at once does not spin.
                 thread::sleep(Duration::from_millis(50));
             }
         }
     }
 }
 
-/// Queries answered within this time, in a second.
+/// Queries answered per second during this time.
 fn goodput(counts: &Counts, time: Duration) -> f64 {
     let (before, began) = (counts.answered(), Instant::now());
     thread::sleep(time);
     (counts.answered() - before) as f64 / began.elapsed().as_secs_f64()
 }
 
-/// What a storm was like.
+/// The results of a run.
 struct Outcome {
     before: f64,
     after: f64,
-    /// From the moment the server goes on until goodput is back at 90 %; none if it never is.
+    /// From SIGCONT until goodput is back at 90 %; `None` if it never is.
     back: Option<Duration>,
     failed: u64,
     connects: u64,
     logins: usize,
-    /// The longest that the console took.
+    /// The longest time that the console took.
     console: Duration,
     consoles: u32,
-    /// Visits to the console that were not answered.
+    /// Console logins without an answer.
     shut_out: u32,
 }
 
-fn storm(postgres: &Postgres, tap: &Tap, params: &Params, console: &Params, weather: &Weather) -> Outcome {
+fn storm(postgres: &Postgres, tap: &Tap, params: &Params, console: &Params, scale: &Scale) -> Outcome {
     raise_descriptors();
     let counts = Counts::default();
     let slowest = AtomicU64::new(0);
     let (consoles, shut_out) = (AtomicU32::new(0), AtomicU32::new(0));
     thread::scope(|scope| {
         let _guard = Guard { postgres, counts: &counts };
-        for number in 0..weather.clients {
+        for number in 0..scale.clients {
             let counts = &counts;
-            let think = weather.think;
+            let think = scale.think;
             let own = thread::Builder::new().stack_size(256 * 1024);
             own.spawn_scoped(scope, move || client(params, number, think, counts)).expect("a thread");
         }
@@ -137,16 +137,16 @@ fn storm(postgres: &Postgres, tap: &Tap, params: &Params, console: &Params, weat
                 thread::sleep(Duration::from_millis(200));
             }
         });
-        // All are in.
+        // All clients are connected.
         within(Duration::from_secs(120), "all are served", || {
             let answered = counts.answered();
-            if answered > u64::from(weather.clients) { Ok(()) } else { Err(answered) }
+            if answered > u64::from(scale.clients) { Ok(()) } else { Err(answered) }
         });
-        let before = goodput(&counts, weather.calm);
+        let before = goodput(&counts, scale.calm);
         let (logins, connects) = (tap.logins(), counts.connects.load(Ordering::Relaxed));
         let failed = counts.failed.load(Ordering::Relaxed);
         postgres.server().sigstop();
-        thread::sleep(weather.stop);
+        thread::sleep(scale.stop);
         postgres.server().sigcont();
         let went_on = Instant::now();
         let mut back = None;
@@ -173,7 +173,7 @@ fn storm(postgres: &Postgres, tap: &Tap, params: &Params, console: &Params, weat
     })
 }
 
-/// Lets the server go on and the clients end, also when something has failed.
+/// Continues the server and stops the clients, also after a failure.
 struct Guard<'a> {
     postgres: &'a Postgres,
     counts: &'a Counts,
@@ -186,27 +186,27 @@ impl Drop for Guard<'_> {
     }
 }
 
-fn told(who: &str, weather: &Weather, outcome: &Outcome) -> String {
+fn figure_line(who: &str, scale: &Scale, outcome: &Outcome) -> String {
     let Outcome { before, after, back, failed, connects, logins, console, consoles, shut_out } = outcome;
     let back = back.map_or("never".to_owned(), |back| format!("after {:.1} s", back.as_secs_f64()));
     format!(
         "{who}: {} clients, {} s of standstill: {failed} attempts given up, {connects} connects of clients, {logins} logins \
          to the server; goodput {before:.0}/s before, {after:.0}/s again {back}; {consoles} visits to the console, at most \
          {} ms, {shut_out} in vain",
-        weather.clients,
-        weather.stop.as_secs(),
+        scale.clients,
+        scale.stop.as_secs(),
         console.as_millis()
     )
 }
 
-/// Many clients, each of which gives up after a second and connects anew, meet a server that stands still. When it goes on,
-/// nine tenths of what was answered before are answered again; the logins to the server stay below what the pool may begin
-/// in that time, though every client that gives up takes its server along; and an administrator gets in all the while. A
-/// pooler that logs in for each client that comes, or works through questions whose askers are gone, never gets back.
+/// Many clients, each of which gives up after a second and reconnects, use a server that is stopped. After it
+/// continues, goodput returns to nine tenths of the value before; the logins to the server stay below the pool's rate,
+/// though every client that gives up also costs its server; and an administrator can log in all the time. A pooler that
+/// logs in for each new client, or runs queries whose clients have gone, never recovers.
 #[test]
 fn goodput_returns_after_a_standstill_and_logins_stay_bounded() {
     let report = Report::begin();
-    let weather = Weather::of_today();
+    let scale = Scale::of_today();
     let postgres = Postgres::private();
     let tap = Tap::before(&postgres);
     let setup = Setup::new(Mode::Transaction).size(SERVERS).auth("trust").listen("backlog = 4096");
@@ -218,23 +218,23 @@ fn goodput_returns_after_a_standstill_and_logins_stay_bounded() {
     let weir = weir_tests::Weir::start(&text(&setup, &database), &setup.userlist());
     let params = weir.params(users::APP.name, "app").timeout(Duration::from_secs(1));
     let began = Instant::now();
-    let outcome = storm(&postgres, &tap, &params, &weir.console_params(), &weather);
+    let outcome = storm(&postgres, &tap, &params, &weir.console_params(), &scale);
     let most = CONNECTS_PER_SECOND as usize * (began.elapsed().as_secs() as usize + 1) + SERVERS as usize;
-    report.figure(told("Weir", &weather, &outcome));
-    assert!(outcome.failed > 0, "nobody gave up, so there was no storm");
+    report.figure(figure_line("Weir", &scale, &outcome));
+    assert!(outcome.failed > 0, "no client gave up, so there was no overload");
     assert!(outcome.logins <= most, "{} logins to the server, {most} are allowed", outcome.logins);
     assert!(outcome.back.is_some(), "goodput is {:.0}/s, and was {:.0}/s", outcome.after, outcome.before);
     assert!(outcome.consoles > 0 && outcome.shut_out == 0, "the console was out of reach");
 }
 
-/// The same weather for PgBouncer, in the full run: how it fares is a figure, and no promise.
+/// The same run for PgBouncer, in the full size: its result is only a figure.
 #[test]
 fn how_pgbouncer_1_18_fares_after_a_standstill() {
     if !full() {
         return;
     }
     let report = Report::begin();
-    let weather = Weather::of_today();
+    let scale = Scale::of_today();
     let postgres = Postgres::private();
     let tap = Tap::before(&postgres);
     let database = postgres.database();
@@ -243,6 +243,6 @@ fn how_pgbouncer_1_18_fares_after_a_standstill() {
     let Some(pgbouncer) = PgBouncer::start(&ini, &database) else { return };
     let params = pgbouncer.params(users::APP).timeout(Duration::from_secs(1));
     let console = pgbouncer.named(ADMIN.0, "pgbouncer");
-    let outcome = storm(&postgres, &tap, &params, &console, &weather);
-    report.figure(told("PgBouncer 1.18", &weather, &outcome));
+    let outcome = storm(&postgres, &tap, &params, &console, &scale);
+    report.figure(figure_line("PgBouncer 1.18", &scale, &outcome));
 }

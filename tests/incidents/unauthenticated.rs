@@ -1,4 +1,4 @@
-//! Crowds that never log in: they take neither the memory, nor the console, nor the helpers from those who do.
+//! Many connections that never log in: they exhaust neither the memory, nor the console, nor the helper threads.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -32,7 +32,7 @@ fn is_kept(socket: &mut TcpStream) -> bool {
     }
 }
 
-/// So many connections that say this, and nothing more.
+/// So many connections that send these bytes, and nothing more.
 fn connections(site: &Site, number: usize, says: &[u8]) -> Vec<TcpStream> {
     let mut all = Vec::new();
     for _ in 0..number {
@@ -43,7 +43,7 @@ fn connections(site: &Site, number: usize, says: &[u8]) -> Vec<TcpStream> {
     all
 }
 
-/// The first message of a handshake (RFC 8446, section 4.1.2): a server answers it with a signature.
+/// The first message of a handshake (RFC 8446, section 4.1.2): the server has to sign its answer.
 fn client_hello() -> Vec<u8> {
     let mut extensions: Vec<u8> = vec![0, 0x2b, 0, 3, 2, 3, 4];
     extensions.extend([0, 0x0a, 0, 4, 0, 2, 0, 0x1d]);
@@ -64,8 +64,8 @@ fn client_hello() -> Vec<u8> {
     record
 }
 
-/// Thousands of handshakes that are begun and left, and more of them all the time: new connections to servers, which need a
-/// handshake of their own, and a reload, are as quick as ever. In one queue, each would wait behind all of them.
+/// Thousands of handshakes are begun and abandoned, and more of them all the time: new connections to servers, which
+/// need a handshake of their own, and a reload, are as fast as ever. In one queue, each would wait behind all of them.
 #[test]
 fn half_open_handshakes_keep_neither_servers_nor_a_reload_waiting() {
     let report = Report::begin();
@@ -78,9 +78,9 @@ fn half_open_handshakes_keep_neither_servers_nor_a_reload_waiting() {
     let left = connections(&site, size(500, 5_000), &packet(put_front::ssl_request));
     for mut socket in &left {
         let mut answer = [0];
-        socket.read_exact(&mut answer).expect("it is answered");
+        socket.read_exact(&mut answer).expect("the request is answered");
         assert_eq!(&answer, b"S");
-        socket.write_all(&client_hello()).expect("it is taken");
+        socket.write_all(&client_hello()).expect("the bytes are accepted");
     }
     let (over, begun) = (AtomicBool::new(false), AtomicUsize::new(0));
     thread::scope(|scope| {
@@ -102,7 +102,7 @@ fn half_open_handshakes_keep_neither_servers_nor_a_reload_waiting() {
             let mut client = site.connect();
             let answer = client.value("SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()");
             assert_eq!(answer.unwrap().as_deref(), Some("t"), "round {round}: a new server, encrypted");
-            // Clients that go through with their handshake get in as well.
+            // Clients that complete their handshake can log in as well.
             let secret = users::APP.password;
             let params = site.weir().params(users::APP.name, "app").password(secret);
             Connection::connect(&params).unwrap().value("SELECT 1").unwrap();
@@ -110,26 +110,25 @@ fn half_open_handshakes_keep_neither_servers_nor_a_reload_waiting() {
         over.store(true, Ordering::Relaxed);
     });
     drop(left);
-    report
-        .figure(format!("{} handshakes begun and left, every new server and reload came through", begun.into_inner()));
+    report.figure(format!("{} handshakes begun and left, every new server and reload succeeded", begun.into_inner()));
 }
 
-/// Connections that say nothing fill all places. Operators log in over the Unix socket at once all the same; clients and
-/// administrators by TCP as soon as the first of the silent ones has been silent for a few seconds.
+/// Idle connections without a login use all client slots. Operators can still log in over the Unix socket at once;
+/// clients and administrators by TCP as soon as the first idle connection has reached its timeout of a few seconds.
 #[test]
 fn silent_connections_keep_neither_operators_nor_clients_out() {
     let report = Report::begin();
     let setup = Setup::new(Mode::Transaction).general("max_clients = 40").console_by_socket();
     let site = Site::with(setup, Mode::Transaction);
     let mut silent = connections(&site, 200, b"");
-    eventually("the places are taken", || {
+    eventually("the slots are used", || {
         let mut more = connect(&site);
-        if is_kept(&mut more) { Err("there is room") } else { Ok(()) }
+        if is_kept(&mut more) { Err("a slot is free") } else { Ok(()) }
     });
     let kept = silent.iter_mut().map(is_kept).filter(|kept| *kept).count();
     // By the Unix socket, as the owner of the process.
     let shown = site.weir().show("CLIENTS");
-    assert!(!shown.rows.is_empty(), "the operator is answered, and sees at least itself");
+    assert!(!shown.rows.is_empty(), "the operator gets an answer with at least its own row");
     for user in [users::APP, users::OTHER] {
         eventually("a client logs in", || {
             let mut client = Connection::connect(&site.params_of(user)).map_err(|error| error.to_string())?;
@@ -141,13 +140,13 @@ fn silent_connections_keep_neither_operators_nor_clients_out() {
         let console = Connection::connect(&admin.clone().password(weir_tests::ADMIN.1));
         console.and_then(|mut console| console.query("SHOW VERSION")).map_err(|error| error.to_string())
     });
-    report.figure(format!("{kept} silent connections in 40 places, operators and clients came in"));
+    report.figure(format!("{kept} silent connections for 40 slots, operators and clients logged in"));
 }
 
-/// Each of many strangers sends as much as it can before it logs in: the begin of a long startup packet, of a password, of
-/// a handshake. All together they take no more than the bound for all of them.
+/// Each of many unauthenticated clients sends as much as it can: the begin of a long startup packet, of a password, of
+/// a handshake. Together they use no more memory than the bound for all of them.
 #[test]
-fn what_strangers_send_ahead_takes_little_memory() {
+fn unauthenticated_clients_take_little_memory() {
     let report = Report::begin();
     raise_descriptors();
     let number = size(1_500, 8_000);
@@ -164,13 +163,13 @@ fn what_strangers_send_ahead_takes_little_memory() {
     let mut groups = Vec::new();
     for says in [&startup, &password, &handshake] {
         groups.push(connections(&site, number / 3, says));
-        // Whoever is honest notices nothing.
+        // Other clients notice nothing.
         assert_eq!(site.connect().value("SELECT 'fine'").unwrap().as_deref(), Some("fine"));
     }
-    // Twice 16 MiB for what goes beyond the own shares, 2 KiB for each of these, and what a connection costs anyway.
+    // Twice 16 MiB for data beyond the clients' own shares, 2 KiB for each share, and the normal cost of a connection.
     let grown = site.weir().memory().peak.saturating_sub(before);
     let most = 2 * 16 * 1024 + number as u64 * 8;
-    assert!(grown < most, "{grown} kB of {most} for {number} strangers");
+    assert!(grown < most, "{grown} kB of {most} for {number} unauthenticated clients");
     drop(groups);
-    report.figure(format!("{number} strangers that send all they can: {} MB", grown / 1024));
+    report.figure(format!("{number} unauthenticated clients that send all they can: {} MB", grown / 1024));
 }

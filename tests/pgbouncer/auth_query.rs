@@ -1,4 +1,4 @@
-//! `auth_user` and `auth_query`: users that no list names, asked for at the server.
+//! `auth_user` and `auth_query`: users that no list names, looked up at the server.
 
 use std::time::Duration;
 
@@ -8,20 +8,20 @@ use weir_tests::{Postgres, User, users};
 use crate::harness::{Difference, Facts, Setup, Site, compare, differ, same};
 
 /// A user that only the server knows, with its SCRAM secret.
-const GUEST: User = User { name: "plainer", password: "in the clear", method: "password" };
+const UNLISTED: User = User { name: "plainer", password: "in the clear", method: "password" };
 
-/// Only the one who asks is listed, with a password, and the administrators.
+/// Only the auth_user, with a password, and the administrators are listed.
 fn setup() -> Setup {
     let setup = Setup::new().without(users::OTHER).without(users::MD5).without(users::PLAIN).without(users::TRUSTED);
     setup.set("auth_user", users::APP.name).set("auth_query", "SELECT name, secret FROM lookup($1)")
 }
 
-/// Not waiting for long.
-fn soon(params: Params) -> Params {
+/// With a short timeout.
+fn short_timeout(params: Params) -> Params {
     params.timeout(Duration::from_secs(3))
 }
 
-/// A function that knows what the superuser knows, since ours may not read pg_authid.
+/// A SECURITY DEFINER function of the superuser, since our user may not read pg_authid.
 fn prepare(site: &Site) {
     let sql = "CREATE FUNCTION lookup(who text) RETURNS TABLE (name text, secret text) \
                LANGUAGE sql SECURITY DEFINER AS \
@@ -40,44 +40,44 @@ fn known(site: &Site, facts: &mut Facts) {
     }
 }
 
-/// The same, and those who can't log in whatever they give.
+/// The same, and users that can't log in with any password.
 fn all(site: &Site, facts: &mut Facts) {
     known(site, facts);
     facts.login("no such database", &site.params(users::OTHER, "nowhere"));
-    facts.login("a stranger", &site.named("stranger", "app").password("x"));
+    facts.login("an unknown user", &site.named("stranger", "app").password("x"));
     facts.login("quotes", &site.named("o'neil\"", "app").password("x"));
 }
 
-/// Whom nobody knows must look like who mistyped a password; 1.18 tells them apart.
-const UNKNOWN: &str = "1.18 betrays that there is no such user";
+/// An unknown user must look like a wrong password; 1.18 tells them apart.
+const UNKNOWN: &str = "1.18 reveals that there is no such user";
 
-/// Where no password is known, the server need not be asked.
-const NO_PASSWORD: &str = "1.18 logs in with an empty password, and passes the server's refusal on";
+/// Without a known password, no login at the server is needed.
+const NO_PASSWORD: &str = "1.18 logs in with an empty password, and passes the server's error on";
 
 const WRONG: &str = "FATAL 28P01 password authentication failed";
 const WRONG_SASL: &str = "FATAL 28P01 SASL authentication failed";
-/// 1.18 lets clients wait for query_wait_timeout where later versions pass the failure on.
+/// 1.18 lets clients wait for query_wait_timeout; later versions report the failure at once.
 const AT_ONCE: &str = "1.18 lets clients wait";
 const NO_USER: &str = "FATAL 08P01 no such user";
 
 #[test]
 fn with_md5() {
-    // Somebody unknown is asked by SCRAM or by md5, as often as known users are: either text may come.
+    // An unknown user gets SCRAM or md5, in the proportion of the known users: either text may come.
     differ(&setup(), &[], known);
 }
 
 #[test]
 fn with_scram() {
     let unknown = |fact| Difference::of(fact, NO_USER, WRONG_SASL, UNKNOWN);
-    differ(&setup().set("auth_type", "scram-sha-256"), &[unknown("a stranger"), unknown("quotes")], all);
+    differ(&setup().set("auth_type", "scram-sha-256"), &[unknown("an unknown user"), unknown("quotes")], all);
 }
 
 #[test]
 fn with_plain() {
     let unknown = |fact| Difference::of(fact, NO_USER, WRONG, UNKNOWN);
-    let why = "a password that came in the clear serves at the server too, beside a SCRAM secret";
+    let why = "a cleartext password also works at the server, beside a SCRAM secret";
     let differences = [
-        unknown("a stranger"),
+        unknown("an unknown user"),
         unknown("quotes"),
         Difference::of("other", "FATAL 08P01 server login failed: wrong password type", "welcome", why),
         Difference::of("other is", "(not seen)", "(other) SELECT 1", why),
@@ -89,7 +89,7 @@ fn with_plain() {
 fn with_trust() {
     let none = "FATAL 08006 server login failed: the server asks for a password, and none is known for user \"other\"";
     let differences = [
-        Difference::of("a stranger", NO_USER, "FATAL 28P01 \"trust\" authentication failed", UNKNOWN),
+        Difference::of("an unknown user", NO_USER, "FATAL 28P01 \"trust\" authentication failed", UNKNOWN),
         Difference::of(
             "a user of the server",
             "FATAL 08P01 server login failed: wrong password type",
@@ -100,24 +100,24 @@ fn with_trust() {
     differ(&setup().set("auth_type", "trust"), &differences, |site, facts| {
         prepare(site);
         facts.login("a user of the server", &site.named("other", "app"));
-        facts.login("a stranger", &site.named("stranger", "app"));
+        facts.login("an unknown user", &site.named("stranger", "app"));
     });
 }
 
 #[test]
-fn the_database_may_name_another_user_to_ask_as() {
+fn the_database_may_name_another_auth_user() {
     let setup = setup().set("auth_user", "nobody").database("app", "auth_user=app").database("plain", "");
     let none = "FATAL 08006 server login failed: the server asks for a password, and none is known for user \"nobody\"";
     let differences = [Difference::of("with the general one", "silence", none, AT_ONCE)];
     differ(&setup, &differences, |site, facts| {
         prepare(site);
         facts.login("with its own", &site.params(users::OTHER, "app"));
-        facts.login("with the general one", &soon(site.params(users::OTHER, "plain")));
+        facts.login("with the general one", &short_timeout(site.params(users::OTHER, "plain")));
     });
 }
 
 #[test]
-fn without_an_auth_user_nobody_is_asked() {
+fn without_an_auth_user_no_lookup_is_made() {
     same(&setup().unset("auth_user"), |site, facts| {
         prepare(site);
         facts.login("a user of the server", &site.params(users::OTHER, "app"));
@@ -125,8 +125,8 @@ fn without_an_auth_user_nobody_is_asked() {
 }
 
 #[test]
-fn a_query_that_fails_lets_nobody_in() {
-    // Who has no secret is asked by SCRAM or by md5, as somebody unknown is (with_scram).
+fn a_query_that_fails_refuses_the_client() {
+    // A user without a secret gets SCRAM or md5, like an unknown user (with_scram).
     let queries = [
         ("an error", "SELECT 1/0, $1::text"),
         ("no such function", "SELECT * FROM nothing($1)"),
@@ -136,7 +136,7 @@ fn a_query_that_fails_lets_nobody_in() {
         ("two rows", "SELECT $1::text, 'secret'::text UNION ALL SELECT 'b', 'c'"),
         ("in the clear", "SELECT $1::text, 'quite another'::text"),
     ];
-    let whole = "what the query returns beside name and secret is not looked at";
+    let whole = "columns after name and secret are ignored";
     let differences = [Difference::of("three columns", "FATAL 08P01 bouncer config error", WRONG, whole)];
     compare(&differences, |pooler| {
         let mut all = Facts::default();
@@ -150,16 +150,16 @@ fn a_query_that_fails_lets_nobody_in() {
 }
 
 #[test]
-fn the_one_who_asks_must_be_able_to_log_in() {
+fn the_auth_user_must_be_able_to_log_in() {
     let refused = "FATAL 28P01 password authentication failed for user \"app\"";
     let differences = [Difference::of("the server refuses it", "silence", refused, AT_ONCE)];
     differ(&setup().secret(users::APP.name, "wrong"), &differences, |site, facts| {
-        facts.login("the server refuses it", &soon(site.params(users::OTHER, "app")));
+        facts.login("the server refuses it", &short_timeout(site.params(users::OTHER, "app")));
     });
 }
 
 #[test]
-fn its_connections_are_in_a_pool_of_their_own() {
+fn lookup_connections_have_a_pool_of_their_own() {
     let differences = [Difference::of(
         "another",
         "FATAL 08P01 password authentication failed for user \"plainer\"",
@@ -177,7 +177,7 @@ fn its_connections_are_in_a_pool_of_their_own() {
         let mut lines: Vec<_> = (0..pools.rows.len()).map(line).collect();
         lines.sort();
         facts.note("pools", lines.join("; "));
-        facts.login("another", &site.params(GUEST, "app"));
+        facts.login("another", &site.params(UNLISTED, "app"));
     });
 }
 
@@ -189,16 +189,16 @@ fn a_password_that_was_changed_counts_at_once() {
                    CREATE FUNCTION lookup(who text) RETURNS TABLE (name text, secret text) LANGUAGE sql AS \
                    $$ SELECT name, secret FROM secrets WHERE name = who $$";
         site.database().superuser().query_all(sql).unwrap_or_else(|error| panic!("{error}"));
-        let told = |password: &str| {
+        let error_line = |password: &str| {
             let outcome = weir_pgclient::Connection::connect(&site.params(users::OTHER, "app").password(password));
-            outcome.map_or_else(|error| crate::harness::told(&error), |_| "welcome".to_owned())
+            outcome.map_or_else(|error| crate::harness::error_line(&error), |_| "welcome".to_owned())
         };
-        facts.note("the right one of the pooler", told("first"));
+        facts.note("the right one of the pooler", error_line("first"));
         site.database().superuser().query("UPDATE secrets SET secret = 'quite another'").expect("done");
-        weir_tests::eventually("the new one counts", || match told("quite another") {
+        weir_tests::eventually("the new password is accepted", || match error_line("quite another") {
             answer if answer == "welcome" => Ok(()),
             answer => Err(answer),
         });
-        facts.note("the old one", told("first"));
+        facts.note("the old one", error_line("first"));
     });
 }

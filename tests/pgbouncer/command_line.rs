@@ -1,4 +1,4 @@
-//! PgBouncer's command line: flags, exit statuses, the background, the file of the process id.
+//! PgBouncer's command line: flags, exit statuses, the background, the pidfile.
 
 use std::fs;
 use std::process::{Command, Output};
@@ -14,14 +14,14 @@ fn run(site: &Site, words: &[&str]) -> Output {
     site.finish(command)
 }
 
-/// The exit status, and on which stream something was said.
+/// The exit status, and which streams have output.
 fn outcome(output: &Output) -> String {
-    let said = |bytes: &[u8]| if bytes.is_empty() { "nothing" } else { "something" };
+    let amount = |bytes: &[u8]| if bytes.is_empty() { "nothing" } else { "something" };
     let code = output.status.code().map_or("none".to_owned(), |code| code.to_string());
-    format!("{code}, stdout: {}, stderr: {}", said(&output.stdout), said(&output.stderr))
+    format!("{code}, stdout: {}, stderr: {}", amount(&output.stdout), amount(&output.stderr))
 }
 
-/// The process id in the file, once it is there.
+/// The process id in the pidfile, once it exists.
 fn pid_of(site: &Site) -> u32 {
     eventually("the pidfile", || fs::read_to_string(site.path("pgbouncer.pid")).unwrap_or_default().trim().parse())
 }
@@ -58,7 +58,7 @@ fn wrong_command_lines() {
 }
 
 #[test]
-fn quiet_says_nothing_on_the_terminal() {
+fn quiet_prints_nothing_on_the_terminal() {
     for flag in ["-q", "--quiet"] {
         prepared(&Setup::new().flag(flag), &[], |site, facts| {
             site.run();
@@ -76,13 +76,13 @@ fn without_a_flag_the_terminal_has_the_log_too() {
         listens(facts, "listens", site);
         let terminal = || fs::read_to_string(site.path("output")).unwrap_or_default();
         let says = |text: String| if text.contains("process up") { Ok(()) } else { Err(text) };
-        eventually("the terminal says so", || says(terminal()));
-        eventually("the log says so", || says(site.log()));
+        eventually("the terminal shows the log", || says(terminal()));
+        eventually("the log file has it", || says(site.log()));
     });
 }
 
 #[test]
-fn verbose_says_more() {
+fn verbose_logs_more() {
     for flags in [&["-v"][..], &["-v", "-v"], &["-vv"], &["--verbose"]] {
         let setup = flags.iter().fold(Setup::new(), |setup, flag| setup.flag(flag));
         prepared(&setup, &[], |site, facts| {
@@ -117,7 +117,7 @@ fn in_the_background() {
     }
 }
 
-/// Whether a process has no terminal and a session whose leader is no process of ours.
+/// Whether a process has no terminal, and a session whose leader is not one of our processes.
 fn leads_its_session(pid: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let after_name = stat.rsplit(')').next().unwrap_or_default();
@@ -134,7 +134,7 @@ fn the_background_wants_a_pidfile_and_a_log() {
         site.run();
         facts.note("no pidfile", site.await_exit().code().map_or("none".to_owned(), |code| code.to_string()));
     });
-    let why = "its documentation refuses what 1.18 then allows: to run where nobody hears of it";
+    let why = "its documentation forbids what 1.18 then allows: to run without any log";
     let differences = [Difference::of("no log", "0", "1", why)];
     prepared(&Setup::new().unset("logfile").flag("-d"), &differences, |site, facts| {
         site.run();

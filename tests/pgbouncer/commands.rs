@@ -1,11 +1,11 @@
-//! The console's commands: tags, errors, and what they do to clients and servers.
+//! The console's commands: tags, errors, and their effect on clients and servers.
 
 use std::time::Duration;
 
 use weir_pgclient::Connection;
 use weir_tests::{Batch, eventually, users};
 
-use crate::harness::{Difference, Facts, Setup, Site, differ, same, told};
+use crate::harness::{Difference, Facts, Setup, Site, differ, error_line, same};
 
 fn site_setup() -> Setup {
     Setup::new().mode("transaction").database("second", "")
@@ -15,8 +15,8 @@ fn pid(client: &mut Connection) -> String {
     client.value("SELECT pg_backend_pid()").expect("it answers").expect("it has one")
 }
 
-/// Runs commands one after the other, and notes all that is answered.
-fn tell_all(facts: &mut Facts, console: &mut Connection, commands: &[&str]) {
+/// Runs commands one after the other, and notes all answers.
+fn run_all(facts: &mut Facts, console: &mut Connection, commands: &[&str]) {
     for (number, command) in commands.iter().enumerate() {
         facts.batch(&format!("{} {command}", number + 1), console, &Batch::new().query(command), 1);
     }
@@ -40,7 +40,7 @@ fn what_is_no_command() {
         "33 KILL",
         "Error 08P01 a database is required; Ready I",
         "Complete KILL; Ready I",
-        "later versions take it for all databases",
+        "later versions apply it to all databases",
     );
     let pointer = "Error 08P01 invalid client pointer supplied; Ready I";
     let differences = [
@@ -94,7 +94,7 @@ fn what_is_no_command() {
             "RELOAD app",
             "KILL",
         ];
-        tell_all(facts, &mut site.console(), &commands);
+        run_all(facts, &mut site.console(), &commands);
     });
 }
 
@@ -113,7 +113,7 @@ fn help() {
 #[test]
 fn set_changes_a_setting_at_once() {
     let failed = "Error 08P01 SET failed; Ready I";
-    let restart = "1.18 says that it was done, and does nothing until it is started again";
+    let restart = "1.18 reports success, and changes nothing until a restart";
     let differences = [
         Difference::of(
             "4 set QUERY_TIMEOUT = 10",
@@ -125,7 +125,7 @@ fn set_changes_a_setting_at_once() {
             "7 SET query_timeout = -1",
             "Error 08P01 invalid command 'SET query_timeout = -1', use SHOW HELP;; Ready I",
             failed,
-            "it is a command, with a value that can't be",
+            "it is a command with an invalid value",
         ),
         Difference::of("8 SET listen_port = 7000", "Complete SET listen_port=7000; Ready I", failed, restart),
         Difference::of("9 SET listen_addr = '*'", "Complete SET listen_addr=*; Ready I", failed, restart),
@@ -133,7 +133,7 @@ fn set_changes_a_setting_at_once() {
             "16 SET log_connections = off",
             failed,
             "Complete SET log_connections=off; Ready I",
-            "what the word means is plain",
+            "the meaning of the word is clear",
         ),
         Difference::of("ignore_startup_parameters", "a, b", "a,b", "lists are shown without blanks"),
     ];
@@ -160,7 +160,7 @@ fn set_changes_a_setting_at_once() {
             "SET application_name = 'x'",
             "SET ignore_startup_parameters = 'a, b'",
         ];
-        tell_all(facts, &mut console, &commands);
+        run_all(facts, &mut console, &commands);
         for key in [
             "query_timeout",
             "listen_port",
@@ -185,14 +185,14 @@ fn pause_and_resume_of_one_database() {
         let mut other = site.connect(&site.params(users::APP, "second"));
         client.query("SELECT 1").expect("it answers");
         let mut console = site.console();
-        tell_all(facts, &mut console, &["PAUSE app"]);
+        run_all(facts, &mut console, &["PAUSE app"]);
         facts.note("servers", site.states("SERVERS", "app"));
         facts.note("paused", column(site, "DATABASES", "app", "paused"));
         send(&mut client, "SELECT 2");
         site.await_pool("app", "cl_waiting", 1);
         facts.rest("a query waits", &mut client);
         facts.query("the other database", &mut other, "SELECT 3");
-        tell_all(
+        run_all(
             facts,
             &mut console,
             &["PAUSE app ", "RESUME app", "RESUME app ", "RESUME", "PAUSE pgbouncer", "KILL pgbouncer"],
@@ -214,14 +214,14 @@ fn pause_waits_for_transactions() {
         facts.query("and ends", &mut client, "COMMIT");
         facts.rest_after_first("then it is done", &mut console);
         facts.note("servers", site.show("SERVERS").rows.len());
-        tell_all(facts, &mut console, &["PAUSE", "PAUSE app", "RESUME app", "SUSPEND"]);
+        run_all(facts, &mut console, &["PAUSE", "PAUSE app", "RESUME app", "SUSPEND"]);
         send(&mut client, "SELECT 2");
         site.await_pool("app", "cl_waiting", 1);
         facts.note(
             "a login meanwhile",
             late.login(&site.params(users::APP, "app").timeout(Duration::from_secs(1))).is_ok(),
         );
-        tell_all(facts, &mut console, &["RESUME", "RESUME "]);
+        run_all(facts, &mut console, &["RESUME", "RESUME "]);
         facts.rest_after_first("served again", &mut client);
     });
 }
@@ -240,7 +240,10 @@ fn a_cancel_on_the_console_undoes_a_pause_that_is_not_done() {
         facts.rest("cancelled", &mut console);
         client.query("COMMIT").expect("done");
         facts.query("served", &mut client, "SELECT 1");
-        facts.note("resume", site.console().query("RESUME").map_or_else(|error| told(&error), |answer| answer.tag));
+        facts.note(
+            "resume",
+            site.console().query("RESUME").map_or_else(|error| error_line(&error), |answer| answer.tag),
+        );
     });
 }
 
@@ -266,13 +269,13 @@ fn kill_drops_clients_and_servers_at_once() {
         client.query("BEGIN").expect("done");
         let mut other = site.connect(&site.params(users::APP, "second"));
         let mut console = site.console();
-        tell_all(facts, &mut console, &["KILL app"]);
+        run_all(facts, &mut console, &["KILL app"]);
         facts.end("in a transaction", &mut client);
         facts.end("idle", &mut idle);
         facts.note("paused now", column(site, "DATABASES", "app", "paused"));
         facts.query("the other database", &mut other, "SELECT 1");
         facts.login("a login meanwhile", &site.params(users::APP, "app").timeout(Duration::from_secs(1)));
-        tell_all(facts, &mut console, &["RESUME app"]);
+        run_all(facts, &mut console, &["RESUME app"]);
         facts.login("after it", &site.params(users::APP, "app"));
     });
 }
@@ -282,12 +285,12 @@ fn disable_refuses_new_clients_only() {
     same(&site_setup(), |site, facts| {
         let mut client = site.client();
         let mut console = site.console();
-        tell_all(facts, &mut console, &["DISABLE app", "DISABLE app "]);
+        run_all(facts, &mut console, &["DISABLE app", "DISABLE app "]);
         facts.note("disabled", column(site, "DATABASES", "app", "disabled"));
-        facts.query("who is in", &mut client, "SELECT 1");
-        facts.login("who comes", &site.params(users::APP, "app"));
+        facts.query("a connected client", &mut client, "SELECT 1");
+        facts.login("a new client", &site.params(users::APP, "app"));
         facts.login("with a wrong password", &site.params(users::APP, "app").password("x"));
-        tell_all(facts, &mut console, &["ENABLE app", "ENABLE app ", "DISABLE pgbouncer"]);
+        run_all(facts, &mut console, &["ENABLE app", "ENABLE app ", "DISABLE pgbouncer"]);
         facts.login("afterwards", &site.params(users::APP, "app"));
     });
 }
@@ -300,7 +303,7 @@ fn reconnect_replaces_servers_between_transactions() {
         let first = pid(&mut busy);
         let waiting = pid(&mut idle);
         let mut console = site.console();
-        tell_all(facts, &mut console, &["RECONNECT app"]);
+        run_all(facts, &mut console, &["RECONNECT app"]);
         facts.note("the busy one stays", pid(&mut busy) == first);
         busy.query("COMMIT").expect("done");
         eventually("the old ones are gone", || {
@@ -309,7 +312,7 @@ fn reconnect_replaces_servers_between_transactions() {
             if left { Err(backends) } else { Ok(()) }
         });
         facts.note("replaced", [pid(&mut busy) == first, pid(&mut idle) == waiting].iter().all(|same| !same));
-        tell_all(facts, &mut console, &["RECONNECT", "RECONNECT pgbouncer"]);
+        run_all(facts, &mut console, &["RECONNECT", "RECONNECT pgbouncer"]);
     });
 }
 
@@ -319,25 +322,25 @@ fn wait_close_waits_for_the_servers_that_are_to_go() {
         let mut busy = site.client();
         busy.query("BEGIN").expect("done");
         let (mut console, mut second) = (site.console(), site.console());
-        tell_all(facts, &mut console, &["WAIT_CLOSE app", "RECONNECT app"]);
+        run_all(facts, &mut console, &["WAIT_CLOSE app", "RECONNECT app"]);
         send(&mut second, "WAIT_CLOSE app");
         facts.rest("while a transaction is open", &mut second);
         busy.query("COMMIT").expect("done");
         facts.rest_after_first("then", &mut second);
-        tell_all(facts, &mut console, &["WAIT_CLOSE", "WAIT_CLOSE pgbouncer"]);
+        run_all(facts, &mut console, &["WAIT_CLOSE", "WAIT_CLOSE pgbouncer"]);
     });
 }
 
 #[test]
-fn suspend_holds_all_and_resume_lets_go() {
+fn suspend_holds_all_clients_and_resume_releases_them() {
     same(&site_setup(), |site, facts| {
         let mut client = site.client();
         client.query("SELECT 1").expect("it answers");
         let mut console = site.console();
-        tell_all(facts, &mut console, &["SUSPEND"]);
+        run_all(facts, &mut console, &["SUSPEND"]);
         send(&mut client, "SELECT 2");
         facts.rest("nothing comes", &mut client);
-        tell_all(facts, &mut console, &["SUSPEND ", "PAUSE", "RESUME", "RESUME "]);
+        run_all(facts, &mut console, &["SUSPEND ", "PAUSE", "RESUME", "RESUME "]);
         facts.rest_after_first("it is served", &mut client);
     });
 }
@@ -357,16 +360,16 @@ fn shutdown_is_at_once() {
 }
 
 #[test]
-fn reload_tells_what_it_did() {
+fn reload_reports_its_result() {
     let differences = [Difference {
         fact: "with a broken file",
         pgbouncer: "Complete RELOAD; Ready I",
         weir: "Error F0000 RELOAD failed, see logs for additional details; Ready I",
-        why: "1.18 says nothing; later versions do",
+        why: "1.18 reports nothing; later versions do",
     }];
     differ(&site_setup(), &differences, |site, facts| {
         let mut console = site.console();
-        tell_all(facts, &mut console, &["RELOAD", "reload;"]);
+        run_all(facts, &mut console, &["RELOAD", "reload;"]);
         site.write("pgbouncer.ini", "[pgbouncer]\nnonsense = 1\n");
         facts.batch("with a broken file", &mut console, &Batch::new().query("RELOAD"), 1);
         facts.login("others go on", &site.params(users::APP, "app"));
@@ -380,7 +383,7 @@ fn the_extended_protocol_is_refused() {
         "extended",
         "Error 08P01 extended query protocol not supported by admin console; Ready I; Error 08P01 bad packet; Closed",
         refused,
-        "1.18 stumbles over the messages that follow the first",
+        "1.18 fails on the messages after the first",
     )];
     differ(&site_setup(), &differences, |site, facts| {
         let mut console = site.console();
@@ -390,8 +393,8 @@ fn the_extended_protocol_is_refused() {
 }
 
 #[test]
-fn the_console_answers_what_drivers_ask_at_once() {
-    let why = "drivers send them at every login; the console has no use for them, and takes no offence";
+fn the_console_answers_the_first_queries_of_drivers() {
+    let why = "drivers send them at every login; the console ignores them";
     let differences = [
         Difference::of(
             "with extra_float_digits",
@@ -435,7 +438,7 @@ fn the_console_answers_what_drivers_ask_at_once() {
 }
 
 #[test]
-fn who_may_do_what() {
+fn each_role_has_its_commands() {
     let commands = [
         "SHOW POOLS",
         "SHOW FDS",
@@ -460,8 +463,8 @@ fn who_may_do_what() {
         let mut watcher = site.watcher();
         for command in commands {
             let outcome = watcher.query(command);
-            let told = outcome.as_ref().map_or_else(told, |answer| answer.tag.clone());
-            facts.note(command, told);
+            let error_line = outcome.as_ref().map_or_else(error_line, |answer| answer.tag.clone());
+            facts.note(command, error_line);
         }
         facts.login("a client", &site.params(users::APP, "app"));
     });

@@ -1,4 +1,4 @@
-//! `[databases]`: names, the fallback, connection strings and their quotes, whom the server sees.
+//! `[databases]`: names, the fallback, connection strings and their quotes, the user at the server.
 
 use std::time::Duration;
 
@@ -16,9 +16,9 @@ fn the_fallback_database_serves_every_other_name() {
     same(&setup, |site, facts| {
         let mut client = site.connect(&site.params(users::APP, site.database().name()));
         facts.query("by its own name", &mut client, "SELECT current_database()");
-        facts.login("what the server does not have", &site.params(users::APP, "nowhere"));
+        facts.login("a database that the server lacks", &site.params(users::APP, "nowhere"));
         let mut client = site.client();
-        facts.query("a name that is listed", &mut client, "SELECT current_database()");
+        facts.query("a listed name", &mut client, "SELECT current_database()");
         let databases = site.show("DATABASES");
         let row = (0..databases.rows.len()).find(|row| databases.get(*row, "name") == Some(site.database().name()));
         facts.note("it is listed now", row.and_then(|row| databases.get(row, "database")).unwrap_or("no"));
@@ -36,7 +36,7 @@ fn the_fallback_may_name_the_database_too() {
 }
 
 #[test]
-fn a_forced_user_is_whom_the_server_sees() {
+fn the_server_sees_the_forced_user() {
     let forced = format!("user={} password={}", users::OTHER.name, quoted(users::OTHER.password));
     same(&Setup::new().database("app", &forced), |site, facts| {
         for user in [users::APP, users::MD5] {
@@ -58,13 +58,13 @@ fn a_forced_user_without_a_password_takes_it_from_the_list() {
         facts.query("app", &mut client, "SELECT current_user");
     });
     let differences = [Difference::of(
-        "nobody knows its password",
+        "its password is unknown",
         "FATAL 08P01 password authentication failed for user \"other\"",
         "FATAL 08006 server login failed: the server asks for a password, and none is known for user \"other\"",
-        "1.18 logs in with an empty password, and passes the server's refusal on",
+        "1.18 logs in with an empty password, and passes the server's error on",
     )];
     differ(&Setup::new().database("app", "user=other").without(users::OTHER), &differences, |site, facts| {
-        facts.login("nobody knows its password", &site.params(users::APP, "app"));
+        facts.login("its password is unknown", &site.params(users::APP, "app"));
     });
 }
 
@@ -117,7 +117,7 @@ fn parameters_of_the_connection_string_reach_the_server() {
         let mut client = site.connect(&params.option("application_name", "mine"));
         facts.query("as the client wants", &mut client, sql);
         facts.note(
-            "told at login",
+            "reported at login",
             ["client_encoding", "DateStyle", "TimeZone", "application_name"]
                 .map(|name| client.parameter(name).unwrap_or("nothing").to_owned())
                 .join(","),
@@ -140,7 +140,7 @@ fn a_host_may_be_the_folder_of_a_socket() {
 }
 
 #[test]
-fn a_list_of_hosts_is_used_in_turns() {
+fn hosts_of_a_list_are_used_alternately() {
     let setup = Setup::new().line("app", "host=127.0.0.1,localhost port={server} dbname={db}");
     same(&setup, |site, facts| {
         let mut clients: Vec<_> = (0..4).map(|_| site.client()).collect();
@@ -157,7 +157,7 @@ fn a_server_that_is_not_there() {
         fact: "refused",
         pgbouncer: "silence",
         weir: "FATAL 08006 could not connect to server 127.0.0.1:1: Connection refused (os error 111)",
-        why: "1.18 lets clients wait for query_wait_timeout; later versions tell them at once",
+        why: "1.18 lets clients wait for query_wait_timeout; later versions send an error at once",
     }];
     differ(&setup, &differences, |site, facts| {
         facts.login("refused", &site.params(users::APP, "gone").timeout(Duration::from_secs(3)));

@@ -1,4 +1,4 @@
-//! `auth_type = hba`: the first line that fits decides; what each type asks for, and what is an error.
+//! `auth_type = hba`: the first matching line decides; the method of each type, and which lines are errors.
 
 use std::process::Command;
 
@@ -11,8 +11,8 @@ fn hba(lines: &str) -> Setup {
     setup.database("second", "").database("other", "")
 }
 
-/// Where no line fits, later versions say so; in 1.18 it looks as if a line rejected the client.
-fn unfit(fact: &'static str) -> Difference {
+/// Without a matching line, later versions report that; in 1.18 it looks as if a line rejected the client.
+fn unmatched(fact: &'static str) -> Difference {
     let (old, new) = ("FATAL 08P01 login rejected", "FATAL 28000 no authentication method is found");
     Difference::of(fact, old, new, "1.18 does not tell a missing line from one that rejects")
 }
@@ -32,7 +32,7 @@ fn each_method() {
 }
 
 #[test]
-fn the_first_line_that_fits_decides() {
+fn the_first_matching_line_decides() {
     let lines = "# comment\nhost second all 127.0.0.1/32 reject\nhost app,other app 127.0.0.1/32 trust\n\
                  host app other,md5er 127.0.0.1/32 reject # a comment at the end\nhost all all 127.0.0.1/32 md5\n";
     same(&hba(lines), |site, facts| {
@@ -48,7 +48,7 @@ fn the_first_line_that_fits_decides() {
 }
 
 #[test]
-fn where_no_line_fits_nobody_is_let_in() {
+fn without_a_matching_line_no_client_is_accepted() {
     let nowhere = [
         "",
         "host all all 10.0.0.0/8 trust\n",
@@ -56,12 +56,12 @@ fn where_no_line_fits_nobody_is_let_in() {
         "host nowhere all 0.0.0.0/0 trust\n",
     ];
     for lines in nowhere {
-        differ(&hba(lines), &[unfit("TCP"), unfit("socket")], |site, facts| {
+        differ(&hba(lines), &[unmatched("TCP"), unmatched("socket")], |site, facts| {
             facts.login("TCP", &site.params(users::APP, "app"));
             facts.login("socket", &site.unix("app", "app"));
         });
     }
-    differ(&hba("local all all trust\n"), &[unfit("TCP")], |site, facts| {
+    differ(&hba("local all all trust\n"), &[unmatched("TCP")], |site, facts| {
         facts.login("TCP", &site.params(users::APP, "app"));
         facts.login("socket", &site.unix("app", "app"));
     });
@@ -88,7 +88,7 @@ fn sameuser_and_files_of_names() {
     let lines = "host sameuser all 127.0.0.1/32 trust\nhost @names @names 127.0.0.1/32 trust\n\
                  host \"all\" all 127.0.0.1/32 trust\n";
     let setup = hba(lines).file("names", "second, md5er\n");
-    differ(&setup, &[unfit("app in other"), unfit("app in second")], |site, facts| {
+    differ(&setup, &[unmatched("app in other"), unmatched("app in second")], |site, facts| {
         facts.login("other in other", &site.named("other", "other"));
         facts.login("app in app", &site.named("app", "app"));
         facts.login("app in other", &site.named("app", "other"));
@@ -114,8 +114,8 @@ fn local_lines_and_peer() {
         psql.args(["-X", "-A", "-t", "-w", "-h"]).arg(site.folder());
         psql.args(["-p", &site.port().to_string(), "-U", user, "-d", "app", "-c", "select 7"]);
         let output = site.finish(psql);
-        let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-        said.trim().rsplit("FATAL:  ").next().unwrap_or_default().to_owned()
+        let printed = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        printed.trim().rsplit("FATAL:  ").next().unwrap_or_default().to_owned()
     };
     let own = account().map_or_else(|| "root".to_owned(), |account| account.name.clone());
     let setup = hba("local all app trust\nlocal all all peer\nhost all all 127.0.0.1/32 md5\n");
@@ -131,7 +131,7 @@ fn local_lines_and_peer() {
 
 #[test]
 fn a_line_that_cant_be_read_is_an_error_at_start() {
-    let why = "1.18 leaves the line out, which may open a door that the line was to close";
+    let why = "1.18 skips the line, which may admit a client that the line was to reject";
     for line in [
         "hosts all all 127.0.0.1/32 trust",
         "host all all 300.0.0.1/32 trust",

@@ -1,15 +1,15 @@
-//! The file's grammar: comments, includes, duplicates, quotes, and what is an error at start.
+//! The file's syntax: comments, includes, duplicates, quotes, and which mistakes are errors at start.
 
 use weir_tests::users;
 
 use crate::harness::{Difference, Setup, prepared, same};
 
-/// Starts with a file as it is, and notes how that ends.
+/// Starts with a file as it is, and notes the result.
 fn starts(name: &str, ini: &str) {
     starts_unless(name, ini, &[]);
 }
 
-/// The same where it does not end the same.
+/// The same, with known differences.
 fn starts_unless(name: &str, ini: &str, differences: &[Difference]) {
     prepared(&Setup::new(), differences, |site, facts| {
         site.write("pgbouncer.ini", ini);
@@ -19,7 +19,7 @@ fn starts_unless(name: &str, ini: &str, differences: &[Difference]) {
     });
 }
 
-/// A file that works, with this at its beginning and its end.
+/// A valid file, with these texts at its beginning and its end.
 fn around(before: &str, after: &str) -> String {
     format!(
         "{before}\n[databases]\napp = host=127.0.0.1 port={{server}} dbname={{db}}\n\
@@ -34,7 +34,7 @@ fn comments_and_blank_lines() {
     starts("hashes", &around("# a comment\n#another = one", "  # indented"));
     starts("carriage returns", &around("", "").replace('\n', "\r\n"));
     starts("no newline at the end", around("", "").trim_end());
-    let mark = Difference::of("a byte order mark", "exit status: 1", "listens", "editors leave it there unseen");
+    let mark = Difference::of("a byte order mark", "exit status: 1", "listens", "editors write it invisibly");
     starts_unless("a byte order mark", &format!("\u{feff}{}", around("", "")), &[mark]);
 }
 
@@ -92,7 +92,7 @@ fn what_is_wrong_is_an_error_at_start() {
     starts("no mode", &around("", "pool_mode = perhaps"));
     starts("no auth_type", &around("", "auth_type = maybe"));
     starts("no flag", &around("", "log_connections = perhaps"));
-    let negative = Difference::of("a negative number", "listens", "exit status: 1", "it can't be meant");
+    let negative = Difference::of("a negative number", "listens", "exit status: 1", "it can't be intended");
     starts_unless("a negative number", &around("", "default_pool_size = -1"), &[negative]);
     starts("an empty number", &around("", "default_pool_size ="));
     starts("an unknown directive", &around("", "%exclude x"));
@@ -100,7 +100,7 @@ fn what_is_wrong_is_an_error_at_start() {
 }
 
 #[test]
-fn what_looks_wrong_and_is_not() {
+fn odd_but_valid_files_are_accepted() {
     starts("no userlist", &around("", "auth_file = {dir}/missing.txt"));
     starts(
         "no databases",
@@ -114,7 +114,7 @@ fn what_looks_wrong_and_is_not() {
         "capital letters",
         &around("", "").replace("[pgbouncer]", "[PgBouncer]").replace("listen_port", "LISTEN_PORT"),
     );
-    let words = Difference::of("booleans as words", "exit status: 1", "listens", "what they mean is plain");
+    let words = Difference::of("booleans as words", "exit status: 1", "listens", "their meaning is clear");
     starts_unless(
         "booleans as words",
         &around("", "log_connections = yes\nlog_disconnections = off\nlog_stats = true"),
@@ -128,7 +128,7 @@ fn what_looks_wrong_and_is_not() {
     starts("an unknown user's setting", &around("[users]\nghost = colour=red", ""));
 }
 
-/// Starts with a list of users as it is, and notes who gets in.
+/// Starts with a userlist as it is, and notes which users can log in.
 fn with_userlist(name: &str, list: &str) {
     prepared(&Setup::new(), &[], |site, facts| {
         site.write("userlist.txt", list);

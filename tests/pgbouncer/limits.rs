@@ -1,4 +1,4 @@
-//! How many servers and how many clients there may be, and what those are told who are too many.
+//! The limits on servers and clients, and the errors beyond them.
 
 use std::thread;
 use std::time::Duration;
@@ -15,11 +15,11 @@ fn ask(client: &mut Connection, sql: &str) {
 
 /// Notes whether an answer came within a moment.
 fn waiting(facts: &mut Facts, name: &str, client: &mut Connection) {
-    let story = until_quiet(client, Duration::from_millis(700)).join("; ");
-    facts.note(name, if story.is_empty() { "waits" } else { &story });
+    let transcript = until_quiet(client, Duration::from_millis(700)).join("; ");
+    facts.note(name, if transcript.is_empty() { "waits" } else { &transcript });
 }
 
-/// The numbers of a pool that matter here.
+/// The numbers of a pool that the cases check.
 fn counts(site: &Site, database: &str) -> String {
     let columns = ["cl_active", "cl_waiting", "sv_active", "sv_idle"];
     columns.map(|column| format!("{column}={}", site.pool(database, column))).join(" ")
@@ -65,7 +65,7 @@ fn waiting_clients_are_served_in_their_order() {
 }
 
 #[test]
-fn the_reserve_opens_for_who_has_waited() {
+fn the_reserve_opens_for_clients_that_have_waited() {
     let setup = Setup::new().mode("transaction").set("default_pool_size", "1");
     let setup = setup.set("reserve_pool_size", "1").set("reserve_pool_timeout", "1");
     same(&setup, |site, facts| {
@@ -81,7 +81,7 @@ fn the_reserve_opens_for_who_has_waited() {
 }
 
 #[test]
-fn too_many_clients_are_told() {
+fn too_many_clients_get_an_error() {
     let setup = Setup::new().set("max_client_conn", "3");
     same(&setup, |site, facts| {
         let _one = site.client();
@@ -113,7 +113,7 @@ fn max_db_connections_holds_for_all_users_of_a_database() {
             facts.note("current_connections", databases.get(0, "current_connections").unwrap_or("NULL"));
             two.query("COMMIT").expect("done");
             facts.login("when a server is idle", &site.params(users::OTHER, "app"));
-            facts.note("the idle one was given up", counts(site, "app"));
+            facts.note("the idle one was closed", counts(site, "app"));
             drop(other.shutdown_write());
         });
     }
@@ -160,7 +160,7 @@ fn sizes_of_a_database_override_the_general_ones() {
 }
 
 #[test]
-fn min_pool_size_fills_up_once_somebody_came() {
+fn min_pool_size_fills_up_after_the_first_client() {
     let setup = Setup::new().mode("transaction").set("min_pool_size", "3");
     let forced = Setup::new().mode("transaction").set("min_pool_size", "2").database("app", "user=app");
     same(&setup, |site, facts| {

@@ -1,12 +1,12 @@
-//! Who is let in by each `auth_type`, and what those are told who are not.
+//! Which clients each `auth_type` accepts, and the errors for the others.
 
 use weir_pgclient::{Connection, Params};
 use weir_pgwire::{Auth, backend, put_front, tag};
-use weir_tests::{ADMIN, Postgres, body_text, tell, users};
+use weir_tests::{ADMIN, Postgres, body_text, line_of, users};
 
-use crate::harness::{Difference, Facts, Setup, Site, differ, same, told};
+use crate::harness::{Difference, Facts, Setup, Site, differ, error_line, same};
 
-/// The tries that every way of authentication is asked for.
+/// The logins that are tried with every kind of authentication.
 fn try_all(site: &Site, facts: &mut Facts) {
     let app = || site.params(users::APP, "app");
     facts.note("asked", asked(&app()));
@@ -15,18 +15,18 @@ fn try_all(site: &Site, facts: &mut Facts) {
     }
     facts.login("wrong password", &app().password("wrong"));
     facts.login("empty password", &app().password(""));
-    facts.note("asked of a stranger", asked(&site.named("stranger", "app")));
+    facts.note("requested from an unknown user", asked(&site.named("stranger", "app")));
     facts.login("stranger", &site.named("stranger", "app").password("whatever"));
     facts.login("no such database", &site.params(users::APP, "nowhere"));
-    facts.login("stranger, no such database", &site.named("stranger", "nowhere").password("x"));
+    facts.login("unknown user, no such database", &site.named("stranger", "nowhere").password("x"));
     facts.login("wrong password, no such database", &site.named(users::APP.name, "nowhere").password("x"));
     facts.login("administrator", &site.named(ADMIN.0, "pgbouncer").password(ADMIN.1));
     facts.login("administrator, wrong password", &site.named(ADMIN.0, "pgbouncer").password("x"));
-    facts.login("console as nobody special", &site.params(users::APP, "pgbouncer"));
-    facts.login("console as a stranger", &site.named("stranger", "pgbouncer").password("x"));
+    facts.login("console as an ordinary user", &site.params(users::APP, "pgbouncer"));
+    facts.login("console as an unknown user", &site.named("stranger", "pgbouncer").password("x"));
 }
 
-/// What the first message after the startup message asks for.
+/// The request in the first message after the startup message.
 fn asked(params: &Params) -> String {
     let mut connection = Connection::open(params).unwrap_or_else(|error| panic!("{params:?}: {error}"));
     let mut message = Vec::new();
@@ -34,7 +34,7 @@ fn asked(params: &Params) -> String {
     connection.send_bytes(&message).expect("it reads");
     let Ok(frame) = connection.read_frame(params.timeout) else { return "closed".to_owned() };
     if frame.tag != tag::back::AUTHENTICATION {
-        return tell(&frame);
+        return line_of(&frame);
     }
     match backend::authentication(&frame.body).expect("it is well-formed") {
         Auth::Ok => "nothing".to_owned(),
@@ -45,7 +45,7 @@ fn asked(params: &Params) -> String {
     }
 }
 
-/// All ways of a user to keep a secret, tried with the right and with a wrong password.
+/// All kinds of stored secrets, tried with the correct and with a wrong password.
 fn try_secrets(site: &Site, facts: &mut Facts) {
     for user in [users::APP, users::MD5, users::OTHER] {
         let params = site.params(user, "app");
@@ -57,7 +57,7 @@ fn try_secrets(site: &Site, facts: &mut Facts) {
     }
 }
 
-/// `app` with its SCRAM secret, `md5er` with its md5 secret, as PostgreSQL has them; `other` in the clear.
+/// `app` with its SCRAM secret, `md5er` with its md5 secret, as PostgreSQL stores them; `other` in cleartext.
 fn stored_secrets() -> Setup {
     let postgres = Postgres::shared();
     let setup = Setup::new().secret(users::APP.name, &postgres.secret(users::APP));
@@ -87,9 +87,9 @@ fn scram() {
 #[test]
 fn any() {
     let forced = format!("user={} password='{}'", users::APP.name, users::APP.password.replace('\'', "''"));
-    let why = "whoever administers must be named: that anybody may come in does not mean that anybody may pause it";
+    let why = "administrators must be named: `any` admits all users, but not all users may pause the pooler";
     let refused = |fact| Difference::of(fact, "welcome", "FATAL 28000 not allowed", why);
-    let differences = [refused("console as nobody special"), refused("console as a stranger")];
+    let differences = [refused("console as an ordinary user"), refused("console as an unknown user")];
     differ(&Setup::new().set("auth_type", "any").database("app", &forced), &differences, try_all);
 }
 
@@ -113,7 +113,7 @@ fn stored_secrets_with_scram() {
 
 #[test]
 fn stored_secrets_with_plain() {
-    let why = "a password that came in the clear serves at the server too, beside a SCRAM secret";
+    let why = "a cleartext password also works at the server, beside a SCRAM secret";
     let differences = [
         Difference::of(
             "app with the right password",
@@ -142,8 +142,8 @@ fn a_startup_without_a_database_means_the_users_name() {
             let mut message = Vec::new();
             put_front::startup(&mut message, &[("user", user)], 0);
             connection.send_bytes(&message).expect("it reads");
-            let first = connection.read_frame(std::time::Duration::from_secs(15)).map(|frame| tell(&frame));
-            facts.note(user, first.unwrap_or_else(|error| told(&error)));
+            let first = connection.read_frame(std::time::Duration::from_secs(15)).map(|frame| line_of(&frame));
+            facts.note(user, first.unwrap_or_else(|error| error_line(&error)));
         }
     });
 }

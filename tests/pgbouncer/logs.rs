@@ -1,4 +1,4 @@
-//! The log: the shape of its lines, and the reasons for which connections were closed.
+//! The log: the form of its lines, and the reasons for closed connections.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use weir_tests::{Batch, eventually, users};
 
 use crate::harness::{Difference, Facts, Setup, Site, differ, same};
 
-/// A line without what differs each time: the moment, process ids, pointers, clients' ports, ages.
+/// A line without its varying parts: the time, process ids, pointers, clients' ports, ages.
 fn shape(line: &str) -> String {
     let words = line.split(' ').enumerate().map(|(number, word)| match number {
         0 => digits_as_nines(word),
@@ -36,12 +36,12 @@ fn plain_word(word: &str) -> String {
     if word.starts_with("(age=") { "(age=N)".to_owned() } else { word.to_owned() }
 }
 
-/// All lines that hold this, waited for.
+/// All lines that contain this, after a wait.
 #[track_caller]
 fn lines(site: &Site, what: &str, count: usize) -> Vec<String> {
     eventually(what, || {
         let log = site.log();
-        // Our own look whether it listens is a client that says nothing.
+        // Our own check whether it listens is a client that sends nothing.
         let ours = |line: &&str| !line.contains("(nodb)/(nouser)") || !line.contains("client unexpected eof");
         let found: Vec<_> = log.lines().filter(|line| line.contains(what)).filter(ours).map(shape).collect();
         if found.len() >= count { Ok(found) } else { Err(log) }
@@ -53,7 +53,7 @@ fn note(site: &Site, facts: &mut Facts, name: &str, what: &str) {
     note_some(site, facts, name, what, 1);
 }
 
-/// The same once there are so many lines.
+/// The same when there are so many lines.
 #[track_caller]
 fn note_some(site: &Site, facts: &mut Facts, name: &str, what: &str, count: usize) {
     let mut lines = lines(site, what, count);
@@ -69,7 +69,7 @@ fn a_client_and_its_server() {
         client.close().expect("it reads");
         note(site, facts, "login", "login attempt: db=app");
         note(site, facts, "server", "new connection to server");
-        note(site, facts, "goodbye", "closing because: client close request");
+        note(site, facts, "terminate", "closing because: client close request");
     });
 }
 
@@ -83,7 +83,7 @@ fn why_clients_were_closed() {
         facts.login("wrong password", &site.params(users::APP, "app").password("x"));
         note_some(site, facts, "wrong password: logged", "password authentication failed", 2);
         facts.login("no database", &site.params(users::APP, "nowhere"));
-        // 1.18 forgets which database it was before it writes the line.
+        // 1.18 forgets the database's name before it writes the line.
         let logged = lines(site, "closing because: no such database", 1).join("\n");
         facts.note("no database: logged", logged.replace("(nodb)", "nowhere"));
         facts.login("a parameter", &site.params(users::APP, "app").option("work_mem", "1"));
@@ -98,7 +98,7 @@ fn why_clients_were_closed() {
 }
 
 #[test]
-fn time_outs_are_reasons_too() {
+fn timeouts_are_reasons_too() {
     let setup = Setup::new().mode("transaction").set("idle_transaction_timeout", "0.5").set("client_idle_timeout", "1");
     let setup = setup.set("client_login_timeout", "1").set("default_pool_size", "1").set("query_wait_timeout", "1");
     same(&setup, |site, facts| {
@@ -109,15 +109,15 @@ fn time_outs_are_reasons_too() {
         let mut client = site.client();
         facts.end("idle", &mut client);
         note_some(site, facts, "idle: logged", "client_idle_timeout", 2);
-        let mut mute = Connection::open(&site.params(users::APP, "app")).expect("it listens");
-        mute.send_bytes(&[0]).expect("it reads");
-        facts.end("login", &mut mute);
+        let mut silent = Connection::open(&site.params(users::APP, "app")).expect("it listens");
+        silent.send_bytes(&[0]).expect("it reads");
+        facts.end("login", &mut silent);
         note_some(site, facts, "login: logged", "client_login_timeout", 2);
     });
 }
 
 #[test]
-fn waiting_in_vain() {
+fn a_wait_that_times_out() {
     let setup = Setup::new().mode("transaction").set("default_pool_size", "1").set("query_wait_timeout", "1");
     same(&setup, |site, facts| {
         let (mut one, mut two) = (site.client(), site.client());
@@ -153,7 +153,7 @@ fn why_servers_were_closed() {
 fn a_server_that_dies() {
     let both =
         "Error 57P01 terminating connection due to administrator command; Error 08P01 server conn crashed?; Closed";
-    let why = "the server's own word says more than a second error after it";
+    let why = "the server's own error says more than a second error after it";
     let differences = [Difference {
         fact: "told",
         pgbouncer: both,
@@ -225,7 +225,7 @@ fn statistics_are_written_each_period() {
         let mut client = site.client();
         client.query("SELECT 1").expect("it answers");
         let line = &lines(site, "stats:", 1)[0];
-        // Figures differ, words must not.
+        // Figures differ, texts must not.
         let words = line.split(' ').filter(|word| !word.is_empty() && !word.as_bytes()[0].is_ascii_digit());
         facts.note("words", words.collect::<Vec<_>>().join(" "));
     });
@@ -246,7 +246,7 @@ fn the_beginning_and_the_end() {
         site.signal(weir_pglocal::Signal::SIGINT);
         site.await_exit();
         let said = &lines(site, "got SIGINT", 1)[0];
-        // Later versions say what they wait for.
+        // Later versions name what they wait for.
         facts.note("signal", said.split_inclusive("shutting down").next().unwrap_or_default().to_owned());
     });
 }

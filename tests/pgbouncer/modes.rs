@@ -1,4 +1,4 @@
-//! Pool modes, and the queries of the pooler's own: at connect, before use, at release.
+//! Pool modes, and the pooler's own queries: at connect, before use, at release.
 
 use std::time::Duration;
 
@@ -15,12 +15,12 @@ fn alike(facts: &mut Facts, name: &str, one: &str, other: &str) {
     facts.note(name, if one == other { "the same server" } else { "another server" });
 }
 
-/// What can be said of a mode with two clients.
+/// The observable behaviour of a mode, with two clients.
 fn look(site: &Site, facts: &mut Facts) {
     let (mut one, mut two) = (site.client(), site.client());
     let first = pid(&mut one);
     facts.note("after a query", site.states("SERVERS", "app"));
-    // 1.18 calls every client active that does not wait; later versions tell those apart that have no server.
+    // 1.18 calls every client active that does not wait; later versions also distinguish clients without a server.
     facts.note("clients", site.states("CLIENTS", "app").replace("idle", "active"));
     alike(facts, "the next query of the same client", &first, &pid(&mut one));
     alike(facts, "another client meanwhile", &first, &pid(&mut two));
@@ -66,7 +66,7 @@ fn transaction_mode() {
 fn statement_mode() {
     let refused = "Error 08P01 transaction blocks not allowed in statement pooling mode; Closed";
     let after = "Complete BEGIN; Error 08P01 transaction blocks not allowed in statement pooling mode; Closed";
-    let why = "what the server answered before is passed on, whether it came in one packet or in two";
+    let why = "earlier answers of the server are passed on, whether they came in one packet or in two";
     differ(
         &Setup::new().mode("statement"),
         &[Difference { fact: "is not allowed", pgbouncer: refused, weir: after, why }],
@@ -116,7 +116,7 @@ fn the_reset_query_runs_when_a_session_ends() {
 }
 
 #[test]
-fn a_reset_query_of_ones_own() {
+fn a_custom_reset_query_runs() {
     let setup = Setup::new().set("default_pool_size", "1").set("server_reset_query", "SET work_mem = '777kB'");
     same(&setup, |site, facts| {
         let mut one = site.client();
@@ -131,7 +131,7 @@ fn a_reset_query_of_ones_own() {
 }
 
 #[test]
-fn a_reset_query_that_fails_is_forgiven() {
+fn a_reset_query_that_fails_is_ignored() {
     let setup = Setup::new().set("default_pool_size", "1").set("server_reset_query", "SELECT 1/0");
     same(&setup, |site, facts| {
         let mut one = site.client();
@@ -143,7 +143,7 @@ fn a_reset_query_that_fails_is_forgiven() {
 }
 
 #[test]
-fn without_a_reset_query_things_stay() {
+fn without_a_reset_query_state_stays() {
     let setup = Setup::new().set("default_pool_size", "1").set("server_reset_query", "");
     same(&setup, |site, facts| {
         let mut one = site.client();
@@ -177,7 +177,7 @@ fn the_connect_query_runs_once_a_server() {
         client.query("SET work_mem = '1234kB'").expect("done");
         facts.query("it is not run again", &mut client, "SHOW work_mem");
         let mut client = site.connect(&site.params(users::APP, "bad"));
-        facts.query("one that fails is forgiven", &mut client, "SELECT 1");
+        facts.query("one that fails is ignored", &mut client, "SELECT 1");
     });
 }
 
@@ -211,7 +211,7 @@ fn a_server_whose_check_fails_is_replaced() {
 }
 
 #[test]
-fn a_client_that_leaves_in_a_transaction_costs_its_server() {
+fn a_client_that_leaves_in_a_transaction_closes_its_server() {
     for mode in ["session", "transaction"] {
         same(&Setup::new().mode(mode).set("default_pool_size", "1"), |site, facts| {
             let mut one = site.client();
@@ -225,11 +225,11 @@ fn a_client_that_leaves_in_a_transaction_costs_its_server() {
 }
 
 #[test]
-fn a_server_that_dies_takes_its_client_along() {
+fn a_server_that_dies_closes_its_client() {
     let both =
         "Error 57P01 terminating connection due to administrator command; Error 08P01 server conn crashed?; Closed";
     let own = "Error 57P01 terminating connection due to administrator command; Closed";
-    let why = "the server's own word says more than a second error after it";
+    let why = "the server's own error says more than a second error after it";
     let differences = [Difference { fact: "in a transaction", pgbouncer: both, weir: own, why }];
     differ(&Setup::new().mode("transaction"), &differences, |site, facts| {
         let mut client = site.client();

@@ -1,4 +1,4 @@
-//! RELOAD: what takes effect when, and that nobody is disconnected.
+//! RELOAD: which changes take effect when, and that no client is disconnected.
 
 use weir_pgclient::Connection;
 use weir_tests::{eventually, users};
@@ -16,7 +16,7 @@ fn pid(client: &mut Connection) -> String {
 fn reload(site: &Site, facts: &mut Facts, name: &str, setup: &Setup) {
     site.rewrite(setup);
     let outcome = site.console().query("RELOAD");
-    facts.note(name, outcome.map_or_else(|error| crate::harness::told(&error), |answer| answer.tag));
+    facts.note(name, outcome.map_or_else(|error| crate::harness::error_line(&error), |answer| answer.tag));
 }
 
 #[test]
@@ -57,17 +57,17 @@ fn a_changed_database_reconnects_when_its_servers_are_free() {
 
 #[test]
 fn a_removed_database() {
-    let told = "Error 08P01 database removed; Closed";
-    let why = "a reload disconnects nobody; who is in finishes what it began";
-    let stays = |fact| Difference::of(fact, told, "", why);
-    differ(&setup().database("gone", ""), &[stays("who was idle"), stays("who was busy")], |site, facts| {
+    let error_line = "Error 08P01 database removed; Closed";
+    let why = "a reload disconnects no client; connected clients finish their work";
+    let stays = |fact| Difference::of(fact, error_line, "", why);
+    differ(&setup().database("gone", ""), &[stays("an idle client"), stays("a busy client")], |site, facts| {
         let mut idle = site.connect(&site.params(users::APP, "gone"));
         let mut busy = site.connect(&site.params(users::APP, "gone"));
         busy.query("BEGIN").expect("done");
         reload(site, facts, "reload", &setup());
         facts.login("who comes", &site.params(users::APP, "gone"));
-        facts.rest("who was idle", &mut idle);
-        facts.rest("who was busy", &mut busy);
+        facts.rest("an idle client", &mut idle);
+        facts.rest("a busy client", &mut busy);
         let databases = site.show("DATABASES");
         facts.note("still listed", (0..databases.rows.len()).any(|row| databases.get(row, "name") == Some("gone")));
     });
@@ -102,7 +102,7 @@ fn sizes_and_modes_change_at_once() {
         two.send_bytes(weir_tests::Batch::new().query("SELECT 2").bytes()).expect("it reads");
         site.await_pool("app", "cl_waiting", 1);
         reload(site, facts, "a bigger pool", &setup().set("default_pool_size", "2"));
-        facts.rest_after_first("who waited is served", &mut two);
+        facts.rest_after_first("the waiting client is served", &mut two);
         one.query("COMMIT").expect("done");
         reload(site, facts, "another mode", &setup().mode("session").set("default_pool_size", "2"));
         eventually("the mode", || {
@@ -128,7 +128,7 @@ fn users_and_secrets_change_with_the_list() {
         facts.login("a changed one, old password", &site.params(users::OTHER, "app"));
         facts.login("a changed one", &site.params(users::OTHER, "app").password("changed"));
         facts.login("a removed one", &site.params(users::MD5, "app"));
-        facts.query("who is in", &mut client, "SELECT 1");
+        facts.query("a connected client", &mut client, "SELECT 1");
     });
 }
 
@@ -138,7 +138,7 @@ fn administrators_change_too() {
         let mut console = site.console();
         site.rewrite(&setup().set("admin_users", "watcher").set("stats_users", "admin"));
         facts.query("reload", &mut console, "RELOAD");
-        facts.query("who is connected", &mut console, "PAUSE");
+        facts.query("a connected administrator", &mut console, "PAUSE");
         facts.query("who comes", &mut site.watcher(), "RECONNECT");
         let mut again = site.console();
         facts.query("the old one again", &mut again, "RECONNECT");
@@ -146,7 +146,7 @@ fn administrators_change_too() {
 }
 
 #[test]
-fn authentication_changes_for_who_comes() {
+fn authentication_changes_for_new_clients() {
     same(&setup(), |site, facts| {
         let mut client = site.client();
         reload(site, facts, "trust", &setup().set("auth_type", "trust"));
@@ -154,6 +154,6 @@ fn authentication_changes_for_who_comes() {
         reload(site, facts, "scram", &setup().set("auth_type", "scram-sha-256"));
         facts.login("with one", &site.params(users::APP, "app"));
         facts.login("with a wrong one", &site.params(users::APP, "app").password("x"));
-        facts.query("who is in", &mut client, "SELECT 1");
+        facts.query("a connected client", &mut client, "SELECT 1");
     });
 }

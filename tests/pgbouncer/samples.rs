@@ -1,4 +1,4 @@
-//! Files as people run them, and the distribution's own: they load, and the console shows the same of them.
+//! Configuration files from practice, and the distribution's own: they load, and the console shows the same values.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use weir_tests::Postgres;
 
 use crate::harness::{Facts, Setup, Site, compare};
 
-/// Where the samples say their files and sockets are.
+/// The folders of files and sockets in the samples.
 const FOLDERS: [&str; 7] = [
     "/var/run/postgresql",
     "/var/run/pgbouncer",
@@ -18,7 +18,7 @@ const FOLDERS: [&str; 7] = [
     "/var/run",
 ];
 
-/// What is shown of each database: the columns that both versions have, but for those that depend on the moment.
+/// The columns to compare for each database: those of both versions, except for momentary values.
 const OF_DATABASES: [&str; 11] = [
     "name",
     "host",
@@ -33,7 +33,7 @@ const OF_DATABASES: [&str; 11] = [
     "disabled",
 ];
 
-/// Settings in which a site is not like the other, or the test's own.
+/// Settings that differ between sites, or belong to the test.
 const OWN: [&str; 9] = [
     "conffile",
     "listen_addr",
@@ -58,7 +58,7 @@ fn moved(text: &str) -> String {
         .replace("unix_socket_dir=/tmp", "unix_socket_dir={dir}")
 }
 
-/// Starts with a sample and others beside it, and looks at it as one of its administrators.
+/// Starts with a sample and the files beside it, and reads the console as one of its administrators.
 fn load(name: &str, text: &str, beside: &[(&str, &str)], administrator: &str) {
     let known = known(text, beside);
     compare(&[], |pooler| {
@@ -86,7 +86,7 @@ fn known(text: &str, beside: &[(&str, &str)]) -> Vec<String> {
 fn look(facts: &mut Facts, params: &Params, known: &[String]) {
     let mut console = Connection::connect(params).unwrap_or_else(|error| panic!("{params:?}: {error}"));
     let databases = console.query("SHOW DATABASES").expect("it answers");
-    // The console's own row has limits that mean nothing there.
+    // The console's own row has limits without a meaning.
     for row in (0..databases.rows.len()).filter(|row| databases.get(*row, "name") != Some("pgbouncer")) {
         let line = OF_DATABASES.map(|column| databases.get(row, column).unwrap_or("NULL"));
         facts.note(&format!("database {}", line[0]), line.join(","));
@@ -149,9 +149,9 @@ fn statements_only() {
 
 #[test]
 fn the_distributions_own() {
-    // It names no administrator; one line more lets us look.
+    // It names no administrator; one more line adds one.
     let Ok(text) = fs::read_to_string("/etc/pgbouncer/pgbouncer.ini") else {
-        println!("/etc/pgbouncer/pgbouncer.ini is not there, or not ours to read");
+        println!("/etc/pgbouncer/pgbouncer.ini does not exist, or is not readable");
         return;
     };
     load("the distribution's", &format!("{text}\nadmin_users = postgres\n"), &[], "postgres");
@@ -160,7 +160,7 @@ fn the_distributions_own() {
 #[test]
 fn the_distributions_smallest() {
     let Ok(text) = fs::read_to_string("/usr/share/doc/pgbouncer/pgbouncer-minimal.ini") else { return };
-    // It is complete for who uses the Unix socket in /tmp; ours wants an address, and a list of users.
+    // It is complete for clients of the Unix socket in /tmp; this test needs an address and a userlist.
     let more = "listen_addr = 127.0.0.1\nlisten_port = 6432\nunix_socket_dir = /var/run/postgresql\n\
                 admin_users = postgres\nauth_file = /etc/pgbouncer/userlist.txt\n";
     load("the distribution's smallest", &format!("{text}\n{more}"), &[], "postgres");

@@ -1,4 +1,4 @@
-//! Signals: reload, both safe shutdowns, the one at once, pause and resume.
+//! Signals: reload, both safe shutdowns, the immediate one, pause and resume.
 
 use std::fs;
 use std::time::Duration;
@@ -21,7 +21,7 @@ fn send(connection: &mut Connection, sql: &str) {
     connection.send_bytes(Batch::new().query(sql).bytes()).expect("it reads");
 }
 
-/// Waits until the log says this.
+/// Waits until the log contains this.
 fn logged(site: &Site, what: &str) {
     eventually(what, || if site.log().contains(what) { Ok(()) } else { Err("not yet") });
 }
@@ -39,8 +39,8 @@ fn hup_reloads_and_reopens_the_log() {
         facts.login("a new database", &site.params(users::APP, "late"));
         eventually("a new log", || fs::metadata(site.path("pgbouncer.log")));
         let old = || fs::read_to_string(site.path("old.log")).unwrap_or_default();
-        let said = |both: String| if both.contains("got SIGHUP, re-reading config") { Ok(()) } else { Err(both) };
-        eventually("one of them says so", || said(format!("{}{}", old(), site.log())));
+        let reports = |both: String| if both.contains("got SIGHUP, re-reading config") { Ok(()) } else { Err(both) };
+        eventually("one of the logs reports it", || reports(format!("{}{}", old(), site.log())));
     });
 }
 
@@ -54,14 +54,17 @@ fn a_reload_with_a_broken_file_changes_nothing() {
         std::thread::sleep(Duration::from_millis(300));
         facts.query("the client stays", &mut client, "SELECT 1");
         facts.login("others come", &site.params(users::APP, "app"));
-        facts.note("it says so", site.log().lines().any(|line| line.contains(" ERROR ") || line.contains(" WARNING ")));
+        facts.note(
+            "the log reports it",
+            site.log().lines().any(|line| line.contains(" ERROR ") || line.contains(" WARNING ")),
+        );
     });
 }
 
 #[test]
 fn int_waits_for_transactions() {
     let differences = [Difference {
-        fact: "who waits",
+        fact: "a waiting client",
         pgbouncer: "",
         weir: "Error 57P01 the pooler is shut down; Closed",
         why: "1.18 lets them wait until it ends; later versions drop them",
@@ -73,18 +76,18 @@ fn int_waits_for_transactions() {
         site.await_pool("app", "cl_waiting", 1);
         site.signal(Signal::SIGINT);
         logged(site, "got SIGINT");
-        facts.during(Duration::from_secs(2), "who waits", &mut waiting);
+        facts.during(Duration::from_secs(2), "a waiting client", &mut waiting);
         facts.query("the transaction goes on", &mut busy, "SELECT 1");
         facts.note("still running", site.exited().is_none());
         facts.query("and ends", &mut busy, "COMMIT");
         facts.end("then it is closed", &mut busy);
-        facts.end("so is who was idle", &mut idle);
+        facts.end("the idle client is closed too", &mut idle);
         facts.note("status", code(site));
     });
 }
 
 #[test]
-fn int_with_nobody_there_ends_at_once() {
+fn int_without_clients_ends_at_once() {
     same(&setup(), |site, facts| {
         site.signal(Signal::SIGINT);
         facts.note("status", code(site));
@@ -111,8 +114,8 @@ fn term_waits_for_clients() {
         facts.note("still running", site.exited().is_none());
         let outcome = Connection::connect(&site.params(users::APP, "app")).map(drop);
         facts.note(
-            "who comes late",
-            outcome.map_or_else(|error| crate::harness::told(&error), |()| "welcome".to_owned()),
+            "a late client",
+            outcome.map_or_else(|error| crate::harness::error_line(&error), |()| "welcome".to_owned()),
         );
         drop(client);
         facts.note("status", code(site));
@@ -121,7 +124,7 @@ fn term_waits_for_clients() {
 
 #[test]
 fn a_second_term_ends_at_once() {
-    let why = "1.18 takes the first for a failure";
+    let why = "1.18 treats the first as a failure";
     differ(&setup(), &[Difference { fact: "status", pgbouncer: "1", weir: "0", why }], |site, facts| {
         let mut client = site.client();
         client.query("BEGIN").expect("done");

@@ -1,4 +1,4 @@
-//! Startup packets: parameters that are kept, ignored, refused; TLS and cancel requests; what is no startup packet.
+//! Startup packets: parameters that are kept, ignored, refused; TLS and cancel requests; invalid startup packets.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use weir_tests::{Batch, eventually, users};
 
 use crate::harness::{Difference, Facts, Setup, Site, differ, same};
 
-/// Sends bytes as the first thing a client says.
+/// Sends these bytes as a client's first bytes.
 fn first(site: &Site, facts: &mut Facts, name: &str, bytes: &[u8]) {
     let mut connection = Connection::open(&site.params(users::APP, "app")).expect("it listens");
     connection.send_bytes(bytes).expect("it reads");
@@ -22,11 +22,11 @@ fn with(site: &Site, name: &str, value: &str) -> Params {
 fn parameters_are_kept_or_refused() {
     let kept = "Weir keeps it for the client, as it does with what servers report";
     let refused = |fact, pgbouncer| Difference::of(fact, pgbouncer, "welcome", kept);
-    let spelt = "the server's own spelling is what is told";
+    let spelt = "the server's own spelling is reported";
     let differences = [
         refused("extra_float_digits=2", "FATAL 08P01 unsupported startup parameter: extra_float_digits"),
         refused("search_path=x", "FATAL 08P01 unsupported startup parameter: search_path"),
-        Difference::of("DateStyle=German told", "UTF8 | German | UTC | ", "UTF8 | German, DMY | UTC | ", spelt),
+        Difference::of("DateStyle=German reported", "UTF8 | German | UTC | ", "UTF8 | German, DMY | UTC | ", spelt),
     ];
     differ(&Setup::new().mode("transaction"), &differences, |site, facts| {
         for (name, value) in [
@@ -41,9 +41,9 @@ fn parameters_are_kept_or_refused() {
             let Some(mut client) = facts.login(&format!("{name}={value}"), &with(site, name, value)) else { continue };
             let sql = format!("SELECT current_setting('{name}')");
             facts.query(&format!("{name}={value} on the server"), &mut client, &sql);
-            let told = ["client_encoding", "DateStyle", "TimeZone", "application_name"];
-            let told = told.map(|name| client.parameter(name).unwrap_or("nothing").to_owned());
-            facts.note(&format!("{name}={value} told"), told.join(" | "));
+            let reported = ["client_encoding", "DateStyle", "TimeZone", "application_name"];
+            let reported = reported.map(|name| client.parameter(name).unwrap_or("nothing").to_owned());
+            facts.note(&format!("{name}={value} reported"), reported.join(" | "));
         }
         for (name, value) in [("extra_float_digits", "2"), ("work_mem", "1MB"), ("search_path", "x"), ("nonsense", "x")]
         {
@@ -55,7 +55,7 @@ fn parameters_are_kept_or_refused() {
 #[test]
 fn parameters_may_be_ignored() {
     let setup = Setup::new().set("ignore_startup_parameters", "extra_float_digits, work_mem,options");
-    let why = "Weir keeps what it knows of; only the rest is ignored";
+    let why = "Weir keeps the parameters that it tracks; only the others are ignored";
     differ(&setup, &[Difference::of("are without effect", "(on) SHOW", "(off) SHOW", why)], |site, facts| {
         for (name, value) in [("extra_float_digits", "2"), ("work_mem", "1234kB"), ("nonsense", "x")] {
             facts.login(name, &with(site, name, value));
@@ -68,7 +68,7 @@ fn parameters_may_be_ignored() {
 
 #[test]
 fn a_bad_value_of_a_parameter() {
-    let why = "the server's own words say which";
+    let why = "the server's own error names it";
     let own = |fact, weir| Difference::of(fact, "FATAL 08P01 invalid server parameter", weir, why);
     let differences = [
         own("client_encoding: then", "FATAL 22023 invalid value for parameter \"client_encoding\": \"KLINGON\""),
@@ -133,13 +133,13 @@ fn encryption_and_cancel_requests() {
             facts.note(&format!("a login after {name}"), connection.login(&site.params(users::APP, "app")).is_ok());
         }
         let cancel = [16u32, 80_877_102, 4711, 4712].map(u32::to_be_bytes).concat();
-        first(site, facts, "a cancel for nobody", &cancel);
+        first(site, facts, "a cancel without a client", &cancel);
     });
 }
 
 #[test]
 fn what_is_no_startup_packet() {
-    let why = "the text says what is wrong; either closes the connection";
+    let why = "the text names the mistake; both close the connection";
     let length = "Error 08P01 unsupported protocol: invalid length of startup packet; Closed";
     let layout =
         "Error 08P01 unsupported protocol: invalid startup packet layout: expected terminator as last byte; Closed";
@@ -203,7 +203,7 @@ fn a_cancel_while_waiting_ends_the_request() {
 }
 
 #[test]
-fn the_welcome_names_the_servers_parameters() {
+fn the_login_reports_the_servers_parameters() {
     same(&Setup::new(), |site, facts| {
         let client = site.client();
         for name in [

@@ -7,10 +7,10 @@ use weir_tests::{ADMIN, Postgres, TABLES, users};
 
 use crate::harness::{Setup, Site, compare, same};
 
-/// Columns that later versions have under another name: the table, 1.18's name, and theirs.
+/// Columns that later versions have renamed: the table, 1.18's name, and the later name.
 const RENAMED: [(&str, &str, &str); 1] = [("DATABASES", "reserve_pool", "reserve_pool_size")];
 
-/// Settings of 1.18 whose default is another one in 1.25.
+/// Settings of 1.18 with another default in 1.25.
 const NEW_DEFAULTS: [(&str, &str); 4] = [
     ("client_tls_ciphers", "default"),
     ("server_tls_ciphers", "default"),
@@ -22,7 +22,7 @@ fn rows<'a>(answer: &'a Answer, wanted: impl Fn(usize) -> bool + 'a) -> impl Ite
     (0..answer.rows.len()).filter(move |row| wanted(*row))
 }
 
-/// Runs a case against each, with what it found for the other to be compared by `check`.
+/// Runs a case against each, and passes both results to `check`.
 fn both<T: Send>(setup: &Setup, look: impl Fn(&Site) -> T + Sync, check: impl Fn(&BTreeMap<&'static str, T>)) {
     let found = std::sync::Mutex::new(BTreeMap::new());
     compare(&[], |pooler| {
@@ -34,7 +34,7 @@ fn both<T: Send>(setup: &Setup, look: impl Fn(&Site) -> T + Sync, check: impl Fn
     check(&found.into_inner().expect("no panic before"));
 }
 
-/// Whether each of these comes in the list, in this order.
+/// Whether the list contains each of these, in this order.
 fn in_order(few: &[String], many: &[&str]) -> bool {
     let mut rest = many.iter();
     few.iter().all(|wanted| rest.any(|name| name == wanted))
@@ -88,12 +88,12 @@ fn every_setting_is_in_show_config_with_its_default() {
     both(&Setup::new(), look, |found| {
         let (Some(old), Some(weir)) = (found.get("pgbouncer"), found.get("weir")) else { return };
         let mut wrong = Vec::new();
-        // The default query of later versions is safe against a hostile search_path.
+        // The default query of later versions is safe with a hostile search_path.
         for (key, theirs) in old.iter().filter(|(key, _)| *key != "auth_query") {
             let expected = as_later(key, theirs);
             match weir.get(key) {
                 None => wrong.push(format!("{key} is missing")),
-                Some(ours) if *ours != expected => wrong.push(format!("{key}: {ours:?} instead of {expected:?}")),
+                Some(value) if *value != expected => wrong.push(format!("{key}: {value:?} instead of {expected:?}")),
                 Some(_) => {}
             }
         }
@@ -101,8 +101,8 @@ fn every_setting_is_in_show_config_with_its_default() {
     });
 }
 
-/// Value, default and changeability of a setting as 1.25 would show what 1.18 shows. A value that nobody has set is NULL
-/// in 1.18 and empty here.
+/// Value, default and changeability of a setting as 1.25 would show those of 1.18. An unset value is NULL in 1.18 and
+/// empty here.
 fn as_later(key: &str, old: &[String; 3]) -> [String; 3] {
     let new = NEW_DEFAULTS.iter().find(|(name, _)| *name == key).map(|(_, new)| (*new).to_owned());
     let [value, default, changeable] = old.clone();
@@ -222,7 +222,7 @@ fn lists_have_their_rows() {
 }
 
 #[test]
-fn databases_and_users_say_what_they_are() {
+fn databases_and_users_show_their_settings() {
     let setup =
         Setup::new().set("max_db_connections", "9").database("forced", "user=other pool_size=3 pool_mode=transaction");
     let setup = setup.tail("[users]\napp = pool_mode=statement max_user_connections=4\n");
@@ -243,7 +243,7 @@ fn databases_and_users_say_what_they_are() {
             "paused",
             "disabled",
         ];
-        // The console's own row has limits that mean nothing there.
+        // The console's own row has limits without a meaning.
         for row in rows(&databases, |row| databases.get(row, "name") != Some("pgbouncer")) {
             let line = columns.map(|column| databases.get(row, column).unwrap_or("NULL"));
             facts.note(databases.get(row, "name").unwrap_or("NULL"), line.join(","));
@@ -314,12 +314,12 @@ fn the_version_is_the_programs() {
         let mut command = site.pooler().command();
         command.arg("--version");
         let output = site.finish(command);
-        let said = String::from_utf8_lossy(&output.stdout).into_owned();
-        (site.show("VERSION").get(0, "version").unwrap_or("NULL").to_owned(), said)
+        let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+        (site.show("VERSION").get(0, "version").unwrap_or("NULL").to_owned(), printed)
     };
     both(&Setup::new(), look, |found| {
-        for (name, (shown, said)) in found {
-            assert_eq!(said.lines().next(), Some(shown.as_str()), "{name}");
+        for (name, (shown, printed)) in found {
+            assert_eq!(printed.lines().next(), Some(shown.as_str()), "{name}");
         }
     });
 }
@@ -330,7 +330,7 @@ fn columns_keep_their_types() {
         let mut client = site.client();
         client.query("BEGIN").expect("done");
         let mut console = site.console();
-        // Memory is counted in wider numbers, and STATE came later.
+        // Memory has wider numbers, and STATE is newer.
         let tables = TABLES.iter().filter(|(table, _)| !["STATE", "MEM"].contains(table));
         tables.map(|(table, _)| (*table, types(&mut console, table))).collect::<BTreeMap<_, _>>()
     };
@@ -339,9 +339,9 @@ fn columns_keep_their_types() {
         let mut wrong = Vec::new();
         for (table, columns) in old {
             for (column, kind) in columns {
-                let ours = weir[table].get(column);
-                if ours.is_some_and(|ours| ours != kind) {
-                    wrong.push(format!("{table}.{column}: {ours:?} instead of {kind}"));
+                let value = weir[table].get(column);
+                if value.is_some_and(|value| value != kind) {
+                    wrong.push(format!("{table}.{column}: {value:?} instead of {kind}"));
                 }
             }
         }
@@ -349,7 +349,7 @@ fn columns_keep_their_types() {
     });
 }
 
-/// The types' numbers of a table's columns.
+/// The type OIDs of a table's columns.
 fn types(console: &mut Connection, table: &str) -> BTreeMap<String, u32> {
     console.send_bytes(weir_tests::Batch::new().query(&format!("SHOW {table}")).bytes()).expect("it reads");
     let frames = console.read_until_ready().unwrap_or_else(|error| panic!("{table}: {error}"));

@@ -1,4 +1,4 @@
-//! What ends by the clock: who is told what, and which side is closed.
+//! Timeouts: which client gets which error, and which side is closed.
 
 use std::time::Duration;
 
@@ -67,16 +67,16 @@ fn client_idle_timeout_leaves_transactions_alone() {
 #[test]
 fn client_login_timeout() {
     same(&Setup::new().set("client_login_timeout", "1"), |site, facts| {
-        let mut mute = Connection::open(&site.params(users::APP, "app")).expect("it listens");
-        // Half a length: TCP_DEFER_ACCEPT would keep a connection that says nothing from being seen at all.
-        mute.send_bytes(&[0, 0]).expect("it reads");
-        facts.end("who says nothing", &mut mute);
+        let mut silent = Connection::open(&site.params(users::APP, "app")).expect("it listens");
+        // Half a length: with TCP_DEFER_ACCEPT, a connection without any bytes would not be accepted.
+        silent.send_bytes(&[0, 0]).expect("it reads");
+        facts.end("a client that sends nothing", &mut silent);
         let mut half = Connection::open(&site.params(users::APP, "app")).expect("it listens");
         let mut message = Vec::new();
         weir_pgwire::put_front::startup(&mut message, &[("user", "app"), ("database", "app")], 0);
         half.send_bytes(&message).expect("it reads");
         half.read_frame(Duration::from_secs(5)).expect("it asks for a password");
-        facts.end("who never answers", &mut half);
+        facts.end("a client that never answers", &mut half);
     });
 }
 
@@ -122,7 +122,7 @@ fn server_lifetime_of_zero_uses_a_server_once() {
 }
 
 #[test]
-fn time_outs_may_have_fractions() {
+fn timeouts_may_have_fractions() {
     let setup = Setup::new().mode("transaction").set("idle_transaction_timeout", "0.3").set("query_timeout", "1.5");
     same(&setup, |site, facts| {
         let mut client = site.client();
@@ -134,13 +134,13 @@ fn time_outs_may_have_fractions() {
 
 #[test]
 fn a_server_that_never_answers_the_login() {
-    // A listener that accepts and says nothing stands for a server that hangs.
+    // A listener that accepts and sends nothing, like a server that hangs.
     let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
     let port = listener.local_addr().expect("it is bound").port();
     let setup = Setup::new().line("hung", &format!("host=127.0.0.1 port={port} dbname=x"));
     let setup = setup.set("server_connect_timeout", "1").set("query_wait_timeout", "3").set("server_login_retry", "1");
     same(&setup, |site, facts| {
-        // 1.18 says query_wait_timeout, later versions why the login failed; neither lets the client in.
+        // 1.18 reports query_wait_timeout, later versions the reason of the failed login; neither accepts the client.
         let outcome = Connection::connect(&site.params(users::APP, "hung"));
         facts.note("hung", outcome.is_err_and(|error| error.server().is_some()));
     });

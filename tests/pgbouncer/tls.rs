@@ -71,11 +71,11 @@ fn setup(mode: &str) -> Setup {
     setup.set("client_tls_cert_file", &at("server.crt")).set("client_tls_ca_file", &at("ca.crt"))
 }
 
-/// What psql says with this connection string, or why it was refused.
+/// The output of psql with this connection string, or the reason of the refusal.
 fn psql(site: &Site, string: &str, command: &str) -> String {
     let mut psql = Command::new("psql");
     if let Some(account) = account() {
-        // The keys are that user's.
+        // That user owns the keys.
         account.run(&mut psql);
     }
     let base = format!("host=localhost hostaddr=127.0.0.1 port={} dbname=app user=app gssencmode=disable", site.port());
@@ -85,14 +85,14 @@ fn psql(site: &Site, string: &str, command: &str) -> String {
     if output.status.success() {
         return String::from_utf8_lossy(&output.stdout).trim().to_owned();
     }
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    // Words of the library differ with the library.
+    let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+    // The library's texts differ by version.
     let library = ["SSL error", "SSL SYSCALL", "server closed the connection", "certificate verify failed"];
-    if library.iter().any(|text| said.contains(text)) {
+    if library.iter().any(|text| printed.contains(text)) {
         return "the handshake fails".to_owned();
     }
     // A hint may follow.
-    said.trim().rsplit("failed: ").next().and_then(|text| text.lines().next()).unwrap_or_default().to_owned()
+    printed.trim().rsplit("failed: ").next().and_then(|text| text.lines().next()).unwrap_or_default().to_owned()
 }
 
 fn with_certificate(name: &str) -> String {
@@ -165,7 +165,7 @@ fn certificates_of_clients_name_their_user() {
 }
 
 #[test]
-fn lines_of_hba_tell_tls_from_plain() {
+fn lines_of_hba_distinguish_tls_from_cleartext() {
     let lines = "hostssl all app 127.0.0.1/32 cert\nhostssl all other 127.0.0.1/32 md5\n\
                  hostnossl all all 127.0.0.1/32 reject\n";
     let setup = setup("allow").set("auth_type", "hba").set("auth_hba_file", "{dir}/hba.conf").file("hba.conf", lines);
@@ -193,7 +193,7 @@ fn certificates_are_reloaded() {
         facts.query("reload", &mut site.console(), "RELOAD");
         facts.note("the old authority after", psql(site, &old, "select 7"));
         facts.note("the new authority after", psql(site, &new, "select 7"));
-        facts.query("who is in", &mut client, "SELECT 1");
+        facts.query("a connected client", &mut client, "SELECT 1");
     });
 }
 
@@ -235,7 +235,8 @@ fn reach(site: &Site, facts: &mut Facts, mode: &str) {
     for database in ["named", "numbered"] {
         let params = site.params(users::APP, database).timeout(std::time::Duration::from_secs(4));
         let name = format!("{mode}, {database}");
-        // Why there is no server is told at once since 1.19, by query_wait_timeout before; neither is the point here.
+        // The reason for a missing server is reported at once since 1.19, before that by query_wait_timeout; this test
+        // ignores which.
         let outcome = Connection::connect(&params);
         facts.note(&name, outcome.as_ref().map_or("no server", |_| "welcome"));
         if let Ok(mut client) = outcome {
@@ -260,8 +261,8 @@ fn to_server(mode: &str, authority: &str) -> Setup {
     setup.line("numbered", "host=127.0.0.1 port={server} dbname={db}")
 }
 
-// libpq's `allow` begins without TLS, and so does Weir; PgBouncer takes it for `prefer`, and its documentation leaves
-// it open.
+// libpq's `allow` begins without TLS, and so does Weir; PgBouncer treats it as `prefer`, and its documentation does not
+// say.
 const MODES: [&str; 5] = ["disable", "prefer", "require", "verify-ca", "verify-full"];
 
 #[test]

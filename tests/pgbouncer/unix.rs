@@ -1,4 +1,4 @@
-//! The Unix socket: its file, the administrator `pgbouncer`, who may do what there.
+//! The Unix socket: its file, the administrator `pgbouncer`, and the rights of each user there.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -8,7 +8,7 @@ use weir_tests::users;
 
 use crate::harness::{Setup, Site, account, prepared, same};
 
-/// psql over the Unix socket, as this operating-system user or as whoever runs the tests.
+/// psql over the Unix socket, as this operating-system user or as the user that runs the tests.
 fn psql(site: &Site, as_pooler: bool, user: &str, database: &str, command: &str) -> String {
     let mut psql = Command::new("psql");
     if let Some(account) = account().filter(|_| as_pooler) {
@@ -17,8 +17,8 @@ fn psql(site: &Site, as_pooler: bool, user: &str, database: &str, command: &str)
     psql.args(["-X", "-A", "-t", "-w", "-h"]).arg(site.folder());
     psql.args(["-p", &site.port().to_string(), "-U", user, "-d", database, "-c", command]);
     let output = site.finish(psql);
-    let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    said.trim().to_owned()
+    let printed = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    printed.trim().to_owned()
 }
 
 fn socket(site: &Site) -> std::path::PathBuf {
@@ -62,7 +62,7 @@ fn the_same_user_is_administrator_as_pgbouncer() {
         facts
             .note("another name", refused(psql(site, true, "admin", "pgbouncer", "show version")).contains("password"));
         facts.note("another database", refused(psql(site, true, "pgbouncer", "app", "select 1")));
-        // Others are refused, at once or after a password that nobody has.
+        // Other users are refused, at once or after a password that no user has.
         if account().is_some() {
             facts.note(
                 "another user",

@@ -1,13 +1,13 @@
-//! Users whom the list does not name are asked for at the server (auth_query), as each kind of secret and on one worker
+//! Users that the list does not name are looked up at the server (auth_query), with each kind of secret, on one worker
 //! and on three.
 
 use weir_pgclient::{Connection, Error};
 use weir_tests::{Mode, Postgres, Setup, Site, User, eventually, users};
 
-/// Who asks; a superuser, as it reads pg_authid.
+/// The role of the lookup; a superuser, as it reads pg_authid.
 const ASKER: (&str, &str) = ("asker", "asks for others");
 
-/// A server on which [`ASKER`] is known.
+/// A server on which [`ASKER`] exists.
 fn postgres() -> Postgres {
     let postgres = Postgres::private();
     let (name, password) = ASKER;
@@ -16,11 +16,11 @@ fn postgres() -> Postgres {
     postgres
 }
 
-/// A Weir that knows nobody's secret but the asker's.
+/// A Weir that has only the asker's secret.
 fn setup(auth: &'static str, workers: u32) -> Setup {
     let setup = Setup::new(Mode::Transaction).auth(auth).workers(workers).no_server_user();
     let setup = users::ALL.iter().fold(setup, |setup, user| setup.without(user.name));
-    // One of the users has a server that asks for the password in clear text.
+    // The server requests a cleartext password from one of the users.
     setup.secret(ASKER.0, ASKER.1).pool(&format!("auth_user = \"{}\"", ASKER.0)).pool("require_auth = \"any\"")
 }
 
@@ -41,13 +41,13 @@ fn gets_in(site: &Site, user: &str, password: &str) {
 #[track_caller]
 fn refused(site: &Site, user: &str, password: &str) -> Error {
     match connect(site, user, password) {
-        Ok(_) => panic!("{user} got in"),
+        Ok(_) => panic!("{user} was logged in"),
         Err(error) => error,
     }
 }
 
 #[test]
-fn users_with_every_kind_of_secret_get_in_and_on_to_the_server() {
+fn users_with_every_kind_of_secret_log_in_and_reach_the_server() {
     let postgres = postgres();
     let all: &[(&str, &[User])] = &[
         ("scram-sha-256", &[users::APP, users::OTHER]),
@@ -67,59 +67,61 @@ fn users_with_every_kind_of_secret_get_in_and_on_to_the_server() {
             assert_eq!(error.sqlstate(), Some("28P01"), "{auth}: {error}");
             let pools = site.weir().show("POOLS");
             let asker = (0..pools.rows.len()).any(|row| pools.get(row, "user") == Some(ASKER.0));
-            assert!(asker, "the pool in which it is asked is a visible one");
+            assert!(asker, "the pool of the lookup is visible");
         }
     }
 }
 
 #[test]
-fn what_is_changed_on_the_server_holds_at_the_next_login_that_fails() {
+fn a_password_changed_on_the_server_counts_after_a_failed_login() {
     let postgres = postgres();
     for workers in [1, 3] {
-        // Spread, a login may come to a worker that has asked for nobody's secret yet.
+        // With several workers, a login may come to one that has no looked-up secret yet.
         let setup = setup("scram-sha-256", workers).spread("never");
         let site = Site::on(&postgres, setup, Mode::Transaction);
         let sql = |sql: &str| drop(postgres.superuser("postgres").query(sql).unwrap());
-        sql("CREATE ROLE guest LOGIN PASSWORD 'first'");
-        gets_in(&site, "guest", "first");
-        sql("ALTER ROLE guest PASSWORD 'second'");
-        refused(&site, "guest", "second");
-        gets_in(&site, "guest", "second");
-        sql("ALTER ROLE guest VALID UNTIL '2001-01-01'");
-        refused(&site, "guest", "wrong");
-        refused(&site, "guest", "second");
-        sql("ALTER ROLE guest VALID UNTIL 'infinity'");
-        eventually("the guest may come back", || connect(&site, "guest", "second").map_err(|error| error.to_string()));
+        sql("CREATE ROLE unlisted LOGIN PASSWORD 'first'");
+        gets_in(&site, "unlisted", "first");
+        sql("ALTER ROLE unlisted PASSWORD 'second'");
+        refused(&site, "unlisted", "second");
+        gets_in(&site, "unlisted", "second");
+        sql("ALTER ROLE unlisted VALID UNTIL '2001-01-01'");
+        refused(&site, "unlisted", "wrong");
+        refused(&site, "unlisted", "second");
+        sql("ALTER ROLE unlisted VALID UNTIL 'infinity'");
+        eventually("the new password is accepted", || {
+            connect(&site, "unlisted", "second").map_err(|error| error.to_string())
+        });
         site.weir().command("KILL app").unwrap();
         site.weir().command("RESUME app").unwrap();
-        sql("DROP ROLE guest");
-        refused(&site, "guest", "wrong");
-        let error = refused(&site, "guest", "second");
+        sql("DROP ROLE unlisted");
+        refused(&site, "unlisted", "wrong");
+        let error = refused(&site, "unlisted", "second");
         assert_eq!(error.sqlstate(), Some("28P01"), "{error}");
     }
 }
 
 #[test]
-fn a_login_that_fails_at_one_worker_has_all_of_them_ask_anew() {
+fn a_login_that_fails_at_one_worker_renews_the_secret_on_all() {
     let postgres = postgres();
     let site = Site::on(&postgres, setup("scram-sha-256", 2).spread("always"), Mode::Transaction);
     let sql = |sql: &str| drop(postgres.superuser("postgres").query(sql).unwrap());
-    sql("CREATE ROLE guest LOGIN PASSWORD 'first'");
-    // By turns at both workers, which keep what they were told.
-    let _held: Vec<Connection> = (0..2).map(|_| connect(&site, "guest", "first").unwrap()).collect();
-    sql("ALTER ROLE guest PASSWORD 'second'");
-    refused(&site, "guest", "second");
-    let _held: Vec<Connection> = (0..4).map(|_| connect(&site, "guest", "second").unwrap()).collect();
+    sql("CREATE ROLE unlisted LOGIN PASSWORD 'first'");
+    // Alternately at both workers, which cache the secrets.
+    let _held: Vec<Connection> = (0..2).map(|_| connect(&site, "unlisted", "first").unwrap()).collect();
+    sql("ALTER ROLE unlisted PASSWORD 'second'");
+    refused(&site, "unlisted", "second");
+    let _held: Vec<Connection> = (0..4).map(|_| connect(&site, "unlisted", "second").unwrap()).collect();
 }
 
 #[test]
-fn a_query_that_fails_is_said_in_the_log_and_refuses() {
+fn a_lookup_that_fails_is_logged_and_refuses_the_client() {
     let postgres = postgres();
     postgres.superuser("postgres").query("ALTER ROLE asker NOSUPERUSER").unwrap();
     let site = site(&postgres, "scram-sha-256", 1);
     let error = refused(&site, "app", users::APP.password);
     assert!(error.to_string().contains("bouncer config error"), "{error}");
-    eventually("the log has the server's words", || {
+    eventually("the log has the server's error", || {
         let log = site.weir().log();
         if log.contains("auth_query failed: permission denied for table pg_authid") { Ok(()) } else { Err(log) }
     });
@@ -128,14 +130,14 @@ fn a_query_that_fails_is_said_in_the_log_and_refuses() {
 }
 
 #[test]
-fn one_server_for_all_is_enough_to_ask_and_to_work() {
+fn one_server_is_enough_for_lookups_and_queries() {
     let postgres = postgres();
     for workers in [1, 3] {
         let setup = setup("scram-sha-256", workers).size(1).limit("max_db_connections = 1");
         let site = Site::on(&postgres, setup, Mode::Transaction);
         for user in [users::APP, users::OTHER, users::APP] {
             gets_in(&site, user.name, user.password);
-            assert!(site.database().backends().len() <= 2, "one, and one that is on its way out");
+            assert!(site.database().backends().len() <= 2, "one, and one that is being closed");
         }
     }
 }

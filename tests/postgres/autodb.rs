@@ -1,4 +1,4 @@
-//! Databases that no section names: pools made on demand of `*`.
+//! Databases without a section: pools made on demand of `*`.
 
 use weir_pgclient::Connection;
 use weir_tests::{Mode, Postgres, Setup, Site, eventually, users};
@@ -15,7 +15,7 @@ fn connect(site: &Site, database: &str) -> Result<Connection, weir_pgclient::Err
 }
 
 #[test]
-fn any_database_of_the_server_is_served_and_forgotten_when_it_is_unused() {
+fn any_database_of_the_server_is_served_and_its_unused_pool_is_dropped() {
     for workers in [1, 3] {
         let site = site(workers);
         let name = site.database().name().to_owned();
@@ -27,13 +27,13 @@ fn any_database_of_the_server_is_served_and_forgotten_when_it_is_unused() {
         };
         assert!(known());
         client.close().unwrap();
-        eventually("its statistics are forgotten", || if known() { Err("they are there") } else { Ok(()) });
+        eventually("its statistics are dropped", || if known() { Err("they are there") } else { Ok(()) });
         connect(&site, &name).unwrap().query("SELECT 1").unwrap();
     }
 }
 
 #[test]
-fn a_database_that_does_not_exist_says_so_and_leaves_nothing_behind() {
+fn a_missing_database_is_reported_and_leaves_no_pool() {
     for workers in [1, 3] {
         let site = site(workers);
         for number in 0..20 {

@@ -9,8 +9,8 @@ use std::time::Duration;
 use weir_pgwire::{put_front, tag};
 use weir_tests::{Batch, Bulk, Mode, Setup, Site, eventually, weir_binary};
 
-/// The most that Weir may ever have had resident, in kB, whatever passes through it: the program, and a few buffers.
-const CEILING: u64 = 20 * 1024;
+/// The highest peak resident size of a Weir, in kB, whatever passes through it: the program, and a few buffers.
+const LIMIT: u64 = 20 * 1024;
 
 const MB: u64 = 1 << 20;
 
@@ -21,14 +21,14 @@ fn modes() -> [Site; 2] {
 #[track_caller]
 fn assert_small(site: &Site) {
     let memory = site.weir().memory();
-    assert!(memory.peak < CEILING, "{} kB at most, {} kB now, of {}", memory.peak, memory.now, weir_binary().display());
+    assert!(memory.peak < LIMIT, "{} kB at most, {} kB now, of {}", memory.peak, memory.now, weir_binary().display());
 }
 
 fn query(sql: &str) -> Vec<u8> {
     Batch::new().query(sql).bytes().to_vec()
 }
 
-/// One row with one value of so many bytes.
+/// One row with one value of that many bytes.
 fn row_of(site: &Site, size: u64) {
     let mut bulk = Bulk::connect(site);
     for extended in [false, true] {
@@ -45,7 +45,7 @@ fn row_of(site: &Site, size: u64) {
     assert_small(site);
 }
 
-/// COPY of about so many bytes, out and in.
+/// COPY of about that many bytes, out and in.
 fn copy_of(site: &Site, size: u64) {
     let mut bulk = Bulk::connect(site);
     let rows = size / 1000;
@@ -53,7 +53,7 @@ fn copy_of(site: &Site, size: u64) {
     let mut copied = 0;
     bulk.skim(|tag, length| copied += if tag == tag::back::COPY_DATA { length } else { 0 });
     assert_eq!(copied, rows * 1000);
-    // The rows are read and thrown away.
+    // The rows are read and discarded.
     bulk.send(&query("CREATE TABLE IF NOT EXISTS sink (line text)"));
     bulk.skim(|_, _| {});
     bulk.send(&query("COPY sink FROM STDIN WHERE false"));
@@ -124,18 +124,18 @@ fn readers_that_stop_and_die_leave_nothing() {
     }
 }
 
-/// Sends until all is sent; how much is known to others meanwhile.
-fn flood(mut socket: TcpStream, chunk: &[u8], count: u64, sent: &AtomicU64) {
+/// Sends everything; other threads can read the count so far.
+fn send_all(mut socket: TcpStream, chunk: &[u8], count: u64, sent: &AtomicU64) {
     for _ in 0..count {
         socket.write_all(chunk).unwrap();
         sent.fetch_add(chunk.len() as u64, Ordering::Relaxed);
     }
 }
 
-/// Waits until nothing has been sent for a while, and returns how much got through until then.
+/// Waits until nothing has been sent for a while, and returns the count so far.
 fn await_standstill(sent: &AtomicU64) -> u64 {
     let mut last = u64::MAX;
-    eventually("the flood is held up", || {
+    eventually("the writer is held up", || {
         thread::sleep(Duration::from_millis(300));
         let now = sent.load(Ordering::Relaxed);
         let standing = now == last;
@@ -157,12 +157,12 @@ fn a_writer_that_floods_a_busy_server_is_held_up() {
         let sent = AtomicU64::new(0);
         thread::scope(|scope| {
             let socket = bulk.socket();
-            let flooding = scope.spawn(|| flood(socket, &chunk, 1500, &sent));
+            let sender = scope.spawn(|| send_all(socket, &chunk, 1500, &sent));
             let stood = await_standstill(&sent);
             assert!(stood < 60 * MB, "{stood} bytes were taken");
             assert_small(&site);
             lock.query("COMMIT").unwrap();
-            flooding.join().unwrap();
+            sender.join().unwrap();
         });
         bulk.send(Batch::new().copy_done().bytes());
         let mut errors = 0;
@@ -183,9 +183,9 @@ fn a_writer_that_floods_while_it_waits_for_a_server_is_held_up() {
     let sent = AtomicU64::new(0);
     thread::scope(|scope| {
         let socket = bulk.socket();
-        scope.spawn(|| flood(socket, &chunk, 1000, &sent));
+        scope.spawn(|| send_all(socket, &chunk, 1000, &sent));
         let stood = await_standstill(&sent);
-        assert!(stood < chunk.len() as u64 * 1000, "all was taken while no server was there");
+        assert!(stood < chunk.len() as u64 * 1000, "all was taken while there was no server");
         assert_small(&site);
         holder.query("COMMIT").unwrap();
         for _ in 0..1_000_000 {
@@ -203,13 +203,13 @@ fn a_client_that_pipelines_without_reading_is_held_up() {
     let sent = AtomicU64::new(0);
     thread::scope(|scope| {
         let socket = bulk.socket();
-        let flooding = scope.spawn(|| flood(socket, &chunk, 1000, &sent));
+        let sender = scope.spawn(|| send_all(socket, &chunk, 1000, &sent));
         await_standstill(&sent);
         assert_small(&site);
         for _ in 0..1_000_000 {
             bulk.skim(|tag, _| assert_ne!(tag, tag::back::ERROR));
         }
-        flooding.join().unwrap();
+        sender.join().unwrap();
     });
     assert_small(&site);
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use weir_pgclient::Connection;
 use weir_pgwire::{backend, put_front, tag};
-use weir_tests::{Mode, Setup, Site, eventually, readies};
+use weir_tests::{Mode, Setup, Site, eventually, read_until_ready};
 
 everywhere!(
     a_running_query_is_cancelled_and_the_connection_goes_on,
@@ -84,7 +84,7 @@ fn a_cancel_of_a_waiting_client_does_not_hit_the_query_that_it_waits_for() {
         site.weir().await_pool("one waits", |pool| pool.get("cl_waiting") == 1);
         canceller.cancel().unwrap();
         assert_eq!(running.join().unwrap().unwrap().as_deref(), Some("done"));
-        // A client that only waits has nothing to cancel; to be told so is fine too.
+        // A waiting client has nothing to cancel; an error is fine too.
         match waits.join().unwrap() {
             Ok(value) => assert_eq!(value.as_deref(), Some("waited")),
             Err(error) => assert_eq!(error.sqlstate(), Some("57014"), "{error}"),
@@ -100,7 +100,7 @@ fn a_part_of_a_key_of_protocol_3_2_cancels_nothing() {
     let mut packet = Vec::new();
     put_front::startup(&mut packet, &[("user", params.user.as_str()), ("database", params.database.as_str())], 2);
     client.send_bytes(&packet).unwrap();
-    let frames = readies(&mut client, 1);
+    let frames = read_until_ready(&mut client, 1);
     let frame = frames.iter().find(|frame| frame.tag == tag::back::BACKEND_KEY_DATA).expect("a key");
     let (pid, key) = backend::backend_key(&frame.body).unwrap();
     assert!(key.len() > 4);
@@ -126,7 +126,7 @@ fn a_key_of_protocol_3_2_cancels_too() {
     let mut packet = Vec::new();
     put_front::startup(&mut packet, &[("user", params.user.as_str()), ("database", params.database.as_str())], 2);
     client.send_bytes(&packet).unwrap();
-    let frames = readies(&mut client, 1);
+    let frames = read_until_ready(&mut client, 1);
     let frame = frames.iter().find(|frame| frame.tag == tag::back::BACKEND_KEY_DATA).expect("a key");
     let (pid, key) = backend::backend_key(&frame.body).unwrap();
     let mut request = Vec::new();

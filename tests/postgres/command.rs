@@ -1,4 +1,4 @@
-//! The command line: one clear line for each mistake, and the exit status that scripts read.
+//! The command line: one clear line for each mistake, and the exit status for scripts.
 
 use std::fs;
 use std::net::TcpListener;
@@ -7,13 +7,13 @@ use std::process::{Command, Output};
 use weir_pglocal::TempFolder;
 use weir_tests::{Mode, Postgres, Setup, users, weir_binary};
 
-/// Runs weir with a command that ends by itself; one that serves instead is stopped after a while: status 124.
+/// Runs a weir command that ends by itself; one that serves instead is stopped after a while: status 124.
 fn run(arguments: &[&str]) -> Output {
     let within = ["--kill-after=1", "20"];
     Command::new("timeout").args(within).arg(weir_binary()).args(arguments).output().expect("weir runs")
 }
 
-/// The one line on stderr of a command that must fail with status 1.
+/// The only line on stderr of a command that must fail with status 1.
 #[track_caller]
 fn one_line(output: &Output) -> String {
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -23,7 +23,7 @@ fn one_line(output: &Output) -> String {
     stderr
 }
 
-/// What `weir serve` says about this text.
+/// The error of `weir serve` for this configuration.
 #[track_caller]
 fn refused(toml: &str) -> String {
     let folder = TempFolder::new().unwrap();
@@ -61,7 +61,7 @@ fn a_missing_file_is_named() {
 }
 
 #[test]
-fn a_port_in_use_is_said_and_nothing_is_half_started() {
+fn a_port_in_use_is_reported_and_nothing_starts() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port();
     let line = refused(&format!("[listen]\nport = {port}\n{START}"));
@@ -88,7 +88,7 @@ fn version_and_help_are_answered() {
 }
 
 #[test]
-fn check_says_what_it_understood_and_asks_the_servers_when_told_to() {
+fn check_prints_the_configuration_and_tries_the_servers_on_request() {
     let database = Postgres::shared().database();
     let folder = TempFolder::new().unwrap();
     let file = folder.path().join("weir.toml");
@@ -96,17 +96,17 @@ fn check_says_what_it_understood_and_asks_the_servers_when_told_to() {
         fs::write(&file, setup.toml(&database).replace("{port}", "6432")).unwrap();
         fs::write(folder.path().join("userlist.txt"), setup.userlist()).unwrap();
         let output = run(&[&["check", file.to_str().unwrap()], arguments].concat());
-        let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-        (output.status.code(), said)
+        let printed = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+        (output.status.code(), printed)
     };
-    let (status, said) = check(Setup::new(Mode::Transaction), &[]);
-    assert_eq!(status, Some(0), "{said}");
-    assert!(said.contains(database.name()) && said.contains("transaction"), "{said}");
-    let (status, said) = check(Setup::new(Mode::Transaction), &["--connect"]);
-    assert_eq!(status, Some(0), "{said}");
+    let (status, printed) = check(Setup::new(Mode::Transaction), &[]);
+    assert_eq!(status, Some(0), "{printed}");
+    assert!(printed.contains(database.name()) && printed.contains("transaction"), "{printed}");
+    let (status, printed) = check(Setup::new(Mode::Transaction), &["--connect"]);
+    assert_eq!(status, Some(0), "{printed}");
     let wrong = weir_tests::User { password: "wrong", ..users::APP };
-    let (status, said) = check(Setup::new(Mode::Transaction).server_user(wrong), &["--connect"]);
-    assert_eq!(status, Some(1), "{said}");
-    assert!(said.contains("password authentication failed"), "{said}");
-    assert!(!said.contains("secret\""), "no password is shown: {said}");
+    let (status, printed) = check(Setup::new(Mode::Transaction).server_user(wrong), &["--connect"]);
+    assert_eq!(status, Some(1), "{printed}");
+    assert!(printed.contains("password authentication failed"), "{printed}");
+    assert!(!printed.contains("secret\""), "no password is shown: {printed}");
 }

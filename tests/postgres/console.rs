@@ -4,7 +4,9 @@ use std::thread;
 use std::time::Duration;
 
 use weir_pgclient::Connection;
-use weir_tests::{ADMIN, Batch, Mode, Setup, Site, TABLES, WATCHER, ask, eventually, tale, tell, until_quiet, users};
+use weir_tests::{
+    ADMIN, Batch, Mode, Setup, Site, TABLES, WATCHER, ask, eventually, line_of, lines_of, until_quiet, users,
+};
 
 fn site() -> Site {
     Site::with(Setup::new(Mode::Transaction).size(2), Mode::Transaction)
@@ -26,7 +28,7 @@ fn every_table_has_its_columns_in_their_order() {
 }
 
 #[test]
-fn both_names_lead_to_the_console_and_only_for_those_who_may() {
+fn both_names_lead_to_the_console_and_only_for_permitted_users() {
     let site = site();
     for name in ["weir", "pgbouncer"] {
         for (user, password) in [ADMIN, WATCHER] {
@@ -56,18 +58,18 @@ fn the_extended_protocol_is_refused_clearly() {
     let site = site();
     let mut console = site.weir().console();
     console.send_bytes(Batch::new().run("SHOW POOLS", &[]).sync().bytes()).unwrap();
-    let story = until_quiet(&mut console, Duration::from_secs(3));
-    let told = "extended query protocol not supported by admin console";
-    assert!(story[0].starts_with("Error") && story[0].ends_with(told), "{story:?}");
+    let transcript = until_quiet(&mut console, Duration::from_secs(3));
+    let reported = "extended query protocol not supported by admin console";
+    assert!(transcript[0].starts_with("Error") && transcript[0].ends_with(reported), "{transcript:?}");
 }
 
 #[test]
 fn help_is_a_notice() {
     let site = site();
     let mut console = site.weir().console();
-    let story = ask(&mut console, &Batch::new().query("SHOW HELP"), 1);
-    assert!(story[0].starts_with("Notice 00000 Console usage"), "{story:?}");
-    assert_eq!(story.last().unwrap(), "Ready I");
+    let transcript = ask(&mut console, &Batch::new().query("SHOW HELP"), 1);
+    assert!(transcript[0].starts_with("Notice 00000 Console usage"), "{transcript:?}");
+    assert_eq!(transcript.last().unwrap(), "Ready I");
 }
 
 #[test]
@@ -135,13 +137,13 @@ fn a_pause_waits_for_transactions_and_holds_new_ones_until_resume() {
             if backends.is_empty() { Ok(()) } else { Err(backends) }
         });
         let held = scope.spawn(move || next.value("SELECT 'resumed'"));
-        let newcomer = scope.spawn(|| site.connect().value("SELECT 'newcomer'"));
+        let newest = scope.spawn(|| site.connect().value("SELECT 'newcomer'"));
         thread::sleep(Duration::from_millis(300));
-        assert!(!held.is_finished() && !newcomer.is_finished(), "nobody is served during a pause");
+        assert!(!held.is_finished() && !newest.is_finished(), "no client is served during a pause");
         assert_eq!(paused(&site), "1");
         assert_eq!(site.weir().command("RESUME app").unwrap().tag, "RESUME");
         assert_eq!(held.join().unwrap().unwrap().as_deref(), Some("resumed"));
-        assert_eq!(newcomer.join().unwrap().unwrap().as_deref(), Some("newcomer"));
+        assert_eq!(newest.join().unwrap().unwrap().as_deref(), Some("newcomer"));
     });
     assert_eq!(paused(&site), "0");
 }
@@ -153,7 +155,7 @@ fn paused(site: &Site) -> String {
 }
 
 #[test]
-fn a_pause_of_everything_is_undone_when_its_administrator_goes() {
+fn a_pause_of_everything_is_undone_when_its_administrator_disconnects() {
     let site = site();
     let mut busy = site.connect();
     busy.query("BEGIN").unwrap();
@@ -162,8 +164,8 @@ fn a_pause_of_everything_is_undone_when_its_administrator_goes() {
     assert!(until_quiet(&mut console, Duration::from_millis(300)).is_empty(), "it waits");
     // Ctrl-C in psql: the cancel request undoes the pause.
     console.canceller().cancel().unwrap();
-    let story = until_quiet(&mut console, Duration::from_secs(2));
-    assert!(story.iter().any(|line| line.starts_with("Error")) || story.is_empty(), "{story:?}");
+    let transcript = until_quiet(&mut console, Duration::from_secs(2));
+    assert!(transcript.iter().any(|line| line.starts_with("Error")) || transcript.is_empty(), "{transcript:?}");
     busy.query("COMMIT").unwrap();
     drop(console);
     eventually("served again", || site.connect().value("SELECT 1"));
@@ -196,9 +198,9 @@ fn kill_drops_clients_and_servers_at_once_until_resume() {
     let mut client = site.connect();
     client.query("BEGIN").unwrap();
     site.weir().command("KILL app").unwrap();
-    let story = until_quiet(&mut client, Duration::from_secs(20));
-    assert!(story[0].starts_with("Error 57P01"), "{story:?}");
-    assert_eq!(story.last().unwrap(), "Closed");
+    let transcript = until_quiet(&mut client, Duration::from_secs(20));
+    assert!(transcript[0].starts_with("Error 57P01"), "{transcript:?}");
+    assert_eq!(transcript.last().unwrap(), "Closed");
     eventually("no server is left", || {
         let backends = site.database().backends();
         if backends.is_empty() { Ok(()) } else { Err(backends) }
@@ -216,8 +218,8 @@ fn kill_client_drops_one_client() {
     let row = (0..clients.rows.len()).find(|row| clients.get(*row, "application_name") == Some("victim")).unwrap();
     let id = clients.get(row, "id").unwrap().to_owned();
     site.weir().command(&format!("KILL_CLIENT {id}")).unwrap();
-    let story = until_quiet(&mut victim, Duration::from_secs(20));
-    assert!(story[0].starts_with("Error 57P01"), "{story:?}");
+    let transcript = until_quiet(&mut victim, Duration::from_secs(20));
+    assert!(transcript[0].starts_with("Error 57P01"), "{transcript:?}");
     assert_eq!(other.value("SELECT 1").unwrap().as_deref(), Some("1"));
     assert!(site.weir().command(&format!("KILL_CLIENT {id}")).is_err());
 }
@@ -267,7 +269,7 @@ fn shutdown_may_wait_for_servers() {
 }
 
 #[test]
-fn kill_ends_those_who_wait_too() {
+fn kill_ends_waiting_clients_too() {
     let site = site();
     let mut holders = [site.connect(), site.connect()];
     holders.iter_mut().for_each(|holder| drop(holder.query("BEGIN").unwrap()));
@@ -276,8 +278,8 @@ fn kill_ends_those_who_wait_too() {
     site.weir().await_pool("one waits", |pool| pool.get("cl_waiting") == 1);
     site.weir().command("KILL").unwrap();
     for client in holders.iter_mut().chain([&mut waiting]) {
-        let story = until_quiet(client, Duration::from_secs(20));
-        assert!(story[0].starts_with("Error 57P01"), "{story:?}");
+        let transcript = until_quiet(client, Duration::from_secs(20));
+        assert!(transcript[0].starts_with("Error 57P01"), "{transcript:?}");
     }
     site.weir().command("RESUME").unwrap();
     assert_eq!(site.connect().value("SELECT 1").unwrap().as_deref(), Some("1"));
@@ -291,8 +293,9 @@ fn several_commands_in_one_packet_are_answered_in_order() {
     for _ in 0..50 {
         batch = batch.query("SHOW VERSION").query("SHOW STATE").query("nonsense");
     }
-    let story = ask(&mut console, &batch, 150);
-    let heads: Vec<_> = story.iter().filter(|line| line.starts_with("Columns") || line.starts_with("Error")).collect();
+    let transcript = ask(&mut console, &batch, 150);
+    let heads: Vec<_> =
+        transcript.iter().filter(|line| line.starts_with("Columns") || line.starts_with("Error")).collect();
     assert_eq!(heads.len(), 150);
     assert!(heads.chunks(3).all(|three| three[0] == "Columns version" && three[1] == "Columns key,value"));
 }
@@ -319,6 +322,6 @@ fn the_console_answers_while_the_pool_is_full() {
     drop(holders);
     for mut client in waiting {
         let frame = client.read_frame(Duration::from_secs(20)).unwrap();
-        assert!(tell(&frame).starts_with("Columns"), "{:?}", tale(&[frame]));
+        assert!(line_of(&frame).starts_with("Columns"), "{:?}", lines_of(&[frame]));
     }
 }

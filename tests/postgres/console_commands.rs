@@ -1,4 +1,4 @@
-//! What operators do to pools that are at work, on one worker and on three.
+//! What operators do to pools under load, on one worker and on three.
 
 use std::thread;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use weir_pgclient::Connection;
 use weir_tests::{ADMIN, Batch, Mode, Postgres, Setup, Site, eventually, until_quiet, users};
 
-/// Four pools over these workers: `app`, `p0`, `p1` and `p2`.
+/// Four pools on these workers: `app`, `p0`, `p1` and `p2`.
 fn site(workers: u32) -> Site {
     let mut setup = Setup::new(Mode::Transaction).workers(workers);
     for number in 0..3 {
@@ -38,7 +38,7 @@ fn pid(client: &mut Connection) -> String {
     client.value("SELECT pg_backend_pid()").unwrap().unwrap()
 }
 
-/// A command that must succeed, with its own name for a tag.
+/// A command that must succeed; its tag is its own name.
 #[track_caller]
 fn done(console: &mut Connection, command: &str) {
     let answer = console.query(command).unwrap_or_else(|error| panic!("{command}: {error}"));
@@ -99,8 +99,8 @@ fn a_suspend_lasts_while_an_operator_is_there_and_ends_with_the_last() {
         assert!(until_quiet(&mut client, Duration::from_millis(500)).is_empty(), "one operator is still there");
         assert_eq!(last.query("SHOW STATE").unwrap().get(2, "value"), Some("yes"));
         drop(last);
-        let story = until_quiet(&mut client, Duration::from_secs(3));
-        assert_eq!(story.last().unwrap(), "Ready I", "{story:?}");
+        let transcript = until_quiet(&mut client, Duration::from_secs(3));
+        assert_eq!(transcript.last().unwrap(), "Ready I", "{transcript:?}");
         assert!(site.weir().log().contains("admin disappeared when suspended, doing RESUME"));
     }
 }
@@ -153,7 +153,7 @@ fn a_disabled_database_keeps_its_clients_and_takes_no_others() {
 }
 
 #[test]
-fn a_kill_drops_everyone_and_leaves_the_databases_paused() {
+fn a_kill_drops_all_clients_and_leaves_the_databases_paused() {
     for workers in [1, 3] {
         let site = site(workers);
         let mut console = site.weir().console();
@@ -161,8 +161,8 @@ fn a_kill_drops_everyone_and_leaves_the_databases_paused() {
         clients.iter_mut().for_each(|client| drop(client.query("BEGIN").unwrap()));
         done(&mut console, "KILL");
         for client in &mut clients {
-            let story = until_quiet(client, Duration::from_secs(20));
-            assert!(story[0].starts_with("Error 57P01"), "{story:?}");
+            let transcript = until_quiet(client, Duration::from_secs(20));
+            assert!(transcript[0].starts_with("Error 57P01"), "{transcript:?}");
         }
         thread::scope(|scope| {
             let late = scope.spawn(|| one(&mut connect(&site, "p2")));
@@ -187,8 +187,8 @@ fn a_client_is_killed_on_whichever_worker_it_is() {
         for (pool, client) in POOLS.iter().zip(&mut clients) {
             let row = (0..table.rows.len()).find(|row| table.get(*row, "database") == Some(pool)).unwrap();
             done(&mut console, &format!("KILL_CLIENT {}", table.get(row, "id").unwrap()));
-            let story = until_quiet(client, Duration::from_secs(20));
-            assert!(story[0].starts_with("Error 57P01"), "{story:?}");
+            let transcript = until_quiet(client, Duration::from_secs(20));
+            assert!(transcript[0].starts_with("Error 57P01"), "{transcript:?}");
         }
         fails(&mut console, "KILL_CLIENT 999999", "client not found");
         fails(&mut console, "KILL_CLIENT", "invalid client pointer supplied");
@@ -208,7 +208,7 @@ fn set_changes_every_worker_at_once_and_reload_takes_it_back() {
             let mut holder = connect(&site, pool);
             let mut next = connect(&site, pool);
             holder.query("BEGIN").unwrap();
-            let error = next.query("SELECT 1").expect_err("there is one server and no time");
+            let error = next.query("SELECT 1").expect_err("there is one server and a short timeout");
             assert!(error.to_string().contains("query_wait_timeout"), "{pool}: {error}");
         }
         done(&mut console, "RELOAD");
@@ -227,7 +227,7 @@ fn set_changes_every_worker_at_once_and_reload_takes_it_back() {
 }
 
 #[test]
-fn clients_of_all_workers_come_in_one_table() {
+fn clients_of_all_workers_are_listed_in_one_table() {
     let site = site(3);
     let clients: Vec<Connection> = (0..200).map(|number| connect(&site, POOLS[number % 4])).collect();
     let mut console = site.weir().console();
@@ -250,7 +250,7 @@ fn clients_of_all_workers_come_in_one_table() {
 }
 
 #[test]
-fn what_can_not_be_done_is_said_in_pgbouncers_words() {
+fn impossible_commands_get_pgbouncers_errors() {
     let site = site(3);
     let mut console = site.weir().console();
     fails(&mut console, ";", "invalid command ';', use SHOW HELP;");

@@ -1,16 +1,16 @@
-//! COPY in both directions, and what goes wrong within it.
+//! COPY in both directions, and its errors.
 
 use std::time::Duration;
 
 use weir_pgclient::Connection;
-use weir_tests::{Batch, Site, ask, readies, tale, until_quiet};
+use weir_tests::{Batch, Site, ask, lines_of, read_until_ready, until_quiet};
 
 everywhere!(
     data_that_is_copied_in_comes_out_the_same,
     a_copy_in_the_extended_protocol_ends_with_its_sync,
     an_error_within_copy_in_discards_the_rest_and_no_request_stays_open,
     late_copy_data_is_ignored,
-    a_copy_that_the_client_gives_up_leaves_nothing,
+    a_copy_that_the_client_aborts_leaves_nothing,
     an_error_within_copy_out_ends_it,
     two_copies_in_one_query_work_in_their_order,
     a_copy_within_a_transaction_stays_in_it,
@@ -41,15 +41,15 @@ fn a_copy_in_the_extended_protocol_ends_with_its_sync(site: &Site) {
     let open = Batch::new().parse("", "COPY items FROM STDIN").bind("", "", &[]).execute("", 0);
     client.send_bytes(open.flush().bytes()).unwrap();
     for wanted in ["ParseComplete", "BindComplete", "CopyIn"] {
-        assert_eq!(weir_tests::tell(&client.read_frame(Duration::from_secs(20)).unwrap()), wanted);
+        assert_eq!(weir_tests::line_of(&client.read_frame(Duration::from_secs(20)).unwrap()), wanted);
     }
     let data = Batch::new().copy_data("1\tone\n").copy_data("2\ttw").copy_data("o\n").copy_done();
     assert_eq!(ask(&mut client, &data.sync(), 1), ["Complete COPY 2", "Ready I"]);
     let batch =
         Batch::new().parse("", "COPY items TO STDOUT").bind("", "", &[]).execute("", 0).run("SELECT 'next'", &[]);
-    let story = ask(&mut client, &batch.sync(), 1);
-    assert_eq!(story[2..6], ["CopyOut", "Data 1\tone", "Data 2\ttwo", "CopyDone"]);
-    assert_eq!(story[10], "Row next");
+    let transcript = ask(&mut client, &batch.sync(), 1);
+    assert_eq!(transcript[2..6], ["CopyOut", "Data 1\tone", "Data 2\ttwo", "CopyDone"]);
+    assert_eq!(transcript[10], "Row next");
 }
 
 fn an_error_within_copy_in_discards_the_rest_and_no_request_stays_open(site: &Site) {
@@ -61,10 +61,10 @@ fn an_error_within_copy_in_discards_the_rest_and_no_request_stays_open(site: &Si
         late = late.copy_data(&format!("{id}\tlate\n"));
     }
     client.send_bytes(late.copy_done().query("SELECT 'after'").bytes()).unwrap();
-    let story = tale(&readies(&mut client, 2));
-    assert_eq!(story[0], "CopyIn");
-    assert!(story[1].starts_with("Error 22P02"), "{story:?}");
-    assert_eq!(story[2..], ["Ready I", "Columns ?column?", "Row after", "Complete SELECT 1", "Ready I"]);
+    let transcript = lines_of(&read_until_ready(&mut client, 2));
+    assert_eq!(transcript[0], "CopyIn");
+    assert!(transcript[1].starts_with("Error 22P02"), "{transcript:?}");
+    assert_eq!(transcript[2..], ["Ready I", "Columns ?column?", "Row after", "Complete SELECT 1", "Ready I"]);
     assert_eq!(count(&mut client), "0");
 }
 
@@ -80,22 +80,22 @@ fn late_copy_data_is_ignored(site: &Site) {
     assert_eq!(ask(&mut client, &Batch::new().run("SELECT 2", &[]).sync(), 1)[3], "Row 2");
 }
 
-fn a_copy_that_the_client_gives_up_leaves_nothing(site: &Site) {
+fn a_copy_that_the_client_aborts_leaves_nothing(site: &Site) {
     let mut client = table(site);
     let batch = Batch::new().query("COPY items FROM STDIN").copy_data("1\tone\n").copy_fail("changed my mind");
-    let story = ask(&mut client, &batch, 1);
-    assert_eq!(story, ["CopyIn", "Error 57014 COPY from stdin failed: changed my mind", "Ready I"]);
+    let transcript = ask(&mut client, &batch, 1);
+    assert_eq!(transcript, ["CopyIn", "Error 57014 COPY from stdin failed: changed my mind", "Ready I"]);
     assert_eq!(count(&mut client), "0");
 }
 
 fn an_error_within_copy_out_ends_it(site: &Site) {
     let mut client = site.connect();
     let sql = "COPY (SELECT 100 / (500 - n) FROM generate_series(1, 1000) n) TO STDOUT";
-    let story = ask(&mut client, &Batch::new().query(sql).query("SELECT 'after'"), 2);
-    let error = story.iter().position(|line| line == "Error 22012 division by zero").unwrap();
-    assert_eq!(story.iter().filter(|line| line.starts_with("Data")).count(), 499);
-    assert_eq!(story[error + 1], "Ready I");
-    assert_eq!(story[error + 3], "Row after");
+    let transcript = ask(&mut client, &Batch::new().query(sql).query("SELECT 'after'"), 2);
+    let error = transcript.iter().position(|line| line == "Error 22012 division by zero").unwrap();
+    assert_eq!(transcript.iter().filter(|line| line.starts_with("Data")).count(), 499);
+    assert_eq!(transcript[error + 1], "Ready I");
+    assert_eq!(transcript[error + 3], "Row after");
 }
 
 fn two_copies_in_one_query_work_in_their_order(site: &Site) {
@@ -108,8 +108,8 @@ fn two_copies_in_one_query_work_in_their_order(site: &Site) {
         .copy_data("2\ttwo\n")
         .copy_done()
         .query("SELECT 'end'");
-    // PostgreSQL discards COPY data that comes before it is asked for only after an error, so this may be sent at once.
-    let story = ask(&mut client, &batch, 2);
+    // PostgreSQL discards COPY data that comes too early only after an error, so this may be sent at once.
+    let transcript = ask(&mut client, &batch, 2);
     let wanted = [
         "CopyIn",
         "Complete COPY 1",
@@ -129,7 +129,7 @@ fn two_copies_in_one_query_work_in_their_order(site: &Site) {
         "Complete SELECT 1",
         "Ready I",
     ];
-    assert_eq!(story, wanted);
+    assert_eq!(transcript, wanted);
 }
 
 fn a_copy_within_a_transaction_stays_in_it(site: &Site) {
@@ -137,8 +137,8 @@ fn a_copy_within_a_transaction_stays_in_it(site: &Site) {
     client.query("BEGIN").unwrap();
     client.copy_in("COPY items FROM STDIN", b"1\tone\n").unwrap();
     assert_eq!(count(&mut site.connect()), "0");
-    let story = ask(&mut client, &Batch::new().query("COPY items FROM STDIN").copy_data("x\n").copy_done(), 1);
-    assert_eq!(story.last().unwrap(), "Ready E");
+    let transcript = ask(&mut client, &Batch::new().query("COPY items FROM STDIN").copy_data("x\n").copy_done(), 1);
+    assert_eq!(transcript.last().unwrap(), "Ready E");
     client.query("ROLLBACK").unwrap();
     assert_eq!(count(&mut client), "0");
 }
@@ -149,9 +149,9 @@ fn copy_in_sends_data_before_it_is_asked(site: &Site) {
     for id in 0..200 {
         batch = batch.query("COPY items FROM STDIN").copy_data(&format!("{id}\tx\n")).copy_done();
     }
-    let story = ask(&mut client, &batch, 200);
-    assert_eq!(story.len(), 600);
-    assert!(story.chunks(3).all(|chunk| chunk == ["CopyIn", "Complete COPY 1", "Ready I"]));
+    let transcript = ask(&mut client, &batch, 200);
+    assert_eq!(transcript.len(), 600);
+    assert!(transcript.chunks(3).all(|chunk| chunk == ["CopyIn", "Complete COPY 1", "Ready I"]));
     assert_eq!(count(&mut client), "200");
 }
 
@@ -161,28 +161,28 @@ fn another_message_within_copy_in_ends_the_connection(site: &Site) {
         client.query("CREATE TABLE IF NOT EXISTS items (id int PRIMARY KEY, name text)").unwrap();
         let batch = Batch::new().query("COPY items FROM STDIN").copy_data("1\tone\n").raw(other.bytes());
         client.send_bytes(batch.bytes()).unwrap();
-        let story = until_quiet(&mut client, Duration::from_secs(20));
-        assert_eq!(story[0], "CopyIn");
-        assert!(story[1].starts_with("Error 08P01"), "{story:?}");
-        assert_eq!(story.last().unwrap(), "Closed");
-        assert!(!story.iter().any(|line| line.starts_with("Row")), "{story:?}");
+        let transcript = until_quiet(&mut client, Duration::from_secs(20));
+        assert_eq!(transcript[0], "CopyIn");
+        assert!(transcript[1].starts_with("Error 08P01"), "{transcript:?}");
+        assert_eq!(transcript.last().unwrap(), "Closed");
+        assert!(!transcript.iter().any(|line| line.starts_with("Row")), "{transcript:?}");
         assert_eq!(count(&mut site.connect()), "0");
     }
 }
 
 #[test]
-fn a_client_that_dies_within_a_copy_costs_one_server_and_leaves_nothing() {
+fn a_client_that_dies_within_a_copy_closes_one_server_and_leaves_nothing() {
     for site in [Site::session(2), Site::transaction(2)] {
         let mut setup = table(&site);
         for _ in 0..6 {
             let mut client = site.connect();
             client.send_bytes(Batch::new().query("COPY items FROM STDIN").copy_data("1\tone\n").bytes()).unwrap();
-            assert_eq!(weir_tests::tell(&client.read_frame(Duration::from_secs(20)).unwrap()), "CopyIn");
+            assert_eq!(weir_tests::line_of(&client.read_frame(Duration::from_secs(20)).unwrap()), "CopyIn");
             drop(client);
             let mut client = site.connect();
             let sql = "COPY (SELECT repeat('x', 1000) FROM generate_series(1, 100000)) TO STDOUT";
             client.send_bytes(Batch::new().query(sql).bytes()).unwrap();
-            assert_eq!(weir_tests::tell(&client.read_frame(Duration::from_secs(20)).unwrap()), "CopyOut");
+            assert_eq!(weir_tests::line_of(&client.read_frame(Duration::from_secs(20)).unwrap()), "CopyOut");
         }
         assert_eq!(count(&mut setup), "0");
     }

@@ -1,4 +1,4 @@
-//! Clients that die: at any byte, in any state. No server stays stuck, no counter stays up.
+//! Clients that die at any byte, in any state: no server stays stuck, no counter stays wrong.
 
 use std::thread;
 use std::time::Duration;
@@ -46,7 +46,7 @@ fn clients_that_die_during_their_login_leave_nothing() {
 }
 
 #[test]
-fn a_client_that_dies_while_its_query_runs_costs_that_server_only() {
+fn a_client_that_dies_while_its_query_runs_closes_only_its_server() {
     let site = site(Mode::Transaction);
     for _ in 0..6 {
         let mut client = site.connect();
@@ -92,8 +92,8 @@ fn living(site: &Site, number: u64) {
         let mut client = site.connect();
         for round in 0..6 {
             let tag = format!("living {number}.{life}.{round}");
-            let story = weir_tests::ask(&mut client, &Batch::new().run("SELECT $1::text", &[&tag]).sync(), 1);
-            assert_eq!(story[3], format!("Row {tag}"), "{story:?}");
+            let transcript = weir_tests::ask(&mut client, &Batch::new().run("SELECT $1::text", &[&tag]).sync(), 1);
+            assert_eq!(transcript[3], format!("Row {tag}"), "{transcript:?}");
         }
     }
 }

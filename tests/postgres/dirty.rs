@@ -1,9 +1,9 @@
-//! What a client leaves behind on a server, and who finds it: `on_dirty = keep | reset | close | refuse`.
+//! State that a client leaves on a server, and which clients find it: `on_dirty = keep | reset | close | refuse`.
 
 use weir_pgclient::Connection;
 use weir_tests::{Batch, Mode, Setup, Site, ask};
 
-/// A kind of state, how it is left, and a question that answers 0 where there is none of it.
+/// A kind of state, the SQL that leaves it, and a query that returns 0 if there is none of it.
 const LEFTOVERS: [(&str, &str, &str); 24] = [
     ("a setting", "SET work_mem = '77MB'", SETTING),
     ("a role", "SET ROLE other_role", "SELECT count(*) WHERE current_user <> 'app'"),
@@ -47,7 +47,7 @@ fn site(mode: Mode, on_dirty: &str) -> Site {
     let mut superuser = site.superuser();
     let sql = "SELECT count(*) FROM pg_roles WHERE rolname = 'other_role'";
     if superuser.value(sql).unwrap().as_deref() == Some("0") {
-        // Two tests may be here at once.
+        // Two tests may do this at once.
         let _ = superuser.query("CREATE ROLE other_role");
     }
     superuser.query("GRANT other_role TO app").unwrap();
@@ -58,7 +58,7 @@ fn server(client: &mut Connection) -> String {
     client.value("SELECT pg_backend_pid()").unwrap().unwrap()
 }
 
-/// Leaves each kind of state by simple and by extended queries, and asks the next client what it finds.
+/// Leaves each kind of state by simple and by extended queries, and checks the next client's view.
 fn find(site: &Site, mut check: impl FnMut(&str, &str, bool)) {
     for (what, leave, question) in LEFTOVERS {
         for extended in [false, true] {
@@ -68,8 +68,8 @@ fn find(site: &Site, mut check: impl FnMut(&str, &str, bool)) {
             let mut client = site.connect();
             let before = server(&mut client);
             let batch = if extended { Batch::new().run(leave, &[]).sync() } else { Batch::new().query(leave) };
-            let story = ask(&mut client, &batch, 1);
-            assert!(!story.iter().any(|line| line.starts_with("Error")), "{what}: {story:?}");
+            let transcript = ask(&mut client, &batch, 1);
+            assert!(!transcript.iter().any(|line| line.starts_with("Error")), "{what}: {transcript:?}");
             drop(client);
             let mut next = site.connect();
             let found = next.value(question).unwrap().unwrap();
@@ -113,10 +113,10 @@ fn with_keep_the_next_client_finds_what_was_left_in_transaction_mode() {
 }
 
 #[test]
-fn a_clean_server_is_handed_on_as_it_is() {
+fn a_clean_server_is_reused_unchanged() {
     for on_dirty in ["reset", "close", "refuse"] {
         let site = site(Mode::Transaction, on_dirty);
-        // Any CREATE may be temporary, by the search_path: it is not of those that leave nothing.
+        // Any CREATE may be temporary, by the search_path: it always counts as dirty.
         site.connect().query("CREATE TABLE lasting (n int)").unwrap();
         let mut client = site.connect();
         let first = server(&mut client);
@@ -187,7 +187,7 @@ fn a_session_keeps_its_own_state_to_its_end() {
 }
 
 #[test]
-fn a_client_that_leaves_within_a_transaction_costs_its_server_and_leaves_nothing() {
+fn a_client_that_leaves_within_a_transaction_closes_its_server_and_leaves_nothing() {
     for mode in [Mode::Session, Mode::Transaction] {
         let site = site(mode, "reset");
         site.connect().query("CREATE TABLE unfinished (n int)").unwrap();
@@ -222,12 +222,12 @@ fn after_a_session_nothing_is_left_that_only_a_function_call_shows() {
         drop(client);
         assert_eq!(site.connect().value(question).unwrap().as_deref(), Some("0"), "{what}");
     }
-    // The next client must not have the last one's currval either.
+    // Nor may the next client have the previous one's currval.
     let error = site.connect().query("SELECT currval('s')").unwrap_err();
     assert_eq!(error.sqlstate(), Some("55000"), "{error}");
 }
 
-/// The kinds again where statements are not shared, so that texts pass as they are.
+/// The kinds again where statements are not shared, so that texts pass unchanged.
 #[test]
 fn with_reset_the_next_client_finds_nothing_without_shared_statements() {
     let setup = Setup::new(Mode::Transaction).size(1).limit("max_prepared_statements = 0");
@@ -241,7 +241,7 @@ fn with_reset_the_next_client_finds_nothing_without_shared_statements() {
     });
 }
 
-/// However long a text is, however it is cut, wherever in it the statement is.
+/// For every length of the text, every cut, and every position of the statement.
 #[test]
 fn state_is_seen_anywhere_in_a_long_text() {
     for prepared in [200, 0] {
@@ -257,8 +257,8 @@ fn state_is_seen_anywhere_in_a_long_text() {
                         format!("SELECT '{filling}'; {leave}; SELECT 1")
                     };
                     let batch = if extended { Batch::new().run(&sql, &[]).sync() } else { Batch::new().query(&sql) };
-                    let story = ask(&mut site.connect(), &batch, 1);
-                    assert!(!story.iter().any(|line| line.starts_with("Error")), "{story:?}");
+                    let transcript = ask(&mut site.connect(), &batch, 1);
+                    assert!(!transcript.iter().any(|line| line.starts_with("Error")), "{transcript:?}");
                     for question in [TEMPORARY, LOCKED] {
                         let found = site.connect().value(question).unwrap();
                         assert_eq!(found.as_deref(), Some("0"), "{leave}, {length}, extended: {extended}");
@@ -269,7 +269,7 @@ fn state_is_seen_anywhere_in_a_long_text() {
     }
 }
 
-/// With `search_path = pg_temp` any CREATE is temporary, whatever its words say.
+/// With `search_path = pg_temp` any CREATE is temporary, whatever its text says.
 #[test]
 fn a_table_made_by_a_temporary_search_path_shadows_nothing_for_the_next_client() {
     let site = site(Mode::Transaction, "reset");
@@ -291,7 +291,7 @@ fn a_table_made_by_a_temporary_search_path_shadows_nothing_for_the_next_client()
     assert_eq!(site.connect().value("SELECT n FROM people").unwrap().as_deref(), Some("1"), "the path of a startup");
 }
 
-/// What a request leaves counts when it is answered: a DISCARD ALL before it in the pipeline does not hide it.
+/// A request's state counts when the request is answered: a DISCARD ALL before it in the pipeline does not hide it.
 #[test]
 fn a_discard_hides_nothing_that_is_pipelined_behind_it() {
     let site = site(Mode::Transaction, "reset");
@@ -325,7 +325,7 @@ fn a_function_called_by_its_number_leaves_nothing() {
     assert_eq!(site.connect().value(LOCKED).unwrap().as_deref(), Some("0"));
 }
 
-/// The next client's statements do not mean the last one's temporary tables, nor the other way round.
+/// The next client's statements do not refer to the previous one's temporary tables, nor the other way round.
 #[test]
 fn a_shared_statement_does_not_mean_a_temporary_table_that_is_gone() {
     let site = site(Mode::Transaction, "reset");
@@ -348,7 +348,7 @@ fn a_shared_statement_does_not_mean_a_temporary_table_that_is_gone() {
     }
 }
 
-/// A temporary table's DDL changes no definition for others: their statements stay shared.
+/// DDL of a temporary table changes no definition for other clients: their statements stay shared.
 #[test]
 fn temporary_tables_do_not_end_the_sharing_of_statements() {
     let site = Site::with(Setup::new(Mode::Transaction).size(1), Mode::Transaction);
@@ -382,7 +382,7 @@ fn temporary_tables_do_not_end_the_sharing_of_statements() {
     assert_ne!(names(&mut other), before, "another definition makes it another statement");
 }
 
-/// The kinds with their names in SHOW LOST_STATE, and how each is left by one statement.
+/// The kinds with their names in SHOW LOST_STATE, and a statement that leaves each.
 const KINDS: [(&str, &str); 9] = [
     ("settings", "SET work_mem = '77MB'"),
     ("settings", "SELECT set_config('work_mem', '77MB', false)"),
@@ -405,8 +405,8 @@ fn batch_of(sql: &str, extended: bool) -> Batch {
     if extended { Batch::new().run(sql, &[]).sync() } else { Batch::new().query(sql) }
 }
 
-fn warnings(story: &[String]) -> usize {
-    story.iter().filter(|line| line.starts_with("Notice 01000")).count()
+fn warnings(transcript: &[String]) -> usize {
+    transcript.iter().filter(|line| line.starts_with("Notice 01000")).count()
 }
 
 #[test]
@@ -416,9 +416,9 @@ fn a_client_is_warned_once_for_each_kind_of_state_that_it_loses() {
         for (kind, leave) in KINDS {
             let mut client = site.connect();
             let before = count(&site, kind, "lost");
-            let story = ask(&mut client, &batch_of(leave, extended), 1);
-            assert_eq!(warnings(&story), 1, "{leave}: {story:?}");
-            assert!(story.last().unwrap().starts_with("Ready"), "{story:?}");
+            let transcript = ask(&mut client, &batch_of(leave, extended), 1);
+            assert_eq!(warnings(&transcript), 1, "{leave}: {transcript:?}");
+            assert!(transcript.last().unwrap().starts_with("Ready"), "{transcript:?}");
             assert_eq!(count(&site, kind, "lost"), before + 1, "{leave}");
             let again = ask(
                 &mut client,
@@ -440,7 +440,7 @@ fn a_client_is_warned_once_for_each_kind_of_state_that_it_loses() {
 }
 
 #[test]
-fn nobody_is_warned_of_what_ends_with_its_transaction_or_follows_its_client() {
+fn no_warning_for_state_that_ends_with_its_transaction_or_follows_its_client() {
     let site = Site::with(Setup::new(Mode::Transaction).size(1), Mode::Transaction);
     let mut client = site.connect();
     for sql in [
@@ -469,22 +469,22 @@ fn nobody_is_warned_of_what_ends_with_its_transaction_or_follows_its_client() {
         "DISCARD ALL",
     ] {
         for extended in [false, true] {
-            // Not twice, and not again in a transaction that has it.
+            // Not twice, and not again in a transaction that already warned.
             let once =
                 matches!(sql, "BEGIN" | "COMMIT" | "ROLLBACK") || sql.contains("scratch") || sql.starts_with("DECLARE");
             if extended && once {
                 continue;
             }
-            let story = ask(&mut client, &batch_of(sql, extended), 1);
+            let transcript = ask(&mut client, &batch_of(sql, extended), 1);
             assert!(
-                !story.iter().any(|line| line.starts_with("Notice 01000") || line.starts_with("Error")),
-                "{sql}: {story:?}"
+                !transcript.iter().any(|line| line.starts_with("Notice 01000") || line.starts_with("Error")),
+                "{sql}: {transcript:?}"
             );
         }
     }
     let site = Site::with(Setup::new(Mode::Transaction).size(1).pool("warn_on_dirty = false"), Mode::Transaction);
     assert_eq!(warnings(&ask(&mut site.connect(), &batch_of("SET work_mem = '77MB'", false), 1)), 0);
-    assert_eq!(count(&site, "settings", "lost"), 0, "what is off costs nothing, and counts nothing");
+    assert_eq!(count(&site, "settings", "lost"), 0, "a disabled warning counts nothing");
     let site = site_of_sessions();
     assert_eq!(warnings(&ask(&mut site.connect(), &batch_of("SET work_mem = '77MB'", false), 1)), 0, "session mode");
 }
@@ -500,33 +500,37 @@ fn with_refuse_state_that_would_be_lost_is_an_error_and_the_connection_goes_on()
         for extended in [false, true] {
             let mut client = site.connect();
             let before = (server(&mut client), count(&site, kind, "refused"));
-            let story = ask(&mut client, &batch_of(leave, extended), 1);
-            let refused = story.iter().any(|line| line.starts_with("Error 0A000") && line.contains("would be lost"));
-            assert!(refused && story.last().unwrap() == "Ready I", "{leave}: {story:?}");
+            let transcript = ask(&mut client, &batch_of(leave, extended), 1);
+            let refused =
+                transcript.iter().any(|line| line.starts_with("Error 0A000") && line.contains("would be lost"));
+            assert!(refused && transcript.last().unwrap() == "Ready I", "{leave}: {transcript:?}");
             assert_eq!(client.value("SELECT 1").unwrap().as_deref(), Some("1"));
             assert_eq!(count(&site, kind, "refused"), before.1 + 1);
-            // In a transaction it fails that, as any error does.
+            // In a transaction it fails the transaction, as any error does.
             client.query("BEGIN").unwrap();
-            let story = ask(&mut client, &batch_of(leave, extended), 1);
-            assert!(story.last().unwrap() == "Ready E", "{leave}: {story:?}");
+            let transcript = ask(&mut client, &batch_of(leave, extended), 1);
+            assert!(transcript.last().unwrap() == "Ready E", "{leave}: {transcript:?}");
             client.query("ROLLBACK").unwrap();
             assert_eq!(server(&mut client), before.0, "{leave}: the server stays");
         }
     }
-    // What is prepared before and behind it in the same pipeline is as it would be after any error.
+    // Statements before and after it in the same pipeline behave as after any error.
     let mut client = site.connect();
     let batch = Batch::new().parse("s", "SELECT 1").parse("t", "LISTEN gossip").bind("", "s", &[]).sync();
-    let story = ask(&mut client, &batch, 1);
-    assert!(story[0] == "ParseComplete" && story[1].starts_with("Error 0A000") && story.len() == 3, "{story:?}");
-    let story = ask(&mut client, &Batch::new().bind("", "s", &[]).execute("", 0).sync(), 1);
-    assert_eq!(story, ["BindComplete", "Row 1", "Complete SELECT 1", "Ready I"]);
-    let story = ask(&mut client, &Batch::new().bind("", "t", &[]).sync(), 1);
-    assert!(story[0].starts_with("Error 26000"), "{story:?}");
+    let transcript = ask(&mut client, &batch, 1);
+    assert!(
+        transcript[0] == "ParseComplete" && transcript[1].starts_with("Error 0A000") && transcript.len() == 3,
+        "{transcript:?}"
+    );
+    let transcript = ask(&mut client, &Batch::new().bind("", "s", &[]).execute("", 0).sync(), 1);
+    assert_eq!(transcript, ["BindComplete", "Row 1", "Complete SELECT 1", "Ready I"]);
+    let transcript = ask(&mut client, &Batch::new().bind("", "t", &[]).sync(), 1);
+    assert!(transcript[0].starts_with("Error 26000"), "{transcript:?}");
 }
 
-/// `on_dirty = keep`: a setting that one client changed is set again for another that asked for it at its startup.
+/// `on_dirty = keep`: a setting that one client changed is set again for another client whose startup packet had it.
 #[test]
-fn with_keep_a_setting_of_the_startup_is_the_client_s_own_all_the_same() {
+fn with_keep_a_startup_setting_still_belongs_to_its_client() {
     for (name, own, changed) in [("search_path", "pg_catalog", "public"), ("extra_float_digits", "2", "0")] {
         for change in [format!("SET {name} = '{changed}'"), format!("SELECT set_config('{name}', '{changed}', false)")]
         {

@@ -1,4 +1,4 @@
-//! Who may come in from where, and how many: HBA rules, PROXY headers, limits of clients, failed logins.
+//! Which clients may connect from where, and how many: HBA rules, PROXY headers, limits of clients, failed logins.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -8,7 +8,7 @@ use weir_pgclient::{Connection, Error, Params};
 use weir_pgwire::put_front;
 use weir_tests::{Mode, Setup, Site, User, eventually, users};
 
-/// A site with these rules in its HBA file, and these maps.
+/// A site with this HBA file and these ident maps.
 fn ruled(rules: &str, maps: &str, setup: Setup) -> Site {
     let setup = setup.auth("hba").auth_line("hba_file = \"hba.conf\"").auth_line("ident_file = \"ident.conf\"");
     Site::with(setup.file("hba.conf", rules).file("ident.conf", maps), Mode::Transaction)
@@ -29,7 +29,7 @@ fn refused_with(answer: Result<Connection, Error>, text: &str, sqlstate: &str) {
     assert_eq!(error.sqlstate(), Some(sqlstate), "{error}");
 }
 
-/// The log says this, in a moment.
+/// Waits until the log contains this.
 #[track_caller]
 fn logged(site: &Site, text: &str) {
     eventually(text, || {
@@ -38,13 +38,13 @@ fn logged(site: &Site, text: &str) {
     });
 }
 
-/// How a user comes by the Unix socket, whose folder is Weir's own.
+/// How a user connects by the Unix socket, whose folder is Weir's own.
 fn local(site: &Site, user: User) -> Params {
     Params::unix(site.weir().folder(), site.weir().port(), user.name, "app").password(user.password)
 }
 
 #[test]
-fn rules_decide_by_way_in_database_and_user() {
+fn rules_decide_by_connection_type_database_and_user() {
     let rules = format!(
         "host all {admin} 127.0.0.1/32 md5\nhost app {app} 127.0.0.1/32 scram-sha-256\n\
          host app {other} all reject\nlocal app {other} trust\n",
@@ -64,7 +64,7 @@ fn rules_decide_by_way_in_database_and_user() {
 }
 
 #[test]
-fn a_peer_comes_in_as_the_map_pairs_it() {
+fn a_peer_logs_in_as_its_ident_map_says() {
     let rules = format!(
         "host all {admin} all md5\nlocal app {app} peer map=here\nlocal app {other} peer\n",
         admin = weir_tests::ADMIN.0,
@@ -89,7 +89,9 @@ fn the_owner_of_the_process_administers_it_by_the_unix_socket_also_while_a_shutd
     assert!(!console.query("SHOW POOLS").unwrap().columns.is_empty());
     let client = site.connect();
     console.query("SHUTDOWN WAIT_FOR_CLIENTS").unwrap();
-    eventually("TCP refuses", || Connection::connect(&site.params()).err().map_or(Err("it is let in"), |_| Ok(())));
+    eventually("TCP refuses", || {
+        Connection::connect(&site.params()).err().map_or(Err("the client is accepted"), |_| Ok(()))
+    });
     let mut again = Connection::connect(&owner).unwrap();
     again.query("SHOW CLIENTS").unwrap();
     refused_with(Connection::connect(&local(&site, users::APP)), "the pooler is shut down", "57P01");
@@ -97,7 +99,7 @@ fn the_owner_of_the_process_administers_it_by_the_unix_socket_also_while_a_shutd
     assert!(weir.wait_for_exit().success());
 }
 
-/// Sends a header and a startup packet, and returns the first bytes of the answer; none if the connection is closed.
+/// Sends a header and a startup packet, and returns the first bytes of the answer; empty if the connection is closed.
 fn through_balancer(site: &Site, header: &[u8]) -> Vec<u8> {
     let mut stream = TcpStream::connect(("127.0.0.1", site.weir().port())).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
@@ -111,7 +113,7 @@ fn through_balancer(site: &Site, header: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn behind_a_balancer_rules_go_by_the_address_in_the_header() {
+fn behind_a_balancer_rules_use_the_address_in_the_header() {
     let rules = format!("local all all md5\nhost app {} 192.0.2.7/32 trust\n", users::APP.name);
     let setup = Setup::new(Mode::Transaction).listen("proxy_from = [\"127.0.0.0/8\"]").console_by_socket();
     let site = ruled(&rules, "", setup);
@@ -122,11 +124,11 @@ fn behind_a_balancer_rules_go_by_the_address_in_the_header() {
     assert!(through_balancer(&site, &second).starts_with(b"R\0\0\0\x08\0\0\0\0"));
     let stranger = through_balancer(&site, b"PROXY TCP4 192.0.2.8 127.0.0.1 5000 6432\r\n");
     assert!(String::from_utf8_lossy(&stranger).contains("no authentication method is found"));
-    assert_eq!(through_balancer(&site, b""), b"", "who sends no header is closed without a word");
+    assert_eq!(through_balancer(&site, b""), b"", "a client without a header is closed without an error");
     logged(&site, "192.0.2.8:5000");
 }
 
-/// What a limit says, on one worker and on three.
+/// Checks a limit, on one worker and on three.
 fn limit(change: impl Fn(Setup) -> Setup, text: &str) {
     for workers in [1, 3] {
         let site = Site::with(change(Setup::new(Mode::Transaction).workers(workers)), Mode::Transaction);
@@ -134,7 +136,7 @@ fn limit(change: impl Fn(Setup) -> Setup, text: &str) {
         let second = site.connect();
         refused_with(Connection::connect(&site.params()), text, "53300");
         drop(first);
-        let third = eventually("its place is free again", || Connection::connect(&site.params()));
+        let third = eventually("its slot is free again", || Connection::connect(&site.params()));
         refused_with(Connection::connect(&site.params()), text, "53300");
         drop((second, third));
     }
@@ -163,7 +165,7 @@ fn clients_of_an_address_are_limited() {
     let clients = [site.connect(), site.connect(), site.connect()];
     refused_with(Connection::connect(&site.params()), "client connections exceeded (max_address_connections)", "53300");
     drop(clients);
-    eventually("places are free again", || Connection::connect(&site.params()));
+    eventually("slots are free again", || Connection::connect(&site.params()));
 }
 
 #[test]
@@ -172,7 +174,7 @@ fn failed_logins_are_slowed_down_and_good_ones_are_not() {
 }
 
 #[test]
-fn failed_logins_are_slowed_down_whichever_worker_they_come_to() {
+fn failed_logins_are_slowed_down_on_every_worker() {
     failures_are_slowed_down(Setup::new(Mode::Transaction).workers(2).spread("always"));
 }
 
@@ -182,13 +184,13 @@ fn failures_are_slowed_down(setup: Setup) {
     for _ in 0..3 {
         refused_with(Connection::connect(&site.params().password("wrong")), "SASL authentication failed", "28P01");
     }
-    // 200, 400 and 800 ms: a pause may be longer, never shorter.
+    // 200, 400 and 800 ms: a delay may be longer, never shorter.
     assert!(begin.elapsed() >= Duration::from_millis(1_400), "{:?}", begin.elapsed());
     assert_eq!(site.connect().value("SELECT 1").unwrap().as_deref(), Some("1"));
 }
 
 #[test]
-fn strangers_do_not_learn_which_databases_there_are() {
+fn unauthenticated_clients_do_not_learn_which_databases_exist() {
     let site = Site::with(Setup::new(Mode::Transaction), Mode::Transaction);
     let params = |database: &str, password: &str| site.weir().params(users::APP.name, database).password(password);
     refused_with(Connection::connect(&params("nothing", "wrong")), "SASL authentication failed", "28P01");
@@ -197,7 +199,7 @@ fn strangers_do_not_learn_which_databases_there_are() {
 }
 
 #[test]
-fn servers_see_the_clients_host_where_that_is_asked_for() {
+fn servers_see_the_clients_host_if_configured() {
     let setup = Setup::new(Mode::Transaction).general("application_name_add_host = true");
     let site = Site::with(setup.general("login_notify_message = \"mind the gap\""), Mode::Transaction);
     let mut client = Connection::connect(&site.params().option("application_name", "who")).unwrap();

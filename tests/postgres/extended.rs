@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use weir_tests::{Batch, Site, ask, readies, tale, until_quiet};
+use weir_tests::{Batch, Site, ask, lines_of, read_until_ready, until_quiet};
 
 everywhere!(
     a_query_with_parameters_is_answered_message_by_message,
@@ -25,8 +25,8 @@ everywhere!(
 
 fn a_query_with_parameters_is_answered_message_by_message(site: &Site) {
     let mut client = site.connect();
-    let story = ask(&mut client, &Batch::new().run("SELECT $1::int + $2::int AS sum", &["40", "2"]).sync(), 1);
-    assert_eq!(story, ["ParseComplete", "BindComplete", "Columns sum", "Row 42", "Complete SELECT 1", "Ready I"]);
+    let transcript = ask(&mut client, &Batch::new().run("SELECT $1::int + $2::int AS sum", &["40", "2"]).sync(), 1);
+    assert_eq!(transcript, ["ParseComplete", "BindComplete", "Columns sum", "Row 42", "Complete SELECT 1", "Ready I"]);
 }
 
 fn a_pipeline_of_a_thousand_queries_in_one_packet_is_answered_in_order(site: &Site) {
@@ -35,12 +35,12 @@ fn a_pipeline_of_a_thousand_queries_in_one_packet_is_answered_in_order(site: &Si
     for number in 0..1000 {
         batch = batch.run("SELECT $1::text", &[&number.to_string()]);
     }
-    // Replies are read while the batch is still being written: neither side may wait for the other.
-    let story = ask(&mut client, &batch.sync(), 1);
-    let rows: Vec<_> = story.iter().filter(|line| line.starts_with("Row")).collect();
+    // Replies are read while the batch is still being written, so that neither side waits for the other.
+    let transcript = ask(&mut client, &batch.sync(), 1);
+    let rows: Vec<_> = transcript.iter().filter(|line| line.starts_with("Row")).collect();
     assert_eq!(rows.len(), 1000);
     assert!(rows.iter().enumerate().all(|(number, row)| **row == format!("Row {number}")));
-    assert_eq!(story.len(), 5001);
+    assert_eq!(transcript.len(), 5001);
 }
 
 fn after_an_error_everything_up_to_the_sync_is_skipped(site: &Site) {
@@ -53,11 +53,11 @@ fn after_an_error_everything_up_to_the_sync_is_skipped(site: &Site) {
         .sync()
         .run("SELECT 3", &[])
         .sync();
-    let story = ask(&mut client, &batch, 2);
-    let error = story.iter().position(|line| line == "Error 22012 division by zero").unwrap();
-    assert_eq!(story[error + 1], "Ready I");
+    let transcript = ask(&mut client, &batch, 2);
+    let error = transcript.iter().position(|line| line == "Error 22012 division by zero").unwrap();
+    assert_eq!(transcript[error + 1], "Ready I");
     assert_eq!(
-        story[error + 2..],
+        transcript[error + 2..],
         ["ParseComplete", "BindComplete", "Columns ?column?", "Row 3", "Complete SELECT 1", "Ready I"]
     );
 }
@@ -70,8 +70,9 @@ fn each_sync_of_a_pipeline_has_its_own_ready(site: &Site) {
         let sql = if number % 7 == 3 { "SELECT 1/($1::int - $1::int)" } else { "SELECT $1::int" };
         batch = batch.run(sql, &[&number.to_string()]).sync();
     }
-    let story = ask(&mut client, &batch, 200);
-    let answers: Vec<_> = story.iter().filter(|line| line.starts_with("Row") || line.starts_with("Error")).collect();
+    let transcript = ask(&mut client, &batch, 200);
+    let answers: Vec<_> =
+        transcript.iter().filter(|line| line.starts_with("Row") || line.starts_with("Error")).collect();
     for (number, answer) in answers.iter().enumerate() {
         let wanted = if number % 7 == 3 { "Error 22012 division by zero".to_owned() } else { format!("Row {number}") };
         assert_eq!(**answer, wanted);
@@ -82,14 +83,14 @@ fn each_sync_of_a_pipeline_has_its_own_ready(site: &Site) {
 fn a_flush_brings_what_is_there_without_a_ready(site: &Site) {
     let mut client = site.connect();
     client.send_bytes(Batch::new().run("SELECT 'flushed'", &[]).flush().bytes()).unwrap();
-    let mut story = Vec::new();
-    while story.len() < 5 {
-        story.push(weir_tests::tell(&client.read_frame(Duration::from_secs(20)).unwrap()));
+    let mut transcript = Vec::new();
+    while transcript.len() < 5 {
+        transcript.push(weir_tests::line_of(&client.read_frame(Duration::from_secs(20)).unwrap()));
     }
-    assert_eq!(story[3..], ["Row flushed", "Complete SELECT 1"]);
+    assert_eq!(transcript[3..], ["Row flushed", "Complete SELECT 1"]);
     assert!(until_quiet(&mut client, Duration::from_millis(100)).is_empty());
     client.send_bytes(Batch::new().run("SELECT 'more'", &[]).sync().bytes()).unwrap();
-    assert_eq!(tale(&readies(&mut client, 1))[3], "Row more");
+    assert_eq!(lines_of(&read_until_ready(&mut client, 1))[3], "Row more");
 }
 
 fn a_portal_hands_out_its_rows_in_portions(site: &Site) {
@@ -101,7 +102,7 @@ fn a_portal_hands_out_its_rows_in_portions(site: &Site) {
         .execute("p", 2)
         .execute("p", 2)
         .sync();
-    let story = ask(&mut client, &batch, 1);
+    let transcript = ask(&mut client, &batch, 1);
     let wanted = [
         "ParseComplete",
         "BindComplete",
@@ -115,34 +116,35 @@ fn a_portal_hands_out_its_rows_in_portions(site: &Site) {
         "Complete SELECT 1",
         "Ready I",
     ];
-    assert_eq!(story, wanted);
+    assert_eq!(transcript, wanted);
 }
 
 fn a_portal_outlives_a_flush_and_dies_with_its_transaction(site: &Site) {
     let mut client = site.connect();
     let open = Batch::new().query("BEGIN").parse("", "SELECT generate_series(1, 9)").bind("p", "", &[]).execute("p", 1);
-    let story = ask(&mut client, &open.sync(), 2);
-    assert_eq!(story[2..], ["ParseComplete", "BindComplete", "Row 1", "Suspended", "Ready T"]);
+    let transcript = ask(&mut client, &open.sync(), 2);
+    assert_eq!(transcript[2..], ["ParseComplete", "BindComplete", "Row 1", "Suspended", "Ready T"]);
     assert_eq!(ask(&mut client, &Batch::new().execute("p", 2).sync(), 1), ["Row 2", "Row 3", "Suspended", "Ready T"]);
-    let story = ask(&mut client, &Batch::new().close_portal("p").sync().query("COMMIT").execute("p", 1).sync(), 3);
-    assert_eq!(story[..4], ["CloseComplete", "Ready T", "Complete COMMIT", "Ready I"]);
-    assert!(story[4].starts_with("Error 34000"), "{story:?}");
+    let transcript = ask(&mut client, &Batch::new().close_portal("p").sync().query("COMMIT").execute("p", 1).sync(), 3);
+    assert_eq!(transcript[..4], ["CloseComplete", "Ready T", "Complete COMMIT", "Ready I"]);
+    assert!(transcript[4].starts_with("Error 34000"), "{transcript:?}");
 }
 
 fn the_unnamed_statement_outlives_a_sync(site: &Site) {
     let mut client = site.connect();
     let mut others: Vec<_> = (0..6).map(|_| site.connect()).collect();
-    // As lib/pq does it: prepare and describe, then bind and execute in a batch of its own, maybe on another server.
+    // As lib/pq does: prepare and describe, then bind and execute in a batch of its own, maybe on another server.
     for round in 0..20 {
         let sql = format!("SELECT $1::int + {round} AS n{round}");
-        let story = ask(&mut client, &Batch::new().parse("", &sql).describe_statement("").sync(), 1);
-        assert_eq!(story, ["ParseComplete", "Types 23", &format!("Columns n{round}"), "Ready I"]);
+        let transcript = ask(&mut client, &Batch::new().parse("", &sql).describe_statement("").sync(), 1);
+        assert_eq!(transcript, ["ParseComplete", "Types 23", &format!("Columns n{round}"), "Ready I"]);
         for other in others.iter_mut().skip(round % 5) {
             ask(other, &Batch::new().run("SELECT 'somebody else'", &[]).sync(), 1);
         }
         for again in [100, 200] {
-            let story = ask(&mut client, &Batch::new().bind("", "", &[&again.to_string()]).execute("", 0).sync(), 1);
-            assert_eq!(story, ["BindComplete", &format!("Row {}", again + round), "Complete SELECT 1", "Ready I"]);
+            let transcript =
+                ask(&mut client, &Batch::new().bind("", "", &[&again.to_string()]).execute("", 0).sync(), 1);
+            assert_eq!(transcript, ["BindComplete", &format!("Row {}", again + round), "Complete SELECT 1", "Ready I"]);
         }
     }
 }
@@ -153,8 +155,8 @@ fn the_unnamed_statement_is_replaced_by_the_next_and_dropped_by_a_query(site: &S
     let bind = Batch::new().bind("", "", &[]).execute("", 0).sync();
     assert_eq!(ask(&mut client, &bind, 1)[1], "Row second");
     ask(&mut client, &Batch::new().query("SELECT 'a simple query'"), 1);
-    let story = ask(&mut client, &bind, 1);
-    assert!(story[0].starts_with("Error 26000 unnamed prepared statement does not exist"), "{story:?}");
+    let transcript = ask(&mut client, &bind, 1);
+    assert!(transcript[0].starts_with("Error 26000 unnamed prepared statement does not exist"), "{transcript:?}");
     ask(&mut client, &Batch::new().parse("", "SELECT 'third'").close_statement("").sync(), 1);
     assert!(ask(&mut client, &bind, 1)[0].starts_with("Error 26000"));
 }
@@ -165,12 +167,12 @@ fn the_unnamed_statement_of_another_is_never_seen(site: &Site) {
         ask(client, &Batch::new().parse("", &format!("SELECT 'of client {number}'")).sync(), 1);
     }
     if !site.keeps_sessions() {
-        let story = ask(&mut site.connect(), &Batch::new().bind("", "", &[]).execute("", 0).sync(), 1);
-        assert!(story[0].starts_with("Error 26000"), "{story:?}");
+        let transcript = ask(&mut site.connect(), &Batch::new().bind("", "", &[]).execute("", 0).sync(), 1);
+        assert!(transcript[0].starts_with("Error 26000"), "{transcript:?}");
     }
     for (number, client) in first.iter_mut().enumerate().rev() {
-        let story = ask(client, &Batch::new().bind("", "", &[]).execute("", 0).sync(), 1);
-        assert_eq!(story[1], format!("Row of client {number}"));
+        let transcript = ask(client, &Batch::new().bind("", "", &[]).execute("", 0).sync(), 1);
+        assert_eq!(transcript[1], format!("Row of client {number}"));
     }
 }
 
@@ -184,7 +186,7 @@ fn describe_tells_types_and_columns(site: &Site) {
         .bind("", "d", &["1", "x"])
         .describe_portal("")
         .sync();
-    let story = ask(&mut client, &batch, 1);
+    let transcript = ask(&mut client, &batch, 1);
     let wanted = [
         "ParseComplete",
         "Types 23,25",
@@ -196,7 +198,7 @@ fn describe_tells_types_and_columns(site: &Site) {
         "Columns a,b",
         "Ready I",
     ];
-    assert_eq!(story, wanted);
+    assert_eq!(transcript, wanted);
 }
 
 fn a_transaction_over_several_syncs_stays_together(site: &Site) {
@@ -206,12 +208,12 @@ fn a_transaction_over_several_syncs_stays_together(site: &Site) {
     for number in 0..5 {
         let mut other = site.connect();
         assert_eq!(other.value("SELECT count(*) FROM kept").unwrap().as_deref(), Some("0"));
-        let story =
+        let transcript =
             ask(&mut client, &Batch::new().run("INSERT INTO kept VALUES ($1)", &[&number.to_string()]).sync(), 1);
-        assert_eq!(story.last().unwrap(), "Ready T");
+        assert_eq!(transcript.last().unwrap(), "Ready T");
     }
-    let story = ask(&mut client, &Batch::new().run("COMMIT", &[]).sync(), 1);
-    assert_eq!(story[3..], ["Complete COMMIT", "Ready I"]);
+    let transcript = ask(&mut client, &Batch::new().run("COMMIT", &[]).sync(), 1);
+    assert_eq!(transcript[3..], ["Complete COMMIT", "Ready I"]);
     assert_eq!(site.connect().value("SELECT count(*) FROM kept").unwrap().as_deref(), Some("5"));
 }
 
@@ -234,27 +236,27 @@ fn a_query_between_extended_messages_keeps_its_place(site: &Site) {
         .run("SELECT 'three'", &[])
         .sync()
         .query("SELECT 'four'");
-    let story = ask(&mut client, &batch, 3);
-    let rows: Vec<_> = story.iter().filter(|line| line.starts_with("Row")).map(String::as_str).collect();
+    let transcript = ask(&mut client, &batch, 3);
+    let rows: Vec<_> = transcript.iter().filter(|line| line.starts_with("Row")).map(String::as_str).collect();
     assert_eq!(rows, ["Row one", "Row two", "Row three", "Row four"]);
 }
 
 fn bind_errors_are_the_servers_own(site: &Site) {
     let mut client = site.connect();
-    let story = ask(&mut client, &Batch::new().bind("", "no such", &[]).execute("", 0).sync(), 1);
-    assert_eq!(story, ["Error 26000 prepared statement \"no such\" does not exist", "Ready I"]);
-    let story = ask(&mut client, &Batch::new().execute("no such", 0).sync(), 1);
-    assert_eq!(story, ["Error 34000 portal \"no such\" does not exist", "Ready I"]);
-    let story = ask(&mut client, &Batch::new().parse("n", "SELECT $1::int").bind("", "n", &[]).sync(), 1);
+    let transcript = ask(&mut client, &Batch::new().bind("", "no such", &[]).execute("", 0).sync(), 1);
+    assert_eq!(transcript, ["Error 26000 prepared statement \"no such\" does not exist", "Ready I"]);
+    let transcript = ask(&mut client, &Batch::new().execute("no such", 0).sync(), 1);
+    assert_eq!(transcript, ["Error 34000 portal \"no such\" does not exist", "Ready I"]);
+    let transcript = ask(&mut client, &Batch::new().parse("n", "SELECT $1::int").bind("", "n", &[]).sync(), 1);
     let wanted = "Error 08P01 bind message supplies 0 parameters, but prepared statement \"n\" requires 1";
     if site.keeps_sessions() {
-        assert_eq!(story[1], wanted);
+        assert_eq!(transcript[1], wanted);
     } else {
-        // The server names its own name for it there.
-        assert!(story[1].starts_with("Error 08P01 bind message supplies 0 parameters"), "{story:?}");
+        // There the error has the server's own name for it.
+        assert!(transcript[1].starts_with("Error 08P01 bind message supplies 0 parameters"), "{transcript:?}");
     }
-    let story = ask(&mut client, &Batch::new().bind("", "n", &["x"]).sync(), 1);
-    assert_eq!(story[0], "Error 22P02 invalid input syntax for type integer: \"x\"");
+    let transcript = ask(&mut client, &Batch::new().bind("", "n", &["x"]).sync(), 1);
+    assert_eq!(transcript[0], "Error 22P02 invalid input syntax for type integer: \"x\"");
 }
 
 fn a_bind_of_many_megabytes_arrives_whole(site: &Site) {
@@ -262,6 +264,6 @@ fn a_bind_of_many_megabytes_arrives_whole(site: &Site) {
     let large = "0123456789abcdef".repeat(1 << 20);
     let batch = Batch::new().run("SELECT length($1::text), md5($1::text)", &[&large]).sync();
     let wanted = client.value("SELECT md5(repeat('0123456789abcdef', 1 << 20))").unwrap().unwrap();
-    let story = ask(&mut client, &batch, 1);
-    assert_eq!(story[3], format!("Row {},{wanted}", large.len()));
+    let transcript = ask(&mut client, &batch, 1);
+    assert_eq!(transcript[3], format!("Row {},{wanted}", large.len()));
 }

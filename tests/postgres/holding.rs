@@ -1,18 +1,18 @@
-//! Whoever holds a server: for how long, however it is done, and what it costs the others.
+//! Clients that hold a server: for how long, by which means, and the effect on other clients.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use weir_pgclient::Connection;
-use weir_tests::{Batch, Mode, Setup, Site, readies, tale, until_quiet};
+use weir_tests::{Batch, Mode, Setup, Site, lines_of, read_until_ready, until_quiet};
 
 /// A pool of one server.
 fn site(setup: impl FnOnce(Setup) -> Setup) -> Site {
     Site::with(setup(Setup::new(Mode::Transaction).size(1)), Mode::Transaction)
 }
 
-/// Ways to hold a server in which nothing moves before the client does.
+/// Ways to hold a server in which nothing happens until the client acts.
 fn silences() -> Vec<(&'static str, Vec<u8>)> {
     let batch = Batch::new;
     let long = batch().query(&format!("SELECT '{}'", "x".repeat(4000))).bytes()[..2000].to_vec();
@@ -38,7 +38,7 @@ fn silences() -> Vec<(&'static str, Vec<u8>)> {
 }
 
 #[test]
-fn a_silent_client_is_timed_out_whatever_it_holds_its_server_by() {
+fn a_silent_client_is_timed_out_however_it_holds_its_server() {
     let site = site(|setup| setup.pool("idle_transaction_timeout = \"700ms\"").pool("query_wait_timeout = \"20s\""));
     site.connect().query("CREATE TABLE held (line text)").unwrap();
     for (what, bytes) in silences() {
@@ -47,8 +47,8 @@ fn a_silent_client_is_timed_out_whatever_it_holds_its_server_by() {
         site.weir().await_pool(what, |pool| pool.get("sv_active") == 1);
         let value = site.connect().value("SELECT 'served'").unwrap_or_else(|error| panic!("{what}: {error}"));
         assert_eq!(value.as_deref(), Some("served"), "{what}");
-        let story = until_quiet(&mut holder, Duration::from_secs(20));
-        assert_eq!(story.last().map(String::as_str), Some("Closed"), "{what}: {story:?}");
+        let transcript = until_quiet(&mut holder, Duration::from_secs(20));
+        assert_eq!(transcript.last().map(String::as_str), Some("Closed"), "{what}: {transcript:?}");
     }
 }
 
@@ -70,11 +70,11 @@ fn a_transaction_is_timed_however_it_began() {
         let value = site.connect().value("SELECT 'served'").unwrap_or_else(|error| panic!("{what}: {error}"));
         assert_eq!(value.as_deref(), Some("served"), "{what}");
     }
-    // Many transactions, each of them short, are not one that is long.
+    // Many short transactions are not one long transaction.
     let mut client = site.connect();
     let batch = (0..6).fold(Batch::new(), |batch, _| batch.query("SELECT pg_sleep(0.3)"));
     client.send_bytes(batch.bytes()).unwrap();
-    assert_eq!(readies(&mut client, 6).iter().filter(|frame| frame.tag == b'Z').count(), 6);
+    assert_eq!(read_until_ready(&mut client, 6).iter().filter(|frame| frame.tag == b'Z').count(), 6);
 }
 
 #[test]
@@ -87,15 +87,15 @@ fn query_timeout_is_for_queries_that_run() {
     ] {
         let mut client = site.connect();
         client.send_bytes(batch.bytes()).unwrap();
-        let story = until_quiet(&mut client, Duration::from_millis(2000));
-        assert!(!story.iter().any(|line| line == "Closed" || line.starts_with("Error")), "{what}: {story:?}");
+        let transcript = until_quiet(&mut client, Duration::from_millis(2000));
+        assert!(!transcript.iter().any(|line| line == "Closed" || line.starts_with("Error")), "{what}: {transcript:?}");
         client.send_bytes(Batch::new().run("SELECT 'still there'", &[]).sync().bytes()).unwrap();
-        assert!(tale(&readies(&mut client, 1)).iter().any(|line| line == "Row still there"), "{what}");
+        assert!(lines_of(&read_until_ready(&mut client, 1)).iter().any(|line| line == "Row still there"), "{what}");
     }
 }
 
-/// A client that always has one more query on its way, as long as `others` work.
-fn beside_a_greedy_one(site: &Site, unit: &Batch, others: impl FnOnce() + Send) -> u64 {
+/// A client that always has another query pending, as long as `others` run.
+fn beside_a_greedy_client(site: &Site, unit: &Batch, others: impl FnOnce() + Send) -> u64 {
     let done = AtomicBool::new(false);
     let mut greedy = site.connect();
     thread::scope(|scope| {
@@ -105,10 +105,10 @@ fn beside_a_greedy_one(site: &Site, unit: &Batch, others: impl FnOnce() + Send) 
             let mut rounds = 0;
             while !done.load(Ordering::Relaxed) {
                 greedy.send_bytes(unit).unwrap();
-                readies(&mut greedy, 1);
+                read_until_ready(&mut greedy, 1);
                 rounds += 1;
             }
-            readies(&mut greedy, 1);
+            read_until_ready(&mut greedy, 1);
             rounds
         });
         others();
@@ -118,7 +118,7 @@ fn beside_a_greedy_one(site: &Site, unit: &Batch, others: impl FnOnce() + Send) 
 }
 
 #[test]
-fn a_client_that_always_has_one_more_query_on_its_way_waits_in_line_like_everybody() {
+fn a_client_that_always_has_another_query_pending_waits_like_all_others() {
     for workers in [1, 2] {
         let setup = |setup: Setup| {
             let setup = setup.workers(workers).pool("query_wait_timeout = \"10s\"");
@@ -130,7 +130,7 @@ fn a_client_that_always_has_one_more_query_on_its_way_waits_in_line_like_everybo
             Batch::new().query("BEGIN; SELECT pg_sleep(0.01); COMMIT"),
         ] {
             let site = site(setup);
-            let rounds = beside_a_greedy_one(&site, &unit, || {
+            let rounds = beside_a_greedy_client(&site, &unit, || {
                 thread::scope(|scope| {
                     for _ in 0..4 {
                         let mut client = site.connect();
@@ -143,7 +143,7 @@ fn a_client_that_always_has_one_more_query_on_its_way_waits_in_line_like_everybo
                     }
                 });
             });
-            assert!(rounds > 0, "and so is the greedy one");
+            assert!(rounds > 0, "the greedy client is served too");
         }
     }
 }
@@ -166,10 +166,10 @@ fn a_deep_pipeline_of_short_transactions_holds_the_others_up_for_a_few_of_them()
 #[test]
 fn a_pipeline_does_not_hold_up_pause() {
     let site = site(|setup| setup);
-    beside_a_greedy_one(&site, &Batch::new().query("SELECT pg_sleep(0.02)"), || {
+    beside_a_greedy_client(&site, &Batch::new().query("SELECT pg_sleep(0.02)"), || {
         let mut console = site.weir().console();
         for _ in 0..3 {
-            console.query("PAUSE").expect("it comes to rest");
+            console.query("PAUSE").expect("all transactions end");
             console.query("RESUME").expect("it goes on");
         }
     });
@@ -190,9 +190,9 @@ fn a_cancel_of_a_waiting_client_ends_its_request_and_keeps_its_connection() {
         client.send_bytes(batch.bytes()).unwrap();
         site.weir().await_pool("it waits", |pool| pool.get("cl_waiting") == 1);
         canceller.cancel().unwrap();
-        let story = tale(&readies(&mut client, 1));
-        assert!(story[0].starts_with("Error 57014 canceling statement due to user request"), "{story:?}");
-        assert_eq!(story.len(), 2, "{story:?}");
+        let transcript = lines_of(&read_until_ready(&mut client, 1));
+        assert!(transcript[0].starts_with("Error 57014 canceling statement due to user request"), "{transcript:?}");
+        assert_eq!(transcript.len(), 2, "{transcript:?}");
         site.weir().await_pool("it does not wait", |pool| pool.get("cl_waiting") == 0);
     }
     holder.query("COMMIT").unwrap();

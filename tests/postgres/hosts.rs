@@ -59,7 +59,7 @@ fn with_balancing_off_one_host_serves_until_it_is_gone() {
 }
 
 #[test]
-fn a_host_that_is_down_costs_nobody_anything() {
+fn a_host_that_is_down_affects_no_client() {
     let b = Postgres::private();
     let down = free_port().unwrap();
     let weir = weir(&[down, b.port()], Setup::new(Mode::Transaction).size(2));
@@ -69,7 +69,7 @@ fn a_host_that_is_down_costs_nobody_anything() {
 }
 
 #[test]
-fn when_all_hosts_are_down_each_ones_reason_is_said() {
+fn when_all_hosts_are_down_the_reason_of_each_is_reported() {
     let (a, b) = (free_port().unwrap(), free_port().unwrap());
     let weir = weir(&[a, b], Setup::new(Mode::Transaction).size(2));
     let params = weir.params(users::APP.name, "app").password(users::APP.password);
@@ -96,7 +96,7 @@ fn writes_go_where_writes_are_taken() {
 }
 
 #[test]
-fn a_standby_is_what_it_is_until_it_is_promoted() {
+fn a_standby_is_not_used_for_writes_until_it_is_promoted() {
     let (primary, standby) = (Postgres::private(), Postgres::private());
     standby.demote();
     let ports = [standby.port(), primary.port()];
@@ -134,7 +134,7 @@ fn a_standby_is_what_it_is_until_it_is_promoted() {
     });
 }
 
-/// A name server that knows one name, whose address may change; its answers hold for a second.
+/// A DNS server with one name, whose address may change; its answers have a TTL of a second.
 struct NameServer {
     address: Arc<Mutex<Option<Ipv4Addr>>>,
     port: u16,
@@ -175,12 +175,12 @@ impl NameServer {
 }
 
 #[test]
-fn a_name_that_moves_takes_its_servers_along() {
+fn a_name_that_moves_replaces_its_servers() {
     a_name_moves(Setup::new(Mode::Transaction).size(2));
 }
 
 #[test]
-fn a_name_that_moves_takes_servers_along_that_are_with_another_worker() {
+fn a_name_that_moves_replaces_servers_that_are_lent_to_another_worker() {
     a_name_moves(Setup::new(Mode::Transaction).size(2).workers(2).spread("always"));
 }
 
@@ -202,7 +202,7 @@ fn a_name_moves(setup: Setup) {
     assert_eq!((place(&mut client), place(&mut holder)), ("127.0.0.1".into(), "127.0.0.1".into()));
     let table = weir.show("DNS_HOSTS");
     assert_eq!((table.get(0, "hostname"), table.get(0, "addrs")), (Some("db.weir.example"), Some("127.0.0.1")));
-    // A name server in trouble costs nobody anything.
+    // A DNS failure affects no client.
     names.set(None);
     assert_eq!(place(&mut client), "127.0.0.1");
     names.set(Some(Ipv4Addr::new(127, 0, 0, 2)));

@@ -1,4 +1,4 @@
-//! Limits on servers that cross pools and workers: a database's, and a user's.
+//! Limits on servers that apply across pools and workers: a database's, and a user's.
 
 use std::thread;
 
@@ -14,7 +14,7 @@ fn connect(site: &Site, user: User, pool: &str) -> Connection {
 
 fn setup(workers: u32) -> Setup {
     let setup = Setup::new(Mode::Transaction).auth("plain").workers(workers).no_server_user();
-    // One of the users has a server that asks for the password in clear text.
+    // The server requests a cleartext password from one of the users.
     setup.pool("require_auth = \"any\"")
 }
 
@@ -32,7 +32,7 @@ fn all_users_of_a_database_share_its_servers_and_all_are_served() {
                         let most = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() \
                                     AND usename <> 'postgres'";
                         let count: i64 = client.value(most).unwrap().unwrap().parse().unwrap();
-                        // A server that was told to go may take a moment to be gone.
+                        // A server that is being closed may take a moment to go.
                         assert!(count <= 4, "{count} servers");
                     }
                 });

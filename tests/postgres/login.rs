@@ -1,4 +1,4 @@
-//! Who may come in: all methods of clients against all kinds of stored secrets, and the login to the server.
+//! Logins: all methods of clients with all kinds of stored secrets, and the login to the server.
 
 use std::time::{Duration, Instant};
 
@@ -6,22 +6,22 @@ use weir_pgclient::{Connection, Error};
 use weir_pgwire::{Auth, backend, put_front, tag};
 use weir_tests::{Ini, Mode, Postgres, Setup, Site, User, body_text, until_quiet, users};
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Connects as the user and asks one question.
+/// Connects as the user and runs one query.
 #[track_caller]
-fn gets_in(site: &Site, user: User) {
+fn logs_in(site: &Site, user: User) {
     let mut client =
         Connection::connect(&site.params_of(user)).unwrap_or_else(|error| panic!("{}: {error}", user.name));
     assert_eq!(client.value("SELECT 'hello'").unwrap().as_deref(), Some("hello"));
 }
 
-/// Connects with this password and returns the refusal.
+/// Connects with this password and returns the error.
 #[track_caller]
 fn refused(site: &Site, user: &str, password: &str) -> Error {
     let params = site.weir().params(user, "app").password(password);
     match Connection::connect(&params) {
-        Ok(_) => panic!("{user} got in"),
+        Ok(_) => panic!("{user} was logged in"),
         Err(error) => error,
     }
 }
@@ -51,7 +51,7 @@ fn each_method_takes_the_secrets_that_it_can_use() {
     ] {
         for secret in secrets {
             let site = site(auth, secret);
-            gets_in(&site, users::APP);
+            logs_in(&site, users::APP);
             if auth != "trust" {
                 let error = refused(&site, users::APP.name, "wrong");
                 assert_eq!(error.sqlstate(), Some("28P01"), "{auth}: {error}");
@@ -70,55 +70,55 @@ fn an_md5_secret_can_not_be_used_with_scram() {
 }
 
 #[test]
-fn trust_takes_only_those_who_are_listed() {
+fn trust_accepts_only_listed_users() {
     let site = site("trust", "");
-    gets_in(&site, users::OTHER);
+    logs_in(&site, users::OTHER);
     let error = refused(&site, "nobody", "");
     assert_eq!(error.sqlstate(), Some("28P01"), "{error}");
 }
 
-/// All that a login is told, with what is random in it left out.
+/// All messages of a login, without their random parts.
 fn exchange(site: &Site, user: &str, password: &str) -> Vec<String> {
     let mut client = Connection::open(&site.weir().params(user, "app")).unwrap();
     let mut packet = Vec::new();
     put_front::startup(&mut packet, &[("user", user), ("database", "app")], 0);
     client.send_bytes(&packet).unwrap();
-    let mut story = Vec::new();
-    let frame = client.read_frame(PATIENCE).unwrap();
+    let mut transcript = Vec::new();
+    let frame = client.read_frame(TIMEOUT).unwrap();
     assert_eq!(frame.tag, tag::back::AUTHENTICATION);
     let mut reply = Vec::new();
     match backend::authentication(&frame.body).unwrap() {
         Auth::Cleartext => {
-            story.push("Cleartext".to_owned());
+            transcript.push("Cleartext".to_owned());
             put_front::password(&mut reply, password.as_bytes());
         }
         Auth::Md5(_) => {
-            story.push("Md5".to_owned());
+            transcript.push("Md5".to_owned());
             put_front::password(&mut reply, b"md500112233445566778899aabbccddeeff");
         }
         Auth::Sasl(names) => {
-            story.push(format!("Sasl {:?}", names.map(body_text).collect::<Vec<_>>()));
+            transcript.push(format!("Sasl {:?}", names.map(body_text).collect::<Vec<_>>()));
             put_front::sasl_initial(&mut reply, "SCRAM-SHA-256", b"n,,n=,r=abcdefghijklmnopqrstuvwx");
         }
         other => panic!("{other:?}"),
     }
     client.send_bytes(&reply).unwrap();
-    let frame = client.read_frame(PATIENCE).unwrap();
+    let frame = client.read_frame(TIMEOUT).unwrap();
     if let Ok(Auth::SaslContinue(data)) = backend::authentication(&frame.body) {
         let data = body_text(data);
         let parts: Vec<_> = data.split(',').map(|part| format!("{}{}", &part[..2], part.len())).collect();
         let iterations = data.rsplit(',').next().unwrap();
-        story.push(format!("Continue {parts:?} {iterations}"));
+        transcript.push(format!("Continue {parts:?} {iterations}"));
         let nonce = data.split(',').next().unwrap();
         let proof = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
         let mut reply = Vec::new();
         put_front::sasl_response(&mut reply, format!("c=biws,{nonce},p={proof}").as_bytes());
         client.send_bytes(&reply).unwrap();
     } else {
-        story.push(weir_tests::tell(&frame));
+        transcript.push(weir_tests::line_of(&frame));
     }
-    story.extend(until_quiet(&mut client, PATIENCE));
-    story
+    transcript.extend(until_quiet(&mut client, TIMEOUT));
+    transcript
 }
 
 #[test]
@@ -140,9 +140,9 @@ fn a_wrong_password_and_an_unknown_user_exchange_the_same_messages() {
     }
 }
 
-/// A list in which all secrets are of one kind: whoever is asked differently is not on it.
+/// A list in which all secrets are of one kind: a user that gets another method is not on the list.
 #[test]
-fn an_unknown_user_is_asked_what_known_users_are_asked_whatever_their_secrets() {
+fn an_unknown_user_gets_the_method_of_known_users_whatever_their_secrets() {
     let verifier = |iterations| {
         let salt = vec![7; 16];
         let salted = weir_auth::salt_password(users::APP.password, &salt, iterations);
@@ -160,7 +160,7 @@ fn an_unknown_user_is_asked_what_known_users_are_asked_whatever_their_secrets() 
             for stranger in ["zzz", "postgres", "admin"] {
                 assert_eq!(exchange(&site, stranger, "wrong"), known, "{auth}: {secret}: {stranger}");
             }
-            gets_in(&site, users::APP);
+            logs_in(&site, users::APP);
         }
     }
 }
@@ -174,8 +174,8 @@ fn an_unknown_user_has_the_same_salt_each_time() {
         put_front::startup(&mut packet, &[("user", user), ("database", "app")], 0);
         put_front::sasl_initial(&mut packet, "SCRAM-SHA-256", b"n,,n=,r=abcdefghijklmnopqrstuvwx");
         client.send_bytes(&packet).unwrap();
-        client.read_frame(PATIENCE).unwrap();
-        let frame = client.read_frame(PATIENCE).unwrap();
+        client.read_frame(TIMEOUT).unwrap();
+        let frame = client.read_frame(TIMEOUT).unwrap();
         let Ok(Auth::SaslContinue(data)) = backend::authentication(&frame.body) else { panic!("{frame:?}") };
         body_text(data).split(',').nth(1).unwrap().to_owned()
     };
@@ -185,7 +185,7 @@ fn an_unknown_user_has_the_same_salt_each_time() {
 }
 
 #[test]
-fn the_server_is_logged_in_to_by_whatever_it_asks_for() {
+fn the_pool_logs_in_by_the_method_that_the_server_requests() {
     for user in users::ALL {
         let setup = Setup::new(Mode::Transaction).server_user(user).pool("require_auth = \"any\"");
         let site = Site::with(setup, Mode::Transaction);
@@ -194,7 +194,7 @@ fn the_server_is_logged_in_to_by_whatever_it_asks_for() {
     }
 }
 
-/// Whether a pool that logs in as this user serves a client; if not, it is for require_auth's sake.
+/// Whether a pool that logs in as this user serves a client; if not, require_auth must be the reason.
 #[track_caller]
 fn is_served(site: &Site, what: &str) -> bool {
     let served = Connection::connect(&site.params()).and_then(|mut client| client.value("SELECT current_user"));
@@ -205,8 +205,8 @@ fn is_served(site: &Site, what: &str) -> bool {
 }
 
 #[test]
-fn a_server_may_ask_only_as_require_auth_says() {
-    // The default, for all, for the pool; who is served.
+fn a_server_may_request_only_methods_of_require_auth() {
+    // The setting for all pools and for this pool; which methods are accepted.
     for (general, pool, served) in [
         (None, None, vec![users::APP, users::MD5]),
         (None, Some("any"), users::ALL.to_vec()),
@@ -245,9 +245,9 @@ fn a_server_may_ask_only_as_require_auth_says() {
 }
 
 #[test]
-fn a_pool_without_a_password_takes_a_server_that_trusts_it() {
+fn a_pool_without_a_password_uses_a_server_with_trust() {
     let site = Site::with(Setup::new(Mode::Transaction).no_server_user(), Mode::Transaction);
-    gets_in(&site, users::TRUSTED);
+    logs_in(&site, users::TRUSTED);
     let error = Connection::connect(&site.params_of(users::PLAIN)).and_then(|mut client| client.value("SELECT 1"));
     let error = error.expect_err("a listed password is not sent in clear text either");
     assert!(error.to_string().contains("require_auth"), "{error}");
@@ -269,8 +269,8 @@ fn without_a_user_in_the_pool_each_client_is_itself_on_the_server() {
 }
 
 #[test]
-fn scram_keys_learnt_from_the_client_open_the_server() {
-    // The userlist holds verifiers only, copied from pg_authid; nobody but the client knows the password.
+fn scram_keys_learnt_from_the_client_log_in_to_the_server() {
+    // The userlist holds only verifiers, copied from pg_authid; only the client knows the password.
     let postgres = Postgres::shared();
     let mut setup = Setup::new(Mode::Transaction).no_server_user();
     for user in [users::APP, users::OTHER] {
@@ -284,16 +284,16 @@ fn scram_keys_learnt_from_the_client_open_the_server() {
 }
 
 #[test]
-fn a_verifier_that_is_not_the_servers_lets_the_client_in_and_not_further() {
-    // The same password with another salt: good enough for Weir, useless for the server.
+fn a_verifier_with_another_salt_accepts_the_client_but_fails_at_the_server() {
+    // The same password with another salt: valid for Weir, useless for the server.
     let setup = Setup::new(Mode::Transaction).no_server_user().secret(users::APP.name, &other_verifier());
     let site = Site::with(setup, Mode::Transaction);
     let outcome = Connection::connect(&site.params()).and_then(|mut client| client.value("SELECT 1"));
-    let error = outcome.expect_err("the server can't have been logged in to");
+    let error = outcome.expect_err("the login to the server must fail");
     assert!(error.server().is_some(), "an error message, not a broken connection: {error}");
 }
 
-/// The server salts each time anew, so a second user with the same password has another verifier.
+/// The server makes a new salt each time, so a second user with the same password has another verifier.
 fn other_verifier() -> String {
     let postgres = Postgres::shared();
     let mut superuser = postgres.superuser("postgres");
@@ -305,7 +305,7 @@ fn other_verifier() -> String {
 }
 
 #[test]
-fn a_server_password_that_is_wrong_is_reported_in_the_servers_words() {
+fn a_server_password_that_is_wrong_is_reported_with_the_servers_error() {
     let wrong = User { password: "wrong", ..users::APP };
     let site = Site::with(Setup::new(Mode::Transaction).server_user(wrong), Mode::Transaction);
     let begin = Instant::now();
@@ -324,7 +324,7 @@ fn a_password_that_saslprep_changes_is_the_same_password() {
 }
 
 #[test]
-fn a_long_password_is_as_good_as_a_short_one() {
+fn a_long_password_works_like_a_short_one() {
     let long = "p".repeat(4000);
     for auth in ["plain", "md5", "scram-sha-256"] {
         let site = site(auth, &long);
@@ -335,10 +335,10 @@ fn a_long_password_is_as_good_as_a_short_one() {
 }
 
 #[test]
-fn a_hundred_logins_at_once_all_get_in() {
+fn a_hundred_logins_at_once_all_succeed() {
     let site = Site::transaction(3);
     std::thread::scope(|scope| {
-        let logins: Vec<_> = (0..100).map(|_| scope.spawn(|| gets_in(&site, users::APP))).collect();
+        let logins: Vec<_> = (0..100).map(|_| scope.spawn(|| logs_in(&site, users::APP))).collect();
         logins.into_iter().for_each(|login| login.join().unwrap());
     });
 }

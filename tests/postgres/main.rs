@@ -1,7 +1,7 @@
-//! Weir against real PostgreSQL, a theme a file. The names of the tests are the promises.
+//! Weir against real PostgreSQL, one file per topic. The names of the tests are the guarantees.
 //!
-//! What holds everywhere runs everywhere: against PostgreSQL alone, and through Weir in session and transaction mode.
-//! `cargo test -p weir-tests --features postgres`, with `direct` for the suites without Weir.
+//! Suites that hold everywhere run everywhere: against PostgreSQL alone, and through Weir in session and transaction
+//! mode. `cargo test -p weir-tests --features postgres`, with `direct` for the suites without Weir.
 
 /// Each suite as three tests: `direct`, `session`, `transaction`.
 macro_rules! everywhere {

@@ -1,4 +1,4 @@
-//! What one client may take of memory and time: statements and pipelines at their bounds, before a real server.
+//! Bounds on the memory and time of one client: statements and pipelines at their limits, with a real server.
 
 use std::io::Write;
 use std::thread;
@@ -17,23 +17,23 @@ fn connect(site: &Site, user: &User) -> Connection {
     Connection::connect(&params).unwrap_or_else(|error| panic!("{}: {error}", user.name))
 }
 
-/// A text of this many bytes that no other is equal to.
+/// A unique text of this many bytes.
 fn text(size: usize, number: usize) -> String {
     format!("SELECT {number}, length('{}')", "x".repeat(size))
 }
 
-/// What a Parse of a named statement comes to: whether it was accepted.
+/// Parses a named statement; whether it was accepted.
 #[track_caller]
 fn prepares(client: &mut Connection, name: &str, sql: &str) -> bool {
-    let story = ask(client, &Batch::new().parse(name, sql).sync(), 1);
-    match &story.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+    let transcript = ask(client, &Batch::new().parse(name, sql).sync(), 1);
+    match &transcript.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["ParseComplete", "Ready I"] => true,
         [error, "Ready I"] if error.starts_with("Error 54000 ") => false,
         other => panic!("{other:?}"),
     }
 }
 
-/// Kilobytes of statements, as the process says.
+/// Kilobytes of statements, as the process reports them.
 fn held(site: &Site) -> u64 {
     let rows = site.weir().show("MEM").rows;
     let row = rows.into_iter().find(|row| row[0].as_deref() == Some("statement_memory"));
@@ -56,10 +56,10 @@ fn one_client_does_not_take_the_memory_for_statements_of_others() {
     for number in 0..100 {
         assert!(prepares(&mut other, &format!("s{number}"), &text(1000, number)));
     }
-    let story = ask(&mut greedy, &Batch::new().bind("", "s1", &[]).execute("", 0).sync(), 1);
-    assert_eq!(story[1], format!("Row 1,{}", 15 << 20), "what it holds, it has");
+    let transcript = ask(&mut greedy, &Batch::new().bind("", "s1", &[]).execute("", 0).sync(), 1);
+    assert_eq!(transcript[1], format!("Row 1,{}", 15 << 20), "it keeps its statements");
     drop(greedy);
-    eventually("what it held is free", || if held(&site) < 2_000 { Ok(()) } else { Err(held(&site)) });
+    eventually("its memory is freed", || if held(&site) < 2_000 { Ok(()) } else { Err(held(&site)) });
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn one_pool_does_not_take_the_memory_for_statements_of_others() {
     holders.pop();
     drop(holders);
     let mut late = connect(&site, &users::APP);
-    eventually("there is room again", || {
+    eventually("there is free memory again", || {
         if prepares(&mut late, "s", &text(900_000, 2_000)) { Ok(()) } else { Err("refused") }
     });
 }
@@ -93,8 +93,8 @@ fn a_limit_on_statements_takes_effect_on_reload() {
         site.weir().rewrite(&changed.toml(site.database()), &changed.userlist());
         site.weir().command("RELOAD").unwrap();
         assert_eq!(prepares(&mut client, limit, &text(1 << 20, 1)), fits, "{limit}");
-        let story = ask(&mut client, &Batch::new().bind("", "large", &[]).execute("", 0).sync(), 1);
-        assert_eq!(story[1], format!("Row 0,{}", 1 << 20), "what is held is left alone");
+        let transcript = ask(&mut client, &Batch::new().bind("", "large", &[]).execute("", 0).sync(), 1);
+        assert_eq!(transcript[1], format!("Row 0,{}", 1 << 20), "statements in memory stay");
     }
 }
 
@@ -106,18 +106,18 @@ fn a_refused_parse_fails_its_transaction_as_any_error_does() {
     assert!(prepares(&mut client, "one", "SELECT 1"));
     // An implicit transaction, up to the Sync.
     let batch = Batch::new().run("INSERT INTO kept VALUES (1)", &[]).parse("two", "SELECT 2").bind("", "two", &[]);
-    let story = ask(&mut client, &batch.execute("", 0).sync(), 1);
+    let transcript = ask(&mut client, &batch.execute("", 0).sync(), 1);
     let limit = "Error 54000 too many prepared statements (client_statements)";
-    assert_eq!(story[4..], [limit, "Ready I"], "{story:?}");
+    assert_eq!(transcript[4..], [limit, "Ready I"], "{transcript:?}");
     // A block.
     client.query("BEGIN; INSERT INTO kept VALUES (2)").unwrap();
-    let story = ask(&mut client, &Batch::new().parse("two", "SELECT 2").sync(), 1);
-    assert_eq!(story, [limit, "Ready E"]);
-    let story = ask(&mut client, &Batch::new().query("COMMIT"), 1);
-    assert_eq!(story, ["Complete ROLLBACK", "Ready I"]);
+    let transcript = ask(&mut client, &Batch::new().parse("two", "SELECT 2").sync(), 1);
+    assert_eq!(transcript, [limit, "Ready E"]);
+    let transcript = ask(&mut client, &Batch::new().query("COMMIT"), 1);
+    assert_eq!(transcript, ["Complete ROLLBACK", "Ready I"]);
     assert_eq!(client.value("SELECT count(*) FROM kept").unwrap().as_deref(), Some("0"));
-    let story = ask(&mut client, &Batch::new().bind("", "one", &[]).execute("", 0).sync(), 1);
-    assert_eq!(story[1], "Row 1");
+    let transcript = ask(&mut client, &Batch::new().bind("", "one", &[]).execute("", 0).sync(), 1);
+    assert_eq!(transcript[1], "Row 1");
 }
 
 #[test]
@@ -148,8 +148,8 @@ fn a_pipeline_of_two_hundred_thousand_closes_costs_others_nothing() {
     assert_eq!(closed, 200_000);
 }
 
-/// Named statements, unnamed ones, Parse messages that never end, and pipelines: as much as there may be of each, from forty
-/// clients of one pool. What the process has resident grows by no more than what the page of limits adds up to.
+/// Named statements, unnamed ones, Parse messages without an end, and pipelines: the maximum of each, from forty
+/// clients of one pool. The resident size of the process grows by no more than the sum on the page of limits.
 #[test]
 fn the_memory_of_the_process_stays_below_the_sum_of_its_bounds() {
     let site = Site::with(setup().limit("statement_memory = \"64MiB\""), Mode::Transaction);
@@ -169,14 +169,14 @@ fn the_memory_of_the_process_stays_below_the_sum_of_its_bounds() {
         client.send_bytes(&endless.bytes()[..3 << 20]).unwrap();
         holders.push(client);
     }
-    eventually("all of it has come", || {
+    eventually("all of it has arrived", || {
         other.query("SELECT 1").map_err(|error| error.to_string())?;
         let limit = 32 << 10;
-        // What is refused is not held, and what was taken stays below the pool's half.
+        // A refused statement takes no memory, and the accepted ones stay below the pool's half.
         if held(&site) <= limit + 1024 { Ok(()) } else { Err(format!("{} kB are held", held(&site))) }
     });
     let after = site.weir().memory();
-    // The pool's half, once more for what grows while it is copied; what clients sent; what servers owe.
+    // The pool's half, once more for what grows while it is copied; the clients' input; the servers' pending replies.
     let bound = 2 * (32 << 10) + clients as u64 * 64 + 3 * 2048;
     let grown = after.peak.saturating_sub(before.now);
     assert!(grown < bound, "{grown} kB more at most; the bounds add up to {bound} kB");

@@ -24,7 +24,7 @@ fn in_session_mode_a_server_stays_with_its_client_until_it_leaves() {
     }
     site.weir().await_pool("two are active", |pool| pool.get("sv_active") == 2 && pool.get("cl_active") == 2);
     drop(a);
-    assert_eq!(server(&mut site.connect()), of_a, "the one that was freed");
+    assert_eq!(server(&mut site.connect()), of_a, "the server that was released");
 }
 
 #[test]
@@ -49,13 +49,13 @@ fn in_transaction_mode_a_server_stays_for_a_whole_transaction() {
     let mut client = site.connect();
     let mut others: Vec<_> = (0..5).map(|_| site.connect()).collect();
     client.query("BEGIN").unwrap();
-    let mine = server(&mut client);
+    let own = server(&mut client);
     for other in &mut others {
-        assert_ne!(server(other), mine);
-        assert_eq!(server(&mut client), mine);
+        assert_ne!(server(other), own);
+        assert_eq!(server(&mut client), own);
     }
     assert!(client.query("SELECT 1/0").is_err());
-    assert_ne!(server(&mut others[0]), mine, "also when it has failed");
+    assert_ne!(server(&mut others[0]), own, "also when it has failed");
     client.query("ROLLBACK").unwrap();
 }
 
@@ -67,14 +67,14 @@ fn in_statement_mode_a_server_is_free_after_each_statement() {
         for (number, client) in clients.iter_mut().enumerate() {
             let sql = format!("SELECT {}", round * number);
             assert_eq!(client.value(&sql).unwrap(), Some((round * number).to_string()));
-            let story = ask(client, &Batch::new().run("SELECT $1::int", &["7"]).sync(), 1);
-            assert_eq!(story[3], "Row 7");
+            let transcript = ask(client, &Batch::new().run("SELECT $1::int", &["7"]).sync(), 1);
+            assert_eq!(transcript[3], "Row 7");
         }
     }
     let mut client = site.connect();
     ask(&mut client, &Batch::new().parse("s", "SELECT 's'").sync(), 1);
-    let story = ask(&mut client, &Batch::new().bind("", "s", &[]).execute("", 0).sync(), 1);
-    assert_eq!(story[1], "Row s");
+    let transcript = ask(&mut client, &Batch::new().bind("", "s", &[]).execute("", 0).sync(), 1);
+    assert_eq!(transcript[1], "Row s");
     assert_eq!(site.database().backends().len(), 1);
 }
 
@@ -89,11 +89,11 @@ fn in_statement_mode_a_transaction_is_an_error_that_closes_both_sides() {
     ] {
         let mut client = site.connect();
         client.send_bytes(batch.bytes()).unwrap();
-        let story = until_quiet(&mut client, Duration::from_secs(20));
-        let told = "Error 08P01 transaction blocks not allowed in statement pooling mode";
-        assert!(story.iter().any(|line| line == told), "{story:?}");
-        assert_eq!(story.last().unwrap(), "Closed");
-        assert!(!story.iter().any(|line| line == "Ready T"), "{story:?}");
+        let transcript = until_quiet(&mut client, Duration::from_secs(20));
+        let reported = "Error 08P01 transaction blocks not allowed in statement pooling mode";
+        assert!(transcript.iter().any(|line| line == reported), "{transcript:?}");
+        assert_eq!(transcript.last().unwrap(), "Closed");
+        assert!(!transcript.iter().any(|line| line == "Ready T"), "{transcript:?}");
     }
     assert_eq!(site.connect().value("SELECT 1").unwrap().as_deref(), Some("1"));
     let backends = site.database().backends();

@@ -14,14 +14,14 @@ fn setup(size: u32) -> Setup {
     Setup::new(Mode::Transaction).size(size).pool("server_login_retry = \"300ms\"")
 }
 
-/// A client that goes on asking gets an answer again.
+/// A client that keeps sending queries gets an answer again.
 #[track_caller]
 fn recovers(site: &Site) {
     eventually("served again", || Connection::connect(&site.params())?.value("SELECT 1"));
 }
 
 #[test]
-fn an_idle_server_that_dies_is_not_handed_out() {
+fn an_idle_server_that_dies_is_not_used() {
     let site = Site::with(setup(3), Mode::Transaction);
     let mut client = site.connect();
     for _ in 0..5 {
@@ -33,7 +33,7 @@ fn an_idle_server_that_dies_is_not_handed_out() {
 }
 
 #[test]
-fn a_client_whose_server_dies_gets_the_servers_last_words() {
+fn a_client_whose_server_dies_gets_the_servers_last_error() {
     let site = Site::with(setup(2), Mode::Transaction);
     let mut client = site.connect();
     let error = thread::scope(|scope| {
@@ -57,14 +57,14 @@ fn a_transaction_whose_server_dies_is_not_continued_on_another() {
     client.query_all("BEGIN; INSERT INTO t VALUES (1)").unwrap();
     site.superuser().query(KILL_ALL).unwrap();
     assert!(client.query("INSERT INTO t VALUES (2)").is_err());
-    // Whether the client itself may live on is Weir's affair; nothing may have been written outside of its transaction.
+    // Whether the client itself stays connected is up to Weir; nothing may be written outside of its transaction.
     let _ = client.query("COMMIT");
     let mut next = site.connect();
     assert_eq!(next.value("SELECT count(*) FROM t").unwrap().as_deref(), Some("0"));
 }
 
 #[test]
-fn backends_killed_without_a_word_cost_their_clients_and_no_others() {
+fn backends_killed_by_sigkill_end_their_clients_and_no_others() {
     let postgres = Postgres::private();
     let site = Site::on(&postgres, setup(4), Mode::Transaction);
     for _ in 0..3 {
@@ -74,7 +74,7 @@ fn backends_killed_without_a_word_cost_their_clients_and_no_others() {
         }
         let victim = site.database().backends()[0].0;
         send_signal(victim, Signal::SIGKILL);
-        // PostgreSQL throws all others out and recovers, as it does when one of its own crashes.
+        // PostgreSQL ends all others and recovers, as after a crash of its own.
         for client in &mut clients {
             eventually("its server is lost", || if client.query("SELECT 1").is_err() { Ok(()) } else { Err(()) });
         }
@@ -88,7 +88,7 @@ fn a_restart_of_postgresql_is_survived_by_idle_clients() {
     let site = Site::on(&postgres, setup(3), Mode::Transaction);
     let mut clients: Vec<_> = (0..10).map(|_| site.connect()).collect();
     clients.iter_mut().for_each(|client| drop(client.query("SELECT 1").unwrap()));
-    // A login that the restart ends is a failure, and the next clients are told of it.
+    // A login that the restart ends is a failure, and the next clients get its error.
     site.weir().await_pool("no server logs in", |pool| pool.get("sv_login") == 0);
     postgres.server().restart().unwrap();
     for client in &mut clients {
@@ -98,7 +98,7 @@ fn a_restart_of_postgresql_is_survived_by_idle_clients() {
 }
 
 #[test]
-fn a_session_ends_with_its_server_and_the_next_one_begins_anew() {
+fn a_session_ends_with_its_server_and_the_next_one_starts_clean() {
     let postgres = Postgres::private();
     let site = Site::on(&postgres, Setup::new(Mode::Session).size(3), Mode::Session);
     let mut clients: Vec<_> = (0..3).map(|_| site.connect()).collect();
@@ -120,7 +120,7 @@ fn a_session_ends_with_its_server_and_the_next_one_begins_anew() {
 }
 
 #[test]
-fn while_postgresql_is_down_clients_are_told_so_fast_and_when_it_is_back_they_are_served() {
+fn while_postgresql_is_down_clients_get_an_error_fast_and_are_served_when_it_is_back() {
     let postgres = Postgres::private();
     let site = Site::on(&postgres, setup(3), Mode::Transaction);
     site.connect().query("SELECT 1").unwrap();
@@ -128,8 +128,8 @@ fn while_postgresql_is_down_clients_are_told_so_fast_and_when_it_is_back_they_ar
     for _ in 0..5 {
         let begin = Instant::now();
         let error = Connection::connect(&site.params()).and_then(|mut client| client.value("SELECT 1")).unwrap_err();
-        let told = error.server().unwrap_or_else(|| panic!("{error}"));
-        assert!(told.sqlstate == "08006" || told.sqlstate == "57P01", "{told:?}");
+        let server_error = error.server().unwrap_or_else(|| panic!("{error}"));
+        assert!(server_error.sqlstate == "08006" || server_error.sqlstate == "57P01", "{server_error:?}");
         assert!(begin.elapsed() < Duration::from_secs(20), "fast, not after query_wait_timeout");
     }
     assert!(site.weir().command("SHOW POOLS").is_ok(), "the console works all the time");
@@ -172,7 +172,7 @@ fn clients_that_wait_through_a_restart_get_a_server_or_an_error_in_time() {
 }
 
 #[test]
-fn a_server_that_stands_still_delays_and_breaks_nothing() {
+fn a_stopped_server_delays_clients_and_breaks_nothing() {
     let postgres = Postgres::private();
     let site = Site::on(&postgres, setup(2), Mode::Transaction);
     let mut clients: Vec<_> = (0..6).map(|_| site.connect()).collect();
@@ -184,7 +184,7 @@ fn a_server_that_stands_still_delays_and_breaks_nothing() {
             .enumerate()
             .map(|(number, mut client)| scope.spawn(move || (client.value(&format!("SELECT {number}")), number)))
             .collect();
-        // All but those that have one of the two servers.
+        // All except those that have one of the two servers.
         site.weir().await_pool("they wait", |pool| pool.get("cl_waiting") >= 4);
         postgres.server().sigcont();
         for client in asked {
@@ -196,22 +196,22 @@ fn a_server_that_stands_still_delays_and_breaks_nothing() {
 
 #[test]
 fn an_error_on_an_idle_server_never_surfaces_in_the_next_query() {
-    // Incident: a left-over error or reply surfaces in the next client's query.
+    // Incident: a leftover error or reply reaches the next client's query.
     let site = Site::with(setup(1), Mode::Transaction);
     let mut client = site.connect();
     for _ in 0..10 {
         client.query("SELECT 1").unwrap();
         site.superuser().query(KILL_ALL).unwrap();
-        // At once, while the last words of the old server may be on their way.
+        // At once, while the last error of the old server may be on its way.
         match client.value("SELECT 'mine'") {
             Ok(value) => assert_eq!(value.as_deref(), Some("mine")),
             Err(error) => {
-                let told = error.server().unwrap_or_else(|| panic!("{error}"));
-                assert!(["57P01", "08006"].contains(&told.sqlstate.as_str()), "{told:?}");
+                let server_error = error.server().unwrap_or_else(|| panic!("{error}"));
+                assert!(["57P01", "08006"].contains(&server_error.sqlstate.as_str()), "{server_error:?}");
                 client = site.connect();
             }
         }
-        let story = weir_tests::ask(&mut client, &Batch::new().run("SELECT 'and mine'", &[]).sync(), 1);
-        assert_eq!(story[3], "Row and mine", "{story:?}");
+        let transcript = weir_tests::ask(&mut client, &Batch::new().run("SELECT 'and mine'", &[]).sync(), 1);
+        assert_eq!(transcript[3], "Row and mine", "{transcript:?}");
     }
 }

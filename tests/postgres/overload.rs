@@ -1,12 +1,12 @@
-//! Overload told apart from failure: a full pool, a slow server, one that is down and a limit are four errors and four
-//! counters.
+//! Overload and failure are distinguished: a full pool, a slow server, a server that is down and a limit have four
+//! errors and four counters.
 
 use std::net::TcpListener;
 
 use weir_pgclient::{Connection, ServerError};
 use weir_tests::{Mode, Setup, Site, User, eventually, users};
 
-/// What the counters of all pools together say, in the order of the columns.
+/// The counters of all pools together, in the order of the columns.
 fn refusals(site: &Site) -> [u64; 5] {
     let table = site.weir().show("REFUSALS");
     ["pool_full", "server_slow", "server_down", "limit_reached", "other"].map(|column| {
@@ -15,8 +15,8 @@ fn refusals(site: &Site) -> [u64; 5] {
     })
 }
 
-/// What somebody is told who asks a pool for something.
-fn told(site: &Site, pool: &str, sql: &str) -> ServerError {
+/// The error of a client that runs a query in a pool.
+fn error_of(site: &Site, pool: &str, sql: &str) -> ServerError {
     let params = site.weir().params("app", pool).password(users::APP.password);
     let outcome = Connection::connect(&params).and_then(|mut client| client.value(sql));
     outcome.expect_err("refused").server().expect("by words").clone()
@@ -27,18 +27,18 @@ fn at(port: u16, more: &str) -> String {
     format!("[pools.other]\nhost = \"127.0.0.1\"\nport = {port}\nuser = \"app\"\npassword = \"x\"\n{more}\n")
 }
 
-/// A port where nobody listens.
-fn nobody() -> u16 {
+/// A port without a listener.
+fn closed_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 #[test]
-fn a_full_pool_is_told_as_full_and_counted_so() {
+fn a_full_pool_is_reported_and_counted_as_full() {
     let setup = Setup::new(Mode::Transaction).size(1).pool("query_wait_timeout = \"500ms\"");
     let site = Site::with(setup, Mode::Transaction);
     let mut holder = site.connect();
     holder.query("BEGIN").unwrap();
-    let error = told(&site, "app", "SELECT 1");
+    let error = error_of(&site, "app", "SELECT 1");
     assert_eq!((error.sqlstate.as_str(), error.message.as_str()), ("57014", "query_wait_timeout"));
     assert!(error.detail.unwrap().starts_with("1 of 1 servers are in use"));
     assert_eq!(refusals(&site), [1, 0, 0, 0, 0]);
@@ -53,8 +53,8 @@ fn a_full_pool_is_told_as_full_and_counted_so() {
 }
 
 #[test]
-fn a_server_that_is_slow_to_log_in_is_told_as_slow_and_counted_so() {
-    // It accepts, and says nothing.
+fn a_slow_login_is_reported_and_counted_as_slow() {
+    // It accepts, and sends nothing.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = silent.local_addr().unwrap().port();
     for (more, message) in [
@@ -62,34 +62,34 @@ fn a_server_that_is_slow_to_log_in_is_told_as_slow_and_counted_so() {
         ("query_wait_timeout = \"500ms\"", "query_wait_timeout"),
     ] {
         let site = Site::with(Setup::new(Mode::Transaction).more(&at(port, more)), Mode::Transaction);
-        let error = told(&site, "other", "SELECT 1");
+        let error = error_of(&site, "other", "SELECT 1");
         assert_eq!(error.sqlstate, "08001", "{error:?}");
         assert!(error.message.contains(message), "{error:?}");
         assert_eq!(refusals(&site), [0, 1, 0, 0, 0]);
-        site.weir().ask_nothing_at_end();
+        site.weir().skip_final_checks();
     }
 }
 
 #[test]
-fn a_query_that_takes_too_long_is_told_as_slow_and_counted_so() {
+fn a_query_that_takes_too_long_is_reported_and_counted_as_slow() {
     let site = Site::with(Setup::new(Mode::Transaction).pool("query_timeout = \"500ms\""), Mode::Transaction);
-    let error = told(&site, "app", "SELECT pg_sleep(60)");
+    let error = error_of(&site, "app", "SELECT pg_sleep(60)");
     assert_eq!((error.sqlstate.as_str(), error.message.as_str()), ("57014", "query timeout"));
     assert_eq!(refusals(&site), [0, 1, 0, 0, 0]);
 }
 
 #[test]
-fn a_server_that_is_down_is_told_as_down_and_counted_so() {
-    let site = Site::with(Setup::new(Mode::Transaction).more(&at(nobody(), "")), Mode::Transaction);
-    let error = told(&site, "other", "SELECT 1");
+fn a_server_that_is_down_is_reported_and_counted_as_down() {
+    let site = Site::with(Setup::new(Mode::Transaction).more(&at(closed_port(), "")), Mode::Transaction);
+    let error = error_of(&site, "other", "SELECT 1");
     assert_eq!(error.sqlstate, "08006", "{error:?}");
     assert_ne!(error.message, "query_wait_timeout");
     assert_eq!(refusals(&site), [0, 0, 1, 0, 0]);
-    site.weir().ask_nothing_at_end();
+    site.weir().skip_final_checks();
 }
 
 #[test]
-fn limits_of_clients_and_of_shared_servers_are_told_as_limits_and_counted_so() {
+fn limits_of_clients_and_of_shared_servers_are_reported_and_counted_as_limits() {
     let setup = Setup::new(Mode::Transaction)
         .auth("plain")
         .no_server_user()

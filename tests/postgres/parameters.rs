@@ -1,4 +1,4 @@
-//! Tracked parameters: each client keeps its own, however often servers change hands.
+//! Tracked parameters: each client keeps its own, however often servers change their clients.
 
 use std::thread;
 
@@ -9,7 +9,7 @@ everywhere!(
     a_set_is_in_force_for_its_client_and_for_no_other,
     a_set_that_is_rolled_back_is_undone,
     a_set_local_ends_with_its_transaction,
-    reset_and_discard_all_go_back_to_the_beginning,
+    reset_and_discard_all_return_to_the_startup_values,
     the_application_name_is_each_clients_own,
 );
 
@@ -33,7 +33,7 @@ fn set(client: &mut Connection, name: &str, value: &str) {
     client.query(&format!("SET {name} = {quoted}")).unwrap_or_else(|error| panic!("SET {name}: {error}"));
 }
 
-/// What Weir tracks only where the server reports it: extra_float_digits is known from the startup packet alone.
+/// Weir tracks it only if the server reports it: extra_float_digits is known from the startup packet alone.
 fn follows_a_set(name: &str) -> bool {
     name != "extra_float_digits"
 }
@@ -76,7 +76,7 @@ fn a_set_local_ends_with_its_transaction(site: &Site) {
     assert_eq!(client.parameter("TimeZone"), Some("Asia/Tokyo"));
 }
 
-fn reset_and_discard_all_go_back_to_the_beginning(site: &Site) {
+fn reset_and_discard_all_return_to_the_startup_values(site: &Site) {
     for command in ["RESET TimeZone", "RESET ALL", "DISCARD ALL", "SET TimeZone TO DEFAULT"] {
         let mut client = site.connect();
         set(&mut client, "TimeZone", "Asia/Tokyo");
@@ -118,7 +118,7 @@ fn every_tracked_parameter_follows_its_client_over_one_server() {
 }
 
 #[test]
-fn a_client_that_named_nothing_gets_the_servers_own_after_one_that_did() {
+fn a_client_without_parameters_gets_the_servers_own_after_one_with_parameters() {
     let site = Site::transaction(1);
     for (name, values) in TRACKED {
         let mut plain = site.connect();
@@ -126,7 +126,7 @@ fn a_client_that_named_nothing_gets_the_servers_own_after_one_that_did() {
         let mut other = Connection::connect(&site.params().option(name, values[1])).unwrap();
         assert_eq!(show(&mut other, name), values[1], "{name}");
         assert_eq!(show(&mut plain, name), before, "{name}");
-        assert_eq!(show(&mut site.connect(), name), before, "{name} of a newcomer");
+        assert_eq!(show(&mut site.connect(), name), before, "{name} of a new client");
     }
 }
 
@@ -139,13 +139,13 @@ fn text_in_the_clients_encoding_is_never_read_in_anothers() {
         assert_eq!(utf8.value("SELECT 'é'").unwrap().as_deref(), Some("é"));
         let mut message = Vec::new();
         weir_pgwire::put_front::query(&mut message, b"SELECT ascii('\xe9')");
-        let story = ask(&mut latin, &Batch::new().raw(&message), 1);
-        assert_eq!(story[1], "Row 233");
+        let transcript = ask(&mut latin, &Batch::new().raw(&message), 1);
+        assert_eq!(transcript[1], "Row 233");
     }
 }
 
 #[test]
-fn a_parameter_that_the_server_refuses_fails_its_client_in_the_servers_words() {
+fn a_parameter_that_the_server_refuses_fails_its_client_with_the_servers_error() {
     let site = Site::transaction(1);
     let outcome = Connection::connect(&site.params().option("TimeZone", "Middle/Earth"));
     let error = outcome.and_then(|mut client| client.value("SELECT 1")).unwrap_err();
@@ -156,7 +156,7 @@ fn a_parameter_that_the_server_refuses_fails_its_client_in_the_servers_words() {
 
 #[test]
 fn a_parameter_that_cannot_be_set_is_not_sql() {
-    // The value is quoted, whatever is in it.
+    // The value is quoted, whatever it contains.
     let site = Site::transaction(1);
     let evil = "x'; CREATE TABLE injected (); --";
     let mut client = Connection::connect(&site.params().option("application_name", evil)).unwrap();
@@ -167,7 +167,7 @@ fn a_parameter_that_cannot_be_set_is_not_sql() {
 }
 
 #[test]
-fn what_is_never_reported_follows_its_client_too_when_it_came_at_startup() {
+fn a_startup_parameter_that_is_never_reported_follows_its_client_too() {
     let site = Site::transaction(1);
     site.superuser().query_all("CREATE SCHEMA one; CREATE SCHEMA two").unwrap();
     let cases = [

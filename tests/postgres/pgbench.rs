@@ -2,7 +2,7 @@
 
 use weir_tests::{Bench, Mode, Setup, Site};
 
-/// How long each run takes: enough to go through every state many times on a slow machine.
+/// The duration of each run: enough to pass through every state many times on a slow machine.
 const SECONDS: &str = "3";
 
 const BALANCES: &str = "SELECT (SELECT sum(abalance) FROM pgbench_accounts) || ' ' || \
@@ -68,7 +68,7 @@ fn a_pool_of_two_with_a_pipeline_of_statements() {
 }
 
 #[test]
-fn session_mode_serves_as_many_as_it_has_servers_and_the_rest_in_turn() {
+fn session_mode_serves_as_many_as_it_has_servers_and_the_others_afterwards() {
     let site = site(1, Mode::Session, 10);
     for query_mode in ["simple", "prepared"] {
         runs_without_error(&site, &["-c", "10", "-M", query_mode]);

@@ -1,4 +1,4 @@
-//! Queries of Weir's own: what every server begins with, what it is checked and cleaned with, what its logins ask for.
+//! Weir's own queries: at connect, the check and the reset of servers, and those for logins.
 
 use weir_pgclient::Connection;
 use weir_tests::{Mode, Setup, Site, eventually};
@@ -26,11 +26,11 @@ fn a_reset_does_not_take_away_what_the_connect_query_has_set() {
 }
 
 #[test]
-fn a_connect_query_may_fail_and_the_log_says_so() {
+fn a_connect_query_may_fail_and_is_logged() {
     let setup = Setup::new(Mode::Transaction).size(1).pool("connect_query = \"SELECT nonsense\"");
     let site = Site::with(setup, Mode::Transaction);
     assert_eq!(site.connect().value("SELECT 'served'").unwrap().as_deref(), Some("served"));
-    eventually("the log says so", || {
+    eventually("the log has the error", || {
         let log = site.weir().log();
         if log.contains("error while executing connect_query") { Ok(()) } else { Err(log) }
     });
@@ -47,8 +47,8 @@ fn sessions_are_followed_by_the_reset_query() {
 }
 
 #[test]
-fn what_a_custom_reset_does_to_parameters_never_shows() {
-    // RESET ALL takes back what a client had set and what we had set for it; the next client gets its own all the same.
+fn the_effect_of_a_custom_reset_on_parameters_never_shows() {
+    // RESET ALL undoes a client's settings and those that Weir made for it; the next client still gets its own.
     let setup = Setup::new(Mode::Session).size(1).pool("server_reset_query = \"RESET ALL\"");
     let site = Site::with(setup, Mode::Session);
     for _ in 0..3 {
@@ -60,7 +60,7 @@ fn what_a_custom_reset_does_to_parameters_never_shows() {
 }
 
 #[test]
-fn a_server_that_fails_its_check_is_not_handed_out() {
+fn a_server_that_fails_its_check_is_not_used() {
     let setup = Setup::new(Mode::Transaction)
         .size(1)
         .limit("server_check_delay = 0")
@@ -73,6 +73,6 @@ fn a_server_that_fails_its_check_is_not_handed_out() {
     let pid = client.value("SELECT pg_backend_pid()").unwrap();
     assert_eq!(client.value("SELECT pg_backend_pid()").unwrap(), pid);
     owner.query("UPDATE healthy SET n = 0").unwrap();
-    // A new server has just proven itself by its login, and is not checked.
+    // A new server's login counts as its check.
     assert_ne!(client.value("SELECT pg_backend_pid()").unwrap(), pid);
 }

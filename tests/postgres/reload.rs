@@ -20,7 +20,7 @@ fn reload(site: &Site, setup: &Setup) {
     site.weir().signal(Signal::SIGHUP);
 }
 
-/// A column of SHOW DATABASES for a pool; none where there is no such pool.
+/// A column of SHOW DATABASES for a pool; `None` if there is no such pool.
 fn shown(site: &Site, pool: &str, column: &str) -> Option<String> {
     let databases = site.weir().show("DATABASES");
     let row = (0..databases.rows.len()).find(|row| databases.get(*row, "name") == Some(pool))?;
@@ -62,14 +62,14 @@ fn a_pool_is_added_resized_and_removed_while_clients_stay() {
     assert_eq!(client.backend_pid(), before);
     let refused = Connection::connect(&params).unwrap_err();
     assert_eq!(refused.sqlstate(), Some("3D000"), "{refused}");
-    eventually("the clients of a removed pool are told", || match on_second.query("SELECT 1") {
+    eventually("the clients of a removed pool get an error", || match on_second.query("SELECT 1") {
         Ok(_) => Err("still served"),
         Err(_) => Ok(()),
     });
 }
 
 #[test]
-fn a_smaller_pool_gives_up_servers_as_they_become_free() {
+fn a_smaller_pool_closes_servers_as_they_become_free() {
     let site = Site::with(setup(6), Mode::Transaction);
     let mut clients: Vec<_> = (0..6).map(|_| site.connect()).collect();
     clients.iter_mut().for_each(|client| drop(client.query("BEGIN").unwrap()));
@@ -89,7 +89,7 @@ fn a_smaller_pool_gives_up_servers_as_they_become_free() {
 }
 
 #[test]
-fn a_larger_pool_serves_those_who_wait() {
+fn a_larger_pool_serves_waiting_clients() {
     let site = Site::with(setup(1), Mode::Transaction);
     let mut holder = site.connect();
     holder.query("BEGIN").unwrap();
@@ -111,11 +111,11 @@ fn a_broken_file_is_reported_and_changes_nothing() {
         let error = site.weir().command("RELOAD").expect_err(broken);
         assert!(error.to_string().contains("RELOAD failed"), "{error}");
         let says_where = || if site.weir().log().contains("weir.toml") { Ok(()) } else { Err(site.weir().log()) };
-        eventually("the log says where", says_where);
+        eventually("the log has the place", says_where);
         assert_eq!(site.connect().value("SELECT 1").unwrap().as_deref(), Some("1"));
         assert_eq!(shown(&site, "app", "pool_size").as_deref(), Some("2"));
     }
-    // Of several mistakes each is told, to the operator and to the log.
+    // Each of several mistakes is reported, to the operator and in the log.
     let broken = good.replace("size = 2", "size = many\nsizee = 2\nmode = \"sesion\"");
     site.weir().rewrite(&broken, "no list\n");
     let error = site.weir().command("RELOAD").expect_err("four mistakes");
@@ -123,11 +123,11 @@ fn a_broken_file_is_reported_and_changes_nothing() {
     assert_eq!(detail.lines().count(), 4, "{detail}");
     let logged = || {
         let log = site.weir().log();
-        let told =
+        let reported =
             detail.lines().all(|line| log.contains(&format!("RELOAD failed, the old configuration stays: {line}")));
-        if told { Ok(()) } else { Err(log) }
+        if reported { Ok(()) } else { Err(log) }
     };
-    eventually("the log says all", logged);
+    eventually("the log has all mistakes", logged);
     site.weir().rewrite(&good.replace("size = 2", "size = 3"), &setup(2).userlist());
     assert_eq!(site.weir().command("RELOAD").unwrap().tag, "RELOAD");
     assert_eq!(shown(&site, "app", "pool_size").as_deref(), Some("3"));
@@ -150,7 +150,7 @@ fn new_users_and_passwords_count_from_the_next_login() {
 }
 
 #[test]
-fn a_changed_server_replaces_connections_and_disconnects_nobody() {
+fn a_changed_server_replaces_connections_and_disconnects_no_client() {
     let site = site();
     let server = |client: &mut Connection| client.value("SELECT pg_backend_pid()").unwrap().unwrap();
     let mut busy = site.connect();
@@ -168,7 +168,7 @@ fn a_changed_server_replaces_connections_and_disconnects_nobody() {
 }
 
 #[test]
-fn hundreds_of_reloads_under_load_disturb_nobody() {
+fn hundreds_of_reloads_under_load_affect_no_client() {
     let site = Site::with(setup(3), Mode::Transaction);
     thread::scope(|scope| {
         let clients: Vec<_> = (0..6)
@@ -198,7 +198,7 @@ fn term_lets_clients_finish_and_takes_no_new_ones() {
     let mut client = site.connect();
     client.query("BEGIN").unwrap();
     site.weir().signal(Signal::SIGTERM);
-    eventually("newcomers are turned away", || match Connection::connect(&site.params()) {
+    eventually("new clients are refused", || match Connection::connect(&site.params()) {
         Ok(_) => Err("let in"),
         Err(_) => Ok(()),
     });
@@ -211,7 +211,7 @@ fn term_lets_clients_finish_and_takes_no_new_ones() {
 }
 
 #[test]
-fn term_serves_those_who_wait() {
+fn term_serves_waiting_clients() {
     let site = Site::with(setup(1), Mode::Transaction);
     let mut holder = site.connect();
     holder.query("BEGIN").unwrap();
@@ -244,8 +244,8 @@ fn a_second_term_ends_it_at_once() {
     assert!(site.weir().exited().is_none());
     site.weir().signal(Signal::SIGTERM);
     site.weir().wait_for_exit();
-    let story = until_quiet(&mut client, Duration::from_secs(20));
-    assert_eq!(story.last().unwrap(), "Closed");
+    let transcript = until_quiet(&mut client, Duration::from_secs(20));
+    assert_eq!(transcript.last().unwrap(), "Closed");
 }
 
 #[test]
@@ -270,8 +270,8 @@ fn quit_ends_it_at_once() {
     client.query("BEGIN").unwrap();
     site.weir().signal(Signal::SIGQUIT);
     site.weir().wait_for_exit();
-    let story = until_quiet(&mut client, Duration::from_secs(20));
-    assert_eq!(story.last().unwrap(), "Closed");
+    let transcript = until_quiet(&mut client, Duration::from_secs(20));
+    assert_eq!(transcript.last().unwrap(), "Closed");
 }
 
 #[test]

@@ -1,7 +1,7 @@
-//! Thousands of pools, and a hundred thousand prepared statements: what they cost, and that they are served.
+//! Thousands of pools, and a hundred thousand prepared statements: their cost, and that they are served.
 //!
-//! Small by default; `WEIR_SCALE=50` multiplies the numbers by fifty and makes them those of docs/scale.md. With
-//! `--nocapture` the figures are printed.
+//! Small by default; `WEIR_SCALE=50` multiplies the numbers by fifty, as in docs/scale.md. With `--nocapture` the
+//! figures are printed.
 
 use std::io::Write;
 use std::thread;
@@ -12,7 +12,7 @@ use weir_pglocal::Signal;
 use weir_pgwire::tag;
 use weir_tests::{Batch, Bulk, Mode, Postgres, Setup, Site, eventually, users};
 
-/// So many times as many.
+/// The number, multiplied by `WEIR_SCALE`.
 fn scaled(count: usize) -> usize {
     std::env::var("WEIR_SCALE").ok().and_then(|text| text.parse::<usize>().ok()).unwrap_or(1) * count
 }
@@ -22,7 +22,7 @@ fn connect(site: &Site, pool: &str) -> Connection {
     Connection::connect(&params).unwrap_or_else(|error| panic!("{pool}: {error}"))
 }
 
-/// Each pool is used once by a client that leaves again.
+/// One client uses each pool once and disconnects.
 fn visit(site: &Site, pools: usize) {
     thread::scope(|scope| {
         for thread in 0..4 {
@@ -43,9 +43,9 @@ fn known(site: &Site) -> usize {
     (0..stats.rows.len()).filter(|row| stats.get(*row, "database").is_some_and(|name| name.starts_with("pool"))).count()
 }
 
-/// One pool after the other is made of `*`; at most twenty servers are open meanwhile, whatever the number of pools.
+/// One pool after the other is made of `*`; at most twenty servers are open at a time, whatever the number of pools.
 #[test]
-fn thousands_of_pools_on_demand_are_served_by_few_servers_and_forgotten() {
+fn thousands_of_pools_on_demand_are_served_by_few_servers_and_dropped() {
     let pools = scaled(200);
     let star =
         format!("[pools.\"*\"]\nhost = \"127.0.0.1\"\nport = {}\ndatabase = \"postgres\"", Postgres::shared().port());
@@ -72,7 +72,7 @@ fn thousands_of_pools_on_demand_are_served_by_few_servers_and_forgotten() {
     let forgetful = setup("1s").limit("server_idle_timeout = \"1s\"");
     site.weir().rewrite(&forgetful.toml(site.database()), &forgetful.userlist());
     site.weir().signal(Signal::SIGHUP);
-    eventually("all are forgotten", || match known(&site) {
+    eventually("all are dropped", || match known(&site) {
         0 => Ok(()),
         left => Err(left),
     });
@@ -109,9 +109,9 @@ fn thousands_of_pools_in_the_file_are_reloaded_and_served() {
     connect(&site, &format!("pool{}", pools - 1)).query("SELECT 1").unwrap();
 }
 
-/// Distinct statements, each kept under its name by its client; then as many others.
+/// Distinct statements, each kept under its name by its client; then the same number of others.
 #[test]
-fn a_hundred_thousand_distinct_statements_stay_under_their_ceiling() {
+fn a_hundred_thousand_distinct_statements_stay_under_their_limit() {
     let (clients, each) = (10, scaled(200));
     let setup = Setup::new(Mode::Transaction).auth("trust").size(4);
     let site = Site::with(setup.limit("statement_memory = \"64MiB\""), Mode::Transaction);
@@ -146,7 +146,7 @@ fn prepared(site: &Site, round: usize, client: usize, count: usize) -> Bulk {
         let batch = batch.bind("", &last, &["x"]).execute("", 0).sync();
         let mut socket = bulk.socket();
         thread::scope(|scope| {
-            scope.spawn(move || socket.write_all(batch.bytes()).expect("it is taken"));
+            scope.spawn(move || socket.write_all(batch.bytes()).expect("the bytes can be sent"));
             bulk.skim(|tag, _| assert_ne!(tag, tag::back::ERROR));
         });
     }

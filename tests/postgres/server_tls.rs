@@ -1,4 +1,4 @@
-//! Connections to servers over TLS: each mode against a server with and without it, cancels, and what SHOW SERVERS says.
+//! Connections to servers over TLS: each mode with a server with and without TLS, cancels, and SHOW SERVERS.
 
 use std::fs;
 use std::thread;
@@ -16,7 +16,7 @@ fn is_encrypted(client: &mut Connection) -> bool {
 }
 
 #[test]
-fn a_server_that_can_encrypt_is_used_so_unless_the_mode_says_otherwise() {
+fn a_server_with_tls_is_used_encrypted_unless_the_mode_forbids_it() {
     let (postgres, authority) = encrypting_postgres();
     for (mode, encrypted) in [("disable", false), ("allow", false), ("prefer", true), ("require", true)] {
         let site = Site::on(&postgres, setup(mode), Mode::Transaction);
@@ -30,7 +30,7 @@ fn a_server_that_can_encrypt_is_used_so_unless_the_mode_says_otherwise() {
         let text = format!("[tls.server]\nmode = \"{mode}\"\nca_file = \"{}\"\n", file.display());
         let site = Site::on(&postgres, Setup::new(Mode::Transaction).more(&text), Mode::Transaction);
         assert!(is_encrypted(&mut site.connect()), "{mode}");
-        // Who the server is has been proven: it may ask for the password, or for nothing.
+        // The server's identity is proven: it may request the password, or nothing.
         for user in [users::PLAIN, users::TRUSTED] {
             let setup = Setup::new(Mode::Transaction).server_user(user).more(&text);
             let site = Site::on(&postgres, setup, Mode::Transaction);
@@ -47,7 +47,7 @@ fn a_server_that_can_encrypt_is_used_so_unless_the_mode_says_otherwise() {
 }
 
 #[test]
-fn a_server_that_cannot_encrypt_is_used_plain_or_not_at_all() {
+fn a_server_without_tls_is_used_in_cleartext_or_not_at_all() {
     let postgres = Postgres::private();
     let site = Site::on(&postgres, setup("prefer"), Mode::Transaction);
     assert!(!is_encrypted(&mut site.connect()));
@@ -57,7 +57,7 @@ fn a_server_that_cannot_encrypt_is_used_plain_or_not_at_all() {
 }
 
 #[test]
-fn allow_encrypts_where_the_server_insists() {
+fn allow_encrypts_if_the_server_requires_it() {
     let (postgres, _) = encrypting_postgres();
     let mut superuser = postgres.superuser("postgres");
     let file = superuser.value("SHOW hba_file").unwrap().expect("a file");

@@ -1,8 +1,8 @@
-//! Simple queries, and what comes beside their answers.
+//! Simple queries, and the messages beside their answers.
 
 use std::time::Duration;
 
-use weir_tests::{Batch, Site, ask, eventually, readies, tale};
+use weir_tests::{Batch, Site, ask, eventually, lines_of, read_until_ready};
 
 everywhere!(
     statements_of_one_query_answer_in_their_order,
@@ -13,13 +13,13 @@ everywhere!(
     several_queries_in_one_packet_are_answered_one_by_one,
     a_function_call_is_answered_by_its_result,
     a_failed_function_call_is_an_error_and_the_next_one_works,
-    a_value_with_every_byte_comes_through,
+    a_value_with_every_byte_arrives_unchanged,
     an_unknown_message_type_ends_the_connection_with_an_error,
 );
 
 fn statements_of_one_query_answer_in_their_order(site: &Site) {
     let mut client = site.connect();
-    let story = ask(&mut client, &Batch::new().query("SELECT 1 AS a; SELECT 2, NULL; VALUES ('x'), ('y')"), 1);
+    let transcript = ask(&mut client, &Batch::new().query("SELECT 1 AS a; SELECT 2, NULL; VALUES ('x'), ('y')"), 1);
     let wanted = [
         "Columns a",
         "Row 1",
@@ -33,12 +33,12 @@ fn statements_of_one_query_answer_in_their_order(site: &Site) {
         "Complete SELECT 2",
         "Ready I",
     ];
-    assert_eq!(story, wanted);
+    assert_eq!(transcript, wanted);
 }
 
 fn an_error_ends_the_query_and_nothing_of_it_is_left_for_the_next(site: &Site) {
     let mut client = site.connect();
-    let story = ask(&mut client, &Batch::new().query("SELECT 1; SELECT 1/0; SELECT 3"), 1);
+    let transcript = ask(&mut client, &Batch::new().query("SELECT 1; SELECT 1/0; SELECT 3"), 1);
     let wanted = [
         "Columns ?column?",
         "Row 1",
@@ -47,8 +47,8 @@ fn an_error_ends_the_query_and_nothing_of_it_is_left_for_the_next(site: &Site) {
         "Error 22012 division by zero",
         "Ready I",
     ];
-    // Whether columns are announced before the division is PostgreSQL's affair.
-    assert!(story == wanted || story == [&wanted[..3], &wanted[4..]].concat(), "{story:?}");
+    // Whether columns are announced before the division is up to PostgreSQL.
+    assert!(transcript == wanted || transcript == [&wanted[..3], &wanted[4..]].concat(), "{transcript:?}");
     assert_eq!(client.value("SELECT 4").unwrap().as_deref(), Some("4"));
 }
 
@@ -56,13 +56,13 @@ fn a_failed_transaction_stays_the_clients_until_it_ends_it(site: &Site) {
     let mut client = site.connect();
     let mut others: Vec<_> = (0..3).map(|_| site.connect()).collect();
     ask(&mut client, &Batch::new().query("BEGIN"), 1);
-    let story = ask(&mut client, &Batch::new().query("SELECT nothing"), 1);
-    assert_eq!(story.last().unwrap(), "Ready E");
+    let transcript = ask(&mut client, &Batch::new().query("SELECT nothing"), 1);
+    assert_eq!(transcript.last().unwrap(), "Ready E");
     for other in &mut others {
         assert_eq!(other.value("SELECT 1").unwrap().as_deref(), Some("1"), "others have servers of their own");
     }
-    let story = ask(&mut client, &Batch::new().query("SELECT 1"), 1);
-    assert!(story[0].starts_with("Error 25P02"), "{story:?}");
+    let transcript = ask(&mut client, &Batch::new().query("SELECT 1"), 1);
+    assert!(transcript[0].starts_with("Error 25P02"), "{transcript:?}");
     assert_eq!(ask(&mut client, &Batch::new().query("COMMIT"), 1), ["Complete ROLLBACK", "Ready I"]);
     assert_eq!(ask(&mut client, &Batch::new().query("SELECT 1"), 1)[1], "Row 1");
 }
@@ -70,9 +70,9 @@ fn a_failed_transaction_stays_the_clients_until_it_ends_it(site: &Site) {
 fn notices_come_where_the_statement_raised_them(site: &Site) {
     let mut client = site.connect();
     let sql = "SELECT 1; DO $$ BEGIN RAISE NOTICE 'half-way'; END $$; SELECT 2";
-    let story = ask(&mut client, &Batch::new().query(sql), 1);
-    assert_eq!(story[3..5], ["Notice 00000 half-way", "Complete DO"]);
-    assert_eq!(story[6], "Row 2");
+    let transcript = ask(&mut client, &Batch::new().query(sql), 1);
+    assert_eq!(transcript[3..5], ["Notice 00000 half-way", "Complete DO"]);
+    assert_eq!(transcript[6], "Row 2");
 }
 
 fn an_empty_query_is_answered_as_one(site: &Site) {
@@ -88,10 +88,10 @@ fn several_queries_in_one_packet_are_answered_one_by_one(site: &Site) {
     for number in 0..300 {
         batch = batch.query(&format!("SELECT {number}"));
     }
-    let story = ask(&mut client, &batch, 300);
+    let transcript = ask(&mut client, &batch, 300);
     for number in 0..300 {
-        assert_eq!(story[4 * number + 1], format!("Row {number}"));
-        assert_eq!(story[4 * number + 3], "Ready I");
+        assert_eq!(transcript[4 * number + 1], format!("Row {number}"));
+        assert_eq!(transcript[4 * number + 3], "Ready I");
     }
 }
 
@@ -101,7 +101,7 @@ const INT4PL: u32 = 177;
 fn a_function_call_is_answered_by_its_result(site: &Site) {
     let mut client = site.connect();
     let batch = Batch::new().function(INT4PL, &["40", "2"]).function(INT4PL, &["1", "1"]).query("SELECT 'after'");
-    let story = ask(&mut client, &batch, 3);
+    let transcript = ask(&mut client, &batch, 3);
     let wanted = [
         "Result 42",
         "Ready I",
@@ -112,17 +112,17 @@ fn a_function_call_is_answered_by_its_result(site: &Site) {
         "Complete SELECT 1",
         "Ready I",
     ];
-    assert_eq!(story, wanted);
+    assert_eq!(transcript, wanted);
 }
 
 fn a_failed_function_call_is_an_error_and_the_next_one_works(site: &Site) {
     let mut client = site.connect();
-    let story = ask(&mut client, &Batch::new().function(INT4PL, &["x", "2"]).function(INT4PL, &["1", "2"]), 2);
-    assert!(story[0].starts_with("Error 22P02"), "{story:?}");
-    assert_eq!(story[1..], ["Ready I", "Result 3", "Ready I"]);
+    let transcript = ask(&mut client, &Batch::new().function(INT4PL, &["x", "2"]).function(INT4PL, &["1", "2"]), 2);
+    assert!(transcript[0].starts_with("Error 22P02"), "{transcript:?}");
+    assert_eq!(transcript[1..], ["Ready I", "Result 3", "Ready I"]);
 }
 
-fn a_value_with_every_byte_comes_through(site: &Site) {
+fn a_value_with_every_byte_arrives_unchanged(site: &Site) {
     let mut client = site.connect();
     let all: String = (0..=255u8).map(|byte| format!("{byte:02x}")).collect();
     let value = client.value(&format!("SELECT encode('\\x{all}'::bytea, 'hex')")).unwrap();
@@ -132,10 +132,10 @@ fn a_value_with_every_byte_comes_through(site: &Site) {
 fn an_unknown_message_type_ends_the_connection_with_an_error(site: &Site) {
     let mut client = site.connect();
     client.send_bytes(b"y\0\0\0\x04").unwrap();
-    let story = weir_tests::until_quiet(&mut client, Duration::from_secs(20));
-    assert_eq!(story.len(), 2, "{story:?}");
-    assert!(story[0].starts_with("Error 08P01"), "{story:?}");
-    assert_eq!(story[1], "Closed");
+    let transcript = weir_tests::until_quiet(&mut client, Duration::from_secs(20));
+    assert_eq!(transcript.len(), 2, "{transcript:?}");
+    assert!(transcript[0].starts_with("Error 08P01"), "{transcript:?}");
+    assert_eq!(transcript[1], "Closed");
 }
 
 #[test]
@@ -145,12 +145,12 @@ fn a_notification_reaches_its_listener_in_session_mode() {
     listener.query("LISTEN news").unwrap();
     speaker.query("NOTIFY news, 'while you were idle'").unwrap();
     let frame = listener.read_frame(Duration::from_secs(20)).unwrap();
-    assert_eq!(weir_tests::tell(&frame), "Notify news while you were idle");
+    assert_eq!(weir_tests::line_of(&frame), "Notify news while you were idle");
     speaker.query("NOTIFY news, 'and again'").unwrap();
     eventually("the second one", || {
         listener.query("SELECT 1").unwrap();
-        let heard = listener.take_notifications();
-        if heard.iter().any(|(_, text)| text == "and again") { Ok(()) } else { Err(heard) }
+        let received = listener.take_notifications();
+        if received.iter().any(|(_, text)| text == "and again") { Ok(()) } else { Err(received) }
     });
 }
 
@@ -164,8 +164,8 @@ fn a_query_in_pieces_of_one_byte_is_one_query() {
             client.send_bytes(&[*byte]).unwrap();
             std::thread::sleep(Duration::from_micros(200));
         }
-        let story = tale(&readies(&mut client, 2));
-        assert_eq!(story[1], "Row in pieces");
-        assert_eq!(story[4..], ["ParseComplete", "BindComplete", "Row 7", "Complete SELECT 1", "Ready I"]);
+        let transcript = lines_of(&read_until_ready(&mut client, 2));
+        assert_eq!(transcript[1], "Row in pieces");
+        assert_eq!(transcript[4..], ["ParseComplete", "BindComplete", "Row 7", "Complete SELECT 1", "Ready I"]);
     }
 }

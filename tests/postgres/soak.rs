@@ -1,4 +1,5 @@
-//! The soak: mixed traffic with clients killed at random. Counters stay consistent, memory level, descriptors few.
+//! The soak test: mixed traffic with clients killed at random. Counters stay consistent, memory and descriptors
+//! bounded.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -48,7 +49,7 @@ fn traffic(site: &Site, stop: &AtomicBool, done: &AtomicU64, number: u64) {
     }
 }
 
-/// One client: some work whose answers only it knows, then an end, in order or not.
+/// One client: some queries with answers that only it knows, then a disconnect, orderly or not.
 fn life(site: &Site, rng: &mut Rng, number: u64) {
     let mut client = site.connect();
     for _ in 0..rng.below(20) {
@@ -59,8 +60,8 @@ fn life(site: &Site, rng: &mut Rng, number: u64) {
                 let name = format!("s{}", rng.below(40));
                 let sql = format!("SELECT $1::text, {}", rng.below(40));
                 let batch = Batch::new().parse(&name, &sql).bind("", &name, &[&tag]).execute("", 0);
-                let story = ask(&mut client, &batch.close_statement(&name).sync(), 1);
-                assert!(story[2].starts_with(&format!("Row {tag},")), "{story:?}");
+                let transcript = ask(&mut client, &batch.close_statement(&name).sync(), 1);
+                assert!(transcript[2].starts_with(&format!("Row {tag},")), "{transcript:?}");
             }
             2 => {
                 client.query("BEGIN").unwrap();

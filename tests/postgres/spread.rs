@@ -1,11 +1,12 @@
-//! One pool over several workers: its servers are lent, its limit is one, and waits end wherever a server becomes free.
+//! One pool over several workers: connections are lent, the limit is shared, and a wait ends wherever a server becomes
+//! free.
 
 use std::thread;
 
 use weir_pgclient::Connection;
 use weir_tests::{Mode, Setup, Site, eventually};
 
-/// A pool of so many servers, whose clients take turns among two workers.
+/// A pool of so many servers, whose clients alternate between two workers.
 fn site(mode: Mode, size: u32) -> Site {
     Site::with(Setup::new(mode).workers(2).size(size).spread("always"), mode)
 }
@@ -31,7 +32,7 @@ fn one_server_serves_the_clients_of_both_workers() {
 }
 
 #[test]
-fn one_who_waits_gets_the_server_that_another_worker_s_client_gives_back() {
+fn a_waiting_client_gets_the_server_that_a_client_of_another_worker_releases() {
     let site = site(Mode::Transaction, 1);
     let (mut one, mut other) = pair(&site);
     for _ in 0..5 {
@@ -59,7 +60,7 @@ fn the_limit_is_one_for_all_workers() {
             });
         }
         for _ in 0..20 {
-            // By the server's own account: one that moves while workers report is counted by both, or by none.
+            // As the server counts them: one that moves while workers report is counted by both, or by none.
             let there = site.database().backends().len();
             assert!(there <= 3, "{there} servers");
         }
@@ -129,7 +130,7 @@ fn pause_and_reconnect_reach_servers_that_are_lent() {
 }
 
 #[test]
-fn who_waits_in_vain_at_either_worker_is_told_of_a_full_pool() {
+fn a_client_that_waits_too_long_at_either_worker_gets_the_error_of_a_full_pool() {
     let setup = Setup::new(Mode::Transaction).workers(2).size(1).spread("always");
     let site = Site::with(setup.pool("query_wait_timeout = \"500ms\""), Mode::Transaction);
     for _ in 0..2 {

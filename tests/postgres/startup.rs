@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use weir_pgclient::{Connection, Error};
 use weir_pgwire::{backend, put_front, tag};
-use weir_tests::{Mode, Setup, Site, tell, until_quiet};
+use weir_tests::{Mode, Setup, Site, line_of, until_quiet};
 
 everywhere!(
     a_request_for_tls_is_declined_and_the_login_goes_on,
@@ -14,17 +14,17 @@ everywhere!(
     the_usual_parameters_are_reported_before_the_first_query,
     parameters_of_the_startup_packet_are_in_force,
     options_set_parameters,
-    what_drivers_send_unasked_is_accepted,
+    parameters_that_drivers_always_send_are_accepted,
     a_missing_user_is_refused,
 );
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 fn open(site: &Site) -> Connection {
     Connection::open(&site.params()).unwrap()
 }
 
-/// A startup packet of the usual parameters and these, for this minor version.
+/// A startup packet with the usual parameters and these, for this minor version.
 fn startup(site: &Site, more: &[(&str, &str)], minor: u16) -> Vec<u8> {
     let params = site.params();
     let mut all = vec![("user", params.user.as_str()), ("database", params.database.as_str())];
@@ -43,20 +43,20 @@ fn request(write: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
 fn a_request_for_tls_is_declined_and_the_login_goes_on(site: &Site) {
     let mut client = open(site);
     client.send_bytes(&request(put_front::ssl_request)).unwrap();
-    assert_eq!(client.read_bytes(PATIENCE).unwrap(), b"N");
+    assert_eq!(client.read_bytes(TIMEOUT).unwrap(), b"N");
     client.login(&site.params()).unwrap();
     assert_eq!(client.value("SELECT 1").unwrap().as_deref(), Some("1"));
 }
 
 #[test]
 fn a_request_for_gss_encryption_is_declined_and_the_login_goes_on() {
-    // A PostgreSQL that was built with GSSAPI may agree to it, so this is Weir's alone.
+    // A PostgreSQL that was built with GSSAPI may accept it, so only Weir is tested.
     let site = &Site::transaction(1);
     let mut client = open(site);
     client.send_bytes(&request(put_front::gss_request)).unwrap();
-    assert_eq!(client.read_bytes(PATIENCE).unwrap(), b"N");
+    assert_eq!(client.read_bytes(TIMEOUT).unwrap(), b"N");
     client.send_bytes(&request(put_front::ssl_request)).unwrap();
-    assert_eq!(client.read_bytes(PATIENCE).unwrap(), b"N");
+    assert_eq!(client.read_bytes(TIMEOUT).unwrap(), b"N");
     client.login(&site.params()).unwrap();
     assert_eq!(client.value("SELECT 1").unwrap().as_deref(), Some("1"));
 }
@@ -65,12 +65,12 @@ fn an_unknown_minor_version_and_unknown_options_are_negotiated(site: &Site) {
     let mut client = open(site);
     let packet = startup(site, &[("_pq_.command_tag", "1"), ("_pq_.x", "y")], 9999);
     client.send_bytes(&packet).unwrap();
-    let first = client.read_frame(PATIENCE).unwrap();
-    assert_eq!(first.tag, tag::back::NEGOTIATE, "{}", tell(&first));
+    let first = client.read_frame(TIMEOUT).unwrap();
+    assert_eq!(first.tag, tag::back::NEGOTIATE, "{}", line_of(&first));
     let negotiate = backend::negotiate(&first.body).unwrap();
     assert!(negotiate.minor <= 2);
     assert_eq!(negotiate.unrecognised.collect::<Vec<_>>(), [b"_pq_.command_tag".as_slice(), b"_pq_.x"]);
-    assert_eq!(client.read_frame(PATIENCE).unwrap().tag, tag::back::AUTHENTICATION);
+    assert_eq!(client.read_frame(TIMEOUT).unwrap().tag, tag::back::AUTHENTICATION);
 }
 
 fn an_unknown_major_version_is_refused(site: &Site) {
@@ -79,9 +79,9 @@ fn an_unknown_major_version_is_refused(site: &Site) {
         let mut packet = startup(site, &[], 0);
         packet[4..8].copy_from_slice(&version);
         client.send_bytes(&packet).unwrap();
-        // PostgreSQL answers protocol 2 in the words of protocol 2, which are no messages of ours.
+        // PostgreSQL answers protocol 2 with messages of protocol 2, which we can't parse.
         let mut answer = Vec::new();
-        while let Ok(more) = client.read_bytes(PATIENCE) {
+        while let Ok(more) = client.read_bytes(TIMEOUT) {
             answer.extend_from_slice(&more);
         }
         assert!(String::from_utf8_lossy(&answer).contains("unsupported"), "{version:?}: {answer:?}");
@@ -92,9 +92,9 @@ fn a_startup_packet_with_an_impossible_length_is_refused(site: &Site) {
     for length in [0, 3, 7, 20_000, u32::MAX] {
         let mut client = open(site);
         client.send_bytes(&[&u32::to_be_bytes(length)[..], &[0, 3, 0, 0, 0, 0, 0, 0]].concat()).unwrap();
-        let story = until_quiet(&mut client, PATIENCE);
-        assert_eq!(story.last().unwrap(), "Closed", "{length}: {story:?}");
-        assert!(!story.iter().any(|line| line.starts_with('R')), "{length}: {story:?}");
+        let transcript = until_quiet(&mut client, TIMEOUT);
+        assert_eq!(transcript.last().unwrap(), "Closed", "{length}: {transcript:?}");
+        assert!(!transcript.iter().any(|line| line.starts_with('R')), "{length}: {transcript:?}");
     }
 }
 
@@ -141,7 +141,7 @@ fn options_set_parameters(site: &Site) {
     }
 }
 
-fn what_drivers_send_unasked_is_accepted(site: &Site) {
+fn parameters_that_drivers_always_send_are_accepted(site: &Site) {
     // pgjdbc, lib/pq, older drivers.
     let params = site.params().option("extra_float_digits", "2").option("client_encoding", "'utf-8'");
     let mut client = Connection::connect(&params).unwrap();
@@ -155,8 +155,8 @@ fn a_missing_user_is_refused(site: &Site) {
     let mut packet = Vec::new();
     put_front::startup(&mut packet, &[("database", site.params().database.as_str())], 0);
     client.send_bytes(&packet).unwrap();
-    let story = until_quiet(&mut client, PATIENCE);
-    assert!(story[0].starts_with("Error 28") && story[1..] == ["Closed"], "{story:?}");
+    let transcript = until_quiet(&mut client, TIMEOUT);
+    assert!(transcript[0].starts_with("Error 28") && transcript[1..] == ["Closed"], "{transcript:?}");
 }
 
 #[test]
@@ -164,8 +164,8 @@ fn protocol_3_2_has_keys_that_cancel() {
     let site = Site::transaction(1);
     let mut client = open(&site);
     client.send_bytes(&startup(&site, &[], 2)).unwrap();
-    let first = client.read_frame(PATIENCE).unwrap();
-    assert_eq!(first.tag, tag::back::AUTHENTICATION, "3.2 needs no negotiation: {}", tell(&first));
+    let first = client.read_frame(TIMEOUT).unwrap();
+    assert_eq!(first.tag, tag::back::AUTHENTICATION, "3.2 needs no negotiation: {}", line_of(&first));
 }
 
 #[test]
@@ -207,19 +207,19 @@ fn a_client_that_never_logs_in_is_disconnected_in_time() {
     for bytes in [Vec::new(), startup(&site, &[], 0), startup(&site, &[], 0)[..9].to_vec()] {
         let mut client = open(&site);
         client.send_bytes(&bytes).unwrap();
-        let story = loop {
-            let story = until_quiet(&mut client, PATIENCE);
-            if story.last().is_some() {
-                break story;
+        let transcript = loop {
+            let transcript = until_quiet(&mut client, TIMEOUT);
+            if transcript.last().is_some() {
+                break transcript;
             }
         };
-        assert_eq!(story.last().unwrap(), "Closed", "{story:?}");
+        assert_eq!(transcript.last().unwrap(), "Closed", "{transcript:?}");
     }
     assert!(matches!(open(&site).read_frame(Duration::from_secs(20)), Ok(_) | Err(Error::Closed | Error::Io(_))));
 }
 
 #[test]
-fn clients_and_servers_may_meet_on_unix_sockets() {
+fn clients_and_servers_may_use_unix_sockets() {
     let postgres = weir_tests::Postgres::shared();
     let folder = weir_pglocal::TempFolder::new().unwrap();
     let more = format!(

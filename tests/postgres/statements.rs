@@ -1,10 +1,10 @@
-//! Prepared statements where servers change hands: shared, bounded, forgotten when they should be.
+//! Prepared statements where servers change their clients: shared, bounded, dropped in time.
 
 use std::thread;
 use std::time::Duration;
 
 use weir_pgclient::Connection;
-use weir_tests::{Batch, Mode, Rng, Setup, Site, ask, readies, tale};
+use weir_tests::{Batch, Mode, Rng, Setup, Site, ask, lines_of, read_until_ready};
 
 everywhere!(
     a_statement_lives_as_long_as_its_client,
@@ -21,14 +21,14 @@ everywhere!(
     sql_level_prepare_works_within_a_transaction,
     thousands_of_statements_work,
     a_parse_that_is_skipped_changes_nothing,
-    statements_may_be_made_anew_behind_discard_all,
+    statements_may_be_prepared_again_after_discard_all,
 );
 
 fn run(statement: &str, values: &[&str]) -> Batch {
     Batch::new().bind("", statement, values).execute("", 0).sync()
 }
 
-/// Makes the pool hand the next server to the client: others take some and keep them for a moment.
+/// Makes the pool assign another server to the client: other clients take some and keep them for a moment.
 fn others_take_servers(site: &Site, count: usize) -> Vec<Connection> {
     (0..count)
         .map(|_| {
@@ -41,12 +41,12 @@ fn others_take_servers(site: &Site, count: usize) -> Vec<Connection> {
 
 fn a_statement_lives_as_long_as_its_client(site: &Site) {
     let mut client = site.connect();
-    let story = ask(&mut client, &Batch::new().parse("add", "SELECT $1::int + $2::int").sync(), 1);
-    assert_eq!(story, ["ParseComplete", "Ready I"]);
+    let transcript = ask(&mut client, &Batch::new().parse("add", "SELECT $1::int + $2::int").sync(), 1);
+    assert_eq!(transcript, ["ParseComplete", "Ready I"]);
     for taken in 0..4 {
         let others = others_take_servers(site, taken);
-        let story = ask(&mut client, &run("add", &["40", "2"]), 1);
-        assert_eq!(story, ["BindComplete", "Row 42", "Complete SELECT 1", "Ready I"], "{taken} servers taken");
+        let transcript = ask(&mut client, &run("add", &["40", "2"]), 1);
+        assert_eq!(transcript, ["BindComplete", "Row 42", "Complete SELECT 1", "Ready I"], "{taken} servers taken");
         drop(others);
     }
 }
@@ -54,10 +54,10 @@ fn a_statement_lives_as_long_as_its_client(site: &Site) {
 fn a_failed_parse_leaves_no_statement(site: &Site) {
     let mut client = site.connect();
     for _ in 0..3 {
-        let story = ask(&mut client, &Batch::new().parse("later", "SELECT * FROM later").sync(), 1);
-        assert_eq!(story, ["Error 42P01 relation \"later\" does not exist", "Ready I"]);
-        let story = ask(&mut client, &run("later", &[]), 1);
-        assert_eq!(story, ["Error 26000 prepared statement \"later\" does not exist", "Ready I"]);
+        let transcript = ask(&mut client, &Batch::new().parse("later", "SELECT * FROM later").sync(), 1);
+        assert_eq!(transcript, ["Error 42P01 relation \"later\" does not exist", "Ready I"]);
+        let transcript = ask(&mut client, &run("later", &[]), 1);
+        assert_eq!(transcript, ["Error 26000 prepared statement \"later\" does not exist", "Ready I"]);
     }
     client.query("CREATE TABLE later AS SELECT 'now' AS what").unwrap();
     let batch = Batch::new().parse("later", "SELECT * FROM later").bind("", "later", &[]).execute("", 0).sync();
@@ -69,9 +69,9 @@ fn a_name_is_taken_until_it_is_closed(site: &Site) {
     let first = Batch::new().parse("s", "SELECT 'first'").sync();
     ask(&mut client, &first, 1);
     for sql in ["SELECT 'first'", "SELECT 'second'"] {
-        let story = ask(&mut client, &Batch::new().parse("s", sql).sync(), 1);
-        assert!(story[0].starts_with("Error 42P05 prepared statement"), "{story:?}");
-        assert!(story[0].contains("already exists"), "{story:?}");
+        let transcript = ask(&mut client, &Batch::new().parse("s", sql).sync(), 1);
+        assert!(transcript[0].starts_with("Error 42P05 prepared statement"), "{transcript:?}");
+        assert!(transcript[0].contains("already exists"), "{transcript:?}");
     }
     assert_eq!(ask(&mut client, &run("s", &[]), 1)[1], "Row first");
     let again = Batch::new().close_statement("s").parse("s", "SELECT 'second'").sync();
@@ -82,8 +82,8 @@ fn a_name_is_taken_until_it_is_closed(site: &Site) {
 fn a_closed_statement_is_gone(site: &Site) {
     let mut client = site.connect();
     let batch = Batch::new().parse("s", "SELECT 1").close_statement("s").close_statement("s").close_statement("never");
-    let story = ask(&mut client, &batch.sync(), 1);
-    assert_eq!(story, ["ParseComplete", "CloseComplete", "CloseComplete", "CloseComplete", "Ready I"]);
+    let transcript = ask(&mut client, &batch.sync(), 1);
+    assert_eq!(transcript, ["ParseComplete", "CloseComplete", "CloseComplete", "CloseComplete", "Ready I"]);
     for batch in [run("s", &[]), Batch::new().describe_statement("s").sync()] {
         assert_eq!(ask(&mut client, &batch, 1), ["Error 26000 prepared statement \"s\" does not exist", "Ready I"]);
     }
@@ -96,17 +96,17 @@ fn deallocate_removes_one_statement_and_deallocate_all_every_one(site: &Site) {
     assert_eq!(ask(&mut client, &Batch::new().query("DEALLOCATE a"), 1), ["Complete DEALLOCATE", "Ready I"]);
     assert!(ask(&mut client, &run("a", &[]), 1)[0].starts_with("Error 26000 prepared statement \"a\""));
     assert_eq!(ask(&mut client, &run("b", &[]), 1)[1], "Row b");
-    let story = ask(&mut client, &Batch::new().query("DEALLOCATE PREPARE \"Mixed Case\""), 1);
-    assert_eq!(story, ["Complete DEALLOCATE", "Ready I"]);
+    let transcript = ask(&mut client, &Batch::new().query("DEALLOCATE PREPARE \"Mixed Case\""), 1);
+    assert_eq!(transcript, ["Complete DEALLOCATE", "Ready I"]);
     assert!(ask(&mut client, &run("Mixed Case", &[]), 1)[0].starts_with("Error 26000"));
-    let story = ask(&mut client, &Batch::new().query("DEALLOCATE a"), 1);
-    assert_eq!(story, ["Error 26000 prepared statement \"a\" does not exist", "Ready I"]);
+    let transcript = ask(&mut client, &Batch::new().query("DEALLOCATE a"), 1);
+    assert_eq!(transcript, ["Error 26000 prepared statement \"a\" does not exist", "Ready I"]);
     assert_eq!(ask(&mut client, &Batch::new().query("DEALLOCATE ALL"), 1), ["Complete DEALLOCATE ALL", "Ready I"]);
     assert!(ask(&mut client, &run("b", &[]), 1)[0].starts_with("Error 26000"));
     assert_eq!(ask(&mut client, &three, 1)[..3], ["ParseComplete"; 3]);
-    // As drivers do it: by the extended protocol.
-    let story = ask(&mut client, &Batch::new().run("DEALLOCATE a", &[]).sync(), 1);
-    assert_eq!(story, ["ParseComplete", "BindComplete", "NoData", "Complete DEALLOCATE", "Ready I"]);
+    // As drivers do: by the extended protocol.
+    let transcript = ask(&mut client, &Batch::new().run("DEALLOCATE a", &[]).sync(), 1);
+    assert_eq!(transcript, ["ParseComplete", "BindComplete", "NoData", "Complete DEALLOCATE", "Ready I"]);
     assert!(ask(&mut client, &run("a", &[]), 1)[0].starts_with("Error 26000"));
     assert_eq!(ask(&mut client, &run("b", &[]), 1)[1], "Row b");
     ask(&mut client, &Batch::new().run("DEALLOCATE ALL", &[]).sync(), 1);
@@ -131,8 +131,8 @@ fn describe_alone_works_on_every_server(site: &Site) {
     ask(&mut client, &Batch::new().parse("d", "SELECT $1::int AS a, $2::date AS b").sync(), 1);
     for taken in 0..4 {
         let others = others_take_servers(site, taken);
-        let story = ask(&mut client, &Batch::new().describe_statement("d").sync(), 1);
-        assert_eq!(story, ["Types 23,1082", "Columns a,b", "Ready I"]);
+        let transcript = ask(&mut client, &Batch::new().describe_statement("d").sync(), 1);
+        assert_eq!(transcript, ["Types 23,1082", "Columns a,b", "Ready I"]);
         drop(others);
     }
 }
@@ -142,9 +142,9 @@ fn parse_within_a_failed_transaction_is_refused(site: &Site) {
     ask(&mut client, &Batch::new().parse("before", "SELECT 'before'").sync(), 1);
     ask(&mut client, &Batch::new().query("BEGIN").query("SELECT 1/0"), 2);
     for name in ["before2", "within"] {
-        let story = ask(&mut client, &Batch::new().parse(name, "SELECT 'before'").sync(), 1);
-        assert!(story[0].starts_with("Error 25P02"), "{story:?}");
-        assert_eq!(story[1], "Ready E");
+        let transcript = ask(&mut client, &Batch::new().parse(name, "SELECT 'before'").sync(), 1);
+        assert!(transcript[0].starts_with("Error 25P02"), "{transcript:?}");
+        assert_eq!(transcript[1], "Ready E");
     }
     assert!(ask(&mut client, &run("before", &[]), 1)[0].starts_with("Error 25P02"));
     client.query("ROLLBACK").unwrap();
@@ -162,8 +162,8 @@ fn a_statement_prepared_in_a_rolled_back_transaction_stays(site: &Site) {
 }
 
 fn a_changed_table_makes_one_error_at_most_and_the_statement_works_again(site: &Site) {
-    // SQLSTATE 0A000, "cached plan must not change result type". Directly it comes back for ever; a driver closes the
-    // statement and prepares it anew, under the same name or another.
+    // SQLSTATE 0A000, "cached plan must not change result type". Directly it recurs for ever; a driver closes the
+    // statement and prepares it again, under the same name or another.
     let mut client = site.connect();
     client.query("CREATE TABLE wide AS SELECT 1 AS a").unwrap();
     ask(&mut client, &Batch::new().parse("all", "SELECT * FROM wide").sync(), 1);
@@ -194,8 +194,8 @@ fn two_statements_with_one_text_and_other_types_are_two(site: &Site) {
 fn sql_level_prepare_works_within_a_transaction(site: &Site) {
     let mut client = site.connect();
     let sql = "BEGIN; PREPARE p (int) AS SELECT $1 + 1; EXECUTE p(41); DEALLOCATE p; COMMIT";
-    let story = ask(&mut client, &Batch::new().query(sql), 1);
-    assert!(story.contains(&"Row 42".to_owned()), "{story:?}");
+    let transcript = ask(&mut client, &Batch::new().query(sql), 1);
+    assert!(transcript.contains(&"Row 42".to_owned()), "{transcript:?}");
     let mut client = site.connect();
     ask(&mut client, &Batch::new().query("BEGIN").query("PREPARE q AS SELECT 'q'"), 2);
     assert_eq!(ask(&mut client, &run("q", &[]), 1)[1], "Row q");
@@ -213,8 +213,8 @@ fn thousands_of_statements_work(site: &Site) {
     let mut rng = Rng::new(7);
     for _ in 0..300 {
         let number = rng.below(2000);
-        let story = ask(&mut client, &run(&format!("s{number}"), &[]), 1);
-        assert_eq!(story[1], format!("Row {number}"));
+        let transcript = ask(&mut client, &run(&format!("s{number}"), &[]), 1);
+        assert_eq!(transcript[1], format!("Row {number}"));
     }
 }
 
@@ -225,27 +225,27 @@ fn a_parse_that_is_skipped_changes_nothing(site: &Site) {
     let batch = failing.parse("kept", "SELECT 'other'").parse("never", "SELECT 'never'").close_statement("kept").sync();
     ask(&mut client, &batch, 1);
     assert_eq!(ask(&mut client, &run("kept", &[]), 1)[1], "Row kept");
-    let story = ask(&mut client, &Batch::new().parse("kept", "SELECT 'third'").sync(), 1);
-    assert!(story[0].starts_with("Error 42P05"), "{story:?}");
+    let transcript = ask(&mut client, &Batch::new().parse("kept", "SELECT 'third'").sync(), 1);
+    assert!(transcript[0].starts_with("Error 42P05"), "{transcript:?}");
     assert!(ask(&mut client, &run("never", &[]), 1)[0].starts_with("Error 26000"));
-    let story = ask(&mut client, &Batch::new().parse("never", "SELECT 'now'").sync(), 1);
-    assert_eq!(story, ["ParseComplete", "Ready I"]);
+    let transcript = ask(&mut client, &Batch::new().parse("never", "SELECT 'now'").sync(), 1);
+    assert_eq!(transcript, ["ParseComplete", "Ready I"]);
     assert_eq!(ask(&mut client, &run("never", &[]), 1)[1], "Row now");
 }
 
-fn statements_may_be_made_anew_behind_discard_all(site: &Site) {
-    // Npgsql puts its DISCARD ALL before the next command, in one packet.
+fn statements_may_be_prepared_again_after_discard_all(site: &Site) {
+    // Npgsql sends its DISCARD ALL before the next command, in one packet.
     for discard in ["DISCARD ALL", "DEALLOCATE ALL"] {
         let mut client = site.connect();
         ask(&mut client, &Batch::new().parse("s", "SELECT 'old'").parse("t", "SELECT 't'").sync(), 1);
         let batch = Batch::new().query(discard).parse("s", "SELECT 'new'").bind("", "s", &[]).execute("", 0).sync();
-        let story = ask(&mut client, &batch.bind("", "t", &[]).execute("", 0).sync(), 3);
+        let transcript = ask(&mut client, &batch.bind("", "t", &[]).execute("", 0).sync(), 3);
         assert_eq!(
-            story[1..6],
+            transcript[1..6],
             ["Ready I", "ParseComplete", "BindComplete", "Row new", "Complete SELECT 1"],
             "{discard}"
         );
-        assert!(story[7].starts_with("Error 26000 prepared statement \"t\""), "{story:?}");
+        assert!(transcript[7].starts_with("Error 26000 prepared statement \"t\""), "{transcript:?}");
     }
 }
 
@@ -268,7 +268,7 @@ fn a_server_keeps_only_so_many_statements_and_every_client_has_all_of_its_own() 
     let mut rng = Rng::seeded("statements");
     for round in 0..200 {
         let (number, statement) = (rng.below(3), rng.below(5));
-        // Within one batch too, where an early Close could take away what a later Bind needs.
+        // Within one batch too, where an early Close could drop a statement that a later Bind needs.
         let second = rng.below(5);
         let batch = Batch::new()
             .bind("", &format!("s{statement}"), &[&round.to_string()])
@@ -277,9 +277,9 @@ fn a_server_keeps_only_so_many_statements_and_every_client_has_all_of_its_own() 
             .describe_statement(&format!("s{statement}"))
             .execute("", 0)
             .sync();
-        let story = ask(&mut clients[number], &batch, 1);
-        assert_eq!(story[1], format!("Row {number}:{statement}:{round}"), "{story:?}");
-        assert_eq!(story[6], format!("Row {number}:{second}:again"), "{story:?}");
+        let transcript = ask(&mut clients[number], &batch, 1);
+        assert_eq!(transcript[1], format!("Row {number}:{statement}:{round}"), "{transcript:?}");
+        assert_eq!(transcript[6], format!("Row {number}:{second}:again"), "{transcript:?}");
         let kept = clients[number].value("SELECT count(*) FROM pg_prepared_statements").unwrap().unwrap();
         assert!(kept.parse::<u32>().unwrap() <= 2, "{kept} statements on a server that may have 2");
     }
@@ -305,7 +305,7 @@ fn clients_share_what_is_prepared() {
 
 #[test]
 fn a_statement_that_failed_to_come_back_is_an_error_and_the_batch_is_skipped() {
-    // Prepared while the table was there, wanted on another server when it is not.
+    // Prepared while the table existed, needed on another server when it does not.
     let site = Site::transaction(2);
     let mut client = site.connect();
     client.query("CREATE TABLE gone (n int)").unwrap();
@@ -313,12 +313,12 @@ fn a_statement_that_failed_to_come_back_is_an_error_and_the_batch_is_skipped() {
     let others = others_take_servers(&site, 1);
     client.query("DROP TABLE gone").unwrap();
     let batch = Batch::new().bind("", "g", &[]).execute("", 0).run("SELECT 'skipped'", &[]).sync();
-    let story = ask(&mut client, &batch, 1);
-    assert!(story[0].starts_with("Error 42P01") && story[1..] == ["Ready I"], "{story:?}");
+    let transcript = ask(&mut client, &batch, 1);
+    assert!(transcript[0].starts_with("Error 42P01") && transcript[1..] == ["Ready I"], "{transcript:?}");
     drop(others);
     client.query("CREATE TABLE gone (n int)").unwrap();
-    let story = ask(&mut client, &run("g", &[]), 1);
-    assert_eq!(story, ["BindComplete", "Complete SELECT 0", "Ready I"]);
+    let transcript = ask(&mut client, &run("g", &[]), 1);
+    assert_eq!(transcript, ["BindComplete", "Complete SELECT 0", "Ready I"]);
 }
 
 #[test]
@@ -336,11 +336,11 @@ fn a_statement_works_again_after_its_table_changed_without_the_driver_doing_anyt
     let mut errors = 0;
     for round in 0..8 {
         let others = others_take_servers(&site, round % 2);
-        let story = ask(&mut client, &run("all", &[]), 1);
-        if story[0].starts_with("Error 0A000") {
+        let transcript = ask(&mut client, &run("all", &[]), 1);
+        if transcript[0].starts_with("Error 0A000") {
             errors += 1;
         } else {
-            assert_eq!(story[1], "Row 1,2", "{story:?}");
+            assert_eq!(transcript[1], "Row 1,2", "{transcript:?}");
         }
         drop(others);
     }
@@ -355,8 +355,8 @@ fn a_client_may_not_hold_more_statements_than_its_limit() {
     let three = Batch::new().parse("a", "SELECT 1").parse("b", "SELECT 2").parse("c", "SELECT 3").sync();
     ask(&mut client, &three, 1);
     client.send_bytes(Batch::new().parse("d", "SELECT 4").sync().bytes()).unwrap();
-    let story = weir_tests::until_quiet(&mut client, Duration::from_secs(20));
-    assert!(story[0].starts_with("Error 54000"), "{story:?}");
+    let transcript = weir_tests::until_quiet(&mut client, Duration::from_secs(20));
+    assert!(transcript[0].starts_with("Error 54000"), "{transcript:?}");
 }
 
 #[test]
@@ -365,16 +365,16 @@ fn an_unnamed_parse_of_twenty_megabytes_streams_and_a_named_one_is_refused() {
     let text = format!("SELECT length('{}')", "x".repeat(20 << 20));
     let mut client = site.connect();
     client.send_bytes(Batch::new().run(&text, &[]).sync().bytes()).unwrap();
-    assert_eq!(tale(&readies(&mut client, 1))[3], format!("Row {}", 20 << 20));
+    assert_eq!(lines_of(&read_until_ready(&mut client, 1))[3], format!("Row {}", 20 << 20));
     let mut client = site.connect();
-    // The refusal may come, and the connection end, before all is sent.
+    // The error may arrive, and the connection end, before all is sent.
     let _ = client.send_bytes(Batch::new().parse("named", &text).sync().bytes());
-    let story = weir_tests::until_quiet(&mut client, Duration::from_secs(20));
-    assert!(story.iter().any(|line| line.starts_with("Error 54000")), "{story:?}");
+    let transcript = weir_tests::until_quiet(&mut client, Duration::from_secs(20));
+    assert!(transcript.iter().any(|line| line.starts_with("Error 54000")), "{transcript:?}");
 }
 
 #[test]
-fn many_clients_with_the_same_names_for_other_statements_never_meet() {
+fn many_clients_with_the_same_names_for_other_statements_are_kept_apart() {
     let site = cache_of(3, 3);
     thread::scope(|scope| {
         for number in 0..16 {
@@ -400,8 +400,8 @@ fn named_work(site: &Site, number: usize) {
             let batch = Batch::new().close_statement(&known).parse(&known, &sql(name, version[name])).sync();
             assert_eq!(ask(&mut client, &batch, 1), ["CloseComplete", "ParseComplete", "Ready I"]);
         }
-        let story = ask(&mut client, &run(&known, &[&round.to_string()]), 1);
-        assert_eq!(story[1], format!("Row c{number} s{name} v{},{round}", version[name]), "{story:?}");
+        let transcript = ask(&mut client, &run(&known, &[&round.to_string()]), 1);
+        assert_eq!(transcript[1], format!("Row c{number} s{name} v{},{round}", version[name]), "{transcript:?}");
     }
 }
 

@@ -1,4 +1,4 @@
-//! Encrypted clients, with libpq and OpenSSL as the other side: what the suites of one connection can't show.
+//! Encrypted clients, with libpq and OpenSSL as clients: what suites with one connection can't show.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -12,42 +12,42 @@ use weir_pglocal::{Signal, TempFolder, send_signal};
 use weir_pgwire::put_front;
 use weir_tests::{ADMIN, Certificates, Mode, Setup, Site, eventually, users};
 
-/// As much as the largest answers here are long: no buffer holds it.
+/// As long as the largest answers here: no buffer holds it.
 const ROWS: &str = "select repeat(md5(i::text), 32) from generate_series(1, 100000) i";
 
-/// A Weir that encrypts, and what its clients have: the authority's certificate as `ca.crt`, their own by their names.
-struct Place {
+/// A Weir that encrypts, and its clients' files: the authority's certificate as `ca.crt`, their own by their names.
+struct Stage {
     site: Site,
     authority: Certificates,
     folder: TempFolder,
 }
 
-impl Place {
-    /// With this mode towards clients, and the tests' own console by the Unix socket, which no mode refuses.
-    fn new(mode: &str) -> Place {
-        Place::with(mode, Setup::new(Mode::Transaction).workers(2))
+impl Stage {
+    /// With this mode for clients; the tests' own console uses the Unix socket, which no mode refuses.
+    fn new(mode: &str) -> Stage {
+        Stage::with(mode, Setup::new(Mode::Transaction).workers(2))
     }
 
-    fn with(mode: &str, setup: Setup) -> Place {
+    fn with(mode: &str, setup: Setup) -> Stage {
         let authority = Certificates::new();
         let setup = authority.setup(setup.console_by_socket(), mode);
         let folder = TempFolder::new().unwrap();
         fs::write(folder.path().join("ca.crt"), authority.authority()).unwrap();
-        Place { site: Site::with(setup, Mode::Transaction), authority, folder }
+        Stage { site: Site::with(setup, Mode::Transaction), authority, folder }
     }
 
-    /// Connection parameters with a client's own certificate of this authority.
+    /// Connection parameters with a client certificate of this authority.
     fn certified(&self, authority: &Certificates, subject: &str) -> String {
         let (key, certificate) = authority.sign(subject);
         let at = |end: &str| self.folder.path().join(format!("client.{end}"));
         fs::write(at("crt"), certificate).unwrap();
         fs::write(at("key"), key).unwrap();
-        // libpq takes no key that others may read.
+        // libpq refuses a key that other users can read.
         fs::set_permissions(at("key"), fs::Permissions::from_mode(0o600)).unwrap();
         format!("sslmode=require sslcert={} sslkey={}", at("crt").display(), at("key").display())
     }
 
-    /// psql with these parameters besides the usual ones.
+    /// psql with these parameters and the usual ones.
     fn psql(&self, parameters: &str) -> Command {
         let (port, folder) = (self.site.weir().port(), self.folder.path().display());
         let place = format!("host=localhost hostaddr=127.0.0.1 port={port} user={} dbname=app", users::APP.name);
@@ -84,16 +84,16 @@ impl Place {
         });
     }
 
-    /// OpenSSL's own client with these words; what it says after it has sent these bytes.
-    fn s_client(&self, words: &[&str], bytes: &[u8]) -> String {
+    /// OpenSSL's own client with these arguments; its output after it has sent these bytes.
+    fn s_client(&self, arguments: &[&str], bytes: &[u8]) -> String {
         let mut client = Command::new("openssl");
-        client.args(["s_client", "-connect", &format!("127.0.0.1:{}", self.site.weir().port())]).args(words);
+        client.args(["s_client", "-connect", &format!("127.0.0.1:{}", self.site.weir().port())]).args(arguments);
         let mut client = client.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         client.stdin.take().unwrap().write_all(bytes).unwrap();
         String::from_utf8_lossy(&client.wait_with_output().unwrap().stdout).into_owned()
     }
 
-    /// A connection that has sent this, and nothing before it.
+    /// A connection whose first bytes are these.
     fn begun(&self, bytes: &[u8]) -> Connection {
         let mut client = Connection::open(&self.site.params()).unwrap();
         client.send_bytes(bytes).unwrap();
@@ -107,7 +107,7 @@ fn ssl_request() -> Vec<u8> {
     bytes
 }
 
-/// Everything up to the end of the connection.
+/// All bytes up to the end of the connection.
 #[track_caller]
 fn until_closed(client: &mut Connection) -> Vec<u8> {
     let mut all = Vec::new();
@@ -115,17 +115,17 @@ fn until_closed(client: &mut Connection) -> Vec<u8> {
         match client.read_bytes(Duration::from_secs(20)) {
             Ok(bytes) if bytes.is_empty() => return all,
             Ok(bytes) => all.extend_from_slice(&bytes),
-            Err(Error::Timeout) => panic!("it is not closed after {all:?}"),
+            Err(Error::Timeout) => panic!("the connection is not closed after {all:?}"),
             Err(_) => return all,
         }
     }
 }
 
 #[test]
-fn clients_are_encrypted_as_the_modes_on_both_sides_say() {
+fn clients_are_encrypted_as_the_modes_of_both_sides_require() {
     let all = ["disable", "allow", "prefer", "require", "verify-ca", "verify-full"];
     for (mode, welcome) in [("disable", &all[..3]), ("allow", &all), ("prefer", &all), ("require", &all[1..])] {
-        let place = Place::new(mode);
+        let place = Stage::new(mode);
         let text = if mode == "disable" { "server does not support SSL" } else { "SSL required" };
         for sslmode in all.map(|sslmode| format!("sslmode={sslmode}")) {
             match welcome.contains(&&sslmode[8..]) {
@@ -141,8 +141,8 @@ fn clients_are_encrypted_as_the_modes_on_both_sides_say() {
 }
 
 #[test]
-fn verify_ca_lets_in_who_has_a_certificate_of_the_authority() {
-    let place = Place::new("verify-ca");
+fn verify_ca_accepts_clients_with_a_certificate_of_the_authority() {
+    let place = Stage::new("verify-ca");
     let own = place.certified(&place.authority, "anybody");
     assert_eq!(place.value(&own, "select 42"), "42");
     assert_eq!(place.value(&format!("{own} ssl_max_protocol_version=TLSv1.2"), "select 42"), "42");
@@ -158,20 +158,20 @@ fn certificates_name_users_by_a_map() {
     let rules = format!("local all {0} md5\nlocal all pgbouncer peer\nhostssl all all all cert map=people\n", ADMIN.0);
     let map = format!("people \"Ann Smith\" {}\n", users::APP.name);
     let setup = setup.auth_line("ident_file = \"ident.conf\"").file("hba.conf", &rules).file("ident.conf", &map);
-    let place = Place::with("allow", setup);
+    let place = Stage::with("allow", setup);
     let ann = place.certified(&place.authority, "Ann Smith");
     assert_eq!(place.value(&ann, "select 42"), "42");
     place.refused(&format!("{ann} user={}", users::OTHER.name), "FATAL");
     place.refused("sslmode=require", "FATAL");
     place.refused("sslmode=disable", "FATAL");
-    // Her name alone is no user's name where a map is asked for.
+    // The name in the certificate alone is not accepted where a map is needed.
     let bob = place.certified(&place.authority, users::APP.name);
     place.refused(&bob, "FATAL");
 }
 
 #[test]
 fn scram_is_bound_to_the_connection() {
-    let place = Place::new("allow");
+    let place = Stage::new("allow");
     assert_eq!(place.value("sslmode=require channel_binding=require", "select 42"), "42");
     let old = "sslmode=require channel_binding=require ssl_max_protocol_version=TLSv1.2";
     assert_eq!(place.value(old, "select 42"), "42");
@@ -180,7 +180,7 @@ fn scram_is_bound_to_the_connection() {
 
 #[test]
 fn a_hundred_megabytes_are_the_same_as_without_encryption() {
-    let place = Place::new("require");
+    let place = Stage::new("require");
     let database = place.site.database();
     let straight = format!("sslmode=disable port={} dbname={}", database.postgres().port(), database.name());
     let (direct, secure) = (place.run(&straight, ROWS).stdout, place.run("sslmode=require", ROWS).stdout);
@@ -196,20 +196,20 @@ fn a_hundred_megabytes_are_the_same_as_without_encryption() {
 
 #[test]
 fn garbage_in_a_handshake_ends_it() {
-    let place = Place::new("allow");
+    let place = Stage::new("allow");
     let mut client = place.begun(&ssl_request());
     assert_eq!(client.read_bytes(Duration::from_secs(20)).unwrap(), b"S");
     client.send_bytes(&[0x42; 600]).unwrap();
     until_closed(&mut client);
     place.logged("TLS handshake failed");
-    // A handshake of its own accord, and then nothing of the kind.
+    // A handshake without a request, and then no handshake bytes.
     until_closed(&mut place.begun(&[&[0x16, 3, 1, 0, 40], &[0xff; 40][..]].concat()));
     drop(place.begun(&[0x16, 3, 1]));
 }
 
 #[test]
 fn a_handshake_without_a_request_names_the_protocol() {
-    let place = Place::new("allow");
+    let place = Stage::new("allow");
     assert!(place.s_client(&["-alpn", "postgresql"], b"").contains("ALPN protocol: postgresql"));
     place.s_client(&[], b"");
     place.logged("received direct SSL connection request without ALPN protocol negotiation extension");
@@ -218,15 +218,15 @@ fn a_handshake_without_a_request_names_the_protocol() {
 #[test]
 fn a_login_that_stalls_in_its_handshake_is_closed() {
     let setup = Setup::new(Mode::Transaction).general("client_login_timeout = \"1s\"");
-    let place = Place::with("allow", setup);
+    let place = Stage::with("allow", setup);
     let mut client = place.begun(&ssl_request());
     assert_eq!(client.read_bytes(Duration::from_secs(20)).unwrap(), b"S");
-    // Without a word: it would be taken for a part of the handshake.
+    // Without an error message: it would be taken for a part of the handshake.
     assert_eq!(until_closed(&mut client), b"");
 }
 
-/// Waits until the pool's server is at work.
-fn await_work(place: &Place) {
+/// Waits until the pool's server runs a query.
+fn await_work(place: &Stage) {
     eventually("it runs", || {
         let backends = place.site.database().backends();
         if backends.iter().any(|(_, state)| state == "active") { Ok(()) } else { Err(backends) }
@@ -234,21 +234,21 @@ fn await_work(place: &Place) {
 }
 
 #[test]
-fn an_encrypted_client_is_cancelled_by_a_plain_request() {
-    let place = Place::new("require");
+fn an_encrypted_client_is_cancelled_by_a_cleartext_request() {
+    let place = Stage::new("require");
     let mut psql = place.psql("sslmode=require");
     let psql = psql.args(["-c", "select pg_sleep(60)"]).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     await_work(&place);
-    // libpq before 17 sends it plain whatever the connection is, so no mode refuses it.
+    // libpq before 17 sends it in cleartext whatever the connection is, so no mode refuses it.
     send_signal(psql.id(), Signal::SIGINT);
     let output = psql.wait_with_output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(said.contains("canceling statement due to user request"), "{said}");
+    let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(printed.contains("canceling statement due to user request"), "{printed}");
 }
 
 #[test]
 fn a_client_is_cancelled_by_an_encrypted_request() {
-    let place = Place::new("allow");
+    let place = Stage::new("allow");
     let mut client = place.site.connect();
     let request = client.canceller().request();
     let error = thread::scope(|scope| {
@@ -270,7 +270,7 @@ fn answer(psql: &mut Child, sql: &str) -> String {
 
 #[test]
 fn a_new_certificate_is_for_new_clients_and_the_old_ones_stay() {
-    let place = Place::new("require");
+    let place = Stage::new("require");
     let mut old = place.psql("sslmode=verify-full").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     assert_eq!(answer(&mut old, "select 42"), "42");
     let next = Certificates::new();

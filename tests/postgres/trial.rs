@@ -1,4 +1,5 @@
-//! Servers tried before they are used, over the API and by `weir check --connect`: encrypted as `[tls.server]` says.
+//! Trials of servers before they are used, over the API and by `weir check --connect`: encrypted as `[tls.server]`
+//! says.
 
 use std::process::Command;
 
@@ -26,7 +27,7 @@ impl Stage {
         serde_json::from_str(&text).unwrap()
     }
 
-    /// What `weir check --connect` prints.
+    /// The output of `weir check --connect`.
     fn checked(&self) -> String {
         let file = self.site.weir().folder().join("weir.toml");
         let output = Command::new(weir_binary()).args(["check", "--connect"]).arg(file).output().unwrap();
@@ -34,7 +35,7 @@ impl Stage {
     }
 }
 
-/// Whether the server was reached, and whether encrypted; otherwise why not.
+/// Whether the server was reached, and whether encrypted; otherwise the reason.
 fn outcome(tried: &Value) -> Result<bool, String> {
     match tried["ok"].as_bool() {
         Some(true) => Ok(tried["encrypted"].as_bool().unwrap()),
@@ -43,7 +44,7 @@ fn outcome(tried: &Value) -> Result<bool, String> {
 }
 
 #[test]
-fn a_server_that_can_encrypt_is_tried_as_the_mode_says() {
+fn a_server_with_tls_is_tried_as_the_mode_says() {
     let (postgres, authority) = encrypting_postgres();
     let other = Certificates::new();
     for (mode, authority, encrypted) in [
@@ -60,17 +61,17 @@ fn a_server_that_can_encrypt_is_tried_as_the_mode_says() {
         let tried = stage.tried();
         assert_eq!(outcome(&tried).ok(), encrypted, "{mode}: {tried}");
         let checked = stage.checked();
-        let told = match encrypted {
+        let reported = match encrypted {
             None => "certificate",
             Some(true) => "  ok, encrypted  ",
             Some(false) => "  ok  ",
         };
-        assert!(checked.contains(told), "{mode}: {checked}");
+        assert!(checked.contains(reported), "{mode}: {checked}");
     }
 }
 
 #[test]
-fn a_server_that_can_not_encrypt_is_tried_as_the_mode_says() {
+fn a_server_without_tls_is_tried_as_the_mode_says() {
     let postgres = Postgres::private();
     for (mode, reached) in [("disable", true), ("allow", true), ("prefer", true), ("require", false)] {
         let tried = Stage::new(&postgres, mode, "").tried();
@@ -84,7 +85,7 @@ fn a_server_that_can_not_encrypt_is_tried_as_the_mode_says() {
 }
 
 #[test]
-fn a_server_that_insists_on_one_way_is_tried_in_the_other_too() {
+fn a_server_that_requires_one_way_is_tried_in_the_other_too() {
     let (postgres, _) = encrypting_postgres();
     for (line, mode, encrypted) in [("hostssl", "allow", true), ("hostnossl", "prefer", false)] {
         let mut superuser = postgres.superuser("postgres");

@@ -1,4 +1,4 @@
-//! Waiting for a server: in order, within limits, and told apart from other troubles.
+//! Waiting for a server: in order, within limits, and distinct from other errors.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -31,7 +31,7 @@ fn refused(site: &Site) -> Error {
 }
 
 #[test]
-fn who_waits_longest_is_served_first() {
+fn the_oldest_waiter_is_served_first() {
     let site = site(pool(1));
     let mut holder = holder(&site);
     holder.query("CREATE TABLE served (turn serial, number int)").unwrap();
@@ -52,7 +52,7 @@ fn who_waits_longest_is_served_first() {
 
 #[test]
 fn a_client_that_leaves_the_queue_is_forgotten() {
-    // Nothing is sent to those who wait: nothing but their leaving itself may tell.
+    // Nothing is sent to waiting clients: only their own disconnect is noticed.
     let site = site(pool(1).pool("query_wait_notify = 0"));
     let mut holder = holder(&site);
     for _ in 0..5 {
@@ -73,24 +73,24 @@ fn a_wait_that_is_too_long_ends_with_query_wait_timeout() {
     let begin = Instant::now();
     let error = refused(&site);
     assert_eq!(error.sqlstate(), Some("57014"), "{error}");
-    let told = error.server().unwrap();
-    assert_eq!((told.severity.as_str(), told.message.as_str()), ("FATAL", "query_wait_timeout"));
+    let server_error = error.server().unwrap();
+    assert_eq!((server_error.severity.as_str(), server_error.message.as_str()), ("FATAL", "query_wait_timeout"));
     assert!(begin.elapsed() >= Duration::from_millis(450), "{:?}", begin.elapsed());
 }
 
 #[test]
-fn whoever_waits_is_told_so_once_by_a_notice() {
+fn a_waiting_client_gets_one_notice() {
     let site = site(pool(1).pool("query_wait_notify = \"200ms\""));
     let mut holder = holder(&site);
     let mut client = site.connect();
     client.send_bytes(Batch::new().query("SELECT 'at last'").bytes()).unwrap();
     let frame = client.read_frame(Duration::from_secs(20)).unwrap();
-    let told = weir_tests::tell(&frame);
-    assert!(told.starts_with("Notice "), "{told}");
+    let server_error = weir_tests::line_of(&frame);
+    assert!(server_error.starts_with("Notice "), "{server_error}");
     thread::sleep(Duration::from_millis(600));
     holder.query("COMMIT").unwrap();
-    let story = weir_tests::tale(&weir_tests::readies(&mut client, 1));
-    assert_eq!(story[1], "Row at last", "{story:?}");
+    let transcript = weir_tests::lines_of(&weir_tests::read_until_ready(&mut client, 1));
+    assert_eq!(transcript[1], "Row at last", "{transcript:?}");
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn no_more_servers_are_opened_than_the_pool_may_have() {
 }
 
 #[test]
-fn the_reserve_is_opened_for_those_who_have_waited() {
+fn the_reserve_is_opened_for_clients_that_have_waited() {
     let site = site(pool(1).pool("reserve_size = 2").pool("reserve_timeout = \"300ms\""));
     let holder_of_one = holder(&site);
     let mut second = site.connect();
@@ -197,7 +197,7 @@ fn an_old_server_is_replaced_when_it_is_free_and_never_before() {
 #[test]
 fn a_server_with_too_many_connections_is_no_error_while_others_serve() {
     let postgres = Postgres::with(12, &[]);
-    // Seven of nine are taken by others: the pool of five gets two.
+    // Others use seven of nine connections: the pool of five gets two.
     let database = postgres.database();
     let params = postgres.params(users::OTHER, database.name());
     let taken: Vec<_> = (0..7).map(|_| Connection::connect(&params).unwrap()).collect();
@@ -227,16 +227,16 @@ fn with_no_server_at_all_waiters_get_the_servers_own_error() {
     let begin = Instant::now();
     let error = refused(&site);
     assert_eq!(error.sqlstate(), Some("53300"), "{error}");
-    let own_words = ["remaining connection slots", "sorry, too many clients already"];
-    assert!(own_words.iter().any(|words| error.to_string().contains(words)), "{error}");
+    let own_errors = ["remaining connection slots", "sorry, too many clients already"];
+    assert!(own_errors.iter().any(|words| error.to_string().contains(words)), "{error}");
     assert!(begin.elapsed() < Duration::from_secs(60), "it fails fast, not by query_wait_timeout");
     drop(taken);
-    // And recovers by itself.
+    // The pool recovers by itself.
     eventually("served", || Connection::connect(&site.params())?.value("SELECT 1"));
 }
 
 #[test]
-fn a_wrong_database_is_reported_in_the_servers_words() {
+fn a_wrong_database_is_reported_with_the_servers_error() {
     let site = site(pool(2).more(&format!(
         "[pools.nowhere]\nhost = \"127.0.0.1\"\nport = {}\ndatabase = \"no_such_database\"\nuser = \"app\"\n\
          password = \"app's \\\"secret\\\"\"",
@@ -250,7 +250,7 @@ fn a_wrong_database_is_reported_in_the_servers_words() {
 
 #[test]
 fn a_login_that_hangs_ends_with_server_connect_timeout() {
-    // A server that accepts and says nothing.
+    // A server that accepts and sends nothing.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = silent.local_addr().unwrap().port();
     let setup = pool(1).more(&format!(
@@ -262,12 +262,12 @@ fn a_login_that_hangs_ends_with_server_connect_timeout() {
     let error = Connection::connect(&params).and_then(|mut client| client.value("SELECT 1")).unwrap_err();
     assert!(error.server().is_some(), "{error}");
     assert_ne!(error.server().unwrap().message, "query_wait_timeout");
-    site.weir().ask_nothing_at_end();
+    site.weir().skip_final_checks();
 }
 
 #[test]
 fn logins_to_a_broken_server_are_spaced_out() {
-    // A server that refuses everybody, and counts.
+    // A server that refuses all logins, and counts them.
     let broken = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = broken.local_addr().unwrap().port();
     let attempts = Arc::new(AtomicU32::new(0));
@@ -277,7 +277,7 @@ fn logins_to_a_broken_server_are_spaced_out() {
         for socket in broken.incoming() {
             counter.fetch_add(1, Ordering::Relaxed);
             let mut socket = socket.unwrap();
-            // It is asked for encryption first.
+            // It gets an encryption request first.
             let _ = socket.read(&mut [0; 8]);
             let _ = socket.write_all(b"N");
             let _ = socket.read(&mut [0; 1000]);
@@ -296,7 +296,7 @@ fn logins_to_a_broken_server_are_spaced_out() {
         assert_eq!((error.sqlstate(), error.server().unwrap().message.as_str()), (Some("28P01"), "not today"));
         refusals += 1;
     }
-    // The pause grows from a moment to a second; every client is told at once.
+    // The delay grows from a moment to a second; every client gets the error at once.
     let attempts = attempts.load(Ordering::Relaxed);
     assert!(attempts <= 20 && refusals > attempts, "{refusals} clients refused, {attempts} logins tried");
 }
@@ -306,9 +306,9 @@ fn an_idle_transaction_and_a_long_query_end_in_time() {
     let setup = pool(2).pool("idle_transaction_timeout = \"500ms\"").pool("query_timeout = \"1500ms\"");
     let site = site(setup);
     let mut idle = holder(&site);
-    let story = weir_tests::until_quiet(&mut idle, Duration::from_secs(20));
-    assert!(story[0].starts_with("Error 25P03"), "{story:?}");
-    assert_eq!(story.last().unwrap(), "Closed");
+    let transcript = weir_tests::until_quiet(&mut idle, Duration::from_secs(20));
+    assert!(transcript[0].starts_with("Error 25P03"), "{transcript:?}");
+    assert_eq!(transcript.last().unwrap(), "Closed");
     let mut long = site.connect();
     let error = long.query("SELECT pg_sleep(60)").unwrap_err();
     assert_eq!(error.sqlstate(), Some("57014"), "{error}");
@@ -324,10 +324,10 @@ fn an_idle_transaction_and_a_long_query_end_in_time() {
 }
 
 #[test]
-fn a_client_that_idles_too_long_is_disconnected() {
+fn a_client_that_is_idle_too_long_is_disconnected() {
     let site = site(pool(1).pool("client_idle_timeout = \"500ms\""));
     let mut client = site.connect();
     client.query("SELECT 1").unwrap();
-    let story = weir_tests::until_quiet(&mut client, Duration::from_secs(20));
-    assert!(story[0].starts_with("Error 57P05 client_idle_timeout"), "{story:?}");
+    let transcript = weir_tests::until_quiet(&mut client, Duration::from_secs(20));
+    assert!(transcript[0].starts_with("Error 57P05 client_idle_timeout"), "{transcript:?}");
 }

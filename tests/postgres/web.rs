@@ -1,4 +1,4 @@
-//! The API and the metrics of a Weir that pools a real server.
+//! The API and the metrics of a Weir with a real server.
 
 use std::fs;
 use std::process::Command;
@@ -20,7 +20,7 @@ fn transaction(size: u32) -> Setup {
     Setup::new(Mode::Transaction).size(size)
 }
 
-/// Waits until a pool looks so.
+/// Waits until a pool fulfils the condition.
 #[track_caller]
 fn pool(api: Api, what: &str, fits: impl Fn(&Value) -> bool) -> Value {
     eventually(what, || {
@@ -30,7 +30,7 @@ fn pool(api: Api, what: &str, fits: impl Fn(&Value) -> bool) -> Value {
 }
 
 #[test]
-fn a_pool_shows_its_settings_its_clients_its_servers_and_what_was_done() {
+fn a_pool_shows_its_settings_its_clients_its_servers_and_its_counters() {
     let (site, api) = site(transaction(3));
     let mut one = site.connect();
     let mut two = site.connect();
@@ -48,7 +48,7 @@ fn a_pool_shows_its_settings_its_clients_its_servers_and_what_was_done() {
 }
 
 #[test]
-fn a_server_says_what_it_is_held_for_and_since_when() {
+fn a_server_shows_its_hold_reason_and_since_when() {
     let (site, api) = site(transaction(2));
     let mut idle = site.connect();
     idle.query("BEGIN").unwrap();
@@ -75,12 +75,12 @@ fn a_server_says_what_it_is_held_for_and_since_when() {
         assert!(sleep.join().unwrap().is_err(), "it was cancelled");
     });
     idle.query("COMMIT").unwrap();
-    held_by_nobody(api);
+    await_no_hold_reason(api);
 }
 
-/// A server that nobody has is held for nothing.
-fn held_by_nobody(api: Api) {
-    eventually("nobody holds a server", || {
+/// A server without a client has no hold reason.
+fn await_no_hold_reason(api: Api) {
+    eventually("no client holds a server", || {
         let list = api.get("/api/v1/servers?pool=app");
         let servers = list["connections"].as_array().expect("a list");
         let free = |server: &Value| {
@@ -91,7 +91,7 @@ fn held_by_nobody(api: Api) {
 }
 
 #[test]
-fn a_pause_waits_for_servers_is_taken_back_when_it_takes_too_long_and_holds_queries() {
+fn a_pause_waits_for_servers_is_undone_when_it_takes_too_long_and_holds_queries() {
     let (site, api) = site(transaction(2));
     let mut client = site.connect();
     client.query("BEGIN").unwrap();
@@ -112,7 +112,7 @@ fn a_pause_waits_for_servers_is_taken_back_when_it_takes_too_long_and_holds_quer
 }
 
 #[test]
-fn readiness_follows_a_pause_of_everything_and_life_does_not() {
+fn readiness_follows_a_pause_of_everything_and_liveness_does_not() {
     let (_site, api) = site(transaction(1));
     let health = |path| api.ask("GET", path, "");
     assert_eq!((health("/healthz").0, health("/readyz").0), (200, 200));
@@ -124,7 +124,7 @@ fn readiness_follows_a_pause_of_everything_and_life_does_not() {
 }
 
 #[test]
-fn clients_come_in_pages_and_one_of_them_can_be_dropped() {
+fn clients_are_listed_in_pages_and_one_of_them_can_be_dropped() {
     let (site, api) = site(transaction(2));
     let mut clients: Vec<_> = (0..7).map(|_| site.connect()).collect();
     let (mut after, mut ids) = (String::new(), Vec::new());
@@ -182,21 +182,21 @@ fn the_lab_s_reports_are_listed_and_read() {
 }
 
 #[test]
-fn a_pool_that_is_too_small_is_told_what_its_database_has_room_for() {
+fn a_pool_that_is_too_small_gets_advice_that_its_database_can_serve() {
     let (site, api) = site(transaction(2));
-    const PATIENCE: Duration = Duration::from_secs(180);
+    const TIMEOUT: Duration = Duration::from_secs(180);
     let (ended, begin) = (AtomicBool::new(false), Instant::now());
     thread::scope(|scope| {
         for _ in 0..8 {
             scope.spawn(|| {
                 let mut client = site.connect();
-                while !ended.load(Ordering::Relaxed) && begin.elapsed() < 2 * PATIENCE {
+                while !ended.load(Ordering::Relaxed) && begin.elapsed() < 2 * TIMEOUT {
                     client.query("SELECT pg_sleep(0.02)").unwrap();
                 }
             });
         }
-        let advice = within(PATIENCE, "there is advice", || {
-            // Half a minute must be known first.
+        let advice = within(TIMEOUT, "there is advice", || {
+            // Half a minute of history is needed first.
             thread::sleep(Duration::from_millis(500));
             let advice = api.get("/api/v1/advice")["advice"][0].clone();
             if advice["pool"] == "app" { Ok(advice) } else { Err(advice) }
@@ -229,11 +229,11 @@ fn metrics_count_what_was_done() {
     assert!(text.contains("weir_pool_servers{database=\"app\""), "{text}");
     let timed = figure(&text, "weir_query_seconds_bucket{le=\"+Inf\",database=\"app\"}");
     assert_eq!(timed, figure(&text, "weir_queries_total{database=\"app\"}"), "{text}");
-    assert!(!text.contains("# EOF"), "that is OpenMetrics, which was not asked for");
+    assert!(!text.contains("# EOF"), "that is OpenMetrics, which was not requested");
 }
 
 #[test]
-fn many_askers_at_once_disturb_no_client() {
+fn many_api_requests_at_once_affect_no_client() {
     let (site, api) = site(transaction(2));
     thread::scope(|scope| {
         for _ in 0..8 {
@@ -249,7 +249,7 @@ fn many_askers_at_once_disturb_no_client() {
 }
 
 #[test]
-fn who_listens_hears_the_figures_of_a_pool_every_second() {
+fn events_send_the_figures_of_a_pool_every_second() {
     let (site, api) = site(transaction(2));
     let mut client = site.connect();
     client.query("BEGIN").unwrap();
@@ -262,12 +262,12 @@ fn who_listens_hears_the_figures_of_a_pool_every_second() {
                 assert!(busy.query("SELECT no_such_column").is_err());
             }
         });
-        let heard = api.events("/api/v1/events?pool=app").find(|event| {
+        let received = api.events("/api/v1/events?pool=app").find(|event| {
             let pool = &event["pools"]["app"];
             pool["transactions_per_second"].as_f64() > Some(0.0) && pool["errors_per_second"].as_f64() > Some(0.0)
         });
         done.store(true, Ordering::Relaxed);
-        let event = heard.expect("it goes on until it was heard");
+        let event = received.expect("events arrive until the wanted one");
         let pool = &event["pools"]["app"];
         assert!(pool["query_ms"]["p95"].as_f64() > Some(0.0) && pool["wait_ms"]["p50"] == 0.0, "{pool}");
         assert!(pool["errors"]["42703"].as_u64() > Some(0), "{pool}");
@@ -278,7 +278,7 @@ fn who_listens_hears_the_figures_of_a_pool_every_second() {
 }
 
 #[test]
-fn what_was_known_of_a_pool_outlasts_a_restart() {
+fn the_history_of_a_pool_survives_a_restart() {
     let folder = std::env::temp_dir().join(format!("weir-history-of-{}", std::process::id()));
     let api = Api::default();
     let more = format!("{}history = {:?}\n", api.section(), folder.join("of pools"));
@@ -305,9 +305,9 @@ fn what_was_known_of_a_pool_outlasts_a_restart() {
         (200, text) if text.contains("\"persisted\":true") => Ok(()),
         (_, text) => Err(text),
     });
-    // Both may have had the second in which the one ended and the other began.
+    // Both processes may have written the second of the restart.
     assert!(known(api) + 1 >= before);
-    // Until the first report nobody knows which pools there are.
+    // Until the first report the pools are unknown.
     eventually("the first figures are there", || match api.ask("GET", "/api/v1/pools/nowhere/history", "") {
         (404, _) => Ok(()),
         (_, text) => Err(text),

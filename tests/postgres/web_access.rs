@@ -1,4 +1,4 @@
-//! Who may come to the API of a Weir that runs: accounts of its file, as `weir account` prints them.
+//! Access to the API of a running Weir: accounts in its file, as `weir account` prints them.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -7,22 +7,22 @@ use std::process::{Command, Stdio};
 
 use weir_tests::{Api, Certificates, Ini, Mode, Setup, Site, eventually, weir_binary};
 
-/// What `weir account` prints: its line, and the token if it made one.
+/// The output of `weir account`: its line, and the token if it made one.
 fn account(arguments: &[&str], password: &str) -> (String, String) {
     let mut command = Command::new(weir_binary());
     command.arg("account").args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
-    // One that makes a token reads nothing.
+    // A command that makes a token reads no password.
     let _ = child.stdin.take().unwrap().write_all(password.as_bytes());
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success(), "{output:?}");
-    let said = String::from_utf8(output.stderr).unwrap();
-    let token = said.lines().find(|line| line.len() == 64 && !line.contains(' ')).unwrap_or_default().to_owned();
+    let printed = String::from_utf8(output.stderr).unwrap();
+    let token = printed.lines().find(|line| line.len() == 64 && !line.contains(' ')).unwrap_or_default().to_owned();
     (String::from_utf8(output.stdout).unwrap(), token)
 }
 
 #[test]
-fn a_token_of_the_file_opens_what_its_role_may_and_a_reload_takes_it_away() {
+fn a_token_of_the_file_permits_what_its_role_may_and_a_reload_revokes_it() {
     let api = Api::default();
     let (user, _) = account(&["ann"], "correct horse\n");
     let (viewer, token) = account(&["grafana", "--role", "viewer", "--token"], "");
@@ -41,8 +41,8 @@ fn a_token_of_the_file_opens_what_its_role_may_and_a_reload_takes_it_away() {
     assert_eq!(api.ask("POST", "/api/v1/login", right).0, 200);
     eventually("it is in the log", || {
         let log = site.weir().log();
-        let told = ["grafana from 127", "PATCH /api/v1/pools/app: 403", "ann from 127", "POST /api/v1/login: 200"];
-        if told.iter().all(|words| log.contains(words)) && !log.contains("horse") { Ok(()) } else { Err(log) }
+        let reported = ["grafana from 127", "PATCH /api/v1/pools/app: 403", "ann from 127", "POST /api/v1/login: 200"];
+        if reported.iter().all(|words| log.contains(words)) && !log.contains("horse") { Ok(()) } else { Err(log) }
     });
     fs::write(site.weir().folder().join("weir.toml"), before.replace(&viewer, "")).unwrap();
     site.weir().command("RELOAD").unwrap();
@@ -63,7 +63,7 @@ fn with_a_certificate_the_api_is_encrypted() {
     stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
     let mut answer = Vec::new();
     let _ = stream.read_to_end(&mut answer);
-    // A record of TLS that says what is wrong (RFC 8446, section 5.1: 21 is an alert).
+    // A TLS record with an alert (RFC 8446, section 5.1: 21 is an alert).
     assert_eq!(answer.first(), Some(&21), "{answer:?}");
     let write = |name: &str, text: &str| fs::write(site.weir().folder().join(name), text).unwrap();
     write("old.crt", old.authority());
@@ -72,13 +72,13 @@ fn with_a_certificate_the_api_is_encrypted() {
         let mut command = Command::new(weir_binary());
         command.args(["top", "--once", &format!("https://{}", api.address()), "--ca-file"]);
         let output = command.arg(site.weir().folder().join(authority)).output().unwrap();
-        let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
-        if output.status.success() { Ok(said) } else { Err(said) }
+        let printed = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+        if output.status.success() { Ok(printed) } else { Err(printed) }
     };
     assert!(top("old.crt").unwrap().contains("app"));
     let why = top("new.crt").unwrap_err();
     assert!(why.contains("certificate") && why.contains("--ca-file"), "{why}");
-    // A certificate that can't be used changes nothing.
+    // An invalid certificate changes nothing.
     write("api.crt", "none");
     let why = site.weir().command("RELOAD").unwrap_err();
     assert!(format!("{why:?}").contains("api.crt"), "{why:?}");

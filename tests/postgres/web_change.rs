@@ -1,4 +1,4 @@
-//! Pools made, changed, deleted and tried over the API of a Weir that pools a real server.
+//! Pools created, changed, deleted and tried over the API of a Weir with a real server.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use weir_pgclient::Connection;
 use weir_tests::{Api, Ini, Mode, Setup, Site, eventually, users};
 
-/// A site with an API, and a file with something to say.
+/// A site with an API, and a file with comments.
 struct Stage {
     site: Site,
     api: Api,
@@ -37,7 +37,7 @@ impl Stage {
         ask(self.api, method, path, body)
     }
 
-    /// What it takes to make a pool before the site's database.
+    /// The settings of a pool for the site's database.
     fn pool(&self, name: &str) -> Value {
         let database = self.site.database();
         json!({
@@ -61,7 +61,7 @@ fn stage() -> Stage {
 }
 
 #[test]
-fn a_pool_made_over_the_api_serves_stands_in_the_file_and_goes_again() {
+fn a_pool_created_over_the_api_serves_is_written_to_the_file_and_can_be_deleted() {
     let stage = stage();
     let before = stage.text();
     let (status, made) = stage.ask("POST", "/api/v1/pools", &stage.pool("new"));
@@ -70,9 +70,9 @@ fn a_pool_made_over_the_api_serves_stands_in_the_file_and_goes_again() {
     let mut client = stage.connect("new").unwrap();
     assert_eq!(client.value("SELECT current_user").unwrap().as_deref(), Some(users::APP.name));
     let text = stage.text();
-    assert!(text.starts_with(&before), "what was there stays as it was: {text}");
+    assert!(text.starts_with(&before), "the old text is unchanged: {text}");
     assert!(text[before.len()..].contains("[pools.new]\n"), "{text}");
-    // What the file says is what is in force.
+    // The file and the running configuration agree.
     assert_eq!(stage.api.post("/api/v1/reload").0, 204);
     assert_eq!(client.value("SELECT 2").unwrap().as_deref(), Some("2"));
     let (status, again) = stage.ask("POST", "/api/v1/pools", &stage.pool("new"));
@@ -86,7 +86,7 @@ fn a_pool_made_over_the_api_serves_stands_in_the_file_and_goes_again() {
 }
 
 #[test]
-fn a_pool_resized_under_load_disconnects_nobody() {
+fn a_pool_resized_under_load_disconnects_no_client() {
     let stage = stage();
     let ended = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -112,12 +112,12 @@ fn a_pool_resized_under_load_disconnects_nobody() {
             });
         }
         ended.store(true, Ordering::Relaxed);
-        clients.into_iter().for_each(|client| client.join().expect("no client was disturbed"));
+        clients.into_iter().for_each(|client| client.join().expect("no client was affected"));
     });
 }
 
 #[test]
-fn a_key_goes_back_to_its_default_and_what_is_written_is_shown_without_secrets() {
+fn a_key_returns_to_its_default_and_written_values_are_shown_without_secrets() {
     let stage = stage();
     let before = stage.text();
     let change = json!({ "query_wait_timeout": "7s", "max_db_connections": 9, "reserve_size": 1 });
@@ -174,7 +174,7 @@ fn a_file_changed_by_hand_is_a_conflict_until_it_is_read_again() {
     assert_eq!(status, 409, "{error}");
     assert!(error["hint"].as_str().unwrap().contains("reload"), "{error}");
     assert_eq!((stage.text(), &stage.api.get("/api/v1/pools/app")["size"]), (by_hand.clone(), &2.into()));
-    // A file that can't be read is none that was read again.
+    // An invalid file does not count as a reload.
     fs::write(stage.file(), "nonsense").unwrap();
     assert_eq!(stage.api.post("/api/v1/reload").0, 422);
     assert_eq!(stage.ask("PATCH", "/api/v1/pools/app", &json!({ "size": 5 })).0, 409);
@@ -194,7 +194,7 @@ fn with_a_read_only_file_changes_live_until_the_restart_and_are_written_once_it_
     assert_eq!((status, &made["persisted"]), (201, &false.into()), "{made}");
     assert!(made["reason"].as_str().unwrap().contains("read-only"), "{made}");
     let mut client = stage.connect("new").unwrap();
-    // A reload does not take it away.
+    // A reload keeps it.
     assert_eq!(stage.api.post("/api/v1/reload").0, 204);
     assert_eq!(client.value("SELECT 1").unwrap().as_deref(), Some("1"));
     assert_eq!(stage.ask("PATCH", "/api/v1/pools/app", &json!({ "size": 4 })).1["persisted"], false);
@@ -208,7 +208,7 @@ fn with_a_read_only_file_changes_live_until_the_restart_and_are_written_once_it_
 }
 
 #[test]
-fn an_ini_is_not_written_and_takes_changes_all_the_same() {
+fn an_ini_is_not_written_but_accepts_changes() {
     let api = Api::default();
     let ini = api.keys().into_iter().fold(Ini::transaction(1), |ini, (key, value)| ini.set(key, &value));
     let site = Site::ini(&ini);
@@ -242,28 +242,34 @@ fn changes_at_once_are_made_one_after_another_and_none_is_lost() {
 #[test]
 fn a_pool_is_tried_before_it_is_made() {
     let stage = stage();
-    let (status, said) = stage.ask("POST", "/api/v1/pools/test", &stage.pool("new"));
-    assert_eq!((status, &said["ok"]), (200, &true.into()), "{said}");
+    let (status, response) = stage.ask("POST", "/api/v1/pools/test", &stage.pool("new"));
+    assert_eq!((status, &response["ok"]), (200, &true.into()), "{response}");
     let mut superuser = stage.site.superuser();
     let mut shown = |name: &str| superuser.value(&format!("SHOW {name}")).unwrap().unwrap();
-    assert!(shown("server_version").starts_with(said["version"].as_str().unwrap()));
-    assert_eq!(shown("max_connections"), said["max_connections"].to_string());
-    assert_eq!(shown("superuser_reserved_connections"), said["superuser_reserved_connections"].to_string());
-    assert!(said["connections"].as_u64().unwrap() >= 1 && said["milliseconds"].as_f64().unwrap() > 0.0, "{said}");
+    assert!(shown("server_version").starts_with(response["version"].as_str().unwrap()));
+    assert_eq!(shown("max_connections"), response["max_connections"].to_string());
+    assert_eq!(shown("superuser_reserved_connections"), response["superuser_reserved_connections"].to_string());
+    assert!(
+        response["connections"].as_u64().unwrap() >= 1 && response["milliseconds"].as_f64().unwrap() > 0.0,
+        "{response}"
+    );
     assert_eq!(stage.ask("GET", "/api/v1/pools/new/config", &Value::Null).0, 404, "it was only tried");
-    // Of a pool that is there, the password need not be told.
-    let (_, said) = stage.ask("POST", "/api/v1/pools/test", &json!({ "name": "app", "size": 9 }));
-    assert_eq!(said["ok"], true, "{said}");
+    // For an existing pool, the password need not be given.
+    let (_, response) = stage.ask("POST", "/api/v1/pools/test", &json!({ "name": "app", "size": 9 }));
+    assert_eq!(response["ok"], true, "{response}");
     let mut wrong = stage.pool("new");
     wrong["password"] = "wrong".into();
-    let (status, said) = stage.ask("POST", "/api/v1/pools/test", &wrong);
-    assert_eq!((status, &said["ok"]), (200, &false.into()), "{said}");
-    assert!(said["error"].as_str().unwrap().contains("password") && !said.to_string().contains("wrong"), "{said}");
+    let (status, response) = stage.ask("POST", "/api/v1/pools/test", &wrong);
+    assert_eq!((status, &response["ok"]), (200, &false.into()), "{response}");
+    assert!(
+        response["error"].as_str().unwrap().contains("password") && !response.to_string().contains("wrong"),
+        "{response}"
+    );
     assert_eq!(stage.ask("POST", "/api/v1/pools/test", &json!({ "name": "new" })).0, 400);
 }
 
 #[test]
-fn a_user_made_over_the_api_may_come_with_the_password_of_the_day_and_not_after_the_end() {
+fn a_user_created_over_the_api_logs_in_with_its_current_password_until_it_is_deleted() {
     let api = Api::default();
     let ini =
         api.keys().into_iter().fold(Ini::transaction(2).forced(users::APP), |ini, (key, value)| ini.set(key, &value));
@@ -272,9 +278,13 @@ fn a_user_made_over_the_api_may_come_with_the_password_of_the_day_and_not_after_
         |password: &str| Connection::connect(&site.weir().params("new user", "app").password(password)).map(drop);
     let ask = |method: &str, path: &str, body: &Value| ask(api, method, path, body);
     let made = json!({ "name": "new user", "password": "one", "size": 1 });
-    let (status, said) = ask("POST", "/api/v1/users", &made);
-    assert_eq!((status, &said["persisted"], &said["user"]["rules"]["size"]), (201, &false.into(), &1.into()), "{said}");
-    assert!(said["user"]["listed"] == true && !said.to_string().contains("one\""), "{said}");
+    let (status, response) = ask("POST", "/api/v1/users", &made);
+    assert_eq!(
+        (status, &response["persisted"], &response["user"]["rules"]["size"]),
+        (201, &false.into(), &1.into()),
+        "{response}"
+    );
+    assert!(response["user"]["listed"] == true && !response.to_string().contains("one\""), "{response}");
     come("one").unwrap();
     assert_eq!(ask("POST", "/api/v1/users", &made).0, 409);
     let change = json!({ "password": "two", "size": null, "mode": "session" });
@@ -283,7 +293,7 @@ fn a_user_made_over_the_api_may_come_with_the_password_of_the_day_and_not_after_
     assert_eq!(come("one").unwrap_err().sqlstate(), Some("28P01"));
     come("two").unwrap();
     assert_eq!(api.post("/api/v1/reload").0, 204);
-    come("two").expect("what is in no file survives a reload");
+    come("two").expect("a user that is in no file survives a reload");
     let users = api.get("/api/v1/users?limit=1000");
     let known = users["users"].as_array().unwrap().iter().find(|user| user["name"] == "new user").cloned();
     assert_eq!(known.as_ref(), Some(&api.get("/api/v1/users/new%20user")), "{users}");
@@ -315,7 +325,11 @@ fn databases_are_listed_with_their_pools() {
     let stage = stage();
     assert_eq!(stage.ask("POST", "/api/v1/pools", &stage.pool("second")).0, 201);
     let databases = stage.api.get("/api/v1/databases")["databases"].clone();
-    let ours = databases.as_array().unwrap().iter().find(|one| one["pools"] == json!(["app", "second"]));
-    let ours = ours.unwrap_or_else(|| panic!("both pools lead to one database: {databases}"));
-    assert_eq!((&ours["size"], &ours["database"]), (&4.into(), &stage.site.database().name().into()), "{ours}");
+    let database = databases.as_array().unwrap().iter().find(|one| one["pools"] == json!(["app", "second"]));
+    let database = database.unwrap_or_else(|| panic!("both pools lead to one database: {databases}"));
+    assert_eq!(
+        (&database["size"], &database["database"]),
+        (&4.into(), &stage.site.database().name().into()),
+        "{database}"
+    );
 }

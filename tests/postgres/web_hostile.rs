@@ -1,4 +1,4 @@
-//! An API that is stormed, and the pool beside it that must not notice.
+//! An API under overload, and the pool beside it, which must not be affected.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -22,7 +22,7 @@ fn status(stream: &mut TcpStream) -> u16 {
 }
 
 #[test]
-fn a_storm_on_the_api_is_refused_and_disturbs_no_client() {
+fn an_overload_of_the_api_is_refused_and_affects_no_client() {
     let api = Api::default();
     let site = Site::with(Setup::new(Mode::Transaction).size(2).more(&api.section()), Mode::Transaction);
     let host = api.address();
@@ -39,7 +39,7 @@ fn a_storm_on_the_api_is_refused_and_disturbs_no_client() {
         let clients: Vec<_> = (0..4).map(|_| scope.spawn(work)).collect();
         let events = format!("GET /api/v1/events HTTP/1.1\r\nHost: {host}\r\n\r\n");
         let mut streams: Vec<_> = (0..1_000).map(|_| ask(api, &events)).collect();
-        assert_eq!(api.ask("GET", "/healthz", "").0, 200, "behind a thousand streams");
+        assert_eq!(api.ask("GET", "/healthz", "").0, 200, "after a thousand streams");
         let statuses: Vec<_> = streams.iter_mut().map(status).collect();
         let count = |wanted| statuses.iter().filter(|one| **one == wanted).count();
         assert_eq!((count(200), count(429)), (64, 936));
@@ -56,6 +56,6 @@ fn a_storm_on_the_api_is_refused_and_disturbs_no_client() {
         }
         assert_eq!(api.ask("GET", "/readyz", "").0, 200);
         ended.store(true, Ordering::Relaxed);
-        clients.into_iter().for_each(|client| client.join().expect("no client was disturbed"));
+        clients.into_iter().for_each(|client| client.join().expect("no client was affected"));
     });
 }

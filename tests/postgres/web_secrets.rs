@@ -1,4 +1,4 @@
-//! Stored secrets, which nobody gets out of a Weir over its API: a server of an attacker's listens where pools are sent to.
+//! Stored secrets, which can't be extracted from a Weir over its API: pools are pointed at an attacker's server.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use weir_pglocal::Signal;
 use weir_tests::{Api, Mode, Setup, Site, users};
 
-/// A server that asks whoever comes for a password, in clear text first and then by md5, and keeps what it receives.
+/// A server that requests a password of every client, first in cleartext and then by md5, and records all bytes.
 struct Attacker {
     address: SocketAddr,
     received: Arc<Mutex<Vec<u8>>>,
@@ -69,15 +69,15 @@ impl Stage {
         (status, serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}")))
     }
 
-    /// Refused for the sake of a secret, in words that say what to do.
+    /// Refused because of a secret, with a hint what to do.
     #[track_caller]
     fn refused(&self, method: &str, path: &str, body: &Value, key: &str) {
-        let (status, said) = self.ask(method, path, body);
-        assert_eq!((status, said["key"].as_str()), (400, Some(key)), "{method} {path} {body}: {said}");
-        assert!(said["hint"].as_str().is_some_and(|hint| !hint.is_empty()), "{said}");
+        let (status, response) = self.ask(method, path, body);
+        assert_eq!((status, response["key"].as_str()), (400, Some(key)), "{method} {path} {body}: {response}");
+        assert!(response["hint"].as_str().is_some_and(|hint| !hint.is_empty()), "{response}");
     }
 
-    /// The keys that send a pool to the attacker.
+    /// The keys that point a pool at the attacker.
     fn there(&self, more: &Value) -> Value {
         let mut keys = json!({ "host": "127.0.0.1", "port": self.attacker.address.port() });
         keys.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -99,7 +99,7 @@ fn a_stored_password_is_sent_to_no_other_host() {
     stage.refused("PATCH", "/api/v1/pools/app", &stage.there(&json!({ "user": "other" })), "password");
     let socket = json!({ "name": "app", "host": "/tmp" });
     stage.refused("POST", "/api/v1/pools/test", &socket, "password");
-    // Those of listed users: the first of them, one that is named, and one that asks about others.
+    // The secrets of listed users: the first user, a named one, and an auth_user.
     for path in ["/api/v1/pools/test", "/api/v1/pools"] {
         stage.refused("POST", path, &stage.there(&json!({ "name": "new" })), "user");
         stage.refused("POST", path, &stage.there(&json!({ "name": "new", "user": users::APP.name })), "password");
@@ -110,21 +110,21 @@ fn a_stored_password_is_sent_to_no_other_host() {
         let variable = json!({ "name": "new", "user": "u", "password_env": "PATH" });
         stage.refused("POST", path, &stage.there(&variable), "password_env");
     }
-    let (status, said) = stage.ask("PUT", "/api/v1/settings/server_tls_sslmode", &json!({ "value": "disable" }));
-    assert_eq!(status, 400, "the default is prefer: {said}");
-    assert_eq!((stage.file(), stage.attacker.received()), (before, Vec::new()), "nobody has gone there at all");
+    let (status, response) = stage.ask("PUT", "/api/v1/settings/server_tls_sslmode", &json!({ "value": "disable" }));
+    assert_eq!(status, 400, "the default is prefer: {response}");
+    assert_eq!((stage.file(), stage.attacker.received()), (before, Vec::new()), "no connection was made");
     stage.site.connect().query("SELECT 1").unwrap();
 }
 
 #[test]
-fn a_pool_moves_with_its_password_which_is_tried_in_clear_text_nowhere() {
+fn a_pool_moves_with_its_password_which_is_never_tried_in_cleartext() {
     let stage = Stage::new(Setup::new(Mode::Transaction).size(2));
     let given = json!({ "name": "app", "password": "told again" });
-    let (status, said) = stage.ask("POST", "/api/v1/pools/test", &stage.there(&given));
-    assert_eq!((status, &said["ok"]), (200, &false.into()), "{said}");
-    assert!(said["error"].as_str().unwrap().contains("in clear text"), "{said}");
-    let (status, said) = stage.ask("POST", "/api/v1/pools/test", &stage.there(&given));
-    assert_eq!((status, &said["ok"]), (200, &false.into()), "by md5: {said}");
+    let (status, response) = stage.ask("POST", "/api/v1/pools/test", &stage.there(&given));
+    assert_eq!((status, &response["ok"]), (200, &false.into()), "{response}");
+    assert!(response["error"].as_str().unwrap().contains("in clear text"), "{response}");
+    let (status, response) = stage.ask("POST", "/api/v1/pools/test", &stage.there(&given));
+    assert_eq!((status, &response["ok"]), (200, &false.into()), "by md5: {response}");
     let received = stage.attacker.received();
     let has = |word: &str| received.windows(word.len()).any(|bytes| bytes == word.as_bytes());
     assert!(has("md5") && !has("told again") && !has(users::APP.password));
@@ -154,7 +154,7 @@ fn a_shutdown_does_not_wait_for_a_server_that_is_tried() {
         stream.read_to_end(&mut Vec::new()).map(drop)
     });
     let (mut server, _) = silent.accept().unwrap();
-    // Each read of the trial's finds something: it is not over before its time.
+    // Each read of the trial gets a byte: the trial lasts its full time.
     let drips = thread::spawn(move || {
         let mut message = [&[b'N', 0, 0, 100, 0][..], &[b'x'; 10_000]].concat().into_iter();
         while message.next().is_some_and(|byte| server.write_all(&[byte]).is_ok()) {
@@ -163,7 +163,7 @@ fn a_shutdown_does_not_wait_for_a_server_that_is_tried() {
     });
     let begun = std::time::Instant::now();
     let weir = stage.site.weir();
-    weir.ask_nothing_at_end();
+    weir.skip_final_checks();
     weir.signal(Signal::SIGTERM);
     weir.wait_for_exit();
     assert!(begun.elapsed() < Duration::from_secs(8), "a trial takes ten: {:?}", begun.elapsed());

@@ -1,4 +1,4 @@
-//! Settings that are one for all, changed over the API of a Weir that pools a real server.
+//! General settings, changed over the API of a Weir with a real server.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 use weir_tests::{Api, Ini, Mode, Setup, Site};
 
-/// What a file may say besides.
+/// Further contents of the file.
 const COMMENT: &str = "\n# What follows was decided in May.\n[log]\nstats = false # too much of it\n# The end.\n";
 
 struct Stage {
@@ -46,7 +46,7 @@ fn shown(api: Api, key: &str) -> Value {
 }
 
 #[test]
-fn a_setting_is_changed_at_once_and_stands_in_the_file() {
+fn a_setting_is_changed_at_once_and_written_to_the_file() {
     let stage = Stage::new();
     let before = stage.text();
     let (status, changed) = stage.set("query_wait_timeout", "7s");
@@ -55,14 +55,14 @@ fn a_setting_is_changed_at_once_and_stands_in_the_file() {
     assert_eq!(shown(stage.api, "query_wait_timeout")["value"], "7");
     let text = stage.text();
     assert!(text.contains("query_wait_timeout = \"7s\"\n"), "{text}");
-    // A reload reads what was written.
+    // A reload reads the written value.
     assert_eq!(stage.api.post("/api/v1/reload").0, 204);
     assert_eq!(shown(stage.api, "query_wait_timeout")["value"], "7");
-    // What stands there already is changed in its place.
+    // An existing line is changed in place.
     assert_eq!(stage.set("log_stats", "1").1["persisted"], true);
     assert_eq!(stage.text(), text.replacen("stats = false # too", "stats = true # too", 1));
     assert!(before.lines().all(|line| line.starts_with("stats") || text.lines().any(|kept| kept == line)), "{text}");
-    // A pool without a value of its own follows.
+    // A pool without its own value uses it.
     assert_eq!(stage.set("reserve_pool_size", "1").0, 200);
     assert_eq!(stage.api.get("/api/v1/pools/app")["reserve_size"], 1);
     assert_eq!(stage.set("default_pool_size", "9").0, 200);
@@ -123,7 +123,7 @@ fn with_a_read_only_file_a_setting_lives_until_the_restart_and_is_written_once_i
     let (status, changed) = stage.set("reserve_pool_size", "3");
     assert_eq!((status, &changed["persisted"]), (200, &false.into()), "{changed}");
     assert!(changed["reason"].as_str().unwrap().contains("read-only"), "{changed}");
-    // A reload does not take it away.
+    // A reload keeps it.
     assert_eq!(stage.api.post("/api/v1/reload").0, 204);
     assert_eq!(shown(stage.api, "reserve_pool_size")["value"], "3");
     assert_eq!(stage.api.get("/api/v1/pools/app")["reserve_size"], 3);
@@ -135,7 +135,7 @@ fn with_a_read_only_file_a_setting_lives_until_the_restart_and_is_written_once_i
 }
 
 #[test]
-fn an_ini_is_not_written_and_takes_settings_all_the_same() {
+fn an_ini_is_not_written_but_accepts_settings() {
     let api = Api::default();
     let ini = api.keys().into_iter().fold(Ini::transaction(1), |ini, (key, value)| ini.set(key, &value));
     let site = Site::ini(&ini);

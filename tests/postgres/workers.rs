@@ -1,4 +1,4 @@
-//! Several workers: the same promises where pools live on other threads than the clients that come in.
+//! Several workers: the same guarantees where pools are on other threads than the clients' connections.
 
 use std::thread;
 
@@ -6,7 +6,7 @@ use weir_pgclient::Connection;
 use weir_pglocal::Signal;
 use weir_tests::{Batch, Mode, Setup, Site, ask, eventually, users};
 
-/// Six pools over these workers, each with its own application name on the server.
+/// Six pools on these workers, each with its own application name on the server.
 fn site(workers: u32, mode: Mode) -> Site {
     let postgres = weir_tests::Postgres::shared();
     let mut setup = Setup::new(mode).workers(workers).size(3);
@@ -42,8 +42,8 @@ fn clients_of_all_pools_are_served_on_two_and_three_workers() {
                             let tag = format!("{number}.{life}.{round}");
                             let batch =
                                 Batch::new().parse("s", "SELECT $1::text").bind("", "s", &[&tag]).execute("", 0);
-                            let story = ask(&mut client, &batch.close_statement("s").sync(), 1);
-                            assert_eq!(story[2], format!("Row {tag}"), "{story:?}");
+                            let transcript = ask(&mut client, &batch.close_statement("s").sync(), 1);
+                            assert_eq!(transcript[2], format!("Row {tag}"), "{transcript:?}");
                         }
                     }
                 });
@@ -53,7 +53,7 @@ fn clients_of_all_pools_are_served_on_two_and_three_workers() {
 }
 
 #[test]
-fn the_console_speaks_for_all_workers() {
+fn the_console_shows_all_workers() {
     let site = site(3, Mode::Transaction);
     let clients: Vec<_> = (0..12)
         .map(|number| {
@@ -130,7 +130,7 @@ fn term_drains_all_workers() {
     let mut clients: Vec<_> = (0..6).map(|pool| connect(&site, pool)).collect();
     clients.iter_mut().for_each(|client| drop(client.query("BEGIN").unwrap()));
     site.weir().signal(Signal::SIGTERM);
-    eventually("newcomers are turned away", || match Connection::connect(&site.params()) {
+    eventually("new clients are refused", || match Connection::connect(&site.params()) {
         Ok(_) => Err("let in"),
         Err(_) => Ok(()),
     });

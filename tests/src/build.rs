@@ -1,4 +1,4 @@
-//! The Weir that is tested: `WEIR_BIN`, or the one that cargo builds beside this test.
+//! The Weir under test: `WEIR_BIN`, or the one that cargo builds beside this test.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -15,8 +15,8 @@ pub fn weir_binary() -> &'static Path {
     BINARY.get_or_init(|| env::var_os("WEIR_BIN").map_or_else(build, PathBuf::from))
 }
 
-/// Builds with the profile and into the folder that this program was built with: `…/target/debug/deps/postgres-1a2b`
-/// of a test, `…/target/debug/stand` of another.
+/// Builds with the profile and into the folder of the current program: `…/target/debug/deps/postgres-1a2b` for a test,
+/// `…/target/debug/stand` for another program.
 fn build() -> PathBuf {
     let test = env::current_exe().expect("a test has a path");
     let folder = test.parent().expect("a program is in a folder");
@@ -24,7 +24,7 @@ fn build() -> PathBuf {
     let profile_folder = profile_folder.expect("cargo's folders are nested");
     let target = profile_folder.parent().expect("cargo's folders are nested");
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    // Of the whole workspace: of `weir` alone, libraries would have other features, and be built once more.
+    // With the whole workspace: for `weir` alone, libraries would have other features, and be built twice.
     cargo.args(["build", "--quiet", "--workspace", "--bin", "weir"]).env("CARGO_TARGET_DIR", target);
     if profile_folder.ends_with("release") {
         cargo.arg("--release");

@@ -1,4 +1,4 @@
-//! A client for more bytes than one would want to hold: bodies are thrown away as they come.
+//! A client for large transfers: it discards message bodies as they arrive.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -8,7 +8,7 @@ use weir_pgwire::{Head, put_front, tag};
 
 use crate::site::Site;
 
-/// A connection as a bare socket, logged in where nobody is asked for a password.
+/// A connection as a bare socket, logged in with `trust`.
 #[derive(Debug)]
 pub struct Bulk {
     socket: TcpStream,
@@ -17,11 +17,11 @@ pub struct Bulk {
 }
 
 impl Bulk {
-    /// Connects through the Weir of a site that trusts everybody.
+    /// Connects through the Weir of a site with `auth = trust`.
     ///
     /// # Panics
     ///
-    /// When that fails; so do all others here.
+    /// When that fails; the other functions here panic on failure too.
     pub fn connect(site: &Site) -> Bulk {
         let socket = TcpStream::connect(("127.0.0.1", site.weir().port())).expect("Weir listens");
         socket.set_read_timeout(Some(Duration::from_secs(60))).expect("a socket has a time-out");
@@ -33,17 +33,17 @@ impl Bulk {
         bulk
     }
 
-    /// The socket, for whoever sends while somebody reads.
+    /// The socket, so that one thread can send while another reads.
     pub fn socket(&self) -> TcpStream {
         self.socket.try_clone().expect("a descriptor")
     }
 
     /// Sends bytes.
     pub fn send(&mut self, bytes: &[u8]) {
-        self.socket.write_all(bytes).expect("they are taken");
+        self.socket.write_all(bytes).expect("the bytes can be sent");
     }
 
-    /// Reads to the next Ready; each message's tag and length are told.
+    /// Reads to the next ReadyForQuery; `seen` gets each message's tag and length.
     pub fn skim(&mut self, mut seen: impl FnMut(u8, u64)) {
         loop {
             while self.have < weir_pgwire::HEAD {
@@ -71,7 +71,7 @@ impl Bulk {
     }
 
     fn fill(&mut self) {
-        let count = self.socket.read(&mut self.buffer[self.have..]).expect("it goes on within a minute");
+        let count = self.socket.read(&mut self.buffer[self.have..]).expect("bytes arrive within a minute");
         assert!(count > 0, "the connection ended");
         self.have += count;
     }

@@ -1,4 +1,4 @@
-//! Certificates of a test's own, and a PostgreSQL that can encrypt.
+//! Certificates of a test, and a PostgreSQL that can encrypt.
 
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 
@@ -6,7 +6,7 @@ use crate::postgres::Postgres;
 use crate::setup::Setup;
 use crate::watch::eventually;
 
-/// An authority that signs.
+/// An authority that signs certificates.
 #[derive(Debug)]
 pub struct Certificates {
     issuer: Issuer<'static, KeyPair>,
@@ -18,7 +18,7 @@ impl Certificates {
     ///
     /// # Panics
     ///
-    /// When there is no chance left to make a key of; so do all others here.
+    /// When there is no randomness for a key; the other functions here panic then too.
     pub fn new() -> Certificates {
         let mut params = CertificateParams::new(Vec::new()).expect("no names");
         params.distinguished_name.push(DnType::CommonName, "authority");
@@ -33,12 +33,12 @@ impl Certificates {
         &self.pem
     }
 
-    /// A key and a certificate for `localhost` that names this subject, as PEM.
+    /// A key and a certificate for `localhost` with this subject, as PEM.
     pub fn sign(&self, subject: &str) -> (String, String) {
         self.sign_for(subject, "localhost")
     }
 
-    /// The same for another name, or an address.
+    /// The same for another host name or address.
     pub fn sign_for(&self, subject: &str, name: &str) -> (String, String) {
         let mut params = CertificateParams::new(vec![name.to_owned()]).expect("a name");
         params.distinguished_name.push(DnType::CommonName, subject);
@@ -46,8 +46,8 @@ impl Certificates {
         (key.serialize_pem(), params.signed_by(&key, &self.issuer).expect("a certificate").pem())
     }
 
-    /// A Weir that encrypts to its clients in this mode, with a certificate of this authority and the authority's own as
-    /// `ca.crt`.
+    /// A Weir that encrypts to its clients in this mode, with a certificate of this authority, and the authority's own
+    /// certificate as `ca.crt`.
     #[must_use]
     pub fn setup(&self, setup: Setup, mode: &str) -> Setup {
         let (key, certificate) = self.sign("server");
@@ -66,7 +66,7 @@ impl Default for Certificates {
     }
 }
 
-/// A private authority, and a certificate of it for loopback, made in the server's own folder.
+/// A private authority and its certificate for loopback, made in the server's own folder.
 const IN_ITS_FOLDER: &str = "new='openssl req -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2'\n\
     $new -x509 -subj /CN=authority -keyout ca.key -out ca.crt && \
     $new -subj /CN=localhost -keyout server.key -out server.csr && \
@@ -74,11 +74,11 @@ const IN_ITS_FOLDER: &str = "new='openssl req -newkey ec -pkeyopt ec_paramgen_cu
     openssl x509 -req -in server.csr -CA ca.crt -CAkey ca.key -CAcreateserial -days 2 -extfile extensions -out server.crt && \
     chmod 600 server.key";
 
-/// A server of one's own that can encrypt, and the certificate of its authority.
+/// A private server that can encrypt, and the certificate of its authority.
 ///
 /// # Panics
 ///
-/// When there is no `openssl`, or the server does not take its certificate.
+/// When there is no `openssl`, or the server does not accept its certificate.
 pub fn encrypting_postgres() -> (Postgres, String) {
     let postgres = Postgres::private();
     let mut superuser = postgres.superuser("postgres");
@@ -86,7 +86,7 @@ pub fn encrypting_postgres() -> (Postgres, String) {
     superuser.query(&run).unwrap_or_else(|error| panic!("certificates: {error}"));
     superuser.query("ALTER SYSTEM SET ssl = on").expect("a setting");
     superuser.query("SELECT pg_reload_conf()").expect("it reloads");
-    eventually("it can encrypt", || match superuser.value("SHOW ssl") {
+    eventually("the server can encrypt", || match superuser.value("SHOW ssl") {
         Ok(Some(on)) if on == "on" => Ok(()),
         other => Err(other),
     });

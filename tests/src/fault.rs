@@ -1,12 +1,12 @@
-//! A wire that is bad on purpose: a TCP proxy that delays, trickles, stalls, cuts, half-closes and refuses.
+//! A TCP proxy that injects faults: it delays, trickles, stalls, cuts, half-closes and refuses.
 //!
-//! Owns a listener and a few threads a connection, which end with the process. It knows bytes, not messages, so it cuts
-//! wherever it was told to. It stands between a client and Weir, or between Weir and PostgreSQL. What befalls a
-//! connection is its [`Plan`], made when it is accepted, from its number: a script, or drawn from a seed. Stalls, cuts
-//! and refusals can be ordered for all connections at any time as well.
+//! Owns a listener and a few threads per connection, which end with the process. The proxy knows bytes, not messages,
+//! so it cuts at any byte. It is between a client and Weir, or between Weir and PostgreSQL. The faults of a connection
+//! are its [`Plan`], made from the connection's number when it is accepted: by a script, or drawn from a seed. Stalls,
+//! cuts and refusals can also be requested for all connections at any time.
 //!
-//! Invariants: bytes arrive in order and unchanged; what is not passed on is the connection's end. At most
-//! [`IN_FLIGHT`] chunks are under way in each direction, so a delayed wire pushes back like a long one.
+//! Invariants: bytes arrive in order and unchanged; bytes that are not passed on are the end of the connection. At most
+//! [`IN_FLIGHT`] chunks are under way in each direction, so a delayed connection pushes back like a long one.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -20,68 +20,68 @@ use socket2::{SockFilter, SockRef, TcpKeepalive};
 
 use crate::rng::Rng;
 
-/// Chunks on the way in one direction.
+/// Chunks under way in one direction.
 const IN_FLIGHT: usize = 64;
 /// The most bytes read at once.
 const CHUNK: usize = 16 * 1024;
 
-/// How often a silent connection is asked for a sign of life, once it has been said to [`FaultProxy::vanish`].
+/// How often keep-alive probes an idle connection, after [`FaultProxy::vanish`] was called.
 const KEEP_ALIVE: Duration = Duration::from_secs(1);
 /// `BPF_RET | BPF_K`: keep as many bytes of the packet as the instruction says.
 const RETURN: u16 = 0x06;
 
-/// How a connection is ended.
+/// How a connection ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// Both sides are reset (RST), as by a machine that has restarted.
     Reset,
     /// Both sides are closed (FIN).
     Close,
-    /// This direction ends (FIN), the other goes on.
+    /// This direction ends (FIN); the other goes on.
     HalfClose,
 }
 
-/// What befalls one direction of a connection.
+/// The faults of one direction of a connection.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Way {
-    /// Each chunk arrives that much later.
+    /// Each chunk arrives this much later.
     pub delay: Duration,
-    /// And up to this much later than that, drawn anew for each chunk; order is kept.
+    /// A further random delay up to this, drawn for each chunk; the order is kept.
     pub jitter: Duration,
-    /// So many bytes at a time, with this pause behind each.
+    /// So many bytes at a time, with this pause after each.
     pub trickle: Option<(usize, Duration)>,
     /// After so many bytes the connection ends.
     pub cut: Option<(u64, End)>,
-    /// After so many bytes nothing more is passed on, and nothing closed.
+    /// After so many bytes nothing more is passed on, and nothing is closed.
     pub stall: Option<u64>,
 }
 
-/// What befalls one connection.
+/// The faults of one connection.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Plan {
-    /// From the one who connected to the one behind the proxy.
+    /// From the client to the server behind the proxy.
     pub forth: Way,
-    /// And back.
+    /// From the server to the client.
     pub back: Way,
-    /// So long after it came, it is passed on: a server that is slow to log anybody in.
+    /// The delay between accept and the connect to the server: a server with slow logins.
     pub late: Duration,
-    /// Reset as soon as it is accepted, before anybody behind hears of it.
+    /// Reset as soon as it is accepted, before the server behind the proxy sees it.
     pub refuse: bool,
 }
 
 impl Plan {
-    /// A wire without faults.
+    /// A connection without faults.
     pub fn clean() -> Plan {
         Plan::default()
     }
 
-    /// The plan of connection `number` under this seed: always the same.
+    /// The plan of connection `number` for this seed: always the same.
     pub fn of(seed: u64, number: usize, bytes: u64) -> Plan {
         Plan::drawn(&mut Rng::new(seed ^ (number as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)), bytes)
     }
 
-    /// Any plan: about half of the connections are cut somewhere within their first `bytes`, each in its own way; some
-    /// crawl, some are slow, a few are refused.
+    /// A random plan: about half of the connections are cut within their first `bytes`, each in its own way; some
+    /// trickle, some are slow, a few are refused.
     pub fn drawn(rng: &mut Rng, bytes: u64) -> Plan {
         let mut plan = Plan { refuse: rng.one_in(20), ..Plan::default() };
         let way = |rng: &mut Rng| {
@@ -111,7 +111,7 @@ type Script = Box<dyn Fn(usize) -> Plan + Send + Sync>;
 pub struct FaultProxy {
     port: u16,
     shared: Arc<Shared>,
-    _end: Arc<EndOfListening>,
+    _end: Arc<StopOnDrop>,
 }
 
 struct Shared {
@@ -141,21 +141,21 @@ struct State {
 
 /// Ends the accepting thread with the proxy.
 #[derive(Debug)]
-struct EndOfListening {
+struct StopOnDrop {
     own: SocketAddr,
     shared: Arc<Shared>,
 }
 
-impl Drop for EndOfListening {
+impl Drop for StopOnDrop {
     fn drop(&mut self) {
         self.shared.change(|state| state.ended = true);
-        // Wakes the thread that accepts; it looks and goes.
+        // Wakes the accepting thread, which then ends.
         let _ = TcpStream::connect(self.own);
     }
 }
 
 impl FaultProxy {
-    /// A proxy before this port of loopback, without faults until it is told of some.
+    /// A proxy in front of this port of loopback, without faults until they are set.
     ///
     /// # Panics
     ///
@@ -164,17 +164,17 @@ impl FaultProxy {
         FaultProxy::scripted(port, |_| Plan::clean())
     }
 
-    /// A proxy that is reached at this address; port 0 is any.
+    /// A proxy that listens on this address; port 0 is any.
     ///
     /// # Panics
     ///
-    /// When somebody listens there already.
+    /// When the port is in use.
     pub fn at(address: &str, own: u16, port: u16) -> FaultProxy {
         let listener = TcpListener::bind((address, own)).expect("a free port");
         FaultProxy::listening(listener, port, |_| Plan::clean())
     }
 
-    /// A proxy whose connections have the plans that the script makes for their numbers, from 0.
+    /// A proxy whose script makes a plan for each connection, from its number, starting at 0.
     ///
     /// # Panics
     ///
@@ -201,11 +201,11 @@ impl FaultProxy {
         });
         let accepting = Arc::clone(&shared);
         thread::spawn(move || accept(&listener, &accepting));
-        let end = Arc::new(EndOfListening { own, shared: Arc::clone(&shared) });
+        let end = Arc::new(StopOnDrop { own, shared: Arc::clone(&shared) });
         FaultProxy { port: own.port(), shared, _end: end }
     }
 
-    /// A proxy whose connections have plans drawn from a seed: connection `n` of a seed always has the same.
+    /// A proxy whose connections have plans drawn from a seed: connection `n` of a seed always has the same plan.
     ///
     /// # Panics
     ///
@@ -219,24 +219,24 @@ impl FaultProxy {
         self.port
     }
 
-    /// New connections lead there from now on; those that are open stay where they are.
+    /// New connections go to that port from now on; open ones keep theirs.
     pub fn lead_to(&self, port: u16) {
         *lock(&self.shared.target) = (Ipv4Addr::LOCALHOST, port).into();
     }
 
-    /// New connections have these plans from now on; their numbers go on.
+    /// New connections have these plans from now on; their numbers continue.
     pub fn script(&self, script: impl Fn(usize) -> Plan + Send + Sync + 'static) {
         *lock(&self.shared.script) = Box::new(script);
     }
 
-    /// Nothing is passed on and nothing closed while this holds, new connections included: a partition.
+    /// While set, nothing is passed on and nothing is closed, new connections included: a partition.
     pub fn stall(&self, stalled: bool) {
         self.shared.change(|state| state.stalled = stalled);
     }
 
-    /// While this holds, packets from those who connected are lost, those of new connections included, and nothing is
-    /// passed on: a network that has lost its way. What is still there afterwards goes on, late. As on a server with
-    /// keep-alive, a connection whose other end stays away is ended after some seconds.
+    /// While set, packets from clients are lost, also those of new connections, and nothing is passed on: a network
+    /// without a route. Connections that still exist afterwards go on, late. As on a server with keep-alive, a
+    /// connection whose other end does not answer is closed after some seconds.
     pub fn vanish(&self, gone: bool) {
         let mut state = self.shared.state();
         state.stalled = gone;
@@ -244,7 +244,7 @@ impl FaultProxy {
         for socket in sockets.chain([SockRef::from(&self.shared.listener)]) {
             let alive = TcpKeepalive::new().with_time(KEEP_ALIVE).with_interval(KEEP_ALIVE).with_retries(3);
             let _ = socket.set_tcp_keepalive(&alive);
-            // A packet of which the filter keeps nothing is dropped before TCP sees it: nobody acknowledges it.
+            // A packet of which the filter keeps nothing is dropped before TCP sees it: no host acknowledges it.
             let _ =
                 if gone { socket.attach_filter(&[SockFilter::new(RETURN, 0, 0, 0)]) } else { socket.detach_filter() };
         }
@@ -252,18 +252,18 @@ impl FaultProxy {
         self.shared.changed.notify_all();
     }
 
-    /// New connections are reset while this holds.
+    /// New connections are reset while set.
     pub fn refuse(&self, refusing: bool) {
         self.shared.change(|state| state.refusing = refusing);
     }
 
-    /// Ends all open connections; half-closing ends what goes back to those who connected.
+    /// Ends all open connections; half-closing ends the direction to the clients.
     pub fn cut_all(&self, end: End) {
         let ids: Vec<_> = self.shared.state().wires.iter().map(|(id, ..)| *id).collect();
         ids.into_iter().for_each(|id| self.shared.end(id, 1, end));
     }
 
-    /// How many connections have come.
+    /// How many connections were accepted.
     pub fn accepted(&self) -> usize {
         self.shared.accepted.load(Ordering::SeqCst)
     }
@@ -273,7 +273,7 @@ impl FaultProxy {
         self.shared.state().wires.len()
     }
 
-    /// Bytes passed on: to the one behind, and back.
+    /// Bytes passed on: to the server, and to the client.
     pub fn bytes(&self) -> (u64, u64) {
         let [forth, back] = &self.shared.bytes;
         (forth.load(Ordering::Relaxed), back.load(Ordering::Relaxed))
@@ -296,7 +296,7 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
             continue;
         }
         let shared = Arc::clone(shared);
-        // A connection that breaks is its two ends' affair.
+        // An error of a connection concerns only its two ends.
         thread::spawn(move || drop(shared.serve(near, plan, number)));
     }
 }
@@ -312,7 +312,7 @@ impl Shared {
     }
 
     fn serve(self: Arc<Self>, near: TcpStream, plan: Plan, number: usize) -> io::Result<()> {
-        // A partition lets nobody through; the kernel's own greeting was all that this client got.
+        // A partition passes nothing on; the client gets only the kernel's TCP handshake.
         self.wait_for_passage(None);
         thread::sleep(plan.late);
         let target = *lock(&self.target);
@@ -336,7 +336,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Carries one direction to its end, which half-closes the other side, as a wire does.
+    /// Carries one direction to its end, then half-closes the other side, as TCP does.
     fn carry(self: &Arc<Self>, from: &TcpStream, to: &TcpStream, way: Way, side: usize, seed: u64, id: usize) {
         let outcome = if way.delay.is_zero() && way.jitter.is_zero() {
             self.straight(from, to, way, side, id)
@@ -344,9 +344,9 @@ impl Shared {
             self.delayed(from, to, way, side, seed, id)
         };
         match outcome {
-            // Somebody else has ended it, in whichever way.
+            // Another thread has ended the connection.
             _ if self.gone(id) => {}
-            // Its sender has ended: so do we, towards the other end.
+            // The sender has closed: close the other end too.
             Ok(None) => drop(to.shutdown(Shutdown::Write)),
             Ok(Some(end)) => self.end(id, side, end),
             Err(_) => self.end(id, side, End::Close),
@@ -368,7 +368,7 @@ impl Shared {
         }
     }
 
-    /// The same over a line on which chunks are under way for a while.
+    /// The same with a delay, in which several chunks are under way.
     fn delayed(
         self: &Arc<Self>,
         from: &TcpStream,
@@ -411,7 +411,7 @@ impl Shared {
         Ok(None)
     }
 
-    /// Passes on what the plan lets through; `Some` where it ends the connection.
+    /// Passes on what the plan allows; `Some` if it ends the connection.
     fn pass(
         &self,
         bytes: &[u8],
@@ -429,7 +429,7 @@ impl Shared {
         for piece in let_through.chunks(step.max(1)) {
             self.wait_for_passage(Some(id));
             if self.gone(id) {
-                // What was held back when it was ended is lost, and does not overtake its end.
+                // Chunks still under way at the end are lost, and do not arrive after it.
                 return Ok(None);
             }
             to.write_all(piece)?;
@@ -442,7 +442,7 @@ impl Shared {
             return Ok(way.cut.map(|(_, end)| end));
         }
         if until_stall < bytes.len() {
-            // For good, until somebody cuts it.
+            // For ever, until the connection is cut.
             self.wait_while(Some(id), |_| true);
         }
         Ok(None)
@@ -452,7 +452,7 @@ impl Shared {
         self.wait_while(id, |state| state.stalled);
     }
 
-    /// Waits while this holds and the connection, if it has an id yet, was not ended.
+    /// Waits while `held` is true and the connection, if it has an id yet, has not been ended.
     fn wait_while(&self, id: Option<usize>, held: impl Fn(&State) -> bool) {
         let guard = self.state();
         let gone = |state: &State| id.is_some_and(|id| state.wire(id).is_none());
@@ -464,7 +464,8 @@ impl Shared {
         self.state().wire(id).is_none()
     }
 
-    /// Ends a connection, or its direction `side` where it is half-closed. Its threads find it gone, and leave it alone.
+    /// Ends a connection, or its direction `side` if half-closing. Its threads notice that it has gone, and leave it
+    /// alone.
     fn end(&self, id: usize, side: usize, end: End) {
         let wire = {
             let mut state = self.state();
@@ -493,8 +494,8 @@ impl State {
     }
 }
 
-/// Resets a connection while other threads hold its socket: Linux sends RST for a socket that is dissolved, and refuses
-/// to as long as a thread sleeps in it, which the shut-down of its reading side ends.
+/// Resets a connection while other threads hold its socket. Linux sends RST for a socket that is dissolved, and refuses
+/// to while a thread sleeps in it; shutting down the reading side wakes that thread.
 fn reset(socket: &TcpStream) {
     let _ = socket.shutdown(Shutdown::Read);
     for _ in 0..100 {

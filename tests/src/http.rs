@@ -1,4 +1,4 @@
-//! HTTP as a test speaks it: one request a connection, answers whole.
+//! A minimal HTTP client: one request per connection, whole responses.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The API of a Weir of this process's: an address of the loopback that nobody else has.
+/// The API of a Weir of this process: a loopback address that no other one has.
 #[derive(Clone, Copy, Debug)]
 pub struct Api(SocketAddr);
 
@@ -18,7 +18,7 @@ impl Default for Api {
         static NEXT: AtomicU16 = AtomicU16::new(1);
         let [high, low] = NEXT.fetch_add(1, Ordering::Relaxed).to_be_bytes();
         let process = std::process::id().to_le_bytes();
-        // All of 127.0.0.0/8 is the loopback: 127, two bytes of chance, and a number of ours, with its port.
+        // All of 127.0.0.0/8 is the loopback: 127, two random bytes, and our own number, with its port.
         Api(SocketAddr::from(([127, process[0], process[1], low.max(1)], 18_000 + u16::from(high))))
     }
 }
@@ -29,7 +29,7 @@ impl Api {
         self.0
     }
 
-    /// The section that has a Weir listen there.
+    /// The section that makes a Weir listen there.
     pub fn section(&self) -> String {
         format!("[web]\naddress = \"{}\"\nport = {}\n", self.0.ip(), self.0.port())
     }
@@ -39,28 +39,28 @@ impl Api {
         [("web_address", self.0.ip().to_string()), ("web_port", self.0.port().to_string())]
     }
 
-    /// Where a browser finds the panel.
+    /// The panel's URL.
     pub fn url(&self) -> String {
         format!("http://{}/", self.0)
     }
 
-    /// Asks; returns the status and the text.
+    /// Sends a request; returns the status and the text.
     ///
     /// # Panics
     ///
-    /// When nobody listens, or the answer is no HTTP.
+    /// When nothing listens there, or the response is not HTTP.
     pub fn ask(&self, method: &str, path: &str, body: &str) -> (u16, String) {
         self.ask_with(method, path, "", body)
     }
 
-    /// The same, with more lines of its head, each with its end.
+    /// The same, with more header lines, each with its line end.
     ///
     /// # Panics
     ///
     /// As for [`ask`](Api::ask).
     pub fn ask_with(&self, method: &str, path: &str, more: &str, body: &str) -> (u16, String) {
         let mut stream = TcpStream::connect(self.0).expect("the API listens");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a time");
+        stream.set_read_timeout(Some(TIMEOUT)).expect("a time");
         let (host, length) = (self.0, body.len());
         let head = format!("{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nContent-Length: {length}");
         write!(stream, "{head}\r\nContent-Type: application/json\r\n{more}\r\n{body}").expect("it reads");
@@ -71,25 +71,25 @@ impl Api {
         (status, body.to_owned())
     }
 
-    /// Listens to server-sent events; the data of each, for as long as they come.
+    /// Reads server-sent events: the data of each, for as long as they come.
     ///
     /// # Panics
     ///
-    /// When nobody listens, or what comes is no stream of events.
+    /// When nothing listens there, or the response is no stream of events.
     pub fn events(&self, path: &str) -> impl Iterator<Item = Value> + use<> {
         let mut stream = TcpStream::connect(self.0).expect("the API listens");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a time");
+        stream.set_read_timeout(Some(TIMEOUT)).expect("a time");
         write!(stream, "GET {path} HTTP/1.1\r\nHost: {}\r\n\r\n", self.0).expect("it reads");
         let lines = BufReader::new(stream).lines().map(|line| line.expect("it goes on"));
         let data = |line: String| line.strip_prefix("data: ").map(|data| serde_json::from_str(data).expect("JSON"));
         lines.filter_map(data)
     }
 
-    /// Asks for JSON.
+    /// Requests JSON.
     ///
     /// # Panics
     ///
-    /// When it is answered with anything but 200 and JSON.
+    /// When the response is anything but 200 and JSON.
     pub fn get(&self, path: &str) -> Value {
         let (status, text) = self.ask("GET", path, "");
         assert_eq!(status, 200, "{path}: {text}");

@@ -1,4 +1,4 @@
-//! PgBouncer's face for a test: a `pgbouncer.ini` with its userlist, in which all that is not said has PgBouncer's default.
+//! PgBouncer's configuration for a test: a `pgbouncer.ini` with its userlist. Unset keys have PgBouncer's defaults.
 
 use std::fmt::Write as _;
 
@@ -6,7 +6,7 @@ use crate::postgres::{Database, User};
 use crate::setup::{ADMIN, Mode, WATCHER};
 use crate::userlist::Userlist;
 
-/// A `pgbouncer.ini`: a database `app`, users as on the server, and what a test wants to be different.
+/// A `pgbouncer.ini`: a database `app`, users as on the server, and the test's changes.
 #[derive(Clone, Debug)]
 pub struct Ini {
     settings: Vec<(String, String)>,
@@ -22,7 +22,7 @@ pub struct Ini {
 }
 
 impl Ini {
-    /// All defaults: session mode, md5, clients are themselves on the server.
+    /// All defaults: session mode, md5, each client logs in to the server as itself.
     pub fn new() -> Self {
         Ini {
             settings: Vec::new(),
@@ -31,7 +31,7 @@ impl Ini {
             databases: Vec::new(),
             users: Vec::new(),
             sections: String::new(),
-            secrets: Userlist::everybody(),
+            secrets: Userlist::all_users(),
             files: Vec::new(),
             mode: Mode::Session,
         }
@@ -54,7 +54,7 @@ impl Ini {
         self
     }
 
-    /// More words in the connection string of the database `app`.
+    /// More keys in the connection string of the database `app`.
     #[must_use]
     pub fn app(mut self, words: &str) -> Self {
         self.app.push(' ');
@@ -75,14 +75,14 @@ impl Ini {
         self.at("127.0.0.1", &port.to_string())
     }
 
-    /// The server is reached at this host, or these, and this port, or these.
+    /// The server has this host, or list of hosts, and this port, or list of ports.
     #[must_use]
     pub fn at(mut self, hosts: &str, ports: &str) -> Self {
         self.place = Some(format!("host={hosts} port={ports}"));
         self
     }
 
-    /// Another database. `{dbname}` stands for the words that lead to the database of `app`.
+    /// Another database. `{dbname}` stands for the keys that lead to the database of `app`.
     #[must_use]
     pub fn database(mut self, name: &str, words: &str) -> Self {
         self.databases.push((name.to_owned(), words.to_owned()));
@@ -104,7 +104,7 @@ impl Ini {
         self
     }
 
-    /// This user's secret as it stands in the userlist, in place of its password.
+    /// This user's secret as the userlist stores it, in place of its password.
     #[must_use]
     pub fn secret(mut self, user: &str, secret: &str) -> Self {
         self.secrets.set(user, secret);
@@ -130,7 +130,7 @@ impl Ini {
         self.mode
     }
 
-    /// The ini, with `{port}` where the port to listen on belongs, and `{folder}` for its folder.
+    /// The ini, with `{port}` for the port to listen on, and `{folder}` for its folder.
     pub fn text(&self, database: &Database) -> String {
         let mut text = format!(
             "[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {{port}}\nunix_socket_dir = {{folder}}\n\

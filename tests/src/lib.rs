@@ -1,10 +1,11 @@
-//! Weir against real PostgreSQL: the harness that the suites in `postgres/` stand on.
+//! Weir against real PostgreSQL: the harness of the suites in `postgres/`.
 //!
-//! Owns the throw-away PostgreSQL, the Weir process before it, and the words in which a suite talks to either. A suite
-//! takes a [`Site`] and does not know whether Weir is in it, so each proves itself against PostgreSQL alone first.
+//! Owns the temporary PostgreSQL, the Weir process in front of it, and the helpers with which a suite talks to either.
+//! A suite takes a [`Site`] and does not know whether Weir is in it, so each suite proves itself against PostgreSQL
+//! alone first.
 //!
-//! Invariants: what is started here ends with the test process, however that ends; each Weir is asked at its end
-//! whether its counters are back where they began, and whether it lost a descriptor.
+//! Invariants: each started process ends with the test process, however that ends; at the end, each Weir's counters
+//! must be back at their initial values, and Weir must not have lost a descriptor.
 
 mod build;
 mod bulk;
@@ -45,4 +46,4 @@ pub use tables::TABLES;
 pub use tap::Tap;
 pub use watch::{eventually, within};
 pub use weir::{Launch, Memory, PoolRow, Weir};
-pub use wire::{Batch, ask, body_text, readies, tale, tell, until_quiet};
+pub use wire::{Batch, ask, body_text, line_of, lines_of, read_until_ready, until_quiet};

@@ -1,4 +1,4 @@
-//! A name server of a test's own: every name has the addresses that the test says, for an hour.
+//! A DNS server of a test: every name has the addresses that the test sets, for an hour.
 //!
 //! Source of the messages: RFC 1035, section 4.1. Answers by UDP alone; its thread ends with the process.
 
@@ -34,7 +34,7 @@ impl NameServer {
         server
     }
 
-    /// From now on every name has these addresses; with none there is no such name.
+    /// From now on every name has these addresses; without any, the answer is NXDOMAIN.
     ///
     /// # Panics
     ///
@@ -49,22 +49,22 @@ impl NameServer {
         format!("nameserver [127.0.0.1]:{}\noptions timeout:1 attempts:1\n", self.port)
     }
 
-    /// The question again, and what is answered.
+    /// The question again, and its answer.
     fn message(&self, question: &[u8]) -> Vec<u8> {
         let addresses = self.addresses.lock().unwrap_or_else(PoisonError::into_inner);
         let mut message = question.to_vec();
         if message.len() < 17 {
             return message;
         }
-        // A response; with the code for "no such name" where there are no addresses.
+        // A response; NXDOMAIN if there are no addresses.
         message[2] |= 0x80;
         message[3] = if addresses.is_empty() { 3 } else { 0 };
-        // Questions for other records than A find nothing.
+        // Questions for other records than A get no answer records.
         let wants_v4 = question[question.len() - 4..] == [0, 1, 0, 1];
         let found: &[Ipv4Addr] = if wants_v4 { &addresses } else { &[] };
         message[6..8].copy_from_slice(&(found.len() as u16).to_be_bytes());
         for address in found {
-            // The name of the question, type A, class IN, an hour, four bytes.
+            // The name of the question, type A, class IN, a TTL of an hour, four bytes.
             message.extend_from_slice(&[0xc0, 12, 0, 1, 0, 1, 0, 0, 0x0e, 0x10, 0, 4]);
             message.extend_from_slice(&address.octets());
         }

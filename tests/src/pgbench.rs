@@ -1,4 +1,4 @@
-//! pgbench, as a user would run it.
+//! Runs pgbench, as a user would.
 
 use std::process::{Command, Output};
 
@@ -7,21 +7,21 @@ use weir_pgclient::Params;
 
 use crate::postgres::Postgres;
 
-/// What to run.
+/// A run of pgbench.
 #[derive(Clone, Debug)]
 pub struct Bench<'a> {
-    /// Whom to ask.
+    /// Where it connects.
     pub target: &'a Params,
     /// pgbench's own arguments.
     pub arguments: &'a [&'a str],
 }
 
-/// What came of it.
+/// The result of a run.
 #[derive(Clone, Debug)]
 pub struct BenchRun {
-    /// Whether it ended well.
+    /// Whether it succeeded.
     pub succeeded: bool,
-    /// All it said.
+    /// All its output.
     pub output: String,
 }
 
@@ -45,7 +45,7 @@ impl Bench<'_> {
 }
 
 impl BenchRun {
-    /// The number after a word at the beginning of a line, such as `number of failed transactions:`.
+    /// The number after a label at the beginning of a line, such as `number of failed transactions:`.
     pub fn figure(&self, label: &str) -> Option<f64> {
         let line = self.output.lines().find_map(|line| line.trim().strip_prefix(label))?;
         line.trim().split(|c: char| !c.is_ascii_digit() && c != '.').find(|word| !word.is_empty())?.parse().ok()

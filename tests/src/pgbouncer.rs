@@ -1,5 +1,5 @@
-//! The distribution's PgBouncer: where it is, who runs it, and one of it before a database, which shows that a test can
-//! fail at all.
+//! The distribution's PgBouncer: where it is, the user that runs it, and an instance in front of a database. A test
+//! that must fail with PgBouncer shows that the test can fail.
 
 use std::env;
 use std::fs;
@@ -31,7 +31,7 @@ pub fn pgbouncer_binary() -> Option<&'static Path> {
     BINARY.get_or_init(find).as_deref()
 }
 
-/// The ordinary user that poolers run as, where we are root: PgBouncer refuses to be root.
+/// The ordinary user that runs poolers when we are root: PgBouncer refuses to run as root.
 ///
 /// # Panics
 ///
@@ -46,16 +46,16 @@ pub fn account() -> Option<&'static Account> {
 pub struct PgBouncer {
     child: Mutex<Child>,
     port: u16,
-    // The last to go.
+    // Dropped last.
     folder: TempFolder,
 }
 
 impl PgBouncer {
-    /// Starts one before a database; none where it is not installed.
+    /// Starts one in front of a database; `None` if it is not installed.
     ///
     /// # Panics
     ///
-    /// When it does not take connections.
+    /// When it does not accept connections.
     #[track_caller]
     pub fn start(ini: &Ini, database: &Database) -> Option<PgBouncer> {
         let binary = pgbouncer_binary()?;
@@ -93,18 +93,18 @@ impl PgBouncer {
         self.named(user.name, "app").password(user.password)
     }
 
-    /// How a client connects as whoever, without a password.
+    /// How a client connects as any user, without a password.
     pub fn named(&self, user: &str, database: &str) -> Params {
         Params::tcp(([127, 0, 0, 1], self.port).into(), user, database).timeout(Duration::from_secs(10))
     }
 
-    /// Whether it has ended, and how.
+    /// Its exit status, if it has ended.
     pub fn ended(&self) -> Option<String> {
         let mut child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
         child.try_wait().ok().flatten().map(|status| status.to_string())
     }
 
-    /// What it has said.
+    /// Its output.
     pub fn output(&self) -> String {
         let bytes = fs::read(self.folder.path().join("output")).unwrap_or_default();
         String::from_utf8_lossy(&bytes).into_owned()

@@ -1,4 +1,5 @@
-//! The PostgreSQL of the tests: one for all, with users of each kind of password, and more for those who break theirs.
+//! The PostgreSQL of the tests: one shared server, with users of each password kind, and private ones for tests that
+//! break theirs.
 
 use std::env;
 use std::fs;
@@ -14,13 +15,13 @@ use weir_pglocal::{Auth, Error, Options, Programs, Server};
 pub struct User {
     /// Its name.
     pub name: &'static str,
-    /// Its password, on the server and, where a test does not say otherwise, in Weir's list of users.
+    /// Its password, on the server and, unless a test says otherwise, in Weir's list of users.
     pub password: &'static str,
-    /// What pg_hba.conf asks it for.
+    /// The method for it in pg_hba.conf.
     pub method: &'static str,
 }
 
-/// The users, by what the server asks them for.
+/// The users, by authentication method.
 pub mod users {
     use super::User;
 
@@ -30,9 +31,9 @@ pub mod users {
     pub const OTHER: User = User { name: "other", password: "quite another", method: "scram-sha-256" };
     /// An md5 digest; the password is stored as md5.
     pub const MD5: User = User { name: "md5er", password: "five rounds", method: "md5" };
-    /// The password itself.
+    /// Cleartext.
     pub const PLAIN: User = User { name: "plainer", password: "in the clear", method: "password" };
-    /// Nothing.
+    /// Trust.
     pub const TRUSTED: User = User { name: "truster", password: "unasked", method: "trust" };
 
     /// All of them.
@@ -44,22 +45,22 @@ pub mod users {
 pub struct Postgres(Arc<Server>);
 
 impl Postgres {
-    /// The server that all tests share: they may do to their own databases what they like, and nothing to the server.
+    /// The server that all tests share: tests may change their own databases, and nothing else on the server.
     ///
     /// # Panics
     ///
-    /// When PostgreSQL can't be started; so do all others here.
+    /// When PostgreSQL can't be started; the other functions here panic then too.
     pub fn shared() -> Postgres {
         static SHARED: OnceLock<Postgres> = OnceLock::new();
         SHARED.get_or_init(|| Postgres::with(300, &[])).clone()
     }
 
-    /// A server of one's own, to be stopped, killed or filled up.
+    /// A private server, to be stopped, killed or filled up.
     pub fn private() -> Postgres {
         Postgres::with(60, &[])
     }
 
-    /// A server of one's own with this `max_connections` and these settings.
+    /// A private server with this `max_connections` and these settings.
     pub fn with(max_connections: u32, settings: &[(&str, &str)]) -> Postgres {
         let ours = [("autovacuum", "off"), ("max_wal_size", "256MB"), ("max_prepared_transactions", "40")];
         let settings = ours.iter().chain(settings).map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
@@ -93,7 +94,7 @@ impl Postgres {
         self.0.port()
     }
 
-    /// A connection of the superuser's, past Weir and over the Unix socket.
+    /// A connection of the superuser, past Weir and over the Unix socket.
     pub fn superuser(&self, database: &str) -> Connection {
         self.0.superuser_connection(database).unwrap_or_else(|error| panic!("superuser of {database}: {error}"))
     }
@@ -110,23 +111,23 @@ impl Postgres {
         self.superuser("postgres")
             .query(&format!("CREATE DATABASE {name} TEMPLATE template0 OWNER {}", users::APP.name))
             .unwrap_or_else(|error| panic!("create database {name}: {error}"));
-        let everybody = format!("GRANT ALL ON SCHEMA public TO PUBLIC; GRANT ALL ON DATABASE {name} TO PUBLIC");
-        self.superuser(&name).query(&everybody).unwrap_or_else(|error| panic!("grant on {name}: {error}"));
+        let all_users = format!("GRANT ALL ON SCHEMA public TO PUBLIC; GRANT ALL ON DATABASE {name} TO PUBLIC");
+        self.superuser(&name).query(&all_users).unwrap_or_else(|error| panic!("grant on {name}: {error}"));
         Database { postgres: self.clone(), name }
     }
 
-    /// What the server keeps of a user's password: `md5…` or `SCRAM-SHA-256$…`.
+    /// The stored password of a user on the server: `md5…` or `SCRAM-SHA-256$…`.
     pub fn secret(&self, user: User) -> String {
         let sql = format!("SELECT rolpassword FROM pg_authid WHERE rolname = '{}'", user.name);
         let secret = self.superuser("postgres").value(&sql).unwrap_or_else(|error| panic!("{error}"));
         secret.expect("each user has a password")
     }
 
-    /// Makes a standby of it: one without anybody to follow, until it is promoted. Its connections are ended.
+    /// Makes it a standby without a primary, until it is promoted. Its connections are closed.
     pub fn demote(&self) {
         let folder = self.superuser("postgres").value("SHOW data_directory").expect("it answers").expect("a folder");
         self.0.shutdown();
-        fs::write(Path::new(&folder).join("standby.signal"), "").expect("a file of the server's");
+        fs::write(Path::new(&folder).join("standby.signal"), "").expect("the server's file");
         self.0.start_again().unwrap_or_else(|error| panic!("{error}"));
         let recovers = self.superuser("postgres").value("SELECT pg_is_in_recovery()");
         assert_eq!(recovers.expect("it answers").as_deref(), Some("t"));
@@ -146,7 +147,7 @@ impl Postgres {
     }
 }
 
-/// The PostgreSQL that is found, or the major version in `WEIR_TEST_POSTGRES`.
+/// The installed PostgreSQL, or the major version in `WEIR_TEST_POSTGRES`.
 fn programs() -> Result<Programs, Error> {
     match env::var("WEIR_TEST_POSTGRES").ok().filter(|major| !major.is_empty()) {
         Some(major) => weir_pglocal::find_major(major.parse().expect("WEIR_TEST_POSTGRES is a number, such as 18")),
@@ -172,12 +173,13 @@ impl Database {
         &self.postgres
     }
 
-    /// A connection of the superuser's to it, past Weir.
+    /// A connection of the superuser to it, past Weir.
     pub fn superuser(&self) -> Connection {
         self.postgres.superuser(&self.name)
     }
 
-    /// The server processes that users of the tests have here, and their states: `idle`, `active`, `idle in transaction`.
+    /// The server processes of the tests' users in this database, with their states: `idle`, `active`, `idle in
+    /// transaction`.
     pub fn backends(&self) -> Vec<(u32, String)> {
         let sql = format!(
             "SELECT pid, state FROM pg_stat_activity WHERE datname = '{}' AND usename <> 'postgres' ORDER BY pid",
@@ -193,7 +195,7 @@ impl Database {
 
 impl Drop for Database {
     fn drop(&mut self) {
-        // A server that the test has stopped takes the database with it.
+        // If the test has stopped its server, the database is gone with it.
         if let Ok(mut superuser) = self.postgres.0.superuser_connection("postgres") {
             let _ = superuser.query(&format!("DROP DATABASE {} WITH (FORCE)", self.name));
         }

@@ -5,12 +5,12 @@
 pub struct Rng(u64);
 
 impl Rng {
-    /// A generator; the same seed makes the same numbers.
+    /// A generator; the same seed produces the same numbers.
     pub fn new(seed: u64) -> Self {
         Rng(seed)
     }
 
-    /// A generator seeded by the moment, and its seed, or by `WEIR_SEED` where that is set.
+    /// A generator and its seed: from `WEIR_SEED` where that is set, else from the time.
     pub fn seeded(name: &str) -> Self {
         let given = std::env::var("WEIR_SEED").ok().and_then(|text| text.parse().ok());
         let now = || std::time::SystemTime::UNIX_EPOCH.elapsed().map_or(1, |since| since.as_micros() as u64);

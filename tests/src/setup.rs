@@ -1,4 +1,4 @@
-//! A configuration of Weir for a test: said in a few words, written as `weir.toml` and `userlist.txt`.
+//! A configuration of Weir for a test: built with a few calls, written as `weir.toml` and `userlist.txt`.
 
 use std::fmt::{self, Write as _};
 
@@ -7,7 +7,7 @@ use crate::userlist::Userlist;
 
 /// The console's administrator, in every list of users.
 pub const ADMIN: (&str, &str) = ("admin", "console secret");
-/// A user that may only look at the console.
+/// A user that may only read the console.
 pub const WATCHER: (&str, &str) = ("watcher", "just looking");
 
 /// How long a client keeps a server.
@@ -31,7 +31,7 @@ impl fmt::Display for Mode {
     }
 }
 
-/// One Weir's configuration: a pool `app` before a database, and what a test wants to be different.
+/// One Weir's configuration: a pool `app` in front of a database, and the test's changes.
 #[derive(Clone, Debug)]
 pub struct Setup {
     mode: Mode,
@@ -51,7 +51,7 @@ pub struct Setup {
     more: String,
 }
 
-/// How the tests' own console comes in.
+/// How the tests' own console connects.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Console {
     /// By TCP, as [`ADMIN`].
@@ -60,7 +60,7 @@ pub enum Console {
     Socket,
 }
 
-/// As whom the pool logs in to its server.
+/// The user as which the pool logs in to its server.
 #[derive(Clone, Debug)]
 enum Login {
     As(User),
@@ -69,8 +69,8 @@ enum Login {
 
 impl Setup {
     /// A pool of 5 in this mode; clients log in with SCRAM, the server is used as `users::APP`. One worker, or as many
-    /// as `WEIR_TESTS_WORKERS` says, which runs everything again on several; each pool's clients live on one of them, or
-    /// where `WEIR_TESTS_SPREAD` says.
+    /// as `WEIR_TESTS_WORKERS` gives, so that all suites can run again on several; each pool's clients are on one
+    /// worker, or as `WEIR_TESTS_SPREAD` says.
     pub fn new(mode: Mode) -> Self {
         Setup {
             mode,
@@ -79,7 +79,7 @@ impl Setup {
             spread: std::env::var("WEIR_TESTS_SPREAD").ok(),
             auth: "scram-sha-256",
             login: Login::As(users::APP),
-            secrets: Userlist::everybody(),
+            secrets: Userlist::all_users(),
             general: String::new(),
             listen: String::new(),
             auth_lines: String::new(),
@@ -105,21 +105,21 @@ impl Setup {
         self
     }
 
-    /// When the pools' clients live on several of them: `busy`, `always`, `never`.
+    /// When a pool's clients are spread over several workers: `busy`, `always`, `never`.
     #[must_use]
     pub fn spread(mut self, word: &str) -> Self {
         self.spread = Some(word.to_owned());
         self
     }
 
-    /// What clients are asked for: `trust`, `plain`, `md5`, `scram-sha-256`.
+    /// The authentication method for clients: `trust`, `plain`, `md5`, `scram-sha-256`.
     #[must_use]
     pub fn auth(mut self, auth: &'static str) -> Self {
         self.auth = auth;
         self
     }
 
-    /// This user's secret as it stands in the userlist, in place of its password.
+    /// This user's secret as the userlist stores it, in place of its password.
     #[must_use]
     pub fn secret(mut self, user: &str, secret: &str) -> Self {
         self.secrets.set(user, secret);
@@ -133,14 +133,14 @@ impl Setup {
         self
     }
 
-    /// The server is used as this user.
+    /// The pool logs in to the server as this user.
     #[must_use]
     pub fn server_user(mut self, user: User) -> Self {
         self.login = Login::As(user);
         self
     }
 
-    /// The server is used as each client itself.
+    /// The pool logs in to the server as each client's own user.
     #[must_use]
     pub fn no_server_user(mut self) -> Self {
         self.login = Login::EachClientItself;
@@ -178,7 +178,7 @@ impl Setup {
         self
     }
 
-    /// The tests' own console comes by the Unix socket, in the folder of `weir.toml`, as the owner of the process.
+    /// The tests' own console connects by the Unix socket, in the folder of `weir.toml`, as the owner of the process.
     #[must_use]
     pub fn console_by_socket(mut self) -> Self {
         self.console = Console::Socket;
@@ -209,7 +209,7 @@ impl Setup {
         self
     }
 
-    /// `weir.toml`, with `{port}` where the port to listen on belongs.
+    /// `weir.toml`, with `{port}` for the port to listen on.
     pub fn toml(&self, database: &Database) -> String {
         let mut text = format!(
             "[general]\nworkers = {}\n{}admin_users = [\"{}\"]\nstats_users = [\"{}\"]\n{}\n\
@@ -242,7 +242,7 @@ impl Setup {
         &self.files
     }
 
-    /// How the tests' own console comes in.
+    /// How the tests' own console connects.
     pub fn console(&self) -> Console {
         self.console
     }

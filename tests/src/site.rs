@@ -1,4 +1,4 @@
-//! Where a suite runs: a database of its own, reached directly or through a Weir of its own.
+//! Where a suite runs: a database of its own, directly or through a Weir of its own.
 
 use weir_pgclient::{Connection, Params};
 
@@ -8,10 +8,10 @@ use crate::setup::{Mode, Setup};
 use crate::watch::eventually;
 use crate::weir::Weir;
 
-/// A database, and perhaps a Weir before it.
+/// A database, and perhaps a Weir in front of it.
 #[derive(Debug)]
 pub struct Site {
-    // Dropped in this order: Weir asks its last questions while the database is there.
+    // Dropped in this order: Weir's final checks need the database.
     weir: Option<Weir>,
     database: Database,
     mode: Option<Mode>,
@@ -23,23 +23,24 @@ impl Site {
         Site::direct_on(&Postgres::shared())
     }
 
-    /// The same, on a server of one's own.
+    /// The same, on a private server.
     pub fn direct_on(postgres: &Postgres) -> Site {
         Site { weir: None, database: postgres.database(), mode: None }
     }
 
-    /// Through a pool in this mode: small enough that servers change hands, large enough where each client keeps one.
+    /// Through a pool in this mode: small enough that servers change their clients, large enough where each client
+    /// keeps one.
     pub fn pooled(mode: Mode) -> Site {
         let size = if mode == Mode::Session { 20 } else { 5 };
         Site::with(Setup::new(mode).size(size), mode)
     }
 
-    /// Through a Weir that is set up like this.
+    /// Through a Weir with this setup.
     pub fn with(setup: Setup, mode: Mode) -> Site {
         Site::on(&Postgres::shared(), setup, mode)
     }
 
-    /// The same, before a server of one's own.
+    /// The same, in front of a private server.
     pub fn on(postgres: &Postgres, setup: Setup, mode: Mode) -> Site {
         let database = postgres.database();
         let weir = Weir::start_with(&setup.toml(&database), &setup.userlist(), setup.files(), setup.console());
@@ -51,14 +52,14 @@ impl Site {
         Site::ini_on(&Postgres::shared(), ini)
     }
 
-    /// The same, before a server of one's own.
+    /// The same, in front of a private server.
     pub fn ini_on(postgres: &Postgres, ini: &Ini) -> Site {
         let database = postgres.database();
         let weir = Weir::start_ini(&ini.text(&database), &ini.files());
         Site { weir: Some(weir), database, mode: Some(ini.mode()) }
     }
 
-    /// Puts another `pgbouncer.ini` in its place and has it read.
+    /// Writes another `pgbouncer.ini` and reloads it.
     ///
     /// # Panics
     ///
@@ -79,12 +80,12 @@ impl Site {
         Site::with(Setup::new(Mode::Session).size(size), Mode::Session)
     }
 
-    /// The mode of the pool; none where there is no pool.
+    /// The mode of the pool; `None` without a pool.
     pub fn mode(&self) -> Option<Mode> {
         self.mode
     }
 
-    /// Whether a client keeps its server for as long as it stays.
+    /// Whether a client keeps its server until it disconnects.
     pub fn keeps_sessions(&self) -> bool {
         matches!(self.mode, None | Some(Mode::Session))
     }
@@ -98,7 +99,7 @@ impl Site {
         self.weir.as_ref().expect("a suite that asks for Weir runs through Weir")
     }
 
-    /// The database, to look past Weir.
+    /// The database, for access past Weir.
     pub fn database(&self) -> &Database {
         &self.database
     }
@@ -126,11 +127,11 @@ impl Site {
         Connection::connect(&self.params()).unwrap_or_else(|error| panic!("connect: {error}"))
     }
 
-    /// Waits until no server of the database's is busy or within a transaction, nor are there more than `most`.
+    /// Waits until no server of the database is busy or in a transaction, and there are no more than `most`.
     ///
     /// # Panics
     ///
-    /// With those that remain, when they do not come to rest within the usual patience.
+    /// With the servers that remain, when the timeout expires.
     #[track_caller]
     pub fn await_no_stuck_server(&self, most: usize) {
         eventually("no server is stuck", || {
@@ -140,7 +141,7 @@ impl Site {
         });
     }
 
-    /// A connection of the superuser's to the database, past Weir.
+    /// A connection of the superuser to the database, past Weir.
     pub fn superuser(&self) -> Connection {
         self.database.superuser()
     }

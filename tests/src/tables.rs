@@ -1,7 +1,7 @@
 //! The console's tables as PgBouncer's documentation lists them.
 
-/// The columns of PgBouncer 1.25, as its documentation lists them. 1.18 has fewer, in the same order. FDS is missing: it
-/// is for the hand-over to a new process.
+/// The columns of PgBouncer 1.25, as its documentation lists them. 1.18 has fewer, in the same order. FDS is missing:
+/// it is for the takeover by a new process.
 pub const TABLES: [(&str, &str); 18] = [
     (
         "POOLS",

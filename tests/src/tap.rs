@@ -1,8 +1,8 @@
-//! A wire between Weir and PostgreSQL, tapped: what Weir says to its servers is written down, logins and cancel requests
-//! can be held up or refused, and a test can say something in the server's place.
+//! A proxy between Weir and PostgreSQL that records what Weir sends. It can hold up or refuse logins and cancel
+//! requests, and send messages in the server's place.
 //!
-//! Owns a listener and two threads a connection, which end with the process. It must not know what Weir is meant to do.
-//! Requests for encryption are declined, so that what is said can be read.
+//! Owns a listener and two threads per connection, which end with the process. The proxy does not know what Weir should
+//! do. It declines requests for encryption, so that it can read the messages.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -15,7 +15,7 @@ use weir_pgwire::{First, Head, frontend, startup, tag};
 use crate::postgres::Postgres;
 use crate::wire::body_text;
 
-/// A tapped wire to one PostgreSQL.
+/// A recording proxy in front of one PostgreSQL.
 #[derive(Clone, Debug)]
 pub struct Tap {
     port: u16,
@@ -28,10 +28,10 @@ struct Shared {
     state: Mutex<State>,
     changed: Condvar,
     logins: AtomicUsize,
-    /// Cancel requests that came, and those that are not over.
+    /// Cancel requests so far, and those that are not finished.
     cancels: AtomicUsize,
     cancels_now: AtomicUsize,
-    /// Logins that have begun and that nobody has answered yet.
+    /// Logins that have begun and have no answer yet.
     logins_now: AtomicUsize,
 }
 
@@ -43,17 +43,17 @@ struct State {
     wires: Vec<Arc<Wire>>,
 }
 
-/// One server connection of Weir's.
+/// One server connection of Weir.
 #[derive(Debug)]
 struct Wire {
     user: String,
     weir: TcpStream,
-    said: Mutex<Vec<u8>>,
+    sent: Mutex<Vec<u8>>,
     open: AtomicBool,
 }
 
 impl Tap {
-    /// A wire to this server.
+    /// A proxy in front of this server.
     ///
     /// # Panics
     ///
@@ -62,11 +62,11 @@ impl Tap {
         Tap::at(postgres, "127.0.0.1", 0)
     }
 
-    /// A wire to this server that begins at this address; port 0 is any.
+    /// A proxy in front of this server that listens on this address; port 0 is any.
     ///
     /// # Panics
     ///
-    /// When somebody listens there already.
+    /// When the port is in use.
     pub fn at(postgres: &Postgres, address: &str, port: u16) -> Tap {
         let listener = TcpListener::bind((address, port)).expect("a free port");
         let port = listener.local_addr().expect("it is bound").port();
@@ -83,29 +83,29 @@ impl Tap {
         thread::spawn(move || {
             for socket in listener.incoming().flatten() {
                 let shared = Arc::clone(&accepting);
-                // A connection that breaks is its two ends' affair.
+                // An error of a connection concerns only its two ends.
                 thread::spawn(move || drop(shared.serve(socket)));
             }
         });
         Tap { port, shared }
     }
 
-    /// Where Weir connects to.
+    /// The port that Weir connects to.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// From now on logins stop behind their first packet, or go on.
+    /// From now on logins stop after their first packet, or go on.
     pub fn hold_logins(&self, hold: bool) {
         self.change(|state| state.hold_logins = hold);
     }
 
-    /// From now on cancel requests are not passed on, or are; those held go on too.
+    /// From now on cancel requests are held, or passed on; those held go on too.
     pub fn hold_cancels(&self, hold: bool) {
         self.change(|state| state.hold_cancels = hold);
     }
 
-    /// From now on a login is answered with these bytes and closed; `None`: by the server.
+    /// From now on a login gets these bytes and is closed; `None`: the server answers it.
     pub fn refuse_logins(&self, answer: Option<Vec<u8>>) {
         self.change(|state| state.refusal = answer);
     }
@@ -115,7 +115,7 @@ impl Tap {
         self.shared.logins.load(Ordering::SeqCst)
     }
 
-    /// How many logins are being held up.
+    /// How many logins are held.
     pub fn logins_now(&self) -> usize {
         self.shared.logins_now.load(Ordering::SeqCst)
     }
@@ -125,12 +125,12 @@ impl Tap {
         self.shared.cancels.load(Ordering::SeqCst)
     }
 
-    /// How many cancel requests are being held up or passed on.
+    /// How many cancel requests are held or being passed on.
     pub fn cancels_now(&self) -> usize {
         self.shared.cancels_now.load(Ordering::SeqCst)
     }
 
-    /// Says something to Weir on each open server connection, as if the server did; it should be idle.
+    /// Sends bytes to Weir on each open server connection, as if the server did; the connections should be idle.
     pub fn inject(&self, bytes: &[u8]) {
         for wire in self.wires(|wire| wire.open.load(Ordering::SeqCst)) {
             let _ = (&wire.weir).write_all(bytes);
@@ -142,20 +142,20 @@ impl Tap {
         self.wires(|wire| wire.open.load(Ordering::SeqCst)).len()
     }
 
-    /// What Weir has said behind its logins, connection by connection, a line a message: `Query SELECT 1`,
-    /// `Parse name: SELECT 1`, `Close name`, `Terminate`, else the message's letter.
-    pub fn said(&self) -> Vec<String> {
-        self.wires(|_| true).iter().flat_map(|wire| wire.tale()).collect()
+    /// The messages that Weir has sent after its logins, by connection, one line each: `Query SELECT 1`, `Parse name:
+    /// SELECT 1`, `Close name`, `Terminate`, else the message's letter.
+    pub fn sent(&self) -> Vec<String> {
+        self.wires(|_| true).iter().flat_map(|wire| wire.lines_of()).collect()
     }
 
-    /// The same, of the connections of one user only.
-    pub fn said_as(&self, user: &str) -> Vec<String> {
-        self.wires(|wire| wire.user == user).iter().flat_map(|wire| wire.tale()).collect()
+    /// The same, only for the connections of one user.
+    pub fn sent_as(&self, user: &str) -> Vec<String> {
+        self.wires(|wire| wire.user == user).iter().flat_map(|wire| wire.lines_of()).collect()
     }
 
-    /// How many messages of [`Tap::said`] are this one.
+    /// How many messages of [`Tap::sent`] are this one.
     pub fn times(&self, line: &str) -> usize {
-        self.said().iter().filter(|said| *said == line).count()
+        self.sent().iter().filter(|sent| *sent == line).count()
     }
 
     fn wires(&self, wanted: impl Fn(&Wire) -> bool) -> Vec<Arc<Wire>> {
@@ -191,7 +191,7 @@ impl Shared {
                 self.cancels_now.fetch_add(1, Ordering::SeqCst);
                 self.wait_while(|state| state.hold_cancels);
                 let outcome = self.cancel(&packet);
-                // Before Weir hears of the end, so that a test that heard it counts right.
+                // Counted before Weir sees the end, so that a test that sees it reads the right count.
                 self.cancels_now.fetch_sub(1, Ordering::SeqCst);
                 outcome
             }
@@ -218,29 +218,29 @@ impl Shared {
         server.set_nodelay(true)?;
         server.write_all(packet)?;
         let wire =
-            Arc::new(Wire { user, weir: weir.try_clone()?, said: Mutex::default(), open: AtomicBool::new(true) });
+            Arc::new(Wire { user, weir: weir.try_clone()?, sent: Mutex::default(), open: AtomicBool::new(true) });
         self.state().wires.push(Arc::clone(&wire));
         let (from_server, to_weir) = (server.try_clone()?, weir.try_clone()?);
         thread::spawn(move || carry(from_server, to_weir, |_| {}));
-        carry(weir, server, |bytes| wire.said().extend_from_slice(bytes));
+        carry(weir, server, |bytes| wire.sent().extend_from_slice(bytes));
         wire.open.store(false, Ordering::SeqCst);
         Ok(())
     }
 }
 
 impl Wire {
-    fn said(&self) -> MutexGuard<'_, Vec<u8>> {
-        self.said.lock().unwrap_or_else(PoisonError::into_inner)
+    fn sent(&self) -> MutexGuard<'_, Vec<u8>> {
+        self.sent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn tale(&self) -> Vec<String> {
-        let bytes = self.said().clone();
+    fn lines_of(&self) -> Vec<String> {
+        let bytes = self.sent().clone();
         let mut rest = bytes.as_slice();
         let mut lines = Vec::new();
         while let Ok(Some(head)) = Head::parse(rest) {
             let Some(body) = rest.get(weir_pgwire::HEAD..head.total()) else { break };
             if head.tag != tag::front::PASSWORD {
-                lines.push(tell(head.tag, body));
+                lines.push(line_of(head.tag, body));
             }
             rest = &rest[head.total()..];
         }
@@ -248,8 +248,8 @@ impl Wire {
     }
 }
 
-fn tell(tag: u8, body: &[u8]) -> String {
-    let told = match tag {
+fn line_of(tag: u8, body: &[u8]) -> String {
+    let reported = match tag {
         tag::front::QUERY => frontend::query(body).ok().map(|sql| format!("Query {}", body_text(sql))),
         tag::front::PARSE => {
             let parse = frontend::parse(body).ok();
@@ -259,10 +259,10 @@ fn tell(tag: u8, body: &[u8]) -> String {
         tag::front::TERMINATE => Some("Terminate".to_owned()),
         _ => None,
     };
-    told.unwrap_or_else(|| char::from(tag).to_string())
+    reported.unwrap_or_else(|| char::from(tag).to_string())
 }
 
-/// The first packet that is no request for encryption.
+/// The first packet that is no encryption request.
 fn first_packet(weir: &mut TcpStream) -> io::Result<Vec<u8>> {
     loop {
         let mut packet = vec![0; 4];
@@ -278,10 +278,10 @@ fn first_packet(weir: &mut TcpStream) -> io::Result<Vec<u8>> {
 }
 
 /// Carries bytes until either end is gone, then ends both.
-fn carry(mut from: TcpStream, mut to: TcpStream, mut heard: impl FnMut(&[u8])) {
+fn carry(mut from: TcpStream, mut to: TcpStream, mut received: impl FnMut(&[u8])) {
     let mut buffer = [0; 8192];
     while let Ok(count @ 1..) = from.read(&mut buffer) {
-        heard(&buffer[..count]);
+        received(&buffer[..count]);
         if to.write_all(&buffer[..count]).is_err() {
             break;
         }

@@ -1,4 +1,4 @@
-//! The list of users that a pooler under test is given: those of the server, and the console's.
+//! The userlist of a pooler under test: the users of the server, and those of the console.
 
 use crate::postgres::users;
 use crate::setup::{ADMIN, WATCHER};
@@ -8,26 +8,26 @@ use crate::setup::{ADMIN, WATCHER};
 pub(crate) struct Userlist(Vec<(String, String)>);
 
 impl Userlist {
-    /// Everybody, with passwords as they are.
-    pub(crate) fn everybody() -> Userlist {
+    /// All users, with cleartext passwords.
+    pub(crate) fn all_users() -> Userlist {
         let pair = |name: &str, password: &str| (name.to_owned(), password.to_owned());
         let mut list: Vec<_> = users::ALL.iter().map(|user| pair(user.name, user.password)).collect();
         list.extend([ADMIN, WATCHER].map(|(name, password)| pair(name, password)));
         Userlist(list)
     }
 
-    /// This user's secret, in place of what it was.
+    /// Replaces this user's secret.
     pub(crate) fn set(&mut self, user: &str, secret: &str) {
         self.remove(user);
         self.0.push((user.to_owned(), secret.to_owned()));
     }
 
-    /// This user is on the list no more.
+    /// Removes this user.
     pub(crate) fn remove(&mut self, user: &str) {
         self.0.retain(|(name, _)| name != user);
     }
 
-    /// As a file has it.
+    /// The text of the file.
     pub(crate) fn text(&self) -> String {
         let double = |text: &str| text.replace('"', "\"\"");
         self.0.iter().map(|(name, secret)| format!("\"{}\" \"{}\"\n", double(name), double(secret))).collect()

@@ -1,4 +1,4 @@
-//! One running Weir: the real program with a configuration of its own, on a free port of loopback.
+//! One running Weir: the real program with its own configuration, on a free port of loopback.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -17,13 +17,13 @@ use crate::postgres::Postgres;
 use crate::setup::{ADMIN, Console};
 use crate::watch::eventually;
 
-/// How long a Weir may take until it serves its console.
-const START_PATIENCE: Duration = Duration::from_secs(20);
+/// How long a Weir may take until its console answers.
+const START_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// How much of the log is shown when a test has failed.
+/// How many lines of the log are shown when a test has failed.
 const LOG_LINES: usize = 40;
 
-/// A Weir; killed when dropped, after it was asked whether all its counters are back.
+/// A Weir; killed when dropped, after a check that all its counters are back.
 #[derive(Debug)]
 pub struct Weir {
     child: Mutex<Child>,
@@ -32,28 +32,28 @@ pub struct Weir {
     config: &'static str,
     port: u16,
     console: Console,
-    /// Descriptors that are no client's and no server's.
+    /// Descriptors of neither clients nor servers.
     own_descriptors: usize,
-    asked_at_end: AtomicBool,
+    checked_at_end: AtomicBool,
 }
 
-/// Under which circumstances a pooler is started.
+/// How a pooler is started.
 #[derive(Clone, Debug, Default)]
 pub struct Launch {
-    /// More of its environment.
+    /// Additional environment variables.
     pub env: Vec<(String, String)>,
 }
 
-/// What `/proc` says about the memory of a Weir.
+/// The memory of a Weir, from `/proc`.
 #[derive(Clone, Copy, Debug)]
 pub struct Memory {
     /// Resident now, in kB.
     pub now: u64,
-    /// The most that was resident, in kB.
+    /// The peak resident size, in kB.
     pub peak: u64,
 }
 
-/// A row of SHOW POOLS, or several added up.
+/// A row of SHOW POOLS, or the sum of several.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PoolRow(BTreeMap<String, i64>);
 
@@ -68,7 +68,7 @@ impl PoolRow {
         *self.0.get(column).unwrap_or_else(|| panic!("SHOW POOLS has no {column}: {self:?}"))
     }
 
-    /// Servers in whatever state.
+    /// Servers in any state.
     pub fn servers(&self) -> i64 {
         ["sv_active", "sv_active_cancel", "sv_being_canceled", "sv_idle", "sv_used", "sv_tested", "sv_login"]
             .iter()
@@ -78,7 +78,7 @@ impl PoolRow {
 }
 
 impl Weir {
-    /// Starts one: `toml` has `{port}` where the port belongs; waits until the console answers.
+    /// Starts one: `toml` has `{port}` in place of the port; waits until the console answers.
     ///
     /// # Panics
     ///
@@ -89,7 +89,7 @@ impl Weir {
         Weir::launch("weir.toml", toml, &files, Console::Tcp)
     }
 
-    /// The same with further files in its folder, for which `{folder}` stands in `toml`.
+    /// The same with further files in its folder; `{folder}` in `toml` stands for that folder.
     ///
     /// # Panics
     ///
@@ -101,7 +101,7 @@ impl Weir {
     }
 
     /// Starts one with a `pgbouncer.ini` and the files beside it; in all of them `{port}` is the port to listen on and
-    /// `{folder}` the folder they are in.
+    /// `{folder}` their folder.
     ///
     /// # Panics
     ///
@@ -121,7 +121,7 @@ impl Weir {
         Weir::launch_with("pgbouncer.ini", ini, files, Console::Tcp, launch)
     }
 
-    /// Kills it without a word, as a crash would.
+    /// Kills it with SIGKILL, as a crash would.
     pub fn kill9(&self) {
         let mut child = self.child();
         let _ = child.kill();
@@ -160,16 +160,16 @@ impl Weir {
             let port = free_port().expect("a free port");
             write_all(folder.path(), port, config, text, files);
             let child = Mutex::new(spawn(&folder.path().join(config), &folder.path().join("log"), launch));
-            let asked_at_end = AtomicBool::new(false);
-            let mut weir = Weir { child, folder, config, port, console, own_descriptors: 0, asked_at_end };
+            let checked_at_end = AtomicBool::new(false);
+            let mut weir = Weir { child, folder, config, port, console, own_descriptors: 0, checked_at_end };
             Postgres::shared().server().caretaker().watch(weir.pid());
             if weir.await_console() {
                 weir.own_descriptors = weir.unexplained_descriptors().expect("the console answers");
-                weir.asked_at_end.store(true, Ordering::Relaxed);
+                weir.checked_at_end.store(true, Ordering::Relaxed);
                 return weir;
             }
             let log = weir.log();
-            // Somebody may have been faster to take the port.
+            // Another process may have taken the port first.
             assert!(log.contains("in use") && attempt < 3, "weir did not start:\n{text}\n{log}");
         }
         unreachable!("the last attempt returns or panics")
@@ -190,7 +190,7 @@ impl Weir {
         self.folder.path()
     }
 
-    /// What it has written so far.
+    /// Its log so far.
     pub fn log(&self) -> String {
         let bytes = fs::read(self.folder.path().join("log")).unwrap_or_default();
         String::from_utf8_lossy(&bytes).into_owned()
@@ -215,24 +215,24 @@ impl Weir {
         Connection::connect(&self.console_params()).unwrap_or_else(|error| panic!("console: {error}"))
     }
 
-    /// A table of the console's.
+    /// A table of the console.
     #[track_caller]
     pub fn show(&self, what: &str) -> Answer {
         self.command(&format!("SHOW {what}")).unwrap_or_else(|error| panic!("SHOW {what}: {error}"))
     }
 
-    /// A command of the console's.
+    /// A command of the console.
     pub fn command(&self, command: &str) -> Result<Answer, Error> {
         Connection::connect(&self.console_params())?.query(command)
     }
 
-    /// The rows of SHOW POOLS for a pool, added up over its users.
+    /// The rows of SHOW POOLS for a pool, summed over its users.
     #[track_caller]
     pub fn pool(&self, name: &str) -> PoolRow {
         self.sum_of_pools(|database| database == name).unwrap_or_else(|error| panic!("SHOW POOLS: {error}"))
     }
 
-    /// Waits until the pool `app` looks like this.
+    /// Waits until the pool `app` fulfils the condition.
     #[track_caller]
     pub fn await_pool(&self, what: &str, fits: impl Fn(&PoolRow) -> bool) -> PoolRow {
         eventually(what, || {
@@ -241,12 +241,12 @@ impl Weir {
         })
     }
 
-    /// A new configuration, which takes effect with a reload.
+    /// Writes a new configuration, which takes effect with a reload.
     pub fn rewrite(&self, config: &str, userlist: &str) {
         self.rewrite_all(config, &[("userlist.txt".to_owned(), userlist.to_owned())]);
     }
 
-    /// A new configuration and the files beside it.
+    /// Writes a new configuration and the files beside it.
     pub fn rewrite_all(&self, config: &str, files: &[(String, String)]) {
         write_all(self.folder.path(), self.port, self.config, config, files);
     }
@@ -256,20 +256,20 @@ impl Weir {
         send_signal(self.pid(), signal);
     }
 
-    /// Whether a signal has stopped it for a while (proc(5): the state after the name in /proc/pid/stat).
+    /// Whether SIGSTOP has stopped it (proc(5): the state after the name in /proc/pid/stat).
     pub fn is_stopped(&self) -> bool {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid())).unwrap_or_default();
         stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T'))
     }
 
-    /// Waits until it has ended, and asks nothing of it any more.
+    /// Waits until it has ended, and skips the final checks.
     ///
     /// # Panics
     ///
-    /// When it does not end within the usual patience.
+    /// When it does not end before the timeout.
     #[track_caller]
     pub fn wait_for_exit(&self) -> ExitStatus {
-        self.asked_at_end.store(false, Ordering::Relaxed);
+        self.checked_at_end.store(false, Ordering::Relaxed);
         eventually("weir has ended", || self.exited().ok_or_else(|| self.log()))
     }
 
@@ -278,9 +278,9 @@ impl Weir {
         self.child().try_wait().ok().flatten()
     }
 
-    /// Asks nothing of it at its end: the test has left it in a state of its own.
-    pub fn ask_nothing_at_end(&self) {
-        self.asked_at_end.store(false, Ordering::Relaxed);
+    /// Skips the final checks: the test has left it in a special state.
+    pub fn skip_final_checks(&self) {
+        self.checked_at_end.store(false, Ordering::Relaxed);
     }
 
     /// Its memory.
@@ -298,7 +298,7 @@ impl Weir {
         fs::read_dir(format!("/proc/{}/fd", self.pid())).map_or(0, Iterator::count)
     }
 
-    /// Waits until no client and no busy server is counted, and each descriptor is explained.
+    /// Waits until SHOW POOLS counts no client and no busy server, and each descriptor is accounted for.
     ///
     /// # Panics
     ///
@@ -332,7 +332,7 @@ impl Weir {
         Ok(())
     }
 
-    /// Descriptors that are neither those of clients nor those of servers.
+    /// Descriptors that belong neither to clients nor to servers.
     fn unexplained_descriptors(&self) -> Result<usize, Error> {
         let mut console = Connection::connect(&self.console_params())?;
         let clients = console.query("SHOW CLIENTS")?.rows.len();
@@ -357,7 +357,7 @@ impl Weir {
 
     fn await_console(&self) -> bool {
         let begin = Instant::now();
-        while begin.elapsed() < START_PATIENCE && self.exited().is_none() {
+        while begin.elapsed() < START_TIMEOUT && self.exited().is_none() {
             if self.command("SHOW VERSION").is_ok() {
                 return true;
             }
@@ -371,7 +371,7 @@ impl Drop for Weir {
     fn drop(&mut self) {
         let failed_before = thread::panicking();
         let verdict =
-            if self.asked_at_end.load(Ordering::Relaxed) && !failed_before { self.last_questions() } else { Ok(()) };
+            if self.checked_at_end.load(Ordering::Relaxed) && !failed_before { self.final_checks() } else { Ok(()) };
         let log = self.log();
         let mut child = self.child();
         let _ = child.kill();
@@ -380,7 +380,7 @@ impl Drop for Weir {
         drop(child);
         if failed_before || verdict.is_err() {
             let postgres = Postgres::shared().server().log();
-            // Nobody here kills the shared server's processes: if it happens, that is the explanation.
+            // No test kills the shared server's processes: if one was killed, that explains the failure.
             postgres.lines().filter(|line| line.contains("terminated by signal")).for_each(|line| println!("{line}"));
             let lines: Vec<_> = log.lines().collect();
             println!("the end of weir's log:\n{}", lines[lines.len().saturating_sub(LOG_LINES)..].join("\n"));
@@ -396,9 +396,9 @@ impl Weir {
         self.child.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn last_questions(&self) -> Result<(), String> {
+    fn final_checks(&self) -> Result<(), String> {
         if let Some(status) = self.exited() {
-            return Err(format!("weir has ended by itself: {status}"));
+            return Err(format!("weir has ended unexpectedly: {status}"));
         }
         let begin = Instant::now();
         let mut last = self.at_rest();
@@ -421,7 +421,7 @@ fn write_all(folder: &Path, port: u16, config: &str, text: &str, files: &[(Strin
     }
 }
 
-/// A configuration with what a whole suite is to be run by, where `WEIR_TEST_IO` says so and the test does not.
+/// A configuration with the I/O method in `WEIR_TEST_IO`, unless the test chooses one.
 fn with_io(config: &str, text: &str) -> String {
     match std::env::var("WEIR_TEST_IO") {
         Ok(_) if text.contains("\nio = ") => text.to_owned(),

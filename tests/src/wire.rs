@@ -1,4 +1,4 @@
-//! Messages in a few words: to say what a client sends, and to read what it is answered.
+//! Builds the messages that a client sends, and prints the replies.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -6,18 +6,18 @@ use std::time::Duration;
 use weir_pgclient::{Connection, Error, Frame};
 use weir_pgwire::{Of, backend, put_front, tag};
 
-/// What a client sends in one go.
+/// The messages that a client sends at once.
 #[derive(Clone, Debug, Default)]
 pub struct Batch(Vec<u8>);
 
 impl Batch {
-    /// Nothing yet.
+    /// An empty batch.
     pub fn new() -> Self {
         Batch::default()
     }
 
-    /// Every kind of message that a driver pipelines, about 300 bytes, with a transaction and a COPY into the table `cut`,
-    /// which has one number: for clients that are cut off somewhere in it.
+    /// Every kind of message that a driver pipelines, about 300 bytes, with a transaction and a COPY into the table
+    /// `cut`, which has one integer column: for clients that are cut off within the batch.
     pub fn to_be_cut() -> Batch {
         Batch::new()
             .parse("s", "SELECT $1::int")
@@ -150,27 +150,27 @@ impl Batch {
         self.put(put_front::terminate)
     }
 
-    /// Prepare, bind, describe and execute in one: what most drivers send for a query with parameters.
+    /// Parse, Bind, Describe and Execute: what most drivers send for a query with parameters.
     #[must_use]
     pub fn run(self, sql: &str, values: &[&str]) -> Self {
         self.parse("", sql).bind("", "", values).describe_portal("").execute("", 0)
     }
 }
 
-/// Sends a batch and reads as many ReadyForQuery as asked for, or up to the error that ends the connection.
+/// Sends a batch and reads `ready` ReadyForQuery, or up to the error that closes the connection.
 #[track_caller]
 pub fn ask(connection: &mut Connection, batch: &Batch, ready: usize) -> Vec<String> {
     connection.send_bytes(batch.bytes()).unwrap_or_else(|error| panic!("send: {error}"));
-    tale(&readies(connection, ready))
+    lines_of(&read_until_ready(connection, ready))
 }
 
-/// Reads up to and with so many ReadyForQuery.
+/// Reads up to and including so many ReadyForQuery.
 ///
 /// # Panics
 ///
-/// With what came until then, when the connection ends or nothing more comes.
+/// With the messages so far, when the connection ends or nothing more arrives.
 #[track_caller]
-pub fn readies(connection: &mut Connection, count: usize) -> Vec<Frame> {
+pub fn read_until_ready(connection: &mut Connection, count: usize) -> Vec<Frame> {
     let mut frames = Vec::new();
     let mut seen = 0;
     while seen < count {
@@ -179,36 +179,36 @@ pub fn readies(connection: &mut Connection, count: usize) -> Vec<Frame> {
                 seen += usize::from(frame.tag == tag::back::READY);
                 frames.push(frame);
             }
-            Err(error) => panic!("{error} after {:?}", tale(&frames)),
+            Err(error) => panic!("{error} after {:?}", lines_of(&frames)),
         }
     }
     frames
 }
 
-/// Reads until nothing has come for a while, or the connection has ended; the end is told as `Closed`.
+/// Reads until nothing has arrived for a while, or the connection has ended; the end is shown as `Closed`.
 pub fn until_quiet(connection: &mut Connection, quiet: Duration) -> Vec<String> {
-    let mut story = Vec::new();
+    let mut transcript = Vec::new();
     loop {
         match connection.read_frame(quiet) {
-            Ok(frame) => story.push(tell(&frame)),
-            Err(Error::Timeout) => return story,
+            Ok(frame) => transcript.push(line_of(&frame)),
+            Err(Error::Timeout) => return transcript,
             Err(_) => {
-                story.push("Closed".to_owned());
-                return story;
+                transcript.push("Closed".to_owned());
+                return transcript;
             }
         }
     }
 }
 
-/// Several messages, a line each.
-pub fn tale(frames: &[Frame]) -> Vec<String> {
-    frames.iter().map(tell).collect()
+/// Several messages, one line each.
+pub fn lines_of(frames: &[Frame]) -> Vec<String> {
+    frames.iter().map(line_of).collect()
 }
 
 /// A message from the server as a line: `Row 1,NULL`, `Complete SELECT 1`, `Ready I`.
-pub fn tell(frame: &Frame) -> String {
+pub fn line_of(frame: &Frame) -> String {
     let body = frame.body.as_slice();
-    let told = match frame.tag {
+    let text = match frame.tag {
         tag::back::PARSE_COMPLETE => Some("ParseComplete".to_owned()),
         tag::back::BIND_COMPLETE => Some("BindComplete".to_owned()),
         tag::back::CLOSE_COMPLETE => Some("CloseComplete".to_owned()),
@@ -247,7 +247,7 @@ pub fn tell(frame: &Frame) -> String {
         }),
         _ => None,
     };
-    told.unwrap_or_else(|| format!("{:?} {}", char::from(frame.tag), body.escape_ascii()))
+    text.unwrap_or_else(|| format!("{:?} {}", char::from(frame.tag), body.escape_ascii()))
 }
 
 fn row(body: &[u8]) -> Option<String> {

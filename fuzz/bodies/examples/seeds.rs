@@ -1,4 +1,4 @@
-//! Writes seeds into `fuzz/corpus`: real files and conversations, from which a fuzzer goes on. What is there stays.
+//! Writes seeds into `fuzz/corpus`: real files and conversations, from which a fuzzer goes on. Existing files stay.
 //!
 //! Run it for a new target, then `make fuzz TARGET=…`, then minimise its corpus as CONTRIBUTING.md says.
 
@@ -25,7 +25,7 @@ fn write(target: &str, name: &str, bytes: &[u8]) -> io::Result<()> {
     fs::write(folder.join(format!("seed-{name}")), bytes)
 }
 
-/// Each item of a list under a number.
+/// Writes each item of a list to a numbered file.
 fn all<'b>(target: &str, items: impl IntoIterator<Item = &'b [u8]>) -> io::Result<()> {
     items.into_iter().enumerate().try_for_each(|(at, item)| write(target, &format!("{at:02}"), item))
 }
@@ -34,7 +34,7 @@ fn lines(target: &str, text: &str) -> io::Result<()> {
     all(target, text.lines().map(|line| line.trim().as_bytes()))
 }
 
-/// What operators write.
+/// Settings files and HBA files, as operators write them.
 fn texts() -> io::Result<()> {
     for folder in ["tests/pgbouncer/samples", "crates/config/tests/samples"] {
         for entry in fs::read_dir(root().join(folder))? {
@@ -42,7 +42,7 @@ fn texts() -> io::Result<()> {
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
             let target = if name.ends_with(".ini") { "ini" } else { "hba" };
             let text = fs::read_to_string(&path)?;
-            // Files that they refer to go by the names that the target knows.
+            // The target knows these names for the files that they refer to.
             let text = text.replace("/etc/pgbouncer/", "").replace("userlist.txt", "users.txt");
             write(target, &name, text.as_bytes())?;
         }
@@ -138,7 +138,7 @@ fn messages() -> io::Result<()> {
     all("proxy", proxy.iter().map(Vec::as_slice))
 }
 
-/// Logins, look-ups, answers.
+/// Logins, lookups, answers.
 fn exchanges() -> io::Result<()> {
     let zero = [0u8; 40];
     for target in ["scram_server", "scram_client", "passwords"] {
@@ -200,9 +200,9 @@ fn exchanges() -> io::Result<()> {
     )
 }
 
-/// Tapes for the targets that read decisions: each begins with a usual course of things.
+/// Tapes for the targets that read decisions. Each tape begins with a usual sequence.
 fn conversations() -> io::Result<()> {
-    // A client asks, is served, its server is released, another asks.
+    // A client asks, is served, its server is released, another client asks.
     let session = [0u8, 0, 0, 0, 0, 12, 20, 0, 0, 0, 0, 20, 11, 0, 22, 1, 0, 0, 13, 20, 0, 20, 11, 11, 22];
     let extended =
         [0u8, 0, 0, 3, 1, 0, 0, 5, 1, 0, 9, 0, 0, 11, 12, 20, 0, 0, 0, 0, 20, 0, 6, 11, 0, 20, 11, 11, 0, 0, 22];

@@ -1,4 +1,4 @@
-//! What comes from elsewhere in formats of its own: answers to auth_query, the DNS's, certificates, frozen clients.
+//! Input from outside in other formats: replies to auth_query, DNS answers, certificates, frozen clients.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -15,62 +15,62 @@ use crate::requests::any_message;
 use crate::session::{Shared, feed_alone};
 use crate::tape::{Tape, pieces};
 
-/// Nobody hears anything.
-struct Deaf;
+/// Discards all output.
+struct DiscardOutput;
 
-impl Out for Deaf {
+impl Out for DiscardOutput {
     fn client_range(&mut self, _: Range<usize>) {}
     fn client(&mut self, _: &[u8]) {}
     fn server_range(&mut self, _: Range<usize>) {}
     fn server(&mut self, _: &[u8]) {}
 }
 
-/// What a server says to auth_query: a cut changes nothing, and there is an answer only where there was a ReadyForQuery.
+/// Replies of a server to auth_query. A cut changes nothing, and there is an answer only after a ReadyForQuery.
 pub(crate) fn auth_query(data: &[u8]) {
     let mut tape = Tape::new(data);
     let cuts = [1 + tape.below(30), 1 + tape.below(300)];
-    let mut said = Vec::new();
+    let mut replies = Vec::new();
     for _ in 0..tape.below(10) {
         match tape.below(10) {
-            0 => put_back::parse_complete(&mut said),
-            1 => put_back::bind_complete(&mut said),
-            2 => put_back::row_description(&mut said, &[COLUMN, COLUMN]),
-            3 => put_back::data_row(&mut said, &[Some(tape.some()), Some(tape.some())]),
-            4 => put_back::data_row(&mut said, &[None, None]),
-            5 => put_back::command_complete(&mut said, "SELECT 1"),
-            6 => put_back::ready(&mut said, tape.one(b"IIITE")),
-            _ => any_message(&mut tape, b"12TtDnCZENASKsG", &mut said),
+            0 => put_back::parse_complete(&mut replies),
+            1 => put_back::bind_complete(&mut replies),
+            2 => put_back::row_description(&mut replies, &[COLUMN, COLUMN]),
+            3 => put_back::data_row(&mut replies, &[Some(tape.some()), Some(tape.some())]),
+            4 => put_back::data_row(&mut replies, &[None, None]),
+            5 => put_back::command_complete(&mut replies, "SELECT 1"),
+            6 => put_back::ready(&mut replies, tape.one(b"IIITE")),
+            _ => any_message(&mut tape, b"12TtDnCZENASKsG", &mut replies),
         }
     }
-    said.extend_from_slice(tape.rest());
-    let whole = ask(&said, &[]);
+    replies.extend_from_slice(tape.rest());
+    let whole = ask(&replies, &[]);
     for cuts in [&cuts[..], &[1]] {
-        assert_eq!(ask(&said, cuts), whole);
+        assert_eq!(ask(&replies, cuts), whole);
     }
-    assert!(!whole.starts_with("answer") || count(&said, b'Z') > 0, "an answer without an end");
+    assert!(!whole.starts_with("answer") || count(&replies, b'Z') > 0, "an answer without an end");
 }
 
 const COLUMN: weir_pgwire::Column<'_> = weir_pgwire::Column { name: "x", kind: weir_pgwire::ColumnType::Text };
 
-/// How a question ends, in words.
-fn ask(said: &[u8], cuts: &[usize]) -> String {
+/// How a lookup ends, as text.
+fn ask(replies: &[u8], cuts: &[usize]) -> String {
     let shared = Shared::new(1);
     let mut server = Server::new(Arc::new(shared.params.unknown()), CancelKey::default());
-    let mut lookup = AuthQuery::begin(&mut server, "select $1", "u", &mut Vec::new(), &mut Deaf);
+    let mut lookup = AuthQuery::begin(&mut server, "select $1", "u", &mut Vec::new(), &mut DiscardOutput);
     let mut end = String::from("nothing yet");
-    // What comes behind the answer spoils the server or not; an answer that came is told in any case.
-    for piece in pieces(said, cuts) {
+    // Bytes after the answer may make the server unusable; an answer that has arrived is returned in any case.
+    for piece in pieces(replies, cuts) {
         match lookup.feed(&mut server, piece, &shared.params) {
             Ok(None) => {}
-            Ok(Some(answer)) => end = told(&end, answer),
+            Ok(Some(answer)) => end = outcome(&end, answer),
             Err(unexpected) => return format!("closed: {}", unexpected.0),
         }
     }
     format!("{end}, clean: {}", server.prove_clean().is_some())
 }
 
-/// Only the first answer counts; whoever asked has gone with it.
-fn told(end: &str, answer: AuthQueryResult) -> String {
+/// Only the first answer counts; after it, the lookup has no asker any more.
+fn outcome(end: &str, answer: AuthQueryResult) -> String {
     if end.starts_with("answer") {
         return end.to_owned();
     }
@@ -81,16 +81,16 @@ fn told(end: &str, answer: AuthQueryResult) -> String {
     }
 }
 
-fn count(mut said: &[u8], tag: u8) -> usize {
+fn count(mut replies: &[u8], tag: u8) -> usize {
     let mut count = 0;
-    while let Ok(Some(head)) = Head::parse(said) {
+    while let Ok(Some(head)) = Head::parse(replies) {
         count += usize::from(head.tag == tag);
-        said = said.get(head.total()..).unwrap_or_default();
+        replies = replies.get(head.total()..).unwrap_or_default();
     }
     count
 }
 
-/// An answer of the DNS, to a question that is ours: bounded, and of the kind that was asked for.
+/// A DNS answer to our question: bounded, and of the record type that was requested.
 pub(crate) fn dns_answer(data: &[u8]) {
     let mut tape = Tape::new(data);
     let (ipv6, honest) = (tape.flag(), tape.below(4) > 0);
@@ -99,7 +99,7 @@ pub(crate) fn dns_answer(data: &[u8]) {
     let Some(question) = message::question(7, name, kind) else { panic!("a good name") };
     let mut answer = Vec::new();
     if honest {
-        // The head of an answer to this very question; flags and counts are the fuzzer's.
+        // The head of an answer to this question; flags and counts are the fuzzer's.
         answer.extend_from_slice(&question);
         answer[2..4].copy_from_slice(&[0x80 | tape.byte(), tape.byte()]);
         answer[6..8].copy_from_slice(&[0, tape.byte()]);
@@ -110,7 +110,7 @@ pub(crate) fn dns_answer(data: &[u8]) {
     assert!(addresses.iter().all(|address| address.is_ipv6() == ipv6), "an address of the other kind");
 }
 
-/// The system's files about names, and names themselves.
+/// resolv.conf, the hosts file, and host names.
 pub(crate) fn resolver_files(data: &[u8]) {
     let mut tape = Tape::new(data);
     let name = String::from_utf8_lossy(tape.some());
@@ -123,7 +123,7 @@ pub(crate) fn resolver_files(data: &[u8]) {
     }
 }
 
-/// A certificate of a stranger.
+/// A certificate from a peer that is not trusted.
 pub(crate) fn certificate(data: &[u8]) {
     let Some(certificate) = Certificate::read(data) else { return };
     assert!(certificate.binding().is_none_or(|hash| matches!(hash.len(), 32 | 48 | 64)));
@@ -131,7 +131,7 @@ pub(crate) fn certificate(data: &[u8]) {
     assert!(certificate.public_key.len() <= data.len());
 }
 
-/// A frozen client: what thaws freezes to the same again, and lives on whatever it was.
+/// A frozen client: a thawed client freezes to the same bytes again, and goes on working.
 pub(crate) fn frozen_client(data: &[u8]) {
     let mut tape = Tape::new(data);
     let asked = tape.below(32);
@@ -142,7 +142,7 @@ pub(crate) fn frozen_client(data: &[u8]) {
     drop(client);
     let thawed = frozen::thaw(&again, &shared.params, &mut shared.interner, &shared.statements);
     let client = thawed.expect("what was frozen here thaws here");
-    // Statements stand in no order; all else does.
+    // Statements have no order; all else does.
     let sorted = |mut bytes: Vec<u8>| {
         bytes.sort_unstable();
         bytes

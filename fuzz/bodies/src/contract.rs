@@ -1,8 +1,8 @@
-//! What a server owes, by PostgreSQL's protocol alone: a second reading of "Message Flow" that shares no code with the
-//! session it checks.
+//! The pending replies of a server, from PostgreSQL's protocol alone: a second implementation of "Message Flow" that
+//! shares no code with the session it checks.
 //!
-//! Messages that were asked stand in a queue; each reply must answer the oldest. Where the protocol leaves it open what
-//! comes next (an error in a COPY that a Sync may have been a part of), the contract says so and judges no more.
+//! Requests are in a queue; each reply must answer the oldest one. Where the protocol leaves the next reply open (an
+//! error in a COPY that may have included a Sync), the contract reports this and checks no more.
 
 use std::collections::VecDeque;
 
@@ -22,10 +22,9 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
-    /// Takes bytes; returns the messages that are whole now.
+    /// Takes bytes; returns the messages that are now complete.
     ///
-    /// # Panics
-    /// When what comes is no message: nothing that a session sends may be that.
+    /// Panics When the bytes are no message: a session must never send such bytes.
     pub(crate) fn push(&mut self, bytes: &[u8]) -> Vec<Ask> {
         self.buffer.extend_from_slice(bytes);
         let (mut found, mut at) = (Vec::new(), 0);
@@ -38,28 +37,28 @@ impl Stream {
         found
     }
 
-    /// The beginning of a message that is half-way.
+    /// The beginning of an incomplete message.
     pub(crate) fn held(&self) -> &[u8] {
         &self.buffer
     }
 
-    /// Whether no message is half-way.
+    /// Whether no message is incomplete.
     pub(crate) fn is_between(&self) -> bool {
         self.buffer.is_empty()
     }
 }
 
-/// The requests on one connection that are not yet answered in full.
+/// The requests on one connection whose replies are pending.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Contract {
     asked: VecDeque<Ask>,
-    /// After an error: all is dropped up to the next Sync.
+    /// After an error: all requests are skipped up to the next Sync.
     skipping: bool,
     /// The oldest request reads COPY data.
     copying: bool,
-    /// Syncs that were a part of its COPY.
+    /// The Syncs that were a part of its COPY.
     swallowed: bool,
-    /// A statement's description is half-way.
+    /// ParameterDescription was sent, and RowDescription is pending.
     described: bool,
     open: bool,
 }
@@ -71,7 +70,7 @@ impl Contract {
         self.advance();
     }
 
-    /// The oldest request that is not yet answered.
+    /// The oldest request with pending replies.
     pub(crate) fn head(&self) -> Option<&Ask> {
         self.asked.front()
     }
@@ -81,27 +80,27 @@ impl Contract {
         self.copying
     }
 
-    /// Whether ParameterDescription has been sent, and what the rows look like is still owed.
+    /// Whether ParameterDescription has been sent, and RowDescription or NoData is pending.
     pub(crate) fn is_half_described(&self) -> bool {
         self.described
     }
 
-    /// Whether the protocol leaves it open what comes next.
+    /// Whether the protocol leaves the next reply open.
     pub(crate) fn is_open(&self) -> bool {
         self.open
     }
 
-    /// Whether nothing is owed, and nothing more is waited for.
+    /// Whether no reply is pending and no message is incomplete.
     pub(crate) fn is_fulfilled(&self) -> bool {
         self.asked.is_empty() && !self.skipping && !self.copying && !self.open
     }
 
-    /// How many ReadyForQuery are owed at the least.
-    pub(crate) fn ends_owed(&self) -> usize {
+    /// The least number of pending ReadyForQuery.
+    pub(crate) fn pending_ready(&self) -> usize {
         self.asked.iter().filter(|ask| matches!(ask.tag, b'Q' | b'S' | b'F')).count()
     }
 
-    /// A reply comes; `false` if nothing asked for it.
+    /// A reply arrives; `false` if it is unexpected.
     pub(crate) fn reply(&mut self, tag: u8) -> bool {
         if self.open || matches!(tag, b'N' | b'A' | b'S') {
             return true;
@@ -140,7 +139,7 @@ impl Contract {
     fn error(&mut self) {
         let Some(ask) = self.asked.front() else { return };
         if self.swallowed {
-            // Was the Sync a part of the COPY, or was it read behind the error?
+            // The Sync was either a part of the COPY or read after the error.
             self.open = true;
             return;
         }
@@ -158,7 +157,7 @@ impl Contract {
         self.described = false;
     }
 
-    /// Drops what is answered by nothing.
+    /// Drops the requests that get no reply.
     fn advance(&mut self) {
         while self.copying {
             let Some(next) = self.asked.get(1) else { return };
@@ -167,7 +166,7 @@ impl Contract {
                 b'S' => self.swallowed = true,
                 b'c' | b'f' => self.copying = false,
                 _ => {
-                    // A breach: what is answered to it can't be counted.
+                    // A protocol violation: the replies to it can't be counted.
                     self.open = true;
                     return;
                 }
@@ -189,7 +188,7 @@ impl Contract {
     }
 }
 
-/// Whether all heads in it are good.
+/// Whether all message heads in it are valid.
 pub(crate) fn is_readable(mut bytes: &[u8]) -> bool {
     loop {
         match Head::parse(bytes) {

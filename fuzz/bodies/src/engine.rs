@@ -1,8 +1,8 @@
-//! A whole engine through its port: clients and servers whose bytes, cuts, habits and ends the fuzzer makes.
+//! A whole engine through its port: the fuzzer makes the clients' and servers' bytes, cuts, habits and closes.
 //!
-//! What must hold: nothing panics; the rules of the port; what an engine itself asserts between inputs
-//! ([`Engine::check`]); no client that came in by the front door hears a reply that it did not ask for; and no row that
-//! answers one client reaches another, as long as the server that says it has not lied.
+//! What must hold: no panic; the rules of the port; what an engine itself asserts between inputs ([`Engine::check`]);
+//! no client that sent a valid startup packet receives an unexpected reply; and no row for one client reaches another
+//! one, as long as its server has sent only valid replies.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -22,20 +22,20 @@ use crate::tape::Tape;
 
 const FRONT_TAGS: &[u8] = b"QPBDECSHFdcfXpz";
 const BACK_TAGS: &[u8] = b"Z12C3DEnTtGHdcSNAIVsWRKvz";
-/// The most connections that a run makes.
-const MOST: usize = 24;
+/// The most connections of a run.
+const MAX_CONNECTIONS: usize = 24;
 
 struct Client {
     peer: Peer,
-    /// What its texts and nobody else's hold.
+    /// A text that only this client's queries hold.
     mark: String,
     waiting: Vec<u8>,
     asked: Stream,
-    heard: Stream,
+    received: Stream,
     contract: Contract,
-    /// Whether it is through its login.
+    /// Whether its login is complete.
     welcome: bool,
-    /// It sent something else than requests; what it may hear can't be told.
+    /// It has sent an invalid message; the replies that it may receive are unknown.
     odd: bool,
     blocked: bool,
 }
@@ -43,7 +43,7 @@ struct Client {
 struct ServerEnd {
     peer: Peer,
     backend: Backend,
-    /// What came before its startup packet was whole.
+    /// The bytes that arrived before its startup packet was complete.
     first: Vec<u8>,
     started: bool,
     waiting: Vec<u8>,
@@ -59,7 +59,7 @@ struct World<'a> {
     made: usize,
 }
 
-/// Runs what the tape says.
+/// Runs the steps of the tape.
 pub(crate) fn whole_engine(data: &[u8]) {
     let mut tape = Tape::new(data);
     let config =
@@ -87,7 +87,7 @@ pub(crate) fn whole_engine(data: &[u8]) {
     }
 }
 
-/// One pool of `size` servers; everybody is trusted.
+/// One pool of `size` servers with `trust` for all users.
 fn config(size: u8, mode: PoolMode) -> Config {
     let mut config = Config { admin_users: vec!["admin".into()], mode, ..Config::default() };
     config.auth.method = Method::Trust;
@@ -116,7 +116,7 @@ impl World<'_> {
         let (who, kind) = (usize::from(kind >> 6), kind & 0x3f);
         match kind % 20 {
             0..=3 => self.ask(who),
-            4 => self.say_odd(who),
+            4 => self.send_odd(who),
             5 => {
                 let size = usize::from(self.tape.byte());
                 self.client_sends(who, size);
@@ -129,7 +129,7 @@ impl World<'_> {
                 self.server_sends(who, size);
             }
             12 | 13 => self.server_sends(who, usize::MAX),
-            14 => self.lie(who),
+            14 => self.send_unexpected(who),
             15 => self.greet(),
             16 => self.pass(),
             17 => self.leave(who),
@@ -138,7 +138,7 @@ impl World<'_> {
         }
     }
 
-    /// One input, and what follows from it at once.
+    /// One input, and the port calls that follow from it.
     fn input(&mut self, input: Input<'_>) {
         self.engine.handle(self.now, input, &mut self.port);
         loop {
@@ -152,7 +152,7 @@ impl World<'_> {
         }
         self.engine.check();
         for (peer, bytes) in std::mem::take(&mut self.port.sent) {
-            self.heard(peer, &bytes);
+            self.received(peer, &bytes);
         }
         let port = &self.port;
         self.clients.retain(|client| port.is_alive(client.peer));
@@ -167,18 +167,18 @@ impl World<'_> {
         }
     }
 
-    /// What was sent to somebody arrives there.
-    fn heard(&mut self, peer: Peer, bytes: &[u8]) {
+    /// Delivers sent bytes to their peer.
+    fn received(&mut self, peer: Peer, bytes: &[u8]) {
         if let Some(server) = self.servers.iter_mut().find(|server| server.peer == peer) {
-            server.hears(bytes);
+            server.receives(bytes);
         } else if let Some(client) = self.clients.iter_mut().find(|client| client.peer == peer) {
-            client.hears(bytes);
+            client.receives(bytes);
         }
     }
 
-    /// A client connects; by the front door with a good startup packet.
+    /// A client connects; if `good`, with a valid startup packet.
     fn arrive(&mut self, good: bool) {
-        if self.made == MOST {
+        if self.made == MAX_CONNECTIONS {
             return;
         }
         self.made += 1;
@@ -189,7 +189,7 @@ impl World<'_> {
             mark,
             waiting: Vec::new(),
             asked: Stream::default(),
-            heard: Stream::default(),
+            received: Stream::default(),
             contract: Contract::default(),
             welcome: false,
             odd: !good,
@@ -232,7 +232,7 @@ impl World<'_> {
         self.tape = tape;
     }
 
-    fn say_odd(&mut self, who: usize) {
+    fn send_odd(&mut self, who: usize) {
         let mut tape = self.tape;
         if let Some(client) = self.client(who) {
             match tape.flag() {
@@ -277,8 +277,8 @@ impl World<'_> {
         self.bytes(peer, &piece);
     }
 
-    /// A server says what nobody may rely on.
-    fn lie(&mut self, who: usize) {
+    /// A server sends an unexpected message.
+    fn send_unexpected(&mut self, who: usize) {
         let mut tape = self.tape;
         if let Some(server) = self.server(who) {
             server.backend.lied = true;
@@ -290,10 +290,10 @@ impl World<'_> {
         self.tape = tape;
     }
 
-    /// A connect that was asked for succeeds, or fails.
+    /// A requested connect succeeds or fails.
     fn greet(&mut self) {
         let Some(peer) = self.port.connects.pop_front().filter(|peer| self.port.is_alive(*peer)) else { return };
-        if self.tape.below(8) == 7 || self.servers.len() == MOST {
+        if self.tape.below(8) == 7 || self.servers.len() == MAX_CONNECTIONS {
             self.port.end(peer);
             return self.input(Input::ConnectFailed { peer, error: "refused".into() });
         }
@@ -307,7 +307,7 @@ impl World<'_> {
         self.input(Input::Connected { peer, local: "127.0.0.1:5000".into(), remote: None });
     }
 
-    /// Time passes, and every deadline is kept.
+    /// Time passes, and every deadline is honoured.
     fn pass(&mut self) {
         let span =
             self.tape.one(&[Span::from_millis(1), Span::from_millis(300), Span::from_secs(20), Span::from_secs(900)]);
@@ -321,18 +321,18 @@ impl World<'_> {
         self.now = self.now.max(end);
     }
 
-    /// Somebody's connection ends.
+    /// A connection ends.
     fn leave(&mut self, who: usize) {
         let client = self.tape.flag();
         let peer = if client { self.client(who).map(|c| c.peer) } else { self.server(who).map(|s| s.peer) };
         let Some(peer) = peer else { return };
-        // A paused peer's end of file is not read, but its reset is heard.
+        // A paused peer's end of file is not read, but its reset is reported.
         let cause = if self.port.is_read(peer) { Gone::Eof } else { Gone::Error };
         self.port.end(peer);
         self.input(Input::Closed { peer, cause });
     }
 
-    /// A client's socket is full, or has room again.
+    /// A client's socket becomes full, or writable again.
     fn block(&mut self, who: usize) {
         let Some(client) = self.client(who) else { return };
         client.blocked = !client.blocked;
@@ -369,9 +369,9 @@ impl World<'_> {
 }
 
 impl Client {
-    /// Notes what it is about to ask.
+    /// Records the requests that it is about to send.
     fn sends(&mut self, piece: &[u8]) {
-        // What follows a goodbye, or is no message, is not read.
+        // Bytes after a Terminate or an invalid message are not read.
         let bytes = [self.asked.held(), piece].concat();
         self.odd |= !is_readable(&bytes);
         if !self.odd {
@@ -380,11 +380,11 @@ impl Client {
         }
     }
 
-    fn hears(&mut self, bytes: &[u8]) {
+    fn receives(&mut self, bytes: &[u8]) {
         if self.odd {
             return;
         }
-        for message in self.heard.push(bytes) {
+        for message in self.received.push(bytes) {
             if !self.welcome {
                 self.welcome = message.tag == b'Z';
                 continue;
@@ -392,22 +392,22 @@ impl Client {
             let asked = self.contract.reply(message.tag);
             assert!(asked, "{} did not ask for {:?}", self.mark, char::from(message.tag));
             if message.tag == b'D' {
-                self.sees(&message.body);
+                self.check_row(&message.body);
             }
         }
     }
 
-    /// A row that says whose it is, is its own.
-    fn sees(&self, row: &[u8]) {
+    /// A row with a mark belongs to this client.
+    fn check_row(&self, row: &[u8]) {
         let Some(text) = backend::data_row(row).ok().and_then(|mut values| values.next().flatten()) else { return };
         let marked = text.windows(2).position(|two| two == b"--").map(|at| &text[at + 2..]);
         let own = marked.is_none_or(|rest| rest.starts_with(self.mark.as_bytes()));
-        assert!(own, "{} hears a row of another: {:?}", self.mark, String::from_utf8_lossy(text));
+        assert!(own, "{} receives a row of another client: {:?}", self.mark, String::from_utf8_lossy(text));
     }
 }
 
 impl ServerEnd {
-    fn hears(&mut self, bytes: &[u8]) {
+    fn receives(&mut self, bytes: &[u8]) {
         if self.started {
             self.backend.receive(bytes);
             return;
@@ -416,7 +416,7 @@ impl ServerEnd {
         match startup::first(&self.first) {
             Ok(None) => {}
             Ok(Some((First::Startup(_), used))) => {
-                assert_eq!(used, self.first.len(), "nothing may follow before we are let in");
+                assert_eq!(used, self.first.len(), "nothing may follow before the login is accepted");
                 self.started = true;
                 put_back::auth_ok(&mut self.waiting);
                 put_back::parameter_status(&mut self.waiting, "TimeZone", "UTC");
@@ -424,7 +424,7 @@ impl ServerEnd {
                 put_back::ready(&mut self.waiting, b'I');
             }
             Ok(Some((First::Cancel { .. }, _))) => {}
-            other => panic!("a server was sent {other:?}"),
+            other => panic!("a server received {other:?}"),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What operators write: settings in both faces, HBA rules, connection strings, cipher lists, commands.
+//! What operators write: settings as TOML and as ini, HBA rules, connection strings, cipher lists, commands.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -13,7 +13,7 @@ use weir_config::{
 use crate::passwords::rules_are_named;
 use crate::tape::Tape;
 
-/// What a file may refer to, beside itself.
+/// The files that a settings file may refer to.
 const FILES: &[(&str, &str)] = &[
     ("users.txt", "\"u\" \"x\"\n\"admin\" \"md501234567890123456789012345678901\"\n"),
     ("hba.conf", "local all all peer\nhost all all 10.0.0.0/8 scram-sha-256\n"),
@@ -41,19 +41,19 @@ fn read_settings(name: &str, text: &str) -> Option<Config> {
     }
 }
 
-/// A configuration shows, is reviewed, and means the same when it is written as TOML.
+/// A configuration is shown, is reviewed, and means the same when it is written as TOML.
 fn use_settings(name: &str, text: &str) {
     let Some(config) = read_settings(name, text) else { return };
     let _ = weir_config::show(&config);
     let _ = weir_config::review(&config, &HostLimits { descriptors: 1024, cores: 2 });
     assert!(weir_config::differences(&config, &config).is_empty());
     if config.remarks.iter().any(|remark| remark.text.starts_with("could not open")) {
-        // PgBouncer goes on without a userlist that is not there; TOML says so and refuses.
+        // PgBouncer ignores a missing userlist; TOML reports an error and refuses it.
         return;
     }
     let toml = to_toml(&config);
     let again = load(Path::new("weir.toml"), &|path| read(path, ("weir.toml", &toml)), &|_| None);
-    let again = again.unwrap_or_else(|error| panic!("what was written can't be read: {error}\n{toml}"));
+    let again = again.unwrap_or_else(|error| panic!("the written text can't be read: {error}\n{toml}"));
     let (before, after) = (meaning(config), meaning(again));
     for (name, pool) in &before.pools {
         assert_eq!(after.pools.get(name), Some(pool), "{toml}");
@@ -61,7 +61,7 @@ fn use_settings(name: &str, text: &str) {
     assert_eq!(after, before, "{toml}");
 }
 
-/// What was understood, without where and how it was written.
+/// The settings, without where and how they were written.
 fn meaning(config: Config) -> Config {
     let Config { locations, inert, .. } = Config::default();
     let (password_files, warnings) = (Vec::new(), Vec::new());
@@ -87,7 +87,7 @@ pub(crate) fn toml_file(data: &[u8]) {
     use_settings("weir.toml", &String::from_utf8_lossy(data));
 }
 
-/// The connection string of a database, and the line of a user.
+/// The connection string of a database, and the settings of a user.
 pub(crate) fn connection_string(data: &[u8]) {
     let text = String::from_utf8_lossy(data).replace(['\n', '\r'], " ");
     let base = "[pgbouncer]\nlisten_addr = 127.0.0.1\nauth_type = trust\nauth_file = users.txt\n";
@@ -95,7 +95,7 @@ pub(crate) fn connection_string(data: &[u8]) {
     use_settings("pgbouncer.ini", &format!("{base}[users]\nu = {text}\n[databases]\na = host=b\n"));
 }
 
-/// HBA rules: read or refused with their lines; who is let in by a rule is one it is for.
+/// HBA rules are read or refused with their lines. A rule accepts only connections that it is for.
 pub(crate) fn hba_file(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let named = |name: &str| match name {
@@ -106,7 +106,7 @@ pub(crate) fn hba_file(data: &[u8]) {
         Ok(hba) => hba,
         Err(errors) => return rules_are_named(&text, errors.iter().map(|e| (e.line, e.message.as_str()))),
     };
-    assert!(hba.rules().windows(2).all(|two| two[0].line < two[1].line), "rules stand in the file's order");
+    assert!(hba.rules().windows(2).all(|two| two[0].line < two[1].line), "rules keep the file's order");
     let addresses: [IpAddr; 3] = [
         Ipv4Addr::LOCALHOST.into(),
         Ipv4Addr::new(10, 1, 2, 3).into(),
@@ -123,7 +123,7 @@ pub(crate) fn hba_file(data: &[u8]) {
     }
 }
 
-/// OpenSSL's cipher lists: what they lead to is a set, and a list of its names leads to the same.
+/// OpenSSL's cipher lists: each yields a set, and a list of the set's names yields the same set.
 pub(crate) fn cipher_list(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     for resolve in [resolve_ciphers, resolve_tls13] {
@@ -136,7 +136,7 @@ pub(crate) fn cipher_list(data: &[u8]) {
     use_settings("weir.toml", &format!("[listen]\naddress = \"127.0.0.1\"\n[tls.client]\nciphers = \"{text}\"\n"));
 }
 
-/// A command of the console: a name that was read is not empty, and SET is done or refused.
+/// A command of the console: a parsed name is not empty, and SET is done or refused.
 pub(crate) fn console_command(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let command = match weir_admin::parse(&text) {
@@ -146,7 +146,7 @@ pub(crate) fn console_command(data: &[u8]) {
             return;
         }
     };
-    assert!(command.database() != Some(""), "an empty name would be everything");
+    assert!(command.database() != Some(""), "an empty name would mean all databases");
     let _ = (command.tag(), command.issued(), command.name(), command.needs());
     if let Command::Set { key, value } = &command
         && let Ok(config) = weir_config::set(&Config::default(), key, value)
@@ -155,7 +155,7 @@ pub(crate) fn console_command(data: &[u8]) {
     }
 }
 
-/// What is written into a file means what it means when it is laid over the file.
+/// An assignment in a file means the same as an assignment on top of the file.
 fn assign(key: &str, value: &str) {
     const FILE: &str = "[auth.users]\na = \"b\"\n[pools.p]\nhost = \"h\"\n";
     let Ok(assign) = Assignment::new(key, value) else { return };
@@ -169,7 +169,7 @@ fn assign(key: &str, value: &str) {
     assert_eq!(shown(written), shown(load(FILE, &edits)));
 }
 
-/// SET of each setting, and each value, by its name.
+/// SET of each setting, by name, and each value.
 pub(crate) fn set_command(data: &[u8]) {
     let mut tape = Tape::new(data);
     let shown = weir_config::show(&Config::default());

@@ -1,7 +1,7 @@
-//! Readers of strangers' bytes that are private to the runtime.
+//! Readers of untrusted bytes that are private to the runtime.
 //!
-//! They are included by their files: they do no I/O and need none of the runtime's libraries, whose TLS takes a C compiler
-//! minutes to build, again for each way of building.
+//! They are included by path: they do no I/O and need none of the runtime's libraries. Its TLS library takes a C
+//! compiler minutes to build, again for each kind of build.
 
 #![allow(dead_code, reason = "the runtime uses more of them than the targets do")]
 

@@ -1,11 +1,11 @@
-//! What the fuzz targets do with their bytes, and what must hold.
+//! The bodies of the fuzz targets, and what must hold for them.
 //!
-//! Owns one function a target, in [`TARGETS`]. Must not know libFuzzer: `fuzz/fuzz_targets` hands these functions to it,
-//! and this crate's own tests hand them every file of the corpora and of the regressions, in an ordinary `cargo test`.
+//! Owns one function per target, in [`TARGETS`], and does not know libFuzzer: `fuzz/fuzz_targets` passes these
+//! functions to libFuzzer, and this crate's tests pass them every file of the corpora and of the regressions.
 //!
 //! Invariant: a target is a function of its bytes; a panic is a finding.
 
-// The unit tests in the files that it includes are those of another crate.
+// The unit tests in the included files belong to another crate.
 #![cfg(not(test))]
 
 mod answers;
@@ -25,9 +25,9 @@ mod wire;
 /// One fuzz target.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
-    /// Its name: of its file in `fuzz/fuzz_targets` and of its folder in `fuzz/corpus`.
+    /// The name of its file in `fuzz/fuzz_targets` and of its folder in `fuzz/corpus`.
     pub name: &'static str,
-    /// What it does with some bytes; it panics if something is wrong.
+    /// Checks some bytes; panics if something is wrong.
     pub run: fn(&[u8]),
 }
 
@@ -71,8 +71,7 @@ const fn target(name: &'static str, run: fn(&[u8])) -> Target {
 
 /// Runs a target by its name.
 ///
-/// # Panics
-/// When there is no such target, and when the target finds something.
+/// Panics When there is no such target, and when the target fails.
 pub fn run(name: &str, data: &[u8]) {
     let target = TARGETS.iter().find(|target| target.name == name);
     (target.unwrap_or_else(|| panic!("there is no target {name}")).run)(data);

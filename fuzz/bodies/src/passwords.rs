@@ -1,7 +1,7 @@
-//! Who is it: SCRAM in both roles, md5, cleartext, logins as they come in frames, and what secrets are stored as.
+//! Authentication: SCRAM in both roles, md5, cleartext, logins in frames, and stored secrets.
 //!
-//! Keys are fixed and never hashed from a password, which would cost milliseconds; a fuzzer can't guess them. So whatever
-//! it makes up must be refused, and of an honest exchange only the very messages that were sent may be accepted.
+//! Keys are fixed and never hashed from a password, which would cost milliseconds; a fuzzer can't guess them. So any
+//! invented message must be refused, and of a valid exchange only exactly the sent messages may be accepted.
 
 use std::sync::Arc;
 
@@ -25,8 +25,8 @@ fn verifier() -> ScramVerifier {
     ScramVerifier::from_salted(&SALTED, b"sixteen bytes ok".to_vec(), 4096)
 }
 
-/// A message, or a version of it that the fuzzer has changed.
-fn twisted(message: &[u8], tape: &mut Tape<'_>) -> Vec<u8> {
+/// A message, possibly changed by the fuzzer.
+fn altered(message: &[u8], tape: &mut Tape<'_>) -> Vec<u8> {
     let mut message = message.to_vec();
     match tape.below(4) {
         0 => {}
@@ -45,7 +45,7 @@ fn twisted(message: &[u8], tape: &mut Tape<'_>) -> Vec<u8> {
     message
 }
 
-/// Our role towards clients: nothing but the very messages of a client that knows the keys gets in.
+/// Our role towards clients: only exactly the messages of a client that knows the keys are accepted.
 pub(crate) fn scram_server(data: &[u8]) {
     let mut tape = Tape::new(data);
     let (ours, theirs, must_fail) = (tape.flag(), tape.flag(), tape.below(8) == 7);
@@ -55,21 +55,21 @@ pub(crate) fn scram_server(data: &[u8]) {
     else {
         return;
     };
-    let mechanism = twisted(mechanism.as_bytes(), &mut tape);
+    let mechanism = altered(mechanism.as_bytes(), &mut tape);
     let Ok(server) = offer.choose(&mechanism) else { return };
-    let sent_first = twisted(&first, &mut tape);
+    let sent_first = altered(&first, &mut tape);
     let Ok((server, server_first)) = server.first(&sent_first, verifier(), must_fail) else { return };
     let Ok(need) = client.server_first(&server_first) else { return };
     let (verdict, last) = need.answer(&ScramKeys::from_salted(&SALTED));
-    let sent_last = twisted(&last, &mut tape);
+    let sent_last = altered(&last, &mut tape);
     let Ok((keys, server_final)) = server.finish(&sent_last) else { return };
     assert!(!must_fail, "a must_fail login must fail");
-    assert!(sent_first == first && sent_last == last, "a proof of other messages was believed");
+    assert!(sent_first == first && sent_last == last, "a proof of other messages was accepted");
     assert!(keys.matches(&verifier()));
     assert_eq!(verdict.finish(&server_final), Ok(()));
 }
 
-/// Our role towards servers: nothing but the very messages of a server that knows the secret is believed.
+/// Our role towards servers: only exactly the messages of a server that knows the secret are accepted.
 pub(crate) fn scram_client(data: &[u8]) {
     let mut tape = Tape::new(data);
     let bound = tape.flag();
@@ -78,10 +78,10 @@ pub(crate) fn scram_client(data: &[u8]) {
     let _ = ScramClient::choose([2; 18], names.into_iter(), binding);
     let offer = ScramOffer::new([1; 18], binding);
     let offered = offer.mechanisms().iter().map(|name| name.as_bytes());
-    let (mechanism, client, first) = ScramClient::choose([2; 18], offered, binding).expect("we know them all");
+    let (mechanism, client, first) = ScramClient::choose([2; 18], offered, binding).expect("all mechanisms are known");
     let server = offer.choose(mechanism.as_bytes()).expect("it was offered");
     let (server, server_first) = server.first(&first, verifier(), false).expect("an honest message");
-    let sent_first = twisted(&server_first, &mut tape);
+    let sent_first = altered(&server_first, &mut tape);
     let Ok(need) = client.server_first(&sent_first) else { return };
     assert!(!need.salt.is_empty() && (1..=weir_auth::MAX_ITERATIONS).contains(&need.iterations));
     let (verdict, last) = need.answer(&ScramKeys::from_salted(&SALTED));
@@ -89,9 +89,9 @@ pub(crate) fn scram_client(data: &[u8]) {
         Ok((_, server_final)) => server_final,
         Err(_) => b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=".to_vec(),
     };
-    let sent_final = twisted(&server_final, &mut tape);
+    let sent_final = altered(&server_final, &mut tape);
     if verdict.finish(&sent_final).is_ok() {
-        assert_eq!(sent_first, server_first, "a server that does not know the secret was believed");
+        assert_eq!(sent_first, server_first, "a server that does not know the secret was accepted");
         // Extensions may follow the signature.
         assert!(sent_final.starts_with(&server_final));
     }
@@ -113,7 +113,7 @@ pub(crate) fn passwords(data: &[u8]) {
     assert!(is_hex || !md5_verify(&stored, salt, md5_response(&stored, salt).as_bytes()));
 }
 
-/// A client's login: whatever bodies of messages come, nobody is accepted who did not prove anything.
+/// A client's login: whatever message bodies arrive, no client is accepted without a proof.
 pub(crate) fn client_login(data: &[u8]) {
     let mut tape = Tape::new(data);
     let exchange = match tape.below(5) {
@@ -137,15 +137,15 @@ pub(crate) fn client_login(data: &[u8]) {
             _ => login.message(tape.some(), &POLICY, &mut buffer),
         };
         match next {
-            LoginStep::Accepted(_) => panic!("somebody who proved nothing is in"),
+            LoginStep::Accepted(_) => panic!("a client without a proof is accepted"),
             LoginStep::Refused(_) => break,
             LoginStep::Wait | LoginStep::HashPassword { .. } => {}
         }
     }
-    assert!(buffer.len() < 64 << 10, "what we say is bounded");
+    assert!(buffer.len() < 64 << 10, "our output is bounded");
 }
 
-/// Our login at a server that says anything: it costs little, and is believed only after AuthenticationOk.
+/// Our login at a server that sends anything: it costs little, and succeeds only after AuthenticationOk.
 pub(crate) fn server_login(data: &[u8]) {
     let mut tape = Tape::new(data);
     let flags = tape.byte();
@@ -183,7 +183,7 @@ pub(crate) fn server_login(data: &[u8]) {
             ServerLoginStep::Wait | ServerLoginStep::HashPassword { .. } => {}
         }
     }
-    assert!(buffer.len() < 16 << 10, "what we say is bounded");
+    assert!(buffer.len() < 16 << 10, "our output is bounded");
 }
 
 fn was_accepted(mut said: &[u8]) -> bool {
@@ -197,7 +197,7 @@ fn was_accepted(mut said: &[u8]) -> bool {
     false
 }
 
-/// Secrets as pg_authid holds them: a verifier is written as it was read, and nothing shows a secret.
+/// Secrets as pg_authid stores them: a verifier is written as it was read, and no output shows a secret.
 pub(crate) fn stored_secrets(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     match Secret::parse(&text) {
@@ -211,7 +211,7 @@ pub(crate) fn stored_secrets(data: &[u8]) {
     }
 }
 
-/// A userlist: what is written of what was read is read the same.
+/// A userlist: what is written after reading is read the same.
 pub(crate) fn userlist(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let users = match Users::parse(&text) {
@@ -242,7 +242,7 @@ pub(crate) fn ident_file(data: &[u8]) {
     }
 }
 
-/// Errors name lines that are there, in one line each.
+/// Errors name existing lines, in one line each.
 pub(crate) fn rules_are_named<'e>(text: &str, errors: impl Iterator<Item = (usize, &'e str)>) {
     let mut count = 0;
     for (line, message) in errors {

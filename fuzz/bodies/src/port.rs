@@ -1,4 +1,4 @@
-//! An engine's port without a network: what is asked for is recorded, and the port's rules are checked.
+//! An engine's port without a network: requests are recorded, and the port's rules are checked.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
@@ -10,13 +10,13 @@ use weir_config::Config;
 use weir_engine::Message;
 use weir_engine::port::{About, Handshake, Io, Level, Response, Work};
 
-/// The most that one turn may queue for one peer: a few of the largest messages that are made here.
-const MOST_A_TURN: usize = 1 << 20;
+/// The most bytes that one input may queue for one peer: a few of the largest messages that are made here.
+const MAX_PER_INPUT: usize = 1 << 20;
 
-/// What an engine asked for.
+/// What an engine requested.
 #[derive(Default)]
 pub(crate) struct Port {
-    /// The bytes of the input that is being handled.
+    /// The bytes of the input that is being processed.
     pub(crate) input: Vec<u8>,
     slots: u32,
     alive: BTreeSet<Peer>,
@@ -47,7 +47,7 @@ impl Port {
         self.is_alive(peer) && !self.paused.contains(&peer)
     }
 
-    /// A handle dies.
+    /// A handle is closed.
     pub(crate) fn end(&mut self, peer: Peer) {
         assert!(self.alive.remove(&peer), "a dead handle {peer:?} is closed");
         self.paused.remove(&peer);
@@ -57,7 +57,7 @@ impl Port {
         assert!(self.alive.contains(&to), "bytes for a dead handle {to:?}");
         let sent = self.sent.entry(to).or_default();
         sent.extend_from_slice(bytes);
-        assert!(sent.len() <= MOST_A_TURN, "more than one turn may produce");
+        assert!(sent.len() <= MAX_PER_INPUT, "more than one input may produce");
     }
 }
 
@@ -95,13 +95,13 @@ impl Io for Port {
         self.messages.push_back((message, socket));
     }
     fn start_tls(&mut self, _: Peer, _: Handshake) {
-        panic!("nobody here has TLS");
+        panic!("no peer here has TLS");
     }
     fn help(&mut self, job: u64, _: Work) {
         self.jobs.push_back(job);
     }
     fn log(&mut self, _: Level, about: About<'_>, text: fmt::Arguments<'_>) {
-        // A line that can't be written is a finding too.
+        // A line that can't be formatted is a failure too.
         let _ = format!("{about}{text}");
     }
     fn adopt(&mut self, _: &Arc<Config>) {}

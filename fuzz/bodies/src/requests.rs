@@ -1,4 +1,4 @@
-//! What clients ask, and what anybody may say who wants to confuse.
+//! Requests of clients, and invalid messages of either side.
 
 use weir_pgwire::{Of, put_back, put_front};
 
@@ -13,7 +13,7 @@ const TEXTS: [&str; 16] = [
     "deallocate \"b\"", "prepare p as select 1",
 ];
 
-/// One request of a client whose texts begin with a comment that names it.
+/// One request of a client. Its texts end with a comment that names the client.
 pub(crate) fn request(tape: &mut Tape<'_>, mark: &str, sent: &mut Vec<u8>) {
     match tape.below(16) {
         0..=2 => put_front::query(sent, text(tape, mark)),
@@ -29,10 +29,10 @@ pub(crate) fn request(tape: &mut Tape<'_>, mark: &str, sent: &mut Vec<u8>) {
     }
 }
 
-/// A text of a client's; with a mark, it stands behind it as a comment.
+/// A query text of a client; a mark is appended as a comment.
 fn text(tape: &mut Tape<'_>, mark: &str) -> String {
     let text = tape.one(&TEXTS);
-    // A text beyond what is looked at of a query, now and then.
+    // Now and then, a text longer than the part of a query that is examined.
     let space = if tape.below(16) == 15 { 600 } else { 0 };
     if mark.is_empty() { format!("{text}{:space$}", "") } else { format!("{text} --{mark}{:space$}", "") }
 }

@@ -1,9 +1,9 @@
-//! A whole session: two clients and two servers, linked and parted as an engine would, with bytes on both sides that the
-//! fuzzer makes and cuts.
+//! A whole session: two clients and two servers, linked and parted as an engine would. The fuzzer makes and cuts the
+//! bytes on both sides.
 //!
-//! What must hold, whatever comes: nothing panics; both ends are only ever sent whole messages; no client hears a reply that
-//! it did not ask for; no row reaches anybody twice, or anybody who is not linked; a server is proven clean only if nothing
-//! is owed by a reading of the protocol that is not the session's own ([`Contract`]).
+//! What must hold for every input: no panic; both ends receive only whole messages; no client receives an unexpected
+//! reply; no row arrives twice or at a client that is not linked; a server is proven clean only if [`Contract`], a
+//! reading of the protocol that is independent of the session, has no pending reply.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ const FRONT_TAGS: &[u8] = b"QPBDECSHFdcfXpz";
 /// The tags that a server may send, and some that it may not.
 const BACK_TAGS: &[u8] = b"Z12C3DEnTtGHdcSNAIVsWRKvz";
 
-/// What the sessions of a worker share.
+/// State that the sessions of a worker share.
 pub(crate) struct Shared {
     pub(crate) interner: Interner,
     pub(crate) statements: PoolStatements,
@@ -99,11 +99,11 @@ struct ClientEnd {
     client: Client,
     link: Option<usize>,
     gone: bool,
-    /// Written by the client, and not yet offered or not yet taken.
+    /// Written by the client, but not yet offered or not yet taken.
     waiting: Vec<u8>,
     taken: Stream,
     contract: Contract,
-    heard: Stream,
+    received: Stream,
 }
 
 struct ServerEnd {
@@ -111,12 +111,12 @@ struct ServerEnd {
     link: Option<usize>,
     gone: bool,
     backend: Backend,
-    /// Said by the server, and not yet delivered.
+    /// Sent by the server, but not yet delivered.
     waiting: Vec<u8>,
-    said: Stream,
-    /// What the session has seen of it.
+    sent: Stream,
+    /// The server messages that the session has seen.
     contract: Contract,
-    /// Rows that it said since it was linked, of which its client may hear each once.
+    /// Rows that the server has sent since it was linked. Its client may receive each once.
     rows: Vec<Vec<u8>>,
 }
 
@@ -127,7 +127,7 @@ struct World<'a> {
     servers: Vec<ServerEnd>,
 }
 
-/// Runs what the tape says.
+/// Runs the steps of the tape.
 pub(crate) fn whole_session(data: &[u8]) {
     let mut tape = Tape::new(data);
     let mode = tape.one(&[PoolMode::Transaction, PoolMode::Session, PoolMode::Transaction, PoolMode::Statement]);
@@ -151,7 +151,7 @@ impl<'a> World<'a> {
             waiting: Vec::new(),
             taken: Stream::default(),
             contract: Contract::default(),
-            heard: Stream::default(),
+            received: Stream::default(),
         };
         let server = || ServerEnd {
             server: Server::new(params.clone(), CancelKey::default()),
@@ -159,7 +159,7 @@ impl<'a> World<'a> {
             gone: false,
             backend: Backend::default(),
             waiting: Vec::new(),
-            said: Stream::default(),
+            sent: Stream::default(),
             contract: Contract::default(),
             rows: Vec::new(),
         };
@@ -198,16 +198,16 @@ impl<'a> World<'a> {
         }
     }
 
-    /// A modelled server says something that it may say.
+    /// A modelled server sends a message that it may send.
     fn server_answers(&mut self, who: usize) {
         let server = &mut self.servers[who];
         if !server.gone {
-            let said = server.backend.answer(&mut self.tape);
-            server.waiting.extend_from_slice(&said);
+            let sent = server.backend.answer(&mut self.tape);
+            server.waiting.extend_from_slice(&sent);
         }
     }
 
-    /// What a client wrote arrives, up to `size` bytes of it.
+    /// Delivers up to `size` bytes of what a client wrote.
     fn client_sends(&mut self, who: usize, size: usize) {
         if self.clients[who].gone {
             return;
@@ -222,7 +222,7 @@ impl<'a> World<'a> {
             piece.drain(..used);
             match stop {
                 StopReason::EndOfInput => {
-                    break assert!(piece.is_empty(), "not all was taken, and nothing is waited for");
+                    break assert!(piece.is_empty(), "not all bytes were taken, and the session does not wait");
                 }
                 StopReason::NeedServer if self.link(who) => {}
                 StopReason::NeedServer => break,
@@ -248,36 +248,36 @@ impl<'a> World<'a> {
         self.clients[client].link
     }
 
-    /// What a step wrote goes to its ends.
+    /// Delivers what a step wrote to both ends.
     fn pass_on(&mut self, client: usize, written: Written) {
         let link = self.clients[client].link;
         match link {
-            Some(server) => self.server_hears(server, &written.server),
+            Some(server) => self.server_receives(server, &written.server),
             None => assert!(written.server.is_empty(), "bytes for no server"),
         }
-        self.client_hears(client, &written.client);
+        self.client_receives(client, &written.client);
     }
 
-    fn server_hears(&mut self, server: usize, bytes: &[u8]) {
+    fn server_receives(&mut self, server: usize, bytes: &[u8]) {
         let server = &mut self.servers[server];
         server.backend.receive(bytes).into_iter().for_each(|ask| server.contract.ask(ask));
     }
 
-    fn client_hears(&mut self, who: usize, bytes: &[u8]) {
+    fn client_receives(&mut self, who: usize, bytes: &[u8]) {
         let client = &mut self.clients[who];
-        for message in client.heard.push(bytes) {
+        for message in client.received.push(bytes) {
             let asked = client.contract.reply(message.tag);
             assert!(asked, "a reply that its client did not ask for: {:?}", char::from(message.tag));
             if message.tag == b'D' {
                 let server = client.link.expect("a row comes from a server");
                 let rows = &mut self.servers[server].rows;
                 let at = rows.iter().position(|row| *row == message.body);
-                rows.drain(..=at.expect("a row that its server did not say, or not any more"));
+                rows.drain(..=at.expect("a row that its server did not send, or that was received already"));
             }
         }
     }
 
-    /// What a server said arrives, up to `size` bytes of it.
+    /// Delivers up to `size` bytes of what a server sent.
     fn server_sends(&mut self, who: usize, size: usize) {
         if self.servers[who].gone {
             return;
@@ -289,23 +289,23 @@ impl<'a> World<'a> {
         let mut written = Written::default();
         let mut out = Recorder { input: &piece, written: &mut written };
         let client = link.map(|c| &mut self.clients[c].client);
-        let told =
+        let outcome =
             from_server::feed(&mut self.servers[who].server, client, &piece, &mut self.shared.context(), &mut out);
-        assert!(written.server.is_empty(), "a server's words are not for servers");
+        assert!(written.server.is_empty(), "a server's bytes are not for servers");
         match link {
-            Some(client) => self.client_hears(client, &written.client),
+            Some(client) => self.client_receives(client, &written.client),
             None => assert!(written.client.is_empty(), "bytes for no client"),
         }
-        if !told.is_ok_and(|told| is_bearable(&told)) {
+        if !outcome.is_ok_and(|outcome| keeps_link(&outcome)) {
             return self.lose(who);
         }
         let server = &mut self.servers[who];
-        for message in server.said.push(&piece) {
-            assert!(server.contract.reply(message.tag), "nobody asked for {:?}", char::from(message.tag));
+        for message in server.sent.push(&piece) {
+            assert!(server.contract.reply(message.tag), "an unexpected reply {:?}", char::from(message.tag));
         }
     }
 
-    /// A client asks for a server; `false` if there is none.
+    /// A client requests a server; `false` if there is none.
     fn link(&mut self, who: usize) -> bool {
         let free = |s: &ServerEnd| !s.gone && s.link.is_none() && s.server.prove_clean().is_some();
         let Some(ix) = self.servers.iter().position(free) else { return false };
@@ -317,7 +317,7 @@ impl<'a> World<'a> {
             param_sync::start(&mut self.servers[ix].server, &mut self.clients[who].client, params, scratch, &mut out)
         };
         assert!(written.client.is_empty());
-        self.server_hears(ix, &written.server);
+        self.server_receives(ix, &written.server);
         if asks && !self.agrees(ix) {
             self.servers[ix].gone = true;
             return false;
@@ -331,34 +331,37 @@ impl<'a> World<'a> {
         true
     }
 
-    /// A server answers a query of our own: well, if what it had said before allows.
+    /// A server answers a query of our own: successfully, if its earlier replies allow that.
     fn agrees(&mut self, ix: usize) -> bool {
         self.servers[ix].waiting.clear();
-        let mut said = Vec::new();
-        weir_pgwire::put_back::command_complete(&mut said, "SET");
-        weir_pgwire::put_back::ready(&mut said, b'I');
+        let mut sent = Vec::new();
+        weir_pgwire::put_back::command_complete(&mut sent, "SET");
+        weir_pgwire::put_back::ready(&mut sent, b'I');
         let server = &mut self.servers[ix];
         let honest = b"CZ".iter().all(|tag| server.backend.contract.reply(*tag));
         let mut written = Written::default();
-        let mut out = Recorder { input: &said, written: &mut written };
-        let told = from_server::feed(&mut server.server, None, &said, &mut self.shared.context(), &mut out);
-        assert!(written.client.is_empty() && written.server.is_empty(), "our own affair");
-        let done = told.is_ok_and(|told| told.own_query_done == Some(Ok(())));
+        let mut out = Recorder { input: &sent, written: &mut written };
+        let outcome = from_server::feed(&mut server.server, None, &sent, &mut self.shared.context(), &mut out);
+        assert!(
+            written.client.is_empty() && written.server.is_empty(),
+            "neither end receives replies to our own query"
+        );
+        let done = outcome.is_ok_and(|outcome| outcome.own_query_done == Some(Ok(())));
         done && honest && b"CZ".iter().all(|tag| server.contract.reply(*tag)) && server.server.prove_clean().is_some()
     }
 
-    /// A server that is clean leaves its client.
+    /// A clean server is released by its client.
     fn release(&mut self, ix: usize) {
         let Some(client) = self.servers[ix].link else { return };
         if self.servers[ix].server.prove_clean().is_none() || self.clients[client].client.is_mid_message() {
             return;
         }
-        assert!(self.clients[client].heard.is_between(), "a client is left in the middle of a message");
+        assert!(self.clients[client].received.is_between(), "a client is left in the middle of a message");
         self.servers[ix].link = None;
         self.clients[client].link = None;
     }
 
-    /// A client is gone. Its server stays if it is clean.
+    /// A client has left. Its server stays if it is clean.
     fn part(&mut self, who: usize) {
         self.clients[who].gone = true;
         if let Some(ix) = self.clients[who].link.take() {
@@ -382,58 +385,58 @@ impl<'a> World<'a> {
             if server.server.prove_clean().is_none() {
                 continue;
             }
-            let owed = server.contract.ends_owed();
-            assert_eq!(owed, 0, "proven clean, and {owed} ReadyForQuery are owed");
+            let pending = server.contract.pending_ready();
+            assert_eq!(pending, 0, "proven clean with {pending} pending ReadyForQuery");
             assert!(server.contract.is_fulfilled(), "proven clean, but {:?}", server.contract);
-            // What its client sends in pieces is not its last word, and it can't be parted from it now.
+            // If its client has sent part of a message, the session goes on, and the server can't be released now.
             let mid = server.link.is_some_and(|client| self.clients[client].client.is_mid_message());
             assert!(server.backend.is_between() || mid, "proven clean in the middle of a message");
         }
     }
 }
 
-/// Notes what the session took from a client; bytes that are no message are refused with their client.
+/// Records what the session took from a client; bytes that are no message close their client.
 fn take(client: &mut ClientEnd, bytes: &[u8]) {
     if is_readable(&[client.taken.held(), bytes].concat()) {
         client.taken.push(bytes).into_iter().for_each(|ask| client.contract.ask(ask));
     }
 }
 
-/// Notes the rows that a piece completes. Rows must be known before they are heard, and replies are judged after that; so
-/// this reads ahead in a copy.
+/// Records the rows that a piece completes. Rows must be known before they are received, and replies are checked after
+/// that; so this function reads ahead in a copy.
 fn note_rows(server: &mut ServerEnd, piece: &[u8]) {
-    if is_readable(&[server.said.held(), piece].concat()) {
-        let whole = server.said.clone().push(piece);
+    if is_readable(&[server.sent.held(), piece].concat()) {
+        let whole = server.sent.clone().push(piece);
         server.rows.extend(whole.into_iter().filter(|m| m.tag == b'D').map(|m| m.body));
     }
 }
 
-/// Whether an engine would keep a link after this.
-fn is_bearable(told: &ServerOutcome) -> bool {
-    !told.block_in_statement_mode && !told.copy_violated && told.fatal.is_none()
+/// Whether an engine would keep a link after this outcome.
+fn keeps_link(outcome: &ServerOutcome) -> bool {
+    !outcome.block_in_statement_mode && !outcome.copy_violated && outcome.fatal.is_none()
 }
 
-/// Messages of both sides, whole and in pieces: both ends get the same bytes, and the books end the same.
+/// Messages of both sides, whole and in pieces: both ends get the same bytes, and the sessions end in the same state.
 pub(crate) fn split_messages(data: &[u8]) {
     let mut tape = Tape::new(data);
     let mode = tape.one(&[PoolMode::Transaction, PoolMode::Session]);
     let cuts = [1 + tape.below(40), 1 + tape.below(9), 1 + tape.below(700)];
-    let (mut asked, mut said) = (Vec::new(), Vec::new());
+    let (mut asked, mut sent) = (Vec::new(), Vec::new());
     for _ in 0..tape.below(12) {
         request(&mut tape, "", &mut asked);
     }
     let raw = tape.some();
     for _ in 0..tape.below(12) {
-        any_message(&mut tape, BACK_TAGS, &mut said);
+        any_message(&mut tape, BACK_TAGS, &mut sent);
     }
-    said.extend_from_slice(tape.rest());
-    let whole = converse(mode, &asked, raw, &said, &[]);
-    assert_eq!(converse(mode, &asked, raw, &said, &cuts), whole);
-    assert_eq!(converse(mode, &asked, raw, &said, &[1]), whole);
+    sent.extend_from_slice(tape.rest());
+    let whole = converse(mode, &asked, raw, &sent, &[]);
+    assert_eq!(converse(mode, &asked, raw, &sent, &cuts), whole);
+    assert_eq!(converse(mode, &asked, raw, &sent, &[1]), whole);
 }
 
-/// What both ends were sent, and how it ended.
-fn converse(mode: PoolMode, asked: &[u8], raw: &[u8], said: &[u8], cuts: &[usize]) -> (Vec<u8>, Vec<u8>, String) {
+/// The bytes that both ends received, and the final state.
+fn converse(mode: PoolMode, asked: &[u8], raw: &[u8], sent: &[u8], cuts: &[usize]) -> (Vec<u8>, Vec<u8>, String) {
     let mut shared = Shared::new(2);
     let params = Arc::new(shared.params.unknown());
     let (mut client, mut server) = (Client::new(1, mode, params.clone()), Server::new(params, CancelKey::default()));
@@ -446,15 +449,15 @@ fn converse(mode: PoolMode, asked: &[u8], raw: &[u8], said: &[u8], cuts: &[usize
             break;
         }
     }
-    for piece in pieces(said, cuts) {
+    for piece in pieces(sent, cuts) {
         let mut out = Recorder { input: piece, written: &mut written };
-        let told = from_server::feed(&mut server, Some(&mut client), piece, &mut shared.context(), &mut out);
-        match told {
-            // The server is closed, and its state means nothing any more.
+        let outcome = from_server::feed(&mut server, Some(&mut client), piece, &mut shared.context(), &mut out);
+        match outcome {
+            // The server is closed, so its state has no meaning any more.
             Err(unexpected) => return (written.client, written.server, end + unexpected.0),
-            // So it is when an engine parts them: what comes after is not read, and how much of the message that did it has
-            // gone on depends on the cut.
-            Ok(told) if !is_bearable(&told) => return (Vec::new(), written.server, end + "parted"),
+            // The same when an engine parts them: later bytes are not read, and how much of the last message was passed
+            // on depends on the cut.
+            Ok(outcome) if !keeps_link(&outcome) => return (Vec::new(), written.server, end + "parted"),
             Ok(_) => {}
         }
     }
@@ -462,7 +465,7 @@ fn converse(mode: PoolMode, asked: &[u8], raw: &[u8], said: &[u8], cuts: &[usize
     (written.client, written.server, end)
 }
 
-/// Feeds a client that has a fresh server, for as long as it is not stopped. What its server is sent is whole messages.
+/// Feeds a client that has a new server, until a stop. Its server receives only whole messages.
 pub(crate) fn feed_alone(mut client: Client, shared: &mut Shared, input: &[u8]) {
     let mut server = Server::new(client.params().clone(), CancelKey::default());
     let mut written = Written::default();

@@ -1,5 +1,5 @@
-//! Heads of statements and command tags. What a head promises is checked by a reader of its own, which knows nothing but
-//! where statements end.
+//! Heads of statements and command tags. What a head claims is checked by a separate reader, which knows only where
+//! statements end.
 
 use weir_pgwire::sql::{self, Mentions, SqlHead};
 use weir_pgwire::{Dealloc, Dirty, Effects};
@@ -7,9 +7,9 @@ use weir_pgwire::{Dealloc, Dirty, Effects};
 /// A text, whole and cut.
 pub(crate) fn statement_heads(data: &[u8]) {
     let whole = sql::head(data);
-    if promises(&whole) {
+    if makes_claims(&whole) {
         for backslash in [Backslash::Escapes, Backslash::IsOneByte] {
-            assert!(statements(data, backslash) <= 1, "a promise about one statement of several: {whole:?}");
+            assert!(statements(data, backslash) <= 1, "a claim about one statement, but there are several: {whole:?}");
         }
     }
     if let SqlHead::Deallocate(Dealloc::Name(name)) = &whole {
@@ -17,7 +17,7 @@ pub(crate) fn statement_heads(data: &[u8]) {
     }
     let effects = Effects::of(data);
     let kept = sql::kept(data, |_| false);
-    // What is certainly left, and that no tag says, is among what may be left.
+    // State that is certainly left, without a command tag that shows it, is among the state that may be left.
     let by_text = kept.without(Dirty::LISTEN.union(Dirty::STATEMENTS).union(Dirty::CURSORS).union(Dirty::SETTINGS));
     assert!(effects.may_leave.contains(by_text), "{by_text:?} is not in {effects:?}");
     let mut pieces = data.chunks(7);
@@ -26,7 +26,7 @@ pub(crate) fn statement_heads(data: &[u8]) {
     assert!(mentions.found().contains(Mentions::of(data)), "a cut hid a word");
     for end in (0..=data.len()).step_by(data.len() / 60 + 1) {
         let early = sql::head_of_prefix(&data[..end]);
-        assert!(!promises(&early), "a promise about what was not seen: {early:?}");
+        assert!(!makes_claims(&early), "a claim about text that was not seen: {early:?}");
     }
 }
 
@@ -37,8 +37,8 @@ pub(crate) fn command_tags(data: &[u8]) {
     assert!(left.is_empty() || data.first().is_some_and(u8::is_ascii_uppercase));
 }
 
-/// Whether a session relies on the text being this one statement.
-fn promises(head: &SqlHead<'_>) -> bool {
+/// Whether a session relies on the text being one statement.
+fn makes_claims(head: &SqlHead<'_>) -> bool {
     matches!(
         head,
         SqlHead::SetLocal
@@ -49,7 +49,7 @@ fn promises(head: &SqlHead<'_>) -> bool {
     )
 }
 
-/// What a backslash is within a plain string: that depends on a setting of the server (standard_conforming_strings).
+/// The meaning of a backslash in a plain string: it depends on the server's setting standard_conforming_strings.
 #[derive(Clone, Copy, PartialEq)]
 enum Backslash {
     Escapes,
@@ -117,7 +117,7 @@ fn comment(text: &[u8]) -> usize {
     text.len()
 }
 
-/// The length of a quoted piece; a doubled quote is two pieces, which comes to the same.
+/// The length of a quoted piece. A doubled quote counts as two pieces, with the same result.
 fn quoted(text: &[u8], escapes: bool) -> usize {
     let (quote, mut at) = (text[0], 1);
     while at < text.len() {
@@ -130,7 +130,7 @@ fn quoted(text: &[u8], escapes: bool) -> usize {
     text.len()
 }
 
-/// The length of a string between dollar signs, or of what only looks like its beginning.
+/// The length of a dollar-quoted string, or of text that only looks like the beginning of one.
 fn dollar(text: &[u8]) -> usize {
     let tag = text[1..].iter().position(|byte| !is_word(*byte)).map_or(text.len(), |length| 1 + length);
     if text.get(tag) != Some(&b'$') || text[1].is_ascii_digit() {

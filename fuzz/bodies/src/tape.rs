@@ -1,4 +1,5 @@
-//! The fuzzer's bytes as a tape from which decisions are read. A tape that is over answers zeros, so every input is valid.
+//! The fuzzer's bytes as a tape from which decisions are read. An exhausted tape returns zeros, so every input is
+//! valid.
 
 /// Bytes that are read once, from the front.
 #[derive(Clone, Copy, Debug)]
@@ -34,26 +35,26 @@ impl<'a> Tape<'a> {
         of[self.below(of.len())]
     }
 
-    /// The next bytes, as many as there are of them.
+    /// The next `count` bytes, or as many as are left.
     pub(crate) fn take(&mut self, count: usize) -> &'a [u8] {
         let (taken, rest) = self.rest.split_at(count.min(self.rest.len()));
         self.rest = rest;
         taken
     }
 
-    /// Some bytes, whose number stands before them.
+    /// A length and that many bytes.
     pub(crate) fn some(&mut self) -> &'a [u8] {
         let count = usize::from(self.byte());
         self.take(count)
     }
 
-    /// All that is left.
+    /// All remaining bytes.
     pub(crate) fn rest(&mut self) -> &'a [u8] {
         self.take(usize::MAX)
     }
 }
 
-/// Pieces of `bytes`, cut after as many as `cuts` say, around and around.
+/// Pieces of `bytes`; their lengths cycle through `cuts`.
 pub(crate) fn pieces<'b>(mut bytes: &'b [u8], cuts: &[usize]) -> Vec<&'b [u8]> {
     let mut pieces = Vec::new();
     let mut sizes = cuts.iter().cycle();

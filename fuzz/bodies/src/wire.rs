@@ -1,4 +1,4 @@
-//! PostgreSQL's messages, the first packet, a balancer's header: read, cut, and written again.
+//! PostgreSQL's messages, the first packet, the PROXY header: read, cut, and written again.
 
 use weir_pgwire::startup::{self, First};
 use weir_pgwire::tag::{back, front};
@@ -6,10 +6,10 @@ use weir_pgwire::{Auth, HEAD, Head, backend, frontend, proxy, put_back, put_fron
 use weir_session::ParamTable;
 use weir_session::startup::{self as session_startup, EncryptionRequests, FirstPacket};
 
-/// Cuts are tried at every place of so many bytes, and at fewer of longer inputs.
+/// Inputs up to this length are cut after every byte; longer inputs in fewer places.
 const EVERY_CUT: usize = 300;
 
-/// Whole messages of a client: whatever can be read is written again as it was.
+/// Whole messages of a client: a parsed message is written again as it was.
 pub(crate) fn frontend_messages(data: &[u8]) {
     each(data, |message, tag, body| {
         let mut again = Vec::new();
@@ -30,14 +30,14 @@ pub(crate) fn frontend_messages(data: &[u8]) {
             front::COPY_DATA => put_front::copy_data(&mut again, body),
             _ => {}
         }
-        assert!(again.is_empty() || again == message, "what was read is not what is written");
+        assert!(again.is_empty() || again == message, "the written message differs from the parsed one");
     });
 }
 
 fn bind(body: &[u8], again: &mut Vec<u8>) {
-    let head = frontend::bind_head(body).expect("a front can't be wrong");
+    let head = frontend::bind_head(body).expect("a prefix can't be invalid");
     let seen = head.map(|h| (h.portal, h.statement, h.rest_at));
-    cuts(body, |cut| match frontend::bind_head(cut).expect("a front can't be wrong") {
+    cuts(body, |cut| match frontend::bind_head(cut).expect("a prefix can't be invalid") {
         Some(early) => assert_eq!(Some((early.portal, early.statement, early.rest_at)), seen),
         None => assert!(head.is_none_or(|h| cut.len() < h.rest_at)),
     });
@@ -86,7 +86,7 @@ pub(crate) fn backend_messages(data: &[u8]) {
             back::ERROR | back::NOTICE => error(body),
             _ => other(tag, body),
         }
-        assert!(again.is_empty() || again == message, "what was read is not what is written");
+        assert!(again.is_empty() || again == message, "the written message differs from the parsed one");
     });
 }
 
@@ -128,12 +128,12 @@ fn other(tag: u8, body: &[u8]) {
     }
 }
 
-/// The first packet: a cut changes nothing, and what it asks for is read or refused.
+/// The first packet: a cut changes nothing, and its request is parsed or refused.
 pub(crate) fn first_packet(data: &[u8]) {
     let whole = startup::first(data);
     cuts(data, |cut| match startup::first(cut) {
         Ok(None) => assert!(!matches!(whole, Ok(Some((_, used))) if used <= cut.len())),
-        early => assert_eq!(early, whole, "what is said early is said again when more is there"),
+        early => assert_eq!(early, whole, "an early result stays the same with more bytes"),
     });
     match whole {
         Ok(Some((First::Cancel { pid, key }, used))) => {
@@ -155,7 +155,7 @@ pub(crate) fn first_packet(data: &[u8]) {
         assert!(used <= data.len() && !request.user.is_empty() && !request.database.is_empty());
         for ignored in [&[][..], &["options".to_owned()], &["extra_float_digits".to_owned()]] {
             let Ok(wanted) = request.wanted(&table, ignored) else { continue };
-            // What is tracked will be a part of a query of ours: nothing in it may need more than quotes doubled.
+            // Tracked parameters become part of our own query: their values may need only doubled quotes.
             assert!(table.iter(&wanted).all(|(_, value)| value.bytes().all(|b| (b' '..=b'~').contains(&b))));
         }
         request.write_negotiation(&mut Vec::new());
@@ -167,13 +167,13 @@ pub(crate) fn startup_options(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let Ok(settings) = startup::options(&text) else { return };
     assert!(settings.iter().all(|(name, _)| !name.is_empty() && !name.contains(['-', '='])));
-    // Written again with every character escaped, they mean the same.
+    // Written again with every character escaped, the options mean the same.
     let escaped = |text: &str| text.chars().flat_map(|c| ['\\', c]).collect::<String>();
     let again: Vec<String> = settings.iter().map(|(n, v)| format!("-c {}={}", escaped(n), escaped(v))).collect();
     assert_eq!(startup::options(&again.join(" ")), Ok(settings));
 }
 
-/// A balancer's header: bounded, and a cut changes nothing.
+/// A PROXY header: bounded, and a cut changes nothing.
 pub(crate) fn proxy_header(data: &[u8]) {
     let whole = proxy::header(data);
     match whole {
@@ -186,11 +186,11 @@ pub(crate) fn proxy_header(data: &[u8]) {
     }
     cuts(data, |cut| match proxy::header(cut) {
         Ok(None) => assert!(!matches!(whole, Ok(Some((_, used))) if used <= cut.len())),
-        early => assert_eq!(early, whole, "what is said early is said again when more is there"),
+        early => assert_eq!(early, whole, "an early result stays the same with more bytes"),
     });
 }
 
-/// Calls `see` with each whole message: all of it, its tag, its body. A head that is cut says nothing.
+/// Calls `see` with each whole message: all of it, its tag, its body. A head that is cut is skipped.
 fn each(mut data: &[u8], mut see: impl FnMut(&[u8], u8, &[u8])) {
     while let Ok(Some(head)) = Head::parse(data) {
         (0..HEAD).for_each(|end| assert_eq!(Head::parse(&data[..end]), Ok(None)));

@@ -1,7 +1,7 @@
-//! SQLSTATEs: PgBouncer 1.18 says 08P01 whatever happened; Weir says which kind of refusal it is, as docs/errors.md
-//! lists.
+//! SQLSTATEs: PgBouncer 1.18 sends 08P01 for every error; Weir sends the SQLSTATE of the kind of error, as in
+//! docs/errors.md.
 
-/// How the text of a refusal begins, and Weir's SQLSTATE for it.
+/// The beginning of an error's text, and Weir's SQLSTATE for it.
 const CODES: [(&str, &str); 29] = [
     ("password authentication failed", "28P01"),
     ("SASL authentication failed", "28P01"),
@@ -34,11 +34,11 @@ const CODES: [(&str, &str); 29] = [
     ("TLS certificate name mismatch", "28000"),
 ];
 
-/// A fact of PgBouncer's with the SQLSTATE that Weir says instead of 08P01.
+/// A fact of PgBouncer with Weir's SQLSTATE instead of 08P01.
 pub(super) fn exact(fact: &str) -> String {
     CODES.iter().fold(fact.to_owned(), |fact, (text, code)| {
-        let said = |severity: &str, code: &str| format!("{severity} {code} {text}");
-        fact.replace(&said("FATAL", "08P01"), &said("FATAL", code))
-            .replace(&said("Error", "08P01"), &said("Error", code))
+        let error_of = |severity: &str, code: &str| format!("{severity} {code} {text}");
+        fact.replace(&error_of("FATAL", "08P01"), &error_of("FATAL", code))
+            .replace(&error_of("Error", "08P01"), &error_of("Error", code))
     })
 }

@@ -1,30 +1,30 @@
-//! What was seen: facts with a name each, in words that do not depend on ports, folders, process ids or moments.
+//! Facts: the results of a case, each with a name. Their text does not depend on ports, folders, process ids or times.
 //!
-//! Invariant: a fact's name is used once in a case, so that two lists of facts can be laid side by side.
+//! Invariant: a fact's name is used once in a case, so that two lists of facts can be compared.
 
 use std::time::Duration;
 
 use weir_pgclient::{Answer, Connection, Error, Params};
-use weir_tests::{Batch, readies, tale, tell, until_quiet};
+use weir_tests::{Batch, line_of, lines_of, read_until_ready, until_quiet};
 
-/// How long nothing may come until a connection counts as quiet.
+/// How long a connection must be silent until it counts as quiet.
 const QUIET: Duration = Duration::from_millis(300);
 
-/// How long a client waits for what must come.
-const PATIENCE: Duration = Duration::from_secs(15);
+/// How long a client waits for a message that must come.
+const TIMEOUT: Duration = Duration::from_secs(15);
 
-/// The facts of one case, in the order in which they were seen.
+/// The facts of one case, in the order of their observation.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Facts {
     seen: Vec<(String, String)>,
-    /// What is different for each site, and what stands for it.
+    /// Texts that differ by site, and their placeholders.
     words: Vec<(String, &'static str)>,
-    /// The end of the pooler's log, for whoever must explain a difference.
+    /// The end of the pooler's log, to explain a difference.
     log: String,
 }
 
 impl Facts {
-    /// None yet; each of these words is replaced wherever it stands alone.
+    /// An empty list; each of these words is replaced wherever it is a whole word.
     pub(crate) fn new(words: Vec<(String, &'static str)>) -> Self {
         Facts { seen: Vec::new(), words, log: String::new() }
     }
@@ -34,7 +34,7 @@ impl Facts {
         &self.seen
     }
 
-    /// What was noted under this name.
+    /// The fact of this name.
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         self.seen.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
@@ -58,11 +58,11 @@ impl Facts {
         self.seen.push((name.to_owned(), value));
     }
 
-    /// Connects and logs in, and notes how that went.
+    /// Connects and logs in, and notes the result.
     #[track_caller]
     pub(crate) fn login(&mut self, name: &str, params: &Params) -> Option<Connection> {
         let outcome = Connection::connect(params);
-        self.note(name, outcome.as_ref().map_or_else(told, |_| "welcome".to_owned()));
+        self.note(name, outcome.as_ref().map_or_else(error_line, |_| "welcome".to_owned()));
         outcome.ok()
     }
 
@@ -70,59 +70,59 @@ impl Facts {
     #[track_caller]
     pub(crate) fn query(&mut self, name: &str, connection: &mut Connection, sql: &str) {
         let outcome = connection.query(sql);
-        self.note(name, outcome.as_ref().map_or_else(told, shown));
+        self.note(name, outcome.as_ref().map_or_else(error_line, shown));
     }
 
     /// Sends a batch and notes every message of the answer, up to so many ReadyForQuery.
     #[track_caller]
     pub(crate) fn batch(&mut self, name: &str, connection: &mut Connection, batch: &Batch, ready: usize) {
         connection.send_bytes(batch.bytes()).unwrap_or_else(|error| panic!("{name}: {error}"));
-        let story = tale(&readies(connection, ready)).join("; ");
-        self.note(name, story);
+        let transcript = lines_of(&read_until_ready(connection, ready)).join("; ");
+        self.note(name, transcript);
     }
 
-    /// Notes whatever comes until nothing comes.
+    /// Notes all messages until the connection is quiet.
     #[track_caller]
     pub(crate) fn rest(&mut self, name: &str, connection: &mut Connection) {
         self.note(name, until_quiet(connection, QUIET).join("; "));
     }
 
-    /// Notes whatever comes until nothing comes for so long.
+    /// Notes all messages until the connection is quiet for that time.
     #[track_caller]
     pub(crate) fn during(&mut self, quiet: Duration, name: &str, connection: &mut Connection) {
         self.note(name, until_quiet(connection, quiet).join("; "));
     }
 
-    /// Waits for the first message, and notes it with whatever comes soon after.
+    /// Waits for the first message, and notes it with the messages soon after it.
     #[track_caller]
     pub(crate) fn rest_after_first(&mut self, name: &str, connection: &mut Connection) {
-        let first = connection.read_frame(PATIENCE);
-        let mut story = vec![first.map_or_else(|error| told(&error), |frame| tell(&frame))];
-        story.extend(until_quiet(connection, QUIET));
-        self.note(name, story.join("; "));
+        let first = connection.read_frame(TIMEOUT);
+        let mut transcript = vec![first.map_or_else(|error| error_line(&error), |frame| line_of(&frame))];
+        transcript.extend(until_quiet(connection, QUIET));
+        self.note(name, transcript.join("; "));
     }
 
-    /// Notes an answer up to ReadyForQuery, which takes as long as it takes.
+    /// Notes an answer up to ReadyForQuery, without a time limit of its own.
     #[track_caller]
     pub(crate) fn end_of_answer(&mut self, name: &str, connection: &mut Connection) {
-        let story = tale(&readies(connection, 1)).join("; ");
-        self.note(name, story);
+        let transcript = lines_of(&read_until_ready(connection, 1)).join("; ");
+        self.note(name, transcript);
     }
 
-    /// Notes what comes until the connection ends, which it must within some seconds.
+    /// Notes all messages until the connection ends, which must happen within some seconds.
     #[track_caller]
     pub(crate) fn end(&mut self, name: &str, connection: &mut Connection) {
-        self.note(name, until_quiet(connection, PATIENCE).join("; "));
+        self.note(name, until_quiet(connection, TIMEOUT).join("; "));
     }
 
-    /// A text without what differs from site to site.
+    /// A text with placeholders for the parts that differ by site.
     pub(crate) fn plain(&self, text: &str) -> String {
         self.words.iter().fold(text.to_owned(), |text, (word, stands)| replace(&text, word, stands))
     }
 }
 
-/// An error as its severity, SQLSTATE and text, or `closed`, however the connection came to its end.
-pub(crate) fn told(error: &Error) -> String {
+/// An error as its severity, SQLSTATE and text, or `closed`, however the connection ended.
+pub(crate) fn error_line(error: &Error) -> String {
     match error {
         Error::Server(said) => format!("{} {} {}", said.severity, said.sqlstate, said.message),
         Error::Closed | Error::Io(_) => "closed".to_owned(),
@@ -141,7 +141,7 @@ fn shown(answer: &Answer) -> String {
     format!("{} {}", rows.join(""), answer.tag).trim().to_owned()
 }
 
-/// Replaces a word wherever no letter, digit or underscore touches it.
+/// Replaces a word where no letter, digit or underscore is next to it.
 fn replace(text: &str, word: &str, by: &str) -> String {
     let of_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let mut out = String::with_capacity(text.len());

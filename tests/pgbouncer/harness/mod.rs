@@ -1,7 +1,7 @@
-//! How a case is run against both poolers, and what they saw is compared.
+//! Runs a case against both poolers, and compares their facts.
 //!
-//! Owns the comparison: each fact is the same for both, or it is a [`Difference`] that says what either is, and why. A
-//! difference that is no more is an error as well, so the list of them stays true.
+//! Owns the comparison: each fact is the same for both, or a [`Difference`] gives both values and the reason. A
+//! difference that has gone is an error too, so the list of differences stays correct.
 
 mod codes;
 mod facts;
@@ -9,7 +9,7 @@ mod pooler;
 mod setup;
 mod site;
 
-pub(crate) use facts::{Facts, told};
+pub(crate) use facts::{Facts, error_line};
 pub(crate) use pooler::Pooler;
 pub(crate) use setup::Setup;
 pub(crate) use site::Site;
@@ -20,16 +20,16 @@ use std::thread;
 
 use weir_tests::Postgres;
 
-/// A fact in which the two may differ: PgBouncer 1.18 is older than the version whose behaviour is wanted, or weaker.
+/// A fact in which the two may differ: PgBouncer 1.18 is older than the version that Weir follows, or weaker.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Difference {
     /// The fact's name.
     pub(crate) fact: &'static str,
-    /// What it is for PgBouncer 1.18.
+    /// Its value for PgBouncer 1.18.
     pub(crate) pgbouncer: &'static str,
-    /// What it is for Weir.
+    /// Its value for Weir.
     pub(crate) weir: &'static str,
-    /// Why that is right.
+    /// Why Weir's value is right.
     pub(crate) why: &'static str,
 }
 
@@ -40,13 +40,13 @@ impl Difference {
     }
 }
 
-/// Runs a case against both, on the shared PostgreSQL; all facts are the same.
+/// Runs a case against both, on the shared PostgreSQL; all facts must be equal.
 #[track_caller]
 pub(crate) fn same(setup: &Setup, case: impl Fn(&Site, &mut Facts) + Sync) {
     differ(setup, &[], case);
 }
 
-/// Runs a case against both; all facts are the same but for these.
+/// Runs a case against both; all facts must be equal except these.
 #[track_caller]
 pub(crate) fn differ(setup: &Setup, differences: &[Difference], case: impl Fn(&Site, &mut Facts) + Sync) {
     compare(differences, |pooler| {
@@ -57,7 +57,7 @@ pub(crate) fn differ(setup: &Setup, differences: &[Difference], case: impl Fn(&S
     });
 }
 
-/// Runs a case that starts the pooler itself, or does not start it at all.
+/// Runs a case that starts the pooler itself, or does not start it.
 #[track_caller]
 pub(crate) fn prepared(setup: &Setup, differences: &[Difference], case: impl Fn(&Site, &mut Facts) + Sync) {
     compare(differences, |pooler| {
@@ -68,11 +68,11 @@ pub(crate) fn prepared(setup: &Setup, differences: &[Difference], case: impl Fn(
     });
 }
 
-/// Runs something for each pooler, at the same time, and compares.
+/// Runs a function for each pooler, at the same time, and compares the facts.
 ///
 /// # Panics
 ///
-/// With both lists of facts, when they are not as they should be.
+/// With both lists of facts, when they differ unexpectedly.
 #[track_caller]
 pub(crate) fn compare(differences: &[Difference], run: impl Fn(Pooler) -> Facts + Sync) {
     let poolers = Pooler::chosen();
@@ -110,7 +110,7 @@ fn attempt(pooler: Pooler, run: &impl Fn(Pooler) -> Facts) -> Outcome {
     outcome.map(|facts| (pooler, facts)).inspect_err(|_| println!("this was {}", pooler.name()))
 }
 
-/// What is wrong with a fact that is known to differ.
+/// The error in a fact that is known to differ.
 fn broken(difference: &Difference, pooler: Pooler, facts: &Facts) -> Option<String> {
     let expected = match pooler {
         Pooler::PgBouncer => difference.pgbouncer,
@@ -121,7 +121,7 @@ fn broken(difference: &Difference, pooler: Pooler, facts: &Facts) -> Option<Stri
     (seen != expected).then(|| format!("{fact}: {name} says\n    {seen}\n  instead of\n    {expected}\n  ({why})"))
 }
 
-/// Facts that should be the same, and are not.
+/// Facts that should be equal, but differ.
 fn unlike(differences: &[Difference], pgbouncer: &Facts, weir: &Facts) -> Vec<String> {
     let expected = |name: &str| differences.iter().any(|difference| difference.fact == name);
     let mut names: Vec<_> = pgbouncer.all().iter().map(|(name, _)| name).collect();

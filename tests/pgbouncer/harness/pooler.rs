@@ -1,4 +1,4 @@
-//! The two programs: where they are, and how one is run with a command line.
+//! The two programs: where they are, and how one runs with a command line.
 
 use std::env;
 use std::fs;
@@ -13,14 +13,14 @@ use weir_tests::{account, pgbouncer_binary, weir_binary};
 /// Which of the two.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Pooler {
-    /// The distribution's, or the one that `PGBOUNCER_BIN` names.
+    /// The distribution's program, or the one that `PGBOUNCER_BIN` names.
     PgBouncer,
-    /// Ours, as `weir pgbouncer`.
+    /// Weir, as `weir pgbouncer`.
     Weir,
 }
 
 impl Pooler {
-    /// Those to run: both, or the one that `WEIR_SUITE` names (`pgbouncer`, `weir`), as far as they are installed.
+    /// The poolers to run: both, or the one that `WEIR_SUITE` names (`pgbouncer`, `weir`), if installed.
     pub(crate) fn chosen() -> Vec<Pooler> {
         let wanted = env::var("WEIR_SUITE").unwrap_or_default();
         let all = [Pooler::PgBouncer, Pooler::Weir];
@@ -28,7 +28,7 @@ impl Pooler {
         chosen.filter(|pooler| *pooler == Pooler::Weir || pgbouncer_binary().is_some()).collect()
     }
 
-    /// As `WEIR_SUITE` has it.
+    /// The name for `WEIR_SUITE`.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Pooler::PgBouncer => "pgbouncer",
@@ -36,7 +36,7 @@ impl Pooler {
         }
     }
 
-    /// The command without arguments, as an ordinary user: PgBouncer refuses to be root.
+    /// The command without arguments, as an ordinary user: PgBouncer refuses to run as root.
     pub(crate) fn command(self) -> Command {
         let mut command = self.command_as_is();
         if let Some(account) = account() {
@@ -45,10 +45,10 @@ impl Pooler {
         command
     }
 
-    /// The same as whoever runs the tests.
+    /// The same, as the user that runs the tests.
     pub(crate) fn command_as_is(self) -> Command {
         let mut command = match self {
-            Pooler::PgBouncer => Command::new(pgbouncer_binary().expect("it was chosen, so it is there")),
+            Pooler::PgBouncer => Command::new(pgbouncer_binary().expect("PgBouncer was chosen, so it is installed")),
             Pooler::Weir => {
                 let mut command = Command::new(reachable_weir());
                 command.arg("pgbouncer");
@@ -60,7 +60,7 @@ impl Pooler {
     }
 }
 
-/// Weir, where the ordinary user can reach it: a copy of it, where cargo's folder is closed to others.
+/// Weir, where the ordinary user can execute it: a copy, if cargo's folder is closed to other users.
 fn reachable_weir() -> &'static Path {
     static BINARY: OnceLock<(PathBuf, Option<TempFolder>)> = OnceLock::new();
     let find = || {
@@ -72,7 +72,7 @@ fn reachable_weir() -> &'static Path {
         let folder = TempFolder::owned_by(account()).unwrap_or_else(|error| panic!("{error}"));
         let copy = folder.path().join("weir");
         fs::copy(&built, &copy).unwrap_or_else(|error| panic!("copy {}: {error}", built.display()));
-        fs::set_permissions(&copy, fs::Permissions::from_mode(0o755)).expect("a copy of ours can be changed");
+        fs::set_permissions(&copy, fs::Permissions::from_mode(0o755)).expect("our own copy can be changed");
         (copy, Some(folder))
     };
     &BINARY.get_or_init(find).0

@@ -1,7 +1,7 @@
-//! The files of one case: a `pgbouncer.ini` said in a few words, its list of users, and whatever it refers to.
+//! The files of one case: a `pgbouncer.ini`, its userlist, and the files that it refers to.
 //!
-//! Texts hold names in braces for what is known only later: `{port}` of the pooler, `{server}` for PostgreSQL's port,
-//! `{db}` for the database there, `{dir}` for the folder of the files, `{socket}` for the folder of PostgreSQL's
+//! Texts contain names in braces for values that are known later: `{port}` of the pooler, `{server}` for PostgreSQL's
+//! port, `{db}` for the database there, `{dir}` for the folder of the files, `{socket}` for the folder of PostgreSQL's
 //! socket.
 
 use weir_tests::{ADMIN, User, WATCHER, users};
@@ -14,12 +14,12 @@ pub(crate) struct Setup {
     secrets: Vec<(String, String)>,
     tail: String,
     files: Vec<(String, String)>,
-    /// PgBouncer's command line, before the file.
+    /// PgBouncer's command line, before the file name.
     pub(crate) flags: Vec<String>,
 }
 
 impl Setup {
-    /// A database `app` in session mode; clients log in with md5, from a list that has passwords as they are.
+    /// A database `app` in session mode; clients log in with md5, from a list with cleartext passwords.
     pub(crate) fn new() -> Self {
         let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         let secrets = users::ALL.iter().map(|user| pair(user.name, user.password));
@@ -74,7 +74,7 @@ impl Setup {
         self
     }
 
-    /// With this secret of a user's in the list.
+    /// With this secret for a user in the list.
     pub(crate) fn secret(mut self, name: &str, secret: &str) -> Self {
         self.secrets.retain(|(known, _)| known != name);
         self.secrets.push((name.to_owned(), secret.to_owned()));

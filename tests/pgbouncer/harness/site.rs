@@ -1,4 +1,4 @@
-//! A pooler at work: its folder with the files of a case, the process, the database behind it.
+//! A running pooler: the folder with the files of a case, the process, and the database.
 
 use std::fs;
 use std::os::unix::fs::chown;
@@ -14,12 +14,12 @@ use weir_tests::{ADMIN, Database, Postgres, User, WATCHER, account, eventually, 
 use super::{Facts, Pooler, Setup};
 
 /// How long a pooler may take until it listens.
-const START_PATIENCE: Duration = Duration::from_secs(20);
+const START_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// How long a command may take that is expected to end.
-const RUN_PATIENCE: Duration = Duration::from_secs(8);
+/// How long a command may run that is expected to end.
+const RUN_TIMEOUT: Duration = Duration::from_secs(8);
 
-/// How much of a log is shown when a case has failed.
+/// How many lines of a log are shown when a case has failed.
 const LOG_LINES: usize = 30;
 
 /// One pooler with the files of one case.
@@ -30,12 +30,12 @@ pub(crate) struct Site {
     port: u16,
     database: Database,
     child: Mutex<Option<Child>>,
-    // The last to go: the folder with the logs.
+    // Dropped last: the folder with the logs.
     folder: TempFolder,
 }
 
 impl Site {
-    /// The files alone; nothing runs.
+    /// The files alone, without a process.
     pub(crate) fn prepare(pooler: Pooler, setup: &Setup, postgres: &Postgres) -> Site {
         let folder = TempFolder::owned_by(account()).unwrap_or_else(|error| panic!("{error}"));
         let database = postgres.database();
@@ -59,7 +59,7 @@ impl Site {
                 return site;
             }
             let log = site.output();
-            // Somebody may have been faster to take the port.
+            // Another process may have taken the port first.
             let taken = log.contains("in use") && attempt < 3;
             assert!(taken, "{} did not start:\n{}\n{log}", pooler.name(), site.fill(&setup.ini()));
         }
@@ -80,7 +80,7 @@ impl Site {
 
     /// Starts this command as the process of the site.
     pub(crate) fn spawn(&self, mut command: Command) {
-        let output = fs::File::options().create(true).append(true).open(self.path("output")).expect("a file of ours");
+        let output = fs::File::options().create(true).append(true).open(self.path("output")).expect("our own file");
         let child = command
             .current_dir(self.folder.path())
             .stdout(output.try_clone().expect("a descriptor"))
@@ -91,22 +91,22 @@ impl Site {
         *self.child() = Some(child);
     }
 
-    /// Runs a command in the site's folder to its end; one that goes on is killed after some seconds.
+    /// Runs a command in the site's folder to its end; after some seconds it is killed.
     pub(crate) fn finish(&self, mut command: Command) -> Output {
         command.current_dir(self.folder.path()).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap_or_else(|error| panic!("run {command:?}: {error}"));
         let begin = Instant::now();
-        while child.try_wait().is_ok_and(|status| status.is_none()) && begin.elapsed() < RUN_PATIENCE {
+        while child.try_wait().is_ok_and(|status| status.is_none()) && begin.elapsed() < RUN_TIMEOUT {
             std::thread::sleep(Duration::from_millis(5));
         }
         let _ = child.kill();
         child.wait_with_output().unwrap_or_else(|error| panic!("wait for {command:?}: {error}"))
     }
 
-    /// Whether it listens before it ends and before patience does.
+    /// Whether it listens before it exits and before the timeout.
     pub(crate) fn listens(&self) -> bool {
         let begin = Instant::now();
-        while begin.elapsed() < START_PATIENCE && self.exited().is_none() {
+        while begin.elapsed() < START_TIMEOUT && self.exited().is_none() {
             if std::net::TcpStream::connect(("127.0.0.1", self.port)).is_ok() {
                 return true;
             }
@@ -115,7 +115,7 @@ impl Site {
         false
     }
 
-    /// An empty list of facts that knows this site's names.
+    /// An empty list of facts with this site's placeholders.
     pub(crate) fn facts(&self) -> Facts {
         let words = [
             (self.folder.path().display().to_string(), "DIR"),
@@ -170,17 +170,17 @@ impl Site {
         self.database.postgres()
     }
 
-    /// The database behind.
+    /// The database behind the pooler.
     pub(crate) fn database(&self) -> &Database {
         &self.database
     }
 
-    /// How a client connects with this user's right password.
+    /// How a client connects with this user's correct password.
     pub(crate) fn params(&self, user: User, database: &str) -> Params {
         self.named(user.name, database).password(user.password)
     }
 
-    /// How a client connects as whoever, without a password.
+    /// How a client connects as any user, without a password.
     pub(crate) fn named(&self, user: &str, database: &str) -> Params {
         Params::tcp(([127, 0, 0, 1], self.port).into(), user, database).timeout(Duration::from_secs(20))
     }
@@ -196,7 +196,7 @@ impl Site {
         self.connect(&self.params(users::APP, "app"))
     }
 
-    /// A client that must be let in.
+    /// A client whose login must succeed.
     #[track_caller]
     pub(crate) fn connect(&self, params: &Params) -> Connection {
         Connection::connect(params).unwrap_or_else(|error| panic!("{params:?}: {error}"))
@@ -208,13 +208,13 @@ impl Site {
         self.connect(&self.named(ADMIN.0, "pgbouncer").password(ADMIN.1))
     }
 
-    /// Who may only look, on the console.
+    /// The stats user on the console.
     #[track_caller]
     pub(crate) fn watcher(&self) -> Connection {
         self.connect(&self.named(WATCHER.0, "pgbouncer").password(WATCHER.1))
     }
 
-    /// A table of the console's.
+    /// A table of the console.
     #[track_caller]
     pub(crate) fn show(&self, what: &str) -> Answer {
         self.console().query(&format!("SHOW {what}")).unwrap_or_else(|error| panic!("SHOW {what}: {error}"))
@@ -229,7 +229,7 @@ impl Site {
         states.join(",")
     }
 
-    /// A number of SHOW POOLS, added up over the users of a database.
+    /// A number of SHOW POOLS, summed over the users of a database.
     pub(crate) fn pool(&self, database: &str, column: &str) -> i64 {
         let answer = self.show("POOLS");
         let rows = (0..answer.rows.len()).filter(|row| answer.get(*row, "database") == Some(database));
@@ -252,7 +252,7 @@ impl Site {
         row.and_then(|row| answer.get(row, "value")).unwrap_or("NULL").to_owned()
     }
 
-    /// The process's id; of one in the background, what its pidfile says.
+    /// The process's id; for one in the background, the one in its pidfile.
     pub(crate) fn pid(&self) -> u32 {
         self.child().as_ref().map_or(0, Child::id)
     }
@@ -262,23 +262,23 @@ impl Site {
         send_signal(self.pid(), signal);
     }
 
-    /// Its exit status, once it has ended.
+    /// Its exit status, once the pooler has ended.
     pub(crate) fn exited(&self) -> Option<ExitStatus> {
         self.child().as_mut().and_then(|child| child.try_wait().ok().flatten())
     }
 
-    /// Waits until it has ended.
+    /// Waits until the pooler has ended.
     #[track_caller]
     pub(crate) fn await_exit(&self) -> ExitStatus {
-        eventually("it has ended", || self.exited().ok_or_else(|| self.log()))
+        eventually("the pooler has ended", || self.exited().ok_or_else(|| self.log()))
     }
 
-    /// What its logfile has.
+    /// The text of its logfile.
     pub(crate) fn log(&self) -> String {
         String::from_utf8_lossy(&fs::read(self.path("pgbouncer.log")).unwrap_or_default()).into_owned()
     }
 
-    /// What it has said on its terminal, and its logfile.
+    /// Its output on the terminal, and its logfile.
     pub(crate) fn output(&self) -> String {
         let said = fs::read(self.path("output")).unwrap_or_default();
         format!("{}{}", String::from_utf8_lossy(&said), self.log())
@@ -295,7 +295,7 @@ impl Site {
         self.postgres().server().socket_dir().display().to_string()
     }
 
-    /// Kills what went into the background: the process of the pidfile, if its command line names our folder.
+    /// Kills a process in the background: the process of the pidfile, if its command line names our folder.
     fn end_background(&self) {
         let pid = fs::read_to_string(self.path("pgbouncer.pid")).unwrap_or_default();
         let Ok(pid) = pid.trim().parse::<u32>() else { return };

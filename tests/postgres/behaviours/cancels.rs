@@ -1,4 +1,4 @@
-//! Behaviours 10 and 11: cancel requests, and the peers that would pass them on.
+//! Behaviours 10 and 11: cancel requests, and peers that would forward them.
 
 use std::process::Command;
 use std::thread;
@@ -6,14 +6,14 @@ use std::thread;
 use weir_pgclient::{Canceller, Connection};
 use weir_tests::{Ini, Mode, Site, eventually, weir_binary};
 
-use super::{A_MOMENT, await_busy, await_gone, server, servers, tapped, waits};
+use super::{SHORT, await_busy, await_gone, server, servers, tapped, waits};
 
 const SLOW: &str = "SELECT pg_sleep(60)";
 
 /// Sends a request without waiting for its end.
 fn cancel<'scope>(scope: &'scope thread::Scope<'scope, '_>, canceller: &Canceller) {
     let canceller = canceller.clone();
-    // A request that finds nothing to do any more may be turned away.
+    // A request without a running query may be refused.
     scope.spawn(move || drop(canceller.cancel()));
 }
 
@@ -51,7 +51,7 @@ fn behaviour_10_no_more_cancels_run_at_once_than_twice_the_pools_size() {
             cancel(scope, &canceller);
         }
         eventually("the first is on its way", || if tap.cancels_now() > 0 { Ok(()) } else { Err("none") });
-        thread::sleep(A_MOMENT);
+        thread::sleep(SHORT);
         assert!(tap.cancels_now() <= 2, "{} at once", tap.cancels_now());
         let waiting = site.weir().pool("app");
         let requests = waiting.get("cl_active_cancel_req") + waiting.get("cl_waiting_cancel_req");
@@ -62,7 +62,7 @@ fn behaviour_10_no_more_cancels_run_at_once_than_twice_the_pools_size() {
 }
 
 #[test]
-fn behaviour_10_a_late_cancel_cannot_hit_a_stranger() {
+fn behaviour_10_a_late_cancel_cannot_hit_another_client() {
     let (site, tap) = tapped(Ini::transaction(1));
     let (mut client, mut stranger) = (site.connect(), site.connect());
     let canceller = client.canceller();
@@ -88,7 +88,7 @@ fn behaviour_10_a_cancel_whose_client_has_left_cannot_hit_the_next() {
         let (site, tap) = tapped(Ini::of(mode).set("default_pool_size", 1));
         let mut client = site.connect();
         let canceller = client.canceller();
-        let mine = server(&mut client);
+        let own = server(&mut client);
         tap.hold_cancels(true);
         thread::scope(|scope| {
             let query = scope.spawn(move || {
@@ -101,9 +101,9 @@ fn behaviour_10_a_cancel_whose_client_has_left_cannot_hit_the_next() {
             eventually("the request is on its way", || if tap.cancels_now() == 1 { Ok(()) } else { Err("not yet") });
             assert_eq!(query.join().unwrap().unwrap().as_deref(), Some("done"));
             let next = scope.spawn(|| site.connect().value("SELECT pg_backend_pid() FROM pg_sleep(0.3)"));
-            thread::sleep(A_MOMENT);
-            let others: Vec<_> = servers(&site).into_iter().filter(|pid| *pid != mine).collect();
-            assert!(!next.is_finished() || !others.is_empty(), "it was not given the server that is being cancelled");
+            thread::sleep(SHORT);
+            let others: Vec<_> = servers(&site).into_iter().filter(|pid| *pid != own).collect();
+            assert!(!next.is_finished() || !others.is_empty(), "it did not get the server that is being cancelled");
             tap.hold_cancels(false);
             next.join().unwrap().unwrap().expect("it is served");
         });
@@ -121,16 +121,16 @@ fn behaviour_10_a_cancel_is_ignored_when_its_client_runs_nothing() {
         client.canceller().cancel().unwrap();
         assert_eq!(client.value("SELECT 'undisturbed'").unwrap().as_deref(), Some("undisturbed"));
         client.query("COMMIT").unwrap();
-        assert_eq!(tap.cancels(), 0, "not even a connection was made for it");
+        assert_eq!(tap.cancels(), 0, "no connection was made for it");
     }
 }
 
 #[test]
-fn behaviour_10_a_cancel_that_takes_too_long_costs_its_server() {
+fn behaviour_10_a_cancel_that_takes_too_long_closes_its_server() {
     let (site, tap) = tapped(Ini::transaction(1).set("cancel_wait_timeout", 1));
     let mut client = site.connect();
     let canceller = client.canceller();
-    let mine = server(&mut client);
+    let own = server(&mut client);
     tap.hold_cancels(true);
     thread::scope(|scope| {
         let query = scope.spawn(|| client.value("SELECT 'done' FROM pg_sleep(0.5)"));
@@ -138,18 +138,18 @@ fn behaviour_10_a_cancel_that_takes_too_long_costs_its_server() {
         cancel(scope, &canceller);
         let _ = query.join().unwrap();
         let mut next = site.connect();
-        assert_ne!(server(&mut next), mine, "one that may still be hit is given to nobody");
+        assert_ne!(server(&mut next), own, "a server that may still be hit is not reused");
     });
-    await_gone(&site, &mine);
+    await_gone(&site, &own);
     tap.hold_cancels(false);
 }
 
 #[test]
-fn behaviour_11_peers_and_a_take_over_are_told_to_be_without_effect_or_refused() {
+fn behaviour_11_peers_and_a_takeover_are_reported_without_effect_or_refused() {
     let peers = "[peers]\n1 = host=/tmp/peer1\n2 = host=127.0.0.1 port=6433 pool_size=5\n";
     let ini = Ini::transaction(1).set("peer_id", 1).set("so_reuseport", 1).sections(peers);
     let site = Site::ini(&ini);
-    // It serves all the same, and cancels its own.
+    // It still serves clients, and handles its own cancels.
     let mut client = site.connect();
     let canceller = client.canceller();
     thread::scope(|scope| {
@@ -160,15 +160,15 @@ fn behaviour_11_peers_and_a_take_over_are_told_to_be_without_effect_or_refused()
     });
     let file = site.weir().folder().join("pgbouncer.ini");
     let check = Command::new(weir_binary()).arg("check").arg(&file).output().unwrap();
-    let said = String::from_utf8_lossy(&check.stdout).into_owned() + &String::from_utf8_lossy(&check.stderr);
-    assert!(check.status.success(), "{said}");
+    let sent = String::from_utf8_lossy(&check.stdout).into_owned() + &String::from_utf8_lossy(&check.stderr);
+    assert!(check.status.success(), "{sent}");
     for (what, why) in [("peer_id", "peering"), ("peer 1", "has no effect"), ("peer 2", "has no effect")] {
-        assert!(said.lines().any(|line| line.contains(what) && line.contains(why)), "{what}: {said}");
+        assert!(sent.lines().any(|line| line.contains(what) && line.contains(why)), "{what}: {sent}");
     }
     let reboot = Command::new(weir_binary()).args(["pgbouncer", "-R"]).arg(&file).output().unwrap();
     assert!(!reboot.status.success());
     assert!(String::from_utf8_lossy(&reboot.stderr).contains("not possible yet"), "{reboot:?}");
-    // The tables of peers are there, and empty.
+    // The tables of peers exist, and are empty.
     for table in ["PEERS", "PEER_POOLS"] {
         assert!(site.weir().show(table).rows.is_empty(), "{table}");
     }

@@ -1,14 +1,14 @@
-//! Behaviours 17 and 18: who may enter and how it is found out, and what a startup packet may say.
+//! Behaviours 17 and 18: authentication, and the contents of a startup packet.
 
 use std::thread;
 
 use weir_pgclient::{Connection, Error};
 use weir_pgwire::{put_front, tag};
-use weir_tests::{Ini, Postgres, Site, ask, readies, tell, users};
+use weir_tests::{Ini, Postgres, Site, ask, line_of, read_until_ready, users};
 
-use super::{PATIENCE, shown, tapped, waits};
+use super::{TIMEOUT, shown, tapped, waits};
 
-/// Only `users::APP` and those of the console are listed; all others are asked for.
+/// Only `users::APP` and the console's users are listed; all others are looked up.
 pub(super) fn asking() -> Ini {
     let ini = Ini::of(weir_tests::Mode::Transaction);
     let ini = ini.set("auth_user", "app").set("auth_query", "SELECT usename, passwd FROM user_lookup($1)");
@@ -29,13 +29,13 @@ fn enter(site: &Site, user: &str, password: &str) -> Result<Option<String>, Erro
 }
 
 #[track_caller]
-fn told(outcome: Result<Option<String>, Error>) -> (String, String) {
-    let error = outcome.expect_err("it must not get in");
-    let told = error.server().unwrap_or_else(|| panic!("it is told why: {error}"));
-    (told.sqlstate.clone(), told.message.clone())
+fn error_of(outcome: Result<Option<String>, Error>) -> (String, String) {
+    let error = outcome.expect_err("the login must fail");
+    let error_of = error.server().unwrap_or_else(|| panic!("an error message: {error}"));
+    (error_of.sqlstate.clone(), error_of.message.clone())
 }
 
-/// A role that this test alone has; its name, which ends with that of the test's database.
+/// A role that only this test has; its name ends with that of the test's database.
 fn role(site: &Site, kind: &str, options: &str) -> String {
     let name = format!("{kind}_{}", site.database().name());
     site.superuser().query_all(&format!("DROP ROLE IF EXISTS {name}; CREATE ROLE {name} LOGIN {options}")).unwrap();
@@ -49,10 +49,10 @@ fn behaviour_17_auth_query_runs_as_auth_user_in_its_own_visible_pool() {
     assert_eq!(enter(&site, users::OTHER.name, users::OTHER.password).unwrap().as_deref(), Some("other"));
     assert_eq!(shown(&site, "POOLS", "user", "app", "database"), "app");
     assert_eq!(shown(&site, "POOLS", "user", "other", "database"), "app");
-    let asked = tap.said_as("app");
+    let asked = tap.sent_as("app");
     assert!(asked.iter().any(|line| line.contains("user_lookup")), "{asked:?}");
-    assert!(!tap.said_as("other").iter().any(|line| line.contains("user_lookup")));
-    // Also md5 secrets are found by it.
+    assert!(!tap.sent_as("other").iter().any(|line| line.contains("user_lookup")));
+    // auth_query returns md5 secrets too.
     assert_eq!(enter(&site, users::MD5.name, users::MD5.password).unwrap().as_deref(), Some("md5er"));
 }
 
@@ -61,10 +61,10 @@ fn behaviour_17_the_users_name_is_bound_and_never_spliced() {
     let (site, tap) = tapped(asking());
     lookup(&site);
     for name in ["x' OR 'a'='a", "$1", "other'--", "\\", "other\"; DROP TABLE x; --"] {
-        let (code, _) = told(enter(&site, name, users::OTHER.password));
+        let (code, _) = error_of(enter(&site, name, users::OTHER.password));
         assert_eq!(code, "28P01", "{name}");
     }
-    let asked = tap.said_as("app");
+    let asked = tap.sent_as("app");
     for line in asked.iter().filter(|line| line.contains("user_lookup")) {
         assert!(line.starts_with("Parse ") && line.ends_with("user_lookup($1)"), "{asked:?}");
     }
@@ -78,7 +78,7 @@ fn behaviour_17_a_null_password_cannot_log_in() {
         lookup(&site);
         let name = role(&site, "without", "");
         for password in ["", "x", "md5", "null"] {
-            let (code, _) = told(enter(&site, &name, password));
+            let (code, _) = error_of(enter(&site, &name, password));
             assert_eq!(code, "28P01", "{auth} {password:?}");
         }
         site.superuser().query(&format!("DROP ROLE {name}")).unwrap();
@@ -90,21 +90,21 @@ fn behaviour_17_a_missing_user_is_indistinguishable_from_a_wrong_password() {
     for auth in ["scram-sha-256", "plain"] {
         let site = Site::ini(&asking().set("auth_type", auth));
         lookup(&site);
-        let wrong = told(enter(&site, users::OTHER.name, "wrong"));
-        let missing = told(enter(&site, "nobody_at_all", "wrong"));
+        let wrong = error_of(enter(&site, users::OTHER.name, "wrong"));
+        let missing = error_of(enter(&site, "nobody_at_all", "wrong"));
         assert_eq!(wrong, missing, "{auth}");
         assert_eq!(wrong.0, "28P01");
         assert_eq!(first_request(&site, users::OTHER.name), first_request(&site, "nobody_at_all"), "{auth}");
     }
 }
 
-/// What a user is asked for first.
+/// The first authentication request to a user.
 fn first_request(site: &Site, user: &str) -> String {
     let mut client = Connection::open(&site.weir().params(user, "app")).unwrap();
     let mut packet = Vec::new();
     put_front::startup(&mut packet, &[("user", user), ("database", "app")], 0);
     client.send_bytes(&packet).unwrap();
-    tell(&client.read_frame(PATIENCE).unwrap())
+    line_of(&client.read_frame(TIMEOUT).unwrap())
 }
 
 #[test]
@@ -114,41 +114,41 @@ fn behaviour_17_the_default_auth_query_reads_pg_authid_and_honours_valid_until()
     site.superuser().query("GRANT SELECT ON pg_catalog.pg_authid TO app").unwrap();
     assert_eq!(enter(&site, users::OTHER.name, users::OTHER.password).unwrap().as_deref(), Some("other"));
     let name = role(&site, "expired", "PASSWORD 'was good' VALID UNTIL '2001-01-01'");
-    assert_eq!(told(enter(&site, &name, "was good")).0, "28P01");
+    assert_eq!(error_of(enter(&site, &name, "was good")).0, "28P01");
     site.superuser().query(&format!("DROP ROLE {name}")).unwrap();
 }
 
 #[test]
 fn behaviour_17_scram_keys_learnt_from_a_client_log_in_to_the_server() {
-    // Nobody but the client knows the password: found by auth_query, or listed as a secret.
+    // Only the client knows the password: the secret comes from auth_query, or from the list.
     let (site, tap) = tapped(asking().set("auth_type", "scram-sha-256"));
     lookup(&site);
     for _ in 0..2 {
         assert_eq!(enter(&site, users::OTHER.name, users::OTHER.password).unwrap().as_deref(), Some("other"));
     }
-    assert!(!tap.said_as("other").is_empty());
+    assert!(!tap.sent_as("other").is_empty());
     let secret = Postgres::shared().secret(users::OTHER);
     let site = Site::ini(&Ini::new().set("auth_type", "scram-sha-256").secret("other", &secret));
     assert_eq!(enter(&site, users::OTHER.name, users::OTHER.password).unwrap().as_deref(), Some("other"));
 }
 
 #[test]
-fn behaviour_17_each_method_takes_what_it_can() {
+fn behaviour_17_each_method_accepts_the_secrets_that_it_can_use() {
     let scram = Postgres::shared().secret(users::APP);
     let md5 = "SELECT 'md5' || md5($$app's \"secret\"app$$)";
     let md5 = Postgres::shared().superuser("postgres").value(md5).unwrap().unwrap();
     let site = |auth: &str, secret: &str| Site::ini(&Ini::new().set("auth_type", auth).secret("app", secret));
-    // md5 also takes SCRAM secrets, and then speaks SCRAM.
+    // md5 also accepts SCRAM secrets, and then uses SCRAM.
     let with_scram = site("md5", &scram);
     assert!(first_request(&with_scram, "app").contains("SCRAM-SHA-256"), "{}", first_request(&with_scram, "app"));
     assert_eq!(enter(&with_scram, "app", users::APP.password).unwrap().as_deref(), Some("app"));
     // scram-sha-256 refuses md5 secrets.
-    assert_eq!(told(enter(&site("scram-sha-256", &md5), "app", users::APP.password)).0, "28P01");
-    // trust still wants the user listed.
+    assert_eq!(error_of(enter(&site("scram-sha-256", &md5), "app", users::APP.password)).0, "28P01");
+    // trust still requires a listed user.
     let trusting = site("trust", users::APP.password);
     assert_eq!(enter(&trusting, "app", "").unwrap().as_deref(), Some("app"));
-    assert_eq!(told(enter(&trusting, "nobody", "")).0, "28P01");
-    // any takes anybody, as the forced user.
+    assert_eq!(error_of(enter(&trusting, "nobody", "")).0, "28P01");
+    // any accepts every user, as the forced user.
     let any = Site::ini(&Ini::new().set("auth_type", "any").forced(users::OTHER));
     for name in ["app", "nobody", "whoever"] {
         assert_eq!(enter(&any, name, "").unwrap().as_deref(), Some("other"));
@@ -161,9 +161,9 @@ fn behaviour_17_each_method_takes_what_it_can() {
 fn behaviour_18_unknown_startup_parameters_are_refused_unless_ignored() {
     let site = Site::ini(&Ini::transaction(1).set("ignore_startup_parameters", "extra_thing, work_mem"));
     let error = Connection::connect(&site.params().option("enable_seqscan", "off")).unwrap_err();
-    let told = error.server().unwrap();
-    assert_eq!((told.severity.as_str(), told.sqlstate.as_str()), ("FATAL", "08P01"));
-    assert_eq!(told.message, "unsupported startup parameter: enable_seqscan");
+    let error_of = error.server().unwrap();
+    assert_eq!((error_of.severity.as_str(), error_of.sqlstate.as_str()), ("FATAL", "08P01"));
+    assert_eq!(error_of.message, "unsupported startup parameter: enable_seqscan");
     let mut client = Connection::connect(&site.params().option("extra_thing", "x").option("work_mem", "1MB")).unwrap();
     assert_eq!(client.value("SHOW work_mem").unwrap().as_deref(), Some("4MB"), "ignored, not set");
 }
@@ -196,7 +196,7 @@ fn behaviour_18_versions_and_protocol_options_are_negotiated_once() {
         let all = [&[("user", "app"), ("database", "app")], more].concat();
         put_front::startup(&mut packet, &all, minor);
         client.send_bytes(&packet).unwrap();
-        let frames = readies(&mut client, 1);
+        let frames = read_until_ready(&mut client, 1);
         let negotiations = frames.iter().filter(|frame| frame.tag == tag::back::NEGOTIATE).count();
         (client, negotiations)
     };
@@ -206,13 +206,13 @@ fn behaviour_18_versions_and_protocol_options_are_negotiated_once() {
     {
         let (mut client, negotiations) = login(minor, more);
         assert_eq!(negotiations, wanted, "3.{minor} with {more:?}");
-        let story = ask(&mut client, &weir_tests::Batch::new().query("SELECT 'after it'"), 1);
-        assert_eq!(story[1], "Row after it");
+        let transcript = ask(&mut client, &weir_tests::Batch::new().query("SELECT 'after it'"), 1);
+        assert_eq!(transcript[1], "Row after it");
     }
 }
 
 #[test]
-fn behaviour_18_clients_of_a_fresh_pool_wait_for_the_first_servers_parameters() {
+fn behaviour_18_clients_of_a_new_pool_wait_for_the_first_servers_parameters() {
     let (site, tap) = tapped(Ini::transaction(1));
     tap.hold_logins(true);
     thread::scope(|scope| {
@@ -228,7 +228,7 @@ fn behaviour_18_clients_of_a_fresh_pool_wait_for_the_first_servers_parameters() 
             assert_eq!(client.parameter("server_encoding"), Some("UTF8"));
         }
     });
-    // Once they are known, nobody waits for a server to log in.
+    // Once they are known, no client waits for a server login.
     tap.hold_logins(true);
     super::end_servers(&site);
     let client = site.connect();
@@ -237,7 +237,7 @@ fn behaviour_18_clients_of_a_fresh_pool_wait_for_the_first_servers_parameters() 
 }
 
 #[test]
-fn behaviour_18_a_client_of_a_fresh_pool_whose_server_is_away_is_told_so() {
+fn behaviour_18_a_client_of_a_new_pool_without_a_server_gets_an_error() {
     let away = weir_pglocal::free_port().unwrap();
     let site = Site::ini(&Ini::transaction(1).through(away).set("server_login_retry", 1));
     let error = Connection::connect(&site.params()).unwrap_err();

@@ -1,10 +1,10 @@
-//! Behaviours 1 to 3: how long a server stays linked, what a client that leaves costs, and what a release runs.
+//! Behaviours 1 to 3: how long a server stays linked, the effect of a client that leaves, and the queries at release.
 
 use std::thread;
 
 use weir_tests::{Batch, Ini, Mode, Site, ask, eventually, until_quiet};
 
-use super::{PATIENCE, await_free, await_gone, server, tapped, waits};
+use super::{TIMEOUT, await_free, await_gone, server, tapped, waits};
 
 #[test]
 fn behaviour_01_after_an_error_in_a_transaction_the_server_stays_linked() {
@@ -12,7 +12,7 @@ fn behaviour_01_after_an_error_in_a_transaction_the_server_stays_linked() {
         let site = Site::ini(&Ini::transaction(1));
         let mut client = site.connect();
         client.query("BEGIN").unwrap();
-        let mine = server(&mut client);
+        let own = server(&mut client);
         let wrong =
             if extended { Batch::new().run("SELECT 1/0", &[]).sync() } else { Batch::new().query("SELECT 1/0") };
         assert_eq!(ask(&mut client, &wrong, 1).last().unwrap(), "Ready E");
@@ -21,10 +21,10 @@ fn behaviour_01_after_an_error_in_a_transaction_the_server_stays_linked() {
             let query = scope.spawn(|| server(&mut other));
             waits(&query);
             assert_eq!(site.weir().pool("app").get("sv_active"), 1);
-            let story = ask(&mut client, &Batch::new().query("SELECT 1"), 1);
-            assert!(story[0].starts_with("Error 25P02"), "{story:?}");
+            let transcript = ask(&mut client, &Batch::new().query("SELECT 1"), 1);
+            assert!(transcript[0].starts_with("Error 25P02"), "{transcript:?}");
             client.query("ROLLBACK").unwrap();
-            assert_eq!(query.join().unwrap(), mine, "the server was released, not replaced");
+            assert_eq!(query.join().unwrap(), own, "the server was released, not replaced");
         });
         assert_eq!(client.value("SELECT 'goes on'").unwrap().as_deref(), Some("goes on"));
     }
@@ -41,13 +41,13 @@ fn behaviour_01_in_statement_mode_a_transaction_is_an_error_that_closes_both_sid
         let mut client = site.connect();
         let before = server(&mut client);
         client.send_bytes(batch.bytes()).unwrap();
-        let story = until_quiet(&mut client, PATIENCE);
-        let told = "Error 08P01 transaction blocks not allowed in statement pooling mode";
-        assert!(story.iter().any(|line| line == told), "{story:?}");
-        assert_eq!(story.last().unwrap(), "Closed", "{story:?}");
+        let transcript = until_quiet(&mut client, TIMEOUT);
+        let reported = "Error 08P01 transaction blocks not allowed in statement pooling mode";
+        assert!(transcript.iter().any(|line| line == reported), "{transcript:?}");
+        assert_eq!(transcript.last().unwrap(), "Closed", "{transcript:?}");
         await_gone(&site, &before);
     }
-    // An error outside of a transaction costs nobody anything.
+    // An error outside of a transaction closes nothing.
     let mut client = site.connect();
     let before = server(&mut client);
     assert!(client.query("SELECT 1/0").is_err());
@@ -55,38 +55,38 @@ fn behaviour_01_in_statement_mode_a_transaction_is_an_error_that_closes_both_sid
 }
 
 #[test]
-fn behaviour_02_a_client_that_leaves_within_a_transaction_costs_its_server_and_no_rollback_is_sent() {
+fn behaviour_02_a_client_that_leaves_within_a_transaction_closes_its_server_and_no_rollback_is_sent() {
     for mode in [Mode::Session, Mode::Transaction] {
         for failed in [false, true] {
             let (site, tap) = tapped(Ini::of(mode));
             let mut client = site.connect();
             client.query_all("CREATE TABLE unfinished (n int)").unwrap();
             client.query_all("BEGIN; INSERT INTO unfinished VALUES (1)").unwrap();
-            let mine = server(&mut client);
+            let own = server(&mut client);
             assert!(!failed || client.query("SELECT 1/0").is_err());
-            // In order, by its last word.
+            // With a Terminate message.
             client.close().unwrap();
-            await_gone(&site, &mine);
+            await_gone(&site, &own);
             let mut next = site.connect();
             assert_eq!(next.value("SELECT count(*) FROM unfinished").unwrap().as_deref(), Some("0"));
             let cleaning = |line: &String| line.contains("ROLLBACK") || line.contains("ABORT");
-            assert!(!tap.said().iter().any(cleaning), "{:?}", tap.said());
+            assert!(!tap.sent().iter().any(cleaning), "{:?}", tap.sent());
         }
     }
 }
 
 #[test]
-fn behaviour_02_a_client_that_leaves_with_replies_outstanding_costs_its_server() {
+fn behaviour_02_a_client_that_leaves_with_pending_replies_closes_its_server() {
     for mode in [Mode::Session, Mode::Transaction, Mode::Statement] {
         let site = Site::ini(&Ini::of(mode));
         for batch in [
             Batch::new().query("SELECT pg_sleep(1)"),
             Batch::new().run("SELECT pg_sleep(1)", &[]).sync(),
-            // Complete but for its Sync: the server waits for it, and so does the queue of what is owed.
+            // Complete except for its Sync: the server waits for it, and its replies are pending.
             Batch::new().run("SELECT 1", &[]).flush(),
         ] {
             let mut client = site.connect();
-            let mine = server(&mut client);
+            let own = server(&mut client);
             client.send_bytes(batch.bytes()).unwrap();
             eventually("it is on its server", || match site.weir().pool("app").get("sv_active") {
                 1 => Ok(()),
@@ -94,17 +94,17 @@ fn behaviour_02_a_client_that_leaves_with_replies_outstanding_costs_its_server()
             });
             drop(client);
             await_free(&site);
-            assert_ne!(server(&mut site.connect()), mine, "{mode}");
+            assert_ne!(server(&mut site.connect()), own, "{mode}");
         }
     }
 }
 
 #[test]
-fn behaviour_02_a_client_that_leaves_in_the_middle_of_a_message_costs_its_server() {
+fn behaviour_02_a_client_that_leaves_in_the_middle_of_a_message_closes_its_server() {
     for mode in [Mode::Session, Mode::Transaction] {
         let site = Site::ini(&Ini::of(mode));
         let mut client = site.connect();
-        let mine = server(&mut client);
+        let own = server(&mut client);
         let long = Batch::new().query(&format!("SELECT length('{}')", "x".repeat(300_000)));
         client.send_bytes(&long.bytes()[..200_000]).unwrap();
         eventually("a part of it is on its server", || match site.weir().pool("app").get("sv_active") {
@@ -112,31 +112,31 @@ fn behaviour_02_a_client_that_leaves_in_the_middle_of_a_message_costs_its_server
             other => Err(other),
         });
         drop(client);
-        await_gone(&site, &mine);
+        await_gone(&site, &own);
     }
 }
 
 #[test]
-fn behaviour_02_a_client_that_leaves_in_between_costs_nothing() {
+fn behaviour_02_a_client_that_leaves_between_queries_closes_no_server() {
     for mode in [Mode::Session, Mode::Transaction, Mode::Statement] {
         let site = Site::ini(&Ini::of(mode));
         let mut client = site.connect();
-        let mine = server(&mut client);
+        let own = server(&mut client);
         assert!(client.query("SELECT 1/0").is_err());
         ask(&mut client, &Batch::new().run("SELECT 1", &[]).sync(), 1);
         drop(client);
         await_free(&site);
-        assert_eq!(server(&mut site.connect()), mine, "{mode}");
+        assert_eq!(server(&mut site.connect()), own, "{mode}");
     }
 }
 
-/// How often this was run on servers, once they are free again.
+/// How often this query ran on the servers, once they are free again.
 fn times(site: &Site, tap: &weir_tests::Tap, sql: &str, wanted: usize) {
     await_free(site);
     let line = format!("Query {sql}");
     eventually("the reset query ran so often", || match tap.times(&line) {
         count if count == wanted => Ok(()),
-        count => Err((count, tap.said())),
+        count => Err((count, tap.sent())),
     });
 }
 
@@ -148,12 +148,12 @@ fn behaviour_03_the_reset_query_runs_in_session_mode_at_release_and_not_before()
     for _ in 0..3 {
         client.query_all("BEGIN; COMMIT").unwrap();
     }
-    let mine = server(&mut client);
+    let own = server(&mut client);
     times_while_linked(&tap);
     drop(client);
     times(&site, &tap, "DISCARD ALL", 1);
     let mut next = site.connect();
-    assert_eq!(server(&mut next), mine, "it is used again");
+    assert_eq!(server(&mut next), own, "it is used again");
     assert_eq!(next.value("SHOW work_mem").unwrap().as_deref(), Some("4MB"));
     drop(next);
     times(&site, &tap, "DISCARD ALL", 2);
@@ -161,7 +161,7 @@ fn behaviour_03_the_reset_query_runs_in_session_mode_at_release_and_not_before()
 
 #[track_caller]
 fn times_while_linked(tap: &weir_tests::Tap) {
-    assert_eq!(tap.times("Query DISCARD ALL"), 0, "{:?}", tap.said());
+    assert_eq!(tap.times("Query DISCARD ALL"), 0, "{:?}", tap.sent());
 }
 
 #[test]
@@ -170,12 +170,12 @@ fn behaviour_03_the_reset_query_does_not_run_in_the_other_modes() {
         let (site, tap) = tapped(Ini::of(mode).set("default_pool_size", 1));
         let mut client = site.connect();
         client.query("SET work_mem = '77MB'").unwrap();
-        let mine = server(&mut client);
+        let own = server(&mut client);
         drop(client);
         await_free(&site);
         let mut next = site.connect();
-        assert_eq!(server(&mut next), mine);
-        // As in PgBouncer: what was left behind is found by the next one, unless on_dirty says otherwise.
+        assert_eq!(server(&mut next), own);
+        // As in PgBouncer: the next client finds the state, unless on_dirty says otherwise.
         assert_eq!(next.value("SHOW work_mem").unwrap().as_deref(), Some("77MB"));
         times_while_linked(&tap);
     }
@@ -196,7 +196,7 @@ fn behaviour_03_server_reset_query_always_runs_it_at_each_release() {
 }
 
 #[test]
-fn behaviour_03_the_reset_query_is_the_operators_and_may_be_none() {
+fn behaviour_03_the_reset_query_is_configurable_and_may_be_empty() {
     let (site, tap) = tapped(Ini::new().set("server_reset_query", "RESET work_mem"));
     let mut client = site.connect();
     client.query_all("SET work_mem = '77MB'; SET maintenance_work_mem = '78MB'").unwrap();
@@ -220,10 +220,10 @@ fn behaviour_03_the_reset_query_is_the_operators_and_may_be_none() {
 fn behaviour_03_errors_of_the_reset_query_are_ignored() {
     let (site, tap) = tapped(Ini::new().set("server_reset_query", "SELECT 1/0"));
     let mut client = site.connect();
-    let mine = server(&mut client);
+    let own = server(&mut client);
     drop(client);
     times(&site, &tap, "SELECT 1/0", 1);
     let mut next = site.connect();
-    assert_eq!(server(&mut next), mine, "the server is used all the same");
+    assert_eq!(server(&mut next), own, "the server is used all the same");
     assert_eq!(ask(&mut next, &Batch::new().query("SELECT 1"), 1)[1], "Row 1", "nothing of it reaches a client");
 }

@@ -1,5 +1,5 @@
-//! The twenty behaviours that re-implementations of PgBouncer get wrong, each by its number, over a `pgbouncer.ini` and
-//! before a real PostgreSQL. The table in docs/pgbouncer.md names these tests; a test of that page compares both.
+//! The twenty behaviours that re-implementations of PgBouncer get wrong, each by its number, with a `pgbouncer.ini` and
+//! a real PostgreSQL. The table in docs/pgbouncer.md names these tests; a test of that page compares both.
 
 mod cancels;
 mod entry;
@@ -16,32 +16,32 @@ use std::time::Duration;
 use weir_pgclient::{Connection, Error};
 use weir_tests::{Ini, Mode, Postgres, Site, Tap, eventually};
 
-/// Longer than anything takes that is asserted not to happen.
-const A_MOMENT: Duration = Duration::from_millis(400);
+/// Longer than the events that are asserted not to happen.
+const SHORT: Duration = Duration::from_millis(400);
 
-/// How long a client waits for what must come.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// How long a client waits for a message that must come.
+const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A site whose servers are reached over a tapped wire.
+/// A site with a recording proxy in front of its servers.
 fn tapped(ini: Ini) -> (Site, Tap) {
     let tap = Tap::before(&Postgres::shared());
     let site = Site::ini(&ini.through(tap.port()));
     (site, tap)
 }
 
-/// The process that serves this client on the server.
+/// The server process of this client.
 #[track_caller]
 fn server(client: &mut Connection) -> String {
     let pid = client.value("SELECT pg_backend_pid()");
     pid.unwrap_or_else(|error| panic!("pg_backend_pid: {error}")).expect("it has a number")
 }
 
-/// The processes that users of the tests have on the server.
+/// The server processes of the tests' users.
 fn servers(site: &Site) -> Vec<String> {
     site.database().backends().into_iter().map(|(pid, _)| pid.to_string()).collect()
 }
 
-/// Waits until a process has gone from the server.
+/// Waits until a server process has ended.
 #[track_caller]
 fn await_gone(site: &Site, pid: &str) {
     eventually("the server is closed", || {
@@ -56,7 +56,7 @@ fn await_free(site: &Site) {
     site.weir().await_pool("no server is busy", |pool| pool.get("sv_active") + pool.get("sv_tested") == 0);
 }
 
-/// Waits until the server runs something for so many clients.
+/// Waits until so many clients run queries on the server.
 #[track_caller]
 fn await_busy(site: &Site, count: usize) {
     eventually("the queries run", || {
@@ -66,17 +66,17 @@ fn await_busy(site: &Site, count: usize) {
     });
 }
 
-/// How a client that connects now is refused, at its login or at its first query.
+/// The error of a new client, at its login or at its first query.
 #[track_caller]
 fn refused(site: &Site) -> Error {
     let outcome = Connection::connect(&site.params()).and_then(|mut client| client.value("SELECT 1"));
     outcome.expect_err("it is refused")
 }
 
-/// Runs a query on a thread, and says whether it is still waiting a moment later.
+/// Asserts that a query on a thread is still waiting a moment later.
 #[track_caller]
 fn waits<T>(query: &thread::ScopedJoinHandle<'_, T>) {
-    thread::sleep(A_MOMENT);
+    thread::sleep(SHORT);
     assert!(!query.is_finished(), "it was served at once");
 }
 
@@ -89,10 +89,10 @@ fn shown(site: &Site, table: &str, key: &str, name: &str, column: &str) -> Strin
     answer.get(row, column).unwrap_or_default().to_owned()
 }
 
-/// Both modes in which servers change hands.
+/// Both modes in which servers change their clients.
 const SHARING: [Mode; 2] = [Mode::Transaction, Mode::Statement];
 
-/// Ends all servers of the site, as an administrator of the database would.
+/// Terminates all servers of the site, as an administrator of the database would.
 fn end_servers(site: &Site) {
     let sql = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
                WHERE datname = current_database() AND usename <> 'postgres'";

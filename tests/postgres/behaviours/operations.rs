@@ -1,20 +1,22 @@
-//! Behaviours 19 and 20: reloads, and what the console and signals pause, suspend and end.
+//! Behaviours 19 and 20: reloads; pause, suspend and shutdown by the console and by signals.
 
 use std::thread;
 use std::time::Duration;
 
 use weir_pgclient::{Connection, Params};
 use weir_pglocal::Signal;
-use weir_tests::{Batch, Ini, NameServer, Postgres, Site, Tap, ask, eventually, readies, tale, until_quiet, users};
+use weir_tests::{
+    Batch, Ini, NameServer, Postgres, Site, Tap, ask, eventually, lines_of, read_until_ready, until_quiet, users,
+};
 
-use super::{A_MOMENT, PATIENCE, server, servers, shown, waits};
+use super::{SHORT, TIMEOUT, server, servers, shown, waits};
 
 fn connect(site: &Site, database: &str) -> Connection {
     let params = site.weir().params(users::APP.name, database).password(users::APP.password);
     Connection::connect(&params).unwrap_or_else(|error| panic!("{database}: {error}"))
 }
 
-/// Runs a command on the console on a thread of its own.
+/// Runs a command on the console in its own thread.
 fn command<'scope>(
     scope: &'scope thread::Scope<'scope, '_>,
     site: &'scope Site,
@@ -24,7 +26,7 @@ fn command<'scope>(
 }
 
 #[test]
-fn behaviour_19_only_changed_databases_reconnect_at_release_and_nobody_is_disconnected() {
+fn behaviour_19_only_changed_databases_reconnect_at_release_and_no_client_is_disconnected() {
     let ini = |second: &str| Ini::transaction(2).database("second", &format!("{{dbname}} {second}"));
     let site = Site::ini(&ini("application_name=before"));
     let (mut same, mut idle, mut busy) = (connect(&site, "app"), connect(&site, "second"), connect(&site, "second"));
@@ -32,8 +34,8 @@ fn behaviour_19_only_changed_databases_reconnect_at_release_and_nobody_is_discon
     busy.query("BEGIN").unwrap();
     let (of_busy, of_idle) = (server(&mut busy), server(&mut idle));
     site.reload_ini(&ini("application_name=after connect_query='SELECT 1'"));
-    assert_eq!(server(&mut same), of_same, "what has not changed keeps its servers");
-    assert_eq!(server(&mut busy), of_busy, "what is linked is not cut");
+    assert_eq!(server(&mut same), of_same, "an unchanged database keeps its servers");
+    assert_eq!(server(&mut busy), of_busy, "a linked server is not closed");
     busy.query("COMMIT").unwrap();
     let old = [of_busy, of_idle];
     for client in [&mut busy, &mut idle] {
@@ -72,12 +74,12 @@ fn behaviour_19_session_clients_keep_their_server_over_a_reload_that_changes_it(
     let ini = |words: &str| Ini::new().app(words);
     let site = Site::ini(&ini("application_name=before"));
     let mut client = site.connect();
-    let mine = server(&mut client);
+    let own = server(&mut client);
     site.reload_ini(&ini("application_name=after timezone=Asia/Tokyo"));
-    thread::sleep(A_MOMENT);
-    assert_eq!(server(&mut client), mine);
+    thread::sleep(SHORT);
+    assert_eq!(server(&mut client), own);
     drop(client);
-    super::await_gone(&site, &mine);
+    super::await_gone(&site, &own);
     assert_eq!(site.connect().value("SELECT 'served'").unwrap().as_deref(), Some("served"));
 }
 
@@ -96,12 +98,12 @@ fn behaviour_19_a_change_of_dns_recycles_only_the_servers_on_vanished_addresses(
     let (on_staying, on_leaving) = (staying.open(), leaving.open());
     assert!(on_staying > 0 && on_leaving > 0, "{on_staying} and {on_leaving}: both addresses are used");
     names.answer(&["127.0.0.3"]);
-    // Its time to live is an hour; dns_max_ttl makes it a second.
+    // The TTL is an hour; dns_max_ttl makes it a second.
     eventually("the change is seen", || match shown(&site, "DNS_HOSTS", "hostname", "db.weir.example", "addrs") {
         addresses if addresses.contains("127.0.0.2") => Err(addresses),
         _ => Ok(()),
     });
-    assert_eq!((staying.open(), leaving.open()), (on_staying, on_leaving), "what is linked is not cut");
+    assert_eq!((staying.open(), leaving.open()), (on_staying, on_leaving), "a linked server is not closed");
     for client in &mut clients {
         assert_eq!(client.value("SELECT 'in peace'").unwrap().as_deref(), Some("in peace"));
         client.query("COMMIT").unwrap();
@@ -114,7 +116,7 @@ fn behaviour_19_a_change_of_dns_recycles_only_the_servers_on_vanished_addresses(
     for client in &mut clients {
         assert_eq!(client.value("SELECT 'served'").unwrap().as_deref(), Some("served"));
     }
-    // A name server in trouble costs nobody a server.
+    // A DNS failure closes no server.
     names.answer(&[]);
     thread::sleep(Duration::from_millis(2500));
     assert_eq!(clients[0].value("SELECT 'served'").unwrap().as_deref(), Some("served"));
@@ -131,7 +133,7 @@ fn behaviour_20_a_pause_waits_for_all_transactions() {
     thread::scope(|scope| {
         let pause = command(scope, &site, "PAUSE");
         waits(&pause);
-        // Transactions go on to their ends, new ones wait.
+        // Transactions are finished, new ones wait.
         one.query("SELECT 1").unwrap();
         one.query("COMMIT").unwrap();
         waits(&pause);
@@ -139,7 +141,7 @@ fn behaviour_20_a_pause_waits_for_all_transactions() {
         waits(&held);
         two.query("COMMIT").unwrap();
         assert_eq!(pause.join().unwrap(), "PAUSE");
-        eventually("so that the servers may go", || {
+        eventually("so that the servers can be closed", || {
             let left = servers(&site);
             if left.is_empty() { Ok(()) } else { Err(left) }
         });
@@ -166,26 +168,26 @@ fn behaviour_20_a_pause_of_sessions_waits_for_their_clients() {
 }
 
 #[test]
-fn behaviour_20_a_suspend_flushes_and_holds_everybody_until_resume() {
+fn behaviour_20_a_suspend_flushes_and_holds_all_clients_until_resume() {
     let site = Site::ini(&Ini::transaction(2));
     let (mut busy, mut idle) = (site.connect(), site.connect());
     busy.query("BEGIN").unwrap();
-    let mine = server(&mut busy);
+    let own = server(&mut busy);
     // The answer is complete before the suspend is.
     busy.send_bytes(Batch::new().query("SELECT 'flushed'").bytes()).unwrap();
     let mut console = site.weir().console();
     assert_eq!(console.query("SUSPEND").unwrap().tag, "SUSPEND");
-    let story = until_quiet(&mut busy, A_MOMENT);
-    assert!(story.is_empty() || story.last().unwrap() == "Ready T", "whole answers only: {story:?}");
+    let transcript = until_quiet(&mut busy, SHORT);
+    assert!(transcript.is_empty() || transcript.last().unwrap() == "Ready T", "whole answers only: {transcript:?}");
     idle.send_bytes(Batch::new().query("SELECT 'held'").bytes()).unwrap();
-    assert!(until_quiet(&mut idle, A_MOMENT).is_empty(), "nothing is read meanwhile");
+    assert!(until_quiet(&mut idle, SHORT).is_empty(), "nothing is read during the suspend");
     assert_eq!(console.query("RESUME").unwrap().tag, "RESUME");
-    let answer = tale(&readies(&mut idle, 1));
+    let answer = lines_of(&read_until_ready(&mut idle, 1));
     assert_eq!(answer[1], "Row held");
-    if story.is_empty() {
-        assert_eq!(tale(&readies(&mut busy, 1))[1], "Row flushed");
+    if transcript.is_empty() {
+        assert_eq!(lines_of(&read_until_ready(&mut busy, 1))[1], "Row flushed");
     }
-    assert_eq!(server(&mut busy), mine, "transactions outlive it");
+    assert_eq!(server(&mut busy), own, "transactions survive it");
     busy.query("COMMIT").unwrap();
 }
 
@@ -195,19 +197,19 @@ fn behaviour_20_a_suspend_closes_what_could_not_be_flushed_in_time() {
     let mut slow = site.connect();
     let mut other = site.connect();
     other.query("SELECT 1").unwrap();
-    // More than all buffers on the way hold, and nobody reads it.
+    // More than all buffers on the way hold, and the client does not read it.
     slow.send_bytes(Batch::new().query("SELECT repeat('x', 1000) FROM generate_series(1, 200000)").bytes()).unwrap();
     super::await_busy(&site, 1);
-    thread::sleep(A_MOMENT);
+    thread::sleep(SHORT);
     let mut console = site.weir().console();
     assert_eq!(console.query("SUSPEND").unwrap().tag, "SUSPEND");
     assert_eq!(console.query("RESUME").unwrap().tag, "RESUME");
     assert_eq!(other.value("SELECT 'spared'").unwrap().as_deref(), Some("spared"));
-    let story = until_quiet(&mut slow, PATIENCE);
-    assert_eq!(story.last().unwrap(), "Closed");
+    let transcript = until_quiet(&mut slow, TIMEOUT);
+    assert_eq!(transcript.last().unwrap(), "Closed");
 }
 
-/// The console over the Unix socket, as the operating system's user who runs Weir.
+/// The console over the Unix socket, as the operating-system user that runs Weir.
 fn unix_console(site: &Site) -> Params {
     Params::unix(site.weir().folder(), site.weir().port(), "pgbouncer", "pgbouncer")
 }
@@ -222,11 +224,11 @@ fn behaviour_20_a_shutdown_that_waits_keeps_the_unix_console_reachable() {
         client.query("BEGIN").unwrap();
         Connection::connect(&unix_console(&site)).unwrap().query("SHOW VERSION").unwrap();
         begin(&site);
-        eventually("newcomers are turned away", || match Connection::connect(&site.params()) {
+        eventually("new clients are refused", || match Connection::connect(&site.params()) {
             Ok(_) => Err("let in"),
             Err(_) => Ok(()),
         });
-        let mut console = Connection::connect(&unix_console(&site)).expect("the operator comes in");
+        let mut console = Connection::connect(&unix_console(&site)).expect("the operator logs in");
         let pools = console.query("SHOW POOLS").unwrap();
         assert!((0..pools.rows.len()).any(|row| pools.get(row, "sv_active") == Some("1")), "{pools:?}");
         assert_eq!(client.value("SELECT 'still served'").unwrap().as_deref(), Some("still served"));
@@ -238,12 +240,12 @@ fn behaviour_20_a_shutdown_that_waits_keeps_the_unix_console_reachable() {
 }
 
 #[test]
-fn behaviour_20_a_waiting_shutdown_can_be_hurried_from_the_unix_console() {
+fn behaviour_20_a_waiting_shutdown_can_be_forced_from_the_unix_console() {
     let site = Site::ini(&Ini::transaction(1));
     let mut client = site.connect();
     client.query("BEGIN").unwrap();
     site.weir().command("SHUTDOWN WAIT_FOR_CLIENTS").unwrap();
-    let mut console = Connection::connect(&unix_console(&site)).expect("the operator comes in");
+    let mut console = Connection::connect(&unix_console(&site)).expect("the operator logs in");
     let _ = console.query("SHUTDOWN");
     assert_eq!(site.weir().wait_for_exit().code(), Some(0));
 }
@@ -256,27 +258,27 @@ fn behaviour_20_ctrl_c_in_the_console_undoes_a_pause() {
         busy.query("BEGIN").unwrap();
         let mut console = site.weir().console();
         console.send_bytes(Batch::new().query(pause).bytes()).unwrap();
-        assert!(until_quiet(&mut console, A_MOMENT).is_empty(), "it waits");
+        assert!(until_quiet(&mut console, SHORT).is_empty(), "it waits");
         console.canceller().cancel().unwrap();
         let mut other = site.connect();
         let outcome = eventually("others are served again", || other.value("SELECT 'served'"));
         assert_eq!(outcome.as_deref(), Some("served"), "{pause}");
         assert_eq!(shown(&site, "DATABASES", "name", "app", "paused"), "0");
-        // The transaction that it waited for is as it was.
+        // The transaction that it waited for is unchanged.
         assert_eq!(ask(&mut busy, &Batch::new().query("COMMIT"), 1), ["Complete COMMIT", "Ready I"]);
     }
 }
 
 #[test]
-fn behaviour_20_int_waits_for_transactions_and_drops_who_waits() {
+fn behaviour_20_int_waits_for_transactions_and_drops_waiting_clients() {
     let site = Site::ini(&Ini::transaction(1));
     let (mut busy, mut waiting) = (site.connect(), site.connect());
     busy.query("BEGIN").unwrap();
     waiting.send_bytes(Batch::new().query("SELECT 1").bytes()).unwrap();
     site.weir().await_pool("it waits", |pool| pool.get("cl_waiting") == 1);
     site.weir().signal(Signal::SIGINT);
-    let story = until_quiet(&mut waiting, PATIENCE);
-    assert!(story[0].starts_with("Error 57P01"), "{story:?}");
+    let transcript = until_quiet(&mut waiting, TIMEOUT);
+    assert!(transcript[0].starts_with("Error 57P01"), "{transcript:?}");
     assert_eq!(busy.value("SELECT 'in peace'").unwrap().as_deref(), Some("in peace"));
     thread::sleep(Duration::from_millis(300));
     assert!(site.weir().exited().is_none());

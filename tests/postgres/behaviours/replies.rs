@@ -3,7 +3,7 @@
 use std::thread;
 
 use weir_pgclient::Connection;
-use weir_tests::{Batch, Ini, Mode, Site, ask, eventually, readies, tale};
+use weir_tests::{Batch, Ini, Mode, Site, ask, eventually, lines_of, read_until_ready};
 
 use super::{SHARING, await_free, server, tapped};
 
@@ -11,7 +11,7 @@ fn run(statement: &str, values: &[&str]) -> Batch {
     Batch::new().bind("", statement, values).execute("", 0).sync()
 }
 
-/// The texts of the statements that the client's server has now, and their names.
+/// The texts of the statements that the client's server has, and their names.
 fn prepared(client: &mut Connection) -> Vec<(String, String)> {
     let sql = "SELECT name, statement FROM pg_prepared_statements WHERE NOT from_sql ORDER BY prepare_time";
     let answer = client.query(sql).unwrap();
@@ -24,16 +24,16 @@ fn behaviour_06_a_statement_has_one_identity_and_a_generated_name_on_the_server(
     for mode in SHARING {
         let (site, tap) = tapped(Ini::of(mode).set("default_pool_size", 1));
         let (mut one, mut two) = (site.connect(), site.connect());
-        for (client, name) in [(&mut one, "mine"), (&mut two, "another")] {
+        for (client, name) in [(&mut one, "own"), (&mut two, "another")] {
             ask(client, &Batch::new().parse(name, "SELECT $1::int + 1").sync(), 1);
             assert_eq!(ask(client, &run(name, &["1"]), 1)[1], "Row 2", "{mode}");
         }
         let there = prepared(&mut one);
         assert_eq!(there.len(), 1, "one text is one statement: {there:?}");
-        assert!(!["mine", "another"].contains(&there[0].0.as_str()), "{there:?}");
-        let parses = |text: &str| tap.said().iter().filter(|line| line.ends_with(&format!(": {text}"))).count();
-        assert_eq!(parses("SELECT $1::int + 1"), 1, "{:?}", tap.said());
-        // Another type of the parameter makes another statement.
+        assert!(!["own", "another"].contains(&there[0].0.as_str()), "{there:?}");
+        let parses = |text: &str| tap.sent().iter().filter(|line| line.ends_with(&format!(": {text}"))).count();
+        assert_eq!(parses("SELECT $1::int + 1"), 1, "{:?}", tap.sent());
+        // Another parameter type makes another statement.
         ask(&mut two, &Batch::new().parse_typed("typed", "SELECT $1 + 1", &[23]).sync(), 1);
         ask(&mut one, &Batch::new().parse_typed("typed", "SELECT $1 + 1", &[1700]).sync(), 1);
         assert_eq!(ask(&mut two, &run("typed", &["1"]), 1)[1], "Row 2");
@@ -56,7 +56,7 @@ fn behaviour_06_a_server_keeps_the_statements_used_last() {
         let there: Vec<_> = prepared(&mut client).into_iter().map(|(_, text)| text).collect();
         assert_eq!(there.len(), 2, "{there:?}");
         assert!(there.contains(&"SELECT 0".to_owned()) && there.contains(&"SELECT 2".to_owned()), "{there:?}");
-        // The client has all of its own all the same.
+        // The client still has all of its own.
         assert_eq!(ask(&mut client, &run("s1", &[]), 1)[1], "Row 1");
     }
 }
@@ -66,15 +66,15 @@ fn behaviour_06_a_named_close_is_answered_locally() {
     for mode in SHARING {
         let (site, tap) = tapped(Ini::of(mode).set("default_pool_size", 1));
         let mut client = site.connect();
-        let story =
+        let transcript =
             ask(&mut client, &Batch::new().parse("s", "SELECT 's'").bind("", "s", &[]).execute("", 0).sync(), 1);
-        assert_eq!(story[2], "Row s");
-        let story = ask(&mut client, &Batch::new().close_statement("s").sync(), 1);
-        assert_eq!(story, ["CloseComplete", "Ready I"]);
-        assert!(!tap.said().iter().any(|line| line.starts_with("Close ")), "{:?}", tap.said());
-        assert_eq!(prepared(&mut client).len(), 1, "the server keeps it for whoever prepares it next");
-        let story = ask(&mut client, &run("s", &[]), 1);
-        assert!(story[0].starts_with("Error 26000"), "to the client it is gone: {story:?}");
+        assert_eq!(transcript[2], "Row s");
+        let transcript = ask(&mut client, &Batch::new().close_statement("s").sync(), 1);
+        assert_eq!(transcript, ["CloseComplete", "Ready I"]);
+        assert!(!tap.sent().iter().any(|line| line.starts_with("Close ")), "{:?}", tap.sent());
+        assert_eq!(prepared(&mut client).len(), 1, "the server keeps it for the next client that prepares it");
+        let transcript = ask(&mut client, &run("s", &[]), 1);
+        assert!(transcript[0].starts_with("Error 26000"), "for the client it is gone: {transcript:?}");
     }
 }
 
@@ -85,10 +85,10 @@ fn behaviour_06_a_failed_parse_is_forgotten() {
         let (mut one, mut two) = (site.connect(), site.connect());
         let prepare = Batch::new().parse("s", "SELECT n FROM later").sync();
         for client in [&mut one, &mut two] {
-            let story = ask(client, &prepare, 1);
-            assert!(story[0].starts_with("Error 42P01"), "{story:?}");
-            let story = ask(client, &run("s", &[]), 1);
-            assert!(story[0].starts_with("Error 26000"), "{story:?}");
+            let transcript = ask(client, &prepare, 1);
+            assert!(transcript[0].starts_with("Error 42P01"), "{transcript:?}");
+            let transcript = ask(client, &run("s", &[]), 1);
+            assert!(transcript[0].starts_with("Error 26000"), "{transcript:?}");
         }
         two.query("CREATE TABLE later AS SELECT 7 AS n").unwrap();
         for client in [&mut one, &mut two] {
@@ -108,10 +108,10 @@ fn behaviour_06_without_a_cache_names_are_the_clients_own() {
 }
 
 #[test]
-fn behaviour_07_a_server_is_released_only_when_nothing_is_outstanding() {
+fn behaviour_07_a_server_is_released_only_without_pending_replies() {
     let (site, tap) = tapped(Ini::transaction(1));
     let (mut client, mut other) = (site.connect(), site.connect());
-    // The server is ready after the first part, and owes the second.
+    // The server is ready after the first part, and its replies to the second are pending.
     let batch = Batch::new()
         .query("SELECT 'first'")
         .run("SELECT 'second' FROM pg_sleep(0.6)", &[])
@@ -121,14 +121,14 @@ fn behaviour_07_a_server_is_released_only_when_nothing_is_outstanding() {
     super::await_busy(&site, 1);
     thread::scope(|scope| {
         let query = scope.spawn(|| other.value("SELECT 'another client'").unwrap());
-        let story = tale(&readies(&mut client, 3));
-        let rows: Vec<_> = story.iter().filter(|line| line.starts_with("Row")).map(String::as_str).collect();
+        let transcript = lines_of(&read_until_ready(&mut client, 3));
+        let rows: Vec<_> = transcript.iter().filter(|line| line.starts_with("Row")).map(String::as_str).collect();
         assert_eq!(rows, ["Row first", "Row second", "Row third"]);
         assert_eq!(query.join().unwrap().as_deref(), Some("another client"));
     });
-    let said = tap.said();
-    let place = |text: &str| said.iter().position(|line| line.ends_with(text)).expect("it was run");
-    assert!(place("SELECT 'third'") < place("SELECT 'another client'"), "{said:?}");
+    let sent = tap.sent();
+    let place = |text: &str| sent.iter().position(|line| line.ends_with(text)).expect("it was run");
+    assert!(place("SELECT 'third'") < place("SELECT 'another client'"), "{sent:?}");
 }
 
 #[test]
@@ -140,7 +140,7 @@ fn behaviour_07_after_an_error_the_replies_up_to_the_sync_are_skipped_in_order()
         let batch = Batch::new()
             .run("SELECT 1", &[])
             .run("SELECT 1/$1::int", &["0"])
-            // All of this is skipped, also what is answered without the server.
+            // All of this is skipped, also requests that Weir answers itself.
             .parse("known too", "SELECT 'known'")
             .close_statement("known")
             .bind("", "known", &[])
@@ -149,14 +149,14 @@ fn behaviour_07_after_an_error_the_replies_up_to_the_sync_are_skipped_in_order()
             .bind("", "known", &[])
             .execute("", 0)
             .sync();
-        let story = ask(&mut client, &batch, 2);
+        let transcript = ask(&mut client, &batch, 2);
         let wanted = [
             "ParseComplete",
             "BindComplete",
             "Columns ?column?",
             "Row 1",
             "Complete SELECT 1",
-            // PostgreSQL divides when it plans, at the Bind.
+            // PostgreSQL divides during planning, at the Bind.
             "ParseComplete",
             "Error 22012 division by zero",
             "Ready I",
@@ -165,12 +165,12 @@ fn behaviour_07_after_an_error_the_replies_up_to_the_sync_are_skipped_in_order()
             "Complete SELECT 1",
             "Ready I",
         ];
-        assert_eq!(story, wanted, "{mode}");
+        assert_eq!(transcript, wanted, "{mode}");
         await_or_keep(&site, mode);
     }
 }
 
-/// The pool of one is free for others where the client keeps nothing.
+/// The pool of one is free for others if the client keeps nothing.
 fn await_or_keep(site: &Site, mode: Mode) {
     if mode != Mode::Session {
         await_free(site);
@@ -186,7 +186,7 @@ fn behaviour_07_replies_made_locally_keep_their_place() {
         ask(&mut other, &Batch::new().parse("theirs", "SELECT 'shared'").sync(), 1);
         let batch = Batch::new()
             .run("SELECT 'before'", &[])
-            // Known to the server, so it is answered here.
+            // The server has it, so Weir answers it.
             .parse("s", "SELECT 'shared'")
             .bind("", "s", &[])
             .execute("", 0)
@@ -197,7 +197,7 @@ fn behaviour_07_replies_made_locally_keep_their_place() {
             .bind("", "s", &[])
             .execute("", 0)
             .sync();
-        let story = ask(&mut client, &batch, 1);
+        let transcript = ask(&mut client, &batch, 1);
         let wanted = [
             "ParseComplete",
             "BindComplete",
@@ -218,7 +218,7 @@ fn behaviour_07_replies_made_locally_keep_their_place() {
             "Complete SELECT 1",
             "Ready I",
         ];
-        assert_eq!(story, wanted, "{mode}");
+        assert_eq!(transcript, wanted, "{mode}");
     }
 }
 
@@ -234,18 +234,22 @@ fn behaviour_08_an_error_during_copy_in_drains_to_its_end() {
         for failing in [false, true] {
             let site = Site::ini(&Ini::of(mode).set("default_pool_size", 1));
             let mut client = items(&site);
-            let mine = server(&mut client);
+            let own = server(&mut client);
             let mut batch = Batch::new().query("COPY items FROM STDIN").copy_data("1\tone\nnot a number\ttwo\n");
             for id in 10..3000 {
                 batch = batch.copy_data(&format!("{id}\tlate\n"));
             }
             let batch = if failing { batch.copy_fail("given up") } else { batch.copy_done() };
-            let story = ask(&mut client, &batch.query("SELECT count(*) FROM items"), 2);
-            assert!(story[0] == "CopyIn" && story[1].starts_with("Error 22P02"), "{story:?}");
-            assert_eq!(story[2..], ["Ready I", "Columns count", "Row 0", "Complete SELECT 1", "Ready I"], "{mode}");
+            let transcript = ask(&mut client, &batch.query("SELECT count(*) FROM items"), 2);
+            assert!(transcript[0] == "CopyIn" && transcript[1].starts_with("Error 22P02"), "{transcript:?}");
+            assert_eq!(
+                transcript[2..],
+                ["Ready I", "Columns count", "Row 0", "Complete SELECT 1", "Ready I"],
+                "{mode}"
+            );
             if mode != Mode::Session {
                 await_free(&site);
-                assert_eq!(server(&mut site.connect()), mine, "the server is free, and the same");
+                assert_eq!(server(&mut site.connect()), own, "the server is free, and the same");
             }
         }
     }
@@ -256,24 +260,24 @@ fn behaviour_08_late_copy_data_and_copy_done_are_discarded_and_open_no_request()
     for mode in [Mode::Session, Mode::Transaction, Mode::Statement] {
         let (site, tap) = tapped(Ini::of(mode).set("default_pool_size", 1));
         let mut client = items(&site);
-        let mine = server(&mut client);
-        let story = ask(&mut client, &Batch::new().query("COPY items FROM STDIN").copy_data("x\n"), 1);
-        assert!(story[1].starts_with("Error 22P02"), "{story:?}");
+        let own = server(&mut client);
+        let transcript = ask(&mut client, &Batch::new().query("COPY items FROM STDIN").copy_data("x\n"), 1);
+        assert!(transcript[1].starts_with("Error 22P02"), "{transcript:?}");
         if mode != Mode::Session {
             await_free(&site);
         }
-        // The COPY is over; what follows of it must not take a server, nor wait for an answer.
+        // The COPY is over; its late messages must not take a server, nor wait for an answer.
         client.send_bytes(Batch::new().copy_data("late\n").copy_data("later\n").copy_done().bytes()).unwrap();
-        thread::sleep(super::A_MOMENT);
+        thread::sleep(super::SHORT);
         if mode != Mode::Session {
             assert_eq!(site.weir().pool("app").get("sv_active"), 0, "{mode}");
         }
         assert_eq!(ask(&mut client, &Batch::new().query("SELECT 'after'"), 1)[1], "Row after");
-        assert_eq!(server(&mut client), mine);
-        // The server itself would ignore them: with no COPY open they reach it in no sharing mode at all.
+        assert_eq!(server(&mut client), own);
+        // The server would ignore them: without an open COPY they never reach it in these modes.
         if mode != Mode::Session {
-            let late = tap.said().iter().filter(|line| *line == "d").count();
-            assert_eq!(late, 1, "only the data within the COPY: {:?}", tap.said());
+            let late = tap.sent().iter().filter(|line| *line == "d").count();
+            assert_eq!(late, 1, "only the data within the COPY: {:?}", tap.sent());
         }
     }
 }
@@ -289,13 +293,13 @@ fn behaviour_09_discard_all_and_deallocate_all_clear_the_caches() {
                 assert_eq!(ask(client, &run("s", &[]), 1)[1], "Row still known");
             }
             let batch = if extended { Batch::new().run(command, &[]).sync() } else { Batch::new().query(command) };
-            let story = ask(&mut client, &batch, 1);
-            assert!(!story.iter().any(|line| line.starts_with("Error")), "{command}: {story:?}");
+            let transcript = ask(&mut client, &batch, 1);
+            assert!(!transcript.iter().any(|line| line.starts_with("Error")), "{command}: {transcript:?}");
             let left = prepared(&mut client);
             assert!(left.iter().all(|(_, text)| text != "SELECT 'still known'"), "{command}: {left:?}");
-            let story = ask(&mut client, &run("s", &[]), 1);
-            assert!(story[0].starts_with("Error 26000"), "{command}: to its client it is gone: {story:?}");
-            // Others had no part in it: theirs is prepared again on the way.
+            let transcript = ask(&mut client, &run("s", &[]), 1);
+            assert!(transcript[0].starts_with("Error 26000"), "{command}: for its client it is gone: {transcript:?}");
+            // Other clients are not affected: their statement is prepared again on demand.
             assert_eq!(ask(&mut other, &run("s", &[]), 1)[1], "Row still known", "{command}");
             ask(&mut client, &Batch::new().parse("s", "SELECT 'made anew'").sync(), 1);
             assert_eq!(ask(&mut client, &run("s", &[]), 1)[1], "Row made anew", "{command}");
@@ -304,7 +308,7 @@ fn behaviour_09_discard_all_and_deallocate_all_clear_the_caches() {
 }
 
 #[test]
-fn behaviour_09_what_clears_the_caches_is_seen_by_its_tag_wherever_it_stands() {
+fn behaviour_09_commands_that_clear_the_caches_are_recognised_by_their_tag() {
     let site = Site::ini(&Ini::transaction(1));
     site.connect().query("CREATE FUNCTION tidy() RETURNS void LANGUAGE sql AS 'SELECT 1'").unwrap();
     for command in ["SELECT 1; DEALLOCATE ALL; SELECT 2", "SELECT tidy(); DEALLOCATE ALL"] {
@@ -312,8 +316,8 @@ fn behaviour_09_what_clears_the_caches_is_seen_by_its_tag_wherever_it_stands() {
         ask(&mut client, &Batch::new().parse("s", "SELECT 'seen'").sync(), 1);
         assert_eq!(ask(&mut client, &run("s", &[]), 1)[1], "Row seen");
         client.query_all(command).unwrap();
-        let story = ask(&mut client, &run("s", &[]), 1);
-        assert!(story[0].starts_with("Error 26000"), "{command}: {story:?}");
+        let transcript = ask(&mut client, &run("s", &[]), 1);
+        assert!(transcript[0].starts_with("Error 26000"), "{command}: {transcript:?}");
         ask(&mut client, &Batch::new().parse("s", "SELECT 'seen'").sync(), 1);
         assert_eq!(ask(&mut client, &run("s", &[]), 1)[1], "Row seen", "{command}");
         eventually("it is free", || match site.weir().pool("app").get("sv_active") {

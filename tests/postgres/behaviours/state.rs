@@ -3,10 +3,10 @@
 use weir_pgclient::Connection;
 use weir_tests::{Batch, Ini, Mode, Site, Tap, ask, users};
 
-use super::{PATIENCE, server, tapped};
+use super::{TIMEOUT, server, tapped};
 
-/// The parameters that are always tracked, and the one that PgBouncer adds by default; two values that clients write, and
-/// how the server spells them.
+/// The parameters that are always tracked, and the one that PgBouncer adds by default; two values as clients write
+/// them, and as the server reports them.
 const TRACKED: [(&str, [&str; 2], [&str; 2]); 6] = [
     ("client_encoding", ["LATIN1", "win1252"], ["LATIN1", "WIN1252"]),
     ("DateStyle", ["german", "SQL, DMY"], ["German, DMY", "SQL, DMY"]),
@@ -22,21 +22,21 @@ fn show(client: &mut Connection, name: &str) -> String {
 
 /// How many messages that set parameters Weir has sent.
 fn sets(tap: &Tap) -> usize {
-    tap.said().iter().filter(|line| line.contains("SET ") || line.contains("set_config")).count()
+    tap.sent().iter().filter(|line| line.contains("SET ") || line.contains("set_config")).count()
 }
 
 #[test]
 fn behaviour_05_tracked_parameters_are_set_when_a_server_is_linked_whose_values_differ() {
     for mode in super::SHARING {
         let site = Site::ini(&Ini::of(mode).set("default_pool_size", 1));
-        for (name, written, spelt) in TRACKED {
+        for (name, written, reported) in TRACKED {
             let mut plain = site.connect();
             let before = show(&mut plain, name);
             let mut clients = written.map(|value| Connection::connect(&site.params().option(name, value)).unwrap());
             for round in 0..3 {
-                for (client, spelt) in clients.iter_mut().zip(spelt) {
-                    assert_eq!(show(client, name), spelt, "{name} in round {round}");
-                    assert_eq!(client.parameter(name), Some(spelt), "{name} as reported");
+                for (client, reported) in clients.iter_mut().zip(reported) {
+                    assert_eq!(show(client, name), reported, "{name} in round {round}");
+                    assert_eq!(client.parameter(name), Some(reported), "{name} as reported");
                 }
                 assert_eq!(show(&mut plain, name), before, "{name} of a client that asked for nothing");
             }
@@ -46,7 +46,7 @@ fn behaviour_05_tracked_parameters_are_set_when_a_server_is_linked_whose_values_
 }
 
 #[test]
-fn behaviour_05_a_set_of_the_clients_own_is_followed_too() {
+fn behaviour_05_a_set_by_the_client_is_followed_too() {
     let site = Site::ini(&Ini::transaction(1));
     let (mut one, mut two) = (site.connect(), site.connect());
     one.query("SET TimeZone = 'Asia/Tokyo'").unwrap();
@@ -63,7 +63,7 @@ fn behaviour_05_what_is_not_tracked_is_not_followed() {
     client.query("SET work_mem = '77MB'").unwrap();
     assert_eq!(show(&mut other, "work_mem"), "77MB", "as in PgBouncer, with on_dirty = keep");
     other.query("RESET work_mem").unwrap();
-    // What the operator adds is followed, as far as the server reports it; search_path it does from 18 on.
+    // A parameter that the operator adds is followed if the server reports it; it reports search_path from 18 on.
     other.query("SET IntervalStyle = 'iso_8601'").unwrap();
     assert_eq!(show(&mut client, "IntervalStyle"), "postgres");
 }
@@ -85,7 +85,7 @@ fn behaviour_05_the_replies_are_swallowed() {
             assert_eq!(extended.len(), 6, "{extended:?}");
         }
     }
-    assert!(sets(&tap) >= 5, "they were set: {:?}", tap.said());
+    assert!(sets(&tap) >= 5, "they were set: {:?}", tap.sent());
 }
 
 #[test]
@@ -99,7 +99,7 @@ fn behaviour_05_nothing_is_set_where_nothing_differs_and_the_servers_spelling_co
     for _ in 0..5 {
         clients.iter_mut().for_each(|client| drop(server(client)));
     }
-    assert_eq!(sets(&tap), before, "the first reply told how the server spells it: {:?}", tap.said());
+    assert_eq!(sets(&tap), before, "the first reply told how the server spells it: {:?}", tap.sent());
     assert_eq!(clients[0].parameter("DateStyle"), Some("ISO, MDY"));
     assert_eq!(clients[0].parameter("client_encoding"), Some("UTF8"));
 }
@@ -127,9 +127,9 @@ fn behaviour_05_nothing_is_set_on_a_connection_of_auth_query() {
     let (site, tap) = tapped(ini);
     super::entry::lookup(&site);
     let params = site.params_of(users::OTHER).option("TimeZone", "Asia/Tokyo").option("application_name", "asks");
-    let mut client = Connection::connect(&params.timeout(PATIENCE)).unwrap();
+    let mut client = Connection::connect(&params.timeout(TIMEOUT)).unwrap();
     assert_eq!(client.value("SHOW TimeZone").unwrap().as_deref(), Some("Asia/Tokyo"));
-    let asked = tap.said_as(users::APP.name);
+    let asked = tap.sent_as(users::APP.name);
     assert!(asked.iter().any(|line| line.contains("user_lookup")), "{asked:?}");
     assert!(!asked.iter().any(|line| line.contains("SET ")), "{asked:?}");
 }

@@ -1,4 +1,4 @@
-//! How many, how much, how long: for all, for a database, for a user.
+//! Limits and timeouts: for all, for a database, for a user.
 
 use std::thread;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use weir_pgclient::{Connection, Params};
 use weir_tests::{Batch, Ini, Site, User, eventually, until_quiet, users};
 
-/// How a user comes to a database.
+/// How a user connects to a database.
 fn params(site: &Site, user: User, database: &str) -> Params {
     site.weir().params(user.name, database).password(user.password)
 }
@@ -17,9 +17,9 @@ fn enter(site: &Site, user: User, database: &str) -> Connection {
 }
 
 #[track_caller]
-fn told(site: &Site, user: User, database: &str) -> String {
-    let error = Connection::connect(&params(site, user, database)).expect_err("there is no room");
-    error.server().expect("it is told why").message.clone()
+fn error_of(site: &Site, user: User, database: &str) -> String {
+    let error = Connection::connect(&params(site, user, database)).expect_err("the limit is reached");
+    error.server().expect("an error message").message.clone()
 }
 
 #[test]
@@ -34,20 +34,20 @@ fn clients_are_limited_in_all_and_a_database_and_a_user() {
     for (name, ini) in cases {
         let site = Site::ini(&ini);
         let clients = [enter(&site, users::APP, "app"), enter(&site, users::APP, "app")];
-        let message = told(&site, users::APP, "app");
+        let message = error_of(&site, users::APP, "app");
         assert!(message.contains(name), "{name}: {message}");
         drop(clients);
         eventually("room again", || Connection::connect(&params(&site, users::APP, "app")).map(drop));
     }
-    // Each counts what it is for.
+    // Each counts its own kind.
     let site = Site::ini(&Ini::new().app("max_db_client_connections=1").database("second", "{dbname}"));
     let _one = enter(&site, users::APP, "app");
     enter(&site, users::APP, "second");
-    told(&site, users::OTHER, "app");
+    error_of(&site, users::OTHER, "app");
     let site = Site::ini(&Ini::new().user("app", "max_user_client_connections=1").database("second", "{dbname}"));
     let _one = enter(&site, users::APP, "app");
     enter(&site, users::OTHER, "app");
-    told(&site, users::APP, "second");
+    error_of(&site, users::APP, "second");
 }
 
 /// A client that has begun a transaction.
@@ -57,7 +57,7 @@ fn holder(site: &Site, user: User, database: &str) -> Connection {
     client
 }
 
-/// The client's query waits, and is served when `release` is over.
+/// The client's query waits, and is served after `release`.
 fn is_held_until(mut client: Connection, release: impl FnOnce()) {
     thread::scope(|scope| {
         let query = scope.spawn(move || client.value("SELECT 'served'"));
@@ -71,7 +71,7 @@ fn is_held_until(mut client: Connection, release: impl FnOnce()) {
 #[test]
 fn servers_are_limited_a_pool_and_a_database_and_a_user() {
     let two = || Ini::transaction(5).database("second", "{dbname}");
-    // Who comes must be welcome without a server of its own: others were there before.
+    // A new client must log in without a server of its own: earlier clients hold them.
     let known = |site: &Site, user: User, database: &str| {
         let mut client = enter(site, user, database);
         client.query("SELECT 1").unwrap();
@@ -115,12 +115,12 @@ fn await_backends(site: &Site, count: usize) {
 }
 
 #[test]
-fn pools_that_nobody_needs_are_forgotten_in_time() {
+fn unused_pools_are_dropped_in_time() {
     let pools = |site: &Site| {
         let shown = site.weir().show("POOLS");
         (0..shown.rows.len()).filter_map(|row| shown.get(row, "database").map(str::to_owned)).collect::<Vec<_>>()
     };
-    // Of `*`, by autodb_idle_timeout: the database too.
+    // A pool of `*`, by autodb_idle_timeout: its database too.
     let port = weir_tests::Postgres::shared().port();
     let any = format!("host=127.0.0.1 port={port}");
     let ini = Ini::transaction(1).set("autodb_idle_timeout", 1).set("server_idle_timeout", 1).database("*", &any);
@@ -128,7 +128,7 @@ fn pools_that_nobody_needs_are_forgotten_in_time() {
     let name = site.database().name().to_owned();
     enter(&site, users::APP, &name).query("SELECT 1").unwrap();
     assert!(pools(&site).contains(&name), "{:?}", pools(&site));
-    eventually("it is forgotten", || match pools(&site) {
+    eventually("it is dropped", || match pools(&site) {
         left if left.contains(&name) => Err(left),
         _ => Ok(()),
     });
@@ -146,8 +146,8 @@ fn pools_that_nobody_needs_are_forgotten_in_time() {
 }
 
 #[test]
-fn sizes_and_times_of_a_database_win() {
-    // A pool of two where the rest has one, kept at two, with a reserve of one.
+fn sizes_and_times_of_a_database_take_precedence() {
+    // A pool of two where the others have one, filled to two, with a reserve of one.
     for reserve in ["reserve_pool_size", "reserve_pool"] {
         let ini = Ini::transaction(1).set("reserve_pool_timeout", 1).database("second", "{dbname}");
         let site = Site::ini(&ini.app(&format!("pool_size=2 min_pool_size=2 {reserve}=1")).forced(users::APP));
@@ -165,7 +165,7 @@ fn sizes_and_times_of_a_database_win() {
 }
 
 #[test]
-fn sizes_and_times_of_a_user_win() {
+fn sizes_and_times_of_a_user_take_precedence() {
     let rules = "pool_size=2 reserve_pool_size=1 query_wait_timeout=2";
     let site = Site::ini(&Ini::transaction(1).set("reserve_pool_timeout", 1).user("app", rules));
     let _held = [(); 3].map(|()| holder(&site, users::APP, "app"));
@@ -177,22 +177,22 @@ fn sizes_and_times_of_a_user_win() {
 }
 
 #[test]
-fn time_outs_of_a_users_transactions_and_of_its_idle_clients() {
+fn timeouts_of_a_users_transactions_and_of_its_idle_clients() {
     let site = Site::ini(&Ini::transaction(3).user("app", "transaction_timeout=1 client_idle_timeout=1"));
     let mut other = enter(&site, users::OTHER, "app");
     let mut idle = enter(&site, users::APP, "app");
     let mut busy = holder(&site, users::APP, "app");
     busy.send_bytes(Batch::new().query("SELECT pg_sleep(4)").bytes()).unwrap();
-    let patience = Duration::from_secs(20);
-    assert_eq!(until_quiet(&mut busy, patience), ["Error 25P04 transaction timeout", "Closed"]);
-    assert_eq!(until_quiet(&mut idle, patience), ["Error 57P05 client_idle_timeout", "Closed"]);
+    let timeout = Duration::from_secs(20);
+    assert_eq!(until_quiet(&mut busy, timeout), ["Error 25P04 transaction timeout", "Closed"]);
+    assert_eq!(until_quiet(&mut idle, timeout), ["Error 57P05 client_idle_timeout", "Closed"]);
     other.query("BEGIN").unwrap();
     thread::sleep(Duration::from_millis(1500));
     other.query("COMMIT").unwrap();
 }
 
 #[test]
-fn modes_of_databases_and_users_win() {
+fn modes_of_databases_and_users_take_precedence() {
     let ini =
         Ini::transaction(5).database("sessions", "{dbname} pool_mode=session").user("other", "pool_mode=statement");
     let site = Site::ini(&ini);
@@ -208,6 +208,6 @@ fn modes_of_databases_and_users_win() {
     assert_eq!((active("sessions").as_str(), active("app").as_str()), ("1", "0"));
     let mut statement = enter(&site, users::OTHER, "app");
     statement.send_bytes(Batch::new().query("BEGIN").bytes()).unwrap();
-    let story = until_quiet(&mut statement, Duration::from_secs(20));
-    assert_eq!(story.last().unwrap(), "Closed", "{story:?}");
+    let transcript = until_quiet(&mut statement, Duration::from_secs(20));
+    assert_eq!(transcript.last().unwrap(), "Closed", "{transcript:?}");
 }

@@ -1,4 +1,4 @@
-//! Where clients come in, and as whom the process runs.
+//! Listening addresses and sockets, and the user of the process.
 
 use std::fs;
 use std::io::Read;
@@ -13,19 +13,19 @@ use weir_pglocal::Signal;
 use weir_tests::{Ini, Mode, Setup, Site, eventually, users, weir_binary};
 
 #[test]
-fn clients_come_in_where_listen_addr_says() {
+fn clients_connect_to_listen_addr() {
     let site = Site::ini(&Ini::new().set("listen_addr", "127.0.0.1, 127.0.0.3"));
     let at = |host: &str| {
         Connection::connect(&Params::new(host, site.weir().port(), "app", "app").password(users::APP.password))
     };
     assert_eq!(at("127.0.0.1").unwrap().value("SELECT 1").unwrap().as_deref(), Some("1"));
     assert_eq!(at("127.0.0.3").unwrap().value("SELECT 1").unwrap().as_deref(), Some("1"));
-    assert!(at("127.0.0.2").is_err(), "nobody listens there");
+    assert!(at("127.0.0.2").is_err(), "nothing listens there");
 }
 
 #[test]
 fn the_unix_socket_has_its_folder_its_mode_and_its_group() {
-    // Only root may give a file to any group; others to their own.
+    // Only root may give a file to any group; other users only to their own groups.
     let groups = fs::read_to_string("/etc/group").unwrap();
     let gid_of = |line: &str| line.split(':').nth(2).and_then(|gid| gid.parse::<u32>().ok());
     let own = fs::metadata("/proc/self").unwrap().gid();
@@ -43,12 +43,12 @@ fn the_unix_socket_has_its_folder_its_mode_and_its_group() {
     assert_eq!(Connection::connect(&params).unwrap().value("SELECT 1").unwrap().as_deref(), Some("1"));
 }
 
-/// How many connections the system takes in for a Weir that stands still.
+/// How many connections the kernel accepts for a stopped Weir.
 fn taken_while_frozen(ini: &Ini, words: &[u8]) -> usize {
     let site = Site::ini(ini);
     let address = SocketAddr::from(([127, 0, 0, 1], site.weir().port()));
     site.weir().signal(Signal::SIGSTOP);
-    eventually("it stands still", || if site.weir().is_stopped() { Ok(()) } else { Err("it runs") });
+    eventually("it is stopped", || if site.weir().is_stopped() { Ok(()) } else { Err("it runs") });
     let mut taken = Vec::new();
     while taken.len() < 60 {
         let Ok(mut socket) = TcpStream::connect_timeout(&address, Duration::from_millis(700)) else { break };
@@ -60,7 +60,7 @@ fn taken_while_frozen(ini: &Ini, words: &[u8]) -> usize {
 }
 
 #[test]
-fn listen_backlog_bounds_those_who_are_not_accepted_yet() {
+fn listen_backlog_bounds_connections_that_are_not_accepted_yet() {
     let few = taken_while_frozen(&Ini::new().set("listen_backlog", 4), b"");
     assert!(few <= 10, "{few} with a backlog of 4");
     let many = taken_while_frozen(&Ini::new().set("listen_backlog", 100), b"");
@@ -85,11 +85,11 @@ fn so_reuseport_lets_two_share_a_port() {
         thread::sleep(Duration::from_millis(1500));
         let ended = child.try_wait().unwrap();
         let _ = child.kill();
-        let mut said = String::new();
-        child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        let mut printed = String::new();
+        child.stderr.take().unwrap().read_to_string(&mut printed).unwrap();
         let _ = child.wait();
-        assert_eq!(ended.is_none(), shared, "{said}");
-        assert!(shared || said.contains("in use"), "{said}");
+        assert_eq!(ended.is_none(), shared, "{printed}");
+        assert!(shared || printed.contains("in use"), "{printed}");
     }
 }
 
@@ -112,7 +112,7 @@ fn the_process_becomes_its_user() {
     assert_eq!(site.connect().value("SELECT 1").unwrap().as_deref(), Some("1"));
 }
 
-/// What a crash of a process may leave: the limit on core dumps, and which parts of the memory the system hands out.
+/// The core dump settings of a process: the limit, and which parts of the memory may be dumped.
 fn after_a_crash(site: &Site) -> (String, String) {
     let read = |name: &str| fs::read_to_string(format!("/proc/{}/{name}", site.weir().pid())).unwrap_or_default();
     let limits = read("limits");
@@ -121,7 +121,7 @@ fn after_a_crash(site: &Site) -> (String, String) {
 }
 
 #[test]
-fn a_crash_leaves_nothing_of_the_memory_unless_it_may() {
+fn a_crash_dumps_no_memory_unless_configured() {
     let own = fs::read_to_string("/proc/self/coredump_filter").unwrap();
     let none = ("0 0".to_owned(), "00000000".to_owned());
     let strict = Setup::new(Mode::Transaction);
@@ -131,12 +131,12 @@ fn a_crash_leaves_nothing_of_the_memory_unless_it_may() {
     // As PgBouncer, unless the file says otherwise.
     assert_eq!(after_a_crash(&Site::ini(&Ini::new())).1, own.trim());
     assert_eq!(after_a_crash(&Site::ini(&Ini::new().set("core_dumps", "0"))), none);
-    // It can be looked at all the same.
+    // It can be inspected in any case.
     assert!(lax.weir().descriptors() > 0);
 }
 
 #[test]
-fn secrets_that_everybody_can_read_and_root_are_warned_of_in_the_log() {
+fn world_readable_secrets_and_root_are_warned_of_in_the_log() {
     let site = Site::with(Setup::new(Mode::Transaction), Mode::Transaction);
     let is_root = fs::metadata("/proc/self").unwrap().uid() == 0;
     assert_eq!(site.weir().log().contains("it serves as root"), is_root);

@@ -1,4 +1,4 @@
-//! What is written to the log, and where.
+//! The contents of the log, and its destination.
 
 use std::fs;
 use std::thread;
@@ -16,7 +16,7 @@ fn await_logged(site: &Site, what: &str) {
     eventually(what, || if logged(site, what) { Ok(()) } else { Err(site.weir().log()) });
 }
 
-/// A client that comes, is refused something, and goes.
+/// A client that connects, gets an error, and disconnects.
 fn traffic(site: &Site) {
     site.connect().query("SELECT 1").unwrap();
     let unknown = site.weir().params("app", "nowhere").password(users::APP.password);
@@ -35,7 +35,7 @@ fn the_log_goes_to_the_file_and_pidfile_names_the_process() {
         if log.contains(&wanted) && log.contains("login attempt: db=app user=app") { Ok(()) } else { Err(log) }
     });
     assert_eq!(file("pooler.pid").trim(), site.weir().pid().to_string());
-    // A file that was moved away is opened anew.
+    // A file that was moved away is opened again.
     fs::rename(site.weir().folder().join("pooler.log"), site.weir().folder().join("pooler.old")).unwrap();
     site.weir().command("RELOAD").unwrap();
     eventually("a new file", || if file("pooler.log").is_empty() { Err("not yet") } else { Ok(()) });
@@ -53,7 +53,7 @@ fn what_is_logged_is_chosen() {
     let ini = Ini::new().set("log_connections", 0).set("log_disconnections", 0).set("log_pooler_errors", 0);
     let site = Site::ini(&ini);
     traffic(&site);
-    // Something that is logged in any case, behind it.
+    // A line that is always logged, after it.
     site.weir().command("RELOAD").unwrap();
     await_logged(&site, "RELOAD");
     for what in ["login attempt", "closing because", "pooler error"] {
@@ -78,7 +78,7 @@ fn statistics_are_logged_each_stats_period() {
 }
 
 #[test]
-fn verbose_says_more() {
+fn verbose_logs_more() {
     let lines = |verbose: u32| {
         let site = Site::ini(&Ini::transaction(1).set("verbose", verbose));
         traffic(&site);

@@ -1,7 +1,7 @@
-//! Every setting of PgBouncer's has an effect that a test shows, or none, which `weir check` then says.
+//! Every setting of PgBouncer has an effect that a test shows, or none, which `weir check` reports.
 //!
-//! Owns the list of settings with their tests, and those tests that stand nowhere else. That the list is complete is
-//! asked of SHOW CONFIG and of the table in crates/config; that its tests exist, of the sources.
+//! Owns the list of settings with their tests, and the tests that have no other file. SHOW CONFIG and the table in
+//! crates/config show that the list is complete, and the sources that its tests exist.
 
 mod limits;
 mod listening;
@@ -19,12 +19,12 @@ use weir_tests::{Ini, Site, weir_binary};
 
 use Effect::{Nothing, Seen};
 
-/// What a setting does.
+/// The effect of a setting.
 #[derive(Clone, Copy)]
 enum Effect {
-    /// What this test sees.
+    /// The effect that this test shows.
     Seen(&'static str),
-    /// Nothing; it is accepted in this value, and reported.
+    /// None; it is accepted with this value, and reported.
     Nothing(&'static str),
 }
 
@@ -32,9 +32,9 @@ enum Effect {
 const GENERAL: &[(&str, Effect)] = &[
     ("logfile", Seen("the_log_goes_to_the_file_and_pidfile_names_the_process")),
     ("pidfile", Seen("the_log_goes_to_the_file_and_pidfile_names_the_process")),
-    ("listen_addr", Seen("clients_come_in_where_listen_addr_says")),
-    ("listen_port", Seen("clients_come_in_where_listen_addr_says")),
-    ("listen_backlog", Seen("listen_backlog_bounds_those_who_are_not_accepted_yet")),
+    ("listen_addr", Seen("clients_connect_to_listen_addr")),
+    ("listen_port", Seen("clients_connect_to_listen_addr")),
+    ("listen_backlog", Seen("listen_backlog_bounds_connections_that_are_not_accepted_yet")),
     ("unix_socket_dir", Seen("the_unix_socket_has_its_folder_its_mode_and_its_group")),
     ("unix_socket_mode", Seen("the_unix_socket_has_its_folder_its_mode_and_its_group")),
     ("unix_socket_group", Seen("the_unix_socket_has_its_folder_its_mode_and_its_group")),
@@ -47,28 +47,28 @@ const GENERAL: &[(&str, Effect)] = &[
     ("max_client_conn", Seen("clients_are_limited_in_all_and_a_database_and_a_user")),
     ("default_pool_size", Seen("servers_are_limited_a_pool_and_a_database_and_a_user")),
     ("min_pool_size", Seen("behaviour_14_min_pool_size_fills_gently")),
-    ("reserve_pool_size", Seen("behaviour_14_the_reserve_opens_only_for_those_who_have_waited")),
-    ("reserve_pool_timeout", Seen("behaviour_14_the_reserve_opens_only_for_those_who_have_waited")),
+    ("reserve_pool_size", Seen("behaviour_14_the_reserve_opens_only_for_clients_that_have_waited")),
+    ("reserve_pool_timeout", Seen("behaviour_14_the_reserve_opens_only_for_clients_that_have_waited")),
     ("max_db_connections", Seen("servers_are_limited_a_pool_and_a_database_and_a_user")),
     ("max_db_client_connections", Seen("clients_are_limited_in_all_and_a_database_and_a_user")),
     ("max_user_connections", Seen("servers_are_limited_a_pool_and_a_database_and_a_user")),
     ("max_user_client_connections", Seen("clients_are_limited_in_all_and_a_database_and_a_user")),
-    ("server_round_robin", Seen("server_round_robin_takes_servers_in_turns")),
+    ("server_round_robin", Seen("server_round_robin_uses_servers_alternately")),
     ("max_prepared_statements", Seen("behaviour_06_a_server_keeps_the_statements_used_last")),
     ("track_extra_parameters", Seen("track_extra_parameters_decides_what_is_followed")),
     ("ignore_startup_parameters", Seen("behaviour_18_unknown_startup_parameters_are_refused_unless_ignored")),
     ("disable_pqexec", Seen("disable_pqexec_refuses_simple_queries_and_nothing_else")),
-    ("application_name_add_host", Seen("application_name_add_host_names_the_clients_place")),
-    ("login_notify_message", Seen("login_notify_message_greets_each_client")),
-    ("auth_type", Seen("behaviour_17_each_method_takes_what_it_can")),
-    ("auth_file", Seen("auth_file_lists_who_may_enter")),
-    ("auth_hba_file", Seen("auth_hba_file_and_auth_ident_file_decide_who_enters")),
-    ("auth_ident_file", Seen("auth_hba_file_and_auth_ident_file_decide_who_enters")),
+    ("application_name_add_host", Seen("application_name_add_host_names_the_clients_address")),
+    ("login_notify_message", Seen("login_notify_message_is_sent_to_each_client")),
+    ("auth_type", Seen("behaviour_17_each_method_accepts_the_secrets_that_it_can_use")),
+    ("auth_file", Seen("auth_file_lists_the_users")),
+    ("auth_hba_file", Seen("auth_hba_file_and_auth_ident_file_decide_about_logins")),
+    ("auth_ident_file", Seen("auth_hba_file_and_auth_ident_file_decide_about_logins")),
     ("auth_user", Seen("behaviour_17_auth_query_runs_as_auth_user_in_its_own_visible_pool")),
     ("auth_query", Seen("behaviour_17_auth_query_runs_as_auth_user_in_its_own_visible_pool")),
-    ("auth_dbname", Seen("auth_dbname_is_where_it_is_asked")),
+    ("auth_dbname", Seen("auth_dbname_is_the_database_of_the_lookup")),
     ("auth_ldap_options", Nothing("ldapserver=127.0.0.1")),
-    ("scram_iterations", Seen("scram_iterations_is_what_clients_are_asked_for")),
+    ("scram_iterations", Seen("scram_iterations_is_sent_to_clients")),
     ("syslog", Seen("the_system_log_gets_datagrams_and_its_absence_stops_nothing")),
     ("syslog_ident", Seen("the_system_log_gets_datagrams_and_its_absence_stops_nothing")),
     ("syslog_facility", Seen("the_system_log_gets_datagrams_and_its_absence_stops_nothing")),
@@ -77,14 +77,14 @@ const GENERAL: &[(&str, Effect)] = &[
     ("log_pooler_errors", Seen("what_is_logged_is_chosen")),
     ("log_stats", Seen("statistics_are_logged_each_stats_period")),
     ("stats_period", Seen("statistics_are_logged_each_stats_period")),
-    ("verbose", Seen("verbose_says_more")),
+    ("verbose", Seen("verbose_logs_more")),
     ("admin_users", Seen("admin_users_and_stats_users_decide_about_the_console")),
     ("stats_users", Seen("admin_users_and_stats_users_decide_about_the_console")),
-    ("server_reset_query", Seen("behaviour_03_the_reset_query_is_the_operators_and_may_be_none")),
+    ("server_reset_query", Seen("behaviour_03_the_reset_query_is_configurable_and_may_be_empty")),
     ("server_reset_query_always", Seen("behaviour_03_server_reset_query_always_runs_it_at_each_release")),
     ("server_check_delay", Seen("behaviour_15_the_check_delay_counts_from_the_last_use")),
-    ("server_check_query", Seen("behaviour_15_the_check_query_is_the_operators_and_may_be_none")),
-    ("server_fast_close", Seen("server_fast_close_ends_sessions_whose_server_has_to_go")),
+    ("server_check_query", Seen("behaviour_15_the_check_query_is_configurable_and_may_be_empty")),
+    ("server_fast_close", Seen("server_fast_close_ends_sessions_whose_server_must_close")),
     ("server_lifetime", Seen("behaviour_13_server_lifetime_never_closes_a_linked_server")),
     ("server_idle_timeout", Seen("behaviour_13_the_idle_timeout_respects_min_pool_size")),
     ("server_connect_timeout", Seen("server_connect_timeout_ends_a_login_that_hangs")),
@@ -92,14 +92,14 @@ const GENERAL: &[(&str, Effect)] = &[
     ("query_timeout", Seen("behaviour_16_query_timeout_closes_and_does_not_cancel")),
     ("query_wait_timeout", Seen("behaviour_16_query_wait_timeout_ends_a_wait_and_the_notice_comes_before")),
     ("query_wait_notify", Seen("behaviour_16_query_wait_timeout_ends_a_wait_and_the_notice_comes_before")),
-    ("cancel_wait_timeout", Seen("behaviour_10_a_cancel_that_takes_too_long_costs_its_server")),
+    ("cancel_wait_timeout", Seen("behaviour_10_a_cancel_that_takes_too_long_closes_its_server")),
     ("client_idle_timeout", Seen("behaviour_16_client_idle_timeout_applies_to_unlinked_clients")),
     ("client_login_timeout", Seen("a_client_that_never_logs_in_is_disconnected_in_time")),
     ("idle_transaction_timeout", Seen("behaviour_16_idle_transaction_timeout_counts_from_the_servers_last_packet")),
     ("transaction_timeout", Seen("behaviour_16_transaction_timeout_counts_the_whole_transaction")),
     ("suspend_timeout", Seen("behaviour_20_a_suspend_closes_what_could_not_be_flushed_in_time")),
-    ("autodb_idle_timeout", Seen("pools_that_nobody_needs_are_forgotten_in_time")),
-    ("pool_idle_timeout", Seen("pools_that_nobody_needs_are_forgotten_in_time")),
+    ("autodb_idle_timeout", Seen("unused_pools_are_dropped_in_time")),
+    ("pool_idle_timeout", Seen("unused_pools_are_dropped_in_time")),
     ("dns_max_ttl", Seen("behaviour_19_a_change_of_dns_recycles_only_the_servers_on_vanished_addresses")),
     ("dns_nxdomain_ttl", Seen("what_the_name_servers_do_not_know_is_left_to_the_system")),
     ("dns_zone_check_period", Nothing("60")),
@@ -108,18 +108,18 @@ const GENERAL: &[(&str, Effect)] = &[
     ("client_tls_key_file", Seen("each_mode_to_clients")),
     ("client_tls_cert_file", Seen("each_mode_to_clients")),
     ("client_tls_ca_file", Seen("certificates_of_clients_name_their_user")),
-    ("client_tls_protocols", Seen("ciphers_and_protocols_to_clients_are_the_operators")),
-    ("client_tls_ciphers", Seen("ciphers_and_protocols_to_clients_are_the_operators")),
-    ("client_tls13_ciphers", Seen("ciphers_and_protocols_to_clients_are_the_operators")),
+    ("client_tls_protocols", Seen("ciphers_and_protocols_to_clients_are_configurable")),
+    ("client_tls_ciphers", Seen("ciphers_and_protocols_to_clients_are_configurable")),
+    ("client_tls13_ciphers", Seen("ciphers_and_protocols_to_clients_are_configurable")),
     ("client_tls_dheparams", Nothing("legacy")),
     ("client_tls_ecdhcurve", Nothing("secp384r1")),
     ("server_tls_sslmode", Seen("each_mode_to_a_server_with_tls")),
-    ("server_tls_key_file", Seen("ciphers_protocols_and_the_certificate_to_servers_are_the_operators")),
-    ("server_tls_cert_file", Seen("ciphers_protocols_and_the_certificate_to_servers_are_the_operators")),
+    ("server_tls_key_file", Seen("ciphers_protocols_and_the_certificate_to_servers_are_configurable")),
+    ("server_tls_cert_file", Seen("ciphers_protocols_and_the_certificate_to_servers_are_configurable")),
     ("server_tls_ca_file", Seen("a_server_of_another_authority")),
-    ("server_tls_protocols", Seen("ciphers_protocols_and_the_certificate_to_servers_are_the_operators")),
-    ("server_tls_ciphers", Seen("ciphers_protocols_and_the_certificate_to_servers_are_the_operators")),
-    ("server_tls13_ciphers", Seen("ciphers_protocols_and_the_certificate_to_servers_are_the_operators")),
+    ("server_tls_protocols", Seen("ciphers_protocols_and_the_certificate_to_servers_are_configurable")),
+    ("server_tls_ciphers", Seen("ciphers_protocols_and_the_certificate_to_servers_are_configurable")),
+    ("server_tls13_ciphers", Seen("ciphers_protocols_and_the_certificate_to_servers_are_configurable")),
     ("pkt_buf", Nothing("8192")),
     ("max_packet_size", Seen("max_packet_size_bounds_what_is_passed_on")),
     ("sbuf_loopcnt", Nothing("9")),
@@ -132,12 +132,12 @@ const GENERAL: &[(&str, Effect)] = &[
     ("tcp_user_timeout", Seen("what_is_asked_of_a_socket_is_what_the_system_answers")),
 ];
 
-/// Weir's own settings that stand in `[pgbouncer]` too.
+/// Weir's own settings that are in `[pgbouncer]` too.
 const OWN: &[(&str, Effect)] = &[
     ("workers", Seen("clients_of_all_pools_are_served_on_two_and_three_workers")),
     ("io", Seen("the_log_s_first_line_says_what_sockets_are_served_with")),
     ("web_address", Seen("an_ini_may_have_an_api_too")),
-    ("web_history", Seen("what_was_known_of_a_pool_outlasts_a_restart")),
+    ("web_history", Seen("the_history_of_a_pool_survives_a_restart")),
     ("web_lab", Seen("the_lab_s_reports_are_listed_and_read")),
     ("web_port", Seen("an_ini_may_have_an_api_too")),
     ("web_tls_cert_file", Seen("with_a_certificate_the_api_is_encrypted")),
@@ -152,8 +152,8 @@ const OWN: &[(&str, Effect)] = &[
     ("log_format", Seen("lines_are_json_where_the_file_says_so")),
     ("shutdown_timeout", Seen("shutdown_timeout_ends_a_shutdown_that_waits")),
     ("max_logins_per_host", Seen("a_host_gets_so_many_logins_at_once_whatever_the_number_of_pools")),
-    ("require_auth", Seen("a_server_may_ask_only_as_require_auth_says")),
-    ("core_dumps", Seen("a_crash_leaves_nothing_of_the_memory_unless_it_may")),
+    ("require_auth", Seen("a_server_may_request_only_methods_of_require_auth")),
+    ("core_dumps", Seen("a_crash_dumps_no_memory_unless_configured")),
     ("connects_per_second", Seen("connects_per_second_bounds_how_fast_servers_open")),
     ("client_statements", Seen("a_client_may_not_hold_more_statements_than_its_limit")),
     ("client_statement_memory", Seen("one_client_does_not_take_the_memory_for_statements_of_others")),
@@ -161,47 +161,47 @@ const OWN: &[(&str, Effect)] = &[
     ("statement_memory", Seen("a_limit_on_statements_takes_effect_on_reload")),
 ];
 
-/// Words of a connection string in `[databases]`.
+/// Keys of a connection string in `[databases]`.
 const DATABASES: &[(&str, Effect)] = &[
-    ("dbname", Seen("a_database_leads_where_its_words_say")),
-    ("host", Seen("a_database_leads_where_its_words_say")),
-    ("port", Seen("a_database_leads_where_its_words_say")),
-    ("user", Seen("a_database_leads_where_its_words_say")),
-    ("password", Seen("a_database_leads_where_its_words_say")),
-    ("auth_user", Seen("auth_settings_of_a_database_win")),
-    ("auth_dbname", Seen("auth_settings_of_a_database_win")),
-    ("auth_query", Seen("auth_settings_of_a_database_win")),
+    ("dbname", Seen("a_database_leads_to_the_server_of_its_connection_string")),
+    ("host", Seen("a_database_leads_to_the_server_of_its_connection_string")),
+    ("port", Seen("a_database_leads_to_the_server_of_its_connection_string")),
+    ("user", Seen("a_database_leads_to_the_server_of_its_connection_string")),
+    ("password", Seen("a_database_leads_to_the_server_of_its_connection_string")),
+    ("auth_user", Seen("auth_settings_of_a_database_take_precedence")),
+    ("auth_dbname", Seen("auth_settings_of_a_database_take_precedence")),
+    ("auth_query", Seen("auth_settings_of_a_database_take_precedence")),
     ("client_encoding", Seen("parameters_of_a_database_are_those_of_its_servers")),
     ("datestyle", Seen("parameters_of_a_database_are_those_of_its_servers")),
     ("timezone", Seen("parameters_of_a_database_are_those_of_its_servers")),
     ("application_name", Seen("parameters_of_a_database_are_those_of_its_servers")),
-    ("pool_size", Seen("sizes_and_times_of_a_database_win")),
-    ("min_pool_size", Seen("sizes_and_times_of_a_database_win")),
-    ("reserve_pool_size", Seen("sizes_and_times_of_a_database_win")),
-    ("reserve_pool", Seen("sizes_and_times_of_a_database_win")),
+    ("pool_size", Seen("sizes_and_times_of_a_database_take_precedence")),
+    ("min_pool_size", Seen("sizes_and_times_of_a_database_take_precedence")),
+    ("reserve_pool_size", Seen("sizes_and_times_of_a_database_take_precedence")),
+    ("reserve_pool", Seen("sizes_and_times_of_a_database_take_precedence")),
     ("max_db_connections", Seen("servers_are_limited_a_pool_and_a_database_and_a_user")),
     ("max_db_client_connections", Seen("clients_are_limited_in_all_and_a_database_and_a_user")),
-    ("server_lifetime", Seen("sizes_and_times_of_a_database_win")),
-    ("query_wait_timeout", Seen("sizes_and_times_of_a_database_win")),
-    ("load_balance_hosts", Seen("load_balance_hosts_takes_turns_or_the_first")),
-    ("pool_mode", Seen("modes_of_databases_and_users_win")),
+    ("server_lifetime", Seen("sizes_and_times_of_a_database_take_precedence")),
+    ("query_wait_timeout", Seen("sizes_and_times_of_a_database_take_precedence")),
+    ("load_balance_hosts", Seen("load_balance_hosts_alternates_or_uses_the_first")),
+    ("pool_mode", Seen("modes_of_databases_and_users_take_precedence")),
     ("connect_query", Seen("every_server_begins_with_the_connect_query")),
     ("target_session_attrs", Seen("only_a_server_that_fits_is_taken")),
-    ("require_auth", Seen("a_server_may_ask_only_as_require_auth_says")),
+    ("require_auth", Seen("a_server_may_request_only_methods_of_require_auth")),
 ];
 
-/// Words of a line in `[users]`.
+/// Keys of a line in `[users]`.
 const USERS: &[(&str, Effect)] = &[
-    ("pool_mode", Seen("modes_of_databases_and_users_win")),
-    ("pool_size", Seen("sizes_and_times_of_a_user_win")),
-    ("reserve_pool_size", Seen("sizes_and_times_of_a_user_win")),
+    ("pool_mode", Seen("modes_of_databases_and_users_take_precedence")),
+    ("pool_size", Seen("sizes_and_times_of_a_user_take_precedence")),
+    ("reserve_pool_size", Seen("sizes_and_times_of_a_user_take_precedence")),
     ("max_user_connections", Seen("servers_are_limited_a_pool_and_a_database_and_a_user")),
     ("max_user_client_connections", Seen("clients_are_limited_in_all_and_a_database_and_a_user")),
-    ("query_timeout", Seen("behaviour_16_time_outs_of_a_user_win_over_those_of_all")),
-    ("query_wait_timeout", Seen("sizes_and_times_of_a_user_win")),
-    ("idle_transaction_timeout", Seen("behaviour_16_time_outs_of_a_user_win_over_those_of_all")),
-    ("transaction_timeout", Seen("time_outs_of_a_users_transactions_and_of_its_idle_clients")),
-    ("client_idle_timeout", Seen("time_outs_of_a_users_transactions_and_of_its_idle_clients")),
+    ("query_timeout", Seen("behaviour_16_timeouts_of_a_user_take_precedence_over_the_general_ones")),
+    ("query_wait_timeout", Seen("sizes_and_times_of_a_user_take_precedence")),
+    ("idle_transaction_timeout", Seen("behaviour_16_timeouts_of_a_user_take_precedence_over_the_general_ones")),
+    ("transaction_timeout", Seen("timeouts_of_a_users_transactions_and_of_its_idle_clients")),
+    ("client_idle_timeout", Seen("timeouts_of_a_users_transactions_and_of_its_idle_clients")),
 ];
 
 /// The repository.
@@ -244,7 +244,7 @@ fn every_setting_of_show_config_has_its_test() {
 
 #[test]
 fn every_word_of_a_database_and_of_a_user_has_its_test() {
-    // The table of settings says by `.database(&["…"])` and `.user("…")` what the ini's face calls them.
+    // The table of settings names its keys in an ini by `.database(&["…"])` and `.user("…")`.
     let mut databases = BTreeSet::new();
     let mut users = BTreeSet::new();
     for source in sources(&root().join("crates/config/src/settings")) {
@@ -287,11 +287,11 @@ fn settings_without_effect_are_accepted_and_reported() {
     let site = Site::ini(&ini);
     let file = site.weir().folder().join("pgbouncer.ini");
     let output = Command::new(weir_binary()).arg("check").arg(&file).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}");
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{printed}");
     for (name, effect) in GENERAL {
-        let reported = said.contains(&format!("{name} has no effect"));
-        assert_eq!(reported, matches!(effect, Nothing(_)), "{name}: {said}");
+        let reported = printed.contains(&format!("{name} has no effect"));
+        assert_eq!(reported, matches!(effect, Nothing(_)), "{name}: {printed}");
     }
     // Accepted, and shown as written.
     let shown = site.weir().show("CONFIG");
@@ -317,8 +317,8 @@ fn an_unknown_setting_is_an_error_that_names_file_and_line() {
     ] {
         fs::write(&file, text).unwrap();
         let output = Command::new(weir_binary()).arg("serve").arg(&file).output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(!output.status.success() && said.contains(name), "{said}");
-        assert!(said.contains(&format!("pgbouncer.ini:{line}")), "{said}");
+        let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && printed.contains(name), "{printed}");
+        assert!(printed.contains(&format!("pgbouncer.ini:{line}")), "{printed}");
     }
 }

@@ -1,12 +1,12 @@
-//! What clients may say, how they are greeted, and where it is asked who they are.
+//! What clients may send, what they get at login, and where their secrets are looked up.
 
 use std::time::Duration;
 
 use weir_pgclient::{Connection, Error};
 use weir_pgwire::{Auth, backend, put_front};
-use weir_tests::{Batch, Ini, Site, Tap, User, ask, body_text, readies, tale, until_quiet, users};
+use weir_tests::{Batch, Ini, Site, Tap, User, ask, body_text, lines_of, read_until_ready, until_quiet, users};
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 fn enter(site: &Site, user: User, database: &str) -> Result<Option<String>, Error> {
     let params = site.weir().params(user.name, database).password(user.password);
@@ -35,17 +35,17 @@ fn track_extra_parameters_decides_what_is_followed() {
 fn disable_pqexec_refuses_simple_queries_and_nothing_else() {
     let site = Site::ini(&Ini::transaction(1).set("disable_pqexec", 1));
     let mut client = site.connect();
-    let story = ask(&mut client, &Batch::new().run("SELECT 'extended'", &[]).sync(), 1);
-    assert_eq!(story[3], "Row extended");
+    let transcript = ask(&mut client, &Batch::new().run("SELECT 'extended'", &[]).sync(), 1);
+    assert_eq!(transcript[3], "Row extended");
     client.send_bytes(Batch::new().query("SELECT 'simple'").bytes()).unwrap();
-    let story = until_quiet(&mut client, PATIENCE);
-    assert!(story[0].starts_with("Error ") && story[0].contains("PQexec disallowed"), "{story:?}");
-    assert!(!story.iter().any(|line| line.starts_with("Row")), "{story:?}");
+    let transcript = until_quiet(&mut client, TIMEOUT);
+    assert!(transcript[0].starts_with("Error ") && transcript[0].contains("PQexec disallowed"), "{transcript:?}");
+    assert!(!transcript.iter().any(|line| line.starts_with("Row")), "{transcript:?}");
     site.weir().command("SHOW VERSION").expect("the console speaks nothing else");
 }
 
 #[test]
-fn application_name_add_host_names_the_clients_place() {
+fn application_name_add_host_names_the_clients_address() {
     let site = Site::ini(&Ini::transaction(1).set("application_name_add_host", 1));
     let mut client = Connection::connect(&site.params().option("application_name", "shop")).unwrap();
     let name = client.value("SHOW application_name").unwrap().unwrap();
@@ -56,29 +56,29 @@ fn application_name_add_host_names_the_clients_place() {
 }
 
 #[test]
-fn login_notify_message_greets_each_client() {
+fn login_notify_message_is_sent_to_each_client() {
     let greeted = Ini::new().set("auth_type", "trust").set("login_notify_message", "Good day; we move house at noon.");
     let site = Site::ini(&greeted);
     for _ in 0..2 {
-        let story = greeting(&site);
-        let notices: Vec<_> = story.iter().filter(|line| line.starts_with("Notice")).collect();
-        assert_eq!(notices, ["Notice 00000 Good day; we move house at noon."], "{story:?}");
+        let transcript = greeting(&site);
+        let notices: Vec<_> = transcript.iter().filter(|line| line.starts_with("Notice")).collect();
+        assert_eq!(notices, ["Notice 00000 Good day; we move house at noon."], "{transcript:?}");
     }
     let silent = Site::ini(&Ini::new().set("auth_type", "trust"));
     assert!(!greeting(&silent).iter().any(|line| line.starts_with("Notice")));
 }
 
-/// What a trusted client hears up to its first ReadyForQuery.
+/// The messages to a trusted client up to its first ReadyForQuery.
 fn greeting(site: &Site) -> Vec<String> {
     let mut client = Connection::open(&site.params()).unwrap();
     let mut packet = Vec::new();
     put_front::startup(&mut packet, &[("user", "app"), ("database", "app")], 0);
     client.send_bytes(&packet).unwrap();
-    tale(&readies(&mut client, 1))
+    lines_of(&read_until_ready(&mut client, 1))
 }
 
 #[test]
-fn auth_file_lists_who_may_enter() {
+fn auth_file_lists_the_users() {
     let site = Site::ini(
         &Ini::new()
             .file("others.txt", "\"other\" \"quite another\"\n\"admin\" \"console secret\"\n")
@@ -89,7 +89,7 @@ fn auth_file_lists_who_may_enter() {
 }
 
 #[test]
-fn auth_hba_file_and_auth_ident_file_decide_who_enters() {
+fn auth_hba_file_and_auth_ident_file_decide_about_logins() {
     let account = std::process::Command::new("id").arg("-un").output().unwrap();
     let account = String::from_utf8_lossy(&account.stdout).trim().to_owned();
     let rules = "host pgbouncer,weir all 127.0.0.1/32 md5\nhost all other 127.0.0.1/32 trust\n\
@@ -110,7 +110,7 @@ fn auth_hba_file_and_auth_ident_file_decide_who_enters() {
     assert!(local("other").is_err());
 }
 
-/// A lookup that only this database has.
+/// A lookup function that only this database has.
 fn lookup(site: &Site, name: &str) {
     let sql = format!(
         "CREATE FUNCTION {name}(name text, OUT usename text, OUT passwd text) RETURNS record LANGUAGE sql \
@@ -121,22 +121,22 @@ fn lookup(site: &Site, name: &str) {
 }
 
 #[test]
-fn auth_dbname_is_where_it_is_asked() {
+fn auth_dbname_is_the_database_of_the_lookup() {
     let tap = Tap::before(&weir_tests::Postgres::shared());
     let port = weir_tests::Postgres::shared().port();
     let ini = Ini::new().without("other").set("auth_user", "app").set("auth_dbname", "directory");
     let ini = ini.set("auth_query", "SELECT usename, passwd FROM find_user($1)");
     let ini = ini.through(tap.port()).database("elsewhere", &format!("host=127.0.0.1 port={port} dbname=postgres"));
-    // The words of `app` lead through the tap, to the only database that has the function.
+    // The keys of `app` lead through the proxy, to the only database that has the function.
     let site = Site::ini(&ini.database("directory", "{dbname}"));
     lookup(&site, "find_user");
     assert_eq!(enter(&site, users::OTHER, "elsewhere").unwrap().as_deref(), Some("other"));
-    let asked = tap.said_as("app");
+    let asked = tap.sent_as("app");
     assert!(asked.iter().any(|line| line.contains("find_user")), "{asked:?}");
 }
 
 #[test]
-fn auth_settings_of_a_database_win() {
+fn auth_settings_of_a_database_take_precedence() {
     let port = weir_tests::Postgres::shared().port();
     let words = "auth_user=app auth_dbname=directory auth_query='SELECT usename, passwd FROM find_user($1)'";
     let ini = Ini::new().without("other").set("auth_user", "nobody").set("auth_query", "SELECT nothing($1)");
@@ -144,11 +144,11 @@ fn auth_settings_of_a_database_win() {
     let site = Site::ini(&ini.database("directory", "{dbname}"));
     lookup(&site, "find_user");
     assert_eq!(enter(&site, users::OTHER, "own").unwrap().as_deref(), Some("other"));
-    assert!(enter(&site, users::OTHER, "app").is_err(), "the general ones lead nowhere");
+    assert!(enter(&site, users::OTHER, "app").is_err(), "the general settings find no function");
 }
 
 #[test]
-fn scram_iterations_is_what_clients_are_asked_for() {
+fn scram_iterations_is_sent_to_clients() {
     for wanted in ["4096", "10000"] {
         let site = Site::ini(&Ini::new().set("auth_type", "scram-sha-256").set("scram_iterations", wanted));
         let mut client = Connection::open(&site.params()).unwrap();
@@ -156,8 +156,8 @@ fn scram_iterations_is_what_clients_are_asked_for() {
         put_front::startup(&mut packet, &[("user", "app"), ("database", "app")], 0);
         put_front::sasl_initial(&mut packet, "SCRAM-SHA-256", b"n,,n=,r=abcdefghijklmnopqrstuvwx");
         client.send_bytes(&packet).unwrap();
-        client.read_frame(PATIENCE).unwrap();
-        let frame = client.read_frame(PATIENCE).unwrap();
+        client.read_frame(TIMEOUT).unwrap();
+        let frame = client.read_frame(TIMEOUT).unwrap();
         let Ok(Auth::SaslContinue(data)) = backend::authentication(&frame.body) else { panic!("{frame:?}") };
         assert!(body_text(data).ends_with(&format!(",i={wanted}")), "{}", body_text(data));
         assert_eq!(enter(&site, users::APP, "app").unwrap().as_deref(), Some("app"));

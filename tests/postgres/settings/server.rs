@@ -1,10 +1,10 @@
-//! Servers: where they are, what they begin with, in which order they are used, and how they end.
+//! Servers: where they are, how they start, in which order they are used, and how they are closed.
 
 use std::collections::BTreeSet;
 use std::net::TcpListener;
 
 use weir_pgclient::Connection;
-use weir_tests::{Batch, Ini, Postgres, Site, Tap, eventually, readies, until_quiet, users};
+use weir_tests::{Batch, Ini, Postgres, Site, Tap, eventually, read_until_ready, until_quiet, users};
 
 fn server(client: &mut Connection) -> String {
     client.value("SELECT pg_backend_pid()").unwrap().unwrap()
@@ -16,7 +16,7 @@ fn enter(site: &Site, database: &str) -> Connection {
 }
 
 #[test]
-fn server_round_robin_takes_servers_in_turns() {
+fn server_round_robin_uses_servers_alternately() {
     let used = |ini: Ini| {
         let site = Site::ini(&ini);
         let mut clients = [site.connect(), site.connect(), site.connect()];
@@ -29,24 +29,24 @@ fn server_round_robin_takes_servers_in_turns() {
 }
 
 #[test]
-fn server_fast_close_ends_sessions_whose_server_has_to_go() {
+fn server_fast_close_ends_sessions_whose_server_must_close() {
     for fast in [false, true] {
         let site = Site::ini(&Ini::new().set("server_fast_close", u8::from(fast)));
         let mut client = site.connect();
-        let mine = server(&mut client);
+        let own = server(&mut client);
         client.query("BEGIN").unwrap();
         site.weir().command("RECONNECT app").unwrap();
-        assert_eq!(server(&mut client), mine, "a transaction is not cut");
+        assert_eq!(server(&mut client), own, "a transaction is not cut");
         client.query("COMMIT").unwrap();
         if fast {
             assert_eq!(until_quiet(&mut client, std::time::Duration::from_secs(20)).last().unwrap(), "Closed");
         } else {
-            assert_eq!(server(&mut client), mine);
+            assert_eq!(server(&mut client), own);
             drop(client);
         }
         eventually("its server goes", || {
             let left = site.database().backends();
-            if left.iter().any(|(pid, _)| pid.to_string() == mine) { Err(left) } else { Ok(()) }
+            if left.iter().any(|(pid, _)| pid.to_string() == own) { Err(left) } else { Ok(()) }
         });
     }
 }
@@ -58,13 +58,13 @@ fn server_connect_timeout_ends_a_login_that_hangs() {
     let ini = Ini::transaction(1).set("server_connect_timeout", 1).set("server_login_retry", 1);
     let site = Site::ini(&ini.database("silent", &format!("host=127.0.0.1 port={port}")));
     let params = site.weir().params(users::APP.name, "silent").password(users::APP.password);
-    let error = Connection::connect(&params).expect_err("nobody answers there");
-    let told = error.server().expect("it is told").message.clone();
-    assert!(told.contains("server_connect_timeout"), "{told}");
+    let error = Connection::connect(&params).expect_err("nothing answers there");
+    let reported = error.server().expect("an error message").message.clone();
+    assert!(reported.contains("server_connect_timeout"), "{reported}");
 }
 
 #[test]
-fn a_database_leads_where_its_words_say() {
+fn a_database_leads_to_the_server_of_its_connection_string() {
     let postgres = Postgres::shared();
     let socket = postgres.server().socket_dir().display().to_string();
     let ini = Ini::transaction(1)
@@ -91,13 +91,13 @@ fn parameters_of_a_database_are_those_of_its_servers() {
         assert_eq!(client.parameter(name), Some(wanted), "{name} as reported");
     }
     assert_eq!(client.value("SHOW application_name").unwrap().as_deref(), Some("by the pooler"));
-    // What a client asks for counts more.
+    // A client's own parameter takes precedence.
     let mut client = Connection::connect(&site.params().option("TimeZone", "Europe/Berlin")).unwrap();
     assert_eq!(client.value("SHOW TimeZone").unwrap().as_deref(), Some("Europe/Berlin"));
 }
 
 #[test]
-fn load_balance_hosts_takes_turns_or_the_first() {
+fn load_balance_hosts_alternates_or_uses_the_first() {
     let taps = [Tap::before(&Postgres::shared()), Tap::before(&Postgres::shared())];
     let place = |words: &str| {
         format!("host=127.0.0.1,127.0.0.1 port={},{} dbname=postgres {words}", taps[0].port(), taps[1].port())
@@ -121,10 +121,10 @@ fn connects_per_second_bounds_how_fast_servers_open() {
         let site = Site::ini(&ini.through(tap.port()));
         let mut clients: Vec<_> = (0..6).map(|_| site.connect()).collect();
         clients.iter_mut().for_each(|c| c.send_bytes(Batch::new().query("SELECT pg_sleep(1.2)").bytes()).unwrap());
-        clients.iter_mut().for_each(|client| drop(readies(client, 1)));
+        clients.iter_mut().for_each(|client| drop(read_until_ready(client, 1)));
         tap.logins()
     };
-    // Each client is busy for longer than a second: all want a server of their own.
+    // Each client is busy for longer than a second: all need a server of their own.
     let (few, many) = (opened(Ini::transaction(6).set("connects_per_second", 1)), opened(Ini::transaction(6)));
     assert!(few < many, "{few} with one a second, {many} without");
 }
@@ -153,7 +153,7 @@ fn a_host_gets_so_many_logins_at_once_whatever_the_number_of_pools() {
         let clients: Vec<_> = (0..12).map(|number| scope.spawn(move || enter(number))).collect();
         eventually("three log in", || if tap.logins_now() == 3 { Ok(()) } else { Err(tap.logins_now()) });
         std::thread::sleep(std::time::Duration::from_millis(300));
-        assert_eq!(tap.logins_now(), 3, "and nobody else");
+        assert_eq!(tap.logins_now(), 3, "and no other pool");
         tap.hold_logins(false);
         clients.into_iter().for_each(|client| assert_eq!(client.join().unwrap().as_deref(), Some("1")));
     });

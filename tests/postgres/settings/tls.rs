@@ -1,5 +1,5 @@
-//! Protocols, ciphers and certificates of both sides, as psql and PostgreSQL see them. The modes stand in the suite that
-//! also runs before PgBouncer.
+//! Protocols, ciphers and certificates of both sides, as psql and PostgreSQL see them. The suite that also runs with
+//! PgBouncer has the modes.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -53,7 +53,7 @@ fn encrypting() -> Ini {
     ini.set("client_tls_key_file", at("server.key")).set("client_tls_cert_file", at("server.crt"))
 }
 
-/// What psql says of its encryption, `TLSv1.3/TLS_AES_256_GCM_SHA384`; or `none`, where it does not get in.
+/// The encryption that psql shows, `TLSv1.3/TLS_AES_256_GCM_SHA384`; or `none`, if the login fails.
 fn handshake(site: &Site, highest: &str) -> String {
     let words = format!(
         "host=127.0.0.1 port={} dbname=app user=app sslmode=require ssl_max_protocol_version={highest}",
@@ -62,9 +62,9 @@ fn handshake(site: &Site, highest: &str) -> String {
     let mut psql = Command::new("psql");
     psql.env("PGPASSWORD", users::APP.password).env("HOME", site.weir().folder()).env("LC_ALL", "C");
     let output = psql.args(["-X", "-w", "-c", "\\conninfo", &words]).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
     let part = |name: &str| {
-        let rest = said.split(&format!("{name}: ")).nth(1)?;
+        let rest = printed.split(&format!("{name}: ")).nth(1)?;
         rest.split([',', ')', '\n']).next().map(str::to_owned)
     };
     match (output.status.success(), part("protocol"), part("cipher")) {
@@ -74,7 +74,7 @@ fn handshake(site: &Site, highest: &str) -> String {
 }
 
 #[test]
-fn ciphers_and_protocols_to_clients_are_the_operators() {
+fn ciphers_and_protocols_to_clients_are_configurable() {
     let site = Site::ini(&encrypting());
     assert!(handshake(&site, "TLSv1.3").starts_with("TLSv1.3/"));
     assert!(handshake(&site, "TLSv1.2").starts_with("TLSv1.2/ECDHE"));
@@ -91,7 +91,7 @@ fn ciphers_and_protocols_to_clients_are_the_operators() {
     }
 }
 
-/// PostgreSQL with a certificate, which knows the authority of ours.
+/// PostgreSQL with a certificate, which trusts our authority.
 fn encrypted() -> &'static Postgres {
     static POSTGRES: OnceLock<Postgres> = OnceLock::new();
     POSTGRES.get_or_init(|| {
@@ -101,7 +101,7 @@ fn encrypted() -> &'static Postgres {
     })
 }
 
-/// What the server says of the connection on which it is asked: protocol, cipher, whose certificate it was shown.
+/// The server's view of its connection: protocol, cipher, and the subject of the client certificate.
 fn seen_by_server(ini: &Ini) -> [String; 3] {
     let site = Site::ini_on(encrypted(), ini);
     let sql = "SELECT version || ',' || cipher || ',' || coalesce(client_dn, 'nobody') \
@@ -112,7 +112,7 @@ fn seen_by_server(ini: &Ini) -> [String; 3] {
 }
 
 #[test]
-fn ciphers_protocols_and_the_certificate_to_servers_are_the_operators() {
+fn ciphers_protocols_and_the_certificate_to_servers_are_configurable() {
     let ini = || Ini::transaction(2).set("server_tls_sslmode", "require");
     let [protocol, _, certificate] = seen_by_server(&ini());
     assert_eq!((protocol.as_str(), certificate.as_str()), ("TLSv1.3", "nobody"));

@@ -31,7 +31,7 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// The day, as the machine knows it.
+/// Today's date, from the machine's clock.
 fn today() -> String {
     let output = Command::new("date").args(["-u", "+%Y-%m-%d"]).output().expect("date runs");
     String::from_utf8_lossy(&output.stdout).trim().to_owned()

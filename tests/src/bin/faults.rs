@@ -1,7 +1,7 @@
-//! Faults for real, measured: `faults [--list] [--quick] [--weir-only] [--page] [NAME…]`; `make faults` runs it.
+//! Measures the faults: `faults [--list] [--quick] [--weir-only] [--page] [NAME…]`; `make faults` runs it.
 //!
-//! Each fault is done to Weir and, where that is possible and PgBouncer is installed, to PgBouncer with the very same file.
-//! `--page` writes the table and the timelines into docs/faults.md, which only a run of all faults does.
+//! Each fault is applied to Weir and, where possible and if PgBouncer is installed, to PgBouncer with the same file.
+//! `--page` writes the table and the timelines into docs/faults.md; that needs a run of all faults.
 
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -18,7 +18,7 @@ const USAGE: &str = "usage: faults [--list] [--quick] [--weir-only] [--page] [NA
   --page       put the figures into docs/faults.md (all faults only)
 A fault drawn from a seed prints it; WEIR_SEED=… draws it again.";
 
-/// Between these lines of the page stands what a run wrote.
+/// A run writes its figures between these lines of the page.
 const BEGIN: &str = "<!-- figures: make faults -->";
 const END: &str = "<!-- end of figures -->";
 
@@ -28,11 +28,11 @@ fn main() -> ExitCode {
     let known = ["--list", "--quick", "--weir-only", "--page", "--help"];
     let names: Vec<&String> = arguments.iter().filter(|argument| !known.contains(&argument.as_str())).collect();
     if has("--list") {
-        ALL.iter().for_each(|fault| println!("{:<18} {}", fault.name, fault.story));
+        ALL.iter().for_each(|fault| println!("{:<18} {}", fault.name, fault.description));
         return ExitCode::SUCCESS;
     }
     if let Some(unknown) = names.iter().find(|name| Fault::named(name).is_none()) {
-        eprintln!("faults: there is no fault {unknown}; `make faults ARGS=--list` says which there are\n{USAGE}");
+        eprintln!("faults: there is no fault {unknown}; `make faults ARGS=--list` lists them\n{USAGE}");
         return ExitCode::from(2);
     }
     if has("--help") || has("--page") && !names.is_empty() {
@@ -44,7 +44,7 @@ fn main() -> ExitCode {
     let begin = Instant::now();
     let (mut reports, mut failed) = (Vec::new(), Vec::new());
     for fault in chosen {
-        println!("\n{}: {}", fault.name, fault.story);
+        println!("\n{}: {}", fault.name, fault.description);
         for kind in [Kind::Weir, Kind::PgBouncer] {
             if kind == Kind::PgBouncer && (!fault.rival || has("--weir-only") || !kind.is_there()) {
                 continue;
@@ -54,7 +54,7 @@ fn main() -> ExitCode {
                     print!("{}\n{}\n{}", Report::head(), report.row(), report.timeline());
                     reports.push(report);
                 }
-                // Its message is on the screen already.
+                // The panic's message has been printed already.
                 Err(_) => failed.push(format!("{} ({})", fault.name, kind.name())),
             }
         }
@@ -67,14 +67,14 @@ fn main() -> ExitCode {
     }
     let seconds = begin.elapsed().as_secs();
     if failed.is_empty() {
-        println!("faults: {} runs, all as they should be, {seconds} s", reports.len());
+        println!("faults: {} runs, all passed, {seconds} s", reports.len());
         return ExitCode::SUCCESS;
     }
     println!("faults: failed: {}; {seconds} s. Again: make faults ONLY=NAME", failed.join(", "));
     ExitCode::FAILURE
 }
 
-/// Table and timelines as the page has them.
+/// Table and timelines, as the page shows them.
 fn block(reports: &[Report]) -> String {
     let rows: String = reports.iter().map(|report| format!("{}\n", report.row())).collect();
     let lines: String = reports.iter().map(Report::timeline).collect();
@@ -83,9 +83,9 @@ fn block(reports: &[Report]) -> String {
 
 fn write_page(block: &str) {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../docs/faults.md");
-    let page = fs::read_to_string(&path).expect("docs/faults.md is there");
+    let page = fs::read_to_string(&path).expect("docs/faults.md exists");
     let (before, rest) = page.split_once(BEGIN).expect("docs/faults.md has the line where figures begin");
     let (_, after) = rest.split_once(END).expect("docs/faults.md has the line where figures end");
     fs::write(&path, format!("{before}{BEGIN}\n\n{block}\n{END}{after}")).expect("docs/faults.md can be written");
-    println!("\ndocs/faults.md has the new figures");
+    println!("\ndocs/faults.md is updated");
 }

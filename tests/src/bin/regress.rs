@@ -1,9 +1,9 @@
-//! PostgreSQL's own regression tests, once directly and once through Weir in session mode: the outputs are the same.
+//! PostgreSQL's own regression tests, once directly and once through Weir in session mode: the outputs must be equal.
 //!
 //! `regress FOLDER [TEST…]`: the folder is `src/test/regress` of PostgreSQL's sources, with `regress.so` built in it
-//! (`tests/regress/run.sh` makes one). Each run has a fresh server. What psql printed in one run is compared with what it
-//! printed in the other, and not with the files of expected output: where the distribution's server prints something else,
-//! it does so in both. `tests/regress/differences.txt` names the tests that must differ, and why.
+//! (`tests/regress/run.sh` makes one). Each run has a new server. The output of psql in one run is compared with its
+//! output in the other run, not with the files of expected output: where the distribution's server prints something
+//! else, it does so in both runs. `tests/regress/differences.txt` names the tests that must differ, and why.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,8 +18,8 @@ use weir_tests::Weir;
 /// Servers for the twenty clients of the largest group, and for psql's reconnects.
 const POOL: u32 = 24;
 
-/// What the tests expect of their server. The last three are also what pg_regress has psql ask for as it connects, which
-/// makes them what RESET returns to; in a pool RESET returns to what the server has (docs/pooling.md).
+/// Settings that the tests expect of their server. pg_regress also has psql request the last three at startup, so RESET
+/// returns to them; in a pool RESET returns to the server's own values (docs/pooling.md).
 const SETTINGS: [(&str, &str); 5] = [
     ("max_prepared_transactions", "2"),
     ("lc_messages", "C"),
@@ -49,7 +49,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The two runs, and what they differ in.
+/// Runs both ways, and prints the differences.
 fn compare(sources: &Path, chosen: &[String]) -> Result<bool, String> {
     let direct = run(sources, chosen, Way::Direct)?;
     let pooled = run(sources, chosen, Way::Pooled)?;
@@ -61,8 +61,8 @@ fn compare(sources: &Path, chosen: &[String]) -> Result<bool, String> {
         let found = pooled.outputs.get(test).map_or("", String::as_str);
         match (found == expected, known.get(test.as_str())) {
             (true, None) => {}
-            (true, Some(_)) => println!("{test} is listed as different, and is the same"),
-            (false, Some(why)) => println!("{test} differs, as it must: {why}"),
+            (true, Some(_)) => println!("{test} is listed as different, but is the same"),
+            (false, Some(why)) => println!("{test} differs, as expected: {why}"),
             (false, None) => {
                 wrong += 1;
                 println!("{test} differs:\n{}", difference(expected, found));
@@ -72,9 +72,9 @@ fn compare(sources: &Path, chosen: &[String]) -> Result<bool, String> {
     println!(
         "regress: {} tests, {lines} lines of output, {wrong} differ; direct {} in {} s, through Weir {} in {} s",
         direct.outputs.len(),
-        direct.said,
+        direct.summary,
         direct.seconds,
-        pooled.said,
+        pooled.summary,
         pooled.seconds,
     );
     Ok(wrong == 0 && !direct.outputs.is_empty())
@@ -86,12 +86,12 @@ enum Way {
     Pooled,
 }
 
-/// What came out of one run.
+/// The results of one run.
 struct Run {
-    /// What psql printed, by test.
+    /// The output of psql, by test.
     outputs: BTreeMap<String, String>,
-    /// How many passed, in pg_regress's own words.
-    said: String,
+    /// How many passed, as pg_regress prints it.
+    summary: String,
     seconds: u64,
 }
 
@@ -108,36 +108,36 @@ fn run(sources: &Path, chosen: &[String], way: Way) -> Result<Run, String> {
     if chosen.is_empty() {
         command.arg(format!("--schedule={}", folder.path().join("parallel_schedule").display()));
     } else {
-        // Nearly all need the tables and types that these make.
+        // Nearly all tests need the tables and types of these.
         command.args(["test_setup"]).args(chosen);
     }
     let output = command.output().map_err(|error| format!("pg_regress: {error}"))?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let said = text.lines().find(|line| line.contains(" tests passed") || line.contains(" tests failed"));
-    let said = said.map(|line| line.trim().trim_end_matches('.').to_owned()).ok_or_else(|| {
-        format!("pg_regress did not come to its end:\n{text}{}", String::from_utf8_lossy(&output.stderr))
-    })?;
-    println!("  {said}");
+    let summary = text.lines().find(|line| line.contains(" tests passed") || line.contains(" tests failed"));
+    let summary = summary
+        .map(|line| line.trim().trim_end_matches('.').to_owned())
+        .ok_or_else(|| format!("pg_regress did not finish:\n{text}{}", String::from_utf8_lossy(&output.stderr)))?;
+    println!("  {summary}");
     let outputs = outputs(folder.path())?;
     if let Some(weir) = &weir {
-        weir.ask_nothing_at_end();
+        weir.skip_final_checks();
     }
-    Ok(Run { outputs, said, seconds: began.elapsed().as_secs() })
+    Ok(Run { outputs, summary, seconds: began.elapsed().as_secs() })
 }
 
-/// A copy of the tests that the server's user can read, and write its results to.
+/// A copy of the tests. The server's user can read it, and write its results into it.
 fn prepare(sources: &Path) -> Result<TempFolder, String> {
-    let told = |error: std::io::Error| format!("{}: {error}", sources.display());
+    let error_text = |error: std::io::Error| format!("{}: {error}", sources.display());
     let folder = TempFolder::new().map_err(|error| error.to_string())?;
-    let copy = Command::new("cp").arg("-r").arg(sources.join(".")).arg(folder.path()).status().map_err(told)?;
+    let copy = Command::new("cp").arg("-r").arg(sources.join(".")).arg(folder.path()).status().map_err(error_text)?;
     if !copy.success() {
         return Err(format!("{} can't be copied", sources.display()));
     }
     let results = folder.path().join("results");
-    fs::create_dir_all(&results).map_err(told)?;
-    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).map_err(told)?;
+    fs::create_dir_all(&results).map_err(error_text)?;
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).map_err(error_text)?;
     if let Some(account) = Account::to_drop_to().map_err(|error| error.to_string())? {
-        chown(&results, Some(account.uid), Some(account.gid)).map_err(told)?;
+        chown(&results, Some(account.uid), Some(account.gid)).map_err(error_text)?;
     }
     Ok(folder)
 }
@@ -153,7 +153,7 @@ fn start_weir(server: &Server) -> Weir {
     Weir::start_ini(&ini, &[("userlist.txt".to_owned(), users)])
 }
 
-/// The distribution's driver of the tests; it makes the database by itself.
+/// The distribution's pg_regress; it creates the database itself.
 fn pg_regress(server: &Server, folder: &Path, port: u16) -> Result<Command, String> {
     let bin = server.programs().bin();
     let places = ["../lib/pgxs/src/test/regress/pg_regress", "../lib/postgresql/pgxs/src/test/regress/pg_regress"];
@@ -173,7 +173,7 @@ fn pg_regress(server: &Server, folder: &Path, port: u16) -> Result<Command, Stri
     Ok(command)
 }
 
-/// What psql printed, by test; the folder's own name, which some tests print, is left out.
+/// The output of psql, by test, without the folder's own name, which some tests print.
 fn outputs(folder: &Path) -> Result<BTreeMap<String, String>, String> {
     let own = folder.display().to_string();
     let folder = folder.join("results");
@@ -189,13 +189,13 @@ fn outputs(folder: &Path) -> Result<BTreeMap<String, String>, String> {
     Ok(outputs)
 }
 
-/// The tests that must differ, with the reason: `name: reason`, a line each.
+/// The tests that must differ: `name: reason`, one per line.
 fn known_differences() -> BTreeMap<&'static str, &'static str> {
     let lines = DIFFERENCES.lines().filter(|line| !line.starts_with('#'));
     lines.filter_map(|line| line.split_once(':')).map(|(test, why)| (test.trim(), why.trim())).collect()
 }
 
-/// The first lines that are not alike, with two before them.
+/// The first lines that differ, with two lines before them.
 fn difference(expected: &str, found: &str) -> String {
     const SHOWN: usize = 12;
     let (expected, found): (Vec<_>, Vec<_>) = (expected.lines().collect(), found.lines().collect());

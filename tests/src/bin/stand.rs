@@ -1,12 +1,12 @@
-//! A throw-away PostgreSQL and a Weir before it, for as long as a command runs: `stand COMMAND [ARGUMENT…]`.
+//! A temporary PostgreSQL and a Weir in front of it, for as long as a command runs: `stand COMMAND [ARGUMENT…]`.
 //!
 //! The command finds in its environment: `WEIR_HOST`, `WEIR_PORT`, `WEIR_USER`, `WEIR_PASSWORD`, the pools
 //! `WEIR_TRANSACTION` and `WEIR_SESSION` (names of databases to connect to), and, past Weir, `PG_DIRECT_PORT`,
-//! `PG_DIRECT_DATABASE` and `PG_DIRECT_VERSION`. Weir encrypts for those who want it, with a certificate for 127.0.0.1
-//! and localhost that the authority in the file `WEIR_AUTHORITY` has signed; so does PostgreSQL where it was built so,
-//! and then `PG_DIRECT_TLS` is set. `WEIR_PANEL` is the panel's address, and `WEIR_LAB` the folder whose
-//! reports of the lab it lists. The exit status is the command's, or 1 if Weir's
-//! counters are not back at the end.
+//! `PG_DIRECT_DATABASE` and `PG_DIRECT_VERSION`. Weir encrypts for clients that request it, with a certificate for
+//! 127.0.0.1 and localhost, signed by the authority in the file `WEIR_AUTHORITY`; so does PostgreSQL if it was built
+//! with TLS, and then `PG_DIRECT_TLS` is set. `WEIR_PANEL` is the panel's address, and `WEIR_LAB` the folder whose lab
+//! reports it lists. The exit status is the command's, or 1 if Weir's counters are not back at their initial values at
+//! the end.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::{Command, ExitCode};
@@ -37,7 +37,7 @@ fn run(command: &mut Command) -> ExitCode {
         database.name(),
         users::APP.name,
     );
-    let papers = Papers::new();
+    let papers = Certificates::new();
     if papers.install(&postgres) {
         command.env("PG_DIRECT_TLS", "1");
     }
@@ -67,13 +67,13 @@ fn run(command: &mut Command) -> ExitCode {
     match status {
         Ok(status) if status.success() => ExitCode::SUCCESS,
         Ok(status) => {
-            site.weir().ask_nothing_at_end();
+            site.weir().skip_final_checks();
             println!("the end of weir's log:");
             let log = site.weir().log();
             if let Some(status) = site.weir().exited() {
                 println!("  it has ended: {status}");
             }
-            // Logins and farewells are many, and right.
+            // Logins and disconnects are many, and expected.
             let lines: Vec<_> = log.lines().filter(|line| !line.contains(" LOG C-")).collect();
             lines.iter().rev().take(30).rev().for_each(|line| println!("  {line}"));
             ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1))
@@ -85,15 +85,15 @@ fn run(command: &mut Command) -> ExitCode {
     }
 }
 
-/// A private authority, and what it has signed: PEM, all of it.
-struct Papers {
+/// A private authority, a key and a certificate signed by it, all as PEM.
+struct Certificates {
     authority: String,
     key: String,
     certificate: String,
 }
 
-impl Papers {
-    fn new() -> Papers {
+impl Certificates {
+    fn new() -> Certificates {
         let mut params = CertificateParams::new(Vec::new()).expect("no names");
         params.distinguished_name.push(DnType::CommonName, "authority of the stand");
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -105,10 +105,11 @@ impl Papers {
         params.distinguished_name.push(DnType::CommonName, "localhost");
         let key = KeyPair::generate().expect("a key");
         let certificate = params.signed_by(&key, &issuer).expect("a certificate").pem();
-        Papers { authority, key: key.serialize_pem(), certificate }
+        Certificates { authority, key: key.serialize_pem(), certificate }
     }
 
-    /// Has the server encrypt, if it was built so. It writes its files itself, because they must be its user's own.
+    /// Makes the server encrypt, if it was built with TLS. The server writes its files itself, because its user must
+    /// own them.
     fn install(&self, postgres: &Postgres) -> bool {
         let mut superuser = postgres.superuser("postgres");
         for (name, text) in [("server.key", &self.key), ("server.crt", &self.certificate)] {

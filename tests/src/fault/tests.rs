@@ -1,8 +1,8 @@
-//! The proxy alone, between two plain sockets: whoever uses it may rely on what it is told to do.
+//! The proxy alone, between two plain sockets: tests may rely on each fault that they request.
 
 use super::*;
 
-/// A listener that says back what it hears, to the end, then closes.
+/// A listener that echoes all bytes to the end, then closes.
 fn echo() -> u16 {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -20,13 +20,13 @@ fn connect(proxy: &FaultProxy) -> TcpStream {
     socket
 }
 
-/// Sends these bytes and then the end, and reads what comes back.
+/// Sends these bytes and the end, and reads the reply.
 fn round(proxy: &FaultProxy, bytes: &[u8]) -> (Vec<u8>, Option<io::ErrorKind>) {
     let mut socket = connect(proxy);
     let mut back = Vec::new();
-    let said = socket.write_all(bytes).and_then(|()| socket.shutdown(Shutdown::Write));
+    let written = socket.write_all(bytes).and_then(|()| socket.shutdown(Shutdown::Write));
     let read = socket.read_to_end(&mut back).map(drop);
-    (back, said.and(read).err().map(|error| error.kind()))
+    (back, written.and(read).err().map(|error| error.kind()))
 }
 
 fn bytes(count: usize) -> Vec<u8> {
@@ -34,7 +34,7 @@ fn bytes(count: usize) -> Vec<u8> {
 }
 
 #[test]
-fn a_clean_wire_changes_nothing() {
+fn a_proxy_without_faults_changes_nothing() {
     let proxy = FaultProxy::before(echo());
     let sent = bytes(300_000);
     let sending = sent.clone();
@@ -63,7 +63,7 @@ fn trickled_jittered_and_delayed_bytes_arrive_in_order() {
 }
 
 #[test]
-fn a_cut_falls_behind_exactly_so_many_bytes() {
+fn a_cut_comes_after_exactly_the_given_number_of_bytes() {
     for cut in [0, 1, 77, 4_999] {
         let back = Way { cut: Some((cut, End::Close)), ..Way::default() };
         let proxy = FaultProxy::scripted(echo(), move |_| Plan { back, ..Plan::default() });
@@ -73,7 +73,7 @@ fn a_cut_falls_behind_exactly_so_many_bytes() {
 }
 
 #[test]
-fn a_reset_is_a_reset_and_a_half_closed_wire_still_goes_the_other_way() {
+fn a_reset_is_a_reset_and_a_half_closed_connection_still_carries_the_other_way() {
     let reset = Way { cut: Some((10, End::Reset)), ..Way::default() };
     let proxy = FaultProxy::scripted(echo(), move |_| Plan { back: reset, ..Plan::default() });
     let mut socket = connect(&proxy);
@@ -87,7 +87,7 @@ fn a_reset_is_a_reset_and_a_half_closed_wire_still_goes_the_other_way() {
     socket.write_all(&bytes(100)).unwrap();
     let mut back = Vec::new();
     socket.read_to_end(&mut back).unwrap();
-    assert_eq!(back, bytes(10), "the echo heard ten bytes and the end, and its answer came through");
+    assert_eq!(back, bytes(10), "the echo received ten bytes and the end, and its answer arrived");
 }
 
 #[test]
@@ -95,9 +95,9 @@ fn a_refused_connection_is_reset_and_a_stalled_one_goes_on_later() {
     let proxy = FaultProxy::before(echo());
     proxy.refuse(true);
     let mut refused = connect(&proxy);
-    // The reset is told once, to whoever comes first: a slow write or the read.
-    let told = refused.write_all(b"x").and_then(|()| refused.read(&mut [0]));
-    assert!(told.is_err());
+    // The kernel reports the reset once, to the first call: a slow write or the read.
+    let outcome = refused.write_all(b"x").and_then(|()| refused.read(&mut [0]));
+    assert!(outcome.is_err());
     proxy.refuse(false);
 
     let mut socket = connect(&proxy);
@@ -118,17 +118,17 @@ fn a_refused_connection_is_reset_and_a_stalled_one_goes_on_later() {
 }
 
 #[test]
-fn what_vanishes_is_not_acknowledged_and_comes_back() {
+fn lost_packets_are_not_acknowledged_and_arrive_later() {
     let proxy = FaultProxy::before(echo());
-    let (mut socket, mut doomed) = (connect(&proxy), connect(&proxy));
-    for socket in [&mut socket, &mut doomed] {
+    let (mut socket, mut cut) = (connect(&proxy), connect(&proxy));
+    for socket in [&mut socket, &mut cut] {
         socket.write_all(b"x").unwrap();
         socket.read_exact(&mut [0]).unwrap();
     }
-    SockRef::from(&doomed).set_tcp_user_timeout(Some(Duration::from_millis(300))).unwrap();
+    SockRef::from(&cut).set_tcp_user_timeout(Some(Duration::from_millis(300))).unwrap();
     proxy.vanish(true);
-    doomed.write_all(b"hello").unwrap();
-    assert_eq!(doomed.read(&mut [0]).unwrap_err().kind(), io::ErrorKind::TimedOut, "the kernel's word, not a reset");
+    cut.write_all(b"hello").unwrap();
+    assert_eq!(cut.read(&mut [0]).unwrap_err().kind(), io::ErrorKind::TimedOut, "the kernel's error, not a reset");
     let nobody = TcpStream::connect_timeout(&(Ipv4Addr::LOCALHOST, proxy.port()).into(), Duration::from_millis(300));
     assert_eq!(nobody.unwrap_err().kind(), io::ErrorKind::TimedOut);
     socket.write_all(b"hello").unwrap();

@@ -1,7 +1,7 @@
-//! The wall clock moved under a running pooler, by a library that is preloaded into it.
+//! Moves the wall clock of a running pooler, by a library that is preloaded into it.
 //!
-//! Owns the library, which the machine's C compiler makes of `clock.c`: Rust's own linker is that compiler, so it is
-//! there. The monotonic clock goes on, as it does when an administrator sets the time.
+//! Owns the library. The machine's C compiler, which Rust needs as its linker, builds it from `clock.c`. The monotonic
+//! clock goes on, as it does when an administrator sets the time.
 
 use std::env;
 use std::fs;
@@ -14,11 +14,11 @@ use weir_pglocal::TempFolder;
 
 use super::report::Report;
 use super::stage::Scene;
-use super::{Trial, unharmed};
+use super::{Trial, shared_server};
 use crate::watch::eventually;
 use crate::weir::Launch;
 
-/// Another month, whatever today is, so that the log shows it.
+/// More than a month, whatever today is, so that the log shows it.
 const FAR: i64 = 40 * 24 * 3600;
 
 pub(super) fn forwards(trial: &Trial) -> Report {
@@ -31,8 +31,8 @@ pub(super) fn backwards(trial: &Trial) -> Report {
 
 fn jump(trial: &Trial, by: i64) -> Report {
     let clock = Clock::build();
-    // Everything that has a time-out has one, and none is due.
-    let scene = Scene::on(trial, &unharmed())
+    // Each kind of timeout is active, and none has expired.
+    let scene = Scene::on(trial, &shared_server())
         .ini(|ini| {
             ini.set("query_timeout", 20)
                 .set("idle_transaction_timeout", 20)
@@ -46,8 +46,8 @@ fn jump(trial: &Trial, by: i64) -> Report {
     let before = month(&stage.pooler.log());
     stage.strike(|stage| {
         clock.move_by(by);
-        // The proof that it has moved for the pooler: its log says so.
-        eventually("the log is of another month", || {
+        // The pooler's log shows that the clock has moved for it.
+        eventually("the log shows another month", || {
             drop(Connection::connect(&stage.pooler.params(stage.pooler.port())));
             let now = month(&stage.pooler.log());
             if now == before { Err(now) } else { Ok(()) }
@@ -69,10 +69,10 @@ struct Clock {
 impl Clock {
     fn build() -> Clock {
         let folder = TempFolder::new().unwrap_or_else(|error| panic!("{error}"));
-        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).expect("a folder of ours");
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).expect("our own folder");
         let clock = Clock { folder };
         let (source, library) = (clock.path("clock.c"), clock.path("clock.so"));
-        fs::write(&source, include_str!("clock.c")).expect("a file of ours");
+        fs::write(&source, include_str!("clock.c")).expect("our own file");
         let compiler = env::var_os("CC").unwrap_or_else(|| "cc".into());
         let built = Command::new(&compiler).args(["-shared", "-fPIC", "-O1", "-o"]).arg(&library).arg(&source).output();
         let built = built.unwrap_or_else(|error| panic!("run {}: {error}", compiler.display()));
@@ -90,11 +90,11 @@ impl Clock {
         Launch { env: vec![pair("LD_PRELOAD", self.path("clock.so")), pair("WEIR_FAULT_CLOCK", self.path("moved"))] }
     }
 
-    /// From now on the wall clock is so many seconds away from the machine's.
+    /// From now on the wall clock differs by so many seconds from the machine's.
     fn move_by(&self, seconds: i64) {
         use std::io::Write;
-        // In place: who has the file mapped keeps looking at this one.
+        // Written in place: a process that has mapped the file sees the change.
         let file = fs::File::options().create(true).write(true).truncate(false).open(self.path("moved"));
-        file.and_then(|mut file| file.write_all(&seconds.to_ne_bytes())).expect("a file of ours");
+        file.and_then(|mut file| file.write_all(&seconds.to_ne_bytes())).expect("our own file");
     }
 }

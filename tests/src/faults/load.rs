@@ -1,7 +1,7 @@
-//! The load under which a fault strikes: clients at a steady pace, each of whose replies carries a token of its own.
+//! The load during a fault: clients at a steady pace. Each reply carries its client's own token.
 //!
-//! Owns the clients' threads and what befell each. Invariant: a reply that is not exactly the asker's own is a
-//! mix-up, which nothing excuses; so is a write that was acknowledged and is not there once.
+//! Owns the clients' threads and their results. Invariant: a reply that is not exactly for its client is a mix-up,
+//! which no fault excuses; so is an acknowledged write that is not there exactly once.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,24 +13,24 @@ use weir_pgclient::{Connection, Error, Frame, Params, ServerError};
 use weir_pgwire::{TxStatus, tag};
 
 use crate::rng::Rng;
-use crate::wire::{Batch, tale};
+use crate::wire::{Batch, lines_of};
 
-/// How long a client waits for an answer before it gives up and leaves.
-const PATIENCE: Duration = Duration::from_secs(12);
-/// A client that lost its connection waits so long before it comes again, as an application's own pool does.
-const COME_BACK: Duration = Duration::from_millis(50);
+/// How long a client waits for an answer before it disconnects.
+const TIMEOUT: Duration = Duration::from_secs(12);
+/// How long a client that lost its connection waits before it reconnects, as an application's own pool does.
+const RECONNECT_DELAY: Duration = Duration::from_millis(50);
 
-/// One thing that a client wanted, and how that ended.
+/// One action of a client, and its result.
 #[derive(Clone, Debug)]
 pub(super) struct Event {
-    /// When it was over.
+    /// When it ended.
     pub(super) at: Instant,
     pub(super) client: usize,
     /// An SQLSTATE, or `closed` between two messages, `torn` within one, `reset`, `refused`, `silence`.
     pub(super) failed: Option<String>,
 }
 
-/// Clients at work.
+/// The running clients.
 pub(super) struct Load {
     shared: Arc<Shared>,
     clients: Vec<JoinHandle<()>>,
@@ -45,8 +45,8 @@ struct Shared {
     written: Mutex<BTreeSet<String>>,
 }
 
-/// What is left when all have gone.
-pub(super) struct Harvest {
+/// The results after all clients have stopped.
+pub(super) struct Results {
     pub(super) events: Vec<Event>,
     pub(super) mixed_up: Vec<String>,
     /// Tokens of the writes that were acknowledged.
@@ -54,10 +54,10 @@ pub(super) struct Harvest {
 }
 
 impl Load {
-    /// So many clients, each of which does something about once a `pace`.
+    /// Starts so many clients, each of which acts about once a `pace`.
     pub(super) fn start(params: &Params, clients: usize, pace: Duration) -> Load {
         let shared = Arc::new(Shared {
-            params: params.clone().timeout(PATIENCE),
+            params: params.clone().timeout(TIMEOUT),
             pace,
             stop: AtomicBool::new(false),
             events: Mutex::default(),
@@ -71,7 +71,7 @@ impl Load {
         Load { clients: (0..clients).map(client).collect(), shared }
     }
 
-    /// What has happened so far, from the `from`th event on.
+    /// The events so far, from the `from`th on.
     pub(super) fn events_from(&self, from: usize) -> Vec<Event> {
         let events = lock(&self.shared.events);
         events.get(from..).map(<[Event]>::to_vec).unwrap_or_default()
@@ -82,14 +82,14 @@ impl Load {
         self.clients.len()
     }
 
-    /// Ends it; each client finishes what it is at.
-    pub(super) fn stop(self) -> Harvest {
+    /// Stops the clients; each finishes its current action.
+    pub(super) fn stop(self) -> Results {
         self.shared.stop.store(true, Ordering::SeqCst);
         for client in self.clients {
             assert!(client.join().is_ok(), "a client panicked");
         }
         let take = |list: &Mutex<Vec<_>>| std::mem::take(&mut *lock(list));
-        Harvest {
+        Results {
             events: std::mem::take(&mut *lock(&self.shared.events)),
             mixed_up: take(&self.shared.mixed_up),
             written: std::mem::take(&mut *lock(&self.shared.written)),
@@ -110,21 +110,21 @@ impl Shared {
                 break;
             }
             let token = format!("c{client}-{turn}");
-            let outcome = self.turn(&mut connection, &token, &mut rng);
+            let outcome = self.act(&mut connection, &token, &mut rng);
             let failed = outcome.as_ref().err().map(name);
             let lost = outcome.is_err_and(|error| error.server().is_none_or(|said| said.severity != "ERROR"))
                 || connection.as_ref().is_some_and(|connection| connection.status() != TxStatus::Idle);
             lock(&self.events).push(Event { at: Instant::now(), client, failed });
             if lost {
                 connection = None;
-                thread::sleep(COME_BACK);
+                thread::sleep(RECONNECT_DELAY);
             }
-            // Not in step with the others.
+            // Clients start at different times.
             thread::sleep(self.pace.mul_f64(0.5 + rng.below(1000) as f64 / 1000.0));
         }
     }
 
-    fn turn(&self, connection: &mut Option<Connection>, token: &str, rng: &mut Rng) -> Result<(), Error> {
+    fn act(&self, connection: &mut Option<Connection>, token: &str, rng: &mut Rng) -> Result<(), Error> {
         let connection = match connection {
             Some(connection) => connection,
             None => connection.insert(Connection::connect(&self.params)?),
@@ -157,16 +157,16 @@ impl Shared {
         connection.send_bytes(batch.bytes())?;
         let mut frames = Vec::new();
         while frames.last().is_none_or(|frame: &Frame| frame.tag != tag::back::READY) {
-            match connection.read_frame(PATIENCE) {
+            match connection.read_frame(TIMEOUT) {
                 Ok(frame) => frames.push(frame),
-                Err(error) => return Err(said(&frames).unwrap_or(error)),
+                Err(error) => return Err(error_in(&frames).unwrap_or(error)),
             }
         }
-        let story = tale(&frames);
-        let rows: Vec<_> = story.iter().filter_map(|line| line.strip_prefix("Row ")).collect();
-        match said(&frames) {
+        let transcript = lines_of(&frames);
+        let rows: Vec<_> = transcript.iter().filter_map(|line| line.strip_prefix("Row ")).collect();
+        match error_in(&frames) {
             Some(error) => return Err(error),
-            None if rows != [token, &second] => self.mixed_up(format!("{token}: {story:?}")),
+            None if rows != [token, &second] => self.mixed_up(format!("{token}: {transcript:?}")),
             None => {}
         }
         Ok(())
@@ -184,7 +184,7 @@ impl Shared {
 }
 
 /// The error among these messages.
-fn said(frames: &[Frame]) -> Option<Error> {
+fn error_in(frames: &[Frame]) -> Option<Error> {
     let error = frames.iter().find(|frame| frame.tag == tag::back::ERROR)?;
     Some(ServerError::read(&error.body).map_or_else(|_| Error::Protocol("?".into()), |e| Error::Server(Box::new(e))))
 }

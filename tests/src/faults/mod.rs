@@ -1,8 +1,8 @@
-//! Faults for real: what befalls machines, networks and servers, done to a real PostgreSQL and the real pooler under load.
+//! Faults of machines, networks and servers, applied to a real PostgreSQL and the real pooler under load.
 //!
-//! Owns the list of faults. Each runs in two forms: a quick one, whose test asserts that nothing is mixed up, that
-//! clients hear only what is due, that all is as before at the end, and that recovery happens; and a full one, which
-//! `make faults` measures, beside PgBouncer where the fault can be done to it too.
+//! Owns the list of faults. Each has two forms. The test of the quick form asserts that no reply is mixed up, that
+//! clients get only the errors allowed for the fault, that the final state equals the initial one, and that recovery
+//! happens. `make faults` measures the full form, beside PgBouncer where the fault applies to it too.
 
 mod clock;
 mod load;
@@ -20,7 +20,7 @@ use scenes::{failover, network, process, server};
 pub use pooler::Kind;
 pub use report::Report;
 
-/// How long a fault is looked at.
+/// How long a fault is observed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// Seconds: for correctness.
@@ -38,24 +38,24 @@ pub(crate) struct Trial {
 }
 
 impl Trial {
-    /// How long nothing happens, before the blow and after recovery.
+    /// How long nothing happens, before the fault and after recovery.
     fn calm(&self) -> Duration {
         Duration::from_millis(if self.form == Form::Quick { 700 } else { 2_500 })
     }
 
-    /// How long a fault lasts that has a duration.
+    /// The duration of a fault that has one.
     fn lasts(&self) -> Duration {
         Duration::from_millis(if self.form == Form::Quick { 1_500 } else { 4_000 })
     }
 }
 
-/// Something that can happen.
+/// One fault.
 pub struct Fault {
-    /// The name by which it is asked for.
+    /// The name that selects it.
     pub name: &'static str,
-    /// What is done, in a sentence.
-    pub story: &'static str,
-    /// Whether PgBouncer can be put through the same.
+    /// The fault, in one sentence.
+    pub description: &'static str,
+    /// Whether the fault can be applied to PgBouncer too.
     pub rival: bool,
     run: fn(&Trial) -> Report,
 }
@@ -67,11 +67,11 @@ impl std::fmt::Debug for Fault {
 }
 
 impl Fault {
-    /// Does it.
+    /// Runs the fault.
     ///
     /// # Panics
     ///
-    /// When something is wrong that the fault does not excuse.
+    /// When a result is wrong that the fault does not excuse.
     pub fn run(&self, kind: Kind, form: Form) -> Report {
         (self.run)(&Trial { fault: self.name, kind, form })
     }
@@ -82,11 +82,11 @@ impl Fault {
     }
 }
 
-const fn fault(name: &'static str, story: &'static str, rival: bool, run: fn(&Trial) -> Report) -> Fault {
-    Fault { name, story, rival, run }
+const fn fault(name: &'static str, description: &'static str, rival: bool, run: fn(&Trial) -> Report) -> Fault {
+    Fault { name, description, rival, run }
 }
 
-/// All there are.
+/// All faults.
 pub const ALL: &[Fault] = &[
     fault(
         "wire-to-clients",
@@ -115,7 +115,7 @@ pub const ALL: &[Fault] = &[
     ),
     fault(
         "slow-login",
-        "All server connections are reset at once, and each new one takes 300 ms before the server hears of it.",
+        "All server connections are reset at once, and each new one takes 300 ms before it reaches the server.",
         true,
         network::slow_login,
     ),
@@ -133,7 +133,7 @@ pub const ALL: &[Fault] = &[
     ),
     fault(
         "server-stopped",
-        "SIGSTOP to the postmaster and all backends, SIGCONT after a while: connections stay, nobody answers.",
+        "SIGSTOP to the postmaster and all backends, SIGCONT after a while: connections stay, no process answers.",
         true,
         server::server_stopped,
     ),
@@ -178,15 +178,15 @@ pub const ALL: &[Fault] = &[
     ),
 ];
 
-/// A server for faults that do it no harm; it notes logins with their times.
-fn unharmed() -> Postgres {
+/// A server for faults that do not affect it; it logs logins with their times.
+fn shared_server() -> Postgres {
     static SERVER: OnceLock<Postgres> = OnceLock::new();
     SERVER.get_or_init(server).clone()
 }
 
-/// A server to be harmed.
+/// A server for faults that affect it.
 fn server() -> Postgres {
-    // Acknowledged means written down, so that what is lost after a kill is a fault of somebody's.
+    // Acknowledged means flushed, so a write lost after a kill is an error.
     let settings = [("log_connections", "on"), ("log_line_prefix", "%n "), ("synchronous_commit", "on")];
     Postgres::with(100, &settings)
 }
@@ -196,13 +196,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_page_names_every_fault_with_its_story() {
+    fn the_page_names_every_fault_with_its_description() {
         let page = include_str!("../../../docs/faults.md");
         for fault in ALL {
-            let line = format!("| `{}` | {} |", fault.name, fault.story);
+            let line = format!("| `{}` | {} |", fault.name, fault.description);
             assert!(page.contains(&line), "docs/faults.md lacks:\n{line}");
         }
         let listed = page.lines().filter(|line| line.starts_with("| `")).filter(|line| line.matches('|').count() == 3);
-        assert_eq!(listed.count(), ALL.len(), "docs/faults.md lists a fault that is none");
+        assert_eq!(listed.count(), ALL.len(), "docs/faults.md lists an unknown fault");
     }
 }

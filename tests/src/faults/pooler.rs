@@ -1,6 +1,6 @@
-//! The pooler that a fault strikes: Weir, or PgBouncer beside it with the very same file.
+//! The pooler under a fault: Weir, or PgBouncer with the same file.
 //!
-//! Owns PgBouncer's process. Weir is also asked, at its end, whether all its counters are back.
+//! Owns PgBouncer's process. Weir is also checked at its end: all its counters must be back.
 
 use std::env;
 use std::fs::{self, File};
@@ -19,17 +19,17 @@ use crate::postgres::{Database, Postgres, users};
 use crate::watch::eventually;
 use crate::weir::{Launch, Weir};
 
-/// Which pooler is struck.
+/// Which pooler is tested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Ours.
+    /// Weir.
     Weir,
     /// The distribution's, or the one that `PGBOUNCER_BIN` names.
     PgBouncer,
 }
 
 impl Kind {
-    /// As it is written.
+    /// Its name in the tables.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Weir => "Weir",
@@ -37,7 +37,7 @@ impl Kind {
         }
     }
 
-    /// Whether its program is there.
+    /// Whether its program is installed.
     pub fn is_there(self) -> bool {
         self == Kind::Weir || pgbouncer().is_some()
     }
@@ -81,7 +81,7 @@ impl Pooler {
         }
     }
 
-    /// What it wrote to standard error.
+    /// Its output on standard error.
     pub(super) fn log(&self) -> String {
         match self {
             Pooler::Weir(weir) => weir.log(),
@@ -91,12 +91,12 @@ impl Pooler {
         }
     }
 
-    /// How a client connects at this port, which may be a wire's before it.
+    /// How a client connects to this port, which may belong to a proxy.
     pub(super) fn params(&self, port: u16) -> Params {
         Params::tcp(([127, 0, 0, 1], port).into(), users::APP.name, "app").password(users::APP.password)
     }
 
-    /// Kills it without a word.
+    /// Kills it with SIGKILL.
     pub(super) fn kill9(&self) {
         match self {
             Pooler::Weir(weir) => weir.kill9(),
@@ -161,10 +161,10 @@ impl Drop for Bouncer {
     }
 }
 
-/// As an ordinary user: PgBouncer refuses to be root.
+/// Runs as an ordinary user: PgBouncer refuses to run as root.
 fn run(folder: &TempFolder, env: &[(String, String)]) -> Child {
     let log = File::options().create(true).append(true).open(folder.path().join("log")).expect("a log file");
-    let mut command = Command::new(pgbouncer().expect("it was asked for, so it is there"));
+    let mut command = Command::new(pgbouncer().expect("PgBouncer was chosen, so it is installed"));
     if let Some(account) = account() {
         account.run(&mut command);
     }

@@ -1,4 +1,4 @@
-//! What came out: figures, a line of a table, a picture of the goodput.
+//! The results: figures, a line of a table, a timeline of the goodput.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -8,12 +8,12 @@ use super::Trial;
 use super::load::Event;
 use super::pooler::Kind;
 
-/// The grain of the timelines.
+/// The resolution of the timelines.
 const BUCKET: Duration = Duration::from_millis(100);
-/// What recovery means: this share of the goodput before, over five buckets.
+/// Recovery: this share of the goodput before the fault, over five buckets.
 const RECOVERED: f64 = 0.9;
 
-/// Moments and counts of one run.
+/// Times and counts of one run.
 pub(super) struct Figures {
     pub(super) began: Instant,
     pub(super) struck: Instant,
@@ -24,22 +24,22 @@ pub(super) struct Figures {
     pub(super) note: String,
 }
 
-/// What one fault did to one pooler.
+/// The effect of one fault on one pooler.
 #[derive(Clone, Debug)]
 pub struct Report {
     fault: &'static str,
     kind: Kind,
-    /// Transactions a second before, during and after.
+    /// Transactions per second before, during and after.
     goodput: [f64; 3],
     lasted: Duration,
     /// From the fault's end to the first success.
     first: Option<Duration>,
     /// From the fault's end until [`RECOVERED`].
     recovered: Option<Duration>,
-    /// The longest time without any success, from the blow on.
+    /// The longest time without any success, from the start of the fault on.
     silence: Duration,
     errors: BTreeMap<String, usize>,
-    /// Logins at the server from the blow on, and the most of them within a second.
+    /// Logins at the server from the start of the fault on, and the most of them within one second.
     logins: (usize, usize),
     buckets: Vec<u32>,
     struck: usize,
@@ -89,7 +89,7 @@ impl Report {
     /// The line of the table: fault, pooler, goodput before, during and after, recovery, silence, errors, logins.
     pub fn row(&self) -> String {
         let [before, during, after] = self.goodput.map(|rate| format!("{rate:.0}"));
-        // What lasts no time has no goodput of its own.
+        // A fault without a duration has no goodput of its own.
         let during = if self.lasted < BUCKET * 2 { "—".to_owned() } else { during };
         let errors: Vec<_> = self.errors.iter().map(|(code, count)| format!("{code} × {count}")).collect();
         let errors = if errors.is_empty() { "none".to_owned() } else { errors.join(", ") };
@@ -113,7 +113,7 @@ impl Report {
          |---|---|---|---|---|---|---|---|---|---|---|"
     }
 
-    /// The goodput as a picture, a character each 100 ms, and under it where the fault began (`^`) and ended (`$`).
+    /// The goodput as a timeline, one character per 100 ms; under it, where the fault began (`^`) and ended (`$`).
     pub fn timeline(&self) -> String {
         const STEPS: [char; 9] = ['·', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
         let most = f64::from(self.buckets.iter().copied().max().unwrap_or(1).max(1));
@@ -133,7 +133,7 @@ impl Report {
     }
 }
 
-/// Successes a second.
+/// Successes per second.
 fn rate(good: &[Instant], from: Instant, to: Instant) -> f64 {
     let seconds = to.saturating_duration_since(from).as_secs_f64();
     let count = good.iter().filter(|at| (from..to).contains(*at)).count();
@@ -161,7 +161,7 @@ mod tests {
     use super::*;
     use crate::faults::Form;
 
-    /// Ten successes a bucket for a second, a second of nothing but errors, then four a bucket, then ten.
+    /// Ten successes per bucket for a second, a second of only errors, then four per bucket, then ten.
     fn report() -> Report {
         let began = Instant::now();
         let at = |bucket: u32, within: u32| began + BUCKET * bucket + Duration::from_millis(u64::from(within));
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn figures_are_counted_from_the_blow_and_from_its_end() {
+    fn figures_are_counted_from_the_start_of_the_fault_and_from_its_end() {
         let report = report();
         assert_eq!(report.goodput.map(f64::round), [100.0, 0.0, 100.0]);
         assert_eq!(report.recovered, Some(Duration::from_millis(500)));

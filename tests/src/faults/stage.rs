@@ -1,7 +1,7 @@
-//! The course of one fault: calm, the blow, recovery, and the questions at the end.
+//! The phases of one fault: calm, the fault, recovery, and the final checks.
 //!
-//! Invariants: whatever the pooler, a mix-up fails. Weir must also recover for each of its clients, tell them nothing
-//! but what is due to this fault, leave no backend busy, and lose no acknowledged write.
+//! Invariants: a mix-up fails with either pooler. Weir must also recover for each of its clients, send them only errors
+//! that are allowed for this fault, leave no backend busy, and lose no acknowledged write.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::thread;
@@ -19,17 +19,17 @@ use crate::weir::Launch;
 
 /// Servers of the pool.
 pub(super) const POOL: u32 = 8;
-/// How long recovery may take before it counts as none.
-const CEILING: Duration = Duration::from_secs(40);
+/// A recovery that takes longer counts as none.
+const RECOVERY_LIMIT: Duration = Duration::from_secs(40);
 
-/// Where the proxy stands.
+/// Where the proxy is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Between {
     ClientsAndPooler,
     PoolerAndServer,
 }
 
-/// What a fault needs before it can strike.
+/// The preparation of a fault.
 pub(super) struct Scene<'t> {
     trial: &'t Trial,
     postgres: Postgres,
@@ -41,7 +41,7 @@ pub(super) struct Scene<'t> {
 }
 
 impl<'t> Scene<'t> {
-    /// On this server, with the usual file: a pool of [`POOL`] in transaction mode, and time-outs of seconds.
+    /// On this server, with the usual file: a pool of [`POOL`] in transaction mode, and timeouts of seconds.
     pub(super) fn on(trial: &'t Trial, postgres: &Postgres) -> Scene<'t> {
         let ini = Ini::transaction(POOL)
             .set("server_login_retry", 1)
@@ -53,7 +53,7 @@ impl<'t> Scene<'t> {
         Scene { trial, postgres: postgres.clone(), ini, wire, launch, due: &[], loses_writes: false }
     }
 
-    /// With this in the file besides.
+    /// With this change to the file.
     pub(super) fn ini(mut self, change: impl FnOnce(Ini) -> Ini) -> Self {
         self.ini = change(self.ini);
         self
@@ -65,19 +65,19 @@ impl<'t> Scene<'t> {
         self
     }
 
-    /// With the pooler started like this.
+    /// Starts the pooler like this.
     pub(super) fn launch(mut self, launch: Launch) -> Self {
         self.launch = launch;
         self
     }
 
-    /// What clients may be told on account of this fault; anything else fails.
+    /// The SQLSTATEs that clients may get because of this fault; any other fails.
     pub(super) fn due(mut self, codes: &'static [&'static str]) -> Self {
         self.due = codes;
         self
     }
 
-    /// The server that comes after may lack what the one before had acknowledged.
+    /// The new server may lack acknowledged writes of the old one.
     pub(super) fn loses_writes(mut self) -> Self {
         self.loses_writes = true;
         self
@@ -130,14 +130,14 @@ impl<'t> Scene<'t> {
     }
 }
 
-/// Everything at work.
+/// All running parts.
 pub(super) struct Stage<'t> {
-    // Dropped in this order: the pooler is asked its last questions while the database is there.
+    // Dropped in this order: the pooler's final checks need the database.
     pub(super) pooler: Pooler,
     load: Load,
     pub(super) database: Database,
     pub(super) postgres: Postgres,
-    /// The servers whose logs tell of logins.
+    /// The servers whose logs show logins.
     pub(super) logs: Vec<Postgres>,
     wire: Option<FaultProxy>,
     pub(super) trial: &'t Trial,
@@ -147,7 +147,7 @@ pub(super) struct Stage<'t> {
     began_wall: SystemTime,
     struck: Instant,
     over: Instant,
-    /// A figure of this fault's own.
+    /// A figure that only this fault has.
     pub(super) note: String,
 }
 
@@ -162,7 +162,7 @@ impl Stage<'_> {
         thread::sleep(self.trial.lasts());
     }
 
-    /// After a while of calm the fault strikes; it is over when `blow` returns.
+    /// After a calm period the fault is applied; it is over when `blow` returns.
     pub(super) fn strike<T>(&mut self, blow: impl FnOnce(&Self) -> T) -> T {
         thread::sleep(self.trial.calm());
         assert!(self.load.events_from(0).iter().any(|event| event.failed.is_none()), "nothing works\n{}", self.log());
@@ -179,11 +179,11 @@ impl Stage<'_> {
         lines[lines.len().saturating_sub(30)..].join("\n")
     }
 
-    /// Waits for recovery, ends the load, asks what has to be asked.
+    /// Waits for recovery, ends the load, and runs the final checks.
     pub(super) fn finish(mut self) -> Report {
         let recovered = self.await_recovery();
         if self.trial.kind == Kind::Weir {
-            assert!(recovered, "not every client was served again {CEILING:?} after the fault\n{}", self.log());
+            assert!(recovered, "not every client was served again {RECOVERY_LIMIT:?} after the fault\n{}", self.log());
         }
         thread::sleep(self.trial.calm());
         let stopped = Instant::now();
@@ -196,7 +196,7 @@ impl Stage<'_> {
         }
         if self.trial.kind == Kind::Weir {
             let undue: Vec<_> = errors.iter().filter(|(code, _)| !self.due.contains(&code.as_str())).collect();
-            assert!(undue.is_empty(), "clients were told what is not due to this fault: {undue:?}\n{}", self.log());
+            assert!(undue.is_empty(), "clients got errors that this fault does not allow: {undue:?}\n{}", self.log());
             self.assert_servers_rest();
         }
         self.assert_ledger(&harvest.written);
@@ -216,9 +216,9 @@ impl Stage<'_> {
         report
     }
 
-    /// Whether each client was served after the fault, and together they do most of what they did before.
+    /// Whether each client was served after the fault, and the goodput is near the one before.
     fn await_recovery(&self) -> bool {
-        let end = Instant::now() + CEILING;
+        let end = Instant::now() + RECOVERY_LIMIT;
         let mut served = vec![false; self.load.clients()];
         let (mut seen, mut all) = (0, false);
         let mut recent: Vec<Instant> = Vec::new();
@@ -247,7 +247,7 @@ impl Stage<'_> {
         all
     }
 
-    /// No backend works or stays in a transaction, and there are no more than the pool may have.
+    /// No backend is busy or in a transaction, and there are no more than the pool may have.
     fn assert_servers_rest(&self) {
         eventually("no backend is left busy", || {
             let backends = self.last_server_backends();
@@ -266,7 +266,7 @@ impl Stage<'_> {
         answer.rows.into_iter().map(|row| row.into_iter().next().flatten().unwrap_or_default()).collect()
     }
 
-    /// An acknowledged write is there, and no write is there twice.
+    /// Each acknowledged write is there, and no write is there twice.
     fn assert_ledger(&self, written: &BTreeSet<String>) {
         let server = self.logs.last().unwrap_or(&self.postgres);
         let answer = server.superuser(self.database.name()).query("SELECT token, count(*) FROM ledger GROUP BY 1");
@@ -281,14 +281,14 @@ impl Stage<'_> {
         assert!(self.loses_writes || lost.is_empty(), "acknowledged and lost: {lost:?}");
     }
 
-    /// SHOW POOLS is back where it began.
+    /// SHOW POOLS is as at the start.
     fn assert_weir_rests(&self) {
         if let Pooler::Weir(weir) = &self.pooler {
             weir.assert_at_rest();
         }
     }
 
-    /// When the servers let somebody in, in seconds from the load's beginning.
+    /// The times of the servers' logins, in seconds from the load's beginning.
     fn logins(&self) -> Vec<f64> {
         let began = self.began_wall.duration_since(SystemTime::UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64());
         let mark = format!("database={} ", self.database.name());

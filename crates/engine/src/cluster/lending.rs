@@ -28,6 +28,7 @@ use crate::log::log;
 use crate::peers::{Entry, ServerPhase, ServerSlot};
 use crate::pools::PoolSlot;
 use crate::port::{Io, Level};
+use crate::traffic::reading::ServerReading;
 
 /// A letter about one pool.
 #[derive(Debug)]
@@ -172,7 +173,7 @@ impl Engine {
     /// The socket of a server that is lent is free to travel.
     fn lent<I: Io>(&mut self, mut server: Box<ServerSlot>, ask: BorrowRequest, check: bool, io: &mut I) {
         let (lent, ix) = (server.peer, server.pool);
-        let on = server.on().map(|(name, address)| (name.into(), address));
+        let on = server.connection.on().map(|(name, address)| (name.into(), address));
         self.packed(&mut server);
         let slot = self.pools.get(ix);
         let unwanted = slot.pool.is_unwanted(lent) || server.marked_for_close;
@@ -219,7 +220,7 @@ impl Engine {
             lender.answered(ask, false);
         }
         let retry_at = slot.pool.snapshot(now).retry_at.unwrap_or(now);
-        let error = slot.last_error.clone().map(|error| (error, slot.too_slow));
+        let error = slot.failures.last().map(|(error, too_slow)| (error.clone(), too_slow));
         let letter = slot.loan(Says::Refused { id: ask.id, why, error, retry_at });
         io.post(ask.from, letter, None);
     }
@@ -361,8 +362,7 @@ impl Engine {
         let Part::Guest(guest) = &mut slot.part else { return };
         slot.accepted.share_schema_version(definitions);
         slot.welcome = welcome.or(slot.welcome.take());
-        slot.last_error = None;
-        slot.failing_since = Time::NEVER;
+        slot.failures.clear();
         self.peers.put(peer, Entry::Server(server));
         let mut answer = guest.borrower.received(&mut slot.pool, id, (peer, lent), ages, proof, now);
         if let Release::Next { check: checked, .. } = &mut answer {
@@ -484,16 +484,16 @@ impl Engine {
                 lender.set_has_clients(from, yes);
                 self.count_client(ix, 0);
             }
-            (Part::Home(_), Says::Taught(taught)) => slot.learns(&taught.learnt, &taught.asked),
+            (Part::Home(_), Says::Taught(taught)) => slot.credentials.learn(&taught.learnt, &taught.asked),
             (Part::Guest(guest), Says::Missed(id)) => guest.borrower.request_failed(&mut slot.pool, id),
             (Part::Guest(guest), Says::Refused { id, why, error, retry_at }) => {
                 guest.borrower.request_refused(&mut slot.pool, id, why, retry_at, now);
-                error.into_iter().for_each(|(error, too_slow)| slot.note_failure(error, too_slow, now));
+                error.into_iter().for_each(|(error, too_slow)| slot.failures.add(error, too_slow, now));
             }
             (Part::Guest(guest), Says::OldestWaiter(since)) => guest.borrower.set_waiting_elsewhere(since),
             (Part::Guest(_), Says::Recall) => {
                 slot.pool.reconnect(now);
-                self.hurry(ix);
+                self.recheck_linked(ix);
             }
             _ => log(Level::Error, format_args!("a letter about a loan reached the wrong worker"), io),
         }
@@ -515,7 +515,7 @@ impl Engine {
             self.common.timers().forget();
             self.tidy_timers();
         }
-        (server.paused, server.suspended, server.full) = (false, false, false);
+        server.reading = ServerReading::default();
     }
 
     /// Ties a server to its new handle and pool, with the proof that it is clean.

@@ -6,7 +6,7 @@ use weir_session::startup::StartupRequest;
 
 use crate::Engine;
 use crate::cluster::messages::{ClientHandoff, Message, Payload};
-use crate::common::Cx;
+use crate::common::cx;
 use crate::entry::state::Handoff;
 use crate::entry::step::EntryStep;
 use crate::entry::{arrive, tls};
@@ -77,7 +77,7 @@ impl Engine {
 
     /// Bytes of a client that is not logged in yet, all of them in its buffer.
     pub(crate) fn login_input<I: Io>(&mut self, now: Time, mut client: Box<ClientSlot>, io: &mut I) {
-        let cx = &mut Cx::new(now, io, &mut self.common, &mut self.sessions);
+        let cx = cx!(self, now, io);
         let step = match &client.phase {
             ClientPhase::Header => arrive::proxy_header(cx, &mut client),
             ClientPhase::Opening { .. } => arrive::opening(cx, &mut client),
@@ -97,7 +97,7 @@ impl Engine {
                 self.login_step(now, client, step, io);
             }
             Entry::Server(mut server) => {
-                server.tls = Some(secured);
+                server.connection.secured(secured);
                 self.server_secured(server, io);
             }
             Entry::Cancel(cancel) => {
@@ -194,7 +194,7 @@ impl Engine {
             return true;
         }
         if self.entry.prelogin.asks_others(now) {
-            Cx::new(now, io, &mut self.common, &mut self.sessions).post_to_others(|| Payload::MakeRoom);
+            cx!(self, now, io).post_to_others(|| Payload::MakeRoom);
         }
         false
     }

@@ -81,9 +81,11 @@ impl Engine {
             weir_pool::RefuseReason::WaitTimeout => {
                 Refusal::QueryWaitTimeout { cause: Cause::PoolFull, detail: String::new() }
             }
-            weir_pool::RefuseReason::ServerDown => match &slot.last_error {
-                Some(error) if slot.too_slow => Refusal::ServerSlow { message: error.message.clone() },
-                Some(error) => Refusal::ServerDown { sqlstate: error.sqlstate.clone(), message: error.message.clone() },
+            weir_pool::RefuseReason::ServerDown => match slot.failures.last() {
+                Some((error, true)) => Refusal::ServerSlow { message: error.message.clone() },
+                Some((error, false)) => {
+                    Refusal::ServerDown { sqlstate: error.sqlstate.clone(), message: error.message.clone() }
+                }
                 None => Refusal::ServerDown { sqlstate: "08006".into(), message: "server login failed".into() },
             },
             weir_pool::RefuseReason::TooManyWaiting => Refusal::TooManyClients,
@@ -117,7 +119,7 @@ impl Engine {
             }
             self.limit_pool(now, ix, io);
             self.common.follow_up(FollowUp::PollPool(ix));
-            self.hurry(ix);
+            self.recheck_linked(ix);
         }
         self.watch_linked();
         self.create_forced_pools(now);
@@ -146,12 +148,12 @@ impl Engine {
             self.recall(ix, io);
             self.pools.get_mut(ix).pool.reconnect(now);
             self.common.follow_up(FollowUp::PollPool(ix));
-            self.hurry(ix);
+            self.recheck_linked(ix);
         }
     }
 
     /// Servers of a pool have been given up. With `server_fast_close`, those that sessions hold are looked at now.
-    pub(crate) fn hurry(&mut self, ix: PoolIx) {
+    pub(crate) fn recheck_linked(&mut self, ix: PoolIx) {
         if self.common.config().server_fast_close && self.pools.get(ix).mode() == PoolMode::Session {
             let linked = self.peers.servers().filter(|server| server.pool == ix && server.link.is_some());
             linked.for_each(|server| self.common.follow_up(FollowUp::Release(server.peer)));

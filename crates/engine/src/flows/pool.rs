@@ -60,12 +60,12 @@ impl Engine {
                 BorrowRequest::from_handle(client).into_iter().for_each(|ask| self.refuse_ask(now, ix, ask, why, io));
             }
             Effect::Refuse { client, why: weir_pool::RefuseReason::WaitTimeout, waited } if self.is_guest(ix) => {
-                self.pools.get_mut(ix).waited(waited);
+                self.pools.get_mut(ix).counts.waited(waited);
                 self.ask_why(ix, Asker::Refused(client));
             }
             Effect::Notice { client, .. } if self.is_guest(ix) => self.ask_why(ix, Asker::Noticed(client)),
             Effect::Refuse { client, why, waited } => {
-                self.pools.get_mut(ix).waited(waited);
+                self.pools.get_mut(ix).counts.waited(waited);
                 let refusal = match why {
                     weir_pool::RefuseReason::WaitTimeout => self.wait_timed_out(now, ix, io),
                     why => self.refusal(ix, why),
@@ -99,7 +99,7 @@ impl Engine {
         if slot.empty_since == Time::NEVER || !config.is_on_demand(&slot.name) {
             return idle;
         }
-        let unknown = slot.last_error.as_ref().is_some_and(|error| error.sqlstate == NO_SUCH_DATABASE);
+        let unknown = slot.failures.last().is_some_and(|(error, _)| error.sqlstate == NO_SUCH_DATABASE);
         let empty = match &slot.welcome {
             _ if unknown => now,
             // What nobody has ever seen is no longer kept than the pause after a failed login.

@@ -1,6 +1,6 @@
-//! A primary that dies, and its standby in its place.
+//! A primary that dies, and its standby that replaces it.
 //!
-//! 25006 (read-only transaction) is never due: nobody may be left at a server that takes no writes.
+//! 25006 (read-only transaction) is never allowed: no client may stay on a server that takes no writes.
 
 use std::fs;
 
@@ -30,13 +30,13 @@ pub(in super::super) fn by_list(trial: &Trial) -> Report {
 pub(in super::super) fn by_name(trial: &Trial) -> Report {
     let primary = server();
     let standby = primary.standby();
-    // One port, two addresses: a wire leads from each to its server.
+    // One port, two addresses: each address has a proxy to its server.
     let old = FaultProxy::at("127.0.0.2", 0, primary.port());
     let _new = FaultProxy::at("127.0.0.3", old.port(), standby.port());
     let names = NameServer::start(&["127.0.0.2"]);
     let folder = weir_pglocal::TempFolder::new().unwrap_or_else(|error| panic!("{error}"));
     let resolv_conf = folder.path().join("resolv.conf");
-    fs::write(&resolv_conf, names.resolv_conf()).expect("a file of ours");
+    fs::write(&resolv_conf, names.resolv_conf()).expect("our own file");
     let port = old.port().to_string();
     let scene = Scene::on(trial, &primary)
         .ini(|ini| ini.at("db.example", &port).set("dns_max_ttl", 1).set("resolv_conf", resolv_conf.display()))

@@ -1,4 +1,4 @@
-//! The faults themselves, by what they strike.
+//! The faults, by the part that they affect.
 
 pub(super) mod failover;
 pub(super) mod network;

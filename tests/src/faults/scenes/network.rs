@@ -1,18 +1,18 @@
-//! Wires that are bad, stand still, or lead to a server that is slow to let anybody in.
+//! Bad connections: broken, stalled, or to a server with slow logins.
 
 use std::time::Duration;
 
 use super::super::report::Report;
 use super::super::stage::{Between, Scene};
-use super::super::{Trial, unharmed};
+use super::super::{Trial, shared_server};
 use crate::fault::{End, FaultProxy, Plan};
 use crate::rng::Rng;
 
-/// Connections that are cut are cut within so many bytes: some in their login, most within a few transactions.
+/// Cut connections are cut within so many bytes: some during login, most within a few transactions.
 const WITHIN: u64 = 6_000;
 
-/// Plans drawn from a seed, which is printed, for as long as the fault lasts.
-fn torment(wire: &FaultProxy, trial: &Trial) {
+/// Draws plans from a seed, which is printed, for as long as the fault lasts.
+fn draw_faults(wire: &FaultProxy, trial: &Trial) {
     let seed = Rng::seeded(trial.fault).bits();
     wire.script(move |number| Plan::of(seed, number, WITHIN));
     wire.cut_all(End::Reset);
@@ -23,25 +23,25 @@ fn torment(wire: &FaultProxy, trial: &Trial) {
 
 pub(in super::super) fn wire_to_clients(trial: &Trial) -> Report {
     let due = &["closed", "torn", "reset"];
-    let mut stage = Scene::on(trial, &unharmed()).wire(Between::ClientsAndPooler).due(due).open();
-    stage.strike(|stage| torment(stage.wire(), trial));
+    let mut stage = Scene::on(trial, &shared_server()).wire(Between::ClientsAndPooler).due(due).open();
+    stage.strike(|stage| draw_faults(stage.wire(), trial));
     stage.note = format!("{} connections", stage.wire().accepted());
     stage.finish()
 }
 
 pub(in super::super) fn wire_to_servers(trial: &Trial) -> Report {
-    // Who has half a message of the server's can be told nothing: its connection ends there.
+    // A client that has received part of a server message can't get an error: its connection is closed.
     let due = &["08006", "torn"];
-    let mut stage = Scene::on(trial, &unharmed()).wire(Between::PoolerAndServer).due(due).open();
-    stage.strike(|stage| torment(stage.wire(), trial));
+    let mut stage = Scene::on(trial, &shared_server()).wire(Between::PoolerAndServer).due(due).open();
+    stage.strike(|stage| draw_faults(stage.wire(), trial));
     stage.note = format!("{} connections", stage.wire().accepted());
     stage.finish()
 }
 
 pub(in super::super) fn partition(trial: &Trial) -> Report {
-    // A query on its way is cut by query_timeout; who asks while nobody can log in is told that.
+    // query_timeout cancels a running query. A client that sends one while no login succeeds gets the login's error.
     let due = &["57014", "08006"];
-    let scene = Scene::on(trial, &unharmed()).ini(|ini| ini.set("query_timeout", 1)).due(due);
+    let scene = Scene::on(trial, &shared_server()).ini(|ini| ini.set("query_timeout", 1)).due(due);
     let mut stage = scene.wire(Between::PoolerAndServer).open();
     stage.strike(|stage| {
         stage.wire().stall(true);
@@ -53,7 +53,7 @@ pub(in super::super) fn partition(trial: &Trial) -> Report {
 
 pub(in super::super) fn packets_lost(trial: &Trial) -> Report {
     let settings = [("tcp_user_timeout", 1_000), ("tcp_keepidle", 1), ("tcp_keepintvl", 1), ("tcp_keepcnt", 2)];
-    let scene = Scene::on(trial, &unharmed())
+    let scene = Scene::on(trial, &shared_server())
         .ini(|ini| settings.into_iter().fold(ini, |ini, (name, value)| ini.set(name, value)))
         .due(&["08006"]);
     let mut stage = scene.wire(Between::PoolerAndServer).open();
@@ -66,7 +66,7 @@ pub(in super::super) fn packets_lost(trial: &Trial) -> Report {
 }
 
 pub(in super::super) fn slow_login(trial: &Trial) -> Report {
-    let mut stage = Scene::on(trial, &unharmed()).wire(Between::PoolerAndServer).due(&["08006"]).open();
+    let mut stage = Scene::on(trial, &shared_server()).wire(Between::PoolerAndServer).due(&["08006"]).open();
     stage.strike(|stage| {
         stage.wire().script(|_| Plan { late: Duration::from_millis(300), ..Plan::default() });
         stage.wire().cut_all(End::Reset);

@@ -1,4 +1,4 @@
-//! The pooler's own process: short of descriptors, unable to log, stopped, killed.
+//! The pooler's own process: without descriptors, unable to log, stopped, killed.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -12,16 +12,16 @@ use weir_pglocal::{Signal, TempFolder, proc, send_signal};
 use super::super::pooler::{Kind, Pooler};
 use super::super::report::Report;
 use super::super::stage::{Scene, Stage};
-use super::super::{Trial, unharmed};
+use super::super::{Trial, shared_server};
 use crate::watch::{eventually, within};
 
-/// Clients that come while there is no descriptor for them.
+/// Clients that connect while there is no descriptor for them.
 const MORE: usize = 40;
 /// The kernel's unit of CPU time: a second has a hundred.
 const TICKS: f64 = 100.0;
 
 pub(in super::super) fn descriptors(trial: &Trial) -> Report {
-    let mut stage = Scene::on(trial, &unharmed()).open();
+    let mut stage = Scene::on(trial, &shared_server()).open();
     let (late, busy) = stage.strike(|stage| {
         let pid = stage.pooler.pid();
         let open = proc::descriptors(pid).unwrap_or(100) as u64;
@@ -39,16 +39,16 @@ pub(in super::super) fn descriptors(trial: &Trial) -> Report {
     let outcomes: Vec<_> = late.into_iter().map(|client| client.join().expect("no panic")).collect();
     let served = outcomes.iter().filter(|outcome| outcome.is_ok()).count();
     if trial.kind == Kind::Weir {
-        assert_eq!(served, MORE, "who came meanwhile is served later: {outcomes:?}");
-        let said = stage.pooler.log().matches("could not accept a client").count();
-        assert_eq!(said, 1, "said once:\n{}", stage.log());
-        assert!(busy < 0.9, "it spins: {busy:.2} of a processor");
+        assert_eq!(served, MORE, "new clients are served later: {outcomes:?}");
+        let refusals = stage.pooler.log().matches("could not accept a client").count();
+        assert_eq!(refusals, 1, "said once:\n{}", stage.log());
+        assert!(busy < 0.9, "the pooler spins: {busy:.2} of a processor");
     }
-    stage.note = format!("{served} of {MORE} late-comers served, {busy:.2} of a processor meanwhile");
+    stage.note = format!("{served} of {MORE} late clients served, {busy:.2} of a processor meanwhile");
     stage.finish()
 }
 
-/// Sets the soft limit of a running process, and returns what it was.
+/// Sets the soft limit of a running process, and returns the old one.
 fn set_descriptors(pid: u32, limit: u64) -> u64 {
     let limits = fs::read_to_string(format!("/proc/{pid}/limits")).unwrap_or_default();
     let line = limits.lines().find(|line| line.starts_with("Max open files")).unwrap_or_default();
@@ -60,14 +60,14 @@ fn set_descriptors(pid: u32, limit: u64) -> u64 {
 
 pub(in super::super) fn log_full(trial: &Trial) -> Report {
     let folder = TempFolder::new().unwrap_or_else(|error| panic!("{error}"));
-    // PgBouncer is another user.
-    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).expect("a folder of ours");
+    // PgBouncer runs as another user.
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).expect("our own folder");
     let log = folder.path().join("pooler.log");
-    let mut stage = Scene::on(trial, &unharmed()).ini(|ini| ini.set("logfile", log.display())).open();
+    let mut stage = Scene::on(trial, &shared_server()).ini(|ini| ini.set("logfile", log.display())).open();
     stage.strike(|stage| {
-        // As logrotate does it: another file under the name, and a word to the pooler.
+        // As logrotate does it: another file under this name, and a signal to the pooler.
         fs::rename(&log, folder.path().join("kept")).expect("it logs");
-        symlink("/dev/full", &log).expect("a link of ours");
+        symlink("/dev/full", &log).expect("our own link");
         send_signal(stage.pooler.pid(), Signal::SIGHUP);
         let begin = Instant::now();
         let params = stage.pooler.params(stage.pooler.port());
@@ -75,11 +75,11 @@ pub(in super::super) fn log_full(trial: &Trial) -> Report {
             drop(Connection::connect(&params));
             thread::sleep(Duration::from_millis(2));
         }
-        fs::remove_file(&log).expect("a name of ours");
+        fs::remove_file(&log).expect("our own name");
         send_signal(stage.pooler.pid(), Signal::SIGHUP);
     });
     if trial.kind == Kind::Weir {
-        stage.note = eventually("the log says what it lost", || {
+        stage.note = eventually("the log reports lost lines", || {
             let text = fs::read_to_string(&log).unwrap_or_default();
             let line = text.lines().find(|line| line.contains("lines of the log were lost"));
             line.map(|line| format!("the log: “{}”", line.split("WARNING ").last().unwrap_or(line))).ok_or(text)
@@ -89,9 +89,9 @@ pub(in super::super) fn log_full(trial: &Trial) -> Report {
 }
 
 pub(in super::super) fn stopped(trial: &Trial) -> Report {
-    // No query took longer than query_timeout at the server: the answers were there in time, only nobody read them. And
-    // who waited for a server may wait for query_wait_timeout, which is longer than this.
-    let mut stage = Scene::on(trial, &unharmed()).ini(|ini| ini.set("query_timeout", 1)).open();
+    // No query took longer than query_timeout at the server: the replies arrived in time, but no process read them. And
+    // a client that waits for a server may wait for query_wait_timeout, which is longer than this stop.
+    let mut stage = Scene::on(trial, &shared_server()).ini(|ini| ini.set("query_timeout", 1)).open();
     stage.strike(|stage| {
         send_signal(stage.pooler.pid(), Signal::SIGSTOP);
         stage.last();
@@ -101,7 +101,7 @@ pub(in super::super) fn stopped(trial: &Trial) -> Report {
 }
 
 pub(in super::super) fn killed(trial: &Trial) -> Report {
-    let mut stage = Scene::on(trial, &unharmed()).due(&["closed", "reset", "refused"]).open();
+    let mut stage = Scene::on(trial, &shared_server()).due(&["closed", "reset", "refused"]).open();
     stage.strike(|stage| {
         stage.pooler.kill9();
         let begin = Instant::now();
@@ -110,7 +110,7 @@ pub(in super::super) fn killed(trial: &Trial) -> Report {
         stage.pooler.start_again();
     });
     if let Pooler::Weir(weir) = &stage.pooler {
-        assert!(weir.exited().is_none(), "it serves again");
+        assert!(weir.exited().is_none(), "weir serves again");
     }
     stage.finish()
 }

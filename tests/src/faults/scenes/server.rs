@@ -1,4 +1,4 @@
-//! PostgreSQL killed in part and as a whole, and stopped where it stands.
+//! PostgreSQL: one backend killed, the whole server killed, and stopped.
 
 use weir_pglocal::{Signal, send_signal};
 
@@ -7,7 +7,7 @@ use super::super::stage::Scene;
 use super::super::{Trial, server};
 
 pub(in super::super) fn backend_killed(trial: &Trial) -> Report {
-    // The crashed one says nothing; the others are thrown out, and who comes meanwhile is told to wait.
+    // The killed backend sends nothing; the others get an error and end, and new connections get 57P03.
     let mut stage = Scene::on(trial, &server()).due(&["08006", "57P01", "57P02", "57P03"]).open();
     stage.strike(|stage| {
         let victim = stage.database.backends().first().expect("the pool has servers").0;
@@ -27,7 +27,7 @@ pub(in super::super) fn server_killed(trial: &Trial) -> Report {
 }
 
 pub(in super::super) fn server_stopped(trial: &Trial) -> Report {
-    // Nobody waits longer than query_wait_timeout, so all of it is only delay.
+    // No client waits longer than query_wait_timeout, so all of it is only delay.
     let mut stage = Scene::on(trial, &server()).open();
     stage.strike(|stage| {
         stage.postgres.server().sigstop();
