@@ -32,8 +32,8 @@ mod idle_tests;
 #[path = "../tests/common/mod.rs"]
 mod world;
 
-pub use cluster::lending::Line;
 pub use cluster::messages::Message;
+pub use flows::lending::PoolQueue;
 
 pub mod port;
 
@@ -188,15 +188,11 @@ impl Engine {
                 self.canceller_arrived(now, peer, id, addr);
                 self.cancel(now, peer, pid, &secret, io);
             }
-            (Payload::ClientGone(ticket), _) => self.client_uncounted(ticket.as_deref()),
-            (Payload::Enter { id, ticket }, _) => self.asked_for_place(from, id, &ticket, io),
-            (Payload::Entered { id, refused }, _) => self.place_answered(now, id, refused, io),
-            (Payload::Counted(ticket), _) => self.seat_counted(&ticket),
-            (Payload::Left(ticket), _) => self.place_left(&ticket),
+            (Payload::ClientGone, _) => self.cluster.clients.remove(),
+            (Payload::QuotaRequest(request), _) => self.quota_requested(from, *request, io),
+            (Payload::QuotaReply(reply), _) => self.quota_replied(now, *reply, io),
             (Payload::LookUp(query), _) => self.begin_auth_query(now, from, *query, io),
-            (Payload::Loan(loan), peer) => self.heard_loan(now, from, *loan, peer, io),
-            (Payload::Plea(plea), _) => self.pleaded(from, *plea, io),
-            (Payload::Order(order), _) => self.ordered(now, *order, io),
+            (Payload::Lending(message), _) => self.lending_received(now, from, *message, socket, io),
             (Payload::Distrust { database, user }, _) => self.entry.lookups.forget(&(database, user)),
             (Payload::MakeRoom, _) => {
                 self.evict_unauthenticated(now, io);

@@ -69,14 +69,14 @@ impl Engine {
         slot.check();
         for (peer, ..) in slot.pool.servers() {
             let here = || self.peers.servers().any(|s| s.peer == peer && s.pool == ix);
-            let known = self.cluster.lent.get(&peer).is_some_and(|away| away.pool == ix) || here();
+            let known = self.cluster.lent.get(&peer).is_some_and(|lent| lent.pool == ix) || here();
             assert!(known, "a pool has a server that is gone: {peer:?}");
         }
         for (peer, _) in slot.pool.waiting() {
             let waits = match Waiter::of(peer) {
                 Waiter::Client(_) => self.peers.clients().any(|c| c.peer == peer && c.pool == ix && c.pause.waits),
                 Waiter::AuthQuery(_) => self.entry.queries.waits(peer, ix),
-                Waiter::Guest(_) => slot.part.is_vacant() || !slot.part.is_guest(),
+                Waiter::Borrower(_) => !slot.lending.is_borrower(),
             };
             assert!(waits, "a pool's queue holds one who does not wait: {peer:?}");
         }
