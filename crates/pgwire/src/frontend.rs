@@ -1,9 +1,9 @@
-//! Reading what a client sends, once its head has been read: each function takes a message's body.
+//! Reads messages of a client: each function takes the body of one message.
 //!
-//! Owns the layouts of the frontend's messages but for the first packet ([`crate::startup`]). Must not know which
-//! message is welcome when. Names and texts are bytes: their encoding is the client's.
+//! Owns the layouts of the frontend messages except the first packet ([`crate::startup`]). Must not know which message is
+//! allowed when. Names and texts are bytes in the client's encoding.
 //!
-//! All but [`bind_head`] want the whole body and refuse bytes that are left over, as PostgreSQL does.
+//! All functions but [`bind_head`] need the whole body and refuse trailing bytes, as PostgreSQL does.
 
 use crate::frame::Malformed;
 use crate::read::{Reader, split_cstr};
@@ -15,8 +15,8 @@ pub struct Parse<'a> {
     pub name: &'a [u8],
     /// The text, without its NUL.
     pub text: &'a [u8],
-    /// Everything after the name's NUL: the text with its NUL, the number of types, the types. What identifies a
-    /// statement, whatever its name.
+    /// Everything after the name's NUL: the text with its NUL, the number of types, the types. These bytes
+    /// identify a statement independently of its name.
     pub rest: &'a [u8],
     /// The parameter types that the client fixed, as object ids of four bytes each, big-endian; 0 leaves one open.
     pub types: &'a [u8],
@@ -40,16 +40,16 @@ pub fn parse(body: &[u8]) -> Result<Parse<'_>, Malformed> {
 /// The two names at the front of a Bind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BindHead<'a> {
-    /// The portal to make; empty for the unnamed one.
+    /// The portal to create; empty for the unnamed one.
     pub portal: &'a [u8],
     /// The statement to bind; empty for the unnamed one.
     pub statement: &'a [u8],
-    /// Where the rest of the body begins (formats and values), which can be passed on unread.
+    /// Where the rest of the body begins (formats and values), which can be forwarded unread.
     pub rest_at: usize,
 }
 
-/// Reads the front of a Bind from as much of its body as is there; `None` needs more bytes. On a whole body `None`
-/// means that it is no Bind, and how long a name may grow before that is the caller's to bound.
+/// Reads the front of a Bind from as much of its body as has arrived; `None`: more bytes are needed. For a whole body
+/// `None` means that it is not a Bind. The caller must bound the length of an unfinished name.
 ///
 /// # Errors
 /// None at present: a Bind's front can be short, but not wrong.
@@ -70,7 +70,7 @@ pub enum Of {
 }
 
 impl Of {
-    /// The protocol's byte for it: `S` or `P`.
+    /// The protocol's byte: `S` or `P`.
     pub fn as_byte(self) -> u8 {
         match self {
             Of::Statement => b'S',
@@ -79,7 +79,7 @@ impl Of {
     }
 }
 
-/// Describe or Close: they differ in their tag only.
+/// Describe or Close: they differ only in their tag.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Named<'a> {
     /// Statement or portal.
@@ -129,7 +129,7 @@ pub struct SaslInitial<'a> {
     pub data: Option<&'a [u8]>,
 }
 
-/// Reads a SASLInitialResponse. (A SASLResponse is nothing but the mechanism's bytes: the body itself.)
+/// Reads a SASLInitialResponse. (The body of a SASLResponse is just the mechanism's bytes.)
 ///
 /// # Errors
 /// When the body is not laid out as a SASLInitialResponse.

@@ -1,5 +1,5 @@
-//! Properties that hold for every input: nothing panics, a cut changes nothing, and what is written reads back the
-//! same.
+//! Properties that hold for every input: no panic, no dependence on how input was split, and written messages read back
+//! unchanged.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -9,7 +9,7 @@ use crate::startup::First;
 use crate::tag::{back, front};
 use crate::{Auth, ErrorFields, HEAD, Head, SqlHead, TxStatus, backend, proxy, put_back, put_front, sql, startup};
 
-/// A string as the protocol can carry it.
+/// A string that the protocol can represent: without NUL.
 fn name() -> impl Strategy<Value = Vec<u8>> {
     vec(1..=255u8, 0..20)
 }
@@ -73,7 +73,7 @@ fn body(buf: &[u8], tag: u8) -> &[u8] {
     &buf[HEAD..]
 }
 
-/// Asserts that every prefix but the whole says `None`.
+/// Asserts that every proper prefix gives `None`.
 fn incremental<'a, T: PartialEq + std::fmt::Debug>(
     bytes: &'a [u8],
     needed: usize,
@@ -148,7 +148,7 @@ proptest! {
         for cut in 0..bytes.len() {
             match proxy::header(&bytes[..cut]) {
                 Ok(None) => {}
-                // Whatever is said early is said again when more is there.
+                // A result from a prefix stays the same with more bytes.
                 early => prop_assert_eq!(&early, &whole),
             }
         }

@@ -1,38 +1,39 @@
-//! What a text may do to the state of its session, as far as that must be remembered until the server has answered it.
+//! The session state that a text may leave, as far as it must be remembered until the server has replied.
 
 use super::kept::sets_locally;
 use super::{Dirty, Mentions, SqlHead, head, left_by_tag};
 
-/// What running a text may leave on its server.
+/// The state that a text may leave on its server.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Effects {
-    /// What it may leave beside what its command tags say.
+    /// State that the text may leave in addition to what its command tags imply.
     pub may_leave: Dirty,
-    /// What it certainly leaves beyond its transaction, and its client loses with the server ([`super::kept`]).
+    /// State that the text certainly leaves beyond its transaction, and that the client loses with the server
+    /// ([`super::kept`]).
     pub leaves: Dirty,
-    /// How far its command tags can be believed.
+    /// How to read its command tags.
     pub scope: Scope,
 }
 
-/// How far the command tags of a text can be believed.
+/// How to read the command tags of a text.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Scope {
-    /// They say what may be left.
+    /// They imply what may be left.
     #[default]
     Session,
-    /// It is one statement whose effect ends with its transaction, although its tag is that of one that stays.
+    /// The text is one statement whose effect ends with its transaction, although its tag implies more.
     Transaction,
-    /// It is one CREATE TEMP: what it defines is seen by its own session alone.
+    /// The text is one CREATE TEMP: only its own session sees the new object.
     Temporary,
 }
 
 impl Effects {
-    /// Nothing is left that no command tag says.
+    /// No state beyond what the command tags imply.
     pub const NONE: Effects = Effects { may_leave: Dirty::NONE, leaves: Dirty::NONE, scope: Scope::Session };
-    /// Nothing is known of the text.
+    /// The text is unknown.
     pub const UNKNOWN: Effects = Effects { may_leave: Dirty::ALL, leaves: Dirty::NONE, scope: Scope::Session };
 
-    /// Those of a whole text.
+    /// The effects of a whole text.
     #[inline]
     pub fn of(text: &[u8]) -> Effects {
         Effects::with_head(text, &head(text)).0
@@ -64,7 +65,7 @@ impl Effects {
         (Effects { may_leave, ..Effects::NONE }, harmless)
     }
 
-    /// Those of either of two texts.
+    /// The union of the effects of two texts.
     #[must_use]
     pub fn either(self, other: Effects) -> Effects {
         let scope = if self.scope == other.scope { self.scope } else { Scope::Session };
@@ -76,7 +77,7 @@ impl Effects {
     pub fn after(self, tag: Option<&[u8]>) -> Dirty {
         let Some(tag) = tag else { return self.may_leave };
         let by_tag = if self.scope == Scope::Transaction { Dirty::NONE } else { left_by_tag(tag) };
-        // These create nothing, whatever their texts hold. A function that they call may still change settings.
+        // These never create objects. A function that they call may still change settings.
         let writes = [&b"INSERT "[..], b"UPDATE ", b"DELETE ", b"MERGE "].iter().any(|verb| tag.starts_with(verb));
         by_tag.union(if writes { self.may_leave.without(Dirty::TEMP) } else { self.may_leave })
     }

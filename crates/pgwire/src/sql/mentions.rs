@@ -1,12 +1,12 @@
-//! Words of a text that leave session state behind although no command tag says so, wherever they are written.
+//! Words in a text that leave session state behind although no command tag implies it, anywhere in the text.
 //!
-//! Owns the search for these words. It does not tell code from literals and comments: what counts as a literal depends on
-//! settings of the session, and a body between dollar signs is code. So whoever hides a word from it hides it from
-//! PostgreSQL. It is fed a text in pieces of any size; the cut changes the answer only towards "mentioned".
+//! Owns the search for these words. The search does not distinguish code from literals and comments: what is a literal
+//! depends on settings of the session, and a dollar-quoted body is code. So a word that is hidden from the search is hidden
+//! from PostgreSQL, too. The text comes in pieces of any size; a split can change the result only towards "mentioned".
 //!
 //! - `create`, `into`: `CREATE TABLE … AS`, `SELECT … INTO`, also under EXPLAIN ANALYZE. Their tag is that of a query.
-//! - `set_config`, `advisory_lock`: parts of the functions' names. The locks of transactions are called otherwise.
-//! - `u&"`: a quoted name with escapes, which may be any of these.
+//! - `set_config`, `advisory_lock`: parts of the functions' names. Transaction-level locks have other names.
+//! - `u&"`: a quoted name with escapes, which may stand for any of these.
 //!
 //! Source: PostgreSQL's documentation, "Lexical Structure", "Advisory Lock Functions", "Configuration Settings Functions".
 
@@ -15,7 +15,7 @@ use super::Dirty;
 /// The longest word, and the byte after it.
 const KEPT: usize = 14;
 
-/// What the texts fed so far mention.
+/// The words found in the text so far.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Mentions {
     found: Dirty,
@@ -25,7 +25,7 @@ pub struct Mentions {
 }
 
 impl Mentions {
-    /// What a whole text mentions.
+    /// The words of a whole text.
     #[inline]
     pub fn of(text: &[u8]) -> Dirty {
         Mentions::and_semicolons(text).0
@@ -39,14 +39,14 @@ impl Mentions {
         (if seen.suspicious { search(text) } else { Dirty::NONE }, seen.semicolons)
     }
 
-    /// Begins with the first piece of a longer text.
+    /// Starts with the first piece of a longer text.
     pub fn begin(piece: &[u8]) -> Mentions {
         let mut mentions = Mentions { found: Mentions::of(piece), ..Mentions::default() };
         mentions.keep_tail(piece);
         mentions
     }
 
-    /// Takes in the next piece.
+    /// Adds the next piece.
     pub fn feed(&mut self, piece: &[u8]) {
         let (mut seam, mut len) = ([0; 2 * KEPT], usize::from(self.tail_len));
         seam[..len].copy_from_slice(&self.tail[..len]);
@@ -60,7 +60,7 @@ impl Mentions {
         if piece.len() >= KEPT { self.keep_tail(piece) } else { self.keep_tail(&seam[..len]) }
     }
 
-    /// The kinds of state that what was fed so far may leave.
+    /// The kinds of state that the text so far may leave.
     pub fn found(&self) -> Dirty {
         self.found
     }
@@ -72,7 +72,7 @@ impl Mentions {
     }
 }
 
-/// Positions that are looked at together.
+/// The number of positions checked together.
 const LANES: usize = 16;
 
 /// What a first look at a text finds.
@@ -100,7 +100,7 @@ fn look_at(text: &[u8]) -> Look {
     }
 }
 
-/// Written for the compiler to do all positions at once.
+/// Written so that the compiler vectorises it.
 #[inline]
 fn look_at_window(window: &[u8; LANES + 2], hits: &mut [u8; LANES], semicolons: &mut [u8; LANES]) {
     for at in 0..LANES {
