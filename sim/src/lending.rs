@@ -87,20 +87,20 @@ impl Waits {
     pub(crate) fn observe(&mut self, worker: usize, engine: &Engine, now: Time) -> Option<Violation> {
         let mut found = None;
         self.at(worker).for_each(|at| at.seen = false);
-        for line in engine.lines() {
-            let pool = self.pools.entry((Arc::clone(line.database), Arc::clone(line.user))).or_default();
+        for queue in engine.pool_queues() {
+            let pool = self.pools.entry((Arc::clone(queue.database), Arc::clone(queue.user))).or_default();
             if pool.at.len() <= worker {
                 pool.at.resize(worker + 1, AtWorker::default());
             }
-            pool.at[worker].stopped = line.stopped;
+            pool.at[worker].stopped = queue.stopped;
             if pool.at.iter().any(|at| at.stopped) {
                 pool.unsettled = now + UNSETTLED;
             }
             let settled = self.unsettled.max(pool.unsettled);
-            (pool.at[worker].idle, pool.at[worker].seen) = (line.idle, true);
+            (pool.at[worker].idle, pool.at[worker].seen) = (queue.idle, true);
             let head = pool.at[worker].head;
-            if head.map(|head| head.client) != line.head.map(|(client, _)| client) {
-                pool.at[worker].follows(line.head, now);
+            if head.map(|head| head.client) != queue.head.map(|(client, _)| client) {
+                pool.at[worker].follows(queue.head, now);
                 pool.passed_over.retain(|passed| passed.worker != worker);
                 if let Some(head) = head.filter(|head| engine.is_served(head.client)) {
                     pool.pass_over(worker, head, now);

@@ -1,27 +1,27 @@
-//! Channel binding: how both ends of a SCRAM login prove that they see the same TLS connection (RFC 5802, section 6;
+//! Channel binding: both ends of a SCRAM login prove that they use the same TLS connection (RFC 5802, section 6;
 //! RFC 5929, section 4).
 //!
-//! The only type is `tls-server-end-point`, a hash of the server's certificate, as in PostgreSQL. Whoever owns the TLS
-//! connection computes it.
+//! The only type is `tls-server-end-point`, a hash of the server's certificate, as in PostgreSQL. The owner of the
+//! TLS connection computes it.
 
 use crate::message::{ScramError, encode};
 
 /// The channel binding's name in a GS2 header.
 const TYPE: &str = "tls-server-end-point";
 
-/// What a client says about channel binding (`gs2-cbind-flag`).
+/// A client's channel binding flag (`gs2-cbind-flag`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Flag<'a> {
-    /// `n`: it can't.
+    /// `n`: the client has no support.
     No,
-    /// `y`: it can, but believes that the server can't.
+    /// `y`: the client has support, but believes that the server has none.
     NotOffered,
-    /// `p`: it does, with the binding of this name.
+    /// `p`: the client uses the binding of this name.
     Used(&'a str),
 }
 
 impl<'a> Flag<'a> {
-    /// That the only binding we know is used.
+    /// The flag for `tls-server-end-point`.
     pub(crate) const USED: Flag<'static> = Flag::Used(TYPE);
 
     /// Reads the flag of a GS2 header.

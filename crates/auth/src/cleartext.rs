@@ -1,7 +1,7 @@
-//! Passwords that a client sends in clear, against every kind of secret.
+//! Checks cleartext passwords against every kind of secret.
 //!
-//! An empty password never logs in, as in PostgreSQL and PgBouncer. Neither does one with a zero byte: no real password
-//! has one, and HMAC can't tell a short key from the same key with zero bytes behind it.
+//! An empty password is always wrong, as in PostgreSQL and PgBouncer. So is one with a zero byte: no real password has one,
+//! and HMAC treats a short key and the same key padded with zero bytes alike.
 
 use subtle::{Choice, ConstantTimeEq};
 
@@ -9,7 +9,7 @@ use crate::crypto::{salt_bytes, same};
 use crate::md5::{hex_of, is_secret};
 use crate::secret::{ScramKeys, Secret};
 
-/// Whether `given` is the password `expected`. Constant time, whatever the lengths; false if either is empty.
+/// Whether `given` is the password `expected`. Constant time for all lengths; false if either is empty.
 pub fn plain_verify(expected: &str, given: &[u8]) -> bool {
     let present = Choice::from(u8::from(!expected.is_empty()));
     (present & is_password(given) & same(expected.as_bytes(), given)).into()
@@ -17,7 +17,7 @@ pub fn plain_verify(expected: &str, given: &[u8]) -> bool {
 
 /// Whether `given` is the password behind `secret`.
 ///
-/// Cheap for plain and md5 secrets. For a SCRAM secret it hashes as often as the verifier says, over a millisecond for
+/// Cheap for plain and md5 secrets. For a SCRAM secret it hashes with the verifier's iteration count, over a millisecond for
 /// PostgreSQL's 4,096 iterations: work for a helper, not for a worker's loop.
 pub fn verify_cleartext(secret: &Secret, user: &str, given: &[u8]) -> bool {
     match secret {
@@ -34,7 +34,7 @@ pub fn verify_cleartext(secret: &Secret, user: &str, given: &[u8]) -> bool {
     }
 }
 
-/// Whether a text can be anybody's password at all.
+/// Whether a text can be a password.
 fn is_password(given: &[u8]) -> Choice {
     Choice::from(u8::from(!given.is_empty() && !given.contains(&0)))
 }

@@ -1,6 +1,6 @@
-//! The hash functions of SCRAM-SHA-256 by the names that RFC 5802, section 3, gives them.
+//! The hash functions of SCRAM-SHA-256, with the names of RFC 5802, section 3.
 //!
-//! Knows no messages. Everything here takes inputs of any length and can't fail.
+//! Must not know messages. All functions accept inputs of any length and can't fail.
 
 use hmac::{Hmac, Mac};
 use sha2::{Digest, Sha256};
@@ -18,7 +18,7 @@ pub(crate) type Key = [u8; KEY_LEN];
 ///
 /// Slow on purpose: about a third of a microsecond an iteration. The caller bounds `iterations`, as
 /// [`ScramClient`](crate::ScramClient) and [`Secret::parse`](crate::Secret::parse) do with
-/// [`MAX_ITERATIONS`](crate::MAX_ITERATIONS). A password that SASLprep refuses is taken as it is, as PostgreSQL does
+/// [`MAX_ITERATIONS`](crate::MAX_ITERATIONS). A password that SASLprep refuses is used unchanged, as PostgreSQL does
 /// (its documentation, "SCRAM-SHA-256 Authentication").
 pub fn salt_password(password: &str, salt: &[u8], iterations: u32) -> [u8; 32] {
     salt_bytes(password.as_bytes(), salt, iterations)
@@ -50,15 +50,15 @@ pub(crate) fn xor(a: &Key, b: &Key) -> Key {
     std::array::from_fn(|i| a[i] ^ b[i])
 }
 
-/// Whether two secrets are equal. Constant time, whatever their content and their lengths.
+/// Whether two secrets are equal. Constant time for all contents and lengths.
 pub fn same_secret(a: &[u8], b: &[u8]) -> bool {
     same(a, b).into()
 }
 
 /// Whether `a` equals `b`; the time it takes does not depend on their content, nor on where they differ.
 ///
-/// Texts of different lengths are compared by their hashes, so that a length is not told by a comparison that ends
-/// early.
+/// Texts of different lengths are compared by their hashes, so that a comparison that ends early does not
+/// reveal a length.
 pub(crate) fn same(a: &[u8], b: &[u8]) -> Choice {
     hash(a).ct_eq(&hash(b))
 }

@@ -1,8 +1,8 @@
 //! Lines, fields and words of PostgreSQL's access files (its documentation, "The pg_hba.conf File": records, quotes,
 //! comments, continued lines).
 //!
-//! Knows no record's meaning. Every text has fields or an error; a word remembers whether it was quoted, because quotes
-//! take a keyword's meaning away.
+//! Must not know the meaning of a record. Every text has fields or an error; a word remembers whether it was quoted,
+//! because a quoted keyword is an ordinary name.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,10 +10,10 @@ use std::fmt;
 /// The most characters of the operator's text that an error repeats.
 const MAX_SHOWN: usize = 60;
 
-/// What is wrong with a line of an HBA or ident file, and what to do about it.
+/// An error in a line of an HBA or ident file, and how to fix it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RuleError {
-    /// The line, from 1; of a continued line, its first.
+    /// The line number, from 1; for a continued line that of its first line.
     pub line: usize,
     /// One sentence, without the line.
     pub message: String,
@@ -32,7 +32,7 @@ impl std::error::Error for RuleError {}
 pub(crate) enum Word {
     /// May be a keyword.
     Bare(String),
-    /// Began with a quote: a name, whatever it says.
+    /// Started with a quote: always a name.
     Quoted(String),
 }
 
@@ -43,7 +43,7 @@ impl Word {
         text
     }
 
-    /// The word's text if it may be a keyword, otherwise an empty one.
+    /// The word's text if it may be a keyword, otherwise an empty text.
     pub(crate) fn keyword(&self) -> &str {
         match self {
             Word::Bare(text) => text,
@@ -52,10 +52,10 @@ impl Word {
     }
 }
 
-/// Words with commas between them. Never empty.
+/// Words separated by commas. Never empty.
 pub(crate) type Field = Vec<Word>;
 
-/// Reads every line of a file that says something; collects the errors of all that are bad.
+/// Reads every line that is not empty; collects the errors of all invalid lines.
 pub(crate) fn records<T>(
     text: &str,
     mut record: impl FnMut(usize, Vec<Field>) -> Result<T, String>,
@@ -72,7 +72,7 @@ pub(crate) fn records<T>(
     if bad.is_empty() { Ok(good) } else { Err(bad) }
 }
 
-/// The lines of a text with the number of each; a line that ends with a backslash goes on in the next one.
+/// The lines of a text with their numbers; a line that ends with a backslash continues in the next one.
 fn lines(text: &str) -> impl Iterator<Item = (usize, Cow<'_, str>)> {
     let mut physical = text.lines().zip(1..);
     std::iter::from_fn(move || {
@@ -116,7 +116,7 @@ pub(crate) fn fields(line: &str) -> Result<Vec<Field>, String> {
     if after_comma { Err("a comma must stand between two names".into()) } else { Ok(fields) }
 }
 
-/// The word that `text` begins with, and what is behind it. A quote may begin anywhere in a word.
+/// The first word of `text`, and the rest. A quote may start anywhere in a word.
 fn word(text: &str) -> Result<(Word, &str), String> {
     let mut word = String::new();
     let mut quoted = false;
@@ -140,7 +140,7 @@ fn word(text: &str) -> Result<(Word, &str), String> {
     Ok((word, &text[end..]))
 }
 
-/// The operator's text for an error: in quotes, printable, and not too long.
+/// Text of the file for an error: quoted, printable, and bounded.
 pub(crate) fn shown(text: &str) -> String {
     let begin: String = text.chars().take(MAX_SHOWN).flat_map(char::escape_debug).collect();
     let more = if text.chars().nth(MAX_SHOWN).is_some() { "…" } else { "" };
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn commas_stand_between_names_and_nowhere_else() {
+    fn commas_are_allowed_between_names_and_nowhere_else() {
         for line in [",a", "a,", "a,,b", ",", "a, # b"] {
             assert_eq!(fields(line).unwrap_err(), "a comma must stand between two names", "{line}");
         }
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn every_bad_line_is_told_with_its_number() {
+    fn every_invalid_line_is_reported_with_its_number() {
         let read = records("a\n\"\n\n# ,\nb,\n\0", |_, fields| Ok(fields.len()));
         let lines: Vec<_> = read.unwrap_err().iter().map(|error| error.line).collect();
         assert_eq!(lines, [2, 5, 6]);

@@ -1,11 +1,10 @@
-//! Who may come in from where, and how: an HBA file as values (PostgreSQL's documentation, "The pg_hba.conf File";
+//! HBA rules: which client may log in from where, and by which method (PostgreSQL's documentation, "The pg_hba.conf File";
 //! PgBouncer's, "HBA file format").
 //!
-//! What PgBouncer does not support is refused with its line, never skipped: a rule that is left out lets others decide.
-//! Knows no file: what `@file` names is read by a function that is given.
+//! What PgBouncer does not support is refused with its line, never skipped, because without the rule a later one would
+//! decide. Reads no files: the caller passes a function that reads the files of `@file`.
 //!
-//! Invariants: the first rule that matches decides; a file that was read answers every question; where no rule matches,
-//! nobody comes in.
+//! Invariants: the first rule that matches decides; without a matching rule the client is refused.
 
 mod address;
 mod names;
@@ -29,27 +28,27 @@ pub struct Hba {
     rules: Vec<Rule>,
 }
 
-/// What a client asks for, as far as rules care.
+/// The properties of a login that rules check.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked<'a> {
-    /// The way it came.
+    /// How the client connected.
     pub via: Via,
-    /// The database that it names.
+    /// The requested database.
     pub database: &'a str,
-    /// The user that it names.
+    /// The requested user.
     pub user: &'a str,
 }
 
-/// The way a client came.
+/// How a client connected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Via {
-    /// By the Unix socket.
+    /// Over the Unix socket.
     Local,
-    /// By TCP.
+    /// Over TCP.
     Tcp {
-        /// Its address; an IPv4 address that is written as an IPv6 one counts as the IPv4 address.
+        /// The client's address; an IPv4-mapped IPv6 address counts as the IPv4 address.
         from: IpAddr,
-        /// Whether it is encrypted.
+        /// Whether the connection uses TLS.
         tls: bool,
     },
 }
@@ -59,7 +58,7 @@ pub enum Via {
 pub struct Rule {
     /// Its line in the file, from 1.
     pub line: usize,
-    /// What the clients that it matches must do.
+    /// The method for clients that match.
     pub method: RuleMethod,
     /// The ident map for [`RuleMethod::Cert`] and [`RuleMethod::Peer`]; without one, names must be equal.
     pub map: Option<String>,
@@ -68,16 +67,16 @@ pub struct Rule {
     users: Names,
 }
 
-/// What a rule demands.
+/// The method of a rule.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum RuleMethod {
-    /// Nothing, but the user must be known.
+    /// No authentication, but the user must be known.
     Trust,
-    /// There is no way in.
+    /// The client is refused.
     Reject,
     /// md5, or SCRAM-SHA-256 where the secret is a verifier.
     Md5,
-    /// The password in clear (`password`, `plain`).
+    /// The cleartext password (`password`, `plain`).
     Plain,
     /// SCRAM-SHA-256.
     ScramSha256,
@@ -87,14 +86,14 @@ pub enum RuleMethod {
     Peer,
 }
 
-/// The ways that a rule is for.
+/// The connection types of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Reach {
     Local,
     Host { channel: Channel, from: Address },
 }
 
-/// Whether a rule cares for encryption.
+/// Whether a rule depends on encryption.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Channel {
     Any,
@@ -103,19 +102,19 @@ enum Channel {
 }
 
 impl Hba {
-    /// Reads a file. `read` is given the names that follow an `@`, relative to the folder of the HBA file, and returns
-    /// that file's text or why there is none.
+    /// Reads a file. `read` gets the names that follow an `@`, relative to the folder of the HBA file, and returns that
+    /// file's text or an error.
     ///
     /// # Errors
     ///
-    /// Every line that can't be used, with what to do about it.
+    /// All invalid lines, each with how to fix it.
     pub fn parse(text: &str, read: &Reader<'_>) -> Result<Hba, Vec<RuleError>> {
         let mut files = Files::new(read);
         let rules = records(text, |line, fields| rule(line, fields, &mut files))?;
         Ok(Hba { rules })
     }
 
-    /// The first rule that matches; without one the client must be refused.
+    /// The first rule that matches; `None`: the client must be refused.
     pub fn find(&self, asked: &Asked<'_>) -> Option<&Rule> {
         self.rules.iter().find(|rule| rule.matches(asked))
     }
@@ -129,7 +128,7 @@ impl Hba {
     ///
     /// # Errors
     ///
-    /// The rules whose map is missing: nobody could come in by them.
+    /// The rules whose map is missing: no client could log in by them.
     pub fn check_maps(&self, maps: &IdentMaps) -> Result<(), Vec<RuleError>> {
         let missing = self.rules.iter().filter_map(|rule| {
             let map = rule.map.as_deref().filter(|map| !maps.has(map))?;
@@ -190,7 +189,7 @@ fn rule(line: usize, fields: Vec<Field>, files: &mut Files<'_>) -> Result<Rule, 
     Ok(Rule { line, method, map, reach, databases, users })
 }
 
-/// The fields of a record that have not been read.
+/// The unread fields of a record.
 struct Columns(std::vec::IntoIter<Field>);
 
 impl Columns {
@@ -208,7 +207,7 @@ impl Columns {
     }
 }
 
-/// What the record's type says; `None` for `local`.
+/// The record's type; `None` for `local`.
 fn channel(word: &Word) -> Result<Option<Channel>, String> {
     match word.keyword() {
         "local" => Ok(None),
@@ -265,7 +264,7 @@ fn method(word: &Word) -> Result<RuleMethod, String> {
     })
 }
 
-/// Whether a method can succeed at all where its rule is for.
+/// Checks that a method can succeed for the connection types of its rule.
 fn check_method(method: RuleMethod, reach: &Reach) -> Result<(), String> {
     match (method, reach) {
         (RuleMethod::Peer, Reach::Host { .. }) => {

@@ -1,8 +1,8 @@
-//! Ident maps: who may log in as whom (PostgreSQL's documentation, "User Name Maps"; PgBouncer's, "Ident map file
+//! Ident maps: which system user may log in as which database user (PostgreSQL's documentation, "User Name Maps"; PgBouncer's, "Ident map file
 //! format").
 //!
-//! A map pairs the name that a certificate or the operating system vouches for with the users that it may be. Names
-//! are compared as they are; patterns are refused with their line, as PgBouncer does not know them.
+//! A map pairs a name proven by a certificate or the operating system with the users that it may log in as. Names are
+//! compared exactly; patterns are refused with their line, because PgBouncer does not support them.
 
 use std::collections::BTreeMap;
 
@@ -32,7 +32,7 @@ impl IdentMaps {
     ///
     /// # Errors
     ///
-    /// Every line that can't be used, with what to do about it.
+    /// All invalid lines, each with how to fix it.
     pub fn parse(text: &str) -> Result<IdentMaps, Vec<RuleError>> {
         let mut maps: BTreeMap<String, Vec<Pair>> = BTreeMap::new();
         for (map, pair) in records(text, |_, fields| record(fields))? {
@@ -41,7 +41,7 @@ impl IdentMaps {
         Ok(IdentMaps { maps })
     }
 
-    /// Whether `map` lets `system_user`, a name that was proven, log in as `user`. A map that is not there lets nobody.
+    /// Whether `map` lets `system_user`, a name that was proven, log in as `user`. A missing map allows no user.
     pub fn allows(&self, map: &str, system_user: &str, user: &str) -> bool {
         let mut pairs = self.maps.get(map).into_iter().flatten();
         pairs.any(|pair| {
@@ -53,7 +53,7 @@ impl IdentMaps {
         })
     }
 
-    /// Whether there is such a map.
+    /// Whether the map exists.
     pub fn has(&self, map: &str) -> bool {
         self.maps.contains_key(map)
     }
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_file_lets_nobody_in() {
+    fn an_empty_file_allows_no_user() {
         assert!(!IdentMaps::parse("").unwrap().allows("", "", ""));
     }
 }

@@ -1,12 +1,12 @@
-//! Who is it: SCRAM-SHA-256 in both roles, with channel binding (RFC 5802, RFC 5929, RFC 7677), md5 and cleartext
-//! passwords, the secrets they are checked against, HBA rules and ident maps, and the one decision what a client must do.
+//! Authentication: SCRAM-SHA-256 in both roles, with channel binding (RFC 5802, RFC 5929, RFC 7677), md5 and cleartext
+//! passwords, the secrets they are checked against, HBA rules and ident maps, and the choice of a client's exchange.
 //!
-//! Takes and returns the payloads of authentication messages; knows neither frames nor sockets nor the pool. Randomness
-//! comes in as an argument, slow hashing ([`salt_password`]) is a function of its own so that a helper can run it.
+//! Takes and returns the payloads of authentication messages; must not know frames, sockets or the pool. Randomness is an
+//! argument; slow hashing ([`salt_password`]) is a separate function so that a helper thread can run it.
 //!
-//! Invariants: no input makes it panic; every message is bounded ([`MAX_MESSAGE`]) before it is read; whatever is
-//! compared with a secret is compared in constant time; no `Debug` text shows a secret; an unknown user is carried
-//! through the same exchange as a known one and fails at its end.
+//! Invariants: no input causes a panic; every message is bounded ([`MAX_MESSAGE`]) before it is read; comparisons with
+//! secrets take constant time; no `Debug` text shows a secret; an unknown user gets the same exchange as a known one,
+//! which fails at its end.
 
 mod binding;
 mod cleartext;
@@ -45,5 +45,5 @@ pub use source::{ScramPolicy, ScramSource, ScramStart};
 /// The SASL mechanism by its name in AuthenticationSASL and SASLInitialResponse.
 pub const SCRAM_SHA_256: &str = "SCRAM-SHA-256";
 
-/// The SASL mechanism that also proves that both ends see the same TLS connection (RFC 5802, section 6).
+/// The SASL mechanism that also proves that both ends use the same TLS connection (RFC 5802, section 6).
 pub const SCRAM_SHA_256_PLUS: &str = "SCRAM-SHA-256-PLUS";

@@ -1,12 +1,12 @@
 //! PostgreSQL's md5 authentication (its documentation, "Message Flow", AuthenticationMD5Password).
 //!
-//! A response proves knowledge of the secret only, so whoever holds the stored secret can log in with it. Kept for what
-//! still uses it.
+//! A response proves knowledge of the secret only, so the stored secret suffices to log in. Kept for clients and
+//! servers that still use it.
 
 use md5::{Digest, Md5};
 use subtle::{Choice, ConstantTimeEq};
 
-/// `md5(password + user)` as 32 lower-case hex digits: what pg_authid holds after `md5`.
+/// `md5(password + user)` as 32 lower-case hex digits, as stored in pg_authid after `md5`.
 pub fn md5_hex_secret(user: &str, password: &str) -> String {
     hex_of(&[password.as_bytes(), user.as_bytes()])
 }
@@ -19,15 +19,15 @@ pub fn md5_response(secret_hex: &str, salt: [u8; 4]) -> String {
 
 /// Whether `response` is the right one for this secret and salt.
 ///
-/// False for a `secret_hex` that is no md5 secret, such as the empty one that stands for an unknown user: otherwise
-/// anybody could compute its response. The work done is the same.
+/// False for a `secret_hex` that is not an md5 secret, such as the empty one of an unknown user: otherwise any client could
+/// compute its response. The check takes the same time.
 pub fn md5_verify(secret_hex: &str, salt: [u8; 4], response: &[u8]) -> bool {
     let expected = md5_response(secret_hex, salt);
     let valid = Choice::from(u8::from(is_secret(secret_hex)));
     (valid & expected.as_bytes().ct_eq(response)).into()
 }
 
-/// The hex digits of the md5 of `parts`, one after the other.
+/// The hex digits of the md5 of the concatenated `parts`.
 pub(crate) fn hex_of(parts: &[&[u8]]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let mut md5 = Md5::new();
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_secret_takes_no_response() {
+    fn an_invalid_secret_accepts_no_response() {
         for secret in ["", "secret", "2C40BBA0E389ADBB6B179346ADA91424", "--------------------------------"] {
             let response = md5_response(secret, [1, 2, 3, 4]);
             assert!(!md5_verify(secret, [1, 2, 3, 4], response.as_bytes()), "{secret}");

@@ -1,7 +1,7 @@
-//! What both SCRAM roles need to read messages: the attribute list, its values, limits, and the errors.
+//! Reading SCRAM messages, for both roles: the attribute list, its values, limits, and errors.
 //!
-//! Grammar: RFC 5802, section 7. Knows no state and no keys. A message is bounded and known to be text before any of
-//! it is looked at.
+//! Grammar: RFC 5802, section 7. Must not know state or keys. The length and the encoding of a message are checked before
+//! anything else is read.
 
 use std::fmt;
 
@@ -10,13 +10,13 @@ use base64::engine::general_purpose::STANDARD;
 
 use crate::crypto::Key;
 
-/// The longest SCRAM message taken from a peer, in bytes.
+/// The longest SCRAM message accepted from a peer, in bytes.
 ///
-/// Those of real clients and servers are below 300 bytes; PostgreSQL itself takes up to 1,024 from a client. A frozen
+/// Messages of real clients and servers are below 300 bytes; PostgreSQL accepts up to 1,024 from a client. A frozen
 /// login holds at most a few of them.
 pub const MAX_MESSAGE: usize = 2048;
 
-/// The highest iteration count that we hash with, for a server or for a stored secret.
+/// The highest accepted iteration count, for a server or for a stored secret.
 ///
 /// PostgreSQL's default is 4,096. A million costs up to half a second of a helper; the protocol's limit, 2³¹, would
 /// let a hostile server occupy a helper for a quarter of an hour.
@@ -28,19 +28,19 @@ pub(crate) const NONCE_LEN: usize = 18;
 /// Why a SCRAM exchange failed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ScramError {
-    /// The peer's message does not follow the grammar; the text says where.
+    /// The peer's message violates the grammar; the text says where.
     Malformed(&'static str),
-    /// The peer asks for something that is valid, but that we do not do; the text says what.
+    /// The peer requests something valid that is not supported; the text says what.
     Unsupported(&'static str),
     /// The peer's view of channel binding contradicts ours; the text says how.
     ChannelBinding(&'static str),
-    /// The peer answered with another exchange's nonce.
+    /// The peer used the nonce of another exchange.
     NonceMismatch,
     /// The client's proof is wrong: wrong password, unknown user, or a user who can't use SCRAM.
     WrongPassword,
     /// The server asks for more than [`MAX_ITERATIONS`] iterations: this many.
     TooManyIterations(u32),
-    /// The server could not prove that it knows the password: it is not the one we meant to reach.
+    /// The server did not prove that it knows the password: it may not be the intended server.
     ServerSignature,
     /// The server ended the exchange with this error, made printable.
     Server(String),
@@ -108,17 +108,17 @@ impl<'a> Attributes<'a> {
         }
     }
 
-    /// The value of the next attribute, which must be called `name`; otherwise `missing` is the error's text.
+    /// The value of the next attribute, whose name must be `name`; otherwise `missing` is the error's text.
     pub(crate) fn expect(&mut self, name: char, missing: &'static str) -> Result<&'a str, ScramError> {
         match self.next()? {
             Some((found, value)) if found == name => Ok(value),
-            // RFC 5802, section 5.1: a mandatory extension that one does not know ends the exchange.
+            // RFC 5802, section 5.1: an unknown mandatory extension ends the exchange.
             Some(('m', _)) => Err(ScramError::Unsupported("mandatory extension")),
             _ => Err(ScramError::Malformed(missing)),
         }
     }
 
-    /// Reads what may follow: extensions, which are ignored, but which must be attributes.
+    /// Reads extensions, which are ignored, but must be valid attributes.
     pub(crate) fn finish(mut self) -> Result<(), ScramError> {
         while self.next()?.is_some() {}
         Ok(())
@@ -140,7 +140,7 @@ pub(crate) fn iterations(value: &str) -> Option<u32> {
     if digits { value.parse().ok().filter(|&count| count > 0) } else { None }
 }
 
-/// Base64 with its padding, as RFC 5802 wants it.
+/// Base64 with padding, as RFC 5802 requires.
 pub(crate) fn decode(value: &str) -> Option<Vec<u8>> {
     STANDARD.decode(value).ok()
 }
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_attribute_is_an_error_again_and_again() {
+    fn an_invalid_attribute_is_an_error_each_time() {
         for text in ["", ",", "a", "ab=c", "é=1", "1=1", "a=1,"] {
             let mut attributes = Attributes::new(text);
             let failed = (0..3).map(|_| attributes.next()).find(Result::is_err);

@@ -1,7 +1,7 @@
-//! How clients must prove who they are: the method that is configured, and the one that a connection is held to.
+//! Authentication methods of clients: the configured method, and the one required for a connection.
 //!
-//! Follows PgBouncer's `auth_type` (its documentation, "Authentication settings"). Knows no secrets; what a method comes
-//! to for a user is the matter of [`decide`](crate::decide).
+//! Follows PgBouncer's `auth_type` (its documentation, "Authentication settings"). Must not know secrets;
+//! [`decide`](crate::decide) chooses the exchange for a user.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,23 +10,23 @@ use serde::{Deserialize, Serialize};
 
 use crate::hba::{Asked, Hba, Rule, RuleMethod};
 
-/// How clients must prove who they are (PgBouncer's `auth_type`).
+/// The authentication method for clients (PgBouncer's `auth_type`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
 pub enum Method {
-    /// Not at all, but the user must be known.
+    /// No authentication, but the user must be known.
     Trust,
-    /// With the password in clear.
+    /// The cleartext password.
     Plain,
-    /// With md5, or with SCRAM-SHA-256 where the secret is a verifier.
+    /// md5, or SCRAM-SHA-256 where the secret is a verifier.
     Md5,
-    /// With SCRAM-SHA-256; md5 secrets can't be used.
+    /// SCRAM-SHA-256; md5 secrets can't be used.
     #[default]
     ScramSha256,
-    /// With a client certificate that names the user.
+    /// A client certificate with the user's name.
     Cert,
-    /// As the rules of the HBA file say.
+    /// By the rules of the HBA file.
     Hba,
-    /// Not at all: anybody comes in as the forced user of the database.
+    /// No authentication: every client logs in as the forced user of the database.
     Any,
 }
 
@@ -42,7 +42,7 @@ impl Method {
         Self::WORDS[self as usize]
     }
 
-    /// What the connection that asks is held to. `hba` is read by [`Method::Hba`] only.
+    /// The requirement for a connection. Only [`Method::Hba`] reads `hba`.
     pub fn demand<'a>(self, hba: &'a Hba, asked: &Asked<'_>) -> Demand<'a> {
         let method = match self {
             Method::Trust => ConnectionMethod::Trust,
@@ -75,12 +75,12 @@ impl FromStr for Method {
     }
 }
 
-/// Why a text is no [`Method`]. Its text goes on where the setting's name ends.
+/// Why a text is not a [`Method`]. The message follows the setting's name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MethodError {
-    /// It names none.
+    /// There is no such method.
     Unknown,
-    /// It names a method of PgBouncer's that is to come.
+    /// A method of PgBouncer that is not supported yet.
     Later(&'static str),
 }
 
@@ -102,31 +102,31 @@ impl From<MethodError> for String {
     }
 }
 
-/// What a single connection is held to.
+/// The requirement for one connection.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ConnectionMethod {
-    /// Nothing: anybody comes in as the forced user.
+    /// No authentication: the client logs in as the forced user.
     Any,
-    /// Nothing, but the user must be known.
+    /// No authentication, but the user must be known.
     Trust,
-    /// The password in clear.
+    /// The cleartext password.
     Plain,
     /// md5, or SCRAM-SHA-256 where the secret is a verifier.
     Md5,
     /// SCRAM-SHA-256.
     ScramSha256,
-    /// A client certificate that names the user.
+    /// A client certificate with the user's name.
     Cert,
     /// The user of the operating system at the other end of the Unix socket.
     Peer,
-    /// A rule refuses it.
+    /// A rule refuses the client.
     Reject,
-    /// No rule is for it, which refuses it too.
+    /// No rule matches, so the client is refused.
     NoRule,
 }
 
 impl ConnectionMethod {
-    /// Whether it matters who the user is, and what its secret. Otherwise nothing need be looked up.
+    /// Whether the user and its secret are needed; otherwise no lookup is necessary.
     pub fn wants_user(self) -> bool {
         !matches!(self, ConnectionMethod::Any | ConnectionMethod::Reject | ConnectionMethod::NoRule)
     }
@@ -146,10 +146,10 @@ impl From<RuleMethod> for ConnectionMethod {
     }
 }
 
-/// What a connection is held to, and the rule that says so.
+/// The requirement for a connection, and the rule that set it.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Demand<'a> {
-    /// What it is held to.
+    /// The requirement.
     pub method: ConnectionMethod,
     /// The rule of the HBA file that matched; `None` without such a file, and where none matched.
     pub rule: Option<&'a Rule>,
@@ -160,7 +160,7 @@ impl<'a> Demand<'a> {
         Demand { method: rule.map_or(ConnectionMethod::NoRule, |rule| rule.method.into()), rule }
     }
 
-    /// The ident map that proven names go through; without one they must equal the user's.
+    /// The ident map for proven names; without one they must equal the user's name.
     pub fn map(&self) -> Option<&'a str> {
         self.rule.and_then(|rule| rule.map.as_deref())
     }
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn methods_that_come_later_say_so() {
+    fn methods_that_are_not_supported_yet_are_reported_as_such() {
         for word in ["pam", "ldap"] {
             let error = word.parse::<Method>().unwrap_err();
             assert!(String::from(error).starts_with(&format!("can not be {word} yet")), "{error}");
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_is_held_to_the_method_or_to_the_rule_that_matches() {
+    fn a_connection_must_follow_the_method_or_the_rule_that_matches() {
         let hba = "local all all peer map=m\nhost db ann ::1/128 reject\n";
         let hba = Hba::parse(hba, &|_| Err(String::new())).unwrap();
         let tcp = Via::Tcp { from: "::1".parse().unwrap(), tls: false };

@@ -1,8 +1,8 @@
-//! What users who do not exist are made to look like: like those who do.
+//! Mock secrets: makes unknown users look like known ones.
 //!
-//! A request for a proof shows of a user's secret whether it is a SCRAM verifier, and of that its iterations and the length
-//! of its salt. So a user without a usable secret draws these from all the secrets that there are: as often as the known
-//! users have them, and always the same for the same name, for as long as the process lives. Knows no exchange.
+//! An authentication request shows whether a user's secret is a SCRAM verifier, and its iterations and salt length. So a
+//! user without a usable secret gets these from the distribution of all known secrets, and always the same ones for the
+//! same name while the process lives. Must not know any exchange.
 
 use std::collections::BTreeMap;
 
@@ -17,13 +17,13 @@ pub struct Mocks {
     verifiers: BTreeMap<Shape, u64>,
 }
 
-/// More distinct shapes than anybody has; further ones are not counted.
+/// The most distinct shapes that are counted; more than any real installation has.
 const MOST_SHAPES: usize = 64;
-/// When so many secrets have been counted one by one, each count is halved.
+/// After this many secrets were counted one by one, each count is halved.
 const MOST_COUNTED: u64 = 1 << 16;
 
 impl Mocks {
-    /// These verifiers and nothing else.
+    /// The counts of these verifiers alone.
     pub fn of_shape(shape: Shape) -> Mocks {
         Mocks { verifiers: BTreeMap::from([(shape, 1)]), ..Mocks::default() }
     }
@@ -33,7 +33,7 @@ impl Mocks {
         self.passwords == 0 && self.md5 == 0 && self.verifiers.is_empty()
     }
 
-    /// Counts a secret. An empty password is none.
+    /// Counts a secret; an empty password is not counted.
     pub fn count(&mut self, secret: &Secret) {
         match secret {
             Secret::Plain(password) => self.passwords += u64::from(!password.is_empty()),
@@ -47,7 +47,7 @@ impl Mocks {
         }
     }
 
-    /// Counts a secret of many that come one by one, of which the latest matter most.
+    /// Counts a secret that was looked up; recent ones have more weight.
     pub fn learn(&mut self, secret: &Secret) {
         self.count(secret);
         if self.passwords + self.md5 + self.verifiers.values().sum::<u64>() > MOST_COUNTED {
@@ -57,14 +57,13 @@ impl Mocks {
         }
     }
 
-    /// What `user` looks like among those who have a password, an md5 secret or a verifier: the shape of a verifier, or
-    /// none for the two others.
+    /// The mock of `user`, drawn from passwords, md5 secrets and verifiers: the shape of a verifier, or `None` for the two
+    /// others.
     pub(crate) fn draw(&self, user: &str, key: &[u8; 32]) -> Option<Shape> {
         self.draw_from(self.passwords + self.md5, None, user, key)
     }
 
-    /// The same where only SCRAM is spoken: passwords are challenged with a verifier of this shape, md5 secrets can't be
-    /// used.
+    /// The same if only SCRAM is allowed: passwords get a challenge of this shape, md5 secrets can't be used.
     pub(crate) fn draw_scram(&self, own: Shape, user: &str, key: &[u8; 32]) -> Shape {
         self.draw_from(self.passwords, Some(own), user, key).unwrap_or(own)
     }

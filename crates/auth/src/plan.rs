@@ -1,7 +1,7 @@
-//! The one decision of a login: which exchange a method and what is known of a client lead to.
+//! Chooses the exchange of a login, from the required method and the client's properties.
 //!
-//! Follows PgBouncer with PostgreSQL's discretion: a user who does not exist, or whose secret the method can't use, gets
-//! the exchange and the words of a user with a wrong password. Knows neither where secrets come from nor who asks.
+//! Follows PgBouncer, but hides users as PostgreSQL does: an unknown user, or one whose secret the method can't use, gets
+//! the exchange and the error of a wrong password. Must not know the source of secrets.
 
 use std::fmt;
 
@@ -21,29 +21,29 @@ use crate::source::{ScramPolicy, ScramSource};
 pub struct Plan {
     /// The messages that the client sees.
     pub exchange: Exchange,
-    /// Why the login fails, whatever the client answers. For the log; the client must not learn it.
+    /// Why the login fails for every response. For the log; the client must not learn it.
     pub reject_reason: Option<RejectReason>,
 }
 
 /// The messages between a startup message and AuthenticationOk.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Exchange {
-    /// None: the client is in.
+    /// None: the login succeeds.
     None,
-    /// AuthenticationCleartextPassword; check the answer with [`verify_cleartext`](crate::verify_cleartext).
+    /// AuthenticationCleartextPassword; check the response with [`verify_cleartext`](crate::verify_cleartext).
     Cleartext {
-        /// For a user without a secret that must look like one with a verifier: check the answer against
-        /// [`ScramVerifier::mock`](crate::ScramVerifier::mock), for the sake of the time it takes.
+        /// For a user without a secret that must look like one with a verifier: check the response against
+        /// [`ScramVerifier::mock`](crate::ScramVerifier::mock), so that the check takes as long.
         mock: Option<Shape>,
     },
-    /// AuthenticationMD5Password; check the answer with [`md5_verify`](crate::md5_verify).
+    /// AuthenticationMD5Password; check the response with [`md5_verify`](crate::md5_verify).
     Md5 {
-        /// 32 hex digits; empty if there is no secret, and then [`md5_verify`](crate::md5_verify) takes no answer.
+        /// 32 hex digits; empty if there is no secret, and then [`md5_verify`](crate::md5_verify) accepts no response.
         hex: String,
     },
     /// AuthenticationSASL; go on with [`ScramSource::start`].
     Scram(ScramSource),
-    /// None: the client is refused at once, with these words.
+    /// None: the client is refused at once with this error.
     Refuse(Denial),
 }
 
@@ -59,27 +59,27 @@ impl fmt::Debug for Exchange {
     }
 }
 
-/// What a client is told that is refused at once.
+/// The error for a client that is refused at once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Denial {
-    /// There is no such user.
+    /// The user is unknown.
     NoSuchUser,
-    /// The certificate does not let it in, or there is none.
+    /// There is no certificate, or it does not allow the login.
     Certificate,
-    /// The user of the operating system does not let it in, or it did not come by the Unix socket.
+    /// The operating-system user does not allow the login, or the client did not use the Unix socket.
     Peer,
-    /// A rule rejects it.
+    /// A rule rejects the client.
     Rejected,
-    /// No rule is for it.
+    /// No rule matches.
     NoRule,
-    /// Anybody may come in, but the database names no user to come in as.
+    /// The method is any, but the database has no forced user.
     NoForcedUser,
 }
 
 /// Why a login can only fail.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum RejectReason {
-    /// There is no such user, or none with a secret.
+    /// The user is unknown or has no secret.
     UnknownUser,
     /// The user's password is empty.
     EmptyPassword,
@@ -91,11 +91,11 @@ pub enum RejectReason {
     NoCertificate,
     /// The certificate names another user.
     CertificateName,
-    /// The method is peer, and the client did not come by the Unix socket.
+    /// The method is peer, and the client did not use the Unix socket.
     NotLocal,
-    /// The operating system does not tell who is at the other end of the Unix socket.
+    /// The operating system does not report the user at the other end of the Unix socket.
     NoPeer,
-    /// The user of the operating system is another one.
+    /// The operating-system user is another one.
     PeerName,
     /// The ident map does not pair the proven name with the user.
     NotMapped,
@@ -127,14 +127,14 @@ impl fmt::Display for RejectReason {
     }
 }
 
-/// What is known of a client that logs in.
+/// The properties of a client that logs in.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts<'a> {
-    /// The user that it names.
+    /// The requested user.
     pub user: &'a str,
-    /// That user's secret; `None` for an unknown user and for one without a password.
+    /// The user's secret; `None` for an unknown user and for one without a password.
     pub secret: Option<&'a Secret>,
-    /// The way it came.
+    /// How the client connected.
     pub via: Via,
     /// The common name of its certificate, if that was verified.
     pub certificate_name: Option<&'a str>,
@@ -144,9 +144,9 @@ pub struct Facts<'a> {
     pub forced_user: Option<&'a str>,
     /// The maps that a rule may name.
     pub maps: &'a IdentMaps,
-    /// What a user without a usable secret is made to look like: one of those whose secrets are counted here.
+    /// The distribution of known secrets, for mocks of users without a usable secret.
     pub mocks: &'a Mocks,
-    /// What decides which of them.
+    /// The key that chooses the mock for a user.
     pub policy: &'a ScramPolicy,
 }
 
@@ -191,7 +191,7 @@ fn by_peer(demand: &Demand<'_>, facts: &Facts<'_>) -> Result<(), RejectReason> {
     same_user(demand, facts, name, RejectReason::PeerName)
 }
 
-/// Whether the one who proved to be `name` may be the user.
+/// Whether the proven `name` may log in as the user.
 fn same_user(demand: &Demand<'_>, facts: &Facts<'_>, name: &str, other: RejectReason) -> Result<(), RejectReason> {
     match demand.map() {
         Some(map) if facts.maps.allows(map, name, facts.user) => Ok(()),
@@ -201,7 +201,7 @@ fn same_user(demand: &Demand<'_>, facts: &Facts<'_>, name: &str, other: RejectRe
     }
 }
 
-/// The methods that ask for a password.
+/// The methods that request a password.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Password {
     Plain,
@@ -293,7 +293,7 @@ mod tests {
         (plan.exchange, plan.reject_reason)
     }
 
-    /// What becomes of a client of user `u` with this name by certificate or operating system, by these rules.
+    /// The result for a client of user `u` with this name in its certificate or operating system, under these rules.
     fn by_name(rules: &str, via: Via, name: Option<&str>, secret: Option<Secret>) -> (Exchange, Option<RejectReason>) {
         let hba = Hba::parse(rules, &|_| Err(String::new())).unwrap();
         let demand = Method::Hba.demand(&hba, &Asked { via, database: "d", user: "u" });
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn plain_asks_for_the_password_whatever_the_secret() {
+    fn plain_requests_the_password_for_every_kind_of_secret() {
         for secret in [plain("pw"), md5("pw"), Secret::Scram(scram())] {
             assert_eq!(with_password(Method::Plain, Some(secret)), (Exchange::Cleartext { mock: None }, None));
         }
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn a_user_without_a_usable_secret_is_asked_as_one_of_those_who_have_one() {
+    fn a_user_without_a_usable_secret_gets_the_exchange_of_one_with_a_secret() {
         let shape = Shape { iterations: 20_000, salt: 24 };
         let hba = Hba::default();
         let exchange = |method: Method, secret: Option<Secret>| {
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn scram_takes_verifiers_and_passwords_and_dooms_the_rest() {
+    fn scram_accepts_verifiers_and_passwords_and_fails_the_rest() {
         let (exchange, reason) = with_password(Method::ScramSha256, Some(Secret::Scram(scram())));
         assert_eq!((exchange, reason), (Exchange::Scram(ScramSource::Verifier(scram())), None));
         let (exchange, reason) = with_password(Method::ScramSha256, Some(plain("pw")));
@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_lets_in_the_user_that_it_names() {
+    fn a_certificate_logs_in_the_user_that_it_names() {
         let rules = "hostssl all all all cert";
         assert_eq!(by_name(rules, tls(), Some("u"), Some(plain(""))), (Exchange::None, None));
         for (name, reason) in [
@@ -422,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_user_with_a_certificate_is_told_what_a_wrong_name_is_told() {
+    fn an_unknown_user_with_a_certificate_gets_the_error_of_a_wrong_name() {
         let unknown = by_name("hostssl all all all cert", tls(), Some("u"), None);
         assert_eq!(unknown, refused(Denial::Certificate, RejectReason::UnknownUser));
         assert_eq!(
@@ -432,14 +432,14 @@ mod tests {
     }
 
     #[test]
-    fn a_map_says_who_a_proven_name_may_be() {
+    fn a_map_decides_which_users_a_proven_name_may_be() {
         for rule in ["hostssl all all all cert map=m", "local all all peer map=m"] {
             let (via, denial) =
                 if rule.starts_with("local") { (Via::Local, Denial::Peer) } else { (tls(), Denial::Certificate) };
             for name in ["cn", "admin"] {
                 assert_eq!(by_name(rule, via, Some(name), Some(plain("pw"))), (Exchange::None, None), "{name}");
             }
-            // With a map, equal names do not suffice.
+            // With a map, an equal name is not enough.
             assert_eq!(by_name(rule, via, Some("u"), Some(plain("pw"))), refused(denial, RejectReason::NotMapped));
         }
         let gone = by_name("local all all peer map=gone", Via::Local, Some("u"), Some(plain("pw")));
@@ -447,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn peer_lets_in_the_operating_systems_user_of_that_name() {
+    fn peer_logs_in_the_operating_system_user_of_that_name() {
         let rules = "local all all peer";
         assert_eq!(by_name(rules, Via::Local, Some("u"), Some(plain(""))), (Exchange::None, None));
         for (name, reason) in
@@ -458,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_refuse_and_so_does_their_silence() {
+    fn a_reject_rule_and_a_missing_rule_refuse() {
         let known = || Some(plain("pw"));
         assert_eq!(
             by_name("local all all reject", Via::Local, Some("u"), known()),
@@ -471,7 +471,7 @@ mod tests {
     }
 
     #[test]
-    fn anybody_comes_in_where_the_database_forces_a_user() {
+    fn any_client_logs_in_where_the_database_forces_a_user() {
         let hba = Hba::default();
         let demand = Method::Any.demand(&hba, &Asked { via: tcp(), database: "d", user: "u" });
         let mut facts = Facts {

@@ -1,23 +1,23 @@
-//! How a server may ask us to prove who we are: libpq's `require_auth`, and a rule for those who do not set it.
+//! Which authentication requests of a server are answered: libpq's `require_auth`, and a default.
 //!
-//! Source: PostgreSQL documentation, libpq, `require_auth`. Must not know any exchange; whoever logs in asks before it
+//! Source: PostgreSQL documentation, libpq, `require_auth`. Must not know any exchange; a login checks this before it
 //! answers a server's request.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// What a server may ask for.
+/// The requests that a server may make.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum RequireAuth {
-    /// Whatever gives nothing away: without a verified certificate no password in clear text, and where a password is
-    /// configured no login without a request for it.
+    /// Requests that reveal no secret: without a verified certificate no cleartext password, and with a configured
+    /// password no login without a request for it.
     #[default]
     Auto,
-    /// Anything, as libpq without the setting.
+    /// All, as libpq without the setting.
     Any,
-    /// One of these.
+    /// Only these methods.
     Only(Methods),
-    /// Anything but these.
+    /// All methods but these.
     Not(Methods),
 }
 
@@ -25,32 +25,32 @@ pub enum RequireAuth {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Methods(u8);
 
-/// How a server asks for a proof.
+/// The method that a server requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ServerMethod {
-    /// For the password in clear text.
+    /// The cleartext password.
     Password,
-    /// For its md5 hash.
+    /// The md5 hash.
     Md5,
-    /// By SCRAM-SHA-256.
+    /// SCRAM-SHA-256.
     ScramSha256,
-    /// Not at all.
+    /// No authentication.
     None,
 }
 
-/// What matters about a login beside the server's request.
+/// The relevant properties of a login besides the server's request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Trust {
     /// The connection is encrypted, and the server's certificate was verified.
     pub verified: bool,
-    /// A password is configured for the login, so that the server is expected to ask for it.
+    /// A password is configured for the login, so the server is expected to request it.
     pub expects_request: bool,
 }
 
-/// libpq's words, in the order of the bits. Those from the fifth on name methods that we do not have: a server that asks
-/// for them fails the login anyway.
+/// libpq's words, in the order of the bits. Those from the fifth on are methods that Weir does not support: a server that
+/// requests them fails the login anyway.
 const WORDS: [&str; 7] = ["password", "md5", "scram-sha-256", "none", "gss", "sspi", "oauth"];
-/// How many of them are methods that we have.
+/// How many of them are supported methods.
 const OURS: usize = 4;
 
 impl ServerMethod {
@@ -65,10 +65,10 @@ impl ServerMethod {
 }
 
 impl RequireAuth {
-    /// Whether a server may ask like this.
+    /// Whether this request of a server is allowed.
     ///
     /// # Errors
-    /// It may not: what it did, why that is refused, and what an operator can do, in words for a log.
+    /// A message for the log: what the server did, why the login is refused, and what an operator can do.
     pub fn check(self, method: ServerMethod, trust: Trust) -> Result<(), String> {
         let did = match method {
             ServerMethod::Password => "the server asks for the password in clear text",
@@ -213,14 +213,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_again() {
+    fn a_printed_setting_is_read_back() {
         for text in ["auto", "any", "none", "password,md5", "scram-sha-256,none,gss", "!password,!md5"] {
             assert_eq!(text.parse::<RequireAuth>().unwrap().to_string(), text);
         }
     }
 
     #[test]
-    fn mistakes_are_named() {
+    fn errors_name_the_invalid_word() {
         for (text, part) in [
             ("", "must be auto, any"),
             ("scram", "must be auto, any"),

@@ -1,7 +1,7 @@
-//! SASLprep (RFC 4013) with PostgreSQL's fall-back: what can't be prepared is used as it is.
+//! SASLprep (RFC 4013) with PostgreSQL's fallback: a password that can't be prepared is used unchanged.
 //!
-//! Client and server must derive the same bytes from a password, so the authority is not the RFC but what PostgreSQL
-//! does with it: the rules for forbidden, unassigned and bidirectional characters are applied before normalisation.
+//! Client and server must derive the same bytes from a password, so this follows PostgreSQL's behaviour rather than the
+//! RFC: the rules for forbidden, unassigned and bidirectional characters are applied before normalisation.
 //! Every character that passes is in Unicode 3.2, whose normal form no longer changes, so the result does not depend on
 //! a library's version. Compared with PostgreSQL 15 for each character of the blocks that matter and for thousands of
 //! random texts.
@@ -13,7 +13,7 @@ use unicode_normalization::UnicodeNormalization;
 
 /// The bytes that are hashed for `password`.
 pub(crate) fn prepare(password: &[u8]) -> Cow<'_, [u8]> {
-    // Not only for speed: in an ASCII text nothing is forbidden, not even control characters.
+    // Not only for speed: PostgreSQL prohibits nothing in ASCII text, not even control characters.
     if password.is_ascii() {
         return Cow::Borrowed(password);
     }
@@ -51,7 +51,7 @@ fn is_forbidden(c: char) -> bool {
         || tables::unassigned_code_point(c)
 }
 
-/// RFC 3454, section 6: a text with right-to-left characters begins and ends with them, and has none of the other kind.
+/// RFC 3454, section 6: a text with right-to-left characters begins and ends with them, and has no left-to-right ones.
 fn is_one_direction(text: &str) -> bool {
     !text.contains(tables::bidi_r_or_al)
         || (text.starts_with(tables::bidi_r_or_al)
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn direction_is_judged_before_normalisation_as_in_postgresql() {
+    fn direction_is_checked_before_normalisation_as_in_postgresql() {
         // Normalised, the first would end in a mark without direction, and the second would contain Latin letters.
         assert_eq!(prepared("\u{FB1D}"), "\u{5D9}\u{5B4}");
         assert_eq!(prepared("\u{5D3}\u{2121}\u{5D3}"), "\u{5D3}TEL\u{5D3}");

@@ -1,11 +1,11 @@
-//! SCRAM-SHA-256, our role towards servers: the client's (RFC 5802, sections 5 and 7; PostgreSQL's documentation, "SASL
+//! The client role of SCRAM-SHA-256, used towards servers (RFC 5802, sections 5 and 7; PostgreSQL's documentation, "SASL
 //! Authentication").
 //!
-//! Each step consumes the state before it and returns the next; states are plain data. Does not hash passwords: it says
-//! which salt and how many iterations, and is given keys, which a helper derived or a client's login taught us.
+//! Each step consumes the state before it and returns the next; states are plain data. Does not hash passwords: it returns
+//! the salt and the iterations, and gets keys from a helper or from a client's login.
 //!
-//! A server may be hostile: its messages are bounded, its iteration count is limited, and the login counts only after
-//! [`ScramExpectVerdict::finish`].
+//! A server may be hostile: its messages are bounded, its iteration count is limited, and the login is valid only
+//! after [`ScramExpectVerdict::finish`].
 
 use std::fmt;
 
@@ -30,7 +30,7 @@ pub struct ScramClient {
 }
 
 impl ScramClient {
-    /// Begins a login by SCRAM-SHA-256 without TLS; returns client-first-message. `nonce` must be random and must not
+    /// Starts a login with SCRAM-SHA-256 without TLS; returns client-first-message. `nonce` must be random and must not
     /// be used again.
     ///
     /// The user's name is left empty, as libpq does: PostgreSQL takes it from the startup message.
@@ -38,12 +38,12 @@ impl ScramClient {
         Self::start_as("", encode(nonce), Flag::No, &[])
     }
 
-    /// Begins a login by the best of the mechanisms that the server offers; `None` if we know none of them. Returns the
-    /// mechanism's name and client-first-message too. `nonce` is as for [`ScramClient::start`].
+    /// Starts a login with the best mechanism that the server offers; `None` if none is supported. Also returns the
+    /// mechanism's name and client-first-message. `nonce` is as for [`ScramClient::start`].
     ///
-    /// `binding` is the hash of the server's certificate that RFC 5929, section 4.1, wants, if the connection is
-    /// encrypted. With it, a server that seems not to offer channel binding is told that we could, so that one whose
-    /// offer was changed on its way ends the login.
+    /// `binding` is the hash of the server's certificate that RFC 5929, section 4.1, defines, if the connection is
+    /// encrypted. With it, the client flags its support even if the server seems not to offer channel binding, so that a
+    /// server whose offer was changed in transit ends the login.
     pub fn choose<'o>(
         nonce: [u8; NONCE_LEN],
         offered: impl Iterator<Item = &'o [u8]>,
@@ -70,11 +70,11 @@ impl ScramClient {
         (ScramClient { nonce, first_bare, binding: flag.proof(binding) }, first)
     }
 
-    /// Takes server-first-message.
+    /// Handles server-first-message.
     ///
     /// # Errors
     ///
-    /// The message is malformed, does not continue our nonce, or asks for more than [`MAX_ITERATIONS`].
+    /// The message is malformed, does not continue our nonce, or requests more than [`MAX_ITERATIONS`].
     pub fn server_first(self, msg: &[u8]) -> Result<ScramNeedKeys, ScramError> {
         let text = message::text(msg)?;
         let mut attributes = Attributes::new(text);
@@ -82,7 +82,7 @@ impl ScramClient {
         let salt = attributes.expect('s', "salt expected in server-first-message")?;
         let count = attributes.expect('i', "iteration count expected in server-first-message")?;
         attributes.finish()?;
-        // Equal is not enough: a server that adds nothing would let an old exchange be replayed to us.
+        // Equal is not enough: with a server that adds nothing, an old exchange could be replayed.
         if nonce.strip_prefix(self.nonce.as_str()).is_none_or(str::is_empty) {
             return Err(ScramError::NonceMismatch);
         }
@@ -98,7 +98,7 @@ impl ScramClient {
     }
 }
 
-/// A login that waits for the keys of the password, salted as it says.
+/// A login that waits for the keys of the password, hashed with this salt and count.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ScramNeedKeys {
     /// The server's salt for this user, 1 to about 1,500 bytes.
@@ -107,14 +107,14 @@ pub struct ScramNeedKeys {
     pub iterations: u32,
     /// Both halves of the nonce.
     nonce: String,
-    /// `client-first-message-bare "," server-first-message`: the begin of AuthMessage.
+    /// `client-first-message-bare "," server-first-message`: the start of AuthMessage.
     transcript: String,
     /// As in [`ScramClient`].
     binding: String,
 }
 
 impl ScramNeedKeys {
-    /// Takes the keys; returns client-final-message.
+    /// Gets the keys; returns client-final-message.
     pub fn answer(self, keys: &ScramKeys) -> (ScramExpectVerdict, Vec<u8>) {
         let without_proof = format!("c={},r={}", self.binding, self.nonce);
         let signed = [self.transcript.as_bytes(), b",", without_proof.as_bytes()];
@@ -127,13 +127,13 @@ impl ScramNeedKeys {
 /// A login that waits for server-final-message.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct ScramExpectVerdict {
-    /// What a server that knows the secret must send.
+    /// The signature that a server with the secret must send.
     server_signature: Key,
 }
 
 impl ScramExpectVerdict {
-    /// Takes server-final-message. `Ok` means that the server knows the secret; a server that says AuthenticationOk
-    /// without it must not be believed.
+    /// Handles server-final-message. `Ok` means that the server knows the secret; AuthenticationOk without it must not be
+    /// accepted.
     ///
     /// # Errors
     ///
@@ -164,7 +164,7 @@ impl fmt::Debug for ScramExpectVerdict {
     }
 }
 
-/// A server's words, safe to write to a log.
+/// A server's text, made safe for a log.
 fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn we_take_the_best_mechanism_that_is_offered_and_say_what_we_could() {
+    fn the_best_offered_mechanism_is_used_and_support_is_flagged() {
         const PLUS: &str = SCRAM_SHA_256_PLUS;
         let hash = Some(&b"hash"[..]);
         let table = [
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_can_not_make_us_hash_for_ever() {
+    fn a_server_can_not_request_endless_hashing() {
         let ask = |count: u32| server_first(format!("r={NONCE}x,s=c2FsdA==,i={count}").as_bytes());
         assert_eq!(ask(MAX_ITERATIONS).unwrap().iterations, MAX_ITERATIONS);
         assert_eq!(ask(MAX_ITERATIONS + 1).unwrap_err(), ScramError::TooManyIterations(MAX_ITERATIONS + 1));
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_without_the_secret_is_not_believed() {
+    fn a_server_without_the_secret_is_refused() {
         let zero = format!("v={}", encode([0; 32]));
         assert_eq!(answer().0.finish(zero.as_bytes()), Err(ScramError::ServerSignature));
     }

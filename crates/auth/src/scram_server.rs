@@ -1,11 +1,11 @@
-//! SCRAM-SHA-256, our role towards clients: the server's (RFC 5802, sections 5 and 7; PostgreSQL's documentation, "SASL
+//! The server role of SCRAM-SHA-256, used towards clients (RFC 5802, sections 5 and 7; PostgreSQL's documentation, "SASL
 //! Authentication").
 //!
 //! Each step consumes the state before it and returns the next. States are plain data: a session can be frozen
-//! between any two messages. Where the verifier comes from is not known here, only whether the login is must_fail.
+//! between any two messages. Must not know the source of the verifier, only whether the login must fail.
 //!
-//! Channel binding is offered where the binding of the client's TLS connection is known. Then a client that believes
-//! that it is not offered is refused: somebody between us has changed the offer.
+//! Channel binding is offered if the binding of the client's TLS connection is known. Then a client that believes that it
+//! is not offered is refused: the offer was changed in transit.
 
 use std::fmt;
 
@@ -28,8 +28,8 @@ pub struct ScramOffer {
 }
 
 impl ScramOffer {
-    /// Begins a login. `nonce` must be random and must not be used again. `binding` is the hash of our certificate that
-    /// RFC 5929, section 4.1, wants, if the client's connection is encrypted.
+    /// Starts a login. `nonce` must be random and must not be used again. `binding` is the hash of our certificate that
+    /// RFC 5929, section 4.1, defines, if the client's connection is encrypted.
     pub fn new(nonce: [u8; NONCE_LEN], binding: Option<&[u8]>) -> Self {
         ScramOffer { nonce: encode(nonce), binding: binding.map(Vec::from) }
     }
@@ -42,7 +42,7 @@ impl ScramOffer {
         }
     }
 
-    /// Takes the mechanism's name from SASLInitialResponse.
+    /// Handles the mechanism's name in SASLInitialResponse.
     ///
     /// # Errors
     ///
@@ -60,19 +60,19 @@ impl ScramOffer {
     }
 }
 
-/// The part that channel binding plays in a login.
+/// The use of channel binding in a login.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 enum Channel {
-    /// It was not offered.
+    /// Not offered.
     NotOffered,
-    /// It was offered, and the client chose the mechanism without it.
+    /// Offered, but the client chose the mechanism without it.
     Declined,
-    /// It is used, with this data.
+    /// Used, with this data.
     Bound(Vec<u8>),
 }
 
 impl Channel {
-    /// What `c=` of client-final-message must be after this flag.
+    /// The required `c=` of client-final-message after this flag.
     fn proof(&self, flag: Flag<'_>) -> Result<String, ScramError> {
         let error = match (self, flag) {
             (Channel::NotOffered, Flag::No | Flag::NotOffered) | (Channel::Declined, Flag::No) => {
@@ -98,20 +98,20 @@ pub struct ScramServer {
 }
 
 impl ScramServer {
-    /// Begins a login by the mechanism without channel binding, with nothing else to choose. `nonce` must be random and
+    /// Starts a login with the mechanism without channel binding as the only choice. `nonce` must be random and
     /// must not be used again.
     pub fn new(nonce: [u8; NONCE_LEN]) -> Self {
         ScramServer { nonce: encode(nonce), channel: Channel::NotOffered }
     }
 
-    /// Takes client-first-message; returns server-first-message.
+    /// Handles client-first-message; returns server-first-message.
     ///
     /// The user's name in it is ignored, as PostgreSQL does: the startup message has named the user. With `must_fail`
-    /// all is done as for any other user, and [`ScramExpectFinal::finish`] fails whatever the proof.
+    /// the exchange is the same, and [`ScramExpectFinal::finish`] fails for every proof.
     ///
     /// # Errors
     ///
-    /// The message is malformed, contradicts the mechanism or our offer, or asks for another identity or an extension.
+    /// The message is malformed, contradicts the mechanism or our offer, or requests another identity or an extension.
     pub fn first(
         self,
         client_first: &[u8],
@@ -122,7 +122,7 @@ impl ScramServer {
         Ok((state.verify_with(verifier, must_fail), server_first))
     }
 
-    /// The same for a verifier of which salt and count are known, and the keys will be.
+    /// The same for a verifier whose salt and count are known, and whose keys follow later.
     ///
     /// # Errors
     ///
@@ -145,19 +145,19 @@ impl ScramServer {
     }
 }
 
-/// A login whose client has its challenge, while its verifier is not known yet.
+/// A login whose client got its challenge, while its verifier is not known yet.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct ScramChallenged {
-    /// What `c=` of client-final-message must be: the GS2 header and the binding, in base64.
+    /// The required `c=` of client-final-message: the GS2 header and the binding, in base64.
     binding: String,
     /// Both halves of the nonce.
     nonce: String,
-    /// `client-first-message-bare "," server-first-message`: the begin of AuthMessage.
+    /// `client-first-message-bare "," server-first-message`: the start of AuthMessage.
     transcript: String,
 }
 
 impl ScramChallenged {
-    /// The verifier is known, or a mock of it.
+    /// The verifier, or its mock, is known.
     pub fn verify_with(self, verifier: ScramVerifier, must_fail: bool) -> ScramExpectFinal {
         ScramExpectFinal { challenged: self, verifier, must_fail }
     }
@@ -165,7 +165,7 @@ impl ScramChallenged {
 
 impl fmt::Debug for ScramChallenged {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The transcript helps to guess the password.
+        // The transcript would help to guess the password.
         f.write_str("ScramChallenged(…)")
     }
 }
@@ -173,7 +173,7 @@ impl fmt::Debug for ScramChallenged {
 /// The parts of client-first-message.
 struct ClientFirst<'a> {
     flag: Flag<'a>,
-    /// `client-first-message-bare`, a part of what is signed.
+    /// `client-first-message-bare`, part of the signed text.
     bare: &'a str,
     nonce: &'a str,
 }
@@ -207,11 +207,11 @@ pub struct ScramExpectFinal {
 }
 
 impl ScramExpectFinal {
-    /// Takes client-final-message; returns the keys that the client proved to have, and server-final-message.
+    /// Handles client-final-message; returns the keys that the client proved to have, and server-final-message.
     ///
     /// # Errors
     ///
-    /// [`ScramError::WrongPassword`] for a wrong proof and for every must_fail login; otherwise the message is malformed
+    /// [`ScramError::WrongPassword`] for a wrong proof and for every login that must fail; otherwise the message is malformed
     /// or belongs to another exchange.
     pub fn finish(self, client_final: &[u8]) -> Result<(ScramKeys, Vec<u8>), ScramError> {
         let message = ClientFinal::parse(message::text(client_final)?)?;
@@ -235,7 +235,7 @@ impl ScramExpectFinal {
 
 impl fmt::Debug for ScramExpectFinal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Whether a login is must_fail must not be told to anyone, and the transcript helps to guess the password.
+        // `must_fail` must stay secret, and the transcript would help to guess the password.
         f.write_str("ScramExpectFinal(…)")
     }
 }
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn a_doomed_login_fails_with_the_right_proof_and_looks_alike_until_then() {
+    fn a_login_that_must_fail_fails_with_the_right_proof_and_looks_alike_until_then() {
         let (state, server_first) = first(FIRST, true).unwrap();
         assert_eq!(server_first, SERVER_FIRST.as_bytes());
         let verdict = state.finish(format!("{WITHOUT_PROOF},p={PROOF}").as_bytes());
@@ -322,7 +322,7 @@ mod tests {
 
     #[test]
     fn the_stored_key_alone_does_not_log_in() {
-        // Whoever has read pg_authid, but not seen a login, sends the best proof that can be made of it.
+        // The best proof that can be made from pg_authid alone, without having seen a login.
         let verifier = verifier();
         let transcript = format!("n=user,r=rOprNGfwEbeRWgbNEkqO,{SERVER_FIRST},{WITHOUT_PROOF}");
         let signature = hmac(&verifier.stored_key, &[transcript.as_bytes()]);
@@ -364,7 +364,7 @@ mod tests {
         ScramOffer { nonce: SERVER_NONCE.into(), binding: binding.map(Vec::from) }
     }
 
-    /// What becomes of a client that chooses this mechanism and says this about channel binding.
+    /// The result for a client with this mechanism and this channel binding flag.
     fn chosen(binding: Option<&[u8]>, mechanism: &str, gs2: &str) -> Result<ScramExpectFinal, ScramError> {
         let first = format!("{gs2}n=,r=abc");
         let server = offer(binding).choose(mechanism.as_bytes())?;
@@ -394,7 +394,7 @@ mod tests {
         }
         let bad = [
             (None, SCRAM_SHA_256, "p=tls-server-end-point,,"),
-            // Somebody took the better mechanism out of our offer.
+            // The better mechanism was removed from the offer in transit.
             (Some(BINDING), SCRAM_SHA_256, "y,,"),
             (Some(BINDING), SCRAM_SHA_256, "p=tls-server-end-point,,"),
             (Some(BINDING), PLUS, "n,,"),
@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn the_binding_must_be_that_of_our_end() {
+    fn the_binding_must_be_that_of_our_connection() {
         let state = chosen(Some(BINDING), SCRAM_SHA_256_PLUS, "p=tls-server-end-point,,").unwrap();
         let verdict = |c: &str| {
             let message = format!("c={c},r=abc{SERVER_NONCE},p={PROOF}");
@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn what_we_do_not_offer_is_refused_by_name() {
+    fn a_mechanism_that_is_not_offered_is_refused_by_name() {
         let error = |message: &[u8]| first(message, false).unwrap_err();
         let binding = error(b"p=tls-server-end-point,,n=,r=abc");
         assert!(matches!(binding, ScramError::ChannelBinding(_)));

@@ -1,7 +1,7 @@
-//! Secrets: what is kept of a user's password, in the forms that pg_authid, auth_query and a userlist hold.
+//! Stored secrets of users, in the forms that pg_authid, auth_query and a userlist hold.
 //!
-//! Knows no exchange. A secret that starts like a SCRAM verifier is a valid one, or an error: it never falls back to
-//! being somebody's password. `Debug` shows the kind of a secret, never its content; `Display` of a verifier is its
+//! Must not know any exchange. A secret that starts like a SCRAM verifier is a valid verifier or an error, never a
+//! password. `Debug` shows the kind of a secret, never its content; `Display` of a verifier is its
 //! stored form.
 
 use std::fmt;
@@ -13,14 +13,14 @@ use subtle::ConstantTimeEq;
 use crate::crypto::{hash, hmac};
 use crate::message::{MAX_ITERATIONS, decode, decode_key, encode, iterations};
 
-/// The longest salt of a stored verifier, in bytes; PostgreSQL makes salts of 16.
+/// The longest salt of a stored verifier, in bytes; PostgreSQL creates salts of 16.
 const MAX_SALT: usize = 1024;
-/// The length of the salts that PostgreSQL makes, and we.
+/// The length of the salts that PostgreSQL and Weir create.
 pub(crate) const SALT_LEN: usize = 16;
 const SCRAM_PREFIX: &str = "SCRAM-SHA-256$";
 const MD5_PREFIX: &str = "md5";
 
-/// What is known of a user's password.
+/// A user's stored secret.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Secret {
     /// The password itself.
@@ -53,17 +53,17 @@ impl Secret {
     }
 }
 
-/// What a SCRAM challenge shows of a verifier.
+/// The properties of a verifier that a SCRAM challenge shows.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub struct Shape {
-    /// How often the password was hashed.
+    /// The iteration count.
     pub iterations: u32,
     /// The length of the salt, in bytes.
     pub salt: usize,
 }
 
 impl Shape {
-    /// Of a verifier that we make ourselves, or that PostgreSQL made with this count.
+    /// The shape of a verifier created by Weir, or by PostgreSQL with this count.
     pub fn usual(iterations: u32) -> Shape {
         Shape { iterations, salt: SALT_LEN }
     }
@@ -79,7 +79,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// What is wrong with a text that starts like a SCRAM secret. It does not repeat the text.
+/// The error in a text that starts like a SCRAM secret. It does not contain the text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SecretError {
     /// A `$` or `:` is missing.
@@ -111,12 +111,12 @@ impl fmt::Display for SecretError {
 
 impl std::error::Error for SecretError {}
 
-/// What a server keeps to verify a SCRAM-SHA-256 login; it does not suffice to log in with.
+/// The data that verifies a SCRAM-SHA-256 login; it does not suffice to log in.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScramVerifier {
-    /// How often the password was hashed.
+    /// The iteration count.
     pub iterations: u32,
-    /// What was hashed with the password, 1 to 1,024 bytes.
+    /// The salt, 1 to 1,024 bytes.
     pub salt: Vec<u8>,
     /// `StoredKey`: the hash of the client's key.
     pub stored_key: [u8; 32],
@@ -129,21 +129,21 @@ impl ScramVerifier {
     ///
     /// # Errors
     ///
-    /// Says which part of it is missing or wrong.
+    /// Names the part that is missing or wrong.
     pub fn parse(text: &str) -> Result<Self, SecretError> {
         Self::parse_rest(text.strip_prefix(SCRAM_PREFIX).ok_or(SecretError::Shape)?)
     }
 
-    /// The verifier of a password hashed by [`salt_password`](crate::salt_password) with this salt, this often.
+    /// The verifier of a password hashed by [`salt_password`](crate::salt_password) with this salt and iteration count.
     pub fn from_salted(salted: &[u8; 32], salt: Vec<u8>, iterations: u32) -> Self {
         let keys = ScramKeys::from_salted(salted);
         ScramVerifier { iterations, salt, stored_key: hash(&keys.client_key), server_key: keys.server_key }
     }
 
-    /// A verifier for a user who does not exist, or who has no usable secret: no password fits it.
+    /// A verifier for an unknown user, or one without a usable secret: no password fits it.
     ///
-    /// The same user gets the same salt for as long as the process keeps `key`, like a user whose secret is stored;
-    /// from then on it costs what a real one costs.
+    /// The same user gets the same salt for as long as the process keeps `key`, like a user whose secret is stored; the
+    /// rest of the login costs as much as a real one.
     pub fn mock(user: &str, key: &[u8; 32], shape: Shape) -> Self {
         let derive = |label: &[u8]| hmac(key, &[label, user.as_bytes()]);
         ScramVerifier {
@@ -168,15 +168,15 @@ impl ScramVerifier {
     }
 }
 
-/// A user's salt where none is stored: random to the outside, the same for as long as the process keeps `key`.
+/// A user's salt if none is stored: random to an observer, the same for as long as the process keeps `key`.
 ///
-/// Known users with a plain secret and unknown users share it, so that a salt which changes, or does not, tells
+/// Known users with a plain secret and unknown users share it, so a salt that changes, or does not, reveals
 /// nothing.
 pub(crate) fn salt_for(user: &str, key: &[u8; 32]) -> Vec<u8> {
     salt_of(user, key, SALT_LEN)
 }
 
-/// The same in another length.
+/// The same with another length.
 fn salt_of(user: &str, key: &[u8; 32], length: usize) -> Vec<u8> {
     let mut salt = hmac(key, &[b"salt ", user.as_bytes()]).to_vec();
     while salt.len() < length {
@@ -203,9 +203,9 @@ impl fmt::Debug for ScramVerifier {
 /// Enough to log in to any server that holds the same verifier: same password, same salt, same iterations.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct ScramKeys {
-    /// `ClientKey`: proves that one knows the password.
+    /// `ClientKey`: proves knowledge of the password.
     pub client_key: [u8; 32],
-    /// `ServerKey`: recognises a server that knows it too.
+    /// `ServerKey`: verifies that the server knows the secret.
     pub server_key: [u8; 32],
 }
 
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_are_told_apart_by_their_form() {
+    fn secrets_are_distinguished_by_their_form() {
         let plain = |text: &str| Secret::Plain(text.into());
         let hex = "2c40bba0e389adbb6b179346ada91424";
         assert_eq!(Secret::parse(&format!("md5{hex}")), Ok(Secret::Md5(hex.into())));

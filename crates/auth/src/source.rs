@@ -1,6 +1,6 @@
-//! What a SCRAM login is verified against, so that users who do not exist look and cost like those who do.
+//! The source of a SCRAM login's verifier; unknown users look and cost like known ones.
 //!
-//! Hashes nothing that is slow: it says what must be hashed.
+//! Does no slow hashing: it returns what must be hashed.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,14 +10,14 @@ use serde::{Deserialize, Serialize};
 use crate::secret::Shape;
 use crate::secret::{ScramVerifier, salt_for};
 
-/// What a SCRAM login is verified against.
+/// The source of a login's verifier.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ScramSource {
     /// The stored verifier.
     Verifier(ScramVerifier),
     /// A password, which must be hashed.
     Password(Arc<str>),
-    /// Nothing: the login must fail, and look like one against a verifier of this shape.
+    /// None: the login must fail, and look like one with a verifier of this shape.
     Mock(Shape),
 }
 
@@ -31,19 +31,19 @@ impl fmt::Debug for ScramSource {
     }
 }
 
-/// What SCRAM needs to know beside the user's secret.
+/// The inputs of SCRAM besides the user's secret.
 #[derive(Clone, Copy, Debug)]
 pub struct ScramPolicy {
-    /// Random, and the same for as long as the process lives: salts for users without one are made from it.
+    /// Random, and the same for as long as the process lives: salts for users without one are derived from it.
     pub key: [u8; 32],
-    /// How often passwords are hashed that are stored as such (PgBouncer's `scram_iterations`).
+    /// The iteration count for stored passwords (PgBouncer's `scram_iterations`).
     pub iterations: u32,
 }
 
 /// The first step of a SCRAM login.
 #[derive(Clone)]
 pub enum ScramStart {
-    /// All is there for [`ScramServer::first`](crate::ScramServer::first).
+    /// Ready for [`ScramServer::first`](crate::ScramServer::first).
     Ready {
         /// The user's verifier, or a mock.
         verifier: ScramVerifier,
@@ -51,20 +51,20 @@ pub enum ScramStart {
         must_fail: bool,
     },
     /// [`ScramServer::challenge`](crate::ScramServer::challenge) now, and meanwhile
-    /// [`salt_password`](crate::salt_password) on a helper; then [`ScramVerifier::from_salted`]. The client sees nothing
-    /// of the time that it takes: it has to hash as long itself.
+    /// [`salt_password`](crate::salt_password) on a helper; then [`ScramVerifier::from_salted`]. The client
+    /// does not notice the time, because it hashes as long itself.
     Salt {
         /// The user's password.
         password: Arc<str>,
         /// The user's salt: the same each time, so that the result may be kept.
         salt: Vec<u8>,
-        /// How often to hash.
+        /// The iteration count.
         iterations: u32,
     },
 }
 
 impl ScramSource {
-    /// How to get `user`'s verifier.
+    /// The way to `user`'s verifier.
     pub fn start(self, user: &str, policy: &ScramPolicy) -> ScramStart {
         match self {
             ScramSource::Verifier(verifier) => ScramStart::Ready { verifier, must_fail: false },

@@ -1,4 +1,4 @@
-//! Where a client comes from and where a server is.
+//! Addresses of clients and of servers.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -32,9 +32,9 @@ impl fmt::Display for ClientAddr {
 pub enum Host {
     /// A numeric address.
     Ip(IpAddr),
-    /// A name, to be looked up.
+    /// A DNS name.
     Name(String),
-    /// A folder that holds PostgreSQL's socket `.s.PGSQL.<port>`.
+    /// A folder with PostgreSQL's socket `.s.PGSQL.<port>`.
     SocketDir(PathBuf),
 }
 

@@ -1,11 +1,11 @@
-//! Handles. A handle is a small value that names a thing; it never points into memory.
+//! Handles: small values that identify a socket or a worker; a handle is never a pointer.
 
 use std::fmt;
 
 /// One socket of one worker, as engine and runtime both name it.
 ///
 /// The runtime chooses the slot when a socket is accepted or a connect begins. `generation` differs each time a slot is
-/// used again, so a late event for a socket that is gone can't reach its successor.
+/// used again, so a late event of a closed socket can't reach the socket that reuses its slot.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Peer {
     /// Index into the tables of the worker; small, and reused.
@@ -15,10 +15,10 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// A peer that no runtime hands out; for fields that are filled in later.
+    /// A peer that no runtime hands out: a placeholder for fields that are set later.
     pub const NONE: Peer = Peer { slot: u32::MAX, generation: u32::MAX };
 
-    /// Names the socket in `slot`, at its `generation`th use.
+    /// The socket in `slot`, at its `generation`th use.
     pub const fn new(slot: u32, generation: u32) -> Self {
         Peer { slot, generation }
     }

@@ -1,7 +1,6 @@
-//! What several crates of Weir need, and no more: the handle of a peer, time as a value, addresses, a slab, and text that may
-//! be shown.
+//! Types that several crates of Weir share: handles of peers, time as a value, addresses, a slab, and printable text.
 //!
-//! Owns no policy and no protocol. Nothing here does I/O or asks the operating system anything.
+//! Owns no policy and no protocol. Nothing here does I/O or calls the operating system.
 
 mod addr;
 mod ids;

@@ -1,10 +1,10 @@
-//! The two policies of a pool that settings name and sessions obey: how long a server is lent, and what happens to the
-//! state a client leaves behind on it.
+//! The two policies of a pool: how long a client keeps its server (`pool_mode`), and what happens to session state that a
+//! client leaves on the server.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// How long a client keeps the server it was given (PgBouncer's `pool_mode`).
+/// How long a client keeps its server (PgBouncer's `pool_mode`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum PoolMode {
     /// Until the client disconnects.
@@ -19,21 +19,21 @@ pub enum PoolMode {
 /// What happens to a server on which a client left state (SET, LISTEN, PREPARE, temporary tables …) when it is released.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum OnDirty {
-    /// It is handed on as it is, as PgBouncer does.
+    /// The next client gets the server unchanged, as with PgBouncer.
     Keep,
-    /// It is reset with `DISCARD ALL` first.
+    /// The server is reset with `DISCARD ALL` first.
     #[default]
     Reset,
-    /// It is closed.
+    /// The server is closed.
     Close,
-    /// What would leave state there is refused with an error; what is left all the same is reset.
+    /// A statement that would leave state is refused with an error; state left all the same is reset.
     Refuse,
 }
 
-/// A word that names no policy; `expected` lists those that do.
+/// An unknown word for a policy; `expected` lists the known words.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct UnknownPolicy {
-    /// The words that are understood.
+    /// The known words.
     pub expected: &'static [&'static str],
 }
 

@@ -1,9 +1,9 @@
-//! Text of others, as it may be shown to people: on one line, in the order in which it is written, with nothing hidden.
+//! Untrusted text made safe to print: one line, in written order, with nothing hidden.
 
 use std::fmt::{self, Write as _};
 
-/// Shows a text with escapes (`\n`, `\u{202e}`) for what would break the line, command a terminal, turn the direction of what
-/// follows, or not be seen at all. Everything else is as it is, quotes and backslashes too.
+/// Shows a text with escapes (`\n`, `\u{202e}`) for characters that end the line, control a terminal, change the direction
+/// of the following text, or are invisible. All other characters are unchanged, also quotes and backslashes.
 #[derive(Clone, Copy, Debug)]
 pub struct Printable<'a>(pub &'a str);
 
@@ -22,7 +22,7 @@ impl fmt::Display for Printable<'_> {
     }
 }
 
-/// Whether a character is not seen as itself: controls (C0 and C1), ends of lines and paragraphs, directions, joiners and spaces
+/// Whether a character must be escaped: controls (C0 and C1), ends of lines and paragraphs, directions, joiners and spaces
 /// without width, tags (Unicode's categories Cc, Cf, Zl and Zp).
 pub fn is_hidden(c: char) -> bool {
     c.is_control()

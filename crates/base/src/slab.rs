@@ -1,8 +1,8 @@
-//! A slab in chunks: values keep their index, growth never copies what is there, and memory grows a chunk at a time.
+//! A slab in chunks: values keep their index, growth never moves values, and memory grows by one chunk at a time.
 
 const CHUNK: usize = 64;
 
-/// A table of values by small index, with the free ones reused last-in first-out.
+/// A table of values by small index; free indices are reused last-in first-out.
 #[derive(Debug)]
 pub struct Slab<T> {
     chunks: Vec<Box<[Option<T>]>>,
@@ -17,7 +17,7 @@ impl<T> Default for Slab<T> {
 }
 
 impl<T> Slab<T> {
-    /// An empty slab, without memory of its own yet.
+    /// An empty slab; does not allocate.
     pub fn new() -> Self {
         Self::default()
     }
@@ -32,7 +32,7 @@ impl<T> Slab<T> {
         self.len == 0
     }
 
-    /// Keeps `value` and returns its index.
+    /// Inserts `value` and returns its index.
     pub fn insert(&mut self, value: T) -> u32 {
         let index = self.free.pop().unwrap_or_else(|| self.grow());
         *self.cell(index).expect("a free index lies in a chunk") = Some(value);
@@ -40,7 +40,7 @@ impl<T> Slab<T> {
         index
     }
 
-    /// Takes the value at `index` out, if there is one.
+    /// Removes and returns the value at `index`, if there is one.
     pub fn remove(&mut self, index: u32) -> Option<T> {
         let value = self.cell(index)?.take()?;
         self.free.push(index);

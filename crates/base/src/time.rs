@@ -1,4 +1,4 @@
-//! Time as a value: whoever needs the time is given it. Only the runtime and the simulator own a clock.
+//! Time as a value: functions get the present time as an argument. Only the runtime and the simulator own a clock.
 
 use std::ops::{Add, Sub};
 
@@ -7,7 +7,7 @@ use std::ops::{Add, Sub};
 pub struct Span(u64);
 
 impl Span {
-    /// No time at all. As a limit it means "no limit", as in PgBouncer's settings.
+    /// Zero. As a limit it means "no limit", as in PgBouncer's settings.
     pub const ZERO: Span = Span(0);
 
     /// A span of whole seconds.
@@ -43,7 +43,7 @@ pub struct Time(u64);
 impl Time {
     /// The beginning of the process.
     pub const START: Time = Time(0);
-    /// A moment that does not come; for deadlines that are not set.
+    /// A moment that is never reached: the value of an unset deadline.
     pub const NEVER: Time = Time(u64::MAX);
 
     /// The moment `micros` microseconds after the beginning.
@@ -56,7 +56,7 @@ impl Time {
         self.0
     }
 
-    /// The time that passed since `earlier`; zero if `earlier` lies ahead.
+    /// The time that passed since `earlier`; zero if `earlier` is in the future.
     pub const fn since(self, earlier: Time) -> Span {
         Span(self.0.saturating_sub(earlier.0))
     }

@@ -14,7 +14,7 @@ use weir_session::{Client, Refusal, Server};
 use crate::admin::console::Console;
 use crate::backends::connection::Connection;
 use crate::backends::hosts::Attempt;
-use crate::cluster::ticket::Ticket;
+use crate::cluster::quota::ClientUse;
 use crate::entry::state::{Delayed, Handoff, LoginPhase, SslNegotiation};
 use crate::handles::{NO_POOL, PoolIx};
 use crate::secured::Secured;
@@ -58,8 +58,8 @@ pub(crate) struct ClientSlot {
     pub(crate) user: Arc<str>,
     /// What its handshake has shown; `None` without encryption.
     pub(crate) tls: Option<Box<Secured>>,
-    /// Its place among those who are in, where places are limited.
-    pub(crate) ticket: Option<Box<Ticket>>,
+    /// What it counts for, where clients are limited and it is admitted.
+    pub(crate) counts_for: Option<Box<ClientUse>>,
     pub(crate) connected_at: Time,
     /// When it last asked for a server, or was last heard of.
     pub(crate) request_at: Time,
@@ -178,8 +178,8 @@ pub(crate) enum ServerPhase {
     ConnectQueryAgain,
     /// Being asked for a user's secret; the question's handle.
     AuthQuery(Peer),
-    /// On its way to a guest of the pool, for this ask; `check`: to be checked there first.
-    Lending { ask: BorrowRequest, check: bool },
+    /// On its way to a guest of the pool, for this request; `check`: to be checked there first.
+    Lending { request: BorrowRequest, check: bool },
     /// On its way home from a guest.
     Returning,
 }
@@ -262,7 +262,7 @@ impl ClientSlot {
             statements_refused: false,
             user: "".into(),
             tls: None,
-            ticket: None,
+            counts_for: None,
             connected_at: now,
             request_at: now,
             armed: Time::NEVER,

@@ -16,7 +16,9 @@ use crate::backends::credentials::KnownCredentials;
 use crate::backends::failures::LoginFailures;
 use crate::backends::hosts::Hosts;
 use crate::backends::login_throttle::PoolLogin;
-use crate::cluster::state::{Part, Standing};
+use crate::cluster::lending::LendingRole;
+use crate::cluster::quota::PoolId;
+use crate::cluster::quota::servers::PoolQuota;
 use crate::entry::reported::Welcome;
 use crate::handles::PoolIx;
 use crate::traffic::cancel_state::PoolCancels;
@@ -64,10 +66,10 @@ pub(crate) struct PoolSlot {
     pub(crate) empty_since: Time,
     /// Its login, as the throttle of its hosts knows it.
     pub(crate) login: PoolLogin,
-    /// Under the limits that cross pools.
-    pub(crate) standing: Standing,
+    /// Its requests for servers, where they are limited.
+    pub(crate) quota: PoolQuota,
     /// What this worker is to it.
-    pub(crate) part: Part,
+    pub(crate) lending: LendingRole,
 }
 
 impl Pools {
@@ -132,10 +134,10 @@ impl Pools {
     }
 }
 
-impl Part {
+impl LendingRole {
     /// The limits of a configured pool, as this worker's pool goes by them.
     pub(crate) fn settings(&self, pool: &weir_config::Pool) -> Settings {
-        if self.is_guest() { borrower_settings(settings(pool)) } else { settings(pool) }
+        if self.is_borrower() { borrower_settings(settings(pool)) } else { settings(pool) }
     }
 }
 
@@ -177,7 +179,7 @@ pub(crate) fn adjust(slot: &mut PoolSlot, config: Arc<weir_config::Pool>, now: T
     let most = |settings: &Settings| settings.most(settings.reserve_size);
     let fewer = most(&after) < most(&before);
     if before != after {
-        slot.pool.resize(slot.part.settings(&config), now);
+        slot.pool.resize(slot.lending.settings(&config), now);
     }
     if elsewhere {
         slot.welcome = None;
@@ -192,14 +194,25 @@ pub(crate) fn adjust(slot: &mut PoolSlot, config: Arc<weir_config::Pool>, now: T
 }
 
 impl PoolSlot {
+    /// Whether somebody waits for one of its servers, here or, as far as is known, at another worker; or an operator does.
+    #[inline]
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.pool.oldest_wait().is_some() || self.pool.is_paused() || self.lending.is_wanted_elsewhere()
+    }
+
+    /// What other workers know it by.
+    pub(crate) fn id(&self) -> PoolId {
+        PoolId { database: self.name.clone(), user: self.user.clone() }
+    }
+
     /// A pool that nobody has used yet.
     pub(crate) fn new(
         (name, user): (Arc<str>, Arc<str>),
         config: Arc<weir_config::Pool>,
         pool: Pool<Clean>,
         accepted: PoolStatements,
-        standing: Standing,
-        part: Part,
+        quota: PoolQuota,
+        lending: LendingRole,
         now: Time,
     ) -> PoolSlot {
         PoolSlot {
@@ -221,8 +234,8 @@ impl PoolSlot {
             idle_since: Time::NEVER,
             empty_since: Time::NEVER,
             login: PoolLogin::default(),
-            standing,
-            part,
+            quota,
+            lending,
         }
     }
 
@@ -230,8 +243,8 @@ impl PoolSlot {
     /// nothing to do with other workers or limits, wants something only when its own deadline says so.
     #[inline]
     pub(crate) fn needs_poll(&self) -> bool {
-        let alone = matches!(&self.part, Part::Home(lender) if lender.lent_count() == 0);
-        let plain = alone && !self.removed && !self.standing.limited && self.clients > 0 && self.login.is_idle();
+        let alone = matches!(&self.lending, LendingRole::Owner(lender) if lender.lent_count() == 0);
+        let plain = alone && !self.removed && !self.quota.is_limited() && self.clients > 0 && self.login.is_idle();
         !plain || self.pool.next_deadline() < self.armed
     }
 
@@ -248,23 +261,17 @@ impl PoolSlot {
 
     /// Whether nobody uses it.
     pub(crate) fn is_idle(&self) -> bool {
-        self.clients == 0 && self.lookups == 0 && self.part.is_idle() && self.cancels.is_empty()
+        self.clients == 0 && self.lookups == 0 && self.lending.is_unused() && self.cancels.is_empty()
     }
 
     /// Whether nothing is left of it.
     pub(crate) fn is_vacant(&self) -> bool {
-        self.is_idle()
-            && self.part.is_vacant()
-            && self.pool.is_empty()
-            && self.standing.permits == 0
-            && self.standing.asking.is_none()
+        self.is_idle() && self.lending.is_vacant() && self.pool.is_empty() && self.quota.is_empty()
     }
 
     /// Asserts what must hold between inputs.
     pub(crate) fn check(&self) {
-        if self.standing.limited {
-            assert!(self.standing.permits as usize >= self.pool.len(), "{}: a server without a permit", self.name);
-        }
+        self.quota.check(self.pool.len(), &self.name);
     }
 
     /// Whether its user is the one that clients of the database have on the server. It is not where secrets are asked for

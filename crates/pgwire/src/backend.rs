@@ -1,11 +1,10 @@
-//! Reading what a server sends, once its head has been read: each function takes a message's body.
+//! Reads messages of a server: each function takes the body of one message.
 //!
-//! Owns the layouts of the backend's messages that a pooler must understand, and those that the simulator checks.
-//! Must not know what was asked. A server may be hostile: a missing field is `None`, a broken layout is
+//! Owns the layouts of the backend messages that a pooler must understand, and those that the simulator checks. Must not
+//! know the requests. A server may be hostile: a missing field is `None`, a broken layout is
 //! [`Malformed`].
 
 use crate::frame::Malformed;
-use crate::frontend::Values;
 use crate::read::{Reader, split_cstr};
 use crate::startup::CANCEL_KEY;
 
@@ -28,7 +27,7 @@ impl<'a> ErrorView<'a> {
         Fields { left: self.fields }
     }
 
-    /// FATAL, ERROR, WARNING …: untranslated where the server says so (field V), otherwise as shown to people (S).
+    /// FATAL, ERROR, WARNING …: untranslated if the server sends field V, otherwise as translated (field S).
     pub fn severity(&self) -> Option<&'a [u8]> {
         self.get(b'V').or_else(|| self.get(b'S'))
     }
@@ -64,7 +63,7 @@ impl<'a> Iterator for Fields<'a> {
 /// Reads an ErrorResponse or NoticeResponse.
 ///
 /// # Errors
-/// When the body is not a list of fields and its terminator. Which fields there are is not checked.
+/// When the body is not a list of fields and its terminator. The presence of fields is not checked.
 pub fn error_fields(body: &[u8]) -> Result<ErrorView<'_>, Malformed> {
     let mut reader = Reader::new(body);
     while reader.u8()? != 0 {
@@ -104,7 +103,7 @@ pub fn backend_key(body: &[u8]) -> Result<(u32, &[u8]), Malformed> {
 pub enum Auth<'a> {
     /// The login succeeded.
     Ok,
-    /// Send the password as it is.
+    /// Send the cleartext password.
     Cleartext,
     /// Send the md5 digest with this salt.
     Md5([u8; 4]),
@@ -144,19 +143,19 @@ fn mechanisms(mut reader: Reader<'_>) -> Result<Auth<'_>, Malformed> {
     Ok(Auth::Sasl(names))
 }
 
-/// What ReadyForQuery says about the transaction.
+/// The transaction status in ReadyForQuery.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum TxStatus {
     /// No transaction is open.
     Idle,
     /// A transaction is open.
     InTransaction,
-    /// A transaction is open and has failed: only its end is accepted.
+    /// A failed transaction is open: the server only accepts its end.
     Failed,
 }
 
 impl TxStatus {
-    /// The protocol's byte for it: `I`, `T` or `E`.
+    /// The protocol's byte: `I`, `T` or `E`.
     #[inline]
     pub fn as_byte(self) -> u8 {
         match self {
@@ -195,17 +194,17 @@ pub fn command_tag(body: &[u8]) -> Result<&[u8], Malformed> {
 /// NegotiateProtocolVersion.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Negotiate<'a> {
-    /// The minor version that is spoken from here on.
+    /// The minor version that the server will use.
     pub minor: u16,
     /// The protocol options that the server does not know.
     pub unrecognised: Strings<'a>,
 }
 
 /// Reads a NegotiateProtocolVersion. The version may come with its major number, as PostgreSQL sends it, or without,
-/// as the documentation had it up to version 17.
+/// as documented up to version 17.
 ///
 /// # Errors
-/// When the major version is not 3, or the list is not as long as it says.
+/// When the major version is not 3, or the list does not have its announced length.
 pub fn negotiate(body: &[u8]) -> Result<Negotiate<'_>, Malformed> {
     let mut reader = Reader::new(body);
     let version = reader.u32()?;
@@ -230,7 +229,7 @@ pub struct Notification<'a> {
     pub pid: u32,
     /// The channel.
     pub channel: &'a [u8],
-    /// What was said; may be empty.
+    /// The payload; may be empty.
     pub payload: &'a [u8],
 }
 
@@ -244,6 +243,43 @@ pub fn notification(body: &[u8]) -> Result<Notification<'_>, Malformed> {
     reader.end()?;
     Ok(notification)
 }
+
+/// The values of a row's columns; `None` is NULL.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Values<'a> {
+    count: u16,
+    left: &'a [u8],
+}
+
+impl<'a> Values<'a> {
+    /// Checks them all, so that iterating can't fail.
+    pub(crate) fn read(reader: &mut Reader<'a>) -> Result<Self, Malformed> {
+        let count = reader.u16()?;
+        let values = Values { count, left: reader.left() };
+        for _ in 0..count {
+            reader.value()?;
+        }
+        Ok(values)
+    }
+}
+
+impl<'a> Iterator for Values<'a> {
+    type Item = Option<&'a [u8]>;
+
+    fn next(&mut self) -> Option<Option<&'a [u8]>> {
+        self.count = self.count.checked_sub(1)?;
+        let mut reader = Reader::new(self.left);
+        let value = reader.value().ok()?;
+        self.left = reader.left();
+        Some(value)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (usize::from(self.count), Some(usize::from(self.count)))
+    }
+}
+
+impl ExactSizeIterator for Values<'_> {}
 
 /// Reads a DataRow: its values, `None` for NULL.
 ///
@@ -310,35 +346,13 @@ fn column<'a>(reader: &mut Reader<'a>) -> Result<ColumnView<'a>, Malformed> {
 /// Reads a ParameterDescription: object ids of four bytes each, big-endian.
 ///
 /// # Errors
-/// When the list is not as long as it says.
+/// When the list does not have its announced length.
 pub fn parameter_description(body: &[u8]) -> Result<&[u8], Malformed> {
     let mut reader = Reader::new(body);
     let count = reader.u16()?;
     let types = reader.items(count, 4)?;
     reader.end()?;
     Ok(types)
-}
-
-/// CopyInResponse, CopyOutResponse or CopyBothResponse: they differ in their tag only.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct CopyStart<'a> {
-    /// Format of the whole: 0 text, 1 binary.
-    pub format: u8,
-    /// Format codes of the columns, two bytes each.
-    pub columns: &'a [u8],
-}
-
-/// Reads a CopyInResponse, CopyOutResponse or CopyBothResponse.
-///
-/// # Errors
-/// When the list is not as long as it says.
-pub fn copy_start(body: &[u8]) -> Result<CopyStart<'_>, Malformed> {
-    let mut reader = Reader::new(body);
-    let format = reader.u8()?;
-    let count = reader.u16()?;
-    let columns = reader.items(count, 2)?;
-    reader.end()?;
-    Ok(CopyStart { format, columns })
 }
 
 /// Reads a FunctionCallResponse: the result, `None` for NULL.
@@ -391,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn each_authentication_message_is_told_by_its_code() {
+    fn each_authentication_message_is_identified_by_its_code() {
         assert_eq!(authentication(b"\0\0\0\0"), Ok(Auth::Ok));
         assert_eq!(authentication(b"\0\0\0\x03"), Ok(Auth::Cleartext));
         assert_eq!(authentication(b"\0\0\0\x05abcd"), Ok(Auth::Md5(*b"abcd")));

@@ -1,6 +1,6 @@
-//! The frame of a message: one byte that says what it is, then its length.
+//! The frame of a message: one byte for its kind, then its length.
 //!
-//! Must not know what any body holds.
+//! Must not know the contents of any body.
 
 use std::fmt;
 
@@ -9,16 +9,16 @@ pub use crate::tag;
 /// Bytes of a head: the tag and the length field.
 pub const HEAD: usize = 5;
 
-/// The longest body that is believed. PostgreSQL itself builds and takes no message of 1 GiB or more
-/// (`MaxAllocSize`), so a larger length is a broken or hostile peer.
+/// The longest body that is accepted. PostgreSQL itself sends and accepts no message of 1 GiB or more (`MaxAllocSize`), so
+/// a peer that announces a larger one is broken or hostile.
 pub const MAX_BODY: u32 = 1 << 30;
 
 /// A message's head.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Head {
-    /// Which message it is; see [`tag`]. The same byte means different messages in the two directions.
+    /// The kind of the message; see [`tag`]. The same byte means different messages in the two directions.
     pub tag: u8,
-    /// Length of the body, in bytes: the length field less its own four.
+    /// Length of the body, in bytes: the length field minus its own four.
     pub body: u32,
 }
 
@@ -43,7 +43,7 @@ impl Head {
     }
 }
 
-/// The peer broke the protocol; says how, in words for a log or an error message.
+/// A protocol violation of the peer; the text is for a log or an error message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Malformed(pub &'static str);
 

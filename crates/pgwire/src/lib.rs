@@ -1,16 +1,17 @@
 //! PostgreSQL's frontend/backend protocol, version 3, as values.
 //!
 //! Owns the shape of every message: reading (borrowed views of the caller's bytes) and writing (appending to a
-//! `Vec<u8>`), and what the first words of a statement say about the state it leaves behind. Must not know sockets,
-//! time, pools or what a message means for a session.
+//! `Vec<u8>`), and the recognition of statements that leave session state behind. Must not know sockets, time,
+//! pools or the meaning of a message for a session.
 //!
 //! Invariants:
 //!
-//! - Reading never panics, whatever the bytes, and never allocates (but for [`startup::options`], once a login, and for
-//!   a quoted or upper-case name in [`sql::head`]).
-//! - An incremental reader answers the same however its input was cut: `None` until it has enough, then one answer.
-//! - Writing always yields whole messages: a string is cut at its first NUL, and a length that the protocol can't
-//!   carry is written as one that every peer refuses.
+//! - Reading never panics on any bytes, and never allocates (except [`startup::options`], once per login, and a quoted or
+//!   upper-case name in [`sql::head`]).
+//! - The result of an incremental reader does not depend on how its input was split: `None` until it has enough, then
+//!   one result.
+//! - Writing always yields whole messages: a string is cut at its first NUL, and a length beyond the
+//!   protocol's range is written as one that every peer refuses.
 //!
 //! Source of all layouts: PostgreSQL's documentation, chapter "Frontend/Backend Protocol", sections "Message Flow" and
 //! "Message Formats".

@@ -1,6 +1,6 @@
-//! The header by which a balancer says whom it connects for, before a connection's first byte of its own.
+//! The PROXY protocol header, with which a load balancer sends the client's address at the start of a connection.
 //!
-//! Must not know whose header is believed. A header is bounded, and refused as soon as it can't become one.
+//! Must not know which peers are trusted to send a header. A header is bounded, and refused as soon as it is invalid.
 //!
 //! Source: "The PROXY protocol, Versions 1 & 2" (HAProxy), sections 2.1 and 2.2.
 
@@ -9,30 +9,30 @@ use std::str::FromStr;
 
 use crate::frame::Malformed;
 
-/// The longest header of version 1, its line's end included.
+/// The longest header of version 1, including its line end.
 pub const MAX_V1: usize = 107;
-/// The longest header of version 2 that is taken, extensions (TLVs) included.
+/// The longest accepted header of version 2, including extensions (TLVs).
 pub const MAX_V2: usize = 8 << 10;
 
 const V1: &[u8] = b"PROXY ";
 const V2: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
-/// What every header of version 2 begins with: the signature, version and command, family, length.
+/// The fixed part of a version 2 header: signature, version and command, family, length.
 const V2_HEAD: usize = 16;
 
-/// For whom a balancer connects.
+/// The origin of a balancer's connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Proxied {
-    /// For a client at this address.
+    /// A client at this address.
     Client(SocketAddr),
-    /// For itself (LOCAL), or for one whose address it does not know or that has none (UNKNOWN, UNSPEC, a Unix socket):
-    /// the connection's own address counts.
+    /// The balancer itself (LOCAL), or a client without a known address (UNKNOWN, UNSPEC, a Unix socket): the connection's
+    /// own address counts.
     Nobody,
 }
 
-/// Reads the header at the front of `bytes`, and tells how many of them it takes; `None` if it has not all arrived.
+/// Reads the header at the front of `bytes` and returns its length; `None` if it has not all arrived.
 ///
 /// # Errors
-/// When the bytes are no header, or one that is too long.
+/// When the bytes are not a header, or one that is too long.
 pub fn header(bytes: &[u8]) -> Result<Option<(Proxied, usize)>, Malformed> {
     if begins(bytes, V2) {
         v2(bytes)
@@ -43,7 +43,7 @@ pub fn header(bytes: &[u8]) -> Result<Option<(Proxied, usize)>, Malformed> {
     }
 }
 
-/// Whether `bytes` are `signature`, as far as both go.
+/// Whether one of `bytes` and `signature` is a prefix of the other.
 fn begins(bytes: &[u8], signature: &[u8]) -> bool {
     bytes.iter().zip(signature).all(|(a, b)| a == b)
 }
@@ -62,7 +62,7 @@ const V1_LAYOUT: Malformed = Malformed("PROXY header of version 1 is not laid ou
 fn line_of_v1(line: &str) -> Result<Proxied, Malformed> {
     let mut words = line.split(' ');
     match words.next() {
-        // What follows is to be ignored.
+        // The rest of the line is ignored.
         Some("UNKNOWN") => return Ok(Proxied::Nobody),
         Some("TCP4") => addresses::<Ipv4Addr>(words),
         Some("TCP6") => addresses::<Ipv6Addr>(words),
@@ -94,7 +94,7 @@ fn v2(bytes: &[u8]) -> Result<Option<(Proxied, usize)>, Malformed> {
     if total > MAX_V2 {
         return Err(Malformed("PROXY header is too long"));
     }
-    // What is said of itself must make sense before the rest is waited for.
+    // Checks the fixed part before waiting for the rest.
     let least = match head[12] {
         0x20 => 0,
         0x21 => least_of(head[13])?,
@@ -108,7 +108,7 @@ fn v2(bytes: &[u8]) -> Result<Option<(Proxied, usize)>, Malformed> {
     Ok(Some((proxied, total)))
 }
 
-/// The bytes that the addresses of a family take. Only streams come to a pooler.
+/// The length of a family's addresses in bytes. Only stream sockets are accepted.
 fn least_of(family: u8) -> Result<usize, Malformed> {
     match family {
         0x00 => Ok(0),

@@ -1,9 +1,9 @@
-//! How messages are appended to a buffer: the frame around a body, and the few kinds of field in it.
+//! Appends messages to a buffer: the frame around a body, and the kinds of fields in it.
 //!
-//! Whatever the fields hold, the result is framed rightly: strings are cut at their first NUL, lists at what their
-//! count can say, and a length beyond 32 bits is written as the largest, which every reader refuses.
+//! The frame is correct for all contents: strings are cut at their first NUL, lists at the largest count, and a length
+//! beyond 32 bits is written as the largest one, which every reader refuses.
 
-/// A message: `body` appends what is between head and end.
+/// A message; `body` appends its body.
 pub(crate) fn message(buf: &mut Vec<u8>, tag: u8, body: impl FnOnce(&mut Vec<u8>)) {
     buf.push(tag);
     untagged(buf, body);
@@ -49,7 +49,7 @@ pub(crate) fn cstr(buf: &mut Vec<u8>, string: &[u8]) {
     buf.push(0);
 }
 
-/// The part of a string that the protocol can carry.
+/// A string up to its first NUL.
 pub(crate) fn until_nul(string: &[u8]) -> &[u8] {
     string.split(|byte| *byte == 0).next().unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! Writing what a server sends: our side of a client connection, the console, and the simulator's servers.
+//! Writes messages of a server: for client connections, the console, and the simulator's servers.
 //!
 //! Each function appends one whole message.
 
@@ -20,8 +20,8 @@ pub fn auth_md5(buf: &mut Vec<u8>, salt: [u8; 4]) {
     auth(buf, 5, &salt);
 }
 
-/// AuthenticationSASL: the mechanisms on offer, the preferred one first. One without a name is left out: it would end
-/// the list.
+/// AuthenticationSASL: the offered mechanisms, the preferred one first. An empty name is left out, because it would end the
+/// list.
 pub fn auth_sasl(buf: &mut Vec<u8>, mechanisms: &[&str]) {
     message(buf, tag::AUTHENTICATION, |buf| {
         u32(buf, 10);
@@ -50,8 +50,8 @@ pub fn auth(buf: &mut Vec<u8>, code: u32, data: &[u8]) {
     });
 }
 
-/// NegotiateProtocolVersion: we speak 3.`newest_minor` from here on, and do not know these options. The documentation
-/// calls the field a minor version; PostgreSQL sends, and libpq expects, the whole version, major number included.
+/// NegotiateProtocolVersion: the server uses 3.`newest_minor` and does not know these options. The documentation calls the
+/// field a minor version; PostgreSQL sends, and libpq expects, the whole version including the major number.
 pub fn negotiate(buf: &mut Vec<u8>, newest_minor: u32, unrecognised: &[&[u8]]) {
     message(buf, tag::NEGOTIATE, |buf| {
         u32(buf, 3 << 16 | (newest_minor & 0xffff));
@@ -83,7 +83,7 @@ pub fn ready(buf: &mut Vec<u8>, status: u8) {
     buf.extend_from_slice(&[tag::READY, 0, 0, 0, 5, status]);
 }
 
-/// What an error or a notice says. Source: "Error and Notice Message Fields".
+/// The fields of an error or a notice. Source: "Error and Notice Message Fields".
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ErrorFields<'a> {
     /// FATAL, ERROR, WARNING, NOTICE …; written as field S and as field V.
@@ -92,9 +92,9 @@ pub struct ErrorFields<'a> {
     pub sqlstate: &'a str,
     /// One line.
     pub message: &'a str,
-    /// More about it.
+    /// Details.
     pub detail: Option<&'a str>,
-    /// What to do about it.
+    /// How to fix the problem.
     pub hint: Option<&'a str>,
 }
 
@@ -136,7 +136,7 @@ pub struct Column<'a> {
     pub kind: ColumnType,
 }
 
-/// The types that our own results have. Source of the numbers: PostgreSQL's catalogue `pg_type`.
+/// The column types of Weir's own results. Source of the numbers: PostgreSQL's catalogue `pg_type`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ColumnType {
     /// `text`.
@@ -183,7 +183,7 @@ pub fn row_description(buf: &mut Vec<u8>, columns: &[Column<'_>]) {
         list(buf, columns, |buf, column| {
             cstr(buf, column.name.as_bytes());
             u32(buf, 0); // no table
-            u16(buf, 0); // no column of one
+            u16(buf, 0); // no column number
             u32(buf, column.kind.oid());
             buf.extend_from_slice(&column.kind.width().to_be_bytes());
             i32(buf, -1); // no type modifier
@@ -244,7 +244,7 @@ pub fn parameter_description(buf: &mut Vec<u8>, types: &[u32]) {
     message(buf, tag::PARAMETER_DESCRIPTION, |buf| list(buf, types, |buf, oid| u32(buf, *oid)));
 }
 
-/// NotificationResponse: the notifying session's process id, the channel and what was said.
+/// NotificationResponse: the notifying session's process id, the channel and the payload.
 pub fn notification(buf: &mut Vec<u8>, pid: u32, channel: impl AsRef<[u8]>, payload: impl AsRef<[u8]>) {
     message(buf, tag::NOTIFICATION, |buf| {
         u32(buf, pid);
@@ -290,7 +290,7 @@ pub fn function_result(buf: &mut Vec<u8>, result: Option<&[u8]>) {
     message(buf, tag::FUNCTION_RESULT, |buf| value(buf, result));
 }
 
-/// Any message from its tag and body, such as a server's own error for those who waited for that server.
+/// Any message from its tag and body, such as a server's own error for clients that waited for that server.
 pub fn raw(buf: &mut Vec<u8>, tag: u8, body: &[u8]) {
     message(buf, tag, |buf| buf.extend_from_slice(body));
 }
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_tells_null_from_empty() {
+    fn a_row_distinguishes_null_from_empty() {
         let mut buf = Vec::new();
         data_row(&mut buf, &[None, Some(b""), Some(b"ab")]);
         assert_eq!(buf, b"D\0\0\0\x14\0\x03\xff\xff\xff\xff\0\0\0\0\0\0\0\x02ab");

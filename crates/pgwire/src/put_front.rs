@@ -1,14 +1,14 @@
-//! Writing what a client sends: our side of a server connection, and clients in tests and in the simulator.
+//! Writes messages of a client: for server connections, and for clients in tests and in the simulator.
 //!
-//! Each function appends one whole message, but for the `*_head` ones: they write all up to a body's last part, whose
-//! length they are told, so that it can be streamed after them.
+//! Each function appends one whole message, except the `*_head` functions: they write all but a body's last part, whose
+//! length they get, so that the caller can stream that part.
 
 use crate::frontend::Of;
 use crate::put::{bare, cstr, head, i32, list, message, u16, u32, untagged, until_nul, value};
 use crate::startup::{CANCEL_CODE, GSS_CODE, SSL_CODE};
 use crate::tag::front as tag;
 
-/// StartupMessage of protocol 3.`minor`. A parameter without a name is left out: it would end the list.
+/// StartupMessage of protocol 3.`minor`. A parameter with an empty name is left out, because it would end the list.
 pub fn startup<N: AsRef<[u8]>, V: AsRef<[u8]>>(buf: &mut Vec<u8>, params: &[(N, V)], minor: u16) {
     untagged(buf, |buf| {
         u32(buf, 3 << 16 | u32::from(minor));
@@ -33,7 +33,7 @@ pub fn gss_request(buf: &mut Vec<u8>) {
     untagged(buf, |buf| u32(buf, GSS_CODE));
 }
 
-/// CancelRequest, with process id and secret as they came in BackendKeyData.
+/// CancelRequest, with the process id and the secret of BackendKeyData.
 pub fn cancel_request(buf: &mut Vec<u8>, pid: u32, key: &[u8]) {
     untagged(buf, |buf| {
         u32(buf, CANCEL_CODE);
@@ -53,7 +53,7 @@ pub fn parse(buf: &mut Vec<u8>, name: &[u8], rest: &[u8]) {
     buf.extend_from_slice(rest);
 }
 
-/// Parse up to and with its name; `rest_len` bytes have to follow.
+/// Parse up to and with its name; `rest_len` bytes must follow.
 pub fn parse_head(buf: &mut Vec<u8>, name: &[u8], rest_len: usize) {
     let name = until_nul(name);
     head(buf, tag::PARSE, (name.len() + 1).saturating_add(rest_len));
@@ -69,7 +69,7 @@ pub fn parse_text(buf: &mut Vec<u8>, name: &[u8], text: impl AsRef<[u8]>, types:
     });
 }
 
-/// Bind up to and with its two names; `rest_len` bytes (formats and values) have to follow.
+/// Bind up to and with its two names; `rest_len` bytes (formats and values) must follow.
 pub fn bind_head(buf: &mut Vec<u8>, portal: &[u8], statement: &[u8], rest_len: usize) {
     let (portal, statement) = (until_nul(portal), until_nul(statement));
     head(buf, tag::BIND, (portal.len() + statement.len() + 2).saturating_add(rest_len));
@@ -103,7 +103,7 @@ pub fn close(buf: &mut Vec<u8>, of: Of, name: &[u8]) {
     named(buf, tag::CLOSE, of, name);
 }
 
-/// Describe or Close, whichever `tag` says ([`tag::DESCRIBE`], [`tag::CLOSE`]).
+/// Describe or Close, by `tag` ([`tag::DESCRIBE`], [`tag::CLOSE`]).
 pub fn named(buf: &mut Vec<u8>, tag: u8, of: Of, name: &[u8]) {
     message(buf, tag, |buf| {
         buf.push(of.as_byte());
@@ -111,7 +111,7 @@ pub fn named(buf: &mut Vec<u8>, tag: u8, of: Of, name: &[u8]) {
     });
 }
 
-/// Execute; `max_rows` 0 is no limit.
+/// Execute; `max_rows` 0 means no limit.
 pub fn execute(buf: &mut Vec<u8>, portal: &[u8], max_rows: i32) {
     message(buf, tag::EXECUTE, |buf| {
         cstr(buf, portal);

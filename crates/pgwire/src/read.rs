@@ -1,12 +1,12 @@
 //! A cursor over one message's body.
 //!
-//! Every method answers [`Malformed`] instead of reading past the end; nothing here indexes or allocates.
+//! Every method returns [`Malformed`] instead of reading past the end; nothing here indexes or allocates.
 
 use std::ffi::CStr;
 
 use crate::frame::Malformed;
 
-/// What is left of a body.
+/// The unread part of a body.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reader<'a> {
     left: &'a [u8],
@@ -69,7 +69,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The body must be used up.
+    /// Checks that the whole body has been read.
     pub(crate) fn end(&self) -> Result<(), Malformed> {
         if self.left.is_empty() { Ok(()) } else { Err(Malformed("invalid message format: bytes after its end")) }
     }

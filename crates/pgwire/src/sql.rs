@@ -1,13 +1,13 @@
-//! What a text and a command tag say about the session state that a statement leaves on the server.
+//! Finds out from a query's text and its command tag which session state a statement leaves on the server.
 //!
-//! Owns the recognition of a handful of commands. Must not know what is done about them. This is no SQL parser:
+//! Owns the recognition of a few commands. Must not know how they are handled. This is not an SQL parser:
 //!
-//! - [`head`] looks at the first words of a text. What promises *less* than the bare words do ([`SqlHead::SetLocal`], a
-//!   cursor without hold) and what a pooler answers itself ([`SqlHead::Deallocate`], [`SqlHead::DiscardAll`]) needs a text
-//!   that certainly holds one statement.
-//! - [`Effects`] says what a text *may* leave, wherever in it that is written: it errs on the side of "may leave".
-//! - [`kept`] says what a text *certainly* leaves beyond its transaction: it errs on the side of nothing.
-//! - Not seen: what functions do whose text is not in the query.
+//! - [`head`] reads the first words of a text. A result that means *less* state than the words alone
+//!   ([`SqlHead::SetLocal`], a cursor without hold), or a command that a pooler answers itself ([`SqlHead::Deallocate`],
+//!   [`SqlHead::DiscardAll`]), requires a text that certainly is one statement.
+//! - [`Effects`] is the state that a text *may* leave, found anywhere in it; in doubt it says "may leave".
+//! - [`kept`] is the state that a text *certainly* leaves beyond its transaction; in doubt it says "nothing".
+//! - Not seen: effects of functions whose text is not in the query.
 //!
 //! [`head`] and [`Effects::of`] run for every query, so the common case is decided without an allocation.
 //!
@@ -28,12 +28,12 @@ pub use effects::{Effects, Scope};
 pub use kept::kept;
 pub use mentions::Mentions;
 
-/// What a statement is, as far as its first words tell.
+/// The kind of a statement, by its first words.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum SqlHead<'a> {
-    /// None of the others.
+    /// Any other statement.
     Other,
-    /// SET of something that may outlive the transaction.
+    /// SET of a setting that may outlive the transaction.
     Set,
     /// SET LOCAL, SET TRANSACTION or SET CONSTRAINTS alone: leaves nothing behind.
     SetLocal,
@@ -47,7 +47,7 @@ pub enum SqlHead<'a> {
     Prepare,
     /// DECLARE … CURSOR.
     DeclareCursor {
-        /// Whether something may outlive the transaction: WITH HOLD, or a text that can't be judged.
+        /// Whether the cursor may outlive the transaction: WITH HOLD, or a text that is not understood.
         hold: bool,
     },
     /// CREATE TEMP or CREATE TEMPORARY, alone.
@@ -58,32 +58,32 @@ pub enum SqlHead<'a> {
     DiscardAll,
 }
 
-/// What a DEALLOCATE is about.
+/// The statements that a DEALLOCATE drops.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Dealloc<'a> {
     /// All prepared statements.
     All,
-    /// The one of this name: ASCII folded to lower case unless it was quoted, quotes undone. It is not cut to the 63
-    /// bytes that PostgreSQL keeps.
+    /// The statement of this name: ASCII folded to lower case unless it was quoted, quotes removed. The name is not cut to
+    /// the 63 bytes that PostgreSQL keeps.
     Name(Cow<'a, [u8]>),
 }
 
-/// Looks at the first statement of a whole text. White space, comments and empty statements before it are skipped.
+/// Reads the first statement of a whole text. White space, comments and empty statements before it are skipped.
 #[inline]
 pub fn head(text: &[u8]) -> SqlHead<'_> {
     if is_common(text) { SqlHead::Other } else { judge(Scan::whole(text)) }
 }
 
-/// SELECT, INSERT, UPDATE, DELETE, BEGIN, COMMIT, ROLLBACK and WITH, by three letters that no command of interest has.
+/// SELECT, INSERT, UPDATE, DELETE, BEGIN, COMMIT, ROLLBACK and WITH, by three letters that no relevant command has.
 #[inline]
 fn is_common(text: &[u8]) -> bool {
     let Some(first) = text.first_chunk::<3>() else { return false };
-    // 0x20 turns upper case into lower, and makes a letter of nothing else.
+    // 0x20 turns upper case into lower case, and turns no other byte into a letter.
     matches!(&first.map(|byte| byte | 0x20), b"sel" | b"ins" | b"upd" | b"del" | b"beg" | b"com" | b"rol" | b"wit")
 }
 
-/// As [`head`], for a text of which only the beginning is at hand: nothing that depends on the rest is promised, so
-/// neither SetLocal, a cursor without hold, CreateTemp, Deallocate nor DiscardAll is answered.
+/// As [`head`], for the beginning of a text: no result may depend on the rest, so SetLocal, a cursor without hold,
+/// CreateTemp, Deallocate and DiscardAll are never returned.
 pub fn head_of_prefix(prefix: &[u8]) -> SqlHead<'_> {
     judge(Scan::prefix(prefix))
 }

@@ -1,7 +1,7 @@
 //! The first packet of a connection, the one without a tag, and the `options` parameter in it.
 //!
-//! Must not know which parameters are welcome, or what is answered. A packet is bounded, and refused as soon as its
-//! length field is there.
+//! Must not know which parameters are allowed, or how the packet is answered. A packet is bounded, and an invalid length is
+//! refused at once.
 //!
 //! Source: PostgreSQL's documentation, "Message Formats" (StartupMessage, SSLRequest, GSSENCRequest, CancelRequest),
 //! and for `options` the section "Server Configuration", "Parameter Interaction via the Shell".
@@ -20,14 +20,14 @@ pub(crate) const CANCEL_CODE: u32 = 80_877_102;
 pub(crate) const SSL_CODE: u32 = 80_877_103;
 pub(crate) const GSS_CODE: u32 = 80_877_104;
 
-/// What a client may open with.
+/// The kinds of first packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum First<'a> {
-    /// SSLRequest: may we speak TLS?
+    /// SSLRequest: the client wants TLS.
     Ssl,
-    /// GSSENCRequest: may we speak GSSAPI encryption?
+    /// GSSENCRequest: the client wants GSSAPI encryption.
     Gss,
-    /// CancelRequest: stop what that session runs.
+    /// CancelRequest: cancel the query of that session.
     Cancel {
         /// The process id from BackendKeyData.
         pid: u32,
@@ -36,11 +36,11 @@ pub enum First<'a> {
     },
     /// StartupMessage of protocol 3.
     Startup(Startup<'a>),
-    /// StartupMessage of another protocol, to be answered with an error that says so.
+    /// StartupMessage of another protocol version, answered with an error about the version.
     Unsupported {
-        /// The major version asked for.
+        /// The requested major version.
         major: u16,
-        /// The minor version asked for.
+        /// The requested minor version.
         minor: u16,
     },
 }
@@ -48,7 +48,7 @@ pub enum First<'a> {
 /// A StartupMessage of protocol 3.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Startup<'a> {
-    /// The minor version asked for: 0, 2, or one to negotiate about.
+    /// The requested minor version: 0, 2, or one to be negotiated.
     pub minor: u16,
     params: &'a [u8],
 }
@@ -83,11 +83,10 @@ impl<'a> Iterator for Params<'a> {
     }
 }
 
-/// Reads the first packet at the front of `bytes`, and tells how many of them it takes; `None` if it has not all
-/// arrived.
+/// Reads the first packet at the front of `bytes` and returns its length; `None` if it has not all arrived.
 ///
 /// # Errors
-/// When its length is below 8 or beyond [`MAX_STARTUP`], or when it is not laid out as what its code says.
+/// When its length is below 8 or beyond [`MAX_STARTUP`], or when its layout does not fit its code.
 pub fn first(bytes: &[u8]) -> Result<Option<(First<'_>, usize)>, Malformed> {
     let Some(field) = bytes.first_chunk::<4>() else { return Ok(None) };
     let total = u32::from_be_bytes(*field) as usize;
@@ -131,12 +130,12 @@ fn check_params(mut reader: Reader<'_>) -> Result<(), Malformed> {
     reader.end().map_err(layout)
 }
 
-/// Reads the startup parameter `options`, a piece of command line, into settings: `-c name=value`, `-cname=value` and
+/// Reads the startup parameter `options`, part of a command line, into settings: `-c name=value`, `-cname=value` and
 /// `--name=value`, where a dash in a name stands for an underscore. White space separates words; a backslash takes
 /// the next character as it is.
 ///
 /// # Errors
-/// On any other switch, on a word that is no switch, and on a setting without name or value.
+/// On any other switch, on a word that is not a switch, and on a setting without name or value.
 pub fn options(text: &str) -> Result<Vec<(String, String)>, Malformed> {
     let mut settings = Vec::new();
     let mut words = words(text).into_iter();

@@ -2,45 +2,45 @@
 //!
 //! Source: PostgreSQL's documentation, "Message Formats".
 
-/// What a client sends.
+/// Messages of a client.
 pub mod front {
     /// Query: one or more statements as text.
     pub const QUERY: u8 = b'Q';
     /// Parse: prepare a statement.
     pub const PARSE: u8 = b'P';
-    /// Bind: make a portal of a statement.
+    /// Bind: create a portal from a statement.
     pub const BIND: u8 = b'B';
     /// Describe: what a statement or portal takes and returns.
     pub const DESCRIBE: u8 = b'D';
     /// Execute: run a portal.
     pub const EXECUTE: u8 = b'E';
-    /// Close: forget a statement or portal.
+    /// Close: drop a statement or portal.
     pub const CLOSE: u8 = b'C';
     /// Sync: the end of a pipelined batch.
     pub const SYNC: u8 = b'S';
-    /// Flush: send what is ready.
+    /// Flush: send buffered replies.
     pub const FLUSH: u8 = b'H';
-    /// FunctionCall: the old fast path.
+    /// FunctionCall: a fast-path function call.
     pub const FUNCTION_CALL: u8 = b'F';
     /// CopyData: a piece of COPY's data.
     pub const COPY_DATA: u8 = b'd';
     /// CopyDone: the data is complete.
     pub const COPY_DONE: u8 = b'c';
-    /// CopyFail: the client gives up a COPY.
+    /// CopyFail: the client aborts a COPY.
     pub const COPY_FAIL: u8 = b'f';
-    /// Terminate: goodbye.
+    /// Terminate: the end of the session.
     pub const TERMINATE: u8 = b'X';
-    /// PasswordMessage, SASLInitialResponse, SASLResponse, GSSResponse: which one, only the login's state tells.
+    /// PasswordMessage, SASLInitialResponse, SASLResponse, GSSResponse, depending on the login's state.
     pub const PASSWORD: u8 = b'p';
 }
 
-/// What a server sends.
+/// Messages of a server.
 pub mod back {
-    /// Every Authentication message; its first four bytes tell which.
+    /// Every Authentication message; its first four bytes are the kind.
     pub const AUTHENTICATION: u8 = b'R';
     /// ParameterStatus: a setting's value.
     pub const PARAMETER_STATUS: u8 = b'S';
-    /// BackendKeyData: what a cancel has to show.
+    /// BackendKeyData: process id and secret for a cancel request.
     pub const BACKEND_KEY_DATA: u8 = b'K';
     /// ReadyForQuery, with the transaction's state.
     pub const READY: u8 = b'Z';
@@ -50,13 +50,13 @@ pub mod back {
     pub const DATA_ROW: u8 = b'D';
     /// CommandComplete, with a command tag.
     pub const COMMAND_COMPLETE: u8 = b'C';
-    /// EmptyQueryResponse: CommandComplete's place for an empty text.
+    /// EmptyQueryResponse: instead of CommandComplete, for an empty text.
     pub const EMPTY_QUERY: u8 = b'I';
     /// ErrorResponse.
     pub const ERROR: u8 = b'E';
     /// NoticeResponse.
     pub const NOTICE: u8 = b'N';
-    /// NotificationResponse: somebody's NOTIFY.
+    /// NotificationResponse: a NOTIFY of a session.
     pub const NOTIFICATION: u8 = b'A';
     /// ParseComplete.
     pub const PARSE_COMPLETE: u8 = b'1';
@@ -66,7 +66,7 @@ pub mod back {
     pub const CLOSE_COMPLETE: u8 = b'3';
     /// ParameterDescription: types of a statement's parameters.
     pub const PARAMETER_DESCRIPTION: u8 = b't';
-    /// NoData: RowDescription's place for what returns no rows.
+    /// NoData: instead of RowDescription, for a statement without rows.
     pub const NO_DATA: u8 = b'n';
     /// PortalSuspended: Execute's row limit was reached.
     pub const PORTAL_SUSPENDED: u8 = b's';

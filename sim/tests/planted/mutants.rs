@@ -22,8 +22,9 @@ pub(crate) struct Edit {
     pub(crate) to: &'static str,
 }
 
-const LENDING: &str = "crates/pool/src/lending.rs";
-const LEND: &str = "crates/engine/src/cluster/lending.rs";
+const BORROWER: &str = "crates/pool/src/lending/borrower.rs";
+const LENDER: &str = "crates/pool/src/lending/lender.rs";
+const LENDING: &str = "crates/engine/src/flows/lending.rs";
 const LINKS: &str = "crates/engine/src/traffic/links.rs";
 const POOL: &str = "crates/pool/src/pool.rs";
 const RELAY: &str = "crates/engine/src/traffic/relay.rs";
@@ -135,8 +136,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         found_by: &[Checker::CancelHitsItsOwn],
         edits: &[Edit {
             file: LINKS,
-            from: "    let cancelled = server.cancels > 0 && !up.is_spoiled();",
-            to: "    let cancelled = server.cancels > 0 && !up.is_spoiled() && !PLANTED;",
+            from: "    let cancelled = server.cancels > 0 && !up.is_unusable();",
+            to: "    let cancelled = server.cancels > 0 && !up.is_unusable() && !PLANTED;",
         }],
     },
     Mutant {
@@ -216,9 +217,9 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         what: "a server that is marked for close, and so was not reset, goes back to the owner worker and to another client",
         found_by: &[Checker::NextOwnerSeesCleanServer, Checker::ResultsReachTheirOwner, Checker::AnsweredAsDirect],
         edits: &[Edit {
-            file: LENDING,
-            from: "is_none_or(|own| self.waiting_elsewhere + SLACK < own) && !pool.is_unwanted(server)",
-            to: "is_none_or(|own| self.waiting_elsewhere + SLACK < own) && (PLANTED || !pool.is_unwanted(server))",
+            file: BORROWER,
+            from: "is_none_or(|own| self.oldest_elsewhere + SLACK < own) && !pool.is_unwanted(server)",
+            to: "is_none_or(|own| self.oldest_elsewhere + SLACK < own) && (PLANTED || !pool.is_unwanted(server))",
         }],
     },
     Mutant {
@@ -226,9 +227,9 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         what: "a borrower keeps idle servers as long as it may while a client waits elsewhere",
         found_by: &[Checker::NoWaitBesideIdle],
         edits: &[Edit {
-            file: LENDING,
-            from: "        let due = !keep || self.waiting_elsewhere != Time::NEVER || self.return_due(pool) <= now;\n",
-            to: "        let due = !keep || (self.waiting_elsewhere != Time::NEVER && !PLANTED) || self.return_due(pool) <= now;\n",
+            file: BORROWER,
+            from: "        while !keep || self.oldest_elsewhere != Time::NEVER || self.return_due(pool) <= now {\n",
+            to: "        while !keep || (self.oldest_elsewhere != Time::NEVER && !PLANTED) || self.return_due(pool) <= now {\n",
         }],
     },
     Mutant {
@@ -236,12 +237,12 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         what: "a request that is not served at once is forgotten by the owner worker",
         found_by: &[Checker::WaitsAreFair, Checker::NoWaitBesideIdle],
         edits: &[Edit {
-            file: LENDING,
-            from: "            self.borrowers.entry(ask.from).or_default().ask = Some(ask.id);\n",
-            to: "            self.borrowers.entry(ask.from).or_default().ask = Some(ask.id);
-            if PLANTED {
-                self.withdraw(pool, ask.from, now);
-            }\n",
+            file: LENDER,
+            from: "                    self.borrowers.entry(from).or_default().request = Some(id);\n",
+            to: "                    self.borrowers.entry(from).or_default().request = Some(id);
+                    if PLANTED {
+                        self.withdraw(pool, from, now);
+                    }\n",
         }],
     },
     Mutant {
@@ -249,9 +250,9 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         what: "a borrower serves its own clients first, however long others have waited",
         found_by: &[Checker::WaitsAreFair],
         edits: &[Edit {
-            file: LENDING,
-            from: "        if self.waiting_elsewhere == Time::NEVER {\n            return false;",
-            to: "        if self.waiting_elsewhere == Time::NEVER || (PLANTED && pool.oldest_wait().is_some()) {\n            return false;",
+            file: BORROWER,
+            from: "        if self.oldest_elsewhere == Time::NEVER {\n            return false;",
+            to: "        if self.oldest_elsewhere == Time::NEVER || (PLANTED && pool.oldest_wait().is_some()) {\n            return false;",
         }],
     },
     Mutant {
@@ -259,7 +260,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         what: "borrowers do not learn that a client waits elsewhere",
         found_by: &[Checker::WaitsAreFair, Checker::NoWaitBesideIdle],
         edits: &[Edit {
-            file: LENDING,
+            file: LENDER,
             from: "            if due <= now {\n",
             to: "            if due <= now && !PLANTED {\n",
         }],
@@ -269,9 +270,9 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         what: "the end of a server at a borrower is not reported to the owner worker",
         found_by: &[Checker::WaitersAreAnswered, Checker::AllFinishes, Checker::Invariant, Checker::RefusalsAreCounted],
         edits: &[Edit {
-            file: LENDING,
-            from: "            if !there {\n                ended.push(*home);",
-            to: "            if !there && !PLANTED {\n                ended.push(*home);",
+            file: BORROWER,
+            from: "            if !there {\n                closed.push(ToOwner::Closed(*owners));",
+            to: "            if !there && !PLANTED {\n                closed.push(ToOwner::Closed(*owners));",
         }],
     },
     Mutant {
@@ -279,13 +280,13 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         what: "a borrower's clients are refused because of a full pool, whatever they wait for",
         found_by: &[Checker::RefusalsAreCounted],
         edits: &[Edit {
-            file: "crates/engine/src/cluster/lending.rs",
-            from: "            Some(ix) => self.cause_of_wait(ix, now),",
+            file: LENDING,
+            from: "            Some(ix) => self.cause_of_wait(now, ix),",
             to: "            Some(ix) => if PLANTED {
-                let (_, detail) = self.cause_of_wait(ix, now);
+                let (_, detail) = self.cause_of_wait(now, ix);
                 (Cause::PoolFull, detail)
             } else {
-                self.cause_of_wait(ix, now)
+                self.cause_of_wait(now, ix)
             },",
         }],
     },
@@ -294,13 +295,14 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         what: "a lent server is not counted any more, and another one is opened instead",
         found_by: &[Checker::LimitsHold, Checker::Invariant],
         edits: &[Edit {
-            file: LEND,
-            from: "        let letter = slot.loan(Says::Lend(",
+            file: LENDING,
+            from: "        let pool = slot.id();
+        self.cluster.lent.insert(",
             to: "        if PLANTED {
             self.pools.get_mut(ix).pool.lost(lent, self.common.now());
         }
-        let slot = self.pools.get(ix);
-        let letter = slot.loan(Says::Lend(",
+        let pool = self.pools.get(ix).id();
+        self.cluster.lent.insert(",
         }],
     },
 ];

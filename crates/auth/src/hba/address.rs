@@ -4,11 +4,11 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use crate::fields::shown;
 
-/// The addresses that a rule is for.
+/// The addresses that a rule matches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Address {
     Any,
-    /// Those that equal `base` in the bits of `mask`; `base` has no others.
+    /// Addresses that equal `base` in the bits of `mask`; all other bits of `base` are 0.
     V4 {
         base: u32,
         mask: u32,
@@ -31,7 +31,7 @@ impl Address {
         Ok(Address::new(base, bits))
     }
 
-    /// An address whose mask stands in a column of its own.
+    /// An address whose mask is in a separate column.
     pub(super) fn with_mask(base: IpAddr, mask: &str) -> Result<Address, String> {
         let wrong = || format!("{} is no mask for the address before it: write ADDRESS/BITS", shown(mask));
         match (base, mask.parse().map_err(|_| wrong())?) {
@@ -48,13 +48,12 @@ impl Address {
         }
     }
 
-    /// As in PostgreSQL, bits of the address that the mask leaves out do not count.
+    /// As in PostgreSQL, address bits outside the mask are ignored.
     fn v4(base: u32, mask: u32) -> Address {
         Address::V4 { base: base & mask, mask }
     }
 
-    /// A network of IPv4 addresses that are written as IPv6 ones is the IPv4 network: clients' addresses are compared in
-    /// their short form.
+    /// A network of IPv4-mapped IPv6 addresses becomes the IPv4 network: clients' addresses are compared in the IPv4 form.
     fn v6(base: u128, mask: u128) -> Address {
         const MAPPED: u128 = u128::MAX << 32;
         match Ipv6Addr::from_bits(base).to_ipv4_mapped() {
@@ -63,7 +62,7 @@ impl Address {
         }
     }
 
-    /// Whether `from` is one of them.
+    /// Whether `from` matches.
     pub(super) fn holds(&self, from: IpAddr) -> bool {
         match (self, from.to_canonical()) {
             (Address::Any, _) => true,
@@ -74,7 +73,7 @@ impl Address {
     }
 }
 
-/// An address in numbers.
+/// A numeric address.
 pub(super) fn number(text: &str) -> Result<IpAddr, String> {
     text.parse().map_err(|_| {
         format!("{} is no address in numbers, and host names are not supported: write ADDRESS/BITS or all", shown(text))
@@ -134,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mask_may_stand_by_itself_and_need_not_be_a_prefix() {
+    fn a_mask_may_be_a_separate_field_and_need_not_be_a_prefix() {
         let mask = |base: &str, mask| Address::with_mask(base.parse().unwrap(), mask);
         assert_eq!(mask("127.0.0.0", "255.255.255.0"), Ok(network("127.0.0.0/24")));
         assert_eq!(mask("ff20::", "fff0::"), Ok(network("ff20::/12")));
@@ -147,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_network_is_refused() {
+    fn an_invalid_network_is_refused() {
         for (address, bits) in [("10.0.0.0", "33"), ("::", "129"), ("10.0.0.0", ""), ("10.0.0.0", "+8"), ("::", "-1")] {
             assert!(Address::with_bits(address, bits).unwrap_err().contains("must follow the /"), "{address}/{bits}");
         }

@@ -5,15 +5,15 @@ use std::path::Path;
 
 use crate::fields::{Field, Word, fields, shown};
 
-/// Reads the file of an `@file`: its name in, its text or why there is none out.
+/// Reads the file of an `@file`: gets its name, returns its text or an error.
 pub(crate) type Reader<'a> = dyn Fn(&str) -> Result<String, String> + 'a;
 
-/// How deep files of names may name others, as in PostgreSQL.
+/// The deepest nesting of files of names, as in PostgreSQL.
 const MAX_DEPTH: usize = 10;
-/// The most files of names that one HBA file may lead to.
+/// The most files of names that one HBA file may include.
 const MAX_FILES: usize = 1000;
 
-/// Which column a list of names stands in: keywords differ.
+/// The column of a list of names; the keywords differ by column.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Column {
     Databases,
@@ -30,13 +30,13 @@ pub(super) struct Names {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Keyword {
     All,
-    /// The database that is called like the user.
+    /// The database with the user's name.
     SameUser,
-    /// Replication connections, which name no database. None of them is asked about: they are refused before.
+    /// Replication connections, which have no database. Never matches: they are refused before.
     Replication,
 }
 
-/// The files that names may be read from.
+/// Reads files of names, within limits.
 pub(super) struct Files<'a> {
     read: &'a Reader<'a>,
     left: usize,
@@ -67,7 +67,7 @@ impl Names {
         Ok(names)
     }
 
-    /// Whether `name` is one of them; `user` is the user that the client names.
+    /// Whether `name` matches; `user` is the requested user.
     pub(super) fn hold(&self, name: &str, user: &str) -> bool {
         let by_keyword = self.keywords.iter().any(|keyword| match keyword {
             Keyword::All => true,
@@ -77,7 +77,7 @@ impl Names {
         by_keyword || self.exact.contains(name)
     }
 
-    /// Adds a word of the file in `folder`, which `depth` other files led to.
+    /// Adds a word of the file in `folder`, included through `depth` other files.
     fn add(
         &mut self,
         word: Word,
@@ -109,7 +109,7 @@ impl Names {
         Ok(())
     }
 
-    /// Adds what a file lists, separated by commas, blanks or lines; other files are relative to its folder.
+    /// Adds the names in a file, separated by commas, blanks or line ends; included files are relative to its folder.
     fn add_file(
         &mut self,
         name: &str,
@@ -126,7 +126,7 @@ impl Names {
         let folder = path.parent().unwrap_or(Path::new(""));
         for (line, number) in text.lines().zip(1..) {
             let at = |why| format!("{} line {number}: {why}", shown(name));
-            // A comma may end a line here, for the list goes on in the next.
+            // A comma may end a line, because the list continues in the next one.
             let line = line.trim_end().trim_end_matches(',');
             for word in fields(line).map_err(at)?.into_iter().flatten() {
                 self.add(word, column, files, folder, depth + 1).map_err(at)?;

@@ -1,4 +1,4 @@
-//! Each form of a rule, what it matches, and what is refused with which line.
+//! Each form of a rule: what it matches, and which errors name which line.
 
 use super::*;
 
@@ -108,7 +108,7 @@ fn a_rule_knows_its_line_and_its_map() {
 }
 
 #[test]
-fn without_rules_nobody_comes_in() {
+fn without_rules_every_client_is_refused() {
     assert_eq!(method(&parse("# nothing\n\n"), "db", "user", local()), None);
     assert_eq!(method(&Hba::default(), "db", "user", tcp("127.0.0.1")), None);
 }
@@ -128,7 +128,7 @@ fn the_file_that_postgresql_installs_is_taken() {
 }
 
 #[test]
-fn what_is_not_supported_is_refused_with_its_line_and_a_cure() {
+fn what_is_not_supported_is_refused_with_its_line_and_a_fix() {
     let table = [
         ("hostgssenc all all 10.0.0.0/8 md5", "hostgssenc is not supported"),
         ("hostnogssenc all all 10.0.0.0/8 md5", "write host"),
@@ -191,14 +191,14 @@ fn what_is_not_supported_is_refused_with_its_line_and_a_cure() {
 }
 
 #[test]
-fn all_bad_lines_are_told_at_once() {
+fn all_invalid_lines_are_reported_at_once() {
     let errors = Hba::parse("local all all peer\nhost all\n# x\nlocal all \\\n all gss\nbad\n", &no_files).unwrap_err();
     assert_eq!(errors.iter().map(|error| error.line).collect::<Vec<_>>(), [2, 4, 6]);
     assert!(errors[2].to_string().starts_with("line 6: unknown type \"bad\""), "{}", errors[2]);
 }
 
 #[test]
-fn names_may_stand_in_files_of_their_own() {
+fn names_may_be_in_separate_files() {
     let read = |name: &str| match name {
         "lists/users" => Ok("# staff\nann, bob\n\"c d\" @more/rest\n".to_owned()),
         "lists/more/rest" => Ok("eve,\nall@home @/etc/last".to_owned()),
@@ -215,7 +215,7 @@ fn names_may_stand_in_files_of_their_own() {
 }
 
 #[test]
-fn a_bad_file_of_names_is_told_with_both_lines_and_files_end() {
+fn an_invalid_file_of_names_is_reported_with_both_lines_and_nesting_ends() {
     let read = |name: &str| match name {
         "bad" => Ok("ann\n+staff".to_owned()),
         "loop" => Ok("@loop".to_owned()),
@@ -236,7 +236,7 @@ fn a_bad_file_of_names_is_told_with_both_lines_and_files_end() {
 }
 
 #[test]
-fn a_rule_whose_map_is_missing_is_told() {
+fn a_rule_whose_map_is_missing_is_reported() {
     let hba = parse("local all all peer map=here\nlocal all all peer map=gone\nlocal all all peer");
     let maps = IdentMaps::parse("here a b").unwrap();
     let errors = hba.check_maps(&maps).unwrap_err();

@@ -22,7 +22,7 @@ struct Exchange {
 }
 
 impl Exchange {
-    /// A client that believes in `given` logs in to a server that knows `stored`, up to the client's last message, over a
+    /// A client with the password `given` logs in to a server that stores `stored`, up to the client's last message, over a
     /// connection with this binding.
     fn run(
         [given, stored]: [&str; 2],

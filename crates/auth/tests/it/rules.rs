@@ -1,4 +1,4 @@
-//! HBA and ident files against arbitrary and hostile text, and against a second reading of what rules mean.
+//! HBA and ident files with arbitrary and hostile text, and compared with a second implementation of the rules.
 
 use std::net::IpAddr;
 
@@ -12,7 +12,7 @@ fn no_files(_: &str) -> Result<String, String> {
     Err("there are no files".into())
 }
 
-/// Questions that meet every branch of a rule.
+/// Logins that reach every branch of a rule.
 fn asks() -> Vec<(Via, &'static str, &'static str)> {
     let addresses = ["127.0.0.1", "10.0.0.1", "::1", "::ffff:10.0.0.1", "fe80::1"];
     let tcp = addresses.iter().flat_map(|from| {
@@ -24,7 +24,7 @@ fn asks() -> Vec<(Via, &'static str, &'static str)> {
     ways.iter().flat_map(|&via| names.map(|(database, user)| (via, database, user))).collect()
 }
 
-/// A file that was read must answer; one that was not must say where and why.
+/// A valid file must give results; an invalid one must report where and why.
 fn check(text: &str, read: Result<Hba, Vec<RuleError>>) {
     let lines = text.lines().count();
     match read {
@@ -47,7 +47,7 @@ fn check_errors(lines: usize, errors: &[RuleError]) {
     }
 }
 
-/// Pieces of which good and bad rules are made.
+/// Pieces of valid and invalid rules.
 const PIECES: &[&str] = &[
     "local",
     "host",
@@ -127,7 +127,7 @@ proptest! {
 }
 
 #[test]
-fn very_long_lines_are_read_or_refused_with_short_words() {
+fn very_long_lines_are_read_or_refused_with_short_errors() {
     let long = "x".repeat(1 << 20);
     let many = vec!["u"; 1 << 18].join(",");
     for line in [
@@ -154,7 +154,7 @@ fn very_long_lines_are_read_or_refused_with_short_words() {
     }
 }
 
-/// A rule as a test thinks of it.
+/// A rule as the test models it.
 #[derive(Clone, Debug)]
 struct Model {
     kind: &'static str,
@@ -164,7 +164,7 @@ struct Model {
     method: &'static str,
 }
 
-/// The networks of [`Model`], with the addresses that are asked about and lie in them.
+/// The networks of [`Model`], with the test addresses that they contain.
 const NETWORKS: &[(&str, u32, &[&str])] = &[
     ("10.1.0.0", 16, &["10.1.2.3", "10.1.255.255"]),
     ("10.1.2.3", 32, &["10.1.2.3"]),

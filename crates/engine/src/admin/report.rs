@@ -9,7 +9,7 @@ use weir_session::{ParamTable, Server};
 
 use crate::admin::client_counts::ClientCounts;
 use crate::admin::stream::{MAX_LOOKS, PAGE};
-use crate::cluster::state::Part;
+use crate::cluster::lending::LendingRole;
 use crate::common::Common;
 use crate::entry::auth_query::AuthQueries;
 use crate::handles::PoolIx;
@@ -39,7 +39,7 @@ impl Tables<'_> {
         let (slot, now) = (self.pools.get(ix), self.common.now());
         let snapshot = slot.pool.snapshot(now);
         let mut record = PoolRecord::new(&*slot.name, &*slot.user, slot.mode());
-        let asks = if let Part::Home(lender) = &slot.part { lender.waiting_requests() } else { 0 };
+        let asks = if let LendingRole::Owner(lender) = &slot.lending { lender.waiting_requests() } else { 0 };
         // Borrowers of the pool report their clients themselves.
         record.cl_waiting = snapshot.waiting - asks;
         let queries = if slot.lookups > 0 { self.queries.waiting(ix) } else { 0 };

@@ -78,7 +78,7 @@ impl Diagnosis<'_> {
             let text = format!("Its turn to log in has not come (max_logins_per_host is {most}). {holders}");
             return (Cause::ServerSlow, text);
         }
-        if now_in.login == 0 && slot.standing.limited {
+        if now_in.login == 0 && slot.quota.is_limited() {
             return (Cause::LimitReached, format!("{} {holders}", self.shared_limits()));
         }
         (Cause::ServerSlow, format!("A server's login has not come to its end. {holders}"))

@@ -28,12 +28,12 @@ impl Engine {
         secret: Vec<u8>,
         io: &mut I,
     ) {
-        let home = worker_of(pid);
-        if home.0 >= self.common.workers() {
+        let worker = worker_of(pid);
+        if worker.0 >= self.common.workers() {
             return self.client_leaves(now, client, io);
         }
         let peer = client.peer;
-        if home != self.common.worker() {
+        if worker != self.common.worker() {
             client.phase = ClientPhase::Moving(Box::new(Handoff::Cancel { pid, secret }));
             io.detach(peer);
             return self.insert_client(client);

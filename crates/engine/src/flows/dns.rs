@@ -10,7 +10,7 @@ use std::sync::Arc;
 use weir_base::{Host, Peer, Span, Time};
 
 use crate::Engine;
-use crate::cluster::state::Away;
+use crate::cluster::lending::LentServer;
 use crate::common::cx;
 use crate::peers::{ServerPhase, ServerSlot};
 use crate::port::Io;
@@ -48,16 +48,17 @@ impl Engine {
     /// Borrowers of servers on such addresses return them, and whatever else they have of the same pools.
     fn recall_vanished<I: Io>(&mut self, io: &mut I) {
         let dns = &self.backends.dns;
-        let left = |away: &&mut Away| away.on.as_ref().is_some_and(|(name, address)| dns.has_left(name, *address));
+        let left =
+            |lent: &&mut LentServer| lent.resolved.as_ref().is_some_and(|(name, address)| dns.has_left(name, *address));
         let mut told = Vec::new();
-        for away in self.cluster.lent.values_mut().filter(left) {
+        for lent in self.cluster.lent.values_mut().filter(left) {
             // Once: what is in use there may stay for long.
-            away.on = None;
-            told.push((away.pool, away.guest));
+            lent.resolved = None;
+            told.push((lent.pool, lent.borrower));
         }
         told.sort_unstable();
         told.dedup();
-        told.into_iter().for_each(|(pool, guest)| self.recall_from(pool, guest, io));
+        told.into_iter().for_each(|(pool, borrower)| self.recall_from(pool, borrower, io));
     }
 
     /// Answers may have grown old.
@@ -71,7 +72,7 @@ impl Engine {
         let servers = self.pools.iter().flat_map(|slot| slot.pool.servers());
         let hosts = servers.filter_map(|(peer, ..)| Some(&self.peers.get_server(peer)?.connection.target().host));
         let here = hosts.filter_map(|host| if let Host::Name(name) = host { Some((**name).into()) } else { None });
-        let lent = self.cluster.lent.values().filter_map(|away| Some((*away.on.as_ref()?.0).into()));
+        let lent = self.cluster.lent.values().filter_map(|lent| Some((*lent.resolved.as_ref()?.0).into()));
         here.chain(lent).collect()
     }
 }

@@ -8,7 +8,7 @@ use weir_session::{Client, Refusal};
 
 use crate::Engine;
 use crate::admin::console::Console;
-use crate::cluster::lending::Taught;
+use crate::cluster::lending::Learnings;
 use crate::common::{FollowUp, cx};
 use crate::entry::reported::Welcome;
 use crate::entry::secret_query::UserSecret;
@@ -90,7 +90,7 @@ impl Engine {
         let (peer, subject) = (client.peer, subject(&request));
         client.phase = ClientPhase::AuthLookup(request);
         self.insert_waiting(client, io);
-        let at = self.home_of(&lookup.database, &lookup.user);
+        let at = self.owner_of(&lookup.database, &lookup.user);
         let cx = cx!(self, now, io);
         self.entry.lookups.ask(cx, peer, subject, lookup, at);
     }
@@ -254,8 +254,8 @@ impl Engine {
         let asked = phase.asked_secret().and_then(UserSecret::secret);
         let slot = self.pools.get_mut(ix);
         slot.credentials.learn(phase.learnt(), &asked);
-        if slot.part.is_guest() {
-            self.teach(ix, Taught { learnt: phase.learnt().clone(), asked }, io);
+        if slot.lending.is_borrower() {
+            self.teach(ix, Learnings { learnt: phase.learnt().clone(), asked }, io);
         }
     }
 

@@ -33,7 +33,7 @@ impl Engine {
         self.common.follow_up(FollowUp::PollPool(ix));
         match phase {
             ServerPhase::AuthQuery(query) => return self.auth_query_lost(now, query, server.fatal_error, io),
-            ServerPhase::Lending { ask, .. } => return self.loan_missed(ix, ask, io),
+            ServerPhase::Lending { request, .. } => return self.lending_failed(ix, request, io),
             _ => {}
         }
         let Some(client) = server.link else { return };
@@ -89,7 +89,7 @@ impl Engine {
         self.disconnect_server(server, why, io);
         match phase {
             Some(ServerPhase::AuthQuery(query)) => self.auth_query_lost(now, query, None, io),
-            Some(ServerPhase::Lending { ask, .. }) => self.loan_missed(ix, ask, io),
+            Some(ServerPhase::Lending { request, .. }) => self.lending_failed(ix, request, io),
             _ => {}
         }
     }

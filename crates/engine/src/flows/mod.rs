@@ -10,7 +10,9 @@
 //!   requests.
 //! - `opening`: a pool opens a server. `server_login`: a server logs in. `dns`: names of servers change.
 //! - `leave`: a client goes. `lost`: a server is lost, or closed. `due`: what is due by time.
+//! - `quotas`: clients and servers under limits that hold for the process. `lending`: pools that span several workers.
 //! - `pool`: a pool is asked what it wants. `configuration`: which pools there are.
+//! - `invariants`: what must hold between inputs, for tests.
 //! - `waits`: who is told why he waits. `counts`: refusals, and session state that was lost.
 
 mod arrival;
@@ -24,12 +26,15 @@ mod counts;
 mod dns;
 mod due;
 mod halt;
+mod invariants;
 mod leave;
+pub(crate) mod lending;
 mod login;
 mod lost;
 mod opening;
 mod pool;
 mod prelude;
 mod query;
+mod quotas;
 mod server_login;
 mod waits;

@@ -72,10 +72,14 @@ impl Engine {
         let stop = loop {
             let slot = self.pools.get_mut(client.pool);
             let (rest, base) = (&bytes[at..], base.map(|base| base + at));
-            let fed = relay::feed_client(cx!(self, now, io), slot, &mut client, server.as_deref_mut(), rest, base);
-            at += fed.used;
-            if fed.stop != StopReason::NeedServer {
-                break fed.stop;
+            let known =
+                server.is_none() && client.ready().is_some_and(|client| self.sessions.need_server(client, rest));
+            if !known {
+                let fed = relay::feed_client(cx!(self, now, io), slot, &mut client, server.as_deref_mut(), rest, base);
+                at += fed.used;
+                if fed.stop != StopReason::NeedServer {
+                    break fed.stop;
+                }
             }
             match self.acquire(now, &mut client, io) {
                 Acquired::Server(acquired) => server = Some(acquired),
@@ -282,9 +286,9 @@ impl Engine {
             Ok(proof) => proof,
             Err(why) => return self.close_server_slot(now, server, why, io),
         };
-        if slot.part.is_guest() && self.goes_home(ix, peer) {
+        if slot.lending.is_borrower() && self.returns_to_owner(ix, peer) {
             self.peers.put_server(server);
-            return self.send_home(peer, io);
+            return self.return_server(peer, io);
         }
         let answer = self.pools.get_mut(ix).pool.release(peer, proof, now);
         self.pass_on(now, server, answer, io);
@@ -304,7 +308,7 @@ impl Engine {
             }
             Release::Idle => {
                 self.peers.put_server(server);
-                self.offer_idle(ix, io);
+                self.report_idle(ix, io);
             }
             Release::Close(reason) => self.disconnect_server(server, reason.text(), io),
         }
@@ -334,9 +338,9 @@ impl Engine {
                 self.peers.put_server(server);
                 return self.send_auth_query(now, query, peer, io);
             }
-            Waiter::Guest(ask) => {
+            Waiter::Borrower(request) => {
                 self.peers.put_server(server);
-                return self.lend(ask, peer, check, io);
+                return self.lend(request, peer, check, io);
             }
         };
         let Some(mut client) = client else { return self.peers.put_server(server) };
@@ -355,10 +359,10 @@ impl Engine {
         self.peers.put_client(client);
     }
 
-    /// A wait is over. Those of a guest's clients are counted there.
+    /// A wait is over. Those of a borrower's clients are counted there.
     #[inline]
     pub(crate) fn count_wait(&mut self, ix: PoolIx, waiter: Peer, waited: Span) {
-        if !matches!(Waiter::of(waiter), Waiter::Guest(_)) {
+        if !matches!(Waiter::of(waiter), Waiter::Borrower(_)) {
             self.pools.get_mut(ix).counts.waited(waited);
         }
     }

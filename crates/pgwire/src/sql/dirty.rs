@@ -1,17 +1,17 @@
-//! The kinds of session state that a client may leave on a server, and what a command tag says about them.
+//! The kinds of session state that a client may leave on a server, and which of them a command tag implies.
 
 /// A set of kinds of session state.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Dirty(u8);
 
 impl Dirty {
-    /// Nothing.
+    /// No state.
     pub const NONE: Dirty = Dirty(0);
     /// Settings changed with SET or `set_config()`.
     pub const SETTINGS: Dirty = Dirty(1);
-    /// Channels listened to.
+    /// LISTEN registrations.
     pub const LISTEN: Dirty = Dirty(1 << 1);
-    /// Statements made with SQL's PREPARE.
+    /// Statements prepared with SQL's PREPARE.
     pub const STATEMENTS: Dirty = Dirty(1 << 2);
     /// Cursors that may outlive their transaction.
     pub const CURSORS: Dirty = Dirty(1 << 3);
@@ -26,24 +26,24 @@ impl Dirty {
     pub const KINDS: [Dirty; 6] =
         [Dirty::SETTINGS, Dirty::LISTEN, Dirty::STATEMENTS, Dirty::CURSORS, Dirty::TEMP, Dirty::LOCKS];
 
-    /// All that is in one or the other.
+    /// The union.
     #[must_use]
     pub const fn union(self, other: Dirty) -> Dirty {
         Dirty(self.0 | other.0)
     }
 
-    /// All of this that is not in the other.
+    /// The difference: `self` without the other.
     #[must_use]
     pub const fn without(self, other: Dirty) -> Dirty {
         Dirty(self.0 & !other.0)
     }
 
-    /// Whether all of `other` is in this.
+    /// Whether `other` is a subset.
     pub const fn contains(self, other: Dirty) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// Whether there is nothing in it.
+    /// Whether the set is empty.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
@@ -53,7 +53,7 @@ impl Dirty {
         *self = self.union(other);
     }
 
-    /// The kinds in it, each alone.
+    /// The kinds in the set, each alone.
     pub fn kinds(self) -> impl Iterator<Item = Dirty> {
         Dirty::KINDS.into_iter().filter(move |kind| self.contains(*kind))
     }
@@ -69,7 +69,7 @@ impl Dirty {
     }
 }
 
-/// What a finished command, named by its CommandComplete tag, may have left behind. Source: PostgreSQL's list of
+/// The state that a command with this CommandComplete tag may have left behind. Source: PostgreSQL's list of
 /// command tags. The tag of `SET LOCAL` is that of SET. Any CREATE may be temporary: `search_path` or the name's schema may
 /// be `pg_temp`.
 #[inline]

@@ -1,59 +1,71 @@
-//! What a text may do to the state of its session, as far as that must be remembered until the server has answered it.
+//! The session state that a text may leave, as far as it must be remembered until the server has replied.
 
 use super::kept::sets_locally;
 use super::{Dirty, Mentions, SqlHead, head, left_by_tag};
 
-/// What running a text may leave on its server.
+/// The state that a text may leave on its server.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Effects {
-    /// What it may leave beside what its command tags say.
+    /// State that the text may leave in addition to what its command tags imply.
     pub may_leave: Dirty,
-    /// What it certainly leaves beyond its transaction, and its client loses with the server ([`super::kept`]).
+    /// State that the text certainly leaves beyond its transaction, and that the client loses with the server
+    /// ([`super::kept`]).
     pub leaves: Dirty,
-    /// How far its command tags can be believed.
+    /// How to read its command tags.
     pub scope: Scope,
 }
 
-/// How far the command tags of a text can be believed.
+/// How to read the command tags of a text.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Scope {
-    /// They say what may be left.
+    /// They imply what may be left.
     #[default]
     Session,
-    /// It is one statement whose effect ends with its transaction, although its tag is that of one that stays.
+    /// The text is one statement whose effect ends with its transaction, although its tag implies more.
     Transaction,
-    /// It is one CREATE TEMP: what it defines is seen by its own session alone.
+    /// The text is one CREATE TEMP: only its own session sees the new object.
     Temporary,
 }
 
 impl Effects {
-    /// Nothing is left that no command tag says.
+    /// No state beyond what the command tags imply.
     pub const NONE: Effects = Effects { may_leave: Dirty::NONE, leaves: Dirty::NONE, scope: Scope::Session };
-    /// Nothing is known of the text.
+    /// The text is unknown.
     pub const UNKNOWN: Effects = Effects { may_leave: Dirty::ALL, leaves: Dirty::NONE, scope: Scope::Session };
 
-    /// Those of a whole text.
+    /// The effects of a whole text.
     #[inline]
     pub fn of(text: &[u8]) -> Effects {
-        Effects::with_head(text, &head(text))
+        Effects::with_head(text, &head(text)).0
     }
 
-    /// The same, where the head is known.
+    /// Those of a whole text whose head is known, and whether [`kept`](super::kept()) would find nothing in it: it is a single
+    /// statement of a kind that leaves only what its words mention, and mentions nothing. Nearly all are.
     #[inline]
-    pub fn with_head(text: &[u8], head: &SqlHead<'_>) -> Effects {
+    pub fn with_head(text: &[u8], head: &SqlHead<'_>) -> (Effects, bool) {
         let scope = match head {
             SqlHead::SetLocal | SqlHead::DeclareCursor { hold: false } => Scope::Transaction,
             SqlHead::CreateTemp => Scope::Temporary,
             _ => Scope::Session,
         };
-        let mut may_leave = Mentions::of(text);
+        let (mut may_leave, semicolons) = Mentions::and_semicolons(text);
         if may_leave.contains(Dirty::SETTINGS) && may_leave != Dirty::ALL && sets_locally(text) {
             may_leave = may_leave.without(Dirty::SETTINGS);
         }
-        Effects { may_leave, leaves: Dirty::NONE, scope }
+        let single = semicolons == 0 || (semicolons == 1 && text.trim_ascii_end().ends_with(b";"));
+        let harmless = single && may_leave.is_empty() && leaves_only_mentions(text);
+        (Effects { may_leave, leaves: Dirty::NONE, scope }, harmless)
     }
 
-    /// Those of either of two texts.
+    /// Those of a text of which only the beginning is there, and whether [`kept`](super::kept()) would find nothing in that.
+    #[inline]
+    pub fn of_prefix(prefix: &[u8], seen: &[u8]) -> (Effects, bool) {
+        let may_leave = Mentions::of(seen);
+        let harmless = may_leave.is_empty() && leaves_only_mentions(prefix) && !prefix.contains(&b';');
+        (Effects { may_leave, ..Effects::NONE }, harmless)
+    }
+
+    /// The union of the effects of two texts.
     #[must_use]
     pub fn either(self, other: Effects) -> Effects {
         let scope = if self.scope == other.scope { self.scope } else { Scope::Session };
@@ -65,9 +77,20 @@ impl Effects {
     pub fn after(self, tag: Option<&[u8]>) -> Dirty {
         let Some(tag) = tag else { return self.may_leave };
         let by_tag = if self.scope == Scope::Transaction { Dirty::NONE } else { left_by_tag(tag) };
-        // These create nothing, whatever their texts hold. A function that they call may still change settings.
+        // These never create objects. A function that they call may still change settings.
         let writes = [&b"INSERT "[..], b"UPDATE ", b"DELETE ", b"MERGE "].iter().any(|verb| tag.starts_with(verb));
         by_tag.union(if writes { self.may_leave.without(Dirty::TEMP) } else { self.may_leave })
+    }
+}
+
+/// Whether a single statement is of a kind that leaves nothing but what its words mention, by its first letters.
+#[inline]
+fn leaves_only_mentions(text: &[u8]) -> bool {
+    let first = text.first().map_or(b' ', u8::to_ascii_lowercase);
+    match first {
+        b's' => text.first_chunk::<6>().is_some_and(|word| word.eq_ignore_ascii_case(b"select")),
+        b'l' | b'p' | b'd' | b'c' => false,
+        _ => first.is_ascii_alphabetic(),
     }
 }
 

@@ -1,7 +1,8 @@
-//! What a text certainly leaves on its server beyond its transaction, so that a client which loses the server can be warned.
+//! The state that a text certainly leaves on its server beyond its transaction, so that a client that loses the server can
+//! be warned.
 //!
-//! Owns the judgement of a whole text, statement by statement. It errs on the side of nothing: where the text is not
-//! understood, what was found before stands, and a command that takes its own state back is not counted.
+//! Owns the reading of a whole text, statement by statement. In doubt it finds nothing: reading ends at text that is not
+//! understood, with the result so far, and a command that undoes its own state is not counted.
 //!
 //! Source: PostgreSQL's documentation, the pages of SET, LISTEN, PREPARE, DECLARE and CREATE TABLE, "Advisory Lock Functions",
 //! "Configuration Settings Functions".
@@ -9,8 +10,8 @@
 use super::Dirty;
 use super::scan::{Scan, Token};
 
-/// The kinds of state that `text` certainly leaves. `follows` says of a setting (its name in lower case) whether it goes
-/// with the client to its next server.
+/// The kinds of state that `text` certainly leaves. `follows` returns for a setting (its name in lower case) whether the
+/// client keeps it on its next server.
 pub fn kept(text: &[u8], follows: impl Fn(&[u8]) -> bool) -> Dirty {
     let mut scan = Scan::whole(text);
     let mut kept = Dirty::NONE;
@@ -64,14 +65,14 @@ fn ends_with_true(mut scan: Scan<'_>) -> bool {
     }
 }
 
-/// The words of one statement that matter here, in order: names in lower case, literals, and what separates them.
+/// The relevant words of one statement, in order: names in lower case, literals, and separators.
 struct Words<'a>(Vec<Token<'a>>);
 
-/// The most words of a statement that are looked at.
+/// The most words of a statement that are read.
 const MAX_WORDS: usize = 256;
 
 impl<'a> Words<'a> {
-    /// Those of the statement at `scan`, and the position after it; none where the text ends or is not understood.
+    /// The words of the statement at `scan`, and the position after it; `None` where the text ends or is not understood.
     fn of_statement(mut scan: Scan<'a>) -> (Option<Scan<'a>>, Words<'a>) {
         let mut words = Vec::new();
         loop {
@@ -91,7 +92,7 @@ impl<'a> Words<'a> {
         }
     }
 
-    /// Where these words stand one after the other.
+    /// The first position at which these words follow each other.
     fn find(&self, wanted: &[&str]) -> Option<usize> {
         (0..self.0.len()).find(|at| (0..wanted.len()).all(|i| self.at(at + i) == Some(wanted[i].as_bytes())))
     }
@@ -100,7 +101,7 @@ impl<'a> Words<'a> {
         self.find(wanted).is_some()
     }
 
-    /// Where a call of this function begins: its opening parenthesis.
+    /// The first call of this function: the position of its opening parenthesis.
     fn call(&self, function: &str) -> Option<usize> {
         let calls =
             |at: &usize| self.at(*at) == Some(function.as_bytes()) && self.0.get(at + 1) == Some(&Token::Other(b'('));
@@ -108,7 +109,7 @@ impl<'a> Words<'a> {
     }
 }
 
-/// What the command itself leaves.
+/// The state that the command itself leaves.
 fn by_command(words: &Words<'_>, follows: &impl Fn(&[u8]) -> bool) -> Dirty {
     match words.at(0) {
         Some(b"set") if sets_for_good(words, follows) => Dirty::SETTINGS,
@@ -122,7 +123,7 @@ fn by_command(words: &Words<'_>, follows: &impl Fn(&[u8]) -> bool) -> Dirty {
     }
 }
 
-/// Whether a CREATE makes something temporary that stays.
+/// Whether a CREATE creates a temporary object that outlives its transaction.
 fn makes_temporary(words: &Words<'_>) -> bool {
     let first = if words.find(&["or", "replace"]) == Some(1) { 3 } else { 1 };
     let temporary = |at| matches!(words.at(at), Some(b"temp" | b"temporary"));
@@ -154,7 +155,7 @@ fn sets_for_good(words: &Words<'_>, follows: &impl Fn(&[u8]) -> bool) -> bool {
     }
 }
 
-/// What the expressions of the statement leave.
+/// The state that the statement's expressions leave.
 fn by_words(words: &Words<'_>, follows: &impl Fn(&[u8]) -> bool) -> Dirty {
     let mut kept = Dirty::NONE;
     for function in

@@ -1,12 +1,12 @@
-//! Words of a text that leave session state behind although no command tag says so, wherever they are written.
+//! Words in a text that leave session state behind although no command tag implies it, anywhere in the text.
 //!
-//! Owns the search for these words. It does not tell code from literals and comments: what counts as a literal depends on
-//! settings of the session, and a body between dollar signs is code. So whoever hides a word from it hides it from
-//! PostgreSQL. It is fed a text in pieces of any size; the cut changes the answer only towards "mentioned".
+//! Owns the search for these words. The search does not distinguish code from literals and comments: what is a literal
+//! depends on settings of the session, and a dollar-quoted body is code. So a word that is hidden from the search is hidden
+//! from PostgreSQL, too. The text comes in pieces of any size; a split can change the result only towards "mentioned".
 //!
 //! - `create`, `into`: `CREATE TABLE … AS`, `SELECT … INTO`, also under EXPLAIN ANALYZE. Their tag is that of a query.
-//! - `set_config`, `advisory_lock`: parts of the functions' names. The locks of transactions are called otherwise.
-//! - `u&"`: a quoted name with escapes, which may be any of these.
+//! - `set_config`, `advisory_lock`: parts of the functions' names. Transaction-level locks have other names.
+//! - `u&"`: a quoted name with escapes, which may stand for any of these.
 //!
 //! Source: PostgreSQL's documentation, "Lexical Structure", "Advisory Lock Functions", "Configuration Settings Functions".
 
@@ -15,7 +15,7 @@ use super::Dirty;
 /// The longest word, and the byte after it.
 const KEPT: usize = 14;
 
-/// What the texts fed so far mention.
+/// The words found in the text so far.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Mentions {
     found: Dirty,
@@ -25,21 +25,28 @@ pub struct Mentions {
 }
 
 impl Mentions {
-    /// What a whole text mentions.
+    /// The words of a whole text.
     #[inline]
     pub fn of(text: &[u8]) -> Dirty {
-        let text = after_insert_into(text);
-        if is_suspicious(text) { search(text) } else { Dirty::NONE }
+        Mentions::and_semicolons(text).0
     }
 
-    /// Begins with the first piece of a longer text.
+    /// What a whole text mentions, and how many semicolons it holds: 0, 1, or some number above 1. One pass over the text.
+    #[inline]
+    pub(super) fn and_semicolons(text: &[u8]) -> (Dirty, u32) {
+        let text = after_insert_into(text);
+        let seen = look_at(text);
+        (if seen.suspicious { search(text) } else { Dirty::NONE }, seen.semicolons)
+    }
+
+    /// Starts with the first piece of a longer text.
     pub fn begin(piece: &[u8]) -> Mentions {
         let mut mentions = Mentions { found: Mentions::of(piece), ..Mentions::default() };
         mentions.keep_tail(piece);
         mentions
     }
 
-    /// Takes in the next piece.
+    /// Adds the next piece.
     pub fn feed(&mut self, piece: &[u8]) {
         let (mut seam, mut len) = ([0; 2 * KEPT], usize::from(self.tail_len));
         seam[..len].copy_from_slice(&self.tail[..len]);
@@ -47,13 +54,13 @@ impl Mentions {
         seam[len..len + first.len()].copy_from_slice(first);
         len += first.len();
         self.found.insert(search(&seam[..len]));
-        if piece.len() > KEPT && is_suspicious(piece) {
+        if piece.len() > KEPT && look_at(piece).suspicious {
             self.found.insert(search(piece));
         }
         if piece.len() >= KEPT { self.keep_tail(piece) } else { self.keep_tail(&seam[..len]) }
     }
 
-    /// The kinds of state that what was fed so far may leave.
+    /// The kinds of state that the text so far may leave.
     pub fn found(&self) -> Dirty {
         self.found
     }
@@ -65,36 +72,47 @@ impl Mentions {
     }
 }
 
-/// Positions that are looked at together.
+/// The number of positions checked together.
 const LANES: usize = 16;
 
-/// Whether a text holds the first letters of one of the words, or others of theirs. Nearly all texts end here.
+/// What a first look at a text finds.
+struct Look {
+    /// It holds some letters of one of the words. Nearly all texts do not.
+    suspicious: bool,
+    /// Its semicolons: exact up to 1.
+    semicolons: u32,
+}
+
 #[inline]
-fn is_suspicious(text: &[u8]) -> bool {
-    let (mut hits, mut left) = (0, text);
+fn look_at(text: &[u8]) -> Look {
+    let (mut hits, mut semicolons) = ([0u8; LANES], [0u8; LANES]);
+    let mut left = text;
     while let Some(window) = left.first_chunk::<{ LANES + 2 }>() {
-        hits |= any_of(window);
+        look_at_window(window, &mut hits, &mut semicolons);
         left = &left[LANES..];
     }
     let mut last = [0; LANES + 2];
     last[..left.len()].copy_from_slice(left);
-    (hits | any_of(&last)) != 0
+    look_at_window(&last, &mut hits, &mut semicolons);
+    Look {
+        suspicious: hits.into_iter().fold(0, |any, hit| any | hit) != 0,
+        semicolons: semicolons.into_iter().map(u32::from).sum(),
+    }
 }
 
-/// Written for the compiler to do all positions at once.
+/// Written so that the compiler vectorises it.
 #[inline]
-fn any_of(window: &[u8; LANES + 2]) -> u8 {
-    let mut hits = [0u8; LANES];
-    for (at, hit) in hits.iter_mut().enumerate() {
+fn look_at_window(window: &[u8; LANES + 2], hits: &mut [u8; LANES], semicolons: &mut [u8; LANES]) {
+    for at in 0..LANES {
         // 0x20 makes capitals small; '_' becomes 0x7f.
         let (a, b, c) = (window[at] | 0x20, window[at + 1] | 0x20, window[at + 2] | 0x20);
-        *hit = u8::from((a == b'c') & (b == b'r') & (c == b'e'))
+        hits[at] |= u8::from((a == b'c') & (b == b'r') & (c == b'e'))
             | u8::from((a == b'n') & (b == b't') & (c == b'o'))
-            | u8::from((a == b'd') & (b == b'v') & (c == b'i'))
+            | u8::from((a == b'd') & (b == b'v'))
             | u8::from((a == b't') & (b == 0x7f) & (c == b'c'))
-            | u8::from((a == b'u') & (b == b'&') & (c == b'"'));
+            | u8::from(a == b'&');
+        semicolons[at] = semicolons[at].saturating_add(u8::from(window[at] == b';'));
     }
-    hits.into_iter().fold(0, |any, hit| any | hit)
 }
 
 #[cold]

@@ -1,7 +1,7 @@
 //! A cursor over the text of a query, by PostgreSQL's lexical rules.
 //!
-//! Only what can't be mistaken is decided here: where a string holds a backslash, its end depends on a setting of the
-//! session, so the text counts as not understood. In encodings whose characters have ASCII bytes (SJIS, GBK, BIG5 …)
+//! Only unambiguous text is read: the end of a string with a backslash depends on a setting of the session, so such a text
+//! counts as not understood. In encodings whose characters have ASCII bytes (SJIS, GBK, BIG5 …)
 //! those bytes are never quotes or semicolons.
 
 use std::borrow::Cow;
@@ -13,15 +13,15 @@ pub(super) enum Token<'a> {
     Word(Cow<'a, [u8]>),
     /// A name between double quotes, which is no keyword.
     Quoted(Cow<'a, [u8]>),
-    /// What is between single quotes, as it is written.
+    /// A string in single quotes, as written.
     Literal(&'a [u8]),
-    /// Any other byte, the first one of what it begins.
+    /// Any other byte, the first one of its token.
     Other(u8),
     /// The end of a statement.
     Semicolon,
     /// The end of the text.
     End,
-    /// Nothing that is understood.
+    /// Text that is not understood.
     Unclear,
 }
 
@@ -29,7 +29,7 @@ pub(super) enum Token<'a> {
 #[derive(Clone, Copy)]
 pub(super) struct Scan<'a> {
     left: &'a [u8],
-    /// Whether the text goes on after `left`.
+    /// Whether the text continues after `left`.
     cut: bool,
 }
 
@@ -47,10 +47,10 @@ impl<'a> Scan<'a> {
         self.left.first().copied()
     }
 
-    /// To the first statement that is not empty.
+    /// Moves to the first statement that is not empty.
     #[inline]
     pub(super) fn statement(&mut self) {
-        // Most texts begin with their first word.
+        // Most texts start with a word.
         if self.peek().is_some_and(|byte| byte.is_ascii_alphabetic()) {
             return;
         }
@@ -61,7 +61,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Takes this word (given in lower case) and the blanks after it, if it is next.
+    /// Takes this word (in lower case) and the blanks after it, if it is next.
     #[inline]
     pub(super) fn word(&mut self, word: &[u8]) -> bool {
         let Some((next, left)) = self.left.split_at_checked(word.len()) else { return false };
@@ -73,8 +73,8 @@ impl<'a> Scan<'a> {
         true
     }
 
-    /// Takes an identifier and the blanks after it. One in Unicode escapes (`U&"…"`) reads as the name `u` with
-    /// something after it that no caller accepts.
+    /// Takes an identifier and the blanks after it. One in Unicode escapes (`U&"…"`) reads as the name `u` followed
+    /// by text that no caller accepts.
     pub(super) fn name(&mut self) -> Option<Cow<'a, [u8]>> {
         let name = match self.peek()? {
             b'"' => self.quoted_name()?,
@@ -102,7 +102,7 @@ impl<'a> Scan<'a> {
         Some(if doubled { unquote(name) } else { Cow::Borrowed(name) })
     }
 
-    /// Whether nothing but semicolons and blanks follow.
+    /// Whether only semicolons and blanks follow.
     pub(super) fn ends(mut self) -> bool {
         if self.cut {
             return false;
@@ -140,7 +140,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Whether the statement that is begun is certainly the last of the text.
+    /// Whether the current statement is certainly the last of the text.
     pub(super) fn is_last(mut self) -> bool {
         loop {
             self.blank();
@@ -170,7 +170,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Skips a string in single quotes; false where its end is in doubt. A doubled quote reads as two strings, which
+    /// Skips a string in single quotes; false if its end is ambiguous. A doubled quote reads as two strings, which
     /// ends at the same place.
     fn string(&mut self) -> bool {
         let inside = self.left.get(1..).unwrap_or_default();
@@ -180,7 +180,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Skips a string in dollar quotes, or a parameter's dollar; false where the string does not end.
+    /// Skips a dollar-quoted string, or a parameter's dollar; false if the string does not end.
     fn dollar(&mut self) -> bool {
         let inside = self.left.get(1..).unwrap_or_default();
         let tag = inside.iter().position(|byte| *byte == b'$' || !continues_name(*byte));
@@ -195,7 +195,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Skips as many bytes, and answers whether there were any left.
+    /// Skips this many bytes and returns whether there were any left.
     fn skip(&mut self, count: usize) -> bool {
         let left = self.left.get(count..);
         self.left = left.unwrap_or_default();
@@ -223,7 +223,7 @@ fn fold(name: &[u8]) -> Cow<'_, [u8]> {
     if name.iter().any(u8::is_ascii_uppercase) { Cow::Owned(name.to_ascii_lowercase()) } else { Cow::Borrowed(name) }
 }
 
-/// Undoes doubled quotes; every quote in `name` is one of two.
+/// Removes doubled quotes; every quote in `name` is doubled.
 fn unquote(name: &[u8]) -> Cow<'_, [u8]> {
     let mut plain = Vec::with_capacity(name.len());
     let mut bytes = name.iter();

@@ -52,7 +52,7 @@ fn white_space_comments_and_empty_statements_come_before_the_head() {
 }
 
 #[test]
-fn what_ends_with_its_transaction_is_told_from_what_stays() {
+fn what_ends_with_its_transaction_is_distinguished_from_what_stays() {
     expect(
         &SqlHead::SetLocal,
         &[
@@ -70,7 +70,7 @@ fn what_ends_with_its_transaction_is_told_from_what_stays() {
 }
 
 #[test]
-fn a_local_set_promises_nothing_about_the_statements_after_it() {
+fn a_local_set_says_nothing_about_the_statements_after_it() {
     expect(
         &SqlHead::Set,
         &[
@@ -96,7 +96,7 @@ fn a_local_set_promises_nothing_about_the_statements_after_it() {
 }
 
 #[test]
-fn a_prepared_transaction_is_no_prepared_statement() {
+fn a_prepared_transaction_is_not_a_prepared_statement() {
     expect(
         &SqlHead::Prepare,
         &["prepare a as select 1", "PREPARE transaction as select 1", "prepare transaction (int) as x"],
@@ -130,7 +130,7 @@ fn a_cursor_is_held_unless_the_text_says_otherwise() {
 }
 
 #[test]
-fn what_certainly_makes_only_something_temporary_is_told_from_the_rest() {
+fn what_certainly_creates_only_a_temporary_object_is_distinguished_from_the_rest() {
     expect(
         &SqlHead::CreateTemp,
         &[
@@ -183,7 +183,7 @@ fn what_a_pooler_answers_itself_stands_alone() {
 }
 
 #[test]
-fn a_prefix_promises_nothing_about_the_rest() {
+fn a_prefix_says_nothing_about_the_rest() {
     for (text, want) in [
         ("set local a = 1", SqlHead::Set),
         ("deallocate a", SqlHead::Other),
@@ -198,7 +198,7 @@ fn a_prefix_promises_nothing_about_the_rest() {
 }
 
 #[test]
-fn a_command_tag_tells_what_may_be_left_behind() {
+fn a_command_tag_implies_what_may_be_left_behind() {
     let cases: [(&str, Dirty); 9] = [
         ("SET", Dirty::SETTINGS),
         ("LISTEN", Dirty::LISTEN),
