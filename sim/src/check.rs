@@ -1,39 +1,39 @@
-//! What must hold, whatever happens: the names of the checkers, and the first rule that was broken.
+//! The checkers' names and the violation that ends a run.
 //!
-//! The checkers themselves sit where they can see: at the modelled servers, at the modelled clients, at the port.
+//! The checkers themselves are where they observe: in the modelled servers, in the modelled clients, and in the port.
 
 use std::fmt;
 
-/// A rule that a run keeps.
+/// A rule that every run must keep.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Checker {
     /// No byte of one client's result reaches another.
     ResultsReachTheirOwner,
-    /// A client is answered exactly as by a server of its own.
+    /// A client gets exactly the replies of a direct connection.
     AnsweredAsDirect,
-    /// Between the beginning and the end of its transaction or pipeline a server serves one client.
+    /// From the beginning to the end of a transaction or pipeline a server serves one client.
     OneOwnerAServer,
     /// Pools, clients and buffers stay within their limits.
     LimitsHold,
     /// No client finds another's state on its server, unless the settings say so.
     NextOwnerSeesCleanServer,
-    /// A cancel stops a query of its own client, or none.
+    /// A cancel request stops a query of its own client, or none.
     CancelHitsItsOwn,
-    /// Who waits is served, refused or timed out in time.
+    /// A waiting client is served, refused or timed out in time.
     WaitersAreAnswered,
-    /// Nobody waits at one worker while a server of the pool idles at another, but for as long as a few letters take.
-    NobodyWaitsBesideIdle,
-    /// Nobody is passed over by those who came later to another worker, but for as long as a few letters take.
+    /// No client waits at one worker while a server of the pool idles at another, except while a few messages are in transit.
+    NoWaitBesideIdle,
+    /// No client is passed over by clients that came later to another worker, except while a few messages are in transit.
     WaitsAreFair,
-    /// When faults stop, all clients come to their end.
+    /// When faults stop, all clients finish.
     AllFinishes,
-    /// Nothing stays open when all is over.
+    /// No connection or server process remains at the end.
     NoPeerLeaks,
-    /// Nobody is failed when nothing is at fault.
+    /// No client gets an error without a fault.
     NoErrorWithoutFault,
-    /// Each refusal is counted once, under what lay behind it.
+    /// Each refusal is counted once, under its cause.
     RefusalsAreCounted,
-    /// The engine keeps to the port's rules.
+    /// The engine keeps the port's rules.
     PortIsKept,
     /// The engine's own invariants.
     Invariant,
@@ -49,9 +49,9 @@ impl fmt::Display for Checker {
             Checker::NextOwnerSeesCleanServer => "the next owner sees a clean server",
             Checker::CancelHitsItsOwn => "a cancel hits its own query",
             Checker::WaitersAreAnswered => "waiters are answered in time",
-            Checker::NobodyWaitsBesideIdle => "nobody waits beside an idle server",
+            Checker::NoWaitBesideIdle => "no client waits while a server idles",
             Checker::WaitsAreFair => "waits are fair",
-            Checker::AllFinishes => "all finishes when faults stop",
+            Checker::AllFinishes => "all clients finish when faults stop",
             Checker::NoPeerLeaks => "no peer leaks",
             Checker::NoErrorWithoutFault => "no error without a fault",
             Checker::RefusalsAreCounted => "refusals are counted",
@@ -66,7 +66,7 @@ impl fmt::Display for Checker {
 pub struct Violation {
     /// Which rule.
     pub checker: Checker,
-    /// By whom, and how.
+    /// What happened, and to which client or server.
     pub what: String,
 }
 

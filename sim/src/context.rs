@@ -1,4 +1,4 @@
-//! What every actor may touch: the clock and the events to come, the network, the record, and the verdict.
+//! State shared by all actors: the event queue and the clock, the network, the trace, and the first violation.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -8,65 +8,65 @@ use weir_engine::Message;
 use weir_engine::port::{Answer, Signal};
 
 use crate::check::{Checker, Violation};
-use crate::io::Carried;
-use crate::names::{Found, Names};
+use crate::conditions::Conditions;
+use crate::io::Handoff;
+use crate::names::{DnsAnswer, Names};
 use crate::network::{Address, End, Net, NetEvent, Owner, Written};
 use crate::queue::Queue;
 use crate::refused::Refused;
 use crate::rng::Rng;
 use crate::trace::{Detail, Trace};
-use crate::weather::Weather;
 
-/// Everything that can happen.
+/// An event of the simulation.
 pub(crate) enum Event {
-    /// In the network.
+    /// An event of the network.
     Net(NetEvent),
-    /// An actor asked to be woken, with its own number for the reason.
+    /// A timer of an actor; the number is the actor's own reason.
     Wake(Owner, u32),
     /// A message reaches an engine.
-    Message { from: WorkerId, to: u16, message: Box<Message>, socket: Option<Box<Carried>> },
+    Message { from: WorkerId, to: u16, message: Box<Message>, socket: Option<Box<Handoff>> },
     /// A helper has finished for an engine.
     Helped { worker: u16, job: u64, answer: Box<Answer> },
     /// A name has been looked up for an engine.
-    Found { worker: u16, found: Box<Found> },
+    Resolved { worker: u16, found: Box<DnsAnswer> },
     /// A socket has left an engine's loop.
     Detached { worker: u16, peer: Peer },
-    /// A client's handshake is over; with a reason, if it failed.
+    /// A TLS handshake is over; `failure` is the reason if it failed.
     Handshaken { worker: u16, peer: Peer, failure: Option<&'static str> },
     /// An engine's deadline.
     Tick { worker: u16, at: Time },
-    /// The operator, or fate, does something.
+    /// An action of the operator or a fault, by its number.
     Act(u32),
     /// The operator sends the pooler a signal.
     Signal(Signal),
 }
 
-/// What this run promises its clients, so that the checkers know what to expect.
+/// What this run guarantees its clients: the checkers' expectations.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rules {
-    /// Whether a pooler stands between.
+    /// Whether a pooler is between clients and servers.
     pub(crate) pooled: bool,
     /// How the pooler shares servers.
     pub(crate) mode: PoolMode,
-    /// What it does with state left behind.
+    /// What the pooler does with state left behind.
     pub(crate) on_dirty: OnDirty,
-    /// Whether faults are let loose: then a connection may break at any time, and clients may be refused.
+    /// Whether there are faults: then a connection may break at any time, and clients may be refused.
     pub(crate) faulty: bool,
     /// How long a client may wait for an answer beyond what its statements take.
-    pub(crate) patience: Span,
+    pub(crate) answer_timeout: Span,
     /// The most clients that may be logged in at once.
     pub(crate) max_clients: usize,
 }
 
 impl Default for Rules {
-    /// Nothing stands between, nothing is at fault.
+    /// No pooler and no faults.
     fn default() -> Rules {
         Rules {
             pooled: false,
             mode: PoolMode::Session,
             on_dirty: OnDirty::Keep,
             faulty: false,
-            patience: Span::from_secs(3_000),
+            answer_timeout: Span::from_secs(3_000),
             max_clients: usize::MAX,
         }
     }
@@ -81,45 +81,45 @@ pub(crate) struct Context {
     pub(crate) rules: Rules,
     pub(crate) violation: Option<Violation>,
     pub(crate) counts: Counts,
-    pub(crate) misled: Misled,
+    pub(crate) affected: Affected,
     pub(crate) refused: Refused,
-    /// The ends of clients that have been let in.
+    /// The ends of clients that have logged in.
     logged_in: Vec<End>,
 }
 
-/// Clients that a hostile server may have told anything: what they hear proves nothing.
+/// Clients that may have received anything from a hostile server: their replies are not checked.
 #[derive(Default)]
-pub(crate) struct Misled {
-    /// Connections whose server has done mischief.
+pub(crate) struct Affected {
+    /// Connections whose server has misbehaved.
     conns: BTreeSet<u32>,
     clients: BTreeSet<u32>,
-    /// What an engine handles just now comes from such a connection.
-    pub(crate) hearing: bool,
+    /// The input that an engine is handling comes from such a connection.
+    pub(crate) handling: bool,
 }
 
-impl Misled {
-    /// A server does mischief to its client, if it knows it.
-    pub(crate) fn by(&mut self, server: End, client: Option<u32>) {
+impl Affected {
+    /// A server misbehaves towards its client, which is `None` if the server does not know it.
+    pub(crate) fn mark(&mut self, server: End, client: Option<u32>) {
         self.conns.insert(server.conn);
         self.clients.extend(client);
     }
 
-    /// Whether what arrives on this connection comes from a server that has done mischief.
+    /// Whether the server on this connection has misbehaved.
     pub(crate) fn is_from(&self, end: End) -> bool {
         self.conns.contains(&end.conn)
     }
 
-    /// A client is told something of it.
+    /// A client received bytes from such a connection.
     pub(crate) fn add(&mut self, client: u32) {
         self.clients.insert(client);
     }
 
-    /// Whether it is one of them.
+    /// Whether a client is affected.
     pub(crate) fn has(&self, client: u32) -> bool {
         self.clients.contains(&client)
     }
 
-    /// It begins anew.
+    /// The client starts a new session.
     pub(crate) fn forget(&mut self, client: u32) {
         self.clients.remove(&client);
     }
@@ -128,7 +128,7 @@ impl Misled {
 /// What a run did, for the summary.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Counts {
-    /// Times a server became idle after serving a client.
+    /// How often a server became idle after serving a client.
     pub transactions: u64,
     /// Messages that clients sent.
     pub messages: u64,
@@ -158,35 +158,35 @@ impl Counts {
 }
 
 impl Context {
-    /// An empty world at the beginning of its time.
-    pub(crate) fn new(rules: Rules, weather: Weather, rng: Rng, detail: Detail) -> Context {
+    /// An empty world at time 0.
+    pub(crate) fn new(rules: Rules, conditions: Conditions, rng: Rng, detail: Detail) -> Context {
         Context {
             queue: Queue::new(),
             names: Names::new(Vec::new(), rng.fork("names", 0)),
-            net: Net::new(weather, rng),
+            net: Net::new(conditions, rng),
             trace: Trace::new(detail),
             rules,
             violation: None,
             counts: Counts::default(),
-            misled: Misled::default(),
+            affected: Affected::default(),
             refused: Refused::default(),
             logged_in: Vec::new(),
         }
     }
 
-    /// A client has been let in. Tells how many are, as far as whoever let them in has not closed their connections.
-    pub(crate) fn let_in(&mut self, end: End) -> usize {
+    /// A client has logged in. Returns how many are logged in, without those whose connection the other side closed.
+    pub(crate) fn logged_in_now(&mut self, end: End) -> usize {
         self.logged_in.retain(|end| self.net.is_open(*end) && self.net.is_open(end.peer()));
         self.logged_in.push(end);
         self.logged_in.len()
     }
 
-    /// A client writes no more, which counts as having left.
+    /// A client writes no more, which counts as logged out.
     pub(crate) fn left(&mut self, end: End) {
         self.logged_in.retain(|other| *other != end);
     }
 
-    /// The time now.
+    /// The present time.
     pub(crate) fn now(&self) -> Time {
         self.queue.now()
     }
@@ -196,7 +196,7 @@ impl Context {
         self.queue.after(delay, Event::Wake(owner, reason));
     }
 
-    /// Keeps the first broken rule.
+    /// Records a violation, if it is the first.
     pub(crate) fn violated(&mut self, checker: Checker, what: impl FnOnce() -> String) {
         if self.violation.is_none() {
             let violation = Violation { checker, what: what() };
@@ -210,22 +210,22 @@ impl Context {
         self.trace.line(self.queue.now(), || format!("-- {}", text()));
     }
 
-    /// Adds what passes between an engine and its port to the transcript, if it is to have that.
+    /// Adds a line about an engine's port to the transcript, if its detail includes ports.
     pub(crate) fn port(&mut self, text: impl FnOnce() -> String) {
         self.trace.port_line(self.queue.now(), || format!("     {}", text()));
     }
 
     /// Adds a message to the transcript that the owner of `end` sends.
     pub(crate) fn sent<M: fmt::Display>(&mut self, end: End, message: M) {
-        self.spoken(end, end.peer(), message);
+        self.message_line(end, end.peer(), message);
     }
 
     /// Adds a message to the transcript that the owner of `end` has read.
     pub(crate) fn got<M: fmt::Display>(&mut self, end: End, message: M) {
-        self.spoken(end.peer(), end, message);
+        self.message_line(end.peer(), end, message);
     }
 
-    fn spoken<M: fmt::Display>(&mut self, from: End, to: End, message: M) {
+    fn message_line<M: fmt::Display>(&mut self, from: End, to: End, message: M) {
         if !self.trace.is_on() {
             return;
         }

@@ -1,14 +1,14 @@
-//! The words of the network: who is connected to whom, and what happens to a connection.
+//! The network's basic types: ends of connections, their owners, and their events.
 
 use std::fmt;
 
 use weir_base::{Peer, Target};
 
-/// Whom a connection's end belongs to.
+/// The owner of a connection's end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Owner {
     /// Closed, or not yet accepted.
-    Nobody,
+    None,
     /// A client's session, by its number.
     Client(u32),
     /// A client's connection that carries a cancel request, by the client's number.
@@ -22,7 +22,7 @@ pub(crate) enum Owner {
 impl fmt::Display for Owner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Owner::Nobody => f.write_str("?"),
+            Owner::None => f.write_str("?"),
             Owner::Client(number) | Owner::Canceller(number) => write!(f, "c{number}"),
             Owner::Backend(number) => write!(f, "s{number}"),
             Owner::Engine(worker, _) => write!(f, "w{worker}"),
@@ -48,7 +48,7 @@ impl Side {
     }
 }
 
-/// One end of one connection; what a socket is to a process.
+/// One end of one connection: the counterpart of a process's socket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct End {
     /// The connection; numbers are never reused.
@@ -64,7 +64,7 @@ impl End {
     }
 }
 
-/// Where a connect goes to.
+/// The destination of a connect.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Address {
     /// To the pooler's listener.
@@ -76,42 +76,42 @@ pub(crate) enum Address {
 /// The network's own events.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum NetEvent {
-    /// A connect reaches its goal.
+    /// A connect reaches its destination.
     Arrive(u32),
-    /// Something may be read at this end.
+    /// This end may be readable.
     Deliver(End),
-    /// All that this end's owner wrote has been taken.
+    /// All that this end's owner wrote is in the pipe.
     Drained(End),
-    /// A closed end stops offering what it still holds.
+    /// A closed end gives up delivering its remaining bytes.
     Linger(End),
 }
 
-/// What an end's owner is told.
+/// An event for the owner of an end.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Happening {
-    /// A connect asks for whoever listens there; to be answered with [`Net::accept`] or [`Net::refuse`].
+pub(crate) enum SocketEvent {
+    /// A connect has reached its address; answered with [`Net::accept`] or [`Net::refuse`].
     Arrived(Address),
-    /// The connection stands.
+    /// The connection is established.
     Connected,
-    /// Nobody listens, or the network is broken.
+    /// There is no listener, or the network is broken.
     ConnectFailed,
     /// Bytes arrived; they are in the scratch buffer.
     Bytes,
     /// The other end will write no more.
     Eof,
-    /// The same of an end that is not read from: what was written before may stand unread.
+    /// The same for an end whose reading is paused; bytes sent before may still be unread.
     Ending,
     /// The connection broke.
     Error,
-    /// All that was written has been taken.
+    /// All that was written is in the pipe.
     Drained,
 }
 
-/// Whether all of a write was taken.
+/// Whether all of a write fit into the pipe.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Written {
-    /// The network has it all.
+    /// All bytes are in the pipe.
     All,
-    /// Some of it waits at this end; [`Happening::Drained`] will follow.
+    /// Some bytes wait at this end; [`SocketEvent::Drained`] will follow.
     Refused,
 }

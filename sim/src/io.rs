@@ -1,7 +1,7 @@
-//! One turn of an engine: what it asks for through the port is collected, and done when the turn ends.
+//! The port of one engine input: collects the engine's requests and executes them after the input is handled.
 //!
-//! Owns the sockets of one engine by handle. Every use of a handle that is dead, and every range beyond the input,
-//! breaks the port's rules.
+//! Owns the sockets of one engine by handle. Use of a dead handle, or of a range beyond the input, breaks the port's
+//! rules.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,33 +17,33 @@ use weir_pgwire::startup::{self, First};
 
 use crate::check::Checker;
 use crate::context::{Context, Event};
-use crate::names::Found;
+use crate::names::DnsAnswer;
 use crate::network::{Address, End, Owner, Written};
-use crate::refused::{LOGGED, Says, refuses_a_request, says};
+use crate::refused::{Class, LOGGED, classify, refuses_a_request};
 use crate::rng::Rng;
 
-/// ReadyForQuery, outside of a transaction.
+/// ReadyForQuery outside a transaction.
 const READY: &[u8] = b"Z\0\0\0\x05I";
 
-/// What waits at a blocked peer must stay below this: whoever feeds it has been paused.
+/// Bytes waiting at a blocked peer must stay below this: their source has been paused.
 const MOST_WAITING: usize = 512 * 1024;
 
-/// What is known of a socket, and what this turn queued for it.
+/// A socket, and what the present input queued for it.
 #[derive(Debug, Default)]
-pub(crate) struct Turn {
+pub(crate) struct Socket {
     end: Option<End>,
-    /// Bytes to be written when the turn ends.
+    /// Bytes to be written after the input is handled.
     queued: Vec<u8>,
-    /// Whether it is in the list of those that were written to.
+    /// The socket is in [`SimIo::touched`].
     touched: bool,
     closing: bool,
-    /// In a handshake: nothing of the engine's may be said.
-    shaking: bool,
+    /// During a TLS handshake the engine must not send.
+    in_handshake: bool,
     /// What a server connection was started for: database and user.
     started: Option<(String, String)>,
-    /// Where it goes, as the engine wrote it.
+    /// Its target as the engine gave it.
     target: Option<Target>,
-    /// The last bytes of its login, until that is over.
+    /// The last bytes received during its login; `None` after the login.
     login: Option<Vec<u8>>,
     /// The address that was connected to.
     remote: Option<IpAddr>,
@@ -54,15 +54,15 @@ pub(crate) struct Turn {
 enum Kind {
     #[default]
     Client,
-    /// Towards a server; nothing has been sent yet.
+    /// A server connection on which nothing has been sent yet.
     FreshServer,
     Server,
 }
 
-impl Turn {
+impl Socket {
     /// A client's socket.
-    pub(crate) fn client() -> Turn {
-        Turn::default()
+    pub(crate) fn client() -> Socket {
+        Socket::default()
     }
 
     /// What a server connection was started for: database and user.
@@ -71,22 +71,22 @@ impl Turn {
     }
 }
 
-/// A socket on its way to another engine.
-pub(crate) type Carried = (End, Turn);
+/// A socket in transit to another engine.
+pub(crate) type Handoff = (End, Socket);
 
 /// The sockets of one engine.
 #[derive(Debug, Default)]
-pub(crate) struct Slots {
-    slots: Vec<(u32, Option<Turn>)>,
+pub(crate) struct Sockets {
+    slots: Vec<(u32, Option<Socket>)>,
     free: Vec<u32>,
-    /// A server connection has been started since this was asked last.
+    /// A server connection was started since the last [`Sockets::take_started`].
     started: bool,
-    /// What server connections were started for that have ended since this was asked last.
+    /// Database and user of each server connection that ended since the last [`Sockets::take_gone`].
     gone: Vec<(String, String)>,
 }
 
-impl Slots {
-    /// A handle for a socket that is about to be filled in.
+impl Sockets {
+    /// A handle whose socket [`Sockets::fill`] will set.
     pub(crate) fn reserve(&mut self) -> Peer {
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push((0, None));
@@ -98,15 +98,15 @@ impl Slots {
     }
 
     /// Gives a reserved handle its socket.
-    pub(crate) fn fill(&mut self, peer: Peer, end: End, mut turn: Turn) {
-        turn.end = Some(end);
-        self.slots[peer.slot as usize].1 = Some(turn);
+    pub(crate) fn fill(&mut self, peer: Peer, end: End, mut socket: Socket) {
+        socket.end = Some(end);
+        self.slots[peer.slot as usize].1 = Some(socket);
     }
 
     /// The socket of a handle that is alive.
     pub(crate) fn end(&self, peer: Peer) -> Option<End> {
-        let (generation, turn) = self.slots.get(peer.slot as usize)?;
-        turn.as_ref().filter(|_| *generation == peer.generation)?.end
+        let (generation, socket) = self.slots.get(peer.slot as usize)?;
+        socket.as_ref().filter(|_| *generation == peer.generation)?.end
     }
 
     /// The address that a server connection goes to.
@@ -117,135 +117,141 @@ impl Slots {
     /// A handle chosen at random, if it is alive.
     pub(crate) fn any(&self, rng: &mut Rng) -> Option<Peer> {
         let slot = rng.below(self.slots.len() as u64) as u32;
-        let (generation, turn) = self.slots.get(slot as usize)?;
-        turn.as_ref().map(|_| Peer::new(slot, *generation))
+        let (generation, socket) = self.slots.get(slot as usize)?;
+        socket.as_ref().map(|_| Peer::new(slot, *generation))
     }
 
-    /// A handshake is done: the engine may speak again.
-    pub(crate) fn shaken(&mut self, peer: Peer) {
-        if let Some(turn) = self.get(peer) {
-            turn.shaking = false;
+    /// A handshake is done: the engine may send again.
+    pub(crate) fn handshake_done(&mut self, peer: Peer) {
+        if let Some(socket) = self.get(peer) {
+            socket.in_handshake = false;
         }
     }
 
-    /// Ends a handle's life.
+    /// Frees a handle.
     pub(crate) fn remove(&mut self, peer: Peer) {
-        if let Some(turn) = self.get(peer) {
-            let started = turn.started.take();
+        if let Some(socket) = self.get(peer) {
+            let started = socket.started.take();
             self.gone.extend(started);
             self.slots[peer.slot as usize].1 = None;
             self.free.push(peer.slot);
         }
     }
 
-    /// Ends the life of all handles.
+    /// Frees all handles.
     pub(crate) fn take_all(&mut self) -> impl Iterator<Item = End> {
-        std::mem::take(&mut self.slots).into_iter().filter_map(|(_, turn)| turn?.end)
+        std::mem::take(&mut self.slots).into_iter().filter_map(|(_, socket)| socket?.end)
     }
 
-    /// What each server connection was started for.
+    /// Database and user of each server connection.
     pub(crate) fn servers(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.slots.iter().filter_map(|(_, turn)| turn.as_ref()?.started.as_ref()).map(|(d, u)| (d.as_str(), u.as_str()))
+        self.slots
+            .iter()
+            .filter_map(|(_, socket)| socket.as_ref()?.started.as_ref())
+            .map(|(d, u)| (d.as_str(), u.as_str()))
     }
 
-    /// A server has said something: its login is over with its first ReadyForQuery.
-    pub(crate) fn heard(&mut self, peer: Peer, bytes: &[u8]) {
-        let Some(turn) = self.get(peer) else { return };
-        let Some(login) = &mut turn.login else { return };
+    /// A server has sent bytes: its login ends with its first ReadyForQuery.
+    pub(crate) fn received(&mut self, peer: Peer, bytes: &[u8]) {
+        let Some(socket) = self.get(peer) else { return };
+        let Some(login) = &mut socket.login else { return };
         login.extend_from_slice(bytes);
         if login.windows(READY.len()).any(|window| window == READY) {
-            turn.login = None;
+            socket.login = None;
         } else {
             login.drain(..login.len().saturating_sub(READY.len() - 1));
         }
     }
 
-    /// How many logins are under way to each place.
+    /// How many logins are in progress at each target.
     pub(crate) fn logins(&self) -> BTreeMap<String, usize> {
         let mut logins = BTreeMap::new();
-        let turns = self.slots.iter().filter_map(|(_, turn)| turn.as_ref()).filter(|turn| turn.login.is_some());
-        turns.filter_map(|turn| turn.target.as_ref()).for_each(|to| *logins.entry(to.to_string()).or_insert(0) += 1);
+        let sockets =
+            self.slots.iter().filter_map(|(_, socket)| socket.as_ref()).filter(|socket| socket.login.is_some());
+        sockets
+            .filter_map(|socket| socket.target.as_ref())
+            .for_each(|to| *logins.entry(to.to_string()).or_insert(0) += 1);
         logins
     }
 
-    /// Whether a server connection has been started since this was asked last.
+    /// Whether a server connection was started since the last call.
     pub(crate) fn take_started(&mut self) -> bool {
         std::mem::take(&mut self.started)
     }
 
-    /// What server connections were started for that have ended since this was asked last.
+    /// Database and user of each server connection that ended since the last call.
     pub(crate) fn take_gone(&mut self) -> Vec<(String, String)> {
         std::mem::take(&mut self.gone)
     }
 
-    fn get(&mut self, peer: Peer) -> Option<&mut Turn> {
-        let (generation, turn) = self.slots.get_mut(peer.slot as usize)?;
-        turn.as_mut().filter(|_| *generation == peer.generation)
+    fn get(&mut self, peer: Peer) -> Option<&mut Socket> {
+        let (generation, socket) = self.slots.get_mut(peer.slot as usize)?;
+        socket.as_mut().filter(|_| *generation == peer.generation)
     }
 }
 
-/// What an engine asked for beyond its sockets.
+/// What an engine requested other than writes to its sockets.
 #[derive(Default)]
-pub(crate) struct Wishes {
+pub(crate) struct Requests {
     pub(crate) helps: Vec<(u64, Work)>,
-    pub(crate) posts: Vec<(WorkerId, Message, Option<Carried>)>,
+    pub(crate) posts: Vec<(WorkerId, Message, Option<Handoff>)>,
     pub(crate) detaches: Vec<Peer>,
-    /// What has been found of names; heard after a while.
-    pub(crate) looks: Vec<Found>,
-    /// Clients to shake hands with, and what they have sent of that already.
+    /// DNS answers, delivered after a delay.
+    pub(crate) looks: Vec<DnsAnswer>,
+    /// Peers for TLS handshakes, and handshake bytes already received from each.
     pub(crate) handshakes: Vec<(Peer, Vec<u8>)>,
-    /// Peers whose sockets refused bytes just now.
+    /// Peers whose sockets became blocked.
     pub(crate) blocked: Vec<Peer>,
-    /// Clients that were told that their pool is full, by their numbers.
-    pub(crate) crowded_out: Vec<u32>,
+    /// Numbers of clients that were refused because their pool is full.
+    pub(crate) pool_full: Vec<u32>,
     pub(crate) accept: Option<bool>,
-    /// New settings were taken over.
+    /// The engine adopted a new configuration.
     pub(crate) adopted: bool,
     pub(crate) exit: Option<i32>,
 }
 
-/// The port of one turn.
+/// The port while one input is handled.
 pub(crate) struct SimIo<'a> {
     worker: u16,
     ctx: &'a mut Context,
-    slots: &'a mut Slots,
+    sockets: &'a mut Sockets,
     input: &'a [u8],
-    /// Peers that were written to or closed, in the order of the first time.
+    /// Peers that were written to or closed, in the order of the first such call.
     touched: Vec<Peer>,
-    /// The last fatal error for a client.
-    fatal: Option<(Peer, (Says, String))>,
-    wishes: Wishes,
+    /// The last fatal error sent to a client.
+    fatal: Option<(Peer, (Class, String))>,
+    requests: Requests,
 }
 
 impl<'a> SimIo<'a> {
-    /// Begins a turn whose input has these bytes.
-    pub(crate) fn new(worker: u16, ctx: &'a mut Context, slots: &'a mut Slots, input: &'a [u8]) -> SimIo<'a> {
-        SimIo { worker, ctx, slots, input, touched: Vec::new(), fatal: None, wishes: Wishes::default() }
+    /// The port for an input with these bytes.
+    pub(crate) fn new(worker: u16, ctx: &'a mut Context, sockets: &'a mut Sockets, input: &'a [u8]) -> SimIo<'a> {
+        SimIo { worker, ctx, sockets, input, touched: Vec::new(), fatal: None, requests: Requests::default() }
     }
 
-    /// Ends the turn: writes what was queued, closes what was to be closed.
-    pub(crate) fn finish(mut self) -> Wishes {
+    /// Writes what was queued and closes what was to be closed.
+    pub(crate) fn finish(mut self) -> Requests {
         for peer in std::mem::take(&mut self.touched) {
             self.flush(peer);
         }
-        self.wishes
+        self.requests
     }
 
     fn flush(&mut self, peer: Peer) {
-        let Some(turn) = self.slots.get(peer) else { return };
-        let Some(end) = turn.end else { return };
-        turn.touched = false;
-        let closing = turn.closing;
-        let queued = std::mem::take(&mut turn.queued);
+        let Some(socket) = self.sockets.get(peer) else { return };
+        let Some(end) = socket.end else { return };
+        socket.touched = false;
+        let closing = socket.closing;
+        let queued = std::mem::take(&mut socket.queued);
         let was_blocked = self.ctx.net.is_blocked(end);
         let refused = self.ctx.write(end, &queued) == Written::Refused;
         if closing {
-            self.slots.remove(peer);
+            self.sockets.remove(peer);
             self.ctx.close(end);
             return;
         }
         if refused && !was_blocked {
-            self.wishes.blocked.push(peer);
+            self.requests.blocked.push(peer);
         }
         let waiting = self.ctx.net.backlog(end);
         if waiting > MOST_WAITING {
@@ -255,72 +261,72 @@ impl<'a> SimIo<'a> {
     }
 
     /// The socket of a handle that must be alive.
-    fn alive(&mut self, peer: Peer, what: &str) -> Option<&mut Turn> {
-        let alive = self.slots.get(peer).is_some_and(|turn| !turn.closing);
+    fn alive(&mut self, peer: Peer, what: &str) -> Option<&mut Socket> {
+        let alive = self.sockets.get(peer).is_some_and(|socket| !socket.closing);
         if !alive {
             let worker = self.worker;
             self.ctx.violated(Checker::PortIsKept, || format!("w{worker}: {what} of {peer:?}, which is dead"));
             return None;
         }
-        self.slots.get(peer)
+        self.sockets.get(peer)
     }
 
-    /// Where a connect goes to, if it goes to a name. The engine hears of a new answer before it hears what came of the
-    /// connect, which takes some time.
+    /// The address for a connect; names are resolved. The engine gets a new DNS answer before the result of the connect,
+    /// which takes some time.
     fn resolved(&mut self, to: &Target) -> Target {
         let (Host::Name(name), now, worker) = (&to.host, self.ctx.now(), self.worker) else { return to.clone() };
         let Some((address, found)) = self.ctx.names.resolve(now, worker, name) else { return to.clone() };
         if let Some(found) = found {
-            self.ctx.queue.after(Span::ZERO, Event::Found { worker, found: Box::new(found) });
+            self.ctx.queue.after(Span::ZERO, Event::Resolved { worker, found: Box::new(found) });
         }
         Target { host: Host::Ip(address), port: to.port }
     }
 
-    /// Keeps the books of what clients are refused with. A fatal error that the log has no line about was the server's.
+    /// Counts the refusal that a log line reports. A fatal error without a log line came from the server.
     fn note_refusal(&mut self, text: &str) {
         self.ctx.refused.logged(text);
-        let Some((to, (says, message))) = self.fatal.take() else { return };
+        let Some((to, (class, message))) = self.fatal.take() else { return };
         if text.strip_prefix(LOGGED) != Some(&*message) {
             return;
         }
-        self.ctx.refused.told(says);
-        let Some(turn) = self.slots.get(to) else { return };
-        if says == Says::PoolFull
-            && let Some(Owner::Client(number)) = turn.end.map(|end| self.ctx.net.owner(end.peer()))
+        self.ctx.refused.count(class);
+        let Some(socket) = self.sockets.get(to) else { return };
+        if class == Class::PoolFull
+            && let Some(Owner::Client(number)) = socket.end.map(|end| self.ctx.net.owner(end.peer()))
         {
-            self.wishes.crowded_out.push(number);
+            self.requests.pool_full.push(number);
         }
     }
 
     fn queue(&mut self, peer: Peer, bytes: &[u8], what: &str) {
-        let Some(turn) = self.alive(peer, what) else { return };
-        if turn.shaking {
+        let Some(socket) = self.alive(peer, what) else { return };
+        if socket.in_handshake {
             return self.ctx.violated(Checker::PortIsKept, || format!("{what} to {peer:?} in its handshake"));
         }
         let mut started = false;
-        if turn.kind == Kind::FreshServer {
+        if socket.kind == Kind::FreshServer {
             let first = startup::first(bytes);
             if !matches!(first, Ok(Some((First::Ssl, _)))) {
-                turn.kind = Kind::Server;
+                socket.kind = Kind::Server;
             }
             if let Ok(Some((First::Startup(startup), _))) = first {
                 let text = |name: &[u8]| String::from_utf8_lossy(startup.get(name).unwrap_or_default()).into_owned();
-                turn.started = Some((text(b"database"), text(b"user")));
-                turn.login = Some(Vec::new());
+                socket.started = Some((text(b"database"), text(b"user")));
+                socket.login = Some(Vec::new());
                 started = true;
             }
         }
-        turn.queued.extend_from_slice(bytes);
-        let end = turn.end;
-        let first = !std::mem::replace(&mut turn.touched, true);
-        self.slots.started |= started;
+        socket.queued.extend_from_slice(bytes);
+        let end = socket.end;
+        let first = !std::mem::replace(&mut socket.touched, true);
+        self.sockets.started |= started;
         if first {
             self.touched.push(peer);
         }
-        if self.ctx.misled.hearing
+        if self.ctx.affected.handling
             && let Some(Owner::Client(client)) = end.map(|end| self.ctx.net.owner(end.peer()))
         {
-            self.ctx.misled.add(client);
+            self.ctx.affected.add(client);
         }
     }
 }
@@ -338,21 +344,21 @@ impl Io for SimIo<'_> {
     }
 
     fn send(&mut self, to: Peer, bytes: &[u8]) {
-        let client = self.slots.get(to).is_some_and(|turn| turn.kind == Kind::Client);
-        self.fatal = says(bytes).filter(|_| client).map(|says| (to, says)).or(self.fatal.take());
+        let client = self.sockets.get(to).is_some_and(|socket| socket.kind == Kind::Client);
+        self.fatal = classify(bytes).filter(|_| client).map(|refusal| (to, refusal)).or(self.fatal.take());
         if client && refuses_a_request(bytes) {
-            self.ctx.refused.told_of_a_request();
+            self.ctx.refused.count_request();
         }
         self.queue(to, bytes, "send");
     }
 
     fn connect(&mut self, to: &Target) -> Peer {
-        let peer = self.slots.reserve();
+        let peer = self.sockets.reserve();
         let address = self.resolved(to);
         let remote = if let Host::Ip(address) = address.host { Some(address) } else { None };
         let end = self.ctx.connect(Owner::Engine(self.worker, peer), Address::Server(address));
         let target = Some(to.clone());
-        self.slots.fill(peer, end, Turn { kind: Kind::FreshServer, remote, target, ..Turn::default() });
+        self.sockets.fill(peer, end, Socket { kind: Kind::FreshServer, remote, target, ..Socket::default() });
         let worker = self.worker;
         self.ctx.port(|| format!("w{worker} connects {peer:?}"));
         peer
@@ -362,15 +368,15 @@ impl Io for SimIo<'_> {
         let worker = self.worker;
         self.ctx.port(|| format!("w{worker} looks {name} up"));
         let found = self.ctx.names.look_up(self.ctx.now(), worker, name.clone());
-        self.wishes.looks.push(found);
+        self.requests.looks.push(found);
     }
 
     fn close(&mut self, peer: Peer) {
         let worker = self.worker;
         self.ctx.port(|| format!("w{worker} closes {peer:?}"));
-        let Some(turn) = self.alive(peer, "close") else { return };
-        turn.closing = true;
-        if !std::mem::replace(&mut turn.touched, true) {
+        let Some(socket) = self.alive(peer, "close") else { return };
+        socket.closing = true;
+        if !std::mem::replace(&mut socket.touched, true) {
             self.touched.push(peer);
         }
     }
@@ -378,7 +384,7 @@ impl Io for SimIo<'_> {
     fn pause(&mut self, peer: Peer) {
         let worker = self.worker;
         self.ctx.port(|| format!("w{worker} pauses {peer:?}"));
-        if let Some(end) = self.alive(peer, "pause").and_then(|turn| turn.end) {
+        if let Some(end) = self.alive(peer, "pause").and_then(|socket| socket.end) {
             self.ctx.net.pause(end);
         }
     }
@@ -386,44 +392,46 @@ impl Io for SimIo<'_> {
     fn resume(&mut self, peer: Peer) {
         let worker = self.worker;
         self.ctx.port(|| format!("w{worker} resumes {peer:?}"));
-        // Whoever shakes hands is heard when that is over.
-        if let Some(end) = self.alive(peer, "resume").filter(|turn| !turn.shaking).and_then(|turn| turn.end) {
+        // A peer in a handshake is read from after the handshake.
+        if let Some(end) =
+            self.alive(peer, "resume").filter(|socket| !socket.in_handshake).and_then(|socket| socket.end)
+        {
             self.ctx.resume(end);
         }
     }
 
     fn detach(&mut self, peer: Peer) {
-        if let Some(end) = self.alive(peer, "detach").and_then(|turn| turn.end) {
+        if let Some(end) = self.alive(peer, "detach").and_then(|socket| socket.end) {
             self.ctx.net.pause(end);
-            self.wishes.detaches.push(peer);
+            self.requests.detaches.push(peer);
         }
     }
 
     fn post(&mut self, to: WorkerId, message: Message, socket: Option<Peer>) {
-        let socket = socket.and_then(|peer| {
-            let turn = self.alive(peer, "post").map(std::mem::take);
-            self.slots.remove(peer);
-            turn.and_then(|turn| Some((turn.end?, turn)))
+        let handoff = socket.and_then(|peer| {
+            let taken = self.alive(peer, "post").map(std::mem::take);
+            self.sockets.remove(peer);
+            taken.and_then(|taken| Some((taken.end?, taken)))
         });
-        self.wishes.posts.push((to, message, socket));
+        self.requests.posts.push((to, message, handoff));
     }
 
     fn help(&mut self, job: u64, work: Work) {
-        self.wishes.helps.push((job, work));
+        self.requests.helps.push((job, work));
     }
 
     fn start_tls(&mut self, peer: Peer, handshake: Handshake) {
         let worker = self.worker;
-        self.ctx.note(|| format!("w{worker} shakes hands with {peer:?}"));
+        self.ctx.note(|| format!("w{worker} starts a TLS handshake with {peer:?}"));
         let received = match handshake {
             Handshake::Accept { received } => received,
             Handshake::Connect { .. } => Vec::new(),
         };
-        let Some(turn) = self.alive(peer, "handshake") else { return };
-        turn.shaking = true;
-        if let Some(end) = turn.end {
+        let Some(socket) = self.alive(peer, "handshake") else { return };
+        socket.in_handshake = true;
+        if let Some(end) = socket.end {
             self.ctx.net.pause(end);
-            self.wishes.handshakes.push((peer, received));
+            self.requests.handshakes.push((peer, received));
         }
     }
 
@@ -434,19 +442,19 @@ impl Io for SimIo<'_> {
     }
 
     fn adopt(&mut self, _config: &Arc<Config>) {
-        self.wishes.adopted = true;
+        self.requests.adopted = true;
     }
 
     fn accept(&mut self, on: bool) {
-        self.wishes.accept = Some(on);
+        self.requests.accept = Some(on);
     }
 
     fn answer(&mut self, _: u64, _: Response) {
-        unreachable!("nobody asks from outside in this world");
+        unreachable!("the simulation has no control API");
     }
 
     fn exit(&mut self, status: i32) {
-        self.wishes.exit = Some(status);
+        self.requests.exit = Some(status);
     }
 }
 
@@ -454,32 +462,32 @@ impl Io for SimIo<'_> {
 mod tests {
     use super::*;
     use crate::check::Violation;
+    use crate::conditions::Conditions;
     use crate::context::Rules;
     use crate::trace::Detail;
-    use crate::weather::Weather;
 
     const PEER: Peer = Peer::new(0, 1);
 
-    /// What one turn does with a context whose only socket is `PEER`.
-    fn turn(act: impl FnOnce(&mut SimIo<'_>)) -> Option<Violation> {
-        let mut ctx = Context::new(Rules::default(), Weather::calm(), Rng::new(1), Detail::Protocol);
-        let near = ctx.connect(Owner::Nobody, Address::Pooler);
+    /// The violation found in one input, in a context whose only socket is `PEER`.
+    fn iteration(act: impl FnOnce(&mut SimIo<'_>)) -> Option<Violation> {
+        let mut ctx = Context::new(Rules::default(), Conditions::calm(), Rng::new(1), Detail::Protocol);
+        let near = ctx.connect(Owner::None, Address::Pooler);
         let end = ctx.net.accept(near.conn, Owner::Engine(0, PEER));
-        let mut slots = Slots::default();
-        assert_eq!(slots.reserve(), PEER);
-        slots.fill(PEER, end, Turn::client());
-        let mut io = SimIo::new(0, &mut ctx, &mut slots, b"input");
+        let mut sockets = Sockets::default();
+        assert_eq!(sockets.reserve(), PEER);
+        sockets.fill(PEER, end, Socket::client());
+        let mut io = SimIo::new(0, &mut ctx, &mut sockets, b"input");
         act(&mut io);
         io.finish();
         ctx.violation
     }
 
     fn checker(act: impl FnOnce(&mut SimIo<'_>)) -> Option<Checker> {
-        turn(act).map(|violation| violation.checker)
+        iteration(act).map(|violation| violation.checker)
     }
 
     #[test]
-    fn an_engine_that_keeps_the_rules_is_left_alone() {
+    fn an_engine_that_keeps_the_rules_causes_no_violation() {
         let ordinary = |io: &mut SimIo<'_>| {
             io.forward(PEER, 0..5);
             io.send(PEER, b"more");
@@ -509,7 +517,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_that_is_fed_without_end_is_caught() {
+    fn a_peer_that_is_sent_too_much_is_caught() {
         assert_eq!(checker(|io| io.send(PEER, &vec![0; 400_000])), None);
         assert_eq!(checker(|io| io.send(PEER, &vec![0; 700_000])), Some(Checker::LimitsHold));
     }

@@ -1,8 +1,7 @@
-//! One pool over several workers, as those who wait feel it: the checkers "nobody waits beside an idle server" and "waits are
-//! fair".
+//! Waits in a pool that spans several workers: the checkers "no client waits while a server idles" and "waits are fair".
 //!
-//! Owns what each worker showed last of each of its pools. How servers get from one worker to another is not known here, only
-//! how long a letter may take: what holds between workers holds but for so many letters.
+//! Owns the last observed state of each pool at each worker. Must not know how servers get from one worker to another,
+//! only how long a message may take: each rule may be broken for as long as a given number of messages takes.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -12,44 +11,44 @@ use weir_engine::Engine;
 
 use crate::check::{Checker, Violation};
 
-/// The longest that a letter takes from one worker to another.
-pub(crate) const LETTER: Span = Span::from_millis(3);
+/// The longest time that a message between workers takes.
+pub(crate) const LONGEST_DELIVERY: Span = Span::from_millis(3);
 
-/// For how long somebody may be first in line at one worker while a server idles at another. An ask goes to the home, news of it to whoever
-/// has the server, that one home and on to the ask's worker: four letters, each of which may have been held back by the time
-/// that the one before it was too recent, and sockets that take their time to leave.
+/// How long a client may be the first waiter at one worker while a server idles at another. The request goes to the owner
+/// worker, news of it to the borrower, the server back to the owner and on to the requesting worker: four messages. Each
+/// may be delayed because the previous one was too recent, and a socket takes time to leave its worker.
 pub(crate) const BESIDE_IDLE: Span = Span::from_millis(8 * 3);
 
-/// For how long whoever is first in line at a worker may be passed over by those who came to another worker later than they by
-/// more than [`SLACK`]; and anew for as long from the moment when the last who came earlier was served there. As above, and
-/// the answer to an ask may be on its way while the next one is not known of yet. Whoever is passed over while a server is on its
-/// way to them is served within this time.
+/// How long the first waiter at a worker may be passed over by clients that came to another worker later by more than
+/// [`SLACK`]; the time starts anew when the last client that came earlier was served there. As above; also, the reply to
+/// one request may be in transit while the next request is not known yet. A client that is passed over while a server is
+/// in transit to it is served within this time.
 pub(crate) const PASSED_OVER: Span = Span::from_millis(10 * 3);
 
-/// By how much longer one elsewhere has waited whom nobody has to let go first.
+/// A client that has waited longer at another worker by no more than this has no priority.
 const SLACK: Span = Span::from_millis(2);
 
-/// For how long nothing is asked of workers that have taken over new settings, or were stopped: the others hear of it later, and
-/// who was told that there is no such pool pauses before asking again.
+/// How long nothing is checked after workers adopted new settings or were stopped: the other workers learn it later, and
+/// a worker whose request fails because the pool does not exist pauses before the next one.
 const UNSETTLED: Span = Span::from_millis(300);
 
-/// What workers showed.
+/// The observed state of all pools.
 #[derive(Default)]
-pub(crate) struct Lines {
+pub(crate) struct Waits {
     pools: BTreeMap<(Arc<str>, Arc<str>), Pool>,
-    /// Until when nothing is asked of any pool.
+    /// Until when no pool is checked.
     unsettled: Time,
 }
 
 #[derive(Default)]
 struct Pool {
-    at: Vec<At>,
+    at: Vec<AtWorker>,
     unsettled: Time,
-    /// Those who were passed over and wait still.
+    /// Waiters that were passed over and still wait.
     passed_over: Vec<PassedOver>,
 }
 
-/// Whoever was first in line at a worker when one who came later was served elsewhere.
+/// The first waiter at a worker when a client that came later was served at another.
 struct PassedOver {
     worker: usize,
     when: Time,
@@ -58,50 +57,50 @@ struct PassedOver {
 
 /// A pool at one worker.
 #[derive(Clone, Default)]
-struct At {
+struct AtWorker {
     head: Option<Head>,
-    /// Since when those waited who were first before, and until when they were that; of late.
+    /// Earlier first waiters, recent ones only: since when each waited, and until when it was first.
     before: VecDeque<(Time, Time)>,
-    /// Since when a server idles.
+    /// Since when a server is idle.
     idle: Option<Time>,
-    /// It hands nothing out here, as far as is known.
+    /// The pool hands out no servers here, as far as is known.
     stopped: bool,
     seen: bool,
 }
 
-/// Whoever is first in line at a worker.
+/// The first waiter at a worker.
 #[derive(Clone, Copy)]
 struct Head {
     client: Peer,
-    /// Since when they wait, and since when they are first.
+    /// Since when it waits, and since when it is first.
     waits: Time,
     first: Time,
 }
 
-impl Lines {
-    /// Settings change, or all is stopped.
+impl Waits {
+    /// Settings change, or all pools are stopped.
     pub(crate) fn unsettle(&mut self, now: Time) {
         self.unsettled = now + UNSETTLED;
     }
 
-    /// A worker has handled something.
-    pub(crate) fn look(&mut self, worker: usize, engine: &Engine, now: Time) -> Option<Violation> {
+    /// A worker has handled an input.
+    pub(crate) fn observe(&mut self, worker: usize, engine: &Engine, now: Time) -> Option<Violation> {
         let mut found = None;
         self.at(worker).for_each(|at| at.seen = false);
-        for line in engine.lines() {
-            let pool = self.pools.entry((Arc::clone(line.database), Arc::clone(line.user))).or_default();
+        for queue in engine.pool_queues() {
+            let pool = self.pools.entry((Arc::clone(queue.database), Arc::clone(queue.user))).or_default();
             if pool.at.len() <= worker {
-                pool.at.resize(worker + 1, At::default());
+                pool.at.resize(worker + 1, AtWorker::default());
             }
-            pool.at[worker].stopped = line.stopped;
+            pool.at[worker].stopped = queue.stopped;
             if pool.at.iter().any(|at| at.stopped) {
                 pool.unsettled = now + UNSETTLED;
             }
             let settled = self.unsettled.max(pool.unsettled);
-            (pool.at[worker].idle, pool.at[worker].seen) = (line.idle, true);
+            (pool.at[worker].idle, pool.at[worker].seen) = (queue.idle, true);
             let head = pool.at[worker].head;
-            if head.map(|head| head.client) != line.head.map(|(client, _)| client) {
-                pool.at[worker].follows(line.head, now);
+            if head.map(|head| head.client) != queue.head.map(|(client, _)| client) {
+                pool.at[worker].follows(queue.head, now);
                 pool.passed_over.retain(|passed| passed.worker != worker);
                 if let Some(head) = head.filter(|head| engine.is_served(head.client)) {
                     pool.pass_over(worker, head, now);
@@ -113,18 +112,18 @@ impl Lines {
                 pool.passed_over.clear();
             }
         }
-        // What a worker has forgotten it does not show any more.
-        self.at(worker).filter(|at| !at.seen).for_each(|at| *at = At::default());
+        // Pools that the worker does not show any more are gone there.
+        self.at(worker).filter(|at| !at.seen).for_each(|at| *at = AtWorker::default());
         found
     }
 
-    fn at(&mut self, worker: usize) -> impl Iterator<Item = &mut At> {
+    fn at(&mut self, worker: usize) -> impl Iterator<Item = &mut AtWorker> {
         self.pools.values_mut().filter_map(move |pool| pool.at.get_mut(worker))
     }
 }
 
-impl At {
-    /// Somebody is first in line, who was not.
+impl AtWorker {
+    /// The first waiter has changed.
     fn follows(&mut self, head: Option<(Peer, Time)>, now: Time) {
         self.before.retain(|(_, until)| *until + PASSED_OVER >= now);
         self.before.extend(self.head.map(|head| (head.waits, now)));
@@ -133,30 +132,31 @@ impl At {
 }
 
 impl Pool {
-    /// Whoever waits at one worker while a server idles at another.
+    /// A client that waits at one worker while a server idles at another.
     fn beside_idle(&self, settled: Time, now: Time) -> Option<Violation> {
         for (waits, head) in self.at.iter().enumerate().filter_map(|(worker, at)| Some((worker, at.head?))) {
             for (idles, since) in self.at.iter().enumerate().filter_map(|(worker, at)| Some((worker, at.idle?))) {
-                // Whoever had a server that was lost has waited for long, but wants another one only now.
+                // A client whose server was lost has an old wait, but needs another server only since it is first.
                 let both = head.first.max(since).max(settled);
                 if both + BESIDE_IDLE < now {
                     let time = now.since(both).micros();
-                    let what = format!("for {time} µs a client has waited at w{waits} and a server idled at w{idles}");
-                    return Some(Violation { checker: Checker::NobodyWaitsBesideIdle, what });
+                    let what =
+                        format!("for {time} µs a client has waited at w{waits} while a server was idle at w{idles}");
+                    return Some(Violation { checker: Checker::NoWaitBesideIdle, what });
                 }
             }
         }
         None
     }
 
-    /// Somebody was served at a worker: whom that has passed over.
+    /// A client was served at a worker: records the waiters that it passed over.
     fn pass_over(&mut self, served_at: usize, served: Head, now: Time) {
         let oldest = self.at[served_at].before.iter().map(|(waits, _)| *waits).fold(served.waits, Time::min);
         for (worker, head) in self.at.iter().enumerate().filter_map(|(worker, at)| Some((worker, at.head?))) {
             if worker != served_at && head.first + PASSED_OVER < now && head.waits + SLACK < oldest {
                 let (longer, first) = (served.waits.since(head.waits).micros(), now.since(head.first).micros());
                 let what = format!(
-                    "w{served_at} served one who came {longer} µs later than one who had been first in line at w{worker} \
+                    "w{served_at} served a client that came {longer} µs later than the one that had been first at w{worker} \
                      for {first} µs"
                 );
                 self.passed_over.push(PassedOver { worker, when: now, what });
@@ -164,10 +164,10 @@ impl Pool {
         }
     }
 
-    /// Whoever was passed over and waits still.
+    /// A client that was passed over and still waits.
     fn unfair(&self, now: Time) -> Option<Violation> {
         let passed = self.passed_over.iter().find(|passed| passed.when + PASSED_OVER < now)?;
-        let what = format!("{}, who still waits {} µs later", passed.what, now.since(passed.when).micros());
+        let what = format!("{}, and which still waits {} µs later", passed.what, now.since(passed.when).micros());
         Some(Violation { checker: Checker::WaitsAreFair, what })
     }
 }
@@ -184,36 +184,37 @@ mod tests {
         Head { client: Peer::new(slot, 1), waits: at(waits), first: at(waits) }
     }
 
-    fn pool(first: Option<Head>, second: At) -> Pool {
-        Pool { at: vec![At { head: first, ..At::default() }, second], ..Pool::default() }
+    fn pool(first: Option<Head>, second: AtWorker) -> Pool {
+        Pool { at: vec![AtWorker { head: first, ..AtWorker::default() }, second], ..Pool::default() }
     }
 
     #[test]
-    fn one_who_waits_beside_an_idle_server_is_found() {
-        let pool = pool(Some(head(1, 100)), At { idle: Some(at(90)), ..At::default() });
+    fn a_client_that_waits_while_a_server_idles_is_found() {
+        let pool = pool(Some(head(1, 100)), AtWorker { idle: Some(at(90)), ..AtWorker::default() });
         let found = |settled, now| pool.beside_idle(at(settled), at(now)).map(|violation| violation.checker);
         assert_eq!(found(0, 124), None);
-        assert_eq!(found(0, 125), Some(Checker::NobodyWaitsBesideIdle));
+        assert_eq!(found(0, 125), Some(Checker::NoWaitBesideIdle));
         assert_eq!(found(110, 125), None);
     }
 
-    /// Whether one who has waited since 100 is passed over when one who has waited since `waits` is served elsewhere at `now`.
+    /// Whether a client that waits since 100 counts as passed over when one that waits since `waits` is served elsewhere
+    /// at `now`.
     fn passes_over(waits: u64, now: u64, before: Option<Time>) -> bool {
         let before = before.map(|waits| (waits, at(now))).into_iter().collect();
-        let mut pool = pool(Some(head(1, 100)), At { before, ..At::default() });
+        let mut pool = pool(Some(head(1, 100)), AtWorker { before, ..AtWorker::default() });
         pool.pass_over(1, head(2, waits), at(now));
-        assert_eq!(pool.unfair(at(now + 30)), None, "a server may be on its way");
+        assert_eq!(pool.unfair(at(now + 30)), None, "a server may be in transit");
         pool.unfair(at(now + 31)).is_some()
     }
 
     #[test]
-    fn one_who_is_passed_over_is_found() {
+    fn a_client_that_is_passed_over_is_found() {
         assert!(passes_over(200, 231, None));
-        assert!(!passes_over(105, 130, None), "it may not be known yet");
-        assert!(!passes_over(102, 231, None), "as good as the same age");
-        assert!(!passes_over(200, 231, Some(at(99))), "there was one who came earlier");
-        let mut pool = pool(Some(head(1, 100)), At::default());
+        assert!(!passes_over(105, 130, None), "the wait may not be known yet");
+        assert!(!passes_over(102, 231, None), "the difference is within SLACK");
+        assert!(!passes_over(200, 231, Some(at(99))), "an earlier client was served before");
+        let mut pool = pool(Some(head(1, 100)), AtWorker::default());
         pool.pass_over(0, head(2, 200), at(231));
-        assert!(pool.unfair(at(300)).is_none(), "within a worker it is the pool that is asked");
+        assert!(pool.unfair(at(300)).is_none(), "within a worker the pool itself checks the order");
     }
 }

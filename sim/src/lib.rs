@@ -1,12 +1,12 @@
-//! The simulator: the engine that runs in production, on a network, a clock and servers that are made up.
+//! The simulator: the production engine on a simulated network, a virtual clock and modelled servers.
 //!
-//! One seed gives one run, bit for bit. [`run`] draws a scenario from a seed, lets everything happen, and says which
-//! rule was broken first, if any ([`Checker`] lists the rules). [`Baseline::Direct`] leaves the pooler out: clients
-//! talk to the modelled servers themselves, which must always go well, so that a failure of the other kind is the
-//! pooler's.
+//! One seed gives one run, bit for bit. [`run`] draws a scenario from a seed, runs it, and reports the first broken
+//! rule, if any ([`Checker`] lists the rules). [`Baseline::Direct`] runs clients against the modelled servers without
+//! the pooler. Such a run must always pass, so a failure with the pooler is the pooler's.
 
 mod check;
 mod client;
+mod conditions;
 mod context;
 mod direct;
 mod ends;
@@ -17,7 +17,6 @@ mod message;
 mod minimise;
 mod names;
 mod network;
-mod part;
 mod pooled;
 mod pooler;
 mod postgres;
@@ -28,15 +27,15 @@ mod rng;
 mod run;
 mod salts;
 mod scenario;
+mod subset;
 mod trace;
 mod transcript;
-mod weather;
 mod world;
 
 pub use check::{Checker, Violation};
 pub use context::Counts;
 pub use minimise::minimise;
-pub use part::Part;
-pub use run::{Baseline, run, run_part};
+pub use run::{Baseline, run, run_subset};
+pub use subset::Subset;
 pub use trace::Detail;
 pub use world::Outcome;

@@ -1,7 +1,7 @@
-//! The limits of the pooler's settings, as the network sees them kept: the checker "limits hold" for servers and clients.
+//! The limits of the pooler's settings, checked from outside: the checker "limits hold" for servers and clients.
 //!
-//! Owns what the settings have allowed so far. A reload never closes what is there, so what counts is the widest limit that
-//! the process was ever told. Must not know how the pooler keeps its limits.
+//! Owns the history of settings. A reload never closes existing connections, so the widest limit of all settings so far
+//! counts. Must not know how the pooler keeps its limits.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,13 +9,13 @@ use std::sync::Arc;
 use weir_base::ClientAddr;
 use weir_config::{AuthLookup, Config, Pool};
 
-/// What the settings so far allow.
+/// What all settings so far allow.
 #[derive(Default)]
 pub(crate) struct Allowed {
     history: Vec<Arc<Config>>,
-    /// What was found in the history, by database and user on the server.
+    /// A cache of limits found in the history, by database and user on the server.
     found: BTreeMap<(String, String), Most>,
-    /// Operators may have made pools smaller.
+    /// Operators may have shrunk pools.
     pub(crate) operated: bool,
 }
 
@@ -28,13 +28,13 @@ struct Most {
 }
 
 impl Allowed {
-    /// The pooler is told these settings.
+    /// The pooler gets these settings.
     pub(crate) fn note(&mut self, config: &Arc<Config>) {
         self.history.push(Arc::clone(config));
         self.found.clear();
     }
 
-    /// Which limit is broken by these server connections, each with its database and user on the server, if one is.
+    /// The limit that these server connections break, if any; each comes with its database and user on the server.
     pub(crate) fn broken<'a>(&mut self, servers: impl Iterator<Item = (&'a str, &'a str)>) -> Option<String> {
         let (mut pools, mut databases, mut users) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
         for (database, user) in servers {
@@ -54,8 +54,8 @@ impl Allowed {
         })
     }
 
-    /// Whether the pool that a client waited in may have been full, by any of the settings so far, with so many servers for a
-    /// database and a user; what speaks against it. That is its own pool, or the one where its secret was asked for.
+    /// `Some` if the pool that a client waited in can't have been full under any settings so far; `servers` counts the
+    /// connections of a database and a user. That pool is the client's own, or the one of its auth_query.
     pub(crate) fn not_full(&self, database: &str, user: &str, servers: impl Fn(&str, &str) -> usize) -> Option<String> {
         let own = self.lacks(database, |pool| pool.user.clone().unwrap_or_else(|| user.to_owned()), &servers)?;
         let mut lookups = self.history.iter().filter_map(|config| config.auth_lookup(database));
@@ -81,7 +81,7 @@ impl Allowed {
         (there < size).then(|| format!("it has {there} of {size} servers"))
     }
 
-    /// The most logins at once of one worker at one place.
+    /// The most concurrent logins of one worker at one target.
     pub(crate) fn logins(&self, workers: usize) -> usize {
         let most = self.history.iter().map(|config| limited(config.max_logins_per_host)).max().unwrap_or(usize::MAX);
         (most / workers).max(1)
@@ -94,7 +94,7 @@ impl Allowed {
         }
         let mut most = Most { pool: 0, database: 0, user: 0 };
         for config in &self.history {
-            // A user's limit holds wherever its pools are.
+            // A user's limit spans all its pools.
             most.user = most.user.max(limited(config.user_connections(user)));
             for pool in pools_of(config, database) {
                 let limits = &config.pool_of_user(&pool, user).limits;
@@ -108,12 +108,12 @@ impl Allowed {
     }
 }
 
-/// Settings say 0 for no limit.
+/// In settings 0 means no limit.
 fn limited(limit: u32) -> usize {
     if limit == 0 { usize::MAX } else { limit as usize }
 }
 
-/// The pools whose servers have this database.
+/// The pools with this database on the server.
 fn pools_of(config: &Config, database: &str) -> Vec<Arc<Pool>> {
     let mut pools: Vec<Arc<Pool>> =
         config.pools.values().filter(|pool| pool.database == database).map(Arc::clone).collect();
@@ -123,8 +123,8 @@ fn pools_of(config: &Config, database: &str) -> Vec<Arc<Pool>> {
     pools
 }
 
-/// Which limit of clients is broken by those who are in, on all workers together, if one is.
-pub(crate) fn crowded<'a>(
+/// The client limit that the logged-in clients of all workers break, if any.
+pub(crate) fn broken_client_limit<'a>(
     inside: impl Iterator<Item = (&'a str, &'a str, &'a ClientAddr)>,
     config: &Config,
 ) -> Option<String> {
@@ -161,11 +161,11 @@ mod tests {
         let local = ClientAddr::Unix { pid: 1, uid: 1 };
         let mut config = Config { max_user_client_connections: 2, ..Config::default() };
         let inside = [("db", "ann", &from), ("db", "ann", &local), ("db", "bob", &from)];
-        assert_eq!(crowded(inside.into_iter(), &config), None);
+        assert_eq!(broken_client_limit(inside.into_iter(), &config), None);
         let more = inside.into_iter().chain([("other", "ann", &local)]);
-        assert_eq!(crowded(more, &config).as_deref(), Some("3 clients of the user ann"));
+        assert_eq!(broken_client_limit(more, &config).as_deref(), Some("3 clients of the user ann"));
         config.max_address_connections = 1;
-        assert_eq!(crowded(inside.into_iter(), &config).as_deref(), Some("2 clients from 127.0.0.1"));
+        assert_eq!(broken_client_limit(inside.into_iter(), &config).as_deref(), Some("2 clients from 127.0.0.1"));
     }
 
     /// Pools `pool0` and `pool1`, whose databases are `db0` and `db1`.
@@ -189,7 +189,7 @@ mod tests {
         let beyond = [("db0", "ann"), ("db0", "ann"), ("db0", "ann")];
         let found = allowed.broken(beyond.into_iter());
         assert_eq!(found.as_deref(), Some("3 server connections of db0 as ann, with 2 allowed"));
-        assert!(allowed.broken([("db9", "ann")].into_iter()).is_some(), "nobody has such a pool");
+        assert!(allowed.broken([("db9", "ann")].into_iter()).is_some(), "there is no such pool");
     }
 
     #[test]
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pool_that_is_said_to_be_full_and_is_not_is_caught() {
+    fn a_pool_that_is_reported_full_and_is_not_is_caught() {
         let mut allowed = allowed(2, 0, 0);
         assert_eq!(allowed.not_full("pool0", "ann", |_, _| 2), None);
         let found = allowed.not_full("pool0", "ann", |database, user| usize::from((database, user) == ("db0", "ann")));
@@ -212,14 +212,14 @@ mod tests {
         config.auth.query_user = Some("asker".to_owned());
         allowed.note(&Arc::new(config));
         let asked = |database: &str, user: &str| 2 * usize::from((database, user) == ("db0", "asker"));
-        assert_eq!(allowed.not_full("pool0", "ann", asked), None, "its secret was being asked for");
+        assert_eq!(allowed.not_full("pool0", "ann", asked), None, "auth_query was waiting for that pool");
         allowed.operated = true;
         assert_eq!(allowed.not_full("pool0", "ann", |_, _| 1), None);
         assert!(allowed.not_full("pool0", "ann", |_, _| 0).is_some());
     }
 
     #[test]
-    fn what_was_allowed_once_may_stay() {
+    fn what_earlier_settings_allowed_may_stay() {
         let mut allowed = allowed(9, 0, 2);
         let servers = [("db0", "ann"), ("db1", "ann")];
         allowed.note(&Arc::new(Config { max_user_connections: 1, ..(**allowed.history.last().unwrap()).clone() }));

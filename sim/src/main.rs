@@ -1,4 +1,4 @@
-//! The command `weir-sim`: runs seeds, says which rule was broken with which of them, and makes such runs small.
+//! The command `weir-sim`: runs seeds, reports which seed broke which rule, and minimises the failing runs.
 
 mod options;
 mod seeds;
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use options::{Command, Options};
 use seeds::{Cost, Done};
-use weir_sim::{Baseline, Counts, Detail, Outcome, Part, minimise, run_part};
+use weir_sim::{Baseline, Counts, Detail, Outcome, Subset, minimise, run_subset};
 
 /// How many lines of a failed run are printed.
 const LINES: usize = 120;
@@ -37,7 +37,7 @@ struct Total {
 
 fn simulate(options: &Options) -> ExitCode {
     let began = Instant::now();
-    let mut told = began;
+    let mut last_summary = began;
     let mut total = Total::default();
     seeds::all(options, |Done { outcome, cost }| {
         total.seeds += 1;
@@ -49,8 +49,8 @@ fn simulate(options: &Options) -> ExitCode {
         } else if options.detail > Detail::None {
             outcome.transcript().iter().for_each(|line| println!("{line}"));
         }
-        if told.elapsed() >= Duration::from_secs(10) {
-            told = Instant::now();
+        if last_summary.elapsed() >= Duration::from_secs(10) {
+            last_summary = Instant::now();
             println!("{}", summary(&total, began.elapsed()));
         }
         total.failures < options.failures
@@ -59,38 +59,38 @@ fn simulate(options: &Options) -> ExitCode {
     if total.failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Repeats a failed run, makes it small, and shows both.
+/// Repeats a failed run, minimises it, and prints the result.
 fn report(options: &Options, outcome: &Outcome) {
     let (seed, Some(violation)) = (outcome.seed, &outcome.violation) else { return };
     println!("\nseed {seed} failed: {violation}");
-    let again = run_part(options.baseline, seed, &options.part, detail(options));
+    let again = run_subset(options.baseline, seed, &options.subset, detail(options));
     if again.digest != outcome.digest {
-        println!("  (it did not repeat itself: the run depends on something beside its seed)");
+        println!("  (the repetition differs: the run depends on something besides its seed)");
     }
-    let mut part = options.part.clone();
+    let mut subset = options.subset.clone();
     let mut shown = again;
-    if part.is_whole() && !options.minimise.is_zero() {
-        println!("  making it small, for at most {} s …", options.minimise.as_secs());
-        part = minimise(options.baseline, outcome, options.minimise);
-        shown = run_part(options.baseline, seed, &part, detail(options));
+    if subset.is_whole() && !options.minimise.is_zero() {
+        println!("  minimising for at most {} s …", options.minimise.as_secs());
+        subset = minimise(options.baseline, outcome, options.minimise);
+        shown = run_subset(options.baseline, seed, &subset, detail(options));
     }
     let lines = shown.transcript();
     let from = if options.detail > Detail::None { 0 } else { lines.len().saturating_sub(LINES) };
     if from > 0 {
-        println!("  … {from} lines before; --trace shows them");
+        println!("  … {from} earlier lines; --trace shows them");
     }
     lines[from..].iter().for_each(|line| println!("  {line}"));
-    repeat(options, seed, &part);
+    print_commands(options, seed, &subset);
 }
 
-/// Says how to have it again.
-fn repeat(options: &Options, seed: u64, part: &Part) {
+/// Prints the commands that repeat the run.
+fn print_commands(options: &Options, seed: u64, subset: &Subset) {
     let direct = if options.baseline == Baseline::Direct { " --direct" } else { "" };
-    println!("the run again:     make sim SEED={seed} COUNT=1{}", args(direct.trim()));
-    if !part.is_whole() {
-        println!("the small one:     make sim SEED={seed} COUNT=1{}", args(format!("{part}{direct}").trim()));
+    println!("the whole run:     make sim SEED={seed} COUNT=1{}", args(direct.trim()));
+    if !subset.is_whole() {
+        println!("the minimised run: make sim SEED={seed} COUNT=1{}", args(format!("{subset}{direct}").trim()));
     }
-    println!("all of its lines:  … ARGS='… --trace', and --port for what passes through the engines' ports\n");
+    println!("its transcript:    … ARGS='… --trace', or --port to add what passes through the engines' ports\n");
 }
 
 fn args(options: &str) -> String {
@@ -104,7 +104,7 @@ fn detail(options: &Options) -> Detail {
 fn summary(total: &Total, elapsed: Duration) -> String {
     let Counts { transactions, logins, cancelled, broken, events, .. } = total.counts;
     let (seeds, failures, seconds) = (total.seeds, total.failures, elapsed.as_secs_f64());
-    // The kernel counts CPU time in pieces: of a run or two there is nothing to be said.
+    // The kernel's CPU clock is coarse: after one or two runs it may still show 0.
     let cost = total.cost.as_secs_f64().max(0.01);
     let rate = transactions as f64 * 60.0 / cost;
     format!(

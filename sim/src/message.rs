@@ -1,6 +1,6 @@
-//! Messages as whole values, for actors that read and write all of them; the pooler never builds these.
+//! Messages as whole values, for actors that read and write every field; the pooler never builds such values.
 //!
-//! Owns the way from bytes to a value and back, on top of `weir_pgwire`. Must not know what is answered to what.
+//! Owns decoding and encoding, on top of `weir_pgwire`. Must not know which message answers which.
 
 use weir_pgwire::{ErrorFields, Head, Malformed, Of, backend, frontend, put_back, put_front, tag};
 
@@ -11,29 +11,29 @@ pub(crate) enum Front {
     Query(String),
     /// Prepare `text` as `name`.
     Parse { name: String, text: String },
-    /// Make `portal` of `statement` with these values.
+    /// Create `portal` from `statement` with these values.
     Bind { portal: String, statement: String, values: Vec<String> },
-    /// What is this?
+    /// Describe a statement or a portal.
     Describe(Of, String),
     /// Run `portal` for at most `max_rows` rows; 0: all.
     Execute { portal: String, max_rows: i32 },
-    /// Forget this.
+    /// Close a statement or a portal.
     Close(Of, String),
     /// The end of a batch.
     Sync,
-    /// Send what is ready.
+    /// Send buffered replies.
     Flush,
-    /// The old fast path, with one argument.
+    /// A fast-path function call with one argument.
     FunctionCall(String),
     /// A piece of COPY's data.
     CopyData(String),
     /// The data is complete.
     CopyDone,
-    /// The client gives up a COPY.
+    /// The client aborts a COPY.
     CopyFail(String),
-    /// An answer to a request for a password, of whatever kind.
+    /// A response to any authentication request.
     Password(Vec<u8>),
-    /// Goodbye.
+    /// The end of the session.
     Terminate,
 }
 
@@ -61,7 +61,7 @@ impl Front {
         }
     }
 
-    /// Whether there is a message of this kind.
+    /// Whether a message type with this tag exists.
     pub(crate) fn is_known(tag: u8) -> bool {
         b"QPBDECSHFdcfpX".contains(&tag)
     }
@@ -109,13 +109,13 @@ fn named(body: &[u8], make: fn(Of, String) -> Front) -> Result<Front, Malformed>
 /// What a server sends, read.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Back {
-    /// Authentication, of whatever kind.
+    /// Any authentication message.
     Auth(AuthStep),
     /// A setting's value.
     Parameter(String, String),
-    /// What a cancel has to show.
+    /// The process id and the secret key for cancel requests.
     Key(u32, Vec<u8>),
-    /// The protocol's version is negotiated.
+    /// NegotiateProtocolVersion.
     Negotiate,
     /// `I`, `T` or `E`.
     Ready(u8),
@@ -135,14 +135,14 @@ pub(crate) enum Back {
     FunctionResult(String),
     /// COPY's data.
     CopyData(String),
-    /// A message that says it all with its tag.
+    /// A message without fields, or one that is not compared: its tag.
     Bare(u8),
 }
 
-/// The steps of a login, as the client is told.
+/// An authentication message.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum AuthStep {
-    /// In.
+    /// The login succeeded.
     Ok,
     /// Send the password.
     Cleartext,
@@ -152,9 +152,9 @@ pub(crate) enum AuthStep {
     Sasl,
     /// SASL goes on.
     SaslContinue(Vec<u8>),
-    /// SASL's last word.
+    /// The last SASL message.
     SaslFinal(Vec<u8>),
-    /// Something that nobody here speaks.
+    /// A method that this model does not have.
     Other,
 }
 

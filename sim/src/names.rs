@@ -1,7 +1,7 @@
-//! Names of servers, whose addresses change.
+//! A model of DNS: server names whose addresses change.
 //!
-//! Owns what a name stands for at the moment, and what each engine's port has been told of it. An answer holds for a
-//! while; the next one may be another address, or none at all.
+//! Owns each name's current address and the answers that each engine's port has cached. An answer is valid for its TTL;
+//! the next one may be another address, or a failure.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -11,36 +11,36 @@ use weir_base::{Span, Time};
 
 use crate::rng::Rng;
 
-/// What a port hears of a name.
+/// A DNS answer for a port.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Found {
+pub(crate) struct DnsAnswer {
     pub(crate) name: Arc<str>,
-    /// Empty: the name server is in trouble.
+    /// Empty: the lookup failed.
     pub(crate) addresses: Vec<IpAddr>,
-    /// How long the answer holds.
+    /// How long the answer is valid.
     pub(crate) ttl: Span,
 }
 
 /// All names.
 pub(crate) struct Names {
-    /// What a name may stand for.
+    /// All possible addresses.
     addresses: Vec<IpAddr>,
-    /// What each stands for now.
+    /// The current address of each name.
     current: BTreeMap<Arc<str>, IpAddr>,
-    /// What each engine's port knows, and how long it holds.
+    /// What each engine's port has cached, and until when it is valid.
     known: BTreeMap<(u16, Arc<str>), (IpAddr, Time)>,
     rng: Rng,
 }
 
 impl Names {
-    /// Names that stand for one of these addresses each.
+    /// Names with one of these addresses each.
     pub(crate) fn new(addresses: Vec<IpAddr>, rng: Rng) -> Names {
         Names { addresses, current: BTreeMap::new(), known: BTreeMap::new(), rng }
     }
 
-    /// Where a connect goes to, and what the engine has to hear of it first unless its port knew. `None` if there are no
-    /// addresses.
-    pub(crate) fn resolve(&mut self, now: Time, worker: u16, name: &str) -> Option<(IpAddr, Option<Found>)> {
+    /// The address for a connect, and the new answer for the engine unless its port had one cached. `None` if there are
+    /// no addresses.
+    pub(crate) fn resolve(&mut self, now: Time, worker: u16, name: &str) -> Option<(IpAddr, Option<DnsAnswer>)> {
         let name: Arc<str> = name.into();
         if let Some((address, until)) = self.known.get(&(worker, name.clone()))
             && now < *until
@@ -52,26 +52,26 @@ impl Names {
         Some((address, Some(found)))
     }
 
-    /// Looks a name up for an engine that has grown tired of its last answer.
-    pub(crate) fn look_up(&mut self, now: Time, worker: u16, name: Arc<str>) -> Found {
-        let trouble = self.rng.chance(100);
-        match self.ask(&name).filter(|_| !trouble) {
+    /// Looks a name up for an engine that wants a new answer.
+    pub(crate) fn look_up(&mut self, now: Time, worker: u16, name: Arc<str>) -> DnsAnswer {
+        let fails = self.rng.chance(100);
+        match self.ask(&name).filter(|_| !fails) {
             Some(address) => self.found(now, worker, name, address),
-            None => Found { name, addresses: Vec::new(), ttl: self.ttl() },
+            None => DnsAnswer { name, addresses: Vec::new(), ttl: self.ttl() },
         }
     }
 
-    fn found(&mut self, now: Time, worker: u16, name: Arc<str>, address: IpAddr) -> Found {
+    fn found(&mut self, now: Time, worker: u16, name: Arc<str>, address: IpAddr) -> DnsAnswer {
         let ttl = self.ttl();
         self.known.insert((worker, name.clone()), (address, now + ttl));
-        Found { name, addresses: vec![address], ttl }
+        DnsAnswer { name, addresses: vec![address], ttl }
     }
 
     fn ttl(&mut self) -> Span {
         self.rng.span(0, 20_000_000)
     }
 
-    /// What the name server says: now and then another address.
+    /// Asks the name server, which sometimes changes the address.
     fn ask(&mut self, name: &Arc<str>) -> Option<IpAddr> {
         if self.addresses.is_empty() {
             return None;
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_holds_for_its_time_and_then_may_be_another() {
+    fn an_answer_is_valid_for_its_ttl_and_the_next_may_differ() {
         let addresses = [1, 2].map(|last| IpAddr::from(Ipv4Addr::new(10, 0, 0, last)));
         let mut names = Names::new(addresses.to_vec(), Rng::new(3));
         let mut seen = Vec::new();

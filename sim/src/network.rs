@@ -1,42 +1,41 @@
-//! A model of TCP: connections of two pipes, each bounded, slow, and free to cut and join bytes as it likes.
+//! A model of TCP: connections of two pipes, each bounded and slow, which split and join bytes at random.
 //!
-//! Owns every connection of the world and decides when bytes arrive and in which pieces. It must not know what the
-//! bytes mean, nor who reads them beyond a name. Invariants: bytes arrive in order, once, and before the end of file
-//! that follows them; a pipe never holds more than its window; after an end is closed its owner hears nothing more of
-//! it.
+//! Owns every connection of the world and decides when bytes arrive and in which pieces. Must not know what the bytes
+//! mean, and of their reader only its name. Invariants: bytes arrive in order, once, and before the end of file that
+//! follows them; a pipe never holds more than its window; the owner of a closed end receives no more events of it.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use weir_base::{Span, Time};
 
+use crate::conditions::Conditions;
 use crate::context::Event;
 use crate::queue::Queue;
 use crate::rng::Rng;
-use crate::weather::Weather;
 
-pub(crate) use crate::ends::{Address, End, Happening, NetEvent, Owner, Side, Written};
+pub(crate) use crate::ends::{Address, End, NetEvent, Owner, Side, SocketEvent, Written};
 
-/// After a close, what the other end has not taken is offered for this long.
+/// After a close, data that the other end has not read is kept for this long.
 const LINGER: Span = Span::from_secs(5);
 
 /// All connections.
 pub(crate) struct Net {
     conns: Vec<Option<Box<Conn>>>,
     open: usize,
-    weather: Weather,
-    /// Each connection's stream is forked from it; nothing is drawn from it itself.
+    conditions: Conditions,
+    /// Each connection's random stream is forked from this one; nothing is drawn from this one.
     root: Rng,
-    /// How many connections each client has begun.
+    /// How many connections each client has started.
     begun: BTreeMap<u64, u64>,
 }
 
 struct Conn {
     address: Address,
-    /// Whether the far end has been accepted.
-    stands: bool,
-    /// Reset; each open end is told once.
+    /// The far end has been accepted.
+    established: bool,
+    /// Reset; each open end gets one [`SocketEvent::Error`].
     broken: bool,
-    /// The connection's own chance: what happens on others does not shift it.
+    /// The connection's own random stream, which no other connection changes.
     rng: Rng,
     ends: [EndState; 2],
 }
@@ -44,16 +43,16 @@ struct Conn {
 /// An end, with the pipe that leads away from it.
 struct EndState {
     owner: Owner,
-    /// Who has it or had it, for the transcript.
-    was: Owner,
+    /// The present or last owner, for the transcript.
+    last_owner: Owner,
     open: bool,
     paused: bool,
-    /// Written and under way.
+    /// Bytes in transit.
     pipe: VecDeque<u8>,
     window: usize,
     /// Written, but refused by the pipe.
     backlog: VecDeque<u8>,
-    /// The owner has been told [`Written::Refused`], and not yet [`Happening::Drained`].
+    /// The owner got [`Written::Refused`], and not yet [`SocketEvent::Drained`].
     blocked: bool,
     /// Nothing will be written after the backlog.
     finished: bool,
@@ -61,7 +60,7 @@ struct EndState {
     fin_read: bool,
     /// A delivery out of this end's pipe is scheduled.
     scheduled: bool,
-    /// Nothing of this pipe arrives before.
+    /// Nothing out of this pipe arrives before this time.
     stalled: Time,
     /// Bytes written so far, and bytes read by the other end.
     written: u64,
@@ -72,7 +71,7 @@ impl EndState {
     fn new(owner: Owner, open: bool, window: usize) -> EndState {
         EndState {
             owner,
-            was: owner,
+            last_owner: owner,
             open,
             paused: false,
             pipe: VecDeque::new(),
@@ -97,11 +96,11 @@ impl Conn {
 
 impl Net {
     /// A network without connections.
-    pub(crate) fn new(weather: Weather, rng: Rng) -> Net {
-        Net { conns: Vec::new(), open: 0, weather, root: rng, begun: BTreeMap::new() }
+    pub(crate) fn new(conditions: Conditions, rng: Rng) -> Net {
+        Net { conns: Vec::new(), open: 0, conditions, root: rng, begun: BTreeMap::new() }
     }
 
-    /// The stream of a connection's chance: the same for the same one, whoever else connects.
+    /// A connection's random stream; other connections do not change it.
     fn stream(&mut self, owner: Owner) -> Rng {
         let (kind, number) = match owner {
             Owner::Client(number) => ("client", u64::from(number)),
@@ -110,16 +109,16 @@ impl Net {
                 let slot = u64::from(peer.slot) << 32 | u64::from(peer.generation);
                 return self.root.fork("engine", u64::from(worker)).fork("slot", slot);
             }
-            Owner::Backend(_) | Owner::Nobody => ("other", self.conns.len() as u64),
+            Owner::Backend(_) | Owner::None => ("other", self.conns.len() as u64),
         };
         let begun = self.begun.entry(number << 1 | u64::from(kind == "client")).or_default();
         *begun += 1;
         self.root.fork(kind, number).fork("connection", *begun)
     }
 
-    /// Whom an end belongs to, or belonged to before it was closed.
+    /// The owner of an end, or its last owner if it is closed.
     pub(crate) fn owner(&self, end: End) -> Owner {
-        self.conn(end.conn).map_or(Owner::Nobody, |conn| conn.ends[end.side as usize].was)
+        self.conn(end.conn).map_or(Owner::None, |conn| conn.ends[end.side as usize].last_owner)
     }
 
     /// How many connections have at least one open end.
@@ -138,36 +137,36 @@ impl Net {
     }
 
     /// Changes how the network behaves from now on.
-    pub(crate) fn set_weather(&mut self, weather: Weather) {
-        self.weather = weather;
+    pub(crate) fn set_conditions(&mut self, conditions: Conditions) {
+        self.conditions = conditions;
     }
 
-    /// Begins a connection; its owner is told [`Happening::Connected`] or [`Happening::ConnectFailed`].
+    /// Starts a connection; its owner gets [`SocketEvent::Connected`] or [`SocketEvent::ConnectFailed`].
     pub(crate) fn connect(&mut self, queue: &mut Queue<Event>, owner: Owner, address: Address) -> End {
         let conn = self.conns.len() as u32;
         let mut rng = self.stream(owner);
-        let (low, high) = self.weather.window;
+        let (low, high) = self.conditions.window;
         let windows: [usize; 2] = std::array::from_fn(|_| rng.between(low, high) as usize);
-        let delay = latency(&mut rng, &self.weather);
-        let ends = [EndState::new(owner, true, windows[0]), EndState::new(Owner::Nobody, false, windows[1])];
-        self.conns.push(Some(Box::new(Conn { address, stands: false, broken: false, rng, ends })));
+        let delay = latency(&mut rng, &self.conditions);
+        let ends = [EndState::new(owner, true, windows[0]), EndState::new(Owner::None, false, windows[1])];
+        self.conns.push(Some(Box::new(Conn { address, established: false, broken: false, rng, ends })));
         self.open += 1;
         queue.after(delay, Event::Net(NetEvent::Arrive(conn)));
         End { conn, side: Side::Near }
     }
 
-    /// Answers [`Happening::Arrived`]: `owner` has the far end. The near end is to be told that it is connected.
+    /// Answers [`SocketEvent::Arrived`]: `owner` gets the far end. The caller passes `Connected` to the near end.
     pub(crate) fn accept(&mut self, conn: u32, owner: Owner) -> End {
         let state = self.conns[conn as usize].as_mut().expect("an arriving connection exists");
-        state.stands = true;
+        state.established = true;
         let far = state.end(Side::Far);
         far.owner = owner;
-        far.was = owner;
+        far.last_owner = owner;
         far.open = true;
         End { conn, side: Side::Far }
     }
 
-    /// Answers [`Happening::Arrived`]: nobody listens. The near end is closed and to be told that its connect failed.
+    /// Answers [`SocketEvent::Arrived`]: there is no listener. Closes the near end; the caller passes `ConnectFailed` to it.
     pub(crate) fn refuse(&mut self, conn: u32) {
         if let Some(state) = self.conns[conn as usize].as_mut() {
             state.end(Side::Near).open = false;
@@ -179,17 +178,17 @@ impl Net {
     pub(crate) fn set_owner(&mut self, end: End, owner: Owner) {
         if let Some(state) = self.state(end) {
             state.owner = owner;
-            if owner != Owner::Nobody {
-                state.was = owner;
+            if owner != Owner::None {
+                state.last_owner = owner;
             }
         }
     }
 
-    /// Writes bytes; what the pipe has no room for waits at this end.
+    /// Writes bytes; those that do not fit into the pipe wait at this end.
     pub(crate) fn write(&mut self, queue: &mut Queue<Event>, end: End, bytes: &[u8]) -> Written {
         let Some(conn) = self.conns[end.conn as usize].as_mut() else { return Written::All };
-        let reset = conn.rng.chance(self.weather.harsh);
-        let reader_open = conn.end(end.side.other()).open || !conn.stands;
+        let reset = conn.rng.chance(self.conditions.resets);
+        let reader_open = conn.end(end.side.other()).open || !conn.established;
         let broken = conn.broken;
         let state = conn.end(end.side);
         if !state.open || state.finished || broken {
@@ -219,12 +218,12 @@ impl Net {
         self.conn(end.conn).is_some_and(|c| c.ends[end.side as usize].open)
     }
 
-    /// Whether bytes of this end's owner wait for room.
+    /// Whether bytes of this end's owner wait for room in the pipe.
     pub(crate) fn is_blocked(&self, end: End) -> bool {
         self.conn(end.conn).is_some_and(|c| c.ends[end.side as usize].blocked)
     }
 
-    /// How many bytes of this end's owner wait for room.
+    /// How many bytes of this end's owner wait for room in the pipe.
     pub(crate) fn backlog(&self, end: End) -> usize {
         self.conn(end.conn).map_or(0, |c| c.ends[end.side as usize].backlog.len())
     }
@@ -237,7 +236,7 @@ impl Net {
         })
     }
 
-    /// Writes no more, but still reads.
+    /// Ends writing; reading continues.
     pub(crate) fn shutdown(&mut self, queue: &mut Queue<Event>, end: End) {
         if let Some(state) = self.state(end) {
             state.finished = true;
@@ -245,7 +244,7 @@ impl Net {
         }
     }
 
-    /// Closes an end in order: what was written still goes out, what arrives is thrown away.
+    /// Closes an end in order: written bytes are still delivered, arriving ones are discarded.
     pub(crate) fn close(&mut self, queue: &mut Queue<Event>, end: End) {
         let Some(conn) = self.conns[end.conn as usize].as_mut() else { return };
         let state = conn.end(end.side);
@@ -253,7 +252,7 @@ impl Net {
             return;
         }
         state.open = false;
-        state.owner = Owner::Nobody;
+        state.owner = Owner::None;
         state.finished = true;
         if !state.backlog.is_empty() {
             queue.after(LINGER, Event::Net(NetEvent::Linger(end)));
@@ -269,15 +268,15 @@ impl Net {
         self.reap(end.conn);
     }
 
-    /// Closes an end with a reset: what was written and not yet read is lost.
+    /// Closes an end with a reset: bytes that were written and not yet read are lost.
     pub(crate) fn abort(&mut self, queue: &mut Queue<Event>, end: End) {
         let Some(state) = self.state(end) else { return };
         state.open = false;
-        state.owner = Owner::Nobody;
+        state.owner = Owner::None;
         self.cut(queue, end.conn);
     }
 
-    /// Resets a connection: both ends are told.
+    /// Resets a connection: both ends get an error.
     pub(crate) fn cut(&mut self, queue: &mut Queue<Event>, conn: u32) {
         let Some(state) = self.conns[conn as usize].as_mut() else { return };
         state.broken = true;
@@ -291,14 +290,14 @@ impl Net {
         self.reap(conn);
     }
 
-    /// Lets nothing that this end's owner writes arrive before `until`.
+    /// Holds back all that this end's owner writes until `until`.
     pub(crate) fn stall(&mut self, end: End, until: Time) {
         if let Some(state) = self.state(end) {
             state.stalled = until;
         }
     }
 
-    /// Reads no more until [`Net::resume`].
+    /// Stops reading until [`Net::resume`].
     pub(crate) fn pause(&mut self, end: End) {
         if let Some(state) = self.state(end) {
             state.paused = true;
@@ -313,27 +312,27 @@ impl Net {
         }
     }
 
-    /// A random standing connection, if there is one.
+    /// A random established connection, if there is one.
     pub(crate) fn any_conn(&self, rng: &mut Rng) -> Option<u32> {
         let from = self.conns.len().saturating_sub(400) as u64;
         (0..20).find_map(|_| {
             let number = rng.between(from, (self.conns.len() as u64).max(from + 1) - 1) as u32;
-            self.conn(number).filter(|c| c.stands).map(|_| number)
+            self.conn(number).filter(|c| c.established).map(|_| number)
         })
     }
 
-    /// Lets one event happen; bytes are left in `scratch`.
+    /// Handles one event; bytes that arrive are put into `scratch`.
     pub(crate) fn step(
         &mut self,
         queue: &mut Queue<Event>,
         event: NetEvent,
         scratch: &mut Vec<u8>,
-    ) -> Option<(End, Owner, Happening)> {
+    ) -> Option<(End, Owner, SocketEvent)> {
         match event {
             NetEvent::Arrive(conn) => {
                 let state = self.conn(conn)?;
                 let address = state.address.clone();
-                Some((End { conn, side: Side::Near }, state.ends[0].owner, Happening::Arrived(address)))
+                Some((End { conn, side: Side::Near }, state.ends[0].owner, SocketEvent::Arrived(address)))
             }
             NetEvent::Deliver(end) => self.deliver(queue, end, scratch),
             NetEvent::Drained(end) => {
@@ -342,7 +341,7 @@ impl Net {
                     return None;
                 }
                 state.blocked = false;
-                Some((end, state.owner, Happening::Drained))
+                Some((end, state.owner, SocketEvent::Drained))
             }
             NetEvent::Linger(end) => {
                 if self.backlog(end) > 0 {
@@ -358,7 +357,7 @@ impl Net {
         queue: &mut Queue<Event>,
         end: End,
         scratch: &mut Vec<u8>,
-    ) -> Option<(End, Owner, Happening)> {
+    ) -> Option<(End, Owner, SocketEvent)> {
         let conn = self.conns[end.conn as usize].as_mut()?;
         let broken = conn.broken;
         let now = queue.now();
@@ -376,44 +375,44 @@ impl Net {
         let owner = reader.owner;
         if broken {
             reader.open = false;
-            reader.owner = Owner::Nobody;
+            reader.owner = Owner::None;
             self.reap(end.conn);
-            return Some((end, owner, Happening::Error));
+            return Some((end, owner, SocketEvent::Error));
         }
         let paused = reader.paused;
         let source = conn.end(end.side.other());
         if paused {
             let announced = source.finished && source.backlog.is_empty();
-            return announced.then_some((end, owner, Happening::Ending));
+            return announced.then_some((end, owner, SocketEvent::Ending));
         }
         if source.pipe.is_empty() {
             if !source.finished || source.fin_read {
                 return None;
             }
             source.fin_read = true;
-            return Some((end, owner, Happening::Eof));
+            return Some((end, owner, SocketEvent::Eof));
         }
         let available = source.pipe.len();
-        let n = Self::piece(&mut conn.rng, &self.weather, available);
+        let n = Self::piece(&mut conn.rng, &self.conditions, available);
         let source = conn.end(end.side.other());
         take(&mut source.pipe, n, scratch);
         source.read += n as u64;
         self.refill(queue, end.peer());
-        Some((end, owner, Happening::Bytes))
+        Some((end, owner, SocketEvent::Bytes))
     }
 
-    fn piece(rng: &mut Rng, weather: &Weather, available: usize) -> usize {
-        let most = available.min(weather.read);
-        if rng.chance(weather.trickle) {
+    fn piece(rng: &mut Rng, conditions: &Conditions, available: usize) -> usize {
+        let most = available.min(conditions.read);
+        if rng.chance(conditions.trickle) {
             1
-        } else if rng.chance(weather.split) {
+        } else if rng.chance(conditions.split) {
             rng.between(1, most as u64) as usize
         } else {
             most
         }
     }
 
-    /// Moves what waits at `end` into its pipe.
+    /// Moves bytes that wait at `end` into its pipe.
     fn refill(&mut self, queue: &mut Queue<Event>, end: End) {
         let Some(conn) = self.conns[end.conn as usize].as_mut() else { return };
         let state = conn.end(end.side);
@@ -433,7 +432,7 @@ impl Net {
         let something = !state.pipe.is_empty() || (state.finished && !state.fin_read) || broken;
         if something && !state.scheduled {
             state.scheduled = true;
-            let delay = latency(&mut conn.rng, &self.weather);
+            let delay = latency(&mut conn.rng, &self.conditions);
             queue.after(delay, Event::Net(NetEvent::Deliver(end.peer())));
         }
     }
@@ -457,12 +456,12 @@ impl Net {
     }
 }
 
-fn latency(rng: &mut Rng, weather: &Weather) -> Span {
-    let (low, high) = weather.latency;
+fn latency(rng: &mut Rng, conditions: &Conditions) -> Span {
+    let (low, high) = conditions.latency;
     rng.span(low, high)
 }
 
-/// Moves bytes off the front into `scratch`, whatever was there.
+/// Moves bytes off the front into `scratch`, replacing its contents.
 fn take(pipe: &mut VecDeque<u8>, count: usize, scratch: &mut Vec<u8>) {
     let (front, back) = pipe.as_slices();
     let first = count.min(front.len());

@@ -1,4 +1,4 @@
-//! Runs with the pooler: its settings, its clients and its troubles, drawn at random.
+//! Runs with the pooler: draws its settings, its clients and the faults.
 
 use std::sync::Arc;
 
@@ -10,19 +10,18 @@ use crate::client::Kind;
 use crate::context::Rules;
 use crate::network::Address;
 use crate::postgres::login::{UNLISTED, password_of, verifier_of};
-use crate::postgres::{Encryption, Flavour, Server, State};
+use crate::postgres::{Behaviour, Encryption, Server, State};
 use crate::rng::Rng;
 use crate::scenario::{Act, Pooling, Scenario};
 
-/// The users there are.
+/// All users.
 const USERS: [&str; 3] = ["ann", "bob", "eve"];
 
-/// The one of them who may use the console.
+/// The user who may use the console.
 const ADMIN: &str = "ann";
 
-/// What a client must bear beyond the time it may have to wait for a server: faults of the network and of servers,
-/// in microseconds.
-const PATIENCE: u64 = 120_000_000;
+/// How long faults of the network and of servers may delay a client, beyond its wait for a server, in microseconds.
+const FAULT_ALLOWANCE: u64 = 120_000_000;
 
 /// Draws a run of clients, a pooler and servers.
 pub(crate) fn draw(rng: &mut Rng) -> Scenario {
@@ -37,7 +36,7 @@ pub(crate) fn draw(rng: &mut Rng) -> Scenario {
     let faulty = rng.chance(500);
     let method = *rng.pick(&[Method::Trust, Method::Plain, Method::Md5, Method::ScramSha256]);
     let targets: Vec<Target> = (0..rng.between(1, 2)).map(target).collect();
-    let mut flavour = Flavour::draw(rng);
+    let mut behaviour = Behaviour::draw(rng);
     let clients = rng.skewed(1, 40) as u32;
     let mut config = settings(rng, mode, on_dirty, method, faulty);
     if faulty {
@@ -52,8 +51,8 @@ pub(crate) fn draw(rng: &mut Rng) -> Scenario {
     config.max_clients = if faulty { rng.between(1, 100) as u32 } else { 1_000 };
     let pools = rng.between(1, 3);
     for number in 0..pools {
-        let places = places(rng, &targets, number);
-        let pool = pool(rng, number, &config, places);
+        let pool_targets = draw_targets(rng, &targets, number);
+        let pool = pool(rng, number, &config, pool_targets);
         config.pools.insert(pool.name.clone(), Arc::new(pool));
     }
     let on_demand = rng.chance(200);
@@ -64,23 +63,23 @@ pub(crate) fn draw(rng: &mut Rng) -> Scenario {
     if lookups {
         draw_lookups(rng, &mut config, pools);
     }
-    draw_encryption(rng, &mut config, &mut flavour);
+    draw_encryption(rng, &mut config, &mut behaviour);
     if faulty {
-        flavour.mischief = *rng.pick(&[0, 0, 0, 100, 400]);
+        behaviour.hostile = *rng.pick(&[0, 0, 0, 100, 400]);
     }
-    // A pooler that knows only a verifier can't answer a server that wants the password itself.
+    // A pooler that has only a verifier can't log in to a server that requests the password itself.
     if (lookups || method != Method::Plain)
         && config.pools.values().chain(&config.fallback).any(|pool| pool.user.is_none())
     {
-        flavour.method = crate::postgres::login::Method::Trust;
+        behaviour.method = crate::postgres::login::Method::Trust;
     }
     let rules = Rules {
         pooled: true,
         mode,
         on_dirty,
         faulty,
-        patience: if faulty {
-            Span::from_micros(config.limits.query_wait_timeout.micros() + PATIENCE)
+        answer_timeout: if faulty {
+            Span::from_micros(config.limits.query_wait_timeout.micros() + FAULT_ALLOWANCE)
         } else {
             Span::from_secs(3_000)
         },
@@ -89,19 +88,19 @@ pub(crate) fn draw(rng: &mut Rng) -> Scenario {
     let max_connections = if faulty && rng.chance(300) { rng.between(1, 20) as usize } else { 1_000 };
     let server = |target: &Target| Server { target: target.clone(), state: State::Up, max_connections };
     let servers = targets.iter().map(server).collect();
-    let mut scenario = Scenario::new(rng, rules, servers, flavour);
+    let mut scenario = Scenario::new(rng, rules, servers, behaviour);
     for number in 1..=clients {
         let user = if lookups && rng.chance(500) { *rng.pick(&UNLISTED) } else { *rng.pick(&USERS) };
         let database = match rng.below(pools + u64::from(on_demand)) {
-            // A database that has no pool of its own.
+            // A database without a configured pool.
             number if number == pools => format!("any{}", rng.below(3)),
             number => format!("pool{number}"),
         };
         match rng.below(100) {
             0..=2 if method != Method::Trust => {
-                // Nobody may find out whether there is such a user.
+                // A refusal must not show whether the user exists.
                 let user = if rng.chance(300) { "gil" } else { user };
-                scenario.add_client(number, Address::Pooler, user, &database, Kind::Impostor);
+                scenario.add_client(number, Address::Pooler, user, &database, Kind::WrongPassword);
             }
             3..=7 => scenario.add_client(number, Address::Pooler, user, &database, Kind::Hostile),
             8..=12 => {
@@ -119,7 +118,7 @@ pub(crate) fn draw(rng: &mut Rng) -> Scenario {
         .collect();
     add_operator(rng, &mut scenario);
     if rng.chance(100) {
-        scenario.hasten();
+        scenario.make_cancel_run();
     }
     scenario.pooling = Some(Pooling { workers: rng.between(1, 4) as u16, config: Arc::new(config), reloads });
     scenario
@@ -129,25 +128,25 @@ fn target(number: u64) -> Target {
     Target { host: Host::parse(&format!("10.0.0.{}", number + 1)), port: 5432 }
 }
 
-/// Where a pool's servers are: a name whose address changes, one place, or several, of which one may be down for good.
-fn places(rng: &mut Rng, targets: &[Target], number: u64) -> Vec<Target> {
-    let mut places = vec![targets[number as usize % targets.len()].clone()];
+/// A pool's targets: a name whose address changes, one server, or several, one of which may always be down.
+fn draw_targets(rng: &mut Rng, targets: &[Target], number: u64) -> Vec<Target> {
+    let mut drawn = vec![targets[number as usize % targets.len()].clone()];
     if rng.chance(200) {
-        places = vec![Target { host: Host::Name(format!("db{number}.test")), port: 5432 }];
+        drawn = vec![Target { host: Host::Name(format!("db{number}.test")), port: 5432 }];
     } else if rng.chance(300) {
-        places = targets.to_vec();
+        drawn = targets.to_vec();
         if rng.chance(500) {
-            places.insert(rng.below(places.len() as u64 + 1) as usize, target(99));
+            drawn.insert(rng.below(drawn.len() as u64 + 1) as usize, target(99));
         }
     }
-    places
+    drawn
 }
 
 fn settings(rng: &mut Rng, mode: PoolMode, on_dirty: OnDirty, method: Method, faulty: bool) -> Config {
     let secrets: Vec<(String, String)> = USERS
         .iter()
         .map(|user| {
-            // A SCRAM login against a password costs thousands of rounds; a few runs can afford them.
+            // A SCRAM login against a password costs thousands of rounds, so only a few runs have passwords.
             let verifier = matches!(method, Method::ScramSha256 | Method::Md5) && rng.chance(900);
             let secret = if verifier { verifier_of(user).to_string() } else { password_of(user) };
             ((*user).to_owned(), secret)
@@ -161,14 +160,14 @@ fn settings(rng: &mut Rng, mode: PoolMode, on_dirty: OnDirty, method: Method, fa
     config.admin_users = vec![ADMIN.to_owned()];
     config.client_login_timeout =
         if faulty { *rng.pick(&[Span::ZERO, Span::from_secs(2), Span::from_secs(60)]) } else { Span::ZERO };
-    // It takes servers from clients, who are told.
+    // It takes servers away from clients, which then get an error.
     config.server_fast_close = faulty && rng.chance(300);
     config.spread = *rng.fork("spread", 0).pick(&[Spread::Busy, Spread::Always, Spread::Always, Spread::Never]);
     config.stats_period = Span::from_secs(*rng.pick(&[1, 60]));
     config.pool_idle_timeout = *rng.pick(&[Span::ZERO, Span::from_secs(1), Span::from_secs(20)]);
     config.autodb_idle_timeout = *rng.pick(&[Span::ZERO, Span::from_secs(1), Span::from_secs(3600)]);
     if rng.chance(100) {
-        config.login_notify_message = "a word of the operator's".to_owned();
+        config.login_notify_message = "a notice of the operator".to_owned();
     }
     config.tls.client.mode = *rng.pick(&[SslMode::Disable, SslMode::Allow, SslMode::Prefer]);
     if rng.chance(300) {
@@ -212,16 +211,16 @@ fn limits(rng: &mut Rng, faulty: bool) -> Limits {
     limits
 }
 
-/// Pools that are made when somebody names their database.
+/// Draws the fallback pool, from which pools are created when a client names their database.
 fn draw_fallback(rng: &mut Rng, config: &mut Config, targets: &[Target]) {
-    let places = places(rng, targets, 0);
-    let mut pattern = pool(rng, 0, config, places);
+    let pool_targets = draw_targets(rng, targets, 0);
+    let mut pattern = pool(rng, 0, config, pool_targets);
     pattern.name = "*".to_owned();
     pattern.database = String::new();
     config.fallback = Some(Arc::new(pattern));
 }
 
-/// The same settings with pools that are gone, that are elsewhere, or that log in as somebody else.
+/// The same settings with pools removed, moved to other targets, or with another user.
 fn remade(rng: &mut Rng, mut config: Config, targets: &[Target]) -> Config {
     let names: Vec<String> = config.pools.keys().cloned().collect();
     for (number, name) in names.iter().enumerate() {
@@ -231,7 +230,7 @@ fn remade(rng: &mut Rng, mut config: Config, targets: &[Target]) -> Config {
             0 => {
                 config.pools.remove(name);
             }
-            1 => pool.targets = places(rng, targets, number as u64 + 1),
+            1 => pool.targets = draw_targets(rng, targets, number as u64 + 1),
             2 => {
                 pool.user = if pool.user.is_some() { None } else { Some("app".to_owned()) };
                 pool.password = pool.user.as_deref().map(|user| password_of(user).into());
@@ -250,7 +249,7 @@ fn remade(rng: &mut Rng, mut config: Config, targets: &[Target]) -> Config {
     config
 }
 
-/// Users whom only a server knows: it is asked for their secrets, as `auth`, in each client's database or in one.
+/// Draws auth_query: a server is asked as `auth` for the secrets of unlisted users, in each client's database or in one.
 fn draw_lookups(rng: &mut Rng, config: &mut Config, pools: u64) {
     config.auth.query = "LOOKUP $1".to_owned();
     config.auth.query_user = Some("auth".to_owned());
@@ -259,8 +258,8 @@ fn draw_lookups(rng: &mut Rng, config: &mut Config, pools: u64) {
     config.auth.scram_iterations = 2;
 }
 
-/// Whether servers encrypt, and how the pooler asks for it, so that they agree in the end.
-fn draw_encryption(rng: &mut Rng, config: &mut Config, flavour: &mut Flavour) {
+/// Draws TLS on the servers and a `server_tls_sslmode` with which the pooler can connect.
+fn draw_encryption(rng: &mut Rng, config: &mut Config, behaviour: &mut Behaviour) {
     use SslMode::{Allow, Disable, Prefer, Require, VerifyFull};
     let choices: [(Encryption, &[SslMode]); 3] = [
         (Encryption::Never, &[Disable, Allow, Prefer]),
@@ -268,11 +267,11 @@ fn draw_encryption(rng: &mut Rng, config: &mut Config, flavour: &mut Flavour) {
         (Encryption::Required, &[Allow, Prefer, Require]),
     ];
     let (encryption, modes) = *rng.pick(&choices);
-    flavour.encryption = encryption;
+    behaviour.encryption = encryption;
     config.tls.server.mode = *rng.pick(modes);
 }
 
-/// Limits that cross pools and workers, in some runs: of databases (several users), of users (several databases).
+/// Draws limits that span pools and workers, in some runs: per database (several users), per user (several databases).
 fn draw_shared_limits(rng: &mut Rng, config: &mut Config) {
     if rng.chance(300) {
         config.limits.max_db_connections = rng.skewed(1, 8) as u32;
@@ -300,7 +299,7 @@ fn pool(rng: &mut Rng, number: u64, config: &Config, targets: Vec<Target>) -> Po
         user,
         mode: config.mode,
         on_dirty: config.on_dirty,
-        // The modelled servers have every method, and no certificates.
+        // The modelled servers have every password method, and no certificates.
         require_auth: RequireAuth::Any,
         reset_always: rng.chance(200),
         check_query: [Some(String::new()), Some("SELECT 1".to_owned()), None][rng.below(3) as usize].clone(),
@@ -322,7 +321,7 @@ fn resized(rng: &mut Rng, config: &Config) -> Config {
     config
 }
 
-/// What the operator does, and when.
+/// Draws the operator's signals and their times.
 fn add_operator(rng: &mut Rng, scenario: &mut Scenario) {
     let mut add = |rng: &mut Rng, act| {
         let at = Time::from_micros(rng.below(20_000_000));

@@ -1,7 +1,7 @@
-//! The pooler under test: the engines of one process, each behind a port made of the simulated network.
+//! The pooler under test: the engines of one process, each with a port into the simulated network.
 //!
-//! Owns what the runtime owns in production: sockets by handle, turns, mailboxes, helpers, timers. It keeps the rules
-//! of `weir_engine::port`, and checks that the engines keep theirs; the checker "the port's rules are kept" sits here and in
+//! Owns what the runtime owns in production: sockets by handle, mailboxes, helpers, timers. Keeps the rules of
+//! `weir_engine::port` and checks that the engines keep theirs. The checker "the port's rules are kept" is here and in
 //! [`crate::io`], "limits hold" in [`crate::limits`].
 
 use std::collections::BTreeMap;
@@ -17,11 +17,11 @@ use weir_engine::{Engine, Setup, StatementMemory};
 
 use crate::check::{Checker, Violation};
 use crate::context::{Context, Event};
-use crate::io::{Carried, SimIo, Slots, Turn};
-use crate::lending::{LETTER, Lines};
-use crate::limits::{Allowed, crowded};
-use crate::names::Found;
-use crate::network::{End, Happening, Owner};
+use crate::io::{Handoff, SimIo, Socket, Sockets};
+use crate::lending::{LONGEST_DELIVERY, Waits};
+use crate::limits::{Allowed, broken_client_limit};
+use crate::names::DnsAnswer;
+use crate::network::{End, Owner, SocketEvent};
 use crate::rng::Rng;
 use crate::salts;
 use crate::scenario::Pooling;
@@ -35,8 +35,8 @@ pub(crate) struct Pooler {
     shared: Shared,
 }
 
-/// Whom a client says to be.
-pub(crate) struct Who {
+/// The names in a client's startup packet.
+pub(crate) struct LoginNames {
     pub(crate) database: String,
     pub(crate) user: String,
 }
@@ -44,38 +44,38 @@ pub(crate) struct Who {
 /// One worker.
 struct Node {
     engine: Engine,
-    slots: Slots,
-    /// The tick that is scheduled.
+    sockets: Sockets,
+    /// The deadline for which a tick is scheduled.
     tick: Time,
-    /// The chance in what its machine does for it.
+    /// Randomness of helpers, delays and probes.
     rng: Rng,
-    /// The chance in how busy it is.
+    /// Randomness of its load.
     loads: Rng,
 }
 
-/// What the workers share.
+/// State shared by the workers.
 struct Shared {
     config: Arc<Config>,
     reloads: Vec<Arc<Config>>,
     allowed: Allowed,
-    clients: BTreeMap<u32, Who>,
+    clients: BTreeMap<u32, LoginNames>,
     accepting: bool,
     ended: bool,
-    /// When the last message from one engine to another arrives: they keep their order.
+    /// When the last message from one engine to another arrives; messages keep their order.
     last_arrival: BTreeMap<(u16, u16), Time>,
     accepted: u32,
-    /// Server connections that are between two workers: what they were started for.
-    travelling: Vec<(End, (String, String))>,
-    /// Those that ended so lately that not every worker has heard of it, and when.
+    /// Server connections in transit between two workers, with database and user.
+    in_transit: Vec<(End, (String, String))>,
+    /// Server connections that ended so recently that some worker may not know it, and when.
     gone: Vec<(Time, (String, String))>,
-    lines: Lines,
-    /// After how many turns in a thousand a client is frozen and thawed.
+    waits: Waits,
+    /// After how many inputs in a thousand a client is frozen and thawed.
     freezes: u32,
     rng: Rng,
 }
 
 impl Pooler {
-    /// The process; without a plan there is none.
+    /// The process; `None`: a run without a pooler.
     pub(crate) fn new(pooling: Option<Pooling>, rng: &Rng) -> Pooler {
         let Some(Pooling { workers, config, reloads }) = pooling else {
             let config = Arc::new(Config::default());
@@ -96,7 +96,7 @@ impl Pooler {
                 version: "weir simulated",
                 uid: 0,
             }),
-            slots: Slots::default(),
+            sockets: Sockets::default(),
             tick: Time::NEVER,
             rng: rng.fork("worker", u64::from(worker)),
             loads: rng.fork("loads", u64::from(worker)),
@@ -104,8 +104,8 @@ impl Pooler {
         Pooler { nodes: (0..workers).map(node).collect(), shared: Shared::new(config, reloads, rng.fork("pooler", 0)) }
     }
 
-    /// Who will come, by their numbers. An operator among them may make pools smaller than the settings do.
-    pub(crate) fn expect(&mut self, clients: BTreeMap<u32, Who>, operated: bool) {
+    /// The clients of the run, by number. `operated`: an operator is among them and may shrink pools below the settings.
+    pub(crate) fn expect(&mut self, clients: BTreeMap<u32, LoginNames>, operated: bool) {
         self.shared.clients = clients;
         self.shared.allowed.operated = operated;
     }
@@ -115,24 +115,24 @@ impl Pooler {
         self.shared.ended
     }
 
-    /// Begins: deadlines that the engines have from their birth are kept.
+    /// Schedules the engines' initial deadlines.
     pub(crate) fn start(&mut self, ctx: &mut Context) {
         for worker in 0..self.nodes.len() {
             self.schedule(ctx, worker);
         }
     }
 
-    /// A client connects; `false` if nobody listens.
+    /// A client connects; `false` if the process does not listen.
     pub(crate) fn arrive(&mut self, ctx: &mut Context, conn: u32) -> bool {
         if self.shared.ended || !self.shared.accepting {
             return false;
         }
-        // The first worker accepts for all.
+        // The first worker accepts all connections.
         let worker = 0;
-        let slots = &mut self.nodes[worker].slots;
-        let peer = slots.reserve();
+        let sockets = &mut self.nodes[worker].sockets;
+        let peer = sockets.reserve();
         let end = ctx.net.accept(conn, Owner::Engine(0, peer));
-        slots.fill(peer, end, Turn::client());
+        sockets.fill(peer, end, Socket::client());
         self.shared.accepted += 1;
         let port = 1024 + (self.shared.accepted % 60_000) as u16;
         let from = if self.shared.accepted.is_multiple_of(5) {
@@ -144,36 +144,43 @@ impl Pooler {
         true
     }
 
-    /// Something happened to a connection of an engine.
-    pub(crate) fn happened(&mut self, ctx: &mut Context, worker: u16, peer: Peer, happening: &Happening, bytes: &[u8]) {
+    /// An event of an engine's socket.
+    pub(crate) fn socket_event(
+        &mut self,
+        ctx: &mut Context,
+        worker: u16,
+        peer: Peer,
+        event: &SocketEvent,
+        bytes: &[u8],
+    ) {
         let worker = usize::from(worker);
-        let Some(end) = self.nodes[worker].slots.end(peer) else { return };
-        ctx.misled.hearing = ctx.misled.is_from(end);
-        match happening {
-            Happening::Bytes => {
-                self.nodes[worker].slots.heard(peer, bytes);
+        let Some(end) = self.nodes[worker].sockets.end(peer) else { return };
+        ctx.affected.handling = ctx.affected.is_from(end);
+        match event {
+            SocketEvent::Bytes => {
+                self.nodes[worker].sockets.received(peer, bytes);
                 self.handle(ctx, worker, Input::Bytes { peer, bytes });
             }
-            Happening::Drained => self.handle(ctx, worker, Input::Drained { peer }),
-            Happening::Connected => {
+            SocketEvent::Drained => self.handle(ctx, worker, Input::Drained { peer }),
+            SocketEvent::Connected => {
                 let local = format!("10.9.0.1:{}", 2000 + peer.slot);
-                let remote = self.nodes[worker].slots.remote(peer);
+                let remote = self.nodes[worker].sockets.remote(peer);
                 self.handle(ctx, worker, Input::Connected { peer, local, remote });
             }
-            Happening::ConnectFailed => {
-                self.nodes[worker].slots.remove(peer);
+            SocketEvent::ConnectFailed => {
+                self.nodes[worker].sockets.remove(peer);
                 self.handle(ctx, worker, Input::ConnectFailed { peer, error: "Connection refused".to_owned() });
             }
-            Happening::Eof | Happening::Error => {
-                self.nodes[worker].slots.remove(peer);
+            SocketEvent::Eof | SocketEvent::Error => {
+                self.nodes[worker].sockets.remove(peer);
                 ctx.close(end);
-                let cause = if *happening == Happening::Eof { Gone::Eof } else { Gone::Error };
+                let cause = if *event == SocketEvent::Eof { Gone::Eof } else { Gone::Error };
                 self.handle(ctx, worker, Input::Closed { peer, cause });
             }
-            Happening::Ending => self.handle(ctx, worker, Input::Ending { peer }),
-            Happening::Arrived(_) => {}
+            SocketEvent::Ending => self.handle(ctx, worker, Input::Ending { peer }),
+            SocketEvent::Arrived(_) => {}
         }
-        ctx.misled.hearing = false;
+        ctx.affected.handling = false;
     }
 
     /// A signal reaches the process.
@@ -183,7 +190,7 @@ impl Pooler {
         }
     }
 
-    /// An event of the engines' own has come.
+    /// An event of the engines themselves.
     pub(crate) fn step(&mut self, ctx: &mut Context, event: Event) {
         match event {
             Event::Tick { worker, at } => {
@@ -196,8 +203,8 @@ impl Pooler {
             Event::Helped { worker, job, answer } => {
                 self.handle(ctx, usize::from(worker), Input::Helped { job, answer: *answer });
             }
-            Event::Found { worker, found } => {
-                let Found { name, addresses, ttl } = *found;
+            Event::Resolved { worker, found } => {
+                let DnsAnswer { name, addresses, ttl } = *found;
                 self.handle(ctx, usize::from(worker), Input::Resolved { name, addresses, ttl });
             }
             Event::Detached { worker, peer } => self.detached(ctx, worker, peer),
@@ -210,35 +217,35 @@ impl Pooler {
     }
 
     fn detached(&mut self, ctx: &mut Context, worker: u16, peer: Peer) {
-        let Some(end) = self.nodes[usize::from(worker)].slots.end(peer) else { return };
+        let Some(end) = self.nodes[usize::from(worker)].sockets.end(peer) else { return };
         if ctx.net.backlog(end) > 0 {
-            // It leaves when nothing waits for it.
+            // The socket leaves when no bytes wait on it.
             let delay = self.nodes[usize::from(worker)].rng.span(1, 5_000);
             return ctx.queue.after(delay, Event::Detached { worker, peer });
         }
-        // Until it has a new handle nobody hears of it.
-        ctx.net.set_owner(end, Owner::Nobody);
+        // Until the socket has a new handle, its events are not delivered.
+        ctx.net.set_owner(end, Owner::None);
         self.handle(ctx, usize::from(worker), Input::Detached { peer });
     }
 
-    /// Within the encryption bytes pass as they are: what it hides is the runtime's business.
+    /// After the handshake bytes pass unencrypted: encryption is the runtime's part.
     fn handshaken(&mut self, ctx: &mut Context, worker: usize, peer: Peer, failure: Option<&str>) {
-        let slots = &mut self.nodes[worker].slots;
-        let Some(end) = slots.end(peer) else { return };
+        let sockets = &mut self.nodes[worker].sockets;
+        let Some(end) = sockets.end(peer) else { return };
         if let Some(error) = failure {
-            slots.remove(peer);
+            sockets.remove(peer);
             ctx.close(end);
             return self.handle(ctx, worker, Input::TlsFailed { peer, error: error.to_owned() });
         }
-        slots.shaken(peer);
+        sockets.handshake_done(peer);
         ctx.resume(end);
         let description = "TLSv1.3/TLS_AES_256_GCM_SHA384".to_owned();
         let tls = Secured { description, certificate: None, alpn: None, binding: Some(vec![7; 32]) };
         self.handle(ctx, worker, Input::Secured { peer, tls: Box::new(tls) });
     }
 
-    /// Begins a handshake. One that begins with bytes of ours is garbage, since nobody here encrypts.
-    fn shake(&mut self, ctx: &mut Context, worker: u16, peer: Peer, received: &[u8]) {
+    /// Starts a TLS handshake. One that starts with received bytes fails: no modelled client sends a ClientHello.
+    fn start_handshake(&mut self, ctx: &mut Context, worker: u16, peer: Peer, received: &[u8]) {
         let rng = &mut self.nodes[usize::from(worker)].rng;
         let unlucky = ctx.rules.faulty && rng.chance(50);
         let failure =
@@ -247,33 +254,33 @@ impl Pooler {
         ctx.queue.after(delay, Event::Handshaken { worker, peer, failure });
     }
 
-    fn message(&mut self, ctx: &mut Context, from: WorkerId, to: usize, message: Message, socket: Option<Carried>) {
+    fn message(&mut self, ctx: &mut Context, from: WorkerId, to: usize, message: Message, socket: Option<Handoff>) {
         if self.shared.ended {
             socket.into_iter().for_each(|(end, _)| ctx.close(end));
             return;
         }
-        let slots = &mut self.nodes[to].slots;
+        let sockets = &mut self.nodes[to].sockets;
         let end = socket.as_ref().map(|(end, _)| *end);
-        self.shared.travelling.retain(|(travelling, _)| Some(*travelling) != end);
+        self.shared.in_transit.retain(|(in_transit, _)| Some(*in_transit) != end);
         let peer = socket.map(|(end, turn)| {
-            let peer = slots.reserve();
-            slots.fill(peer, end, turn);
+            let peer = sockets.reserve();
+            sockets.fill(peer, end, turn);
             ctx.net.set_owner(end, Owner::Engine(to as u16, peer));
             ctx.resume(end);
             peer
         });
         self.handle(ctx, to, Input::Message { from, message, socket: peer });
-        // It may have broken on its way.
+        // The connection may have broken in transit.
         if let (Some(peer), Some(end)) = (peer, end)
             && !ctx.net.is_open(end)
-            && self.nodes[to].slots.end(peer).is_some()
+            && self.nodes[to].sockets.end(peer).is_some()
         {
-            self.nodes[to].slots.remove(peer);
+            self.nodes[to].sockets.remove(peer);
             self.handle(ctx, to, Input::Closed { peer, cause: Gone::Error });
         }
     }
 
-    /// Lets an engine handle an input, and does what it asked for.
+    /// Passes an input to an engine and executes its requests.
     fn handle(&mut self, ctx: &mut Context, worker: usize, input: Input<'_>) {
         if self.shared.ended {
             return;
@@ -285,62 +292,62 @@ impl Pooler {
         }
         let node = &mut self.nodes[worker];
         let length = if let Input::Bytes { bytes, .. } = &input { bytes } else { &[][..] };
-        let mut io = SimIo::new(worker as u16, ctx, &mut node.slots, length);
+        let mut io = SimIo::new(worker as u16, ctx, &mut node.sockets, length);
         node.engine.handle(now, input, &mut io);
-        let wishes = io.finish();
+        let requests = io.finish();
         let deadline = node.engine.next_deadline();
         ctx.trace.hash(&[now.micros(), worker as u64, deadline.micros()], &[]);
-        for (job, work) in wishes.helps {
+        for (job, work) in requests.helps {
             self.help(ctx, worker as u16, job, work);
         }
-        for (to, message, socket) in wishes.posts {
+        for (to, message, socket) in requests.posts {
             self.post(ctx, worker as u16, to, message, socket);
         }
-        for peer in wishes.detaches {
+        for peer in requests.detaches {
             let delay = self.nodes[worker].rng.span(1, 500);
             ctx.queue.after(delay, Event::Detached { worker: worker as u16, peer });
         }
-        for found in wishes.looks {
+        for found in requests.looks {
             let delay = self.nodes[worker].rng.span(50, 2_000_000);
-            ctx.queue.after(delay, Event::Found { worker: worker as u16, found: Box::new(found) });
+            ctx.queue.after(delay, Event::Resolved { worker: worker as u16, found: Box::new(found) });
         }
-        for (peer, received) in wishes.handshakes {
-            self.shake(ctx, worker as u16, peer, &received);
+        for (peer, received) in requests.handshakes {
+            self.start_handshake(ctx, worker as u16, peer, &received);
         }
-        self.shared.accepting = wishes.accept.unwrap_or(self.shared.accepting);
-        if wishes.exit.is_some() {
+        self.shared.accepting = requests.accept.unwrap_or(self.shared.accepting);
+        if requests.exit.is_some() {
             return self.exit(ctx);
         }
         self.check_limits(ctx, worker);
-        self.check_lines(ctx, worker, wishes.adopted);
-        self.check_full(ctx, &wishes.crowded_out);
+        self.check_waits(ctx, worker, requests.adopted);
+        self.check_pool_full(ctx, &requests.pool_full);
         self.probe(ctx, worker);
         if self.nodes.len() > 1 && self.nodes[worker].loads.chance(50) {
             let percent = self.nodes[worker].loads.below(101) as u8;
             self.handle(ctx, worker, Input::Load(percent));
         }
-        for peer in wishes.blocked {
-            if self.nodes[worker].slots.end(peer).is_some() {
+        for peer in requests.blocked {
+            if self.nodes[worker].sockets.end(peer).is_some() {
                 self.handle(ctx, worker, Input::Blocked { peer });
             }
         }
         self.schedule(ctx, worker);
     }
 
-    /// Now and then an engine has to show that its books are right, and that a client survives being frozen.
+    /// At random: checks the engine's accounting and the client limits, and freezes and thaws a client.
     fn probe(&mut self, ctx: &mut Context, worker: usize) {
         let node = &mut self.nodes[worker];
         if node.rng.chance(30) {
             node.engine.check();
             self.check_refusals(ctx);
             let inside = self.nodes.iter().flat_map(|node| node.engine.inside());
-            if let Some(what) = crowded(inside, &self.shared.config) {
+            if let Some(what) = broken_client_limit(inside, &self.shared.config) {
                 ctx.violated(Checker::LimitsHold, || what);
             }
         }
         let node = &mut self.nodes[worker];
         if node.rng.chance(self.shared.freezes)
-            && let Some(peer) = node.slots.any(&mut node.rng)
+            && let Some(peer) = node.sockets.any(&mut node.rng)
             && node.engine.refreeze(peer)
         {
             ctx.port(|| format!("w{worker} froze and thawed {peer:?}"));
@@ -355,7 +362,7 @@ impl Pooler {
             return;
         }
         node.tick = deadline;
-        // A sleeping thread wakes up a little late.
+        // A sleeping thread wakes up slightly late.
         let late = node.rng.span(1, 1_000);
         ctx.queue.at(deadline + late, Event::Tick { worker: worker as u16, at: deadline });
     }
@@ -373,18 +380,18 @@ impl Pooler {
         ctx.queue.after(delay, Event::Helped { worker, job, answer: Box::new(answer) });
     }
 
-    fn post(&mut self, ctx: &mut Context, from: u16, to: WorkerId, message: Message, socket: Option<Carried>) {
+    fn post(&mut self, ctx: &mut Context, from: u16, to: WorkerId, message: Message, socket: Option<Handoff>) {
         if usize::from(to.0) >= self.nodes.len() {
-            return ctx.violated(Checker::PortIsKept, || format!("w{from} posts to {to:?}, who does not exist"));
+            return ctx.violated(Checker::PortIsKept, || format!("w{from} posts to {to:?}, which does not exist"));
         }
-        let delay = self.nodes[usize::from(from)].rng.span(1, LETTER.micros());
+        let delay = self.nodes[usize::from(from)].rng.span(1, LONGEST_DELIVERY.micros());
         let last = self.shared.last_arrival.entry((from, to.0)).or_insert(Time::START);
         let at = (ctx.now() + delay).max(*last);
         *last = at;
         if let Some((end, turn)) = &socket
             && let Some(started) = turn.started()
         {
-            self.shared.travelling.push((*end, started.clone()));
+            self.shared.in_transit.push((*end, started.clone()));
         }
         let socket = socket.map(Box::new);
         let event = Event::Message { from: WorkerId(from), to: to.0, message: Box::new(message), socket };
@@ -396,11 +403,11 @@ impl Pooler {
         ctx.note(|| "the pooler's process ends".to_owned());
         self.shared.ended = true;
         for node in &mut self.nodes {
-            node.slots.take_all().for_each(|end| ctx.close(end));
+            node.sockets.take_all().for_each(|end| ctx.close(end));
         }
     }
 
-    /// What clients were refused with against what the engines have counted.
+    /// Compares refusals as sent to clients with the engines' counters.
     fn check_refusals(&self, ctx: &mut Context) {
         let mut counted = Refusals::default();
         self.nodes.iter().for_each(|node| counted.add(&node.engine.refusals()));
@@ -409,55 +416,55 @@ impl Pooler {
         }
     }
 
-    /// Who waits while others have servers: only where there are others.
-    fn check_lines(&mut self, ctx: &mut Context, worker: usize, adopted: bool) {
+    /// Checks waits across workers, if there are several.
+    fn check_waits(&mut self, ctx: &mut Context, worker: usize, adopted: bool) {
         if self.nodes.len() < 2 {
             return;
         }
         let (now, shared) = (ctx.now(), &mut self.shared);
         let node = &mut self.nodes[worker];
-        shared.gone.retain(|(at, _)| *at + LETTER + LETTER >= now);
-        shared.gone.extend(node.slots.take_gone().into_iter().map(|what| (now, what)));
+        shared.gone.retain(|(at, _)| *at + LONGEST_DELIVERY + LONGEST_DELIVERY >= now);
+        shared.gone.extend(node.sockets.take_gone().into_iter().map(|what| (now, what)));
         if adopted {
-            shared.lines.unsettle(now);
+            shared.waits.unsettle(now);
         }
-        if let Some(Violation { checker, what }) = shared.lines.look(worker, &node.engine, now) {
+        if let Some(Violation { checker, what }) = shared.waits.observe(worker, &node.engine, now) {
             ctx.violated(checker, || what);
         }
     }
 
-    /// Whoever was told that a pool is full: as many connections of it as it may have were there, as far as the worker could
-    /// know that told so.
-    fn check_full(&self, ctx: &mut Context, crowded_out: &[u32]) {
-        for number in crowded_out {
-            let Who { database, user } = &self.shared.clients[number];
-            let elsewhere = self.shared.travelling.iter().map(|(_, what)| what);
+    /// When a client is refused because its pool is full, the pool must have had all its connections, as far as the
+    /// refusing worker could know.
+    fn check_pool_full(&self, ctx: &mut Context, pool_full: &[u32]) {
+        for number in pool_full {
+            let LoginNames { database, user } = &self.shared.clients[number];
+            let elsewhere = self.shared.in_transit.iter().map(|(_, what)| what);
             let elsewhere = elsewhere.chain(self.shared.gone.iter().map(|(_, what)| what));
             let elsewhere = elsewhere.map(|(database, user)| (database.as_str(), user.as_str()));
             let servers: Vec<(&str, &str)> =
-                self.nodes.iter().flat_map(|node| node.slots.servers()).chain(elsewhere).collect();
+                self.nodes.iter().flat_map(|node| node.sockets.servers()).chain(elsewhere).collect();
             let count = |database: &str, user: &str| servers.iter().filter(|s| **s == (database, user)).count();
             if let Some(what) = self.shared.allowed.not_full(database, user, count) {
-                let what = format!("c{number} was told that its pool is full: {what}");
+                let what = format!("c{number} was refused because of a full pool: {what}");
                 ctx.violated(Checker::RefusalsAreCounted, || what);
             }
         }
     }
 
-    /// Server connections of each pool, over all workers, against the pool's limit.
+    /// Compares the server connections of each pool, over all workers, with its limits.
     fn check_limits(&mut self, ctx: &mut Context, worker: usize) {
-        if !self.nodes[worker].slots.take_started() {
+        if !self.nodes[worker].sockets.take_started() {
             return;
         }
-        let travelling = self.shared.travelling.iter().map(|(_, (database, user))| (database.as_str(), user.as_str()));
-        let servers = self.nodes.iter().flat_map(|node| node.slots.servers()).chain(travelling);
+        let in_transit = self.shared.in_transit.iter().map(|(_, (database, user))| (database.as_str(), user.as_str()));
+        let servers = self.nodes.iter().flat_map(|node| node.sockets.servers()).chain(in_transit);
         if let Some(what) = self.shared.allowed.broken(servers) {
             ctx.violated(Checker::LimitsHold, || what);
         }
         let most = self.shared.allowed.logins(self.nodes.len());
-        let logins = self.nodes[worker].slots.logins();
+        let logins = self.nodes[worker].sockets.logins();
         if let Some((place, count)) = logins.into_iter().find(|(_, count)| *count > most) {
-            ctx.violated(Checker::LimitsHold, || format!("{count} logins at once at {place}, with {most} allowed"));
+            ctx.violated(Checker::LimitsHold, || format!("{count} concurrent logins at {place}, with {most} allowed"));
         }
     }
 }
@@ -474,9 +481,9 @@ impl Shared {
             ended: false,
             last_arrival: BTreeMap::new(),
             accepted: 0,
-            travelling: Vec::new(),
+            in_transit: Vec::new(),
             gone: Vec::new(),
-            lines: Lines::default(),
+            waits: Waits::default(),
             freezes: *rng.pick(&[0, 20, 300]),
             rng,
         };
@@ -486,7 +493,7 @@ impl Shared {
 
     fn load(&mut self) -> Result<Arc<Config>, String> {
         if self.rng.chance(100) {
-            return Err("weir.toml:7: a mistake".to_owned());
+            return Err("weir.toml:7: an error".to_owned());
         }
         if let Some(config) = self.reloads.pop() {
             self.allowed.note(&config);
@@ -496,7 +503,7 @@ impl Shared {
     }
 }
 
-/// An input for the transcript; bytes are shown by those who sent them.
+/// An input for the transcript; the lines of their senders show the bytes.
 fn describe(input: &Input<'_>) -> String {
     match input {
         Input::Bytes { peer, bytes } => format!("{} bytes from {peer:?}", bytes.len()),

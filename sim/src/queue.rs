@@ -1,4 +1,4 @@
-//! Virtual time and what is to happen in it.
+//! The event queue and the virtual clock.
 //!
 //! Owns the clock. Events of the same moment happen in the order in which they were scheduled, so nothing depends on
 //! how a heap breaks ties.
@@ -35,7 +35,7 @@ impl<E> Ord for Entry<E> {
     }
 }
 
-/// The events to come, and the time now.
+/// The scheduled events and the present time.
 pub(crate) struct Queue<E> {
     heap: BinaryHeap<Entry<E>>,
     sequence: u64,
@@ -43,12 +43,12 @@ pub(crate) struct Queue<E> {
 }
 
 impl<E> Queue<E> {
-    /// An empty queue at the beginning of time.
+    /// An empty queue at time 0.
     pub(crate) fn new() -> Self {
         Queue { heap: BinaryHeap::new(), sequence: 0, now: Time::START }
     }
 
-    /// The time now.
+    /// The present time.
     pub(crate) fn now(&self) -> Time {
         self.now
     }

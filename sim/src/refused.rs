@@ -1,8 +1,8 @@
-//! Refusals as the network sees them, against what the engines have counted: the checker "refusals are counted".
+//! Refusals on the network, compared with the engines' counters: the checker "refusals are counted".
 //!
-//! Every refusal that is sent to a client must have been counted once, under the class that its words stand for, and a pool
-//! that is said to be full must have had all its servers. Must not know how the engines count; the table of words here is
-//! its own.
+//! Every refusal that is sent to a client must have been counted once, in the class that its error fields imply, and a
+//! pool reported as full must have had all its servers. Must not know how the engines count; the mapping from error
+//! fields to classes here is independent of theirs.
 
 use weir_admin::Refusals;
 use weir_pgwire::backend::error_fields;
@@ -10,51 +10,51 @@ use weir_pgwire::backend::error_fields;
 /// How the log's line about a refusal begins.
 pub(crate) const LOGGED: &str = "pooler error: ";
 
-/// What a refusal says that lies behind it.
+/// The cause that a refusal's error fields imply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Says {
+pub(crate) enum Class {
     PoolFull,
     ServerSlow,
     LimitReached,
-    /// The words of a server, of the network, or about the client.
+    /// An error of a server or of the network, or one about the client.
     DownOrOther,
 }
 
-/// What was told, and how often the log said so.
+/// Refusals sent, by class, and refusals logged.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub(crate) struct Refused {
     full: u64,
     slow: u64,
     limit: u64,
     rest: u64,
-    /// Requests that failed because of a limit on statements, which the log does not repeat.
+    /// Requests that failed because of a limit on statements, which are not logged.
     requests: u64,
     logged: u64,
 }
 
 impl Refused {
-    /// A client is told this.
-    pub(crate) fn told(&mut self, says: Says) {
-        *match says {
-            Says::PoolFull => &mut self.full,
-            Says::ServerSlow => &mut self.slow,
-            Says::LimitReached => &mut self.limit,
-            Says::DownOrOther => &mut self.rest,
+    /// A client is refused.
+    pub(crate) fn count(&mut self, class: Class) {
+        *match class {
+            Class::PoolFull => &mut self.full,
+            Class::ServerSlow => &mut self.slow,
+            Class::LimitReached => &mut self.limit,
+            Class::DownOrOther => &mut self.rest,
         } += 1;
     }
 
-    /// A client is told that one of its requests is refused.
-    pub(crate) fn told_of_a_request(&mut self) {
+    /// One of a client's requests is refused.
+    pub(crate) fn count_request(&mut self) {
         self.requests += 1;
     }
 
-    /// The log has a line.
+    /// A line was logged.
     pub(crate) fn logged(&mut self, text: &str) {
         self.logged += u64::from(text.starts_with(LOGGED));
     }
 
-    /// What does not add up with the engines' counters, all of them together. Whoever is in the middle of a server's message
-    /// is cut off without a word, and counted all the same.
+    /// A difference from the sum of all engines' counters, if there is one. A client in the middle of a server's message
+    /// is disconnected without an error, and counted all the same.
     pub(crate) fn differs(&self, counted: &Refusals) -> Option<String> {
         let fits = counted.pool_full >= self.full
             && counted.server_slow >= self.slow
@@ -65,8 +65,8 @@ impl Refused {
     }
 }
 
-/// What bytes for a client say, if they are a fatal error, and its message.
-pub(crate) fn says(bytes: &[u8]) -> Option<(Says, String)> {
+/// The class and the message of a fatal error; `None` if the bytes are not one.
+pub(crate) fn classify(bytes: &[u8]) -> Option<(Class, String)> {
     let [b'E', _, _, _, _, body @ ..] = bytes else { return None };
     let fields = error_fields(body).ok()?;
     let field = |code| String::from_utf8_lossy(fields.get(code).unwrap_or_default());
@@ -75,18 +75,18 @@ pub(crate) fn says(bytes: &[u8]) -> Option<(Says, String)> {
     }
     let paused = field(b'D').starts_with("The pool is paused.");
     let (message, sqlstate) = (field(b'M'), field(b'C'));
-    let says = match (&*message, &*sqlstate) {
-        ("query_wait_timeout", "57014") if paused => Says::DownOrOther,
-        ("query_wait_timeout", "57014") => Says::PoolFull,
-        ("query timeout", _) | (_, "08001") => Says::ServerSlow,
-        (_, "53300") => Says::LimitReached,
-        (_, "54000") if !message.starts_with("message too long") => Says::LimitReached,
-        _ => Says::DownOrOther,
+    let class = match (&*message, &*sqlstate) {
+        ("query_wait_timeout", "57014") if paused => Class::DownOrOther,
+        ("query_wait_timeout", "57014") => Class::PoolFull,
+        ("query timeout", _) | (_, "08001") => Class::ServerSlow,
+        (_, "53300") => Class::LimitReached,
+        (_, "54000") if !message.starts_with("message too long") => Class::LimitReached,
+        _ => Class::DownOrOther,
     };
-    Some((says, message.into_owned()))
+    Some((class, message.into_owned()))
 }
 
-/// Whether bytes for a client say that a request of its is refused, and its connection goes on.
+/// Whether the bytes refuse a request while the connection continues.
 pub(crate) fn refuses_a_request(bytes: &[u8]) -> bool {
     let [b'E', _, _, _, _, body @ ..] = bytes else { return false };
     let Ok(fields) = error_fields(body) else { return false };
@@ -99,31 +99,31 @@ mod tests {
 
     use super::*;
 
-    fn error(severity: &str, sqlstate: &str, message: &str, detail: Option<&str>) -> Option<Says> {
+    fn error(severity: &str, sqlstate: &str, message: &str, detail: Option<&str>) -> Option<Class> {
         let mut bytes = Vec::new();
         put_back::error(&mut bytes, &ErrorFields { severity, sqlstate, message, detail, hint: None });
-        says(&bytes).map(|(says, _)| says)
+        classify(&bytes).map(|(class, _)| class)
     }
 
     #[test]
-    fn words_are_told_apart() {
-        assert_eq!(error("FATAL", "57014", "query_wait_timeout", None), Some(Says::PoolFull));
+    fn each_error_has_its_class() {
+        assert_eq!(error("FATAL", "57014", "query_wait_timeout", None), Some(Class::PoolFull));
         assert_eq!(
             error("FATAL", "57014", "query_wait_timeout", Some("The pool is paused. x")),
-            Some(Says::DownOrOther)
+            Some(Class::DownOrOther)
         );
-        assert_eq!(error("FATAL", "53300", "query_wait_timeout", None), Some(Says::LimitReached));
-        assert_eq!(error("FATAL", "08001", "query_wait_timeout", None), Some(Says::ServerSlow));
-        assert_eq!(error("FATAL", "57014", "query timeout", None), Some(Says::ServerSlow));
-        assert_eq!(error("FATAL", "08006", "Connection refused", None), Some(Says::DownOrOther));
+        assert_eq!(error("FATAL", "53300", "query_wait_timeout", None), Some(Class::LimitReached));
+        assert_eq!(error("FATAL", "08001", "query_wait_timeout", None), Some(Class::ServerSlow));
+        assert_eq!(error("FATAL", "57014", "query timeout", None), Some(Class::ServerSlow));
+        assert_eq!(error("FATAL", "08006", "Connection refused", None), Some(Class::DownOrOther));
         assert_eq!(error("ERROR", "22012", "division by zero", None), None);
-        assert_eq!(says(b"Z\0\0\0\x05I"), None);
+        assert_eq!(classify(b"Z\0\0\0\x05I"), None);
     }
 
     #[test]
     fn a_refusal_that_is_not_counted_or_counted_twice_is_caught() {
         let mut refused = Refused::default();
-        refused.told(Says::PoolFull);
+        refused.count(Class::PoolFull);
         refused.logged("pooler error: query_wait_timeout");
         let counted = Refusals { pool_full: 1, ..Refusals::default() };
         assert_eq!(refused.differs(&counted), None);

@@ -1,4 +1,4 @@
-//! What a server answers, before it is bytes: what the model server encodes and what the model client compares with.
+//! Replies of a server as values: the modelled server encodes them, the modelled client compares with them.
 
 use weir_pgwire::{Column, ColumnType, put_back, tag};
 
@@ -6,24 +6,24 @@ use crate::message::{Back, put_error, put_notice};
 use crate::postgres::language::{LOOKUP, row_text};
 use crate::postgres::login::stored_secret;
 
-/// A reply; rows of one result are one reply, however many they are.
+/// A reply; all rows of one result are one reply.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Reply {
-    /// ParseComplete, BindComplete and the others that say it all with their tag.
+    /// ParseComplete, BindComplete and other messages without fields.
     Bare(u8),
-    /// A column of this name.
+    /// One column of this name.
     RowDescription(&'static str),
-    /// Statement takes so many parameters.
+    /// The number of a statement's parameters.
     ParameterDescription(usize),
     /// One row.
     Row(String),
-    /// One row that shows what state the session has.
+    /// One row with the session's state.
     State(String),
-    /// One row that tells the secret of this user.
+    /// One row with the secret of this user.
     Secret(String),
     /// Rows that carry a token, from the one with index `next` to the one before `end`.
     Rows { token: String, width: u64, next: u64, end: u64 },
-    /// The same as COPY's data.
+    /// The same as CopyData messages.
     CopyRows { token: String, width: u64, next: u64, end: u64 },
     /// A command tag.
     Complete(String),
@@ -40,7 +40,7 @@ pub(crate) enum Reply {
 }
 
 impl Reply {
-    /// Appends the reply's next message. `true` when there is more of it.
+    /// Appends the reply's next message. `true` if there are more.
     pub(crate) fn put(&mut self, buf: &mut Vec<u8>) -> bool {
         match self {
             Reply::Bare(tag::back::COPY_IN) => put_back::copy_in(buf, 1),
@@ -85,12 +85,12 @@ impl Reply {
         false
     }
 
-    /// Whether nothing of it would be sent.
+    /// Whether the reply has no messages.
     pub(crate) fn is_empty(&self) -> bool {
         matches!(self, Reply::Rows { next, end, .. } | Reply::CopyRows { next, end, .. } if next >= end)
     }
 
-    /// Whether `message` is this reply, or the next part of it. `Some(true)`: its last part.
+    /// Compares `message` with the reply's next message. `None`: it differs. `Some(true)`: it matches and is the last.
     pub(crate) fn accept(&mut self, message: &Back) -> Option<bool> {
         let whole = match (&mut *self, message) {
             (Reply::Rows { token, width, next, end }, Back::Row(text))
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_is_known_by_its_code() {
+    fn an_error_is_compared_by_its_code_and_severity() {
         let mut error = Reply::Error { fatal: false, code: "22012", message: "x".into() };
         let got = |severity: &str, code: &str| Back::Problem {
             error: true,

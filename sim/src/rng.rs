@@ -1,7 +1,7 @@
-//! The only source of chance: xoshiro256++ (Blackman and Vigna, 2018), seeded through SplitMix64.
+//! The only source of randomness: xoshiro256++ (Blackman and Vigna, 2018), seeded through SplitMix64.
 //!
-//! Each actor draws from a stream of its own, forked from the seed and the actor's name, so that what one actor draws
-//! never shifts what another one does.
+//! Each actor draws from its own stream, forked from the seed and the actor's name, so draws of one actor never change
+//! those of another.
 
 use weir_base::Span;
 
@@ -18,7 +18,7 @@ impl Rng {
         Rng { state: std::array::from_fn(|_| split_mix(&mut mixer)) }
     }
 
-    /// A stream of its own for the actor named by `kind` and `number`.
+    /// The stream of the actor named by `kind` and `number`.
     pub(crate) fn fork(&self, kind: &str, number: u64) -> Rng {
         let mut mixer = self.state[0] ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         for byte in kind.bytes() {
@@ -51,14 +51,14 @@ impl Rng {
         low + self.below(high - low + 1)
     }
 
-    /// A number from `low` to `high`, small ones far more often: each doubling is as likely as the one before.
+    /// A number from `low` to `high`; small ones are far more likely: each doubling has the same probability.
     pub(crate) fn skewed(&mut self, low: u64, high: u64) -> u64 {
         let doublings = u64::from((high - low + 1).ilog2());
         let top = 1 << self.between(0, doublings);
         low + self.below(top).min(high - low)
     }
 
-    /// Whether something happens that happens `per_mille` times in a thousand.
+    /// `true` with a probability of `per_mille` in a thousand.
     pub(crate) fn chance(&mut self, per_mille: u32) -> bool {
         self.below(1000) < u64::from(per_mille)
     }
@@ -68,7 +68,7 @@ impl Rng {
         &choices[self.below(choices.len() as u64) as usize]
     }
 
-    /// A span from `low` to `high` microseconds, short ones far more often.
+    /// A span from `low` to `high` microseconds; short ones are far more likely.
     pub(crate) fn span(&mut self, low: u64, high: u64) -> Span {
         Span::from_micros(self.skewed(low, high))
     }

@@ -4,9 +4,9 @@ use std::cell::RefCell;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Once;
 
-use crate::part::{Part, optional_acts};
 use crate::rng::Rng;
 use crate::scenario::Scenario;
+use crate::subset::{Subset, optional_acts};
 use crate::trace::Detail;
 use crate::world::{Outcome, World};
 use crate::{direct, pooled};
@@ -22,25 +22,25 @@ pub enum Baseline {
 
 /// Runs one seed.
 pub fn run(baseline: Baseline, seed: u64) -> Outcome {
-    run_part(baseline, seed, &Part::default(), Detail::None)
+    run_subset(baseline, seed, &Subset::default(), Detail::None)
 }
 
-/// Runs a part of one seed, and writes down so much of it.
-pub fn run_part(baseline: Baseline, seed: u64, part: &Part, detail: Detail) -> Outcome {
+/// Runs a subset of one seed and records it in this detail.
+pub fn run_subset(baseline: Baseline, seed: u64, subset: &Subset, detail: Detail) -> Outcome {
     let mut scenario = draw(baseline, seed);
-    part.apply(&mut scenario);
+    subset.apply(&mut scenario);
     run_world(seed, World::new(seed, scenario, detail))
 }
 
-/// Runs a part of one seed, but for not more than so many events.
-pub(crate) fn run_shortly(baseline: Baseline, seed: u64, part: &Part, most_events: u64) -> Outcome {
+/// Runs a subset of one seed for at most `most_events` events.
+pub(crate) fn run_shortly(baseline: Baseline, seed: u64, subset: &Subset, most_events: u64) -> Outcome {
     let mut scenario = draw(baseline, seed);
-    part.apply(&mut scenario);
+    subset.apply(&mut scenario);
     scenario.most_events = scenario.most_events.min(most_events);
     run_world(seed, World::new(seed, scenario, Detail::None))
 }
 
-/// The numbers of a seed's clients, and those of its acts that may be left out.
+/// The numbers of a seed's clients, and of its acts that may be left out.
 pub(crate) fn shape(baseline: Baseline, seed: u64) -> (Vec<u32>, Vec<u32>) {
     let scenario = draw(baseline, seed);
     (scenario.clients.iter().map(|client| client.number).collect(), optional_acts(&scenario))

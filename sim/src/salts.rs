@@ -1,5 +1,5 @@
-//! Salted passwords, remembered: the same password, salt and rounds give the same result, and PBKDF2 is what a login
-//! costs most. Nothing else of a login is left out.
+//! A cache of salted passwords: the same password, salt and rounds give the same result, and PBKDF2 is most of a
+//! login's cost. The rest of a login is not cached.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -11,7 +11,7 @@ type Salted = [u8; 32];
 /// A password, a salt and a number of rounds.
 type Recipe = (String, Vec<u8>, u32);
 
-/// More than this are forgotten together.
+/// At this size the cache is cleared.
 const MOST: usize = 4_096;
 
 thread_local! {
@@ -19,7 +19,7 @@ thread_local! {
     static VERIFIERS: RefCell<HashMap<String, ScramVerifier>> = RefCell::default();
 }
 
-/// What [`weir_auth::salt_password`] says.
+/// The result of [`weir_auth::salt_password`], cached.
 pub(crate) fn salted(password: &str, salt: &[u8], iterations: u32) -> Salted {
     SALTED.with_borrow_mut(|known| {
         if known.len() >= MOST {
@@ -31,7 +31,7 @@ pub(crate) fn salted(password: &str, salt: &[u8], iterations: u32) -> Salted {
     })
 }
 
-/// A user's verifier, made by `make` the first time.
+/// A user's verifier, created by `make` on first use.
 pub(crate) fn verifier(user: &str, make: impl FnOnce() -> ScramVerifier) -> ScramVerifier {
     VERIFIERS.with_borrow_mut(|known| match known.get(user) {
         Some(verifier) => verifier.clone(),

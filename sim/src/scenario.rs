@@ -7,18 +7,18 @@ use std::sync::Arc;
 use weir_base::Time;
 use weir_config::Config;
 
-use crate::client::{Haste, Identity, Kind, Stay};
+use crate::client::{CancelRun, Caps, Identity, Kind};
+use crate::conditions::Conditions;
 use crate::context::Rules;
 use crate::network::Address;
 use crate::postgres::login::password_of;
-use crate::postgres::{Flavour, Server};
+use crate::postgres::{Behaviour, Server};
 use crate::rng::Rng;
-use crate::weather::Weather;
 
-/// More events than this, and a run goes in circles.
+/// A run with more events than this is taken for an endless loop.
 const MOST_EVENTS: u64 = 20_000_000;
 
-/// What the operator, or fate, does.
+/// An action of the operator, or a fault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Act {
     /// A server is shut down, and comes back after a while.
@@ -26,9 +26,9 @@ pub(crate) enum Act {
         server: usize,
         crash: bool,
     },
-    /// It begins to start.
+    /// A server begins to start.
     Starting(usize),
-    /// It serves again.
+    /// A server accepts logins again.
     Up(usize),
     /// An administrator ends one server process.
     Terminate,
@@ -36,20 +36,20 @@ pub(crate) enum Act {
     Cut,
     /// The network holds back what one end of a connection sends.
     Stall,
-    /// The weather changes.
-    Weather,
+    /// The network conditions change.
+    Conditions,
     /// HUP.
     Reload,
     /// USR1, and later USR2.
     Pause,
     Resume,
-    /// Faults stop, and clients come to their end.
+    /// Faults stop, and clients finish.
     Calm,
-    /// All must be over.
+    /// All clients must have finished.
     Deadline,
     /// TERM.
     Shutdown,
-    /// The process must be gone.
+    /// The process must have ended.
     End,
 }
 
@@ -58,8 +58,8 @@ impl fmt::Display for Act {
         match self {
             Act::Terminate => f.write_str("pg_terminate_backend"),
             Act::Cut => f.write_str("a connection is reset"),
-            Act::Stall => f.write_str("a connection is held up"),
-            Act::Weather => f.write_str("the network's weather changes"),
+            Act::Stall => f.write_str("a connection stalls"),
+            Act::Conditions => f.write_str("the network conditions change"),
             Act::Reload => f.write_str("SIGHUP"),
             Act::Pause => f.write_str("SIGUSR1"),
             Act::Resume => f.write_str("SIGUSR2"),
@@ -74,26 +74,26 @@ impl fmt::Display for Act {
 pub(crate) struct Pooling {
     /// How many engines it has.
     pub(crate) workers: u16,
-    /// What it is told.
+    /// The configuration it starts with.
     pub(crate) config: Arc<Config>,
-    /// What it is told each time it loads its settings again; then the last one stays.
+    /// What each reload gives it; after the last one the configuration stays the same.
     pub(crate) reloads: Vec<Arc<Config>>,
 }
 
 /// One run.
 pub(crate) struct Scenario {
     pub(crate) rules: Rules,
-    pub(crate) weather: Weather,
+    pub(crate) conditions: Conditions,
     pub(crate) servers: Vec<Server>,
-    pub(crate) flavour: Flavour,
+    pub(crate) behaviour: Behaviour,
     pub(crate) clients: Vec<Identity>,
-    /// Clients come within this time, in microseconds.
+    /// All clients connect for the first time within this time, in microseconds.
     pub(crate) arrival: u64,
-    /// What happens when, in order of time.
+    /// Acts in order of time.
     pub(crate) acts: Vec<(Time, Act)>,
     /// Numbers of acts that do not happen in this run.
     pub(crate) left_out: BTreeSet<u32>,
-    /// More events than this, and the run goes in circles.
+    /// A run with more events than this is taken for an endless loop.
     pub(crate) most_events: u64,
     /// Which of the possible timings of the network this is.
     pub(crate) timing: u64,
@@ -103,9 +103,9 @@ pub(crate) struct Scenario {
 
 impl Scenario {
     /// A run without clients and without a pooler.
-    pub(crate) fn new(rng: &mut Rng, rules: Rules, servers: Vec<Server>, flavour: Flavour) -> Scenario {
+    pub(crate) fn new(rng: &mut Rng, rules: Rules, servers: Vec<Server>, behaviour: Behaviour) -> Scenario {
         let mut scenario = Scenario {
-            weather: Weather::draw(rng),
+            conditions: Conditions::draw(rng),
             clients: Vec::new(),
             arrival: rng.skewed(1, 3_000_000),
             acts: Vec::new(),
@@ -115,7 +115,7 @@ impl Scenario {
             pooling: None,
             rules,
             servers,
-            flavour,
+            behaviour,
         };
         scenario.draw_acts(rng);
         scenario
@@ -123,22 +123,22 @@ impl Scenario {
 
     /// Adds a client.
     pub(crate) fn add_client(&mut self, number: u32, address: Address, user: &str, database: &str, kind: Kind) {
-        let password = if kind == Kind::Impostor { "wrong".to_owned() } else { password_of(user) };
+        let password = if kind == Kind::WrongPassword { "wrong".to_owned() } else { password_of(user) };
         let (user, database) = (user.to_owned(), database.to_owned());
-        let stay = Stay::default();
-        self.clients.push(Identity { number, address, user, password, database, kind, stay, haste: None });
+        let caps = Caps::default();
+        self.clients.push(Identity { number, address, user, password, database, kind, caps, cancel_run: None });
     }
 
-    /// Makes this a run about cancels.
-    pub(crate) fn hasten(&mut self) {
-        // Two connections, and something to say on each; then the server takes its time.
-        let haste = Haste { way: 4 * self.weather.latency.1 + self.flavour.slow_cancel };
+    /// Makes this a run about cancel requests.
+    pub(crate) fn make_cancel_run(&mut self) {
+        // Two connections, a message on each, and the server's own delay.
+        let cancel_run = CancelRun { delay: 4 * self.conditions.latency.1 + self.behaviour.slow_cancel };
         for client in &mut self.clients {
-            client.haste = Some(haste);
+            client.cancel_run = Some(cancel_run);
         }
     }
 
-    /// Draws faults and the end of them.
+    /// Draws faults and the moment at which they stop.
     fn draw_acts(&mut self, rng: &mut Rng) {
         let calm = rng.between(5_000_000, 60_000_000);
         if self.rules.faulty {
@@ -149,12 +149,12 @@ impl Scenario {
             }
         }
         for _ in 0..rng.below(3) {
-            self.acts.push((Time::from_micros(rng.below(calm)), Act::Weather));
+            self.acts.push((Time::from_micros(rng.below(calm)), Act::Conditions));
         }
         let calm = Time::from_micros(calm);
         self.acts.push((calm, Act::Calm));
-        // A few bursts, each of which may have to wait.
-        let end = (0..5).fold(calm, |at, _| at + self.rules.patience);
+        // A client finishes within a few bursts, each of which may have to wait.
+        let end = (0..5).fold(calm, |at, _| at + self.rules.answer_timeout);
         self.acts.push((end, Act::Deadline));
         self.acts.sort_by_key(|(at, _)| *at);
     }

@@ -1,8 +1,8 @@
-//! What happened: always as a hash, and on demand as a transcript of the last events.
+//! The record of a run: always a hash, and on demand a transcript of the last events.
 //!
 //! The hash covers every event, so two runs with the same hash did the same. The transcript is kept only in a run that
-//! repeats a failed one, because making its lines costs more than the run. Its lines are those of a protocol: who says
-//! what to whom, and what the world does to them.
+//! repeats a failed one, because formatting its lines costs more than the run. Each line shows a message with its
+//! sender and receiver, or an act of the world.
 
 use std::collections::VecDeque;
 
@@ -11,15 +11,15 @@ use weir_base::Time;
 /// How many lines of a transcript are kept.
 const LINES: usize = 100_000;
 
-/// How much of a run is written down.
+/// How much of a run is recorded as text.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub enum Detail {
     /// Nothing.
     #[default]
     None,
-    /// The messages, as clients and servers see them, and what the world does.
+    /// The messages as clients and servers see them, and acts of the world.
     Protocol,
-    /// What passes through the engines' ports, too.
+    /// Also what passes through the engines' ports.
     Port,
 }
 
@@ -32,7 +32,7 @@ pub(crate) struct Trace {
 }
 
 impl Trace {
-    /// A record; with a transcript if asked for.
+    /// An empty record; `detail` decides whether it keeps a transcript.
     pub(crate) fn new(detail: Detail) -> Trace {
         Trace { hash: 0xcbf2_9ce4_8422_2325, detail, lines: VecDeque::new() }
     }

@@ -1,6 +1,6 @@
-//! How messages are shown in a transcript: PostgreSQL's names for them, with the fields that tell one from another.
+//! Formats messages for a transcript: PostgreSQL's names, with the main fields.
 //!
-//! Owns the spelling only. Long values are cut, and say how long they were.
+//! Long values are cut and followed by their length.
 
 use std::fmt::{self, Display, Formatter};
 
@@ -26,7 +26,7 @@ impl Display for Startup<'_> {
     }
 }
 
-/// Bytes that need not be messages.
+/// Bytes that may not be messages.
 pub(crate) struct Bytes<'a>(pub(crate) &'a [u8]);
 
 impl Display for Bytes<'_> {
@@ -36,7 +36,7 @@ impl Display for Bytes<'_> {
     }
 }
 
-/// A value in quotes, not too long.
+/// A value in quotes, cut if it is long.
 struct Value<'a>(&'a str);
 
 impl Display for Value<'_> {
@@ -160,19 +160,19 @@ fn auth(step: &AuthStep) -> &'static str {
     }
 }
 
-/// Kinds of messages that come in rows; what is between the first and the last of a row tells nothing.
+/// Messages that come in long series, of which only the first and the last are printed.
 const FOLDED: [&str; 3] = ["ParameterStatus", "DataRow", "CopyData"];
 
-/// The lines of a transcript without the middle of long rows of the same.
+/// The lines of a transcript, with the middle of long series of the same message left out.
 pub(crate) fn folded(lines: Vec<String>) -> Vec<String> {
     let mut short: Vec<String> = Vec::with_capacity(lines.len());
     let mut rest = lines.into_iter().peekable();
     while let Some(line) = rest.next() {
-        let kind = row_kind(&line).map(str::to_owned);
+        let kind = series_kind(&line).map(str::to_owned);
         short.push(line);
         let Some(kind) = kind else { continue };
         let (mut count, mut last) = (0, None);
-        while let Some(line) = rest.next_if(|line| row_kind(line) == Some(kind.as_str())) {
+        while let Some(line) = rest.next_if(|line| series_kind(line) == Some(kind.as_str())) {
             count += 1;
             last = Some(line);
         }
@@ -184,8 +184,8 @@ pub(crate) fn folded(lines: Vec<String>) -> Vec<String> {
     short
 }
 
-/// Who says what to whom, for a message that comes in rows: the line without its time and its fields.
-fn row_kind(line: &str) -> Option<&str> {
+/// Sender, receiver and name of a message that comes in series: the line without its time and fields.
+fn series_kind(line: &str) -> Option<&str> {
     let text = line.get(13..)?;
     let (who, what) = text.split_once("  ")?;
     let name = FOLDED.into_iter().find(|name| what.starts_with(name))?;
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_of_the_same_are_folded() {
+    fn series_of_the_same_message_are_folded() {
         let line = |what: &str| format!("    0.000001 s1 -> w0  {what}");
         let lines: Vec<_> = ["DataRow \"1\"", "DataRow \"2\"", "DataRow \"3\"", "ReadyForQuery I"].map(line).into();
         let short = folded(lines.clone());

@@ -1,7 +1,7 @@
-//! The simulated world: takes one event after the other and lets the one whom it concerns act.
+//! The simulated world: takes one event after the other and passes each to its actor.
 //!
-//! Owns the actors and the end of a run. Invariant: everything is drawn from the seed, and nothing depends on the
-//! machine, its clock or the order of a hash table.
+//! Owns the actors and the end of a run. Invariant: everything is drawn from the seed; nothing depends on the machine,
+//! its clock or the order of a hash table.
 
 use std::net::IpAddr;
 
@@ -11,24 +11,24 @@ use weir_engine::port::Signal;
 use crate::check::{Checker, Violation};
 use crate::client::actor::Actor;
 use crate::client::{Identity, Kind};
+use crate::conditions::Conditions;
 use crate::context::{Context, Counts, Event};
 use crate::names::Names;
-use crate::network::{Address, End, Happening, Owner, Side};
-use crate::pooler::{Pooler, Who};
+use crate::network::{Address, End, Owner, Side, SocketEvent};
+use crate::pooler::{LoginNames, Pooler};
 use crate::postgres::{Postgres, Server, State};
 use crate::rng::Rng;
 use crate::scenario::{Act, Scenario};
 use crate::trace::Detail;
 use crate::transcript::folded;
-use crate::weather::Weather;
 
-/// After the last client has left, everything is over within this time.
+/// The process must have ended this long after the last client left.
 const END: Span = Span::from_secs(600);
 
 /// How a run ended.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// The seed it was drawn from.
+    /// The seed of the run.
     pub seed: u64,
     /// The first rule that was broken.
     pub violation: Option<Violation>,
@@ -36,12 +36,12 @@ pub struct Outcome {
     pub counts: Counts,
     /// The hash of all events.
     pub digest: u64,
-    /// The last events, if they were asked for.
+    /// The last events, if a transcript was requested.
     pub transcript: Vec<String>,
 }
 
 impl Outcome {
-    /// The last events without the middle of long rows of the same.
+    /// The last events, with the middle of long series of the same message left out.
     pub fn transcript(&self) -> Vec<String> {
         folded(self.transcript.clone())
     }
@@ -57,7 +57,7 @@ pub(crate) struct World {
     rng: Rng,
     scratch: Vec<u8>,
     most_events: u64,
-    /// All clients are done.
+    /// All clients have finished.
     closing: bool,
     ended: bool,
 }
@@ -66,14 +66,14 @@ impl World {
     pub(crate) fn new(seed: u64, scenario: Scenario, detail: Detail) -> World {
         let rng = Rng::new(seed);
         let network = rng.fork("network", scenario.timing);
-        let mut ctx = Context::new(scenario.rules, scenario.weather, network, detail);
+        let mut ctx = Context::new(scenario.rules, scenario.conditions, network, detail);
         ctx.names = Names::new(addresses(&scenario.servers), rng.fork("names", 0));
         let mut pooler = Pooler::new(scenario.pooling, &rng);
-        let reporting = scenario.flavour.reporting;
-        let postgres = Postgres::new(scenario.servers, scenario.flavour, rng.fork("postgres", 0));
-        let who = |i: &Identity| (i.number, Who { database: i.database.clone(), user: i.user.clone() });
+        let reporting = scenario.behaviour.reporting;
+        let postgres = Postgres::new(scenario.servers, scenario.behaviour, rng.fork("postgres", 0));
+        let names = |i: &Identity| (i.number, LoginNames { database: i.database.clone(), user: i.user.clone() });
         let operated = scenario.clients.iter().any(|identity| identity.kind == Kind::Operator);
-        pooler.expect(scenario.clients.iter().map(who).collect(), operated);
+        pooler.expect(scenario.clients.iter().map(names).collect(), operated);
         let mut clients = Vec::new();
         for identity in scenario.clients {
             let number = identity.number as usize;
@@ -102,24 +102,24 @@ impl World {
         }
         world.pooler.start(&mut world.ctx);
         for client in world.clients.iter_mut().flatten() {
-            client.invite(&mut world.ctx, scenario.arrival);
+            client.schedule_arrival(&mut world.ctx, scenario.arrival);
         }
         world
     }
 
-    /// Lets everything happen, up to the end or to the first broken rule.
+    /// Runs until the end or the first broken rule.
     pub(crate) fn run(&mut self) {
         while self.ctx.violation.is_none() && !self.ended {
             let Some(event) = self.ctx.queue.next() else { break };
             self.ctx.counts.events += 1;
             self.step(event);
             if self.ctx.counts.events > self.most_events {
-                self.ctx.violated(Checker::AllFinishes, || "the run goes in circles".to_owned());
+                self.ctx.violated(Checker::AllFinishes, || "the run does not end".to_owned());
             }
         }
     }
 
-    /// How it ended; a panic within an engine is a broken rule, too.
+    /// How the run ended; a panic within an engine is a broken rule, too.
     pub(crate) fn outcome(mut self, seed: u64, panic: Option<String>) -> Outcome {
         if let Some(panic) = panic {
             self.ctx.violated(Checker::Invariant, || panic);
@@ -143,7 +143,7 @@ impl World {
             Event::Net(event) => {
                 let mut scratch = std::mem::take(&mut self.scratch);
                 if let Some(found) = self.ctx.net.step(&mut self.ctx.queue, event, &mut scratch) {
-                    self.happened(found, &scratch);
+                    self.socket_event(found, &scratch);
                 }
                 self.scratch = scratch;
             }
@@ -151,7 +151,7 @@ impl World {
                 let Some(client) = &mut self.clients[number as usize - 1] else { return };
                 client.woken(&mut self.ctx, reason);
                 if client.is_done() {
-                    self.one_is_done();
+                    self.client_finished();
                 }
             }
             Event::Wake(Owner::Backend(number), reason) => self.postgres.woken(&mut self.ctx, number, reason),
@@ -162,58 +162,58 @@ impl World {
         }
     }
 
-    fn happened(&mut self, (end, owner, happening): (End, Owner, Happening), bytes: &[u8]) {
+    fn socket_event(&mut self, (end, owner, event): (End, Owner, SocketEvent), bytes: &[u8]) {
         let now = self.ctx.now().micros();
-        let kind = match &happening {
-            Happening::Arrived(_) => 1,
-            Happening::Bytes => 2,
-            Happening::Eof => 3,
-            Happening::Error => 4,
+        let kind = match &event {
+            SocketEvent::Arrived(_) => 1,
+            SocketEvent::Bytes => 2,
+            SocketEvent::Eof => 3,
+            SocketEvent::Error => 4,
             _ => 5,
         };
-        let bytes = if happening == Happening::Bytes { bytes } else { &[] };
+        let bytes = if event == SocketEvent::Bytes { bytes } else { &[] };
         self.ctx.trace.hash(&[now, u64::from(end.conn), end.side as u64, kind], bytes);
-        if let Happening::Arrived(address) = happening {
-            return self.arrived(end, owner, &address);
+        if let SocketEvent::Arrived(address) = event {
+            return self.connect_arrived(end, owner, &address);
         }
         match owner {
             Owner::Client(number) => {
                 let Some(client) = &mut self.clients[number as usize - 1] else { return };
-                client.happened(&mut self.ctx, &happening, bytes);
+                client.socket_event(&mut self.ctx, &event, bytes);
                 if client.is_done() {
-                    self.one_is_done();
+                    self.client_finished();
                 }
             }
             Owner::Canceller(number) => {
                 let Some(client) = &mut self.clients[number as usize - 1] else { return };
-                client.canceller_happened(&mut self.ctx, &happening);
+                client.canceller_event(&mut self.ctx, &event);
             }
-            Owner::Backend(number) => match happening {
-                Happening::Bytes => self.postgres.bytes(&mut self.ctx, number, bytes),
-                Happening::Drained => self.postgres.drained(&mut self.ctx, number),
-                Happening::Ending => {}
+            Owner::Backend(number) => match event {
+                SocketEvent::Bytes => self.postgres.bytes(&mut self.ctx, number, bytes),
+                SocketEvent::Drained => self.postgres.drained(&mut self.ctx, number),
+                SocketEvent::Ending => {}
                 _ => self.postgres.gone(&mut self.ctx, number),
             },
-            Owner::Engine(worker, peer) => self.pooler.happened(&mut self.ctx, worker, peer, &happening, bytes),
-            Owner::Nobody => {}
+            Owner::Engine(worker, peer) => self.pooler.socket_event(&mut self.ctx, worker, peer, &event, bytes),
+            Owner::None => {}
         }
     }
 
-    /// A connect reaches its goal.
-    fn arrived(&mut self, near: End, owner: Owner, address: &Address) {
+    /// A connect reaches its destination.
+    fn connect_arrived(&mut self, near: End, owner: Owner, address: &Address) {
         let accepted = match address {
             Address::Pooler => self.pooler.arrive(&mut self.ctx, near.conn),
             Address::Server(target) => self.postgres.arrive(&mut self.ctx, near.conn, target).is_some(),
         };
-        let happening = if accepted { Happening::Connected } else { Happening::ConnectFailed };
+        let event = if accepted { SocketEvent::Connected } else { SocketEvent::ConnectFailed };
         if !accepted {
             self.ctx.net.refuse(near.conn);
         }
-        self.happened((near, owner, happening), &[]);
+        self.socket_event((near, owner, event), &[]);
     }
 
-    /// When the last client is done, the run comes to its end.
-    fn one_is_done(&mut self) {
+    /// When the last client has finished, the run ends.
+    fn client_finished(&mut self) {
         if !self.closing && self.clients.iter().flatten().all(Actor::is_done) {
             self.closing = true;
             self.calm();
@@ -225,7 +225,7 @@ impl World {
 
     fn act(&mut self, number: u32) {
         let act = self.acts[number as usize];
-        // Each act has its own chance, so that leaving one out leaves the others as they are.
+        // Each act has its own random stream, so leaving one out does not change the others.
         let mut rng = self.rng.fork("act", u64::from(number));
         let ctx = &mut self.ctx;
         ctx.note(|| format!("act {number}: {act}"));
@@ -248,7 +248,7 @@ impl World {
                 }
             }
             Act::Stall => self.stall(&mut rng),
-            Act::Weather => ctx.net.set_weather(Weather::draw(&mut rng)),
+            Act::Conditions => ctx.net.set_conditions(Conditions::draw(&mut rng)),
             Act::Reload => self.pooler.signal(ctx, Signal::Reload),
             Act::Pause => self.pooler.signal(ctx, Signal::Pause),
             Act::Resume => self.pooler.signal(ctx, Signal::Resume),
@@ -264,9 +264,9 @@ impl World {
     }
 
     fn calm(&mut self) {
-        self.ctx.net.set_weather(Weather::calm());
-        self.postgres.calm_down();
-        self.clients.iter_mut().flatten().for_each(Actor::calm_down);
+        self.ctx.net.set_conditions(Conditions::calm());
+        self.postgres.stop_faults();
+        self.clients.iter_mut().flatten().for_each(Actor::stop_faults);
     }
 
     fn stall(&mut self, rng: &mut Rng) {
@@ -288,7 +288,7 @@ impl World {
         self.ctx.violated(Checker::AllFinishes, || waiting.join("; "));
     }
 
-    /// Everybody has left: nothing may be open any more.
+    /// All clients have left: no connection may be open any more.
     fn check_end(&mut self) {
         if !self.pooler.has_ended() {
             self.ctx.violated(Checker::AllFinishes, || "the pooler does not end".to_owned());
@@ -314,15 +314,15 @@ mod tests {
 
     use super::*;
     use crate::context::Rules;
-    use crate::postgres::Flavour;
+    use crate::postgres::Behaviour;
 
     /// Three ordinary clients, a server, and no faults but those in `acts`.
     fn checker(rules: Rules, state: State, acts: &[(u64, Act)]) -> Option<Checker> {
         let mut rng = Rng::new(5);
         let target = Target { host: Host::parse("10.0.0.1"), port: 5432 };
         let servers = vec![Server { target: target.clone(), state, max_connections: 100 }];
-        let flavour = Flavour::draw(&mut rng);
-        let mut scenario = Scenario::new(&mut rng, rules, servers, flavour);
+        let behaviour = Behaviour::draw(&mut rng);
+        let mut scenario = Scenario::new(&mut rng, rules, servers, behaviour);
         for number in 1..=3 {
             scenario.add_client(number, Address::Server(target.clone()), "ann", "app", Kind::User);
         }
@@ -345,8 +345,8 @@ mod tests {
 
     #[test]
     fn a_client_that_waits_too_long_is_caught() {
-        let impatient = Rules { patience: Span::from_micros(50), ..Rules::default() };
-        assert_eq!(checker(impatient, State::Up, &[]), Some(Checker::WaitersAreAnswered));
+        let short = Rules { answer_timeout: Span::from_micros(50), ..Rules::default() };
+        assert_eq!(checker(short, State::Up, &[]), Some(Checker::WaitersAreAnswered));
     }
 
     #[test]
@@ -356,14 +356,14 @@ mod tests {
 
     #[test]
     fn what_stays_open_is_caught() {
-        // At some moment somebody is connected.
+        // At some of these moments a client is connected.
         let cut_short = |at: u64| checker(Rules::default(), State::Up, &[(at * 5_000, Act::End)]);
         assert!((1..50).any(|at| cut_short(at) == Some(Checker::NoPeerLeaks)));
     }
 
     #[test]
     fn a_client_beyond_the_limit_is_caught() {
-        let crowded = Rules { max_clients: 1, ..Rules::default() };
-        assert_eq!(checker(crowded, State::Up, &[]), Some(Checker::LimitsHold));
+        let small = Rules { max_clients: 1, ..Rules::default() };
+        assert_eq!(checker(small, State::Up, &[]), Some(Checker::LimitsHold));
     }
 }

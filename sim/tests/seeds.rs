@@ -1,6 +1,6 @@
-//! A few hundred seeds with and without the pooler, and the promise that a seed tells all.
+//! A few hundred seeds with and without the pooler, and the test that a seed determines its run.
 
-use weir_sim::{Baseline, Counts, Detail, Part, run, run_part};
+use weir_sim::{Baseline, Counts, Detail, Subset, run, run_subset};
 
 fn all_pass(baseline: Baseline, seeds: std::ops::Range<u64>) -> Counts {
     let mut total = Counts::default();
@@ -8,7 +8,7 @@ fn all_pass(baseline: Baseline, seeds: std::ops::Range<u64>) -> Counts {
         let outcome = run(baseline, seed);
         total.add(&outcome.counts);
         if let Some(violation) = outcome.violation {
-            let transcript = run_part(baseline, seed, &Part::default(), Detail::Protocol).transcript();
+            let transcript = run_subset(baseline, seed, &Subset::default(), Detail::Protocol).transcript();
             let from = transcript.len().saturating_sub(60);
             panic!("seed {seed}: {violation}\n{}", transcript[from..].join("\n"));
         }
@@ -28,8 +28,8 @@ fn the_pooler_keeps_every_rule() {
     assert!(total.transactions > 20_000 && total.cancelled > 50 && total.broken > 100, "{total:?}");
 }
 
-/// Seeds that once found something. What they draw changes as the model grows, so each finding has a test of its own
-/// where it was mended, too.
+/// Seeds that once found a bug. What they draw changes as the model grows, so each bug also has a test of its own where
+/// it was fixed.
 const ONCE_FAILED: [u64; 17] = [
     3_429,
     6_248,
@@ -61,7 +61,7 @@ fn seeds_that_once_failed_pass() {
 fn one_seed_gives_one_run() {
     for baseline in [Baseline::Direct, Baseline::Pooled] {
         for seed in 1..60 {
-            let (first, second) = (run(baseline, seed), run_part(baseline, seed, &Part::default(), Detail::Port));
+            let (first, second) = (run(baseline, seed), run_subset(baseline, seed, &Subset::default(), Detail::Port));
             assert_eq!((first.digest, first.counts), (second.digest, second.counts), "seed {seed}");
             assert!(!second.transcript.is_empty());
         }

@@ -21,7 +21,7 @@ pub(crate) enum Waiter {
     /// A query of ours for a user's secret.
     AuthQuery(Peer),
     /// Another worker, which is a guest of the pool.
-    Guest(BorrowRequest),
+    Borrower(BorrowRequest),
 }
 
 impl Waiter {
@@ -30,6 +30,6 @@ impl Waiter {
         if peer.slot < FIRST_QUERY {
             return Waiter::Client(peer);
         }
-        BorrowRequest::from_handle(peer).map_or(Waiter::AuthQuery(peer), Waiter::Guest)
+        BorrowRequest::from_handle(peer).map_or(Waiter::AuthQuery(peer), Waiter::Borrower)
     }
 }

@@ -1,7 +1,7 @@
 //! One worker's whole brain: its sessions and its pools, without I/O.
 //!
-//! [`Engine::handle`] is told one [`port::Input`] at a time and answers through [`port::Io`]; it owns no socket, clock or
-//! thread. The engine is made of parts, each of which owns its fields and says by what it returns, or by a
+//! [`Engine::handle`] is given one [`port::Input`] at a time and answers through [`port::Io`]; it owns no socket, clock or
+//! thread. The engine is made of parts, each of which owns its fields and shows by what it returns, or by a
 //! [`FollowUp`](common::FollowUp), what others must do:
 //!
 //! - `entry`: a client's way in. `traffic`: what passes between clients and servers. `backends`: connections to servers.
@@ -32,8 +32,8 @@ mod idle_tests;
 #[path = "../tests/common/mod.rs"]
 mod world;
 
-pub use cluster::lending::Line;
 pub use cluster::messages::Message;
+pub use flows::lending::PoolQueue;
 
 pub mod port;
 
@@ -48,9 +48,8 @@ use crate::admin::Admin;
 use crate::backends::Backends;
 use crate::cluster::Cluster;
 use crate::cluster::messages::Payload;
-use crate::common::{Common, Cx, FollowUp, Job};
-use crate::handles::Waiter;
-use crate::peers::{ClientPhase, Entry, Peers};
+use crate::common::{Common, FollowUp, Job, cx};
+use crate::peers::{Entry, Peers};
 use crate::pools::Pools;
 use crate::port::{Input, Io, Level};
 use crate::sessions::Sessions;
@@ -189,21 +188,17 @@ impl Engine {
                 self.canceller_arrived(now, peer, id, addr);
                 self.cancel(now, peer, pid, &secret, io);
             }
-            (Payload::ClientGone(ticket), _) => self.client_uncounted(ticket.as_deref()),
-            (Payload::Enter { id, ticket }, _) => self.asked_for_place(from, id, &ticket, io),
-            (Payload::Entered { id, refused }, _) => self.place_answered(now, id, refused, io),
-            (Payload::Counted(ticket), _) => self.seat_counted(&ticket),
-            (Payload::Left(ticket), _) => self.place_left(&ticket),
+            (Payload::ClientGone, _) => self.cluster.clients.remove(),
+            (Payload::QuotaRequest(request), _) => self.quota_requested(from, *request, io),
+            (Payload::QuotaReply(reply), _) => self.quota_replied(now, *reply, io),
             (Payload::LookUp(query), _) => self.begin_auth_query(now, from, *query, io),
-            (Payload::Loan(loan), peer) => self.heard_loan(now, from, *loan, peer, io),
-            (Payload::Plea(plea), _) => self.pleaded(from, *plea, io),
-            (Payload::Order(order), _) => self.ordered(now, *order, io),
+            (Payload::Lending(message), _) => self.lending_received(now, from, *message, socket, io),
             (Payload::Distrust { database, user }, _) => self.entry.lookups.forget(&(database, user)),
             (Payload::MakeRoom, _) => {
                 self.evict_unauthenticated(now, io);
             }
             (Payload::Failed(origin), _) => {
-                let cx = &mut Cx::new(now, io, &mut self.common, &mut self.sessions);
+                let cx = cx!(self, now, io);
                 self.entry.throttle.failed_elsewhere(cx, origin);
             }
             (Payload::LookUpNoMore(id), _) => self.withdraw_auth_query(now, id),
@@ -230,70 +225,6 @@ impl Engine {
             (Some(Job::Reload), port::Answer::Config(read)) => self.config_read(now, read, io),
             (Some(Job::Reload), port::Answer::Changed(made)) => self.config_changed(now, made, io),
             _ => log::log(Level::Error, format_args!("a helper's answer that nobody waits for"), io),
-        }
-    }
-
-    /// Turns a client into bytes and back, in place: as if it had moved. Returns whether it could be done now. For the
-    /// simulator, which does it to clients at random moments.
-    pub fn refreeze(&mut self, peer: Peer) -> bool {
-        let Some(mut slot) = self.peers.take_client(peer) else { return false };
-        let frozen = match &slot.phase {
-            ClientPhase::Ready(client) if slot.link.is_none() => {
-                weir_session::frozen::freeze(client, &self.sessions.params)
-            }
-            _ => None,
-        };
-        let done = frozen.is_some();
-        if let Some(bytes) = frozen {
-            // What it is charged for is let go before it is charged again.
-            slot.phase = ClientPhase::Gone;
-            let pool = &self.pools.get(slot.pool).accepted;
-            let thawed = weir_session::frozen::thaw(&bytes, &self.sessions.params, &mut self.sessions.interner, pool);
-            slot.phase = ClientPhase::Ready(thawed.expect("what was frozen here thaws here"));
-        }
-        self.peers.put(peer, Entry::Client(slot));
-        done
-    }
-
-    /// Asserts what must hold between inputs. Costs a walk over everything; for tests and the simulator.
-    ///
-    /// # Panics
-    /// When an invariant is broken.
-    pub fn check(&self) {
-        assert!(self.common.is_done(), "a turn has left work behind");
-        self.check_client_counts();
-        for client in self.peers.clients() {
-            let Some(server) = client.link else { continue };
-            let owner = self.peers.servers().find(|s| s.peer == server).map(|s| s.link);
-            assert_eq!(owner, Some(Some(client.peer)), "a client's server does not know it");
-            assert!(matches!(client.phase, ClientPhase::Ready(_)), "a client that may not ask has a server");
-        }
-        for server in self.peers.servers() {
-            let Some(client) = server.link else { continue };
-            let link = self.peers.clients().find(|c| c.peer == client).map(|c| c.link);
-            assert_eq!(link, Some(Some(server.peer)), "a server's client does not know it");
-            assert!(server.phase() != Some(peers::ServerPhase::Idle), "an idle server has a client");
-            let released = self.pools.get(server.pool).mode() != weir_base::PoolMode::Session;
-            let fair = server.overtime.1 <= traffic::relay::AHEAD || !released;
-            assert!(fair, "others wait, and a pipeline goes on for {} transactions", server.overtime.1);
-        }
-        self.check_logins();
-        for ix in self.pools.indices() {
-            let slot = self.pools.get(ix);
-            slot.check();
-            for (peer, ..) in slot.pool.servers() {
-                let here = || self.peers.servers().any(|s| s.peer == peer && s.pool == ix);
-                let known = self.cluster.lent.get(&peer).is_some_and(|away| away.pool == ix) || here();
-                assert!(known, "a pool has a server that is gone: {peer:?}");
-            }
-            for (peer, _) in slot.pool.waiting() {
-                let waits = match Waiter::of(peer) {
-                    Waiter::Client(_) => self.peers.clients().any(|c| c.peer == peer && c.pool == ix && c.pause.waits),
-                    Waiter::AuthQuery(_) => self.entry.queries.waits(peer, ix),
-                    Waiter::Guest(_) => slot.part.is_vacant() || !slot.part.is_guest(),
-                };
-                assert!(waits, "a pool's queue holds one who does not wait: {peer:?}");
-            }
         }
     }
 }

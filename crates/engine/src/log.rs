@@ -4,8 +4,6 @@
 
 use std::fmt;
 
-use weir_base::Host;
-
 use crate::Engine;
 use crate::peers::{ClientSlot, ServerSlot};
 use crate::port::{About, Io, Level, Side};
@@ -27,11 +25,7 @@ impl Engine {
     /// A line about a server.
     pub(crate) fn log_server<I: Io>(&self, level: Level, server: &ServerSlot, text: fmt::Arguments<'_>, io: &mut I) {
         let pool = self.pools.get(server.pool);
-        let address = match (&server.target.host, server.remote) {
-            (Host::SocketDir(_), _) => format!("unix:{}", server.target.port),
-            (_, Some(ip)) => std::net::SocketAddr::new(ip, server.target.port).to_string(),
-            _ => server.target.to_string(),
-        };
+        let address = server.connection.address();
         let (database, user) = (&*pool.name, &*pool.user);
         io.log(level, About::Peer { side: Side::Server, id: server.id, database, user, address: &address }, text);
     }

@@ -3,24 +3,25 @@
 //! Owns the states of clients, servers and cancel requests as the engine sees them. A session is taken out of the table
 //! while it is worked on, so that both ends of a link can be changed at once, and put back after.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 
-use weir_base::{ClientAddr, Host, Peer, Target, Time};
+use weir_base::{ClientAddr, Peer, Target, Time};
 use weir_pool::lending::BorrowRequest;
 use weir_session::server_login::ServerLogin;
 use weir_session::startup::StartupRequest;
 use weir_session::{Client, Refusal, Server};
 
 use crate::admin::console::Console;
+use crate::backends::connection::Connection;
 use crate::backends::hosts::Attempt;
-use crate::cluster::ticket::Ticket;
-use crate::entry::state::{Delayed, Handoff, LoginPhase, SaltedKey, SslNegotiation};
+use crate::cluster::quota::ClientUse;
+use crate::entry::state::{Delayed, Handoff, LoginPhase, SslNegotiation};
 use crate::handles::{NO_POOL, PoolIx};
 use crate::secured::Secured;
 use crate::traffic::cancel_key::CancelSecret;
 use crate::traffic::cancel_state::CancelSlot;
-use crate::traffic::holding::Holding;
+use crate::traffic::link_clock::LinkClock;
+use crate::traffic::reading::ServerReading;
 
 /// What stands behind a handle.
 #[derive(Default)]
@@ -48,17 +49,17 @@ pub(crate) struct ClientSlot {
     /// turn of the runtime reads.
     pub(crate) waiting: Vec<u8>,
     pub(crate) pause: Pause,
-    /// Its server was lost in the middle of a message to it: it can be told nothing more.
+    /// Its server was lost in the middle of a message to it: nothing more can be sent to it.
     pub(crate) cut: bool,
     /// It has closed its side while it had a server and was not read from.
     pub(crate) ended: bool,
-    /// The log has been told that it reached a limit on statements.
+    /// The log has a line that it reached a limit on statements.
     pub(crate) statements_refused: bool,
     pub(crate) user: Arc<str>,
     /// What its handshake has shown; `None` without encryption.
     pub(crate) tls: Option<Box<Secured>>,
-    /// Its place among those who are in, where places are limited.
-    pub(crate) ticket: Option<Box<Ticket>>,
+    /// What it counts for, where clients are limited and it is admitted.
+    pub(crate) counts_for: Option<Box<ClientUse>>,
     pub(crate) connected_at: Time,
     /// When it last asked for a server, or was last heard of.
     pub(crate) request_at: Time,
@@ -91,7 +92,7 @@ impl Pause {
 
 /// Where a client is in its life.
 pub(crate) enum ClientPhase {
-    /// It is a balancer, which has to say first for whom it connects.
+    /// It is a load balancer: a PROXY header is awaited.
     Header,
     /// Its first packet is awaited; it may ask for encryption so many times yet.
     Opening { asks_left: u8 },
@@ -105,7 +106,7 @@ pub(crate) enum ClientPhase {
     Login(Box<LoginPhase>),
     /// It failed to, and its refusal is delayed.
     Delayed(Box<Delayed>),
-    /// It is who it says, and waits for what its server says about itself.
+    /// It is authenticated, and waits for what its pool's servers report.
     Welcome(Box<LoginPhase>),
     /// It may ask.
     Ready(Client),
@@ -123,46 +124,20 @@ pub(crate) struct ServerSlot {
     pub(crate) id: u64,
     pub(crate) pool: PoolIx,
     pub(crate) state: ServerState,
-    /// The one of the pool's servers that it is.
-    pub(crate) target: Target,
-    /// How it was tried.
-    pub(crate) attempt: Attempt,
-    /// What it reported about itself at its login, until it is up.
-    pub(crate) reported: Vec<(String, String)>,
-    /// Its address, once it is connected; `None` for a Unix socket.
-    pub(crate) remote: Option<IpAddr>,
-    /// What its handshake has shown; `None` without encryption.
-    pub(crate) tls: Option<Box<Secured>>,
+    /// Where it is, and how it was reached.
+    pub(crate) connection: Connection,
     /// Its client; also while the link is being made.
     pub(crate) link: Option<Peer>,
-    pub(crate) local: String,
-    pub(crate) connected_at: Time,
-    /// When it was linked.
-    pub(crate) linked_at: Time,
-    /// When the query and the transaction under way began; never if there is none.
-    pub(crate) query_at: Time,
-    pub(crate) transaction_at: Time,
-    /// What its client holds of it, since when.
-    pub(crate) holding: Holding,
-    /// Since when the one waits who is first in line, and how many transactions its client's pipeline has ended meanwhile.
-    pub(crate) overtime: (Time, u32),
-    /// When it last said something.
-    pub(crate) heard_at: Time,
+    /// When things happened on its link.
+    pub(crate) clock: LinkClock,
+    /// Whether it is read from.
+    pub(crate) reading: ServerReading,
+    /// Its earliest wake-up in the timers.
+    pub(crate) armed: Time,
     /// Cancel requests under way for it: it is not given away before they are over.
     pub(crate) cancels: u32,
-    /// Its last words, if they were fatal.
+    /// Its last error, if that was fatal.
     pub(crate) fatal_error: Option<Refusal>,
-    /// Not read from, because its client's socket is full.
-    pub(crate) paused: bool,
-    /// Not read from, because everything is suspended.
-    pub(crate) suspended: bool,
-    /// Its own socket is full.
-    pub(crate) full: bool,
-    /// Since when it owes the answer to a query of ours; never if it owes none.
-    pub(crate) own_since: Time,
-    pub(crate) armed: Time,
-    /// What a helper hashes for its login.
-    pub(crate) salting: Option<SaltedKey>,
     /// A client has had it since it was last reset.
     pub(crate) used: bool,
     /// Close it at its release (KILL, RECONNECT).
@@ -174,15 +149,15 @@ pub(crate) struct ServerSlot {
 pub(crate) enum ServerState {
     Connecting,
     /// Asked whether it can encrypt; one byte is awaited.
-    Asking,
+    SslRequest,
     /// In the handshake.
-    Shaking,
+    TlsHandshake,
     Login(Box<ServerLogin>),
-    /// Logged in, and phase this. Inline: a server's slot is boxed as a whole, and all but its first moments are these.
+    /// Logged in, and doing this. Inline: a server's slot is boxed as a whole, and all but its first moments are these.
     Up(Server, ServerPhase),
 }
 
-/// What a server that is logged in is phase.
+/// What a server that is logged in is doing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ServerPhase {
     /// Answering whether it is good for the pool. Its pool knows it as logging in.
@@ -203,8 +178,8 @@ pub(crate) enum ServerPhase {
     ConnectQueryAgain,
     /// Being asked for a user's secret; the question's handle.
     AuthQuery(Peer),
-    /// On its way to a guest of the pool, for this ask; `check`: to be checked there first.
-    Lending { ask: BorrowRequest, check: bool },
+    /// On its way to a guest of the pool, for this request; `check`: to be checked there first.
+    Lending { request: BorrowRequest, check: bool },
     /// On its way home from a guest.
     Returning,
 }
@@ -287,7 +262,7 @@ impl ClientSlot {
             statements_refused: false,
             user: "".into(),
             tls: None,
-            ticket: None,
+            counts_for: None,
             connected_at: now,
             request_at: now,
             armed: Time::NEVER,
@@ -341,29 +316,14 @@ impl ServerSlot {
             id,
             pool,
             state: ServerState::Connecting,
-            target,
-            attempt,
-            reported: Vec::new(),
-            remote: None,
-            tls: None,
+            connection: Connection::new(target, attempt, now),
             link: None,
-            local: String::new(),
-            connected_at: now,
-            linked_at: now,
-            query_at: Time::NEVER,
-            transaction_at: Time::NEVER,
-            holding: Holding::default(),
-            overtime: (Time::NEVER, 0),
-            heard_at: now,
+            clock: LinkClock::new(now),
+            reading: ServerReading::default(),
+            armed: Time::NEVER,
             cancels: 0,
             fatal_error: None,
-            paused: false,
-            suspended: false,
-            full: false,
-            own_since: Time::NEVER,
-            armed: Time::NEVER,
             used: false,
-            salting: None,
             marked_for_close: false,
         }
     }
@@ -378,17 +338,9 @@ impl ServerSlot {
         if let ServerState::Up(_, phase) = &self.state { Some(*phase) } else { None }
     }
 
-    /// The name that it was reached by, and the address that it is on; `None` where no name was looked up.
-    pub(crate) fn on(&self) -> Option<(&str, IpAddr)> {
-        match (&self.target.host, self.remote) {
-            (Host::Name(name), Some(address)) => Some((name, address)),
-            _ => None,
-        }
-    }
-
     /// Whether its client is in a transaction, and asks nothing.
     pub(crate) fn is_idle_in_transaction(&self) -> bool {
-        self.link.is_some() && self.holding.silence != Time::NEVER
+        self.link.is_some() && self.clock.holding().silence != Time::NEVER
     }
 
     /// Whether its pool knows it as logging in still.

@@ -3,24 +3,25 @@
 //! Owns the table of pools of this worker: one for each pair of a configured pool and a user on the server. Must not know
 //! sessions' insides.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use weir_admin::{PoolCounters, Refusals, Stats};
-use weir_auth::Secret;
-use weir_base::{Peer, PoolMode, Span, Time};
-use weir_pgwire::Dirty;
+use weir_base::{PoolMode, Time};
 use weir_pool::lending::borrower_settings;
 use weir_pool::{Pool, Settings};
-use weir_session::login::LearnedCredentials;
-use weir_session::{Clean, PoolStatements, ServerError};
+use weir_session::{Clean, PoolStatements};
 
+use crate::admin::pool_counts::PoolCounts;
+use crate::backends::credentials::KnownCredentials;
+use crate::backends::failures::LoginFailures;
 use crate::backends::hosts::Hosts;
 use crate::backends::login_throttle::PoolLogin;
-use crate::cluster::state::{Part, Standing};
+use crate::cluster::lending::LendingRole;
+use crate::cluster::quota::PoolId;
+use crate::cluster::quota::servers::PoolQuota;
 use crate::entry::reported::Welcome;
-use crate::entry::state::SaltedKey;
 use crate::handles::PoolIx;
+use crate::traffic::cancel_state::PoolCancels;
 
 /// The pools of a worker.
 #[derive(Default)]
@@ -41,60 +42,34 @@ pub(crate) struct PoolSlot {
     pub(crate) pool: Pool<Clean>,
     /// Its earliest wake-up in the timers.
     pub(crate) armed: Time,
-    pub(crate) stats: Stats,
-    pub(crate) tally: PoolCounters,
-    /// The kinds of lost session state that the log has named.
-    pub(crate) lost_logged: Dirty,
-    /// Its clients that were refused.
-    pub(crate) refusals: Refusals,
-    /// The counters at the start of the last complete period, and at its end.
-    pub(crate) previous: Reading,
-    pub(crate) latest: Reading,
-    /// What a server said about itself, for clients that log in.
+    /// What is counted of it.
+    pub(crate) counts: PoolCounts,
+    /// What a server has reported, for clients that log in.
     pub(crate) welcome: Option<Welcome>,
     /// The statements that its servers have accepted.
     pub(crate) accepted: PoolStatements,
-    /// What clients' logins taught us, for our own at the server.
-    pub(crate) learnt: LearnedCredentials,
-    /// The secret of its user, if a server was asked for it.
-    pub(crate) asked: Option<Secret>,
-    /// The password as it was hashed last: from what, and what came of it.
-    pub(crate) salted: Option<(SaltedKey, [u8; 32])>,
+    /// What it knows besides its configuration to log in at its servers.
+    pub(crate) credentials: KnownCredentials,
     /// Which of its hosts is next.
     pub(crate) hosts: Hosts,
-    /// Why the last login failed.
-    pub(crate) last_error: Option<ServerError>,
-    /// It did because it took too long.
-    pub(crate) too_slow: bool,
-    /// When the first login after the last success failed; never if none has.
-    pub(crate) failing_since: Time,
+    /// How its logins have gone.
+    pub(crate) failures: LoginFailures,
     /// Clients logged in.
     pub(crate) clients: u32,
     /// Questions about secrets that it carries.
     pub(crate) lookups: u32,
-    /// Cancel requests: under way, and waiting for their turn (requester, client).
-    pub(crate) cancels: Vec<Peer>,
-    pub(crate) cancel_queue: VecDeque<(Peer, Peer)>,
-    /// When the log had a line about its waits last.
-    pub(crate) wait_logged: Option<Time>,
-    /// The configuration has it no more, or nobody needs it.
+    pub(crate) cancels: PoolCancels,
+    /// It is not in the configuration any more, or unused for long.
     pub(crate) removed: bool,
-    /// Since when nobody uses it, and since when it has no servers besides; never if it is not so.
+    /// Since when it is unused, and since when it has no servers either; never if it is not so.
     pub(crate) idle_since: Time,
     pub(crate) empty_since: Time,
     /// Its login, as the throttle of its hosts knows it.
     pub(crate) login: PoolLogin,
-    /// Under the limits that cross pools.
-    pub(crate) standing: Standing,
+    /// Its requests for servers, where they are limited.
+    pub(crate) quota: PoolQuota,
     /// What this worker is to it.
-    pub(crate) part: Part,
-}
-
-/// The counters at a moment.
-#[derive(Clone, Copy)]
-pub(crate) struct Reading {
-    pub(crate) stats: Stats,
-    pub(crate) at: Time,
+    pub(crate) lending: LendingRole,
 }
 
 impl Pools {
@@ -159,10 +134,10 @@ impl Pools {
     }
 }
 
-impl Part {
+impl LendingRole {
     /// The limits of a configured pool, as this worker's pool goes by them.
     pub(crate) fn settings(&self, pool: &weir_config::Pool) -> Settings {
-        if self.is_guest() { borrower_settings(settings(pool)) } else { settings(pool) }
+        if self.is_borrower() { borrower_settings(settings(pool)) } else { settings(pool) }
     }
 }
 
@@ -204,12 +179,12 @@ pub(crate) fn adjust(slot: &mut PoolSlot, config: Arc<weir_config::Pool>, now: T
     let most = |settings: &Settings| settings.most(settings.reserve_size);
     let fewer = most(&after) < most(&before);
     if before != after {
-        slot.pool.resize(slot.part.settings(&config), now);
+        slot.pool.resize(slot.lending.settings(&config), now);
     }
     if elsewhere {
         slot.welcome = None;
         slot.accepted.forget_accepted();
-        slot.salted = None;
+        slot.credentials.keep_hashed(None);
         slot.hosts = Hosts::default();
         slot.pool.reconnect(now);
     }
@@ -219,14 +194,25 @@ pub(crate) fn adjust(slot: &mut PoolSlot, config: Arc<weir_config::Pool>, now: T
 }
 
 impl PoolSlot {
+    /// Whether somebody waits for one of its servers, here or, as far as is known, at another worker; or an operator does.
+    #[inline]
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.pool.oldest_wait().is_some() || self.pool.is_paused() || self.lending.is_wanted_elsewhere()
+    }
+
+    /// What other workers know it by.
+    pub(crate) fn id(&self) -> PoolId {
+        PoolId { database: self.name.clone(), user: self.user.clone() }
+    }
+
     /// A pool that nobody has used yet.
     pub(crate) fn new(
         (name, user): (Arc<str>, Arc<str>),
         config: Arc<weir_config::Pool>,
         pool: Pool<Clean>,
         accepted: PoolStatements,
-        standing: Standing,
-        part: Part,
+        quota: PoolQuota,
+        lending: LendingRole,
         now: Time,
     ) -> PoolSlot {
         PoolSlot {
@@ -235,55 +221,36 @@ impl PoolSlot {
             config,
             pool,
             armed: Time::NEVER,
-            stats: Stats::default(),
-            tally: PoolCounters::default(),
-            lost_logged: Dirty::NONE,
-            refusals: Refusals::default(),
-            previous: Reading { stats: Stats::default(), at: now },
-            latest: Reading { stats: Stats::default(), at: now },
+            counts: PoolCounts::new(now),
             welcome: None,
             accepted,
-            learnt: LearnedCredentials::default(),
-            asked: None,
-            salted: None,
+            credentials: KnownCredentials::default(),
             hosts: Hosts::default(),
-            last_error: None,
-            too_slow: false,
-            failing_since: Time::NEVER,
+            failures: LoginFailures::default(),
             clients: 0,
             lookups: 0,
-            cancels: Vec::new(),
-            cancel_queue: VecDeque::new(),
-            wait_logged: None,
+            cancels: PoolCancels::default(),
             removed: false,
             idle_since: Time::NEVER,
             empty_since: Time::NEVER,
             login: PoolLogin::default(),
-            standing,
-            part,
+            quota,
+            lending,
         }
-    }
-
-    /// A login has failed: what clients are told of it, and whether it only took too long.
-    pub(crate) fn note_failure(&mut self, error: ServerError, too_slow: bool, now: Time) {
-        self.last_error = Some(error);
-        self.too_slow = too_slow;
-        self.failing_since = self.failing_since.min(now);
     }
 
     /// Whether something may have to be done for it now that a server was released or linked. A pool that has clients, and
     /// nothing to do with other workers or limits, wants something only when its own deadline says so.
     #[inline]
     pub(crate) fn needs_poll(&self) -> bool {
-        let alone = matches!(&self.part, Part::Home(lender) if lender.lent_count() == 0);
-        let plain = alone && !self.removed && !self.standing.limited && self.clients > 0 && self.login.is_idle();
+        let alone = matches!(&self.lending, LendingRole::Owner(lender) if lender.lent_count() == 0);
+        let plain = alone && !self.removed && !self.quota.is_limited() && self.clients > 0 && self.login.is_idle();
         !plain || self.pool.next_deadline() < self.armed
     }
 
     /// One of its servers has logged in.
     pub(crate) fn login_succeeded(&mut self) {
-        self.last_error = None;
-        self.failing_since = Time::NEVER;
+        self.failures.clear();
         self.hosts.succeeded();
     }
 
@@ -294,42 +261,17 @@ impl PoolSlot {
 
     /// Whether nobody uses it.
     pub(crate) fn is_idle(&self) -> bool {
-        self.clients == 0
-            && self.lookups == 0
-            && self.part.is_idle()
-            && self.cancels.is_empty()
-            && self.cancel_queue.is_empty()
+        self.clients == 0 && self.lookups == 0 && self.lending.is_unused() && self.cancels.is_empty()
     }
 
     /// Whether nothing is left of it.
     pub(crate) fn is_vacant(&self) -> bool {
-        self.is_idle()
-            && self.part.is_vacant()
-            && self.pool.is_empty()
-            && self.standing.permits == 0
-            && self.standing.asking.is_none()
+        self.is_idle() && self.lending.is_vacant() && self.pool.is_empty() && self.quota.is_empty()
     }
 
     /// Asserts what must hold between inputs.
     pub(crate) fn check(&self) {
-        if self.standing.limited {
-            assert!(self.standing.permits as usize >= self.pool.len(), "{}: a server without a permit", self.name);
-        }
-    }
-
-    /// Somebody has waited so long for a server.
-    #[inline]
-    pub(crate) fn waited(&mut self, waited: Span) {
-        self.stats.wait_time += waited.micros();
-        self.tally.times().wait.count(waited.micros());
-    }
-
-    /// A client's login has taught something for ours at the server. The newest proof is the best one: a changed password
-    /// replaces the old.
-    pub(crate) fn learns(&mut self, learnt: &LearnedCredentials, asked: &Option<Secret>) {
-        self.learnt.password = learnt.password.clone().or(self.learnt.password.take());
-        self.learnt.keys = learnt.keys.clone().or(self.learnt.keys.take());
-        self.asked.clone_from(asked);
+        self.quota.check(self.pool.len(), &self.name);
     }
 
     /// Whether its user is the one that clients of the database have on the server. It is not where secrets are asked for

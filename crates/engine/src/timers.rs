@@ -22,7 +22,7 @@ pub(crate) enum Who {
     Gather(u64),
     /// A shutdown that waits for clients.
     Shutdown,
-    /// A SUSPEND that waits for sockets to take what they owe.
+    /// A SUSPEND that waits for sockets to take what is queued.
     Flush,
 }
 
@@ -55,7 +55,7 @@ impl Timers {
         self.heap.push(Reverse((when, who)));
     }
 
-    /// A sleeper is gone, and its wake-up is left behind.
+    /// Whoever armed a wake-up is gone, and the wake-up is still queued.
     pub(crate) fn forget(&mut self) {
         self.dead += 1;
     }

@@ -21,27 +21,28 @@
 //! ```text
 //! Effect::Open ─ opening() ─> login ─ connected() ─┬─> linked <─ acquire() ─┐
 //!      │                        │                  │     │                  │
-//!      ├ declined()             │                  │     │                  │
+//!      ├ open_declined()        │                  │     │                  │
 //!      └ unreachable()          │                  └──── │ ───────────────> idle
 //!                connect_failed()│                 release()─────────────────┘
 //!                               v                        v                  v
 //!                             gone <── Release::Close, Effect::Close, lost() ──
 //! ```
 
-mod duties;
+mod backoff;
 pub mod lending;
-mod pace;
+mod poll;
 mod pool;
 mod queue;
+mod state;
 mod table;
-mod words;
+mod types;
 
 #[cfg(test)]
-mod small_world;
+mod exhaustive;
 #[cfg(test)]
 mod tests;
 
 pub use pool::Pool;
-pub use words::{
+pub use types::{
     Acquire, Ages, CloseReason, ConnectFailure, Effect, RefuseReason, Release, ServerState, Settings, Snapshot,
 };

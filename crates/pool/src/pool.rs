@@ -1,15 +1,15 @@
 //! The pool: its state, and the operations that change it.
 //!
-//! What time alone brings about (waits that end, servers that grow old, connects that may begin) is in
-//! [`crate::duties`]. An operation changes the state, may leave something to do, and says so (`needs_poll`);
-//! [`Pool::poll`] does it.
+//! An operation changes the state and may leave something to do (`needs_poll`); [`Pool::poll`] does it (`poll.rs`), and
+//! also what time alone brings about: waits that end, servers that grow old, connects that may begin.
 
 use weir_base::{Peer, Span, Time};
 
-use crate::pace::{Gate, Health, Jitter, Rate};
+use crate::backoff::{Backoff, ConnectRate, Health, Jitter};
 use crate::queue::Queue;
+use crate::state::{Login, RunState, Server, State};
 use crate::table::{Key, List, Table};
-use crate::words::{
+use crate::types::{
     Acquire, Ages, CloseReason, ConnectFailure, RefuseReason, Release, ServerState, Settings, Snapshot,
 };
 
@@ -32,8 +32,8 @@ pub struct Pool<P> {
     /// What a login counts as that takes too long.
     pub(crate) too_slow: ConnectFailure,
     pub(crate) queue: Queue,
-    pub(crate) gate: Gate,
-    pub(crate) rate: Rate,
+    pub(crate) backoff: Backoff,
+    pub(crate) rate: ConnectRate,
     /// The engine said that it can't open a server before this moment.
     pub(crate) declined_until: Time,
     /// Nor, whoever comes, before this one.
@@ -51,48 +51,6 @@ pub struct Pool<P> {
     pub(crate) deadline: Time,
 }
 
-/// Whether servers are handed out.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) enum RunState {
-    /// As usual.
-    Running,
-    /// No, but idle servers are kept.
-    Suspended,
-    /// No, and servers are closed as they become free.
-    Paused,
-    /// Never again.
-    Shut,
-}
-
-/// The one login that may be under way.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Login {
-    /// There is none.
-    None,
-    /// The engine was asked to open a server.
-    Asked,
-    /// This server is logging in.
-    Begun(Key),
-}
-
-#[derive(Clone, Debug)]
-pub(crate) struct Server<P> {
-    pub(crate) state: State<P>,
-    /// When the connect began; after the login, when that was done.
-    pub(crate) connected_at: Time,
-    /// When it is old.
-    pub(crate) expires: Time,
-    epoch: u32,
-}
-
-#[derive(Clone, Debug)]
-pub(crate) enum State<P> {
-    Login,
-    Linked(Peer),
-    Idle { since: Time, _proof: P },
-    Closing(CloseReason),
-}
-
 impl<P> Pool<P> {
     /// A pool without servers. `seed` spreads the ages of its servers and its retries.
     pub fn new(settings: Settings, seed: u64, now: Time) -> Self {
@@ -107,8 +65,8 @@ impl<P> Pool<P> {
             login: Login::None,
             too_slow: ConnectFailure::Refused,
             queue: Queue::default(),
-            gate: Gate::new(),
-            rate: Rate::new(),
+            backoff: Backoff::new(),
+            rate: ConnectRate::new(),
             declined_until: now,
             declined_pause: now,
             epoch: 0,
@@ -197,14 +155,14 @@ impl<P> Pool<P> {
     pub fn unreachable(&mut self, failure: ConnectFailure, now: Time) {
         assert_eq!(self.login, Login::Asked, "nothing was asked for that could be unreachable");
         self.login = Login::None;
-        self.gate.failed(failure, self.settings.server_login_retry, &mut self.jitter, now);
+        self.backoff.failed(failure, self.settings.server_login_retry, &mut self.jitter, now);
         self.needs_poll = true;
     }
 
     /// A server's login is done, and it is clean.
     pub fn connected(&mut self, server: Peer, proof: P, now: Time) -> Release {
         let key = self.servers.find(server).expect("a connected server is in the pool");
-        self.gate.succeeded();
+        self.backoff.succeeded();
         self.needs_poll = true;
         if let State::Closing(reason) = self.servers[key].state {
             self.forget(key);
@@ -242,7 +200,7 @@ impl<P> Pool<P> {
         let Ages { connected_at, expires } = ages;
         let state = State::Linked(Peer::NONE);
         let key = self.servers.insert(server, Server { state, connected_at, expires, epoch: self.epoch });
-        self.gate.succeeded();
+        self.backoff.succeeded();
         self.needs_poll = true;
         if let Some(reason) = self.unwanted(key) {
             self.forget(key);
@@ -262,7 +220,7 @@ impl<P> Pool<P> {
     /// then. Those who wait are refused as by a failed login.
     pub fn mark_down(&mut self, until: Time) {
         self.cancel_open();
-        self.gate.mark_down(until);
+        self.backoff.mark_down(until);
     }
 
     /// Takes the server that has been idle longest out of the idle ones, as if somebody had it.
@@ -286,7 +244,7 @@ impl<P> Pool<P> {
         match self.servers[key].state {
             State::Login => {
                 let longest = self.settings.server_login_retry;
-                self.gate.failed(failure, longest, &mut self.jitter, now);
+                self.backoff.failed(failure, longest, &mut self.jitter, now);
             }
             State::Closing(_) => {}
             State::Linked(_) | State::Idle { .. } => panic!("{server:?} fails to connect but is connected"),
@@ -444,7 +402,7 @@ impl<P> Pool<P> {
             waiting: self.queue.len(),
             oldest_wait: self.queue.oldest().map_or(Span::ZERO, |since| now - since),
             paused: self.is_paused(),
-            retry_at: (self.gate.health() != Health::Fine).then_some(self.gate.opens()),
+            retry_at: (self.backoff.health() != Health::Fine).then_some(self.backoff.opens()),
         }
     }
 
@@ -539,7 +497,7 @@ impl<P> Pool<P> {
 
     /// Whether no server is left and none may be tried yet.
     pub(crate) fn is_dead(&self, now: Time) -> bool {
-        self.linked == 0 && self.idle.is_empty() && self.gate.is_down(now)
+        self.linked == 0 && self.idle.is_empty() && self.backoff.is_down(now)
     }
 
     /// Since when a server has been free; `None` if it is not.
@@ -622,34 +580,3 @@ impl<P> Pool<P> {
 
 /// The shortest pause after the engine declined to open a server.
 const DECLINED_PAUSE: Span = Span::from_millis(100);
-
-impl RunState {
-    /// Why servers are closed as they become free.
-    fn closes(self) -> Option<CloseReason> {
-        match self {
-            RunState::Running | RunState::Suspended => None,
-            RunState::Paused => Some(CloseReason::Pause),
-            RunState::Shut => Some(CloseReason::Shutdown),
-        }
-    }
-}
-
-impl Login {
-    fn begun(self) -> Option<Key> {
-        match self {
-            Login::Begun(key) => Some(key),
-            Login::None | Login::Asked => None,
-        }
-    }
-}
-
-impl<P> State<P> {
-    fn public(&self) -> ServerState {
-        match *self {
-            State::Login => ServerState::Login,
-            State::Linked(client) => ServerState::Linked(client),
-            State::Idle { since, .. } => ServerState::Idle { since },
-            State::Closing(_) => ServerState::Closing,
-        }
-    }
-}

@@ -8,15 +8,18 @@ use std::fmt;
 use std::fs::{self, Permissions};
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use mio::event::Source;
 use mio::net::{TcpListener, UnixListener};
 use mio::{Interest, Registry, Token};
-use nix::sys::socket::{getsockopt, sockopt};
+use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use nix::unistd::Group;
-use socket2::{Domain, SockAddr, SockRef, Socket as Raw, Type};
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with, sockopt,
+};
 use weir_base::{ClientAddr, Span, Time};
 use weir_config::Listen;
 
@@ -90,7 +93,7 @@ impl Inherited {
         }
         for listener in self.tcp {
             listener.set_nonblocking(true)?;
-            tune(&SockRef::from(&listener), &plan.keepalive)?;
+            tune(&listener, &plan.keepalive)?;
             bound.tcp.push(listener.local_addr()?);
             listeners.push(Listener::Tcp(TcpListener::from_std(listener)));
         }
@@ -121,7 +124,7 @@ impl Listener {
             Listener::Unix(l, _) => {
                 let (socket, _) = l.accept()?;
                 // Who can't be asked is sent away.
-                let who = getsockopt(&socket, sockopt::PeerCredentials).map_err(|_| ErrorKind::ConnectionAborted)?;
+                let who = getsockopt(&socket, PeerCredentials).map_err(|_| ErrorKind::ConnectionAborted)?;
                 // The kernel says 0 where the process lives in another namespace.
                 let pid = u32::try_from(who.pid()).unwrap_or_default();
                 Ok((Socket::Unix(socket), ClientAddr::Unix { pid, uid: who.uid() }))
@@ -286,32 +289,45 @@ fn bind_tcp_all(addresses: &[SocketAddr], plan: &Listen) -> Result<Vec<Listener>
 }
 
 fn bind_tcp(address: SocketAddr, plan: &Listen) -> io::Result<TcpListener> {
-    let socket = Raw::new(Domain::for_address(address), Type::STREAM.cloexec().nonblocking(), None)?;
-    socket.set_reuse_address(true)?;
+    let socket = stream_socket(if address.is_ipv6() { AddressFamily::INET6 } else { AddressFamily::INET })?;
+    sockopt::set_socket_reuseaddr(&socket, true)?;
     if address.is_ipv6() {
-        socket.set_only_v6(true)?;
+        sockopt::set_ipv6_v6only(&socket, true)?;
     }
     if plan.reuse_port {
-        socket.set_reuse_port(true)?;
+        sockopt::set_socket_reuseport(&socket, true)?;
     }
-    tune(&SockRef::from(&socket), &plan.keepalive)?;
-    socket.bind(&address.into())?;
-    socket.listen(i32::try_from(plan.backlog).unwrap_or(i32::MAX))?;
+    tune(&socket, &plan.keepalive)?;
+    bind(&socket, &address)?;
+    listen(&socket, i32::try_from(plan.backlog).unwrap_or(i32::MAX))?;
     Ok(TcpListener::from_std(socket.into()))
+}
+
+/// A socket that is not blocking, and not inherited by programs that are started.
+fn stream_socket(family: AddressFamily) -> io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    Ok(socket_with(family, SocketType::STREAM, flags, None)?)
+}
+
+/// # Errors
+///
+/// `InvalidInput`: the path is too long for a socket.
+fn unix_address(path: &Path) -> io::Result<SocketAddrUnix> {
+    SocketAddrUnix::new(path).map_err(|_| ErrorKind::InvalidInput.into())
 }
 
 /// Binds the Unix socket. Its permissions are in place before it listens, so nobody slips in between.
 fn bind_unix(path: &Path, plan: &Listen) -> io::Result<Listener> {
     remove_stale(path)?;
-    let socket = Raw::new(Domain::UNIX, Type::STREAM.cloexec().nonblocking(), None)?;
-    socket.bind(&SockAddr::unix(path)?)?;
+    let socket = stream_socket(AddressFamily::UNIX)?;
+    bind(&socket, &unix_address(path)?)?;
     let file = SocketFile { path: path.to_owned(), identity: identity(path)? };
     if let Some(group) = &plan.unix_socket_group {
         let found = Group::from_name(group)?.ok_or_else(|| io::Error::other(format!("there is no group {group}")))?;
         nix::unistd::chown(path, None, Some(found.gid))?;
     }
     fs::set_permissions(path, Permissions::from_mode(plan.unix_socket_mode))?;
-    socket.listen(i32::try_from(plan.backlog).unwrap_or(i32::MAX))?;
+    listen(&socket, i32::try_from(plan.backlog).unwrap_or(i32::MAX))?;
     Ok(Listener::Unix(UnixListener::from_std(socket.into()), Some(file)))
 }
 
@@ -326,8 +342,8 @@ fn remove_stale(path: &Path) -> io::Result<()> {
         Ok(_) => {}
     }
     // Without blocking: one whose queue is full is alive, too.
-    let probe = Raw::new(Domain::UNIX, Type::STREAM.cloexec().nonblocking(), None)?;
-    match probe.connect(&SockAddr::unix(path)?).map_err(|error| error.kind()) {
+    let probe = stream_socket(AddressFamily::UNIX)?;
+    match connect(&probe, &unix_address(path)?).map_err(|error| io::Error::from(error).kind()) {
         Err(ErrorKind::ConnectionRefused) => fs::remove_file(path),
         Err(ErrorKind::NotFound) => Ok(()),
         Ok(()) | Err(ErrorKind::WouldBlock) => Err(ErrorKind::AddrInUse.into()),

@@ -12,8 +12,7 @@ use std::time::Duration;
 use mio::event::Source;
 use mio::net::{TcpStream, UnixStream};
 use mio::{Interest, Registry, Token};
-use rustix::net::{RecvFlags, SendFlags, recv, send};
-use socket2::{SockRef, TcpKeepalive};
+use rustix::net::{RecvFlags, SendFlags, recv, send, sockopt};
 use weir_base::Span;
 use weir_config::Keepalive;
 
@@ -109,32 +108,28 @@ pub(crate) fn socket_path(dir: &Path, port: u16) -> PathBuf {
 }
 
 /// Makes a TCP socket what all of them here are: prompt, and noticed when its other end vanishes.
-pub(crate) fn tune(socket: &SockRef<'_>, keepalive: &Keepalive) -> io::Result<()> {
-    socket.set_tcp_nodelay(true)?;
-    socket.set_keepalive(keepalive.on)?;
-    if keepalive.on {
-        let mut asked = TcpKeepalive::new();
-        let time = |span: Span| Duration::from_micros(span.micros());
-        if !keepalive.idle.is_zero() {
-            asked = asked.with_time(time(keepalive.idle));
-        }
-        if !keepalive.interval.is_zero() {
-            asked = asked.with_interval(time(keepalive.interval));
-        }
-        if keepalive.count > 0 {
-            asked = asked.with_retries(keepalive.count);
-        }
-        if *keepalive != (Keepalive { on: true, ..Keepalive::default() }) {
-            socket.set_tcp_keepalive(&asked)?;
-        }
+pub(crate) fn tune(socket: impl AsFd, keepalive: &Keepalive) -> io::Result<()> {
+    let socket = socket.as_fd();
+    let time = |span: Span| Duration::from_micros(span.micros());
+    sockopt::set_tcp_nodelay(socket, true)?;
+    sockopt::set_socket_keepalive(socket, keepalive.on)?;
+    if keepalive.on && !keepalive.idle.is_zero() {
+        sockopt::set_tcp_keepidle(socket, time(keepalive.idle))?;
+    }
+    if keepalive.on && !keepalive.interval.is_zero() {
+        sockopt::set_tcp_keepintvl(socket, time(keepalive.interval))?;
+    }
+    if keepalive.on && keepalive.count > 0 {
+        sockopt::set_tcp_keepcnt(socket, keepalive.count)?;
     }
     #[cfg(target_os = "linux")]
     if !keepalive.user_timeout.is_zero() {
-        socket.set_tcp_user_timeout(Some(Duration::from_micros(keepalive.user_timeout.micros())))?;
+        let milliseconds = keepalive.user_timeout.micros() / 1_000;
+        sockopt::set_tcp_user_timeout(socket, u32::try_from(milliseconds).unwrap_or(u32::MAX))?;
     }
     if keepalive.buffer > 0 {
-        socket.set_send_buffer_size(keepalive.buffer as usize)?;
-        socket.set_recv_buffer_size(keepalive.buffer as usize)?;
+        sockopt::set_socket_send_buffer_size(socket, keepalive.buffer as usize)?;
+        sockopt::set_socket_recv_buffer_size(socket, keepalive.buffer as usize)?;
     }
     Ok(())
 }
@@ -157,7 +152,7 @@ mod tests {
             buffer: 32_768,
         };
         let usual = socket.recv_buffer_size().unwrap();
-        tune(&SockRef::from(&socket), &keepalive).unwrap();
+        tune(&socket, &keepalive).unwrap();
         assert!(socket.keepalive().unwrap() && socket.tcp_nodelay().unwrap());
         assert_eq!(socket.tcp_keepalive_time().unwrap(), Duration::from_secs(77));
         assert_eq!(socket.tcp_keepalive_interval().unwrap(), Duration::from_secs(7));
@@ -169,7 +164,7 @@ mod tests {
         assert!(buffer != usual && [32_768, 65_536].contains(&buffer), "{buffer}, {usual} before");
 
         let plain = Raw::new(Domain::IPV4, Type::STREAM, None).unwrap();
-        tune(&SockRef::from(&plain), &Keepalive::default()).unwrap();
+        tune(&plain, &Keepalive::default()).unwrap();
         assert!(!plain.keepalive().unwrap());
         assert_eq!(plain.recv_buffer_size().unwrap(), usual);
     }

@@ -1,4 +1,4 @@
-//! A question of ours to a server: what is the secret of this user? (PgBouncer's auth_query.)
+//! PgBouncer's auth_query: the secret of a user, from a server.
 //!
 //! Owns the exchange in the extended protocol: the user's name is bound as a parameter and never becomes a part of the
 //! query's text. Must not know who asks, or what a secret is worth.
@@ -47,7 +47,7 @@ enum Row {
 pub type AuthQueryResult = Result<Option<UserSecret>, ServerError>;
 
 impl AuthQuery {
-    /// Asks a server that nothing is owed by. The question leaves only an unnamed statement behind.
+    /// Asks a server with no pending replies. The query leaves only an unnamed statement on it.
     pub fn begin(server: &mut Server, query: &str, user: &str, scratch: &mut Vec<u8>, out: &mut impl Out) -> AuthQuery {
         scratch.clear();
         put_front::parse_text(scratch, b"", query, &[]);

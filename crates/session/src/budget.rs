@@ -170,7 +170,7 @@ impl Charge {
         Ok(Charge { account: account.clone(), bytes, real: false })
     }
 
-    /// Charges memory that is bounded by other means: it counts, and is had in any case.
+    /// Charges memory that is bounded by other means: it counts, and never fails.
     pub(crate) fn anyway(account: &Arc<Account>, bytes: u64) -> Charge {
         let mut charge = Charge { account: account.clone(), bytes: 0, real: true };
         charge.resize_anyway(bytes);

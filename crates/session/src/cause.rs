@@ -1,10 +1,10 @@
-//! What lies behind a refusal: overload told apart from failure, for the client, the log and the counters.
+//! The cause of a refusal: overload or failure, for the client, the log and the counters.
 //!
 //! Owns the classes and the causes of a wait in vain. Must not know the refusals themselves, which are in `refusal`.
 
 use std::fmt;
 
-/// What lay behind a refusal, as counters tell it apart.
+/// The class of a refusal, by which it is counted.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Class {
     /// All servers of the pool were in use for too long.

@@ -28,7 +28,7 @@ pub struct Client {
     pub(crate) unnamed_count: u32,
     /// The kinds of session state of whose loss it was warned.
     pub(crate) warned: Dirty,
-    /// The request that is being thrown away fails when its last byte has come, in these words.
+    /// The request that is being discarded fails at its last byte, with this message.
     pub(crate) fails: Option<&'static str>,
     /// Counts the changes of its names.
     changes: ChangeNumber,

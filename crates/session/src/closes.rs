@@ -1,7 +1,7 @@
 //! The Close messages of our own that are under way on one server, in order.
 //!
 //! Owns which statements they close, and whether that may still be skipped. Every operation takes the same time however
-//! many there are; their number is bounded by the queue of what is owed ([`crate::pending`]).
+//! many there are; their number is bounded by the queue of pending replies ([`crate::pending`]).
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::BuildHasherDefault;

@@ -1,8 +1,8 @@
-//! Which reply a request is owed: one value for each kind of request that may be pending on a server.
+//! The kinds of request that may be pending on a server, and the replies that each expects.
 //!
 //! Must not know the order of requests ([`crate::pending`]) or what they changed ([`crate::undo_log`]).
 
-/// A request that is owed an answer, or an answer of ours that waits for its turn.
+/// A request without its full reply, or a local reply that waits until all before it are answered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Expected {
     /// Simple query: anything up to ReadyForQuery.
@@ -14,7 +14,7 @@ pub(crate) enum Expected {
     QueryRefused,
     /// Function call: a result or an error, then ReadyForQuery.
     FunctionCall,
-    /// Parse whose success or failure nobody needs to be told of.
+    /// Parse that changes nothing for its client.
     Parse,
     /// Parse of a named statement; logged.
     ParseNamed,
@@ -61,7 +61,7 @@ pub(crate) enum Expected {
     /// A Close of our own; swallowed.
     OwnClose,
     /// What the server can only refuse, in place of a request that we refuse: its error ends the transaction and makes the
-    /// server skip to the next Sync, and our words take the place of its own; logged.
+    /// server skip to the next Sync, and our message takes the place of its own; logged.
     Refused,
 }
 

@@ -28,7 +28,7 @@ use crate::unlinked;
 /// ask for a Parse of a megabyte.
 const MAX_COMPOSED: usize = 1 << 20;
 
-/// What a request is answered with that was cancelled while it waited for a server: PostgreSQL's words.
+/// The error for a request that was cancelled while it waited for a server: PostgreSQL's message.
 const CANCELLED: ErrorFields<'static> = ErrorFields {
     severity: "ERROR",
     sqlstate: "57014",
@@ -314,8 +314,7 @@ impl<O: Out> Walk<'_, '_, O> {
         Ok(())
     }
 
-    /// Sends the server what was composed and what is left of the message, and the client the replies of ours whose turn has
-    /// come.
+    /// Sends the server what was composed and what remains of the message, and the client the local replies that are due.
     #[inline]
     fn send(&mut self, rewrite: Rewrite, view: View<'_>, head: Head) {
         if !self.ctx.scratch.is_empty() {

@@ -34,7 +34,7 @@ const MAX_PARAMETER: usize = 16 << 10;
 /// What a stretch of a server's output meant, beside what was passed on.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct ServerOutcome {
-    /// A query of our own ended: well, or with the server's words.
+    /// A query of our own ended: well, or with this error.
     pub own_query_done: Option<Result<(), ServerError>>,
     /// ReadyForQuery messages for the client: queries that ended.
     pub queries: u32,
@@ -46,7 +46,7 @@ pub struct ServerOutcome {
     pub committed: bool,
     /// The SQLSTATEs of errors that the client was sent.
     pub errors: Vec<[u8; 5]>,
-    /// Requests that were refused, in the words that the client received.
+    /// Requests that were refused, by the message that the client received.
     pub refused: Vec<&'static str>,
     /// The server said that it is about to close the connection.
     pub fatal: Option<ServerError>,
@@ -184,7 +184,7 @@ impl<O: Out> Walk<'_, '_, O> {
         if disposition == Disposition::Discard {
             self.server.own_tag(tag, self.ctx.params);
         } else {
-            // The tags of queries that leave nothing behind are the common ones; they are told by their first letters.
+            // The tags of queries that leave nothing behind are the common ones; they are recognised by their first letters.
             let common = matches!(tag.first(), Some(b'I' | b'U' | b'B' | b'M')) || tag.starts_with(b"SELECT ");
             if !common || effects != Effects::NONE {
                 self.unusual_tag(tag, effects);

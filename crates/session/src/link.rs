@@ -105,8 +105,8 @@ impl Link<'_, '_> {
         if self.server.pending.is_ahead() { Err(ReplyWait::TransactionStatus.into()) } else { Ok(()) }
     }
 
-    /// Fails a request in words of ours, as if the server had: it is made to fail at this place, so that its transaction
-    /// fails and it skips to the next Sync, as after any error.
+    /// Fails a request with a message of ours: the server is sent what it can only refuse, so that its transaction fails and
+    /// it skips to the next Sync, as after any error.
     pub(crate) fn fail(&mut self, what: &'static str) -> Rewrite {
         self.expect_logged(Expected::Refused, None, Change::Refused(what));
         let unused = self.ctx.interner.unused_name();

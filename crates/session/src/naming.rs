@@ -143,7 +143,7 @@ impl Link<'_, '_> {
     fn parse_named(&mut self, name: &[u8], rest: &[u8]) -> Result<(), StopReason> {
         self.must_be_settled(Subject::Name(name))?;
         if let Some(known) = self.client.statement(name).cloned() {
-            // The server shall say that the name is taken, in its own words: under our name for it, it is.
+            // The server itself says that the name is taken: under our name for it, it is.
             let known = self.ensure(name, known)?;
             self.expect_logged(Expected::ParseTaken, None, Change::Taken { name: Name::new(name) });
             self.compose_parse(known.name(), rest);
@@ -314,7 +314,7 @@ impl Link<'_, '_> {
         Ok(self.renamed_bind(head, bind, b""))
     }
 
-    /// A statement that drops all others makes what follows it wait: what it names may be gone by then.
+    /// A statement drops all others: what follows it in another segment waits, as what it names may not exist by then.
     fn drop_all(&mut self) {
         self.server.dropping_all = Some(self.server.pending.segment());
     }

@@ -1,7 +1,7 @@
-//! The contract of replies: what a server still owes, in order.
+//! The contract of replies: the queue of requests of which the replies are pending.
 //!
 //! Owns the queue of requests that were sent to one server (or answered by us in their place) and not yet answered.
-//! Must not know bytes, buffers or pools: it is told tags and says whose reply each is.
+//! Must not know pools, or what requests changed: it is given the tag of each reply and says which request it answers.
 //!
 //! Invariants: a reply that no request asked for is a [`UnexpectedReply`]; a reply made by us is emitted exactly when everything
 //! before it has been answered; after an error in the extended protocol everything up to the next Sync is dropped, as the
@@ -66,7 +66,7 @@ pub(crate) struct PendingReplies {
     half: bool,
     /// Counts the ends of segments that were sent: what is skipped after an error lies within one.
     segment: u32,
-    /// Segments whose end is still owed its ReadyForQuery.
+    /// Segments whose ReadyForQuery is pending.
     ends: u32,
     /// How many requests are in `runs`, and how many of them were sent since the client last asked for answers: the server
     /// may keep those answers to itself until it is asked (PostgreSQL documentation, "Message Flow", Flush).
@@ -84,7 +84,7 @@ pub(crate) struct PendingReplies {
 }
 
 impl PendingReplies {
-    /// Nothing is owed and nothing is open.
+    /// Nothing is pending and nothing is open.
     #[inline]
     pub(crate) fn is_clean(&self) -> bool {
         self.runs.is_empty() && !self.unsynced && !self.skipping && !self.copy_in
@@ -108,13 +108,13 @@ impl PendingReplies {
         !self.unsynced && !self.skipping
     }
 
-    /// Whether the server works on something: it owes an answer to a request that was sent whole.
+    /// Whether the server works on something: a request that was sent whole is not answered.
     #[inline]
     pub(crate) fn is_working(&self) -> bool {
         !(self.runs.is_empty() || self.half && self.only_half_is_owed())
     }
 
-    /// Whether nothing more comes before the client has sent something: the server owes nothing, or only answers that it
+    /// Whether nothing more comes before the client has sent something: nothing is pending, or only replies that the server
     /// may keep until it is asked for them; or it waits for COPY data, or for the rest of the only request.
     #[inline]
     pub(crate) fn awaits_client(&self) -> bool {
@@ -143,7 +143,7 @@ impl PendingReplies {
         self.progress
     }
 
-    /// Whether a ReadyForQuery comes for certain, without another word from the client.
+    /// Whether a ReadyForQuery comes for certain, without another message from the client.
     pub(crate) fn will_be_ready(&self) -> bool {
         self.is_ahead() && !self.copy_in && !self.doubtful && !self.breached
     }
@@ -166,7 +166,7 @@ impl PendingReplies {
         self.segment
     }
 
-    /// Whether any answer is owed.
+    /// Whether no reply is pending.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.runs.is_empty()
@@ -262,12 +262,12 @@ impl PendingReplies {
         self.streamed = 0;
     }
 
-    /// Whether nothing is owed but an answer to what the server has not been sent to its end.
+    /// Whether the only pending reply is that to a request that the server has in part.
     fn only_half_is_owed(&self) -> bool {
         self.runs.len() == 1 && self.runs[0].count == 1
     }
 
-    /// Notes that something was sent which is owed no answer but a Sync (Flush).
+    /// A Flush was sent: it has no reply, but a Sync is due.
     pub(crate) fn flush(&mut self) {
         if !self.skipping {
             self.unsynced = true;
@@ -286,7 +286,7 @@ impl PendingReplies {
         self.head().is_some_and(|head| head.is_local() || head == Expected::CopyEnd)
     }
 
-    /// Sends the client the replies of ours whose turn has come. `status` is the transaction's.
+    /// Sends the client the local replies that are due. `status` is the transaction's.
     #[cold]
     pub(crate) fn emit_local(
         &mut self,
@@ -311,7 +311,7 @@ impl PendingReplies {
         }
     }
 
-    /// Takes a reply of ours whose turn has come, if there is one at the head.
+    /// Takes the local reply at the head, if there is one.
     fn take_local(&mut self) -> Option<Expected> {
         while let Some(head) = self.head() {
             if head == Expected::CopyEnd {
@@ -486,7 +486,7 @@ impl PendingReplies {
         }
     }
 
-    /// So many requests, the oldest ones, are owed nothing any more.
+    /// So many requests, the oldest ones, are answered.
     #[inline]
     fn shorten(&mut self, by: u32) {
         self.length -= by;

@@ -1,6 +1,6 @@
 //! A client's statement is made ready on its server, with Parse and Close messages of our own on the way.
 //!
-//! Owns what stands in the server's unnamed slot and which named statements are parsed, closed or evicted for a request.
+//! Owns what is in the server's unnamed slot and which named statements are parsed, closed or evicted for a request.
 
 use std::sync::Arc;
 

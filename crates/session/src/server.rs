@@ -1,4 +1,4 @@
-//! A server that has logged in: what it owes, what it has prepared, and what was left on it.
+//! A server that has logged in: its pending replies, what is prepared on it, and what clients left on it.
 //!
 //! Owns the proof that a server may be given to somebody else. Must not know pools, sockets, or how it logged in. What it
 //! may send is in `from_server`.
@@ -22,9 +22,9 @@ use crate::undo_log::UndoLog;
 #[derive(Debug)]
 pub struct Server {
     pub(crate) pending: PendingReplies,
-    /// What the requests in `owed` have changed.
+    /// What the requests in `pending` have changed.
     pub(crate) undo_log: UndoLog,
-    /// The Close messages of ours in `owed`.
+    /// Our own Close messages in `pending`.
     pub(crate) closes: Closes,
     pub(crate) statements: ServerStatements,
     /// The segment in which all statements are being dropped (`DISCARD ALL`, `DEALLOCATE ALL`): later ones must wait for it.
@@ -64,7 +64,7 @@ pub(crate) struct OwnSeen {
 /// What a server says about its part in replication (PostgreSQL 14 and later report both; `None` where it does not).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Role {
-    /// Whether it is in recovery, as of its last word about it (`in_hot_standby`).
+    /// Whether it is in recovery, as it last reported (`in_hot_standby`).
     pub standby: Option<bool>,
     /// Whether it took only reads by default when we logged in (`default_transaction_read_only`).
     pub read_only: Option<bool>,
@@ -146,13 +146,13 @@ impl Server {
     }
 
     /// Whether its client must wait before it asks for more: too much is outstanding. All that was sent is answered in time,
-    /// without another word from the client, once the answers are flushed.
+    /// without another message from the client, once the answers are flushed.
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
         self.pending.is_full() || self.undo_log.is_full()
     }
 
-    /// Whether it works on something for its client: a reply is owed.
+    /// Whether a reply is pending.
     #[inline]
     pub fn is_busy(&self) -> bool {
         !self.pending.is_empty()
@@ -177,7 +177,7 @@ impl Server {
     }
 
     /// How many of the client's segments (up to a Sync each, or a simple query) it has to answer, where it will do so without
-    /// another word from the client; otherwise 0.
+    /// another message from the client; otherwise 0.
     #[inline]
     pub fn pending_segments(&self) -> u32 {
         if self.pending.will_be_ready() { self.pending.ahead() } else { 0 }
@@ -195,7 +195,7 @@ impl Server {
         self.state.dirty()
     }
 
-    /// What its client left is not to be cleaned up: the next one takes it over, as with PgBouncer.
+    /// What its client left is not cleaned: the next one takes it over, as with PgBouncer.
     pub fn clear_dirty(&mut self) {
         self.state.clear_dirty();
     }
@@ -261,7 +261,7 @@ impl Server {
         self.statements.len()
     }
 
-    /// Why it stays with its client, in words; none if nothing holds it.
+    /// Why it stays with its client, as a text; none if nothing holds it.
     pub fn hold_reason(&self) -> Option<&'static str> {
         if self.pending.in_copy_in() {
             Some("copy")
@@ -376,8 +376,8 @@ impl Server {
         }
     }
 
-    /// Sends the client the replies of ours whose turn has come. In the middle of a message from the server it has not: they
-    /// follow its end.
+    /// Sends the client the local replies that are due. In the middle of a message from the server none is: they follow its
+    /// end.
     #[inline]
     pub(crate) fn emit_local_replies(&mut self, scratch: &mut Vec<u8>, out: &mut impl Out) {
         if self.pending.has_local_next() && !self.stream.is_forwarding() {

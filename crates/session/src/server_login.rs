@@ -86,7 +86,7 @@ pub enum ServerLoginStep {
     },
     /// The server is ready.
     Ready(Box<LoggedIn>),
-    /// The login failed, with the server's words or ours.
+    /// The login failed, with the server's error or ours.
     Failed(ServerError),
 }
 
@@ -123,27 +123,27 @@ impl ServerLogin {
         let mut at = 0;
         loop {
             let piece = self.stream.next(input, &mut at, |_, head| head.total().min(MAX_MESSAGE));
-            let told = match piece {
+            let step = match piece {
                 Err(malformed) => failed(malformed.0),
                 Ok(Piece::End) => return ServerLoginStep::Wait,
                 Ok(Piece::Rest(..)) => failed("a very long message during login"),
                 Ok(Piece::Here(here, head)) => {
-                    let (told, used) = self.message(&input[here..], head, nonce, table, buffer);
+                    let (step, used) = self.message(&input[here..], head, nonce, table, buffer);
                     at += used;
-                    told
+                    step
                 }
                 Ok(Piece::Held(head)) => {
                     let held = self.stream.take_held();
-                    let (told, _) = self.message(&held, head, nonce, table, buffer);
+                    let (step, _) = self.message(&held, head, nonce, table, buffer);
                     self.stream.give_back(held);
-                    told
+                    step
                 }
             };
-            match told {
+            match step {
                 ServerLoginStep::Wait => {}
                 ServerLoginStep::Ready(_) if at < input.len() => return failed("bytes after the first ReadyForQuery"),
                 ServerLoginStep::HashPassword { .. } if at < input.len() => return failed("bytes ahead of our answer"),
-                told => return told,
+                step => return step,
             }
         }
     }
@@ -167,7 +167,7 @@ impl ServerLogin {
     ) -> (ServerLoginStep, usize) {
         let body = bytes.get(HEAD..head.total()).filter(|_| head.total() <= MAX_MESSAGE);
         let Some(body) = body else { return (failed("a very long message during login"), bytes.len()) };
-        let told = match head.tag {
+        let step = match head.tag {
             back::AUTHENTICATION => match backend::authentication(body) {
                 Ok(auth) => self.authentication(auth, nonce, buffer),
                 Err(malformed) => failed(malformed.0),
@@ -185,7 +185,7 @@ impl ServerLogin {
             back::READY if matches!(self.stage, Stage::LoggedIn) && body == b"I" => self.ready(),
             _ => failed("an unexpected message during login"),
         };
-        (told, head.total())
+        (step, head.total())
     }
 
     fn ready(&mut self) -> ServerLoginStep {

@@ -58,7 +58,7 @@ pub struct StartupRequest {
     pub database: String,
     /// The minor protocol version agreed on.
     pub minor: u16,
-    /// Whether the client must be told that the version or some options are not ours, and which options.
+    /// Whether NegotiateProtocolVersion is due, and which options are not ours.
     pub negotiate: Option<Vec<String>>,
     /// The settings in `options`, in order; what the packet itself sets goes before them.
     pub options: Vec<(String, String)>,

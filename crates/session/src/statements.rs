@@ -1,10 +1,10 @@
 //! Prepared statements: their identity, and the texts that a worker holds.
 //!
-//! Owns the identity of a statement (its text, its parameter types, and its reading), the texts of a worker, each held once,
+//! Owns the identity of a statement (its text, its parameter types, and its parse environment), the texts of a worker, each held once,
 //! and the statements of a pool. What clients call them is in `names`, what a server has of them in `prepared`, and how much
 //! there may be of them in `budget`. Must not know messages on the wire.
 //!
-//! A *reading* stands for what PostgreSQL reads a text by when it parses it: the parameters that decide what a literal or a
+//! A *parse environment* is what PostgreSQL reads a text by when it parses it: the parameters that decide what a literal or a
 //! name is (encoding, date style, time zone, search path and so on), and the definitions of what the text names. The same text of clients that
 //! differ in these, and the same text before and after a definition has changed, are two statements.
 //!
@@ -28,7 +28,7 @@ use crate::budget::{Account, Charge, NoRoom, StatementMemory};
 /// What every name of ours on a server begins with.
 pub const NAME_PREFIX: &[u8] = b"weir_";
 
-/// A name of ours that no statement has, in words that an error may show before the client's own take its place.
+/// A name of ours that no statement has. An error that shows it shows the client's name in its place.
 pub(crate) const UNKNOWN_NAME: &[u8; NAME_LEN] = b"weir_of_nobody_0000000000000000000000";
 
 /// Length of a name of ours: the prefix and 32 hexadecimal digits.
@@ -227,7 +227,7 @@ impl Interner {
         name_of(self.key_of(b"nobody's", ParseEnvironment(0)))
     }
 
-    /// The reading of a session with these values ([`crate::ParamTable`] says which), among these definitions.
+    /// The parse environment of a session with these values ([`crate::ParamTable`] says which), after so many schema changes.
     pub(crate) fn environment<'p>(
         &self,
         values: impl Iterator<Item = &'p str>,
@@ -356,7 +356,7 @@ fn name_of(key: Key) -> [u8; NAME_LEN] {
 
 /// What one worker keeps of the statements of a pool: those that its clients hold, the account of their memory, and which of
 /// them its servers have accepted. A Parse of one of these can be answered without a server. That it would still be accepted is
-/// not certain, no more than for a statement that was prepared a while ago; the Bind will tell.
+/// not certain, no more than for a statement that was prepared a while ago; the Bind shows it.
 #[derive(Debug)]
 pub struct PoolStatements {
     statements: Arc<Table<Statement>>,

@@ -1,4 +1,4 @@
-//! What requests under way have changed, so that it can be taken back if the server skips them.
+//! What pending requests have changed, so that it can be undone if the server skips them.
 //!
 //! A client's names change when a request is sent, since what follows in a pipeline depends on it. After an error the
 //! server skips up to the next Sync, and what it skipped has not happened: its changes are undone, newest first. What a
@@ -47,7 +47,7 @@ pub(crate) enum Change {
     None,
     /// None: a request that will be refused, about this name.
     Taken { name: Name },
-    /// None: a request that we refuse, in these words.
+    /// None: a request that we refuse, with this message.
     Refused(&'static str),
     /// A named statement.
     Name { name: Name, before: Option<Given> },
@@ -114,7 +114,7 @@ impl Change {
         self.own_size() + held
     }
 
-    /// What stood before is gone, whatever becomes of the change.
+    /// What was before is forgotten, whatever becomes of the change.
     fn forget_before(&mut self) {
         match self {
             Change::Name { before, .. } => *before = None,
@@ -236,7 +236,7 @@ impl UndoLog {
         Some((entry.prepares, entry.change))
     }
 
-    /// Takes a change back. Whatever was changed again by a request that still stands keeps that change, and knows now
+    /// Undoes a change. Whatever was changed again by a request that still stands keeps that change, and knows now
     /// what was before it.
     pub(crate) fn undo(&mut self, client: &mut Client, change: Change) {
         match change {
@@ -292,7 +292,7 @@ impl UndoLog {
         }
     }
 
-    /// Our words about the oldest request, if we refuse it.
+    /// Our message about the oldest request, if we refuse it.
     pub(crate) fn refusal_of_oldest(&self) -> Option<&'static str> {
         match self.entries.front()?.change {
             Change::Refused(what) => Some(what),

@@ -1,21 +1,21 @@
-//! The kinds of clients behind one face.
+//! A common interface to all kinds of clients.
 
 use super::hostile::Hostile;
 use super::operator::Operator;
 use super::user::Client;
 use super::{Identity, Kind};
 use crate::context::Context;
-use crate::network::Happening;
+use crate::network::SocketEvent;
 use crate::postgres::core::Reporting;
 use crate::rng::Rng;
 
 /// A client of any kind.
 pub(crate) enum Actor {
-    /// One that uses a database, and compares what it gets.
+    /// Uses a database and compares the replies.
     User(Box<Client>),
-    /// One that breaks the protocol.
+    /// Breaks the protocol.
     Hostile(Hostile),
-    /// One that uses the console.
+    /// Uses the console.
     Operator(Operator),
 }
 
@@ -30,48 +30,48 @@ macro_rules! each {
 }
 
 impl Actor {
-    /// A client that will come when it is invited.
+    /// A client that connects after [`Actor::schedule_arrival`].
     pub(crate) fn new(identity: Identity, reporting: Reporting, rng: Rng) -> Actor {
         match identity.kind {
             Kind::Hostile => Actor::Hostile(Hostile::new(identity, rng)),
             Kind::Operator => Actor::Operator(Operator::new(identity, rng)),
-            Kind::User | Kind::Impostor => Actor::User(Box::new(Client::new(identity, reporting, rng))),
+            Kind::User | Kind::WrongPassword => Actor::User(Box::new(Client::new(identity, reporting, rng))),
         }
     }
 
-    /// Lets it come within a while.
-    pub(crate) fn invite(&mut self, ctx: &mut Context, latest: u64) {
-        each!(self, client => client.invite(ctx, latest));
+    /// Schedules its first connection, within `latest` microseconds.
+    pub(crate) fn schedule_arrival(&mut self, ctx: &mut Context, latest: u64) {
+        each!(self, client => client.schedule_arrival(ctx, latest));
     }
 
-    /// Whether it will not come back.
+    /// Whether it has finished.
     pub(crate) fn is_done(&self) -> bool {
         each!(self, client => client.is_done())
     }
 
     /// Faults stop.
-    pub(crate) fn calm_down(&mut self) {
-        each!(self, client => client.calm_down());
+    pub(crate) fn stop_faults(&mut self) {
+        each!(self, client => client.stop_faults());
     }
 
-    /// Where it stands, for a report.
+    /// Its state, for a report.
     pub(crate) fn describe(&mut self) -> String {
         each!(self, client => client.describe())
     }
 
-    /// Something happened to its connection.
-    pub(crate) fn happened(&mut self, ctx: &mut Context, happening: &Happening, bytes: &[u8]) {
-        each!(self, client => client.happened(ctx, happening, bytes));
+    /// An event of its connection.
+    pub(crate) fn socket_event(&mut self, ctx: &mut Context, event: &SocketEvent, bytes: &[u8]) {
+        each!(self, client => client.socket_event(ctx, event, bytes));
     }
 
-    /// Something happened to the connection of its cancel request.
-    pub(crate) fn canceller_happened(&mut self, ctx: &mut Context, happening: &Happening) {
+    /// An event of the connection that carries its cancel request.
+    pub(crate) fn canceller_event(&mut self, ctx: &mut Context, event: &SocketEvent) {
         if let Actor::User(client) = self {
-            client.canceller_happened(ctx, happening);
+            client.canceller_event(ctx, event);
         }
     }
 
-    /// What it asked to be woken for has come.
+    /// One of its timers has fired.
     pub(crate) fn woken(&mut self, ctx: &mut Context, reason: u32) {
         each!(self, client => client.woken(ctx, reason));
     }

@@ -1,107 +1,108 @@
-//! A client that does not keep to the protocol: before its login, in it, or after it.
+//! A client that breaks the protocol before, during or after its login.
 //!
-//! It may get any answer or none, but nothing that belongs to another, and nothing but a refusal before it is logged
-//! in. Whatever it does, others must not notice; that is for the others to find.
+//! It may get any reply or none, but no reply of another client, and only refusals before its login. It must not affect
+//! other clients; those check that themselves.
 
 use weir_base::Span;
 use weir_pgwire::{Of, put_front};
 
 use super::Identity;
 use super::login::Login;
-use super::shadow::foreign;
+use super::reference::foreign;
 use crate::check::Checker;
 use crate::context::Context;
 use crate::message::{Back, Front, Inbox};
-use crate::network::{End, Happening, Owner};
+use crate::network::{End, Owner, SocketEvent};
 use crate::rng::Rng;
 use crate::transcript::Bytes;
 
 const ARRIVE: u32 = 0;
 const SEND: u32 = 1;
 
-/// Where it begins to misbehave.
+/// When it starts to misbehave.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Plan {
-    /// With its first packet.
+enum Attack {
+    /// In its first packet.
     AtOnce,
-    /// With a startup packet of a kind that is refused.
+    /// With an unusual startup packet, most of which are refused.
     OddStartup,
-    /// With requests before it is logged in.
+    /// With requests before its login is complete.
     BeforeLogin,
-    /// When it is logged in.
+    /// After its login.
     AfterLogin,
 }
 
-/// One such client.
+/// One hostile client.
 pub(crate) struct Hostile {
     identity: Identity,
     rng: Rng,
-    plan: Plan,
+    attack: Attack,
     end: Option<End>,
     inbox: Inbox,
     login: Login,
-    /// Nothing that arrives can be understood any more.
-    deaf: bool,
-    volleys: u64,
-    lives: u64,
+    /// Replies can't be decoded any more.
+    unreadable: bool,
+    batches_left: u64,
+    sessions_left: u64,
     tokens: u32,
 }
 
 impl Hostile {
     pub(crate) fn new(identity: Identity, mut rng: Rng) -> Hostile {
         Hostile {
-            plan: Plan::AtOnce,
+            attack: Attack::AtOnce,
             end: None,
             inbox: Inbox::default(),
             login: Login::default(),
-            deaf: false,
-            volleys: 0,
-            lives: rng.skewed(1, 8).min(identity.stay.sessions),
+            unreadable: false,
+            batches_left: 0,
+            sessions_left: rng.skewed(1, 8).min(identity.caps.sessions),
             tokens: 0,
             identity,
             rng,
         }
     }
 
-    pub(crate) fn invite(&mut self, ctx: &mut Context, latest: u64) {
+    pub(crate) fn schedule_arrival(&mut self, ctx: &mut Context, latest: u64) {
         let delay = Span::from_micros(self.rng.below(latest.max(1)));
         ctx.wake(delay, self.owner(), ARRIVE);
     }
 
     pub(crate) fn is_done(&self) -> bool {
-        self.lives == 0
+        self.sessions_left == 0
     }
 
-    pub(crate) fn calm_down(&mut self) {
-        self.lives = self.lives.min(1);
-        self.volleys = self.volleys.min(1);
+    pub(crate) fn stop_faults(&mut self) {
+        self.sessions_left = self.sessions_left.min(1);
+        self.batches_left = self.batches_left.min(1);
     }
 
     pub(crate) fn describe(&self) -> String {
-        format!("hostile c{} ({:?})", self.identity.number, self.plan)
+        format!("hostile c{} ({:?})", self.identity.number, self.attack)
     }
 
-    pub(crate) fn happened(&mut self, ctx: &mut Context, happening: &Happening, bytes: &[u8]) {
-        match happening {
-            Happening::Connected => self.connected(ctx),
-            Happening::Bytes => self.bytes(ctx, bytes),
-            Happening::Eof | Happening::Error | Happening::ConnectFailed => self.over(ctx),
-            Happening::Ending | Happening::Drained | Happening::Arrived(_) => {}
+    pub(crate) fn socket_event(&mut self, ctx: &mut Context, event: &SocketEvent, bytes: &[u8]) {
+        match event {
+            SocketEvent::Connected => self.connected(ctx),
+            SocketEvent::Bytes => self.bytes(ctx, bytes),
+            SocketEvent::Eof | SocketEvent::Error | SocketEvent::ConnectFailed => self.end_session(ctx),
+            SocketEvent::Ending | SocketEvent::Drained | SocketEvent::Arrived(_) => {}
         }
     }
 
     pub(crate) fn woken(&mut self, ctx: &mut Context, reason: u32) {
         match (reason, self.end) {
-            (ARRIVE, None) if self.lives > 0 => {
-                ctx.misled.forget(self.identity.number);
-                self.plan = *self.rng.pick(&[Plan::AtOnce, Plan::OddStartup, Plan::BeforeLogin, Plan::AfterLogin]);
-                self.volleys = self.rng.between(1, 4).min(self.identity.stay.bursts);
+            (ARRIVE, None) if self.sessions_left > 0 => {
+                ctx.affected.forget(self.identity.number);
+                self.attack =
+                    *self.rng.pick(&[Attack::AtOnce, Attack::OddStartup, Attack::BeforeLogin, Attack::AfterLogin]);
+                self.batches_left = self.rng.between(1, 4).min(self.identity.caps.bursts);
                 self.inbox = Inbox::default();
                 self.login = Login::default();
-                self.deaf = false;
+                self.unreadable = false;
                 self.end = Some(ctx.connect(self.owner(), self.identity.address.clone()));
             }
-            (SEND, Some(_)) => self.volley(ctx),
+            (SEND, Some(_)) => self.send_batch(ctx),
             _ => {}
         }
     }
@@ -112,13 +113,13 @@ impl Hostile {
 
     fn connected(&mut self, ctx: &mut Context) {
         let mut bytes = Vec::new();
-        match self.plan {
-            Plan::AtOnce => bytes = self.noise(),
-            Plan::OddStartup => self.odd_startup(&mut bytes),
-            Plan::BeforeLogin | Plan::AfterLogin => self.startup(&mut bytes),
+        match self.attack {
+            Attack::AtOnce => bytes = self.noise(),
+            Attack::OddStartup => self.odd_startup(&mut bytes),
+            Attack::BeforeLogin | Attack::AfterLogin => self.startup(&mut bytes),
         }
         self.write(ctx, &bytes);
-        if self.plan != Plan::AfterLogin {
+        if self.attack != Attack::AfterLogin {
             self.later(ctx);
         }
     }
@@ -150,10 +151,10 @@ impl Hostile {
     }
 
     fn bytes(&mut self, ctx: &mut Context, bytes: &[u8]) {
-        if ctx.misled.has(self.identity.number)
-            || self.deaf
-            || self.plan == Plan::AtOnce
-            || self.plan == Plan::OddStartup
+        if ctx.affected.has(self.identity.number)
+            || self.unreadable
+            || self.attack == Attack::AtOnce
+            || self.attack == Attack::OddStartup
         {
             return;
         }
@@ -161,7 +162,7 @@ impl Hostile {
         while let Ok(Some((tag, body))) = self.inbox.next() {
             match Back::read(tag, body) {
                 Ok(message) => self.message(ctx, &message),
-                Err(_) => self.deaf = true,
+                Err(_) => self.unreadable = true,
             }
         }
     }
@@ -179,7 +180,7 @@ impl Hostile {
             Back::Auth(step) => {
                 let mut bytes = Vec::new();
                 let Identity { user, password, .. } = &self.identity;
-                if self.plan == Plan::AfterLogin {
+                if self.attack == Attack::AfterLogin {
                     self.login.step(step, user, password, &mut self.rng, &mut bytes);
                 } else if matches!(step, crate::message::AuthStep::Ok) {
                     self.login = Login::Done;
@@ -199,14 +200,14 @@ impl Hostile {
         ctx.wake(pause, self.owner(), SEND);
     }
 
-    fn volley(&mut self, ctx: &mut Context) {
-        if self.volleys == 0 {
-            return self.over(ctx);
+    fn send_batch(&mut self, ctx: &mut Context) {
+        if self.batches_left == 0 {
+            return self.end_session(ctx);
         }
-        self.volleys -= 1;
-        let bytes = match self.plan {
-            Plan::AtOnce => self.noise(),
-            Plan::AfterLogin if self.rng.chance(150) => self.flood(),
+        self.batches_left -= 1;
+        let bytes = match self.attack {
+            Attack::AtOnce => self.noise(),
+            Attack::AfterLogin if self.rng.chance(150) => self.flood(),
             _ => self.requests(),
         };
         if let Some(end) = self.end {
@@ -216,18 +217,18 @@ impl Hostile {
         self.later(ctx);
     }
 
-    /// Bytes that mean nothing, and name nobody.
+    /// Random bytes, without a token.
     fn noise(&mut self) -> Vec<u8> {
         let length = self.rng.skewed(1, 3_000);
         let mut bytes: Vec<u8> = (0..length).map(|_| self.rng.bits() as u8).collect();
-        // A length that can be waited for in vain.
+        // A valid length for a message that does not arrive in full.
         if self.rng.chance(500) && bytes.len() >= 4 {
             bytes[..4].copy_from_slice(&(self.rng.skewed(4, 12_000) as u32).to_be_bytes());
         }
         bytes
     }
 
-    /// Requests in an order that makes no sense, some of them damaged in their heads.
+    /// Requests in random order, some of them with a damaged head.
     fn requests(&mut self) -> Vec<u8> {
         let mut bytes = Vec::new();
         for _ in 0..self.rng.between(1, 12) {
@@ -247,8 +248,8 @@ impl Hostile {
         bytes
     }
 
-    /// A deep pipeline in which each message could cost as much as all before it, and nothing is asked to be said at once:
-    /// names of ours that are closed, names that change hands, texts that are kept for an undoing, errors amid them.
+    /// A deep pipeline, mostly without Sync and Flush, in which each message could cost as much as all before it: closes
+    /// of the pooler's statement names, names that are reused, texts kept in case of an error, and errors among them.
     fn flood(&mut self) -> Vec<u8> {
         let mut bytes = Vec::new();
         let begin = |text: String| [Front::Parse { name: String::new(), text }, bind(""), run()];
@@ -315,11 +316,11 @@ impl Hostile {
         }
     }
 
-    fn over(&mut self, ctx: &mut Context) {
+    fn end_session(&mut self, ctx: &mut Context) {
         if let Some(end) = self.end.take() {
             ctx.close(end);
         }
-        self.lives = self.lives.saturating_sub(1);
+        self.sessions_left = self.sessions_left.saturating_sub(1);
         let pause = self.rng.span(1, 500_000);
         ctx.wake(pause, self.owner(), ARRIVE);
     }

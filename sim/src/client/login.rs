@@ -1,4 +1,4 @@
-//! How a modelled client logs in, by whatever method it is asked for.
+//! The login of a modelled client, with any method that the server requests.
 
 use weir_auth::{SCRAM_SHA_256, ScramClient, ScramExpectVerdict, ScramKeys, md5_hex_secret, md5_response};
 use weir_pgwire::put_front;
@@ -7,22 +7,22 @@ use crate::message::AuthStep;
 use crate::rng::Rng;
 use crate::salts;
 
-/// Where a login stands.
+/// The state of a login.
 #[derive(Default)]
 pub(crate) enum Login {
-    /// Nothing has been asked yet, or the answer has been sent.
+    /// No request has arrived yet, or the response has been sent.
     #[default]
     Waiting,
     /// SCRAM's first message has been sent.
     ScramFirst(ScramClient),
     /// SCRAM's last message has been sent.
     ScramFinal(ScramExpectVerdict),
-    /// In.
+    /// The login succeeded.
     Done,
 }
 
 impl Login {
-    /// Answers a step; `false` if it can't be right.
+    /// Responds to an authentication message; `false` if the message is wrong.
     pub(crate) fn step(
         &mut self,
         step: &AuthStep,
@@ -65,7 +65,7 @@ impl Login {
         true
     }
 
-    /// Whether AuthenticationOk has come.
+    /// Whether AuthenticationOk has arrived.
     pub(crate) fn is_done(&self) -> bool {
         matches!(self, Login::Done)
     }

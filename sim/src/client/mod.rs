@@ -1,20 +1,19 @@
 //! Modelled clients of all kinds.
 //!
-//! Most use a database ([`user`]): what they ask is drawn in [`script`], what they must be answered is known by their
-//! [`shadow`]. Some break the protocol ([`hostile`]), some sit at the console ([`operator`]); [`actor`] is what the
-//! world sees of any of them.
+//! Most use a database ([`user`]): [`script`] draws their requests, and [`reference`] computes the expected replies. Some
+//! break the protocol ([`hostile`]), some use the console ([`operator`]); [`actor`] is their common interface.
 
 pub(crate) mod actor;
 mod hostile;
 pub(crate) mod login;
 mod operator;
+mod reference;
 mod script;
-mod shadow;
 mod user;
 
 use crate::network::Address;
 
-/// Who a client is and where it goes; the same for all its sessions.
+/// A client's names, credentials, kind and address; the same for all its sessions.
 #[derive(Clone, Debug)]
 pub(crate) struct Identity {
     /// Its number, as in its tokens.
@@ -25,41 +24,41 @@ pub(crate) struct Identity {
     pub(crate) password: String,
     pub(crate) database: String,
     pub(crate) kind: Kind,
-    pub(crate) stay: Stay,
-    pub(crate) haste: Option<Haste>,
+    pub(crate) caps: Caps,
+    pub(crate) cancel_run: Option<CancelRun>,
 }
 
-/// Clients of a run that is about cancels: they sleep about as long as a cancel is on its way, and cancel most of it, so
-/// that many a cancel comes just too late.
+/// A run about cancel requests: clients sleep about as long as a cancel request takes, and cancel most sleeps, so that
+/// many requests arrive just too late.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Haste {
-    /// How long a cancel may be on its way, in microseconds.
-    pub(crate) way: u64,
+pub(crate) struct CancelRun {
+    /// The longest time that a cancel request takes, in microseconds.
+    pub(crate) delay: u64,
 }
 
-/// How often and for how long a client comes at most, whatever it draws.
+/// Upper limits for what a client draws.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Stay {
+pub(crate) struct Caps {
     /// Connections, one after the other.
     pub(crate) sessions: u64,
-    /// What it does in each: bursts, volleys or commands.
+    /// Bursts, batches or commands in each connection.
     pub(crate) bursts: u64,
 }
 
-impl Default for Stay {
-    /// As drawn.
-    fn default() -> Stay {
-        Stay { sessions: u64::MAX, bursts: u64::MAX }
+impl Default for Caps {
+    /// No limits.
+    fn default() -> Caps {
+        Caps { sessions: u64::MAX, bursts: u64::MAX }
     }
 }
 
-/// What a client is up to.
+/// The purpose of a client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
     /// To use a database.
     User,
     /// To log in with a wrong password; it must be refused.
-    Impostor,
+    WrongPassword,
     /// To break the protocol.
     Hostile,
     /// To use the console.
@@ -67,7 +66,7 @@ pub(crate) enum Kind {
 }
 
 impl Identity {
-    fn is_impostor(&self) -> bool {
-        self.kind == Kind::Impostor
+    fn has_wrong_password(&self) -> bool {
+        self.kind == Kind::WrongPassword
     }
 }

@@ -1,7 +1,7 @@
-//! A client of the console: looks at tables, changes settings, stops pools and takes it back, and is never refused while it behaves.
+//! A client of the console: reads tables, changes settings, pauses and resumes pools, and is never refused without faults.
 //!
-//! Owns what an operator does through the console; signals are sent by the world. Each command must be answered in
-//! order and well-formed, while everything else goes on.
+//! Owns what an operator does through the console; the world sends signals. Replies to each command must be well-formed
+//! and in order, while all other clients continue.
 
 use weir_base::Span;
 use weir_engine::port::Signal;
@@ -12,16 +12,16 @@ use super::login::Login;
 use crate::check::Checker;
 use crate::context::{Context, Event};
 use crate::message::{Back, Front, Inbox};
-use crate::network::{End, Happening, Owner};
+use crate::network::{End, Owner, SocketEvent};
 use crate::rng::Rng;
 
 const ARRIVE: u32 = 0;
 const NEXT: u32 = 1;
-/// Gives up waiting for the answer to the command of this number, counted from here.
-const IMPATIENT: u32 = 16;
+/// Stops waiting for the reply to the command of this number, counted from here.
+const GIVE_UP: u32 = 16;
 
 /// Commands that change nothing.
-const LOOKS: [&str; 19] = [
+const READ_ONLY: [&str; 19] = [
     "SHOW MEM",
     "SHOW DNS_HOSTS",
     "SHOW STATE",
@@ -50,16 +50,16 @@ pub(crate) struct Operator {
     end: Option<End>,
     inbox: Inbox,
     login: Login,
-    /// How many columns the result that is being read has.
+    /// The number of columns of the result that is being read.
     columns: Option<usize>,
-    /// The command that is being answered; empty: none.
+    /// The command whose reply is awaited; empty: none.
     command: String,
     commands: u64,
     /// Counts the commands sent.
     sent: u32,
-    lives: u64,
+    sessions_left: u64,
     calm: bool,
-    /// What must be taken back before it leaves for good, so that nobody waits for ever.
+    /// Commands that it must send before it finishes, so that no client waits for ever.
     undo: Vec<String>,
 }
 
@@ -73,7 +73,7 @@ impl Operator {
             command: String::new(),
             commands: 0,
             sent: 0,
-            lives: rng.skewed(1, 4).min(identity.stay.sessions),
+            sessions_left: rng.skewed(1, 4).min(identity.caps.sessions),
             calm: false,
             undo: Vec::new(),
             identity,
@@ -81,64 +81,64 @@ impl Operator {
         }
     }
 
-    pub(crate) fn invite(&mut self, ctx: &mut Context, latest: u64) {
+    pub(crate) fn schedule_arrival(&mut self, ctx: &mut Context, latest: u64) {
         let delay = Span::from_micros(self.rng.below(latest.max(1)));
         ctx.wake(delay, self.owner(), ARRIVE);
     }
 
     pub(crate) fn is_done(&self) -> bool {
-        self.lives == 0
+        self.sessions_left == 0
     }
 
-    pub(crate) fn calm_down(&mut self) {
+    pub(crate) fn stop_faults(&mut self) {
         self.calm = true;
-        self.lives = self.lives.min(1);
+        self.sessions_left = self.sessions_left.min(1);
     }
 
     pub(crate) fn describe(&self) -> String {
         format!("operator c{}, awaits the answer to {:?}", self.identity.number, self.command)
     }
 
-    pub(crate) fn happened(&mut self, ctx: &mut Context, happening: &Happening, bytes: &[u8]) {
-        match happening {
-            Happening::Connected => {
+    pub(crate) fn socket_event(&mut self, ctx: &mut Context, event: &SocketEvent, bytes: &[u8]) {
+        match event {
+            SocketEvent::Connected => {
                 let mut bytes = Vec::new();
                 let Identity { user, database, .. } = &self.identity;
                 put_front::startup(&mut bytes, &[("user", user.as_str()), ("database", database.as_str())], 0);
                 self.write(ctx, &bytes);
             }
-            Happening::Bytes => self.bytes(ctx, bytes),
-            Happening::Eof | Happening::Error | Happening::ConnectFailed => {
-                if *happening == Happening::ConnectFailed {
-                    // There is nobody left to take anything back for.
+            SocketEvent::Bytes => self.bytes(ctx, bytes),
+            SocketEvent::Eof | SocketEvent::Error | SocketEvent::ConnectFailed => {
+                if *event == SocketEvent::ConnectFailed {
+                    // The process has ended, so there is nothing to undo.
                     self.undo.retain(|command| command == "RESUME");
                 }
-                self.complain(ctx, &format!("{happening:?}"));
-                self.over(ctx);
+                self.complain(ctx, &format!("{event:?}"));
+                self.end_session(ctx);
             }
-            Happening::Ending | Happening::Drained | Happening::Arrived(_) => {}
+            SocketEvent::Ending | SocketEvent::Drained | SocketEvent::Arrived(_) => {}
         }
     }
 
     pub(crate) fn woken(&mut self, ctx: &mut Context, reason: u32) {
         match (reason, self.end) {
-            (ARRIVE, None) if self.lives > 0 => {
-                self.commands = self.rng.skewed(1, 20).min(self.identity.stay.bursts);
+            (ARRIVE, None) if self.sessions_left > 0 => {
+                self.commands = self.rng.skewed(1, 20).min(self.identity.caps.bursts);
                 self.inbox = Inbox::default();
                 self.login = Login::default();
                 self.command.clear();
                 self.end = Some(ctx.connect(self.owner(), self.identity.address.clone()));
             }
             (NEXT, Some(_)) => self.next(ctx),
-            // Leaving undoes a PAUSE that has not come to its end.
-            (number, Some(_)) if number == IMPATIENT + self.sent && self.waits() => {
-                self.over(ctx);
+            // A disconnect undoes an incomplete PAUSE.
+            (number, Some(_)) if number == GIVE_UP + self.sent && self.waits() => {
+                self.end_session(ctx);
             }
             _ => {}
         }
     }
 
-    /// Whether the command waits for others.
+    /// Whether the command waits for other clients.
     fn waits(&self) -> bool {
         ["PAUSE", "SUSPEND", "WAIT_CLOSE"].iter().any(|verb| self.command.starts_with(verb))
     }
@@ -162,7 +162,7 @@ impl Operator {
                 Ok((width, message)) => self.message(ctx, width, message),
                 Err(error) => {
                     self.complain(ctx, &format!("{error}"));
-                    return self.over(ctx);
+                    return self.end_session(ctx);
                 }
             }
         }
@@ -183,7 +183,7 @@ impl Operator {
             }
             Back::Problem { error: true, severity, code, message } if severity == "FATAL" => {
                 self.complain(ctx, &format!("{code} {message}"));
-                self.over(ctx);
+                self.end_session(ctx);
             }
             Back::RowDescription(names) => self.columns = Some(names.len()),
             Back::Row(_) if width != self.columns => {
@@ -211,7 +211,7 @@ impl Operator {
             let mut bytes = Vec::new();
             put_front::terminate(&mut bytes);
             self.write(ctx, &bytes);
-            return self.over(ctx);
+            return self.end_session(ctx);
         }
         self.commands -= 1;
         let command = self.draw(ctx.rules.faulty);
@@ -237,8 +237,8 @@ impl Operator {
         message.put(&mut bytes);
         self.write(ctx, &bytes);
         self.sent += 1;
-        let patience = self.rng.span(1_000, 5_000_000);
-        ctx.wake(patience, self.owner(), IMPATIENT + self.sent);
+        let timeout = self.rng.span(1_000, 5_000_000);
+        ctx.wake(timeout, self.owner(), GIVE_UP + self.sent);
     }
 
     fn draw(&mut self, faulty: bool) -> String {
@@ -257,14 +257,14 @@ impl Operator {
             12 if faulty && self.rng.chance(30) => {
                 (*self.rng.pick(&["SHUTDOWN", "SHUTDOWN WAIT_FOR_SERVERS", "SHUTDOWN WAIT_FOR_CLIENTS"])).to_owned()
             }
-            // No more than any configuration allows.
+            // The least size in any configuration.
             9 => "SET default_pool_size = 1".to_owned(),
             10 => "SET server_idle_timeout = 1".to_owned(),
-            _ => (*self.rng.pick(&LOOKS)).to_owned(),
+            _ => (*self.rng.pick(&READ_ONLY)).to_owned(),
         }
     }
 
-    /// It is a fault to refuse an operator, unless faults are about.
+    /// Reports a refused operator as a violation, in a run without faults.
     fn complain(&mut self, ctx: &mut Context, what: &str) {
         if !ctx.rules.faulty {
             let text = self.describe();
@@ -278,21 +278,21 @@ impl Operator {
         }
     }
 
-    fn over(&mut self, ctx: &mut Context) {
+    fn end_session(&mut self, ctx: &mut Context) {
         if let Some(end) = self.end.take() {
             ctx.close(end);
         }
-        // Nobody can log in while all is suspended: who has lost their connection takes it back by a signal.
+        // No client can log in after SUSPEND: an operator that lost its connection resumes with a signal.
         let suspended = self.undo.iter().any(|command| command == "RESUME");
         if suspended {
             self.undo.retain(|command| command != "RESUME");
             let pause = self.rng.span(1_000, 1_000_000);
             ctx.queue.after(pause, Event::Signal(Signal::Resume));
         }
-        if self.undo.is_empty() || self.lives > 1 {
-            self.lives = self.lives.saturating_sub(1);
+        if self.undo.is_empty() || self.sessions_left > 1 {
+            self.sessions_left = self.sessions_left.saturating_sub(1);
         }
-        // Long enough for what it left behind to be noticed: a RESUME must not overtake a PAUSE.
+        // Long enough for the pooler to notice the disconnect: a RESUME must not overtake a PAUSE.
         let pause = self.rng.between(500_000, 1_500_000);
         ctx.wake(Span::from_micros(pause), self.owner(), ARRIVE);
     }

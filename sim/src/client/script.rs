@@ -1,30 +1,30 @@
-//! What clients ask for: bursts of messages, drawn at random, that make sense in the client's present state, or don't.
+//! The requests of clients: random bursts of messages, most of them valid in the client's present state.
 //!
-//! Owns the habits of clients. Must not know how anything is answered. A burst is sent without waiting for replies, but
-//! between its stages all that is outstanding must have come.
+//! Owns the habits of clients. Must not know the replies. A burst is sent without waiting for replies; between its stages
+//! all pending replies must have arrived.
 
 use weir_base::{OnDirty, PoolMode};
 use weir_pgwire::Of;
 
-use super::Haste;
+use super::CancelRun;
 use crate::context::Rules;
 use crate::message::Front;
 use crate::postgres::core::{Core, Transaction};
 use crate::rng::Rng;
 
-/// What a client likes to do; a weight of 0 means never.
+/// How likely each kind of burst is; a weight of 0 means never.
 #[derive(Clone, Debug)]
 pub(crate) struct Habits {
     weights: [u64; KINDS.len()],
     /// The most units in a pipeline.
     depth: u64,
-    /// The most rows, and the widest.
+    /// The most rows of a result, and their largest width.
     rows: (u64, u64),
     /// How many bursts in a thousand of those that sleep are cancelled.
     pub(crate) cancels: u32,
     /// The shortest and the longest sleep, in microseconds.
     sleep: (u64, u64),
-    /// How many units in a thousand are mistakes.
+    /// How many units in a thousand are invalid.
     mistakes: u32,
 }
 
@@ -59,7 +59,7 @@ const KINDS: [Kind; 12] = [
     Kind::Forget,
 ];
 
-/// Values that clients set the tracked parameters to; some are not possible.
+/// Values for the tracked parameters; some are invalid.
 const TRACKED_VALUES: [(&str, &str); 11] = [
     ("application_name", "psql"),
     ("application_name", "it's"),
@@ -76,9 +76,9 @@ const TRACKED_VALUES: [(&str, &str); 11] = [
 
 impl Habits {
     /// Draws habits.
-    pub(crate) fn draw(rng: &mut Rng, haste: Option<Haste>) -> Habits {
+    pub(crate) fn draw(rng: &mut Rng, cancel_run: Option<CancelRun>) -> Habits {
         let habits = Habits::draw_any(rng);
-        haste.map_or(habits.clone(), |haste| habits.hurried(haste))
+        cancel_run.map_or(habits.clone(), |cancel_run| habits.for_cancel_run(cancel_run))
     }
 
     fn draw_any(rng: &mut Rng) -> Habits {
@@ -94,20 +94,20 @@ impl Habits {
         }
     }
 
-    /// The same with many cancels.
-    fn hurried(mut self, haste: Haste) -> Habits {
+    /// The same habits with many cancel requests.
+    fn for_cancel_run(mut self, cancel_run: CancelRun) -> Habits {
         let others: u64 = self.weights.iter().sum();
         for (kind, weight) in KINDS.into_iter().zip(&mut self.weights) {
             *weight += if kind == Kind::Sleep { 2 * others } else { 0 };
         }
-        Habits { cancels: 900, sleep: (haste.way / 8, haste.way * 2), ..self }
+        Habits { cancels: 900, sleep: (cancel_run.delay / 8, cancel_run.delay * 2), ..self }
     }
 }
 
 /// Messages to send.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Burst {
-    /// In stages.
+    /// Messages by stage.
     pub(crate) stages: Vec<Vec<Front>>,
     /// How long its statements sleep, in microseconds.
     pub(crate) sleeps: u64,
@@ -125,12 +125,12 @@ pub(crate) struct Script<'a> {
     pub(crate) tokens: &'a mut u32,
     /// Counts the client's sessions.
     pub(crate) session: u64,
-    /// The session as it is.
+    /// The reference session.
     pub(crate) core: &'a Core,
 }
 
 impl Script<'_> {
-    /// Draws the next burst. `last`: the session is about to end in order, so an open transaction is ended.
+    /// Draws the next burst. `last`: the session ends after it, so an open transaction is ended.
     pub(crate) fn burst(&mut self, last: bool) -> Burst {
         let open = self.core.transaction() != Transaction::Idle;
         if open && (last || self.rng.chance(350)) {
@@ -187,7 +187,7 @@ impl Script<'_> {
         self.rng.chance(self.habits.mistakes)
     }
 
-    /// A statement that returns its token, or fails; often nothing else.
+    /// A statement that usually just returns its token, or fails.
     fn statement(&mut self) -> String {
         let token = self.token();
         if self.mistake() {
@@ -206,7 +206,7 @@ impl Script<'_> {
         format!("ROWS {} {} {token}", self.rng.skewed(0, rows), self.rng.between(0, width))
     }
 
-    /// A statement whose text is long, so that it arrives in many pieces.
+    /// A statement with a long text, which arrives in many pieces.
     fn padded(&mut self, token: &str) -> String {
         let spaces = self.rng.skewed(1, 20_000) as usize;
         format!("ECHO{}{token}", " ".repeat(spaces))
@@ -225,7 +225,7 @@ impl Script<'_> {
             texts.insert(0, begin);
             texts.push(end);
         }
-        // Two Query messages at once are allowed, too.
+        // Pipelined Query messages are allowed, too.
         let second = if self.rng.chance(300) { vec![Front::Query(self.statement())] } else { Vec::new() };
         let messages = [vec![Front::Query(texts.join("; "))], second].concat();
         Burst { stages: vec![messages], ..Burst::default() }
@@ -247,19 +247,19 @@ impl Script<'_> {
         let local = if self.rng.chance(200) { "LOCAL " } else { "" };
         let text = match self.rng.below(4) {
             0 => self.marked(&format!("SHOW {name}")),
-            // What RESET goes back to is the server's own affair in a pool.
+            // In a pool the value that RESET restores depends on the server.
             1 if !self.rules.pooled => self.marked(&format!("RESET {name}")),
             _ => self.marked(&format!("SET {local}{name} = '{}'", value.replace('\'', "''"))),
         };
         if self.rng.chance(600) { query(text) } else { self.one_extended(text) }
     }
 
-    /// Leaves state behind.
+    /// Leaves session state behind.
     fn dirty(&mut self) -> Burst {
         let token = self.token();
         let name = token.replace('.', "_");
         let text = match self.rng.below(8) {
-            // The value tells whose it is.
+            // The value identifies the client.
             0 => format!("SET work_mem = {} /*{token}*/", self.client * 1000 + self.rng.between(1, 9) as u32),
             1 => format!("LISTEN {name} /*{token}*/"),
             2 => format!("PREPARE {name} AS ECHO {token}"),
@@ -273,7 +273,7 @@ impl Script<'_> {
         let filling = if self.rng.chance(200) { format!("/*{}*/ ", "x".repeat(600)) } else { String::new() };
         let text = format!("{filling}{text}");
         if self.rng.chance(200) {
-            // What is pipelined behind it stays.
+            // State left by a statement pipelined after it stays.
             let discard = self.marked("DISCARD ALL");
             let stages = vec![vec![Front::Query(discard), Front::Query(text)]];
             return Burst { stages, forgets: self.rules.pooled, ..Burst::default() };
@@ -281,7 +281,7 @@ impl Script<'_> {
         if self.rng.chance(700) || text.contains(';') { query(text) } else { self.one_extended(text) }
     }
 
-    /// Looks at what state the session has. In a pool that keeps dirty servers, anybody's may be there.
+    /// Queries the session's state. In a pool that keeps dirty servers, other clients' state may be there.
     fn look(&mut self) -> Burst {
         if self.rules.pooled && self.rules.on_dirty == OnDirty::Keep {
             return self.simple();
@@ -320,7 +320,7 @@ impl Script<'_> {
             _ => Front::CopyDone,
         });
         if !simple {
-            // libpq sends a Sync at once, which is ignored, and another one after the data.
+            // libpq sends a Sync at once, which the server ignores, and another one after the data.
             begin.push(if self.rng.chance(500) { Front::Sync } else { Front::Flush });
             data.push(Front::Sync);
         }
@@ -341,7 +341,7 @@ impl Script<'_> {
         if self.rng.chance(600) { query(text) } else { self.one_extended(text) }
     }
 
-    /// Makes the session forget statements or everything.
+    /// Drops prepared statements, or all session state.
     fn forget(&mut self) -> Burst {
         let text = match self.rng.below(3) {
             0 => "DISCARD ALL".to_owned(),
@@ -357,7 +357,7 @@ impl Script<'_> {
         Burst { forgets, ..burst }
     }
 
-    /// Many short queries in one go: whoever waits must not wait for all of them.
+    /// Many short pipelined queries: other waiters must not wait for all of them.
     fn queries(&mut self) -> Burst {
         let mut burst = Burst { stages: vec![Vec::new()], ..Burst::default() };
         for _ in 0..self.rng.between(2, 5 * self.habits.depth) {
@@ -388,7 +388,7 @@ impl Script<'_> {
         burst
     }
 
-    /// A few messages that belong together.
+    /// Adds a few messages that belong together.
     fn unit(&mut self, burst: &mut Burst) {
         match self.rng.below(14) {
             0..=2 => {
@@ -404,7 +404,7 @@ impl Script<'_> {
                 push(burst, [if self.mistake() { Front::Describe(of, name) } else { Front::Close(of, name) }]);
             }
             9 if self.unnamed_is_harmless() => {
-                // The unnamed statement, left from before or not.
+                // The unnamed statement, whether it exists or not.
                 let values = (0..self.rng.below(2)).map(|_| self.token()).collect();
                 let bind = Front::Bind { portal: String::new(), statement: String::new(), values };
                 push(burst, [bind, execute("", 0)]);
@@ -432,7 +432,7 @@ impl Script<'_> {
         }
     }
 
-    /// A statement whose text many clients have, under a name of this client's choice.
+    /// A statement whose text many clients use, under a random name.
     fn shared_statement(&mut self, burst: &mut Burst) {
         let name = format!("s{}{}", self.rng.below(6), self.suffix());
         let number = self.rng.below(4);
@@ -454,7 +454,7 @@ impl Script<'_> {
         push(burst, [Front::Bind { portal: String::new(), statement: name, values }, execute("", 0)]);
     }
 
-    /// A statement that only this client has.
+    /// A statement that only this client uses.
     fn own_statement(&mut self, burst: &mut Burst) {
         let name = format!("own{}{}", self.rng.below(3), self.suffix());
         let text = self.statement();
@@ -476,17 +476,17 @@ impl Script<'_> {
         }
     }
 
-    /// Where statements are left on servers for whoever comes next, their names must be nobody else's.
+    /// Where statements stay on servers after a session, their names must be unique to client and session.
     fn suffix(&self) -> String {
         if self.inherits() { format!("_{}_{}", self.client, self.session) } else { String::new() }
     }
 
-    /// Whether the server may come with what another client's session left on it.
+    /// Whether a server may have state of another client's session.
     fn inherits(&self) -> bool {
         self.rules.pooled && self.rules.mode == PoolMode::Session && self.rules.on_dirty == OnDirty::Keep
     }
 
-    /// Whether the unnamed statement may be run again, whatever it is.
+    /// Whether running the unnamed statement again changes no state.
     fn unnamed_is_harmless(&self) -> bool {
         if self.inherits() && self.core.unnamed_text().is_none() {
             return false;

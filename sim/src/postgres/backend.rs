@@ -1,7 +1,7 @@
 //! One process of a PostgreSQL server: a connection, from its startup packet to its end.
 //!
-//! Owns what PostgreSQL's own loop owns: reading whole messages, buffering replies until somebody wants them, not
-//! reading while it runs or while its output is stuck. The rules of a session are in [`Core`].
+//! Owns what PostgreSQL's main loop owns: it reads whole messages, buffers replies until a flush, and does not read while
+//! a statement runs or its output is blocked. The rules of a session are in [`Core`].
 
 use weir_base::{OnDirty, Span};
 use weir_pgwire::put_back;
@@ -9,10 +9,10 @@ use weir_pgwire::startup::{self, First};
 
 use super::core::{Core, Transaction};
 use super::login::{self, Login, Step};
-use super::mischief::{Mischief, Plan, Then};
-use super::ownership::{Ownership, Sight};
+use super::ownership::{Observation, Ownership};
+use super::server_fault::{After, FaultPlan, ServerFault};
 use super::settings::Settings;
-use super::{Admission, Encryption, Flavour, language};
+use super::{Admission, Behaviour, Encryption, language};
 use crate::check::Checker;
 use crate::context::Context;
 use crate::message::{Front, Inbox, put_error, put_notice};
@@ -26,26 +26,26 @@ const BUFFER: usize = 8192;
 
 /// Reasons to be woken.
 pub(super) const WORK: u32 = 0;
-pub(super) const WELCOME: u32 = 1;
+pub(super) const SESSION_START: u32 = 1;
 pub(super) const CANCEL: u32 = 2;
-/// Sleeps are counted from here, so that a sleep that was cancelled wakes nobody.
+/// Sleeps are numbered from here, so that the timer of a cancelled sleep has no effect.
 const SLEEP: u32 = 16;
 
-/// Where a connection stands.
+/// The phase of a connection.
 enum Phase {
-    /// The first packet is awaited.
+    /// Waits for the first packet.
     Startup,
-    /// A password is awaited.
+    /// Waits for a password message.
     Login(Login),
-    /// The login succeeded; the session is being set up.
-    Welcoming,
-    /// Messages are served.
+    /// The login succeeded; the session starts.
+    Starting,
+    /// Handles messages.
     Serving(Box<Core>),
-    /// It carries a cancel request for this process and key, or nothing any more.
+    /// Carries a cancel request for this process and key; `None` once it is taken.
     Cancelling(Option<(u32, Vec<u8>)>),
-    /// It has done mischief, and says nothing more.
+    /// Has misbehaved, and sends nothing more.
     Silent,
-    /// It has done mischief, and left.
+    /// Has misbehaved, and closed.
     Left,
 }
 
@@ -64,18 +64,18 @@ pub(crate) struct Backend {
     sleeps: u32,
     asleep: bool,
     working: bool,
-    /// Notifications that wait until no transaction is open.
+    /// Notifications held back until no transaction is open.
     notifications: Vec<(String, String)>,
-    /// What it will do to whoever connected; taken when it is done.
-    plan: Option<Plan>,
-    /// What it has done.
-    mischief: Option<Mischief>,
+    /// The fault that it will commit; `None` afterwards.
+    plan: Option<FaultPlan>,
+    /// The fault that it has committed.
+    fault: Option<ServerFault>,
     replies: u64,
     encrypted: bool,
     rng: Rng,
 }
 
-/// Whether the process lives on.
+/// Whether the process continues.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Life {
     On,
@@ -83,7 +83,7 @@ pub(super) enum Life {
 }
 
 impl Backend {
-    pub(super) fn new(number: u32, end: End, server: usize, plan: Option<Plan>, mut rng: Rng) -> Backend {
+    pub(super) fn new(number: u32, end: End, server: usize, plan: Option<FaultPlan>, mut rng: Rng) -> Backend {
         Backend {
             number,
             end,
@@ -99,19 +99,19 @@ impl Backend {
             working: false,
             notifications: Vec::new(),
             plan,
-            mischief: None,
+            fault: None,
             replies: 0,
             encrypted: false,
             rng,
         }
     }
 
-    /// Whether it counts against the server's `max_connections`.
+    /// Whether the process counts against the server's `max_connections`.
     pub(super) fn counts(&self) -> bool {
         !matches!(self.phase, Phase::Startup | Phase::Cancelling(_))
     }
 
-    /// Whether this is the process of that number.
+    /// Whether this process has that number.
     pub(super) fn is(&self, number: u32) -> bool {
         self.number == number
     }
@@ -121,7 +121,7 @@ impl Backend {
         self.key == key
     }
 
-    /// The cancel request that it carries; it is given once.
+    /// Takes the cancel request that the process carries.
     pub(super) fn take_cancel(&mut self) -> Option<(u32, Vec<u8>)> {
         match &mut self.phase {
             Phase::Cancelling(request) => request.take(),
@@ -140,34 +140,40 @@ impl Backend {
     }
 
     /// The other end reads again.
-    pub(super) fn drained(&mut self, ctx: &mut Context, admission: Admission, flavour: &Flavour) -> Life {
-        if self.working { Life::On } else { self.work(ctx, admission, flavour) }
+    pub(super) fn drained(&mut self, ctx: &mut Context, admission: Admission, behaviour: &Behaviour) -> Life {
+        if self.working { Life::On } else { self.work(ctx, admission, behaviour) }
     }
 
-    /// What it asked to be woken for has come.
-    pub(super) fn woken(&mut self, ctx: &mut Context, reason: u32, admission: Admission, flavour: &Flavour) -> Life {
+    /// A timer of the process has fired.
+    pub(super) fn woken(
+        &mut self,
+        ctx: &mut Context,
+        reason: u32,
+        admission: Admission,
+        behaviour: &Behaviour,
+    ) -> Life {
         match reason {
             WORK => {
                 self.working = false;
-                self.work(ctx, admission, flavour)
+                self.work(ctx, admission, behaviour)
             }
-            WELCOME => {
-                self.welcome(ctx, flavour);
-                self.work(ctx, admission, flavour)
+            SESSION_START => {
+                self.start_session(ctx, behaviour);
+                self.work(ctx, admission, behaviour)
             }
             sleep if self.asleep && sleep == SLEEP + self.sleeps => {
                 self.asleep = false;
                 if let Phase::Serving(core) = &mut self.phase {
                     core.wake(false);
                 }
-                self.work(ctx, admission, flavour)
+                self.work(ctx, admission, behaviour)
             }
             _ => Life::On,
         }
     }
 
-    /// A cancel request with the right key has come.
-    pub(super) fn cancel(&mut self, ctx: &mut Context, admission: Admission, flavour: &Flavour) -> Life {
+    /// A cancel request with the right key arrived.
+    pub(super) fn cancel(&mut self, ctx: &mut Context, admission: Admission, behaviour: &Behaviour) -> Life {
         if !self.asleep {
             return Life::On;
         }
@@ -178,17 +184,17 @@ impl Backend {
         if let Phase::Serving(core) = &mut self.phase {
             core.wake(true);
         }
-        self.work(ctx, admission, flavour)
+        self.work(ctx, admission, behaviour)
     }
 
-    /// Somebody on the same server sent a notification.
+    /// Another session on the same server sent a notification.
     pub(super) fn notify(&mut self, channel: &str, payload: &str) {
         if matches!(&self.phase, Phase::Serving(core) if core.listens_on(channel)) {
             self.notifications.push((channel.to_owned(), payload.to_owned()));
         }
     }
 
-    /// The notifications that its client sent.
+    /// Takes the notifications that its client sent.
     pub(super) fn take_notified(&mut self) -> Vec<(String, String)> {
         match &mut self.phase {
             Phase::Serving(core) => std::mem::take(&mut core.notified),
@@ -196,7 +202,7 @@ impl Backend {
         }
     }
 
-    /// The server sends this process away.
+    /// The server ends this process with a fatal error.
     pub(super) fn dismiss(&mut self, ctx: &mut Context, code: &str, message: &str) {
         if !matches!(self.phase, Phase::Startup | Phase::Cancelling(_)) {
             put_error(&mut self.output, "FATAL", code, message);
@@ -206,31 +212,31 @@ impl Backend {
         ctx.close(self.end);
     }
 
-    /// The process is killed; nobody says goodbye.
+    /// The process is killed, without an error message.
     pub(super) fn kill(&mut self, ctx: &mut Context) {
         ctx.abort(self.end);
     }
 
-    /// The other end writes no more, or the connection broke.
+    /// The other end stopped writing, or the connection broke.
     pub(super) fn gone(&mut self, ctx: &mut Context) {
         ctx.close(self.end);
     }
 
-    fn work(&mut self, ctx: &mut Context, admission: Admission, flavour: &Flavour) -> Life {
+    fn work(&mut self, ctx: &mut Context, admission: Admission, behaviour: &Behaviour) -> Life {
         loop {
             match &self.phase {
-                Phase::Startup => match self.startup(ctx, admission, flavour) {
+                Phase::Startup => match self.startup(ctx, admission, behaviour) {
                     Some(Life::On) => {}
                     Some(Life::Over) => return Life::Over,
                     None => return Life::On,
                 },
-                Phase::Login(_) => match self.login(ctx, flavour) {
+                Phase::Login(_) => match self.login(ctx, behaviour) {
                     Some(Life::On) => {}
                     Some(Life::Over) => return Life::Over,
                     None => return Life::On,
                 },
-                Phase::Welcoming | Phase::Cancelling(_) => return Life::On,
-                Phase::Serving(_) => return self.serve(ctx, flavour),
+                Phase::Starting | Phase::Cancelling(_) => return Life::On,
+                Phase::Serving(_) => return self.serve(ctx, behaviour),
                 Phase::Silent => return self.listen(ctx),
                 Phase::Left => return Life::Over,
             }
@@ -238,7 +244,7 @@ impl Backend {
     }
 
     /// Handles the first packet; `None` if it has not all arrived.
-    fn startup(&mut self, ctx: &mut Context, admission: Admission, flavour: &Flavour) -> Option<Life> {
+    fn startup(&mut self, ctx: &mut Context, admission: Admission, behaviour: &Behaviour) -> Option<Life> {
         let (first, length) = match startup::first(self.inbox.rest()) {
             Ok(None) => return None,
             Ok(Some(found)) => found,
@@ -248,8 +254,8 @@ impl Backend {
             }
         };
         match first {
-            First::Ssl if flavour.encryption != Encryption::Never => {
-                // Within the encryption bytes pass as they are.
+            First::Ssl if behaviour.encryption != Encryption::Never => {
+                // The model does not encrypt; bytes pass as they are.
                 self.encrypted = true;
                 ctx.write(self.end, b"S");
             }
@@ -259,9 +265,9 @@ impl Backend {
             First::Cancel { pid, key } => {
                 ctx.got(self.end, format_args!("CancelRequest for s{pid}"));
                 self.phase = Phase::Cancelling(Some((pid, key.to_vec())));
-                // A hostile server never does it, and never says so.
-                if flavour.mischief == 0 || !self.rng.chance(flavour.mischief) {
-                    let delay = self.rng.span(5, flavour.slow_cancel);
+                // A hostile server may ignore the request.
+                if behaviour.hostile == 0 || !self.rng.chance(behaviour.hostile) {
+                    let delay = self.rng.span(5, behaviour.slow_cancel);
                     ctx.wake(delay, Owner::Backend(self.number), CANCEL);
                 }
             }
@@ -272,7 +278,7 @@ impl Backend {
                 if startup.minor > 0 {
                     put_back::negotiate(&mut self.output, 0, &[]);
                 }
-                self.phase = Phase::Welcoming;
+                self.phase = Phase::Starting;
             }
             First::Unsupported { .. } => {
                 ctx.close(self.end);
@@ -280,12 +286,12 @@ impl Backend {
             }
         }
         self.inbox.skip(length);
-        if matches!(self.phase, Phase::Welcoming) { Some(self.admit(ctx, admission, flavour)) } else { Some(Life::On) }
+        if matches!(self.phase, Phase::Starting) { Some(self.admit(ctx, admission, behaviour)) } else { Some(Life::On) }
     }
 
-    fn admit(&mut self, ctx: &mut Context, admission: Admission, flavour: &Flavour) -> Life {
+    fn admit(&mut self, ctx: &mut Context, admission: Admission, behaviour: &Behaviour) -> Life {
         match admission {
-            Admission::Open if flavour.encryption == Encryption::Required && !self.encrypted => {
+            Admission::Open if behaviour.encryption == Encryption::Required && !self.encrypted => {
                 self.dismiss(ctx, "28000", "no pg_hba.conf entry for this, no encryption");
                 return Life::Over;
             }
@@ -299,41 +305,41 @@ impl Backend {
                 return Life::Over;
             }
         }
-        if let Some(Plan::AtLogin(mischief)) = self.plan.filter(|_| flavour.mischief > 0)
-            && self.misbehave(ctx, mischief) != Then::GoesOn
+        if let Some(FaultPlan::AtLogin(fault)) = self.plan.filter(|_| behaviour.hostile > 0)
+            && self.misbehave(ctx, fault) != After::Continue
         {
             return Life::On;
         }
-        let step = login::begin(flavour.method, &mut self.rng, &mut self.output);
-        self.step(ctx, step, flavour)
+        let step = login::begin(behaviour.method, &mut self.rng, &mut self.output);
+        self.step(ctx, step, behaviour)
     }
 
-    /// Does mischief: now, and once.
-    fn misbehave(&mut self, ctx: &mut Context, mischief: Mischief) -> Then {
+    /// Commits a fault, once.
+    fn misbehave(&mut self, ctx: &mut Context, fault: ServerFault) -> After {
         let number = self.number;
-        ctx.note(|| format!("s{number} does mischief: {mischief:?}"));
+        ctx.note(|| format!("s{number} misbehaves: {fault:?}"));
         self.plan = None;
-        let then = mischief.commit(&mut self.rng, &mut self.output);
-        if !mischief.is_allowed() {
-            self.mischief = Some(mischief);
-            ctx.misled.by(self.end, self.ownership.current());
+        let after = fault.write(&mut self.rng, &mut self.output);
+        if !fault.is_allowed() {
+            self.fault = Some(fault);
+            ctx.affected.mark(self.end, self.ownership.current());
         }
         self.send(ctx);
-        match then {
-            Then::GoesOn => {}
-            Then::FallsSilent => {
+        match after {
+            After::Continue => {}
+            After::Silence => {
                 self.phase = Phase::Silent;
                 ctx.resume(self.end);
             }
-            Then::Closes => {
+            After::Close => {
                 ctx.close(self.end);
                 self.phase = Phase::Left;
             }
         }
-        then
+        after
     }
 
-    /// After mischief that the bytes show, nobody else may be served here.
+    /// After a fault that is visible in the bytes, no other client may be served here.
     fn listen(&mut self, ctx: &mut Context) -> Life {
         while let Ok(Some((tag, body))) = self.inbox.next() {
             let Ok(message) = Front::read(tag, body) else { continue };
@@ -342,12 +348,11 @@ impl Backend {
                 return Life::Over;
             }
             let (number, owner) = (self.number, owner_of(&message, false));
-            let Some((client, mischief)) = owner.filter(|_| owner != self.ownership.current()).zip(self.mischief)
-            else {
+            let Some((client, fault)) = owner.filter(|_| owner != self.ownership.current()).zip(self.fault) else {
                 continue;
             };
-            if mischief.is_plain() {
-                let what = || format!("s{number}: a statement of c{client} on a server that did {mischief:?}");
+            if fault.is_visible() {
+                let what = || format!("s{number}: a statement of c{client} on a server that did {fault:?}");
                 ctx.violated(Checker::OneOwnerAServer, what);
             }
         }
@@ -355,7 +360,7 @@ impl Backend {
     }
 
     /// Handles a password message; `None` if it has not all arrived.
-    fn login(&mut self, ctx: &mut Context, flavour: &Flavour) -> Option<Life> {
+    fn login(&mut self, ctx: &mut Context, behaviour: &Behaviour) -> Option<Life> {
         let body = match self.inbox.next() {
             Ok(Some((b'p', body))) => body.to_vec(),
             Ok(None) => return None,
@@ -364,13 +369,13 @@ impl Backend {
                 return Some(Life::Over);
             }
         };
-        let Phase::Login(login) = std::mem::replace(&mut self.phase, Phase::Welcoming) else { return None };
+        let Phase::Login(login) = std::mem::replace(&mut self.phase, Phase::Starting) else { return None };
         let user = self.parameter("user").to_owned();
         let step = login::step(login, &user, &body, &mut self.output);
-        Some(self.step(ctx, step, flavour))
+        Some(self.step(ctx, step, behaviour))
     }
 
-    fn step(&mut self, ctx: &mut Context, step: Step, flavour: &Flavour) -> Life {
+    fn step(&mut self, ctx: &mut Context, step: Step, behaviour: &Behaviour) -> Life {
         match step {
             Step::Wait(login) => {
                 self.phase = Phase::Login(login);
@@ -380,17 +385,17 @@ impl Backend {
                 self.dismiss(ctx, "28P01", "password authentication failed");
                 return Life::Over;
             }
-            Step::Welcome => {
+            Step::Accepted => {
                 put_back::auth_ok(&mut self.output);
-                self.phase = Phase::Welcoming;
-                let delay = self.rng.span(10, flavour.slow_login);
-                ctx.wake(delay, Owner::Backend(self.number), WELCOME);
+                self.phase = Phase::Starting;
+                let delay = self.rng.span(10, behaviour.slow_login);
+                ctx.wake(delay, Owner::Backend(self.number), SESSION_START);
             }
         }
         Life::On
     }
 
-    fn welcome(&mut self, ctx: &mut Context, flavour: &Flavour) {
+    fn start_session(&mut self, ctx: &mut Context, behaviour: &Behaviour) {
         let settings = Settings::new(self.parameters.iter().map(|(n, v)| (n.as_str(), v.as_str())));
         for (name, value) in settings.reported() {
             put_back::parameter_status(&mut self.output, name, value);
@@ -398,7 +403,7 @@ impl Backend {
         put_back::backend_key_data(&mut self.output, self.number, &self.key);
         put_back::ready(&mut self.output, b'I');
         ctx.sent(self.end, "AuthenticationOk … ReadyForQuery I");
-        self.phase = Phase::Serving(Box::new(Core::new(settings, flavour.reporting)));
+        self.phase = Phase::Serving(Box::new(Core::new(settings, behaviour.reporting)));
         self.send(ctx);
     }
 
@@ -406,8 +411,8 @@ impl Backend {
         self.parameters.iter().rev().find(|(n, _)| n == name).map_or("", |(_, v)| v)
     }
 
-    /// Serves messages until one sleeps, the output is stuck, or no whole message is left.
-    fn serve(&mut self, ctx: &mut Context, flavour: &Flavour) -> Life {
+    /// Handles messages until a statement sleeps, the output is blocked, or no whole message is left.
+    fn serve(&mut self, ctx: &mut Context, behaviour: &Behaviour) -> Life {
         loop {
             match self.phase {
                 Phase::Silent => return Life::On,
@@ -418,10 +423,10 @@ impl Backend {
                 ctx.net.pause(self.end);
                 return Life::On;
             }
-            if self.reply(ctx, flavour) {
+            if self.reply(ctx, behaviour) {
                 continue;
             }
-            if self.fall_asleep(ctx) {
+            if self.start_sleep(ctx) {
                 ctx.net.pause(self.end);
                 return Life::On;
             }
@@ -444,8 +449,8 @@ impl Backend {
         }
     }
 
-    /// Puts one reply into the output, or sends the output if it is wanted. `false`: nothing to do.
-    fn reply(&mut self, ctx: &mut Context, flavour: &Flavour) -> bool {
+    /// Puts one reply into the output, or sends the output after a flush. `false`: there was nothing to do.
+    fn reply(&mut self, ctx: &mut Context, behaviour: &Behaviour) -> bool {
         let Phase::Serving(core) = &mut self.phase else { return false };
         let Some(mut reply) = core.out.pop_front() else {
             let idle = core.transaction() == Transaction::Idle && self.ownership.current().is_none();
@@ -462,23 +467,23 @@ impl Backend {
             return wanted;
         };
         self.replies += 1;
-        if let Some(Plan::Within(mischief, after)) = self.plan
-            && flavour.mischief > 0
+        if let Some(FaultPlan::Within(fault, after)) = self.plan
+            && behaviour.hostile > 0
             && self.replies >= after
             && (self.ownership.current().is_some() || matches!(reply, Reply::Secret(_)))
-            && self.misbehave(ctx, mischief) != Then::GoesOn
+            && self.misbehave(ctx, fault) != After::Continue
         {
             return true;
         }
         let Phase::Serving(core) = &mut self.phase else { return false };
-        if self.rng.chance(flavour.notices) && matches!(reply, Reply::Row(_) | Reply::Complete(_)) {
+        if self.rng.chance(behaviour.notices) && matches!(reply, Reply::Row(_) | Reply::Complete(_)) {
             let text = self.ownership.current().map_or("a notice".to_owned(), |owner| format!("c{owner}.0 is noted"));
             put_notice(&mut self.output, "NOTICE", "00000", &text);
         }
         ctx.sent(self.end, &reply);
         let ready = matches!(reply, Reply::Ready(_));
         if reply == Reply::Ready(b'I') {
-            // What a session sends to itself comes before its ReadyForQuery.
+            // A session gets its own notifications before its ReadyForQuery.
             for (channel, payload) in core.notified.iter().filter(|(channel, _)| core.listens_on(channel)) {
                 put_back::notification(&mut self.output, self.number, channel, payload);
             }
@@ -509,7 +514,7 @@ impl Backend {
         self.output.clear();
     }
 
-    fn fall_asleep(&mut self, ctx: &mut Context) -> bool {
+    fn start_sleep(&mut self, ctx: &mut Context) -> bool {
         let Phase::Serving(core) = &self.phase else { return false };
         let Some(micros) = core.sleeping() else { return false };
         if !self.asleep {
@@ -520,7 +525,7 @@ impl Backend {
         true
     }
 
-    /// A message of a known kind with a body that is none.
+    /// A message of a known kind with a malformed body.
     fn feed_malformed(&mut self, tag: u8) {
         if let Phase::Serving(core) = &mut self.phase {
             core.feed_malformed(tag);
@@ -533,14 +538,14 @@ impl Backend {
         let owner = owner_of(message, core.copying());
         if let Some(client) = owner.filter(|client| self.ownership.current() != Some(*client)) {
             let leftovers = if ctx.rules.on_dirty == OnDirty::Keep { String::new() } else { core.leftovers() };
-            let sight = Sight {
+            let observation = Observation {
                 busy: core.transaction() != Transaction::Idle,
                 read: ctx.net.progress(self.end).1,
                 leftovers: &leftovers,
                 on_dirty: ctx.rules.on_dirty,
             };
-            // A server that was answered too much or too little knows no owners any more.
-            if let Some(violation) = self.ownership.seen(client, sight).filter(|_| self.mischief.is_none()) {
+            // After a fault the number of replies may be wrong, so owners are not known any more.
+            if let Some(violation) = self.ownership.seen(client, observation).filter(|_| self.fault.is_none()) {
                 let number = self.number;
                 ctx.violated(violation.checker, || format!("s{number}: {}", violation.what));
             }
@@ -553,7 +558,7 @@ impl Backend {
 fn owner_of(message: &Front, copying: bool) -> Option<u32> {
     match message {
         Front::Query(text) | Front::Parse { text, .. } | Front::FunctionCall(text) => language::owner(text),
-        // What comes after the end of a COPY is ignored, and makes nobody an owner.
+        // Data after the end of a COPY is ignored, and does not change the owner.
         Front::CopyData(text) if copying => language::owner(text),
         Front::Bind { values, .. } => values.iter().find_map(|value| language::owner(value)),
         _ => None,
@@ -561,39 +566,39 @@ fn owner_of(message: &Front, copying: bool) -> Option<u32> {
 }
 
 fn name(owner: Option<u32>) -> String {
-    owner.map_or("nobody".to_owned(), |client| format!("c{client}"))
+    owner.map_or("no client".to_owned(), |client| format!("c{client}"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::conditions::Conditions;
     use crate::context::Rules;
     use crate::network::Address;
     use crate::trace::Detail;
-    use crate::weather::Weather;
 
-    /// What is said of a statement of `client` on a server that did mischief to the first one.
-    fn checker(mischief: Mischief, client: u32) -> Option<Checker> {
-        let mut ctx = Context::new(Rules::default(), Weather::calm(), Rng::new(1), Detail::Protocol);
-        let near = ctx.connect(Owner::Nobody, Address::Pooler);
+    /// The violation when `client` sends a statement on a server that misbehaved towards client 1.
+    fn checker(fault: ServerFault, client: u32) -> Option<Checker> {
+        let mut ctx = Context::new(Rules::default(), Conditions::calm(), Rng::new(1), Detail::Protocol);
+        let near = ctx.connect(Owner::None, Address::Pooler);
         let end = ctx.net.accept(near.conn, Owner::Backend(1));
         let mut backend = Backend::new(1, end, 0, None, Rng::new(1));
-        let sight = Sight { busy: false, read: 0, leftovers: "", on_dirty: OnDirty::Keep };
-        assert_eq!(backend.ownership.seen(1, sight), None);
-        backend.misbehave(&mut ctx, mischief);
+        let observation = Observation { busy: false, read: 0, leftovers: "", on_dirty: OnDirty::Keep };
+        assert_eq!(backend.ownership.seen(1, observation), None);
+        backend.misbehave(&mut ctx, fault);
         backend.phase = Phase::Silent;
         let mut bytes = Vec::new();
         Front::Query(format!("ECHO c{client}.7")).put(&mut bytes);
         backend.inbox.push(&bytes);
         backend.listen(&mut ctx);
-        assert!(ctx.misled.has(1) && ctx.misled.is_from(end));
+        assert!(ctx.affected.has(1) && ctx.affected.is_from(end));
         ctx.violation.map(|violation| violation.checker)
     }
 
     #[test]
-    fn a_second_client_on_a_server_whose_bytes_show_its_mischief_is_caught() {
-        assert_eq!(checker(Mischief::OddTag, 2), Some(Checker::OneOwnerAServer));
-        assert_eq!(checker(Mischief::OddTag, 1), None, "it may not have noticed yet");
-        assert_eq!(checker(Mischief::ReadyTwice, 2), None, "nobody can tell");
+    fn a_second_client_after_a_visible_server_fault_is_caught() {
+        assert_eq!(checker(ServerFault::UnknownTag, 2), Some(Checker::OneOwnerAServer));
+        assert_eq!(checker(ServerFault::UnknownTag, 1), None, "client 1 may not have noticed the fault yet");
+        assert_eq!(checker(ServerFault::ReadyTwice, 2), None, "the pooler can't notice the fault");
     }
 }

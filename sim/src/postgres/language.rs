@@ -1,9 +1,9 @@
-//! The little language that the modelled servers understand.
+//! The small statement language of the modelled servers.
 //!
-//! Statements that change a session's state are spelled as in SQL, because a pooler looks for them; what only moves
-//! data has words of its own: `ECHO token`, `ROWS n width token`, `FAIL token`, `SLEEP µs token`, `WRITE token`,
-//! `COPY IN token`, `COPY OUT n width token`, `WHOAMI`. A token reads `c<client>.<number>` and says whose statement
-//! it is; where a statement has no place for it, a comment `/*token*/` carries it.
+//! Statements that change a session's state are spelled as in SQL, because a pooler looks for them; statements that only
+//! move data have their own keywords: `ECHO token`, `ROWS n width token`, `FAIL token`, `SLEEP µs token`, `WRITE token`,
+//! `COPY IN token`, `COPY OUT n width token`, `WHOAMI`. A token `c<client>.<number>` identifies the client of the
+//! statement; a statement without a place for it carries it in a comment `/*token*/`.
 
 /// The name of the result that has two columns: a user and its secret.
 pub(crate) const LOOKUP: &str = "lookup";
@@ -21,7 +21,7 @@ pub(crate) enum Command {
     },
     /// Fails with 22012.
     Fail(String),
-    /// Waits, then returns its token in one row. What a cancel request stops.
+    /// Waits, then returns its token in one row; a cancel request stops it.
     Sleep {
         micros: u64,
         token: String,
@@ -46,7 +46,7 @@ pub(crate) enum Command {
         channel: String,
         payload: String,
     },
-    /// PREPARE, as SQL has it.
+    /// SQL's PREPARE.
     Prepare {
         name: String,
         text: String,
@@ -61,14 +61,14 @@ pub(crate) enum Command {
     Lock(String),
     /// `SELECT pg_advisory_unlock_all()`; as [`Command::Select`].
     UnlockAll,
-    /// Returns one empty row; what poolers ask, such as `SELECT 1`.
+    /// Returns one empty row; poolers send it, such as `SELECT 1`.
     Select,
-    /// Something without effect here, with its command tag.
+    /// A statement without effect here, with its command tag.
     Nothing(&'static str),
     DiscardTemp,
-    /// Returns what state the session has, in one row.
+    /// Returns the session's state in one row.
     WhoAmI,
-    /// What is the secret of this user? What poolers ask (auth_query).
+    /// Returns the secret of this user; poolers send it (auth_query).
     Lookup(String),
     CopyIn(String),
     CopyOut {
@@ -93,13 +93,13 @@ impl Command {
         })
     }
 
-    /// Whether it is allowed in a failed transaction.
+    /// Whether the command is allowed in a failed transaction.
     pub(crate) fn ends_transaction(&self) -> bool {
         matches!(self, Command::Commit | Command::Rollback)
     }
 }
 
-/// Reads a text of statements with `;` between them. Empty ones count for nothing. `Err` is the text that is none.
+/// Parses statements separated by `;` and skips empty ones. `Err` is the text of an invalid statement.
 pub(crate) fn parse_all(text: &str) -> Result<Vec<Command>, String> {
     text.split(';').filter(|part| words(part).next().is_some()).map(parse).collect()
 }
@@ -109,13 +109,13 @@ pub(crate) fn parameters(text: &str) -> usize {
     words(text).filter_map(|w| w.strip_prefix('$')?.parse().ok()).max().unwrap_or(0)
 }
 
-/// The text with its parameters' places taken by values.
+/// The text with its parameters replaced by values.
 pub(crate) fn substitute(text: &str, values: &[String]) -> String {
     let value = |word: &str| values.get(word.strip_prefix('$')?.parse::<usize>().ok()?.checked_sub(1)?).cloned();
     text.split(' ').map(|w| value(w).unwrap_or_else(|| w.to_owned())).collect::<Vec<_>>().join(" ")
 }
 
-/// The client whose token a text carries first.
+/// The client of the first token in a text.
 pub(crate) fn owner(text: &str) -> Option<u32> {
     let token = |at: usize| {
         let digits = text[at + 1..].split_once('.')?.0;
@@ -188,7 +188,7 @@ fn statement(words: &[&str], text: &str) -> Option<Command> {
     })
 }
 
-/// `SET [LOCAL] name {=|TO} value`; the value's quotes are undone.
+/// `SET [LOCAL] name {=|TO} value`; quotes of the value are removed.
 fn set(text: &str) -> Option<Command> {
     let text = text.split("/*").next().unwrap_or(text).trim().strip_prefix("SET ")?;
     let (local, text) = text.strip_prefix("LOCAL ").map_or((false, text), |rest| (true, rest));
@@ -204,7 +204,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn statements_are_separated_by_semicolons_and_empty_ones_count_for_nothing() {
+    fn statements_are_separated_by_semicolons_and_empty_ones_are_skipped() {
         let all = parse_all("BEGIN; ECHO c1.2 ;; COMMIT;").unwrap();
         assert_eq!(all, [Command::Begin, Command::Echo("c1.2".into()), Command::Commit]);
         assert_eq!(parse_all(" ; /*c1.2*/"), Ok(vec![]));
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_take_their_places() {
+    fn parameters_are_replaced_by_values() {
         assert_eq!(parameters("ROWS $1 $2 $3"), 3);
         assert_eq!(substitute("ROWS $1 5 $2", &["7".into(), "c1.9".into()]), "ROWS 7 5 c1.9");
         assert!(parse_all("ROWS $1 5 $2").is_ok());

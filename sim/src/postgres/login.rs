@@ -1,4 +1,4 @@
-//! How a modelled server lets somebody in.
+//! The login of a modelled server.
 //!
 //! Owns the exchange between the startup message and AuthenticationOk (PostgreSQL's documentation, "Start-up").
 
@@ -8,7 +8,7 @@ use weir_pgwire::{frontend, put_back};
 use crate::rng::Rng;
 use crate::salts;
 
-/// How a password is asked for.
+/// The authentication method.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Method {
     Trust,
@@ -25,10 +25,10 @@ pub(crate) fn password_of(user: &str) -> String {
     format!("pw-{user}")
 }
 
-/// The users that only servers know.
+/// Users that exist only on servers.
 pub(crate) const UNLISTED: [&str; 2] = ["dan", "fay"];
 
-/// What a server says about a user whom the pooler does not know: its password, or its verifier.
+/// The secret that a server stores for an unlisted user: the password, or the verifier.
 pub(crate) fn stored_secret(user: &str) -> Option<String> {
     match user {
         "dan" => Some(password_of(user)),
@@ -37,7 +37,7 @@ pub(crate) fn stored_secret(user: &str) -> Option<String> {
     }
 }
 
-/// The verifier of a user, with few iterations: a model has no time to lose on PBKDF2.
+/// The verifier of a user, with few iterations to keep PBKDF2 cheap.
 pub(crate) fn verifier_of(user: &str) -> ScramVerifier {
     const ITERATIONS: u32 = 2;
     salts::verifier(user, || {
@@ -47,10 +47,10 @@ pub(crate) fn verifier_of(user: &str) -> ScramVerifier {
     })
 }
 
-/// What the server waits for.
+/// The message that the server waits for.
 #[derive(Clone)]
 pub(crate) enum Login {
-    /// The password as it is.
+    /// The cleartext password.
     Plain,
     /// The digest with this salt.
     Md5([u8; 4]),
@@ -60,20 +60,20 @@ pub(crate) enum Login {
     ScramFinal(ScramExpectFinal),
 }
 
-/// What a step of a login led to.
+/// The result of a step of a login.
 pub(crate) enum Step {
-    /// A password is awaited.
+    /// The server waits for a password message.
     Wait(Login),
-    /// In.
-    Welcome,
-    /// 28P01.
+    /// The login succeeded.
+    Accepted,
+    /// The login failed, with 28P01.
     Wrong,
 }
 
-/// Begins a login; asks for what is needed.
+/// Starts a login and appends the authentication request.
 pub(crate) fn begin(method: Method, rng: &mut Rng, out: &mut Vec<u8>) -> Step {
     match method {
-        Method::Trust => Step::Welcome,
+        Method::Trust => Step::Accepted,
         Method::Plain => {
             put_back::auth_cleartext(out);
             Step::Wait(Login::Plain)
@@ -90,14 +90,14 @@ pub(crate) fn begin(method: Method, rng: &mut Rng, out: &mut Vec<u8>) -> Step {
     }
 }
 
-/// Takes an answer of `user`.
+/// Handles a password message of `user`.
 pub(crate) fn step(login: Login, user: &str, body: &[u8], out: &mut Vec<u8>) -> Step {
-    let word = |good: bool| if good { Step::Welcome } else { Step::Wrong };
+    let result = |good: bool| if good { Step::Accepted } else { Step::Wrong };
     match login {
-        Login::Plain => word(frontend::password(body).is_ok_and(|given| plain_verify(&password_of(user), given))),
+        Login::Plain => result(frontend::password(body).is_ok_and(|given| plain_verify(&password_of(user), given))),
         Login::Md5(salt) => {
             let secret = md5_hex_secret(user, &password_of(user));
-            word(frontend::password(body).is_ok_and(|given| md5_verify(&secret, salt, given)))
+            result(frontend::password(body).is_ok_and(|given| md5_verify(&secret, salt, given)))
         }
         Login::ScramFirst(server) => {
             let Some(data) = frontend::sasl_initial(body).ok().and_then(|initial| initial.data) else {
@@ -114,7 +114,7 @@ pub(crate) fn step(login: Login, user: &str, body: &[u8], out: &mut Vec<u8>) -> 
         Login::ScramFinal(server) => match server.finish(body) {
             Ok((_, message)) => {
                 put_back::auth_sasl_final(out, &message);
-                Step::Welcome
+                Step::Accepted
             }
             Err(_) => Step::Wrong,
         },

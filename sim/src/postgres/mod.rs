@@ -1,14 +1,14 @@
-//! Modelled PostgreSQL servers: who listens, who is let in, who is restarted.
+//! Modelled PostgreSQL servers: which server listens, admits clients or restarts.
 //!
-//! Owns the processes of all servers. What one process does is in [`backend`]; what a session's messages mean is in
-//! [`core`]; what the statements mean is in [`language`].
+//! Owns the processes of all servers. One process is in [`backend`], the protocol of a session in [`core`], the
+//! statements in [`language`].
 
 mod backend;
 pub(crate) mod core;
 pub(crate) mod language;
 pub(crate) mod login;
-mod mischief;
 mod ownership;
+mod server_fault;
 pub(crate) mod settings;
 
 use weir_base::{Span, Target};
@@ -16,7 +16,7 @@ use weir_base::{Span, Target};
 use self::backend::{Backend, Life};
 use self::core::Reporting;
 use self::login::Method;
-use self::mischief::Plan;
+use self::server_fault::FaultPlan;
 use crate::context::Context;
 use crate::network::{End, Owner};
 use crate::rng::Rng;
@@ -24,21 +24,21 @@ use crate::rng::Rng;
 /// The first process id.
 const FIRST: u32 = 1;
 
-/// Whether the servers encrypt.
+/// Whether the servers have TLS.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Encryption {
-    /// They do not.
+    /// No TLS.
     Never,
-    /// For those who want it.
+    /// TLS for clients that request it.
     Offered,
-    /// They let nobody in without.
+    /// Only clients with TLS are admitted.
     Required,
 }
 
 /// How the servers of one run behave.
 #[derive(Clone, Debug)]
-pub(crate) struct Flavour {
-    /// How they ask for passwords.
+pub(crate) struct Behaviour {
+    /// The authentication method.
     pub(crate) method: Method,
     /// When they report changed settings.
     pub(crate) reporting: Reporting,
@@ -48,28 +48,28 @@ pub(crate) struct Flavour {
     pub(crate) slow_login: u64,
     /// The longest that a cancel request takes, in microseconds.
     pub(crate) slow_cancel: u64,
-    /// Whether they encrypt.
+    /// Whether they have TLS.
     pub(crate) encryption: Encryption,
-    /// How many connections in a thousand meet a hostile server.
-    pub(crate) mischief: u32,
+    /// How many connections in a thousand get a hostile server process.
+    pub(crate) hostile: u32,
 }
 
-impl Flavour {
+impl Behaviour {
     /// Draws a behaviour.
-    pub(crate) fn draw(rng: &mut Rng) -> Flavour {
-        Flavour {
+    pub(crate) fn draw(rng: &mut Rng) -> Behaviour {
+        Behaviour {
             method: *rng.pick(&login::METHODS),
             reporting: *rng.pick(&[Reporting::AtOnce, Reporting::BeforeReady]),
             notices: *rng.pick(&[0, 0, 30]),
             slow_login: rng.skewed(100, 500_000),
             slow_cancel: rng.skewed(100, 100_000),
             encryption: Encryption::Never,
-            mischief: 0,
+            hostile: 0,
         }
     }
 }
 
-/// Whether a server lets anybody in.
+/// Whether a server admits clients.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Admission {
     /// It does.
@@ -80,14 +80,14 @@ pub(crate) enum Admission {
     Starting,
 }
 
-/// What a server is doing.
+/// The state of a server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum State {
-    /// Serving.
+    /// Running.
     Up,
-    /// Starting up: it listens, and lets nobody in.
+    /// Starting up: it listens, and refuses logins.
     Starting,
-    /// Not there.
+    /// Not listening.
     Down,
 }
 
@@ -95,9 +95,9 @@ pub(crate) enum State {
 pub(crate) struct Server {
     /// Where it listens.
     pub(crate) target: Target,
-    /// What it is doing.
+    /// Its state.
     pub(crate) state: State,
-    /// The most sessions it has.
+    /// Its `max_connections`.
     pub(crate) max_connections: usize,
 }
 
@@ -105,15 +105,15 @@ pub(crate) struct Server {
 pub(crate) struct Postgres {
     /// The servers.
     pub(crate) servers: Vec<Server>,
-    flavour: Flavour,
-    /// By process id, less [`FIRST`].
+    behaviour: Behaviour,
+    /// Index: process id minus [`FIRST`].
     backends: Vec<Option<Box<Backend>>>,
     rng: Rng,
 }
 
 impl Postgres {
-    pub(crate) fn new(servers: Vec<Server>, flavour: Flavour, rng: Rng) -> Postgres {
-        Postgres { servers, flavour, backends: Vec::new(), rng }
+    pub(crate) fn new(servers: Vec<Server>, behaviour: Behaviour, rng: Rng) -> Postgres {
+        Postgres { servers, behaviour, backends: Vec::new(), rng }
     }
 
     /// Processes that still have a connection.
@@ -121,16 +121,16 @@ impl Postgres {
         self.backends.iter().flatten().count()
     }
 
-    /// Somebody connects; `None` if nobody listens there.
+    /// A client connects; `None` if no server listens there.
     pub(crate) fn arrive(&mut self, ctx: &mut Context, conn: u32, target: &Target) -> Option<End> {
         let server = self.servers.iter().position(|s| s.target == *target && s.state != State::Down)?;
         let number = FIRST + self.backends.len() as u32;
         let end = ctx.net.accept(conn, Owner::Backend(number));
         let mut rng = self.rng.fork("backend", u64::from(number));
-        let hostile = self.flavour.mischief > 0 && rng.chance(self.flavour.mischief);
-        let plan = hostile.then(|| Plan::draw(&mut rng));
+        let hostile = self.behaviour.hostile > 0 && rng.chance(self.behaviour.hostile);
+        let plan = hostile.then(|| FaultPlan::draw(&mut rng));
         self.backends.push(Some(Box::new(Backend::new(number, end, server, plan, rng))));
-        ctx.note(|| format!("s{number} is connected"));
+        ctx.note(|| format!("s{number} accepts a connection"));
         Some(end)
     }
 
@@ -142,7 +142,7 @@ impl Postgres {
     }
 
     pub(crate) fn drained(&mut self, ctx: &mut Context, number: u32) {
-        self.with(number, |backend, admission, flavour| backend.drained(ctx, admission, flavour));
+        self.with(number, |backend, admission, behaviour| backend.drained(ctx, admission, behaviour));
         self.spread(number);
     }
 
@@ -152,14 +152,14 @@ impl Postgres {
             backend.gone(ctx);
             Life::Over
         });
-        ctx.note(|| format!("s{number} is left"));
+        ctx.note(|| format!("the connection of s{number} ended"));
     }
 
     pub(crate) fn woken(&mut self, ctx: &mut Context, number: u32, reason: u32) {
         if reason == backend::CANCEL {
             return self.cancel(ctx, number);
         }
-        self.with(number, |backend, admission, flavour| backend.woken(ctx, reason, admission, flavour));
+        self.with(number, |backend, admission, behaviour| backend.woken(ctx, reason, admission, behaviour));
         self.spread(number);
     }
 
@@ -169,7 +169,7 @@ impl Postgres {
         let right = self.get(pid).is_some_and(|backend| backend.has_key(&key));
         ctx.note(|| format!("s{number} cancels s{pid}, key {}", if right { "right" } else { "wrong" }));
         if right {
-            self.with(pid, |backend, admission, flavour| backend.cancel(ctx, admission, flavour));
+            self.with(pid, |backend, admission, behaviour| backend.cancel(ctx, admission, behaviour));
         }
         self.with(number, |backend, _, _| {
             backend.gone(ctx);
@@ -178,8 +178,8 @@ impl Postgres {
     }
 
     /// Faults stop: no server is hostile any more.
-    pub(crate) fn calm_down(&mut self) {
-        self.flavour.mischief = 0;
+    pub(crate) fn stop_faults(&mut self) {
+        self.behaviour.hostile = 0;
     }
 
     /// Delivers the notifications that a process has sent to others.
@@ -194,7 +194,7 @@ impl Postgres {
         }
     }
 
-    /// A server goes down: with a word to everybody, or without one.
+    /// A server goes down, with a fatal error to each client, or without one if it crashes.
     pub(crate) fn stop(&mut self, ctx: &mut Context, server: usize, crash: bool) {
         self.servers[server].state = State::Down;
         ctx.note(|| format!("server {server} {}", if crash { "crashes" } else { "is shut down" }));
@@ -221,12 +221,12 @@ impl Postgres {
         }
     }
 
-    /// A server that goes down or comes up answers differently from now on.
+    /// Sets a server's state.
     pub(crate) fn set_state(&mut self, server: usize, state: State) {
         self.servers[server].state = state;
     }
 
-    /// How long a start takes.
+    /// Draws how long a server stays down, and how long its start takes.
     pub(crate) fn draw_downtime(rng: &mut Rng) -> (Span, Span) {
         (rng.span(10_000, 5_000_000), rng.span(1_000, 2_000_000))
     }
@@ -235,12 +235,12 @@ impl Postgres {
         self.backends.get_mut(number.checked_sub(FIRST)? as usize)?.as_deref_mut()
     }
 
-    fn with(&mut self, number: u32, act: impl FnOnce(&mut Backend, Admission, &Flavour) -> Life) {
+    fn with(&mut self, number: u32, act: impl FnOnce(&mut Backend, Admission, &Behaviour) -> Life) {
         let Some(server) = self.get(number).map(|b| b.server) else { return };
         let admission = self.admission(server);
         let slot = (number - FIRST) as usize;
         let Some(backend) = self.backends[slot].as_mut() else { return };
-        if act(backend, admission, &self.flavour) == Life::Over {
+        if act(backend, admission, &self.behaviour) == Life::Over {
             self.backends[slot] = None;
         }
     }
@@ -250,7 +250,7 @@ impl Postgres {
         if state.state != State::Up {
             return Admission::Starting;
         }
-        // Counting is needed only where somebody may be refused.
+        // Counts only where a client may be refused.
         let full = self.backends.len() >= state.max_connections
             && self.backends.iter().flatten().filter(|b| b.server == server && b.counts()).count()
                 >= state.max_connections;

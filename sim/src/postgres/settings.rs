@@ -1,6 +1,6 @@
-//! A session's settings: what they are now, what they were, what the client has been told.
+//! A session's settings: present values, values to restore, values reported to the client.
 //!
-//! Owns their spelling and their transactions: SET is undone by a rollback, SET LOCAL by any end of a transaction
+//! Owns the spelling of values and transactional semantics: SET is undone by a rollback, SET LOCAL by any end of a transaction
 //! (PostgreSQL's documentation, "SET").
 
 use std::array;
@@ -22,24 +22,24 @@ pub(crate) const REPORTED: [(&str, &str); 12] = [
     ("standard_conforming_strings", "on"),
 ];
 
-/// The settings that a pooler carries after its client from server to server.
+/// The settings that a pooler applies for its client on each server.
 pub(crate) const TRACKED: [&str; 6] =
     ["DateStyle", "IntervalStyle", "TimeZone", "application_name", "client_encoding", "standard_conforming_strings"];
 
-/// Reported and may be set, but no client here does.
+/// Reported and settable, but no modelled client sets it.
 const READ_ONLY: &str = "default_transaction_read_only";
 
 /// Settings that a server never reports.
 pub(crate) const UNREPORTED: [(&str, &str); 3] =
     [("lock_timeout", "0"), ("statement_timeout", "0"), ("work_mem", "4096")];
 
-/// Known, but neither reported nor looked at: drivers set it at startup, and poolers may carry it along.
+/// Known, but neither reported nor compared: drivers set it at startup, and poolers may apply it on servers.
 const QUIET: (&str, &str) = ("extra_float_digits", "1");
 
 /// How many settings are known.
 const KNOWN: usize = REPORTED.len() + UNREPORTED.len() + 1;
 
-/// The known settings' places: those that are reported, those that are not, the quiet one.
+/// Name and default of a setting by index: first the reported ones, then the unreported ones, then the quiet one.
 fn place(place: usize) -> (&'static str, &'static str) {
     let unreported = REPORTED.len() + UNREPORTED.len();
     match place {
@@ -49,28 +49,28 @@ fn place(place: usize) -> (&'static str, &'static str) {
     }
 }
 
-/// A value each, by place. Sessions are many, and most values nobody has touched.
+/// All values by index. Borrowed while unchanged, because there are many sessions and few changed values.
 type Values = [Cow<'static, str>; KNOWN];
 
 /// The settings of one session.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
-    /// What RESET goes back to: the defaults and what the startup message said.
+    /// The values that RESET restores: the defaults and the startup message's parameters.
     startup: Values,
     session: Values,
-    /// What SET LOCAL said, by place.
+    /// The values of SET LOCAL, by index.
     local: Vec<(usize, String)>,
     in_transaction: bool,
-    /// The session's values at the beginning of the transaction, once one has been changed in it.
+    /// The session's values at the beginning of the transaction, once it has changed one.
     saved: Option<Values>,
-    /// What the client has been told last.
-    told: Values,
-    /// Something may have changed since the client was told.
-    touched: bool,
+    /// The values last reported to the client.
+    reported: Values,
+    /// A value may have changed since the last report.
+    changed_since_report: bool,
 }
 
 impl Settings {
-    /// The settings of a session that began with these parameters; names that nobody knows are left out.
+    /// The settings of a session that began with these parameters; unknown names are ignored.
     pub(crate) fn new<'a>(parameters: impl IntoIterator<Item = (&'a str, &'a str)>) -> Settings {
         let mut startup: Values = array::from_fn(|at| Cow::Borrowed(place(at).1));
         for (name, value) in parameters {
@@ -80,8 +80,8 @@ impl Settings {
                 startup[at] = value.into();
             }
         }
-        let (session, told, local) = (startup.clone(), startup.clone(), Vec::new());
-        Settings { startup, session, local, in_transaction: false, saved: None, told, touched: false }
+        let (session, reported, local) = (startup.clone(), startup.clone(), Vec::new());
+        Settings { startup, session, local, in_transaction: false, saved: None, reported, changed_since_report: false }
     }
 
     /// The value of a setting.
@@ -110,7 +110,7 @@ impl Settings {
             return Err("55P02");
         }
         let value = canonical(name, value).ok_or("22023")?;
-        self.touch();
+        self.note_change();
         self.local.retain(|(place, _)| *place != at);
         if local {
             self.local.push((at, value));
@@ -123,7 +123,7 @@ impl Settings {
     /// RESET of one setting.
     pub(crate) fn reset(&mut self, name: &str) -> Result<(), &'static str> {
         let at = known(name).ok_or("42704")?;
-        self.touch();
+        self.note_change();
         self.local.retain(|(place, _)| *place != at);
         self.session[at] = self.startup[at].clone();
         Ok(())
@@ -131,7 +131,7 @@ impl Settings {
 
     /// RESET ALL.
     pub(crate) fn reset_all(&mut self) {
-        self.touch();
+        self.note_change();
         self.local.clear();
         self.session = self.startup.clone();
     }
@@ -141,14 +141,14 @@ impl Settings {
         self.in_transaction = true;
     }
 
-    /// The transaction ends well.
+    /// The transaction is committed.
     pub(crate) fn commit(&mut self) {
         self.in_transaction = false;
         self.saved = None;
         self.local.clear();
     }
 
-    /// The transaction is undone.
+    /// The transaction is rolled back.
     pub(crate) fn rollback(&mut self) {
         self.in_transaction = false;
         if let Some(saved) = self.saved.take() {
@@ -157,29 +157,29 @@ impl Settings {
         self.local.clear();
     }
 
-    fn touch(&mut self) {
-        self.touched = true;
+    fn note_change(&mut self) {
+        self.changed_since_report = true;
         if self.in_transaction && self.saved.is_none() {
             self.saved = Some(self.session.clone());
         }
     }
 
-    /// The reported settings that changed since this was asked last.
+    /// The reported settings that changed since the last call.
     pub(crate) fn changes(&mut self) -> Vec<(String, String)> {
-        if !self.touched {
+        if !self.changed_since_report {
             return Vec::new();
         }
-        // A local value is taken back without a touch, when its transaction ends.
-        self.touched = !self.local.is_empty() || self.saved.is_some();
+        // The end of a transaction drops local values without a call of `note_change`.
+        self.changed_since_report = !self.local.is_empty() || self.saved.is_some();
         let changed: Vec<(String, String)> = self
             .reported()
             .enumerate()
-            .filter(|(at, (_, value))| self.told[*at] != *value)
+            .filter(|(at, (_, value))| self.reported[*at] != *value)
             .map(|(_, (name, value))| (name.to_owned(), value.to_owned()))
             .collect();
         for at in 0..REPORTED.len() {
-            if self.told[at] != *self.at(at) {
-                self.told[at] = self.at(at).to_owned().into();
+            if self.reported[at] != *self.at(at) {
+                self.reported[at] = self.at(at).to_owned().into();
             }
         }
         changed
@@ -191,7 +191,7 @@ impl Settings {
         unreported().filter(differs).map(|at| format!("{}={}", place(at).0, self.at(at))).collect()
     }
 
-    /// Forgets the unreported changes, as a pooler that resets or replaces servers promises.
+    /// Resets the unreported settings, as a pooler that resets or replaces servers guarantees.
     pub(crate) fn forget_unreported(&mut self) {
         for at in unreported() {
             self.session[at] = self.startup[at].clone();

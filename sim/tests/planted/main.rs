@@ -1,7 +1,7 @@
-//! Planted bugs: the checkers' own test.
+//! Planted bugs: a test of the checkers.
 //!
-//! Bugs of the kinds that poolers have had are planted in a copy of the sources ([`tree`]), one at a time, and the
-//! simulator must find each ([`mutants`] lists them). The copy is built once for all. `make planted` shows the table.
+//! Bugs of the kinds that poolers have had are planted in a copy of the sources ([`tree`]); one at a time is switched on,
+//! and the simulator must find it ([`mutants`] lists them). The copy is built once. `make planted` prints the table.
 
 mod mutants;
 mod tree;
@@ -15,14 +15,14 @@ use std::time::Instant;
 
 use mutants::{MUTANTS, Mutant};
 
-/// As many seeds as one core runs in a minute, and fewer. A count, so that a busy machine finds what a quiet one finds.
+/// Fewer seeds than one core runs in a minute. A count instead of a time, so that the load of the machine does not matter.
 const SEEDS: u64 = 15_000;
 
-/// What became of a bug.
+/// The result of one run of the simulator.
 struct Found {
     seeds: u64,
     seconds: f64,
-    /// The rule that was broken first; `None`: none was.
+    /// The first broken rule, if any.
     rule: Option<String>,
     output: String,
 }
@@ -42,18 +42,18 @@ fn the_simulator_finds_every_planted_bug_within_a_minute() {
     thread::scope(|scope| {
         for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
             scope.spawn(|| {
-                while let Some(mutant) = { next.lock().expect("nobody panics").next() } {
+                while let Some(mutant) = { next.lock().expect("no thread panics").next() } {
                     let result = hunt(simulator, mutant);
                     println!("{}", line(mutant, &result));
-                    found.lock().expect("nobody panics").insert(mutant.name, result);
+                    found.lock().expect("no thread panics").insert(mutant.name, result);
                 }
             });
         }
     });
-    let found = found.into_inner().expect("nobody panics");
+    let found = found.into_inner().expect("no thread panics");
     let missed: Vec<&str> = MUTANTS.iter().filter(|m| !is_caught(m, &found[m.name])).map(|m| m.name).collect();
     let outputs: Vec<&str> = missed.iter().map(|name| found[name].output.as_str()).collect();
-    assert!(missed.is_empty(), "not found as they should be: {missed:?}\n{}", outputs.join("\n"));
+    assert!(missed.is_empty(), "not found by a checker that is meant for them: {missed:?}\n{}", outputs.join("\n"));
     let most = found.values().map(|found| found.seeds).max().unwrap_or(0).max(500);
     let none = simulate(simulator, "", &["--count", &most.to_string()]);
     assert!(none.rule.is_none(), "a rule is broken without any bug:\n{}", none.output);
@@ -62,13 +62,14 @@ fn the_simulator_finds_every_planted_bug_within_a_minute() {
 
 #[test]
 #[ignore = "builds the engine a second time: make planted"]
-fn a_failure_is_made_small_and_fails_again() {
+fn a_failure_is_minimised_and_fails_again() {
     const BUG: &str = "open transaction";
     let simulator = tree::build();
     let whole = simulate(simulator, BUG, &["--count", "15000", "--failures", "1"]);
     let rule = whole.rule.as_deref().expect("the bug is found");
-    let again = whole.output.lines().find_map(|line| line.strip_prefix("the small one:")).expect("it was made small");
-    let (seed, options) = again.trim().split_once(" COUNT=1 ARGS='").expect("it can be had again");
+    let again =
+        whole.output.lines().find_map(|line| line.strip_prefix("the minimised run:")).expect("it was minimised");
+    let (seed, options) = again.trim().split_once(" COUNT=1 ARGS='").expect("the command that repeats it");
     let seed = seed.trim_start_matches("make sim SEED=");
     let options: Vec<&str> =
         options.trim_end_matches('\'').split(' ').chain(["--seed", seed, "--count", "1", "--trace"]).collect();
@@ -108,6 +109,6 @@ fn is_caught(mutant: &Mutant, found: &Found) -> bool {
 }
 
 fn line(mutant: &Mutant, found: &Found) -> String {
-    let by = found.rule.as_deref().unwrap_or("NOBODY");
+    let by = found.rule.as_deref().unwrap_or("NO CHECKER");
     format!("{:<30} {:>5} seeds, {:>5.1} s, by: {by}; {}", mutant.name, found.seeds, found.seconds, mutant.what)
 }

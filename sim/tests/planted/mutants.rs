@@ -1,7 +1,7 @@
 //! The bugs that are planted: where, and which checkers may find them.
 //!
-//! An edit's text must stand exactly once in its file; where the source has moved on, the edit has to follow. In what
-//! replaces it, `PLANTED` is true while the bug is switched on.
+//! An edit's text must occur exactly once in its file; where the source has changed, the edit must follow. In its
+//! replacement, `PLANTED` is true while the bug is enabled.
 
 use weir_sim::Checker;
 
@@ -10,7 +10,7 @@ pub(crate) struct Mutant {
     pub(crate) name: &'static str,
     /// What it does, in a few words.
     pub(crate) what: &'static str,
-    /// Who may find it first.
+    /// The checkers that may find it first.
     pub(crate) found_by: &'static [Checker],
     pub(crate) edits: &'static [Edit],
 }
@@ -22,8 +22,9 @@ pub(crate) struct Edit {
     pub(crate) to: &'static str,
 }
 
-const LENDING: &str = "crates/pool/src/lending.rs";
-const LEND: &str = "crates/engine/src/cluster/lending.rs";
+const BORROWER: &str = "crates/pool/src/lending/borrower.rs";
+const LENDER: &str = "crates/pool/src/lending/lender.rs";
+const LENDING: &str = "crates/engine/src/flows/lending.rs";
 const LINKS: &str = "crates/engine/src/traffic/links.rs";
 const POOL: &str = "crates/pool/src/pool.rs";
 const RELAY: &str = "crates/engine/src/traffic/relay.rs";
@@ -31,7 +32,7 @@ const SERVER: &str = "crates/session/src/server.rs";
 const EFFECTS: &str = "crates/pgwire/src/sql/effects.rs";
 const PENDING: &str = "crates/session/src/pending.rs";
 
-/// Somebody's result, or an answer, is not what it would be on a connection of one's own.
+/// A client's replies differ from those of a direct connection.
 const ANSWERS: &[Checker] = &[
     Checker::ResultsReachTheirOwner,
     Checker::AnsweredAsDirect,
@@ -39,11 +40,11 @@ const ANSWERS: &[Checker] = &[
     Checker::NoErrorWithoutFault,
 ];
 
-/// All of them: the first five are those that every pooler has had.
+/// All bugs.
 pub(crate) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "dirty server",
-        what: "what a client left on its server is not seen when it is released",
+        what: "state that a client left on its server is not noticed on release",
         found_by: &[Checker::NextOwnerSeesCleanServer, Checker::ResultsReachTheirOwner, Checker::AnsweredAsDirect],
         edits: &[Edit {
             file: LINKS,
@@ -54,7 +55,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "trusted tag",
-        what: "what a text leaves behind that its command tag does not say is not seen",
+        what: "state that a text leaves behind and its command tag does not show is not noticed",
         found_by: &[Checker::NextOwnerSeesCleanServer, Checker::ResultsReachTheirOwner, Checker::AnsweredAsDirect],
         edits: &[Edit {
             file: EFFECTS,
@@ -64,7 +65,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "greedy pipeline",
-        what: "a client whose pipeline has no end keeps its server, whoever waits",
+        what: "a client whose pipeline has no end keeps its server, even if others wait",
         found_by: &[Checker::Invariant],
         edits: &[Edit {
             file: RELAY,
@@ -74,7 +75,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "lost waiter",
-        what: "where three wait, a server that is released makes the first of them forgotten",
+        what: "where three clients wait, the release of a server loses the first of them",
         found_by: &[Checker::WaitersAreAnswered, Checker::AllFinishes, Checker::Invariant],
         edits: &[Edit {
             file: POOL,
@@ -93,8 +94,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "stolen reply",
-        what: "a server is released while it still owes replies, and its next client gets them",
-        // Whose replies were stolen may find out first: nothing comes.
+        what: "a server is released with pending replies, and its next client gets them",
+        // The client whose replies were stolen may notice first, because it gets none.
         found_by: &[
             Checker::ResultsReachTheirOwner,
             Checker::AnsweredAsDirect,
@@ -131,12 +132,12 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "late cancel",
-        what: "a server is given on while a cancel for it is under way",
+        what: "a server is handed out while a cancel request for it is in progress",
         found_by: &[Checker::CancelHitsItsOwn],
         edits: &[Edit {
             file: LINKS,
-            from: "    let cancelled = server.cancels > 0 && !up.is_spoiled();",
-            to: "    let cancelled = server.cancels > 0 && !up.is_spoiled() && !PLANTED;",
+            from: "    let cancelled = server.cancels > 0 && !up.is_unusable();",
+            to: "    let cancelled = server.cancels > 0 && !up.is_unusable() && !PLANTED;",
         }],
     },
     Mutant {
@@ -151,7 +152,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "forgotten Sync",
-        what: "in a deep pipeline a Sync is not noted among what is owed",
+        what: "in a deep pipeline a Sync is not added to the pending replies",
         found_by: ANSWERS,
         edits: &[Edit {
             file: PENDING,
@@ -166,7 +167,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "error that cuts nothing",
-        what: "after an error what the server skips is still awaited",
+        what: "after an error, replies to skipped messages are still expected",
         found_by: ANSWERS,
         edits: &[Edit {
             file: PENDING,
@@ -189,7 +190,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "server given twice",
-        what: "a server that is handed out stays among the idle ones",
+        what: "a server that is handed out stays in the idle list",
         found_by: &[Checker::Invariant, Checker::OneOwnerAServer, Checker::ResultsReachTheirOwner],
         edits: &[Edit {
             file: POOL,
@@ -213,94 +214,95 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "uncleaned loan",
-        what: "a server that is to be closed, and was not cleaned for that, goes home to another client",
+        what: "a server that is marked for close, and so was not reset, goes back to the owner worker and to another client",
         found_by: &[Checker::NextOwnerSeesCleanServer, Checker::ResultsReachTheirOwner, Checker::AnsweredAsDirect],
         edits: &[Edit {
-            file: LENDING,
-            from: "is_none_or(|own| self.waiting_elsewhere + SLACK < own) && !pool.is_unwanted(server)",
-            to: "is_none_or(|own| self.waiting_elsewhere + SLACK < own) && (PLANTED || !pool.is_unwanted(server))",
+            file: BORROWER,
+            from: "is_none_or(|own| self.oldest_elsewhere + SLACK < own) && !pool.is_unwanted(server)",
+            to: "is_none_or(|own| self.oldest_elsewhere + SLACK < own) && (PLANTED || !pool.is_unwanted(server))",
         }],
     },
     Mutant {
         name: "kept loan",
-        what: "a guest keeps servers that idle while somebody waits elsewhere, for as long as it may",
-        found_by: &[Checker::NobodyWaitsBesideIdle],
+        what: "a borrower keeps idle servers as long as it may while a client waits elsewhere",
+        found_by: &[Checker::NoWaitBesideIdle],
         edits: &[Edit {
-            file: LENDING,
-            from: "        let due = !keep || self.waiting_elsewhere != Time::NEVER || self.return_due(pool) <= now;\n",
-            to: "        let due = !keep || (self.waiting_elsewhere != Time::NEVER && !PLANTED) || self.return_due(pool) <= now;\n",
+            file: BORROWER,
+            from: "        while !keep || self.oldest_elsewhere != Time::NEVER || self.return_due(pool) <= now {\n",
+            to: "        while !keep || (self.oldest_elsewhere != Time::NEVER && !PLANTED) || self.return_due(pool) <= now {\n",
         }],
     },
     Mutant {
         name: "never lent",
-        what: "an ask whose turn has not come at once is forgotten at home",
-        found_by: &[Checker::WaitsAreFair, Checker::NobodyWaitsBesideIdle],
+        what: "a request that is not served at once is forgotten by the owner worker",
+        found_by: &[Checker::WaitsAreFair, Checker::NoWaitBesideIdle],
         edits: &[Edit {
-            file: LENDING,
-            from: "            self.borrowers.entry(ask.from).or_default().ask = Some(ask.id);\n",
-            to: "            self.borrowers.entry(ask.from).or_default().ask = Some(ask.id);
-            if PLANTED {
-                self.withdraw(pool, ask.from, now);
-            }\n",
+            file: LENDER,
+            from: "                    self.borrowers.entry(from).or_default().request = Some(id);\n",
+            to: "                    self.borrowers.entry(from).or_default().request = Some(id);
+                    if PLANTED {
+                        self.withdraw(pool, from, now);
+                    }\n",
         }],
     },
     Mutant {
         name: "unfair loan",
-        what: "a guest serves its own first, however long others have waited",
+        what: "a borrower serves its own clients first, however long others have waited",
         found_by: &[Checker::WaitsAreFair],
         edits: &[Edit {
-            file: LENDING,
-            from: "        if self.waiting_elsewhere == Time::NEVER {\n            return false;",
-            to: "        if self.waiting_elsewhere == Time::NEVER || (PLANTED && pool.oldest_wait().is_some()) {\n            return false;",
+            file: BORROWER,
+            from: "        if self.oldest_elsewhere == Time::NEVER {\n            return false;",
+            to: "        if self.oldest_elsewhere == Time::NEVER || (PLANTED && pool.oldest_wait().is_some()) {\n            return false;",
         }],
     },
     Mutant {
         name: "no news",
-        what: "guests are not told that somebody waits elsewhere",
-        found_by: &[Checker::WaitsAreFair, Checker::NobodyWaitsBesideIdle],
+        what: "borrowers do not learn that a client waits elsewhere",
+        found_by: &[Checker::WaitsAreFair, Checker::NoWaitBesideIdle],
         edits: &[Edit {
-            file: LENDING,
+            file: LENDER,
             from: "            if due <= now {\n",
             to: "            if due <= now && !PLANTED {\n",
         }],
     },
     Mutant {
         name: "forgotten loan",
-        what: "a server that ends at a guest is not told to be gone",
+        what: "the end of a server at a borrower is not reported to the owner worker",
         found_by: &[Checker::WaitersAreAnswered, Checker::AllFinishes, Checker::Invariant, Checker::RefusalsAreCounted],
         edits: &[Edit {
-            file: LENDING,
-            from: "            if !there {\n                ended.push(*home);",
-            to: "            if !there && !PLANTED {\n                ended.push(*home);",
+            file: BORROWER,
+            from: "            if !there {\n                closed.push(ToOwner::Closed(*owners));",
+            to: "            if !there && !PLANTED {\n                closed.push(ToOwner::Closed(*owners));",
         }],
     },
     Mutant {
         name: "full anyway",
-        what: "a guest's clients are told of a full pool, whatever it is that they wait for",
+        what: "a borrower's clients are refused because of a full pool, whatever they wait for",
         found_by: &[Checker::RefusalsAreCounted],
         edits: &[Edit {
-            file: "crates/engine/src/cluster/lending.rs",
-            from: "            Some(ix) => self.cause_of_wait(ix, now),",
+            file: LENDING,
+            from: "            Some(ix) => self.cause_of_wait(now, ix),",
             to: "            Some(ix) => if PLANTED {
-                let (_, detail) = self.cause_of_wait(ix, now);
+                let (_, detail) = self.cause_of_wait(now, ix);
                 (Cause::PoolFull, detail)
             } else {
-                self.cause_of_wait(ix, now)
+                self.cause_of_wait(now, ix)
             },",
         }],
     },
     Mutant {
         name: "uncounted loan",
-        what: "a server that is lent is counted no more, and another one opened for it",
+        what: "a lent server is not counted any more, and another one is opened instead",
         found_by: &[Checker::LimitsHold, Checker::Invariant],
         edits: &[Edit {
-            file: LEND,
-            from: "        let letter = slot.loan(Says::Lend(",
+            file: LENDING,
+            from: "        let pool = slot.id();
+        self.cluster.lent.insert(",
             to: "        if PLANTED {
             self.pools.get_mut(ix).pool.lost(lent, self.common.now());
         }
-        let slot = self.pools.get(ix);
-        let letter = slot.loan(Says::Lend(",
+        let pool = self.pools.get(ix).id();
+        self.cluster.lent.insert(",
         }],
     },
 ];

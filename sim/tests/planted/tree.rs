@@ -1,7 +1,7 @@
-//! A copy of the sources with all bugs in it, each asleep until the environment names it.
+//! A copy of the sources with all bugs in it, each disabled unless an environment variable names it.
 //!
-//! Owns `target/planted`. Files are written only where they change, so that a second build is a short one. The copy is
-//! built with the same settings into the same folder, under a name of its own.
+//! Owns `target/planted`. Only files that change are written, so a second build is short. The copy is built with the same
+//! settings into the same target folder, as a program of another name.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -11,12 +11,12 @@ use std::{env, fs};
 
 use crate::mutants::{MUTANTS, Mutant};
 
-/// The variable that names the bug to be.
+/// The environment variable that names the enabled bug.
 pub(crate) const SWITCH: &str = "WEIR_PLANTED";
 
 const BINARY: &str = "weir-sim-planted";
 
-/// What an engine's crates ask. Only the copy has it.
+/// The function that the planted code calls; only the copy has it.
 const PLANTED: &str = r#"
 /// Whether this bug is switched on.
 pub fn planted(bug: &str) -> bool {
@@ -37,7 +37,7 @@ fn read(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// What keeps a bug from being planted, if anything does.
+/// The edits of a bug whose text is not found exactly once.
 pub(crate) fn misfits(mutant: &Mutant) -> Vec<String> {
     let count = |file: &str, text: &str| read(&root().join(file)).matches(text).count();
     let fits = mutant.edits.iter().map(|edit| (edit, count(edit.file, edit.from)));
@@ -45,7 +45,7 @@ pub(crate) fn misfits(mutant: &Mutant) -> Vec<String> {
     wrong.map(|(edit, count)| format!("{:?}: {} times in {}:\n{}", mutant.name, count, edit.file, edit.from)).collect()
 }
 
-/// Makes the copy, builds its simulator, and tells where it is; once, whoever asks.
+/// Creates the copy and builds its simulator, once; returns the program's path.
 pub(crate) fn build() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(build_now)
@@ -92,7 +92,7 @@ fn copy(from: &Path, to: &Path, kept: &mut BTreeSet<PathBuf>) {
     }
 }
 
-/// A file with its bugs.
+/// The text of a file with its bugs planted.
 fn changed(file: &Path, mut text: String) -> String {
     for mutant in MUTANTS {
         for edit in mutant.edits.iter().filter(|edit| Path::new(edit.file) == file) {

@@ -16,12 +16,12 @@ use crate::port::{Io, Level};
 #[cold]
 pub(crate) fn count(pool: &mut PoolSlot, told: &ServerOutcome) -> Dirty {
     for (index, kind) in Dirty::KINDS.into_iter().enumerate() {
-        let counter = pool.tally.lost.of(index);
+        let counter = pool.counts.tally.lost.of(index);
         counter.lost += u64::from(told.lost.contains(kind));
         counter.refused += u64::from(told.refused_state.contains(kind));
     }
-    let new = told.lost.union(told.refused_state).without(pool.lost_logged);
-    pool.lost_logged.insert(new);
+    let new = told.lost.union(told.refused_state).without(pool.counts.lost_logged);
+    pool.counts.lost_logged.insert(new);
     new
 }
 

@@ -14,6 +14,7 @@ pub(crate) mod gather;
 pub(crate) mod halt;
 pub(crate) mod lost;
 pub(crate) mod paging;
+pub(crate) mod pool_counts;
 pub(crate) mod refusals;
 pub(crate) mod reload;
 pub(crate) mod report;

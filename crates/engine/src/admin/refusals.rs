@@ -19,7 +19,7 @@ impl RefusalCounts {
     /// A client of this pool, or of none, is refused.
     pub(crate) fn count(&mut self, pools: &mut Pools, pool: Option<PoolIx>, refusal: &Refusal) {
         let counts = match pool {
-            Some(ix) => &mut pools.get_mut(ix).refusals,
+            Some(ix) => &mut pools.get_mut(ix).counts.refusals,
             None => &mut self.without_pool,
         };
         *counter(counts, refusal.class()) += 1;
@@ -27,14 +27,14 @@ impl RefusalCounts {
 
     /// A pool is forgotten. What it counted stays, so that a sum over all pools never shrinks.
     pub(crate) fn keep(&mut self, pool: &PoolSlot) {
-        self.without_pool.add(&pool.refusals);
+        self.without_pool.add(&pool.counts.refusals);
     }
 
     /// The counters of each pool, and those of clients without one.
     pub(crate) fn records(&self, pools: &Pools) -> Vec<RefusalRecord> {
         let of_pool = |slot: &PoolSlot| RefusalRecord {
             pool: Some((slot.name.to_string(), slot.user.to_string())),
-            refusals: slot.refusals,
+            refusals: slot.counts.refusals,
         };
         let without = RefusalRecord { pool: None, refusals: self.without_pool };
         pools.iter().map(of_pool).chain([without]).collect()
@@ -43,7 +43,7 @@ impl RefusalCounts {
     /// All clients that were refused so far.
     pub(crate) fn sum(&self, pools: &Pools) -> Refusals {
         let mut sum = self.without_pool;
-        pools.iter().for_each(|slot| sum.add(&slot.refusals));
+        pools.iter().for_each(|slot| sum.add(&slot.counts.refusals));
         sum
     }
 }

@@ -9,7 +9,7 @@ use weir_session::{ParamTable, Server};
 
 use crate::admin::client_counts::ClientCounts;
 use crate::admin::stream::{MAX_LOOKS, PAGE};
-use crate::cluster::state::Part;
+use crate::cluster::lending::LendingRole;
 use crate::common::Common;
 use crate::entry::auth_query::AuthQueries;
 use crate::handles::PoolIx;
@@ -39,14 +39,14 @@ impl Tables<'_> {
         let (slot, now) = (self.pools.get(ix), self.common.now());
         let snapshot = slot.pool.snapshot(now);
         let mut record = PoolRecord::new(&*slot.name, &*slot.user, slot.mode());
-        let asks = if let Part::Home(lender) = &slot.part { lender.waiting_requests() } else { 0 };
+        let asks = if let LendingRole::Owner(lender) = &slot.lending { lender.waiting_requests() } else { 0 };
         // Borrowers of the pool report their clients themselves.
         record.cl_waiting = snapshot.waiting - asks;
         let queries = if slot.lookups > 0 { self.queries.waiting(ix) } else { 0 };
         record.cl_active = (slot.clients + queries).saturating_sub(record.cl_waiting);
         record.cl_active_cancel_req = self.cancels_under_way(slot);
-        record.cl_waiting_cancel_req = slot.cancel_queue.len() as u32;
-        record.sv_active_cancel = slot.cancels.len() as u32;
+        record.cl_waiting_cancel_req = slot.cancels.waiting() as u32;
+        record.sv_active_cancel = slot.cancels.under_way().len() as u32;
         record.sv_login = snapshot.login;
         record.maxwait = snapshot.oldest_wait;
         record.statement_bytes = slot.accepted.used();
@@ -70,7 +70,7 @@ impl Tables<'_> {
 
     /// Cancel requests of a pool that are under way, of which several may share a connection to a server.
     fn cancels_under_way(&self, slot: &PoolSlot) -> u32 {
-        let cancels = slot.cancels.iter().filter_map(|peer| self.peers.get_cancel(*peer));
+        let cancels = slot.cancels.under_way().iter().filter_map(|peer| self.peers.get_cancel(*peer));
         cancels.map(|cancel| cancel.requesters.len() as u32).sum()
     }
 
@@ -81,10 +81,11 @@ impl Tables<'_> {
             let entry = by_name
                 .entry(&slot.name)
                 .or_insert_with(|| DatabaseStats { database: slot.name.to_string(), ..DatabaseStats::default() });
-            entry.total.add(&slot.stats);
-            entry.tally.add(&slot.tally);
-            entry.previous.add(&slot.previous.stats);
-            entry.period = entry.period.max(self.common.now().since(slot.previous.at));
+            entry.total.add(&slot.counts.stats);
+            entry.tally.add(&slot.counts.tally);
+            let (previous, at) = slot.counts.previous();
+            entry.previous.add(previous);
+            entry.period = entry.period.max(self.common.now().since(*at));
         }
         by_name.into_values().collect()
     }
@@ -149,7 +150,7 @@ impl Tables<'_> {
     /// How long a client's request has waited for a server, or its query runs by now.
     fn wait_of(&self, client: &ClientSlot, server: Option<&ServerSlot>) -> Span {
         match server {
-            Some(server) if server.query_at != Time::NEVER => self.common.now().since(server.query_at),
+            Some(server) if server.clock.query_at() != Time::NEVER => self.common.now().since(server.clock.query_at()),
             None if client.state() == "waiting" => self.common.now().since(client.request_at),
             _ => Span::ZERO,
         }
@@ -167,12 +168,13 @@ impl Tables<'_> {
 
     fn server(&self, server: &ServerSlot) -> SocketRecord {
         let slot = self.pools.get(server.pool);
-        let (addr, port) = target_address(&server.target);
+        let (addr, port) = target_address(server.connection.target());
         let up = if let ServerState::Up(up, _) = &server.state { Some(up) } else { None };
         let client = server.link.and_then(|link| self.peers.get_client(link));
         let name = up.and_then(|up| self.params.get(up.params(), "application_name"));
         let began = |at: Time| (server.link.is_some() && at != Time::NEVER).then(|| self.common.wall(at));
-        let (local_addr, local_port) = server.local.rsplit_once(':').unwrap_or((&server.local, "0"));
+        let (local_addr, local_port) =
+            server.connection.local().rsplit_once(':').unwrap_or((server.connection.local(), "0"));
         SocketRecord {
             id: server.id,
             user: slot.user.to_string(),
@@ -182,19 +184,19 @@ impl Tables<'_> {
             port,
             local_addr: local_addr.to_owned(),
             local_port: local_port.parse().unwrap_or(0),
-            connect_time: self.common.wall(server.connected_at),
-            request_time: self.common.wall(server.linked_at),
+            connect_time: self.common.wall(server.connection.connected_at()),
+            request_time: self.common.wall(server.clock.linked_at()),
             wait: Span::ZERO,
             close_needed: is_outdated(self.peers, self.pools, server.peer),
             ptr: server.id,
             link: client.map(|c| c.id),
             remote_pid: up.map_or(0, |up| up.cancel_key().pid),
-            tls: server.tls.as_ref().map(|tls| tls.description.clone()).unwrap_or_default(),
+            tls: server.connection.tls().map(|tls| tls.description.clone()).unwrap_or_default(),
             application_name: name.unwrap_or_default().to_owned(),
             prepared_statements: up.map_or(0, |up| up.prepared() as u32),
             held_for: client.and(up).and_then(Server::hold_reason),
-            transaction_time: began(server.transaction_at),
-            query_time: began(server.query_at),
+            transaction_time: began(server.clock.transaction_at()),
+            query_time: began(server.clock.query_at()),
         }
     }
 

@@ -68,9 +68,9 @@ impl Diagnosis<'_> {
         if size > 0 && now_in.active + now_in.idle >= size {
             return (Cause::PoolFull, holders);
         }
-        if let (Some(_), Some(error)) = (now_in.retry_at, &slot.last_error) {
-            let cause = if slot.too_slow { Cause::ServerSlow } else { Cause::ServerDown };
-            let since = now.since(slot.failing_since.min(now)).micros() / 1_000_000;
+        if let (Some(_), Some((error, too_slow))) = (now_in.retry_at, slot.failures.last()) {
+            let cause = if too_slow { Cause::ServerSlow } else { Cause::ServerDown };
+            let since = now.since(slot.failures.since().min(now)).micros() / 1_000_000;
             return (cause, format!("Logins have failed for {since} s, the last one so: {}. {holders}", error.message));
         }
         if slot.login.waits() {
@@ -78,7 +78,7 @@ impl Diagnosis<'_> {
             let text = format!("Its turn to log in has not come (max_logins_per_host is {most}). {holders}");
             return (Cause::ServerSlow, text);
         }
-        if now_in.login == 0 && slot.standing.limited {
+        if now_in.login == 0 && slot.quota.is_limited() {
             return (Cause::LimitReached, format!("{} {holders}", self.shared_limits()));
         }
         (Cause::ServerSlow, format!("A server's login has not come to its end. {holders}"))
@@ -145,21 +145,21 @@ fn sentence(used: u32, servers: u32, groups: &[Group; 5]) -> String {
 fn hold(server: &ServerSlot, now: Time) -> (Hold, Time) {
     match &server.state {
         ServerState::Up(_, ServerPhase::Linked) => {
-            let Holding { silence, query, transaction, .. } = server.holding;
+            let Holding { silence, query, transaction, .. } = *server.clock.holding();
             match (silence, transaction) {
-                (Time::NEVER, Time::NEVER) => (Hold::IdleSession, server.heard_at),
+                (Time::NEVER, Time::NEVER) => (Hold::IdleSession, server.clock.heard_at()),
                 (Time::NEVER, since) => (Hold::Query, query.min(since)),
                 (since, _) => (Hold::IdleTransaction, since),
             }
         }
-        _ => (Hold::Own, server.own_since.min(now)),
+        _ => (Hold::Own, server.clock.own_query_at().min(now)),
     }
 }
 
 /// A client, or a query of ours, has waited too long: what it is told. The log has it, too.
 pub(crate) fn timed_out<I: Io>(now: Time, pool: &mut PoolSlot, cause: Cause, detail: String, io: &mut I) -> Refusal {
-    if pool.wait_logged.is_none_or(|logged| now.since(logged) >= LOG_EVERY) {
-        pool.wait_logged = Some(now);
+    if pool.counts.wait_logged.is_none_or(|logged| now.since(logged) >= LOG_EVERY) {
+        pool.counts.wait_logged = Some(now);
         let text = format_args!("{}/{}: a client waited in vain, {cause}: {detail}", pool.name, pool.user);
         log(Level::Warning, text, io);
     }

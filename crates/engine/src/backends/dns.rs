@@ -37,7 +37,7 @@ struct Known {
 impl Dns {
     /// Whether a server is on an address that its name has no more.
     pub(crate) fn has_vanished(&self, server: &ServerSlot) -> bool {
-        server.on().is_some_and(|(name, address)| self.has_left(name, address))
+        server.connection.on().is_some_and(|(name, address)| self.has_left(name, address))
     }
 
     /// Whether a name has addresses, and this is none of them.

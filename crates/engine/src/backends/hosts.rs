@@ -1,7 +1,7 @@
 //! The servers of a pool, one after the other, until one is good for it.
 //!
-//! Owns where the next connect goes, with or without encryption, what the tries since the last success were told, and
-//! what a server must say about itself to be taken (`target_session_attrs`). Must not know when a server is wanted.
+//! Owns where the next connect goes, with or without encryption, the errors of the tries since the last success, and
+//! what a server must report to be taken (`target_session_attrs`). Must not know when a server is wanted.
 //!
 //! A *round* is each server once; `prefer-standby` makes it two, of which the second takes any. Only a round that failed as
 //! a whole is a failure for the pool, which then waits before the next.
@@ -21,7 +21,7 @@ pub(crate) struct Hosts {
     /// Which servers of the round have failed, and whether their part in replication mattered, each once: a try that was
     /// called off has not, and the same server may fail again before its turn comes.
     failed: Vec<(usize, bool)>,
-    /// What they were told; as many as servers at the most.
+    /// Their errors; as many as servers at the most.
     errors: Vec<(Target, ServerError)>,
     /// One of them is starting up.
     starting: bool,
@@ -97,7 +97,7 @@ impl Hosts {
         self.failed.contains(&(attempt.host, attempt.any))
     }
 
-    /// A try has failed. What it counts as for the pool, and what clients are told, if they are.
+    /// A try has failed. What it counts as for the pool, and the error for clients.
     pub(crate) fn failed(
         &mut self,
         pool: &Pool,
@@ -121,11 +121,11 @@ impl Hosts {
         if !self.has_failed(attempt) {
             self.failed.push((attempt.host, attempt.any));
         }
-        let told = self.told(error);
+        let error = self.all_errors(error);
         if verdict != ConnectFailure::Elsewhere {
             *self = Hosts { next: self.next, ..Hosts::default() };
         }
-        (verdict, told)
+        (verdict, error)
     }
 
     /// A server is up: the round is over, and well.
@@ -133,8 +133,8 @@ impl Hosts {
         *self = Hosts { next: self.next, ..Hosts::default() };
     }
 
-    /// All that the round's servers said; for a single one, its own words alone.
-    fn told(&self, last: ServerError) -> ServerError {
+    /// The errors of all the round's servers; of a single one, that alone.
+    fn all_errors(&self, last: ServerError) -> ServerError {
         if self.errors.len() < 2 {
             return last;
         }

@@ -1,7 +1,7 @@
 //! The steps of our login at a server: encryption, the login itself, and the questions before its first client.
 //!
 //! ```text
-//! connecting → (asking → shaking) → login → (checking role) → (connect query) → idle
+//! connecting → (SSL request → TLS handshake) → login → (checking role) → (connect query) → idle
 //! idle → (checking) → (syncing parameters) → linked → (resetting → (connect query again)) → idle → … → closed
 //! ```
 //!
@@ -38,10 +38,12 @@ pub(crate) enum NextStep {
 /// A server is connected: asks whether it can encrypt, if that matters.
 pub(crate) fn connected<I: Io>(server: &mut ServerSlot, io: &mut I) -> NextStep {
     // A Unix socket is never encrypted, as with libpq and PgBouncer.
-    if server.attempt.encryption == Encryption::Off || matches!(server.target.host, Host::SocketDir(_)) {
+    if server.connection.attempt().encryption == Encryption::Off
+        || matches!(server.connection.target().host, Host::SocketDir(_))
+    {
         return NextStep::Login;
     }
-    server.state = ServerState::Asking;
+    server.state = ServerState::SslRequest;
     ask_for_encryption(server.peer, io);
     NextStep::Wait
 }
@@ -50,12 +52,12 @@ pub(crate) fn connected<I: Io>(server: &mut ServerSlot, io: &mut I) -> NextStep 
 pub(crate) fn encryption_answer<I: Io>(cx: &mut Cx<'_, I>, server: &mut ServerSlot, bytes: &[u8]) -> NextStep {
     let error = match read_answer(bytes) {
         Ok(true) => {
-            server.state = ServerState::Shaking;
-            let (host, mode) = (server.target.host.clone(), cx.common.config().tls.server.mode);
+            server.state = ServerState::TlsHandshake;
+            let (host, mode) = (server.connection.target().host.clone(), cx.common.config().tls.server.mode);
             cx.io.start_tls(server.peer, Handshake::Connect { host, mode, direct: false });
             return NextStep::Wait;
         }
-        Ok(false) if server.attempt.encryption == Encryption::Preferred => return NextStep::Login,
+        Ok(false) if server.connection.attempt().encryption == Encryption::Preferred => return NextStep::Login,
         Ok(false) => "server refused SSL",
         Err(error) => error,
     };
@@ -65,8 +67,8 @@ pub(crate) fn encryption_answer<I: Io>(cx: &mut Cx<'_, I>, server: &mut ServerSl
 /// The connection to a server is there, encrypted if it has to be: the login begins.
 pub(crate) fn begin<I: Io>(cx: &mut Cx<'_, I>, slot: &PoolSlot, server: &mut ServerSlot) {
     let listed = cx.common.config().auth.users.get(&slot.user).and_then(|text| Secret::parse(text).ok());
-    let credentials = credentials(slot, server, listed.or_else(|| slot.asked.clone()));
-    let binding = server.tls.as_ref().and_then(|tls| tls.binding.as_deref());
+    let credentials = credentials(slot, server, listed.or_else(|| slot.credentials.looked_up().cloned()));
+    let binding = server.connection.tls().and_then(|tls| tls.binding.as_deref());
     let mut buffer = Vec::new();
     let login = ServerLogin::begin(credentials, binding, &cx.sessions.params, &mut buffer);
     server.state = ServerState::Login(Box::new(login));
@@ -84,7 +86,7 @@ fn credentials(slot: &PoolSlot, server: &ServerSlot, stored: Option<Secret>) -> 
         keys: None,
         require: slot.config.require_auth,
         trust: Trust {
-            verified: server.tls.as_ref().is_some_and(|tls| tls.certificate.is_some()),
+            verified: server.connection.tls().is_some_and(|tls| tls.certificate.is_some()),
             expects_request: slot.config.password.is_some() && slot.is_own(),
         },
         startup: slot.config.startup.clone(),
@@ -95,8 +97,8 @@ fn credentials(slot: &PoolSlot, server: &ServerSlot, stored: Option<Secret>) -> 
             Some(Secret::Md5(hex)) => credentials.md5 = Some(hex),
             _ => {}
         }
-        credentials.password = credentials.password.or_else(|| slot.learnt.password.clone());
-        credentials.keys.clone_from(&slot.learnt.keys);
+        credentials.password = credentials.password.or_else(|| slot.credentials.learned().password.clone());
+        credentials.keys.clone_from(&slot.credentials.learned().keys);
     }
     credentials
 }
@@ -124,7 +126,7 @@ pub(crate) fn hashed<I: Io>(server: &mut ServerSlot, salted: &[u8; 32], io: &mut
 
 /// Whether a server that has logged in is good for its pool, as far as it has reported.
 pub(crate) fn check_role(slot: &PoolSlot, server: &mut ServerSlot) -> Fitness {
-    let any = server.attempt.any;
+    let any = server.connection.attempt().any;
     let role = server.up().map(|(up, _)| up.role()).unwrap_or_default();
     fitness(slot.config.session_attrs, any, role)
 }
@@ -138,7 +140,7 @@ pub(crate) fn ask<I: Io>(cx: &mut Cx<'_, I>, server: &mut ServerSlot, query: &st
     }
 }
 
-/// A server is ready for its first client: what it has reported is what the pool's clients are told from now on.
+/// A server is ready for its first client: what it has reported is sent to the pool's clients from now on.
 ///
 /// # Errors
 /// It is in a transaction.
@@ -147,7 +149,7 @@ pub(crate) fn finish<I: Io>(
     slot: &mut PoolSlot,
     server: &mut ServerSlot,
 ) -> Result<Clean, ServerError> {
-    let mut reported = std::mem::take(&mut server.reported);
+    let mut reported = std::mem::take(&mut server.connection.reported);
     let Some((up, phase)) = server.up() else { return Err(own_error("the server is not logged in".to_owned())) };
     *phase = ServerPhase::Idle;
     let proof = up.prove_clean().ok_or_else(|| own_error("connect_query left a transaction open".to_owned()))?;

@@ -2,7 +2,7 @@
 //!
 //! A pool paces its own logins; a host that thousands of pools come back to at once, because it was restarted, is to be
 //! protected from all of them together. Owns how many logins are under way to each host, and the queue of pools that wait
-//! for theirs. What is under way is compared with what the pool says whenever it is polled, so that every end of a login,
+//! for theirs. What is under way is compared with the pool whenever it is polled, so that every end of a login,
 //! whatever it was, makes room for the next.
 
 use std::collections::{HashMap, VecDeque};

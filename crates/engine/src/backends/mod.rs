@@ -1,10 +1,14 @@
 //! Connections to servers: where they go, and how they log in.
 //!
-//! - `login`: the steps of a login of ours, from the connect to the first client. `hosts`: which of a pool's servers is
+//! - `connection`: where a server is, and how it was reached. `login`: the steps of a login of ours, from the connect to the first client. `hosts`: which of a pool's servers is
 //!   tried, and which will do.
-//! - `login_throttle`: how many logins a host gets at once. `dns`: what look-ups say.
+//! - `credentials`, `failures`: what a pool knows to log in, and how its logins have gone.
+//! - `login_throttle`: how many logins a host gets at once. `dns`: addresses of names.
 
+pub(crate) mod connection;
+pub(crate) mod credentials;
 pub(crate) mod dns;
+pub(crate) mod failures;
 pub(crate) mod hosts;
 pub(crate) mod login;
 pub(crate) mod login_throttle;
@@ -14,6 +18,6 @@ pub(crate) mod login_throttle;
 pub(crate) struct Backends {
     /// Logins at servers under way, and pools that wait for theirs.
     pub(crate) throttle: login_throttle::LoginThrottle,
-    /// What look-ups said.
+    /// Results of look-ups.
     pub(crate) dns: dns::Dns,
 }

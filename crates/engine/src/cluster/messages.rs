@@ -9,9 +9,8 @@ use weir_session::Refusal;
 use weir_session::startup::StartupRequest;
 
 use crate::admin::paging::Paging;
-use crate::cluster::lending::Loan;
-use crate::cluster::permits::{Order, Plea};
-use crate::cluster::ticket::Ticket;
+use crate::cluster::lending::LendingMessage;
+use crate::cluster::quota::{QuotaReply, QuotaRequest};
 use crate::entry::origin::Origin;
 use crate::entry::secret_query::{SecretQuery, UserSecret};
 use crate::secured::Secured;
@@ -26,16 +25,12 @@ pub(crate) enum Payload {
     Client(ClientHandoff),
     /// A cancel request for a client of the receiver; the requester's socket travels along.
     Cancel { pid: u32, secret: Vec<u8>, id: u64, addr: ClientAddr },
-    /// A client of the sender is gone, with the place it had.
-    ClientGone(Option<Box<Ticket>>),
-    /// A client of the sender has proven who it is, and wants a place.
-    Enter { id: u64, ticket: Box<Ticket> },
-    /// It may have it, or is refused.
-    Entered { id: u64, refused: Option<Refusal> },
-    /// A client of the sender is in already, and is counted from now on.
-    Counted(Box<Ticket>),
-    /// A place was given to one who did not wait for it.
-    Left(Box<Ticket>),
+    /// To worker 0: a client of the sender is gone.
+    ClientGone,
+    /// To worker 0, about limits that hold for the process.
+    QuotaRequest(Box<QuotaRequest>),
+    /// From worker 0.
+    QuotaReply(Box<QuotaReply>),
     /// What is the secret of this user? To the worker of the pool in which the server is asked.
     LookUp(Box<SecretQuery>),
     /// Nobody waits for the answer to the question of this number any more.
@@ -48,12 +43,8 @@ pub(crate) enum Payload {
     MakeRoom,
     /// A login from there has failed, and its next refusal waits longer, whichever worker it comes from.
     Failed(Origin),
-    /// To the keeper of the limits that cross pools.
-    Plea(Box<Plea>),
-    /// From it.
-    Order(Box<Order>),
-    /// From a pool's home to a guest of it, or the other way round; a server's socket may travel along.
-    Loan(Box<Loan>),
+    /// About a pool that spans workers, between its owner and a borrower; a server's socket may come with it.
+    Lending(Box<LendingMessage>),
     /// Something to be done by every worker.
     Command { id: u64, command: WorkerCommand },
     /// It has been done.

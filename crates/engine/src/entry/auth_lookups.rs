@@ -55,7 +55,7 @@ impl AuthLookups {
         (now < kept.until).then_some(&kept.answer)
     }
 
-    /// What users look like about whom servers are asked, where none can be asked; `usual` if none has said anything.
+    /// What users look like about whom servers are asked, where none can be asked; `usual` if none has answered.
     pub(crate) fn mocks(&self, usual: Shape) -> Arc<Mocks> {
         self.mocks.clone().unwrap_or_else(|| Arc::new(Mocks::of_shape(usual)))
     }
@@ -119,7 +119,7 @@ impl AuthLookups {
         }
     }
 
-    /// A login has failed by what was said about its user, and the password may be a new one: the next attempt asks anew, on
+    /// A login has failed by a server's answer about its user, and the password may be a new one: the next attempt asks anew, on
     /// whatever worker it is.
     pub(crate) fn distrust<I: Io>(&mut self, cx: &mut Cx<'_, I>, subject: Subject) {
         self.forget(&subject);
@@ -130,13 +130,13 @@ impl AuthLookups {
         }
     }
 
-    /// Forgets what was said about one user.
+    /// Forgets the answer about one user.
     pub(crate) fn forget(&mut self, subject: &Subject) {
         self.kept.remove(subject);
         self.unknown.remove(subject);
     }
 
-    /// Forgets what servers have said, as a reload does.
+    /// Forgets all answers, as a reload does.
     pub(crate) fn forget_all(&mut self) {
         self.kept.clear();
         self.unknown.clear();

@@ -31,7 +31,7 @@ pub(crate) struct AuthQueries {
     by_id: HashMap<u64, Peer>,
     /// Distinguishes handles of the same slot.
     generation: u32,
-    /// Statistics of the secrets that servers of this worker's pools have told.
+    /// Statistics of the secrets that servers of this worker's pools have answered with.
     seen: Arc<Mocks>,
 }
 
@@ -95,8 +95,8 @@ impl AuthQueries {
     pub(crate) fn send<I: Io>(&mut self, cx: &mut Cx<'_, I>, handle: Peer, server: &mut ServerSlot) -> Option<PoolIx> {
         let query = self.find(handle)?;
         let peer = server.peer;
-        server.linked_at = cx.now;
-        server.query_at = Time::NEVER;
+        server.clock.unlinked();
+        server.clock.linked(cx.now);
         let (up, phase) = server.up()?;
         *phase = ServerPhase::AuthQuery(handle);
         query.attempts += 1;
@@ -151,7 +151,7 @@ impl AuthQueries {
         Ok(self.with_mocks(text, pool, iterations))
     }
 
-    /// Adds to a server's answer what users without a secret look like there: like those whose secrets it has told, and
+    /// Adds to a server's answer what users without a secret look like there: like those whose secrets it has answered with, and
     /// before the first of them like the asker, whose own login has shown how it was asked for a proof.
     fn with_mocks(&mut self, text: Option<Arc<str>>, pool: &PoolSlot, iterations: u32) -> UserSecret {
         if let Some(secret) = text.as_ref().and_then(|text| Secret::parse(text).ok()) {
@@ -160,7 +160,7 @@ impl AuthQueries {
         if !self.seen.is_empty() {
             return UserSecret { text, mocks: self.seen.clone() };
         }
-        let own = pool.salted.as_ref();
+        let own = pool.credentials.hashed();
         let own = own.map(|((_, salt, iterations), _)| Shape { iterations: *iterations, salt: salt.len() });
         UserSecret { text, mocks: Arc::new(Mocks::of_shape(own.unwrap_or(Shape::usual(iterations)))) }
     }

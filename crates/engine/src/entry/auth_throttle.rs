@@ -2,7 +2,7 @@
 //!
 //! The refusal of a wrong password is delayed by `auth_failure_delay`, and twice as long with each further failure of the
 //! same origin, up to 32 times as long; after a minute without failures the origin is forgotten. Only the client that failed
-//! waits. All workers hear of each failure, and count by themselves.
+//! waits. All workers are told of each failure, and count by themselves.
 //!
 //! Bounds: [`MAX_ORIGINS`] are remembered, and [`MAX_DELAYED`] refusals delayed at once; beyond that a failure is treated as
 //! the first of its origin, or refused at once.
@@ -42,7 +42,7 @@ pub(crate) struct AuthThrottle {
 }
 
 impl AuthThrottle {
-    /// A client of this worker has failed to log in, and all others hear of it: how long its refusal is delayed. `None`: it
+    /// A client of this worker has failed to log in, and all other workers are told: how long its refusal is delayed. `None`: it
     /// is refused at once. Each delay ends with [`AuthThrottle::delay_over`].
     pub(crate) fn delay<I: Io>(&mut self, cx: &mut Cx<'_, I>, from: &ClientAddr, refusal: &Refusal) -> Option<Span> {
         let first = cx.common.config().auth.failure_delay;

@@ -11,8 +11,8 @@ use std::collections::{HashMap, VecDeque};
 
 use weir_base::Peer;
 
+use crate::backends::connection::SaltedKey;
 use crate::common::{Cx, Job};
-use crate::entry::state::SaltedKey;
 use crate::port::{Io, Work};
 
 /// The most hashed passwords that are kept, unless more users are listed.

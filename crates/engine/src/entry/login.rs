@@ -15,11 +15,12 @@ use weir_session::Refusal;
 use weir_session::login::{Login, LoginNonces, LoginStep, MAX_PASSWORD};
 use weir_session::startup::StartupRequest;
 
+use crate::backends::connection::SaltedKey;
 use crate::common::{Cx, FollowUp};
 use crate::entry::auth_lookups::AuthLookups;
 use crate::entry::hashing::{PasswordHashing, Requested};
 use crate::entry::secret_query::UserSecret;
-use crate::entry::state::{Awaits, Hashing, LoginPhase, SaltedKey, Why, subject};
+use crate::entry::state::{Awaits, Hashing, LoginPhase, Why, subject};
 use crate::entry::step::EntryStep;
 use crate::entry::user_names::UserNames;
 use crate::peers::{ClientPhase, ClientSlot};
@@ -45,7 +46,7 @@ struct Known {
     secret: Option<Secret>,
     /// What such a user is made to look like.
     mocks: Arc<Mocks>,
-    /// What a server said, if one was asked.
+    /// What a server answered, if one was asked.
     asked: Option<UserSecret>,
 }
 
@@ -120,7 +121,7 @@ impl Logins {
     }
 
     /// Asks a client to prove who it is, as soon as everything is known that decides how; until then it waits, and this is
-    /// called again. `asked` is what a server said about the user, if one was asked.
+    /// called again. `asked` is what a server answered about the user, if one was asked.
     pub(crate) fn challenge<I: Io>(
         &mut self,
         cx: &mut Cx<'_, I>,
@@ -189,7 +190,7 @@ impl Logins {
         self.advance(cx, client, next)
     }
 
-    /// The secret of a user who wants to log in to a database, from the list or as a server has said it.
+    /// The secret of a user who wants to log in to a database, from the list or from a server's answer.
     ///
     /// # Errors
     /// A server must be asked for it first.
@@ -202,19 +203,19 @@ impl Logins {
         lookups: &AuthLookups,
         now: Time,
     ) -> Result<Known, AuthLookup> {
-        let said = |asked: &UserSecret| Known {
+        let answered = |asked: &UserSecret| Known {
             secret: asked.secret(),
             mocks: asked.mocks.clone(),
             asked: Some(asked.clone()),
         };
         if let Some(asked) = asked {
-            return Ok(said(asked));
+            return Ok(answered(asked));
         }
         let exists = weir_admin::is_console(&request.database) || config.pool(&request.database).is_some();
         let listed = config.auth.users.get(&request.user);
         let lookup = config.auth_lookup(&request.database).filter(|_| wanted && listed.is_none());
         match lookup {
-            Some(lookup) if exists => lookups.kept(&subject(request), now).map(said).ok_or(lookup),
+            Some(lookup) if exists => lookups.kept(&subject(request), now).map(answered).ok_or(lookup),
             // Nobody is asked about a database that does not exist.
             _ => Ok(Known {
                 secret: listed.filter(|_| wanted).and_then(|text| Secret::parse(text).ok()),

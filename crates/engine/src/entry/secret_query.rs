@@ -19,7 +19,7 @@ pub(crate) struct SecretQuery {
     pub(crate) user: Arc<str>,
 }
 
-/// What a server said about a user.
+/// A server's answer about a user.
 #[derive(Clone, Debug)]
 pub(crate) struct UserSecret {
     /// The secret as written; none if there is no such user, or it may not log in with a secret.

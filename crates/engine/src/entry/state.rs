@@ -1,7 +1,6 @@
 //! What is kept of a client while it logs in.
 
 use std::fmt;
-use std::sync::Arc;
 
 use weir_auth::RejectReason;
 use weir_base::{Time, WorkerId};
@@ -9,10 +8,8 @@ use weir_session::Refusal;
 use weir_session::login::{LearnedCredentials, Login};
 use weir_session::startup::StartupRequest;
 
+use crate::backends::connection::SaltedKey;
 use crate::entry::secret_query::{Subject, UserSecret};
-
-/// What is hashed: password, salt, iterations.
-pub(crate) type SaltedKey = (Arc<str>, Vec<u8>, u32);
 
 /// How a client began its TLS handshake (libpq's `sslnegotiation`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -37,7 +34,7 @@ pub(crate) struct LoginPhase {
     /// The exchange; none before it begins and after it has succeeded.
     pub(super) login: Option<Login>,
     pub(super) learnt: LearnedCredentials,
-    /// What a server said about its user, if one was asked.
+    /// What a server answered about its user, if one was asked.
     pub(super) secret: Option<UserSecret>,
     pub(super) awaits: Awaits,
     /// Why it will fail, whatever the client answers: for the log.
@@ -109,7 +106,7 @@ impl LoginPhase {
         &self.learnt
     }
 
-    /// What a server said about its user, if one was asked.
+    /// What a server answered about its user, if one was asked.
     pub(crate) fn asked_secret(&self) -> Option<&UserSecret> {
         self.secret.as_ref()
     }

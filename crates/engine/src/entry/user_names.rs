@@ -1,6 +1,6 @@
 //! Names of the operating system's users, which the method `peer` compares with those that clients give.
 //!
-//! Owns what helpers have said lately, and who is being asked about: each user once, however many clients wait.
+//! Owns what helpers have answered lately, and who is being asked about: each user once, however many clients wait.
 
 use std::collections::HashMap;
 use std::sync::Arc;

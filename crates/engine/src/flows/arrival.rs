@@ -6,7 +6,7 @@ use weir_session::startup::StartupRequest;
 
 use crate::Engine;
 use crate::cluster::messages::{ClientHandoff, Message, Payload};
-use crate::common::Cx;
+use crate::common::cx;
 use crate::entry::state::Handoff;
 use crate::entry::step::EntryStep;
 use crate::entry::{arrive, tls};
@@ -19,16 +19,16 @@ impl Engine {
     /// A client has connected to one of our listeners.
     pub(crate) fn accepted<I: Io>(&mut self, now: Time, peer: Peer, from: ClientAddr, io: &mut I) {
         let max_clients = self.common.config().max_clients;
-        if self.cluster.all_clients >= arrive::max_connections(max_clients, false, false) {
+        if self.cluster.clients.total() >= arrive::max_connections(max_clients, false, false) {
             self.make_room(now, io);
         }
         let local = matches!(from, ClientAddr::Unix { .. });
         let privileged = self.entry.logins.is_privileged(&from);
-        if self.cluster.all_clients >= arrive::max_connections(max_clients, local, privileged) {
+        if self.cluster.clients.total() >= arrive::max_connections(max_clients, local, privileged) {
             // Too many even to be refused with a reason.
             return io.close(peer);
         }
-        self.cluster.all_clients += 1;
+        self.cluster.clients.add();
         let id = self.common.next_id();
         let phase = arrive::first_phase(self.common.config(), &from);
         let client = self.new_client(now, peer, id, from, phase);
@@ -77,7 +77,7 @@ impl Engine {
 
     /// Bytes of a client that is not logged in yet, all of them in its buffer.
     pub(crate) fn login_input<I: Io>(&mut self, now: Time, mut client: Box<ClientSlot>, io: &mut I) {
-        let cx = &mut Cx::new(now, io, &mut self.common, &mut self.sessions);
+        let cx = cx!(self, now, io);
         let step = match &client.phase {
             ClientPhase::Header => arrive::proxy_header(cx, &mut client),
             ClientPhase::Opening { .. } => arrive::opening(cx, &mut client),
@@ -97,7 +97,7 @@ impl Engine {
                 self.login_step(now, client, step, io);
             }
             Entry::Server(mut server) => {
-                server.tls = Some(secured);
+                server.connection.secured(secured);
                 self.server_secured(server, io);
             }
             Entry::Cancel(cancel) => {
@@ -138,8 +138,8 @@ impl Engine {
         }
         let at = match self.common.config().pool(&request.database) {
             Some(pool) if !console => {
-                let home = self.home_of(&request.database, pool.user.as_deref().unwrap_or(&request.user));
-                self.place(home)
+                let owner = self.owner_of(&request.database, pool.user.as_deref().unwrap_or(&request.user));
+                self.place(owner)
             }
             // A database that does not exist is refused when the client has proven who it is: others learn nothing.
             _ => self.common.worker(),
@@ -178,13 +178,13 @@ impl Engine {
     /// Whether a client is among the `max_clients` that may be connected, perhaps because others make room for it.
     fn has_room<I: Io>(&mut self, now: Time, peer: Peer, io: &mut I) -> bool {
         let max = self.common.config().max_clients;
-        if self.cluster.all_clients <= max {
+        if self.cluster.clients.total() <= max {
             return true;
         }
-        while self.cluster.all_clients > max && self.make_room(now, io) {}
+        while self.cluster.clients.total() > max && self.make_room(now, io) {}
         // It is not in the table meanwhile, and may have lost its place in the queue.
         self.entry.prelogin.begin(peer, &self.peers);
-        self.cluster.all_clients <= max
+        self.cluster.clients.total() <= max
     }
 
     /// All connections are taken: whoever has been about to log in for longest goes, here or at another worker. Whether
@@ -194,7 +194,7 @@ impl Engine {
             return true;
         }
         if self.entry.prelogin.asks_others(now) {
-            Cx::new(now, io, &mut self.common, &mut self.sessions).post_to_others(|| Payload::MakeRoom);
+            cx!(self, now, io).post_to_others(|| Payload::MakeRoom);
         }
         false
     }

@@ -6,7 +6,7 @@ use weir_session::{Refusal, auth_query};
 
 use crate::Engine;
 use crate::cluster::messages::{Message, Payload};
-use crate::common::{Cx, FollowUp};
+use crate::common::{FollowUp, cx};
 use crate::entry::auth_query::{LostServer, QueryEvent};
 use crate::entry::secret_query::{SecretQuery, UserSecret};
 use crate::handles::PoolIx;
@@ -42,10 +42,10 @@ impl Engine {
     /// A query has its server.
     pub(crate) fn send_auth_query<I: Io>(&mut self, now: Time, handle: Peer, server: Peer, io: &mut I) {
         let Some(slot) = self.peers.server(server) else { return };
-        let cx = &mut Cx::new(now, io, &mut self.common, &mut self.sessions);
+        let cx = cx!(self, now, io);
         let Some(ix) = self.entry.queries.send(cx, handle, slot) else { return };
         let pool = self.pools.get_mut(ix);
-        pool.stats.server_assignment_count += 1;
+        pool.counts.stats.server_assignment_count += 1;
         deadlines::watch_own_query(cx, pool, slot);
     }
 
@@ -59,7 +59,7 @@ impl Engine {
         io: &mut I,
     ) {
         let peer = server.peer;
-        let cx = &mut Cx::new(now, io, &mut self.common, &mut self.sessions);
+        let cx = cx!(self, now, io);
         match self.entry.queries.feed(cx, handle, &mut server, bytes) {
             QueryEvent::More => self.peers.put(peer, Entry::Server(server)),
             QueryEvent::Answer(answer) => {

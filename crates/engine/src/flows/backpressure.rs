@@ -37,7 +37,7 @@ impl Engine {
             self.set_pause(peer, |pause| pause.full = true, io);
             link.into_iter().for_each(|server| self.pause_server(server, io));
         } else if let Some(server) = self.peers.server(peer) {
-            server.full = true;
+            server.reading.set_full(true);
             let link = server.link;
             link.into_iter().for_each(|client| self.set_pause(client, |pause| pause.peer_full = true, io));
             self.follow_link(peer, io);
@@ -51,7 +51,7 @@ impl Engine {
             link.into_iter().for_each(|server| self.resume_server(server, io));
             self.console_reads(peer, io);
         } else if let Some(server) = self.peers.server(peer) {
-            server.full = false;
+            server.reading.set_full(false);
             let link = server.link;
             link.into_iter().for_each(|client| self.peer_has_room(client, io));
             self.follow_link(peer, io);
@@ -74,7 +74,7 @@ impl Engine {
     }
 
     fn resume_server<I: Io>(&mut self, server: Peer, io: &mut I) {
-        if self.peers.server(server).is_some_and(|server| relay::resume_server(server, io)) {
+        if self.peers.server(server).is_some_and(|slot| slot.reading.resume(|| io.resume(server))) {
             self.follow_link(server, io);
         }
     }

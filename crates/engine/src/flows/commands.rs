@@ -16,7 +16,7 @@ use crate::admin::halt::{Until, Watch};
 use crate::admin::reload::{self, Reload};
 use crate::admin::report::{self, Tables};
 use crate::cluster::messages::{Drain, Message, Payload, WorkerAnswer, WorkerCommand};
-use crate::common::Cx;
+use crate::common::cx;
 use crate::log::log;
 use crate::port::{Io, Level};
 
@@ -44,13 +44,12 @@ impl Engine {
         if let WorkerCommand::Adopt(config) = to_workers {
             self.admin.reloads.set_newest(config.clone());
         }
-        let cx = &mut Cx::new(now, io, &mut self.common, &mut self.sessions);
-        self.admin.gatherings.scatter(cx, caller, command, to_workers)
+        self.admin.gatherings.scatter(cx!(self, now, io), caller, command, to_workers)
     }
 
     /// Takes back a command that waits for others: what it stopped goes on. Returns whether there was one.
     pub(super) fn take_back<I: Io>(&mut self, now: Time, id: u64, io: &mut I) -> bool {
-        let cx = &mut Cx::new(now, io, &mut self.common, &mut self.sessions);
+        let cx = cx!(self, now, io);
         match self.admin.gatherings.take_back(cx, id) {
             None => return false,
             Some(Undo::Nothing) => {}
@@ -188,7 +187,7 @@ impl Engine {
     /// RELOAD.
     pub(crate) fn begin_reload<I: Io>(&mut self, now: Time, caller: Caller, io: &mut I) {
         log(Level::Info, format_args!("RELOAD: reading {}", self.common.config().source.display()), io);
-        let cx = &mut Cx::new(now, io, &mut self.common, &mut self.sessions);
+        let cx = cx!(self, now, io);
         self.admin.reloads.enqueue(cx, Reload::Read(caller));
     }
 
@@ -217,7 +216,7 @@ impl Engine {
                 }
             }
         }
-        self.admin.reloads.start(&mut Cx::new(now, io, &mut self.common, &mut self.sessions));
+        self.admin.reloads.start(cx!(self, now, io));
     }
 
     /// A helper has made a change of the control plane's, or has not.
@@ -242,7 +241,7 @@ impl Engine {
             }
             Err(why) => io.answer(number, Ok(Reply::Changed(Err(why)))),
         }
-        self.admin.reloads.start(&mut Cx::new(now, io, &mut self.common, &mut self.sessions));
+        self.admin.reloads.start(cx!(self, now, io));
     }
 
     fn take_over<I: Io>(&mut self, now: Time, caller: Caller, config: Arc<Config>, io: &mut I) -> u64 {

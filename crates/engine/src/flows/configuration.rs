@@ -6,11 +6,11 @@ use weir_admin::CommandError;
 use weir_base::{PoolMode, Time, WorkerId};
 use weir_config::Config;
 use weir_pool::Pool;
-use weir_pool::lending::Lender;
 use weir_session::{Cause, Refusal};
 
 use crate::Engine;
-use crate::cluster::state::{Guest, Part, Standing};
+use crate::cluster::lending::LendingRole;
+use crate::cluster::quota::servers::PoolQuota;
 use crate::common::FollowUp;
 use crate::handles::PoolIx;
 use crate::peers::ClientSlot;
@@ -23,7 +23,7 @@ impl Engine {
         for (name, pool) in self.common.config().clone().pools.iter() {
             if let Some(user) = &pool.user
                 && pool.limits.min_size > 0
-                && self.home_of(name, user) == self.common.worker()
+                && self.owner_of(name, user) == self.common.worker()
             {
                 let ix = self.pool_of(name, pool, user, now);
                 self.pools.get_mut(ix).pool.set_demand(true);
@@ -32,8 +32,8 @@ impl Engine {
         }
     }
 
-    /// The worker where a pool lives.
-    pub(crate) fn home_of(&self, name: &str, user: &str) -> WorkerId {
+    /// The worker that owns a pool.
+    pub(crate) fn owner_of(&self, name: &str, user: &str) -> WorkerId {
         // FNV-1a: the same on every worker, and in every run of a seed. The last letters reach only its lower half, so that is
         // spread over the upper one: or all users whose names differ at the end would share a worker.
         let bytes = name.bytes().chain([0]).chain(user.bytes());
@@ -49,17 +49,11 @@ impl Engine {
             return ix;
         }
         let config = &self.common.config().pool_of_user(config, user);
-        let home = self.home_of(name, user);
-        let part = if home == self.common.worker() {
-            Part::Home(Lender::default())
-        } else {
-            Part::Guest(Box::new(Guest::new(home)))
-        };
-        let limited = self.common.config().is_limited(name, user) && !part.is_guest();
-        let standing = Standing { limited, ..Standing::default() };
-        let pool = Pool::new(part.settings(config), self.common.random_number(), now);
+        let lending = LendingRole::new(self.owner_of(name, user), self.common.worker());
+        let limited = self.common.config().is_limited(name, user) && !lending.is_borrower();
+        let pool = Pool::new(lending.settings(config), self.common.random_number(), now);
         let accepted = self.sessions.interner.pool(name, user, config.limits.pool_share());
-        let slot = PoolSlot::new(key, config.clone(), pool, accepted, standing, part, now);
+        let slot = PoolSlot::new(key, config.clone(), pool, accepted, PoolQuota::new(limited), lending, now);
         let ix = self.pools.insert(slot);
         self.halt_pool(now, ix);
         ix
@@ -69,7 +63,7 @@ impl Engine {
     pub(crate) fn count_client(&mut self, ix: PoolIx, change: i32) {
         let slot = self.pools.get_mut(ix);
         slot.clients = slot.clients.wrapping_add_signed(change);
-        let elsewhere = matches!(&slot.part, Part::Home(lender) if lender.has_clients());
+        let elsewhere = matches!(&slot.lending, LendingRole::Owner(lender) if lender.has_clients());
         slot.pool.set_demand(slot.clients > 0 || elsewhere || slot.config.user.is_some());
         self.common.follow_up(FollowUp::PollPool(ix));
     }
@@ -81,9 +75,11 @@ impl Engine {
             weir_pool::RefuseReason::WaitTimeout => {
                 Refusal::QueryWaitTimeout { cause: Cause::PoolFull, detail: String::new() }
             }
-            weir_pool::RefuseReason::ServerDown => match &slot.last_error {
-                Some(error) if slot.too_slow => Refusal::ServerSlow { message: error.message.clone() },
-                Some(error) => Refusal::ServerDown { sqlstate: error.sqlstate.clone(), message: error.message.clone() },
+            weir_pool::RefuseReason::ServerDown => match slot.failures.last() {
+                Some((error, true)) => Refusal::ServerSlow { message: error.message.clone() },
+                Some((error, false)) => {
+                    Refusal::ServerDown { sqlstate: error.sqlstate.clone(), message: error.message.clone() }
+                }
                 None => Refusal::ServerDown { sqlstate: "08006".into(), message: "server login failed".into() },
             },
             weir_pool::RefuseReason::TooManyWaiting => Refusal::TooManyClients,
@@ -117,12 +113,12 @@ impl Engine {
             }
             self.limit_pool(now, ix, io);
             self.common.follow_up(FollowUp::PollPool(ix));
-            self.hurry(ix);
+            self.recheck_linked(ix);
         }
         self.watch_linked();
         self.create_forced_pools(now);
         self.recheck_logins(now, io);
-        self.settle_ledger(io);
+        self.limits_changed(io);
     }
 
     /// Whether a configured pool has servers of this user's.
@@ -146,12 +142,12 @@ impl Engine {
             self.recall(ix, io);
             self.pools.get_mut(ix).pool.reconnect(now);
             self.common.follow_up(FollowUp::PollPool(ix));
-            self.hurry(ix);
+            self.recheck_linked(ix);
         }
     }
 
     /// Servers of a pool have been given up. With `server_fast_close`, those that sessions hold are looked at now.
-    pub(crate) fn hurry(&mut self, ix: PoolIx) {
+    pub(crate) fn recheck_linked(&mut self, ix: PoolIx) {
         if self.common.config().server_fast_close && self.pools.get(ix).mode() == PoolMode::Session {
             let linked = self.peers.servers().filter(|server| server.pool == ix && server.link.is_some());
             linked.for_each(|server| self.common.follow_up(FollowUp::Release(server.peer)));

@@ -12,7 +12,7 @@ use crate::admin::paging::Paging;
 use crate::admin::reload::Reload;
 use crate::admin::stream::{self, Piece, TableStream};
 use crate::cluster::messages::{Drain, Message, Payload, WorkerCommand};
-use crate::common::{Cx, FollowUp};
+use crate::common::{FollowUp, cx};
 use crate::log::log;
 use crate::peers::{ClientPhase, ClientSlot, Entry};
 use crate::port::{Io, Level};
@@ -261,7 +261,7 @@ impl Engine {
                 io.answer(number, Ok(Reply::Done));
             }
             Request::Change(edit) => {
-                let cx = &mut Cx::new(now, io, &mut self.common, &mut self.sessions);
+                let cx = cx!(self, now, io);
                 self.admin.reloads.enqueue(cx, Reload::Change(number, edit));
             }
             Request::Run(Command::Reload) => self.begin_reload(now, caller, io),

@@ -24,7 +24,7 @@ impl Engine {
     #[inline]
     pub(crate) fn requests_refused<I: Io>(&mut self, client: &mut ClientSlot, refused: &[&'static str], io: &mut I) {
         let Some(what) = refused.first() else { return };
-        self.pools.get_mut(client.pool).refusals.limit_reached += refused.len() as u64;
+        self.pools.get_mut(client.pool).counts.refusals.limit_reached += refused.len() as u64;
         if self.common.config().log.pooler_errors && !std::mem::replace(&mut client.statements_refused, true) {
             let text = format_args!("request refused: {what}; further ones of this client are only counted");
             self.log_client(Level::Warning, client, text, io);

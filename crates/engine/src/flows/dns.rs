@@ -1,6 +1,6 @@
 //! Names of servers: which servers a changed answer leaves behind, and which names are looked up again.
 //!
-//! What is lent to another worker is looked after here, at its home: workers that were told different addresses of one name
+//! What is lent to another worker is checked here, at the owner: workers that got different addresses for one name
 //! would otherwise close each other's servers.
 
 use std::collections::HashSet;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use weir_base::{Host, Peer, Span, Time};
 
 use crate::Engine;
-use crate::cluster::state::Away;
+use crate::cluster::lending::LentServer;
 use crate::common::cx;
 use crate::peers::{ServerPhase, ServerSlot};
 use crate::port::Io;
@@ -27,7 +27,7 @@ impl Engine {
 
     /// Servers on addresses that their name has no more are closed as they become free.
     fn close_vanished<I: Io>(&mut self, now: Time, name: &str, io: &mut I) {
-        let on_it = |server: &&ServerSlot| matches!(&server.target.host, Host::Name(host) if host == name);
+        let on_it = |server: &&ServerSlot| matches!(&server.connection.target().host, Host::Name(host) if host == name);
         let vanished: Vec<(Peer, u32)> = self
             .peers
             .servers()
@@ -40,24 +40,25 @@ impl Engine {
                 self.close_server(now, server, RECONFIGURED, io);
             } else {
                 self.mark_for_close(server);
-                self.hurry(pool);
+                self.recheck_linked(pool);
             }
         }
     }
 
-    /// Those who have servers that are left behind give them up, and whatever else they have of the same pools.
+    /// Borrowers of servers on such addresses return them, and whatever else they have of the same pools.
     fn recall_vanished<I: Io>(&mut self, io: &mut I) {
         let dns = &self.backends.dns;
-        let left = |away: &&mut Away| away.on.as_ref().is_some_and(|(name, address)| dns.has_left(name, *address));
+        let left =
+            |lent: &&mut LentServer| lent.resolved.as_ref().is_some_and(|(name, address)| dns.has_left(name, *address));
         let mut told = Vec::new();
-        for away in self.cluster.lent.values_mut().filter(left) {
+        for lent in self.cluster.lent.values_mut().filter(left) {
             // Once: what is in use there may stay for long.
-            away.on = None;
-            told.push((away.pool, away.guest));
+            lent.resolved = None;
+            told.push((lent.pool, lent.borrower));
         }
         told.sort_unstable();
         told.dedup();
-        told.into_iter().for_each(|(pool, guest)| self.recall_from(pool, guest, io));
+        told.into_iter().for_each(|(pool, borrower)| self.recall_from(pool, borrower, io));
     }
 
     /// Answers may have grown old.
@@ -69,9 +70,9 @@ impl Engine {
     /// The names that servers are on. Looks at the pools' servers, and at no client.
     fn names_in_use(&self) -> HashSet<Box<str>> {
         let servers = self.pools.iter().flat_map(|slot| slot.pool.servers());
-        let hosts = servers.filter_map(|(peer, ..)| Some(&self.peers.get_server(peer)?.target.host));
+        let hosts = servers.filter_map(|(peer, ..)| Some(&self.peers.get_server(peer)?.connection.target().host));
         let here = hosts.filter_map(|host| if let Host::Name(name) = host { Some((**name).into()) } else { None });
-        let lent = self.cluster.lent.values().filter_map(|away| Some((*away.on.as_ref()?.0).into()));
+        let lent = self.cluster.lent.values().filter_map(|lent| Some((*lent.resolved.as_ref()?.0).into()));
         here.chain(lent).collect()
     }
 }

@@ -8,7 +8,6 @@ use crate::admin::gather::Caller;
 use crate::cluster::messages::WorkerCommand;
 use crate::common::FollowUp;
 use crate::peers::{ClientPhase, ClientSlot, ServerPhase};
-use crate::pools::Reading;
 use crate::port::{Io, Level};
 use crate::timers::Who;
 use crate::traffic::deadlines;
@@ -135,8 +134,7 @@ impl Engine {
     fn end_period<I: Io>(&mut self, now: Time, io: &mut I) {
         for ix in self.pools.indices() {
             let slot = self.pools.get_mut(ix);
-            slot.previous = slot.latest;
-            slot.latest = Reading { stats: slot.stats, at: now };
+            slot.counts.end_period(now);
         }
         if self.common.worker() == WorkerId(0) && self.common.config().log.stats {
             // One line for the process: what all workers have counted.

@@ -9,7 +9,7 @@ use crate::admin::gather::Caller;
 use crate::admin::halt::{Until, Watch};
 use crate::admin::report::is_outdated;
 use crate::cluster::messages::{Drain, Message, Payload, WorkerAnswer, WorkerCommand};
-use crate::common::{Cx, FollowUp};
+use crate::common::{FollowUp, cx};
 use crate::flows::commands::answer;
 use crate::handles::PoolIx;
 use crate::log::log;
@@ -113,7 +113,7 @@ impl Engine {
             self.peers.clients().map(|c| c.peer).chain(self.peers.servers().map(|s| s.peer)).collect();
         peers.iter().for_each(|peer| self.hold(*peer, io));
         let full = peers.into_iter().filter(|peer| is_full(&self.peers, *peer));
-        self.admin.halt.flush(&mut Cx::new(now, io, &mut self.common, &mut self.sessions), full);
+        self.admin.halt.flush(cx!(self, now, io), full);
     }
 
     /// Reads no more from a peer until RESUME. Consoles go on, and so does a login of ours at a server.
@@ -129,12 +129,8 @@ impl Engine {
         } else if let Some(server) = self.peers.server(peer)
             && matches!(server.state, ServerState::Up(..))
             && !matches!(server.phase(), Some(ServerPhase::Lending { .. } | ServerPhase::Returning))
-            && !server.suspended
         {
-            server.suspended = true;
-            if !server.paused {
-                io.pause(peer);
-            }
+            server.reading.suspend(|| io.pause(peer));
         }
     }
 
@@ -144,16 +140,13 @@ impl Engine {
         for client in clients {
             self.set_pause(client, |pause| pause.suspended = false, io);
         }
-        let servers: Vec<Peer> = self.peers.servers().filter(|s| s.suspended).map(|s| s.peer).collect();
+        let servers: Vec<Peer> = self.peers.servers().filter(|s| s.reading.is_suspended()).map(|s| s.peer).collect();
         for peer in servers {
             let Some(server) = self.peers.server(peer) else { continue };
-            server.suspended = false;
-            server.holding.excuse(now);
-            if !server.paused {
-                io.resume(peer);
-            }
+            server.reading.wake(|| io.resume(peer));
+            server.clock.excuse(now);
         }
-        self.admin.halt.wake(&mut Cx::new(now, io, &mut self.common, &mut self.sessions));
+        self.admin.halt.wake(cx!(self, now, io));
     }
 
     /// A turn of a SUSPEND has ended: those that it waits for may have been flushed.
@@ -166,7 +159,7 @@ impl Engine {
 
     /// What could not be flushed within suspend_timeout is closed.
     pub(crate) fn flush_due<I: Io>(&mut self, now: Time, io: &mut I) {
-        let cx = &mut Cx::new(now, io, &mut self.common, &mut self.sessions);
+        let cx = cx!(self, now, io);
         let Some(late) = self.admin.halt.flush_due(cx) else { return };
         for peer in late {
             if !is_full(&self.peers, peer) {
@@ -203,7 +196,7 @@ impl Engine {
 fn is_full(peers: &Peers, peer: Peer) -> bool {
     match peers.get_client(peer) {
         Some(client) => client.pause.full && !matches!(client.phase, ClientPhase::Console(_)),
-        None => peers.get_server(peer).is_some_and(|server| server.full),
+        None => peers.get_server(peer).is_some_and(|server| server.reading.is_full()),
     }
 }
 
@@ -264,7 +257,7 @@ impl Engine {
             Drain::Servers => "servers to finish",
         };
         log(Level::Info, format_args!("shutting down: waiting for {what}"), io);
-        self.admin.shutdown.begin(&mut Cx::new(now, io, &mut self.common, &mut self.sessions), drain);
+        self.admin.shutdown.begin(cx!(self, now, io), drain);
     }
 
     /// A shutdown begins on this worker.

@@ -13,15 +13,15 @@ use crate::port::{Io, Level};
 const NOT_READY: &str = "client disconnect while server was not ready";
 
 impl Engine {
-    /// A client said goodbye: its server is kept only if it is clean.
+    /// A client has sent Terminate: its server is kept only if it is clean.
     pub(crate) fn client_leaves<I: Io>(&mut self, now: Time, client: Box<ClientSlot>, io: &mut I) {
         io.close(client.peer);
-        self.depart(now, client, "client close request", io);
+        self.remove_client(now, client, "client close request", io);
     }
 
     /// A client's connection is gone; its handle is dead already.
     pub(crate) fn client_gone<I: Io>(&mut self, now: Time, client: Box<ClientSlot>, io: &mut I) {
-        self.depart(now, client, "client unexpected eof", io);
+        self.remove_client(now, client, "client unexpected eof", io);
     }
 
     /// Refuses a client by its handle.
@@ -31,7 +31,7 @@ impl Engine {
         }
     }
 
-    /// Tells a client why, and closes its connection. In the middle of a message from its server it is told nothing: it
+    /// Sends a client an error, and closes its connection. In the middle of a message from its server nothing is sent: it
     /// would take our words for the rest of that message.
     pub(crate) fn refuse<I: Io>(&mut self, now: Time, client: Box<ClientSlot>, refusal: Refusal, io: &mut I) {
         self.count_refusal(&client, &refusal);
@@ -56,7 +56,7 @@ impl Engine {
     }
 
     /// Takes a client out of everything it was in. Its connection is closed already, or being closed.
-    pub(crate) fn depart<I: Io>(&mut self, now: Time, client: Box<ClientSlot>, why: &str, io: &mut I) {
+    pub(crate) fn remove_client<I: Io>(&mut self, now: Time, client: Box<ClientSlot>, why: &str, io: &mut I) {
         self.leave(now, client, (why, NOT_READY), io);
     }
 
@@ -89,7 +89,7 @@ impl Engine {
         self.check_drained(io);
     }
 
-    /// A client left its server; `why` is said where the server must be closed for it.
+    /// A client left its server; `why` is logged if the server must be closed for it.
     pub(crate) fn abandon<I: Io>(&mut self, now: Time, client: &ClientSlot, server: Peer, why: &str, io: &mut I) {
         let Some(slot) = self.peers.server(server) else { return };
         slot.link = None;

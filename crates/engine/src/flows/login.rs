@@ -8,8 +8,8 @@ use weir_session::{Client, Refusal};
 
 use crate::Engine;
 use crate::admin::console::Console;
-use crate::cluster::lending::Taught;
-use crate::common::{Cx, FollowUp};
+use crate::cluster::lending::Learnings;
+use crate::common::{FollowUp, cx};
 use crate::entry::reported::Welcome;
 use crate::entry::secret_query::UserSecret;
 use crate::entry::state::{Awaits, Delayed, LoginPhase, subject};
@@ -34,11 +34,11 @@ impl Engine {
             EntryStep::Drop(why) => {
                 self.log_client(Level::Warning, &client, format_args!("{why}"), io);
                 io.close(client.peer);
-                self.depart(now, client, why, io);
+                self.remove_client(now, client, why, io);
             }
             EntryStep::Close(why) => {
                 io.close(client.peer);
-                self.depart(now, client, why, io);
+                self.remove_client(now, client, why, io);
             }
             EntryStep::Leave => self.client_leaves(now, client, io),
         }
@@ -52,7 +52,7 @@ impl Engine {
         request: Box<StartupRequest>,
         io: &mut I,
     ) {
-        let cx = &mut Cx::new(now, io, &mut self.common, &mut self.sessions);
+        let cx = cx!(self, now, io);
         let step = self.entry.logins.begin(cx, &mut client, request, &self.entry.lookups);
         self.login_step(now, client, step, io);
     }
@@ -66,7 +66,7 @@ impl Engine {
         asked: Option<&UserSecret>,
         io: &mut I,
     ) {
-        let cx = &mut Cx::new(now, io, &mut self.common, &mut self.sessions);
+        let cx = cx!(self, now, io);
         let step = self.entry.logins.challenge(cx, &mut client, request, asked, &self.entry.lookups);
         self.login_step(now, client, step, io);
     }
@@ -90,8 +90,8 @@ impl Engine {
         let (peer, subject) = (client.peer, subject(&request));
         client.phase = ClientPhase::AuthLookup(request);
         self.insert_waiting(client, io);
-        let at = self.home_of(&lookup.database, &lookup.user);
-        let cx = &mut Cx::new(now, io, &mut self.common, &mut self.sessions);
+        let at = self.owner_of(&lookup.database, &lookup.user);
+        let cx = cx!(self, now, io);
         self.entry.lookups.ask(cx, peer, subject, lookup, at);
     }
 
@@ -112,7 +112,7 @@ impl Engine {
         answer: &Result<UserSecret, Refusal>,
         io: &mut I,
     ) {
-        let cx = &mut Cx::new(now, io, &mut self.common, &mut self.sessions);
+        let cx = cx!(self, now, io);
         for peer in self.entry.lookups.answered(cx, id, answer) {
             let Some(mut client) = self.peers.take_client(peer) else { continue };
             let phase = std::mem::replace(&mut client.phase, ClientPhase::Gone);
@@ -134,7 +134,7 @@ impl Engine {
 
     /// A helper knows what the operating system calls a user: whoever waits for that goes on.
     pub(crate) fn user_named<I: Io>(&mut self, now: Time, uid: u32, name: Option<&str>, io: &mut I) {
-        self.entry.logins.learn_name(&mut Cx::new(now, io, &mut self.common, &mut self.sessions), uid, name);
+        self.entry.logins.learn_name(cx!(self, now, io), uid, name);
         let waits = |client: &&ClientSlot| matches!(&client.phase, ClientPhase::Login(phase) if phase.awaits() == Awaits::UserName(uid));
         let waiting: Vec<Peer> = self.peers.clients().filter(waits).map(|client| client.peer).collect();
         for peer in waiting {
@@ -148,10 +148,10 @@ impl Engine {
 
     /// A helper has hashed the password of a client's login.
     pub(crate) fn client_hashed<I: Io>(&mut self, now: Time, peer: Peer, salted: &[u8; 32], io: &mut I) {
-        self.entry.logins.hash_done(&mut Cx::new(now, io, &mut self.common, &mut self.sessions));
+        self.entry.logins.hash_done(cx!(self, now, io));
         let Some(mut client) = self.peers.take_client(peer) else { return };
         self.unpause_client(&mut client, io);
-        let cx = &mut Cx::new(now, io, &mut self.common, &mut self.sessions);
+        let cx = cx!(self, now, io);
         let step = self.entry.logins.hashed(cx, &mut client, salted);
         self.login_step(now, client, step, io);
     }
@@ -160,7 +160,7 @@ impl Engine {
     pub(crate) fn login_left<I: Io>(&mut self, now: Time, client: &ClientSlot, io: &mut I) {
         match &client.phase {
             ClientPhase::AuthLookup(request) => {
-                let cx = &mut Cx::new(now, io, &mut self.common, &mut self.sessions);
+                let cx = cx!(self, now, io);
                 self.entry.lookups.leave(cx, client.peer, &subject(request));
             }
             ClientPhase::Login(phase) => self.entry.logins.leave(client.peer, phase),
@@ -172,16 +172,16 @@ impl Engine {
     fn client_login_failed<I: Io>(&mut self, now: Time, mut client: Box<ClientSlot>, refusal: Refusal, io: &mut I) {
         if let ClientPhase::Login(phase) = &client.phase {
             if phase.asked_secret().is_some() {
-                // The password may be a new one, or the user: the next attempt is measured by what the server says then.
+                // The password may be a new one, or the user: the next attempt is checked against what the server answers then.
                 // For users who do not exist too, whose next attempt takes as long then.
-                let cx = &mut Cx::new(now, io, &mut self.common, &mut self.sessions);
+                let cx = cx!(self, now, io);
                 self.entry.lookups.distrust(cx, subject(phase.request()));
             }
             if let Some(why) = phase.why() {
                 self.log_client(Level::Warning, &client, format_args!("login refused: {why}"), io);
             }
         }
-        let cx = &mut Cx::new(now, io, &mut self.common, &mut self.sessions);
+        let cx = cx!(self, now, io);
         let Some(delay) = self.entry.throttle.delay(cx, &client.addr, &refusal) else {
             return self.refuse(now, client, refusal, io);
         };
@@ -253,9 +253,9 @@ impl Engine {
     fn learn<I: Io>(&mut self, phase: &LoginPhase, ix: u32, io: &mut I) {
         let asked = phase.asked_secret().and_then(UserSecret::secret);
         let slot = self.pools.get_mut(ix);
-        slot.learns(phase.learnt(), &asked);
-        if slot.part.is_guest() {
-            self.teach(ix, Taught { learnt: phase.learnt().clone(), asked }, io);
+        slot.credentials.learn(phase.learnt(), &asked);
+        if slot.lending.is_borrower() {
+            self.teach(ix, Learnings { learnt: phase.learnt().clone(), asked }, io);
         }
     }
 
@@ -268,13 +268,13 @@ impl Engine {
         welcome: &Welcome,
         io: &mut I,
     ) {
-        let cx = &mut Cx::new(now, io, &mut self.common, &mut self.sessions);
+        let cx = cx!(self, now, io);
         let params = match welcome::send(cx, &mut client, phase.request(), welcome) {
             Ok(params) => params,
             Err(refusal) => return self.refuse(now, client, refusal, io),
         };
         let slot = self.pools.get_mut(client.pool);
-        slot.tally.logins += 1;
+        slot.counts.tally.logins += 1;
         client.phase = ClientPhase::Ready(Client::new(client.id, slot.mode(), params));
         client.request_at = now;
         welcome::log_login(cx, &client, &slot.name);
@@ -287,7 +287,7 @@ impl Engine {
             // A reload has taken it away since.
             return self.refuse(now, client, Refusal::NotAllowed, io);
         };
-        let cx = &mut Cx::new(now, io, &mut self.common, &mut self.sessions);
+        let cx = cx!(self, now, io);
         welcome::send_to_console(cx, &mut client, request);
         client.phase = ClientPhase::Console(Box::new(Console::new(role, request.database.clone())));
         self.admin.client_counts.change(&client.phase);

@@ -16,7 +16,7 @@ impl Engine {
     pub(crate) fn server_gone<I: Io>(&mut self, now: Time, mut server: Box<ServerSlot>, io: &mut I) {
         let (peer, ix) = (server.peer, server.pool);
         let Some(phase) = server.phase().filter(|_| !server.is_new()) else {
-            let shaking = matches!(server.state, ServerState::Shaking);
+            let shaking = matches!(server.state, ServerState::TlsHandshake);
             let ending = if shaking { LoginFailure::Handshake } else { LoginFailure::Other };
             let error = match server.fatal_error.take() {
                 Some(Refusal::ServerDown { sqlstate, message }) => ServerError { sqlstate, message },
@@ -25,7 +25,7 @@ impl Engine {
             return self.login_failed(now, server, error, ending, io);
         };
         if self.common.config().log.disconnections {
-            let age = now.since(server.connected_at).micros() / 1_000_000;
+            let age = now.since(server.connection.connected_at()).micros() / 1_000_000;
             let text = format_args!("closing because: server conn crashed? (age={age}s)");
             self.log_server(Level::Info, &server, text, io);
         }
@@ -33,7 +33,7 @@ impl Engine {
         self.common.follow_up(FollowUp::PollPool(ix));
         match phase {
             ServerPhase::AuthQuery(query) => return self.auth_query_lost(now, query, server.fatal_error, io),
-            ServerPhase::Lending { ask, .. } => return self.loan_missed(ix, ask, io),
+            ServerPhase::Lending { request, .. } => return self.lending_failed(ix, request, io),
             _ => {}
         }
         let Some(client) = server.link else { return };
@@ -48,15 +48,15 @@ impl Engine {
             let cancelled = client.ready().is_some_and(|session| session.is_cancelled());
             self.peers.put(peer, Entry::Client(client));
             if cancelled {
-                return self.go_on(peer, io);
+                return self.resume_client(peer, io);
             }
             return self.requeue(now, ix, peer, since, io);
         }
-        let told = server.fatal_error.as_ref().is_some_and(|words| !matches!(words, Refusal::ServerUnexpected));
-        if told {
-            // It has read the server's own words.
+        let seen = server.fatal_error.as_ref().is_some_and(|error| !matches!(error, Refusal::ServerUnexpected));
+        if seen {
+            // It has received the server's own error.
             io.close(client.peer);
-            return self.depart(now, client, "server conn crashed?", io);
+            return self.remove_client(now, client, "server conn crashed?", io);
         }
         let refusal = server.fatal_error.unwrap_or(Refusal::ServerLost);
         self.refuse(now, client, refusal, io);
@@ -76,33 +76,33 @@ impl Engine {
     /// Closes a server that is up, with no client that should hear of it, and tells the pool.
     pub(crate) fn close_server<I: Io>(&mut self, now: Time, server: Peer, why: &str, io: &mut I) {
         if let Some(server) = self.peers.take_server(server) {
-            self.close_taken(now, server, why, io);
+            self.close_server_slot(now, server, why, io);
         }
     }
 
     /// The same, of one that is out of the table.
-    pub(crate) fn close_taken<I: Io>(&mut self, now: Time, server: Box<ServerSlot>, why: &str, io: &mut I) {
+    pub(crate) fn close_server_slot<I: Io>(&mut self, now: Time, server: Box<ServerSlot>, why: &str, io: &mut I) {
         let ix = server.pool;
         self.pools.get_mut(ix).pool.lost(server.peer, now);
         self.common.follow_up(FollowUp::PollPool(ix));
         let phase = server.phase();
-        self.goodbye(server, why, io);
+        self.disconnect_server(server, why, io);
         match phase {
             Some(ServerPhase::AuthQuery(query)) => self.auth_query_lost(now, query, None, io),
-            Some(ServerPhase::Lending { ask, .. }) => self.loan_missed(ix, ask, io),
+            Some(ServerPhase::Lending { request, .. }) => self.lending_failed(ix, request, io),
             _ => {}
         }
     }
 
     /// Closes a server that the pool has forgotten.
-    pub(crate) fn goodbye<I: Io>(&mut self, server: Box<ServerSlot>, why: &str, io: &mut I) {
+    pub(crate) fn disconnect_server<I: Io>(&mut self, server: Box<ServerSlot>, why: &str, io: &mut I) {
         let now = self.common.now();
         match server.state {
             ServerState::Up(..) => login::terminate(cx!(self, now, io), server.peer),
             _ => io.close(server.peer),
         }
         if self.common.config().log.disconnections {
-            let age = now.since(server.connected_at).micros() / 1_000_000;
+            let age = now.since(server.connection.connected_at()).micros() / 1_000_000;
             self.log_server(Level::Info, &server, format_args!("closing because: {why} (age={age}s)"), io);
         }
     }

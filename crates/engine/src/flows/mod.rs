@@ -6,15 +6,19 @@
 //!   user's secret, in the pool whose server is asked.
 //! - `console`: operators and the control plane. `commands`: what all workers carry out. `halt`: what is stopped and ended.
 //! - `query`: one query's path, from a client to its server and back, and the server's way to the next client. `prelude`:
-//!   queries of our own on a server that its pool has. `backpressure`: full sockets.
+//!   queries of our own on a server that its pool has. `backpressure`: full sockets. `cancel`: cancel
+//!   requests.
 //! - `opening`: a pool opens a server. `server_login`: a server logs in. `dns`: names of servers change.
 //! - `leave`: a client goes. `lost`: a server is lost, or closed. `due`: what is due by time.
+//! - `quotas`: clients and servers under limits that hold for the process. `lending`: pools that span several workers.
 //! - `pool`: a pool is asked what it wants. `configuration`: which pools there are.
+//! - `invariants`: what must hold between inputs, for tests.
 //! - `waits`: who is told why he waits. `counts`: refusals, and session state that was lost.
 
 mod arrival;
 mod auth_query;
 mod backpressure;
+mod cancel;
 mod commands;
 mod configuration;
 mod console;
@@ -22,12 +26,15 @@ mod counts;
 mod dns;
 mod due;
 mod halt;
+mod invariants;
 mod leave;
+pub(crate) mod lending;
 mod login;
 mod lost;
 mod opening;
 mod pool;
 mod prelude;
 mod query;
+mod quotas;
 mod server_login;
 mod waits;

@@ -34,7 +34,7 @@ impl Engine {
         self.backends.throttle.begin(&mut slot.login, &target);
         slot.pool.set_timeout_failure(slot.hosts.failure(&slot.config, attempt));
         slot.pool.opening(peer, now);
-        slot.tally.connects += 1;
+        slot.counts.tally.connects += 1;
         self.peers.put_server(Box::new(ServerSlot::new(peer, id, ix, target, attempt, now)));
     }
 
@@ -103,8 +103,8 @@ impl Engine {
             slot.login.called();
             if slot.hosts.peek(&slot.config) == target {
                 let (attempt, _) = slot.hosts.begin(&slot.config, self.common.config().tls.server.mode);
-                let (failure, told) = slot.hosts.failed(&slot.config, attempt, error.clone(), None);
-                slot.note_failure(told, too_slow, now);
+                let (failure, error) = slot.hosts.failed(&slot.config, attempt, error.clone(), None);
+                slot.failures.add(error, too_slow, now);
                 slot.pool.unreachable(failure, now);
             } else {
                 slot.pool.open_declined(now, now);
@@ -118,17 +118,18 @@ impl Engine {
         let Some(server) = self.peers.take_server(server) else { return };
         if reason == CloseReason::ConnectTimeout {
             let unreached = matches!(server.state, ServerState::Connecting);
-            let message = format!("server {} did not finish the login within server_connect_timeout", server.target);
+            let message =
+                format!("server {} did not finish the login within server_connect_timeout", server.connection.target());
             let error = ServerError { sqlstate: "08001".into(), message };
             let slot = self.pools.get_mut(server.pool);
-            // The pool has judged it already, by what it was told when the connect began.
-            let (_, told) = slot.hosts.failed(&slot.config, server.attempt, error.clone(), None);
-            slot.note_failure(told, true, now);
+            // The pool has judged it already, by what it was given when the connect began.
+            let (_, all) = slot.hosts.failed(&slot.config, server.connection.attempt(), error.clone(), None);
+            slot.failures.add(all, true, now);
             if unreached {
-                self.fail_waiting(now, &server.target, &error, true);
+                self.fail_waiting(now, server.connection.target(), &error, true);
             }
         }
-        self.goodbye(server, reason.text(), io);
+        self.disconnect_server(server, reason.text(), io);
     }
 
     /// Asserts that logins and pools agree. Costs a walk over all pools.

@@ -1,11 +1,10 @@
 //! A pool is asked what it wants, until it wants nothing.
 
-use weir_base::{Span, Time};
-use weir_pool::Effect;
-use weir_pool::lending::BorrowRequest;
+use weir_base::{Peer, Span, Time};
+use weir_pool::{Effect, RefuseReason};
 
 use crate::Engine;
-use crate::cluster::state::Asker;
+use crate::cluster::lending::Waiting;
 use crate::common::FollowUp;
 use crate::handles::{PoolIx, Waiter};
 use crate::port::Io;
@@ -22,13 +21,13 @@ impl Engine {
         }
         if self.admin.halt.is_suspended() {
             // RESUME makes up for a suspension.
-            return self.tell_ended(ix, io);
+            return self.report_closed(ix, io);
         }
         self.poll(now, ix, io);
-        let again = self.settle_loans(now, ix, io);
+        let again = self.settle_lending(now, ix, io);
         self.poll(now, ix, io);
         self.check_login(now, ix, io);
-        self.square_permits(now, ix, io);
+        self.reconcile_quota(now, ix, io);
         let forget_at = self.forget_at(now, ix);
         let slot = self.pools.get_mut(ix);
         let deadline = slot.pool.next_deadline().min(forget_at).min(again);
@@ -56,31 +55,42 @@ impl Engine {
         match effect {
             Effect::Open => self.may_open(now, ix, io),
             Effect::Close { server, reason } => self.pool_closes(now, server, reason, io),
-            Effect::Refuse { client, why, .. } if BorrowRequest::from_handle(client).is_some() => {
-                BorrowRequest::from_handle(client).into_iter().for_each(|ask| self.refuse_ask(now, ix, ask, why, io));
-            }
-            Effect::Refuse { client, why: weir_pool::RefuseReason::WaitTimeout, waited } if self.is_guest(ix) => {
-                self.pools.get_mut(ix).waited(waited);
-                self.ask_why(ix, Asker::Refused(client));
-            }
-            Effect::Notice { client, .. } if self.is_guest(ix) => self.ask_why(ix, Asker::Noticed(client)),
-            Effect::Refuse { client, why, waited } => {
-                self.pools.get_mut(ix).waited(waited);
-                let refusal = match why {
-                    weir_pool::RefuseReason::WaitTimeout => self.wait_timed_out(now, ix, io),
-                    why => self.refusal(ix, why),
-                };
-                match Waiter::of(client) {
-                    Waiter::Client(client) => self.refuse_handle(now, client, refusal, io),
-                    Waiter::AuthQuery(query) => self.end_auth_query(query, Err(refusal), io),
-                    Waiter::Guest(_) => {}
-                }
-            }
+            Effect::Notice { client, .. } if self.is_borrower(ix) => self.request_cause(ix, Waiting::Notified(client)),
+            Effect::Refuse { client, why, waited } => self.refuse_waiting(now, ix, client, why, waited, io),
             Effect::Notice { client, .. } => self.notify_waiting(now, ix, client, io),
             Effect::Grant { client, server, waited, check } => {
                 self.count_wait(ix, client, waited);
                 self.grant(now, client, server, check, io);
             }
+        }
+    }
+
+    /// One that waits in the pool's queue gets no server.
+    fn refuse_waiting<I: Io>(
+        &mut self,
+        now: Time,
+        ix: PoolIx,
+        client: Peer,
+        why: RefuseReason,
+        waited: Span,
+        io: &mut I,
+    ) {
+        let waiter = Waiter::of(client);
+        if let Waiter::Borrower(request) = waiter {
+            return self.refuse_request(now, ix, request, why, io);
+        }
+        self.pools.get_mut(ix).counts.waited(waited);
+        if why == RefuseReason::WaitTimeout && self.is_borrower(ix) {
+            return self.request_cause(ix, Waiting::Refused(client));
+        }
+        let refusal = match why {
+            RefuseReason::WaitTimeout => self.wait_timed_out(now, ix, io),
+            why => self.refusal(ix, why),
+        };
+        match waiter {
+            Waiter::Client(client) => self.refuse_handle(now, client, refusal, io),
+            Waiter::AuthQuery(query) => self.end_auth_query(query, Err(refusal), io),
+            Waiter::Borrower(_) => {}
         }
     }
 
@@ -99,7 +109,7 @@ impl Engine {
         if slot.empty_since == Time::NEVER || !config.is_on_demand(&slot.name) {
             return idle;
         }
-        let unknown = slot.last_error.as_ref().is_some_and(|error| error.sqlstate == NO_SUCH_DATABASE);
+        let unknown = slot.failures.last().is_some_and(|(error, _)| error.sqlstate == NO_SUCH_DATABASE);
         let empty = match &slot.welcome {
             _ if unknown => now,
             // What nobody has ever seen is no longer kept than the pause after a failed login.

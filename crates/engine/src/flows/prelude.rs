@@ -100,7 +100,7 @@ impl Engine {
         self.peers.put_server(server);
     }
 
-    /// A server has taken over its client's parameters: the client is told what differs from what it asked for.
+    /// A server has taken over its client's parameters: the client is sent what differs from what it asked for.
     fn parameters_done<I: Io>(&mut self, server: &mut ServerSlot, client: &mut ClientSlot, io: &mut I) {
         let (ClientPhase::Ready(session), Some((up, phase))) = (&mut client.phase, server.up()) else { return };
         *phase = ServerPhase::Linked;
@@ -119,7 +119,7 @@ impl Engine {
         self.peers.put_server(server);
     }
 
-    /// A client that waited for its pool's first server: it is told, and the server is free again.
+    /// A client that waited for its pool's first server logs in, and the server is free again.
     pub(crate) fn finish_welcome<I: Io>(&mut self, now: Time, mut client: Box<ClientSlot>, io: &mut I) {
         if let Some(server) = client.link.take() {
             self.peers.server(server).into_iter().for_each(|server| server.link = None);

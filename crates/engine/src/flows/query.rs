@@ -1,4 +1,4 @@
-//! One query's path: from a client to its server and back, and the server's way to whoever is next.
+//! One query's path: from a client to its server and back, and the server's way to the next waiter.
 //!
 //! A client and its server are taken out of the table once, worked on by the parts, and put back once.
 
@@ -39,7 +39,7 @@ impl Engine {
         match client.phase {
             ClientPhase::Ready(_) => self.peers.put_client(client),
             ClientPhase::Console(_) => self.console_bytes(now, client, io),
-            // Whoever asked for a cancel has nothing more to say.
+            // A client that asked for a cancel sends nothing that counts.
             ClientPhase::Canceller => {
                 client.waiting.clear();
                 self.peers.put_client(client);
@@ -64,7 +64,7 @@ impl Engine {
         }
     }
 
-    /// Feeds a client's bytes to its session, with a server as soon as it needs one. `base` is where they stand in the
+    /// Feeds a client's bytes to its session, with a server as soon as it needs one. `base` is where they are in the
     /// runtime's input, if they do.
     fn feed<I: Io>(&mut self, now: Time, mut client: Box<ClientSlot>, bytes: &[u8], base: Option<usize>, io: &mut I) {
         let mut server = client.link.and_then(|server| self.peers.take_server(server));
@@ -110,7 +110,7 @@ impl Engine {
         let slot = self.pools.get_mut(client.pool);
         match slot.pool.acquire(client.peer, now) {
             Acquire::Granted { server, check } => {
-                slot.tally.times().wait.count(0);
+                slot.counts.tally.times().wait.count(0);
                 let Some(mut server) = self.peers.take_server(server) else { return Acquired::Waits };
                 if links::link(cx!(self, now, io), slot, client, &mut server, check) {
                     return Acquired::Server(server);
@@ -129,7 +129,7 @@ impl Engine {
     /// A server sent something.
     #[inline]
     pub(crate) fn server_bytes<I: Io>(&mut self, now: Time, mut server: Box<ServerSlot>, bytes: &[u8], io: &mut I) {
-        server.heard_at = now;
+        server.clock.heard(now);
         match server.phase() {
             None => return self.login_bytes(now, server, bytes, io),
             Some(ServerPhase::AuthQuery(query)) => return self.auth_query_bytes(now, server, query, bytes, io),
@@ -138,8 +138,8 @@ impl Engine {
         let mut client = server.link.and_then(|client| self.peers.take_client(client));
         let slot = self.pools.get_mut(server.pool);
         match relay::feed_server(cx!(self, now, io), slot, &mut server, client.as_deref_mut(), bytes) {
-            Ok(told) if is_plain(&told) => self.replied(now, server, client, io),
-            Ok(told) => self.server_told(now, server, client, told, io),
+            Ok(outcome) if is_plain(&outcome) => self.replied(now, server, client, io),
+            Ok(outcome) => self.server_outcome(now, server, client, outcome, io),
             Err(weir_session::ProtocolViolation(what)) => {
                 client.into_iter().for_each(|client| self.peers.put_client(client));
                 let text = format_args!("unexpected response from server: {what}");
@@ -151,35 +151,35 @@ impl Engine {
         }
     }
 
-    /// A server said more than replies.
+    /// A server sent more than replies.
     #[cold]
-    fn server_told<I: Io>(
+    fn server_outcome<I: Io>(
         &mut self,
         now: Time,
         mut server: Box<ServerSlot>,
         client: Option<Box<ClientSlot>>,
-        told: from_server::ServerOutcome,
+        outcome: from_server::ServerOutcome,
         io: &mut I,
     ) {
         let link = server.link;
         if let Some(mut client) = client {
-            self.requests_refused(&mut client, &told.refused, io);
+            self.requests_refused(&mut client, &outcome.refused, io);
             self.peers.put_client(client);
         }
-        if !(told.lost.is_empty() && told.refused_state.is_empty()) {
-            self.count_lost(&server, &told, io);
+        if !(outcome.lost.is_empty() && outcome.refused_state.is_empty()) {
+            self.count_lost(&server, &outcome, io);
         }
-        let breach = relay::breach(&told);
-        if let Some(fatal) = told.fatal {
+        let violation = relay::violation(&outcome);
+        if let Some(fatal) = outcome.fatal {
             self.log_server(Level::Warning, &server, format_args!("the server said: {}", fatal.message), io);
             server.fatal_error = Some(Refusal::ServerDown { sqlstate: fatal.sqlstate, message: fatal.message });
         }
-        if let (Some(client), Some(refusal)) = (link, breach) {
+        if let (Some(client), Some(refusal)) = (link, violation) {
             self.peers.put_server(server);
             return self.refuse_handle(now, client, refusal, io);
         }
-        if let Some(outcome) = told.own_query_done {
-            return self.own_query_done(now, server, outcome, io);
+        if let Some(result) = outcome.own_query_done {
+            return self.own_query_done(now, server, result, io);
         }
         if matches!(server.up(), Some((up, ServerPhase::Idle)) if up.is_unusable()) {
             io.close(server.peer);
@@ -207,7 +207,7 @@ impl Engine {
                 && ahead <= AHEAD / 2
                 && (ahead == 0 || !self.pools.get(client.pool).is_wanted())
             {
-                // It was held because the server owed too much.
+                // It was stopped because the server had too much to answer.
                 self.resume_waiting(client, io);
             }
         }
@@ -222,7 +222,7 @@ impl Engine {
         self.finish_transaction(now, server, client, io);
     }
 
-    /// A server has answered everything: ends its link if nothing holds it, and gives it to whoever is next.
+    /// A server has answered everything: ends its link if nothing holds it, and gives it to the next waiter.
     fn finish_transaction<I: Io>(
         &mut self,
         now: Time,
@@ -258,18 +258,18 @@ impl Engine {
     }
 
     /// The same, by its handle.
-    pub(crate) fn go_on<I: Io>(&mut self, client: Peer, io: &mut I) {
+    pub(crate) fn resume_client<I: Io>(&mut self, client: Peer, io: &mut I) {
         let Some(mut client) = self.peers.take_client(client) else { return };
         self.resume_waiting(&mut client, io);
         self.peers.put_client(client);
     }
 
-    /// A server without a client: removes what its last one left, or closes it, or gives it to whoever is next.
+    /// A server without a client: removes what its last one left, or closes it, or gives it to the next waiter.
     pub(crate) fn clean_up<I: Io>(&mut self, now: Time, mut server: Box<ServerSlot>, io: &mut I) {
         let slot = self.pools.get(server.pool);
         match links::clean_up(cx!(self, now, io), slot, &mut server) {
             AfterUse::Return => self.return_to_pool(now, server, io),
-            AfterUse::Close(why) => self.close_taken(now, server, why, io),
+            AfterUse::Close(why) => self.close_server_slot(now, server, why, io),
             AfterUse::Cleaning => self.peers.put_server(server),
         }
     }
@@ -280,11 +280,11 @@ impl Engine {
         let slot = self.pools.get(ix);
         let proof = match links::end_use(slot, &mut server) {
             Ok(proof) => proof,
-            Err(why) => return self.close_taken(now, server, why, io),
+            Err(why) => return self.close_server_slot(now, server, why, io),
         };
-        if slot.part.is_guest() && self.goes_home(ix, peer) {
+        if slot.lending.is_borrower() && self.returns_to_owner(ix, peer) {
             self.peers.put_server(server);
-            return self.send_home(peer, io);
+            return self.return_server(peer, io);
         }
         let answer = self.pools.get_mut(ix).pool.release(peer, proof, now);
         self.pass_on(now, server, answer, io);
@@ -293,7 +293,7 @@ impl Engine {
         }
     }
 
-    /// Does what a pool says is to become of a server that is clean.
+    /// Carries out what a pool has decided about a clean server.
     #[inline]
     fn pass_on<I: Io>(&mut self, now: Time, server: Box<ServerSlot>, answer: Release, io: &mut I) {
         let ix = server.pool;
@@ -304,9 +304,9 @@ impl Engine {
             }
             Release::Idle => {
                 self.peers.put_server(server);
-                self.offer_idle(ix, io);
+                self.report_idle(ix, io);
             }
-            Release::Close(reason) => self.goodbye(server, reason.text(), io),
+            Release::Close(reason) => self.disconnect_server(server, reason.text(), io),
         }
     }
 
@@ -334,9 +334,9 @@ impl Engine {
                 self.peers.put_server(server);
                 return self.send_auth_query(now, query, peer, io);
             }
-            Waiter::Guest(ask) => {
+            Waiter::Borrower(request) => {
                 self.peers.put_server(server);
-                return self.lend(ask, peer, check, io);
+                return self.lend(request, peer, check, io);
             }
         };
         let Some(mut client) = client else { return self.peers.put_server(server) };
@@ -355,23 +355,23 @@ impl Engine {
         self.peers.put_client(client);
     }
 
-    /// A wait is over. Those of a guest's clients are counted there.
+    /// A wait is over. Those of a borrower's clients are counted there.
     #[inline]
     pub(crate) fn count_wait(&mut self, ix: PoolIx, waiter: Peer, waited: Span) {
-        if !matches!(Waiter::of(waiter), Waiter::Guest(_)) {
-            self.pools.get_mut(ix).waited(waited);
+        if !matches!(Waiter::of(waiter), Waiter::Borrower(_)) {
+            self.pools.get_mut(ix).counts.waited(waited);
         }
     }
 }
 
 /// Whether a server's output was nothing but replies.
 #[inline]
-fn is_plain(told: &from_server::ServerOutcome) -> bool {
-    told.own_query_done.is_none()
-        && told.fatal.is_none()
-        && told.refused.is_empty()
-        && told.lost.is_empty()
-        && told.refused_state.is_empty()
-        && !told.block_in_statement_mode
-        && !told.copy_violated
+fn is_plain(outcome: &from_server::ServerOutcome) -> bool {
+    outcome.own_query_done.is_none()
+        && outcome.fatal.is_none()
+        && outcome.refused.is_empty()
+        && outcome.lost.is_empty()
+        && outcome.refused_state.is_empty()
+        && !outcome.block_in_statement_mode
+        && !outcome.copy_violated
 }

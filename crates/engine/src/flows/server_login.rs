@@ -23,8 +23,7 @@ impl Engine {
             return self.cancel_connected(peer, io);
         }
         let Some(mut server) = self.peers.take_server(peer) else { return };
-        server.local = local;
-        server.remote = remote;
+        server.connection.connected(local, remote);
         // The answer that it was reached by may not be the last one any more.
         server.marked_for_close |= self.backends.dns.has_vanished(&server);
         let next = login::connected(&mut server, io);
@@ -50,7 +49,7 @@ impl Engine {
 
     /// A server's handshake failed; its connection is gone.
     pub(crate) fn server_tls_failed<I: Io>(&mut self, now: Time, server: Box<ServerSlot>, error: &str, io: &mut I) {
-        let message = format!("TLS handshake with server {} failed: {error}", server.target);
+        let message = format!("TLS handshake with server {} failed: {error}", server.connection.target());
         self.login_failed(now, server, own_error(message), LoginFailure::Handshake, io);
     }
 
@@ -59,8 +58,8 @@ impl Engine {
         match self.peers.take(peer) {
             Entry::Cancel(cancel) => self.cancel_over(&cancel, io),
             Entry::Server(server) => {
-                let error = own_error(format!("could not connect to server {}: {error}", server.target));
-                self.fail_waiting(now, &server.target, &error, false);
+                let error = own_error(format!("could not connect to server {}: {error}", server.connection.target()));
+                self.fail_waiting(now, server.connection.target(), &error, false);
                 self.login_failed(now, server, error, LoginFailure::Other, io);
             }
             Entry::Client(client) => self.peers.put_client(client),
@@ -70,7 +69,7 @@ impl Engine {
 
     /// A server that is logging in sent something.
     pub(crate) fn login_bytes<I: Io>(&mut self, now: Time, mut server: Box<ServerSlot>, bytes: &[u8], io: &mut I) {
-        if matches!(server.state, ServerState::Asking) {
+        if matches!(server.state, ServerState::SslRequest) {
             let next = login::encryption_answer(cx!(self, now, io), &mut server, bytes);
             return self.login_goes_on(now, server, next, io);
         }
@@ -85,7 +84,7 @@ impl Engine {
             ServerLoginStep::Wait => self.peers.put_server(server),
             ServerLoginStep::Failed(error) => {
                 io.close(server.peer);
-                let encrypted = server.tls.is_some();
+                let encrypted = server.connection.tls().is_some();
                 let refused = error.sqlstate == "28000";
                 let failure = if refused { LoginFailure::Refused { encrypted } } else { LoginFailure::Other };
                 self.login_failed(now, server, error, failure, io);
@@ -93,22 +92,22 @@ impl Engine {
             ServerLoginStep::HashPassword { password, salt, iterations } => {
                 let slot = self.pools.get(server.pool);
                 let key = (password.clone(), salt.clone(), iterations);
-                let known = slot.salted.as_ref().filter(|(known, _)| *known == key).map(|(_, salted)| *salted);
+                let known = slot.credentials.hashed().filter(|(known, _)| *known == key).map(|(_, salted)| *salted);
                 if let Some(salted) = known {
                     return self.password_hashed(now, server, &salted, io);
                 }
                 let job = self.common.begin_job(Job::ServerSalt(server.peer));
                 io.help(job, Work::SaltServer { password, salt, iterations });
-                server.salting = Some(key);
+                server.connection.begin_hashing(key);
                 self.peers.put_server(server);
             }
             ServerLoginStep::Ready(welcome) => {
                 let process = welcome.server.cancel_key().pid;
                 server.state = ServerState::Up(welcome.server, ServerPhase::CheckingRole);
-                server.reported = welcome.reported;
-                (server.connected_at, server.linked_at) = (now, now);
+                server.connection.logged_in(welcome.reported, now);
+                server.clock.linked(now);
                 if self.common.config().log.connections {
-                    let text = format_args!("new connection to server (from {})", server.local);
+                    let text = format_args!("new connection to server (from {})", server.connection.local());
                     self.log_server(Level::Info, &server, text, io);
                 }
                 self.log_server(Level::Debug, &server, format_args!("logged in, server process {process}"), io);
@@ -120,8 +119,8 @@ impl Engine {
     /// A helper has hashed the password of a login of ours.
     pub(crate) fn server_salted<I: Io>(&mut self, now: Time, peer: Peer, salted: &[u8; 32], io: &mut I) {
         let Some(mut server) = self.peers.take_server(peer) else { return };
-        let key = server.salting.take();
-        self.pools.get_mut(server.pool).salted = key.map(|key| (key, *salted));
+        let key = server.connection.end_hashing();
+        self.pools.get_mut(server.pool).credentials.keep_hashed(key.map(|key| (key, *salted)));
         self.password_hashed(now, server, salted, io);
     }
 
@@ -190,7 +189,7 @@ impl Engine {
         }
     }
 
-    /// A server has logged in; the pool says for whom.
+    /// A server has logged in; the pool decides for whom.
     fn server_up<I: Io>(&mut self, now: Time, mut server: Box<ServerSlot>, io: &mut I) {
         let (peer, ix) = (server.peer, server.pool);
         let slot = self.pools.get_mut(ix);
@@ -202,7 +201,7 @@ impl Engine {
             }
         };
         if server.marked_for_close {
-            return self.close_taken(now, server, RECONFIGURED, io);
+            return self.close_server_slot(now, server, RECONFIGURED, io);
         }
         let answer = slot.pool.connected(peer, proof, now);
         self.peers.put_server(server);
@@ -219,11 +218,11 @@ impl Engine {
         io: &mut I,
     ) {
         let slot = self.pools.get_mut(server.pool);
-        let (name, user, host) = (&slot.name, &slot.user, &server.target);
+        let (name, user, host) = (&slot.name, &slot.user, server.connection.target());
         log(Level::Warning, format_args!("{name}/{user}@{host}: server login failed: {}", error.message), io);
-        let again = server.attempt.encryption.other(self.common.config().tls.server.mode, failure);
-        let (failure, told) = slot.hosts.failed(&slot.config, server.attempt, error, again);
-        slot.note_failure(told, false, now);
+        let again = server.connection.attempt().encryption.other(self.common.config().tls.server.mode, failure);
+        let (failure, error) = slot.hosts.failed(&slot.config, server.connection.attempt(), error, again);
+        slot.failures.add(error, false, now);
         slot.pool.connect_failed(server.peer, failure, now);
         self.common.follow_up(FollowUp::PollPool(server.pool));
     }

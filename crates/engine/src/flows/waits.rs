@@ -6,7 +6,7 @@ use weir_session::{Cause, Refusal};
 
 use crate::Engine;
 use crate::admin::wait_diagnosis::{self, Diagnosis};
-use crate::cluster::state::Asker;
+use crate::cluster::lending::Waiting;
 use crate::handles::PoolIx;
 use crate::port::Io;
 
@@ -44,18 +44,18 @@ impl Engine {
         &mut self,
         now: Time,
         ix: PoolIx,
-        askers: &[Asker],
+        to_tell: &[Waiting],
         (cause, detail): (Cause, String),
         io: &mut I,
     ) {
         let holders = self.diagnose(now, ix, |diagnosis| diagnosis.holders());
         let detail = format!("{detail} At the client's own worker {holders}");
-        for asker in askers {
-            match *asker {
-                Asker::Noticed(client) => {
+        for waiting in to_tell {
+            match *waiting {
+                Waiting::Notified(client) => {
                     wait_diagnosis::notify(&self.peers, self.pools.get(ix), client, &detail, io);
                 }
-                Asker::Refused(client) => {
+                Waiting::Refused(client) => {
                     let pool = self.pools.get_mut(ix);
                     let refusal = wait_diagnosis::timed_out(now, pool, cause, detail.clone(), io);
                     self.refuse_handle(now, client, refusal, io);

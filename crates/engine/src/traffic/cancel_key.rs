@@ -33,7 +33,7 @@ impl CancelSecret {
     }
 
     /// Whether this is what the client received, all of it and no more.
-    pub(super) fn is(&self, named: &[u8]) -> bool {
+    pub(crate) fn is(&self, named: &[u8]) -> bool {
         self.issued > 0 && weir_auth::same_secret(&self.bytes[..self.issued], named)
     }
 }

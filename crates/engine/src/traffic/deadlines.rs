@@ -16,7 +16,7 @@ use crate::traffic::holding::{LinkState, is_timed};
 /// How long a query of ours may take where the operator set no limit.
 const OWN_QUERY_TIMEOUT: Span = Span::from_secs(60);
 
-/// How long a server may be silent that owes answers to a client that has closed its side: then nobody waits for them any
+/// How long a server may be silent that has to answer a client that has closed its side: then nobody waits for it any
 /// more, and both are let go.
 pub(crate) const LAST_ANSWERS: Span = Span::from_secs(60);
 
@@ -39,17 +39,17 @@ pub(crate) fn follow<I: Io>(
     mid_message: bool,
     progress: Progress,
 ) {
-    let (full, paused) = (server.full, server.paused);
+    let reading = server.reading;
     let Some((up, ServerPhase::Linked)) = server.up() else { return };
     let state = LinkState {
         held: !up.is_quiet() || mid_message,
         working: up.is_working(),
-        awaits_client: paused || (!full && up.awaits_client()),
+        awaits_client: reading.is_paused() || (!reading.is_full() && up.awaits_client()),
         progress: up.progress(),
         answered: progress.answered,
         ended: progress.ended,
     };
-    server.holding.follow(cx.now, state);
+    server.clock.follow(cx.now, state);
     watch_server(cx.common, slot, server);
 }
 
@@ -58,23 +58,23 @@ pub(crate) fn follow<I: Io>(
 pub(crate) fn watch_server(common: &mut Common, slot: &PoolSlot, server: &mut ServerSlot) {
     let limits = &slot.config.limits;
     if is_timed(limits) {
-        let (deadline, _) = server.holding.deadline(limits);
+        let (deadline, _) = server.clock.holding().deadline(limits);
         common.arm(Who::Peer(server.peer), deadline, &mut server.armed);
     }
 }
 
 /// A query of ours was sent to a server: it must be answered in time, like a client's.
 pub(crate) fn watch_own_query<I: Io>(cx: &mut Cx<'_, I>, slot: &PoolSlot, server: &mut ServerSlot) {
-    server.own_since = cx.now;
+    server.clock.own_query_sent(cx.now);
     let deadline = server_deadline(slot, server).0;
     cx.common.arm(Who::Peer(server.peer), deadline, &mut server.armed);
 }
 
-/// When a server that is linked, or works for us, must have moved on; and what its client is told if it has not.
+/// When a server that is linked, or works for us, must have moved on; and the error for its client if it has not.
 pub(crate) fn server_deadline(slot: &PoolSlot, server: &ServerSlot) -> (Time, Refusal) {
     let limits = &slot.config.limits;
     match &server.state {
-        ServerState::Up(_, ServerPhase::Linked) => server.holding.deadline(limits),
+        ServerState::Up(_, ServerPhase::Linked) => server.clock.holding().deadline(limits),
         ServerState::Up(
             _,
             ServerPhase::Checking
@@ -85,7 +85,7 @@ pub(crate) fn server_deadline(slot: &PoolSlot, server: &ServerSlot) -> (Time, Re
         ) => {
             // A query of ours: as long as a client's may take, and never for ever.
             let limit = [limits.query_timeout, limits.server_connect_timeout].into_iter().find(|t| !t.is_zero());
-            (server.own_since.deadline(limit.unwrap_or(OWN_QUERY_TIMEOUT)), Refusal::QueryTimeout)
+            (server.clock.own_query_at().deadline(limit.unwrap_or(OWN_QUERY_TIMEOUT)), Refusal::QueryTimeout)
         }
         _ => (Time::NEVER, Refusal::QueryTimeout),
     }
@@ -110,12 +110,12 @@ pub(crate) fn client_deadline(common: &Common, peers: &Peers, pools: &Pools, cli
     }
 }
 
-/// Until when the server of a client that has closed its side must have said something. Its silence says nothing while
-/// one of the two does not read what the other has said.
+/// Until when the server of a client that has closed its side must have sent something. Its silence does not count while
+/// one of the two does not read what the other has sent.
 fn last_answers_due(common: &Common, peers: &Peers, client: &ClientSlot) -> Time {
     let Some(server) = client.link.and_then(|server| peers.get_server(server)) else { return Time::NEVER };
     let stuck = client.pause.full || client.pause.peer_full;
-    let heard_at = if stuck { common.now() } else { server.heard_at };
+    let heard_at = if stuck { common.now() } else { server.clock.heard_at() };
     heard_at.max(client.request_at).deadline(LAST_ANSWERS)
 }
 

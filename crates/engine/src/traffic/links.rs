@@ -4,7 +4,7 @@
 //! Who is next is decided in `weir-pool`, and that a server is clean in `weir-session`; in which order all this happens, in
 //! `flows::query`.
 
-use weir_base::{OnDirty, Peer, PoolMode, Time};
+use weir_base::{OnDirty, Peer, PoolMode};
 use weir_pgwire::Dirty;
 use weir_session::{Clean, Server, param_sync};
 
@@ -15,8 +15,7 @@ use crate::pools::PoolSlot;
 use crate::port::Io;
 use crate::timers::Who;
 use crate::traffic::deadlines::watch_own_query;
-use crate::traffic::holding::Holding;
-use crate::traffic::relay::{change_pause, pause_server, resume_server};
+use crate::traffic::relay::{change_pause, pause_server};
 use crate::traffic::wire::Wire;
 
 /// Why a server is closed whose address or login is not what it was (PgBouncer's words).
@@ -33,12 +32,12 @@ pub(crate) fn link<I: Io>(
     server: &mut ServerSlot,
     check: bool,
 ) -> bool {
-    slot.stats.server_assignment_count += 1;
+    slot.counts.stats.server_assignment_count += 1;
     client.link = Some(server.peer);
     server.link = Some(client.peer);
-    server.linked_at = cx.now;
+    server.clock.linked(cx.now);
     server.used = true;
-    if server.full {
+    if server.reading.is_full() {
         // What its last client sent still waits for its socket.
         change_pause(client, |pause| pause.peer_full = true, cx.io);
     }
@@ -167,7 +166,7 @@ pub(crate) enum AfterUse {
 /// A server without a client: removes what its last one left, if something has to be.
 #[inline]
 pub(crate) fn clean_up<I: Io>(cx: &mut Cx<'_, I>, slot: &PoolSlot, server: &mut ServerSlot) -> AfterUse {
-    resume_server(server, cx.io);
+    server.reading.resume(|| cx.io.resume(server.peer));
     let used = std::mem::take(&mut server.used);
     let (marked, peer) = (server.marked_for_close, server.peer);
     let Some((up, _)) = server.up() else { return AfterUse::Close(UNCLEAN) };
@@ -183,7 +182,7 @@ pub(crate) fn clean_up<I: Io>(cx: &mut Cx<'_, I>, slot: &PoolSlot, server: &mut 
             AfterUse::Return
         }
         Cleaning::Close => AfterUse::Close(UNCLEAN),
-        // Whoever is about to be closed need not be cleaned.
+        // What is about to be closed need not be cleaned.
         Cleaning::Query(..) if slot.pool.is_outdated(peer) => AfterUse::Return,
         Cleaning::Query(query, why) => {
             own_query(cx, slot, server, &query, ServerPhase::Resetting(why));
@@ -198,11 +197,8 @@ pub(crate) fn clean_up<I: Io>(cx: &mut Cx<'_, I>, slot: &PoolSlot, server: &mut 
 /// Why it must be closed instead.
 #[inline]
 pub(crate) fn end_use(slot: &PoolSlot, server: &mut ServerSlot) -> Result<Clean, &'static str> {
-    server.query_at = Time::NEVER;
-    server.transaction_at = Time::NEVER;
-    server.holding = Holding::default();
-    server.overtime = (Time::NEVER, 0);
-    let any = server.attempt.any;
+    server.clock.unlinked();
+    let any = server.connection.attempt().any;
     let Some((up, phase)) = server.up() else { return Err(UNCLEAN) };
     if let Fitness::Unfit(why) = fitness(slot.config.session_attrs, any, up.role()) {
         // It was promoted, or has become a standby.

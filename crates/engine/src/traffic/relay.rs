@@ -20,7 +20,7 @@ use crate::traffic::wire::Wire;
 /// was stopped there goes on at the half of it.
 pub(crate) const AHEAD: u32 = 16;
 
-/// Feeds a client's bytes to its session, with the server that it is linked to, if any. `base` is where they stand in the
+/// Feeds a client's bytes to its session, with the server that it is linked to, if any. `base` is where they are in the
 /// runtime's input, if they do.
 #[inline]
 pub(crate) fn feed_client<I: Io>(
@@ -43,13 +43,13 @@ pub(crate) fn feed_client<I: Io>(
     let up = server.as_mut().and_then(|server| server.up()).map(|(up, _)| up);
     let fed = from_client::feed(session, up, bytes, &mut context, &mut wire);
     let mid_message = session.is_mid_message();
-    slot.stats.received += fed.used as u64;
-    slot.stats.sent += wire.to_client();
+    slot.counts.stats.received += fed.used as u64;
+    slot.counts.stats.sent += wire.to_client();
     drop(wire);
     let counts = std::mem::take(&mut cx.sessions.counts);
-    slot.stats.client_parse_count += counts.client_parses;
-    slot.stats.server_parse_count += counts.server_parses;
-    slot.stats.bind_count += counts.binds;
+    slot.counts.stats.client_parse_count += counts.client_parses;
+    slot.counts.stats.server_parse_count += counts.server_parses;
+    slot.counts.stats.bind_count += counts.binds;
     if let Some(server) = server {
         note_request(cx, slot, server, mid_message);
     }
@@ -61,15 +61,12 @@ pub(crate) fn feed_client<I: Io>(
 fn note_request<I: Io>(cx: &mut Cx<'_, I>, slot: &PoolSlot, server: &mut ServerSlot, mid_message: bool) {
     let Some((session, _)) = server.up() else { return };
     let (busy, quiet) = (session.is_busy(), session.is_quiet());
-    if busy && server.query_at == Time::NEVER {
-        server.query_at = cx.now;
-        if server.transaction_at == Time::NEVER {
-            server.transaction_at = cx.now;
-        }
+    if busy {
+        server.clock.request_sent(cx.now);
     }
     deadlines::follow(cx, slot, server, mid_message, Progress::default());
     if quiet && !busy {
-        // Everything that was asked has been answered by us; nothing will come to say so.
+        // We have answered everything ourselves; the server will send nothing.
         cx.common.follow_up(FollowUp::Release(server.peer));
     }
 }
@@ -83,7 +80,11 @@ fn allowed_ahead(slot: &PoolSlot, server: Option<&ServerSlot>) -> u32 {
         return u32::MAX;
     }
     let wanted = server.marked_for_close || slot.is_wanted();
-    if wanted || (server.holding.query != Time::NEVER && slot.pool.is_unwanted(server.peer)) { 1 } else { AHEAD }
+    if wanted || (server.clock.holding().query != Time::NEVER && slot.pool.is_unwanted(server.peer)) {
+        1
+    } else {
+        AHEAD
+    }
 }
 
 /// Feeds what a server sent to its session, with the client that is linked to it, if any.
@@ -103,43 +104,34 @@ pub(crate) fn feed_server<I: Io>(
     let Some((up, _)) = server.up() else { return Ok(from_server::ServerOutcome::default()) };
     let session = client.and_then(|client| client.ready());
     let mid_message = session.as_ref().is_some_and(|session| session.is_mid_message());
-    let told = from_server::feed(up, session, bytes, &mut context, &mut wire);
-    slot.stats.sent += wire.to_client();
+    let outcome = from_server::feed(up, session, bytes, &mut context, &mut wire);
+    slot.counts.stats.sent += wire.to_client();
     drop(wire);
-    let told = told?;
-    let progress = Progress { answered: told.answered, ended: told.committed || told.transactions > 0 };
+    let outcome = outcome?;
+    let progress = Progress { answered: outcome.answered, ended: outcome.committed || outcome.transactions > 0 };
     deadlines::follow(cx, slot, server, mid_message, progress);
-    if told.queries > 0 {
-        count_queries(cx.now, slot, server, &told);
+    if outcome.queries > 0 {
+        count_queries(cx.now, slot, server, &outcome);
     }
-    told.errors.iter().for_each(|code| slot.tally.errors.count(*code, 1));
-    Ok(told)
+    outcome.errors.iter().for_each(|code| slot.counts.tally.errors.count(*code, 1));
+    Ok(outcome)
 }
 
-fn count_queries(now: Time, slot: &mut PoolSlot, server: &mut ServerSlot, told: &from_server::ServerOutcome) {
-    let (queries, transactions) = (u64::from(told.queries), u64::from(told.transactions));
-    let (stats, times) = (&mut slot.stats, slot.tally.times());
+fn count_queries(now: Time, slot: &mut PoolSlot, server: &mut ServerSlot, outcome: &from_server::ServerOutcome) {
+    let (queries, transactions) = (u64::from(outcome.queries), u64::from(outcome.transactions));
+    let busy = server.up().is_some_and(|(up, _)| up.is_busy());
+    let oldest_wait = slot.pool.oldest_wait().unwrap_or(Time::NEVER);
+    let took = server.clock.queries_ended(now, outcome.transactions, busy, oldest_wait);
+    let (stats, times) = (&mut slot.counts.stats, slot.counts.tally.times());
     stats.query_count += queries;
     stats.xact_count += transactions;
-    if server.query_at != Time::NEVER {
-        let took = now.since(server.query_at).micros();
+    if let Some(took) = took.query {
         stats.query_time += took;
         count_times(&mut times.query, took, queries);
     }
-    if transactions > 0 && server.transaction_at != Time::NEVER {
-        let took = now.since(server.transaction_at).micros();
+    if let Some(took) = took.transaction {
         stats.xact_time += took;
         count_times(&mut times.transaction, took, transactions);
-        server.transaction_at = Time::NEVER;
-    }
-    let busy = server.up().is_some_and(|(up, _)| up.is_busy());
-    server.query_at = if busy { now } else { Time::NEVER };
-    if busy && server.transaction_at == Time::NEVER {
-        // The next one of a pipeline.
-        server.transaction_at = now;
-        let wait = slot.pool.oldest_wait().unwrap_or(Time::NEVER);
-        let so_far = if server.overtime.0 == wait { server.overtime.1 } else { 0 };
-        server.overtime = (wait, if wait == Time::NEVER { 0 } else { so_far + told.transactions });
     }
 }
 
@@ -155,11 +147,11 @@ fn count_times(times: &mut Histogram, took: u64, ended: u64) {
 
 /// What a server's answers show that the client may not do.
 #[inline]
-pub(crate) fn breach(told: &from_server::ServerOutcome) -> Option<Refusal> {
-    if told.block_in_statement_mode {
+pub(crate) fn violation(outcome: &from_server::ServerOutcome) -> Option<Refusal> {
+    if outcome.block_in_statement_mode {
         return Some(Refusal::TransactionInStatementMode);
     }
-    told.copy_violated.then(|| Refusal::Protocol("a request during COPY".into()))
+    outcome.copy_violated.then(|| Refusal::Protocol("a request during COPY".into()))
 }
 
 /// Changes why a client is not read from, and stops or starts reading.
@@ -177,25 +169,5 @@ pub(crate) fn change_pause<I: Io>(client: &mut ClientSlot, change: impl FnOnce(&
 /// Reads no more from a server whose client's socket is full. The answers to queries of ours are not for that client.
 /// Whether that is a change.
 pub(crate) fn pause_server<I: Io>(server: &mut ServerSlot, io: &mut I) -> bool {
-    if server.paused || server.phase() != Some(ServerPhase::Linked) {
-        return false;
-    }
-    server.paused = true;
-    if !server.suspended {
-        io.pause(server.peer);
-    }
-    true
-}
-
-/// Reads from a server again, if it was paused. Whether that is a change.
-#[inline]
-pub(crate) fn resume_server<I: Io>(server: &mut ServerSlot, io: &mut I) -> bool {
-    if !server.paused {
-        return false;
-    }
-    server.paused = false;
-    if !server.suspended {
-        io.resume(server.peer);
-    }
-    true
+    server.phase() == Some(ServerPhase::Linked) && server.reading.pause(|| io.pause(server.peer))
 }

@@ -16,7 +16,7 @@ pub(crate) struct Wire<'a, I: Io> {
     server: Peer,
     /// The bytes that ranges refer to.
     bytes: &'a [u8],
-    /// Where they stand in the runtime's current input; `None` if they are the engine's own.
+    /// Where they are in the runtime's current input; `None` if they are the engine's own.
     base: Option<usize>,
     /// Bytes sent so far to the client, for the statistics.
     to_client: u64,

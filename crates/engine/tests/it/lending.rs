@@ -65,8 +65,8 @@ impl Pair {
         false
     }
 
-    /// A letter arrives, with the socket that travels along.
-    fn letter(&mut self) -> bool {
+    /// A message arrives, with the socket that comes with it.
+    fn receive(&mut self) -> bool {
         for from in 0..2 {
             if let Some((to, message, socket)) = self.worlds[from].port.messages.pop_front() {
                 let to = usize::from(to.0);
@@ -85,7 +85,7 @@ impl Pair {
 
     /// All that is on its way arrives.
     fn deliver(&mut self) {
-        while self.detach() || self.letter() {}
+        while self.detach() || self.receive() {}
     }
 
     /// A server that is asked for lets us in.
@@ -106,23 +106,23 @@ impl Pair {
         client
     }
 
-    /// A pool's first server, which is at home, a client there, and one that lives with a guest; all logged in.
+    /// A pool's first server, which is at its owner, a client there, and one at a borrower; all logged in.
     fn inhabited(size: u32) -> (Pair, usize, usize, usize) {
         let mut pair = Pair::new(size);
         let first = pair.client();
         let connecting = pair.worlds[0].port.asked.iter().any(|asked| matches!(asked, Asked::Connect(_)));
-        let home = usize::from(!connecting);
+        let owner = usize::from(!connecting);
         let server = pair.server().expect("a client wants one");
         let second = pair.client();
         assert_ne!(pair.worker(first), pair.worker(second), "clients take turns");
-        let (host, guest) = if pair.worker(first) == home { (first, second) } else { (second, first) };
-        for client in [host, guest] {
+        let (local, borrower) = if pair.worker(first) == owner { (first, second) } else { (second, first) };
+        for client in [local, borrower] {
             assert!(pair.heard(client).ends_with(&ready(b'I')), "it is welcome");
         }
         pair.pass(Span::from_secs(2));
-        assert_eq!(pair.worker(server), home, "a server that nobody wants goes home");
+        assert_eq!(pair.worker(server), owner, "a server that nobody wants is returned");
         pair.heard(server);
-        (pair, server, host, guest)
+        (pair, server, local, borrower)
     }
 
     /// A reload brings a pool of so many servers.
@@ -144,20 +144,20 @@ impl Pair {
 }
 
 #[test]
-fn a_server_is_lent_and_goes_home_to_one_who_waits_longer() {
-    let (mut pair, server, host, guest) = Pair::inhabited(1);
-    pair.send(guest, &query("SELECT 1"));
+fn a_server_is_lent_and_returned_to_one_who_waits_longer() {
+    let (mut pair, server, local, borrower) = Pair::inhabited(1);
+    pair.send(borrower, &query("SELECT 1"));
     pair.deliver();
-    assert_eq!(pair.worker(server), pair.worker(guest));
+    assert_eq!(pair.worker(server), pair.worker(borrower));
     assert!(says(&pair.heard(server), "SELECT 1"));
-    pair.send(host, &query("SELECT 2"));
+    pair.send(local, &query("SELECT 2"));
     pair.deliver();
     pair.pass(Span::from_millis(10));
     pair.send(server, &done("SELECT", b'I'));
-    assert!(says(&pair.heard(guest), "SELECT"));
-    pair.send(guest, &query("SELECT 3"));
+    assert!(says(&pair.heard(borrower), "SELECT"));
+    pair.send(borrower, &query("SELECT 3"));
     pair.deliver();
-    assert_eq!(pair.worker(server), pair.worker(host), "who came first is first");
+    assert_eq!(pair.worker(server), pair.worker(local), "who came first is first");
     assert!(says(&pair.heard(server), "SELECT 2"));
     pair.send(server, &done("SELECT", b'I'));
     pair.deliver();
@@ -167,75 +167,75 @@ fn a_server_is_lent_and_goes_home_to_one_who_waits_longer() {
 
 #[test]
 fn a_server_that_says_something_as_it_leaves_is_not_used_and_another_is_asked_for() {
-    let (mut pair, server, _, guest) = Pair::inhabited(1);
-    pair.send(guest, &query("SELECT 1"));
+    let (mut pair, server, _, borrower) = Pair::inhabited(1);
+    pair.send(borrower, &query("SELECT 1"));
     while !pair.worlds.iter().any(|world| world.port.asked.iter().any(|asked| matches!(asked, Asked::Detach(_)))) {
-        assert!(pair.letter(), "it is asked for");
+        assert!(pair.receive(), "it is asked for");
     }
     // The beginning of a message.
     pair.send(server, b"E\0\0\0\x40S");
     pair.deliver();
     assert!(!pair.is_open(server));
     let next = pair.server().expect("another one is asked for");
-    assert_eq!(pair.worker(next), pair.worker(guest));
+    assert_eq!(pair.worker(next), pair.worker(borrower));
     assert!(says(&pair.heard(next), "SELECT 1"));
 }
 
 #[test]
-fn a_guest_s_client_is_told_what_the_home_knows_of_its_wait() {
-    let (mut pair, server, host, guest) = Pair::inhabited(1);
-    pair.send(host, &query("BEGIN"));
+fn a_borrower_s_client_is_told_what_the_owner_knows_of_its_wait() {
+    let (mut pair, server, local, borrower) = Pair::inhabited(1);
+    pair.send(local, &query("BEGIN"));
     pair.send(server, &done("BEGIN", b'T'));
-    pair.send(guest, &query("SELECT 1"));
+    pair.send(borrower, &query("SELECT 1"));
     pair.deliver();
     pair.pass(Span::from_secs(11));
-    let told = pair.heard(guest);
+    let told = pair.heard(borrower);
     assert!(says(&told, "query_wait_timeout") && says(&told, "57014"), "{}", String::from_utf8_lossy(&told));
     assert!(says(&told, "1 of 1 servers are in use: 1 by clients that idle in a transaction"));
-    assert!(!pair.is_open(guest));
-    assert_eq!(pair.worlds[pair.worker(guest)].engine.refusals().pool_full, 1);
+    assert!(!pair.is_open(borrower));
+    assert_eq!(pair.worlds[pair.worker(borrower)].engine.refusals().pool_full, 1);
 }
 
 #[test]
-fn a_guest_s_client_is_told_of_a_slow_login_and_not_of_a_full_pool() {
-    let (mut pair, server, host, guest) = Pair::inhabited(2);
-    pair.send(host, &query("BEGIN"));
+fn a_borrower_s_client_is_told_of_a_slow_login_and_not_of_a_full_pool() {
+    let (mut pair, server, local, borrower) = Pair::inhabited(2);
+    pair.send(local, &query("BEGIN"));
     pair.send(server, &done("BEGIN", b'T'));
-    pair.send(guest, &query("SELECT 1"));
+    pair.send(borrower, &query("SELECT 1"));
     pair.deliver();
     pair.pass(Span::from_secs(11));
-    let told = pair.heard(guest);
+    let told = pair.heard(borrower);
     assert!(says(&told, "query_wait_timeout") && says(&told, "08001"), "{}", String::from_utf8_lossy(&told));
-    assert_eq!(pair.worlds[pair.worker(guest)].engine.refusals().server_slow, 1);
+    assert_eq!(pair.worlds[pair.worker(borrower)].engine.refusals().server_slow, 1);
 }
 
 #[test]
-fn a_home_whose_servers_are_lent_has_a_full_pool() {
-    let (mut pair, server, host, guest) = Pair::inhabited(1);
-    pair.send(guest, &query("BEGIN"));
+fn an_owner_whose_servers_are_lent_has_a_full_pool() {
+    let (mut pair, server, local, borrower) = Pair::inhabited(1);
+    pair.send(borrower, &query("BEGIN"));
     pair.deliver();
     pair.send(server, &done("BEGIN", b'T'));
-    pair.send(host, &query("SELECT 1"));
+    pair.send(local, &query("SELECT 1"));
     pair.pass(Span::from_secs(11));
-    let told = pair.heard(host);
+    let told = pair.heard(local);
     assert!(says(&told, "57014"), "{}", String::from_utf8_lossy(&told));
     assert!(says(&told, "1 of 1 servers are in use: 1 lent to other workers."));
 }
 
 #[test]
-fn a_guest_gives_up_its_server_when_a_pool_without_a_limit_gets_one() {
-    let (mut pair, lent, host, guest) = Pair::inhabited(0);
-    pair.send(guest, &query("SELECT 1"));
+fn a_borrower_gives_up_its_server_when_a_pool_without_a_limit_gets_one() {
+    let (mut pair, lent, local, borrower) = Pair::inhabited(0);
+    pair.send(borrower, &query("SELECT 1"));
     pair.deliver();
-    pair.send(host, &query("BEGIN"));
-    let kept = pair.server().expect("the host's client gets one of its own");
+    pair.send(local, &query("BEGIN"));
+    let kept = pair.server().expect("the owner's client gets one of its own");
     pair.send(kept, &done("BEGIN", b'T'));
-    // The guest has heard that nobody waits elsewhere: of itself it would keep its server.
+    // The borrower has heard that nobody waits elsewhere: of itself it would keep its server.
     pair.pass(Span::from_millis(10));
     pair.resize(1);
     assert!(pair.is_open(lent) && pair.is_open(kept), "who is served is not disturbed");
     pair.send(lent, &done("SELECT", b'I'));
     pair.deliver();
     assert!(!pair.is_open(lent), "one is too many, and this one is free");
-    assert!(pair.is_open(kept) && pair.is_open(guest));
+    assert!(pair.is_open(kept) && pair.is_open(borrower));
 }

@@ -1,146 +1,103 @@
-//! Questions and answers of the DNS as bytes (RFC 1035, section 4; AAAA: RFC 3596).
+//! Questions and answers of the DNS as bytes (RFC 1035, section 4; AAAA: RFC 3596), by the library `domain`.
 //!
-//! Owns the two kinds of question that a pooler has. Must not know how they are sent. Nothing here trusts a length: a cut or
-//! twisted message is [`None`].
+//! Owns the two kinds of question that a pooler has, and what counts as an answer to one. Must not know how they are sent. A
+//! message that is cut or malformed is [`None`].
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 
-const HEADER: usize = 12;
-const RESPONSE: u16 = 1 << 15;
-const TRUNCATED: u16 = 1 << 9;
-const RECURSION: u16 = 1 << 8;
-const CNAME: u16 = 5;
-const INTERNET: u16 = 1;
-/// The longest name, as text without its last dot.
-const MAX_NAME: usize = 253;
-const MAX_LABEL: usize = 63;
+use domain::base::iana::{Class, Rcode};
+use domain::base::name::NameBuilder;
+use domain::base::{Message, MessageBuilder, Name, Rtype, ToName};
+use domain::rdata::{A, Aaaa};
 
 /// What is asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
-    A = 1,
-    Aaaa = 28,
+    A,
+    Aaaa,
 }
 
-/// What a server said to a question.
+/// The server's answer to a question.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Reply {
-    /// These are all addresses, perhaps none, and the answer holds for so many seconds.
+    /// All addresses, perhaps none, and the seconds for which they hold.
     Addresses(Vec<IpAddr>, u32),
-    /// The answer did not fit; it is to be had by TCP.
+    /// The answer did not fit; it must be asked for by TCP.
     Truncated,
-    /// The server could not say.
+    /// The server has no answer.
     Failed,
 }
 
-/// A question; nothing for what is no name.
+/// A question; `None` for what is no name of a host.
 pub(crate) fn question(id: u16, name: &str, kind: Kind) -> Option<Vec<u8>> {
-    let name = name.strip_suffix('.').unwrap_or(name);
-    let good =
-        |label: &str| !label.is_empty() && label.len() <= MAX_LABEL && label.bytes().all(|b| b.is_ascii_graphic());
-    if name.len() > MAX_NAME || !name.split('.').all(good) {
-        return None;
-    }
-    let mut bytes = Vec::with_capacity(HEADER + name.len() + 6);
-    for word in [id, RECURSION, 1, 0, 0, 0] {
-        bytes.extend_from_slice(&word.to_be_bytes());
-    }
-    for label in name.split('.') {
-        bytes.push(label.len() as u8);
-        bytes.extend_from_slice(label.as_bytes());
-    }
-    bytes.push(0);
-    bytes.extend_from_slice(&(kind as u16).to_be_bytes());
-    bytes.extend_from_slice(&INTERNET.to_be_bytes());
-    Some(bytes)
+    let mut message = MessageBuilder::new_vec().question();
+    message.header_mut().set_id(id);
+    message.header_mut().set_rd(true);
+    let kind = match kind {
+        Kind::A => Rtype::A,
+        Kind::Aaaa => Rtype::AAAA,
+    };
+    message.push((full_name(name)?, kind)).ok()?;
+    Some(message.finish())
 }
 
-/// Reads the answer to `question`; nothing for a message that is something else.
+fn full_name(name: &str) -> Option<Name<Vec<u8>>> {
+    let mut labels = NameBuilder::new_vec();
+    for label in name.strip_suffix('.').unwrap_or(name).split('.') {
+        if label.is_empty() || !label.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return None;
+        }
+        labels.append_label(label.as_bytes()).ok()?;
+    }
+    labels.into_name().ok()
+}
+
+/// Reads the answer to `question`; `None` for a message that is something else.
 pub(crate) fn reply(message: &[u8], question: &[u8]) -> Option<Reply> {
-    let (id, flags) = (word(message, 0)?, word(message, 2)?);
-    let asked = message.get(HEADER..question.len())?;
-    let ours = id == word(question, 0)? && asked.eq_ignore_ascii_case(&question[HEADER..]);
-    if !ours || flags & RESPONSE == 0 || word(message, 4)? != 1 {
+    let (message, question) = (Message::from_octets(message).ok()?, Message::from_octets(question).ok()?);
+    let header = message.header();
+    if header.id() != question.header().id() || !header.qr() || message.header_counts().qdcount() != 1 {
         return None;
     }
-    let missing = match flags & 0xf {
-        0 => false,
-        3 => true,
-        _ => return Some(Reply::Failed),
-    };
-    if flags & TRUNCATED != 0 {
+    let (echoed, asked) = (message.first_question()?, question.first_question()?);
+    let kind = asked.qtype();
+    if !echoed.qname().name_eq(asked.qname()) || echoed.qtype() != kind || echoed.qclass() != asked.qclass() {
+        return None;
+    }
+    if ![Rcode::NOERROR, Rcode::NXDOMAIN].contains(&header.rcode()) {
+        return Some(Reply::Failed);
+    }
+    if header.tc() {
         return Some(Reply::Truncated);
     }
-    let kind = word(question, question.len() - 4)?;
-    let (mut addresses, mut ttl, mut at) = (Vec::new(), u32::MAX, question.len());
-    for _ in 0..word(message, 6)? {
-        let record = Record::read(message, &mut at)?;
-        if record.class != INTERNET || (record.kind != kind && record.kind != CNAME) {
+    let (mut addresses, mut shortest) = (Vec::new(), u32::MAX);
+    for record in message.answer().ok()? {
+        let record = record.ok()?;
+        if record.class() != Class::IN || ![kind, Rtype::CNAME].contains(&record.rtype()) {
             continue;
         }
-        ttl = ttl.min(record.ttl);
-        if record.kind == kind && !missing {
-            addresses.push(address(kind, record.data)?);
-        }
-    }
-    Some(Reply::Addresses(addresses, ttl))
-}
-
-/// One record of an answer.
-struct Record<'a> {
-    kind: u16,
-    class: u16,
-    ttl: u32,
-    data: &'a [u8],
-}
-
-impl<'a> Record<'a> {
-    fn read(message: &'a [u8], at: &mut usize) -> Option<Record<'a>> {
-        skip_name(message, at)?;
-        let (kind, class) = (word(message, *at)?, word(message, *at + 2)?);
         // A time beyond 2^31 is zero (RFC 2181, section 8).
-        let ttl = u32::from(word(message, *at + 4)?) << 16 | u32::from(word(message, *at + 6)?);
-        let ttl = if ttl > i32::MAX as u32 { 0 } else { ttl };
-        let length = usize::from(word(message, *at + 8)?);
-        let data = message.get(*at + 10..*at + 10 + length)?;
-        *at += 10 + length;
-        Some(Record { kind, class, ttl, data })
+        let ttl = record.ttl().as_secs();
+        shortest = shortest.min(if i32::try_from(ttl).is_ok() { ttl } else { 0 });
+        // One of another length is malformed (RFC 1035, section 3.4.1; RFC 3596, section 2.2).
+        let address: Option<IpAddr> = match record.rtype() {
+            Rtype::A => Some(record.to_record::<A>().ok()??.data().addr().into()),
+            Rtype::AAAA => Some(record.to_record::<Aaaa>().ok()??.data().addr().into()),
+            _ => None,
+        };
+        addresses.extend(address.filter(|_| header.rcode() == Rcode::NOERROR));
     }
-}
-
-fn skip_name(message: &[u8], at: &mut usize) -> Option<()> {
-    loop {
-        let length = *message.get(*at)?;
-        *at += 1;
-        match length {
-            0 => return Some(()),
-            // A pointer ends the name; where it leads does not matter here.
-            0xc0.. => {
-                *at += 1;
-                return Some(());
-            }
-            1..=63 => *at += usize::from(length),
-            _ => return None,
-        }
-    }
-}
-
-/// An address has the length of its record's kind (RFC 1035, section 3.4.1; RFC 3596, section 2.2).
-fn address(kind: u16, data: &[u8]) -> Option<IpAddr> {
-    if kind == Kind::Aaaa as u16 {
-        <[u8; 16]>::try_from(data).ok().map(|b| Ipv6Addr::from(b).into())
-    } else {
-        <[u8; 4]>::try_from(data).ok().map(|b| Ipv4Addr::from(b).into())
-    }
-}
-
-fn word(bytes: &[u8], at: usize) -> Option<u16> {
-    Some(u16::from_be_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
+    Some(Reply::Addresses(addresses, shortest))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const RESPONSE: u16 = 1 << 15;
+    const TRUNCATED: u16 = 1 << 9;
+    const CNAME: u16 = 5;
+    const INTERNET: u16 = 1;
 
     /// An answer with an alias and two addresses.
     fn answer(question: &[u8], flags: u16) -> Vec<u8> {

@@ -10,7 +10,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use mio::net::{TcpStream, UnixStream};
-use socket2::SockRef;
 use weir_base::{Host, Peer, Span, Target};
 use weir_config::Keepalive;
 
@@ -165,7 +164,7 @@ impl Port {
 
 fn open_tcp(address: SocketAddr, keepalive: &Keepalive) -> io::Result<Socket> {
     let socket = TcpStream::connect(address)?;
-    tune(&SockRef::from(&socket), keepalive)?;
+    tune(&socket, keepalive)?;
     Ok(Socket::Tcp(socket))
 }
 

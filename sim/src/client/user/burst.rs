@@ -1,23 +1,23 @@
-//! A burst: messages that are sent without waiting, and the wait for all their answers.
+//! A burst: sends messages without waiting, then waits for all replies.
 
 use weir_base::{OnDirty, PoolMode, Span};
 
-use super::{CANCEL, Client, Exit, PATIENCE, Phase, THINK, WRITE};
+use super::{CANCEL, Client, DEADLINE, Exit, Phase, THINK, WRITE};
+use crate::client::reference::Parameters;
 use crate::client::script::{Burst, Script};
-use crate::client::shadow::Parameters;
 use crate::context::{Context, Event};
 use crate::postgres::core::Transaction;
 
 impl Client {
     pub(super) fn think(&mut self, ctx: &mut Context) {
         self.phase = Phase::Idle;
-        let pause = self.rng.span(1, self.slowest_thought);
+        let pause = self.rng.span(1, self.longest_think_time);
         ctx.wake(pause, self.owner(), THINK);
     }
 
-    /// Begins the next burst, or leaves.
+    /// Starts the next burst, or ends the session.
     pub(super) fn next(&mut self, ctx: &mut Context) {
-        if self.bursts == 0 && (self.shadow.transaction() == Transaction::Idle || !self.calm) {
+        if self.bursts == 0 && (self.reference.transaction() == Transaction::Idle || !self.calm) {
             let exit = self.draw_exit();
             return self.leave(ctx, exit);
         }
@@ -28,14 +28,14 @@ impl Client {
             rules: &ctx.rules,
             client: self.identity.number,
             tokens: &mut self.tokens,
-            session: self.lives,
-            core: self.shadow.core(),
+            session: self.sessions_left,
+            core: self.reference.core(),
         };
         let Burst { mut stages, sleeps, forgets } = script.burst(self.bursts == 0);
         stages.reverse();
         self.stages = stages;
         self.forgets = forgets;
-        self.shadow.parameters = if forgets { Parameters::Adopted } else { Parameters::Compared };
+        self.reference.parameters = if forgets { Parameters::Adopted } else { Parameters::Compared };
         self.phase = Phase::Busy;
         self.set_deadline(ctx, sleeps);
         if sleeps > 0 && self.rng.chance(self.habits.cancels) {
@@ -48,8 +48,8 @@ impl Client {
     pub(super) fn set_deadline(&mut self, ctx: &mut Context, sleeps: u64) {
         self.deadline += 1;
         self.began = ctx.now();
-        let latest = ctx.now() + ctx.rules.patience + Span::from_micros(sleeps);
-        ctx.queue.at(latest, Event::Wake(self.owner(), PATIENCE + self.deadline));
+        let latest = ctx.now() + ctx.rules.answer_timeout + Span::from_micros(sleeps);
+        ctx.queue.at(latest, Event::Wake(self.owner(), DEADLINE + self.deadline));
     }
 
     fn send_stage(&mut self, ctx: &mut Context) {
@@ -61,12 +61,12 @@ impl Client {
                 ctx.sent(end, &message);
             }
             ctx.counts.messages += 1;
-            self.shadow.sent(message);
+            self.reference.sent(message);
         }
-        if !self.calm && self.rng.chance(self.leaves) && self.rng.chance(200) {
+        if !self.calm && self.rng.chance(self.early_exits) && self.rng.chance(200) {
             return self.leave_within(ctx, &bytes);
         }
-        if self.rng.chance(self.dribbles) && !bytes.is_empty() {
+        if self.rng.chance(self.split_writes) && !bytes.is_empty() {
             self.unwritten = bytes.split_off(self.rng.below(bytes.len() as u64) as usize);
             let pause = self.rng.span(10, 300_000);
             ctx.wake(pause, self.owner(), WRITE);
@@ -81,24 +81,24 @@ impl Client {
         self.settle(ctx);
     }
 
-    /// Leaves in the middle of what it says, or right after it.
+    /// Sends part or all of the bytes, then disconnects.
     fn leave_within(&mut self, ctx: &mut Context, bytes: &[u8]) {
-        let said = self.rng.between(0, bytes.len() as u64) as usize;
-        self.write(ctx, &bytes[..said]);
+        let sent = self.rng.between(0, bytes.len() as u64) as usize;
+        self.write(ctx, &bytes[..sent]);
         let exit = *self.rng.pick(&[Exit::Close, Exit::Reset, Exit::HalfClose]);
         self.leave(ctx, exit);
     }
 
     fn draw_exit(&mut self) -> Exit {
-        if self.calm || !self.rng.chance(self.leaves) {
+        if self.calm || !self.rng.chance(self.early_exits) {
             return Exit::Terminate;
         }
         *self.rng.pick(&[Exit::Close, Exit::Reset, Exit::HalfClose])
     }
 
-    /// After bytes have been handled: is the burst over?
+    /// After bytes were handled: continues or ends the burst if all replies have arrived.
     pub(super) fn settle(&mut self, ctx: &mut Context) {
-        if self.phase != Phase::Busy || !self.unwritten.is_empty() || !self.shadow.is_satisfied() {
+        if self.phase != Phase::Busy || !self.unwritten.is_empty() || !self.reference.has_all_replies() {
             return;
         }
         if !self.stages.is_empty() {
@@ -107,13 +107,13 @@ impl Client {
         if self.canceller.is_none() {
             self.cancelling = false;
         }
-        if let Some(violation) = self.shadow.compare_parameters() {
+        if let Some(violation) = self.reference.compare_parameters() {
             ctx.violated(violation.checker, || violation.what);
         }
-        self.shadow.parameters = Parameters::Compared;
+        self.reference.parameters = Parameters::Compared;
         let released = ctx.rules.pooled && ctx.rules.mode != PoolMode::Session;
-        if released && self.shadow.transaction() == Transaction::Idle && ctx.rules.on_dirty != OnDirty::Keep {
-            self.shadow.forget_leftovers();
+        if released && self.reference.transaction() == Transaction::Idle && ctx.rules.on_dirty != OnDirty::Keep {
+            self.reference.forget_leftovers();
         }
         self.think(ctx);
     }

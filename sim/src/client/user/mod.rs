@@ -1,7 +1,7 @@
-//! A client that uses a database: it logs in, sends bursts of messages, compares what comes back, and leaves, in
-//! order or not.
+//! A client that uses a database: it logs in, sends bursts of messages, compares the replies, and disconnects, in order
+//! or not.
 //!
-//! Owns a client's life; a burst's life is in [`burst`].
+//! Owns a client's sessions; bursts are in [`burst`].
 
 mod burst;
 
@@ -10,12 +10,12 @@ use weir_pgwire::{put_front, tag};
 
 use super::Identity;
 use super::login::Login;
+use super::reference::Reference;
 use super::script::Habits;
-use super::shadow::Shadow;
 use crate::check::Checker;
 use crate::context::Context;
 use crate::message::{Back, Front, Inbox};
-use crate::network::{End, Happening, Owner};
+use crate::network::{End, Owner, SocketEvent};
 use crate::postgres::core::Reporting;
 use crate::rng::Rng;
 use crate::transcript::Startup;
@@ -26,38 +26,38 @@ const THINK: u32 = 1;
 const READ: u32 = 2;
 const WRITE: u32 = 3;
 const CANCEL: u32 = 4;
-/// Deadlines are counted from here, so that one that was met wakes nobody.
-const PATIENCE: u32 = 16;
+/// Deadlines are numbered from here, so that the timer of one that was met has no effect.
+const DEADLINE: u32 = 16;
 
 /// How a session ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Exit {
-    /// With a Terminate.
+    /// With a Terminate message.
     Terminate,
     /// By closing the socket.
     Close,
     /// With a reset.
     Reset,
-    /// By writing no more, and reading on.
+    /// By shutting down writes while still reading.
     HalfClose,
 }
 
-/// Where a client stands.
+/// The phase of a client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Phase {
-    /// Without a connection; it comes, or comes back, when it is woken.
+    /// No connection; connects when its timer fires.
     Away,
     Connecting,
-    /// It has asked for TLS, and waits for the answer.
+    /// Has sent SSLRequest and waits for the answer.
     AskingForTls,
     LoggingIn,
     /// Between bursts.
     Idle,
-    /// A burst is under way.
+    /// In a burst.
     Busy,
-    /// It writes no more and waits for the end.
+    /// Has shut down writes and waits for the end.
     HalfClosed,
-    /// It will not come back.
+    /// Has finished.
     Done,
 }
 
@@ -71,12 +71,12 @@ pub(crate) struct Client {
     end: Option<End>,
     inbox: Inbox,
     login: Login,
-    shadow: Shadow,
+    reference: Reference,
     parameters: Vec<(String, String)>,
     key: Option<(u32, Vec<u8>)>,
     /// Bursts left in this session, and sessions left.
     bursts: u64,
-    lives: u64,
+    sessions_left: u64,
     /// Stages of the burst that have not been sent, the last one first.
     stages: Vec<Vec<Front>>,
     /// Bytes of the burst that will be written later.
@@ -86,27 +86,28 @@ pub(crate) struct Client {
     /// Counts bursts, for deadlines.
     deadline: u32,
     canceller: Option<End>,
-    /// A cancel was sent in this burst or is still open, so it may take effect.
+    /// A cancel request of this burst may still take effect.
     cancelling: bool,
-    /// A cancel was cut off in this session, so nobody knows when it takes effect.
+    /// The connection of a cancel request broke in this session, so the request may take effect at any time.
     cancel_is_lost: bool,
     /// How many deliveries in a thousand make it stop reading for a while.
     stalls: u32,
-    /// How many bursts in a thousand are written in two pieces, or not to their end.
-    dribbles: u32,
-    leaves: u32,
-    slowest_thought: u64,
-    /// When faults stop, it behaves.
+    /// How many bursts in a thousand are written in two pieces.
+    split_writes: u32,
+    early_exits: u32,
+    longest_think_time: u64,
+    /// Faults have stopped: it does not misbehave any more.
     calm: bool,
     began: Time,
 }
 
 impl Client {
-    /// A client that will come when it is woken for the first time.
+    /// A client that connects when its first timer fires.
     pub(crate) fn new(identity: Identity, reporting: Reporting, mut rng: Rng) -> Client {
-        let habits = Habits::draw(&mut rng, identity.haste);
-        let shadow = Shadow::new(identity.number, &[], reporting);
-        let lives = if identity.is_impostor() { 1 } else { rng.skewed(1, 6) }.min(identity.stay.sessions);
+        let habits = Habits::draw(&mut rng, identity.cancel_run);
+        let reference = Reference::new(identity.number, &[], reporting);
+        let sessions_left =
+            if identity.has_wrong_password() { 1 } else { rng.skewed(1, 6) }.min(identity.caps.sessions);
         Client {
             identity,
             habits,
@@ -115,11 +116,11 @@ impl Client {
             end: None,
             inbox: Inbox::default(),
             login: Login::default(),
-            shadow,
+            reference,
             parameters: Vec::new(),
             key: None,
             bursts: 0,
-            lives,
+            sessions_left,
             stages: Vec::new(),
             unwritten: Vec::new(),
             forgets: false,
@@ -129,17 +130,17 @@ impl Client {
             cancelling: false,
             cancel_is_lost: false,
             stalls: *rng.pick(&[0, 0, 20, 200]),
-            dribbles: *rng.pick(&[0, 0, 100]),
-            leaves: *rng.pick(&[0, 0, 100, 400]),
-            slowest_thought: rng.skewed(100, 2_000_000),
+            split_writes: *rng.pick(&[0, 0, 100]),
+            early_exits: *rng.pick(&[0, 0, 100, 400]),
+            longest_think_time: rng.skewed(100, 2_000_000),
             calm: false,
             began: Time::START,
             rng,
         }
     }
 
-    /// Lets the client come after a while.
-    pub(crate) fn invite(&mut self, ctx: &mut Context, latest: u64) {
+    /// Schedules the first connection, within `latest` microseconds.
+    pub(crate) fn schedule_arrival(&mut self, ctx: &mut Context, latest: u64) {
         let delay = Span::from_micros(self.rng.below(latest.max(1)));
         ctx.wake(delay, self.owner(), ARRIVE);
     }
@@ -149,19 +150,19 @@ impl Client {
         self.phase == Phase::Done
     }
 
-    /// Faults stop: it finishes what it has begun, and misbehaves no more.
-    pub(crate) fn calm_down(&mut self) {
+    /// Faults stop: it finishes soon and does not misbehave any more.
+    pub(crate) fn stop_faults(&mut self) {
         self.calm = true;
-        self.lives = self.lives.min(1);
+        self.sessions_left = self.sessions_left.min(1);
         self.bursts = self.bursts.min(3);
         self.stalls = 0;
     }
 
-    /// Where it stands, for a report.
+    /// Its state, for a report.
     pub(crate) fn describe(&mut self) -> String {
         let Identity { number, user, database, .. } = &self.identity;
         let since = self.began.micros() as f64 / 1e6;
-        let awaited = self.shadow.awaited();
+        let awaited = self.reference.awaited();
         format!("c{number} ({database}/{user}) {:?} since {since}, awaits {awaited}", self.phase)
     }
 
@@ -169,21 +170,21 @@ impl Client {
         Owner::Client(self.identity.number)
     }
 
-    /// Something happened to its connection.
-    pub(crate) fn happened(&mut self, ctx: &mut Context, happening: &Happening, bytes: &[u8]) {
-        match happening {
-            Happening::Connected => self.connected(ctx),
-            Happening::Bytes => self.bytes(ctx, bytes),
-            Happening::Eof | Happening::Error | Happening::ConnectFailed => self.lost(ctx, happening),
-            Happening::Ending | Happening::Drained | Happening::Arrived(_) => {}
+    /// An event of its connection.
+    pub(crate) fn socket_event(&mut self, ctx: &mut Context, event: &SocketEvent, bytes: &[u8]) {
+        match event {
+            SocketEvent::Connected => self.connected(ctx),
+            SocketEvent::Bytes => self.bytes(ctx, bytes),
+            SocketEvent::Eof | SocketEvent::Error | SocketEvent::ConnectFailed => self.lost(ctx, event),
+            SocketEvent::Ending | SocketEvent::Drained | SocketEvent::Arrived(_) => {}
         }
     }
 
-    /// Something happened to the connection that carries its cancel request.
-    pub(crate) fn canceller_happened(&mut self, ctx: &mut Context, happening: &Happening) {
+    /// An event of the connection that carries its cancel request.
+    pub(crate) fn canceller_event(&mut self, ctx: &mut Context, event: &SocketEvent) {
         let Some(end) = self.canceller else { return };
-        match happening {
-            Happening::Connected => {
+        match event {
+            SocketEvent::Connected => {
                 let mut bytes = Vec::new();
                 if let Some((pid, key)) = &self.key {
                     put_front::cancel_request(&mut bytes, *pid, key);
@@ -191,17 +192,17 @@ impl Client {
                 ctx.sent(end, "CancelRequest");
                 ctx.write(end, &bytes);
             }
-            Happening::Eof | Happening::Error | Happening::ConnectFailed => {
+            SocketEvent::Eof | SocketEvent::Error | SocketEvent::ConnectFailed => {
                 ctx.close(end);
                 self.canceller = None;
-                // Cut off from us, the request may still reach the server at any time.
-                self.cancel_is_lost |= *happening == Happening::Error;
+                // The request may still reach the server at any time.
+                self.cancel_is_lost |= *event == SocketEvent::Error;
             }
-            Happening::Bytes | Happening::Ending | Happening::Drained | Happening::Arrived(_) => {}
+            SocketEvent::Bytes | SocketEvent::Ending | SocketEvent::Drained | SocketEvent::Arrived(_) => {}
         }
     }
 
-    /// What it asked to be woken for has come.
+    /// One of its timers has fired.
     pub(crate) fn woken(&mut self, ctx: &mut Context, reason: u32) {
         match (reason, self.phase) {
             (ARRIVE, Phase::Away) => self.arrive(ctx),
@@ -212,15 +213,15 @@ impl Client {
                 }
             }
             (WRITE, Phase::Busy) => self.write_rest(ctx),
-            // In a burst, or after it has left: then there is nothing to cancel any more.
+            // In a burst, or after a disconnect: then there is nothing to cancel any more.
             (CANCEL, Phase::Busy | Phase::Away) if self.canceller.is_none() && self.key.is_some() => {
                 let owner = Owner::Canceller(self.identity.number);
                 self.canceller = Some(ctx.connect(owner, self.identity.address.clone()));
                 self.cancelling = self.phase == Phase::Busy;
             }
-            (deadline, Phase::Busy | Phase::LoggingIn) if deadline == PATIENCE + self.deadline => {
-                if ctx.misled.has(self.identity.number) {
-                    return self.over(ctx);
+            (deadline, Phase::Busy | Phase::LoggingIn) if deadline == DEADLINE + self.deadline => {
+                if ctx.affected.has(self.identity.number) {
+                    return self.end_session(ctx);
                 }
                 let text = self.describe();
                 ctx.violated(Checker::WaitersAreAnswered, || text);
@@ -230,18 +231,18 @@ impl Client {
     }
 
     fn arrive(&mut self, ctx: &mut Context) {
-        ctx.misled.forget(self.identity.number);
-        self.bursts = self.rng.skewed(1, 150).min(self.identity.stay.bursts);
+        ctx.affected.forget(self.identity.number);
+        self.bursts = self.rng.skewed(1, 150).min(self.identity.caps.bursts);
         if self.calm {
             self.bursts = self.bursts.min(3);
         }
         self.inbox = Inbox::default();
         self.login = Login::default();
         self.parameters = self.draw_parameters();
-        self.shadow = Shadow::new(self.identity.number, &self.parameters, self.reporting);
-        self.shadow.may_keep_its_server = ctx.rules.pooled && ctx.rules.mode != PoolMode::Session;
-        self.shadow.tolerates_notifications = ctx.rules.pooled && ctx.rules.on_dirty == OnDirty::Keep;
-        self.shadow.may_be_limited = ctx.rules.faulty;
+        self.reference = Reference::new(self.identity.number, &self.parameters, self.reporting);
+        self.reference.may_keep_its_server = ctx.rules.pooled && ctx.rules.mode != PoolMode::Session;
+        self.reference.tolerates_notifications = ctx.rules.pooled && ctx.rules.on_dirty == OnDirty::Keep;
+        self.reference.may_be_limited = ctx.rules.faulty;
         self.key = None;
         self.cancelling = false;
         self.cancel_is_lost = false;
@@ -302,25 +303,25 @@ impl Client {
     }
 
     fn bytes(&mut self, ctx: &mut Context, bytes: &[u8]) {
-        if ctx.misled.has(self.identity.number) {
-            return self.over(ctx);
+        if ctx.affected.has(self.identity.number) {
+            return self.end_session(ctx);
         }
         self.inbox.push(bytes);
         if self.phase == Phase::AskingForTls {
-            // Past a yes all goes on as past a no: the handshake is the port's, which does not wait for the answer to be
-            // heard here. An answer that was held up may so bring the end of a login that took too long.
-            // A request that was itself held up for too long is answered with that end alone.
-            let heard = self.inbox.rest().to_vec();
-            match heard.as_slice() {
+            // After `S` the client continues as after `N`: the port simulates the handshake and does not wait for this
+            // client. A delayed answer may therefore come with the error of a login timeout; a delayed request may get
+            // that error alone.
+            let answer = self.inbox.rest().to_vec();
+            match answer.as_slice() {
                 [tag::back::ERROR, ..] => self.phase = Phase::LoggingIn,
                 [b'N' | b'S'] | [b'N' | b'S', tag::back::ERROR, ..] => {
                     self.inbox = Inbox::default();
                     self.send_startup(ctx);
-                    self.inbox.push(&heard[1..]);
+                    self.inbox.push(&answer[1..]);
                 }
                 _ => {
                     let number = self.identity.number;
-                    let what = || format!("c{number}: SSLRequest answered with {heard:?}");
+                    let what = || format!("c{number}: SSLRequest answered with {answer:?}");
                     return ctx.violated(Checker::AnsweredAsDirect, what);
                 }
             }
@@ -364,24 +365,24 @@ impl Client {
             (Phase::HalfClosed, _) => {}
             _ => {
                 let cancelling = self.cancelling || self.cancel_is_lost || self.canceller.is_some();
-                if let Some(violation) = self.shadow.take(&message, cancelling) {
+                if let Some(violation) = self.reference.take(&message, cancelling) {
                     ctx.violated(violation.checker, || violation.what);
                 }
             }
         }
     }
 
-    /// The other side ends the session with a reason.
+    /// The other side ends the session with a fatal error.
     fn refused(&mut self, ctx: &mut Context, code: &str, text: &str) {
         let number = self.identity.number;
-        let expected = (self.identity.is_impostor() && code == "28P01") || ctx.rules.faulty;
+        let expected = (self.identity.has_wrong_password() && code == "28P01") || ctx.rules.faulty;
         if !expected && self.phase != Phase::HalfClosed {
             ctx.violated(Checker::NoErrorWithoutFault, || format!("c{number} is refused: {code} {text}"));
         }
-        if !self.identity.is_impostor() {
+        if !self.identity.has_wrong_password() {
             ctx.counts.broken += 1;
         }
-        self.over(ctx);
+        self.end_session(ctx);
     }
 
     fn login_message(&mut self, ctx: &mut Context, message: Back) {
@@ -395,7 +396,7 @@ impl Client {
                 }
                 self.write(ctx, &bytes);
             }
-            Back::Parameter(name, value) => self.shadow.told(name, value),
+            Back::Parameter(name, value) => self.reference.parameter_reported(name, value),
             Back::Key(pid, key) => self.key = Some((pid, key)),
             Back::Negotiate | Back::Problem { error: false, .. } => {}
             Back::Ready(b'I') if self.login.is_done() => self.ready(ctx),
@@ -405,21 +406,21 @@ impl Client {
 
     fn ready(&mut self, ctx: &mut Context) {
         let number = self.identity.number;
-        if self.identity.is_impostor() {
-            ctx.violated(Checker::AnsweredAsDirect, || format!("c{number} got in with a wrong password"));
+        if self.identity.has_wrong_password() {
+            ctx.violated(Checker::AnsweredAsDirect, || format!("c{number} logged in with a wrong password"));
         }
         if self.key.is_none() {
-            ctx.violated(Checker::AnsweredAsDirect, || format!("c{number} got no key for cancels"));
+            ctx.violated(Checker::AnsweredAsDirect, || format!("c{number} got no cancel key"));
         }
-        if let Some(violation) = self.shadow.compare_parameters() {
+        if let Some(violation) = self.reference.compare_parameters() {
             ctx.violated(violation.checker, || violation.what);
         }
         ctx.counts.logins += 1;
         let most = ctx.rules.max_clients;
-        let clients = self.end.map_or(0, |end| ctx.let_in(end));
+        let clients = self.end.map_or(0, |end| ctx.logged_in_now(end));
         if clients > most {
             ctx.violated(Checker::LimitsHold, || {
-                format!("c{number} is let in as one of {clients}, with {most} allowed")
+                format!("c{number} is logged in as one of {clients} clients, with {most} allowed")
             });
         }
         self.think(ctx);
@@ -434,12 +435,12 @@ impl Client {
                 let mut bytes = Vec::new();
                 put_front::terminate(&mut bytes);
                 self.write(ctx, &bytes);
-                self.over(ctx);
+                self.end_session(ctx);
             }
-            Exit::Close => self.over(ctx),
+            Exit::Close => self.end_session(ctx),
             Exit::Reset => {
                 ctx.abort(end);
-                self.over(ctx);
+                self.end_session(ctx);
             }
             Exit::HalfClose => {
                 ctx.left(end);
@@ -451,28 +452,28 @@ impl Client {
     }
 
     /// The connection ended from the other side.
-    fn lost(&mut self, ctx: &mut Context, happening: &Happening) {
+    fn lost(&mut self, ctx: &mut Context, event: &SocketEvent) {
         let number = self.identity.number;
-        ctx.note(|| format!("c{number} is cut off: {happening:?}"));
+        ctx.note(|| format!("c{number} lost its connection: {event:?}"));
         if self.phase != Phase::HalfClosed {
             ctx.counts.broken += 1;
             if !ctx.rules.faulty {
                 let text = self.describe();
-                ctx.violated(Checker::NoErrorWithoutFault, || format!("{happening:?} for {text}"));
+                ctx.violated(Checker::NoErrorWithoutFault, || format!("{event:?} for {text}"));
             }
         }
-        self.over(ctx);
+        self.end_session(ctx);
     }
 
     /// The session is over; another one may follow.
-    fn over(&mut self, ctx: &mut Context) {
+    fn end_session(&mut self, ctx: &mut Context) {
         if let Some(end) = self.end.take() {
             ctx.close(end);
         }
         self.stages.clear();
         self.unwritten.clear();
-        self.lives = self.lives.saturating_sub(1);
-        if self.lives == 0 {
+        self.sessions_left = self.sessions_left.saturating_sub(1);
+        if self.sessions_left == 0 {
             self.phase = Phase::Done;
         } else {
             self.phase = Phase::Away;

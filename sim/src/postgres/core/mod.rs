@@ -1,9 +1,9 @@
-//! One session of a PostgreSQL server: what each message does to it, and what it answers.
+//! One session of a PostgreSQL server: the effects of each message, and the replies.
 //!
-//! Owns the protocol's rules after the login: transactions, the extended protocol's skipping after an error, portals,
-//! statements, COPY. Must not know bytes, time or other sessions, so that a client can run the same rules beside the
-//! real thing and compare. Source: PostgreSQL's documentation, "Message Flow"; the order of checks is that of its
-//! `exec_parse_message`, `exec_bind_message` and their siblings.
+//! Owns the protocol's rules after the login: transactions, skipping after an error in the extended protocol, portals,
+//! statements, COPY. Must not know bytes, time or other sessions, so that a client can run the same rules as a reference
+//! and compare. Source: PostgreSQL's documentation, "Message Flow"; the order of checks is that of its
+//! `exec_parse_message`, `exec_bind_message` and similar functions.
 
 mod run;
 
@@ -22,7 +22,7 @@ use crate::reply::Reply;
 pub(crate) enum Reporting {
     /// At once, as PostgreSQL did before release 14.
     AtOnce,
-    /// Before ReadyForQuery, as it does since.
+    /// Before ReadyForQuery, as PostgreSQL does since release 14.
     BeforeReady,
 }
 
@@ -32,7 +32,7 @@ type Code = &'static str;
 /// The state of a transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Transaction {
-    /// None, or one that the next Sync ends.
+    /// No transaction, or an implicit one that the next Sync ends.
     Idle,
     /// Inside BEGIN.
     Open,
@@ -60,7 +60,7 @@ struct CopyIn {
     lines: u64,
 }
 
-/// How a statement came in.
+/// The protocol that a statement was sent with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Protocol {
     Simple,
@@ -76,7 +76,7 @@ pub(crate) struct Core {
     transaction: Transaction,
     /// After an error in the extended protocol, everything up to Sync is skipped.
     skipping: bool,
-    /// How the statement that runs came in; meaningful while one sleeps or copies.
+    /// The protocol of the running statement; valid while it sleeps or copies.
     protocol: Protocol,
     statements: BTreeMap<String, Statement>,
     /// Statements made with SQL's PREPARE.
@@ -92,13 +92,13 @@ pub(crate) struct Core {
     locks: BTreeSet<String>,
     /// Listens and temporary tables at the beginning of the transaction.
     saved: Option<(BTreeSet<String>, BTreeSet<String>)>,
-    /// Notifications that wait for the transaction's end, and those that have been sent.
+    /// Notifications held back until the end of the transaction.
     pending: Vec<(String, String)>,
-    /// Notifications for the world to deliver.
+    /// Notifications to be delivered to other sessions.
     pub(crate) notified: Vec<(String, String)>,
     /// Replies in order.
     pub(crate) out: VecDeque<Reply>,
-    /// Whether the client asked for what is ready.
+    /// Whether buffered replies must be sent.
     pub(crate) flush: bool,
 }
 
@@ -138,7 +138,7 @@ impl Core {
         self.copy.is_some()
     }
 
-    /// For how many microseconds the running statement sleeps; no message may be fed meanwhile.
+    /// How many microseconds the running statement sleeps; meanwhile no message may be fed.
     pub(crate) fn sleeping(&self) -> Option<u64> {
         self.sleeping.as_ref().map(|(micros, _)| *micros)
     }
@@ -148,7 +148,7 @@ impl Core {
         self.listens.contains(channel)
     }
 
-    /// What a client left behind that the next one could notice, but for reported settings: as WHOAMI shows it.
+    /// State that a client left behind and the next one could notice, except reported settings, as WHOAMI shows it.
     pub(crate) fn leftovers(&self) -> String {
         let mut all = self.settings.leftovers();
         all.extend(self.sql_prepared.keys().map(|name| format!("prepared {name}")));
@@ -158,7 +158,7 @@ impl Core {
         all.join(" ")
     }
 
-    /// Forgets what [`Core::leftovers`] shows.
+    /// Drops the state that [`Core::leftovers`] shows.
     pub(crate) fn forget_leftovers(&mut self) {
         self.settings.forget_unreported();
         self.sql_prepared.clear();
@@ -177,20 +177,20 @@ impl Core {
         self.statements.get("").map(|statement| statement.text.as_str())
     }
 
-    /// The message that was fed last has failed after all, for a reason that this session does not know.
+    /// The last message failed after all, for a reason unknown to this session.
     pub(crate) fn fail_instead(&mut self) {
         self.out.clear();
         self.skipping = true;
     }
 
-    /// The message that was fed last has failed like any request; if it was a Parse of `name`, there is no such statement.
+    /// The last message failed because of a limit; if it was a Parse of `name`, the statement does not exist.
     pub(crate) fn refuse_instead(&mut self, name: Option<&str>) {
         name.into_iter().for_each(|name| drop(self.statements.remove(name)));
         self.fail("54000", Protocol::Extended);
         self.out.clear();
     }
 
-    /// A message is cancelled instead of handled.
+    /// A message was cancelled before the session handled it.
     pub(crate) fn cancel_unseen(&mut self, message: &Front) {
         if matches!(message, Front::Query(_) | Front::FunctionCall(_)) {
             self.fail("57014", Protocol::Simple);
@@ -225,7 +225,7 @@ impl Core {
                 self.close(*of, name);
                 Ok(())
             }
-            // Late messages of a COPY are ignored; the others end the session elsewhere.
+            // Late COPY messages are ignored; the other messages are handled by the caller.
             Front::CopyData(_) | Front::CopyDone | Front::CopyFail(_) | Front::Password(_) | Front::Terminate => Ok(()),
         };
         if let Err(code) = result {
@@ -239,7 +239,7 @@ impl Core {
             return self.feed_copy(&Front::Terminate);
         }
         match tag {
-            // Outside of a COPY nobody looks at what is in them.
+            // Outside a COPY their bodies are not read.
             front::COPY_DATA | front::COPY_DONE | front::COPY_FAIL => {}
             front::SYNC => {
                 self.fail("08P01", Protocol::Simple);
@@ -290,7 +290,7 @@ impl Core {
         self.run_rest();
     }
 
-    /// Runs what is left of a simple Query, up to a sleep or a COPY.
+    /// Runs the remaining statements of a simple Query, up to a sleep or a COPY.
     fn run_rest(&mut self) {
         self.protocol = Protocol::Simple;
         while let Some(command) = self.rest.pop_front() {
@@ -423,7 +423,7 @@ impl Core {
         Ok(())
     }
 
-    /// In a failed transaction only what returns nothing can be described.
+    /// In a failed transaction only a statement without a result can be described.
     fn check_describe(&self, column: Option<&str>) -> Result<(), Code> {
         if column.is_some() && self.transaction == Transaction::Failed { Err("25P02") } else { Ok(()) }
     }
@@ -457,7 +457,7 @@ impl Core {
         self.out.push_back(Reply::Bare(back::CLOSE_COMPLETE));
     }
 
-    /// A transaction begins, if none is under way.
+    /// A transaction starts, if none is in progress.
     fn begin_saving(&mut self) {
         self.settings.begin();
         if self.saved.is_none() {
@@ -488,7 +488,7 @@ impl Core {
     }
 
     fn complete(&mut self, tag: &str) {
-        // In versions that report at once, what a command changed is told while it runs, before its tag.
+        // Versions that report at once report changes while the command runs, before its tag.
         self.report_at_once();
         self.out.push_back(Reply::Complete(tag.to_owned()));
     }
@@ -499,7 +499,7 @@ impl Core {
         match self.transaction {
             Transaction::Idle => self.rollback(),
             Transaction::Open => {
-                // The settings go back at once, the portals with the end of the block.
+                // Settings are restored at once, portals end with the transaction block.
                 self.settings.rollback();
                 self.transaction = Transaction::Failed;
             }

@@ -1,4 +1,4 @@
-//! What one command does to a session, and what it returns.
+//! The effects and the results of each command.
 
 use weir_pgwire::tag::back;
 
@@ -8,7 +8,7 @@ use crate::postgres::login;
 use crate::reply::Reply;
 
 impl Core {
-    /// Runs a command for at most `limit` rows, from row `position` on.
+    /// Runs a command for at most `limit` rows, starting with row `position`.
     pub(super) fn run(&mut self, command: &Command, limit: u64, position: &mut u64) -> Result<(), Code> {
         self.begin_saving();
         match command {
@@ -80,7 +80,7 @@ impl Core {
         }
     }
 
-    /// Commands that change the session and return nothing.
+    /// Runs a command that changes the session and returns no rows.
     fn utility(&mut self, command: &Command) -> Result<(), Code> {
         let tag = match command {
             Command::Begin => self.begin(),
@@ -142,7 +142,7 @@ impl Core {
         Ok(())
     }
 
-    /// PREPARE, EXECUTE and DEALLOCATE: they share their names with the protocol's statements.
+    /// PREPARE, EXECUTE and DEALLOCATE, which share the names of the protocol's statements.
     fn sql_statements(&mut self, command: &Command) -> Result<&'static str, Code> {
         Ok(match command {
             Command::Prepare { name, text } => {
@@ -170,7 +170,7 @@ impl Core {
         })
     }
 
-    /// The unnamed statement is not among those that are forgotten (PostgreSQL's `DropAllPreparedStatements`).
+    /// Drops all named statements and keeps the unnamed one (PostgreSQL's `DropAllPreparedStatements`).
     fn forget_statements(&mut self) {
         self.sql_prepared.clear();
         self.statements.retain(|name, _| name.is_empty());

@@ -1,20 +1,20 @@
-//! Every order of letters in small worlds: a ledger, two workers, three pools under limits that cross them, and letters
-//! that take their time.
+//! Every order of messages in a small model: a counter, two workers, three pools under shared limits, and messages that
+//! take their time.
 //!
-//! A [`World`] has the ledger itself, and a model of what each worker's side (`limits`) does with its letters. From an
+//! A [`World`] has the counter itself, and a model of what each worker's side (`servers`) does with its messages. From an
 //! empty world every event is tried, and every event after that, to a given depth: a client comes or leaves, a server
-//! rests or is lost, the oldest letter of one of the four ways arrives. States that look alike are visited once; they may
+//! rests or is lost, the oldest message of one of the four ways arrives. States that look alike are visited once; they may
 //! be, because only the order of moments and numbers matters, never their distance. After each event
 //!
-//! - no key has more servers than its limit, and the ledger's count is that of the servers and permits that exist;
-//! - when from here on all letters arrive and all servers come to rest, nobody waits, and the letters end.
+//! - no key has more servers than its limit, and the counter's count is that of the servers and permits that exist;
+//! - when from here on all messages arrive and all servers come to rest, nobody waits, and the messages end.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use weir_base::{Time, WorkerId};
 
-use super::{Asker, Key, Ledger, Need, Order, Plea, PoolId, Seeking};
+use super::{Counter, Eviction, IfFull, Key, PoolId, QuotaReply, QuotaRequest, Resource, Waiting};
 
 const WORKERS: u16 = 2;
 /// The most clients that wait in one pool.
@@ -29,12 +29,12 @@ enum Event {
     /// The client of this pool that waits longest leaves.
     Leave(usize),
     /// A client of this pool is done with its server.
-    Rest(usize),
+    Finish(usize),
     /// An idle server of this pool is lost, or else a busy one.
     Lose(usize),
-    /// The oldest letter of this worker reaches the ledger.
+    /// The oldest message of this worker reaches the counter.
     Up(usize),
-    /// The oldest letter of the ledger reaches this worker.
+    /// The oldest message of the counter reaches this worker.
     Down(usize),
     /// A limit changes, or changes back.
     Reload,
@@ -42,9 +42,9 @@ enum Event {
 
 /// A pool at its worker.
 #[derive(Clone)]
-struct Site {
+struct PoolModel {
     id: PoolId,
-    home: usize,
+    owner: usize,
     waiting: VecDeque<Time>,
     busy: u32,
     idle: VecDeque<Time>,
@@ -53,15 +53,15 @@ struct Site {
 
 #[derive(Clone)]
 struct World {
-    ledger: Ledger,
+    counter: Counter,
     limits: BTreeMap<Key, u32>,
     /// What [`Event::Reload`] changes them to, and back.
     other: BTreeMap<Key, u32>,
-    sites: Vec<Site>,
+    pools: Vec<PoolModel>,
     /// Where a worker has been asked for idle servers, and whether it has offered one since.
-    pressed: [BTreeMap<Key, bool>; WORKERS as usize],
-    up: [VecDeque<Plea>; WORKERS as usize],
-    down: [VecDeque<Order>; WORKERS as usize],
+    searched: [BTreeMap<Key, bool>; WORKERS as usize],
+    up: [VecDeque<QuotaRequest>; WORKERS as usize],
+    down: [VecDeque<QuotaReply>; WORKERS as usize],
     clock: u64,
     ids: u64,
     trace: Vec<Event>,
@@ -74,13 +74,14 @@ fn pool(database: u8, user: u8) -> PoolId {
 impl World {
     /// Two databases, two users; the pools live on both workers.
     fn new(limits: &[(Key, u32)], other: &[(Key, u32)]) -> World {
-        let site = |id, home| Site { id, home, waiting: VecDeque::new(), busy: 0, idle: VecDeque::new(), asking: None };
+        let site =
+            |id, owner| PoolModel { id, owner, waiting: VecDeque::new(), busy: 0, idle: VecDeque::new(), asking: None };
         World {
-            ledger: Ledger::default(),
+            counter: Counter::default(),
             limits: limits.iter().cloned().collect(),
             other: other.iter().cloned().collect(),
-            sites: vec![site(pool(0, 0), 0), site(pool(0, 1), 1), site(pool(1, 0), 1)],
-            pressed: Default::default(),
+            pools: vec![site(pool(0, 0), 0), site(pool(0, 1), 1), site(pool(1, 0), 1)],
+            searched: Default::default(),
             up: Default::default(),
             down: Default::default(),
             clock: 0,
@@ -91,11 +92,11 @@ impl World {
 
     fn events(&self) -> Vec<Event> {
         let mut events = Vec::new();
-        for (at, site) in self.sites.iter().enumerate() {
+        for (at, site) in self.pools.iter().enumerate() {
             let possible = [
                 (site.waiting.len() < CLIENTS, Event::Come(at)),
                 (!site.waiting.is_empty(), Event::Leave(at)),
-                (site.busy > 0, Event::Rest(at)),
+                (site.busy > 0, Event::Finish(at)),
                 (site.busy > 0 || !site.idle.is_empty(), Event::Lose(at)),
             ];
             events.extend(possible.into_iter().filter_map(|(is, event)| is.then_some(event)));
@@ -114,30 +115,30 @@ impl World {
         match event {
             Event::Come(at) => self.come(at),
             Event::Leave(at) => {
-                self.sites[at].waiting.pop_front();
-                self.ask_for_what_is_wanted(at);
+                self.pools[at].waiting.pop_front();
+                self.request_if_wanted(at);
             }
-            Event::Rest(at) => self.rest(at),
+            Event::Finish(at) => self.finish(at),
             Event::Lose(at) => {
-                let site = &mut self.sites[at];
+                let site = &mut self.pools[at];
                 if site.idle.pop_back().is_none() {
                     site.busy -= 1;
                 }
-                self.give_back(at);
+                self.release(at);
             }
             Event::Up(worker) => {
-                let plea = self.up[worker].pop_front().expect("there is one");
-                self.hear(worker, plea);
+                let request = self.up[worker].pop_front().expect("there is one");
+                self.receive(worker, request);
             }
             Event::Down(worker) => {
-                let order = self.down[worker].pop_front().expect("there is one");
-                self.obey(worker, order);
+                let reply = self.down[worker].pop_front().expect("there is one");
+                self.carry_out(worker, reply);
             }
             Event::Reload => {
                 std::mem::swap(&mut self.limits, &mut self.other);
-                let (limits, mut orders) = (self.limits.clone(), Vec::new());
-                self.ledger.settle(WORKERS, &|key| limits.get(key).copied().unwrap_or(0), &mut orders);
-                self.send(orders);
+                let limits = &self.limits;
+                let replies = self.counter.limits_changed(WORKERS, &|key| limits.get(key).copied().unwrap_or(0));
+                self.send(replies);
             }
         }
         self.check();
@@ -145,112 +146,114 @@ impl World {
 
     fn come(&mut self, at: usize) {
         let now = self.now();
-        let site = &mut self.sites[at];
+        let site = &mut self.pools[at];
         if site.idle.pop_back().is_some() {
             site.busy += 1;
             return;
         }
         site.waiting.push_back(now);
-        self.ask_for_what_is_wanted(at);
+        self.request_if_wanted(at);
     }
 
-    fn rest(&mut self, at: usize) {
+    fn finish(&mut self, at: usize) {
         let now = self.now();
-        let site = &mut self.sites[at];
+        let site = &mut self.pools[at];
         if site.waiting.pop_front().is_some() {
-            return self.ask_for_what_is_wanted(at);
+            return self.request_if_wanted(at);
         }
         site.busy -= 1;
         site.idle.push_back(now);
-        let (home, id, longest) = (site.home, site.id.clone(), site.idle[0]);
+        let (owner, id, longest) = (site.owner, site.id.clone(), site.idle[0]);
         for key in id.keys() {
-            if let Some(offered) = self.pressed[home].get_mut(&key).filter(|offered| !**offered) {
+            if let Some(offered) = self.searched[owner].get_mut(&key).filter(|offered| !**offered) {
                 *offered = true;
-                self.up[home].push_back(Plea::Idle { key, round: None, longest: Some((longest, id.clone())) });
+                self.up[owner].push_back(QuotaRequest::Idle { key, round: None, longest: Some((longest, id.clone())) });
             }
         }
     }
 
     /// One ask at a time, as long as somebody waits.
-    fn ask_for_what_is_wanted(&mut self, at: usize) {
-        let site = &mut self.sites[at];
+    fn request_if_wanted(&mut self, at: usize) {
+        let site = &mut self.pools[at];
         match (site.asking, site.waiting.front()) {
             (None, Some(since)) => {
                 self.ids += 1;
                 site.asking = Some(self.ids);
-                let (id, pool, need) = (self.ids, site.id.clone(), Need::Client(*since));
-                self.up[site.home].push_back(Plea::Ask { id, pool, need });
+                let (id, resource, if_full) = (self.ids, Resource::Server(site.id.clone()), IfFull::Wait(*since));
+                self.up[site.owner].push_back(QuotaRequest::Acquire { id, resource, if_full });
             }
             (Some(id), None) => {
                 site.asking = None;
-                self.up[site.home].push_back(Plea::Withdraw { id });
+                self.up[site.owner].push_back(QuotaRequest::Cancel { id });
             }
             _ => {}
         }
     }
 
-    fn give_back(&mut self, at: usize) {
-        let site = &self.sites[at];
-        self.up[site.home].push_back(Plea::Return { pool: site.id.clone(), count: 1 });
+    fn release(&mut self, at: usize) {
+        let site = &self.pools[at];
+        self.up[site.owner].push_back(QuotaRequest::Release { resource: Resource::Server(site.id.clone()), count: 1 });
     }
 
-    fn hear(&mut self, from: usize, plea: Plea) {
-        let (limits, mut orders) = (self.limits.clone(), Vec::new());
+    fn receive(&mut self, from: usize, request: QuotaRequest) {
+        let limits = &self.limits;
         let limit = |key: &Key| limits.get(key).copied().unwrap_or(0);
-        self.ledger.hear(WorkerId(from as u16), plea, &limit, &mut orders);
-        self.ledger.settle(WORKERS, &limit, &mut orders);
-        self.send(orders);
+        let replies = self.counter.receive(WorkerId(from as u16), request, WORKERS, &limit);
+        self.send(replies);
     }
 
-    fn send(&mut self, orders: Vec<Order>) {
-        for order in orders {
-            match &order {
-                Order::Answer { to, .. } | Order::Evict { to, .. } => self.down[usize::from(to.0)].push_back(order),
-                Order::Seek { .. } | Order::Relax { .. } => {
-                    self.down.iter_mut().for_each(|way| way.push_back(order.clone()));
+    fn send(&mut self, replies: Vec<QuotaReply>) {
+        for reply in replies {
+            match &reply {
+                QuotaReply::Answer { to, .. } | QuotaReply::Evict { to, .. } => {
+                    self.down[usize::from(to.0)].push_back(reply)
+                }
+                QuotaReply::FindIdle { .. } | QuotaReply::StopFinding { .. } => {
+                    self.down.iter_mut().for_each(|way| way.push_back(reply.clone()));
                 }
             }
         }
     }
 
-    fn obey(&mut self, worker: usize, order: Order) {
-        match order {
-            Order::Answer { id, pool, granted, .. } => {
-                assert!(granted, "a client's ask is never refused");
+    fn carry_out(&mut self, worker: usize, reply: QuotaReply) {
+        match reply {
+            QuotaReply::Answer { resource: Resource::Client(_), .. } => unreachable!("no client asks here"),
+            QuotaReply::Answer { id, resource: Resource::Server(pool), full, .. } => {
+                assert!(full.is_none(), "a request that waits is never refused");
                 let at = self.site(&pool);
-                if self.sites[at].asking != Some(id) {
-                    return self.give_back(at);
+                if self.pools[at].asking != Some(id) {
+                    return self.release(at);
                 }
-                let site = &mut self.sites[at];
+                let site = &mut self.pools[at];
                 site.asking = None;
                 site.waiting.pop_front().expect("who asks has somebody who waits");
                 site.busy += 1;
-                self.ask_for_what_is_wanted(at);
+                self.request_if_wanted(at);
             }
-            Order::Seek { key, round } => {
-                let here = self.sites.iter().filter(|site| site.home == worker && site.id.keys().contains(&key));
+            QuotaReply::FindIdle { key, round } => {
+                let here = self.pools.iter().filter(|site| site.owner == worker && site.id.keys().contains(&key));
                 let longest = here.filter_map(|site| Some((*site.idle.front()?, site.id.clone()))).min();
-                self.pressed[worker].insert(key.clone(), false);
-                self.up[worker].push_back(Plea::Idle { key, round: Some(round), longest });
+                self.searched[worker].insert(key.clone(), false);
+                self.up[worker].push_back(QuotaRequest::Idle { key, round: Some(round), longest });
             }
-            Order::Relax { key } => {
-                self.pressed[worker].remove(&key);
+            QuotaReply::StopFinding { key } => {
+                self.searched[worker].remove(&key);
             }
-            Order::Evict { pool, key, .. } => {
-                if let Some(offered) = self.pressed[worker].get_mut(&key) {
+            QuotaReply::Evict { pool, key, .. } => {
+                if let Some(offered) = self.searched[worker].get_mut(&key) {
                     *offered = false;
                 }
                 let at = self.site(&pool);
-                match self.sites[at].idle.pop_front() {
-                    Some(_) => self.give_back(at),
-                    None => self.up[worker].push_back(Plea::Missed { key }),
+                match self.pools[at].idle.pop_front() {
+                    Some(_) => self.release(at),
+                    None => self.up[worker].push_back(QuotaRequest::NotIdle { key }),
                 }
             }
         }
     }
 
     fn site(&self, pool: &PoolId) -> usize {
-        self.sites.iter().position(|site| site.id == *pool).expect("it is one of ours")
+        self.pools.iter().position(|site| site.id == *pool).expect("it is one of ours")
     }
 
     fn now(&self) -> Time {
@@ -266,19 +269,19 @@ impl World {
                 *servers.entry(key).or_default() += if real { count } else { 0 };
             }
         };
-        self.sites.iter().for_each(|site| add(&site.id, site.busy + site.idle.len() as u32, true));
-        for plea in self.up.iter().flatten() {
-            if let Plea::Return { pool, count } = plea {
+        self.pools.iter().for_each(|site| add(&site.id, site.busy + site.idle.len() as u32, true));
+        for request in self.up.iter().flatten() {
+            if let QuotaRequest::Release { resource: Resource::Server(pool), count } = request {
                 add(pool, *count, false);
             }
         }
-        for order in self.down.iter().flatten() {
-            if let Order::Answer { pool, granted: true, .. } = order {
+        for reply in self.down.iter().flatten() {
+            if let QuotaReply::Answer { resource: Resource::Server(pool), full: None, .. } = reply {
                 add(pool, 1, false);
             }
         }
         permits.retain(|_, count| *count > 0);
-        assert_eq!(permits, self.ledger.counts, "the ledger counts wrong: {:?}", self.trace);
+        assert_eq!(permits, self.counter.counts, "the counter counts wrong: {:?}", self.trace);
         for (key, count) in servers {
             // What was there before a limit shrank may stay.
             let most = [&self.limits, &self.other].map(|limits| limits.get(&key).copied().unwrap_or(u32::MAX));
@@ -286,52 +289,52 @@ impl World {
         }
     }
 
-    /// All letters arrive and all servers come to rest: then nobody waits, and there are no letters any more.
-    fn calm_down(&mut self) {
+    /// All messages arrive and all servers come to rest: then nobody waits, and there are no messages any more.
+    fn finish_all(&mut self) {
         for _ in 0..200 {
             let next = self.events().into_iter().find(|event| matches!(event, Event::Up(_) | Event::Down(_)));
-            let rest = (0..self.sites.len()).find(|at| self.sites[*at].busy > 0).map(Event::Rest);
+            let rest = (0..self.pools.len()).find(|at| self.pools[*at].busy > 0).map(Event::Finish);
             match next.or(rest) {
                 Some(event) => self.apply(event),
                 None => {
-                    let waiting = self.sites.iter().any(|site| !site.waiting.is_empty());
+                    let waiting = self.pools.iter().any(|site| !site.waiting.is_empty());
                     return assert!(!waiting, "somebody waits although all is idle: {:?}", self.trace);
                 }
             }
         }
-        panic!("letters without end: {:?}", self.trace);
+        panic!("messages without end: {:?}", self.trace);
     }
 
     /// What tells this state from others: the order of moments and of numbers, not their values.
-    fn looks(&self) -> u64 {
+    fn fingerprint(&self) -> u64 {
         let ranks = self.ranks();
         let mut hash = DefaultHasher::new();
         let h = &mut hash;
-        for site in &self.sites {
+        for site in &self.pools {
             (site.busy, ranks.id(site.asking)).hash(h);
             site.waiting.iter().for_each(|since| ranks.time(*since).hash(h));
             site.waiting.len().hash(h);
             site.idle.iter().for_each(|since| ranks.time(*since).hash(h));
         }
-        (&self.limits, &self.pressed, &self.ledger.counts).hash(h);
-        for plea in self.up.iter().flat_map(|way| way.iter().map(Some).chain([None])) {
-            ranks.plea(plea, h);
+        (&self.limits, &self.searched, &self.counter.counts).hash(h);
+        for request in self.up.iter().flat_map(|way| way.iter().map(Some).chain([None])) {
+            ranks.request(request, h);
         }
-        for order in self.down.iter().flat_map(|way| way.iter().map(Some).chain([None])) {
-            ranks.order(order, h);
+        for reply in self.down.iter().flat_map(|way| way.iter().map(Some).chain([None])) {
+            ranks.reply(reply, h);
         }
-        for ((since, id), Asker { worker, pool }) in &self.ledger.line {
-            (ranks.time(*since), ranks.id(Some(*id)), worker.0, pool).hash(h);
+        for ((since, id), Waiting { worker, resource }) in &self.counter.waiting {
+            (ranks.time(*since), ranks.id(Some(*id)), worker.0, resource).hash(h);
         }
-        for (key, seeking) in &self.ledger.seeking {
+        for (key, eviction) in &self.counter.evictions {
             key.hash(h);
-            match seeking {
-                Seeking::Gathering { round, left, best } => {
+            match eviction {
+                Eviction::Searching { round, left, best } => {
                     let best = best.as_ref().map(|(since, worker, pool)| (ranks.time(*since), worker.0, pool));
                     (0, ranks.round(Some(*round)), left, best).hash(h);
                 }
-                Seeking::Dry => 1.hash(h),
-                Seeking::Evicting(pool) => (2, pool).hash(h),
+                Eviction::NoneIdle => 1.hash(h),
+                Eviction::Closing(pool) => (2, pool).hash(h),
             }
         }
         hash.finish()
@@ -339,39 +342,39 @@ impl World {
 
     fn ranks(&self) -> Ranks {
         let mut ranks = Ranks::default();
-        for site in &self.sites {
+        for site in &self.pools {
             ranks.times.extend(site.waiting.iter().chain(&site.idle).copied());
             ranks.ids.extend(site.asking);
         }
-        for plea in self.up.iter().flatten() {
-            match plea {
-                Plea::Ask { id, need: Need::Client(since), .. } => {
+        for request in self.up.iter().flatten() {
+            match request {
+                QuotaRequest::Acquire { id, if_full: IfFull::Wait(since), .. } => {
                     ranks.ids.insert(*id);
                     ranks.times.insert(*since);
                 }
-                Plea::Withdraw { id } => {
+                QuotaRequest::Cancel { id } => {
                     ranks.ids.insert(*id);
                 }
-                Plea::Idle { round, longest, .. } => {
+                QuotaRequest::Idle { round, longest, .. } => {
                     ranks.rounds.extend(*round);
                     ranks.times.extend(longest.iter().map(|(since, _)| *since));
                 }
                 _ => {}
             }
         }
-        for order in self.down.iter().flatten() {
-            match order {
-                Order::Answer { id, .. } => ranks.ids.extend([*id]),
-                Order::Seek { round, .. } => ranks.rounds.extend([*round]),
+        for reply in self.down.iter().flatten() {
+            match reply {
+                QuotaReply::Answer { id, .. } => ranks.ids.extend([*id]),
+                QuotaReply::FindIdle { round, .. } => ranks.rounds.extend([*round]),
                 _ => {}
             }
         }
-        for (since, id) in self.ledger.line.keys() {
+        for (since, id) in self.counter.waiting.keys() {
             ranks.times.insert(*since);
             ranks.ids.insert(*id);
         }
-        for seeking in self.ledger.seeking.values() {
-            if let Seeking::Gathering { round, best, .. } = seeking {
+        for eviction in self.counter.evictions.values() {
+            if let Eviction::Searching { round, best, .. } = eviction {
                 ranks.rounds.insert(*round);
                 ranks.times.extend(best.iter().map(|(since, ..)| *since));
             }
@@ -401,38 +404,38 @@ impl Ranks {
         round.map(|round| self.rounds.range(..round).count())
     }
 
-    fn plea(&self, plea: Option<&Plea>, h: &mut DefaultHasher) {
-        match plea {
+    fn request(&self, request: Option<&QuotaRequest>, h: &mut DefaultHasher) {
+        match request {
             None => 0.hash(h),
-            Some(Plea::Ask { id, pool, need }) => {
-                let since = if let Need::Client(since) = need { Some(self.time(*since)) } else { None };
-                (1, self.id(Some(*id)), pool, since).hash(h);
+            Some(QuotaRequest::Acquire { id, resource, if_full }) => {
+                let since = if let IfFull::Wait(since) = if_full { Some(self.time(*since)) } else { None };
+                (1, self.id(Some(*id)), resource, since).hash(h);
             }
-            Some(Plea::Withdraw { id }) => (2, self.id(Some(*id))).hash(h),
-            Some(Plea::Take { pool, count }) => (3, pool, count).hash(h),
-            Some(Plea::Return { pool, count }) => (4, pool, count).hash(h),
-            Some(Plea::Idle { key, round, longest }) => {
+            Some(QuotaRequest::Cancel { id }) => (2, self.id(Some(*id))).hash(h),
+            Some(QuotaRequest::Add { resource, count }) => (3, resource, count).hash(h),
+            Some(QuotaRequest::Release { resource, count }) => (4, resource, count).hash(h),
+            Some(QuotaRequest::Idle { key, round, longest }) => {
                 let longest = longest.as_ref().map(|(since, pool)| (self.time(*since), pool));
                 (5, key, self.round(*round), longest).hash(h);
             }
-            Some(Plea::Missed { key }) => (6, key).hash(h),
+            Some(QuotaRequest::NotIdle { key }) => (6, key).hash(h),
         }
     }
 
-    fn order(&self, order: Option<&Order>, h: &mut DefaultHasher) {
-        match order {
+    fn reply(&self, reply: Option<&QuotaReply>, h: &mut DefaultHasher) {
+        match reply {
             None => 0.hash(h),
-            Some(Order::Answer { id, pool, granted, .. }) => (1, self.id(Some(*id)), pool, granted).hash(h),
-            Some(Order::Seek { key, round }) => (2, key, self.round(Some(*round))).hash(h),
-            Some(Order::Relax { key }) => (3, key).hash(h),
-            Some(Order::Evict { pool, key, .. }) => (4, pool, key).hash(h),
+            Some(QuotaReply::Answer { id, resource, full, .. }) => (1, self.id(Some(*id)), resource, full).hash(h),
+            Some(QuotaReply::FindIdle { key, round }) => (2, key, self.round(Some(*round))).hash(h),
+            Some(QuotaReply::StopFinding { key }) => (3, key).hash(h),
+            Some(QuotaReply::Evict { pool, key, .. }) => (4, pool, key).hash(h),
         }
     }
 }
 
 /// Tries everything to `depth` events; returns how many different states there were.
 fn explore(world: World, depth: usize) -> usize {
-    let mut seen = HashSet::from([world.looks()]);
+    let mut seen = HashSet::from([world.fingerprint()]);
     let mut front = vec![world];
     for _ in 0..depth {
         let mut next = Vec::new();
@@ -440,8 +443,8 @@ fn explore(world: World, depth: usize) -> usize {
             for event in world.events() {
                 let mut after = world.clone();
                 after.apply(event);
-                if seen.insert(after.looks()) {
-                    after.clone().calm_down();
+                if seen.insert(after.fingerprint()) {
+                    after.clone().finish_all();
                     next.push(after);
                 }
             }
@@ -451,11 +454,11 @@ fn explore(world: World, depth: usize) -> usize {
     seen.len()
 }
 
-/// The same without merging; returns the looks of all states, and counts the orders of events.
+/// The same without merging; returns the looks of all states, and counts the replies of events.
 fn explore_every_order(world: &World, depth: usize, seen: &mut HashSet<u64>) -> u64 {
-    seen.insert(world.looks());
+    seen.insert(world.fingerprint());
     if depth == 0 {
-        world.clone().calm_down();
+        world.clone().finish_all();
         return 1;
     }
     let after = |event: Event| {
@@ -467,11 +470,11 @@ fn explore_every_order(world: &World, depth: usize, seen: &mut HashSet<u64>) -> 
 }
 
 fn database(most: u32) -> (Key, u32) {
-    (Key::Database("d0".into()), most)
+    (Key::ServersOfDatabase("d0".into()), most)
 }
 
 fn user(most: u32) -> (Key, u32) {
-    (Key::User("u0".into()), most)
+    (Key::ServersOfUser("u0".into()), most)
 }
 
 #[test]
@@ -491,7 +494,7 @@ fn a_limited_database_and_a_limited_user_that_meet_in_one_pool() {
 }
 
 #[test]
-fn limits_that_change_while_letters_are_under_way() {
+fn limits_that_change_while_messages_are_under_way() {
     let states = explore(World::new(&[database(2), user(1)], &[database(1), user(2)]), DEPTH);
     println!("limits that change: {states} states at {DEPTH} events");
     assert!(states > 500, "{states}");

@@ -4,8 +4,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use weir_base::{Peer, Span, Time};
 
-use crate::pace::Jitter;
-use crate::pool::{Login, RunState, State};
+use crate::backoff::Jitter;
+use crate::state::{Login, RunState, State};
 use crate::{Acquire, CloseReason, ConnectFailure, Effect, Pool, RefuseReason, ServerState, Settings};
 
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -395,7 +395,7 @@ impl World {
         }
         self.queue.iter().for_each(|waiter| (ago(waiter.since), waiter.notified).hash(&mut hash));
         (self.run_state, self.demand, self.asked, pool.login == Login::Asked, self.allowed).hash(&mut hash);
-        (pool.settings == self.rules.settings, pool.gate.health(), ahead(pool.gate.opens())).hash(&mut hash);
+        (pool.settings == self.rules.settings, pool.backoff.health(), ahead(pool.backoff.opens())).hash(&mut hash);
         (
             ahead(pool.rate.ready(pool.settings.connects_per_second)),
             ahead(pool.declined_until),

@@ -1,41 +1,41 @@
-//! A part of a run: what of a seed's scenario is left out.
+//! A subset of a run: which parts of a seed's scenario happen.
 //!
-//! Everything is drawn as ever, and then some of it does not happen. Each client, connection, server process and act has
-//! chance of its own, so what is left goes much as it went in the whole run.
+//! The whole scenario is drawn, and then parts of it are left out. Each client, connection, server process and act has
+//! its own random stream, so the remaining parts behave much as in the whole run.
 
 use std::collections::BTreeSet;
 use std::fmt;
 
-use crate::client::Stay;
+use crate::client::Caps;
+use crate::conditions::Conditions;
 use crate::scenario::{Act, Scenario};
-use crate::weather::Weather;
 
-/// What of a run happens; by default all of it.
+/// Which parts of a run happen; by default all.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Part {
-    /// Only these clients come.
+pub struct Subset {
+    /// Only these clients connect.
     pub clients: Option<BTreeSet<u32>>,
-    /// Only these acts of the operator and of fate happen, by their numbers in the transcript.
+    /// Only these acts happen, by their numbers in the transcript.
     pub acts: Option<BTreeSet<u32>>,
     /// The most engines.
     pub workers: Option<u16>,
     /// The most connections of a client, one after the other.
     pub sessions: Option<u64>,
-    /// The most bursts in each.
+    /// The most bursts in each connection.
     pub bursts: Option<u64>,
-    /// The network is a calm one.
+    /// The network has no disturbances.
     pub calm: bool,
     /// Another timing of the network than the seed's own, which is 0.
     pub timing: u64,
 }
 
-impl Part {
+impl Subset {
     /// Whether this is the whole run.
     pub fn is_whole(&self) -> bool {
-        *self == Part::default()
+        *self == Subset::default()
     }
 
-    /// Leaves out what is left out.
+    /// Removes the other parts from a scenario.
     pub(crate) fn apply(&self, scenario: &mut Scenario) {
         if let Some(clients) = &self.clients {
             scenario.clients.retain(|client| clients.contains(&client.number));
@@ -44,11 +44,11 @@ impl Part {
             scenario.left_out = optional_acts(scenario).into_iter().filter(|number| !acts.contains(number)).collect();
         }
         if self.calm {
-            scenario.weather = Weather::calm();
+            scenario.conditions = Conditions::calm();
         }
         let (sessions, bursts) = (self.sessions.unwrap_or(u64::MAX), self.bursts.unwrap_or(u64::MAX));
         for client in &mut scenario.clients {
-            client.stay = Stay { sessions, bursts };
+            client.caps = Caps { sessions, bursts };
         }
         if let (Some(workers), Some(pooling)) = (self.workers, &mut scenario.pooling) {
             pooling.workers = pooling.workers.min(workers);
@@ -64,8 +64,8 @@ pub(crate) fn optional_acts(scenario: &Scenario) -> Vec<u32> {
     optional.map(|(number, _)| number as u32).collect()
 }
 
-/// The options of `weir-sim` that give this part.
-impl fmt::Display for Part {
+/// The options of `weir-sim` that select this subset.
+impl fmt::Display for Subset {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut options = Vec::new();
         let list = |numbers: &BTreeSet<u32>| match numbers.is_empty() {

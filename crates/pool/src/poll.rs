@@ -5,10 +5,11 @@
 
 use weir_base::Time;
 
-use crate::pace::Health;
-use crate::pool::{Login, Pool, RunState, State};
+use crate::backoff::Health;
+use crate::pool::Pool;
+use crate::state::{Login, RunState, State};
 use crate::table::Key;
-use crate::words::{CloseReason, Effect, RefuseReason};
+use crate::types::{CloseReason, Effect, RefuseReason};
 
 /// Up to this many servers and clients, debug builds walk the whole structure after each operation.
 const CHECKED_UP_TO: u32 = 16;
@@ -85,7 +86,7 @@ impl<P> Pool<P> {
         if now < self.login_ends() {
             return None;
         }
-        self.gate.failed(self.too_slow, self.settings.server_login_retry, &mut self.jitter, now);
+        self.backoff.failed(self.too_slow, self.settings.server_login_retry, &mut self.jitter, now);
         Some(self.close(key, CloseReason::ConnectTimeout))
     }
 
@@ -171,7 +172,7 @@ impl<P> Pool<P> {
             return Time::NEVER;
         }
         let ready = self.rate.ready(self.settings.connects_per_second);
-        wanted.max(self.gate.opens()).max(self.declined_until).max(ready)
+        wanted.max(self.backoff.opens()).max(self.declined_until).max(ready)
     }
 
     /// From when on one more server is wanted.
@@ -230,7 +231,7 @@ impl<P> Pool<P> {
             && (linked, idle, closing) == (self.linked, self.idle.len(), self.closing.len())
             && linked + idle + closing + login == self.servers.len()
             && (self.run_state != RunState::Running
-                || self.gate.health() != Health::Fine
-                || self.gate.opens() == Time::START)
+                || self.backoff.health() != Health::Fine
+                || self.backoff.opens() == Time::START)
     }
 }

@@ -19,7 +19,7 @@ use weir_base::{Span, Time};
 
 use self::world::{Event, Rules, Server, World};
 use crate::Settings;
-use crate::pool::RunState;
+use crate::state::RunState;
 
 impl World {
     /// From here on all goes well: everybody who waits is served or refused in time, and then the next client is
@@ -59,10 +59,10 @@ impl World {
             _ => {
                 // A server that is down is tried again when somebody asks.
                 let deadline = self.pool.next_deadline();
-                let gate = self.pool.gate.opens();
-                assert!(deadline != Time::NEVER || gate > self.now, "nothing will ever happen again");
+                let backoff = self.pool.backoff.opens();
+                assert!(deadline != Time::NEVER || backoff > self.now, "nothing will ever happen again");
                 if deadline == Time::NEVER {
-                    self.now = gate;
+                    self.now = backoff;
                     return self.settle();
                 }
                 Event::Tick

@@ -2,7 +2,7 @@
 
 use weir_base::{Span, Time};
 
-use crate::words::ConnectFailure;
+use crate::types::ConnectFailure;
 
 /// The pause after the first failed login, if `server_login_retry` allows it, and while a server starts up.
 const FIRST_RETRY: Span = Span::from_secs(1);
@@ -24,14 +24,14 @@ pub(crate) enum Health {
 
 /// The pause after a failed login.
 #[derive(Clone, Debug)]
-pub(crate) struct Gate {
+pub(crate) struct Backoff {
     health: Health,
     opens: Time,
 }
 
-impl Gate {
+impl Backoff {
     pub(crate) fn new() -> Self {
-        Gate { health: Health::Fine, opens: Time::START }
+        Backoff { health: Health::Fine, opens: Time::START }
     }
 
     /// When the next login may begin.
@@ -50,14 +50,14 @@ impl Gate {
 
     /// Somebody else tries the logins, and says that the server is down until then.
     pub(crate) fn mark_down(&mut self, until: Time) {
-        *self = Gate { health: Health::Down(1), opens: until };
+        *self = Backoff { health: Health::Down(1), opens: until };
     }
 
     pub(crate) fn succeeded(&mut self) {
-        *self = Gate::new();
+        *self = Backoff::new();
     }
 
-    /// Closes the gate for a while: a second for a server that starts up; otherwise a second, doubled with each
+    /// Closes the backoff for a while: a second for a server that starts up; otherwise a second, doubled with each
     /// failure in a row, up to `longest`. Up to an eighth less, so that pools do not come back together. A failure that
     /// leaves another way open closes nothing.
     pub(crate) fn failed(&mut self, failure: ConnectFailure, longest: Span, jitter: &mut Jitter, now: Time) {
@@ -86,13 +86,13 @@ impl Gate {
 ///
 /// A bucket of tokens kept as one moment: when it will be full again (the generic cell rate algorithm).
 #[derive(Clone, Debug)]
-pub(crate) struct Rate {
+pub(crate) struct ConnectRate {
     full_at: Time,
 }
 
-impl Rate {
+impl ConnectRate {
     pub(crate) fn new() -> Self {
-        Rate { full_at: Time::START }
+        ConnectRate { full_at: Time::START }
     }
 
     /// When there is a token.
@@ -143,41 +143,41 @@ mod tests {
 
     #[test]
     fn retries_back_off_from_a_second_to_the_setting() {
-        let (mut gate, mut jitter) = (Gate::new(), Jitter::new(1));
+        let (mut backoff, mut jitter) = (Backoff::new(), Jitter::new(1));
         let now = Time::from_micros(5_000_000);
         for secs in [1, 2, 4, 8, 15, 15, 15] {
-            gate.failed(ConnectFailure::Refused, Span::from_secs(15), &mut jitter, now);
-            let pause = gate.opens() - now;
+            backoff.failed(ConnectFailure::Refused, Span::from_secs(15), &mut jitter, now);
+            let pause = backoff.opens() - now;
             assert!(pause <= Span::from_secs(secs) && pause >= Span::from_millis(secs * 875), "{pause:?} of {secs} s");
-            assert!(gate.is_down(now));
-            assert!(!gate.is_down(gate.opens()));
+            assert!(backoff.is_down(now));
+            assert!(!backoff.is_down(backoff.opens()));
         }
-        gate.succeeded();
-        assert_eq!(gate.opens(), Time::START);
-        assert_eq!(gate.health(), Health::Fine);
+        backoff.succeeded();
+        assert_eq!(backoff.opens(), Time::START);
+        assert_eq!(backoff.health(), Health::Fine);
     }
 
     #[test]
     fn a_retry_setting_of_zero_is_no_busy_loop() {
-        let (mut gate, mut jitter) = (Gate::new(), Jitter::new(1));
+        let (mut backoff, mut jitter) = (Backoff::new(), Jitter::new(1));
         for _ in 0..100 {
-            gate.failed(ConnectFailure::Refused, Span::ZERO, &mut jitter, Time::START);
-            assert!(gate.opens() >= Time::START + Span::from_millis(87));
+            backoff.failed(ConnectFailure::Refused, Span::ZERO, &mut jitter, Time::START);
+            assert!(backoff.opens() >= Time::START + Span::from_millis(87));
         }
     }
 
     #[test]
     fn a_server_that_starts_up_is_not_down() {
-        let (mut gate, mut jitter) = (Gate::new(), Jitter::new(1));
-        gate.failed(ConnectFailure::Refused, Span::from_secs(15), &mut jitter, Time::START);
-        gate.failed(ConnectFailure::StartingUp, Span::from_secs(15), &mut jitter, Time::START);
-        assert!(!gate.is_down(Time::START));
-        assert!(gate.opens() <= Time::START + Span::from_secs(1));
+        let (mut backoff, mut jitter) = (Backoff::new(), Jitter::new(1));
+        backoff.failed(ConnectFailure::Refused, Span::from_secs(15), &mut jitter, Time::START);
+        backoff.failed(ConnectFailure::StartingUp, Span::from_secs(15), &mut jitter, Time::START);
+        assert!(!backoff.is_down(Time::START));
+        assert!(backoff.opens() <= Time::START + Span::from_secs(1));
     }
 
     #[test]
     fn connects_come_in_a_burst_and_then_at_their_rate() {
-        let mut rate = Rate::new();
+        let mut rate = ConnectRate::new();
         let mut now = Time::from_micros(9_000_000);
         let mut burst = 0;
         while rate.ready(10) <= now {
@@ -193,7 +193,7 @@ mod tests {
 
     #[test]
     fn a_rate_of_zero_is_no_limit() {
-        let mut rate = Rate::new();
+        let mut rate = ConnectRate::new();
         rate.take(0, Time::START);
         assert_eq!(rate.ready(0), Time::START);
     }

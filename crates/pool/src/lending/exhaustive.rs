@@ -1,18 +1,19 @@
-//! Every order of events in small worlds of lending: a home and one or two guests, their clients, and letters on their way.
+//! Every order of events in small models of lending: an owner and one or two borrowers, their clients, and messages.
 //!
-//! Real pools on all sides; the letters between them arrive in order, and whenever the world likes. After each event every
-//! server must be in exactly one place, and their number within the limit; where no letter is on its way, nobody may wait
-//! at one worker beside a server that idles at another, nor be passed over, by what is known, for one who came later; and from each state everybody must be served once all goes well.
+//! Real pools on all sides; messages between them arrive in order, and at any time. After each event every server must be in
+//! exactly one place, and their number within the limit; where no message is on its way, nobody may wait at one worker while
+//! a server is idle at another, nor be passed over, by what is known, for one who came later; and from each state everybody
+//! must be served once all goes well.
 
 use std::collections::{HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use weir_base::{Peer, Span, Time, WorkerId};
 
-use super::{BorrowRequest, Borrower, Lender, SLACK, UPDATE_INTERVAL, borrower_settings};
-use crate::pace::Jitter;
-use crate::pool::RunState;
-use crate::{Acquire, Ages, Effect, Pool, RefuseReason, Release, Settings};
+use super::{BorrowRequest, Borrower, Lender, SLACK, ToBorrower, ToOwner, UPDATE_INTERVAL, borrower_settings};
+use crate::backoff::Jitter;
+use crate::state::RunState;
+use crate::{Acquire, Ages, Effect, Pool, Release, Settings};
 
 const OWNER: usize = 0;
 
@@ -26,7 +27,7 @@ enum Event {
     Lost(usize),
     /// Who waits longest at this worker leaves.
     Leave(usize),
-    /// The next letter arrives.
+    /// The next message arrives.
     Arrive {
         from: usize,
         to: usize,
@@ -50,15 +51,18 @@ enum Event {
 
 #[derive(Clone, Debug)]
 enum Message {
-    Want { id: u32, since: Time },
-    Withdraw,
-    Gone { server: Peer },
-    Back { server: Peer },
-    Lend { id: u32, server: Peer, ages: Ages },
-    Refused { id: u32, why: RefuseReason, retry_at: Time },
-    Missed { id: u32 },
-    OldestWaiter(Time),
-    Recall,
+    ToOwner(ToOwner),
+    ToBorrower(ToBorrower),
+    /// A server's socket, in answer to a request.
+    Lent {
+        id: u32,
+        server: Peer,
+        ages: Ages,
+    },
+    /// A server's socket, on its way back.
+    Returned {
+        server: Peer,
+    },
 }
 
 #[derive(Clone)]
@@ -75,8 +79,8 @@ struct Worker {
     borrower: Borrower,
     /// Linked servers and their clients, the oldest link first.
     links: Vec<(Peer, Peer)>,
-    /// Servers whose sockets are leaving: at home each with the ask that it is for, and its age.
-    leaving: VecDeque<(Peer, Option<(BorrowRequest, Time)>)>,
+    /// Servers whose sockets are leaving: at the owner each with the request that it is for.
+    leaving: VecDeque<(Peer, Option<BorrowRequest>)>,
     /// Since when its oldest waiter is that.
     head: Option<(Peer, Time)>,
 }
@@ -87,8 +91,8 @@ struct World {
     now: Time,
     lender: Lender,
     workers: Vec<Worker>,
-    mail: Vec<Vec<VecDeque<Message>>>,
-    /// The home's pool has asked for a server.
+    messages: Vec<Vec<VecDeque<Message>>>,
+    /// The owner's pool has asked for a server.
     wanted: bool,
     made: u32,
     small: bool,
@@ -111,7 +115,7 @@ impl World {
         let count = rules.clients.len();
         World {
             workers: (0..count).map(worker).collect(),
-            mail: vec![vec![VecDeque::new(); count]; count],
+            messages: vec![vec![VecDeque::new(); count]; count],
             rules,
             now,
             lender: Lender::default(),
@@ -137,8 +141,8 @@ impl World {
             if !worker.leaving.is_empty() {
                 events.extend([Event::Detached(number), Event::LostLeaving(number)]);
             }
-            let letters = (0..self.workers.len()).filter(|to| !self.mail[number][*to].is_empty());
-            events.extend(letters.map(|to| Event::Arrive { from: number, to }));
+            let receivers = (0..self.workers.len()).filter(|to| !self.messages[number][*to].is_empty());
+            events.extend(receivers.map(|to| Event::Arrive { from: number, to }));
         }
         if self.wanted {
             events.extend([Event::Connected, Event::Failed]);
@@ -152,25 +156,22 @@ impl World {
     }
 
     fn deadline(&self) -> Time {
-        let at_home = self.lender.clone().updates(&self.workers[OWNER].pool, self.now).1;
-        let guests = self.workers.iter().skip(1).map(|guest| {
-            let again = guest.borrower.clone().renew_request(&guest.pool, self.now).1;
-            again.min(guest.borrower.return_due(&guest.pool))
-        });
+        let owner = self.lender.clone().updates(&self.workers[OWNER].pool, self.now).1;
+        let borrowers = self.workers.iter().skip(1).map(|worker| worker.borrower.due(&worker.pool));
         let pools = self.workers.iter().map(|worker| worker.pool.next_deadline());
-        pools.chain(guests).fold(at_home, Time::min)
+        pools.chain(borrowers).fold(owner, Time::min)
     }
 
     fn apply(&mut self, event: Event) {
         self.trace.push(event);
-        let _story = Story(self.trace.clone());
+        let _trace = Trace(self.trace.clone());
         self.workers.iter_mut().for_each(|worker| worker.pool.jitter = Jitter::new(7));
         let now = self.now;
         match event {
             Event::Acquire(at) => {
                 let client = self.free_client(at).expect("one is free");
                 match self.workers[at].pool.acquire(client, now) {
-                    Acquire::Granted { server, .. } => self.link(at, client, server, now),
+                    Acquire::Granted { server, .. } => self.link(at, client, server),
                     Acquire::Queued | Acquire::Refused(_) => {}
                 }
             }
@@ -184,16 +185,17 @@ impl World {
                 self.workers[at].pool.leave(client, now);
             }
             Event::Arrive { from, to } => {
-                let letter = self.mail[from][to].pop_front().expect("a letter is on its way");
-                if to == OWNER { self.read_at_home(from, letter) } else { self.read(to, letter) }
+                let message = self.messages[from][to].pop_front().expect("a message is on its way");
+                if to == OWNER { self.owner_receives(from, message) } else { self.borrower_receives(to, message) }
             }
             Event::Detached(at) => self.detached(at),
             Event::LostLeaving(at) => {
                 let (server, ask) = self.workers[at].leaving.pop_front().expect("one is leaving");
                 self.workers[at].pool.lost(server, now);
-                if let Some((ask, _)) = ask {
+                if let Some(ask) = ask {
                     self.lender.server_ended(ask.from);
-                    self.mail[OWNER][usize::from(ask.from.0)].push_back(Message::Missed { id: ask.id });
+                    self.messages[OWNER][usize::from(ask.from.0)]
+                        .push_back(Message::ToBorrower(ToBorrower::Failed(ask.id)));
                 }
             }
             Event::Connected => {
@@ -202,7 +204,7 @@ impl World {
                 let server = server_at(OWNER, self.made);
                 self.workers[OWNER].pool.opening(server, now);
                 let answer = self.workers[OWNER].pool.connected(server, (), now);
-                self.passed_on(OWNER, server, answer);
+                self.assigned(OWNER, server, answer);
             }
             Event::Failed => {
                 self.wanted = false;
@@ -237,29 +239,28 @@ impl World {
     fn release(&mut self, at: usize) {
         let (server, _) = self.workers[at].links.remove(0);
         let worker = &mut self.workers[at];
-        if at != OWNER && worker.borrower.returns_to_owner(&worker.pool, server) {
+        if at != OWNER && worker.borrower.returns(&worker.pool, server) {
             return worker.leaving.push_back((server, None));
         }
         let answer = worker.pool.release(server, (), self.now);
         if let Release::Next { client, waited, .. } = answer {
             self.assert_fair(at, client, self.now.micros() - waited.micros());
         }
-        self.passed_on(at, server, answer);
+        self.assigned(at, server, answer);
     }
 
-    fn passed_on(&mut self, at: usize, server: Peer, answer: Release) {
-        if let Release::Next { client, waited, .. } = answer {
-            let since = Time::from_micros(self.now.micros() - waited.micros());
-            self.link(at, client, server, since);
+    fn assigned(&mut self, at: usize, server: Peer, answer: Release) {
+        if let Release::Next { client, .. } = answer {
+            self.link(at, client, server);
         }
     }
 
-    fn link(&mut self, at: usize, client: Peer, server: Peer, since: Time) {
+    fn link(&mut self, at: usize, client: Peer, server: Peer) {
         match BorrowRequest::from_handle(client) {
             Some(ask) => {
                 assert_eq!(at, OWNER);
                 self.lender.answered(ask, true);
-                self.workers[at].leaving.push_back((server, Some((ask, since))));
+                self.workers[at].leaving.push_back((server, Some(ask)));
             }
             None => self.workers[at].links.push((server, client)),
         }
@@ -268,72 +269,60 @@ impl World {
     fn detached(&mut self, at: usize) {
         let (server, ask) = self.workers[at].leaving.pop_front().expect("one is leaving");
         let worker = &mut self.workers[at];
-        let Some((ask, _)) = ask else {
-            let home = worker.borrower.returned(&mut worker.pool, server, self.now).expect("it was borrowed");
-            return self.mail[at][OWNER].push_back(Message::Back { server: home });
+        let Some(ask) = ask else {
+            let owners = worker.borrower.returned(&mut worker.pool, server, self.now).expect("it was borrowed");
+            return self.messages[at][OWNER].push_back(Message::Returned { server: owners });
         };
         let to = usize::from(ask.from.0);
         let unwanted = worker.pool.is_unwanted(server);
         let ages = worker.pool.ages(server);
-        self.mail[OWNER][to].push_back(Message::Lend { id: ask.id, server, ages });
+        self.messages[OWNER][to].push_back(Message::Lent { id: ask.id, server, ages });
         if unwanted {
-            self.mail[OWNER][to].push_back(Message::Recall);
+            self.messages[OWNER][to].push_back(Message::ToBorrower(ToBorrower::Recall));
         }
     }
 
     fn recall(&mut self) {
         for to in self.lender.with_servers() {
-            self.mail[OWNER][usize::from(to.0)].push_back(Message::Recall);
+            self.messages[OWNER][usize::from(to.0)].push_back(Message::ToBorrower(ToBorrower::Recall));
         }
     }
 
-    fn read_at_home(&mut self, from: usize, letter: Message) {
-        let (now, guest) = (self.now, WorkerId(from as u16));
-        let home = &mut self.workers[OWNER];
-        match letter {
-            Message::Want { id, since } => {
-                let ask = BorrowRequest { from: guest, id };
-                match self.lender.request(&mut home.pool, ask, since, now) {
-                    Acquire::Granted { server, .. } => self.link(OWNER, ask.handle(), server, since),
-                    Acquire::Queued => {}
-                    Acquire::Refused(why) => {
-                        self.mail[OWNER][from].push_back(Message::Refused { id, why, retry_at: now });
-                    }
+    fn owner_receives(&mut self, from: usize, message: Message) {
+        let (now, borrower) = (self.now, WorkerId(from as u16));
+        let owner = &mut self.workers[OWNER];
+        match message {
+            Message::ToOwner(message) => match self.lender.receive(&mut owner.pool, borrower, message, now) {
+                Some((request, Acquire::Granted { server, .. })) => self.link(OWNER, request.handle(), server),
+                Some((BorrowRequest { id, .. }, Acquire::Refused(why))) => {
+                    let refused = ToBorrower::Refused { id, why, retry_at: now };
+                    self.messages[OWNER][from].push_back(Message::ToBorrower(refused));
                 }
-            }
-            Message::Withdraw => self.lender.withdraw(&mut home.pool, guest, now),
-            Message::Gone { server } => {
-                self.lender.server_ended(guest);
-                home.pool.lost(server, now);
-            }
-            Message::Back { server } => {
-                self.lender.server_ended(guest);
+                Some((_, Acquire::Queued)) | None => {}
+            },
+            Message::Returned { server } => {
+                self.lender.server_ended(borrower);
                 self.made += 1;
                 let new = server_at(OWNER, self.made);
-                let answer = home.pool.returned(server, new, (), now);
-                self.passed_on(OWNER, new, answer);
+                let answer = owner.pool.returned(server, new, (), now);
+                self.assigned(OWNER, new, answer);
             }
-            letter => panic!("{letter:?} reached the home"),
+            message => panic!("{message:?} reached the owner"),
         }
     }
 
-    fn read(&mut self, at: usize, letter: Message) {
+    fn borrower_receives(&mut self, at: usize, message: Message) {
         let now = self.now;
         let worker = &mut self.workers[at];
-        match letter {
-            Message::Lend { id, server: home, ages } => {
+        match message {
+            Message::ToBorrower(message) => worker.borrower.receive(&mut worker.pool, message, now),
+            Message::Lent { id, server: owners, ages } => {
                 self.made += 1;
                 let server = server_at(at, self.made);
-                let answer = worker.borrower.received(&mut worker.pool, id, (server, home), ages, (), now);
-                self.passed_on(at, server, answer);
+                let answer = worker.borrower.received(&mut worker.pool, id, (server, owners), ages, (), now);
+                self.assigned(at, server, answer);
             }
-            Message::Refused { id, why, retry_at } => {
-                worker.borrower.request_refused(&mut worker.pool, id, why, retry_at, now)
-            }
-            Message::Missed { id } => worker.borrower.request_failed(&mut worker.pool, id),
-            Message::OldestWaiter(since) => worker.borrower.set_waiting_elsewhere(since),
-            Message::Recall => worker.pool.reconnect(now),
-            letter => panic!("{letter:?} reached a guest"),
+            message => panic!("{message:?} reached a borrower"),
         }
     }
 
@@ -342,31 +331,24 @@ impl World {
             while let Some(effect) = self.workers[at].pool.poll(self.now) {
                 self.effect(at, effect);
             }
-            if at == OWNER { self.settle_home() } else { self.settle_guest(at) }
+            if at == OWNER { self.settle_owner() } else { self.settle_borrower(at) }
         }
     }
 
-    fn settle_home(&mut self) {
+    fn settle_owner(&mut self) {
         let (updates, _) = self.lender.updates(&self.workers[OWNER].pool, self.now);
         for (to, since) in updates {
-            self.mail[OWNER][usize::from(to.0)].push_back(Message::OldestWaiter(since));
+            let message = Message::ToBorrower(ToBorrower::OldestElsewhere(since));
+            self.messages[OWNER][usize::from(to.0)].push_back(message);
         }
     }
 
-    fn settle_guest(&mut self, at: usize) {
+    fn settle_borrower(&mut self, at: usize) {
         let (now, worker) = (self.now, &mut self.workers[at]);
-        let mail = &mut self.mail[at][OWNER];
-        while let Some(server) = worker.borrower.take_to_return(&mut worker.pool, true, now) {
-            worker.leaving.push_back((server, None));
-        }
-        if worker.borrower.withdraw(&mut worker.pool) {
-            mail.push_back(Message::Withdraw);
-        }
-        if let Some((id, since)) = worker.borrower.renew_request(&worker.pool, now).0 {
-            mail.push_back(Message::Want { id, since });
-        }
-        mail.extend(worker.borrower.take_ended(&worker.pool).into_iter().map(|server| Message::Gone { server }));
-        assert_eq!(worker.pool.poll(now), None, "a guest's pool has more to say");
+        let settled = worker.borrower.settle(&mut worker.pool, true, false, now);
+        worker.leaving.extend(settled.to_return.into_iter().map(|server| (server, None)));
+        self.messages[at][OWNER].extend(settled.messages.into_iter().map(Message::ToOwner));
+        assert_eq!(worker.pool.poll(now), None, "a borrower's pool has more to do");
     }
 
     fn effect(&mut self, at: usize, effect: Effect) {
@@ -374,17 +356,15 @@ impl World {
             Effect::Open if at == OWNER => self.wanted = true,
             Effect::Open => {
                 let worker = &mut self.workers[at];
-                let (id, since) = worker.borrower.request(&worker.pool, self.now);
-                self.mail[at][OWNER].push_back(Message::Want { id, since });
+                let request = worker.borrower.request(&worker.pool, self.now);
+                self.messages[at][OWNER].push_back(Message::ToOwner(request));
             }
-            Effect::Grant { client, server, waited, .. } => {
-                self.link(at, client, server, Time::from_micros(self.now.micros() - waited.micros()));
-            }
+            Effect::Grant { client, server, .. } => self.link(at, client, server),
             Effect::Refuse { client, why, .. } => {
                 if let Some(ask) = BorrowRequest::from_handle(client) {
                     self.lender.answered(ask, false);
-                    let letter = Message::Refused { id: ask.id, why, retry_at: self.now };
-                    self.mail[OWNER][usize::from(ask.from.0)].push_back(letter);
+                    let refused = ToBorrower::Refused { id: ask.id, why, retry_at: self.now };
+                    self.messages[OWNER][usize::from(ask.from.0)].push_back(Message::ToBorrower(refused));
                 }
             }
             Effect::Close { .. } | Effect::Notice { .. } => {}
@@ -404,7 +384,7 @@ impl World {
     }
 
     fn is_quiet(&self) -> bool {
-        self.mail.iter().flatten().all(VecDeque::is_empty) && self.workers.iter().all(|w| w.leaving.is_empty())
+        self.messages.iter().flatten().all(VecDeque::is_empty) && self.workers.iter().all(|w| w.leaving.is_empty())
     }
 
     /// A server is given on to whoever has waited since `since`: nobody elsewhere whose turn it was may have been known for
@@ -437,23 +417,23 @@ impl World {
             self.workers[OWNER].pool.waiting().filter_map(|(w, _)| Some(BorrowRequest::from_handle(w)?.from)).collect();
         assert!(
             asks.iter().all(|from| asks.iter().filter(|f| *f == from).count() == 1),
-            "a guest asks twice: {asks:?}"
+            "a borrower has two requests: {asks:?}"
         );
         if !self.is_quiet() {
             return;
         }
-        let home = &self.workers[OWNER].pool;
-        if home.run_state == RunState::Paused && self.workers.iter().all(|worker| worker.links.is_empty()) {
-            assert!(home.is_quiescent() || self.wanted, "a pause does not end");
+        let owner = &self.workers[OWNER].pool;
+        if owner.run_state == RunState::Paused && self.workers.iter().all(|worker| worker.links.is_empty()) {
+            assert!(owner.is_quiescent() || self.wanted, "a pause does not end");
         }
-        if home.run_state != RunState::Running {
+        if owner.run_state != RunState::Running {
             return;
         }
         let idle = |worker: &Worker| worker.pool.longest_idle().is_some();
         for at in 0..self.workers.len() {
             let beside = self.workers.iter().position(idle);
             let waits = self.waiting(at).next().is_some();
-            // A guest that was refused something asks again when its pause is over.
+            // A borrower that was refused asks again when its pause is over.
             let pausing = at != OWNER && self.workers[at].pool.declined_until > now;
             assert!(
                 beside.is_none() || !waits || pausing,
@@ -462,11 +442,11 @@ impl World {
         }
     }
 
-    /// Every server of the home's pool is in exactly one place.
+    /// Every server of the owner's pool is in exactly one place.
     fn check_places(&self) {
         let mut places: Vec<Peer> = Vec::new();
-        let home = &self.workers[OWNER];
-        for (server, state, _) in home.pool.servers() {
+        let owner = &self.workers[OWNER];
+        for (server, state, _) in owner.pool.servers() {
             let here = match state {
                 crate::ServerState::Linked(owner) => BorrowRequest::from_handle(owner).is_none(),
                 _ => true,
@@ -475,39 +455,39 @@ impl World {
                 places.push(server);
             }
         }
-        places.extend(home.leaving.iter().filter(|(_, ask)| ask.is_some()).map(|(server, _)| *server));
+        places.extend(owner.leaving.iter().filter(|(_, ask)| ask.is_some()).map(|(server, _)| *server));
         let mut gone = 0;
-        for letter in self.mail.iter().flatten().flatten() {
-            match letter {
-                Message::Lend { server, .. } | Message::Back { server } => places.push(*server),
-                Message::Gone { server } => {
+        for message in self.messages.iter().flatten().flatten() {
+            match message {
+                Message::Lent { server, .. } | Message::Returned { server } => places.push(*server),
+                Message::ToOwner(ToOwner::Closed(server)) => {
                     places.push(*server);
                     gone += 1;
                 }
                 _ => {}
             }
         }
-        for guest in &self.workers[1..] {
-            guest.borrower.check(&guest.pool);
-            places.extend(guest.borrower.borrowed.values());
+        for worker in &self.workers[1..] {
+            worker.borrower.check(&worker.pool);
+            places.extend(worker.borrower.borrowed.values());
         }
         let count = places.len();
         places.sort_unstable();
         places.dedup();
         assert_eq!(places.len(), count, "a server is in two places");
-        assert_eq!(count, home.pool.len(), "a server is nowhere, or beyond the books");
+        assert_eq!(count, owner.pool.len(), "a server is nowhere, or not in the owner's pool");
         let most = (self.rules.settings.size + self.rules.settings.reserve_size) as usize;
         assert!(count - gone <= most, "{count} servers, and {most} are allowed");
     }
 
     /// From here on all goes well: everybody who waits is served.
-    fn calm_down(&mut self) {
+    fn finish_all(&mut self) {
         self.apply(Event::Resume);
         for _ in 0..400 {
-            let letter = self.events_of_letters();
+            let message = self.next_message();
             let linked = (0..self.workers.len()).find(|at| !self.workers[*at].links.is_empty());
             let waits = (0..self.workers.len()).any(|at| self.waiting(at).next().is_some());
-            let event = match (letter, self.wanted, linked) {
+            let event = match (message, self.wanted, linked) {
                 (Some(event), ..) => event,
                 (_, true, _) => Event::Connected,
                 _ if !waits => return,
@@ -522,24 +502,24 @@ impl World {
         panic!("somebody waits for ever");
     }
 
-    fn events_of_letters(&self) -> Option<Event> {
+    fn next_message(&self) -> Option<Event> {
         let count = self.workers.len();
         let pairs = (0..count).flat_map(|from| (0..count).map(move |to| (from, to)));
-        let letter = pairs.into_iter().find(|(from, to)| !self.mail[*from][*to].is_empty());
+        let message = pairs.into_iter().find(|(from, to)| !self.messages[*from][*to].is_empty());
         let leaving = || (0..count).find(|at| !self.workers[*at].leaving.is_empty()).map(Event::Detached);
-        letter.map(|(from, to)| Event::Arrive { from, to }).or_else(leaving)
+        message.map(|(from, to)| Event::Arrive { from, to }).or_else(leaving)
     }
 
     /// What tells this state from others; who is who counts, so some that are alike are visited twice.
-    fn looks(&self) -> u64 {
+    fn fingerprint(&self) -> u64 {
         let mut hash = DefaultHasher::new();
         let ago = |time: Time| if time == Time::NEVER { u64::MAX } else { self.now.since(time).micros() };
         let ahead = |time: Time| if time == Time::NEVER { u64::MAX } else { time.since(self.now).micros() };
         (self.wanted, self.small).hash(&mut hash);
         for worker in &self.workers {
             let pool = &worker.pool;
-            (pool.run_state, pool.login == crate::pool::Login::Asked, ahead(pool.declined_until)).hash(&mut hash);
-            (ahead(pool.declined_pause), ahead(pool.deadline), ahead(pool.gate.opens()), worker.links.len())
+            (pool.run_state, pool.login == crate::state::Login::Asked, ahead(pool.declined_until)).hash(&mut hash);
+            (ahead(pool.declined_pause), ahead(pool.deadline), ahead(pool.backoff.opens()), worker.links.len())
                 .hash(&mut hash);
             pool.waiting().for_each(|(peer, since)| {
                 (BorrowRequest::from_handle(peer).map(|a| a.from), ago(since)).hash(&mut hash)
@@ -553,33 +533,39 @@ impl World {
                 (kind, pool.is_outdated(server)).hash(&mut hash);
             }
             let borrower = &worker.borrower;
-            (ago(borrower.waiting_elsewhere), borrower.asking.is_some(), ago(borrower.asked.0), ago(borrower.asked.1))
+            (
+                ago(borrower.oldest_elsewhere),
+                borrower.request.is_some(),
+                ago(borrower.requested.0),
+                ago(borrower.requested.1),
+            )
                 .hash(&mut hash);
-            worker.leaving.iter().for_each(|(_, ask)| ask.map(|(ask, _)| ask.from).hash(&mut hash));
+            worker.leaving.iter().for_each(|(_, ask)| ask.map(|ask| ask.from).hash(&mut hash));
             worker.head.map(|(_, since)| ago(since)).hash(&mut hash);
         }
-        for (to, guest) in &self.lender.borrowers {
+        for (to, record) in &self.lender.borrowers {
             (
                 to,
-                guest.ask.is_some(),
-                guest.lent,
-                ago(guest.told),
-                ago(guest.told_at).min(UPDATE_INTERVAL.micros() + 1),
+                record.request.is_some(),
+                record.lent,
+                ago(record.told),
+                ago(record.told_at).min(UPDATE_INTERVAL.micros() + 1),
             )
                 .hash(&mut hash);
         }
-        for (number, letters) in self.mail.iter().flatten().enumerate() {
-            for letter in letters {
-                let what = match letter {
-                    Message::Want { id, since } => (1, ago(*since), u64::from(*id)),
-                    Message::Withdraw => (2, 0, 0),
-                    Message::Gone { .. } => (3, 0, 0),
-                    Message::Back { .. } => (4, 0, 0),
-                    Message::Lend { id, .. } => (5, u64::from(*id), 0),
-                    Message::Refused { id, why, .. } => (6, u64::from(*id), *why as u64),
-                    Message::OldestWaiter(since) => (7, ago(*since), 0),
-                    Message::Recall => (8, 0, 0),
-                    Message::Missed { id } => (9, u64::from(*id), 0),
+        for (number, messages) in self.messages.iter().flatten().enumerate() {
+            for message in messages {
+                let what = match message {
+                    Message::ToOwner(ToOwner::Request { id, since }) => (1, ago(*since), u64::from(*id)),
+                    Message::ToOwner(ToOwner::Withdraw) => (2, 0, 0),
+                    Message::ToOwner(ToOwner::Closed(_)) => (3, 0, 0),
+                    Message::ToOwner(ToOwner::HasClients(_)) => (10, 0, 0),
+                    Message::Returned { .. } => (4, 0, 0),
+                    Message::Lent { id, .. } => (5, u64::from(*id), 0),
+                    Message::ToBorrower(ToBorrower::Refused { id, why, .. }) => (6, u64::from(*id), *why as u64),
+                    Message::ToBorrower(ToBorrower::OldestElsewhere(since)) => (7, ago(*since), 0),
+                    Message::ToBorrower(ToBorrower::Recall) => (8, 0, 0),
+                    Message::ToBorrower(ToBorrower::Failed(id)) => (9, u64::from(*id), 0),
                 };
                 (number, what).hash(&mut hash);
             }
@@ -589,9 +575,9 @@ impl World {
 }
 
 /// Says how a world came to be when an assertion fails in it.
-struct Story(Vec<Event>);
+struct Trace(Vec<Event>);
 
-impl Drop for Story {
+impl Drop for Trace {
     fn drop(&mut self) {
         if std::thread::panicking() {
             eprintln!("this happened: {:?}", self.0);
@@ -602,7 +588,7 @@ impl Drop for Story {
 /// Tries everything to `depth` events; the number of different states.
 fn walk(name: &str, rules: Rules, depth: usize) -> usize {
     let root = World::new(rules);
-    let mut seen = HashSet::from([root.looks()]);
+    let mut seen = HashSet::from([root.fingerprint()]);
     let mut front = vec![root];
     for _ in 0..depth {
         let mut next = Vec::new();
@@ -610,8 +596,8 @@ fn walk(name: &str, rules: Rules, depth: usize) -> usize {
             for event in world.events() {
                 let mut after = world.clone();
                 after.apply(event);
-                if seen.insert(after.looks()) {
-                    after.clone().calm_down();
+                if seen.insert(after.fingerprint()) {
+                    after.clone().finish_all();
                     next.push(after);
                 }
             }
@@ -651,15 +637,15 @@ fn commands_too(event: Event) -> bool {
 }
 
 #[test]
-fn a_home_and_a_guest_share_two_servers() {
+fn an_owner_and_a_borrower_share_two_servers() {
     let rules = Rules { settings: settings(), clients: vec![2, 2], events: traffic };
-    assert!(walk("a home and a guest", rules, 10) > 5_000);
+    assert!(walk("an owner and a borrower", rules, 10) > 5_000);
 }
 
 #[test]
-fn a_home_and_two_guests_share_one_server() {
+fn an_owner_and_two_borrowers_share_one_server() {
     let rules = Rules { settings: Settings { size: 1, ..settings() }, clients: vec![1, 1, 1], events: traffic };
-    assert!(walk("a home and two guests", rules, 10) > 5_000);
+    assert!(walk("an owner and two borrowers", rules, 10) > 5_000);
 }
 
 #[test]

@@ -5,7 +5,7 @@
 //! server has closed that connection (which it does after it has signalled the backend), the client's server is not given
 //! to anybody else, so a late cancel can't hit another client.
 
-use weir_base::{Host, Peer, Target, Time};
+use weir_base::{Peer, Time};
 use weir_pgwire::put_front;
 
 use crate::Engine;
@@ -28,12 +28,12 @@ impl Engine {
         secret: Vec<u8>,
         io: &mut I,
     ) {
-        let home = worker_of(pid);
-        if home.0 >= self.common.workers() {
+        let worker = worker_of(pid);
+        if worker.0 >= self.common.workers() {
             return self.client_leaves(now, client, io);
         }
         let peer = client.peer;
-        if home != self.common.worker() {
+        if worker != self.common.worker() {
             client.phase = ClientPhase::Moving(Box::new(Handoff::Cancel { pid, secret }));
             io.detach(peer);
             return self.insert_client(client);
@@ -55,7 +55,7 @@ impl Engine {
         let target = target.map(|client| (client.peer, client.pool, matches!(client.phase, ClientPhase::Ready(_))));
         match target {
             Some((client, pool, true)) if self.running_on(client).is_some() => {
-                self.pools.get_mut(pool).cancel_queue.push_back((requester, client));
+                self.pools.get_mut(pool).cancels.wait(requester, client);
                 self.next_cancels(now, pool, io);
             }
             Some((client, pool, true)) => {
@@ -79,7 +79,7 @@ impl Engine {
         if link.is_none() {
             self.pools.get_mut(ix).pool.leave(client, now);
             self.common.follow_up(FollowUp::PollPool(ix));
-            self.go_on(client, io);
+            self.resume_client(client, io);
         }
     }
 
@@ -96,10 +96,7 @@ impl Engine {
             let slot = self.pools.get_mut(ix);
             // A pool without a limit has as many servers as it has.
             let size = if slot.config.limits.size == 0 { slot.pool.len() } else { slot.config.limits.size as usize };
-            if slot.cancels.len() >= size.saturating_mul(2).max(2) {
-                return;
-            }
-            let Some((requester, client)) = slot.cancel_queue.pop_front() else { return };
+            let Some((requester, client)) = slot.cancels.next(size.saturating_mul(2).max(2)) else { return };
             if self.peers.client(requester).is_none() {
                 continue;
             }
@@ -111,19 +108,14 @@ impl Engine {
     }
 
     fn begin_cancel<I: Io>(&mut self, now: Time, ix: u32, requester: Peer, client: Peer, server: Peer, io: &mut I) {
-        for peer in &self.pools.get(ix).cancels {
+        for peer in self.pools.get(ix).cancels.under_way() {
             let Some(cancel) = self.peers.cancel(*peer) else { continue };
             if cancel.server == server && cancel.client == client && cancel.stage != CancelStage::Sent {
                 // One that is not sent yet will do for both.
                 return cancel.requesters.push(requester);
             }
         }
-        // The very machine that the server is on, whatever its name means by now.
-        let target = |server: &mut ServerSlot| match server.remote {
-            Some(address) => Target { host: Host::Ip(address), port: server.target.port },
-            None => server.target.clone(),
-        };
-        let Some(target) = self.peers.server(server).map(target) else {
+        let Some(target) = self.peers.server(server).map(|server| server.connection.machine()) else {
             return self.finish_canceller(requester, io);
         };
         let peer = io.connect(&target);
@@ -140,7 +132,7 @@ impl Engine {
         });
         self.common.arm(Who::Peer(peer), deadline, &mut cancel.armed);
         self.peers.put(peer, Entry::Cancel(cancel));
-        self.pools.get_mut(ix).cancels.push(peer);
+        self.pools.get_mut(ix).cancels.begin(peer);
         if let Some(server) = self.peers.server(server) {
             server.cancels += 1;
         }
@@ -149,11 +141,11 @@ impl Engine {
     /// The connection for a cancel request is there. It is encrypted if that of its server is.
     pub(crate) fn cancel_connected<I: Io>(&mut self, peer: Peer, io: &mut I) {
         let Some(server) = self.peers.cancel(peer).map(|c| c.server) else { return };
-        if self.peers.server(server).is_none_or(|server| server.tls.is_none()) {
+        if self.peers.server(server).is_none_or(|server| server.connection.tls().is_none()) {
             return self.send_cancel(peer, io);
         }
         if let Some(cancel) = self.peers.cancel(peer) {
-            cancel.stage = CancelStage::Asking;
+            cancel.stage = CancelStage::SslRequest;
             ask_for_encryption(peer, io);
         }
     }
@@ -162,13 +154,13 @@ impl Engine {
     /// with nothing but the end of the connection.
     pub(crate) fn cancel_bytes<I: Io>(&mut self, mut cancel: Box<CancelSlot>, bytes: &[u8], io: &mut I) {
         let peer = cancel.peer;
-        if cancel.stage == CancelStage::Asking {
-            let host = self.peers.server(cancel.server).map(|server| server.target.host.clone());
+        if cancel.stage == CancelStage::SslRequest {
+            let host = self.peers.server(cancel.server).map(|server| server.connection.target().host.clone());
             let (Some(host), Ok(true)) = (host, read_answer(bytes)) else {
                 io.close(peer);
                 return self.cancel_over(&cancel, io);
             };
-            cancel.stage = CancelStage::Shaking;
+            cancel.stage = CancelStage::TlsHandshake;
             let mode = self.common.config().tls.server.mode;
             io.start_tls(peer, Handshake::Connect { host, mode, direct: false });
         }
@@ -203,7 +195,7 @@ impl Engine {
     /// A cancel request is over, whatever came of it; it is out of the table.
     pub(crate) fn cancel_over<I: Io>(&mut self, cancel: &CancelSlot, io: &mut I) {
         let slot = self.pools.get_mut(cancel.pool);
-        slot.cancels.retain(|peer| *peer != cancel.peer);
+        slot.cancels.end(cancel.peer);
         if let Some(server) = self.peers.server(cancel.server) {
             server.cancels = server.cancels.saturating_sub(1);
             self.common.follow_up(FollowUp::Release(cancel.server));

@@ -3,7 +3,7 @@
 use weir_base::{Peer, Span, Time};
 
 use super::world::{Event, Server, World};
-use crate::pool::RunState;
+use crate::state::RunState;
 use crate::{CloseReason, ConnectFailure, RefuseReason, Release, ServerState};
 
 impl World {

@@ -1,7 +1,7 @@
-//! What a client must be answered: the model of a server of its own, fed with what it sends.
+//! The reference session of a client: a modelled server that gets the client's messages and computes the expected replies.
 //!
-//! Owns the comparison of what arrives with what a direct connection would have brought. The checkers "results reach
-//! their owner", "answered as by a direct connection" and "a cancel hits its own query" sit here.
+//! Owns the comparison of received messages with those of a direct connection. The checkers "results reach their owner",
+//! "answered as by a direct connection" and "a cancel hits its own query" are here.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -17,46 +17,46 @@ use crate::reply::Reply;
 /// Whether parameters are compared.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Parameters {
-    /// They are.
+    /// They are compared.
     Compared,
-    /// Whatever the server says is taken for right: it was told to go back to what it began with.
+    /// The server's values are taken over, because a statement reset them to the server's own.
     Adopted,
 }
 
-/// A server of the client's own, as far as replies go.
-pub(crate) struct Shadow {
+/// The reference session of one client.
+pub(crate) struct Reference {
     client: u32,
     core: Core,
     sent: VecDeque<Front>,
-    /// The message that the session was fed last.
+    /// The last message fed to the session.
     last: Option<Front>,
-    /// The message that is being answered, and the session before it, as long as nothing of its answer has come and no
-    /// transaction is open: a pooler may have it wait, and cancel it there.
+    /// The message whose replies are awaited, and the session before it, as long as no reply has come and no transaction
+    /// is open: the pooler may let the message wait, and cancel it there.
     waiting: Option<(Front, Core)>,
-    /// The parameters as the client has been told.
-    told: BTreeMap<String, String>,
-    /// How parameters are treated at present.
+    /// The parameters as reported to the client.
+    reported: BTreeMap<String, String>,
+    /// Whether parameters are compared at present.
     pub(crate) parameters: Parameters,
-    /// Whether its own state may still be there after a transaction, because its server was not needed elsewhere.
+    /// Whether the client's own state may remain after a transaction, because it may get the same server again.
     pub(crate) may_keep_its_server: bool,
-    /// Whether it may find itself listening because of others.
+    /// Whether other clients may have left LISTENs on its server.
     pub(crate) tolerates_notifications: bool,
-    /// Whether there is less memory for statements than it may want.
+    /// Whether a limit on statements may fail its requests.
     pub(crate) may_be_limited: bool,
 }
 
-impl Shadow {
-    /// The server that `client` would have, had it started with these parameters.
-    pub(crate) fn new(client: u32, parameters: &[(String, String)], reporting: Reporting) -> Shadow {
+impl Reference {
+    /// The reference session of `client`, started with these parameters.
+    pub(crate) fn new(client: u32, parameters: &[(String, String)], reporting: Reporting) -> Reference {
         let settings = Settings::new(parameters.iter().map(|(n, v)| (n.as_str(), v.as_str())));
         let core = Core::new(settings, reporting);
-        Shadow {
+        Reference {
             client,
             core,
             sent: VecDeque::new(),
             last: None,
             waiting: None,
-            told: BTreeMap::new(),
+            reported: BTreeMap::new(),
             parameters: Parameters::Compared,
             may_keep_its_server: false,
             tolerates_notifications: false,
@@ -64,7 +64,7 @@ impl Shadow {
         }
     }
 
-    /// The session as it would be.
+    /// The session itself.
     pub(crate) fn core(&self) -> &Core {
         &self.core
     }
@@ -74,24 +74,24 @@ impl Shadow {
         self.sent.push_back(message);
     }
 
-    /// A parameter was told before the session began.
-    pub(crate) fn told(&mut self, name: String, value: String) {
-        self.told.insert(name, value);
+    /// A parameter was reported during the login.
+    pub(crate) fn parameter_reported(&mut self, name: String, value: String) {
+        self.reported.insert(name, value);
     }
 
-    /// What the pooler promises to forget between transactions is forgotten.
+    /// Drops the state that the pooler guarantees to drop between transactions.
     pub(crate) fn forget_leftovers(&mut self) {
         self.core.forget_leftovers();
     }
 
-    /// Whether everything that is to come has come.
-    pub(crate) fn is_satisfied(&mut self) -> bool {
+    /// Whether all expected replies have arrived.
+    pub(crate) fn has_all_replies(&mut self) -> bool {
         self.advance();
         self.skip_silent();
         self.sent.is_empty() && self.core.out.is_empty() && self.core.sleeping().is_none()
     }
 
-    /// What is awaited next, for a report.
+    /// The next expected reply, for a report.
     pub(crate) fn awaited(&mut self) -> String {
         self.advance();
         match (self.core.out.front(), self.core.sleeping()) {
@@ -101,25 +101,25 @@ impl Shadow {
         }
     }
 
-    /// The parameters must be what they would be on a server of one's own.
+    /// Compares the reported parameters with those of the reference session.
     pub(crate) fn compare_parameters(&mut self) -> Option<Violation> {
         if self.parameters == Parameters::Adopted {
             for name in TRACKED {
-                let told = self.told.get(name).cloned().unwrap_or_default();
-                let _ = self.core.settings.set(name, &told, false);
+                let reported = self.reported.get(name).cloned().unwrap_or_default();
+                let _ = self.core.settings.set(name, &reported, false);
             }
             self.core.settings.changes();
             self.core.settings.commit();
             return None;
         }
-        let (client, told) = (self.client, &self.told);
+        let (client, reported) = (self.client, &self.reported);
         let wrong = self
             .core
             .settings
             .reported()
-            .find(|(name, value)| told.get(*name).is_none_or(|t| !same_value(name, t, value)))?;
-        let got = told.get(wrong.0);
-        let what = format!("c{client} was told {} = {got:?}, and it is {:?}", wrong.0, wrong.1);
+            .find(|(name, value)| reported.get(*name).is_none_or(|t| !same_value(name, t, value)))?;
+        let got = reported.get(wrong.0);
+        let what = format!("c{client} got {} = {got:?} reported, expected {:?}", wrong.0, wrong.1);
         Some(Violation { checker: Checker::AnsweredAsDirect, what })
     }
 
@@ -133,9 +133,9 @@ impl Shadow {
             Back::Problem { error: false, .. } => return None,
             Back::Notification(channel, _) => return self.notified(channel),
             Back::Parameter(name, value) => {
-                self.told.insert(name.clone(), value.clone());
+                self.reported.insert(name.clone(), value.clone());
                 self.advance();
-                // Taken at once: it may be followed by another one for the same setting.
+                // Removed at once: another value of the same setting may follow.
                 if matches!(self.core.out.front(), Some(Reply::Parameter(n, v)) if n == name && v == value) {
                     self.core.out.pop_front();
                 }
@@ -145,12 +145,12 @@ impl Shadow {
         }
         self.advance();
         if cancelling && is_of_the_pooler(message) {
-            self.cancel_the_wait();
+            self.undo_cancelled_request();
         }
         if self.core.sleeping().is_some() && self.nothing_before_the_sleep() {
             let cancelled = is_cancelled(message);
             if cancelled && !cancelling {
-                let what = format!("c{}'s query was cancelled, and c{0} did not ask for it", self.client);
+                let what = format!("c{}'s query was cancelled, which c{0} had not requested", self.client);
                 return Some(Violation { checker: Checker::CancelHitsItsOwn, what });
             }
             self.core.wake(cancelled);
@@ -199,8 +199,8 @@ impl Shadow {
         }
     }
 
-    /// In a failed transaction a pooler can't prepare on this server what the client has prepared on another: the
-    /// server refuses that, whatever the client's own request would have come to.
+    /// In a failed transaction a pooler can't prepare a client's statement on another server: the server refuses it,
+    /// whatever result the client's own request would have had.
     fn is_refused_to_prepare(&self, message: &Back) -> bool {
         // 26000: the unnamed statement was dropped for one that was refused.
         let codes = ["25P02", "26000"];
@@ -209,8 +209,8 @@ impl Shadow {
         refused && !ready && self.core.transaction() == Transaction::Failed
     }
 
-    /// A limit on statements fails a Parse, and whatever must prepare a statement anew. An unnamed one for which there is no
-    /// room is only where it was parsed.
+    /// A limit on statements fails a Parse, and any request that must prepare a statement again. An unnamed statement for
+    /// which there is no memory exists only on the server where it was parsed.
     fn is_limited(&self, message: &Back) -> bool {
         let Back::Problem { error: true, code, .. } = message else { return false };
         match (&*code.clone(), &self.last) {
@@ -226,7 +226,7 @@ impl Shadow {
         if self.tolerates_notifications || self.core.listens_on(channel) {
             return None;
         }
-        let what = format!("c{} was notified on {channel}, where it does not listen", self.client);
+        let what = format!("c{} was notified on {channel}, on which it does not listen", self.client);
         Some(Violation { checker: Checker::ResultsReachTheirOwner, what })
     }
 
@@ -235,7 +235,7 @@ impl Shadow {
         self.core.out.is_empty()
     }
 
-    /// Runs the messages that a server would have run by now.
+    /// Runs messages until a reply is due or the session sleeps.
     fn advance(&mut self) {
         self.drop_empty();
         while self.core.out.is_empty() && self.core.sleeping().is_none() {
@@ -248,25 +248,25 @@ impl Shadow {
         }
     }
 
-    /// The request whose answer is awaited was cancelled before it reached a server.
-    fn cancel_the_wait(&mut self) {
+    /// The request whose reply is awaited was cancelled before it reached a server.
+    fn undo_cancelled_request(&mut self) {
         if let Some((message, before)) = self.waiting.take() {
             self.core = before;
             self.core.cancel_unseen(&message);
         }
     }
 
-    /// Drops what sends nothing, or nothing that a client must see.
+    /// Drops replies without messages, and warnings, which a client need not see.
     fn drop_empty(&mut self) {
         while self.core.out.front().is_some_and(|r| r.is_empty() || matches!(r, Reply::Warning(_))) {
             self.core.out.pop_front();
         }
     }
 
-    /// Parameters that the client has been told already are not awaited.
+    /// Drops expected reports of values that the client already has.
     fn skip_silent(&mut self) {
         while let Some(Reply::Parameter(name, value)) = self.core.out.front() {
-            if self.parameters == Parameters::Compared && self.told.get(name) != Some(value) {
+            if self.parameters == Parameters::Compared && self.reported.get(name) != Some(value) {
                 return;
             }
             self.core.out.pop_front();
@@ -277,17 +277,17 @@ impl Shadow {
     fn skip_parameters(&mut self, message: &Back) -> Option<Violation> {
         self.skip_silent();
         let Some(Reply::Parameter(name, value)) = self.core.out.front() else { return None };
-        let what = format!("c{} got {message:?} before it was told that {name} = {value:?}", self.client);
+        let what = format!("c{} got {message:?} before the report of {name} = {value:?}", self.client);
         Some(Violation { checker: Checker::AnsweredAsDirect, what })
     }
 
-    /// The state of the transaction, once all has come.
+    /// The state of the transaction, once all replies have arrived.
     pub(crate) fn transaction(&self) -> Transaction {
         self.core.transaction()
     }
 }
 
-/// Whether a cancel was carried out by the pooler, in words that modelled servers do not use.
+/// Whether the pooler itself cancelled the request: modelled servers use another error text.
 fn is_of_the_pooler(message: &Back) -> bool {
     let said = |text: &str| text == "canceling statement due to user request";
     is_cancelled(message) && matches!(message, Back::Problem { message, .. } if said(message))
@@ -306,7 +306,7 @@ fn is_own(state: &str, client: u32) -> bool {
     })
 }
 
-/// The other client that a message belongs to, by a token in it.
+/// The other client whose token a message contains.
 pub(super) fn foreign(message: &Back, client: u32) -> Option<u32> {
     let text = match message {
         Back::Row(text) | Back::CopyData(text) | Back::FunctionResult(text) => text,
@@ -321,30 +321,30 @@ mod tests {
     use super::*;
     use weir_pgwire::tag::back;
 
-    fn shadow(queries: &[&str]) -> Shadow {
-        shadow_of(Reporting::AtOnce, queries)
+    fn reference(queries: &[&str]) -> Reference {
+        reference_of(Reporting::AtOnce, queries)
     }
 
-    fn shadow_of(reporting: Reporting, queries: &[&str]) -> Shadow {
-        let mut shadow = Shadow::new(1, &[], reporting);
+    fn reference_of(reporting: Reporting, queries: &[&str]) -> Reference {
+        let mut reference = Reference::new(1, &[], reporting);
         for (name, value) in crate::postgres::settings::REPORTED {
-            shadow.told(name.to_owned(), value.to_owned());
+            reference.parameter_reported(name.to_owned(), value.to_owned());
         }
-        queries.iter().for_each(|text| shadow.sent(Front::Query((*text).to_owned())));
-        shadow
+        queries.iter().for_each(|text| reference.sent(Front::Query((*text).to_owned())));
+        reference
     }
 
     fn error(code: &str) -> Back {
         Back::Problem { error: true, severity: "ERROR".into(), code: code.into(), message: "c1.0".into() }
     }
 
-    fn checker(shadow: &mut Shadow, message: &Back) -> Option<Checker> {
-        shadow.take(message, false).map(|v| v.checker)
+    fn checker(reference: &mut Reference, message: &Back) -> Option<Checker> {
+        reference.take(message, false).map(|v| v.checker)
     }
 
     #[test]
-    fn the_replies_of_a_direct_connection_satisfy() {
-        let mut shadow = shadow(&["ECHO c1.2"]);
+    fn the_replies_of_a_direct_connection_are_accepted() {
+        let mut reference = reference(&["ECHO c1.2"]);
         let replies = [
             Back::RowDescription(vec!["echo".into()]),
             Back::Row("c1.2".into()),
@@ -352,80 +352,80 @@ mod tests {
             Back::Ready(b'I'),
         ];
         for reply in &replies {
-            assert!(!shadow.is_satisfied());
-            assert_eq!(shadow.take(reply, false), None);
+            assert!(!reference.has_all_replies());
+            assert_eq!(reference.take(reply, false), None);
         }
-        assert!(shadow.is_satisfied());
-        assert_eq!(shadow.compare_parameters(), None);
+        assert!(reference.has_all_replies());
+        assert_eq!(reference.compare_parameters(), None);
     }
 
     #[test]
     fn a_row_of_another_client_is_caught() {
-        let mut shadow = shadow(&["ECHO c1.2"]);
-        assert_eq!(checker(&mut shadow, &Back::RowDescription(vec!["echo".into()])), None);
-        assert_eq!(checker(&mut shadow, &Back::Row("c2.2".into())), Some(Checker::ResultsReachTheirOwner));
+        let mut reference = reference(&["ECHO c1.2"]);
+        assert_eq!(checker(&mut reference, &Back::RowDescription(vec!["echo".into()])), None);
+        assert_eq!(checker(&mut reference, &Back::Row("c2.2".into())), Some(Checker::ResultsReachTheirOwner));
     }
 
     #[test]
-    fn a_missing_a_doubled_and_a_left_over_reply_are_caught() {
+    fn a_missing_a_duplicate_and_an_unexpected_reply_are_caught() {
         let complete = Back::Complete("SELECT 1".into());
-        assert_eq!(checker(&mut shadow(&["ECHO c1.2"]), &complete), Some(Checker::AnsweredAsDirect));
-        assert_eq!(checker(&mut shadow(&[]), &Back::Ready(b'I')), Some(Checker::AnsweredAsDirect));
-        let mut empty = shadow(&[""]);
+        assert_eq!(checker(&mut reference(&["ECHO c1.2"]), &complete), Some(Checker::AnsweredAsDirect));
+        assert_eq!(checker(&mut reference(&[]), &Back::Ready(b'I')), Some(Checker::AnsweredAsDirect));
+        let mut empty = reference(&[""]);
         assert_eq!(checker(&mut empty, &Back::Bare(back::EMPTY_QUERY)), None);
         assert_eq!(checker(&mut empty, &Back::Bare(back::EMPTY_QUERY)), Some(Checker::AnsweredAsDirect));
     }
 
     #[test]
     fn a_wrong_transaction_status_is_caught() {
-        let mut shadow = shadow(&["BEGIN"]);
-        assert_eq!(checker(&mut shadow, &Back::Complete("BEGIN".into())), None);
-        assert_eq!(checker(&mut shadow, &Back::Ready(b'I')), Some(Checker::AnsweredAsDirect));
+        let mut reference = reference(&["BEGIN"]);
+        assert_eq!(checker(&mut reference, &Back::Complete("BEGIN".into())), None);
+        assert_eq!(checker(&mut reference, &Back::Ready(b'I')), Some(Checker::AnsweredAsDirect));
     }
 
     #[test]
-    fn a_cancel_that_nobody_asked_for_is_caught() {
-        let mut asleep = shadow(&["SLEEP 5 c1.2"]);
+    fn a_cancel_that_the_client_did_not_request_is_caught() {
+        let mut asleep = reference(&["SLEEP 5 c1.2"]);
         assert_eq!(checker(&mut asleep, &Back::RowDescription(vec!["sleep".into()])), None);
         assert_eq!(checker(&mut asleep, &error("57014")), Some(Checker::CancelHitsItsOwn));
-        let mut asked = shadow(&["SLEEP 5 c1.2"]);
+        let mut asked = reference(&["SLEEP 5 c1.2"]);
         assert_eq!(checker(&mut asked, &Back::RowDescription(vec!["sleep".into()])), None);
         assert_eq!(asked.take(&error("57014"), true), None);
         assert_eq!(checker(&mut asked, &Back::Ready(b'I')), None);
     }
 
     #[test]
-    fn a_request_that_was_cancelled_while_it_waited_has_not_happened() {
+    fn a_request_that_was_cancelled_while_it_waited_has_no_effect() {
         let cancelled = Back::Problem {
             error: true,
             severity: "ERROR".into(),
             code: "57014".into(),
             message: "canceling statement due to user request".into(),
         };
-        let mut waits = shadow(&["PREPARE c1_p AS ECHO c1.2", "EXECUTE c1_p"]);
+        let mut waits = reference(&["PREPARE c1_p AS ECHO c1.2", "EXECUTE c1_p"]);
         assert_eq!(waits.take(&cancelled, true), None);
         assert_eq!(checker(&mut waits, &Back::Ready(b'I')), None);
         assert_eq!(checker(&mut waits, &error("26000")), None, "nothing was prepared");
-        let mut runs = shadow(&["ECHO c1.2"]);
+        let mut runs = reference(&["ECHO c1.2"]);
         assert_eq!(checker(&mut runs, &Back::RowDescription(vec!["echo".into()])), None);
-        assert!(runs.take(&cancelled, true).is_some(), "what runs and does not sleep is not cancelled");
+        assert!(runs.take(&cancelled, true).is_some(), "a running statement that does not sleep is not cancelled");
     }
 
     #[test]
     fn a_parameter_that_is_not_reported_is_caught() {
-        let mut silent = shadow(&["SET TimeZone = x"]);
+        let mut silent = reference(&["SET TimeZone = x"]);
         assert_eq!(checker(&mut silent, &Back::Complete("SET".into())), Some(Checker::AnsweredAsDirect));
-        let mut silent = shadow_of(Reporting::BeforeReady, &["SET TimeZone = x"]);
+        let mut silent = reference_of(Reporting::BeforeReady, &["SET TimeZone = x"]);
         assert_eq!(checker(&mut silent, &Back::Complete("SET".into())), None);
         assert_eq!(checker(&mut silent, &Back::Ready(b'I')), Some(Checker::AnsweredAsDirect));
-        let mut wrong = shadow(&[]);
+        let mut wrong = reference(&[]);
         assert_eq!(checker(&mut wrong, &Back::Parameter("TimeZone".into(), "y".into())), None);
         assert_eq!(wrong.compare_parameters().unwrap().checker, Checker::AnsweredAsDirect);
     }
 
     #[test]
-    fn a_notification_for_somebody_else_is_caught() {
+    fn a_notification_for_another_client_is_caught() {
         let notification = Back::Notification("news".into(), "x".into());
-        assert_eq!(checker(&mut shadow(&[]), &notification), Some(Checker::ResultsReachTheirOwner));
+        assert_eq!(checker(&mut reference(&[]), &notification), Some(Checker::ResultsReachTheirOwner));
     }
 }

@@ -1,0 +1,52 @@
+//! What is counted of a pool, for SHOW, the log and the control plane.
+
+use weir_admin::{PoolCounters, Refusals, Stats};
+use weir_base::{Span, Time};
+use weir_pgwire::Dirty;
+
+/// The counters of one pool.
+pub(crate) struct PoolCounts {
+    pub(crate) stats: Stats,
+    pub(crate) tally: PoolCounters,
+    /// Its clients that were refused.
+    pub(crate) refusals: Refusals,
+    /// The kinds of lost session state that the log has named.
+    pub(crate) lost_logged: Dirty,
+    /// When the log had a line about its waits last.
+    pub(crate) wait_logged: Option<Time>,
+    /// The counters at the start of the last complete period, and at its end.
+    previous: (Stats, Time),
+    latest: (Stats, Time),
+}
+
+impl PoolCounts {
+    pub(crate) fn new(now: Time) -> PoolCounts {
+        PoolCounts {
+            stats: Stats::default(),
+            tally: PoolCounters::default(),
+            refusals: Refusals::default(),
+            lost_logged: Dirty::NONE,
+            wait_logged: None,
+            previous: (Stats::default(), now),
+            latest: (Stats::default(), now),
+        }
+    }
+
+    /// Somebody has waited so long for a server.
+    #[inline]
+    pub(crate) fn waited(&mut self, waited: Span) {
+        self.stats.wait_time += waited.micros();
+        self.tally.times().wait.count(waited.micros());
+    }
+
+    /// A period has ended.
+    pub(crate) fn end_period(&mut self, now: Time) {
+        self.previous = self.latest;
+        self.latest = (self.stats, now);
+    }
+
+    /// The counters at the start of the last complete period, and when that was.
+    pub(crate) fn previous(&self) -> &(Stats, Time) {
+        &self.previous
+    }
+}

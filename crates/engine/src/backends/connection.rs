@@ -1,0 +1,122 @@
+//! The connection of a server: where it goes, how it was made, and what the server has reported.
+
+use std::net::{IpAddr, SocketAddr};
+
+use weir_base::{Host, Target, Time};
+
+use crate::backends::hosts::Attempt;
+use crate::secured::Secured;
+
+/// A password that is hashed: password, salt, iterations.
+pub(crate) type SaltedKey = (std::sync::Arc<str>, Vec<u8>, u32);
+
+/// See the head of the file.
+pub(crate) struct Connection {
+    /// The one of the pool's hosts that it goes to.
+    pub(super) target: Target,
+    /// How it was tried.
+    pub(super) attempt: Attempt,
+    /// Our end, as text; empty until it is connected.
+    local: String,
+    /// The server's address, once it is connected; `None` for a Unix socket.
+    remote: Option<IpAddr>,
+    /// What its handshake has shown; `None` without encryption.
+    tls: Option<Box<Secured>>,
+    /// When it had logged in; until then, when the connect began.
+    connected_at: Time,
+    /// What the server reported about itself at its login, until it is up.
+    pub(super) reported: Vec<(String, String)>,
+    /// What a helper hashes for its login.
+    hashing: Option<SaltedKey>,
+}
+
+impl Connection {
+    /// A connect has begun.
+    pub(crate) fn new(target: Target, attempt: Attempt, now: Time) -> Connection {
+        Connection {
+            target,
+            attempt,
+            local: String::new(),
+            remote: None,
+            tls: None,
+            connected_at: now,
+            reported: Vec::new(),
+            hashing: None,
+        }
+    }
+
+    /// The connect has succeeded.
+    pub(crate) fn connected(&mut self, local: String, remote: Option<IpAddr>) {
+        (self.local, self.remote) = (local, remote);
+    }
+
+    /// The handshake is done.
+    pub(crate) fn secured(&mut self, tls: Box<Secured>) {
+        self.tls = Some(tls);
+    }
+
+    /// The server has logged in, and has reported this.
+    pub(crate) fn logged_in(&mut self, reported: Vec<(String, String)>, now: Time) {
+        (self.reported, self.connected_at) = (reported, now);
+    }
+
+    /// A helper hashes this for its login.
+    pub(crate) fn begin_hashing(&mut self, key: SaltedKey) {
+        self.hashing = Some(key);
+    }
+
+    /// A helper has hashed that.
+    pub(crate) fn end_hashing(&mut self) -> Option<SaltedKey> {
+        self.hashing.take()
+    }
+
+    /// Where it goes.
+    pub(crate) fn target(&self) -> &Target {
+        &self.target
+    }
+
+    /// How it was tried.
+    pub(crate) fn attempt(&self) -> Attempt {
+        self.attempt
+    }
+
+    /// Our end, as text.
+    pub(crate) fn local(&self) -> &str {
+        &self.local
+    }
+
+    /// What its handshake has shown; `None` without encryption.
+    pub(crate) fn tls(&self) -> Option<&Secured> {
+        self.tls.as_deref()
+    }
+
+    /// When it had logged in.
+    pub(crate) fn connected_at(&self) -> Time {
+        self.connected_at
+    }
+
+    /// The name that it was reached by, and the address that it is on; `None` where no name was looked up.
+    pub(crate) fn on(&self) -> Option<(&str, IpAddr)> {
+        match (&self.target.host, self.remote) {
+            (Host::Name(name), Some(address)) => Some((name, address)),
+            _ => None,
+        }
+    }
+
+    /// The very machine that it is on, whatever its name means by now.
+    pub(crate) fn machine(&self) -> Target {
+        match self.remote {
+            Some(address) => Target { host: Host::Ip(address), port: self.target.port },
+            None => self.target.clone(),
+        }
+    }
+
+    /// The server's end, for the log.
+    pub(crate) fn address(&self) -> String {
+        match (&self.target.host, self.remote) {
+            (Host::SocketDir(_), _) => format!("unix:{}", self.target.port),
+            (_, Some(ip)) => SocketAddr::new(ip, self.target.port).to_string(),
+            _ => self.target.to_string(),
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! The quotas of clients, as a worker meets them. Worker 0, which accepts all clients, counts them. Where a limit is set, a
+//! client that has logged in asks it for admission, so that nobody who has proven nothing takes another's place.
+
+use std::collections::HashMap;
+
+use weir_base::Peer;
+use weir_config::Config;
+use weir_session::Refusal;
+
+use super::{ClientUse, IfFull, Key, QuotaRequest, Resource};
+
+/// The clients of this worker that wait for admission; and, at worker 0, how many there are in the process.
+#[derive(Default)]
+pub(crate) struct ClientQuota {
+    total: u32,
+    requests: HashMap<u64, Peer>,
+}
+
+impl ClientQuota {
+    /// Worker 0: all clients of the process.
+    pub(crate) fn total(&self) -> u32 {
+        self.total
+    }
+
+    /// Worker 0: a client was accepted.
+    pub(crate) fn add(&mut self) {
+        self.total += 1;
+    }
+
+    /// Worker 0: a client is gone.
+    pub(crate) fn remove(&mut self) {
+        self.total = self.total.saturating_sub(1);
+    }
+
+    /// A client asks for admission.
+    pub(crate) fn request(&mut self, id: u64, client: Peer, counts_for: ClientUse) -> QuotaRequest {
+        self.requests.insert(id, client);
+        QuotaRequest::Acquire { id, resource: Resource::Client(counts_for), if_full: IfFull::Refuse }
+    }
+
+    /// The client that a request was for; it may be gone.
+    pub(crate) fn answered(&mut self, id: u64) -> Option<Peer> {
+        self.requests.remove(&id)
+    }
+}
+
+/// Whether any limit of clients is set, so that they must be counted before they are admitted.
+pub(crate) fn limits_clients(config: &Config) -> bool {
+    config.max_user_client_connections > 0
+        || config.max_address_connections > 0
+        || config.users.values().any(|rules| rules.max_client_connections.is_some_and(|most| most > 0))
+        || config.pools.values().chain(&config.fallback).any(|pool| pool.limits.max_db_client_connections > 0)
+}
+
+/// What a client is told when a key is full.
+pub(crate) fn refusal(full: &Key) -> Refusal {
+    match full {
+        Key::ClientsOfUser(_) => Refusal::TooManyUserClients,
+        Key::ClientsOfAddress(_) => Refusal::TooManyAddressClients,
+        Key::ClientsOfDatabase(_) | Key::ServersOfDatabase(_) | Key::ServersOfUser(_) => {
+            Refusal::TooManyDatabaseClients
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::counter::Counter;
+    use super::*;
+
+    fn client(database: &str, user: &str, address: Option<&str>) -> Resource {
+        let address = address.map(|text| text.parse().unwrap());
+        Resource::Client(ClientUse { database: database.into(), user: user.into(), address })
+    }
+
+    /// The most clients of each database, user and address.
+    type Most = (u32, u32, u32);
+
+    fn enter(counter: &mut Counter, client: &Resource, most: Most) -> Result<(), Refusal> {
+        let limit = |key: &Key| match key {
+            Key::ClientsOfDatabase(_) => most.0,
+            Key::ClientsOfUser(_) => most.1,
+            _ => most.2,
+        };
+        counter.acquire(client, &limit).map_err(|full| refusal(&full))
+    }
+
+    fn leave(counter: &mut Counter, client: Resource) {
+        let request = QuotaRequest::Release { resource: client, count: 1 };
+        assert_eq!(counter.receive(weir_base::WorkerId(0), request, 1, &|_| 0), []);
+    }
+
+    #[test]
+    fn each_limit_counts_what_it_is_for_and_zero_is_none() {
+        let mut counter = Counter::default();
+        for _ in 0..3 {
+            enter(&mut counter, &client("db", "ann", Some("10.0.0.1")), (0, 0, 0)).unwrap();
+        }
+        let mut try_in = |database, user, address, most| {
+            let client = client(database, user, address);
+            let answer = enter(&mut counter, &client, most);
+            if answer.is_ok() {
+                leave(&mut counter, client);
+            }
+            answer
+        };
+        let one = Some("10.0.0.1");
+        let database = (3, 0, 0);
+        assert_eq!(try_in("db", "bob", None, database), Err(Refusal::TooManyDatabaseClients));
+        assert_eq!(try_in("other", "ann", one, database), Ok(()));
+        let user = (0, 3, 0);
+        assert_eq!(try_in("other", "ann", None, user), Err(Refusal::TooManyUserClients));
+        assert_eq!(try_in("db", "bob", one, user), Ok(()));
+        let address = (0, 0, 3);
+        assert_eq!(try_in("other", "bob", one, address), Err(Refusal::TooManyAddressClients));
+        assert_eq!(try_in("db", "ann", Some("10.0.0.2"), address), Ok(()));
+        assert_eq!(try_in("db", "ann", None, address), Ok(()), "the Unix socket has no address");
+        assert_eq!(try_in("db", "ann", one, (4, 4, 4)), Ok(()));
+    }
+
+    #[test]
+    fn a_refused_client_takes_no_place_and_one_that_leaves_gives_all_of_its_own_back() {
+        let mut counter = Counter::default();
+        let most = (1, 1, 1);
+        let (first, second) = (client("db", "ann", Some("::1")), client("db", "bob", Some("::2")));
+        enter(&mut counter, &first, most).unwrap();
+        assert!(enter(&mut counter, &second, most).is_err());
+        leave(&mut counter, first.clone());
+        enter(&mut counter, &second, most).unwrap();
+        assert!(enter(&mut counter, &first, most).is_err());
+        leave(&mut counter, second);
+        assert!(counter.is_empty());
+    }
+}

@@ -1,0 +1,293 @@
+//! What the counter of the quotas does, one sentence a test; and workers that do as they are told, at random.
+
+use proptest::prelude::*;
+
+use super::*;
+
+const WORKERS: u16 = 3;
+
+fn pool(database: u8, user: u8) -> PoolId {
+    PoolId { database: format!("d{database}").into(), user: format!("u{user}").into() }
+}
+
+fn server(database: u8, user: u8) -> Resource {
+    Resource::Server(pool(database, user))
+}
+
+fn database(name: &str) -> Key {
+    Key::ServersOfDatabase(name.into())
+}
+
+fn at(micros: u64) -> Time {
+    Time::from_micros(micros)
+}
+
+/// A counter, and the limits of a world with two databases and two users.
+#[derive(Default)]
+struct Limited {
+    counter: Counter,
+    limits: BTreeMap<Key, u32>,
+}
+
+impl Limited {
+    fn receive(&mut self, from: u16, request: QuotaRequest) -> Vec<QuotaReply> {
+        self.counter.receive(WorkerId(from), request, WORKERS, &|key| self.limits.get(key).copied().unwrap_or(0))
+    }
+
+    fn limits_changed(&mut self) -> Vec<QuotaReply> {
+        self.counter.limits_changed(WORKERS, &|key| self.limits.get(key).copied().unwrap_or(0))
+    }
+
+    fn ask(&mut self, id: u64, pool: PoolId, since: u64) -> Vec<QuotaReply> {
+        self.receive(
+            0,
+            QuotaRequest::Acquire { id, resource: Resource::Server(pool), if_full: IfFull::Wait(at(since)) },
+        )
+    }
+}
+
+fn granted(id: u64, pool: PoolId) -> QuotaReply {
+    QuotaReply::Answer { to: WorkerId(0), id, resource: Resource::Server(pool), full: None }
+}
+
+#[test]
+fn room_goes_to_whoever_has_waited_longest() {
+    let mut limited = Limited { limits: [(database("d0"), 1)].into(), ..Limited::default() };
+    assert_eq!(limited.ask(1, pool(0, 0), 10), [granted(1, pool(0, 0))]);
+    assert_eq!(limited.ask(2, pool(0, 1), 30), [QuotaReply::FindIdle { key: database("d0"), round: 1 }]);
+    assert_eq!(limited.ask(3, pool(0, 2), 20), []);
+    let replies = limited.receive(0, QuotaRequest::Release { resource: server(0, 0), count: 1 });
+    assert_eq!(replies, [granted(3, pool(0, 2))], "and the other waits on");
+}
+
+#[test]
+fn who_waits_for_one_limit_holds_up_nobody_under_another() {
+    let limits = [(database("d0"), 1), (Key::ServersOfUser("u1".into()), 1)].into();
+    let mut limited = Limited { limits, ..Limited::default() };
+    limited.ask(1, pool(1, 1), 10);
+    assert_eq!(
+        limited.ask(2, pool(0, 1), 20),
+        [QuotaReply::FindIdle { key: Key::ServersOfUser("u1".into()), round: 1 }]
+    );
+    assert_eq!(limited.ask(3, pool(0, 0), 30), [granted(3, pool(0, 0))], "the database has room");
+}
+
+#[test]
+fn the_server_that_was_idle_longest_on_any_worker_makes_room() {
+    let mut limited = Limited { limits: [(database("d0"), 2)].into(), ..Limited::default() };
+    limited.receive(1, QuotaRequest::Add { resource: server(0, 1), count: 1 });
+    limited.receive(2, QuotaRequest::Add { resource: server(0, 2), count: 1 });
+    assert_eq!(limited.ask(1, pool(0, 0), 50), [QuotaReply::FindIdle { key: database("d0"), round: 1 }]);
+    let idle =
+        |since, pool| QuotaRequest::Idle { key: database("d0"), round: Some(1), longest: Some((at(since), pool)) };
+    assert_eq!(limited.receive(1, idle(20, pool(0, 1))), []);
+    assert_eq!(limited.receive(0, QuotaRequest::Idle { key: database("d0"), round: Some(1), longest: None }), []);
+    let evict = |worker, pool| QuotaReply::Evict { to: WorkerId(worker), pool, key: database("d0") };
+    assert_eq!(limited.receive(2, idle(10, pool(0, 2))), [evict(2, pool(0, 2))]);
+    assert_eq!(limited.receive(1, idle(10, pool(0, 1))), [], "one at a time");
+    let replies = limited.receive(2, QuotaRequest::Release { resource: server(0, 2), count: 1 });
+    assert_eq!(replies, [granted(1, pool(0, 0)), QuotaReply::StopFinding { key: database("d0") }][..1]);
+}
+
+#[test]
+fn what_becomes_idle_later_is_taken_when_it_is_told() {
+    let mut limited = Limited { limits: [(database("d0"), 1)].into(), ..Limited::default() };
+    limited.receive(1, QuotaRequest::Add { resource: server(0, 1), count: 1 });
+    limited.ask(1, pool(0, 0), 50);
+    for worker in 0..WORKERS {
+        limited.receive(worker, QuotaRequest::Idle { key: database("d0"), round: Some(1), longest: None });
+    }
+    let news = QuotaRequest::Idle { key: database("d0"), round: None, longest: Some((at(60), pool(0, 1))) };
+    let replies = limited.receive(1, news);
+    assert_eq!(replies, [QuotaReply::Evict { to: WorkerId(1), pool: pool(0, 1), key: database("d0") }]);
+    let replies = limited.receive(1, QuotaRequest::NotIdle { key: database("d0") });
+    assert_eq!(replies, [QuotaReply::FindIdle { key: database("d0"), round: 2 }], "somebody was faster: again");
+    let replies = limited.receive(0, QuotaRequest::Cancel { id: 1 });
+    assert_eq!(replies, [QuotaReply::StopFinding { key: database("d0") }]);
+}
+
+#[test]
+fn filling_up_closes_nobodys_servers_and_waits_for_nothing() {
+    let mut limited = Limited { limits: [(database("d0"), 1)].into(), ..Limited::default() };
+    let ask = |id| QuotaRequest::Acquire { id, resource: server(0, 0), if_full: IfFull::Refuse };
+    assert_eq!(limited.receive(0, ask(1)), [granted(1, pool(0, 0))]);
+    let refused = QuotaReply::Answer { to: WorkerId(0), id: 2, resource: server(0, 0), full: Some(database("d0")) };
+    assert_eq!(limited.receive(0, ask(2)), [refused]);
+}
+
+#[test]
+fn a_limit_that_comes_later_counts_what_is_there_and_one_that_goes_lets_all_in() {
+    let mut limited = Limited::default();
+    limited.receive(1, QuotaRequest::Add { resource: server(0, 1), count: 5 });
+    limited.limits = [(database("d0"), 3)].into();
+    assert!(matches!(limited.ask(1, pool(0, 0), 10)[..], [QuotaReply::FindIdle { .. }]));
+    assert_eq!(limited.counter.counted(&database("d0")), 5);
+    limited.limits.clear();
+    assert_eq!(limited.limits_changed(), [granted(1, pool(0, 0)), QuotaReply::StopFinding { key: database("d0") }]);
+}
+
+/// Workers that do as they are told, with messages that take their time.
+#[derive(Default)]
+struct World {
+    limited: Limited,
+    /// Servers of each pool: busy, idle (since then).
+    busy: BTreeMap<PoolId, u32>,
+    idle: BTreeMap<PoolId, Vec<Time>>,
+    asking: BTreeMap<PoolId, u64>,
+    to_workers: std::collections::VecDeque<QuotaReply>,
+    searched: BTreeMap<(u16, Key), bool>,
+    clock: u64,
+    ids: u64,
+}
+
+fn owner(pool: &PoolId) -> u16 {
+    u16::from(pool.user.ends_with('1'))
+}
+
+impl World {
+    fn tell(&mut self, from: u16, request: QuotaRequest) {
+        self.clock += 1;
+        let replies = self.limited.receive(from, request);
+        self.take_replies(replies);
+    }
+
+    fn take_replies(&mut self, replies: Vec<QuotaReply>) {
+        for reply in &replies {
+            // What is granted is within the limit; what was there before a limit came does not.
+            let QuotaReply::Answer { full: None, resource, .. } = reply else { continue };
+            for key in resource.keys() {
+                let most = self.limited.limits.get(&key).copied().unwrap_or(0);
+                assert!(most == 0 || self.limited.counter.counted(&key) <= most, "{key:?} is over its limit");
+            }
+        }
+        self.to_workers.extend(replies);
+    }
+
+    fn want(&mut self, pool: PoolId) {
+        if self.asking.contains_key(&pool) {
+            return;
+        }
+        self.ids += 1;
+        self.asking.insert(pool.clone(), self.ids);
+        let (id, if_full) = (self.ids, IfFull::Wait(at(self.clock)));
+        let worker = owner(&pool);
+        self.tell(worker, QuotaRequest::Acquire { id, resource: Resource::Server(pool), if_full });
+    }
+
+    fn leave(&mut self, pool: &PoolId) {
+        if let Some(id) = self.asking.remove(pool) {
+            self.tell(owner(pool), QuotaRequest::Cancel { id });
+        }
+    }
+
+    fn rest(&mut self, pool: &PoolId) {
+        let Some(busy) = self.busy.get_mut(pool).filter(|busy| **busy > 0) else { return };
+        *busy -= 1;
+        self.idle.entry(pool.clone()).or_default().push(at(self.clock));
+        let worker = owner(pool);
+        for key in pool.keys() {
+            if self.searched.get(&(worker, key.clone())) == Some(&false) {
+                self.searched.insert((worker, key.clone()), true);
+                let longest = Some((self.idle[pool][0], pool.clone()));
+                self.tell(worker, QuotaRequest::Idle { key, round: None, longest });
+            }
+        }
+    }
+
+    fn lose(&mut self, pool: &PoolId) {
+        let idle = self.idle.get_mut(pool).is_some_and(|idle| idle.pop().is_some());
+        let busy = self.busy.get_mut(pool).filter(|busy| !idle && **busy > 0);
+        let gone = idle || busy.map(|busy| *busy -= 1).is_some();
+        if gone {
+            self.tell(owner(pool), QuotaRequest::Release { resource: Resource::Server(pool.clone()), count: 1 });
+        }
+    }
+
+    fn deliver(&mut self) {
+        let Some(reply) = self.to_workers.pop_front() else { return };
+        match reply {
+            QuotaReply::Answer { id, resource: Resource::Server(pool), full, .. } => {
+                assert!(full.is_none());
+                if self.asking.get(&pool) == Some(&id) {
+                    self.asking.remove(&pool);
+                    *self.busy.entry(pool).or_default() += 1;
+                } else {
+                    self.tell(owner(&pool), QuotaRequest::Release { resource: Resource::Server(pool), count: 1 });
+                }
+            }
+            QuotaReply::Answer { .. } => unreachable!("no client asks here"),
+            QuotaReply::FindIdle { key, round } => (0..WORKERS).for_each(|worker| self.answer(worker, &key, round)),
+            QuotaReply::StopFinding { key } => {
+                self.searched.retain(|(_, searched), _| *searched != key);
+            }
+            QuotaReply::Evict { to, pool, key } => {
+                self.searched.entry((to.0, key.clone())).and_modify(|made| *made = false);
+                let idle = self.idle.entry(pool.clone()).or_default();
+                let request = if idle.is_empty() {
+                    QuotaRequest::NotIdle { key }
+                } else {
+                    idle.remove(0);
+                    QuotaRequest::Release { resource: Resource::Server(pool), count: 1 }
+                };
+                self.tell(to.0, request);
+            }
+        }
+    }
+
+    fn answer(&mut self, worker: u16, key: &Key, round: u64) {
+        self.searched.insert((worker, key.clone()), false);
+        let idle = self.idle.iter().filter(|(pool, _)| owner(pool) == worker && pool.keys().contains(key));
+        let longest = idle.filter_map(|(pool, idle)| Some((*idle.first()?, pool.clone()))).min();
+        self.tell(worker, QuotaRequest::Idle { key: key.clone(), round: Some(round), longest });
+    }
+
+    fn counts_are_right(&self) {
+        let mut counts: BTreeMap<Key, u32> = BTreeMap::new();
+        let servers = |pool: &PoolId| {
+            self.busy.get(pool).copied().unwrap_or(0) + self.idle.get(pool).map_or(0, |idle| idle.len() as u32)
+        };
+        let pools: BTreeSet<&PoolId> = self.busy.keys().chain(self.idle.keys()).collect();
+        for pool in pools {
+            for key in pool.keys() {
+                *counts.entry(key).or_default() += servers(pool);
+            }
+        }
+        counts.retain(|_, count| *count > 0);
+        assert_eq!(counts, self.limited.counter.counts);
+    }
+}
+
+proptest! {
+    #[test]
+    fn limits_hold_counts_are_right_and_whoever_waits_is_served_in_the_end(
+        steps in proptest::collection::vec((0u8..7, 0u8..2, 0u8..2, 0u32..4), 0..200)
+    ) {
+        let mut world = World::default();
+        for (step, database, user, limit) in steps {
+            let id = pool(database, user);
+            match step {
+                0 | 1 => world.want(id),
+                2 => world.rest(&id),
+                3 => world.lose(&id),
+                4 => world.leave(&id),
+                5 => {
+                    let key = id.keys()[usize::from(limit % 2 == 0)].clone();
+                    world.limited.limits.insert(key, limit);
+                    let replies = world.limited.limits_changed();
+                    world.take_replies(replies);
+                }
+                _ => world.deliver(),
+            }
+        }
+        // Everybody finishes: then nobody waits for ever.
+        for _ in 0..2_000 {
+            world.deliver();
+            for (database, user) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
+                world.rest(&pool(database, user));
+            }
+        }
+        prop_assert!(world.to_workers.is_empty(), "messages without end");
+        prop_assert!(world.asking.is_empty(), "somebody waits although all is idle: {:?}", world.asking);
+        world.counts_are_right();
+    }
+}

@@ -1,0 +1,140 @@
+//! Quotas that hold for the whole process: clients (`max_db_client_connections`, `max_user_client_connections`,
+//! `max_address_connections`) and servers (`max_db_connections`, `max_user_connections`), of which one counts under two keys
+//! or three. Worker 0 counts ([`counter::Counter`]); the others ask it with a [`QuotaRequest`] and get a [`QuotaReply`],
+//! and only where such a limit is set.
+//!
+//! - `counter`: worker 0's counts, and whose request is granted next. `clients`: which limits hold for a client.
+//! - `servers`: what a worker and its pools keep of their requests for servers.
+//!
+//! Always true: what was granted or added is released exactly once. For a server a pool sees to it, by comparing what it
+//! has been granted with the servers it has; for a client its slot does, which holds the [`ClientUse`].
+
+pub(crate) mod clients;
+pub(crate) mod counter;
+pub(crate) mod servers;
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use weir_base::{Time, WorkerId};
+
+/// A pool: a database as clients name it, and a user on the server.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) struct PoolId {
+    pub(crate) database: Arc<str>,
+    pub(crate) user: Arc<str>,
+}
+
+/// What a client that is logged in counts for.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) struct ClientUse {
+    pub(crate) database: Arc<str>,
+    pub(crate) user: Arc<str>,
+    /// `None` over the Unix socket.
+    pub(crate) address: Option<IpAddr>,
+}
+
+/// What is counted: one client, or one server connection of a pool.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) enum Resource {
+    Client(ClientUse),
+    Server(PoolId),
+}
+
+/// What a limit is about.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) enum Key {
+    ClientsOfDatabase(Arc<str>),
+    ClientsOfUser(Arc<str>),
+    ClientsOfAddress(IpAddr),
+    ServersOfDatabase(Arc<str>),
+    ServersOfUser(Arc<str>),
+}
+
+/// What happens to a request that a limit does not allow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum IfFull {
+    /// It is refused.
+    Refuse,
+    /// It waits, by the age of the client that has waited since then, and an idle server of another pool is closed for it.
+    Wait(Time),
+}
+
+/// To worker 0.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum QuotaRequest {
+    /// May one more be used? There is one answer to each id, unless the request is cancelled before.
+    Acquire { id: u64, resource: Resource, if_full: IfFull },
+    /// The request of this id is not wanted any more.
+    Cancel { id: u64 },
+    /// So many are in use that need no permission: they were there before the limit.
+    Add { resource: Resource, count: u32 },
+    /// So many are gone, or will not be used.
+    Release { resource: Resource, count: u32 },
+    /// The pool whose server has been idle longest of all under this key on the sender: the answer to
+    /// [`QuotaReply::FindIdle`] of this round, or, without a round, one that became idle since.
+    Idle { key: Key, round: Option<u64>, longest: Option<(Time, PoolId)> },
+    /// The server that was to be closed is not idle any more.
+    NotIdle { key: Key },
+}
+
+/// From worker 0.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum QuotaReply {
+    /// The answer to [`QuotaRequest::Acquire`]: granted, unless a key is `full`.
+    Answer { to: WorkerId, id: u64, resource: Resource, full: Option<Key> },
+    /// To all: a server under this key must be closed for another pool. What is idle now is reported at once, the first that
+    /// becomes so later without being asked.
+    FindIdle { key: Key, round: u64 },
+    /// To all: none must be closed any more.
+    StopFinding { key: Key },
+    /// Close the server of this pool that has been idle longest.
+    Evict { to: WorkerId, pool: PoolId, key: Key },
+}
+
+impl Resource {
+    /// The keys it counts under. The first that is full is the one a refusal names.
+    pub(crate) fn keys(&self) -> Vec<Key> {
+        match self {
+            Resource::Client(client) => [
+                Some(Key::ClientsOfDatabase(client.database.clone())),
+                Some(Key::ClientsOfUser(client.user.clone())),
+                client.address.map(Key::ClientsOfAddress),
+            ]
+            .into_iter()
+            .flatten()
+            .collect(),
+            Resource::Server(pool) => pool.keys().into(),
+        }
+    }
+}
+
+impl PoolId {
+    /// The keys that a server of the pool counts under.
+    pub(crate) fn keys(&self) -> [Key; 2] {
+        [Key::ServersOfDatabase(self.database.clone()), Key::ServersOfUser(self.user.clone())]
+    }
+}
+
+impl Key {
+    /// Whether a pool's servers count under it.
+    pub(crate) fn covers(&self, database: &str, user: &str) -> bool {
+        match self {
+            Key::ServersOfDatabase(name) => **name == *database,
+            Key::ServersOfUser(name) => **name == *user,
+            Key::ClientsOfDatabase(_) | Key::ClientsOfUser(_) | Key::ClientsOfAddress(_) => false,
+        }
+    }
+
+    /// The most that may be used under it; 0 is unlimited.
+    pub(crate) fn limit(&self, config: &weir_config::Config) -> u32 {
+        match self {
+            Key::ClientsOfDatabase(name) if weir_admin::is_console(name) => 0,
+            Key::ClientsOfDatabase(name) => config.pool(name).map_or(0, |pool| pool.limits.max_db_client_connections),
+            Key::ClientsOfUser(name) => config.user_clients(name),
+            Key::ClientsOfAddress(_) => config.max_address_connections,
+            Key::ServersOfDatabase(name) => config.db_connections(name),
+            Key::ServersOfUser(name) => config.user_connections(name),
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! For tests and the simulator: what must hold between inputs, and clients that are frozen and thawed.
+
+use weir_base::{Peer, PoolMode};
+
+use crate::Engine;
+use crate::handles::{PoolIx, Waiter};
+use crate::peers::{ClientPhase, ServerPhase, ServerSlot};
+use crate::traffic::relay::AHEAD;
+
+impl Engine {
+    /// Turns a client into bytes and back, in place: as if it had moved. Returns whether it could be done now. For the
+    /// simulator, which does it to clients at random moments.
+    pub fn refreeze(&mut self, peer: Peer) -> bool {
+        let Some(mut slot) = self.peers.take_client(peer) else { return false };
+        let frozen = match &slot.phase {
+            ClientPhase::Ready(client) if slot.link.is_none() => {
+                weir_session::frozen::freeze(client, &self.sessions.params)
+            }
+            _ => None,
+        };
+        let done = frozen.is_some();
+        if let Some(bytes) = frozen {
+            // What it is charged for is let go before it is charged again.
+            slot.phase = ClientPhase::Gone;
+            let pool = &self.pools.get(slot.pool).accepted;
+            let thawed = weir_session::frozen::thaw(&bytes, &self.sessions.params, &mut self.sessions.interner, pool);
+            slot.phase = ClientPhase::Ready(thawed.expect("what was frozen here thaws here"));
+        }
+        self.peers.put_client(slot);
+        done
+    }
+
+    /// Asserts what must hold between inputs. Costs a walk over everything.
+    ///
+    /// # Panics
+    /// When an invariant is broken.
+    pub fn check(&self) {
+        assert!(self.common.is_done(), "a turn has left work to do");
+        self.check_client_counts();
+        self.check_links();
+        self.check_logins();
+        self.pools.indices().into_iter().for_each(|ix| self.check_pool(ix));
+    }
+
+    fn check_links(&self) {
+        for client in self.peers.clients() {
+            let Some(server) = client.link else { continue };
+            let owner = self.peers.servers().find(|s| s.peer == server).map(|s| s.link);
+            assert_eq!(owner, Some(Some(client.peer)), "a client's server does not know it");
+            assert!(matches!(client.phase, ClientPhase::Ready(_)), "a client that may not ask has a server");
+        }
+        for server in self.peers.servers() {
+            let Some(client) = server.link else { continue };
+            let link = self.peers.clients().find(|c| c.peer == client).map(|c| c.link);
+            assert_eq!(link, Some(Some(server.peer)), "a server's client does not know it");
+            assert!(server.phase() != Some(ServerPhase::Idle), "an idle server has a client");
+            self.check_pipeline(server);
+        }
+    }
+
+    fn check_pipeline(&self, server: &ServerSlot) {
+        let released = self.pools.get(server.pool).mode() != PoolMode::Session;
+        let pipelined = server.clock.pipelined();
+        assert!(pipelined <= AHEAD || !released, "others wait, and a pipeline goes on for {pipelined} transactions");
+    }
+
+    fn check_pool(&self, ix: PoolIx) {
+        let slot = self.pools.get(ix);
+        slot.check();
+        for (peer, ..) in slot.pool.servers() {
+            let here = || self.peers.servers().any(|s| s.peer == peer && s.pool == ix);
+            let known = self.cluster.lent.get(&peer).is_some_and(|lent| lent.pool == ix) || here();
+            assert!(known, "a pool has a server that is gone: {peer:?}");
+        }
+        for (peer, _) in slot.pool.waiting() {
+            let waits = match Waiter::of(peer) {
+                Waiter::Client(_) => self.peers.clients().any(|c| c.peer == peer && c.pool == ix && c.pause.waits),
+                Waiter::AuthQuery(_) => self.entry.queries.waits(peer, ix),
+                Waiter::Borrower(_) => !slot.lending.is_borrower(),
+            };
+            assert!(waits, "a pool's queue holds one who does not wait: {peer:?}");
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! Clients and servers under limits that hold for the process: between clients, pools and worker 0's counts.
+
+use std::sync::Arc;
+
+use weir_base::{ClientAddr, Peer, Span, Time, WorkerId};
+
+use crate::Engine;
+use crate::cluster::messages::{Message, Payload};
+use crate::cluster::quota::clients::{limits_clients, refusal};
+use crate::cluster::quota::{ClientUse, Key, PoolId, QuotaReply, QuotaRequest, Resource};
+use crate::common::FollowUp;
+use crate::entry::state::Awaits;
+use crate::handles::PoolIx;
+use crate::peers::{ClientPhase, ClientSlot, Entry};
+use crate::port::Io;
+
+/// The worker that counts.
+const COUNTER: WorkerId = WorkerId(0);
+/// When a pool that is to be kept filled asks again after a refusal.
+const FILL_RETRY: Span = Span::from_secs(1);
+
+/// Worker 0.
+impl Engine {
+    /// A worker asks for something.
+    pub(crate) fn quota_requested<I: Io>(&mut self, from: WorkerId, request: QuotaRequest, io: &mut I) {
+        let (config, workers) = (self.common.config(), self.common.workers());
+        let replies = self.cluster.counter.receive(from, request, workers, &|key| key.limit(config));
+        self.send_quota_replies(replies, io);
+    }
+
+    /// A new configuration may allow more.
+    pub(crate) fn limits_changed<I: Io>(&mut self, io: &mut I) {
+        if self.common.worker() == COUNTER {
+            let (config, workers) = (self.common.config(), self.common.workers());
+            let replies = self.cluster.counter.limits_changed(workers, &|key| key.limit(config));
+            self.send_quota_replies(replies, io);
+        }
+    }
+
+    fn send_quota_replies<I: Io>(&self, replies: Vec<QuotaReply>, io: &mut I) {
+        let mut send = |to, reply| io.post(to, Message(Payload::QuotaReply(Box::new(reply))), None);
+        for reply in replies {
+            match reply {
+                QuotaReply::Answer { to, .. } | QuotaReply::Evict { to, .. } => send(to, reply),
+                QuotaReply::FindIdle { .. } | QuotaReply::StopFinding { .. } => {
+                    (0..self.common.workers()).for_each(|worker| send(WorkerId(worker), reply.clone()));
+                }
+            }
+        }
+    }
+}
+
+/// Clients.
+impl Engine {
+    /// A client has proven who it is: it is admitted, now or when worker 0 has answered.
+    pub(crate) fn enter<I: Io>(&mut self, now: Time, mut client: Box<ClientSlot>, io: &mut I) {
+        let counts_for = if limits_clients(self.common.config()) { self.client_use(&client) } else { None };
+        let Some(counts_for) = counts_for else { return self.entered(now, client, io) };
+        if weir_admin::is_console(&counts_for.database)
+            && self.entry.logins.role(self.common.config(), &client) == Some(weir_admin::Role::Admin)
+        {
+            // An administrator is counted, and always admitted.
+            self.count_in(&mut client, counts_for, io);
+            return self.entered(now, client, io);
+        }
+        let id = self.common.next_id();
+        if let ClientPhase::Login(phase) = &mut client.phase {
+            phase.set_awaits(Awaits::Quota(id));
+        }
+        request(self.cluster.clients.request(id, client.peer, counts_for), io);
+        self.insert_waiting(client, io);
+    }
+
+    /// Worker 0 has answered for a client.
+    fn client_answered<I: Io>(&mut self, now: Time, id: u64, counts_for: ClientUse, full: Option<Key>, io: &mut I) {
+        let waits = |client: &ClientSlot| matches!(&client.phase, ClientPhase::Login(phase) if phase.awaits() == Awaits::Quota(id));
+        let peer = self.cluster.clients.answered(id);
+        let peer = peer.filter(|peer| self.peers.get_client(*peer).is_some_and(waits));
+        match (peer.and_then(|peer| self.peers.take_client(peer)), full) {
+            (Some(mut client), None) => {
+                client.counts_for = Some(Box::new(counts_for));
+                if let ClientPhase::Login(phase) = &mut client.phase {
+                    phase.set_awaits(Awaits::Client);
+                }
+                self.unpause_client(&mut client, io);
+                self.entered(now, client, io);
+            }
+            (Some(client), Some(full)) => self.refuse(now, client, refusal(&full), io),
+            // It is gone meanwhile.
+            (None, None) => request(QuotaRequest::Release { resource: Resource::Client(counts_for), count: 1 }, io),
+            (None, Some(_)) => {}
+        }
+    }
+
+    /// Counts the clients that were admitted when no limit was set.
+    pub(crate) fn count_uncounted<I: Io>(&mut self, io: &mut I) {
+        if !limits_clients(self.common.config()) {
+            return;
+        }
+        let is_in = |client: &&ClientSlot| {
+            client.counts_for.is_none()
+                && matches!(client.phase, ClientPhase::Ready(_) | ClientPhase::Welcome(_) | ClientPhase::Console(_))
+        };
+        let uncounted: Vec<Peer> = self.peers.clients().filter(is_in).map(|client| client.peer).collect();
+        for peer in uncounted {
+            let Some(mut client) = self.peers.take_client(peer) else { continue };
+            if let Some(counts_for) = self.client_use(&client) {
+                self.count_in(&mut client, counts_for, io);
+            }
+            self.peers.put(peer, Entry::Client(client));
+        }
+    }
+
+    fn count_in<I: Io>(&mut self, client: &mut ClientSlot, counts_for: ClientUse, io: &mut I) {
+        client.counts_for = Some(Box::new(counts_for.clone()));
+        request(QuotaRequest::Add { resource: Resource::Client(counts_for), count: 1 }, io);
+    }
+
+    /// What a client counts for; nothing before it has named a database.
+    fn client_use(&self, client: &ClientSlot) -> Option<ClientUse> {
+        let database: Arc<str> = self.database_of(client).into();
+        let address = match client.addr {
+            ClientAddr::Tcp(from) => Some(from.ip().to_canonical()),
+            ClientAddr::Unix { .. } => None,
+        };
+        (!database.is_empty()).then(|| ClientUse { database, user: client.user.clone(), address })
+    }
+
+    /// A client is gone, wherever it was.
+    pub(crate) fn uncount_client<I: Io>(&mut self, client: &mut ClientSlot, io: &mut I) {
+        if matches!(client.phase, ClientPhase::Delayed(_)) {
+            self.entry.throttle.delay_over();
+        }
+        if let Some(counts_for) = client.counts_for.take() {
+            request(QuotaRequest::Release { resource: Resource::Client(*counts_for), count: 1 }, io);
+        }
+        if self.common.worker() == COUNTER {
+            self.cluster.clients.remove();
+        } else {
+            io.post(COUNTER, Message(Payload::ClientGone), None);
+        }
+    }
+
+    /// The clients that are admitted on this worker: database, user and address. For tests and the simulator.
+    pub fn inside(&self) -> impl Iterator<Item = (&str, &str, &ClientAddr)> {
+        let clients =
+            self.peers.clients().filter(|c| matches!(c.phase, ClientPhase::Ready(_) | ClientPhase::Welcome(_)));
+        clients.map(|client| (self.database_of(client), &*client.user, &client.addr))
+    }
+}
+
+/// Servers.
+impl Engine {
+    /// The pool wants to open a server: now, or when it is allowed.
+    pub(crate) fn may_open<I: Io>(&mut self, now: Time, ix: PoolIx, io: &mut I) {
+        let slot = self.pools.get_mut(ix);
+        if slot.lending.is_borrower() {
+            return self.request_from_owner(now, ix, io);
+        }
+        if !slot.quota.is_limited() {
+            return self.open_when_admitted(now, ix, io);
+        }
+        let (id, pool) = (self.common.next_id(), slot.id());
+        request(slot.quota.request(id, pool, slot.pool.oldest_wait()), io);
+    }
+
+    /// Worker 0 has answered, or orders something.
+    pub(crate) fn quota_replied<I: Io>(&mut self, now: Time, reply: QuotaReply, io: &mut I) {
+        match reply {
+            QuotaReply::Answer { id, resource: Resource::Client(counts_for), full, .. } => {
+                self.client_answered(now, id, counts_for, full, io);
+            }
+            QuotaReply::Answer { id, resource: Resource::Server(pool), full, .. } => {
+                self.server_answered(now, id, pool, full.is_none(), io);
+            }
+            QuotaReply::FindIdle { key, round } => {
+                let longest = self.longest_idle(&key);
+                self.cluster.idle_search.begin(key.clone());
+                request(QuotaRequest::Idle { key, round: Some(round), longest }, io);
+            }
+            QuotaReply::StopFinding { key } => self.cluster.idle_search.end(&key),
+            QuotaReply::Evict { pool, key, .. } => {
+                self.cluster.idle_search.begin_again(&key);
+                let ix = self.pools.find(&pool.database, &pool.user);
+                match ix.filter(|ix| self.pools.get_mut(*ix).pool.evict()) {
+                    Some(ix) => self.common.follow_up(FollowUp::PollPool(ix)),
+                    None => request(QuotaRequest::NotIdle { key }, io),
+                }
+            }
+        }
+    }
+
+    fn server_answered<I: Io>(&mut self, now: Time, id: u64, pool: PoolId, granted: bool, io: &mut I) {
+        let ix = self.pools.find(&pool.database, &pool.user);
+        let Some(ix) = ix.filter(|ix| self.pools.get_mut(*ix).quota.answered(id, granted)) else {
+            // It was cancelled meanwhile.
+            return if granted {
+                request(QuotaRequest::Release { resource: Resource::Server(pool), count: 1 }, io);
+            };
+        };
+        let slot = self.pools.get_mut(ix);
+        if granted && slot.pool.wants_server() {
+            self.open_when_admitted(now, ix, io);
+        } else {
+            slot.pool.open_declined(if granted { now } else { now + FILL_RETRY }, now);
+        }
+        self.common.follow_up(FollowUp::PollPool(ix));
+    }
+
+    /// Cancels a request that the pool does not need any more, and releases what it does not use.
+    pub(crate) fn reconcile_quota<I: Io>(&mut self, now: Time, ix: PoolIx, io: &mut I) {
+        let slot = self.pools.get_mut(ix);
+        if !slot.quota.is_limited() {
+            return;
+        }
+        if !slot.pool.wants_server()
+            && let Some(cancel) = slot.quota.cancel()
+        {
+            slot.pool.open_declined(now, now);
+            request(cancel, io);
+        }
+        // One that waits for the login throttle has been granted already.
+        let in_use = slot.pool.len() as u32 + u32::from(slot.login.waits());
+        match slot.quota.take_surplus(in_use) {
+            0 => {}
+            count => request(QuotaRequest::Release { resource: Resource::Server(slot.id()), count }, io),
+        }
+    }
+
+    /// Whether a limit holds for a pool may have changed.
+    pub(crate) fn limit_pool<I: Io>(&mut self, now: Time, ix: PoolIx, io: &mut I) {
+        let slot = self.pools.get(ix);
+        // What a borrower has was granted to the owner.
+        let limited = self.common.config().is_limited(&slot.name, &slot.user) && !slot.lending.is_borrower();
+        let begins = limited && !slot.quota.is_limited();
+        if begins {
+            // It must ask first.
+            self.stop_waiting_for_host(now, ix);
+        }
+        let slot = self.pools.get_mut(ix);
+        let resource = Resource::Server(slot.id());
+        if begins {
+            let count = slot.pool.len() as u32;
+            slot.quota.begin(count);
+            if count > 0 {
+                request(QuotaRequest::Add { resource, count }, io);
+            }
+        } else if !limited && slot.quota.is_limited() {
+            if let Some(cancel) = slot.quota.cancel() {
+                slot.pool.open_declined(now, now);
+                request(cancel, io);
+            }
+            let count = slot.quota.end();
+            if count > 0 {
+                request(QuotaRequest::Release { resource, count }, io);
+            }
+        }
+    }
+
+    /// A server of a pool has become idle: worker 0 hears of it where it looks for one.
+    #[inline]
+    pub(crate) fn report_idle<I: Io>(&mut self, ix: PoolIx, io: &mut I) {
+        if !self.cluster.idle_search.is_empty() {
+            self.report_idle_now(ix, io);
+        }
+    }
+
+    #[cold]
+    fn report_idle_now<I: Io>(&mut self, ix: PoolIx, io: &mut I) {
+        let slot = self.pools.get(ix);
+        let Some(since) = slot.pool.longest_idle() else { return };
+        for key in self.cluster.idle_search.report(&slot.name, &slot.user) {
+            request(QuotaRequest::Idle { key, round: None, longest: Some((since, slot.id())) }, io);
+        }
+    }
+
+    fn longest_idle(&self, key: &Key) -> Option<(Time, PoolId)> {
+        let slots = self.pools.iter().filter(|slot| key.covers(&slot.name, &slot.user));
+        let idle = slots.filter_map(|slot| Some((slot.pool.longest_idle()?, slot)));
+        idle.min_by_key(|(since, _)| *since).map(|(since, slot)| (since, slot.id()))
+    }
+}
+
+/// Sends a request to worker 0, which this one may be.
+fn request<I: Io>(request: QuotaRequest, io: &mut I) {
+    io.post(COUNTER, Message(Payload::QuotaRequest(Box::new(request))), None);
+}

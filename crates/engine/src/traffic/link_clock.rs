@@ -1,0 +1,144 @@
+//! When things happened on a server's link: what statistics, time-outs and reports are computed from.
+
+use weir_base::Time;
+
+use crate::traffic::holding::{Holding, LinkState};
+
+/// The times of one server. Private: each change has its method.
+pub(crate) struct LinkClock {
+    /// When it was linked.
+    linked_at: Time,
+    /// When the query and the transaction under way began; never if there is none.
+    query_at: Time,
+    transaction_at: Time,
+    /// When it last sent something.
+    heard_at: Time,
+    /// Since when it owes the answer to a query of ours; never if it owes none.
+    own_query_at: Time,
+    /// What its client holds of it, since when.
+    holding: Holding,
+    /// Since when the oldest waiter waits, and how many transactions its client's pipeline has ended meanwhile.
+    pipelined: (Time, u32),
+}
+
+/// How long what has just ended took, in microseconds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Took {
+    pub(crate) query: Option<u64>,
+    pub(crate) transaction: Option<u64>,
+}
+
+impl LinkClock {
+    pub(crate) fn new(now: Time) -> LinkClock {
+        LinkClock {
+            linked_at: now,
+            query_at: Time::NEVER,
+            transaction_at: Time::NEVER,
+            heard_at: now,
+            own_query_at: Time::NEVER,
+            holding: Holding::default(),
+            pipelined: (Time::NEVER, 0),
+        }
+    }
+
+    /// It is linked, or has logged in.
+    #[inline]
+    pub(crate) fn linked(&mut self, now: Time) {
+        self.linked_at = now;
+    }
+
+    /// It has sent something.
+    #[inline]
+    pub(crate) fn heard(&mut self, now: Time) {
+        self.heard_at = now;
+    }
+
+    /// It was sent a query of ours.
+    pub(crate) fn own_query_sent(&mut self, now: Time) {
+        self.own_query_at = now;
+    }
+
+    /// Its client has asked it something.
+    #[inline]
+    pub(crate) fn request_sent(&mut self, now: Time) {
+        if self.query_at == Time::NEVER {
+            self.query_at = now;
+            self.transaction_at = self.transaction_at.min(now);
+        }
+    }
+
+    /// Queries have ended, and so many transactions with them. `busy`: more are under way; `oldest_wait`: since when somebody
+    /// waits for a server of the pool.
+    pub(crate) fn queries_ended(&mut self, now: Time, transactions: u32, busy: bool, oldest_wait: Time) -> Took {
+        let since = |at: Time| (at != Time::NEVER).then(|| now.since(at).micros());
+        let mut took = Took { query: since(self.query_at), transaction: None };
+        if transactions > 0 {
+            took.transaction = since(self.transaction_at);
+            self.transaction_at = Time::NEVER;
+        }
+        self.query_at = if busy { now } else { Time::NEVER };
+        if busy && self.transaction_at == Time::NEVER {
+            // The next one of a pipeline.
+            self.transaction_at = now;
+            let so_far = if self.pipelined.0 == oldest_wait { self.pipelined.1 } else { 0 };
+            self.pipelined = (oldest_wait, if oldest_wait == Time::NEVER { 0 } else { so_far + transactions });
+        }
+        took
+    }
+
+    /// Takes in what has become of the link.
+    #[inline]
+    pub(crate) fn follow(&mut self, now: Time, state: LinkState) {
+        self.holding.follow(now, state);
+    }
+
+    /// What the client could not do meanwhile is not held against it.
+    pub(crate) fn excuse(&mut self, now: Time) {
+        self.holding.excuse(now);
+    }
+
+    /// Its client has left it.
+    #[inline]
+    pub(crate) fn unlinked(&mut self) {
+        self.query_at = Time::NEVER;
+        self.transaction_at = Time::NEVER;
+        self.holding = Holding::default();
+        self.pipelined = (Time::NEVER, 0);
+    }
+
+    /// When it was linked last.
+    pub(crate) fn linked_at(&self) -> Time {
+        self.linked_at
+    }
+
+    /// When the query under way began; never if there is none.
+    pub(crate) fn query_at(&self) -> Time {
+        self.query_at
+    }
+
+    /// When the transaction under way began; never if there is none.
+    pub(crate) fn transaction_at(&self) -> Time {
+        self.transaction_at
+    }
+
+    /// When it last sent something.
+    pub(crate) fn heard_at(&self) -> Time {
+        self.heard_at
+    }
+
+    /// Since when it owes the answer to a query of ours; never if it owes none.
+    pub(crate) fn own_query_at(&self) -> Time {
+        self.own_query_at
+    }
+
+    /// What its client holds of it.
+    #[inline]
+    pub(crate) fn holding(&self) -> &Holding {
+        &self.holding
+    }
+
+    /// How many transactions its client's pipeline has ended since the oldest waiter came.
+    pub(crate) fn pipelined(&self) -> u32 {
+        self.pipelined.1
+    }
+}
