@@ -6,9 +6,10 @@ use std::time::Instant;
 
 use clap::Args;
 
+use serde_json::{Value, json};
+
 use crate::budgets::{self, BUDGETS, Finding, Findings, Measured};
 use crate::error::{Error, Outcome};
-use crate::json::Json;
 use crate::options::{Group, Output};
 use crate::out::Out;
 use crate::{bulk, burst, idle, open, own, rounds, syscalls, tail, workers};
@@ -86,7 +87,7 @@ impl Group for Options {
                 Ok(findings) => {
                     found.extend(findings.budgets);
                     self.output.write_page(group.name, &said)?;
-                    figures.push(Json::Object(vec![("group", group.name.into()), ("figures", findings.json)]));
+                    figures.push(json!({ "group": group.name, "figures": findings.json }));
                 }
                 Err(error) => {
                     eprintln!("weir-bench {}: {error}", group.name);
@@ -97,7 +98,7 @@ impl Group for Options {
         println!("\n=== budgets ===\n");
         budgets::print_table(out, &found);
         println!("({} min)", begin.elapsed().as_secs().div_ceil(60));
-        let json = Json::Object(vec![("budgets", budgets::json(&found)), ("groups", Json::List(figures))]);
+        let json = json!({ "budgets": budgets::json(&found), "groups": Value::Array(figures) });
         Ok(Findings { budgets: found, json })
     }
 }

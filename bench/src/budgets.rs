@@ -2,7 +2,8 @@
 //!
 //! Invariant: a limit stands here and nowhere else. docs/performance.md has a line for each; a test compares them.
 
-use crate::json::Json;
+use serde_json::{Value, json};
+
 use crate::out::{Out, say};
 
 /// A limit for Weir.
@@ -151,7 +152,7 @@ impl Finding {
 #[derive(Clone, Debug)]
 pub(crate) struct Findings {
     pub(crate) budgets: Vec<Finding>,
-    pub(crate) json: Json,
+    pub(crate) json: Value,
 }
 
 impl Findings {
@@ -208,17 +209,17 @@ pub(crate) fn print_findings(out: &mut Out, findings: &[Finding]) {
     }
 }
 
-pub(crate) fn json(findings: &[Finding]) -> Json {
+pub(crate) fn json(findings: &[Finding]) -> Value {
     let one = |finding: &Finding| {
         let figure = finding.figure.as_ref().ok().copied();
-        Json::Object(vec![
-            ("budget", finding.id.into()),
-            ("figure", figure.into()),
-            ("held", figure.map(|_| !finding.missed()).into()),
-            ("why_not", finding.figure.as_ref().err().map(String::as_str).into()),
-        ])
+        json!({
+            "budget": finding.id,
+            "figure": figure,
+            "held": figure.map(|_| !finding.missed()),
+            "why_not": finding.figure.as_ref().err().map(String::as_str),
+        })
     };
-    Json::List(findings.iter().map(one).collect())
+    Value::Array(findings.iter().map(one).collect())
 }
 
 #[cfg(test)]

@@ -8,12 +8,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use serde_json::{Value, json};
 use weir_pglocal::proc;
 
 use crate::budgets::{Finding, Findings, budget};
 use crate::contender::Role;
 use crate::error::{Error, Outcome};
-use crate::json::Json;
 use crate::meter::{self, Meter};
 use crate::options::{Group, Output, Rig};
 use crate::out::{Out, say};
@@ -150,7 +150,7 @@ impl Group for Options {
                 None => Finding::none(id, "PgBouncer is not here to compare with"),
             });
         }
-        Ok(Findings { budgets: found, json: Json::List(lines) })
+        Ok(Findings { budgets: found, json: Value::Array(lines) })
     }
 }
 
@@ -218,17 +218,17 @@ impl Options {
     }
 }
 
-fn json(work: Work, tls: bool, pooler: &str, transfers: &[Transfer], ratio: Option<Ratio>) -> Json {
-    let list = |part: fn(&Transfer) -> f64| -> Json { transfers.iter().map(part).collect() };
-    Json::Object(vec![
-        ("what", work.title().into()),
-        ("tls", tls.into()),
-        ("pooler", pooler.into()),
-        ("cpu_seconds", list(|one| one.cpu)),
-        ("wall_seconds", list(|one| one.wall)),
-        ("memory_mb", list(|one| one.memory)),
-        ("cpu_ratio", ratio.map(|ratio| ratio.of_medians).into()),
-    ])
+fn json(work: Work, tls: bool, pooler: &str, transfers: &[Transfer], ratio: Option<Ratio>) -> Value {
+    let list = |part: fn(&Transfer) -> f64| -> Value { transfers.iter().map(part).collect() };
+    json!({
+        "what": work.title(),
+        "tls": tls,
+        "pooler": pooler,
+        "cpu_seconds": list(|one| one.cpu),
+        "wall_seconds": list(|one| one.wall),
+        "memory_mb": list(|one| one.memory),
+        "cpu_ratio": ratio.map(|ratio| ratio.of_medians),
+    })
 }
 
 /// So many megabytes of lines for COPY.

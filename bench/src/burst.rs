@@ -12,17 +12,17 @@ use clap::Args;
 use mio::event::Source;
 use mio::net::{TcpStream, UnixStream};
 use mio::{Events, Interest, Poll, Token};
+use serde_json::{Value, json};
 use weir_pgwire::put_front;
 
 use crate::budgets::{Finding, Findings, budget};
 use crate::contender::Role;
 use crate::error::{Error, Outcome};
-use crate::json::Json;
 use crate::options::{Group, Output, Rig};
 use crate::out::{Out, say};
 use crate::setup::USER;
 use crate::stage::Pooler;
-use crate::stats::quantile;
+use crate::stats::histogram;
 
 /// Who is not in by then never will be.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -74,8 +74,8 @@ struct Client {
 
 /// How one burst went.
 struct Burst {
-    /// How long each took that got in, in milliseconds, sorted.
-    logins: Vec<f64>,
+    /// How long each login took that succeeded, in microseconds.
+    logins: Vec<u32>,
     refused: usize,
     /// Why the first of them was refused.
     reason: Option<String>,
@@ -119,12 +119,14 @@ impl Group for Options {
         #[allow(clippy::cast_precision_loss)]
         let refused = refused as f64;
         say!(out, "\n{}: {refused}: {}", budget("burst").what, budget("burst").told(refused));
-        Ok(Findings { budgets: vec![Finding::new("burst", refused)], json: Json::List(lines) })
+        Ok(Findings { budgets: vec![Finding::new("burst", refused)], json: Value::Array(lines) })
     }
 }
 
-fn told(pooler: &Pooler, door: Door, burst: &Burst, out: &mut Out) -> Json {
-    let at = |q: f64| quantile(&burst.logins, q).unwrap_or(f64::NAN);
+fn told(pooler: &Pooler, door: Door, burst: &Burst, out: &mut Out) -> Value {
+    let logins = histogram(burst.logins.iter().copied());
+    #[allow(clippy::cast_precision_loss)]
+    let at = |q: f64| logins.as_ref().map_or(f64::NAN, |logins| logins.value_at_quantile(q) as f64 / 1000.0);
     let all_in = burst.all_in.as_secs_f64() * 1000.0;
     say!(
         out,
@@ -139,15 +141,15 @@ fn told(pooler: &Pooler, door: Door, burst: &Burst, out: &mut Out) -> Json {
     if let Some(reason) = &burst.reason {
         say!(out, "  the first was refused because: {reason}");
     }
-    Json::Object(vec![
-        ("pooler", pooler.name.as_str().into()),
-        ("way", door.name().into()),
-        ("refused", (burst.refused as u64).into()),
-        ("p50_ms", at(0.5).into()),
-        ("p99_ms", at(0.99).into()),
-        ("max_ms", at(1.0).into()),
-        ("all_in_ms", all_in.into()),
-    ])
+    json!({
+        "pooler": pooler.name.as_str(),
+        "way": door.name(),
+        "refused": (burst.refused as u64),
+        "p50_ms": at(0.5),
+        "p99_ms": at(0.99),
+        "max_ms": at(1.0),
+        "all_in_ms": all_in,
+    })
 }
 
 fn storm(pooler: &Pooler, door: Door, count: usize) -> Outcome<Burst> {
@@ -171,7 +173,7 @@ fn storm(pooler: &Pooler, door: Door, count: usize) -> Outcome<Burst> {
             let before = client.end.ends_with(&READY);
             match client.turn(&startup) {
                 Ok(()) if !before && client.end.ends_with(&READY) => {
-                    burst.logins.push(client.began.elapsed().as_secs_f64() * 1000.0);
+                    burst.logins.push(u32::try_from(client.began.elapsed().as_micros()).unwrap_or(u32::MAX));
                     out -= 1;
                 }
                 Ok(()) => {}
@@ -188,7 +190,6 @@ fn storm(pooler: &Pooler, door: Door, count: usize) -> Outcome<Burst> {
         burst.refused += out;
         burst.reason.get_or_insert_with(|| format!("not in after {} s", PATIENCE.as_secs()));
     }
-    burst.logins.sort_by(f64::total_cmp);
     drop(clients);
     let params = pooler.params(pooler.database());
     // The next burst is not to meet the goodbyes of this one.

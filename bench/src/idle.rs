@@ -13,13 +13,13 @@ use clap::Args;
 use crate::budgets::{Finding, Findings, print_findings};
 use crate::contender::{Kind, Role};
 use crate::error::{Error, Outcome};
-use crate::json::Json;
 use crate::latency::Quantiles;
 use crate::load::{self, Fleet};
 use crate::options::{Group, Output, Rig};
 use crate::out::{Out, say};
 use crate::stage::{Pooler, Stage};
 use crate::stats::Spread;
+use serde_json::{Value, json};
 use weir_pglocal::proc;
 
 /// Logged in before the first look.
@@ -190,27 +190,27 @@ fn findings(counts: &[usize], memory: &[(Kind, Memory)], active: &[(Kind, Active
     findings
 }
 
-fn json(counts: &[usize], memory: &[(Kind, Memory)], active: &[(Kind, Active)]) -> Json {
-    let rounds = |rounds: &[Quantiles], part: fn(&Quantiles) -> f64| -> Json { rounds.iter().map(part).collect() };
+fn json(counts: &[usize], memory: &[(Kind, Memory)], active: &[(Kind, Active)]) -> Value {
+    let rounds = |rounds: &[Quantiles], part: fn(&Quantiles) -> f64| -> Value { rounds.iter().map(part).collect() };
     let memory = memory.iter().flat_map(|(kind, bytes)| {
         counts.iter().zip(bytes).map(|(count, bytes)| {
-            Json::Object(vec![
-                ("pooler", kind.to_string().as_str().into()),
-                ("clients", (*count as u64).into()),
-                ("bytes_a_client", (*bytes).into()),
-            ])
+            json!({
+                "pooler": kind.to_string().as_str(),
+                "clients": (*count as u64),
+                "bytes_a_client": (*bytes),
+            })
         })
     });
     let active = active.iter().map(|(kind, [alone, among])| {
-        Json::Object(vec![
-            ("pooler", kind.to_string().as_str().into()),
-            ("p50_alone_ms", rounds(alone, |q| q.p50)),
-            ("p99_alone_ms", rounds(alone, |q| q.p99)),
-            ("p50_among_ms", rounds(among, |q| q.p50)),
-            ("p99_among_ms", rounds(among, |q| q.p99)),
-        ])
+        json!({
+            "pooler": kind.to_string().as_str(),
+            "p50_alone_ms": rounds(alone, |q| q.p50),
+            "p99_alone_ms": rounds(alone, |q| q.p99),
+            "p50_among_ms": rounds(among, |q| q.p50),
+            "p99_among_ms": rounds(among, |q| q.p99),
+        })
     });
-    Json::Object(vec![("memory", Json::List(memory.collect())), ("active", Json::List(active.collect()))])
+    json!({ "memory": Value::Array(memory.collect()), "active": Value::Array(active.collect()) })
 }
 
 #[cfg(test)]

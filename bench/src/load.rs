@@ -15,12 +15,14 @@ use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 use nix::sys::time::TimeSpec;
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
+use rand::Rng;
+use rand::rngs::SmallRng;
 use weir_pgclient::Connection;
 use weir_pgwire::put_front;
 
 use crate::error::{Error, Outcome};
 use crate::latency::Quantiles;
-use crate::rng::Rng;
+use crate::rng::seeded;
 use crate::stage::Pooler;
 
 const TIMER: Token = Token(usize::MAX);
@@ -37,7 +39,7 @@ pub(crate) struct Fleet {
     poll: Poll,
     timer: TimerFd,
     clients: Vec<Client>,
-    rng: Rng,
+    rng: SmallRng,
     /// A query, and what came in: no allocation a query.
     message: Vec<u8>,
     piece: Vec<u8>,
@@ -64,7 +66,7 @@ pub(crate) struct Served {
 
 impl Served {
     pub(crate) fn quantiles(&self) -> Option<Quantiles> {
-        Quantiles::of(self.latencies.clone())
+        Quantiles::of(self.latencies.iter().copied())
     }
 }
 
@@ -92,7 +94,7 @@ impl Fleet {
             poll.registry().register(&mut stream, Token(at), Interest::READABLE).map_err(failed)?;
             clients.push(Client { stream, due: None, end: [0; READY.len()] });
         }
-        let rng = Rng::of(seed, 0);
+        let rng = seeded(seed, 0);
         Ok(Fleet { name: pooler.name.clone(), poll, timer, clients, rng, message: Vec::new(), piece: vec![0; 16384] })
     }
 
@@ -124,7 +126,7 @@ impl Fleet {
     /// So many a second, due at moments that no answer moves.
     pub(crate) fn open(&mut self, rate: f64, duration: Duration) -> Outcome<Served> {
         let mut clock = Clock::new(rate, self.rng.clone());
-        self.rng.next();
+        self.rng.random::<u64>();
         let begin = Instant::now();
         let mut next = clock.next();
         let mut waiting = VecDeque::new();
@@ -168,7 +170,7 @@ impl Fleet {
     }
 
     fn ask(&mut self, at: usize, due: Instant) -> Outcome<()> {
-        let account = self.rng.between(1, ACCOUNTS);
+        let account = self.rng.random_range(1..=ACCOUNTS);
         self.message.clear();
         put_front::query(&mut self.message, format!("SELECT abalance FROM pgbench_accounts WHERE aid = {account};"));
         let client = &mut self.clients[at];
@@ -250,23 +252,22 @@ fn remember(end: &mut [u8; READY.len()], piece: &[u8]) {
     }
 }
 
-/// Moments at which strangers come, so many a second: gaps are exponential, and none depends on anything else.
+/// Moments at which independent requests arrive, so many a second: gaps are exponential, and none depends on anything else.
 struct Clock {
     at: f64,
     gap: f64,
-    rng: Rng,
+    rng: SmallRng,
 }
 
 impl Clock {
-    fn new(rate: f64, rng: Rng) -> Clock {
+    fn new(rate: f64, rng: SmallRng) -> Clock {
         Clock { at: 0.0, gap: 1.0 / rate.max(1e-3), rng }
     }
 
     /// Since the beginning.
     fn next(&mut self) -> Duration {
         // From 0 to 1, and never 0.
-        #[allow(clippy::cast_precision_loss)]
-        let share = ((self.rng.next() >> 11) + 1) as f64 / (1u64 << 53) as f64;
+        let share = 1.0 - self.rng.random::<f64>();
         self.at -= share.ln() * self.gap;
         Duration::from_secs_f64(self.at)
     }
@@ -281,9 +282,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn strangers_come_at_the_rate_asked_for_and_the_same_ones_for_a_seed() {
+    fn requests_arrive_at_the_rate_asked_for_and_the_same_ones_for_a_seed() {
         let moments = |seed| {
-            let mut clock = Clock::new(1000.0, Rng::of(seed, 0));
+            let mut clock = Clock::new(1000.0, seeded(seed, 0));
             (0..20_000).map(|_| clock.next()).collect::<Vec<_>>()
         };
         let one = moments(1);
@@ -332,7 +333,7 @@ mod tests {
                 }
             });
         }
-        let (rng, message) = (Rng::of(1, 0), Vec::new());
+        let (rng, message) = (seeded(1, 0), Vec::new());
         Fleet { name: "test".to_owned(), poll, timer, clients: fleet, rng, message, piece: vec![0; 16384] }
     }
 

@@ -12,7 +12,6 @@ mod error;
 mod find;
 mod forwarder;
 mod idle;
-mod json;
 mod latency;
 mod load;
 mod meter;

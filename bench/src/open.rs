@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use clap::Args;
 
+use serde_json::{Value, json};
+
 use crate::budgets::Findings;
 use crate::contender::Role;
 use crate::error::{Error, Outcome};
-use crate::json::Json;
 use crate::latency::Quantiles;
 use crate::load::{Fleet, Served};
 use crate::options::{Group, Output, Rig};
@@ -100,7 +101,7 @@ impl Group for Options {
             self.rig.pool_size,
             self.rounds
         );
-        Ok(Findings { budgets: Vec::new(), json: Json::List(lines) })
+        Ok(Findings { budgets: Vec::new(), json: Value::Array(lines) })
     }
 }
 
@@ -153,17 +154,17 @@ impl Rounds {
         format!("{rate:>8.0}  {p50:>24} {p99:>24} {p999:>24} {:>6}", self.unanswered)
     }
 
-    fn json(&self, pooler: &str, percent: u32, rate: f64) -> Json {
-        let median = |part| -> Json { self.part(part).map(|spread| spread.median).into() };
-        Json::Object(vec![
-            ("pooler", pooler.into()),
-            ("load_percent", u64::from(percent).into()),
-            ("asked_a_second", rate.into()),
-            ("served_a_second", Spread::of(self.rates.iter().copied()).map(|spread| spread.median).into()),
-            ("p50_ms", median(|q| q.p50)),
-            ("p99_ms", median(|q| q.p99)),
-            ("p999_ms", median(|q| q.p999)),
-            ("unanswered", (self.unanswered as u64).into()),
-        ])
+    fn json(&self, pooler: &str, percent: u32, rate: f64) -> Value {
+        let median = |part| -> Value { self.part(part).map(|spread| spread.median).into() };
+        json!({
+            "pooler": pooler,
+            "load_percent": u64::from(percent),
+            "asked_a_second": rate,
+            "served_a_second": Spread::of(self.rates.iter().copied()).map(|spread| spread.median),
+            "p50_ms": median(|q| q.p50),
+            "p99_ms": median(|q| q.p99),
+            "p999_ms": median(|q| q.p999),
+            "unanswered": (self.unanswered as u64),
+        })
     }
 }

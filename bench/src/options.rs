@@ -4,11 +4,12 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use serde_json::Value;
+
 use crate::budgets::Findings;
 use crate::contender::{Kind, MAX_SESSIONS, Role};
 use crate::error::{Error, Outcome};
 use crate::find;
-use crate::json::Json;
 use crate::out::{Out, say};
 use crate::pgbench::Pgbench;
 use crate::rival::Rivals;
@@ -49,7 +50,7 @@ pub(crate) struct Output {
 
 impl Output {
     /// Writes what a group said and found where the caller wants it.
-    pub(crate) fn write(&self, group: &str, out: &Out, json: &Json) -> Outcome<()> {
+    pub(crate) fn write(&self, group: &str, out: &Out, json: &Value) -> Outcome<()> {
         if let Some(path) = &self.json {
             std::fs::write(path, format!("{json}\n")).map_err(|e| Error::at(format!("write {}", path.display()), e))?;
             println!("Written to {}.", path.display());

@@ -11,9 +11,10 @@ use std::process::Command;
 
 use clap::Args;
 
+use serde_json::{Value, json};
+
 use crate::budgets::{Finding, Findings, budget};
 use crate::error::{Error, Outcome};
-use crate::json::Json;
 use crate::options::{Group, Output};
 use crate::out::{Out, say};
 use world::{Habit, World};
@@ -88,7 +89,7 @@ impl Group for Options {
 
     /// Measures and prints a line a case.
     fn run(&self, out: &mut Out) -> Outcome<Findings> {
-        let mut found = Findings { budgets: Vec::new(), json: Json::Null };
+        let mut found = Findings { budgets: Vec::new(), json: Value::Null };
         if let Some(name) = &self.only {
             let case =
                 CASES.iter().find(|case| case.name == name).ok_or_else(|| Error::new("there is no such case"))?;
@@ -105,11 +106,11 @@ impl Group for Options {
             if case.name == "simple" {
                 found.budgets.push(Finding::new("own", nanoseconds));
             }
-            lines.push(Json::Object(vec![
-                ("case", case.name.into()),
-                ("nanoseconds", nanoseconds.into()),
-                ("instructions", instructions.into()),
-            ]));
+            lines.push(json!({
+                "case": case.name,
+                "nanoseconds": nanoseconds,
+                "instructions": instructions,
+            }));
         }
         say!(
             out,
@@ -119,7 +120,7 @@ impl Group for Options {
         if !self.quick {
             say!(out, "Instructions are callgrind's, and the same from run to run within {GRAIN}.");
         }
-        found.json = Json::List(lines);
+        found.json = Value::Array(lines);
         Ok(found)
     }
 }

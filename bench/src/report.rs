@@ -2,11 +2,12 @@
 //!
 //! Invariant: a ratio is only shown beside a base of the same run.
 
+use serde_json::{Value, json};
+
 use crate::budgets::{Budget, Finding};
 use crate::cases::Case;
 use crate::contender::{Kind, Role};
 use crate::error::Error;
-use crate::json::Json;
 use crate::latency::Quantiles;
 use crate::out::{Out, say};
 use crate::pgbench::Run;
@@ -224,18 +225,18 @@ impl Report {
         self.results.iter().flat_map(of_case).collect()
     }
 
-    pub(crate) fn json(&self) -> Json {
+    pub(crate) fn json(&self) -> Value {
         let cases = self.results.iter().map(|result| {
-            let poolers = result.poolers.iter().map(|runs| self.runs_json(result, runs)).collect();
-            Json::Object(vec![
-                ("case", result.case.name.as_str().into()),
-                ("clients", u64::from(result.case.clients).into()),
-                ("protocol", result.case.protocol.name().into()),
-                ("foreign_share", result.foreign().into()),
-                ("poolers", poolers),
-            ])
+            let poolers: Vec<_> = result.poolers.iter().map(|runs| self.runs_json(result, runs)).collect();
+            json!({
+                "case": result.case.name.as_str(),
+                "clients": u64::from(result.case.clients),
+                "protocol": result.case.protocol.name(),
+                "foreign_share": result.foreign(),
+                "poolers": poolers,
+            })
         });
-        Json::Object(vec![("cases", Json::List(cases.collect()))])
+        json!({ "cases": Value::Array(cases.collect()) })
     }
 
     /// PgBouncer before 1.21 has no prepared statements in transaction mode.
@@ -302,34 +303,28 @@ impl Report {
         }
     }
 
-    fn runs_json(&self, result: &CaseResult, runs: &Runs) -> Json {
-        let list = |part: fn(&Sample) -> Option<f64>| -> Json { runs.samples.iter().map(part).collect() };
-        let spread = |spread: Option<Spread>| {
-            let members = |s: Spread| [("median", s.median.into()), ("min", s.min.into()), ("max", s.max.into())];
-            spread.map_or(Json::Null, |s| Json::Object(members(s).into()))
-        };
-        let ratio = |ratio: Option<Ratio>| {
-            let members = |r: Ratio| [("median", r.of_medians.into()), ("min", r.min.into()), ("max", r.max.into())];
-            ratio.map_or(Json::Null, |r| Json::Object(members(r).into()))
-        };
-        Json::Object(vec![
-            ("pooler", runs.name.as_str().into()),
-            ("protocol", result.case.protocol_for(runs.kind, &self.pgbouncer_version).name().into()),
-            ("failure", runs.failure.as_deref().into()),
-            ("tps", spread(Spread::of(runs.tps()))),
-            ("cpu_us", spread(Spread::of(runs.cpu()))),
-            ("p50_ms", spread(runs.latency(|q| q.p50))),
-            ("p99_ms", spread(runs.latency(|q| q.p99))),
-            ("p999_ms", spread(runs.latency(|q| q.p999))),
-            ("memory_mb", spread(runs.megabytes())),
-            ("cpu_ratio", ratio(result.cpu_ratio(runs))),
-            ("tps_ratio", ratio(result.tps_ratio(runs))),
-            ("limit_ratio", ratio(result.limit_ratio(runs))),
-            ("rounds_tps", list(|sample| Some(sample.run.tps))),
-            ("rounds_latency_ms", list(|sample| Some(sample.run.latency_ms))),
-            ("rounds_user_us", list(|sample| sample.user_us)),
-            ("rounds_system_us", list(|sample| sample.system_us)),
-        ])
+    fn runs_json(&self, result: &CaseResult, runs: &Runs) -> Value {
+        let list = |part: fn(&Sample) -> Option<f64>| -> Value { runs.samples.iter().map(part).collect() };
+        let spread = |spread: Option<Spread>| spread.map(|s| json!({ "median": s.median, "min": s.min, "max": s.max }));
+        let ratio = |ratio: Option<Ratio>| ratio.map(|r| json!({ "median": r.of_medians, "min": r.min, "max": r.max }));
+        json!({
+            "pooler": runs.name.as_str(),
+            "protocol": result.case.protocol_for(runs.kind, &self.pgbouncer_version).name(),
+            "failure": runs.failure.as_deref(),
+            "tps": spread(Spread::of(runs.tps())),
+            "cpu_us": spread(Spread::of(runs.cpu())),
+            "p50_ms": spread(runs.latency(|q| q.p50)),
+            "p99_ms": spread(runs.latency(|q| q.p99)),
+            "p999_ms": spread(runs.latency(|q| q.p999)),
+            "memory_mb": spread(runs.megabytes()),
+            "cpu_ratio": ratio(result.cpu_ratio(runs)),
+            "tps_ratio": ratio(result.tps_ratio(runs)),
+            "limit_ratio": ratio(result.limit_ratio(runs)),
+            "rounds_tps": list(|sample| Some(sample.run.tps)),
+            "rounds_latency_ms": list(|sample| Some(sample.run.latency_ms)),
+            "rounds_user_us": list(|sample| sample.user_us),
+            "rounds_system_us": list(|sample| sample.system_us),
+        })
     }
 }
 

@@ -3,6 +3,8 @@
 //! Medians, because one disturbed round must not move a figure; the whole spread beside them, because a figure without
 //! it can't be judged. Invariant: nothing here invents a number for an empty set.
 
+use hdrhistogram::Histogram;
+
 /// A figure over several rounds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Spread {
@@ -47,11 +49,16 @@ impl Ratio {
     }
 }
 
-/// The value below which the share `q` of sorted values lies; `None` when there are none.
-pub(crate) fn quantile<T: Copy>(sorted: &[T], q: f64) -> Option<T> {
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]
-    let place = (sorted.len() as f64 * q.clamp(0.0, 1.0)) as usize;
-    sorted.get(place.min(sorted.len().checked_sub(1)?)).copied()
+/// Significant decimal digits of what a [`histogram`] tells.
+const DIGITS: u8 = 4;
+
+/// The distribution of these values; `None` when there are none.
+pub(crate) fn histogram(values: impl IntoIterator<Item = u32>) -> Option<Histogram<u64>> {
+    // It fails for more than five digits only.
+    let mut histogram = Histogram::new(DIGITS).ok()?;
+    // It grows with its values, so none is refused.
+    values.into_iter().for_each(|value| histogram += u64::from(value));
+    (!histogram.is_empty()).then_some(histogram)
 }
 
 #[cfg(test)]
@@ -70,7 +77,7 @@ mod tests {
         assert_eq!(Spread::of([]), None);
         assert_eq!(Spread::of([f64::NAN]), None);
         assert_eq!(Ratio::of(&[], &[1.0]), None);
-        assert_eq!(quantile::<u32>(&[], 0.5), None);
+        assert_eq!(histogram([]), None);
     }
 
     #[test]
@@ -94,10 +101,9 @@ mod tests {
 
     #[test]
     fn quantiles_stay_within_the_values() {
-        let values: Vec<u32> = (0..1000).collect();
-        assert_eq!(quantile(&values, 0.5), Some(500));
-        assert_eq!(quantile(&values, 0.99), Some(990));
-        assert_eq!(quantile(&values, 1.0), Some(999));
-        assert_eq!(quantile(&[5], 0.99), Some(5));
+        let values = histogram(1..=1000).unwrap();
+        let at = |q| values.value_at_quantile(q);
+        assert_eq!((at(0.0), at(0.5), at(0.99), at(1.0)), (1, 500, 990, 1000));
+        assert_eq!(histogram([5]).unwrap().value_at_quantile(0.99), 5);
     }
 }

@@ -9,13 +9,13 @@ use std::thread;
 use std::time::Duration;
 
 use clap::Args;
+use serde_json::{Value, json};
 use weir_pglocal::{Signal, TempFolder, send_signal};
 
 use crate::budgets::{Finding, Findings};
 use crate::cases::{self, Case};
 use crate::contender::Role;
 use crate::error::{Error, Outcome};
-use crate::json::Json;
 use crate::options::{Group, Output, Rig};
 use crate::out::{Out, say};
 use crate::pgbench::Pgbench;
@@ -61,7 +61,7 @@ impl Group for Options {
             }
             lines.push(json(&pooler.name, transactions, &calls));
         }
-        Ok(Findings { budgets, json: Json::List(lines) })
+        Ok(Findings { budgets, json: Value::Array(lines) })
     }
 }
 
@@ -118,17 +118,15 @@ fn print_table(name: &str, transactions: u64, calls: &Calls, out: &mut Out) {
     }
 }
 
-fn json(name: &str, transactions: u64, calls: &Calls) -> Json {
+fn json(name: &str, transactions: u64, calls: &Calls) -> Value {
     let all: u64 = calls.iter().map(|(_, count)| count).sum();
-    let list = calls.iter().map(|(call, count)| {
-        Json::Object(vec![("call", call.as_str().into()), ("each", each(*count, transactions).into())])
-    });
-    Json::Object(vec![
-        ("pooler", name.into()),
-        ("transactions", transactions.into()),
-        ("calls_a_transaction", each(all, transactions).into()),
-        ("calls", Json::List(list.collect())),
-    ])
+    let list = calls.iter().map(|(call, count)| json!({ "call": call.as_str(), "each": each(*count, transactions) }));
+    json!({
+        "pooler": name,
+        "transactions": transactions,
+        "calls_a_transaction": each(all, transactions),
+        "calls": Value::Array(list.collect()),
+    })
 }
 
 /// Reads strace's table: `% time  seconds  usecs/call  calls  [errors]  syscall`, the most frequent first.

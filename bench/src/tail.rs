@@ -7,17 +7,18 @@
 
 use clap::Args;
 
+use serde_json::{Value, json};
+
 use crate::budgets::{Finding, Findings, print_findings};
 use crate::cases::Way;
 use crate::contender::{Kind, Role};
 use crate::error::{Error, Outcome};
-use crate::json::Json;
 use crate::latency::{Quantiles, places};
 use crate::options::{Group, Output, Rig};
 use crate::out::{Out, say};
 use crate::pgbench::Pgbench;
 use crate::stage::Pooler;
-use crate::stats::{Spread, quantile};
+use crate::stats::{Spread, histogram};
 
 /// What `tail` is told.
 #[derive(Args, Clone, Debug)]
@@ -94,7 +95,7 @@ impl Group for Options {
             }
         }
         print_findings(out, &budgets);
-        Ok(Findings { budgets, json: Json::List(lines) })
+        Ok(Findings { budgets, json: Value::Array(lines) })
     }
 }
 
@@ -103,7 +104,7 @@ fn print_line(name: &str, tail: &Tail, ratio: f64, out: &mut Out) {
     say!(out, "{name:<17} {p50:>8.2} {p99:>8.2} {p999:>8.2} {max:>8.2} {ratio:>8.2} {:>8.2}", tail.places);
 }
 
-fn summary(pooler: &Pooler, tails: &[Tail], ratio: Spread, out: &mut Out) -> Json {
+fn summary(pooler: &Pooler, tails: &[Tail], ratio: Spread, out: &mut Out) -> Value {
     let median = |part: fn(&Tail) -> f64| Spread::of(tails.iter().map(part)).map_or(f64::NAN, |spread| spread.median);
     let latency = Quantiles {
         p50: median(|tail| tail.latency.p50),
@@ -113,15 +114,15 @@ fn summary(pooler: &Pooler, tails: &[Tail], ratio: Spread, out: &mut Out) -> Jso
     };
     let tail = Tail { latency, places: median(|tail| tail.places) };
     print_line(&pooler.name, &tail, ratio.median, out);
-    Json::Object(vec![
-        ("pooler", pooler.name.as_str().into()),
-        ("p50_ms", latency.p50.into()),
-        ("p99_ms", latency.p99.into()),
-        ("p999_ms", latency.p999.into()),
-        ("max_ms", latency.max.into()),
-        ("p99_over_p50", ratio.median.into()),
-        ("places_p99_over_p50", tail.places.into()),
-    ])
+    json!({
+        "pooler": pooler.name.as_str(),
+        "p50_ms": latency.p50,
+        "p99_ms": latency.p99,
+        "p999_ms": latency.p999,
+        "max_ms": latency.max,
+        "p99_over_p50": ratio.median,
+        "places_p99_over_p50": tail.places,
+    })
 }
 
 fn measure(options: &Options, pgbench: &Pgbench, pooler: &Pooler) -> Outcome<Tail> {
@@ -129,9 +130,9 @@ fn measure(options: &Options, pgbench: &Pgbench, pooler: &Pooler) -> Outcome<Tai
     let arguments = ["-S", "-c", &clients].map(str::to_owned);
     let (_, log) = pgbench.run_logged(Way::Plain, pooler, options.seconds, &arguments, 1.0)?;
     let none = || Error::new(format!("{}: no transactions in {} s", pooler.name, options.seconds));
-    let latency = Quantiles::of(log.iter().map(|entry| entry.took).collect()).ok_or_else(none)?;
-    let mut places = places(&log);
-    places.sort_unstable();
-    let at = |q: f64| f64::from(quantile(&places, q).unwrap_or(0).max(1));
+    let latency = Quantiles::of(log.iter().map(|entry| entry.took)).ok_or_else(none)?;
+    let places = histogram(places(&log)).ok_or_else(none)?;
+    #[allow(clippy::cast_precision_loss)]
+    let at = |q: f64| places.value_at_quantile(q).max(1) as f64;
     Ok(Tail { latency, places: at(0.99) / at(0.5) })
 }

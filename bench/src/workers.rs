@@ -7,10 +7,11 @@ use std::thread;
 
 use clap::Args;
 
+use serde_json::{Value, json};
+
 use crate::budgets::{Finding, Findings, print_findings};
 use crate::contender::{Kind, Role};
 use crate::error::Outcome;
-use crate::json::Json;
 use crate::meter::Meter;
 use crate::options::{Group, Output, Rig};
 use crate::out::{Out, say};
@@ -103,17 +104,17 @@ impl Group for Options {
                 format!("{} {ratio:>5.2}", spread.map_or_else(String::new, within))
             };
             say!(out, "{name:<24} {} {}", of(&cpu, 2), of(&tps, 0));
-            let list = |values: &[f64]| -> Json { values.iter().copied().collect() };
-            lines.push(Json::Object(vec![
-                ("pooler", name.as_str().into()),
-                ("cpu_us", list(&cpu[at])),
-                ("tps", list(&tps[at])),
-            ]));
+            let list = |values: &[f64]| -> Value { values.iter().copied().collect() };
+            lines.push(json!({
+                "pooler": name.as_str(),
+                "cpu_us": list(&cpu[at]),
+                "tps": list(&tps[at]),
+            }));
         }
         let budgets = findings(Ratio::of(&cpu[1], &cpu[0]), Ratio::of(&tps[1], &tps[0]), processors());
         say!(out, "× is the ratio to one worker's.");
         print_findings(out, &budgets);
-        Ok(Findings { budgets, json: Json::List(lines) })
+        Ok(Findings { budgets, json: Value::Array(lines) })
     }
 }
 

@@ -3,6 +3,8 @@
 use std::thread;
 use std::time::Duration;
 
+use rand::Rng;
+
 use super::batch::Script;
 use super::session::{Actor, Session, Statements};
 use super::tally::Trouble;
@@ -77,7 +79,7 @@ const ACTS: [Act; 22] = [
 ];
 
 /// Done instead of an act in so many of a hundred cases.
-const IDLE_PERCENT: u64 = 10;
+const IDLE_PERCENT: u32 = 10;
 const IDLE: Act = act("idle", 0, Where::Anywhere, Deed::Idle);
 /// After a connection that failed, before the next.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -99,14 +101,14 @@ fn possible(actor: &Actor<'_>, place: Where) -> bool {
 }
 
 fn choose(actor: &mut Actor<'_>) -> &'static Act {
-    if actor.rng.percent(IDLE_PERCENT) {
+    if actor.rng.random_ratio(IDLE_PERCENT, 100) {
         return &IDLE;
     }
     let wanted = |act: &Act| actor.world.only.is_empty() || actor.world.only.iter().any(|name| name == act.name);
     let fitting: Vec<_> = ACTS.iter().filter(|act| wanted(act) && possible(actor, act.place)).collect();
     let all: u64 = fitting.iter().map(|act| act.weight).sum();
     let Some(last) = all.checked_sub(1) else { return &IDLE };
-    let mut at = actor.rng.between(0, last);
+    let mut at = actor.rng.random_range(0..=last);
     for act in fitting {
         match at.checked_sub(act.weight) {
             Some(rest) => at = rest,
@@ -137,7 +139,7 @@ pub(super) fn live(world: &World, id: u64) {
 fn rest(actor: &mut Actor<'_>) {
     let most = u64::try_from(2 * actor.world.pause.as_micros()).unwrap_or(u64::MAX);
     if most > 0 {
-        let pause = actor.rng.between(0, most);
+        let pause = actor.rng.random_range(0..=most);
         actor.world.gate.nap(Duration::from_micros(pause));
     }
 }
@@ -169,7 +171,7 @@ fn step<'w>(actor: &mut Actor<'w>, session: Option<Session<'w>>) -> Option<Sessi
         Deed::Own(perform) => perform(actor, &mut session),
         Deed::Victim => victim::die(actor),
         Deed::Idle => {
-            thread::sleep(Duration::from_micros(actor.rng.between(0, 30_000)));
+            thread::sleep(Duration::from_micros(actor.rng.random_range(0..=30_000)));
             Ok(())
         }
         Deed::Leave => {

@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
+use rand::Rng;
+use rand::rngs::SmallRng;
 use weir_pgclient::Connection;
 
 use super::tally::{Tally, add};
 use super::world::{POOLS, Presence, World};
-use crate::rng::Rng;
+use crate::rng::{pick, seeded};
 use crate::setup::{Configuration, Mode, USER};
 
 /// Tables that the operator looks at.
@@ -19,14 +21,14 @@ const ACTOR: u64 = 1 << 40;
 
 /// Until it is all over. `superuser` is a connection straight to PostgreSQL.
 pub(super) fn reign(world: &World, mut configuration: Option<Configuration>, superuser: &mut Connection) {
-    let mut rng = Rng::of(world.seed, ACTOR);
+    let mut rng = seeded(world.seed, ACTOR);
     let mut console = None;
     while world.gate.pass(|| ()) {
-        world.gate.nap(Duration::from_millis(rng.between(50, 700)));
+        world.gate.nap(Duration::from_millis(rng.random_range(50..=700)));
         if world.gate.is_closing() {
             continue;
         }
-        if !world.promises.console || rng.percent(40) {
+        if !world.promises.console || rng.random_ratio(40, 100) {
             end_a_server(&world.tally, superuser);
         } else if let Err(text) = command(world, &mut rng, &mut console, configuration.as_mut()) {
             world.tally.uneven(&format!("console: {text}"));
@@ -48,7 +50,7 @@ fn end_a_server(tally: &Tally, superuser: &mut Connection) {
 
 fn command<'w>(
     world: &'w World,
-    rng: &mut Rng,
+    rng: &mut SmallRng,
     console: &mut Option<Console<'w>>,
     configuration: Option<&mut Configuration>,
 ) -> Result<(), String> {
@@ -56,17 +58,17 @@ fn command<'w>(
         Some(console) => console,
         None => console.insert(open(world)?),
     };
-    let pool = rng.pick(&POOLS);
+    let pool = pick(rng, &POOLS);
     let name = pool.name;
     let mut say = |text: &str| {
         console.query(text).map_err(|error| format!("{text}: {error}"))?;
         add(&world.tally.counts.commands);
         Ok(())
     };
-    match rng.between(0, 9) {
+    match rng.random_range(0..=9) {
         0 | 1 => {
             // Never more than the plan, which the books are compared to.
-            let size = u32::try_from(rng.between(1, u64::from(pool.size))).unwrap_or(1);
+            let size = u32::try_from(rng.random_range(1..=u64::from(pool.size))).unwrap_or(1);
             if let Some(configuration) = configuration {
                 configuration.resize(name, size).map_err(|error| error.to_string())?;
             }
@@ -79,7 +81,7 @@ fn command<'w>(
             say(&format!("RESUME {name}"))?;
             paused
         }
-        _ => say(&format!("SHOW {}", rng.pick(&TABLES))),
+        _ => say(&format!("SHOW {}", pick(rng, &TABLES))),
     }
 }
 
@@ -92,10 +94,10 @@ fn open(world: &World) -> Result<Console<'_>, String> {
 }
 
 /// PAUSE on a console of its own, and a moment of it.
-fn pause(world: &World, rng: &mut Rng, name: &str) -> Result<(), String> {
+fn pause(world: &World, rng: &mut SmallRng, name: &str) -> Result<(), String> {
     let (mut console, _presence) = open(world)?;
     console.query(&format!("PAUSE {name}")).map_err(|error| format!("PAUSE {name}: {error}"))?;
     add(&world.tally.counts.commands);
-    world.gate.nap(Duration::from_millis(rng.between(1, 300)));
+    world.gate.nap(Duration::from_millis(rng.random_range(1..=300)));
     Ok(())
 }

@@ -2,6 +2,7 @@
 //!
 //! Victims send the same scripts and die in the middle of them.
 
+use rand::Rng;
 use weir_pgwire::TxStatus;
 
 use super::batch::{Batch, Script};
@@ -14,8 +15,8 @@ pub(super) const AMOUNT: u64 = 1000;
 
 /// One or a few statements in one query.
 pub(super) fn simple(actor: &mut Actor<'_>, _: &mut Statements) -> Script {
-    let several = actor.world.mode(actor.pool) != Mode::Statement && actor.rng.percent(30);
-    let count = if several { actor.rng.between(2, 5) } else { 1 };
+    let several = actor.world.mode(actor.pool) != Mode::Statement && actor.rng.random_ratio(30, 100);
+    let count = if several { actor.rng.random_range(2..=5) } else { 1 };
     let mut batch = Batch::new();
     batch.select(&actor.tokens(count));
     vec![batch]
@@ -24,11 +25,11 @@ pub(super) fn simple(actor: &mut Actor<'_>, _: &mut Statements) -> Script {
 /// Queries sent without waiting for the answers, with an empty one and an error among them.
 pub(super) fn hasty(actor: &mut Actor<'_>, _: &mut Statements) -> Script {
     let mut batch = Batch::new();
-    for _ in 0..actor.rng.between(2, 12) {
-        match actor.rng.between(0, 9) {
+    for _ in 0..actor.rng.random_range(2..=12) {
+        match actor.rng.random_range(0..=9) {
             0 => batch.empty(),
             1 => batch.error(&actor.token()),
-            2 => batch.call_plus(actor.rng.between(0, 9999), actor.rng.between(0, 9999)),
+            2 => batch.call_plus(actor.rng.random_range(0..=9999), actor.rng.random_range(0..=9999)),
             _ => batch.select(&actor.tokens(1)),
         }
     }
@@ -40,11 +41,11 @@ pub(super) fn extended(actor: &mut Actor<'_>, _: &mut Statements) -> Script {
     let (constant, token) = (actor.token(), actor.token());
     let mut batch = Batch::new();
     batch.parse("", &constant);
-    if actor.rng.percent(30) {
+    if actor.rng.random_ratio(30, 100) {
         batch.describe_statement("");
     }
     batch.bind("", &token);
-    if actor.rng.percent(50) {
+    if actor.rng.random_ratio(50, 100) {
         batch.describe_portal();
     }
     batch.execute(&constant, &token);
@@ -55,9 +56,9 @@ pub(super) fn extended(actor: &mut Actor<'_>, _: &mut Statements) -> Script {
 /// Many statements before one Sync, or a few, with errors that skip to it; several Syncs in flight.
 pub(super) fn pipeline(actor: &mut Actor<'_>, _: &mut Statements) -> Script {
     let mut batch = Batch::new();
-    for _ in 0..actor.rng.between(1, 6) {
-        for _ in 0..actor.rng.between(1, 12) {
-            match actor.rng.between(0, 19) {
+    for _ in 0..actor.rng.random_range(1..=6) {
+        for _ in 0..actor.rng.random_range(1..=12) {
+            match actor.rng.random_range(0..=19) {
                 0 => batch.bind_nonsense(&actor.token()),
                 1 => batch.parse_nonsense("", &actor.token()),
                 2 => batch.portal_in_two_goes(&actor.token()),
@@ -87,7 +88,7 @@ pub(super) fn unnamed_kept(actor: &mut Actor<'_>, _: &mut Statements) -> Script 
     prepare.parse("", &constant);
     prepare.sync();
     let mut script = vec![prepare];
-    for _ in 0..actor.rng.between(1, 3) {
+    for _ in 0..actor.rng.random_range(1..=3) {
         let token = actor.token();
         let mut batch = Batch::new();
         batch.bind("", &token);
@@ -101,28 +102,28 @@ pub(super) fn unnamed_kept(actor: &mut Actor<'_>, _: &mut Statements) -> Script 
 /// Statements by name. All clients use the same few names, and some texts are shared: names must stay a client's own.
 pub(super) fn named(actor: &mut Actor<'_>, statements: &mut Statements) -> Script {
     let mut batch = Batch::new();
-    for _ in 0..actor.rng.between(1, 4) {
-        let name = format!("s{}", actor.rng.between(1, 6));
+    for _ in 0..actor.rng.random_range(1..=4) {
+        let name = format!("s{}", actor.rng.random_range(1..=6));
         match statements.get(&name).cloned() {
             None => prepare(actor, &mut batch, statements, &name),
-            Some(_) if actor.rng.percent(8) => {
+            Some(_) if actor.rng.random_ratio(8, 100) => {
                 batch.close_statement(&name);
                 statements.remove(&name);
                 continue;
             }
-            Some(_) if actor.rng.percent(4) => {
+            Some(_) if actor.rng.random_ratio(4, 100) => {
                 batch.parse_again(&name);
                 batch.sync();
             }
             Some(_) => {}
         }
         let (constant, token) = (statements.get(&name).cloned().unwrap_or_default(), actor.token());
-        if actor.rng.percent(20) {
+        if actor.rng.random_ratio(20, 100) {
             batch.describe_statement(&name);
         }
         batch.bind(&name, &token);
         batch.execute(&constant, &token);
-        if actor.rng.percent(40) {
+        if actor.rng.random_ratio(40, 100) {
             batch.sync();
         }
     }
@@ -131,12 +132,12 @@ pub(super) fn named(actor: &mut Actor<'_>, statements: &mut Statements) -> Scrip
 }
 
 fn prepare(actor: &mut Actor<'_>, batch: &mut Batch, statements: &mut Statements, name: &str) {
-    if actor.rng.percent(15) {
+    if actor.rng.random_ratio(15, 100) {
         batch.parse_nonsense(name, &actor.token());
         batch.sync();
     }
-    let shared = actor.rng.percent(50);
-    let constant = if shared { format!("shared-{}", actor.rng.between(1, 9)) } else { actor.token() };
+    let shared = actor.rng.random_ratio(50, 100);
+    let constant = if shared { format!("shared-{}", actor.rng.random_range(1..=9)) } else { actor.token() };
     batch.parse(name, &constant);
     statements.insert(name.to_owned(), constant);
 }
@@ -145,7 +146,9 @@ fn prepare(actor: &mut Actor<'_>, batch: &mut Batch, statements: &mut Statements
 pub(super) fn deallocate(actor: &mut Actor<'_>, statements: &mut Statements) -> Script {
     let mut batch = Batch::new();
     match statements.pop_first() {
-        Some((name, _)) if actor.rng.percent(70) => batch.command(&format!("deallocate {name}"), "DEALLOCATE"),
+        Some((name, _)) if actor.rng.random_ratio(70, 100) => {
+            batch.command(&format!("deallocate {name}"), "DEALLOCATE")
+        }
         _ => {
             statements.clear();
             batch.command("deallocate all", "DEALLOCATE ALL");
@@ -158,9 +161,9 @@ pub(super) fn deallocate(actor: &mut Actor<'_>, statements: &mut Statements) -> 
 pub(super) fn transaction(actor: &mut Actor<'_>, _: &mut Statements) -> Script {
     let mut script = vec![step(TxStatus::Idle, |batch| batch.turn("begin", "BEGIN", TxStatus::InTransaction))];
     let open = TxStatus::InTransaction;
-    for _ in 0..actor.rng.between(1, 4) {
+    for _ in 0..actor.rng.random_range(1..=4) {
         let token = actor.token();
-        script.push(match actor.rng.between(0, 3) {
+        script.push(match actor.rng.random_range(0..=3) {
             0 => {
                 let constant = actor.token();
                 step(open, |batch| {
@@ -173,16 +176,16 @@ pub(super) fn transaction(actor: &mut Actor<'_>, _: &mut Statements) -> Script {
     }
     script.extend(transfer(actor));
     script.push(step(open, |batch| batch.pinned(actor.token())));
-    if actor.rng.percent(20) {
+    if actor.rng.random_ratio(20, 100) {
         script.push(step(open, |batch| batch.error(&actor.token())));
         script.push(step(TxStatus::Failed, |batch| {
             batch.refused("select 1", "25P02", "current transaction is aborted");
         }));
         // A failed transaction's COMMIT rolls back.
-        let end = if actor.rng.percent(50) { "commit" } else { "rollback" };
+        let end = if actor.rng.random_ratio(50, 100) { "commit" } else { "rollback" };
         script.push(step(TxStatus::Failed, |batch| batch.turn(end, "ROLLBACK", TxStatus::Idle)));
     } else {
-        let (end, tag) = if actor.rng.percent(75) { ("commit", "COMMIT") } else { ("rollback", "ROLLBACK") };
+        let (end, tag) = if actor.rng.random_ratio(75, 100) { ("commit", "COMMIT") } else { ("rollback", "ROLLBACK") };
         script.push(step(open, |batch| batch.turn(end, tag, TxStatus::Idle)));
     }
     script
@@ -196,8 +199,8 @@ fn step(status: TxStatus, write: impl FnOnce(&mut Batch)) -> Batch {
 
 /// From one account to another; always the smaller number first, so that no two transfers wait for each other.
 fn transfer(actor: &mut Actor<'_>) -> Vec<Batch> {
-    let (a, b) = (actor.rng.between(1, ACCOUNTS / 2), actor.rng.between(ACCOUNTS / 2 + 1, ACCOUNTS));
-    let amount = i64::try_from(actor.rng.between(0, 40)).unwrap_or(0) - 20;
+    let (a, b) = (actor.rng.random_range(1..=ACCOUNTS / 2), actor.rng.random_range(ACCOUNTS / 2 + 1..=ACCOUNTS));
+    let amount = actor.rng.random_range(-20_i64..=20);
     let move_by = |id: u64, amount: i64| {
         let sql = format!("update soak_account set amount = amount + {amount} where id = {id}");
         step(TxStatus::InTransaction, |batch| batch.command(&sql, "UPDATE 1"))
@@ -208,7 +211,7 @@ fn transfer(actor: &mut Actor<'_>) -> Vec<Batch> {
 /// Errors that name a token, by both protocols.
 pub(super) fn errors(actor: &mut Actor<'_>, _: &mut Statements) -> Script {
     let mut batch = Batch::new();
-    match actor.rng.between(0, 2) {
+    match actor.rng.random_range(0..=2) {
         0 => batch.error(&actor.token()),
         1 => {
             batch.bind_nonsense(&actor.token());
@@ -224,9 +227,9 @@ pub(super) fn errors(actor: &mut Actor<'_>, _: &mut Statements) -> Script {
 
 /// COPY FROM STDIN: done, given up, refused, or nonsense; the data at once or after the server asked for them.
 pub(super) fn copy_in(actor: &mut Actor<'_>, _: &mut Statements) -> Script {
-    let (token, rows) = (actor.token(), actor.rng.between(1, 400));
+    let (token, rows) = (actor.token(), actor.rng.random_range(1..=400));
     let mut batch = Batch::new();
-    match actor.rng.between(0, 9) {
+    match actor.rng.random_range(0..=9) {
         0 => batch.copy_into_nothing(&token),
         1 => batch.copy_nonsense(&token),
         2 => {
@@ -242,7 +245,7 @@ pub(super) fn copy_in(actor: &mut Actor<'_>, _: &mut Statements) -> Script {
 fn copy_all(actor: &mut Actor<'_>, token: &str, rows: u64) -> Script {
     let mut begin = Batch::new();
     begin.copy_begin();
-    let mut data = if actor.rng.percent(50) { Batch::new() } else { begin.clone() };
+    let mut data = if actor.rng.random_ratio(50, 100) { Batch::new() } else { begin.clone() };
     let waits = data.bytes.is_empty();
     data.copy_rows(token, rows);
     data.copy_done(rows);
@@ -254,18 +257,18 @@ fn copy_all(actor: &mut Actor<'_>, token: &str, rows: u64) -> Script {
 /// COPY TO STDOUT.
 pub(super) fn copy_out(actor: &mut Actor<'_>, _: &mut Statements) -> Script {
     let mut batch = Batch::new();
-    batch.copy_out(&actor.token(), actor.rng.between(0, 1500));
+    batch.copy_out(&actor.token(), actor.rng.random_range(0..=1500));
     vec![batch]
 }
 
 /// A result of up to some megabytes, now and then read slowly.
 pub(super) fn big(actor: &mut Actor<'_>, _: &mut Statements) -> Script {
     let mut batch = Batch::new();
-    let (rows, width) = match actor.rng.between(0, 4) {
-        0 => (actor.rng.between(1, 3), 1_000_000),
-        _ => (actor.rng.between(100, 4000), 700),
+    let (rows, width) = match actor.rng.random_range(0..=4) {
+        0 => (actor.rng.random_range(1..=3), 1_000_000),
+        _ => (actor.rng.random_range(100..=4000), 700),
     };
-    batch.stream(&actor.token(), rows, width, actor.rng.percent(20));
+    batch.stream(&actor.token(), rows, width, actor.rng.random_ratio(20, 100));
     vec![batch]
 }
 

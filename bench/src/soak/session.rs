@@ -4,13 +4,15 @@ use std::collections::BTreeMap;
 use std::thread;
 use std::time::Duration;
 
+use rand::Rng;
+use rand::rngs::SmallRng;
 use weir_pgclient::{Connection, Error, Frame, ServerError};
 use weir_pgwire::{TxStatus, backend, tag::back};
 
 use super::batch::{Batch, Expect, Script};
 use super::tally::{Trouble, add};
 use super::world::{PoolId, Presence, World};
-use crate::rng::Rng;
+use crate::rng::seeded;
 
 /// The longest that any answer may take, waiting in a queue and a PAUSE included.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
@@ -23,19 +25,19 @@ pub(super) struct Actor<'w> {
     pub(super) world: &'w World,
     pub(super) id: u64,
     pub(super) pool: PoolId,
-    pub(super) rng: Rng,
+    pub(super) rng: SmallRng,
     sequence: u64,
 }
 
 impl<'w> Actor<'w> {
     pub(super) fn new(world: &'w World, id: u64) -> Actor<'w> {
-        Actor { world, id, pool: World::pool_of(id), rng: Rng::of(world.seed, id), sequence: 0 }
+        Actor { world, id, pool: World::pool_of(id), rng: seeded(world.seed, id), sequence: 0 }
     }
 
     /// What only this client knows, once.
     pub(super) fn token(&mut self) -> String {
         self.sequence += 1;
-        format!("c{}.{}.{:x}", self.id, self.sequence, self.rng.next() >> 40)
+        format!("c{}.{}.{:x}", self.id, self.sequence, self.rng.random::<u64>() >> 40)
     }
 
     pub(super) fn tokens(&mut self, count: u64) -> Vec<String> {
@@ -84,8 +86,8 @@ impl<'w> Session<'w> {
         for batch in script {
             self.send(&mut actor.rng, &batch.bytes)?;
             self.read_all(&batch)?;
-            if batch.status() != TxStatus::Idle && actor.rng.percent(30) {
-                thread::sleep(Duration::from_micros(actor.rng.between(50, 5000)));
+            if batch.status() != TxStatus::Idle && actor.rng.random_ratio(30, 100) {
+                thread::sleep(Duration::from_micros(actor.rng.random_range(50..=5000)));
             }
         }
         Ok(())
@@ -97,12 +99,12 @@ impl<'w> Session<'w> {
     }
 
     /// Sends bytes, now and then in pieces that respect no message.
-    pub(super) fn send(&mut self, rng: &mut Rng, bytes: &[u8]) -> Result<(), Trouble> {
+    pub(super) fn send(&mut self, rng: &mut SmallRng, bytes: &[u8]) -> Result<(), Trouble> {
         let mut rest = bytes;
-        while rest.len() > 1 && rng.percent(15) {
-            let (piece, others) = rest.split_at(1 + rng.place(rest.len() - 1));
+        while rest.len() > 1 && rng.random_ratio(15, 100) {
+            let (piece, others) = rest.split_at(1 + rng.random_range(0..rest.len() - 1));
             self.connection.send_bytes(piece)?;
-            thread::sleep(Duration::from_micros(rng.between(10, 2000)));
+            thread::sleep(Duration::from_micros(rng.random_range(10..=2000)));
             rest = others;
         }
         Ok(self.connection.send_bytes(rest)?)

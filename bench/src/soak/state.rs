@@ -3,11 +3,13 @@
 use std::thread;
 use std::time::Duration;
 
+use rand::Rng;
 use weir_pgwire::{TxStatus, put_front};
 
 use super::batch::Batch;
 use super::session::{Actor, Session, TRACKED, error, row};
 use super::tally::{Trouble, add};
+use crate::rng::pick;
 use crate::setup::Mode;
 
 /// Values of tracked parameters, in the server's own spelling.
@@ -24,11 +26,11 @@ const WORK_MEM: &str = "4MB";
 /// SET of a parameter that must follow its client; within a transaction that is rolled back, now and then.
 pub(super) fn set_tracked(actor: &mut Actor<'_>, session: &mut Session<'_>) -> Result<(), Trouble> {
     let known = TRACKED.len() - usize::from(!actor.world.promises.interval_style);
-    let (name, values) = VALUES[actor.rng.place(known)];
-    let value = (*actor.rng.pick(values)).to_owned();
+    let (name, values) = VALUES[actor.rng.random_range(0..known)];
+    let value = (*pick(&mut actor.rng, values)).to_owned();
     let sql = format!("set {name} = '{}'", value.replace('\'', "''"));
     let may_begin = actor.world.mode(actor.pool) != Mode::Statement;
-    if may_begin && actor.rng.percent(30) {
+    if may_begin && actor.rng.random_ratio(30, 100) {
         let mut batch = Batch::new();
         batch.turn("begin", "BEGIN", TxStatus::InTransaction);
         batch.command(&sql, "SET");
@@ -76,15 +78,15 @@ const LEFT_BEHIND: [&str; 4] = [
 /// maker, but for a setting; elsewhere the next client must not find it.
 pub(super) fn leave_state(actor: &mut Actor<'_>, session: &mut Session<'_>) -> Result<(), Trouble> {
     let keeps = actor.world.mode(actor.pool) == Mode::Session;
-    let name = format!("left{}", actor.rng.between(1, 9));
+    let name = format!("left{}", actor.rng.random_range(1..=9));
     let mut batch = Batch::new();
-    match actor.rng.between(0, 3) {
+    match actor.rng.random_range(0..=3) {
         _ if keeps => {
-            let value = format!("{}MB", actor.rng.between(5, 60));
+            let value = format!("{}MB", actor.rng.random_range(5..=60));
             batch.command(&format!("set work_mem = '{value}'"), "SET");
             session.work_mem = Some(value);
         }
-        0 => batch.command(&format!("set work_mem = '{}MB'", actor.rng.between(5, 60)), "SET"),
+        0 => batch.command(&format!("set work_mem = '{}MB'", actor.rng.random_range(5..=60)), "SET"),
         1 => batch.command(&format!("create temporary table {name} (n int)"), "CREATE TABLE"),
         2 => batch.command(&format!("listen {name}"), "LISTEN"),
         _ => batch.command(&format!("prepare {name} as select 1"), "PREPARE"),
@@ -98,7 +100,7 @@ pub(super) fn cancel(actor: &mut Actor<'_>, session: &mut Session<'_>) -> Result
     let mut message = Vec::new();
     put_front::query(&mut message, format!("select '{token}', pg_sleep(0.7)"));
     session.send(&mut actor.rng, &message)?;
-    thread::sleep(Duration::from_micros(actor.rng.between(0, 60_000)));
+    thread::sleep(Duration::from_micros(actor.rng.random_range(0..=60_000)));
     let sent = session.connection.canceller().cancel();
     let counts = &actor.world.tally.counts;
     let outcome = read_cancelled(session, &token);

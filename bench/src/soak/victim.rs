@@ -8,6 +8,7 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::thread;
 use std::time::Duration;
 
+use rand::Rng;
 use socket2::SockRef;
 use weir_pgclient::{Address, Frame};
 use weir_pgwire::{HEAD, Head, put_front, tag::back};
@@ -16,6 +17,7 @@ use super::batch::Script;
 use super::scripts;
 use super::session::{Actor, Statements, row};
 use super::tally::{Trouble, add};
+use crate::rng::pick;
 use crate::setup::{Mode, USER};
 
 /// How long a victim waits for its login at the most; one that waits longer dies waiting.
@@ -36,15 +38,15 @@ enum End {
 pub(super) fn die(actor: &mut Actor<'_>) -> Result<(), Trouble> {
     let Some(mut socket) = connect(actor) else { return Ok(()) };
     let mut hello = Vec::new();
-    if actor.rng.percent(20) {
+    if actor.rng.random_ratio(20, 100) {
         put_front::ssl_request(&mut hello);
     }
     let asks_tls = !hello.is_empty();
     let database = super::world::POOLS[actor.pool].name;
     let database = if actor.world.promises.console { database } else { USER };
     put_front::startup(&mut hello, &[("user", USER), ("database", database), ("application_name", "victim")], 0);
-    let outcome = if actor.rng.percent(12) {
-        let cut = actor.rng.place(hello.len());
+    let outcome = if actor.rng.random_ratio(12, 100) {
+        let cut = actor.rng.random_range(0..hello.len());
         let _ = socket.write_all(&hello[..cut]);
         Ok(())
     } else {
@@ -76,16 +78,16 @@ fn live(actor: &mut Actor<'_>, socket: &mut TcpStream, asks_tls: bool) -> Result
     }
     let own = format!("c{}.", actor.id);
     let bytes: Vec<u8> = last_words(actor).iter().flat_map(|batch| batch.bytes.iter().copied()).collect();
-    let whole = actor.rng.percent(15);
-    let cut = if whole { bytes.len() } else { actor.rng.place(bytes.len()) };
-    let half = actor.rng.place(cut.max(1));
+    let whole = actor.rng.random_ratio(15, 100);
+    let cut = if whole { bytes.len() } else { actor.rng.random_range(0..bytes.len()) };
+    let half = actor.rng.random_range(0..cut.max(1));
     let _ = socket.write_all(&bytes[..half]);
-    if actor.rng.percent(50) {
-        thread::sleep(Duration::from_micros(actor.rng.between(0, 15_000)));
+    if actor.rng.random_ratio(50, 100) {
+        thread::sleep(Duration::from_micros(actor.rng.random_range(0..=15_000)));
     }
     let _ = socket.write_all(&bytes[half..cut]);
-    let _ = socket.set_read_timeout(Some(Duration::from_millis(actor.rng.between(1, 40))));
-    for _ in 0..actor.rng.between(0, 30) {
+    let _ = socket.set_read_timeout(Some(Duration::from_millis(actor.rng.random_range(1..=40))));
+    for _ in 0..actor.rng.random_range(0..=30) {
         if !incoming.own_frame(socket, &own)? {
             break;
         }
@@ -98,7 +100,7 @@ fn last_words(actor: &mut Actor<'_>) -> Script {
     let statements = &mut Statements::new();
     let transactions = actor.world.mode(actor.pool) != Mode::Statement;
     let names = actor.world.keeps_statements(actor.pool);
-    match actor.rng.between(0, 9) {
+    match actor.rng.random_range(0..=9) {
         0 => scripts::simple(actor, statements),
         1 => scripts::hasty(actor, statements),
         2 | 3 => scripts::pipeline(actor, statements),
@@ -112,7 +114,7 @@ fn last_words(actor: &mut Actor<'_>) -> Script {
 }
 
 fn end(actor: &mut Actor<'_>, mut socket: TcpStream) {
-    match *actor.rng.pick(&[End::Fin, End::Reset, End::Reset, End::Half]) {
+    match *pick(&mut actor.rng, &[End::Fin, End::Reset, End::Reset, End::Half]) {
         End::Fin => {}
         End::Reset => {
             let _ = SockRef::from(&socket).set_linger(Some(Duration::ZERO));
