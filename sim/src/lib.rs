@@ -21,6 +21,7 @@ mod pooled;
 mod pooler;
 mod postgres;
 mod queue;
+mod read;
 mod refused;
 mod reply;
 mod rng;

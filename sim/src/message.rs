@@ -4,6 +4,8 @@
 
 use weir_pgwire::{ErrorFields, Head, Malformed, Of, backend, frontend, put_back, put_front, tag};
 
+use crate::read;
+
 /// What a client sends after its login.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Front {
@@ -75,25 +77,25 @@ impl Front {
                 Front::Parse { name: text(parse.name), text: text(parse.text) }
             }
             tag::front::BIND => {
-                let bind = frontend::bind(body)?;
-                let values = bind.values.map(|v| text(v.unwrap_or(b"NULL"))).collect();
+                let bind = read::bind(body)?;
+                let values = bind.values.iter().map(|v| text(v.unwrap_or(b"NULL"))).collect();
                 Front::Bind { portal: text(bind.portal), statement: text(bind.statement), values }
             }
             tag::front::DESCRIBE => named(body, Front::Describe)?,
             tag::front::CLOSE => named(body, Front::Close)?,
             tag::front::EXECUTE => {
-                let execute = frontend::execute(body)?;
-                Front::Execute { portal: text(execute.portal), max_rows: execute.max_rows }
+                let (portal, max_rows) = read::execute(body)?;
+                Front::Execute { portal: text(portal), max_rows }
             }
-            tag::front::SYNC => frontend::empty(body).map(|()| Front::Sync)?,
-            tag::front::FLUSH => frontend::empty(body).map(|()| Front::Flush)?,
+            tag::front::SYNC => read::empty(body).map(|()| Front::Sync)?,
+            tag::front::FLUSH => read::empty(body).map(|()| Front::Flush)?,
             tag::front::FUNCTION_CALL => {
-                let mut arguments = frontend::function_call(body)?.arguments;
-                Front::FunctionCall(text(arguments.next().flatten().unwrap_or_default()))
+                let arguments = read::function_call(body)?;
+                Front::FunctionCall(text(arguments.first().copied().flatten().unwrap_or_default()))
             }
             tag::front::COPY_DATA => Front::CopyData(text(body)),
-            tag::front::COPY_DONE => frontend::empty(body).map(|()| Front::CopyDone)?,
-            tag::front::COPY_FAIL => Front::CopyFail(text(frontend::copy_fail(body)?)),
+            tag::front::COPY_DONE => read::empty(body).map(|()| Front::CopyDone)?,
+            tag::front::COPY_FAIL => Front::CopyFail(text(read::copy_fail(body)?)),
             tag::front::PASSWORD => Front::Password(body.to_vec()),
             tag::front::TERMINATE => Front::Terminate,
             _ => return Err(Malformed("invalid frontend message type")),

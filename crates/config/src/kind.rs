@@ -49,6 +49,23 @@ impl Kind {
     /// The longest time a setting takes: a hundred years, because files say 999999999 for ever.
     pub(crate) const LONGEST: Span = Span::from_secs(36_500 * 86_400);
 
+    /// Its name, for programs that offer settings to a person.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Kind::Number { .. } => "number",
+            Kind::Time { .. } => "time",
+            Kind::Size { .. } => "size",
+            Kind::Flag => "flag",
+            Kind::Word(_) => "word",
+            Kind::Text | Kind::Permissions => "text",
+            Kind::Query => "query",
+            Kind::Secret => "secret",
+            Kind::Names | Kind::Hosts | Kind::Addresses | Kind::Networks | Kind::Protocols => "list",
+            Kind::Ports => "numbers",
+            Kind::Users | Kind::Accounts => "table",
+        }
+    }
+
     /// Says what is expected, as the end of the sentence "must be …".
     pub(crate) fn describe(&self) -> String {
         match *self {

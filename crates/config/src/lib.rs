@@ -21,6 +21,7 @@ mod lookup;
 mod model;
 mod names;
 mod origin;
+mod pool_keys;
 mod pool_text;
 mod reference;
 mod reload;
@@ -57,6 +58,7 @@ pub use model::{
 };
 pub use names::RESERVED_DATABASES;
 pub use origin::{ConfigWarning, FileFormat, Location, Locations};
+pub use pool_keys::{PoolKey, pool_key_table};
 pub use reference::reference_markdown;
 pub use reload::{Change, Differences, differences, keep_restart_settings};
 pub use review::{Finding, HostLimits, Severity, max_servers, reserved_descriptors, review};

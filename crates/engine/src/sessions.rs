@@ -2,8 +2,10 @@
 
 use weir_base::OnDirty;
 use weir_config::Config;
-use weir_session::{Context, MessagePolicy, SimpleQueries, StatementCounts};
-use weir_session::{Interner, ParamTable, PoolStatements, StatePolicy, StatementMemory};
+use weir_session::{
+    Client, Context, Interner, MessagePolicy, ParamTable, PoolStatements, SimpleQueries, StatePolicy, StatementCounts,
+    StatementMemory, from_client,
+};
 
 /// Most buffers kept for waiting clients.
 const MAX_BLOCKS: usize = 1024;
@@ -67,6 +69,12 @@ impl Sessions {
             state: StatePolicy { warn: pool.warn_on_dirty, refuse: pool.on_dirty == OnDirty::Refuse },
             max_pending_segments: ahead,
         }
+    }
+
+    /// Whether what a client without a server sends certainly needs one, so that it need not be fed to find out.
+    #[inline]
+    pub(crate) fn need_server(&self, client: &Client, input: &[u8]) -> bool {
+        from_client::needs_server(client, input, self.messages)
     }
 
     /// A buffer for what a client sends while it waits.

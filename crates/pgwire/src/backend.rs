@@ -5,7 +5,6 @@
 //! [`Malformed`].
 
 use crate::frame::Malformed;
-use crate::frontend::Values;
 use crate::read::{Reader, split_cstr};
 use crate::startup::CANCEL_KEY;
 
@@ -245,6 +244,43 @@ pub fn notification(body: &[u8]) -> Result<Notification<'_>, Malformed> {
     Ok(notification)
 }
 
+/// The values of a row's columns; `None` is NULL.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Values<'a> {
+    count: u16,
+    left: &'a [u8],
+}
+
+impl<'a> Values<'a> {
+    /// Checks them all, so that iterating can't fail.
+    pub(crate) fn read(reader: &mut Reader<'a>) -> Result<Self, Malformed> {
+        let count = reader.u16()?;
+        let values = Values { count, left: reader.left() };
+        for _ in 0..count {
+            reader.value()?;
+        }
+        Ok(values)
+    }
+}
+
+impl<'a> Iterator for Values<'a> {
+    type Item = Option<&'a [u8]>;
+
+    fn next(&mut self) -> Option<Option<&'a [u8]>> {
+        self.count = self.count.checked_sub(1)?;
+        let mut reader = Reader::new(self.left);
+        let value = reader.value().ok()?;
+        self.left = reader.left();
+        Some(value)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (usize::from(self.count), Some(usize::from(self.count)))
+    }
+}
+
+impl ExactSizeIterator for Values<'_> {}
+
 /// Reads a DataRow: its values, `None` for NULL.
 ///
 /// # Errors
@@ -317,28 +353,6 @@ pub fn parameter_description(body: &[u8]) -> Result<&[u8], Malformed> {
     let types = reader.items(count, 4)?;
     reader.end()?;
     Ok(types)
-}
-
-/// CopyInResponse, CopyOutResponse or CopyBothResponse: they differ only in their tag.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct CopyStart<'a> {
-    /// Format of the whole: 0 text, 1 binary.
-    pub format: u8,
-    /// Format codes of the columns, two bytes each.
-    pub columns: &'a [u8],
-}
-
-/// Reads a CopyInResponse, CopyOutResponse or CopyBothResponse.
-///
-/// # Errors
-/// When the list does not have its announced length.
-pub fn copy_start(body: &[u8]) -> Result<CopyStart<'_>, Malformed> {
-    let mut reader = Reader::new(body);
-    let format = reader.u8()?;
-    let count = reader.u16()?;
-    let columns = reader.items(count, 2)?;
-    reader.end()?;
-    Ok(CopyStart { format, columns })
 }
 
 /// Reads a FunctionCallResponse: the result, `None` for NULL.

@@ -60,75 +60,7 @@ pub fn bind_head(prefix: &[u8]) -> Result<Option<BindHead<'_>>, Malformed> {
     Ok(Some(BindHead { portal, statement, rest_at: prefix.len() - left.len() }))
 }
 
-/// A whole Bind.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Bind<'a> {
-    /// The portal to create.
-    pub portal: &'a [u8],
-    /// The statement to bind.
-    pub statement: &'a [u8],
-    /// Format codes of the parameters, two bytes each: none (all text), one for all, or one each.
-    pub formats: &'a [u8],
-    /// The parameters' values.
-    pub values: Values<'a>,
-    /// Format codes of the result's columns, as `formats`.
-    pub result_formats: &'a [u8],
-}
-
-/// Reads a whole Bind; a pooler needs [`bind_head`] only.
-///
-/// # Errors
-/// When the body is not laid out as a Bind.
-pub fn bind(body: &[u8]) -> Result<Bind<'_>, Malformed> {
-    let mut reader = Reader::new(body);
-    let (portal, statement) = (reader.cstr()?, reader.cstr()?);
-    let count = reader.u16()?;
-    let formats = reader.items(count, 2)?;
-    let values = Values::read(&mut reader)?;
-    let count = reader.u16()?;
-    let result_formats = reader.items(count, 2)?;
-    reader.end()?;
-    Ok(Bind { portal, statement, formats, values, result_formats })
-}
-
-/// Values of a Bind's or FunctionCall's parameters or of a row's columns; `None` is NULL.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Values<'a> {
-    count: u16,
-    left: &'a [u8],
-}
-
-impl<'a> Values<'a> {
-    /// Checks all values, so that iterating can't fail.
-    pub(crate) fn read(reader: &mut Reader<'a>) -> Result<Self, Malformed> {
-        let count = reader.u16()?;
-        let values = Values { count, left: reader.left() };
-        for _ in 0..count {
-            reader.value()?;
-        }
-        Ok(values)
-    }
-}
-
-impl<'a> Iterator for Values<'a> {
-    type Item = Option<&'a [u8]>;
-
-    fn next(&mut self) -> Option<Option<&'a [u8]>> {
-        self.count = self.count.checked_sub(1)?;
-        let mut reader = Reader::new(self.left);
-        let value = reader.value().ok()?;
-        self.left = reader.left();
-        Some(value)
-    }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        (usize::from(self.count), Some(usize::from(self.count)))
-    }
-}
-
-impl ExactSizeIterator for Values<'_> {}
-
-/// The kind of object of a Describe or Close.
+/// What a Describe or Close is about.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Of {
     /// A prepared statement.
@@ -172,39 +104,11 @@ pub fn named(body: &[u8]) -> Result<Named<'_>, Malformed> {
     Ok(Named { of, name })
 }
 
-/// Execute: run a portal.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Execute<'a> {
-    /// The portal; empty for the unnamed one.
-    pub portal: &'a [u8],
-    /// The most rows to return before PortalSuspended; 0 or less means no limit.
-    pub max_rows: i32,
-}
-
-/// Reads an Execute.
-///
-/// # Errors
-/// When the body is not laid out as an Execute.
-pub fn execute(body: &[u8]) -> Result<Execute<'_>, Malformed> {
-    let mut reader = Reader::new(body);
-    let execute = Execute { portal: reader.cstr()?, max_rows: reader.i32()? };
-    reader.end()?;
-    Ok(execute)
-}
-
 /// Reads a Query: its text, without its NUL.
 ///
 /// # Errors
 /// When the body is not one string.
 pub fn query(body: &[u8]) -> Result<&[u8], Malformed> {
-    one_string(body)
-}
-
-/// Reads a CopyFail: the reason that the client gives, without its NUL.
-///
-/// # Errors
-/// When the body is not one string.
-pub fn copy_fail(body: &[u8]) -> Result<&[u8], Malformed> {
     one_string(body)
 }
 
@@ -234,42 +138,6 @@ pub fn sasl_initial(body: &[u8]) -> Result<SaslInitial<'_>, Malformed> {
     let initial = SaslInitial { mechanism: reader.cstr()?, data: reader.value()? };
     reader.end()?;
     Ok(initial)
-}
-
-/// FunctionCall: a fast-path function call.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct FunctionCall<'a> {
-    /// Object id of the function.
-    pub function: u32,
-    /// Format codes of the arguments, two bytes each: none (all text), one for all, or one each.
-    pub formats: &'a [u8],
-    /// The arguments.
-    pub arguments: Values<'a>,
-    /// Format code of the result: 0 text, 1 binary.
-    pub result_format: u16,
-}
-
-/// Reads a FunctionCall.
-///
-/// # Errors
-/// When the body is not laid out as a FunctionCall.
-pub fn function_call(body: &[u8]) -> Result<FunctionCall<'_>, Malformed> {
-    let mut reader = Reader::new(body);
-    let function = reader.u32()?;
-    let count = reader.u16()?;
-    let formats = reader.items(count, 2)?;
-    let arguments = Values::read(&mut reader)?;
-    let result_format = reader.u16()?;
-    reader.end()?;
-    Ok(FunctionCall { function, formats, arguments, result_format })
-}
-
-/// Checks a message that has no body: Sync, Flush, CopyDone, Terminate.
-///
-/// # Errors
-/// When there is one.
-pub fn empty(body: &[u8]) -> Result<(), Malformed> {
-    Reader::new(body).end()
 }
 
 fn one_string(body: &[u8]) -> Result<&[u8], Malformed> {
@@ -315,19 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bind_s_values_distinguish_null_from_empty() {
-        let body = b"\0s\0\0\x01\0\x01\0\x03\0\0\0\x02ab\xff\xff\xff\xff\0\0\0\0\0\x01\0\0";
-        let bind = bind(body).unwrap();
-        assert_eq!(bind.formats, [0, 1]);
-        assert_eq!(bind.values.len(), 3);
-        assert_eq!(bind.values.collect::<Vec<_>>(), [Some(&b"ab"[..]), None, Some(&b""[..])]);
-        assert_eq!(bind.result_formats, [0, 0]);
-    }
-
-    #[test]
     fn negative_lengths_other_than_null_are_malformed() {
-        assert!(bind(b"\0\0\0\0\0\x01\xff\xff\xff\xfe\0\0").is_err());
-        assert!(bind(b"\0\0\0\0\0\x01\x7f\xff\xff\xff\0\0").is_err());
         assert!(sasl_initial(b"SCRAM-SHA-256\0\x80\0\0\0").is_err());
     }
 
@@ -347,11 +203,5 @@ mod tests {
         assert_eq!(query(b"\0"), Ok(&b""[..]));
         assert!(query(b"select 1").is_err());
         assert!(query(b"select 1\0; drop\0").is_err());
-    }
-
-    #[test]
-    fn an_execute_carries_its_row_limit() {
-        assert_eq!(execute(b"p\0\0\0\0\x05"), Ok(Execute { portal: b"p", max_rows: 5 }));
-        assert!(execute(b"p\0\0\0\0").is_err());
     }
 }

@@ -157,6 +157,12 @@ impl Client {
         self.stream.is_between()
     }
 
+    /// Whether its next byte begins a message, and nothing is to be done before that message is read.
+    #[inline]
+    pub(crate) fn is_between_requests(&self) -> bool {
+        self.stream.is_between() && self.fails.is_none() && !self.skipping && !self.cancelled
+    }
+
     /// Whether a part of a message of its has gone to its server, and the rest is still to come.
     #[inline]
     pub fn is_mid_message(&self) -> bool {

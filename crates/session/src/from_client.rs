@@ -11,7 +11,7 @@ use weir_pgwire::tag::front;
 use weir_pgwire::{ErrorFields, HEAD, Head, frontend, put_back, put_front};
 
 use crate::client::Client;
-use crate::context::{Context, SimpleQueries};
+use crate::context::{Context, MessagePolicy, SimpleQueries};
 use crate::expected::Expected;
 use crate::frame_reader::{Disposition, Piece};
 use crate::link::{Link, Rewrite};
@@ -66,6 +66,19 @@ pub fn feed<O: Out>(
             return ClientOutcome { used, stop };
         }
     }
+}
+
+/// Whether feeding this to a client without a server certainly stops at once with [`StopReason::NeedServer`]: the first message
+/// is there as a whole, and nobody but a server answers it. A cheap look that spares the usual transaction one feeding.
+#[inline]
+pub fn needs_server(client: &Client, input: &[u8], messages: MessagePolicy) -> bool {
+    let Ok(Some(head)) = Head::parse(input) else { return false };
+    let answered_by_server = match head.tag {
+        front::QUERY => messages.simple == SimpleQueries::Allowed && client.prepared() == 0,
+        front::BIND | front::DESCRIBE | front::EXECUTE | front::FUNCTION_CALL => true,
+        _ => false,
+    };
+    answered_by_server && head.total() <= input.len() && !messages.excludes(head) && client.is_between_requests()
 }
 
 /// A walk over a client's messages, with everything that it may touch.

@@ -132,6 +132,7 @@ impl<O: Out> Walk<'_, '_, O> {
             return Err(ProtocolViolation("a message longer than max_packet_size"));
         }
         let disposition = match head.tag {
+            back::DATA_ROW if self.server.pending.expects_row() => Disposition::Forward,
             back::ERROR => {
                 self.error(view, head);
                 return Ok(());

@@ -186,8 +186,8 @@ impl Link<'_, '_> {
         let Some(known) = known else { return self.bind_unknown(head, bind) };
         let statement = self.ensure(bind.statement, known)?;
         let mut effects = statement.effects();
-        if self.ctx.state.warn {
-            effects.leaves = certainly_left(text_in(statement.rest()), effects, self.ctx, &self.server.params);
+        if self.ctx.state.warn && !statement.is_harmless() {
+            effects.leaves = certainly_left(text_in(statement.rest()), self.ctx, &self.server.params);
         }
         self.server.bind(bind.portal, effects);
         self.server.pending.request(Expected::Bind);

@@ -111,14 +111,14 @@ impl PendingReplies {
     /// Whether the server works on something: a request that was sent whole is not answered.
     #[inline]
     pub(crate) fn is_working(&self) -> bool {
-        !(self.runs.is_empty() || self.half && self.only_half_is_owed())
+        !(self.runs.is_empty() || self.half && self.only_half_is_pending())
     }
 
     /// Whether nothing more comes before the client has sent something: nothing is pending, or only replies that the server
     /// may keep until it is asked for them; or it waits for COPY data, or for the rest of the only request.
     #[inline]
     pub(crate) fn awaits_client(&self) -> bool {
-        self.copy_in || self.length == self.unasked || (self.half && self.only_half_is_owed())
+        self.copy_in || self.length == self.unasked || (self.half && self.only_half_is_pending())
     }
 
     /// A message of COPY data is being sent.
@@ -263,7 +263,7 @@ impl PendingReplies {
     }
 
     /// Whether the only pending reply is that to a request that the server has in part.
-    fn only_half_is_owed(&self) -> bool {
+    fn only_half_is_pending(&self) -> bool {
         self.runs.len() == 1 && self.runs[0].count == 1
     }
 
@@ -326,11 +326,19 @@ impl PendingReplies {
         None
     }
 
+    /// Whether a DataRow would answer the request at the head, and change nothing.
+    #[inline]
+    pub(crate) fn expects_row(&self) -> bool {
+        matches!(self.head(), Some(Expected::Query | Expected::QueryLogged | Expected::Execute))
+            && !self.copy_in
+            && !(self.half && self.only_half_is_pending())
+    }
+
     /// Matches a reply other than an error, a notice, a notification or a parameter's status with its request.
     #[inline]
     pub(crate) fn reply(&mut self, tag: u8) -> Result<Reply, UnexpectedReply> {
         // Until the client ends the COPY, or its message, there is nothing to answer but by an error.
-        if self.copy_in || (self.half && self.only_half_is_owed()) {
+        if self.copy_in || (self.half && self.only_half_is_pending()) {
             return Err(UnexpectedReply);
         }
         let Some(&Run { what: to, effects, .. }) = self.runs.front() else {

@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use siphasher::sip128::{Hasher128, SipHasher13};
-use weir_pgwire::Effects;
+use weir_pgwire::{Effects, sql};
 
 use crate::budget::{Account, Charge, NoRoom, StatementMemory};
 
@@ -71,6 +71,8 @@ struct Text {
     rest: Box<[u8]>,
     /// What running it may leave on a server.
     effects: Effects,
+    /// It certainly leaves nothing beyond its transaction.
+    harmless: bool,
     /// Where it is listed, to be taken out with the last who holds it.
     listed: Arc<Table<Text>>,
     _charge: Charge,
@@ -104,6 +106,11 @@ impl Statement {
 
     pub(crate) fn effects(&self) -> Effects {
         self.text.effects
+    }
+
+    /// Whether running it certainly leaves nothing beyond its transaction.
+    pub(crate) fn is_harmless(&self) -> bool {
+        self.text.harmless
     }
 
     pub(crate) fn rest(&self) -> &[u8] {
@@ -290,9 +297,10 @@ impl Interner {
         }
         let account = self.account.clone();
         let charge = self.make_room(|| Charge::real(&account, cost(rest)))?;
-        let effects = Effects::of(text_in(rest));
+        let statement = text_in(rest);
+        let (effects, harmless) = Effects::with_head(statement, &sql::head(statement));
         let listed = self.texts.clone();
-        let text = Arc::new(Text { key, rest: rest.into(), effects, listed, _charge: charge });
+        let text = Arc::new(Text { key, rest: rest.into(), effects, harmless, listed, _charge: charge });
         self.texts.insert(key, &text);
         self.recent_bytes += cost(rest);
         self.recent.push_back(text.clone());

@@ -3,8 +3,7 @@
 //! Of a long simple query, and of any text of a pool that does not rename statements, only the beginning is looked at when the
 //! message arrives; the rest is searched as it streams ([`crate::session_state`]).
 
-use weir_pgwire::sql::{self, Mentions};
-use weir_pgwire::{Dirty, Effects, HEAD, Head, SqlHead};
+use weir_pgwire::{Dirty, Effects, HEAD, Head, SqlHead, sql};
 
 use crate::context::Context;
 use crate::params::Params;
@@ -57,35 +56,19 @@ impl<'a> Text<'a> {
     /// What it does on a server whose parameters are `server`. `head` is its own.
     #[inline]
     pub(crate) fn effects(self, head: &SqlHead<'_>, ctx: &Context<'_>, server: &Params) -> Effects {
-        let mut effects = match self.cut {
+        let (mut effects, harmless) = match self.cut {
             None => Effects::with_head(self.bytes, head),
-            Some(seen) => Effects { may_leave: Mentions::of(seen), ..Effects::NONE },
+            Some(seen) => Effects::of_prefix(self.bytes, seen),
         };
-        if ctx.state.judges() {
-            effects.leaves = certainly_left(self.bytes, effects, ctx, server);
+        if !harmless && ctx.state.judges() {
+            effects.leaves = certainly_left(self.bytes, ctx, server);
         }
         effects
     }
 }
 
-/// What a text certainly leaves, as far as its client loses it. `effects` is what it may leave.
-#[inline]
-pub(crate) fn certainly_left(text: &[u8], effects: Effects, ctx: &Context<'_>, server: &Params) -> Dirty {
-    if effects.may_leave.is_empty() && leaves_nothing(text) {
-        return Dirty::NONE;
-    }
+/// What a text certainly leaves, as far as its client loses it.
+#[cold]
+pub(crate) fn certainly_left(text: &[u8], ctx: &Context<'_>, server: &Params) -> Dirty {
     sql::kept(text, |name| std::str::from_utf8(name).is_ok_and(|name| ctx.params.follows(server, name)))
-}
-
-/// Whether a text is one statement, and of a kind that leaves nothing but what its words mention: nearly all are.
-#[inline]
-fn leaves_nothing(text: &[u8]) -> bool {
-    let first = text.first().map_or(b' ', u8::to_ascii_lowercase);
-    let plain = first.is_ascii_alphabetic() && !matches!(first, b's' | b'l' | b'p' | b'd' | b'c');
-    let select = || text.first_chunk::<6>().is_some_and(|word| word.eq_ignore_ascii_case(b"select"));
-    let one = || {
-        let text = text.trim_ascii_end();
-        !text.strip_suffix(b";").unwrap_or(text).contains(&b';')
-    };
-    (plain || select()) && one()
 }

@@ -69,7 +69,7 @@ pub(crate) struct Ticket {
 }
 
 /// A request that is served. Dropping it says that its answer is complete.
-pub(crate) struct Serving(Ticket);
+pub(crate) struct ServedRequest(Ticket);
 
 impl Admission {
     /// Lets a connection in; another one may be closed for it.
@@ -134,9 +134,9 @@ impl Drop for Connection {
 
 impl Ticket {
     /// A request begins, about our health or not.
-    pub(crate) fn serve(self, health: bool) -> Serving {
+    pub(crate) fn serve(self, health: bool) -> ServedRequest {
         self.set(if health { State::Health } else { State::Unknown });
-        Serving(self)
+        ServedRequest(self)
     }
 
     /// The request has shown a login, or needs none here.
@@ -159,7 +159,7 @@ impl Ticket {
     }
 }
 
-impl Drop for Serving {
+impl Drop for ServedRequest {
     fn drop(&mut self) {
         self.0.set(State::Waiting);
     }
@@ -174,13 +174,13 @@ pub(crate) fn network(address: IpAddr) -> IpAddr {
 }
 
 /// The body of an answer, which is served until it has been sent.
-pub(crate) struct Held {
+pub(crate) struct HeldBody {
     pub(crate) body: Body,
     /// Only kept.
-    pub(crate) _serving: Serving,
+    pub(crate) _serving: ServedRequest,
 }
 
-impl HttpBody for Held {
+impl HttpBody for HeldBody {
     type Data = Bytes;
     type Error = axum::Error;
 

@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 use weir_base::PoolMode;
 
-/// Room beyond what is needed on average.
+/// Servers beyond what is needed on average.
 const ROOM: f64 = 1.25;
 /// Waits that a client feels: half the time that a fast query takes over a network.
 const FELT_MS: f64 = 5.0;
@@ -49,12 +49,12 @@ pub(crate) struct Measured {
     /// The last days, by the minute.
     pub(crate) past: Vec<Moment>,
     /// What the database has room for, where it was asked.
-    pub(crate) room: Option<Room>,
+    pub(crate) room: Option<FreeConnections>,
 }
 
 /// What a database has room for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Room {
+pub(crate) struct FreeConnections {
     pub(crate) max_connections: u32,
     /// How many more it would take now from whoever is no superuser.
     pub(crate) free: u32,
@@ -120,7 +120,7 @@ fn waits(of: &Measured) -> Option<Advice> {
         ("servers_idle_in_transaction", held_idle),
         ("idle_in_transaction_share", idle_share),
     ]);
-    if let Some(Room { max_connections, free }) = of.room {
+    if let Some(FreeConnections { max_connections, free }) = of.room {
         evidence.extend(figures(&[("max_connections", max_connections.into()), ("connections_free", free.into())]));
     }
     let (sign, size) =
@@ -130,7 +130,7 @@ fn waits(of: &Measured) -> Option<Advice> {
             (Sign::WaitsAndDatabaseAtItsLimit, None)
         } else if active >= f64::from(of.size) * BUSY {
             match of.room {
-                Some(Room { free: 0, .. }) => (Sign::WaitsAndDatabaseAtItsLimit, None),
+                Some(FreeConnections { free: 0, .. }) => (Sign::WaitsAndDatabaseAtItsLimit, None),
                 room => (Sign::WaitsAndServersBusy, Some(grown(of.size, peak.needed, room))),
             }
         } else {
@@ -140,7 +140,7 @@ fn waits(of: &Measured) -> Option<Advice> {
 }
 
 /// A step up: what the law asks for, but at least a quarter more, at most twice as many, and no more than the database takes.
-fn grown(size: u32, needed: f64, room: Option<Room>) -> u32 {
+fn grown(size: u32, needed: f64, room: Option<FreeConnections>) -> u32 {
     let step = with_room(f64::from(size));
     let wanted = with_room(needed).clamp(step, size.saturating_mul(2).max(step));
     room.map_or(wanted, |room| wanted.min(size.saturating_add(room.free)))
@@ -355,7 +355,10 @@ mod tests {
 
     #[test]
     fn a_pool_grows_no_further_than_its_database_has_room() {
-        let asked = |free| Measured { room: Some(Room { max_connections: 100, free }), ..measured(full(), quiet(), 0) };
+        let asked = |free| Measured {
+            room: Some(FreeConnections { max_connections: 100, free }),
+            ..measured(full(), quiet(), 0)
+        };
         let size = |free| advise(&asked(free)).expect("advice").change.map(|change| change["size"].clone());
         assert_eq!((size(50), size(3), size(0)), (Some(json!(25)), Some(json!(23)), None));
         let full = advise(&asked(0)).expect("advice");

@@ -10,20 +10,20 @@ use weir_config::{Config, Edit};
 
 use crate::error::ApiError;
 
-/// How long workers may take to report. They answer each other within ten seconds, or not at all.
-const PATIENCE: Duration = Duration::from_secs(12);
+/// The time that workers have to answer. They answer each other within ten seconds, or not at all.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(12);
 
 /// The workers; cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Workers(Arc<dyn Control>);
 
-/// Takes a question back when it is dropped; of no effect once the answer has come.
-struct Asked<'a> {
+/// Takes a request back when it is dropped; of no effect once the answer has come.
+struct PendingRequest<'a> {
     control: &'a dyn Control,
     number: u64,
 }
 
-impl Drop for Asked<'_> {
+impl Drop for PendingRequest<'_> {
     fn drop(&mut self) {
         self.control.forget(self.number);
     }
@@ -36,7 +36,7 @@ impl Workers {
 
     /// What all workers report, and the configuration in force.
     pub(crate) async fn report(&self) -> Result<(Report, Arc<Config>), ApiError> {
-        match self.ask(Request::Report, PATIENCE).await? {
+        match self.ask(Request::Report, ANSWER_TIMEOUT).await? {
             Reply::Report(report, config) => Ok((*report, config)),
             _ => Err(ApiError::NoAnswer),
         }
@@ -48,44 +48,44 @@ impl Workers {
         of: Connections,
         from: Cursor,
     ) -> Result<(Vec<SocketRecord>, Option<Cursor>), ApiError> {
-        match self.ask(Request::Connections(of, from), PATIENCE).await? {
+        match self.ask(Request::Connections(of, from), ANSWER_TIMEOUT).await? {
             Reply::Connections(records, next) => Ok((records, next)),
             _ => Err(ApiError::NoAnswer),
         }
     }
 
     /// Has something done that is done at once.
-    pub(crate) async fn order(&self, command: Command) -> Result<(), ApiError> {
-        self.ask(Request::Run(command), PATIENCE).await.map(drop)
+    pub(crate) async fn run(&self, command: Command) -> Result<(), ApiError> {
+        self.ask(Request::Run(command), ANSWER_TIMEOUT).await.map(drop)
     }
 
-    /// Has something done that waits for clients or servers; after `patience` it is taken back.
-    pub(crate) async fn order_within(&self, command: Command, patience: Duration) -> Result<(), ApiError> {
-        match self.ask(Request::Run(command), patience).await {
-            Err(ApiError::NoAnswer) => Err(ApiError::TakenBack(patience)),
+    /// Has something done that waits for clients or servers; after `longest` it is taken back.
+    pub(crate) async fn run_within(&self, command: Command, longest: Duration) -> Result<(), ApiError> {
+        match self.ask(Request::Run(command), longest).await {
+            Err(ApiError::NoAnswer) => Err(ApiError::TakenBack(longest)),
             done => done.map(drop),
         }
     }
 
     /// Has the configuration changed.
     pub(crate) async fn change(&self, edit: Edit) -> Result<Persisted, ApiError> {
-        match self.ask(Request::Change(Arc::new(edit)), PATIENCE).await? {
-            Reply::Changed(made) => made.map_err(ApiError::ChangeError),
+        match self.ask(Request::Change(Arc::new(edit)), ANSWER_TIMEOUT).await? {
+            Reply::Changed(made) => made.map_err(ApiError::NotChanged),
             _ => Err(ApiError::NoAnswer),
         }
     }
 
     /// Has a line written into the log; nobody waits for it.
-    pub(crate) fn note(&self, line: String) {
+    pub(crate) fn log(&self, line: String) {
         self.0.ask(Request::Log(line), Box::new(drop));
     }
 
-    async fn ask(&self, request: Request, patience: Duration) -> Result<Reply, ApiError> {
+    async fn ask(&self, request: Request, longest: Duration) -> Result<Reply, ApiError> {
         let (sender, answer) = oneshot::channel();
         // Who does not listen any more is not told.
         let number = self.0.ask(request, Box::new(move |response| drop(sender.send(response))));
-        let _asked = Asked { control: &*self.0, number };
-        match timeout(patience, answer).await {
+        let _pending = PendingRequest { control: &*self.0, number };
+        match timeout(longest, answer).await {
             Ok(Ok(response)) => response.map_err(ApiError::Refused),
             // The process ends.
             Ok(Err(_)) => Err(ApiError::Ending),

@@ -48,44 +48,44 @@ pub(crate) struct Entry {
 
 /// Of whom an entry is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Of {
+enum Requester {
     /// Somebody who may do this.
-    Admitted,
+    Permitted,
     /// Somebody who has shown a login, and may not.
-    Known,
+    Authenticated,
     /// Anybody.
-    Unknown(IpAddr),
+    Anonymous(IpAddr),
 }
 
 /// The last entries; cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Audit {
-    entries: Arc<Mutex<Entries>>,
+    entries: Arc<Mutex<AuditLog>>,
     workers: Workers,
 }
 
 #[derive(Default)]
-struct Entries {
+struct AuditLog {
     next: u64,
     done: VecDeque<Entry>,
     refused: VecDeque<Entry>,
     /// With the network that each comes from.
     unknown: VecDeque<(IpAddr, Entry)>,
-    lines: Lines,
+    lines: LineLimit,
 }
 
 /// How many lines of one kind are still logged.
 #[derive(Default)]
-struct Lines {
+struct LineLimit {
     since: Option<Instant>,
     written: u32,
     left_out: u64,
 }
 
 /// What somebody does now. Dropping it writes it down.
-pub(crate) struct Doing {
+pub(crate) struct PendingEntry {
     audit: Audit,
-    of: Of,
+    of: Requester,
     entry: Entry,
 }
 
@@ -95,13 +95,13 @@ impl Audit {
     }
 
     /// Somebody begins to do something, and has shown no login as yet.
-    pub(crate) fn begin(&self, from: IpAddr, method: &Method, uri: &Uri) -> Doing {
+    pub(crate) fn begin(&self, from: IpAddr, method: &Method, uri: &Uri) -> PendingEntry {
         let at = clock::now().as_secs_f64();
         let (method, path) = (shown(method.as_str(), LONGEST_NAME), shown(uri.path(), LONGEST_PATH));
-        let of = Of::Unknown(network(from));
+        let of = Requester::Anonymous(network(from));
         let from = from.to_canonical().to_string();
         let entry = Entry { at, user: None, from, method, path, status: None, times: 1, order: 0 };
-        Doing { audit: self.clone(), of, entry }
+        PendingEntry { audit: self.clone(), of, entry }
     }
 
     /// The last entries, the newest first.
@@ -113,34 +113,34 @@ impl Audit {
         all.into_iter().take(most).cloned().collect()
     }
 
-    fn write(&self, of: Of, entry: Entry) {
+    fn write(&self, of: Requester, entry: Entry) {
         let user = entry.user.as_deref().unwrap_or("(no login)");
         let outcome = entry.status.map_or("nobody waited".to_owned(), |status| status.to_string());
         let Entry { from, method, path, .. } = &entry;
         let line = format!("control plane: {user} from {from}: {method} {path}: {outcome}");
         let mut entries = lock(&self.entries);
-        let logged = !matches!(of, Of::Unknown(_)) || entries.lines.take(Instant::now());
+        let logged = !matches!(of, Requester::Anonymous(_)) || entries.lines.take(Instant::now());
         let left_out = if logged { std::mem::take(&mut entries.lines.left_out) } else { 0 };
         entries.keep(of, entry);
         drop(entries);
         if left_out > 0 {
-            self.workers.note(format!("control plane: {left_out} more requests without a login were refused"));
+            self.workers.log(format!("control plane: {left_out} more requests without a login were refused"));
         }
         if logged {
-            self.workers.note(line);
+            self.workers.log(line);
         }
     }
 }
 
-impl Entries {
-    fn keep(&mut self, of: Of, mut entry: Entry) {
+impl AuditLog {
+    fn keep(&mut self, of: Requester, mut entry: Entry) {
         self.next += 1;
         entry.order = self.next;
         let refused = entry.status.is_some_and(|status| status >= 400);
         match of {
-            Of::Admitted if !refused => push(&mut self.done, entry),
-            Of::Admitted | Of::Known => push(&mut self.refused, entry),
-            Of::Unknown(network) => {
+            Requester::Permitted if !refused => push(&mut self.done, entry),
+            Requester::Permitted | Requester::Authenticated => push(&mut self.refused, entry),
+            Requester::Anonymous(network) => {
                 let same = |(of, one): &(IpAddr, Entry)| *of == network && one.status == entry.status;
                 if let Some(at) = self.unknown.iter().position(same) {
                     entry.times += self.unknown.remove(at).map_or(0, |(_, before)| before.times);
@@ -158,7 +158,7 @@ fn push<T>(ring: &mut VecDeque<T>, entry: T) {
     ring.push_back(entry);
 }
 
-impl Lines {
+impl LineLimit {
     /// Whether one more is logged.
     fn take(&mut self, now: Instant) -> bool {
         if self.since.is_none_or(|since| now >= since + WINDOW) {
@@ -173,10 +173,10 @@ impl Lines {
     }
 }
 
-impl Doing {
+impl PendingEntry {
     /// Somebody has shown a login, and may do this or not.
-    pub(crate) fn by(mut self, user: Option<&str>, admitted: bool) -> Doing {
-        self.of = if admitted { Of::Admitted } else { Of::Known };
+    pub(crate) fn by(mut self, user: Option<&str>, admitted: bool) -> PendingEntry {
+        self.of = if admitted { Requester::Permitted } else { Requester::Authenticated };
         self.claims(user);
         self
     }
@@ -198,7 +198,7 @@ fn shown(text: &str, most: usize) -> String {
     Printable(&text).to_string()
 }
 
-impl Drop for Doing {
+impl Drop for PendingEntry {
     fn drop(&mut self) {
         self.audit.write(self.of, self.entry.clone());
     }

@@ -18,7 +18,7 @@ pub(crate) enum ApiError {
     /// The workers said no.
     Refused(CommandError),
     /// The configuration was not changed.
-    ChangeError(ChangeError),
+    NotChanged(ChangeError),
     /// The workers did not answer in time.
     NoAnswer,
     /// A command waited for so long, and was taken back.
@@ -34,9 +34,9 @@ pub(crate) enum ApiError {
     /// A parameter or a body that can't be meant.
     Bad(String),
     /// A setting can't have this value, or none other.
-    Unset(SetError),
+    InvalidSetting(SetError),
     /// An error that is about a field of the body, or a setting: its name.
-    EntryKind(String, Box<ApiError>),
+    Field(String, Box<ApiError>),
     /// A body that can't be read, or can't be meant.
     BadBody(JsonRejection),
     /// A name of a host that is not ours.
@@ -67,7 +67,7 @@ pub(crate) enum ApiError {
 
 /// An error as it is sent.
 #[derive(Serialize)]
-struct Body {
+struct ErrorBody {
     error: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     detail: Option<String>,
@@ -78,21 +78,21 @@ struct Body {
     key: Option<String>,
 }
 
-impl Body {
-    fn plain(error: impl Into<String>) -> Body {
-        Body { error: error.into(), detail: None, hint: None, key: None }
+impl ErrorBody {
+    fn plain(error: impl Into<String>) -> ErrorBody {
+        ErrorBody { error: error.into(), detail: None, hint: None, key: None }
     }
 
-    fn hint(self, hint: impl Into<Cow<'static, str>>) -> Body {
-        Body { hint: Some(hint.into()), ..self }
+    fn hint(self, hint: impl Into<Cow<'static, str>>) -> ErrorBody {
+        ErrorBody { hint: Some(hint.into()), ..self }
     }
 
     /// Of a configuration that would not be valid: the key is that of the pool's field.
-    fn invalid(error: &ConfigError) -> Body {
+    fn invalid(error: &ConfigError) -> ErrorBody {
         let place = error.line.map(|line| format!("{}:{line}", error.file.display()));
         let key =
             error.key.as_deref().and_then(|key| key.rsplit_once('.')).filter(|(section, _)| section.contains('.'));
-        Body {
+        ErrorBody {
             error: error.message.clone(),
             detail: place,
             hint: error.hint.clone().map(Cow::Owned),
@@ -116,7 +116,7 @@ impl From<PathRejection> for ApiError {
 impl ApiError {
     /// The same, about this field or setting.
     pub(crate) fn about(self, key: &str) -> ApiError {
-        ApiError::EntryKind(key.to_owned(), Box::new(self))
+        ApiError::Field(key.to_owned(), Box::new(self))
     }
 
     pub(crate) fn status(&self) -> StatusCode {
@@ -129,7 +129,7 @@ impl ApiError {
                 CommandError::ConsoleDatabase(..) | CommandError::BadArguments => StatusCode::BAD_REQUEST,
                 _ => StatusCode::CONFLICT,
             },
-            ApiError::ChangeError(why) => match why {
+            ApiError::NotChanged(why) => match why {
                 ChangeError::NameTaken(..) | ChangeError::ChangedByHand(_) | ChangeError::Fixed => StatusCode::CONFLICT,
                 ChangeError::Missing(..) => StatusCode::NOT_FOUND,
                 ChangeError::Invalid(_)
@@ -141,10 +141,10 @@ impl ApiError {
             ApiError::TakenBack(_) => StatusCode::CONFLICT,
             ApiError::Unknown(..) | ApiError::NoSuchPath => StatusCode::NOT_FOUND,
             ApiError::NoSuchMethod => StatusCode::METHOD_NOT_ALLOWED,
-            ApiError::Bad(_) | ApiError::Unset(SetError::Unfit(_)) => StatusCode::BAD_REQUEST,
-            ApiError::Unset(SetError::Unknown(_)) => StatusCode::NOT_FOUND,
-            ApiError::Unset(SetError::Fixed(_)) => StatusCode::CONFLICT,
-            ApiError::EntryKind(_, error) => error.status(),
+            ApiError::Bad(_) | ApiError::InvalidSetting(SetError::Unfit(_)) => StatusCode::BAD_REQUEST,
+            ApiError::InvalidSetting(SetError::Unknown(_)) => StatusCode::NOT_FOUND,
+            ApiError::InvalidSetting(SetError::Fixed(_)) => StatusCode::CONFLICT,
+            ApiError::Field(_, error) => error.status(),
             ApiError::BadBody(rejection) => rejection.status(),
             ApiError::ForeignHost => StatusCode::MISDIRECTED_REQUEST,
             ApiError::ForeignOrigin | ApiError::NotThePage | ApiError::NotAllowed(_) => StatusCode::FORBIDDEN,
@@ -162,26 +162,26 @@ impl ApiError {
         serde_json::to_string(&self.body()).unwrap_or_default()
     }
 
-    fn body(&self) -> Body {
-        let plain = |error: &str, hint: &'static str| Body::plain(error).hint(hint);
+    fn body(&self) -> ErrorBody {
+        let plain = |error: &str, hint: &'static str| ErrorBody::plain(error).hint(hint);
         match self {
             ApiError::Refused(error) => {
-                Body { detail: error.detail().map(str::to_owned), ..Body::plain(error.to_string()) }
+                ErrorBody { detail: error.detail().map(str::to_owned), ..ErrorBody::plain(error.to_string()) }
             }
-            ApiError::ChangeError(why) => unmade(why),
+            ApiError::NotChanged(why) => unmade(why),
             ApiError::NoAnswer => plain("the workers did not answer in time", "look at the log; try again"),
-            ApiError::TakenBack(patience) => {
-                Body::plain(format!("it was not done within {} s, and is taken back", patience.as_secs()))
+            ApiError::TakenBack(longest) => {
+                ErrorBody::plain(format!("it was not done within {} s, and is taken back", longest.as_secs()))
                     .hint("some servers are still in use; GET /api/v1/servers says by whom; ask with a longer timeout")
             }
             ApiError::Ending => plain("the process ends", "try again when it has been started anew"),
-            ApiError::Unknown(kind, name) => Body::plain(format!("no such {kind}: {name}")),
+            ApiError::Unknown(kind, name) => ErrorBody::plain(format!("no such {kind}: {name}")),
             ApiError::NoSuchPath => plain("nothing is here", "GET /api/v1/openapi.json lists what there is"),
             ApiError::NoSuchMethod => plain("not with this method", "GET /api/v1/openapi.json lists what there is"),
-            ApiError::BadBody(rejection) => Body::plain(rejection.body_text()),
-            ApiError::Bad(why) => Body::plain(why.clone()),
-            ApiError::Unset(error) => Body::plain(error.reason()),
-            ApiError::EntryKind(key, error) => Body { key: Some(key.clone()), ..error.body() },
+            ApiError::BadBody(rejection) => ErrorBody::plain(rejection.body_text()),
+            ApiError::Bad(why) => ErrorBody::plain(why.clone()),
+            ApiError::InvalidSetting(error) => ErrorBody::plain(error.reason()),
+            ApiError::Field(key, error) => ErrorBody { key: Some(key.clone()), ..error.body() },
             ApiError::ForeignHost => plain(
                 "this host name is not served",
                 "reach it as 127.0.0.1, [::1] or localhost; other names may be somebody else's",
@@ -197,14 +197,12 @@ impl ApiError {
             ApiError::LoginNeeded => {
                 plain("a login is needed", "POST /api/v1/login, or send Authorization: Bearer TOKEN")
             }
-            ApiError::NotAllowed(least) => {
-                Body::plain(format!("only {} may do this", least.and_more())).hint("ask one, or log in as another user")
-            }
+            ApiError::NotAllowed(least) => ErrorBody::plain(format!("only {} may do this", least.and_more()))
+                .hint("ask one, or log in as another user"),
             ApiError::WrongPassword => plain("this user and password do not fit", "[web.users] lists who may log in"),
-            ApiError::TooManyLogins(wait) => {
-                Body::plain("there were too many attempts to log in").hint(format!("wait {} s", wait.as_secs() + 1))
-            }
-            ApiError::Unreadable(why) => Body::plain(format!("the history can't be read: {why}"))
+            ApiError::TooManyLogins(wait) => ErrorBody::plain("there were too many attempts to log in")
+                .hint(format!("wait {} s", wait.as_secs() + 1)),
+            ApiError::Unreadable(why) => ErrorBody::plain(format!("the history can't be read: {why}"))
                 .hint("look at the disk that [web] history is on"),
             ApiError::TooManyStreams => plain(
                 "as many listen to events as may",
@@ -217,13 +215,13 @@ impl ApiError {
     }
 }
 
-fn unmade(why: &ChangeError) -> Body {
-    let body = Body::plain(why.to_string());
+fn unmade(why: &ChangeError) -> ErrorBody {
+    let body = ErrorBody::plain(why.to_string());
     match why {
-        ChangeError::Invalid(error) => Body::invalid(error),
-        ChangeError::Exposes(exposure) => Body { key: Some(exposure.key.to_owned()), ..body }.hint(exposure.hint),
-        ChangeError::NameTaken(..) => Body { key: Some("name".to_owned()), ..body }.hint("change it with PATCH"),
-        ChangeError::ListedElsewhere(_) => Body { key: Some("password".to_owned()), ..body }
+        ChangeError::Invalid(error) => ErrorBody::invalid(error),
+        ChangeError::Exposes(exposure) => ErrorBody { key: Some(exposure.key.to_owned()), ..body }.hint(exposure.hint),
+        ChangeError::NameTaken(..) => ErrorBody { key: Some("name".to_owned()), ..body }.hint("change it with PATCH"),
+        ChangeError::ListedElsewhere(_) => ErrorBody { key: Some("password".to_owned()), ..body }
             .hint("put a line \"user\" \"password\" into it, and have it read with POST /api/v1/reload; or list users in [auth.users]"),
         ChangeError::ChangedByHand(_) => body.hint("have it read again with POST /api/v1/reload, look at it, and ask again"),
         ChangeError::Missing(..) | ChangeError::Unfit(_) | ChangeError::Fixed => body,

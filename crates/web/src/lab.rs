@@ -28,27 +28,27 @@ pub(crate) struct Lab(Option<Arc<Path>>);
 
 /// What the folder has.
 #[derive(Default, Serialize)]
-pub(crate) struct Shelf {
+pub(crate) struct ReportList {
     /// The folder, or none.
     folder: Option<String>,
     /// Where the products page is served now.
     products: Option<String>,
     /// The newest first.
-    reports: Vec<Listed>,
+    reports: Vec<ReportEntry>,
 }
 
 /// A report, as it is listed.
 #[derive(Serialize)]
-struct Listed {
+struct ReportEntry {
     /// The name of its folder.
     name: String,
     #[serde(flatten)]
-    told: Option<Told>,
+    summary: Option<ReportSummary>,
 }
 
 /// What is taken from a `report.json`.
 #[derive(Deserialize, Serialize)]
-struct Told {
+struct ReportSummary {
     #[serde(skip_serializing)]
     format: u32,
     began: String,
@@ -73,7 +73,7 @@ struct Verdicts {
 }
 
 /// A file of a report, and its type.
-pub(crate) struct Page {
+pub(crate) struct ReportFile {
     pub(crate) kind: &'static str,
     pub(crate) bytes: Vec<u8>,
 }
@@ -85,22 +85,22 @@ impl Lab {
     }
 
     /// All there is. A folder that is not there yet has nothing; a report that can't be understood has a name.
-    pub(crate) fn shelf(&self) -> Shelf {
-        let Some(folder) = &self.0 else { return Shelf::default() };
+    pub(crate) fn list(&self) -> ReportList {
+        let Some(folder) = &self.0 else { return ReportList::default() };
         let mut found: Vec<(SystemTime, String)> =
             fs::read_dir(folder).into_iter().flatten().filter_map(report).collect();
         found.sort_unstable_by(|a, b| b.cmp(a));
         found.truncate(MOST);
-        let listed = |(_, name): (SystemTime, String)| Listed { told: told(&folder.join(&name)), name };
-        Shelf {
+        let entry = |(_, name): (SystemTime, String)| ReportEntry { summary: summary(&folder.join(&name)), name };
+        ReportList {
             folder: Some(folder.display().to_string()),
             products: served(&folder.join(PRODUCTS)),
-            reports: found.into_iter().map(listed).collect(),
+            reports: found.into_iter().map(entry).collect(),
         }
     }
 
     /// A file of a report: the report in one of its forms, or `raw/` and the name of an output.
-    pub(crate) fn page(&self, report: &str, file: &str) -> Option<Page> {
+    pub(crate) fn page(&self, report: &str, file: &str) -> Option<ReportFile> {
         let (raw, name) = file.strip_prefix("raw/").map_or((false, file), |name| (true, name));
         if !is_plain(report) || !is_plain(name) {
             return None;
@@ -113,7 +113,7 @@ impl Lab {
             _ => return None,
         };
         let bytes = read(&self.0.as_ref()?.join(report).join(file))?;
-        Some(Page { kind, bytes })
+        Some(ReportFile { kind, bytes })
     }
 }
 
@@ -125,9 +125,9 @@ fn report(entry: std::io::Result<fs::DirEntry>) -> Option<(SystemTime, String)> 
     Some((written, name))
 }
 
-fn told(report: &Path) -> Option<Told> {
-    let told: Told = serde_json::from_slice(&read(&report.join("report.json"))?).ok()?;
-    (told.format == FORMAT).then_some(told)
+fn summary(report: &Path) -> Option<ReportSummary> {
+    let summary: ReportSummary = serde_json::from_slice(&read(&report.join("report.json"))?).ok()?;
+    (summary.format == FORMAT).then_some(summary)
 }
 
 /// Where something is served: only while somebody holds the file's lock, so that one who was killed leaves nothing that misleads.
@@ -175,7 +175,7 @@ mod tests {
     use super::*;
 
     fn folder(name: &str) -> PathBuf {
-        let folder = std::env::temp_dir().join(format!("weir-shelf-{name}-{}", std::process::id()));
+        let folder = std::env::temp_dir().join(format!("weir-list-{name}-{}", std::process::id()));
         fs::create_dir_all(folder.join("pgbench-quick/raw")).expect("a folder");
         folder
     }
@@ -193,17 +193,17 @@ mod tests {
             fs::write(folder.join(name).join("report.json"), text).expect("a file");
         }
         fs::create_dir(folder.join("unfinished")).expect("a folder");
-        let shelf = serde_json::to_value(Lab::new(Some(folder.clone())).shelf()).expect("JSON");
-        let reports = shelf["reports"].as_array().expect("a list");
+        let list = serde_json::to_value(Lab::new(Some(folder.clone())).list()).expect("JSON");
+        let reports = list["reports"].as_array().expect("a list");
         let named = |name: &str| reports.iter().find(|report| report["name"] == name).cloned();
         assert_eq!(reports.len(), 3);
-        let experiment = &named("pgbench-quick").expect("listed")["experiments"][0];
+        let experiment = &named("pgbench-quick").expect("a listed report")["experiments"][0];
         assert_eq!(experiment["verdicts"], json!({"held": 2, "not_held": 1, "open": 1}));
         assert_eq!(
             (named("later"), named("broken")),
             (Some(json!({"name": "later"})), Some(json!({"name": "broken"})))
         );
-        assert!(Lab::default().shelf().folder.is_none());
+        assert!(Lab::default().list().folder.is_none());
         fs::remove_dir_all(folder).expect("it goes");
     }
 
@@ -239,12 +239,12 @@ mod tests {
         let file = folder.join(PRODUCTS);
         fs::write(&file, "http://127.0.0.1:4000/\n").expect("a file");
         let lab = Lab::new(Some(folder.clone()));
-        assert_eq!(lab.shelf().products, None, "whoever wrote it has gone");
+        assert_eq!(lab.list().products, None, "whoever wrote it has gone");
         let held = File::open(&file).expect("it is there");
         flock(&held, FlockOperation::LockExclusive).expect("it is free");
-        assert_eq!(lab.shelf().products.as_deref(), Some("http://127.0.0.1:4000/"));
+        assert_eq!(lab.list().products.as_deref(), Some("http://127.0.0.1:4000/"));
         fs::write(&file, "javascript:alert(1)").expect("a file");
-        assert_eq!(lab.shelf().products, None);
+        assert_eq!(lab.list().products, None);
         fs::remove_dir_all(folder).expect("it goes");
     }
 }

@@ -24,11 +24,11 @@ mod lab;
 mod lock;
 mod metrics;
 mod panel;
+mod pool_tests;
 mod serve;
 mod start_error;
 mod timeouts;
 mod tls;
-mod trials;
 mod watch;
 
 pub use access::{hash_password, hash_token, new_token};

@@ -33,10 +33,10 @@ use crate::admission::{Admission, Connection, Ticket};
 use crate::api;
 use crate::ask::Workers;
 use crate::lab::Lab;
+use crate::pool_tests::PoolTests;
 use crate::start_error::WebError;
 use crate::timeouts::Timeouts;
 use crate::tls::Tls;
-use crate::trials::Trials;
 use crate::watch::Watch;
 
 /// How long a connection may live. Long enough for the longest request.
@@ -59,9 +59,9 @@ pub struct Options {
     /// Whom to ask.
     pub control: Arc<dyn Control>,
     /// Who may come, and who tries pools before they are made.
-    pub book: Arc<dyn ConfigAccess>,
+    pub config: Arc<dyn ConfigAccess>,
     /// How long others may take.
-    pub patience: Timeouts,
+    pub timeouts: Timeouts,
     /// What SHOW VERSION says.
     pub version: &'static str,
 }
@@ -90,29 +90,30 @@ impl Web {
     ///
     /// An address that can't be had or would be open to everybody, or a thread that can't be started.
     pub fn start(options: Options) -> Result<Web, WebError> {
-        let (addresses, listed) = (options.addresses.iter().map(SocketAddr::ip), !options.book.accounts().is_empty());
+        let (addresses, listed) = (options.addresses.iter().map(SocketAddr::ip), !options.config.accounts().is_empty());
         weir_config::web_listen_error(addresses, options.tls.is_some(), listed)
             .map_or(Ok(()), |why| Err(WebError(why)))?;
         let exposed = options.addresses.iter().any(|address| !address.ip().is_loopback());
-        let (tls, patience) = (options.tls, options.patience);
+        let (tls, timeouts) = (options.tls, options.timeouts);
         let listeners = options.addresses.iter().copied().map(bind).collect::<Result<Vec<_>, _>>()?;
         let bound = listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
         let failed = |error: std::io::Error| WebError(format!("can't start the thread of the HTTP API: {error}"));
         let runtime = Builder::new_current_thread().enable_all().build().map_err(failed)?;
         let (workers, watch) = (Workers::new(options.control), watch(options.history.as_deref())?);
-        let (access, trials) = (Access::new(options.book.clone(), exposed, tls.is_some()), Trials::new(options.book));
+        let (access, pool_tests) =
+            (Access::new(options.config.clone(), exposed, tls.is_some()), PoolTests::new(options.config));
         let router = api::router(
             workers.clone(),
             access,
-            trials,
+            pool_tests,
             watch.clone(),
             Lab::new(options.lab),
-            patience,
+            timeouts,
             options.version,
         );
         let (end, ended) = oneshot::channel();
         let watching = watch.run(workers);
-        let site = Site { router, tls, head: patience.head };
+        let site = Site { router, tls, head: timeouts.head };
         let run = move || {
             run(&runtime, listeners, &site, watching, ended);
             // A server that is tried, say, may take its time; the process does not wait for it.

@@ -131,8 +131,9 @@ fn start_web(
     let addresses = config.web.addresses.iter().map(|address| (*address, config.web.port).into()).collect();
     let (history, lab) = (config.web.history.clone(), config.web.lab.clone());
     let control = running.handle().control();
-    let patience = Timeouts::default();
-    let options = weir_web::Options { addresses, tls, history, lab, control, book: store, patience, version: VERSION };
+    let timeouts = Timeouts::default();
+    let options =
+        weir_web::Options { addresses, tls, history, lab, control, config: store, timeouts, version: VERSION };
     Web::start(options).map(Some).map_err(|error| StartError::new(error.to_string()))
 }
 

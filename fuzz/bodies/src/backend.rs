@@ -140,7 +140,7 @@ impl Backend {
     }
 
     fn execute(&mut self, ask: &Ask, choice: usize, out: &mut Vec<u8>) {
-        let portal = frontend::execute(&ask.body).map(|e| e.portal.to_vec()).unwrap_or_default();
+        let portal = ask.body.split(|byte| *byte == 0).next().unwrap_or_default().to_vec();
         let Some(text) = self.portals.get(&portal).cloned() else {
             return fail(out, "34000", "portal does not exist");
         };

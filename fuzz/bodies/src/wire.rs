@@ -21,17 +21,12 @@ pub(crate) fn frontend_messages(data: &[u8]) {
             front::DESCRIBE | front::CLOSE => {
                 frontend::named(body).into_iter().for_each(|n| put_front::named(&mut again, tag, n.of, n.name));
             }
-            front::EXECUTE => {
-                frontend::execute(body).into_iter().for_each(|e| put_front::execute(&mut again, e.portal, e.max_rows));
-            }
             front::QUERY => frontend::query(body).into_iter().for_each(|text| put_front::query(&mut again, text)),
-            front::COPY_FAIL => frontend::copy_fail(body).into_iter().for_each(|w| put_front::copy_fail(&mut again, w)),
             front::PASSWORD => password(body, &mut again),
-            front::FUNCTION_CALL => function_call(body),
-            front::SYNC if frontend::empty(body).is_ok() => put_front::sync(&mut again),
-            front::FLUSH if frontend::empty(body).is_ok() => put_front::flush(&mut again),
-            front::TERMINATE if frontend::empty(body).is_ok() => put_front::terminate(&mut again),
-            front::COPY_DONE if frontend::empty(body).is_ok() => put_front::copy_done(&mut again),
+            front::SYNC if body.is_empty() => put_front::sync(&mut again),
+            front::FLUSH if body.is_empty() => put_front::flush(&mut again),
+            front::TERMINATE if body.is_empty() => put_front::terminate(&mut again),
+            front::COPY_DONE if body.is_empty() => put_front::copy_done(&mut again),
             front::COPY_DATA => put_front::copy_data(&mut again, body),
             _ => {}
         }
@@ -50,13 +45,6 @@ fn bind(body: &[u8], again: &mut Vec<u8>) {
         put_front::bind_head(again, head.portal, head.statement, body.len() - head.rest_at);
         again.extend_from_slice(&body[head.rest_at..]);
     }
-    let Ok(whole) = frontend::bind(body) else { return };
-    assert_eq!(seen.map(|s| (s.0, s.1)), Some((whole.portal, whole.statement)));
-    let values: Vec<_> = whole.values.collect();
-    let mut plain = Vec::new();
-    put_front::bind(&mut plain, whole.portal, whole.statement, &values);
-    let read = frontend::bind(&plain[HEAD..]).expect("our own message can be parsed");
-    assert_eq!(read.values.collect::<Vec<_>>(), values);
 }
 
 fn password(body: &[u8], again: &mut Vec<u8>) {
@@ -67,16 +55,7 @@ fn password(body: &[u8], again: &mut Vec<u8>) {
     assert!(initial.data.is_none() || sasl[HEAD..] == *body);
 }
 
-fn function_call(body: &[u8]) {
-    let Ok(call) = frontend::function_call(body) else { return };
-    let arguments: Vec<_> = call.arguments.collect();
-    let mut plain = Vec::new();
-    put_front::function_call(&mut plain, call.function, &arguments);
-    let read = frontend::function_call(&plain[HEAD..]).expect("our own message can be parsed");
-    assert_eq!((read.function, read.arguments.collect::<Vec<_>>()), (call.function, arguments));
-}
-
-/// Whole messages of a server: a parsed message is written again as it was.
+/// Whole messages of a server: whatever can be read is written again as it was.
 pub(crate) fn backend_messages(data: &[u8]) {
     each(data, |message, tag, body| {
         let mut again = Vec::new();
@@ -144,9 +123,6 @@ fn other(tag: u8, body: &[u8]) {
         }
         back::PARAMETER_DESCRIPTION => {
             let _ = backend::parameter_description(body).map(|types| assert_eq!(types.len() % 4, 0));
-        }
-        back::COPY_IN | back::COPY_OUT | back::COPY_BOTH => {
-            let _ = backend::copy_start(body);
         }
         _ => {}
     }

@@ -1,88 +1,105 @@
-// The keys of a pool's table in weir.toml as a form has them: texts in fields, values in requests. docs/settings.md says
-// what each means; the server judges them.
+// The keys of a pool's section in weir.toml as a form has them: texts in fields, values in requests. Which keys there are and
+// what each takes and does is asked of the server (pool-keys); here are only their names and their order in the form.
 import type { PoolConfig } from './types';
 
-export type Kind = 'text' | 'number' | 'time' | 'list' | 'numbers' | 'yesno' | 'secret' | string[];
+export type Kind = 'number' | 'time' | 'size' | 'flag' | 'word' | 'text' | 'query' | 'secret' | 'list' | 'numbers';
 
-export interface Key {
+/** A key of a pool as the API describes it, from the one table of settings. */
+export interface PoolKey {
   key: string;
-  label: string;
   kind: Kind;
-  hint: string;
+  /** What one of kind word may be. */
+  words: string[];
   /** The process's setting that holds where nothing is given, as SHOW CONFIG names it. */
-  setting?: string;
+  setting: string | null;
+  /** What it does, in Markdown. */
+  description: string;
 }
 
-export const KEYS: Key[] = [
-  { key: 'host', label: 'Host', kind: 'list', hint: 'An address, a name, or a socket’s folder; several with commas.' },
-  { key: 'port', label: 'Port', kind: 'numbers', hint: '' },
-  { key: 'database', label: 'Database', kind: 'text', hint: 'On the server. The pool’s name, if empty.' },
-  { key: 'user', label: 'User', kind: 'text', hint: '' },
-  { key: 'password', label: 'Password', kind: 'secret', hint: '' },
-  { key: 'mode', label: 'Mode', kind: ['session', 'transaction', 'statement'], hint: '', setting: 'pool_mode' },
-  { key: 'size', label: 'Size', kind: 'number', hint: '', setting: 'default_pool_size' },
+/** A key with its name in the form. */
+export interface Key extends PoolKey {
+  label: string;
+}
+
+/** Names of keys in the form, in its order. */
+type Labels = [key: string, label: string][];
+
+export const BASICS: Labels = [
+  ['host', 'Host'],
+  ['port', 'Port'],
+  ['database', 'Database'],
+  ['user', 'User'],
+  ['password', 'Password'],
+  ['mode', 'Mode'],
+  ['size', 'Size'],
 ];
 
-export const GROUPS: { title: string; keys: Key[] }[] = [
+export const GROUPS: { title: string; labels: Labels }[] = [
   {
     title: 'How many',
-    keys: [
-      { key: 'min_size', label: 'Kept open', kind: 'number', hint: 'Servers that stay open even when idle.', setting: 'min_pool_size' },
-      { key: 'reserve_size', label: 'Reserve', kind: 'number', hint: 'Servers beyond the size, for those who have waited long.', setting: 'reserve_pool_size' },
-      { key: 'reserve_timeout', label: 'Reserve after', kind: 'time', hint: 'A wait of this long opens the reserve.', setting: 'reserve_pool_timeout' },
-      { key: 'max_db_connections', label: 'Most of the database', kind: 'number', hint: 'Servers of this database over all users; 0 is any number.', setting: 'max_db_connections' },
-      { key: 'max_db_client_connections', label: 'Most clients', kind: 'number', hint: 'Clients of this database over all users; 0 is any number.', setting: 'max_db_client_connections' },
+    labels: [
+      ['min_size', 'Kept open'],
+      ['reserve_size', 'Reserve'],
+      ['reserve_timeout', 'Reserve after'],
+      ['max_db_connections', 'Most of the database'],
+      ['max_db_client_connections', 'Most clients'],
     ],
   },
   {
     title: 'How long',
-    keys: [
-      { key: 'query_wait_timeout', label: 'Wait at most', kind: 'time', hint: 'Then a client that waits for a server is refused.', setting: 'query_wait_timeout' },
-      { key: 'query_timeout', label: 'Query at most', kind: 'time', hint: 'Then client and server are disconnected; 0 is any time.', setting: 'query_timeout' },
-      { key: 'transaction_timeout', label: 'Transaction at most', kind: 'time', hint: 'As above, of a whole transaction.', setting: 'transaction_timeout' },
-      { key: 'idle_transaction_timeout', label: 'Idle in transaction at most', kind: 'time', hint: 'As above, while nothing is asked.', setting: 'idle_transaction_timeout' },
-      { key: 'client_idle_timeout', label: 'Idle client at most', kind: 'time', hint: 'Of clients without a server; 0 is any time.', setting: 'client_idle_timeout' },
+    labels: [
+      ['query_wait_timeout', 'Wait at most'],
+      ['query_timeout', 'Query at most'],
+      ['transaction_timeout', 'Transaction at most'],
+      ['idle_transaction_timeout', 'Idle in transaction at most'],
+      ['client_idle_timeout', 'Idle client at most'],
     ],
   },
   {
     title: 'Life of a server connection',
-    keys: [
-      { key: 'server_lifetime', label: 'Lifetime', kind: 'time', hint: 'Then it is replaced, once it is free.', setting: 'server_lifetime' },
-      { key: 'server_idle_timeout', label: 'Idle at most', kind: 'time', hint: 'Unused for so long, it is closed; 0 is any time.', setting: 'server_idle_timeout' },
-      { key: 'server_check_delay', label: 'Checked after', kind: 'time', hint: 'Unused for longer, it is asked before it is used.', setting: 'server_check_delay' },
-      { key: 'on_dirty', label: 'State left behind', kind: ['reset', 'close', 'keep'], hint: 'What happens to a server on which a client left some.', setting: 'on_dirty' },
-      { key: 'connect_query', label: 'First query', kind: 'text', hint: 'Run on each new server before its first client.' },
-      { key: 'max_prepared_statements', label: 'Prepared statements', kind: 'number', hint: 'Kept on each server.', setting: 'max_prepared_statements' },
+    labels: [
+      ['server_lifetime', 'Lifetime'],
+      ['server_idle_timeout', 'Idle at most'],
+      ['server_check_delay', 'Checked after'],
+      ['on_dirty', 'State left behind'],
+      ['connect_query', 'First query'],
+      ['max_prepared_statements', 'Prepared statements'],
     ],
   },
   {
     title: 'Several hosts',
-    keys: [
-      { key: 'target_session_attrs', label: 'Wanted host', kind: ['any', 'read-write', 'read-only', 'primary', 'standby', 'prefer-standby'], hint: 'As libpq’s setting of that name.' },
-      { key: 'load_balance_hosts', label: 'Order', kind: ['round-robin', 'disable'], hint: 'In turn, or all to the first that answers.' },
+    labels: [
+      ['target_session_attrs', 'Wanted host'],
+      ['load_balance_hosts', 'Order'],
     ],
   },
 ];
 
-export const ALL: Key[] = [...KEYS, ...GROUPS.flatMap(({ keys }) => keys)];
+const ALL: Labels = [...BASICS, ...GROUPS.flatMap(({ labels }) => labels)];
+
+/** The keys that have these names, as far as the server knows them. */
+export function named(labels: Labels, keys: PoolKey[]): Key[] {
+  return labels.flatMap(([name, label]) => keys.filter(({ key }) => key === name).map((key) => ({ ...key, label })));
+}
 
 export type Fields = Record<string, string>;
 
 /** What stands in the fields for a pool that is there. Keys that the form has no field for are left alone. */
 export function fieldsOf(config: PoolConfig): Fields {
   const fields: Fields = {};
-  for (const { key, kind } of ALL) {
+  for (const [key] of ALL) {
     const value = config[key];
-    if (value === undefined || value === null || kind === 'secret') fields[key] = '';
-    else fields[key] = Array.isArray(value) ? value.join(', ') : String(value);
+    if (Array.isArray(value)) fields[key] = value.join(', ');
+    // Of a secret it is only known that there is one.
+    else fields[key] = value === undefined || value === null || typeof value === 'object' ? '' : String(value);
   }
   return fields;
 }
 
 /** The keys that differ, as a request has them: null where one is to go back to its default. */
-export function changes(before: Fields, now: Fields): PoolConfig {
+export function changes(before: Fields, now: Fields, keys: PoolKey[]): PoolConfig {
   const changed: PoolConfig = {};
-  for (const { key, kind } of ALL) {
+  for (const { key, kind } of named(ALL, keys)) {
     const text = (now[key] ?? '').trim();
     if (text === (before[key] ?? '').trim()) continue;
     changed[key] = text === '' ? null : valueOf(kind, text);
@@ -94,11 +111,10 @@ export function changes(before: Fields, now: Fields): PoolConfig {
 function valueOf(kind: Kind, text: string): unknown {
   const number = (one: string) => (/^\d+$/.test(one) ? Number(one) : one);
   const list = text.split(',').map((one) => one.trim()).filter((one) => one !== '');
-  if (kind === 'number') return number(text);
+  if (kind === 'number' || kind === 'size' || kind === 'time') return number(text);
   if (kind === 'numbers') return list.length > 1 ? list.map(number) : number(text);
   if (kind === 'list') return list.length > 1 ? list : text;
-  if (kind === 'time') return number(text);
-  if (kind === 'yesno') return text === 'true';
+  if (kind === 'flag') return text === 'true';
   return text;
 }
 

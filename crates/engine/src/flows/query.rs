@@ -72,10 +72,14 @@ impl Engine {
         let stop = loop {
             let slot = self.pools.get_mut(client.pool);
             let (rest, base) = (&bytes[at..], base.map(|base| base + at));
-            let fed = relay::feed_client(cx!(self, now, io), slot, &mut client, server.as_deref_mut(), rest, base);
-            at += fed.used;
-            if fed.stop != StopReason::NeedServer {
-                break fed.stop;
+            let known =
+                server.is_none() && client.ready().is_some_and(|client| self.sessions.need_server(client, rest));
+            if !known {
+                let fed = relay::feed_client(cx!(self, now, io), slot, &mut client, server.as_deref_mut(), rest, base);
+                at += fed.used;
+                if fed.stop != StopReason::NeedServer {
+                    break fed.stop;
+                }
             }
             match self.acquire(now, &mut client, io) {
                 Acquired::Server(acquired) => server = Some(acquired),

@@ -36,22 +36,33 @@ impl Effects {
     /// The effects of a whole text.
     #[inline]
     pub fn of(text: &[u8]) -> Effects {
-        Effects::with_head(text, &head(text))
+        Effects::with_head(text, &head(text)).0
     }
 
-    /// The same, with a known head.
+    /// Those of a whole text whose head is known, and whether [`kept`](super::kept()) would find nothing in it: it is a single
+    /// statement of a kind that leaves only what its words mention, and mentions nothing. Nearly all are.
     #[inline]
-    pub fn with_head(text: &[u8], head: &SqlHead<'_>) -> Effects {
+    pub fn with_head(text: &[u8], head: &SqlHead<'_>) -> (Effects, bool) {
         let scope = match head {
             SqlHead::SetLocal | SqlHead::DeclareCursor { hold: false } => Scope::Transaction,
             SqlHead::CreateTemp => Scope::Temporary,
             _ => Scope::Session,
         };
-        let mut may_leave = Mentions::of(text);
+        let (mut may_leave, semicolons) = Mentions::and_semicolons(text);
         if may_leave.contains(Dirty::SETTINGS) && may_leave != Dirty::ALL && sets_locally(text) {
             may_leave = may_leave.without(Dirty::SETTINGS);
         }
-        Effects { may_leave, leaves: Dirty::NONE, scope }
+        let single = semicolons == 0 || (semicolons == 1 && text.trim_ascii_end().ends_with(b";"));
+        let harmless = single && may_leave.is_empty() && leaves_only_mentions(text);
+        (Effects { may_leave, leaves: Dirty::NONE, scope }, harmless)
+    }
+
+    /// Those of a text of which only the beginning is there, and whether [`kept`](super::kept()) would find nothing in that.
+    #[inline]
+    pub fn of_prefix(prefix: &[u8], seen: &[u8]) -> (Effects, bool) {
+        let may_leave = Mentions::of(seen);
+        let harmless = may_leave.is_empty() && leaves_only_mentions(prefix) && !prefix.contains(&b';');
+        (Effects { may_leave, ..Effects::NONE }, harmless)
     }
 
     /// The union of the effects of two texts.
@@ -69,6 +80,17 @@ impl Effects {
         // These never create objects. A function that they call may still change settings.
         let writes = [&b"INSERT "[..], b"UPDATE ", b"DELETE ", b"MERGE "].iter().any(|verb| tag.starts_with(verb));
         by_tag.union(if writes { self.may_leave.without(Dirty::TEMP) } else { self.may_leave })
+    }
+}
+
+/// Whether a single statement is of a kind that leaves nothing but what its words mention, by its first letters.
+#[inline]
+fn leaves_only_mentions(text: &[u8]) -> bool {
+    let first = text.first().map_or(b' ', u8::to_ascii_lowercase);
+    match first {
+        b's' => text.first_chunk::<6>().is_some_and(|word| word.eq_ignore_ascii_case(b"select")),
+        b'l' | b'p' | b'd' | b'c' => false,
+        _ => first.is_ascii_alphabetic(),
     }
 }
 

@@ -28,8 +28,15 @@ impl Mentions {
     /// The words of a whole text.
     #[inline]
     pub fn of(text: &[u8]) -> Dirty {
+        Mentions::and_semicolons(text).0
+    }
+
+    /// What a whole text mentions, and how many semicolons it holds: 0, 1, or some number above 1. One pass over the text.
+    #[inline]
+    pub(super) fn and_semicolons(text: &[u8]) -> (Dirty, u32) {
         let text = after_insert_into(text);
-        if is_suspicious(text) { search(text) } else { Dirty::NONE }
+        let seen = look_at(text);
+        (if seen.suspicious { search(text) } else { Dirty::NONE }, seen.semicolons)
     }
 
     /// Starts with the first piece of a longer text.
@@ -47,7 +54,7 @@ impl Mentions {
         seam[len..len + first.len()].copy_from_slice(first);
         len += first.len();
         self.found.insert(search(&seam[..len]));
-        if piece.len() > KEPT && is_suspicious(piece) {
+        if piece.len() > KEPT && look_at(piece).suspicious {
             self.found.insert(search(piece));
         }
         if piece.len() >= KEPT { self.keep_tail(piece) } else { self.keep_tail(&seam[..len]) }
@@ -68,33 +75,44 @@ impl Mentions {
 /// The number of positions checked together.
 const LANES: usize = 16;
 
-/// Whether a text contains the first letters, or other letters, of one of the words. Most texts do not.
+/// What a first look at a text finds.
+struct Look {
+    /// It holds some letters of one of the words. Nearly all texts do not.
+    suspicious: bool,
+    /// Its semicolons: exact up to 1.
+    semicolons: u32,
+}
+
 #[inline]
-fn is_suspicious(text: &[u8]) -> bool {
-    let (mut hits, mut left) = (0, text);
+fn look_at(text: &[u8]) -> Look {
+    let (mut hits, mut semicolons) = ([0u8; LANES], [0u8; LANES]);
+    let mut left = text;
     while let Some(window) = left.first_chunk::<{ LANES + 2 }>() {
-        hits |= any_of(window);
+        look_at_window(window, &mut hits, &mut semicolons);
         left = &left[LANES..];
     }
     let mut last = [0; LANES + 2];
     last[..left.len()].copy_from_slice(left);
-    (hits | any_of(&last)) != 0
+    look_at_window(&last, &mut hits, &mut semicolons);
+    Look {
+        suspicious: hits.into_iter().fold(0, |any, hit| any | hit) != 0,
+        semicolons: semicolons.into_iter().map(u32::from).sum(),
+    }
 }
 
 /// Written so that the compiler vectorises it.
 #[inline]
-fn any_of(window: &[u8; LANES + 2]) -> u8 {
-    let mut hits = [0u8; LANES];
-    for (at, hit) in hits.iter_mut().enumerate() {
+fn look_at_window(window: &[u8; LANES + 2], hits: &mut [u8; LANES], semicolons: &mut [u8; LANES]) {
+    for at in 0..LANES {
         // 0x20 makes capitals small; '_' becomes 0x7f.
         let (a, b, c) = (window[at] | 0x20, window[at + 1] | 0x20, window[at + 2] | 0x20);
-        *hit = u8::from((a == b'c') & (b == b'r') & (c == b'e'))
+        hits[at] |= u8::from((a == b'c') & (b == b'r') & (c == b'e'))
             | u8::from((a == b'n') & (b == b't') & (c == b'o'))
-            | u8::from((a == b'd') & (b == b'v') & (c == b'i'))
+            | u8::from((a == b'd') & (b == b'v'))
             | u8::from((a == b't') & (b == 0x7f) & (c == b'c'))
-            | u8::from((a == b'u') & (b == b'&') & (c == b'"'));
+            | u8::from(a == b'&');
+        semicolons[at] = semicolons[at].saturating_add(u8::from(window[at] == b';'));
     }
-    hits.into_iter().fold(0, |any, hit| any | hit)
 }
 
 #[cold]

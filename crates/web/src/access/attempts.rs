@@ -17,7 +17,7 @@ const WINDOW: Duration = Duration::from_secs(60);
 const MOST: usize = 4096;
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-enum Who {
+enum Counted {
     Address(IpAddr),
     User(String),
 }
@@ -30,7 +30,7 @@ struct Count {
 
 /// Attempts of late.
 #[derive(Debug, Default)]
-pub(super) struct Attempts(HashMap<Who, Count>);
+pub(super) struct Attempts(HashMap<Counted, Count>);
 
 impl Attempts {
     /// Somebody tries; or must wait so long first.
@@ -75,8 +75,8 @@ impl Attempts {
     }
 }
 
-fn keys(address: IpAddr, user: &str) -> [(Who, u32); 2] {
-    [(Who::Address(network(address)), OF_ADDRESS), (Who::User(user.to_owned()), FOR_USER)]
+fn keys(address: IpAddr, user: &str) -> [(Counted, u32); 2] {
+    [(Counted::Address(network(address)), OF_ADDRESS), (Counted::User(user.to_owned()), FOR_USER)]
 }
 
 #[cfg(test)]

@@ -37,28 +37,28 @@ const LONGEST_PASSWORD: usize = 1024;
 
 /// What a request needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Least {
+pub(crate) enum RequiredRole {
     /// Nothing.
     Anyone,
     /// At least this role.
     Role(WebRole),
 }
 
-impl Least {
+impl RequiredRole {
     /// Lets whoever asks pass, or says why not.
-    pub(crate) fn admits(self, who: Option<&Who>) -> Result<(), ApiError> {
+    pub(crate) fn admits(self, who: Option<&Identity>) -> Result<(), ApiError> {
         match (self, who) {
-            (Least::Anyone, _) => Ok(()),
-            (Least::Role(_), None) => Err(ApiError::LoginNeeded),
-            (Least::Role(least), Some(found)) if found.role < least => Err(ApiError::NotAllowed(least)),
-            (Least::Role(_), Some(_)) => Ok(()),
+            (RequiredRole::Anyone, _) => Ok(()),
+            (RequiredRole::Role(_), None) => Err(ApiError::LoginNeeded),
+            (RequiredRole::Role(required), Some(found)) if found.role < required => Err(ApiError::NotAllowed(required)),
+            (RequiredRole::Role(_), Some(_)) => Ok(()),
         }
     }
 }
 
 /// Who asks.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Who {
+pub(crate) struct Identity {
     /// The user's name, or the token's; none where nobody logs in.
     pub(crate) name: Option<String>,
     pub(crate) role: WebRole,
@@ -73,7 +73,7 @@ pub(crate) struct Caller(pub(crate) SocketAddr);
 pub(crate) struct Access(Arc<Inner>);
 
 struct Inner {
-    book: Arc<dyn ConfigAccess>,
+    config: Arc<dyn ConfigAccess>,
     /// Whether others than this machine may connect.
     exposed: bool,
     /// Whether connections are encrypted.
@@ -84,10 +84,10 @@ struct Inner {
 }
 
 impl Access {
-    pub(crate) fn new(book: Arc<dyn ConfigAccess>, exposed: bool, secure: bool) -> Access {
+    pub(crate) fn new(config: Arc<dyn ConfigAccess>, exposed: bool, secure: bool) -> Access {
         let (sessions, attempts) = (Mutex::default(), Mutex::default());
         Access(Arc::new(Inner {
-            book,
+            config,
             exposed,
             secure,
             sessions,
@@ -103,14 +103,14 @@ impl Access {
 
     /// Whether everybody who can connect may do everything.
     pub(crate) fn is_open(&self) -> bool {
-        !self.0.exposed && self.0.book.accounts().is_empty()
+        !self.0.exposed && self.0.config.accounts().is_empty()
     }
 
     /// Who asks; nobody, if there is no login that holds.
-    pub(crate) fn who(&self, headers: &HeaderMap) -> Option<Who> {
-        let accounts = self.0.book.accounts();
+    pub(crate) fn who(&self, headers: &HeaderMap) -> Option<Identity> {
+        let accounts = self.0.config.accounts();
         if !self.0.exposed && accounts.is_empty() {
-            return Some(Who { name: None, role: WebRole::Admin });
+            return Some(Identity { name: None, role: WebRole::Admin });
         }
         match headers.get(AUTHORIZATION) {
             Some(value) => by_token(&accounts, value),
@@ -119,13 +119,18 @@ impl Access {
     }
 
     /// Logs somebody in; returns who, and the cookie to set.
-    pub(crate) async fn login(&self, from: IpAddr, user: String, password: String) -> Result<(Who, String), ApiError> {
+    pub(crate) async fn login(
+        &self,
+        from: IpAddr,
+        user: String,
+        password: String,
+    ) -> Result<(Identity, String), ApiError> {
         if user.len() > LONGEST_NAME || password.len() > LONGEST_PASSWORD {
             return Err(ApiError::WrongPassword);
         }
         let now = Instant::now();
         lock(&self.0.attempts).begin(from, &user, now).map_err(ApiError::TooManyLogins)?;
-        let accounts = self.0.book.accounts();
+        let accounts = self.0.config.accounts();
         let account = accounts.users.get(&user).cloned();
         // Somebody who is not listed takes as long as who is, also if all hashes were made with other parameters than ours.
         let like = accounts.users.values().next().map(|account| account.hash.clone());
@@ -136,7 +141,7 @@ impl Access {
         lock(&self.0.attempts).succeed(from, &user);
         let cookie = new_token();
         lock(&self.0.sessions).begin(digest(&cookie), user.clone(), hash, now);
-        Ok((Who { name: Some(user), role }, self.cookie(&cookie, sessions::LONGEST)))
+        Ok((Identity { name: Some(user), role }, self.cookie(&cookie, sessions::LONGEST)))
     }
 
     /// Ends a session, if there is one; returns the cookie that replaces its.
@@ -159,11 +164,11 @@ impl Access {
         hashed.await.unwrap_or(false)
     }
 
-    fn by_cookie(&self, accounts: &Accounts, headers: &HeaderMap) -> Option<Who> {
+    fn by_cookie(&self, accounts: &Accounts, headers: &HeaderMap) -> Option<Identity> {
         let cookie = digest(cookie_named(headers, self.cookie_name())?);
         let (user, hash) = lock(&self.0.sessions).find(&cookie, Instant::now())?;
         let account = accounts.users.get(&user).filter(|account| account.hash == hash)?;
-        Some(Who { name: Some(user), role: account.role })
+        Some(Identity { name: Some(user), role: account.role })
     }
 
     fn cookie_name(&self) -> &'static str {
@@ -188,7 +193,7 @@ fn cookie_named<'a>(headers: &'a HeaderMap, wanted: &str) -> Option<&'a str> {
 }
 
 /// Hashes are compared: how long that takes tells nothing of a token.
-fn by_token(accounts: &Accounts, value: &HeaderValue) -> Option<Who> {
+fn by_token(accounts: &Accounts, value: &HeaderValue) -> Option<Identity> {
     let (scheme, token) = value.to_str().ok()?.split_once(' ')?;
     if !scheme.eq_ignore_ascii_case("bearer") {
         return None;
@@ -198,7 +203,7 @@ fn by_token(accounts: &Accounts, value: &HeaderValue) -> Option<Who> {
     let found =
         accounts.tokens.iter().fold(None, |found, one| if is_same(&one.1.hash, &hash) { Some(one) } else { found });
     let (name, account) = found?;
-    Some(Who { name: Some(name.clone()), role: account.role })
+    Some(Identity { name: Some(name.clone()), role: account.role })
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use crate::advice::{Advice, Measured, Moment, advise};
 use crate::ask::Workers;
 use crate::clock;
 use crate::error::ApiError;
-use crate::trials::Trials;
+use crate::pool_tests::PoolTests;
 use crate::watch::{Sample, Scale, Watch, place};
 
 /// Seconds that count as now.
@@ -25,7 +25,7 @@ pub(crate) struct All {
 pub(crate) async fn advice(
     State(workers): State<Workers>,
     State(watch): State<Watch>,
-    State(trials): State<Trials>,
+    State(pool_tests): State<PoolTests>,
 ) -> Result<Json<All>, ApiError> {
     let (_, config) = workers.report().await?;
     let mut advice = Vec::new();
@@ -44,7 +44,7 @@ pub(crate) async fn advice(
         };
         let mut said = advise(&measured);
         if said.as_ref().is_some_and(Advice::grows) {
-            measured.room = trials.room(&measured.pool).await;
+            measured.room = pool_tests.room(&measured.pool).await;
             said = advise(&measured);
         }
         advice.extend(said);

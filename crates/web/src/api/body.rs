@@ -15,7 +15,7 @@ pub(super) type Body = Result<Json<Map<String, Value>>, JsonRejection>;
 
 /// Where a change that was made is kept, as an answer has it.
 #[derive(Serialize)]
-pub(super) struct Outcome {
+pub(super) struct PersistedBody {
     /// Whether the change is in the file, and so outlasts the process.
     persisted: bool,
     /// Why it is not.
@@ -23,11 +23,11 @@ pub(super) struct Outcome {
     reason: Option<String>,
 }
 
-impl From<Persisted> for Outcome {
-    fn from(kept: Persisted) -> Outcome {
+impl From<Persisted> for PersistedBody {
+    fn from(kept: Persisted) -> PersistedBody {
         match kept {
-            Persisted::InFile => Outcome { persisted: true, reason: None },
-            Persisted::InMemory(why) => Outcome { persisted: false, reason: Some(why) },
+            Persisted::InFile => PersistedBody { persisted: true, reason: None },
+            Persisted::InMemory(why) => PersistedBody { persisted: false, reason: Some(why) },
         }
     }
 }

@@ -8,12 +8,12 @@ use serde_json::{Map, Value, json};
 use weir_admin::Persisted;
 use weir_config::{Edit, EntryKind, Operation};
 
-use super::body::{self, Body, Outcome};
+use super::body::{self, Body, PersistedBody};
 use super::params::Name;
 use super::pools::{self, Pool};
 use crate::ask::Workers;
 use crate::error::ApiError;
-use crate::trials::Trials;
+use crate::pool_tests::PoolTests;
 
 /// What a change has made.
 #[derive(Serialize)]
@@ -21,7 +21,7 @@ pub(crate) struct Changed {
     #[serde(skip_serializing_if = "Option::is_none")]
     pool: Option<Pool>,
     #[serde(flatten)]
-    outcome: Outcome,
+    outcome: PersistedBody,
 }
 
 impl Changed {
@@ -73,9 +73,9 @@ async fn shown(workers: &Workers, name: &str) -> Result<Option<Pool>, ApiError> 
 }
 
 /// `POST /api/v1/pools/test`.
-pub(crate) async fn test(State(trials): State<Trials>, body: Body) -> Result<Json<Value>, ApiError> {
+pub(crate) async fn test(State(pool_tests): State<PoolTests>, body: Body) -> Result<Json<Value>, ApiError> {
     let (pool, keys) = body::named(EntryKind::Pool, body)?;
-    Ok(Json(match trials.login(pool, keys).await? {
+    Ok(Json(match pool_tests.login(pool, keys).await? {
         Ok(server) => json!({
             "ok": true,
             "encrypted": server.encrypted,

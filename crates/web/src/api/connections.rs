@@ -85,7 +85,7 @@ impl From<SocketRecord> for Connection {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Wanted {
+pub(crate) struct ConnectionsQuery {
     pool: Option<String>,
     user: Option<String>,
     state: Option<String>,
@@ -93,7 +93,7 @@ pub(crate) struct Wanted {
     limit: Option<usize>,
 }
 
-impl Wanted {
+impl ConnectionsQuery {
     fn takes(&self, record: &SocketRecord) -> bool {
         let fits = |wanted: &Option<String>, is: &str| wanted.as_deref().is_none_or(|wanted| wanted == is);
         fits(&self.pool, &record.database) && fits(&self.user, &record.user) && fits(&self.state, record.state)
@@ -119,19 +119,19 @@ fn place_text(Cursor { worker, slot }: Cursor, skip: usize) -> String {
     format!("{}-{slot}-{skip}", worker.0)
 }
 
-type Asked = Result<Query<Wanted>, QueryRejection>;
+type QueryParams = Result<Query<ConnectionsQuery>, QueryRejection>;
 
 /// `GET /api/v1/clients`.
-pub(crate) async fn clients(State(workers): State<Workers>, wanted: Asked) -> Result<Json<Page>, ApiError> {
+pub(crate) async fn clients(State(workers): State<Workers>, wanted: QueryParams) -> Result<Json<Page>, ApiError> {
     page(&workers, Connections::Clients, wanted).await.map(Json)
 }
 
 /// `GET /api/v1/servers`.
-pub(crate) async fn servers(State(workers): State<Workers>, wanted: Asked) -> Result<Json<Page>, ApiError> {
+pub(crate) async fn servers(State(workers): State<Workers>, wanted: QueryParams) -> Result<Json<Page>, ApiError> {
     page(&workers, Connections::Servers, wanted).await.map(Json)
 }
 
-async fn page(workers: &Workers, of: Connections, wanted: Asked) -> Result<Page, ApiError> {
+async fn page(workers: &Workers, of: Connections, wanted: QueryParams) -> Result<Page, ApiError> {
     let Query(wanted) = wanted?;
     let limit = page_limit(wanted.limit)?;
     let (mut from, mut skip) = wanted.place()?;
@@ -159,5 +159,5 @@ pub(crate) async fn kill(
     id: Result<Path<u64>, PathRejection>,
 ) -> Result<StatusCode, ApiError> {
     let Path(id) = id.map_err(|_| ApiError::Bad("a client's id is a number; GET /api/v1/clients lists them".into()))?;
-    workers.order(Command::KillClient(id)).await.map(|()| StatusCode::NO_CONTENT)
+    workers.run(Command::KillClient(id)).await.map(|()| StatusCode::NO_CONTENT)
 }

@@ -8,7 +8,7 @@ use serde::Serialize;
 use weir_admin::Report;
 use weir_config::Config;
 
-use super::page::{Asked, Place};
+use super::page::{PageParams, PageRequest};
 use super::pools::by_database;
 use crate::ask::Workers;
 use crate::error::ApiError;
@@ -36,10 +36,10 @@ struct Database {
 }
 
 /// `GET /api/v1/databases`.
-pub(crate) async fn list(State(workers): State<Workers>, asked: Asked) -> Result<Json<Page>, ApiError> {
-    let place = Place::of(asked)?;
+pub(crate) async fn list(State(workers): State<Workers>, asked: PageParams) -> Result<Json<Page>, ApiError> {
+    let page_request = PageRequest::of(asked)?;
     let (report, config) = workers.report().await?;
-    let (databases, next) = place.cut(databases(&report, &config).into_values(), |database| &database.id);
+    let (databases, next) = page_request.cut(databases(&report, &config).into_values(), |database| &database.id);
     Ok(Json(Page { databases, next }))
 }
 

@@ -13,7 +13,7 @@ use crate::watch::{Selection, Watch};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Wanted {
+pub(crate) struct EventsQuery {
     pool: Option<String>,
     limit: Option<usize>,
 }
@@ -21,7 +21,7 @@ pub(crate) struct Wanted {
 /// `GET /api/v1/events`.
 pub(crate) async fn events(
     State(watch): State<Watch>,
-    wanted: Result<Query<Wanted>, QueryRejection>,
+    wanted: Result<Query<EventsQuery>, QueryRejection>,
 ) -> Result<impl IntoResponse, ApiError> {
     let Query(wanted) = wanted?;
     let limit = page_limit(wanted.limit)?;

@@ -11,7 +11,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use tokio::time::timeout;
 
-use crate::access::{Access, Caller, Least};
+use crate::access::{Access, Caller, RequiredRole};
 use crate::admission::Ticket;
 use crate::audit::Audit;
 use crate::error::ApiError;
@@ -22,11 +22,11 @@ pub(super) struct Gate {
     pub(super) access: Access,
     pub(super) audit: Audit,
     /// To read there.
-    pub(super) reads: Least,
+    pub(super) reads: RequiredRole,
     /// To change something there.
-    pub(super) changes: Least,
+    pub(super) changes: RequiredRole,
     /// With a body.
-    pub(super) patience: Duration,
+    pub(super) body_timeout: Duration,
 }
 
 /// The longest body, in bytes.
@@ -37,27 +37,27 @@ const MAX_BODY_WITHOUT_LOGIN: usize = 16 << 10;
 /// Lets a request pass, or refuses it.
 pub(super) async fn pass(State(gate): State<Gate>, request: Request, next: Next) -> Response {
     let reads = request.method().is_safe();
-    let least = if reads { gate.reads } else { gate.changes };
+    let required = if reads { gate.reads } else { gate.changes };
     let who = gate.access.who(request.headers());
-    let admitted = least.admits(who.as_ref());
-    let noted = !reads && least != Least::Anyone;
-    let doing = noted.then(|| {
-        let doing = gate.audit.begin(address(&request), request.method(), request.uri());
+    let admitted = required.admits(who.as_ref());
+    let noted = !reads && required != RequiredRole::Anyone;
+    let pending = noted.then(|| {
+        let pending = gate.audit.begin(address(&request), request.method(), request.uri());
         match &who {
-            Some(who) => doing.by(who.name.as_deref(), admitted.is_ok()),
-            None => doing,
+            Some(who) => pending.by(who.name.as_deref(), admitted.is_ok()),
+            None => pending,
         }
     });
     let passed = match admitted {
-        Ok(()) => gate.prepare(request, who.is_some() && least != Least::Anyone).await,
+        Ok(()) => gate.prepare(request, who.is_some() && required != RequiredRole::Anyone).await,
         Err(error) => Err(error),
     };
     let response = match passed {
         Ok(request) => next.run(request).await,
         Err(error) => error.into_response(),
     };
-    if let Some(doing) = doing {
-        doing.ends(response.status());
+    if let Some(pending) = pending {
+        pending.ends(response.status());
     }
     response
 }
@@ -71,7 +71,7 @@ impl Gate {
         if body.size_hint().lower() > most as u64 {
             return Err(ApiError::TooLong);
         }
-        let body = timeout(self.patience, to_bytes(body, most)).await.map_err(|_| ApiError::TooSlow)?;
+        let body = timeout(self.body_timeout, to_bytes(body, most)).await.map_err(|_| ApiError::TooSlow)?;
         let body = body.map_err(|_| ApiError::Bad(format!("the body can't be read, or has more than {most} bytes")))?;
         if let Some(ticket) = ticket.filter(|_| known) {
             ticket.is_known()?;

@@ -15,7 +15,7 @@ use crate::watch::{SERIES, Scale, Watch, merged, number, place};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Wanted {
+pub(crate) struct HistoryQuery {
     #[serde(default)]
     range: Range,
     until: Option<u64>,
@@ -62,7 +62,7 @@ pub(crate) struct History {
 pub(crate) async fn history(
     State(watch): State<Watch>,
     Name(name): Name,
-    wanted: Result<Query<Wanted>, QueryRejection>,
+    wanted: Result<Query<HistoryQuery>, QueryRejection>,
 ) -> Result<Json<History>, ApiError> {
     let Query(wanted) = wanted?;
     let shown = chosen(wanted.series.as_deref())?;

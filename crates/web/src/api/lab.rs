@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 use tokio::task::spawn_blocking;
 
 use crate::error::ApiError;
-use crate::lab::{Lab, Shelf};
+use crate::lab::{Lab, ReportList};
 
 /// A report is a page without scripts, which fetches nothing; whatever it says, a browser keeps it so.
 const POLICY: &str =
@@ -18,8 +18,8 @@ const POLICY: &str =
 type Parts = Result<Path<(String, String)>, PathRejection>;
 
 /// `GET /api/v1/lab`.
-pub(crate) async fn list(State(lab): State<Lab>) -> Result<Json<Shelf>, ApiError> {
-    spawn_blocking(move || lab.shelf()).await.map(Json).map_err(|_| ApiError::Ending)
+pub(crate) async fn list(State(lab): State<Lab>) -> Result<Json<ReportList>, ApiError> {
+    spawn_blocking(move || lab.list()).await.map(Json).map_err(|_| ApiError::Ending)
 }
 
 /// `GET /lab/{report}/{file}`.

@@ -9,7 +9,7 @@ use axum::response::{AppendHeaders, IntoResponse};
 use serde::{Deserialize, Serialize};
 
 use super::page::page_limit;
-use crate::access::{Access, Caller, Who};
+use crate::access::{Access, Caller, Identity};
 use crate::audit::{Audit, Entry};
 use crate::error::ApiError;
 
@@ -30,7 +30,7 @@ pub(crate) struct Me {
 }
 
 impl Me {
-    fn of(who: Who, access: &Access) -> Json<Me> {
+    fn of(who: Identity, access: &Access) -> Json<Me> {
         Json(Me { user: who.name, role: who.role.name(), login_needed: !access.is_open() })
     }
 }
@@ -43,15 +43,15 @@ pub(crate) async fn login(
     login: Result<Json<Login>, JsonRejection>,
 ) -> Result<impl IntoResponse, ApiError> {
     let Json(Login { user, password }) = login.map_err(ApiError::BadBody)?;
-    let mut doing = audit.begin(from.ip(), &Method::POST, &Uri::from_static("/api/v1/login"));
-    doing.claims(Some(&user));
+    let mut pending = audit.begin(from.ip(), &Method::POST, &Uri::from_static("/api/v1/login"));
+    pending.claims(Some(&user));
     match access.login(from.ip(), user, password).await {
         Ok((who, cookie)) => {
-            doing.by(who.name.as_deref(), true).ends(StatusCode::OK);
+            pending.by(who.name.as_deref(), true).ends(StatusCode::OK);
             Ok((AppendHeaders([(SET_COOKIE, cookie)]), Me::of(who, &access)))
         }
         Err(error) => {
-            doing.ends(error.status());
+            pending.ends(error.status());
             Err(error)
         }
     }
@@ -75,14 +75,14 @@ pub(crate) struct Page {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Wanted {
+pub(crate) struct AuditQuery {
     limit: Option<usize>,
 }
 
 /// `GET /api/v1/audit`.
 pub(crate) async fn audit(
     State(audit): State<Audit>,
-    wanted: Result<Query<Wanted>, QueryRejection>,
+    wanted: Result<Query<AuditQuery>, QueryRejection>,
 ) -> Result<Json<Page>, ApiError> {
     let Query(wanted) = wanted?;
     Ok(Json(Page { entries: audit.last(page_limit(wanted.limit)?) }))

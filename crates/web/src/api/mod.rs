@@ -29,15 +29,15 @@ use axum::{Router, middleware};
 use tokio::time::timeout;
 use weir_config::WebRole;
 
-use crate::access::{Access, Least};
-use crate::admission::{Held, Ticket};
+use crate::access::{Access, RequiredRole};
+use crate::admission::{HeldBody, Ticket};
 use crate::ask::Workers;
 use crate::audit::Audit;
 use crate::error::ApiError;
 use crate::health::Probe;
 use crate::lab::Lab;
+use crate::pool_tests::PoolTests;
 use crate::timeouts::Timeouts;
-use crate::trials::Trials;
 use crate::watch::Watch;
 use crate::{compress, guard, health, metrics, panel};
 use gate::{Gate, MAX_BODY};
@@ -51,7 +51,7 @@ struct App {
     workers: Workers,
     access: Access,
     audit: Audit,
-    trials: Trials,
+    pool_tests: PoolTests,
     probe: Probe,
     version: &'static str,
     watch: Watch,
@@ -70,9 +70,9 @@ impl FromRef<App> for Audit {
     }
 }
 
-impl FromRef<App> for Trials {
-    fn from_ref(app: &App) -> Trials {
-        app.trials.clone()
+impl FromRef<App> for PoolTests {
+    fn from_ref(app: &App) -> PoolTests {
+        app.pool_tests.clone()
     }
 }
 
@@ -107,7 +107,7 @@ impl FromRef<App> for &'static str {
 }
 
 /// The paths, what is needed to read there and to change something, and what answers.
-fn paths() -> Vec<(&'static str, Least, Least, MethodRouter<App>)> {
+fn paths() -> Vec<(&'static str, RequiredRole, RequiredRole, MethodRouter<App>)> {
     vec![
         ("/healthz", ANYONE, ANYONE, get(health::alive)),
         ("/readyz", ANYONE, ANYONE, get(health::ready)),
@@ -121,6 +121,7 @@ fn paths() -> Vec<(&'static str, Least, Least, MethodRouter<App>)> {
         ("/api/v1/reload", VIEWER, OPERATOR, post(process::reload)),
         ("/api/v1/settings", VIEWER, ADMIN, get(process::settings)),
         ("/api/v1/settings/{key}", VIEWER, ADMIN, put(process::set)),
+        ("/api/v1/pool-keys", VIEWER, ADMIN, get(process::pool_keys)),
         ("/api/v1/advice", VIEWER, ADMIN, get(advice::advice)),
         ("/api/v1/events", VIEWER, ADMIN, get(events::events)),
         ("/api/v1/pools", VIEWER, ADMIN, get(pools::list).post(change::make)),
@@ -149,25 +150,25 @@ fn paths() -> Vec<(&'static str, Least, Least, MethodRouter<App>)> {
     ]
 }
 
-const ANYONE: Least = Least::Anyone;
-const VIEWER: Least = Least::Role(WebRole::Viewer);
-const OPERATOR: Least = Least::Role(WebRole::Operator);
-const ADMIN: Least = Least::Role(WebRole::Admin);
+const ANYONE: RequiredRole = RequiredRole::Anyone;
+const VIEWER: RequiredRole = RequiredRole::Role(WebRole::Viewer);
+const OPERATOR: RequiredRole = RequiredRole::Role(WebRole::Operator);
+const ADMIN: RequiredRole = RequiredRole::Role(WebRole::Admin);
 
 /// All of it, behind the guard.
 pub(crate) fn router(
     workers: Workers,
     access: Access,
-    trials: Trials,
+    pool_tests: PoolTests,
     watch: Watch,
     lab: Lab,
-    patience: Timeouts,
+    timeouts: Timeouts,
     version: &'static str,
 ) -> Router {
     let empty = Router::new();
     let (audit, probe) = (Audit::new(workers.clone()), Probe::new(workers.clone()));
     let gated = |reads, changes, methods: MethodRouter<App>| {
-        let gate = Gate { access: access.clone(), audit: audit.clone(), reads, changes, patience: patience.body };
+        let gate = Gate { access: access.clone(), audit: audit.clone(), reads, changes, body_timeout: timeouts.body };
         methods.route_layer(middleware::from_fn_with_state(gate, gate::pass))
     };
     let router = paths()
@@ -178,10 +179,10 @@ pub(crate) fn router(
         .method_not_allowed_fallback(async || ApiError::NoSuchMethod)
         .fallback(async || ApiError::NoSuchPath)
         .layer(DefaultBodyLimit::max(MAX_BODY))
-        .layer(middleware::from_fn(move |request: Request, next: Next| in_bounds(request, next, patience.request)))
+        .layer(middleware::from_fn(move |request: Request, next: Next| in_bounds(request, next, timeouts.request)))
         .layer(middleware::from_fn_with_state(access.clone(), guard::guard))
         .layer(compress::layer())
-        .with_state(App { workers, access, audit, trials, probe, version, watch, lab })
+        .with_state(App { workers, access, audit, pool_tests, probe, version, watch, lab })
 }
 
 /// Counts a request until its answer has been sent. Refuses a body that says it is too long before any of it is read, and
@@ -195,7 +196,7 @@ async fn in_bounds(mut request: Request, next: Next, longest: Duration) -> Respo
     let serving = request.extensions_mut().get::<Ticket>().cloned().map(|ticket| ticket.serve(health));
     let answer = timeout(longest, next.run(request)).await.unwrap_or_else(|_| ApiError::TooSlow.into_response());
     match serving {
-        Some(serving) => answer.map(|body| Body::new(Held { body, _serving: serving })),
+        Some(serving) => answer.map(|body| Body::new(HeldBody { body, _serving: serving })),
         None => answer,
     }
 }

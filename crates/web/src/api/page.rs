@@ -14,25 +14,25 @@ const MAX_PAGE: usize = 1000;
 /// Which page is asked for.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Wanted {
+pub(crate) struct PageQuery {
     #[serde(default)]
     after: String,
     limit: Option<usize>,
 }
 
 /// The query of a request for a page.
-pub(super) type Asked = Result<Query<Wanted>, QueryRejection>;
+pub(super) type PageParams = Result<Query<PageQuery>, QueryRejection>;
 
 /// The page that is asked for.
-pub(super) struct Place {
+pub(super) struct PageRequest {
     after: String,
     limit: usize,
 }
 
-impl Place {
-    pub(super) fn of(asked: Asked) -> Result<Place, ApiError> {
-        let Query(Wanted { after, limit }) = asked?;
-        Ok(Place { after, limit: page_limit(limit)? })
+impl PageRequest {
+    pub(super) fn of(asked: PageParams) -> Result<PageRequest, ApiError> {
+        let Query(PageQuery { after, limit }) = asked?;
+        Ok(PageRequest { after, limit: page_limit(limit)? })
     }
 
     /// Those of the page, of all that are sorted by their names, and what to give as `after` for the page behind it; nothing on
@@ -57,8 +57,8 @@ mod tests {
     #[test]
     fn pages_follow_each_other_and_the_last_one_says_so() {
         let page = |after: &str, limit| {
-            let place = Place { after: after.to_owned(), limit };
-            let (names, next) = place.cut(["a", "b", "c", "d"], |name| name);
+            let page_request = PageRequest { after: after.to_owned(), limit };
+            let (names, next) = page_request.cut(["a", "b", "c", "d"], |name| name);
             (names.concat(), next)
         };
         assert_eq!(page("", 3), ("abc".to_owned(), Some("c".to_owned())));

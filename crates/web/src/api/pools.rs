@@ -14,15 +14,15 @@ use serde::{Deserialize, Serialize};
 use weir_admin::{Command, DatabaseStats, LostState, PoolRecord, Refusals, Report, Stats};
 use weir_config::Config;
 
-use super::page::{Asked, Place};
+use super::page::{PageParams, PageRequest};
 use super::params::{Name, within};
 use crate::ask::Workers;
 use crate::error::ApiError;
 use crate::figures::{Clients, Servers, seconds, seconds_of};
 
 /// How long a command that waits for servers is waited for, unless asked otherwise, and at most.
-const PATIENCE: u64 = 10;
-const MOST_PATIENCE: u64 = 60;
+const DEFAULT_TIMEOUT: u64 = 10;
+const MAX_TIMEOUT: u64 = 60;
 
 #[derive(Serialize)]
 pub(crate) struct Page {
@@ -178,11 +178,11 @@ impl User {
 }
 
 /// `GET /api/v1/pools`.
-pub(crate) async fn list(State(workers): State<Workers>, asked: Asked) -> Result<Json<Page>, ApiError> {
-    let place = Place::of(asked)?;
+pub(crate) async fn list(State(workers): State<Workers>, asked: PageParams) -> Result<Json<Page>, ApiError> {
+    let page_request = PageRequest::of(asked)?;
     let (report, config) = workers.report().await?;
     let index = Index::new(&report, &config);
-    let (names, next) = place.cut(index.names(), |name| name);
+    let (names, next) = page_request.cut(index.names(), |name| name);
     let pools = names.into_iter().filter_map(|name| index.pool(name)).collect();
     Ok(Json(Page { pools, next }))
 }
@@ -204,59 +204,59 @@ pub(crate) struct TimeoutQuery {
     timeout: Option<u64>,
 }
 
-type Patient = Result<Query<TimeoutQuery>, QueryRejection>;
+type TimeoutParam = Result<Query<TimeoutQuery>, QueryRejection>;
 type Done = Result<StatusCode, ApiError>;
 
 const DONE: StatusCode = StatusCode::NO_CONTENT;
 
 /// Asks for a command that waits until servers are free, for as long as its asker likes.
-async fn wait_for(workers: &Workers, command: Command, patience: Patient) -> Done {
-    let Query(TimeoutQuery { timeout }) = patience?;
-    let seconds = within("timeout", timeout.unwrap_or(PATIENCE), MOST_PATIENCE)?;
-    workers.order_within(command, Duration::from_secs(seconds)).await.map(|()| DONE)
+async fn wait_for(workers: &Workers, command: Command, timeout: TimeoutParam) -> Done {
+    let Query(TimeoutQuery { timeout }) = timeout?;
+    let seconds = within("timeout", timeout.unwrap_or(DEFAULT_TIMEOUT), MAX_TIMEOUT)?;
+    workers.run_within(command, Duration::from_secs(seconds)).await.map(|()| DONE)
 }
 
 /// `POST /api/v1/pools/{name}/pause`.
-pub(crate) async fn pause(State(workers): State<Workers>, Name(name): Name, patience: Patient) -> Done {
-    wait_for(&workers, Command::Pause(Some(name)), patience).await
+pub(crate) async fn pause(State(workers): State<Workers>, Name(name): Name, timeout: TimeoutParam) -> Done {
+    wait_for(&workers, Command::Pause(Some(name)), timeout).await
 }
 
 /// `POST /api/v1/pools/{name}/resume`.
 pub(crate) async fn resume(State(workers): State<Workers>, Name(name): Name) -> Done {
-    workers.order(Command::Resume(Some(name))).await.map(|()| DONE)
+    workers.run(Command::Resume(Some(name))).await.map(|()| DONE)
 }
 
 /// `POST /api/v1/pools/{name}/reconnect`.
 pub(crate) async fn reconnect(State(workers): State<Workers>, Name(name): Name) -> Done {
-    workers.order(Command::Reconnect(Some(name))).await.map(|()| DONE)
+    workers.run(Command::Reconnect(Some(name))).await.map(|()| DONE)
 }
 
 /// `POST /api/v1/pools/{name}/kill`.
 pub(crate) async fn kill(State(workers): State<Workers>, Name(name): Name) -> Done {
-    workers.order(Command::Kill(Some(name))).await.map(|()| DONE)
+    workers.run(Command::Kill(Some(name))).await.map(|()| DONE)
 }
 
 /// `POST /api/v1/pools/{name}/disable`.
 pub(crate) async fn disable(State(workers): State<Workers>, Name(name): Name) -> Done {
-    workers.order(Command::Disable(name)).await.map(|()| DONE)
+    workers.run(Command::Disable(name)).await.map(|()| DONE)
 }
 
 /// `POST /api/v1/pools/{name}/enable`.
 pub(crate) async fn enable(State(workers): State<Workers>, Name(name): Name) -> Done {
-    workers.order(Command::Enable(name)).await.map(|()| DONE)
+    workers.run(Command::Enable(name)).await.map(|()| DONE)
 }
 
 /// `POST /api/v1/pause`.
-pub(crate) async fn pause_all(State(workers): State<Workers>, patience: Patient) -> Done {
-    wait_for(&workers, Command::Pause(None), patience).await
+pub(crate) async fn pause_all(State(workers): State<Workers>, timeout: TimeoutParam) -> Done {
+    wait_for(&workers, Command::Pause(None), timeout).await
 }
 
 /// `POST /api/v1/resume`.
 pub(crate) async fn resume_all(State(workers): State<Workers>) -> Done {
-    workers.order(Command::Resume(None)).await.map(|()| DONE)
+    workers.run(Command::Resume(None)).await.map(|()| DONE)
 }
 
 /// `POST /api/v1/reconnect`.
 pub(crate) async fn reconnect_all(State(workers): State<Workers>) -> Done {
-    workers.order(Command::Reconnect(None)).await.map(|()| DONE)
+    workers.run(Command::Reconnect(None)).await.map(|()| DONE)
 }

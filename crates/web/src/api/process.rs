@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use weir_admin::{Command, ServiceState};
 use weir_config::{Assignment, Edit};
 
-use super::body::Outcome;
+use super::body::PersistedBody;
 use super::params::Name;
 use crate::ask::Workers;
 use crate::error::ApiError;
@@ -58,7 +58,7 @@ pub(crate) async fn status(
 
 /// `POST /api/v1/reload`.
 pub(crate) async fn reload(State(workers): State<Workers>) -> Result<StatusCode, ApiError> {
-    workers.order(Command::Reload).await.map(|()| StatusCode::NO_CONTENT)
+    workers.run(Command::Reload).await.map(|()| StatusCode::NO_CONTENT)
 }
 
 #[derive(Serialize)]
@@ -82,6 +82,25 @@ pub(crate) async fn settings(State(workers): State<Workers>) -> Result<Json<Vec<
     Ok(Json(rows.map(setting).collect()))
 }
 
+/// A key of a pool's section, from the table of settings.
+#[derive(Serialize)]
+pub(crate) struct PoolKey {
+    key: &'static str,
+    kind: &'static str,
+    words: &'static [&'static str],
+    setting: Option<&'static str>,
+    description: &'static str,
+}
+
+/// `GET /api/v1/pool-keys`.
+pub(crate) async fn pool_keys() -> Json<Vec<PoolKey>> {
+    let key = |of: weir_config::PoolKey| {
+        let weir_config::PoolKey { key, kind, words, setting, description } = of;
+        PoolKey { key, kind, words, setting, description }
+    };
+    Json(weir_config::pool_key_table().map(key).collect())
+}
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Value {
@@ -94,7 +113,7 @@ pub(crate) struct Changed {
     /// As SHOW CONFIG has it now.
     value: String,
     #[serde(flatten)]
-    outcome: Outcome,
+    outcome: PersistedBody,
 }
 
 /// `PUT /api/v1/settings/{key}`.
@@ -105,7 +124,7 @@ pub(crate) async fn set(
 ) -> Result<Json<Changed>, ApiError> {
     let Json(Value { value }) = value.map_err(ApiError::BadBody)?;
     let about = |error: ApiError| error.about(&key);
-    let assign = Assignment::new(&key, &value).map_err(|error| about(ApiError::Unset(error)))?;
+    let assign = Assignment::new(&key, &value).map_err(|error| about(ApiError::InvalidSetting(error)))?;
     let kept = workers.change(Edit::Setting(assign)).await.map_err(about)?;
     let (_, config) = workers.report().await?;
     let now = weir_config::show(&config).into_iter().find(|row| row.key == key);

@@ -13,8 +13,8 @@ use serde_json::{Map, Value};
 use weir_admin::{Persisted, Report};
 use weir_config::{Config, Edit, EntryKind, Keys, Operation};
 
-use super::body::{self, Body, Outcome};
-use super::page::{Asked, Place};
+use super::body::{self, Body, PersistedBody};
+use super::page::{PageParams, PageRequest};
 use super::params::Name;
 use crate::ask::Workers;
 use crate::error::ApiError;
@@ -43,15 +43,15 @@ pub(crate) struct Changed {
     #[serde(skip_serializing_if = "Option::is_none")]
     user: Option<User>,
     #[serde(flatten)]
-    outcome: Outcome,
+    outcome: PersistedBody,
 }
 
 /// `GET /api/v1/users`.
-pub(crate) async fn list(State(workers): State<Workers>, asked: Asked) -> Result<Json<Page>, ApiError> {
-    let place = Place::of(asked)?;
+pub(crate) async fn list(State(workers): State<Workers>, asked: PageParams) -> Result<Json<Page>, ApiError> {
+    let page_request = PageRequest::of(asked)?;
     let (report, config) = workers.report().await?;
     let servers = report.servers_by_user();
-    let (names, next) = place.cut(names(&report, &config), |name| name);
+    let (names, next) = page_request.cut(names(&report, &config), |name| name);
     let users = names.into_iter().map(|name| user(name, &report, &config, &servers)).collect();
     Ok(Json(Page { users, next }))
 }

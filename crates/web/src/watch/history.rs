@@ -15,7 +15,7 @@ use std::time::Instant;
 use rustix::fs::{FlockOperation, flock};
 
 use super::ring::{IN_FILE, Ring, Scale};
-use super::series::{Merged, Reading, Readings, SERIES, Sample, sample};
+use super::series::{Merged, PoolState, PoolStates, SERIES, Sample, sample};
 
 /// Pools whose figures are kept.
 const MOST_POOLS: usize = 50;
@@ -26,7 +26,7 @@ const FILE: &str = "pools.history";
 
 /// The figures of the busiest pools.
 pub(crate) struct History {
-    kept: BTreeMap<String, Kept>,
+    kept: BTreeMap<String, PoolHistory>,
     /// How busy each pool is, kept or not.
     busy: HashMap<String, Busy>,
     /// The minute that is under way.
@@ -34,12 +34,12 @@ pub(crate) struct History {
     folder: Option<Folder>,
 }
 
-struct Kept {
+struct PoolHistory {
     ring: Ring,
     /// Which place of the file it has; nothing if it is in memory.
     place: Option<usize>,
     /// How the minute under way began.
-    start: Option<(Instant, Reading)>,
+    start: Option<(Instant, PoolState)>,
     merged: Merged,
 }
 
@@ -85,24 +85,24 @@ impl History {
         }
     }
 
-    /// Keeps what is known at this second of 1970's count: the readings, and the samples made of them.
+    /// Keeps what is known at this second of 1970's count: the states, and the samples made of them.
     pub(super) fn record<'a>(
         &mut self,
         second: u64,
         at: Instant,
-        readings: &Readings,
+        states: &PoolStates,
         sample_of: impl Fn(&str) -> Option<&'a Sample>,
     ) {
         if second / 60 != self.minute {
-            self.end_minute(at, readings);
+            self.end_minute(at, states);
             self.minute = second / 60;
         }
-        self.fill(readings);
+        self.fill(states);
         let mut failed = None;
         for (name, kept) in &mut self.kept {
-            let (Some(sample), Some(reading)) = (sample_of(name), readings.0.get(name)) else { continue };
+            let (Some(sample), Some(state)) = (sample_of(name), states.0.get(name)) else { continue };
             kept.merged.add(sample);
-            kept.start.get_or_insert_with(|| (at, reading.clone()));
+            kept.start.get_or_insert_with(|| (at, state.clone()));
             failed = kept.ring.put(Scale::Seconds, second, sample).err().or(failed);
         }
         self.said(failed);
@@ -119,28 +119,28 @@ impl History {
     }
 
     /// The minute under way has ended: what happened in it is kept as one, and who is kept is thought over.
-    fn end_minute(&mut self, at: Instant, readings: &Readings) {
+    fn end_minute(&mut self, at: Instant, states: &PoolStates) {
         let mut failed = None;
         for (name, kept) in &mut self.kept {
             let merged = std::mem::take(&mut kept.merged).sample();
-            let reading = readings.0.get(name);
-            if let (Some((start, before)), Some(now)) = (&kept.start, reading) {
+            let state = states.0.get(name);
+            if let (Some((start, before)), Some(now)) = (&kept.start, state) {
                 let flows = sample(Some((before, (at - *start).as_secs_f64())), now);
                 let of_minute = std::array::from_fn(|i| if SERIES[i].flows { flows[i] } else { merged[i] });
                 failed = kept.ring.put(Scale::Minutes, self.minute * 60, &of_minute).err().or(failed);
             }
-            kept.start = reading.map(|reading| (at, reading.clone()));
+            kept.start = state.map(|state| (at, state.clone()));
         }
         self.said(failed);
         self.take_folder();
-        self.weigh(readings);
+        self.weigh(states);
         self.replace();
     }
 
-    fn weigh(&mut self, readings: &Readings) {
-        self.busy.retain(|name, _| readings.0.contains_key(name));
-        for (name, reading) in &readings.0 {
-            let transactions = reading.stats.xact_count;
+    fn weigh(&mut self, states: &PoolStates) {
+        self.busy.retain(|name, _| states.0.contains_key(name));
+        for (name, state) in &states.0 {
+            let transactions = state.stats.xact_count;
             let Some(busy) = self.busy.get_mut(name) else {
                 self.busy.insert(name.clone(), Busy { transactions, a_minute: 0.0 });
                 continue;
@@ -156,12 +156,12 @@ impl History {
     }
 
     /// As long as there is room, whoever is used is kept.
-    fn fill(&mut self, readings: &Readings) {
-        for (name, reading) in &readings.0 {
+    fn fill(&mut self, states: &PoolStates) {
+        for (name, state) in &states.0 {
             if self.kept.len() >= MOST_POOLS {
                 return;
             }
-            let used = reading.record.clients() + reading.record.servers() > 0;
+            let used = state.record.clients() + state.record.servers() > 0;
             if used && !self.kept.contains_key(name) {
                 self.keep(name.clone());
             }
@@ -191,7 +191,7 @@ impl History {
             None => (Ring::in_memory(), None, None),
         };
         self.said(failed);
-        self.kept.insert(name, Kept { ring, place, start: None, merged: Merged::default() });
+        self.kept.insert(name, PoolHistory { ring, place, start: None, merged: Merged::default() });
     }
 
     /// Takes the folder, if it is free and not ours yet, and what is in it.
@@ -217,7 +217,7 @@ impl Folder {
     }
 
     /// The rings in it, if nobody else has it.
-    fn take(&mut self) -> io::Result<Option<BTreeMap<String, Kept>>> {
+    fn take(&mut self) -> io::Result<Option<BTreeMap<String, PoolHistory>>> {
         let file = self.open()?;
         if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
             return Ok(None);
@@ -228,7 +228,7 @@ impl Folder {
         let mut found = BTreeMap::new();
         for place in 0..MOST_POOLS {
             if let Some((name, ring)) = Ring::open(file, place)? {
-                found.insert(name, Kept { ring, place: Some(place), start: None, merged: Merged::default() });
+                found.insert(name, PoolHistory { ring, place: Some(place), start: None, merged: Merged::default() });
             }
         }
         Ok(Some(found))
@@ -254,21 +254,21 @@ mod tests {
     const START: u64 = 1_700_000_040;
 
     /// So many pools, the first of which has done nothing, the next one transaction a second, and so on.
-    fn readings(pools: usize, second: u64) -> Readings {
-        let reading = |n: usize| {
-            let mut reading = Reading::new();
-            reading.record.cl_active = 1;
-            reading.stats.xact_count = n as u64 * second;
-            (format!("app{n:02}"), reading)
+    fn states(pools: usize, second: u64) -> PoolStates {
+        let state = |n: usize| {
+            let mut state = PoolState::new();
+            state.record.cl_active = 1;
+            state.stats.xact_count = n as u64 * second;
+            (format!("app{n:02}"), state)
         };
-        Readings((0..pools).map(reading).collect())
+        PoolStates((0..pools).map(state).collect())
     }
 
     fn play(history: &mut History, pools: usize, seconds: std::ops::Range<u64>) {
         let start = Instant::now();
         for second in seconds {
-            let (now, before) = (readings(pools, second), readings(pools, second.saturating_sub(1)));
-            let of = |(name, now): (&String, &Reading)| (name.clone(), sample(Some((&before.0[name], 1.0)), now));
+            let (now, before) = (states(pools, second), states(pools, second.saturating_sub(1)));
+            let of = |(name, now): (&String, &PoolState)| (name.clone(), sample(Some((&before.0[name], 1.0)), now));
             let samples: BTreeMap<String, Sample> = now.0.iter().map(of).collect();
             history.record(START + second, start + Duration::from_secs(second), &now, |name| samples.get(name));
         }

@@ -29,7 +29,7 @@ pub(crate) use frame::{Selection, number};
 use history::History;
 pub(crate) use history::merged;
 pub(crate) use ring::Scale;
-use series::{Reading, Readings, UNKNOWN, sample};
+use series::{PoolState, PoolStates, UNKNOWN, sample};
 pub(crate) use series::{SERIES, Sample, place};
 pub(crate) use stream::Events;
 use stream::Streams;
@@ -55,11 +55,11 @@ struct State {
 type Known = (Vec<Sample>, Option<String>);
 
 /// What the next figures are compared with.
-struct Before {
+struct Measurement {
     at: Instant,
-    readings: Readings,
+    states: PoolStates,
     /// All pools as one.
-    sum: Reading,
+    sum: PoolState,
     cpu: Cpu,
 }
 
@@ -86,10 +86,10 @@ impl Watch {
     }
 
     /// Looks once; how many pools there were.
-    async fn look(&self, workers: &Workers, before: &mut Option<Arc<Before>>) -> Result<usize, ApiError> {
+    async fn look(&self, workers: &Workers, before: &mut Option<Arc<Measurement>>) -> Result<usize, ApiError> {
         let (report, config) = workers.report().await?;
         let pools = report.pools.len();
-        let now = Before::now(Readings::of(report, &config));
+        let now = Measurement::now(PoolStates::of(report, &config));
         let frame = Arc::new(now.since(before.as_deref()));
         let now = Arc::new(now);
         *before = Some(now.clone());
@@ -103,11 +103,11 @@ impl Watch {
     }
 
     /// Keeps what is known now; a disk may take its time, which is another thread's.
-    async fn keep(&self, now: Arc<Before>, frame: Arc<Frame>) {
+    async fn keep(&self, now: Arc<Measurement>, frame: Arc<Frame>) {
         let history = self.history.clone();
         let keep = move || {
             let of = |name: &str| frame.pools.get(name).map(|pool| &pool.sample);
-            lock(&history).record(frame.at as u64, now.at, &now.readings, of);
+            lock(&history).record(frame.at as u64, now.at, &now.states, of);
         };
         // It ends, or the process does.
         let _ = spawn_blocking(keep).await;
@@ -150,22 +150,22 @@ impl Watch {
     }
 }
 
-impl Before {
-    fn now(readings: Readings) -> Before {
-        Before { at: Instant::now(), sum: readings.sum(), readings, cpu: Cpu::now() }
+impl Measurement {
+    fn now(states: PoolStates) -> Measurement {
+        Measurement { at: Instant::now(), sum: states.sum(), states, cpu: Cpu::now() }
     }
 
     /// What is known now, and what happened since.
-    fn since(&self, before: Option<&Before>) -> Frame {
+    fn since(&self, before: Option<&Measurement>) -> Frame {
         let seconds = before.map_or(0.0, |before| (self.at - before.at).as_secs_f64());
-        let earlier = |name: &str| before?.readings.0.get(name).map(|reading| (reading, seconds));
-        let of_pool = |(name, reading)| {
-            let (name, reading): (&String, &Reading) = (name, reading);
-            (name.clone(), frame::Pool { sample: sample(earlier(name), reading), errors: reading.errors().by_code() })
+        let earlier = |name: &str| before?.states.0.get(name).map(|state| (state, seconds));
+        let of_pool = |(name, state)| {
+            let (name, state): (&String, &PoolState) = (name, state);
+            (name.clone(), frame::Pool { sample: sample(earlier(name), state), errors: state.errors().by_code() })
         };
         Frame {
             at: clock::now().as_secs_f64(),
-            pools: self.readings.0.iter().map(of_pool).collect(),
+            pools: self.states.0.iter().map(of_pool).collect(),
             all: sample(before.map(|before| (&before.sum, seconds)), &self.sum),
             workers: before.map(|before| self.cpu.shares_since(&before.cpu, seconds)).unwrap_or_default(),
         }

@@ -1,7 +1,7 @@
-//! Which figures of a pool are watched, and how each is made of two readings: one table for events, history and advice.
+//! Which figures of a pool are watched, and how each is made of two states: one table for events, history and advice.
 //!
-//! Owns the names. What a reading has at its moment is taken as it is; what is counted is the difference to an earlier
-//! reading, and unknown without one. Times are in milliseconds where the name says so, rates are a second.
+//! Owns the names. Gauges are taken as they are; counters as the difference to an earlier
+//! state, and unknown without one. Times are in milliseconds where the name says so, rates are a second.
 
 use std::collections::BTreeMap;
 
@@ -11,20 +11,20 @@ use weir_config::Config;
 
 /// One pool, as it was at a moment: all its users together.
 #[derive(Clone, Debug)]
-pub(crate) struct Reading {
+pub(crate) struct PoolState {
     pub(crate) record: PoolRecord,
     pub(crate) stats: Stats,
     pub(crate) tally: PoolCounters,
     pub(crate) refusals: u64,
 }
 
-impl Reading {
-    pub(super) fn new() -> Reading {
+impl PoolState {
+    pub(super) fn new() -> PoolState {
         let record = PoolRecord::new("", "", PoolMode::Transaction);
-        Reading { record, stats: Stats::default(), tally: PoolCounters::default(), refusals: 0 }
+        PoolState { record, stats: Stats::default(), tally: PoolCounters::default(), refusals: 0 }
     }
 
-    fn add(&mut self, other: &Reading) {
+    fn add(&mut self, other: &PoolState) {
         self.record.add(&other.record);
         self.stats.add(&other.stats);
         self.tally.add(&other.tally);
@@ -39,41 +39,41 @@ impl Reading {
 
 /// All pools at a moment: those of the configuration, and those made on demand.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Readings(pub(crate) BTreeMap<String, Reading>);
+pub(crate) struct PoolStates(pub(crate) BTreeMap<String, PoolState>);
 
-impl Readings {
-    pub(crate) fn of(report: Report, config: &Config) -> Readings {
-        let named = config.pools.keys().map(|name| (name.clone(), Reading::new()));
-        let mut readings: BTreeMap<String, Reading> = named.collect();
+impl PoolStates {
+    pub(crate) fn of(report: Report, config: &Config) -> PoolStates {
+        let named = config.pools.keys().map(|name| (name.clone(), PoolState::new()));
+        let mut states: BTreeMap<String, PoolState> = named.collect();
         for record in &report.pools {
-            readings.entry(record.database.clone()).or_insert_with(Reading::new).record.add(record);
+            states.entry(record.database.clone()).or_insert_with(PoolState::new).record.add(record);
         }
         for refused in &report.refusals {
             let Some((name, _)) = &refused.pool else { continue };
-            if let Some(reading) = readings.get_mut(name) {
-                reading.refusals += refused.refusals.total();
+            if let Some(state) = states.get_mut(name) {
+                state.refusals += refused.refusals.total();
             }
         }
         for stats in report.stats {
-            if let Some(reading) = readings.get_mut(&stats.database) {
-                (reading.stats, reading.tally) = (stats.total, stats.tally);
+            if let Some(state) = states.get_mut(&stats.database) {
+                (state.stats, state.tally) = (stats.total, stats.tally);
             }
         }
-        Readings(readings)
+        PoolStates(states)
     }
 
     /// All pools as one.
-    pub(crate) fn sum(&self) -> Reading {
-        let mut sum = Reading::new();
-        self.0.values().for_each(|reading| sum.add(reading));
+    pub(crate) fn sum(&self) -> PoolState {
+        let mut sum = PoolState::new();
+        self.0.values().for_each(|state| sum.add(state));
         sum
     }
 }
 
-/// What happened to a pool from one reading to another.
+/// What happened to a pool between two states.
 struct Interval<'a> {
-    now: &'a Reading,
-    /// Nothing without an earlier reading.
+    now: &'a PoolState,
+    /// Nothing without an earlier state.
     passed: Option<Passed>,
 }
 
@@ -88,7 +88,7 @@ struct Passed {
 }
 
 impl<'a> Interval<'a> {
-    fn new(before: Option<(&Reading, f64)>, now: &'a Reading) -> Interval<'a> {
+    fn new(before: Option<(&PoolState, f64)>, now: &'a PoolState) -> Interval<'a> {
         let passed = before.filter(|(_, seconds)| *seconds > 0.0).map(|(before, seconds)| Passed {
             seconds,
             stats: now.stats.sub(&before.stats),
@@ -138,7 +138,7 @@ pub(crate) struct Series {
     /// Its name; of several that differ by the part behind the last `_`, events make one with parts (`wait_ms`: `p95`).
     pub(crate) name: &'static str,
     pub(crate) merge: Merge,
-    /// Whether it is counted between two readings rather than looked at.
+    /// Whether it is the difference of two states rather than a value of one.
     pub(crate) flows: bool,
     of: fn(&Interval<'_>) -> Option<f64>,
 }
@@ -201,8 +201,8 @@ pub(crate) type Sample = [f32; COUNT];
 /// Nothing is known.
 pub(crate) const UNKNOWN: Sample = [f32::NAN; COUNT];
 
-/// What is known of a pool at a reading, and of the time since an earlier one, which was so many seconds before.
-pub(crate) fn sample(before: Option<(&Reading, f64)>, now: &Reading) -> Sample {
+/// A pool's figures: of `now`, and of the time since an earlier state, so many seconds before.
+pub(crate) fn sample(before: Option<(&PoolState, f64)>, now: &PoolState) -> Sample {
     let interval = Interval::new(before, now);
     std::array::from_fn(|index| (SERIES[index].of)(&interval).map_or(f32::NAN, |value| value as f32))
 }
@@ -248,14 +248,14 @@ impl Merged {
 mod tests {
     use super::*;
 
-    fn reading(transactions: u64) -> Reading {
-        let mut reading = Reading::new();
-        (reading.record.cl_active, reading.record.cl_waiting, reading.record.sv_active) = (5, 3, 2);
-        reading.stats.xact_count = transactions;
-        reading.stats.xact_time = transactions * 4_000;
-        reading.stats.query_time = transactions * 1_000;
-        reading.tally.times().transaction.count_many(4_000, transactions);
-        reading
+    fn state(transactions: u64) -> PoolState {
+        let mut state = PoolState::new();
+        (state.record.cl_active, state.record.cl_waiting, state.record.sv_active) = (5, 3, 2);
+        state.stats.xact_count = transactions;
+        state.stats.xact_time = transactions * 4_000;
+        state.stats.query_time = transactions * 1_000;
+        state.tally.times().transaction.count_many(4_000, transactions);
+        state
     }
 
     fn value(sample: &Sample, name: &str) -> f32 {
@@ -271,7 +271,7 @@ mod tests {
 
     #[test]
     fn what_is_looked_at_is_known_at_once_and_what_flows_with_the_second_reading() {
-        let (first, second) = (reading(100), reading(150));
+        let (first, second) = (state(100), state(150));
         let at_once = sample(None, &first);
         assert_eq!((value(&at_once, "clients_active"), value(&at_once, "clients_idle")), (2.0, 3.0));
         assert_eq!(value(&at_once, "clients_waiting"), 3.0);
@@ -287,7 +287,7 @@ mod tests {
 
     #[test]
     fn counters_that_began_anew_are_no_negative_rate() {
-        let later = sample(Some((&reading(100), 1.0)), &reading(3));
+        let later = sample(Some((&state(100), 1.0)), &state(3));
         assert_eq!(value(&later, "transactions_per_second"), 0.0);
     }
 

@@ -41,8 +41,8 @@ pub(crate) fn options(address: SocketAddr) -> Options {
         history: None,
         lab: None,
         tls: None,
-        book: ended,
-        patience: Timeouts::default(),
+        config: ended,
+        timeouts: Timeouts::default(),
         version: "test",
     }
 }

@@ -65,8 +65,8 @@ fn options(file: &Arc<File>) -> Options {
         lab: None,
         tls: None,
         control: file.clone(),
-        book: file.clone(),
-        patience: Timeouts::default(),
+        config: file.clone(),
+        timeouts: Timeouts::default(),
         version: "test",
     }
 }
@@ -316,8 +316,8 @@ fn what_others_write_is_escaped_in_the_audit_and_in_the_log() {
 #[test]
 fn whoever_is_not_known_sends_a_short_body_at_once() {
     let file = Arc::new(File(Mutex::new(Arc::new(users())), Mutex::default()));
-    let patience = Timeouts { body: Duration::from_millis(100), ..Timeouts::default() };
-    let stage = Stage { web: Web::start(Options { patience, ..options(&file) }).expect("a free port"), file };
+    let timeouts = Timeouts { body: Duration::from_millis(100), ..Timeouts::default() };
+    let stage = Stage { web: Web::start(Options { timeouts, ..options(&file) }).expect("a free port"), file };
     let connect = || {
         let stream = TcpStream::connect(stage.web.bound()[0]).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();

@@ -15,9 +15,9 @@ const LONG: Duration = Duration::from_secs(60);
 const SHORT: Duration = Duration::from_millis(100);
 
 /// One that is impatient with heads, or with requests.
-fn impatient(patience: Timeouts) -> Web {
+fn impatient(timeouts: Timeouts) -> Web {
     let any = SocketAddr::from(([127, 0, 0, 1], 0));
-    Web::start(Options { patience, ..options(any) }).expect("a free port")
+    Web::start(Options { timeouts, ..options(any) }).expect("a free port")
 }
 
 fn connect(web: &Web) -> TcpStream {
@@ -98,10 +98,10 @@ fn a_body_that_says_it_is_too_long_is_refused_before_any_of_it_has_come() {
 
 #[test]
 fn a_body_that_does_not_come_is_given_up() {
-    for patience in
+    for timeouts in
         [Timeouts { request: SHORT, ..Timeouts::default() }, Timeouts { body: SHORT, ..Timeouts::default() }]
     {
-        let web = impatient(patience);
+        let web = impatient(timeouts);
         for path in ["/api/v1/login", "/api/v1/pools"] {
             let mut stream = connect(&web);
             let head = format!("POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json");

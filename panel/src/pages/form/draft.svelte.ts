@@ -3,7 +3,7 @@
 import { ApiError, get, patch, poolPath, post, remove } from '../../lib/api';
 import { notices, untilRestart } from '../../lib/notices.svelte';
 import { pools } from '../../lib/pools.svelte';
-import { changes, fieldsOf, secondsOf, type Fields, type Key } from '../../lib/poolkeys';
+import { BASICS, changes, fieldsOf, GROUPS, named, secondsOf, type Fields, type Key, type PoolKey } from '../../lib/poolkeys';
 import { needed, type Needed } from '../../lib/sizing';
 import type { Changed, Mode, Pool, PoolConfig, Setting, Tested } from '../../lib/types';
 
@@ -33,6 +33,10 @@ export class PoolDraft {
 
   private before = $state.raw<Fields>(fieldsOf({}));
   private settings = $state.raw<Setting[]>([]);
+  private keys = $state.raw<PoolKey[]>([]);
+  /** The keys that every pool wants, by their names, and the others in their groups. */
+  readonly basics = $derived(Object.fromEntries(named(BASICS, this.keys).map((key) => [key.key, key])));
+  readonly groups = $derived(GROUPS.map(({ title, labels }) => ({ title, keys: named(labels, this.keys) })));
   private readonly own = $derived.by(() => {
     const servers = this.pool?.servers;
     return servers ? servers.active + servers.idle + servers.used + servers.tested : 0;
@@ -49,7 +53,7 @@ export class PoolDraft {
   constructor(readonly name: string | null) {}
 
   async begin() {
-    const settings = get<Setting[]>('settings');
+    const table = Promise.all([get<Setting[]>('settings'), get<PoolKey[]>('pool-keys')]);
     if (this.name !== null) {
       const [shown, config, measured] = await Promise.all([
         get<Pool>(poolPath(this.name)),
@@ -63,11 +67,11 @@ export class PoolDraft {
       this.ownUser = this.before.user === '';
       this.secret = ['password', 'password_file', 'password_env'].some((key) => config[key] !== undefined);
     }
-    this.settings = await settings;
+    [this.settings, this.keys] = await table;
   }
 
   /** The value of a setting of the process. */
-  setting(key?: string): string {
+  setting(key?: string | null): string {
     return this.settings.find((row) => row.key === key)?.value ?? '';
   }
 
@@ -108,7 +112,7 @@ export class PoolDraft {
   }
 
   private body(): PoolConfig {
-    return changes(this.before, this.ownUser ? { ...this.fields, user: '', password: '' } : this.fields);
+    return changes(this.before, this.ownUser ? { ...this.fields, user: '', password: '' } : this.fields, this.keys);
   }
 
   /** What no server needs to be asked about. */
@@ -130,7 +134,7 @@ export class PoolDraft {
     const body = this.body();
     if (Object.keys(body).length === 0) return name;
     const changed = await patch<Changed>(poolPath(name), body);
-    const undo = changes(this.fields, this.before);
+    const undo = changes(this.fields, this.before, this.keys);
     // What the password was, nobody knows.
     delete undo.password;
     const back = async () => {

@@ -1,4 +1,4 @@
-//! Logins at a pool's server, asked for over the API: a few at a time, and what they found is remembered for a moment.
+//! Logins at a pool's server that the API asks for: a few at a time, their results remembered for a moment.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -10,54 +10,54 @@ use tokio::time::timeout;
 use weir_admin::{ConfigAccess, PoolTestResult};
 use weir_config::Keys;
 
-use crate::advice::Room;
+use crate::advice::FreeConnections;
 use crate::error::ApiError;
 use crate::lock::lock;
 
-/// Trials at once: each waits on a thread of its own for its server.
-const TRIALS: usize = 4;
-/// How long an asker waits, for a turn and for the answer. A trial ends by itself before, unless the system holds it up: over
-/// a look-up of a name, say. Then it keeps its turn, and nobody waits for it.
+/// Tests at once: each waits on a thread of its own for its server.
+const TESTS: usize = 4;
+/// How long an asker waits, for a permit and for the answer. A test ends by itself before, unless the system holds it up: over
+/// a look-up of a name, say. Then it keeps its permit, and nobody waits for it.
 const LONGEST: Duration = Duration::from_secs(15);
 /// For how long it is believed what a database had room for.
 const FRESH: Duration = Duration::from_secs(60);
 
-/// Who tries pools; cheap to clone.
+/// Tests pools; cheap to clone.
 #[derive(Clone)]
-pub(crate) struct Trials {
-    book: Arc<dyn ConfigAccess>,
-    turns: Arc<Semaphore>,
-    rooms: Arc<Mutex<HashMap<String, Asked>>>,
+pub(crate) struct PoolTests {
+    config: Arc<dyn ConfigAccess>,
+    permits: Arc<Semaphore>,
+    rooms: Arc<Mutex<HashMap<String, KnownRoom>>>,
 }
 
 /// When a database was asked, and what it said; nothing if it could not be asked.
-type Asked = (Instant, Option<Room>);
+type KnownRoom = (Instant, Option<FreeConnections>);
 
-impl Trials {
-    pub(crate) fn new(book: Arc<dyn ConfigAccess>) -> Trials {
-        Trials { book, turns: Arc::new(Semaphore::new(TRIALS)), rooms: Arc::default() }
+impl PoolTests {
+    pub(crate) fn new(config: Arc<dyn ConfigAccess>) -> PoolTests {
+        PoolTests { config, permits: Arc::new(Semaphore::new(TESTS)), rooms: Arc::default() }
     }
 
     /// Logs in where a pool with these keys would; the inner error is the server's, or the network's.
     pub(crate) async fn login(&self, pool: String, keys: Keys) -> Result<Result<PoolTestResult, String>, ApiError> {
-        let trial = timeout(LONGEST, self.attempt(pool, keys)).await;
-        trial.unwrap_or_else(|_| Ok(Err("the server did not answer in time".to_owned())))
+        let test = timeout(LONGEST, self.attempt(pool, keys)).await;
+        test.unwrap_or_else(|_| Ok(Err("the server did not answer in time".to_owned())))
     }
 
     async fn attempt(&self, pool: String, keys: Keys) -> Result<Result<PoolTestResult, String>, ApiError> {
         // The semaphore is never closed.
-        let permit = self.turns.clone().acquire_owned().await.map_err(|_| ApiError::Ending)?;
-        let book = self.book.clone();
-        let trial = spawn_blocking(move || {
+        let permit = self.permits.clone().acquire_owned().await.map_err(|_| ApiError::Ending)?;
+        let config = self.config.clone();
+        let test = spawn_blocking(move || {
             let _permit = permit;
-            book.try_pool(&pool, keys)
+            config.try_pool(&pool, keys)
         });
-        trial.await.map_err(|_| ApiError::Ending)?.map_err(ApiError::ChangeError)
+        test.await.map_err(|_| ApiError::Ending)?.map_err(ApiError::NotChanged)
     }
 
     /// What the database of a pool that is there has room for; nothing if it does not say so, as when only clients know its
     /// passwords.
-    pub(crate) async fn room(&self, pool: &str) -> Option<Room> {
+    pub(crate) async fn room(&self, pool: &str) -> Option<FreeConnections> {
         let now = Instant::now();
         let remembered = {
             let mut rooms = lock(&self.rooms);
@@ -75,11 +75,11 @@ impl Trials {
 }
 
 /// The connection that asked is over, and its place free again.
-fn room_of(server: &PoolTestResult) -> Room {
+fn room_of(server: &PoolTestResult) -> FreeConnections {
     let for_others = server.max_connections.saturating_sub(server.superuser_reserved_connections);
     let free = for_others.saturating_sub(server.connections.saturating_sub(1));
     let small = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
-    Room { max_connections: small(server.max_connections), free: small(free) }
+    FreeConnections { max_connections: small(server.max_connections), free: small(free) }
 }
 
 #[cfg(test)]

@@ -1,0 +1,32 @@
+//! The keys that a pool's section may have, for programs that offer them to a person.
+
+use crate::kind::Kind;
+use crate::table::{Section, Setting};
+
+/// A key of a pool's section, from the table of settings.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PoolKey {
+    /// Its name in TOML.
+    pub key: &'static str,
+    /// What values it takes: `number`, `time`, `size`, `flag`, `word`, `text`, `query`, `secret`, `list`, or `numbers` (one
+    /// or a list of them).
+    pub kind: &'static str,
+    /// The words that one of kind `word` may be; none for the others.
+    pub words: &'static [&'static str],
+    /// The setting for all that holds for pools without this key, by the name of SHOW CONFIG.
+    pub setting: Option<&'static str>,
+    /// What it does, in sentences of Markdown.
+    pub description: &'static str,
+}
+
+/// Every key that a pool may have, in the order of the reference.
+pub fn pool_key_table() -> impl Iterator<Item = PoolKey> {
+    let key = |setting: &'static Setting| PoolKey {
+        key: setting.name,
+        kind: setting.kind.name(),
+        words: if let Kind::Word(words) = setting.kind { words } else { &[] },
+        setting: (setting.section != Section::Pool).then(|| setting.shown_name()),
+        description: setting.doc,
+    };
+    Section::Pool.settings().map(key)
+}
