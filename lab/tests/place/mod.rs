@@ -1,5 +1,5 @@
-//! A temporary folder for one run of the built `weir-lab`, so that what is left behind differs from what
-//! else's. What is not here (PostgreSQL, Node.js, a built `weir`) makes a test print so and pass.
+//! A temporary folder for one run of the built `weir-lab`, so that what it leaves behind is known to be
+//! its own. What is not here (PostgreSQL, Node.js, a built `weir`) makes a test print so and pass.
 
 #![allow(dead_code, reason = "each test uses its part")]
 
