@@ -7,7 +7,7 @@ use clap::{Args, Parser, Subcommand};
 use crate::experiments::{node, own, pgbench, products, reconnect, size};
 use crate::length::Length;
 
-const ABOUT: &str = "The published experiments about connection pooling, rerun on this machine and told honestly";
+const ABOUT: &str = "The published experiments about connection pooling, rerun on this machine, with honest reports";
 
 const EXAMPLES: &str = "\
 Examples:

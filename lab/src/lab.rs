@@ -19,7 +19,7 @@ use weir_pglocal::{Account, Caretaker, TempFolder};
 use crate::length::Length;
 use crate::model::Ran;
 use crate::progress::Progress;
-use crate::stand::Process;
+use crate::servers::Process;
 use crate::steps::Trouble;
 use crate::tools::{Program, Tool};
 
@@ -79,7 +79,7 @@ impl Lab {
         self.folder.path()
     }
 
-    /// To be told of the processes that are to end with us.
+    /// Ends the processes that are added to it, should we be killed.
     pub(crate) fn caretaker(&self) -> &Arc<Caretaker> {
         &self.caretaker
     }
@@ -168,11 +168,11 @@ impl Lab {
         Process::start(name, command, self.folder().join(format!("{name}.log")), self.caretaker())
     }
 
-    /// Runs a command to its end, or to the end of `patience`, and keeps what it says in `raw/NAME.txt`.
+    /// Runs a command to its end, or to the end of `timeout`, and keeps what it says in `raw/NAME.txt`.
     ///
     /// `what` is for a reader: `150 clients through Weir`. A status other than 0 is no error here; not to end in time is.
-    pub(crate) fn run(&self, name: &str, what: &str, command: Command, patience: Duration) -> Result<Said, Trouble> {
-        self.begin(name, what, command)?.finish(self, patience)
+    pub(crate) fn run(&self, name: &str, what: &str, command: Command, timeout: Duration) -> Result<Said, Trouble> {
+        self.begin(name, what, command)?.finish(self, timeout)
     }
 
     /// Begins what [`Lab::run`] does in one; several may run at once.
@@ -201,8 +201,8 @@ impl Running {
     ///
     /// # Errors
     /// That it did not end in time; it is ended then.
-    pub(crate) fn finish(mut self, lab: &Lab, patience: Duration) -> Result<Said, Trouble> {
-        let status = self.process.wait(patience);
+    pub(crate) fn finish(mut self, lab: &Lab, timeout: Duration) -> Result<Said, Trouble> {
+        let status = self.process.wait(timeout);
         drop(self.process);
         let read = |path: &Path| {
             let text = fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
@@ -217,7 +217,7 @@ impl Running {
             Some(status) => Ok(Said { status, stdout, stderr, ran }),
             None => {
                 let (what, line) = (&self.what, &self.line);
-                Err(Trouble::Failed(format!("{what}: not done after {} s: {line}", patience.as_secs())))
+                Err(Trouble::Failed(format!("{what}: not done after {} s: {line}", timeout.as_secs())))
             }
         }
     }
@@ -252,9 +252,9 @@ fn quote(word: &str) -> String {
     }
 }
 
-/// Asks again and again until it is so, or until `patience` is over; whether it became so.
-pub(crate) fn eventually(patience: Duration, mut so: impl FnMut() -> bool) -> bool {
-    let end = Instant::now() + patience;
+/// Asks again and again until it is so, or until `timeout` is over; whether it became so.
+pub(crate) fn eventually(timeout: Duration, mut so: impl FnMut() -> bool) -> bool {
+    let end = Instant::now() + timeout;
     loop {
         if so() {
             return true;

@@ -1,4 +1,4 @@
-//! The machine a report was made on, as the kernel tells it; and how much of it went to strangers meanwhile.
+//! The machine a report was made on, as the kernel reports it, and the share of it that other programs took.
 
 use std::fs;
 

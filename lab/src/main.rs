@@ -14,7 +14,7 @@ mod model;
 mod progress;
 mod report;
 mod runner;
-mod stand;
+mod servers;
 mod steps;
 mod tools;
 
@@ -93,7 +93,7 @@ fn serve(common: Common, options: &products::Options) -> Result<(), Trouble> {
     products::serve(&lab, options)
 }
 
-/// Prints; whoever has stopped reading misses the rest, and nothing breaks.
+/// Prints; a closed pipe is no error, the rest is dropped.
 #[allow(clippy::unnecessary_wraps)]
 fn show(text: &str) -> Result<(), Trouble> {
     let _ = std::io::stdout().write_all(text.as_bytes());

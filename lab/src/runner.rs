@@ -1,7 +1,7 @@
 //! Takes the steps of experiments one after another, and tells what came of them.
 //!
 //! Owns the order of things: what is left to do, progress, the journal after every step, what a failure costs (its step,
-//! nothing else), and that a step disturbed by strangers says so.
+//! nothing else), and that a step disturbed by other programs is marked.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,10 +22,10 @@ use crate::report;
 use crate::steps::{Experiment, Outcome, Results, Step, Trouble};
 use crate::tools::DEBUG;
 
-/// The share of the machine's time that strangers may take during a step before it is said.
+/// The share of the machine's time that other programs may take during a step before a warning.
 const FOREIGN: f64 = 0.10;
 
-/// Where runs go unless told otherwise, below the working directory.
+/// Where runs go by default, below the working directory.
 pub(crate) const REPORTS: &str = "weir-lab";
 
 /// What is to be done.
@@ -174,7 +174,7 @@ pub(crate) fn finish(order: &Order, journal: &mut Journal) -> Result<(PathBuf, R
         ended,
         machine: machine::here(),
         versions: journal.run.versions.clone(),
-        experiments: order.experiments.iter().map(|experiment| told(experiment.as_ref(), journal)).collect(),
+        experiments: order.experiments.iter().map(|experiment| evaluated(experiment.as_ref(), journal)).collect(),
     };
     report::write(journal.folder(), &report)?;
     journal.save()?;
@@ -182,9 +182,9 @@ pub(crate) fn finish(order: &Order, journal: &mut Journal) -> Result<(PathBuf, R
 }
 
 /// An experiment's story, with what all steps have in common.
-fn told(experiment: &dyn Experiment, journal: &Journal) -> model::Experiment {
+fn evaluated(experiment: &dyn Experiment, journal: &Journal) -> model::Experiment {
     let results = Results::new(journal.outcomes_of(experiment.id()).cloned().unwrap_or_default());
-    let mut story = experiment.tell(&results);
+    let mut story = experiment.evaluate(&results);
     if journal.run.versions.get("Weir").is_some_and(|version| version.contains(DEBUG)) {
         story.warnings.push("Weir is a debug build here, several times slower than what one runs".to_owned());
     }
@@ -215,7 +215,7 @@ fn disturbance(disturbed: &[(f64, String)], steps: usize) -> Option<String> {
     ))
 }
 
-/// Ends everything when we are told to end. When we are killed, the caretakers do the same.
+/// Ends everything at the signal to end. When we are killed, the caretakers do the same.
 fn leave_nothing_behind(lab: &Lab, journal: &Journal) {
     let Ok(mut signals) = Signals::new(ending_signals()) else { return };
     // The lab alone owns its caretaker: one that goes home with the lab leaves no shell behind.
@@ -238,7 +238,7 @@ pub(crate) fn ending_signals() -> impl Iterator<Item = i32> {
     [SIGINT, SIGTERM].into_iter().chain(hup)
 }
 
-/// Does not return once we were told to end. What ran was ended under its experiment's hands: that is no result, and nothing
+/// Does not return after the signal to end. What ran was ended under its experiment's hands: that is no result, and nothing
 /// is to be started after it.
 fn stay_if_stopping(lab: &Lab) {
     while lab.caretaker().clearing() {
@@ -276,7 +276,7 @@ mod tests {
             Ok(Box::new(Trial { taken: Rc::clone(&self.taken) }))
         }
 
-        fn tell(&self, results: &Results) -> model::Experiment {
+        fn evaluate(&self, results: &Results) -> model::Experiment {
             let mut story = model::Experiment::empty("trial", "A trial");
             story.setup = vec![format!("{:?}", results.get::<u32>("works"))];
             story
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_and_a_lack_cost_their_step_only_and_are_told() {
+    fn a_failure_and_a_lack_cost_their_step_only_and_are_reported() {
         let parent = TempFolder::new().unwrap();
         let taken = Rc::default();
         let (folder, report) = run(&order(&parent.path().join("out"), &taken)).unwrap();
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn strangers_on_the_machine_cost_one_sentence_however_often_they_disturbed() {
+    fn other_programs_on_the_machine_cause_one_warning_however_often_they_disturb() {
         let disturbed = [(0.2, "one".to_owned()), (0.5, "two".to_owned()), (0.3, "three".to_owned())];
         let sentence = disturbance(&disturbed, 9).unwrap();
         assert!(sentence.contains("in 3 of 9 steps; most in “two”, 50%"), "{sentence}");

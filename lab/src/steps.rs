@@ -1,7 +1,7 @@
-//! What an experiment is to the runner: steps that are taken one by one, and a story told of their results.
+//! What an experiment is to the runner: steps that are taken one by one, and an evaluation of their results.
 //!
 //! Owns the two halves that must not mix. *Measuring* (a [`Stage`]) touches the world and returns plain data; *telling*
-//! ([`Experiment::tell`]) is a pure function of that data, so that a report can be made again without measuring, an
+//! ([`Experiment::evaluate`]) is a pure function of that data, so that a report can be made again without measuring, an
 //! interrupted run resumes, and claims are tested without servers.
 
 use std::collections::BTreeMap;
@@ -48,7 +48,7 @@ pub(crate) trait Experiment {
 
     /// The story of the results, complete or not. Commands, warnings and missing programs of the steps, and steps that
     /// failed, are added by the runner.
-    fn tell(&self, results: &Results) -> model::Experiment;
+    fn evaluate(&self, results: &Results) -> model::Experiment;
 }
 
 /// An experiment's servers and programs, which end when it is dropped.

@@ -145,7 +145,7 @@ impl Tool {
     /// Finds it: in PATH, then where distributions put it; Weir beside this program first.
     ///
     /// # Errors
-    /// What is missing and how to get it; the effect is left to whoever needs it.
+    /// What is missing and how to get it; the caller decides what that means.
     pub(crate) fn find(self, weir: Option<&Path>) -> Result<Program, Missing> {
         let entry = self.entry();
         let path = match (self, weir) {

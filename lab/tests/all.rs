@@ -15,14 +15,14 @@ use weir_pglocal::free_port;
 use place::{Place, needed, wait};
 
 /// A smoke run takes about a minute and a half on a quiet machine.
-const PATIENCE: Duration = Duration::from_secs(600);
+const TIMEOUT: Duration = Duration::from_secs(600);
 
 #[test]
 fn every_experiment_runs_to_its_end_and_leaves_a_report() {
     let Some(weir) = needed(&[]) else { return };
     let place = Place::new();
     let mut lab = place.lab(&["all", "--smoke"], &weir);
-    let status = wait(&mut lab, PATIENCE).unwrap_or_else(|| panic!("it does not end\n{}", place.said()));
+    let status = wait(&mut lab, TIMEOUT).unwrap_or_else(|| panic!("it does not end\n{}", place.said()));
     assert!(status.success(), "{}", place.said());
     let folder = &place.runs()[0];
     let read = |file: &str| fs::read_to_string(folder.join(file)).unwrap_or_else(|error| panic!("{file}: {error}"));

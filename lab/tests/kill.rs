@@ -13,7 +13,7 @@ use weir_pglocal::{Signal, send_signal};
 use place::{Place, needed, wait};
 
 /// How long clearing up may take: a caretaker gives servers six seconds to end by themselves, and the machine may be busy.
-const PATIENCE: Duration = Duration::from_secs(15);
+const TIMEOUT: Duration = Duration::from_secs(15);
 
 /// When to kill, in ms after the start: while programs are looked for, while drivers are installed, while servers are made, and
 /// while something is measured.
@@ -44,7 +44,7 @@ fn products_is_gone_after_sigkill_at_any_moment() {
 }
 
 #[test]
-fn a_lab_that_is_told_to_end_clears_up_first() {
+fn a_lab_that_gets_a_signal_clears_up_first() {
     let Some(weir) = needed(&["node", "npm"]) else { return };
     for (experiment, moment, signal) in [
         ("node", 4500, Signal::SIGINT),
@@ -83,7 +83,7 @@ fn end(place: &Place, mut lab: Child, experiment: &str, moment: u64, signal: Sig
     thread::sleep(Duration::from_millis(moment));
     let (before, running) = (place.processes(), lab.try_wait().expect("a child of ours").is_none());
     send_signal(lab.id(), signal);
-    let status = wait(&mut lab, PATIENCE);
+    let status = wait(&mut lab, TIMEOUT);
     eprintln!("{what}: {} processes before, running: {running}, then {status:?}", before.len());
     let status = status.unwrap_or_else(|| panic!("{what}: it goes on\n{}", place.said()));
     // The lab and its caretaker at least; or this test would not see what is left.
@@ -98,7 +98,7 @@ fn end(place: &Place, mut lab: Child, experiment: &str, moment: u64, signal: Sig
             assert!(!place.said().contains("failed"), "{what}: {}", place.said());
         }
     }
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TIMEOUT;
     while !(place.processes().is_empty() && place.folders().is_empty()) && Instant::now() < end {
         thread::sleep(Duration::from_millis(50));
     }

@@ -19,7 +19,7 @@ use crate::steps::Trouble;
 /// The complaint of a reply that is not begun in time.
 const LATE: &str = "no reply in time";
 /// How long a body may take. No honest one takes so long; a stuck one must not hold the lab up.
-const BODY_PATIENCE: Duration = Duration::from_secs(5);
+const BODY_TIMEOUT: Duration = Duration::from_secs(5);
 /// How much of a body is looked at; the rest is counted.
 const HEAD: usize = 512;
 /// How many different complaints are kept.
@@ -35,7 +35,7 @@ pub(crate) struct Plan<'a> {
     pub(crate) connections: usize,
     pub(crate) until: Until,
     /// How long a reply's head may take to come.
-    pub(crate) patience: Duration,
+    pub(crate) timeout: Duration,
     /// What a reply's first bytes say of its time at the server, in ms.
     pub(crate) server_ms: fn(&[u8]) -> Option<f64>,
 }
@@ -130,7 +130,7 @@ pub(crate) fn run(plan: &Plan<'_>) -> Result<Load, Trouble> {
 
 /// One connection's requests, one after another.
 fn work(plan: &Plan<'_>, taken: &AtomicUsize) -> Seen {
-    let agent = agent(plan.patience);
+    let agent = agent(plan.timeout);
     let mut seen = Seen::default();
     let began = Instant::now();
     let more = || match plan.until {
@@ -151,12 +151,12 @@ fn work(plan: &Plan<'_>, taken: &AtomicUsize) -> Seen {
     seen
 }
 
-fn agent(patience: Duration) -> Agent {
+fn agent(timeout: Duration) -> Agent {
     let config = Agent::config_builder()
         .http_status_as_error(false)
-        .timeout_connect(Some(patience))
-        .timeout_recv_response(Some(patience))
-        .timeout_recv_body(Some(BODY_PATIENCE))
+        .timeout_connect(Some(timeout))
+        .timeout_recv_response(Some(timeout))
+        .timeout_recv_body(Some(BODY_TIMEOUT))
         .proxy(None)
         .build();
     config.new_agent()
@@ -294,7 +294,7 @@ mod tests {
     fn successes_and_errors_are_counted_apart_and_bodies_read_to_their_end() {
         let url = serve();
         let said = |head: &[u8]| std::str::from_utf8(&head[..1]).ok()?.parse().ok();
-        let plan = Plan { url: &url, connections: 3, until: Until::Requests(30), patience: SECOND, server_ms: said };
+        let plan = Plan { url: &url, connections: 3, until: Until::Requests(30), timeout: SECOND, server_ms: said };
         let load = run(&plan).unwrap();
         assert_eq!((load.served, load.errors, load.bytes), (20, 10, 2_000_000));
         assert_eq!(load.complaints, [("too many".to_owned(), 10)]);
@@ -307,7 +307,7 @@ mod tests {
         // Connections wait in its queue, and nobody takes them.
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/", listener.local_addr().unwrap());
-        let plan = Plan { url: &url, connections: 1, until: Until::Requests(1), patience: SECOND, server_ms: |_| None };
+        let plan = Plan { url: &url, connections: 1, until: Until::Requests(1), timeout: SECOND, server_ms: |_| None };
         let load = run(&plan).unwrap();
         assert_eq!((load.served, load.errors, load.late), (0, 1, 1));
         assert!(load.wall >= 1.0 && load.complaints[0].0 == LATE, "{load:?}");
@@ -319,7 +319,7 @@ mod tests {
             url: "http://127.0.0.1:1/",
             connections: 2,
             until: Until::Over(Duration::from_millis(20)),
-            patience: SECOND,
+            timeout: SECOND,
             server_ms: |_| None,
         };
         let load = run(&plan).unwrap();

@@ -30,7 +30,7 @@ pub(crate) struct Target {
 impl Target {
     /// On 127.0.0.1, as the experiments' own user.
     pub(crate) fn local(port: u16, database: &str) -> Target {
-        let user = crate::stand::USER.to_owned();
+        let user = crate::servers::USER.to_owned();
         let (host, password) = ("127.0.0.1".to_owned(), user.clone());
         Target { host, port, user, password, database: database.to_owned() }
     }
@@ -84,9 +84,9 @@ impl Pgbench {
     pub(crate) fn initialize(&self, lab: &Lab, name: &str, target: &Target, scale: u32) -> Result<Ran, Trouble> {
         lab.doing(&format!("filling pgbench's tables, scale {scale}"));
         let args = ["-i", "-q", "-s", &scale.to_string()].map(str::to_owned);
-        let patience = Duration::from_secs(120 + 10 * u64::from(scale));
+        let timeout = Duration::from_secs(120 + 10 * u64::from(scale));
         let command = self.command(lab, target, &args);
-        Ok(lab.run(name, "fill pgbench's tables", command, patience)?.success()?.ran)
+        Ok(lab.run(name, "fill pgbench's tables", command, timeout)?.success()?.ran)
     }
 
     /// Runs it with these arguments, the target's not among them; `seconds` is what `-T` among them says.
@@ -104,7 +104,7 @@ impl Pgbench {
         self.begin(lab, name, what, target, args, seconds)?.finish(lab)
     }
 
-    /// The same with a patience of one's own, for runs of which one knows that they may get stuck.
+    /// The same with a timeout, for runs that may get stuck.
     pub(crate) fn run_within(
         &self,
         lab: &Lab,
@@ -112,9 +112,9 @@ impl Pgbench {
         what: &str,
         target: &Target,
         args: &[String],
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<(Run, Ran), Trouble> {
-        self.begin_within(lab, name, what, target, args, patience)?.finish(lab)
+        self.begin_within(lab, name, what, target, args, timeout)?.finish(lab)
     }
 
     /// Begins what [`Pgbench::run`] does in one; several may run at once.
@@ -128,8 +128,8 @@ impl Pgbench {
         seconds: u32,
     ) -> Result<Begun, Trouble> {
         // A pool that is stuck must not hold the lab up for ever; a slow login of hundreds of clients is not stuck.
-        let patience = Duration::from_secs(u64::from(seconds) * 2 + 90);
-        self.begin_within(lab, name, what, target, args, patience)
+        let timeout = Duration::from_secs(u64::from(seconds) * 2 + 90);
+        self.begin_within(lab, name, what, target, args, timeout)
     }
 
     fn begin_within(
@@ -139,10 +139,10 @@ impl Pgbench {
         what: &str,
         target: &Target,
         args: &[String],
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<Begun, Trouble> {
         let running = lab.begin(name, what, self.command(lab, target, args))?;
-        Ok(Begun { running, patience })
+        Ok(Begun { running, timeout })
     }
 
     fn command(&self, lab: &Lab, target: &Target, args: &[String]) -> Command {
@@ -160,13 +160,13 @@ impl Pgbench {
 #[derive(Debug)]
 pub(crate) struct Begun {
     running: Running,
-    patience: Duration,
+    timeout: Duration,
 }
 
 impl Begun {
     /// Waits for its end and reads what it said.
     pub(crate) fn finish(self, lab: &Lab) -> Result<(Run, Ran), Trouble> {
-        let Said { status, stdout, stderr, ran } = self.running.finish(lab, self.patience)?;
+        let Said { status, stdout, stderr, ran } = self.running.finish(lab, self.timeout)?;
         let mut run = parse(&stdout, &stderr);
         run.success = status.success();
         Ok((run, ran))

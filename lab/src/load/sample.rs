@@ -14,7 +14,7 @@ use weir_pglocal::proc::{self, Family, Snapshot};
 
 /// Memory is looked at this often only: walking the page tables of a hundred backends takes a tenth of a second.
 const MEMORY_EVERY: f64 = 5.0;
-/// When memory is first looked at, unless told otherwise.
+/// When memory is first looked at, by default.
 const MEMORY_FIRST: Duration = Duration::from_secs(1);
 /// The share of its threads' time from which on the load's program is taken for the limit.
 const BUSY: f64 = 0.9;

@@ -1,7 +1,7 @@
 //! Two runs side by side: which figures changed by more than their spread, who is better, and which verdicts changed.
 //!
 //! A figure is the same one in both if its experiment, table, row and column have the same names. It changed if the
-//! ranges of the repetitions are apart; where there was one repetition only, [`ALONE`] stands for its range.
+//! ranges of the repetitions are apart; where there was one repetition only, [`ALONE`] replaces its range.
 
 use std::collections::BTreeMap;
 
@@ -73,33 +73,33 @@ fn name(report: &Report) -> String {
 
 /// What makes the two runs hard to compare.
 fn conditions(a: &Report, b: &Report) -> Vec<String> {
-    let mut told = Vec::new();
+    let mut notes = Vec::new();
     for (what, a, b) in [
         ("The machines", words::hardware(&a.machine), words::hardware(&b.machine)),
         ("The systems", words::system(&a.machine), words::system(&b.machine)),
         ("The lengths", a.length.to_string(), b.length.to_string()),
     ] {
         if a != b {
-            told.push(format!("{what} differ: A {a}; B {b}."));
+            notes.push(format!("{what} differ: A {a}; B {b}."));
         }
     }
     if a.length != b.length {
-        told.push(
+        notes.push(
             "Runs of another length have other durations and sizes: their figures are not to be compared.".to_owned(),
         );
     }
     if [a, b].iter().any(|report| report.length == Length::Smoke) {
-        told.push("A smoke test's figures mean nothing.".to_owned());
+        notes.push("A smoke test's figures mean nothing.".to_owned());
     }
     let programs: BTreeMap<_, _> = a.versions.keys().chain(b.versions.keys()).map(|name| (name, ())).collect();
     for program in programs.into_keys() {
         let version = |report: &Report| report.versions.get(program).map_or("none", String::as_str).to_owned();
         let (a, b) = (version(a), version(b));
         if a != b {
-            told.push(format!("{program} differs: A {a}; B {b}."));
+            notes.push(format!("{program} differs: A {a}; B {b}."));
         }
     }
-    told
+    notes
 }
 
 type Pair<'a> = (Option<&'a Experiment>, Option<&'a Experiment>);

@@ -9,7 +9,7 @@ use crate::model::Value;
 
 /// Sets thousands apart.
 const THIN: char = '\u{202f}';
-/// When one side of a spread is so many times the other, both are told.
+/// When one side of a spread is so many times the other, both are shown.
 const LOPSIDED: f64 = 2.5;
 /// Stands where a figure is not a number.
 const NONE: &str = "–";

@@ -46,7 +46,7 @@ pub(super) fn page(report: &Report) -> Markup {
                 main {
                     (head(report, &title))
                     (verdicts(report, company))
-                    @for experiment in &report.experiments { (told(experiment, company)) }
+                    @for experiment in &report.experiments { (experiment_section(experiment, company)) }
                     (foot())
                 }
             }
@@ -87,7 +87,7 @@ fn fact(name: &str, text: &str) -> Markup {
     html! { @if !text.is_empty() { div { dt { (name) } dd { (text) } } } }
 }
 
-/// What came out, and where it stands: the summary is the table of contents.
+/// The results and their sections: the summary is the table of contents.
 fn verdicts(report: &Report, company: Company) -> Markup {
     let tally = words::Tally::of_report(report);
     let share = |n: usize, class: &str, words: &str| {
@@ -126,7 +126,7 @@ fn entry(experiment: &Experiment, company: Company) -> Markup {
     }
 }
 
-fn told(experiment: &Experiment, company: Company) -> Markup {
+fn experiment_section(experiment: &Experiment, company: Company) -> Markup {
     let id = anchor(&experiment.id);
     html! {
         article id=(id) {
@@ -173,7 +173,7 @@ fn claim(id: &str, number: usize, claim: &Claim) -> Markup {
     }
 }
 
-/// A sentence in which what stands between backticks is code.
+/// A sentence; text in backticks is code.
 fn prose(text: &str) -> Markup {
     html! {
         @for (i, part) in text.split('`').enumerate() {

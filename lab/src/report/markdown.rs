@@ -1,7 +1,7 @@
 //! A report as Markdown, to be pasted where people talk; and the pages below `docs`, whose figures come from a kept
 //! report.
 //!
-//! Owns the blocks `<!-- lab:ID -->` … `<!-- /lab -->` of such a page: what stands between the marks is written by
+//! Owns the blocks `<!-- lab:ID -->` … `<!-- /lab -->` of such a page: the text between the marks is written by
 //! `WEIR_BLESS=1 cargo test -p weir-lab`, and compared by the same test without it, so that no page tells of a figure
 //! that nobody measured.
 

@@ -111,7 +111,7 @@ pub(super) fn text(report: &Report, paper: Paper) -> String {
     head(&mut out, report, paper);
     for experiment in &report.experiments {
         let alone = report.experiments.len() == 1;
-        told(&mut out, experiment, if alone { "" } else { &experiment.title }, paper);
+        experiment_section(&mut out, experiment, if alone { "" } else { &experiment.title }, paper);
     }
     out.push('\n');
     let last = "Set-up, charts, what the originals hide and every command are in report.html.";
@@ -149,7 +149,7 @@ fn head(out: &mut String, report: &Report, paper: Paper) {
 }
 
 /// An experiment; its title, where the report has not said it yet.
-fn told(out: &mut String, experiment: &Experiment, title: &str, paper: Paper) {
+fn experiment_section(out: &mut String, experiment: &Experiment, title: &str, paper: Paper) {
     let name = format!("━━ {} ", experiment.id);
     let line = "━".repeat(paper.width.saturating_sub(name.chars().count()));
     out.push_str(&format!("\n{}\n", paper.ink(Ink::Strong, &format!("{name}{line}"))));
@@ -274,7 +274,7 @@ fn without_spread(table: &Table) -> Table {
     bare
 }
 
-/// The widths of a column's two parts, so that figures stand below each other, and of the longest word in its head.
+/// The widths of a column's two parts, so that figures are aligned, and of the longest word in its head.
 struct Fit {
     ours: usize,
     published: usize,

@@ -1,4 +1,4 @@
-//! A real browser for tests: Chromium without a window, told what to do over a pipe by its own protocol.
+//! A real browser for tests: Chromium without a window, driven over a pipe by its own protocol.
 //!
 //! Owns the process and its folder, both gone with the value. The protocol is Chrome's DevTools Protocol: JSON messages
 //! that end in a zero byte, on descriptors 3 and 4 (`--remote-debugging-pipe`); a shell puts our pipes there.
@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use weir_pglocal::TempFolder;
 
 /// How long the browser may take for one answer, on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A browser with one page.
 pub(crate) struct Browser {
@@ -85,7 +85,7 @@ impl Browser {
         }
         self.pipe.write_all(format!("{message}\0").as_bytes()).expect("the browser listens");
         loop {
-            let answer = self.answers.recv_timeout(PATIENCE).unwrap_or_else(|e| panic!("{method}: {e}"));
+            let answer = self.answers.recv_timeout(TIMEOUT).unwrap_or_else(|e| panic!("{method}: {e}"));
             if answer["method"] == "Runtime.exceptionThrown" {
                 self.thrown.push(answer["params"]["exceptionDetails"].to_string());
             }
@@ -99,7 +99,7 @@ impl Browser {
     /// Opens an address, and waits until it is loaded.
     pub(crate) fn open(&mut self, url: &str) {
         self.call("Page.navigate", json!({ "url": url }));
-        self.until("document.readyState === 'complete' && location.href !== 'about:blank'", PATIENCE);
+        self.until("document.readyState === 'complete' && location.href !== 'about:blank'", TIMEOUT);
     }
 
     /// As large as this, in light or dark.
@@ -119,12 +119,12 @@ impl Browser {
     }
 
     /// Waits until a JavaScript expression is true.
-    pub(crate) fn until(&mut self, expression: &str, patience: Duration) {
-        let end = Instant::now() + patience;
+    pub(crate) fn until(&mut self, expression: &str, timeout: Duration) {
+        let end = Instant::now() + timeout;
         while self.value(expression) != json!(true) {
             if Instant::now() > end {
                 let shown = self.value("document.body.innerText");
-                panic!("not so after {} s: {expression}\n{shown}", patience.as_secs());
+                panic!("not so after {} s: {expression}\n{shown}", timeout.as_secs());
             }
             thread::sleep(Duration::from_millis(50));
         }

@@ -1,5 +1,5 @@
-//! A temporary folder for one run of the built `weir-lab`, so that whatever is left behind can be told from everybody
-//! else's. What is not here (PostgreSQL, Node.js, a built `weir`) makes a test print so and pass.
+//! A temporary folder for one run of the built `weir-lab`, so that what it leaves behind is known to be
+//! its own. What is not here (PostgreSQL, Node.js, a built `weir`) makes a test print so and pass.
 
 #![allow(dead_code, reason = "each test uses its part")]
 
@@ -127,8 +127,8 @@ impl Drop for Place {
     }
 }
 
-pub(crate) fn wait(child: &mut Child, patience: Duration) -> Option<ExitStatus> {
-    let end = Instant::now() + patience;
+pub(crate) fn wait(child: &mut Child, timeout: Duration) -> Option<ExitStatus> {
+    let end = Instant::now() + timeout;
     loop {
         if let Some(status) = child.try_wait().expect("a child of ours") {
             return Some(status);

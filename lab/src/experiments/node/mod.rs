@@ -3,10 +3,10 @@
 //! The article's own is with mysql2 on MySQL, on one connection and on a pool. The same program with node-postgres adds
 //! what Weir changes. Owns the variants and how long each takes.
 
+mod evaluate;
 mod programs;
 mod published;
 mod stage;
-mod tell;
 
 use std::collections::BTreeMap;
 
@@ -185,7 +185,7 @@ impl Experiment for Node {
         Ok(Box::new(stage::NodeStage::new(lab, self.plan)?))
     }
 
-    fn tell(&self, results: &Results) -> model::Experiment {
-        tell::tell(self.plan, results)
+    fn evaluate(&self, results: &Results) -> model::Experiment {
+        evaluate::evaluate(self.plan, results)
     }
 }

@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use super::{Database, Figures, Plan, Variant};
 use crate::lab::{Lab, Said};
 use crate::model::{Missing, Ran};
-use crate::stand::USER;
+use crate::servers::USER;
 use crate::steps::Trouble;
 use crate::tools::Tool;
 
@@ -32,7 +32,7 @@ const FILES: &[(&str, &str)] = &[
 
 const PACKAGE: &str = include_str!("../../../apps/node/package.json");
 
-/// What npm says where its registry is out of reach, or where it was told not to try.
+/// npm's message where its registry is out of reach, or offline.
 const UNREACHABLE: &[&str] = &[
     "ENOTFOUND",
     "EAI_AGAIN",
@@ -113,8 +113,8 @@ impl<'l> Programs<'l> {
         let mut words = vec!["measure".to_owned(), plan.times.to_string()];
         words.extend(variants.iter().map(|(variant, port)| format!("{}={}@{port}", variant.id(), variant.word())));
         let (name, what) = (format!("node-{}", database.id()), format!("measure {}", database.name()));
-        let patience = variants.iter().map(|_| plan.seconds() * 6.0).sum::<f64>() + 60.0;
-        self.run(database, 0, &words, &name, &what, Duration::from_secs_f64(patience))
+        let timeout = variants.iter().map(|_| plan.seconds() * 6.0).sum::<f64>() + 60.0;
+        self.run(database, 0, &words, &name, &what, Duration::from_secs_f64(timeout))
     }
 
     /// `port` is the server's, for what the words do not name one.
@@ -125,13 +125,13 @@ impl<'l> Programs<'l> {
         words: &[String],
         name: &str,
         what: &str,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<(T, Ran), Trouble> {
         let mut command = self.lab.command(&self.node, &self.folder);
         command.arg(program(database)).args(words).env_remove("NODE_OPTIONS");
         command.env("LAB_HOST", "127.0.0.1").env("LAB_PORT", port.to_string());
         command.env("LAB_USER", USER).env("LAB_PASSWORD", USER).env("LAB_DATABASE", DATABASE);
-        let Said { stdout, ran, .. } = self.lab.run(name, what, command, patience)?.success()?;
+        let Said { stdout, ran, .. } = self.lab.run(name, what, command, timeout)?.success()?;
         let printed = serde_json::from_str(&stdout).map_err(|e| Trouble::at(format!("read what {what} says"), e))?;
         Ok((printed, ran))
     }
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_registry_out_of_reach_is_told_with_what_to_do() {
+    fn a_registry_out_of_reach_is_reported_with_what_to_do() {
         assert!(unreachable("npm error code ENOTFOUND\nnpm error network request to … failed"));
         assert!(unreachable("npm error code ENOTCACHED"));
         assert!(!unreachable("npm error code EUSAGE\nnpm error `npm ci` can only install with a lock"));

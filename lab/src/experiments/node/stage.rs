@@ -8,10 +8,10 @@ use std::thread;
 use weir_pglocal::Server;
 
 use super::programs::{DATABASE, Programs};
-use super::{Brought, Database, Plan, Variant, WeirIs, tell};
+use super::{Brought, Database, Plan, Variant, WeirIs, evaluate};
 use crate::lab::Lab;
 use crate::model::Ran;
-use crate::stand::{Mariadb, Mode, Pool, Weir, start_postgres};
+use crate::servers::{Mariadb, Mode, Pool, Weir, start_postgres};
 use crate::steps::{Measured, Stage, Step, Trouble};
 
 /// Where the search for the right size begins: some tens of ms on a machine of these days.
@@ -76,7 +76,7 @@ impl<'l> NodeStage<'l> {
         let cores = thread::available_parallelism().map_or(1, usize::from);
         let variants = printed.into_iter().map(|(name, printed)| (name, printed.figures)).collect();
         let brought = Brought { cores, users, variants, weir };
-        Ok(Measured::of(tell::headline(database, &brought), &brought).ran([filled, ran]))
+        Ok(Measured::of(evaluate::headline(database, &brought), &brought).ran([filled, ran]))
     }
 }
 

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 
 use super::reader::{self, Complaint, Section};
-use crate::stand::Mode;
+use crate::servers::Mode;
 use crate::steps::Trouble;
 
 const ROOT: &[&str] = &["title", "repetitions", "seed", "workload", "targets"];
@@ -201,7 +201,7 @@ fn script(section: Section<'_>, file: &dyn Fn(&str) -> Result<Option<String>, Co
     })
 }
 
-/// A scale must be known where tables are filled, and where a script that knows it must be told.
+/// A scale must be known where tables are filled, and where a script that knows it must be given.
 fn check_scale(section: Section<'_>, workload: &Workload, targets: &[Target]) -> Result<(), Complaint> {
     let own = targets.iter().any(|target| matches!(target.kind, Kind::Own { .. }));
     let builtin = matches!(workload.script, Script::Builtin(_));
@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn a_servers_own_scale_need_not_be_told() {
+    fn a_servers_own_scale_need_not_be_given() {
         let address = "[[targets]]\nname = \"p\"\nkind = \"address\"\nhost = \"h\"\nuser = \"u\"\ndatabase = \"d\"\n";
         assert_eq!(plan(&format!("[workload]\nclients = 1\n{address}")).unwrap().workload.scale, None);
         let said = complaint(&format!("[workload]\nclients = 1\ninit = true\n{address}"));

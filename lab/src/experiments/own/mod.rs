@@ -1,12 +1,12 @@
 //! A lab of one's own: targets, a workload and repetitions from a file.
 //!
-//! Owns the plan's order: in every repetition each target meets each number of clients once, in an order of its own, so
+//! Owns the plan's order: in every repetition each target runs each number of clients once, in an order of its own, so
 //! that a machine that grows slower or faster favours nobody.
 
+mod evaluate;
 mod file;
 mod reader;
 mod stage;
-mod tell;
 
 use std::path::PathBuf;
 
@@ -127,8 +127,8 @@ impl Experiment for Own {
         Ok(Box::new(stage::Bench::open(lab, self.plan.clone())?))
     }
 
-    fn tell(&self, results: &Results) -> model::Experiment {
-        tell::story(&self.plan, results)
+    fn evaluate(&self, results: &Results) -> model::Experiment {
+        evaluate::evaluate(&self.plan, results)
     }
 }
 

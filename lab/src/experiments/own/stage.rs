@@ -15,7 +15,7 @@ use crate::lab::{Lab, eventually};
 use crate::load::pgbench::{Pgbench, Run, Target};
 use crate::load::sample::{Sampler, Watch};
 use crate::model::Ran;
-use crate::stand::{Pool, USER, Upstream, Weir, start_postgres};
+use crate::servers::{Pool, USER, Upstream, Weir, start_postgres};
 use crate::steps::{Measured, Stage, Step, Trouble};
 
 /// The database on the lab's own servers, and the name of Weir's pool.
@@ -101,7 +101,7 @@ impl<'l> Bench<'l> {
             }
             if let (Some(server), Some(setup)) = (ours, setup) {
                 self.lab.doing("running the setup");
-                let mut connection = Connection::connect(&server.params(USER, DATABASE).timeout(SETUP_PATIENCE))?;
+                let mut connection = Connection::connect(&server.params(USER, DATABASE).timeout(SETUP_TIMEOUT))?;
                 connection.query(setup).map_err(|e| Trouble::at("the setup's SQL", e))?;
             }
         }
@@ -116,7 +116,7 @@ impl<'l> Bench<'l> {
             Script::Builtin(name) => {
                 let mut command = self.lab.command(pgbench, self.lab.folder());
                 command.arg(format!("--show-script={name}"));
-                let said = self.lab.run("own-builtin", "pgbench's own script", command, SETUP_PATIENCE)?.success()?;
+                let said = self.lab.run("own-builtin", "pgbench's own script", command, SETUP_TIMEOUT)?.success()?;
                 said.stderr
             }
             Script::Text(text) => text.clone(),
@@ -189,7 +189,7 @@ impl<'l> Bench<'l> {
 }
 
 /// How long the tables of one's own may take to be made.
-const SETUP_PATIENCE: Duration = Duration::from_secs(1800);
+const SETUP_TIMEOUT: Duration = Duration::from_secs(1800);
 
 impl Stage for Bench<'_> {
     fn take(&mut self, step: &Step) -> Result<Measured, Trouble> {
@@ -206,15 +206,15 @@ impl Stage for Bench<'_> {
         let (name, what) = (format!("own-{}", step.id), step.title.clone());
         let words = self.arguments(case.clients, server.is_some());
         // A pool that is stuck must not hold the lab up for ever.
-        let patience = Duration::from_secs(u64::from(self.plan.workload.duration) * 2 + 60);
+        let timeout = Duration::from_secs(u64::from(self.plan.workload.duration) * 2 + 60);
         let (began, every) = (Instant::now(), Duration::from_millis(500));
         let (pid, pooler) = (server.and_then(Server::pid), weir.as_ref().map(Weir::pid));
         let sampler = Sampler::start(Watch { server: pid, pooler, client: "pgbench", ask: None, every });
-        let outcome = self.pgbench.run_within(self.lab, &name, &what, &target, &words, patience);
+        let outcome = self.pgbench.run_within(self.lab, &name, &what, &target, &words, timeout);
         let samples = sampler.stop();
         let (trouble, run, ran) = match outcome {
             Ok((run, ran)) => (trouble(&run, case.clients), run, Some(ran)),
-            Err(Trouble::Failed(_)) if began.elapsed() >= patience => (Some("hangs".to_owned()), Run::default(), None),
+            Err(Trouble::Failed(_)) if began.elapsed() >= timeout => (Some("hangs".to_owned()), Run::default(), None),
             Err(trouble) => return Err(trouble),
         };
         if let Some(mistake) = mistake(&run) {

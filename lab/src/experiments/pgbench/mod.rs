@@ -5,11 +5,11 @@
 //! but the processor.
 
 mod burst;
+mod evaluate;
 mod far;
 mod plan;
 mod published;
 mod stage;
-mod tell;
 
 use clap::Args;
 
@@ -118,10 +118,10 @@ impl Experiment for Managed {
     }
 
     fn open<'l>(&self, lab: &'l Lab) -> Result<Box<dyn Stage + 'l>, Trouble> {
-        Ok(Box::new(stage::Stand::open(lab, &self.plan, &self.options)?))
+        Ok(Box::new(stage::Bench::open(lab, &self.plan, &self.options)?))
     }
 
-    fn tell(&self, results: &Results) -> model::Experiment {
-        tell::tell(&self.plan, self.options.host.as_deref(), results)
+    fn evaluate(&self, results: &Results) -> model::Experiment {
+        evaluate::evaluate(&self.plan, self.options.host.as_deref(), results)
     }
 }

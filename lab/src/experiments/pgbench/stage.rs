@@ -19,7 +19,7 @@ use crate::length::Length;
 use crate::load::pgbench::{Pgbench, Run, Target};
 use crate::load::sample::{Sampler, Samples, Watch};
 use crate::model::Ran;
-use crate::stand::{FILLED, Mode, Pool, Upstream, Weir, start_postgres};
+use crate::servers::{FILLED, Mode, Pool, Upstream, Weir, start_postgres};
 use crate::steps::{Measured, Stage, Step, Trouble};
 
 /// What is left out without Weir.
@@ -40,8 +40,8 @@ pub(super) struct Taken {
     pub(super) usable: u32,
 }
 
-/// What the steps stand on.
-pub(super) struct Stand<'l> {
+/// What the steps use.
+pub(super) struct Bench<'l> {
     lab: &'l Lab,
     plan: Plan,
     /// `None` for a server of the user's own.
@@ -55,9 +55,9 @@ pub(super) struct Stand<'l> {
     warnings: Vec<String>,
 }
 
-impl<'l> Stand<'l> {
+impl<'l> Bench<'l> {
     /// Starts PostgreSQL, or finds the user's own, and fills its tables.
-    pub(super) fn open(lab: &'l Lab, plan: &Plan, options: &Options) -> Result<Stand<'l>, Trouble> {
+    pub(super) fn open(lab: &'l Lab, plan: &Plan, options: &Options) -> Result<Bench<'l>, Trouble> {
         let (server, target, programs) = if let Some(host) = &options.host {
             (None, options.target(host), weir_pglocal::find()?)
         } else {
@@ -69,16 +69,16 @@ impl<'l> Stand<'l> {
         lab.note_version("pgbench", programs.version());
         let script = lab.folder().join("pgbench-far.sql");
         let (plan, ran, warnings) = (plan.clone(), Vec::new(), Vec::new());
-        let mut stand = Stand { lab, plan, server, target, pgbench, script, usable: USABLE, ran, warnings };
-        lab.write(&stand.script, &far::script(stand.plan.way_ms))?;
+        let mut stage = Bench { lab, plan, server, target, pgbench, script, usable: USABLE, ran, warnings };
+        lab.write(&stage.script, &far::script(stage.plan.way_ms))?;
         if options.host.is_some() {
-            stand.usable = usable(&stand.target)?;
-            stand.plan.scale = stand.fill_own(options)?;
+            stage.usable = usable(&stage.target)?;
+            stage.plan.scale = stage.fill_own(options)?;
         } else {
-            stand.fill(stand.plan.scale)?;
+            stage.fill(stage.plan.scale)?;
         }
-        stand.warm_up()?;
-        Ok(stand)
+        stage.warm_up()?;
+        Ok(stage)
     }
 
     fn fill(&mut self, scale: u32) -> Result<(), Trouble> {
@@ -235,7 +235,7 @@ impl<'l> Stand<'l> {
     }
 }
 
-impl Stage for Stand<'_> {
+impl Stage for Bench<'_> {
     fn take(&mut self, step: &Step) -> Result<Measured, Trouble> {
         let task = self.plan.tasks().into_iter().find(|task| task.id() == step.id);
         match task.ok_or_else(|| Trouble::Failed(format!("no step is called {}", step.id)))? {

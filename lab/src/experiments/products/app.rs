@@ -11,7 +11,7 @@ use serde::Deserialize;
 use super::plan::{IDLE, OPEN, Tls};
 use crate::lab::{Lab, command_line};
 use crate::model::{Missing, Ran};
-use crate::stand::{Process, USER};
+use crate::servers::{Process, USER};
 use crate::steps::Trouble;
 use crate::tools::Tool;
 
@@ -28,8 +28,8 @@ const SOURCES: [(&str, &str); 5] = [
 pub(crate) const PAGE: &str = include_str!("../../../apps/products/page.html");
 
 /// A first build compiles Go's own libraries, on a small machine.
-const BUILD_PATIENCE: Duration = Duration::from_secs(300);
-const START_PATIENCE: Duration = Duration::from_secs(20);
+const BUILD_TIMEOUT: Duration = Duration::from_secs(300);
+const START_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// What the app is written in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -75,7 +75,7 @@ fn build_go(lab: &Lab, folder: &std::path::Path) -> Result<(PathBuf, Ran), Troub
     command.args(["build", "-o", "products", "."]);
     // The caches are the caller's own, so that the next build is quick; another toolchain is not fetched for it.
     command.env("GOFLAGS", "-mod=mod").env("GOTMPDIR", folder).env("GOTOOLCHAIN", "local");
-    let said = lab.run("products-go-build", "build the web app", command, BUILD_PATIENCE)?;
+    let said = lab.run("products-go-build", "build the web app", command, BUILD_TIMEOUT)?;
     let unreachable = ["dial tcp", "no such host", "i/o timeout", "module lookup disabled", "unrecognized import path"];
     if !said.status.success() && unreachable.iter().any(|sign| said.stderr.contains(sign)) {
         return Err(Trouble::Missing(Missing {
@@ -139,12 +139,12 @@ impl App {
     pub(crate) fn start(&self, lab: &Lab, settings: &Settings) -> Result<Running, Trouble> {
         let command = self.command(lab, settings);
         let (line, name) = (command_line(&command), "products-app");
-        // Each run is told by its own words only.
+        // Each run is configured by its own arguments only.
         let _ = std::fs::remove_file(lab.folder().join(format!("{name}.log")));
         let mut process = lab.start(name, command)?;
         let log = lab.folder().join(format!("{name}.log"));
         let mut url = None;
-        process.await_ready(START_PATIENCE, || {
+        process.await_ready(START_TIMEOUT, || {
             let said = std::fs::read_to_string(&log).unwrap_or_default();
             url = listening(&said);
             url.is_some()

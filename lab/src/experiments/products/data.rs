@@ -3,7 +3,7 @@
 use weir_pglocal::Server;
 
 use crate::lab::Lab;
-use crate::stand::{USER, start_postgres};
+use crate::servers::{USER, start_postgres};
 use crate::steps::Trouble;
 
 use super::plan::MAX_CONNECTIONS;

@@ -4,12 +4,12 @@
 
 mod app;
 mod data;
+mod evaluate;
 mod httpd;
 mod notice;
 mod plan;
 mod published;
 mod stage;
-mod tell;
 mod webapp;
 
 use std::io::Write;
@@ -84,15 +84,15 @@ impl Experiment for Experiments {
         Ok(Box::new(Products::open(lab, self.plan.clone(), self.language)?))
     }
 
-    fn tell(&self, results: &Results) -> model::Experiment {
-        tell::tell(&self.plan, results)
+    fn evaluate(&self, results: &Results) -> model::Experiment {
+        evaluate::evaluate(&self.plan, results)
     }
 }
 
-/// Starts everything and says where the page is; returns when told to stop.
+/// Starts everything and says where the page is; returns at the signal to stop.
 pub(crate) fn serve(lab: &Lab, options: &Options) -> Result<(), Trouble> {
     weir_pglocal::raise_descriptors();
-    let told = Told::listen(lab)?;
+    let state = ServeState::listen(lab)?;
     let plan = Plan::new(lab.length(), machine::cores());
     let mut stage = Products::open(lab, plan, options.app)?;
     let app = stage.app()?;
@@ -107,8 +107,8 @@ pub(crate) fn serve(lab: &Lab, options: &Options) -> Result<(), Trouble> {
     let program = app.state()?.program;
     let _notice = Notice::put(Path::new(REPORTS), &format!("{}/", app.url));
     show(&welcome(&app.url, &program, settings.postgres.port()));
-    told.serving.store(true, Ordering::Release);
-    while !told.stop.load(Ordering::Acquire) {
+    state.serving.store(true, Ordering::Release);
+    while !state.stop.load(Ordering::Acquire) {
         if !app.process.alive() {
             return Err(app.process.trouble("the web app ended"));
         }
@@ -117,34 +117,34 @@ pub(crate) fn serve(lab: &Lab, options: &Options) -> Result<(), Trouble> {
     Ok(())
 }
 
-/// Whether we were told to stop; whatever else ends us, the caretakers clear up.
+/// Whether a signal asked for the stop; whatever else ends us, the caretakers clear up.
 #[derive(Default)]
-struct Told {
+struct ServeState {
     stop: AtomicBool,
     /// Whether somebody looks at `stop`. Before that, and at a second Ctrl-C, the end comes at once.
     serving: AtomicBool,
 }
 
-impl Told {
-    fn listen(lab: &Lab) -> Result<Arc<Told>, Trouble> {
+impl ServeState {
+    fn listen(lab: &Lab) -> Result<Arc<ServeState>, Trouble> {
         let mut signals = Signals::new(ending_signals()).map_err(|e| Trouble::at("listen for Ctrl-C", e))?;
-        let (told, caretaker) = (Arc::<Told>::default(), lab.caretaker().clone());
-        let teller = Arc::clone(&told);
+        let (state, caretaker) = (Arc::<ServeState>::default(), lab.caretaker().clone());
+        let for_thread = Arc::clone(&state);
         thread::spawn(move || {
             for signal in signals.forever() {
                 show("\nstopping the app and its servers; nothing stays behind\n");
-                let again = teller.stop.swap(true, Ordering::AcqRel);
-                if again || !teller.serving.load(Ordering::Acquire) {
+                let again = for_thread.stop.swap(true, Ordering::AcqRel);
+                if again || !for_thread.serving.load(Ordering::Acquire) {
                     caretaker.clear();
                     std::process::exit(128 + signal);
                 }
             }
         });
-        Ok(told)
+        Ok(state)
     }
 }
 
-/// Prints at once; whoever has stopped reading misses it, and nothing breaks.
+/// Prints at once; a closed pipe is no error.
 fn show(text: &str) {
     let mut out = std::io::stdout();
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());

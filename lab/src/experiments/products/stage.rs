@@ -15,13 +15,13 @@ use super::plan::{BURST, Plan, Tls, WEIR_POOL, Way, What};
 use crate::lab::{Lab, eventually};
 use crate::load::http::{self, Load, Until};
 use crate::model::{Missing, Ran};
-use crate::stand::{Mode, Pool, Weir};
+use crate::servers::{Mode, Pool, Weir};
 use crate::steps::{Measured, Stage, Step, Trouble};
 use crate::tools::Tool;
 
 /// How long a reply may take to begin: under load as in the articles' tool, and in a burst as in a browser.
-const LOAD_PATIENCE: Duration = Duration::from_secs(1);
-const BURST_PATIENCE: Duration = Duration::from_secs(30);
+const LOAD_TIMEOUT: Duration = Duration::from_secs(1);
+const BURST_TIMEOUT: Duration = Duration::from_secs(30);
 /// How often the server's connections are counted while it is loaded.
 const COUNTING: Duration = Duration::from_millis(100);
 
@@ -134,13 +134,13 @@ impl<'l> Products<'l> {
         settings.weir = weir.as_ref().map(|weir| local(weir.port()));
         let app = app.start(self.lab, &settings)?;
         let url = format!("{}/products/{}", app.url, way.name());
-        let patience = if matches!(until, Until::Over(_)) { LOAD_PATIENCE } else { BURST_PATIENCE };
-        let plan = http::Plan { url: &url, connections, until, patience, server_ms: elapsed };
+        let timeout = if matches!(until, Until::Over(_)) { LOAD_TIMEOUT } else { BURST_TIMEOUT };
+        let plan = http::Plan { url: &url, connections, until, timeout, server_ms: elapsed };
         let (load, most) = self.watching(|| http::run(&plan));
         let (load, state) = (load?, app.state()?);
-        let told = state.ways.get(way.name()).copied().unwrap_or_default();
-        let waited_ms = told.waited as f64 / 1e3;
-        let run = Run { load, connections: most, waits: told.waits, waited_ms };
+        let reported = state.ways.get(way.name()).copied().unwrap_or_default();
+        let waited_ms = reported.waited as f64 / 1e3;
+        let run = Run { load, connections: most, waits: reported.waits, waited_ms };
         let ran = self.keep(&app, &run, &url, (what, repetition))?;
         drop(app);
         drop(weir);

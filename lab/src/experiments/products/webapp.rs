@@ -1,6 +1,6 @@
 //! The articles' web app again, in Rust: for machines without Go. The same paths, the same replies, the same page.
 //!
-//! What differs is said by `/state` and told in the report: its pool has no limit of idle connections (the pools of
+//! What differs is in `/state` and in the report: its pool has no limit of idle connections (the pools of
 //! the Rust
 //! world have none), and it speaks no TLS.
 

@@ -4,9 +4,9 @@
 //! when, and for how long. The columns of one number of clients are measured one after another, and who begins changes
 //! from row to row, so that a machine that grows slower or faster favours nobody.
 
+mod evaluate;
 mod published;
 mod stage;
-mod tell;
 
 use std::fmt;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use clap::Args;
 use crate::lab::Lab;
 use crate::length::Length;
 use crate::model;
-use crate::stand::{DEFAULT_CHILDREN, Mode};
+use crate::servers::{DEFAULT_CHILDREN, Mode};
 use crate::steps::{Experiment, Results, Stage, Step, Trouble};
 
 /// What `weir lab reconnect` understands besides what all do.
@@ -35,7 +35,7 @@ pub(crate) fn new(length: Length, options: &Options) -> Box<dyn Experiment> {
     Box::new(Reconnect { plan: Plan::new(length, options) })
 }
 
-/// Who stands between pgbench and the server.
+/// What is between pgbench and the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Column {
     None,
@@ -158,7 +158,7 @@ impl Plan {
     }
 
     /// After this long a run is stuck: its clients log in, and its tables are vacuumed, before its time begins.
-    fn patience(&self) -> Duration {
+    fn timeout(&self) -> Duration {
         Duration::from_secs(u64::from(self.duration) + 5 + u64::from(self.duration.clamp(0, 30)))
     }
 }
@@ -178,7 +178,7 @@ impl Experiment for Reconnect {
 
     fn steps(&self) -> Vec<Step> {
         let seconds = |case: &Case| match case.setting {
-            Setting::DefaultChildren => self.plan.patience().as_secs_f64() + 1.0,
+            Setting::DefaultChildren => self.plan.timeout().as_secs_f64() + 1.0,
             Setting::Table | Setting::Mode(_) => f64::from(self.plan.duration) + 0.8,
         };
         let step = |case: Case| Step { id: case.id(), title: case.to_string(), seconds: seconds(&case) };
@@ -193,8 +193,8 @@ impl Experiment for Reconnect {
         Ok(Box::new(stage::Bench::open(lab, self.plan.clone())?))
     }
 
-    fn tell(&self, results: &Results) -> model::Experiment {
-        tell::story(&self.plan, results)
+    fn evaluate(&self, results: &Results) -> model::Experiment {
+        evaluate::evaluate(&self.plan, results)
     }
 }
 
@@ -217,7 +217,7 @@ mod tests {
     #[test]
     fn a_run_that_is_stuck_is_given_up_and_a_long_one_is_not() {
         let plan = |duration| Plan::new(Length::Article, &Options { scale: None, duration: Some(duration) });
-        assert!(plan(3).patience() < Duration::from_secs(15));
-        assert!(plan(300).patience() > Duration::from_secs(330));
+        assert!(plan(3).timeout() < Duration::from_secs(15));
+        assert!(plan(300).timeout() > Duration::from_secs(330));
     }
 }

@@ -9,7 +9,7 @@ use super::{Case, Column, Plan, Setting};
 use crate::lab::{Lab, eventually};
 use crate::load::pgbench::{Pgbench, Run, Target};
 use crate::model::Ran;
-use crate::stand::{DEFAULT_CHILDREN, Mode, Pgbouncer, Pgpool, Pool, USER, Weir, start_postgres};
+use crate::servers::{DEFAULT_CHILDREN, Mode, Pgbouncer, Pgpool, Pool, USER, Weir, start_postgres};
 use crate::steps::{Measured, Stage, Step, Trouble};
 
 /// The database, and the name of each pooler's pool.
@@ -149,11 +149,11 @@ impl<'l> Bench<'l> {
         let Case { clients, .. } = case;
         let args = format!("-C -j 1 -c {clients} -T {}", self.plan.duration);
         let words: Vec<_> = args.split(' ').map(str::to_owned).collect();
-        let (name, what, patience) = (format!("reconnect-{}", case.id()), case.to_string(), self.plan.patience());
+        let (name, what, timeout) = (format!("reconnect-{}", case.id()), case.to_string(), self.plan.timeout());
         let began = Instant::now();
-        match self.pgbench.run_within(self.lab, &name, &what, &target, &words, patience) {
+        match self.pgbench.run_within(self.lab, &name, &what, &target, &words, timeout) {
             Ok((run, ran)) => Ok((fate(&run), run, ran)),
-            Err(Trouble::Failed(_)) if began.elapsed() >= patience => {
+            Err(Trouble::Failed(_)) if began.elapsed() >= timeout => {
                 let line = format!("pgbench -h {} -p {port} -U {} {args} {DATABASE}", target.host, target.user);
                 let ran = Ran { what: format!("{what} (hangs)"), line, raw: format!("raw/{name}.txt") };
                 Ok((Fate::Hung, Run::default(), ran))

@@ -2,9 +2,9 @@
 //!
 //! Our own, because the articles disagree. Three workloads, which differ in how much of a transaction is waiting.
 
+mod evaluate;
 mod plan;
 mod stage;
-mod tell;
 
 use clap::Args;
 
@@ -51,10 +51,10 @@ impl Experiment for Size {
     }
 
     fn open<'l>(&self, lab: &'l Lab) -> Result<Box<dyn Stage + 'l>, Trouble> {
-        Ok(Box::new(stage::Stand::open(lab, &self.plan)?))
+        Ok(Box::new(stage::Bench::open(lab, &self.plan)?))
     }
 
-    fn tell(&self, results: &Results) -> model::Experiment {
-        tell::tell(&self.plan, results)
+    fn evaluate(&self, results: &Results) -> model::Experiment {
+        evaluate::evaluate(&self.plan, results)
     }
 }

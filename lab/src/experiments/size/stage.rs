@@ -13,7 +13,7 @@ use crate::length::Length;
 use crate::load::pgbench::{Pgbench, Run, Target};
 use crate::load::sample::{Sampler, Samples, Watch};
 use crate::model::Ran;
-use crate::stand::{FILLED, Mode, Pool, Weir, start_postgres};
+use crate::servers::{FILLED, Mode, Pool, Weir, start_postgres};
 use crate::steps::{Measured, Stage, Step, Trouble};
 
 const DATABASE: &str = "benchmark";
@@ -39,8 +39,8 @@ pub(super) struct Taken {
     pub(super) seconds: u32,
 }
 
-/// What the steps stand on.
-pub(super) struct Stand<'l> {
+/// What the steps use.
+pub(super) struct Bench<'l> {
     lab: &'l Lab,
     plan: Plan,
     // Weir ends before the server.
@@ -53,8 +53,8 @@ pub(super) struct Stand<'l> {
     ran: Vec<Ran>,
 }
 
-impl<'l> Stand<'l> {
-    pub(super) fn open(lab: &'l Lab, plan: &Plan) -> Result<Stand<'l>, Trouble> {
+impl<'l> Bench<'l> {
+    pub(super) fn open(lab: &'l Lab, plan: &Plan) -> Result<Bench<'l>, Trouble> {
         let server = start_postgres(lab, MAX_CONNECTIONS, DATABASE, FILLED)?;
         let pool = |size: &u32| {
             let (name, database) = (pool_name(*size), DATABASE.to_owned());
@@ -73,7 +73,7 @@ impl<'l> Stand<'l> {
             lab.doing("warming up");
             pgbench.run(lab, "size-warm-up", "warm up", &target, &words("-n -S -c 8 -j 2 -T 2"), 2)?;
         }
-        Ok(Stand { lab, plan: plan.clone(), weir, server, pgbench, slow, logs, ran })
+        Ok(Bench { lab, plan: plan.clone(), weir, server, pgbench, slow, logs, ran })
     }
 
     fn args(&self, task: Task) -> Vec<String> {
@@ -101,7 +101,7 @@ impl<'l> Stand<'l> {
     }
 }
 
-impl Stage for Stand<'_> {
+impl Stage for Bench<'_> {
     fn take(&mut self, step: &Step) -> Result<Measured, Trouble> {
         let task = self.plan.tasks().into_iter().find(|task| task.id() == step.id);
         let task = task.ok_or_else(|| Trouble::Failed(format!("no step is called {}", step.id)))?;

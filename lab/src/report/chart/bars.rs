@@ -17,7 +17,7 @@ const NAME: f64 = 19.0;
 /// Room below for ticks and the axis' title.
 const TICKS: u32 = 24;
 const BELOW: u32 = 20;
-/// A column of names takes this share of the width at most; longer ones stand above their bars.
+/// A column of names takes this share of the width at most; longer ones are above their bars.
 const NAMES: f64 = 0.26;
 /// A bar is rounded by so much at its end.
 const ROUND: f64 = 2.0;
@@ -31,7 +31,7 @@ struct Bar<'a> {
     name: &'a str,
 }
 
-/// Where the names of groups stand.
+/// The positions of the groups' names.
 #[derive(Clone, Copy, PartialEq)]
 enum Names {
     Left(f64),

@@ -11,7 +11,7 @@ use crate::report::{figures, words};
 /// Above so many points, only some have marks; above more, there are no tooltips either.
 const MARKED: usize = 40;
 const SOME: usize = 9;
-const TOLD: usize = 400;
+const MOST_LABELS: usize = 400;
 /// So many values that were varied have a tick each, if there is room.
 const EACH: usize = 12;
 /// Room above for the title of y, below for ticks and the title of x, and to the right for half a tick's label.
@@ -119,13 +119,13 @@ fn line(series: &Series, look: Look, at: &dyn Fn((f64, f64)) -> (f64, f64)) -> M
 }
 
 fn marks(chart: &Chart, series: &Series, look: Look, at: &dyn Fn((f64, f64)) -> (f64, f64)) -> Markup {
-    // Marks of lines that run side by side stand beside each other.
+    // Marks of lines that run side by side are beside each other.
     let every = if series.points.len() <= MARKED { 1 } else { series.points.len() / SOME };
     let marked = |i: usize| look.origin != Origin::Calculated && i % every == look.hue % every;
     let part = |i| if marked(i) { "mark" } else { "spot" };
-    let told = if series.points.len() <= TOLD { series.points.as_slice() } else { &[] };
+    let labelled = if series.points.len() <= MOST_LABELS { series.points.as_slice() } else { &[] };
     html! {
-        @for (i, &(x, y)) in told.iter().enumerate() {
+        @for (i, &(x, y)) in labelled.iter().enumerate() {
             path class=(look.class(part(i))) d=(shape(look.hue, at((x, y)))) {
                 title {
                     (named(series)) ": " (quantity(y, &chart.y.unit)) " at " (words::with_unit(&chart.x.title, ""))

@@ -206,7 +206,7 @@ fn svg(chart: &Chart, looks: &[Look], frame: Frame) -> Markup {
     }
 }
 
-/// What a reader who does not see the chart is told.
+/// The text for a reader who does not see the chart.
 fn spoken(chart: &Chart) -> String {
     let (y, x) = (words::with_unit(&chart.y.title, &chart.y.unit), words::with_unit(&chart.x.title, &chart.x.unit));
     let names: Vec<_> = chart.series.iter().map(named).collect();
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn a_zero_on_a_logarithm_is_left_out_and_told() {
+    fn a_zero_on_a_logarithm_is_left_out_and_named() {
         let text = drawn(&chart(ChartKind::Lines, Scale::Log, &[&[(1.0, 0.0), (2.0, 5.0)]]));
         assert!(text.contains("1 point of zero"), "{text}");
     }

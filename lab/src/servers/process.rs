@@ -17,7 +17,7 @@ use crate::lab::command_line;
 use crate::steps::Trouble;
 
 /// How long a process may take to end when asked to.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A running program; ended when dropped, with all that it started.
 #[derive(Debug)]
@@ -68,9 +68,9 @@ impl Process {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Waits for its end; `None` if it still runs when `patience` is over.
-    pub(crate) fn wait(&mut self, patience: Duration) -> Option<ExitStatus> {
-        let end = Instant::now() + patience;
+    /// Waits for its end; `None` if it still runs when `timeout` is over.
+    pub(crate) fn wait(&mut self, timeout: Duration) -> Option<ExitStatus> {
+        let end = Instant::now() + timeout;
         let mut pause = Duration::from_micros(500);
         loop {
             if let Ok(Some(status)) = self.child.try_wait() {
@@ -96,15 +96,15 @@ impl Process {
         Trouble::Failed(format!("{}: {what}\n{}", self.name, lines[lines.len().saturating_sub(8)..].join("\n")))
     }
 
-    /// Waits until `answers` is so; an error if the process ends first or `patience` does.
-    pub(crate) fn await_ready(&mut self, patience: Duration, mut answers: impl FnMut() -> bool) -> Result<(), Trouble> {
-        let end = Instant::now() + patience;
+    /// Waits until `answers` is so; an error if the process ends first or `timeout` does.
+    pub(crate) fn await_ready(&mut self, timeout: Duration, mut answers: impl FnMut() -> bool) -> Result<(), Trouble> {
+        let end = Instant::now() + timeout;
         while !answers() {
             if !self.alive() {
                 return Err(self.trouble("ended instead of starting"));
             }
             if Instant::now() > end {
-                return Err(self.trouble(format!("does not answer after {} s", patience.as_secs())));
+                return Err(self.trouble(format!("does not answer after {} s", timeout.as_secs())));
             }
             thread::sleep(Duration::from_millis(30));
         }
@@ -123,7 +123,7 @@ impl Drop for Process {
             send_signal(pid, Signal::SIGTERM);
             // Weir waits for its clients after TERM; INT only for their transactions.
             send_signal(pid, Signal::SIGINT);
-            if self.wait(PATIENCE).is_none() {
+            if self.wait(TIMEOUT).is_none() {
                 let _ = self.child.kill();
             }
         }

@@ -18,7 +18,7 @@ use crate::steps::Results;
 pub(super) const AS_WELL: f64 = 0.10;
 
 /// The story of the results.
-pub(super) fn tell(plan: &Plan, results: &Results) -> Experiment {
+pub(super) fn evaluate(plan: &Plan, results: &Results) -> Experiment {
     let mut story = Experiment::empty("size", "How large should a pool be?");
     story.question =
         "What does the size of a pool do to throughput and latency: when are as many connections as cores \

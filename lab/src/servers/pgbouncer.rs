@@ -14,7 +14,7 @@ use crate::steps::Trouble;
 use crate::tools::Tool;
 
 /// How long it may take to answer its first query.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A running PgBouncer; ended with its value.
 #[derive(Debug)]
@@ -48,7 +48,7 @@ impl Pgbouncer {
         let mut pgbouncer = Pgbouncer { process: lab.start(&format!("pgbouncer-{port}"), command)?, port };
         let params = Params::new("127.0.0.1", port, USER, database).timeout(Duration::from_secs(5));
         let answers = || Connection::connect(&params).and_then(|mut c| c.query("select 1")).is_ok();
-        pgbouncer.process.await_ready(PATIENCE, answers)?;
+        pgbouncer.process.await_ready(TIMEOUT, answers)?;
         Ok(pgbouncer)
     }
 

@@ -49,7 +49,7 @@ fn verdicts(story: &model::Experiment) -> Vec<Verdict> {
 #[test]
 fn the_articles_own_figures_hold_their_claims() {
     let (plan, results) = results(as_published);
-    let story = tell(&plan, &results);
+    let story = evaluate(&plan, &results);
     let lost: Vec<_> = story.claims.iter().filter(|claim| claim.verdict != Verdict::Held).collect();
     assert!(lost.is_empty(), "{lost:#?}");
     assert!(story.claims[0].why.contains("too many"), "{}", story.claims[0].why);
@@ -66,7 +66,7 @@ fn figures_of_the_contrary_do_not() {
         What::Sweep { size: 1 | 2, .. } => Some((100, 0)),
         _ => Some((1_000, 0)),
     });
-    let story = tell(&plan, &results);
+    let story = evaluate(&plan, &results);
     let mut verdicts = verdicts(&story);
     // Only that requests wait is so here, too.
     assert_eq!(verdicts.remove(3), Verdict::Held);
@@ -76,12 +76,12 @@ fn figures_of_the_contrary_do_not() {
 #[test]
 fn without_results_claims_are_open_and_cells_say_why() {
     let plan = Plan::new(Length::Quick, 2);
-    let story = tell(&plan, &Results::default());
+    let story = evaluate(&plan, &Results::default());
     assert!(verdicts(&story).iter().all(|verdict| *verdict == Verdict::Open), "{:#?}", story.claims);
     let missing = Missing { what: "Weir".into(), effect: String::new(), get: String::new() };
     let what = What::Load { way: Way::Weir, connections: 20, tls: Tls::Off };
     let results = Results::new(BTreeMap::from([(what.id(), Outcome::Missing(missing))]));
-    let story = tell(&plan, &results);
+    let story = evaluate(&plan, &results);
     assert_eq!(story.tables[1].rows[3].cells[0].ours, Some(Value::text("not installed")));
     assert_eq!(story.tables[1].rows[0].cells[0].ours, Some(Value::text("not run")));
 }
@@ -89,7 +89,7 @@ fn without_results_claims_are_open_and_cells_say_why() {
 #[test]
 fn each_row_has_a_cell_for_each_column_and_each_chart_has_points() {
     let (plan, results) = results(as_published);
-    let story = tell(&plan, &results);
+    let story = evaluate(&plan, &results);
     for table in &story.tables {
         assert!(table.rows.iter().all(|row| row.cells.len() == table.columns.len()), "{}", table.title);
     }
@@ -103,7 +103,7 @@ fn each_row_has_a_cell_for_each_column_and_each_chart_has_points() {
 #[test]
 fn the_published_figures_stand_beside_ours() {
     let (plan, results) = results(as_published);
-    let story = tell(&plan, &results);
+    let story = evaluate(&plan, &results);
     let pooled = &story.tables[1].rows[2].cells;
     assert_eq!(pooled[0].published, Some(Value::number(1701.0)));
     assert_eq!(

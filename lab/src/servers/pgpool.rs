@@ -19,7 +19,7 @@ use crate::tools::Tool;
 pub(crate) const DEFAULT_CHILDREN: u32 = 32;
 
 /// How long it may take to start its children and to answer.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A running Pgpool-II; ended with its value.
 #[derive(Debug)]
@@ -55,7 +55,7 @@ impl Pgpool {
         let mut pgpool = Pgpool { process: lab.start(&format!("pgpool-{port}"), command)?, port };
         let params = Params::new("127.0.0.1", port, USER, database).timeout(Duration::from_secs(5));
         let answers = || Connection::connect(&params).and_then(|mut c| c.query("select 1")).is_ok();
-        pgpool.process.await_ready(PATIENCE, answers)?;
+        pgpool.process.await_ready(TIMEOUT, answers)?;
         Ok(pgpool)
     }
 

@@ -1,6 +1,6 @@
 //! What the runs say: tables, charts, claims, and what the article hides.
 //!
-//! A pure function of the results. The far runs stand beside the published figures where there are any, because only they
+//! A pure function of the results. The far runs are beside the published figures where there are any, because only they
 //! have what the article's clients had: a way to the server.
 
 mod charts;
@@ -21,7 +21,7 @@ use view::{View, figures, flawless, refused, words, worked};
 const MB: f64 = 1024.0 * 1024.0;
 
 /// The story of the results.
-pub(super) fn tell(plan: &Plan, host: Option<&str>, results: &Results) -> Experiment {
+pub(super) fn evaluate(plan: &Plan, host: Option<&str>, results: &Results) -> Experiment {
     let view = View::new(plan, results);
     let mut story = Experiment::empty("pgbench", "A pool in front of a server with 100 connections");
     story.question =
@@ -148,7 +148,7 @@ fn column(title: &str, unit: &str, better: Option<Better>) -> Column {
     Column { title: title.into(), unit: unit.into(), better }
 }
 
-/// The article's table; the figures that were published stand beside those of the first distance.
+/// The article's table; the figures that were published are beside those of the first distance.
 fn loads(view: &View, distance: Distance, beside: bool) -> Table {
     let columns = vec![
         column("throughput", "TPS", Some(Better::Higher)),

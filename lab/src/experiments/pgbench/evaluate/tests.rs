@@ -1,4 +1,4 @@
-//! The story is told of results that were made up.
+//! The evaluation of made-up results.
 
 use std::collections::BTreeMap;
 
@@ -82,7 +82,7 @@ fn verdict(story: &Experiment, begins: &str, holds: &str) -> Verdict {
 
 #[test]
 fn the_published_shape_holds() {
-    let story = tell(&plan(), None, &results(5000.0, 5100.0));
+    let story = evaluate(&plan(), None, &results(5000.0, 5100.0));
     for (begins, holds) in [
         ("150 direct", ""),
         ("Far", "lose none"),
@@ -102,7 +102,7 @@ fn the_published_shape_holds() {
 
 #[test]
 fn fewer_transactions_than_direct_are_said_with_their_reason() {
-    let story = tell(&plan(), None, &results(6000.0, 4500.0));
+    let story = evaluate(&plan(), None, &results(6000.0, 4500.0));
     assert_eq!(verdict(&story, "Near", "no fewer"), Verdict::NotHeld);
     let claim = story.claims.iter().find(|c| c.text.starts_with("Near") && c.text.contains("no fewer")).unwrap();
     assert!(claim.why.contains("−25.0%") && claim.why.contains("Weir's 0.100 ms a transaction"), "{}", claim.why);
@@ -110,7 +110,7 @@ fn fewer_transactions_than_direct_are_said_with_their_reason() {
 
 #[test]
 fn a_refusal_is_a_word_in_the_table_and_no_bar() {
-    let story = tell(&plan(), None, &results(5000.0, 5100.0));
+    let story = evaluate(&plan(), None, &results(5000.0, 5100.0));
     let row = story.tables[0].rows.iter().find(|row| row.label == "direct, 150 clients").unwrap();
     assert_eq!(row.cells[0].ours, Some(Value::text("refused")));
     assert_eq!(row.cells[4].ours, Some(Value::text("stopped by a refusal")));
@@ -121,10 +121,10 @@ fn a_refusal_is_a_word_in_the_table_and_no_bar() {
 
 #[test]
 fn nothing_measured_decides_nothing() {
-    let empty = tell(&plan(), None, &Results::default());
+    let empty = evaluate(&plan(), None, &Results::default());
     assert!(empty.tables.is_empty() && empty.claims.is_empty());
     let failed = Results::new(BTreeMap::from([("burst-pool".to_owned(), Outcome::Failed("broke".into()))]));
-    let story = tell(&plan(), Some("db.example"), &failed);
+    let story = evaluate(&plan(), Some("db.example"), &failed);
     assert!(story.claims.iter().all(|claim| claim.verdict == Verdict::Open), "{:#?}", story.claims);
     assert!(story.charts.iter().all(|chart| !chart.series.is_empty()), "published bars only");
 }
@@ -138,9 +138,9 @@ fn numbers_have_their_commas() {
 }
 
 #[test]
-fn of_a_server_of_the_users_own_only_what_it_says_is_told() {
+fn of_a_server_of_the_users_own_only_what_it_reports_is_shown() {
     let plan = Plan { own: true, way_ms: 0, ..plan() };
-    let story = tell(&plan, Some("db.example"), &results(5000.0, 5100.0));
+    let story = evaluate(&plan, Some("db.example"), &results(5000.0, 5100.0));
     assert_eq!(verdict(&story, "Your server", "no fewer"), Verdict::Held);
     assert_eq!(verdict(&story, "Your server", "twice the cores"), Verdict::Open);
     let costs = story.tables.iter().find(|table| table.title.starts_with("What it cost")).unwrap();

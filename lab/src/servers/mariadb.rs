@@ -30,9 +30,9 @@ const SETTINGS: &[&str] = &[
 ];
 
 /// How long the making of the data's folder may take on a slow disk.
-const INSTALL_PATIENCE: Duration = Duration::from_secs(90);
+const INSTALL_TIMEOUT: Duration = Duration::from_secs(90);
 /// How long the server may take to answer.
-const START_PATIENCE: Duration = Duration::from_secs(60);
+const START_TIMEOUT: Duration = Duration::from_secs(60);
 /// How often a port that another process snatched is replaced by another.
 const PORT_ATTEMPTS: u32 = 3;
 
@@ -62,7 +62,7 @@ impl Mariadb {
             let mut command = serve(lab, &program, &folder, port);
             command.arg(option("--init-file", &init));
             let mut process = lab.start(&format!("mariadb-{port}"), command)?;
-            match process.await_ready(START_PATIENCE, || greets(port)) {
+            match process.await_ready(START_TIMEOUT, || greets(port)) {
                 Ok(()) => return Ok(Mariadb { port, _process: process }),
                 Err(_) if process.log().contains("Address already in use") && attempt < PORT_ATTEMPTS => {}
                 Err(trouble) => return Err(trouble),
@@ -98,10 +98,10 @@ fn make_data(lab: &Lab, program: &Program, folder: &Path, data: &Path, effect: &
     };
     command.arg(option("--datadir", data));
     lab.drop_root(&mut command);
-    lab.run("mariadb-install", "make MariaDB's own tables", command, INSTALL_PATIENCE)?.success().map(drop)
+    lab.run("mariadb-install", "make MariaDB's own tables", command, INSTALL_TIMEOUT)?.success().map(drop)
 }
 
-/// The server in the foreground, which is what it does unless told otherwise.
+/// The server in the foreground, which is what it does by default.
 fn serve(lab: &Lab, program: &Program, folder: &Path, port: u16) -> Command {
     let mut command = lab.command(&program.path, folder);
     command.arg("--no-defaults").args(SETTINGS).arg(option("--datadir", &folder.join("data")));
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_greeting_is_told_from_a_refusal() {
+    fn a_greeting_differs_from_a_refusal() {
         assert!(greets(sayer(b"\x4a\0\0\0\x0a10.11.14-MariaDB\0")));
         assert!(!greets(sayer(b"\x4a\0\0\0\xff\x10\x04Too many connections")));
         assert!(!greets(sayer(b"")));

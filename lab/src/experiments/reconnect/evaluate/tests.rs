@@ -1,4 +1,4 @@
-//! The story told of made-up results.
+//! The evaluation of made-up results.
 
 use std::collections::BTreeMap;
 
@@ -45,7 +45,7 @@ fn results(tps: [f64; 4]) -> BTreeMap<String, Outcome> {
 }
 
 fn verdicts(outcomes: BTreeMap<String, Outcome>) -> Vec<Verdict> {
-    story(&plan(), &Results::new(outcomes)).claims.iter().map(|claim| claim.verdict).collect()
+    evaluate(&plan(), &Results::new(outcomes)).claims.iter().map(|claim| claim.verdict).collect()
 }
 
 use Verdict::{Held, NotHeld, Open};
@@ -58,7 +58,7 @@ fn the_articles_own_figures_hold_all_claims() {
 #[test]
 fn a_larger_gain_keeps_the_direction_and_loses_the_size() {
     let outcomes = results([200.0, 2000.0, 1900.0, 1800.0]);
-    let story = story(&plan(), &Results::new(outcomes.clone()));
+    let story = evaluate(&plan(), &Results::new(outcomes.clone()));
     assert_eq!(verdicts(outcomes), [Held, NotHeld, NotHeld, Held, Held, NotHeld]);
     assert!(story.claims[0].why.starts_with("+900% (the median; from +900% to +900%)"), "{}", story.claims[0].why);
     assert!(story.claims[5].why.contains("0.90 of PgBouncer's"), "{}", story.claims[5].why);
@@ -72,9 +72,9 @@ fn a_loss_is_no_gain() {
 
 #[test]
 fn without_results_all_is_open() {
-    let told = story(&plan(), &Results::default());
-    assert!(told.claims.iter().all(|claim| claim.verdict == Open), "{:?}", told.claims);
-    assert_eq!(told.tables[0].rows[0].cells[0].ours, Some(Value::text("not run")));
+    let found = evaluate(&plan(), &Results::default());
+    assert!(found.claims.iter().all(|claim| claim.verdict == Open), "{:?}", found.claims);
+    assert_eq!(found.tables[0].rows[0].cells[0].ours, Some(Value::text("not run")));
 }
 
 #[test]
@@ -86,33 +86,33 @@ fn a_pooler_that_is_not_installed_leaves_its_own_claims_open() {
             *outcome = Outcome::Missing(missing());
         }
     }
-    let told = story(&plan(), &Results::new(outcomes.clone()));
+    let found = evaluate(&plan(), &Results::new(outcomes.clone()));
     assert_eq!(verdicts(outcomes), [Open, Open, Held, Open, Held, Open]);
-    assert_eq!(told.tables[0].rows[0].cells[1].ours, Some(Value::text("not installed")));
-    assert_eq!(told.tables[0].rows[0].cells[1].published, Some(Value::number(26.86)));
+    assert_eq!(found.tables[0].rows[0].cells[1].ours, Some(Value::text("not installed")));
+    assert_eq!(found.tables[0].rows[0].cells[1].published, Some(Value::number(26.86)));
 }
 
 #[test]
 fn who_did_not_serve_all_has_words_in_place_of_a_figure() {
-    let told = story(&plan(), &Results::new(results([100.0, 160.0, 90.0, 170.0])));
-    let last = told.tables[0].rows.last().unwrap();
+    let found = evaluate(&plan(), &Results::new(results([100.0, 160.0, 90.0, 170.0])));
+    let last = found.tables[0].rows.last().unwrap();
     let ours: Vec<_> = last.cells.iter().map(|cell| cell.ours.clone().unwrap()).collect();
     assert_eq!(ours[0], Value::text("refused: too many clients"));
     assert_eq!(ours[2], Value::text("connections dropped"));
     assert_eq!(ours[4], Value::text("not on one machine"));
     assert_eq!(last.cells[0].published, Some(Value::text("connections dropped")));
-    let why = &told.claims[3].why;
+    let why = &found.claims[3].why;
     assert!(why.contains("no pooler: 100 of 200 refused (sorry, too many clients already)"), "{why}");
     assert!(why.contains("Weir: all 200 served, 170 TPS"), "{why}");
-    for table in &told.tables {
+    for table in &found.tables {
         assert!(table.rows.iter().all(|row| row.cells.len() == table.columns.len()), "{}", table.title);
     }
 }
 
 #[test]
 fn a_gain_is_printed_beside_the_articles() {
-    let told = story(&plan(), &Results::new(results([100.0, 160.0, 90.0, 170.0])));
-    let row = &told.tables[1].rows[0];
+    let found = evaluate(&plan(), &Results::new(results([100.0, 160.0, 90.0, 170.0])));
+    let row = &found.tables[1].rows[0];
     let ours: Vec<_> = row.cells.iter().filter_map(|cell| cell.ours.as_ref()?.as_number()).collect();
     let theirs: Vec<_> = row.cells.iter().filter_map(|cell| cell.published.as_ref()?.as_number()).collect();
     assert_eq!((ours, theirs), (vec![60.0, -10.0, 70.0], vec![58.4, -8.5, 7.4]));
@@ -120,11 +120,11 @@ fn a_gain_is_printed_beside_the_articles() {
 
 #[test]
 fn both_modes_stand_in_the_table_of_settings() {
-    let told = story(&plan(), &Results::new(results([100.0, 160.0, 90.0, 170.0])));
-    let labels: Vec<_> = told.tables[3].rows.iter().map(|row| row.label.as_str()).collect();
+    let found = evaluate(&plan(), &Results::new(results([100.0, 160.0, 90.0, 170.0])));
+    let labels: Vec<_> = found.tables[3].rows.iter().map(|row| row.label.as_str()).collect();
     let others = ["PgBouncer in transaction mode", "Weir in session mode", "Pgpool-II with 32 children"];
     assert_eq!(labels[4..], others);
-    assert_eq!(told.tables[3].rows[6].cells[0].ours, Some(Value::text("hangs")));
+    assert_eq!(found.tables[3].rows[6].cells[0].ours, Some(Value::text("hangs")));
     let case = Case { column: Column::Weir, setting: Setting::Mode(Mode::Session), clients: 40 };
     assert_eq!(case.id(), "weir-session-40");
 }

@@ -1,4 +1,4 @@
-//! The story told of made-up results.
+//! The evaluation of made-up results.
 
 use std::collections::BTreeMap;
 
@@ -29,45 +29,45 @@ fn results(plan: &Plan, tps: impl Fn(usize, u32, u32) -> Option<f64>) -> Results
     Results::new(plan.cases().into_iter().map(one).collect::<BTreeMap<_, _>>())
 }
 
-fn verdicts(told: &Experiment) -> Vec<Verdict> {
-    told.claims.iter().map(|claim| claim.verdict).collect()
+fn verdicts(found: &Experiment) -> Vec<Verdict> {
+    found.claims.iter().map(|claim| claim.verdict).collect()
 }
 
 #[test]
 fn a_pooler_that_serves_where_the_server_refuses_does_something() {
     let plan = plan();
-    let told = story(
+    let found = evaluate(
         &plan,
         &results(&plan, |target, clients, repetition| match (target, clients) {
             (0, 150) => None,
             _ => Some(1000.0 + f64::from(repetition)),
         }),
     );
-    assert_eq!(verdicts(&told), [Verdict::Held, Verdict::Held]);
-    let why = &told.claims[0].why;
+    assert_eq!(verdicts(&found), [Verdict::Held, Verdict::Held]);
+    let why = &found.claims[0].why;
     assert_eq!(why, "weir at 150 clients: serves all, where the other does not; nowhere a loss beyond the spread");
-    assert!(told.claims[1].why.contains("50 clients: 1002 (1001–1003) against 1002"), "{}", told.claims[1].why);
-    assert_eq!(told.tables[0].rows[2].cells[0].ours, Some(Value::text("refused: too many clients")));
-    assert_eq!(told.charts[0].series[0].points.len(), 2);
+    assert!(found.claims[1].why.contains("50 clients: 1002 (1001–1003) against 1002"), "{}", found.claims[1].why);
+    assert_eq!(found.tables[0].rows[2].cells[0].ours, Some(Value::text("refused: too many clients")));
+    assert_eq!(found.charts[0].series[0].points.len(), 2);
 }
 
 #[test]
 fn what_lies_within_the_spread_is_no_difference() {
     let plan = plan();
-    let told = story(
+    let found = evaluate(
         &plan,
         &results(&plan, |target, _, repetition| {
             Some(if target == 0 { 1000.0 } else { 1050.0 } + 60.0 * f64::from(repetition))
         }),
     );
-    assert_eq!(verdicts(&told), [Verdict::NotHeld, Verdict::NotHeld]);
-    assert!(told.claims[0].why.contains("within what runs differ by"), "{}", told.claims[0].why);
+    assert_eq!(verdicts(&found), [Verdict::NotHeld, Verdict::NotHeld]);
+    assert!(found.claims[0].why.contains("within what runs differ by"), "{}", found.claims[0].why);
 }
 
 #[test]
-fn a_gain_here_and_a_loss_there_are_both_told() {
+fn a_gain_here_and_a_loss_there_are_both_named() {
     let plan = plan();
-    let told = story(
+    let found = evaluate(
         &plan,
         &results(&plan, |target, clients, _| match (target, clients) {
             (1, 10) => Some(900.0),
@@ -75,8 +75,8 @@ fn a_gain_here_and_a_loss_there_are_both_told() {
             _ => Some(1000.0),
         }),
     );
-    assert_eq!(verdicts(&told), [Verdict::Held, Verdict::NotHeld]);
-    let why = &told.claims[0].why;
+    assert_eq!(verdicts(&found), [Verdict::Held, Verdict::NotHeld]);
+    let why = &found.claims[0].why;
     assert!(why.contains("weir at 150 clients: 100% more. And what it costs: weir at 10 clients: 10% less"), "{why}");
 }
 
@@ -84,33 +84,33 @@ fn a_gain_here_and_a_loss_there_are_both_told() {
 fn with_a_rate_the_latency_decides() {
     let mut plan = plan();
     plan.workload.rate = Some(500);
-    let told = story(&plan, &results(&plan, |target, _, _| Some(if target == 0 { 100.0 } else { 200.0 })));
-    assert_eq!(told.claims[1].text, "“weir” answers sooner than “direct”");
-    assert_eq!(told.claims[1].verdict, Verdict::Held);
+    let found = evaluate(&plan, &results(&plan, |target, _, _| Some(if target == 0 { 100.0 } else { 200.0 })));
+    assert_eq!(found.claims[1].text, "“weir” answers sooner than “direct”");
+    assert_eq!(found.claims[1].verdict, Verdict::Held);
     assert!(
-        told.claims[1].why.starts_with("10 clients: 5.00 ms (5.00–5.00) against 10.0 ms"),
+        found.claims[1].why.starts_with("10 clients: 5.00 ms (5.00–5.00) against 10.0 ms"),
         "{}",
-        told.claims[1].why
+        found.claims[1].why
     );
 }
 
 #[test]
 fn without_results_all_is_open_and_nothing_is_claimed_of_one_target() {
     let mut plan = plan();
-    let told = story(&plan, &Results::default());
-    assert_eq!(verdicts(&told), [Verdict::Open, Verdict::Open]);
-    assert_eq!(told.tables[0].rows[0].cells[0].ours, Some(Value::text("not run")));
+    let found = evaluate(&plan, &Results::default());
+    assert_eq!(verdicts(&found), [Verdict::Open, Verdict::Open]);
+    assert_eq!(found.tables[0].rows[0].cells[0].ours, Some(Value::text("not run")));
     plan.targets.truncate(1);
-    assert!(story(&plan, &Results::default()).claims.is_empty());
+    assert!(evaluate(&plan, &Results::default()).claims.is_empty());
 }
 
 #[test]
 fn one_number_of_clients_makes_bars() {
     let mut plan = plan();
     plan.workload.clients = vec![20];
-    let told = story(&plan, &results(&plan, |_, _, _| Some(1000.0)));
-    assert_eq!(told.charts[0].kind, ChartKind::Bars);
-    assert_eq!(told.charts[0].series[1].points, [(0.0, 1000.0)]);
+    let found = evaluate(&plan, &results(&plan, |_, _, _| Some(1000.0)));
+    assert_eq!(found.charts[0].kind, ChartKind::Bars);
+    assert_eq!(found.charts[0].series[1].points, [(0.0, 1000.0)]);
 }
 
 #[test]
@@ -125,8 +125,8 @@ fn what_makes_figures_doubtful_is_said() {
         (one.client_cpu, one.server_cpu) = (Some(90.0), Some(100.0));
         outcomes.insert(plan.id(case), Outcome::Done(Measured::of("", &one)));
     }
-    let told = story(&plan, &Results::new(outcomes));
-    let all = told.warnings.join("\n");
+    let found = evaluate(&plan, &Results::new(outcomes));
+    let all = found.warnings.join("\n");
     for text in [
         "runs of 5 s are too short",
         "with 2 repetitions the spread is unknown",
@@ -144,6 +144,6 @@ fn what_makes_figures_doubtful_is_said() {
 fn good_figures_are_not_doubted() {
     let mut plan = plan();
     plan.workload.scale = Some(200);
-    let told = story(&plan, &results(&plan, |_, _, repetition| Some(1000.0 + f64::from(repetition))));
-    assert_eq!(told.warnings, Vec::<String>::new());
+    let found = evaluate(&plan, &results(&plan, |_, _, repetition| Some(1000.0 + f64::from(repetition))));
+    assert_eq!(found.warnings, Vec::<String>::new());
 }

@@ -12,7 +12,7 @@ use crate::model::{self, Value};
 use crate::steps::Results;
 
 /// The story of the results.
-pub(crate) fn tell(plan: &Plan, results: &Results) -> model::Experiment {
+pub(crate) fn evaluate(plan: &Plan, results: &Results) -> model::Experiment {
     let seen = Seen { plan, results };
     let mut story = model::Experiment::empty("products", "A web API and where its connections come from");
     story.question =
@@ -53,7 +53,7 @@ impl Seen<'_> {
         Value::median(&taken.runs.iter().map(figure).collect::<Vec<_>>())
     }
 
-    /// What most requests that failed were told.
+    /// The most frequent error of requests that failed.
     pub(super) fn complaint(&self, what: What) -> Option<String> {
         let taken: Taken = self.results.get(&what.id())?;
         taken.runs.iter().find_map(|run| run.load.complaints.first()).map(|(text, _)| text.clone())

@@ -7,7 +7,7 @@ use super::{MysqlOne, MysqlPool, PgOne, PgPool, PgWeirEach, PgWeirPool};
 use crate::model::{
     self, Axis, Better, Cell, Chart, ChartKind, Claim, Column, Origin, Row, Scale, Series, Table, Value,
 };
-use crate::stand::Mariadb;
+use crate::servers::Mariadb;
 use crate::steps::Results;
 
 /// How many times faster is a gain.
@@ -19,7 +19,7 @@ const FIVE: f64 = 5.0;
 
 const WORKLOADS: [&str; 3] = ["1 query", "5 in series", "5 in parallel"];
 
-pub(super) fn tell(plan: Plan, results: &Results) -> model::Experiment {
+pub(super) fn evaluate(plan: Plan, results: &Results) -> model::Experiment {
     let mut story = model::Experiment::empty("node", "Serial and parallel queries of a Node.js program");
     story.question = "Do five queries of one program take less time in parallel than in series, on one connection and \
                       on a pool? And what does Weir change?"
@@ -330,7 +330,7 @@ fn each_gains(results: &Results) -> Claim {
     Claim::decided(text, held, why)
 }
 
-/// By the quickest runs, which strangers on the machine disturbed least: a cost is in every run, a disturbance is not.
+/// By the quickest runs, which other programs on the machine disturbed least: a cost is in every run, a disturbance is not.
 fn weir_costs_little(results: &Results) -> Claim {
     let text = "Where the program has a pool of its own, Weir costs less than 15% of a query's time";
     let (Some(direct), Some(weir)) = (figures(results, PgPool), figures(results, PgWeirPool)) else {
@@ -400,15 +400,15 @@ mod tests {
         Missing { what: what.into(), effect: "x".into(), get: "y".into() }
     }
 
-    fn told_of(mysql: Outcome, postgres: Outcome) -> model::Experiment {
+    fn evaluated_of(mysql: Outcome, postgres: Outcome) -> model::Experiment {
         let outcomes = [(Database::Mariadb, mysql), (Database::Postgres, postgres)];
         let outcomes = outcomes.map(|(database, outcome)| (database.id().to_owned(), outcome));
-        tell(Plan::of(Length::Quick), &Results::new(BTreeMap::from(outcomes)))
+        evaluate(Plan::of(Length::Quick), &Results::new(BTreeMap::from(outcomes)))
     }
 
-    fn told(cores: usize, times: &[Times]) -> model::Experiment {
+    fn evaluated(cores: usize, times: &[Times]) -> model::Experiment {
         let of = |database| done(database, cores, times, WeirIs::There);
-        told_of(of(Database::Mariadb), of(Database::Postgres))
+        evaluated_of(of(Database::Mariadb), of(Database::Postgres))
     }
 
     fn verdicts(story: &model::Experiment) -> Vec<Verdict> {
@@ -417,12 +417,12 @@ mod tests {
 
     /// The verdicts on two cores if one variant had other times.
     fn verdicts_with(variant: Variant, times: [f64; 3]) -> Vec<Verdict> {
-        verdicts(&told(2, &AS_CLAIMED.map(|other| if other.0 == variant { (variant, times) } else { other })))
+        verdicts(&evaluated(2, &AS_CLAIMED.map(|other| if other.0 == variant { (variant, times) } else { other })))
     }
 
     #[test]
     fn figures_as_the_articles_hold_every_claim_and_say_why() {
-        let story = told(2, &AS_CLAIMED);
+        let story = evaluated(2, &AS_CLAIMED);
         assert_eq!(verdicts(&story), [Verdict::Held; 5], "{:?}", story.claims);
         let why = &story.claims[0].why;
         assert!(why.contains("1.9 times faster; with 2 cores it can be at most 2 times."), "{why}");
@@ -443,15 +443,15 @@ mod tests {
 
     #[test]
     fn one_core_decides_nothing_about_gains() {
-        let story = told(1, &AS_CLAIMED);
+        let story = evaluated(1, &AS_CLAIMED);
         assert_eq!(verdicts(&story), [Verdict::Open, Verdict::Held, Verdict::Open, Verdict::Open, Verdict::Held]);
         assert!(story.claims[0].why.contains("one core"), "{}", story.claims[0].why);
     }
 
     #[test]
-    fn without_mariadb_its_half_is_named_and_open_and_the_other_half_is_told() {
+    fn without_mariadb_its_half_is_named_and_open_and_the_other_half_is_evaluated() {
         let postgres = done(Database::Postgres, 2, &AS_CLAIMED, WeirIs::There);
-        let story = told_of(Outcome::Missing(missing("MariaDB")), postgres);
+        let story = evaluated_of(Outcome::Missing(missing("MariaDB")), postgres);
         assert_eq!(verdicts(&story)[..3], [Verdict::Open, Verdict::Open, Verdict::Held]);
         let cell = &story.tables[0].rows[0].cells[0];
         assert_eq!(*cell, Cell::both(Some(Value::text("not installed")), Some(Value::number(1.756))));
@@ -459,9 +459,9 @@ mod tests {
     }
 
     #[test]
-    fn without_weir_its_rows_are_named_and_the_direct_ones_are_told() {
+    fn without_weir_its_rows_are_named_and_the_direct_ones_are_evaluated() {
         let of = |database, weir| done(database, 2, &AS_CLAIMED[..4], weir);
-        let without = |weir| told_of(of(Database::Mariadb, WeirIs::There), of(Database::Postgres, weir));
+        let without = |weir| evaluated_of(of(Database::Mariadb, WeirIs::There), of(Database::Postgres, weir));
         let story = without(WeirIs::Missing(missing("Weir")));
         assert_eq!(verdicts(&story), [Verdict::Held, Verdict::Held, Verdict::Held, Verdict::Open, Verdict::Open]);
         assert_eq!(story.tables[1].rows[2].cells[0].ours, Some(Value::text("not installed")));
@@ -473,7 +473,7 @@ mod tests {
 
     #[test]
     fn a_table_has_published_figures_beside_ours_and_says_what_weir_cannot_do() {
-        let story = told(2, &AS_CLAIMED);
+        let story = evaluated(2, &AS_CLAIMED);
         let table = &story.tables[0];
         assert!(table.rows.iter().all(|row| row.cells.len() == table.columns.len()));
         let pool = &table.rows[1];
@@ -485,14 +485,14 @@ mod tests {
 
     #[test]
     fn the_cores_bound_is_drawn_and_never_above_five() {
-        let last = |cores| told(cores, &AS_CLAIMED).charts[0].series.last().unwrap().clone();
+        let last = |cores| evaluated(cores, &AS_CLAIMED).charts[0].series.last().unwrap().clone();
         assert_eq!((last(2).origin, last(2).points[2].1), (Origin::Calculated, 2.5));
         assert!((last(64).points[2].1 - 1.0).abs() < 1e-9);
     }
 
     #[test]
     fn nothing_measured_is_no_panic_and_all_open() {
-        let story = tell(Plan::of(Length::Quick), &Results::default());
+        let story = evaluate(Plan::of(Length::Quick), &Results::default());
         assert_eq!(verdicts(&story), [Verdict::Open; 5]);
         assert!(story.charts.is_empty());
         assert_eq!(story.tables[1].rows[2].cells[0].ours, Some(Value::text("not run")));

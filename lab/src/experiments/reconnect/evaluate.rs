@@ -9,7 +9,7 @@ use crate::load::spread::Spread;
 use crate::model::{
     Axis, Better, Cell, Chart, ChartKind, Claim, Column as Head, Experiment, Origin, Row, Scale, Series, Table, Value,
 };
-use crate::stand::{DEFAULT_CHILDREN, Mode};
+use crate::servers::{DEFAULT_CHILDREN, Mode};
 use crate::steps::Results;
 
 /// "About 60%", generously: from half of that to twice as much.
@@ -22,7 +22,7 @@ const NOISE: f64 = 0.03;
 const MANY: u32 = 200;
 
 /// The story.
-pub(super) fn story(plan: &Plan, results: &Results) -> Experiment {
+pub(super) fn evaluate(plan: &Plan, results: &Results) -> Experiment {
     let seen = Seen { plan, results };
     Experiment {
         question: "What does a pooler do for a program that opens a new connection for every transaction, and does it \

@@ -1,6 +1,6 @@
 //! What the runs of a lab of one's own say. A pure function of the results.
 //!
-//! Two targets are told apart only by more than their spread: the least of the one must be more than the most of the
+//! Two targets differ only by more than their spread: the least of the one must be more than the most of the
 //! other. Where clients offer less than targets could do (a rate, a pause), what tells them apart is the latency.
 
 mod trust;
@@ -11,17 +11,17 @@ use super::stage::Taken;
 use crate::model::{
     Axis, Better, Cell, Chart, ChartKind, Claim, Column, Experiment, Origin, Row, Scale, Series, Table, Value,
 };
-use crate::stand::Mode;
+use crate::servers::Mode;
 use crate::steps::Results;
 
-/// Medians that differ by less than this are not told apart, however small the spread.
+/// Medians that differ by less than this do not differ, however small the spread.
 const LEAST: f64 = 0.03;
 
 /// The same where there is one repetition only, whose spread nobody knows.
 const LEAST_ALONE: f64 = 0.10;
 
 /// The story.
-pub(super) fn story(plan: &Plan, results: &Results) -> Experiment {
+pub(super) fn evaluate(plan: &Plan, results: &Results) -> Experiment {
     let seen = Seen { plan, results };
     let mut tables = vec![
         seen.table("Transactions a second", "1/s", Better::Higher, &|taken| Some(taken.run.tps)),

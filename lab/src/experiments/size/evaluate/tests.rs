@@ -1,4 +1,4 @@
-//! The story is told of results that were made up by the law itself.
+//! The evaluation of results that follow the law exactly.
 
 use std::collections::BTreeMap;
 
@@ -37,7 +37,7 @@ const EXPECTED: [(f64, f64); 3] = [(0.1, 0.1), (1.0, 0.5), (20.0, 0.4)];
 #[test]
 fn a_machine_that_follows_the_law_holds_all_claims() {
     let (plan, results) = results(EXPECTED, |_, _, tps| tps);
-    let story = tell(&plan, &results);
+    let story = evaluate(&plan, &results);
     let [first @ .., last] = verdicts(&story).try_into().unwrap_or([Verdict::NotHeld; 7]);
     assert_eq!(first, [Verdict::Held; 6], "{:#?}", story.claims);
     // The slow one needs 100 connections, and the largest pool has 64.
@@ -52,7 +52,7 @@ fn a_machine_that_follows_the_law_holds_all_claims() {
 fn a_server_that_breaks_down_under_load_is_found_out() {
     let slower = |workload, size, tps| if workload == Workload::Slow && size == 32 { tps / 2.0 } else { tps };
     let (plan, results) = results(EXPECTED, slower);
-    let story = tell(&plan, &results);
+    let story = evaluate(&plan, &results);
     let law = story.claims.iter().find(|claim| claim.text.starts_with("Little")).unwrap();
     assert_eq!(law.verdict, Verdict::NotHeld);
     assert!(law.why.contains("slow with a pool of 32, −50.0%"), "{}", law.why);
@@ -61,7 +61,7 @@ fn a_server_that_breaks_down_under_load_is_found_out() {
 #[test]
 fn a_workload_that_keeps_growing_does_not_hold_what_is_said_of_cores() {
     let (plan, results) = results([(1.0, 0.1), (1.0, 0.5), (20.0, 0.4)], |_, _, tps| tps);
-    assert_eq!(verdicts(&tell(&plan, &results))[0], Verdict::NotHeld);
+    assert_eq!(verdicts(&evaluate(&plan, &results))[0], Verdict::NotHeld);
 }
 
 #[test]
@@ -69,7 +69,7 @@ fn without_the_run_with_one_connection_nothing_is_predicted() {
     let (plan, results) = results(EXPECTED, |_, _, tps| tps);
     let mut outcomes = results.outcomes().clone();
     outcomes.retain(|id, _| !id.contains("-1-"));
-    let story = tell(&plan, &Results::new(outcomes));
+    let story = evaluate(&plan, &Results::new(outcomes));
     assert_eq!(verdicts(&story)[3..], [Verdict::Open; 4]);
-    assert!(tell(&plan, &Results::default()).claims.is_empty());
+    assert!(evaluate(&plan, &Results::default()).claims.is_empty());
 }

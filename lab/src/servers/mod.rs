@@ -1,4 +1,4 @@
-//! Servers and poolers that experiments stand on, each started on a free port of the loopback and ended with its value.
+//! The servers and poolers of experiments, each started on a free port of the loopback and ended with its value.
 
 mod mariadb;
 mod pgbouncer;
